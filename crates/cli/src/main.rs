@@ -1,0 +1,2 @@
+//! mglru
+fn main() {}
