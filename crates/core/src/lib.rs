@@ -1,1 +1,318 @@
-//! core
+//! Linux's page reclaim as a library of decisions: which pages stay when memory runs short.
+//!
+//! This crate decides; it performs nothing. It has no I/O, no clock, no threads and no page bytes. A host runs it:
+//! the page cache (`mglru-cache`) under threads over real files, the simulator (`mglru-sim`) under a virtual clock.
+//! The same compiled code runs in both, and one thread alone gets the same answers bit for bit.
+//!
+//! Follow a page through the modules: [`access`] (it is touched), [`charge`] (it is paid for), [`reclaim`]
+//! (memory is short), [`lru`] (which pages are cold), [`pageout`] (what becomes of them), [`writeback`] (dirty
+//! ones are written), [`workingset`] (what is remembered), and back.
+
+#![forbid(unsafe_code)]
+
+pub mod access;
+pub mod charge;
+pub mod event;
+pub mod folio;
+pub mod host;
+pub mod lru;
+pub mod mapping;
+pub mod mechanism;
+pub mod memcg;
+pub mod mm;
+mod node;
+pub mod options;
+pub mod pageout;
+pub mod readahead;
+pub mod reclaim;
+mod sync;
+mod validate;
+pub mod workingset;
+pub mod writeback;
+
+pub use access::{Arrival, Hit, Lookup, Task};
+pub use charge::{ChargeStep, Charging, NewFolio};
+pub use event::Event;
+pub use folio::{FolioId, Kind};
+pub use host::{FlushReason, Host, Throttle, Time};
+pub use mapping::{InsertError, Mapping, MappingId};
+pub use mechanism::{MechanismError, Mechanisms, Preset, Switch};
+pub use memcg::{Counter, Memcg, MemcgError, MemcgId, UNLIMITED};
+pub use options::{Options, PAGE_BYTES};
+pub use reclaim::OutOfMemory;
+
+use folio::FolioTable;
+use lru::{Arrivals, LockedLruvec, Lruvec, Queue};
+use mapping::{LeafPool, MappingTable};
+use memcg::MemcgTable;
+use mm::AddressSpace;
+use node::Node;
+use std::sync::Arc;
+use sync::{AtomicU64, Ordering::Relaxed};
+
+/// One node and everything that is cached on it. Shared by all threads.
+#[derive(Debug)]
+pub struct Core {
+    pub(crate) options: Options,
+    pub(crate) folios: FolioTable,
+    pub(crate) leaves: LeafPool,
+    pub(crate) mappings: MappingTable,
+    pub(crate) memcgs: MemcgTable,
+    pub(crate) node: Node,
+    pub(crate) arrivals: Arrivals,
+    /// Pages written since the beginning.
+    pub(crate) written: AtomicU64,
+}
+
+impl Core {
+    /// An empty node with a root memcg. `now` is the birth of its first generations.
+    pub fn new(options: Options, now: Time) -> Core {
+        let memcgs = MemcgTable::new();
+        memcgs.add("", UNLIMITED, now).expect("the first memcg");
+        // One leaf per frame if no two cached pages are neighbours, one per eight for memories (spec 50 §5, and
+        // as many again before they are trimmed), and some so that a tiny node can work.
+        let leaves = options.frames + options.frames / 4 + 1024;
+        Core {
+            folios: FolioTable::new(options.frames),
+            leaves: LeafPool::new(leaves),
+            mappings: MappingTable::default(),
+            node: Node::new(options.frames, options.watermarks),
+            arrivals: Arrivals::new(options.cpus, options.batch_folios),
+            memcgs,
+            written: AtomicU64::new(0),
+            options,
+        }
+    }
+
+    /// How it was set up.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// All folios, by number.
+    pub fn folios(&self) -> &FolioTable {
+        &self.folios
+    }
+
+    /// Frames that nobody uses.
+    pub fn free_pages(&self) -> u32 {
+        self.node.free_pages()
+    }
+
+    /// Frames that pay for index memory.
+    pub fn retired_pages(&self) -> u32 {
+        self.node.retired_pages()
+    }
+
+    // Memcgs.
+
+    /// Makes a memcg under the root.
+    ///
+    /// # Errors
+    /// The name is taken, or there are too many.
+    pub fn add_memcg(&self, name: &str, max_pages: u64, now: Time) -> Result<&Memcg, MemcgError> {
+        self.memcgs.add(name, max_pages, now)
+    }
+
+    /// The memcg of that number.
+    #[inline]
+    pub fn memcg(&self, id: MemcgId) -> &Memcg {
+        self.memcgs.get(id)
+    }
+
+    /// All memcgs, the root first.
+    pub fn memcgs(&self) -> impl Iterator<Item = &Memcg> {
+        self.memcgs.iter()
+    }
+
+    /// A task of `memcg` with an address space of its own.
+    pub fn new_task(&self, memcg: MemcgId, cpu: usize) -> Task {
+        let space = Arc::new(AddressSpace::default());
+        self.memcg(memcg).spaces.add(space.clone());
+        Task { memcg, space, cpu }
+    }
+
+    #[inline]
+    pub(crate) fn memcg_of(&self, folio: FolioId) -> MemcgId {
+        MemcgId(self.folios.get(folio).memcg.load(Relaxed) as u16)
+    }
+
+    #[inline]
+    pub(crate) fn mapping_of(&self, folio: FolioId) -> MappingId {
+        MappingId(self.folios.get(folio).mapping.load(Relaxed))
+    }
+
+    // Mappings.
+
+    /// An empty mapping for a file.
+    pub fn open_mapping(&self, kind: Kind) -> Arc<Mapping> {
+        self.mappings.open(kind)
+    }
+
+    /// Removes everything that is cached or remembered of a mapping, and the mapping. `Some`: this folio is in
+    /// use or being written; wait for it, then call again. Dirty pages are lost: write them first.
+    pub fn close_mapping(&self, host: &impl Host, mapping: &Mapping) -> Option<FolioId> {
+        mapping.lock(&self.leaves).tree.closed = true;
+        if let Some(busy) = self.truncate(host, mapping, 0, 1 << 32) {
+            return Some(busy);
+        }
+        if self.mappings.close(mapping.id()) {
+            self.leaves.forget_directories(mapping.directory_bytes());
+        }
+        None
+    }
+
+    // Memory.
+
+    /// Bytes of everything that is kept besides page contents.
+    pub fn metadata_bytes(&self) -> u64 {
+        let per_frame = size_of::<folio::Folio>() + size_of::<u32>();
+        let filters: u64 = self.memcgs.iter().map(|memcg| memcg.lruvec.filters.bytes()).sum();
+        u64::from(self.folios.len()) * per_frame as u64 + self.leaves.bytes() + filters
+    }
+
+    /// Leaves of the index in use, each for 64 consecutive pages of a file.
+    pub fn leaves_in_use(&self) -> u32 {
+        self.leaves.in_use()
+    }
+
+    // References.
+
+    /// Drops a reference; the last one frees the folio.
+    pub fn put(&self, host: &impl Host, folio: FolioId) {
+        let after = self.folios.get(folio).flags.put();
+        if after.references() == 0 {
+            self.free(folio);
+            if after.waiters() {
+                host.wake_waiters(folio);
+            }
+        }
+    }
+
+    /// As [`Self::put`], for a reference that was held so shortly that nobody can have begun to wait.
+    pub(crate) fn put_without_host(&self, folio: FolioId) {
+        if self.folios.get(folio).flags.put().references() == 0 {
+            self.free(folio);
+        }
+    }
+
+    /// Frees a folio without references: off its list, uncharged, its frame back to the node.
+    fn free(&self, folio: FolioId) {
+        let memcg = self.memcg(self.memcg_of(folio));
+        if self.folios.get(folio).flags.clear_lru() {
+            memcg.lruvec.lock(&self.folios).remove(folio);
+        }
+        self.release_frame(memcg, folio);
+    }
+
+    /// Uncharges a folio that is on no list, and returns its frame.
+    pub(crate) fn release_frame(&self, memcg: &Memcg, folio: FolioId) {
+        debug_assert_eq!(self.folios.get(folio).flags.load().references(), 0);
+        memcg.uncharge(1);
+        self.node.release(folio);
+    }
+
+    // Batches.
+
+    /// Queues a folio, with a reference of its own, and drains the batch if it is full.
+    pub(crate) fn enqueue(&self, host: &impl Host, cpu: usize, queue: Queue, folio: FolioId) {
+        if !self.folios.get(folio).flags.try_get() {
+            return;
+        }
+        if let Some(batch) = self.arrivals.push(cpu, queue, folio) {
+            self.drain_batch(host, queue, batch.as_slice());
+        }
+    }
+
+    /// Drains the batches of one CPU.
+    pub fn drain(&self, host: &impl Host, cpu: usize) {
+        for queue in Queue::ALL {
+            if let Some(batch) = self.arrivals.take(cpu, queue) {
+                self.drain_batch(host, queue, batch.as_slice());
+            }
+        }
+    }
+
+    /// Drains the batches of all CPUs.
+    pub fn drain_all(&self, host: &impl Host) {
+        (0..self.arrivals.cpus()).for_each(|cpu| self.drain(host, cpu));
+    }
+
+    /// Moves queued folios to their lists, with one lock hold per run of folios of one lruvec (spec 10 §6).
+    fn drain_batch(&self, host: &impl Host, queue: Queue, folios: &[FolioId]) {
+        let lruvec_of = |folio: &FolioId| -> &Lruvec { &self.memcg(self.memcg_of(*folio)).lruvec };
+        for run in folios.chunk_by(|a, b| std::ptr::eq(lruvec_of(a), lruvec_of(b))) {
+            let memcg = self.memcg(self.memcg_of(run[0]));
+            let mut locked = memcg.lruvec.lock(&self.folios);
+            for &folio in run {
+                self.drain_one(memcg, &mut locked, queue, folio);
+            }
+        }
+        folios.iter().for_each(|&folio| self.put(host, folio));
+    }
+
+    fn drain_one(&self, memcg: &Memcg, locked: &mut LockedLruvec<'_>, queue: Queue, folio: FolioId) {
+        let flags = &self.folios.get(folio).flags;
+        if queue == Queue::Add {
+            // Only the batch still knows it: it is freed instead.
+            if flags.load().references() > 1 {
+                if flags.load().mlocked() {
+                    locked.add_unevictable(folio);
+                } else {
+                    locked.add(folio, false);
+                }
+            }
+            return;
+        }
+        let now = flags.load();
+        let leave = match queue {
+            Queue::Rotate => now.locked() || now.dirty(),
+            Queue::DeactivateFile => now.mapped(),
+            Queue::Activate | Queue::Add => now.active(),
+        };
+        if leave || now.unevictable() || now.generation().is_none() || !flags.clear_lru() {
+            return;
+        }
+        locked.remove(folio);
+        match queue {
+            Queue::Rotate => {
+                flags.clear_active();
+                locked.add(folio, true);
+                memcg.stat.add(Counter::Pgrotated, 1);
+            }
+            Queue::DeactivateFile => {
+                flags.forget_accesses();
+                flags.clear_active();
+                let dirty = now.dirty() || now.writeback();
+                locked.add(folio, !dirty);
+                if dirty {
+                    // Set after adding: it goes to the old side and is rotated when its write-back ends.
+                    flags.set_reclaim();
+                }
+                memcg.stat.add(Counter::Pgdeactivate, 1);
+            }
+            Queue::Activate | Queue::Add => {
+                flags.set_active();
+                locked.add(folio, false);
+                memcg.stat.add(Counter::Pgactivate, 1);
+            }
+        }
+    }
+
+    /// Locks a folio in memory, or lets it go. A locked one is moved out of the way when reclaim meets it.
+    pub fn set_mlocked(&self, folio: FolioId, mlocked: bool) {
+        self.folios.get(folio).flags.set_mlocked(mlocked);
+    }
+
+    /// Puts a folio that reclaim found unevictable back on its lists, if it may be reclaimed again.
+    pub fn rescue(&self, folio: FolioId) {
+        let flags = &self.folios.get(folio).flags;
+        let memcg = self.memcg(self.memcg_of(folio));
+        let mut locked = memcg.lruvec.lock(&self.folios);
+        let now = flags.load();
+        if now.unevictable() && !now.mlocked() && flags.clear_lru() {
+            locked.remove(folio);
+            locked.add(folio, false);
+        }
+    }
+}

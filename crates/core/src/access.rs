@@ -1,0 +1,293 @@
+//! A page is touched: hit, pending or miss; by descriptor (counted) or by mapping (an accessed bit).
+//!
+//! Start reading here. A hit takes no lock, allocates nothing and writes only bits that really change:
+//!
+//! ```text
+//! lookup ──► Hit      copy the bytes, then `confirm`: still this page, and nobody wrote meanwhile
+//!        ├─► Pending  somebody reads it from the file: wait for that folio, look again
+//!        └─► Miss     pay (`Charging`), `insert`, read, `publish`
+//! ```
+//!
+//! # Locking
+//!
+//! `insert` and `abandon` take the mapping lock; the rest is lock-free.
+
+use crate::Core;
+use crate::charge::NewFolio;
+use crate::event::Event;
+use crate::folio::{Flags, FolioId, Kind};
+use crate::host::Host;
+use crate::lru::Queue;
+use crate::mapping::{Found, InsertError, Mapping};
+use crate::memcg::{Counter, Memcg, MemcgId};
+use crate::mm::AddressSpace;
+use crate::sync::Ordering::Relaxed;
+use std::sync::Arc;
+
+/// Who acts: whose limit a new page is charged to, whose page tables map it, and on which CPU.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// Pays for new pages.
+    pub memcg: MemcgId,
+    /// Its mappings.
+    pub space: Arc<AddressSpace>,
+    /// Chooses the batches that it uses.
+    pub cpu: usize,
+}
+
+/// A cached page, as it was found.
+#[derive(Clone, Copy, Debug)]
+pub struct Hit {
+    /// The folio.
+    pub folio: FolioId,
+    /// Its state, with the version of the content.
+    pub flags: Flags,
+    found: Found,
+}
+
+impl Hit {
+    /// Reaching this page asks for the next readahead window.
+    pub fn readahead(&self) -> bool {
+        self.found.slot.readahead()
+    }
+}
+
+/// What a look at a page found.
+#[derive(Clone, Copy, Debug)]
+pub enum Lookup {
+    /// It is cached.
+    Hit(Hit),
+    /// It is being read, or written to by somebody: wait until the folio is unlocked, then look again.
+    Pending(FolioId),
+    /// It is not cached.
+    Miss,
+}
+
+/// How a page comes into the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Arrival {
+    /// A page fault brings it (in a mapping with recency).
+    pub in_fault: bool,
+    /// It will be overwritten whole: its return is no refault.
+    pub overwrite: bool,
+    /// Created by an access that counts before it is inserted (metadata, some write paths).
+    pub referenced: bool,
+    /// Read by an uncached request: accesses are never counted.
+    pub dropbehind: bool,
+    /// Reaching it asks for the next readahead window.
+    pub readahead_mark: bool,
+}
+
+impl Core {
+    /// Looks at a page.
+    #[inline]
+    pub fn lookup(&self, mapping: &Mapping, index: u32) -> Lookup {
+        loop {
+            let Some(found) = mapping.find(&self.leaves, index) else { return Lookup::Miss };
+            let Some(folio) = found.slot.folio() else {
+                // The leaf may belong to another mapping by now: then this is not an answer.
+                if mapping.find(&self.leaves, index).is_some_and(|again| again.slot.folio().is_some()) {
+                    continue;
+                }
+                return Lookup::Miss;
+            };
+            let hit = Hit { folio, flags: self.folios.get(folio).flags.load(), found };
+            if found.slot.uptodate() && !hit.flags.writing() {
+                return Lookup::Hit(hit);
+            }
+            if mapping.still_there(&self.leaves, index, &found) {
+                return Lookup::Pending(folio);
+            }
+        }
+    }
+
+    /// Whether what was copied since the lookup is that page, whole.
+    #[inline]
+    pub fn confirm(&self, mapping: &Mapping, index: u32, hit: &Hit) -> bool {
+        self.folios.get(hit.folio).flags.unchanged_since(hit.flags)
+            && mapping.still_there(&self.leaves, index, &hit.found)
+    }
+
+    /// Takes a reference to a page that was found, so that its frame is not reused. `false`: it is another page by
+    /// now, look again. Drop it with [`Core::put`].
+    pub fn try_get(&self, mapping: &Mapping, index: u32, hit: &Hit) -> bool {
+        self.folios.get(hit.folio).flags.try_get_version(hit.flags) && {
+            // The version is that of the lookup, so the frame still holds what it held then; what remains is
+            // whether that was this page.
+            mapping.still_there(&self.leaves, index, &hit.found) || {
+                self.put_without_host(hit.folio);
+                false
+            }
+        }
+    }
+
+    /// Counts an access through a descriptor. Not to be called for the page in which the previous read on the same
+    /// open file ended.
+    #[inline]
+    pub fn accessed(&self, hit: &Hit) {
+        self.folios.get(hit.folio).flags.mark_accessed(hit.flags);
+    }
+
+    /// A mapped access to a page that was found: sets accessed bits that are not set yet.
+    #[inline]
+    pub fn touch(&self, task: &Task, mapping: &Mapping, index: u32, hit: &Hit) {
+        if !(hit.found.slot.accessed() && hit.found.slot.mapped()) {
+            self.touch_slow(mapping, index, hit);
+        }
+        if mapping.touch_table(index) {
+            task.space.mark_ran();
+        }
+    }
+
+    /// Sets the bits of a page-table entry, and makes the entry where there was none.
+    #[cold]
+    fn touch_slow(&self, mapping: &Mapping, index: u32, hit: &Hit) {
+        let Some(slot) = mapping.slot(&self.leaves, index) else { return };
+        let Some(before) = slot.touch(hit.folio) else { return };
+        if !before.mapped() {
+            let flags = &self.folios.get(hit.folio).flags;
+            let memcg = self.memcg(self.memcg_of(hit.folio));
+            memcg.stat.add(Counter::Pgfault, 1);
+            if flags.set_mapped() {
+                memcg.stat.add(Counter::FileMapped, 1);
+            }
+        }
+    }
+
+    /// Takes the readahead mark off a page that was reached. `true`: this caller reads the next window.
+    pub fn take_readahead_mark(&self, mapping: &Mapping, index: u32, hit: &Hit) -> bool {
+        mapping.slot(&self.leaves, index).is_some_and(|slot| slot.clear_readahead(hit.folio))
+    }
+
+    /// Puts a paid folio into its slot and queues it for its list (spec 00 §4, steps 2 and 3). The folio is locked
+    /// and has no content: read it and [`Core::publish`], or [`Core::abandon`].
+    ///
+    /// # Errors
+    /// The page came meanwhile, or the mapping was closed; the folio is given back.
+    pub fn insert(
+        &self,
+        host: &impl Host,
+        task: &Task,
+        mapping: &Mapping,
+        index: u32,
+        new: NewFolio,
+        arrival: Arrival,
+    ) -> Result<FolioId, InsertError> {
+        // The task waits for the device now, and is switched in again afterwards.
+        task.space.mark_ran();
+        let folio = new.folio;
+        let entry = self.folios.get(folio);
+        entry.mapping.store(mapping.id().0, Relaxed);
+        entry.index.store(index, Relaxed);
+        if arrival.referenced {
+            entry.flags.set_referenced();
+        }
+        if arrival.dropbehind {
+            entry.flags.set_dropbehind();
+        }
+        let mut locked = mapping.lock(&self.leaves);
+        let shadow = match locked.insert(index, folio) {
+            Ok(shadow) => shadow,
+            Err(error) => {
+                drop(locked);
+                self.discard(new);
+                return Err(error);
+            }
+        };
+        if arrival.readahead_mark {
+            mapping.slot(&self.leaves, index).expect("just inserted").set_readahead(folio);
+        }
+        drop(locked);
+        self.leaves.unreserve();
+        let memcg = self.memcg(new.memcg);
+        let kind = mapping.kind();
+        memcg.stat.add(if kind == Kind::Anon { Counter::Anon } else { Counter::File }, 1);
+        let recency = arrival.in_fault && mapping.has_recency();
+        if let Some(word) = shadow
+            && !arrival.overwrite
+        {
+            self.refault(host, folio, kind, memcg, word, recency);
+        }
+        if recency {
+            entry.flags.mark_faulted_in();
+        }
+        if arrival.in_fault {
+            memcg.stat.add(Counter::Pgmajfault, 1);
+        }
+        host.event(Event::Inserted { page: (mapping.id(), index), folio, memcg: memcg.id() });
+        self.enqueue(host, task.cpu, Queue::Add, folio);
+        Ok(folio)
+    }
+
+    /// The content of an inserted folio is there: readers find it from now on. Unlocks it.
+    pub fn publish(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
+        let entry = self.folios.get(folio);
+        entry.flags.end_content();
+        if let Some(slot) = mapping.slot(&self.leaves, entry.index()) {
+            slot.set_uptodate(folio);
+        }
+        if entry.flags.unlock() {
+            host.wake_waiters(folio);
+        }
+    }
+
+    /// The content of an inserted folio could not be read: takes it out of its mapping again. Who waits for it looks
+    /// again and finds nothing.
+    pub fn abandon(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
+        let index = self.folios.get(folio).index();
+        let removed = mapping.lock(&self.leaves).remove(index, folio, None);
+        if self.folios.get(folio).flags.unlock() {
+            host.wake_waiters(folio);
+        }
+        if let Ok(shadow_leaf) = removed {
+            let memcg = self.memcg(self.memcg_of(folio));
+            if let Some(leaf) = shadow_leaf {
+                self.note_shadow_leaf(memcg, leaf);
+            }
+            self.forget_folio(memcg, mapping.kind());
+            self.put(host, folio);
+        }
+    }
+
+    /// A page leaves its mapping: it is no longer counted as cached.
+    pub(crate) fn forget_folio(&self, memcg: &Memcg, kind: Kind) {
+        memcg.stat.sub(if kind == Kind::Anon { Counter::Anon } else { Counter::File }, 1);
+    }
+
+    /// Maps a file into an address space, so that walks look at it: its first `pages` pages.
+    pub fn map(&self, task: &Task, mapping: &Arc<Mapping>, pages: u64) {
+        mapping.set_mapped_pages(pages.max(mapping.mapped_pages()));
+        task.space.map(mapping);
+    }
+
+    /// Removes every page-table entry of a file. A page whose entry is young counts one access (spec 20 §1).
+    pub fn unmap(&self, task: &Task, mapping: &Arc<Mapping>) {
+        task.space.unmap(mapping);
+        let pages = mapping.mapped_pages();
+        let locked = mapping.lock(&self.leaves);
+        let mut at = 0;
+        while let Some((index, slot)) = locked.next(at, pages) {
+            if let (Some(folio), true) = (slot.folio(), slot.mapped()) {
+                if slot.accessed() && mapping.has_recency() {
+                    let flags = &self.folios.get(folio).flags;
+                    flags.mark_accessed(flags.load());
+                }
+                self.unmap_folio(mapping, self.memcg(self.memcg_of(folio)), folio);
+            }
+            let Some(next) = index.checked_add(1) else { break };
+            at = next;
+        }
+        drop(locked);
+        mapping.set_mapped_pages(0);
+    }
+
+    /// Removes the page-table entry of one folio.
+    pub(crate) fn unmap_folio(&self, mapping: &Mapping, memcg: &Memcg, folio: FolioId) {
+        if let Some(slot) = mapping.slot(&self.leaves, self.folios.get(folio).index()) {
+            slot.unmap(folio);
+        }
+        if self.folios.get(folio).flags.clear_mapped() {
+            memcg.stat.sub(Counter::FileMapped, 1);
+        }
+    }
+}

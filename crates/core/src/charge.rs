@@ -1,0 +1,250 @@
+//! A page is paid for: a frame, a charge to its memcg, and room for its place in the index.
+//!
+//! [`Charging`] is asked step by step until it has all three. Over `memory.max` it runs a reclaim effort on the
+//! memcg, below the node's min watermark one on everybody; where neither helps it first waits for write-back, and
+//! then fails with a report.
+//!
+//! Source: spec 60 §8 (max loop), spec 70 §6, §9.
+//!
+//! # Locking
+//!
+//! Nothing is held between steps.
+
+use crate::Core;
+use crate::folio::FolioId;
+use crate::host::{FlushReason, Host, Throttle};
+use crate::mapping::LeafPool;
+use crate::memcg::{Counter, Memcg, MemcgId};
+use crate::node::Allocation;
+use crate::options::PAGE_BYTES;
+use crate::reclaim::{Effort, EffortKind, Orders, OutOfMemory, Progress, Step};
+
+/// Fruitless efforts before a charge fails.
+const RETRIES: u32 = 16;
+/// Waits for write-back in which nothing was written, before a charge fails: 16 of at most 100 ms.
+const FRUITLESS_WAITS: u32 = 16;
+
+/// What a step came to.
+#[derive(Debug)]
+pub enum ChargeStep {
+    /// Call again; anybody may run before.
+    More,
+    /// Wait, then call again.
+    Wait(Throttle),
+    /// Paid for.
+    Charged(NewFolio),
+    /// Nothing could be freed. The request fails.
+    OutOfMemory(OutOfMemory),
+}
+
+/// A folio that is paid for and in no mapping yet: locked, without content. It must be given to
+/// [`Core::insert`] or back with [`Core::discard`].
+#[derive(Debug)]
+#[must_use = "a charged folio that is dropped is lost for good"]
+pub struct NewFolio {
+    pub(crate) folio: FolioId,
+    pub(crate) memcg: MemcgId,
+}
+
+impl NewFolio {
+    /// Its number, which is that of its frame.
+    pub fn folio(&self) -> FolioId {
+        self.folio
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Metadata,
+    Limit,
+    Frame,
+}
+
+/// The payment for one page.
+#[derive(Debug)]
+pub struct Charging {
+    memcg: MemcgId,
+    cpu: usize,
+    stage: Stage,
+    effort: Option<Box<Effort>>,
+    retries: u32,
+    fruitless_waits: u32,
+    written_before: u64,
+    /// Reclaim was run because the node is below its min watermark; a frame may be taken now.
+    reclaimed_for_frame: bool,
+}
+
+impl Charging {
+    /// Begins to charge one page to `memcg`, on behalf of a task on `cpu`.
+    pub fn new(memcg: MemcgId, cpu: usize) -> Charging {
+        Charging {
+            memcg,
+            cpu,
+            stage: Stage::Metadata,
+            effort: None,
+            retries: 0,
+            fruitless_waits: 0,
+            written_before: 0,
+            reclaimed_for_frame: false,
+        }
+    }
+
+    /// Goes on until something has to be waited for, a batch was reclaimed, or the page is paid for.
+    pub fn step(&mut self, core: &Core, host: &impl Host) -> ChargeStep {
+        if let Some(effort) = &mut self.effort {
+            match effort.step(core, host) {
+                Step::More => return ChargeStep::More,
+                Step::Wait(throttle) => return ChargeStep::Wait(throttle),
+                Step::Done(progress) => {
+                    self.effort = None;
+                    return self.after_effort(core, host, progress);
+                }
+            }
+        }
+        let memcg = core.memcg(self.memcg);
+        loop {
+            match self.stage {
+                Stage::Metadata => match core.pay_for_metadata(host, self.reclaimed_for_frame) {
+                    Ok(()) => self.stage = Stage::Limit,
+                    Err(MetadataShort) => return self.reclaim(core, EffortKind::Direct),
+                },
+                Stage::Limit => {
+                    if !memcg.try_charge(1) {
+                        memcg.stat.add(Counter::EventMax, 1);
+                        return self.reclaim(core, EffortKind::Limit);
+                    }
+                    self.stage = Stage::Frame;
+                }
+                Stage::Frame => {
+                    let folio = match core.node.allocate(self.reclaimed_for_frame) {
+                        Allocation::Frame(folio) => folio,
+                        Allocation::Low(folio) => {
+                            host.wake_background();
+                            folio
+                        }
+                        Allocation::BelowMin => {
+                            host.wake_background();
+                            return self.reclaim(core, EffortKind::Direct);
+                        }
+                    };
+                    return ChargeStep::Charged(core.new_folio(memcg, folio));
+                }
+            }
+        }
+    }
+
+    fn reclaim(&mut self, core: &Core, kind: EffortKind) -> ChargeStep {
+        let target = if kind == EffortKind::Limit { self.memcg } else { MemcgId::ROOT };
+        let swappiness = core.options.swappiness();
+        self.effort = Some(Box::new(Effort::new(
+            core,
+            Orders { target, kind, goal_pages: 1, swappiness, cpu: self.cpu },
+        )));
+        ChargeStep::More
+    }
+
+    fn target(&self) -> MemcgId {
+        if self.stage == Stage::Limit { self.memcg } else { MemcgId::ROOT }
+    }
+
+    fn after_effort(&mut self, core: &Core, host: &impl Host, progress: Progress) -> ChargeStep {
+        self.reclaimed_for_frame = self.stage != Stage::Limit;
+        let room = match self.stage {
+            Stage::Limit => core.memcg(self.memcg).margin_pages() > 0,
+            Stage::Metadata | Stage::Frame => core.node.free_pages() > 0,
+        };
+        if room || progress.reclaimed > 0 {
+            return ChargeStep::More;
+        }
+        // Folios that wait in the batches of other CPUs are out of reach of reclaim.
+        core.drain_all(host);
+        self.retries += 1;
+        if self.retries < RETRIES {
+            return ChargeStep::More;
+        }
+        self.wait_for_writeback(core, host)
+    }
+
+    /// Everything is dirty or being written: that is slow, not hopeless, as long as pages do get written.
+    fn wait_for_writeback(&mut self, core: &Core, host: &impl Host) -> ChargeStep {
+        let target = self.target();
+        let members =
+            || core.memcgs.iter().filter(move |memcg| target == MemcgId::ROOT || memcg.id() == target);
+        let pending =
+            |memcg: &Memcg| memcg.stat.get(Counter::FileDirty) + memcg.stat.get(Counter::FileWriteback);
+        let written = core.written_pages();
+        if written != self.written_before {
+            self.written_before = written;
+            self.fruitless_waits = 0;
+        }
+        if members().map(pending).sum::<u64>() == 0 || self.fruitless_waits == FRUITLESS_WAITS {
+            core.memcg(target).stat.add(Counter::EventOom, 1);
+            if self.stage == Stage::Frame {
+                core.memcg(self.memcg).uncharge(1);
+            }
+            if self.stage != Stage::Metadata {
+                core.leaves.unreserve();
+            }
+            return ChargeStep::OutOfMemory(OutOfMemory::of(core, target));
+        }
+        self.fruitless_waits += 1;
+        host.wake_flusher(FlushReason::Reclaim);
+        ChargeStep::Wait(Throttle::Writeback)
+    }
+}
+
+/// The pool of leaves is exhausted and no frame is left to pay for more.
+struct MetadataShort;
+
+impl Core {
+    /// Reserves a leaf. Where metadata is part of the budget, a frame is retired for every page of memory
+    /// that leaves and directories take.
+    fn pay_for_metadata(&self, host: &impl Host, urgent: bool) -> Result<(), MetadataShort> {
+        loop {
+            if self.options.charge_metadata {
+                let owed = self.leaves.bytes().div_ceil(PAGE_BYTES);
+                while u64::from(self.node.retired_pages()) < owed {
+                    self.retire_frame(host, urgent)?;
+                }
+            }
+            if self.leaves.reserve() {
+                return Ok(());
+            }
+            if !self.leaves.can_grow() {
+                return Err(MetadataShort);
+            }
+            if self.options.charge_metadata {
+                let owed = (self.leaves.bytes() + LeafPool::segment_bytes()).div_ceil(PAGE_BYTES);
+                while u64::from(self.node.retired_pages()) < owed {
+                    self.retire_frame(host, urgent)?;
+                }
+            }
+            self.leaves.grow();
+        }
+    }
+
+    fn retire_frame(&self, host: &impl Host, urgent: bool) -> Result<(), MetadataShort> {
+        match self.node.allocate(urgent) {
+            Allocation::Frame(frame) | Allocation::Low(frame) => {
+                self.node.retire();
+                host.frame_retired(frame);
+                Ok(())
+            }
+            Allocation::BelowMin => Err(MetadataShort),
+        }
+    }
+
+    fn new_folio(&self, memcg: &Memcg, folio: FolioId) -> NewFolio {
+        let entry = self.folios.get(folio);
+        entry.memcg.store(u32::from(memcg.id().0), crate::sync::Ordering::Relaxed);
+        entry.flags.allocate(false);
+        NewFolio { folio, memcg: memcg.id() }
+    }
+
+    /// Gives a paid folio back that turned out not to be needed.
+    pub fn discard(&self, new: NewFolio) {
+        self.leaves.unreserve();
+        self.folios.get(new.folio).flags.put();
+        self.release_frame(self.memcg(new.memcg), new.folio);
+    }
+}

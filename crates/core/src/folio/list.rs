@@ -1,0 +1,128 @@
+//! Doubly linked lists of folios, threaded through the folio table by number.
+//!
+//! A group of `K` lists shares one pair of links per folio. The link of a folio at an end does not say
+//! "nothing": it names the list (`END | k`), so that a folio is removed without knowing which list of the
+//! group holds it. That matters because a folio's label and its list may differ (a page-table walk
+//! changes only the label).
+//!
+//! # Locking
+//!
+//! Links are atomic words only because several groups, each behind its own lruvec lock, share the table;
+//! they are read and written relaxed, through the `&mut` that the lock hands out.
+
+use super::{FolioId, FolioTable};
+use crate::sync::Ordering::Relaxed;
+
+/// Marks a link that names a list instead of a folio. Folio numbers stay below it.
+const END: u32 = 1 << 31;
+
+/// `K` lists of folios. *Head* is the most recently added end, scanning starts at the *tail*.
+#[derive(Debug)]
+pub(crate) struct FolioLists<const K: usize> {
+    heads: [u32; K],
+    tails: [u32; K],
+}
+
+impl<const K: usize> FolioLists<K> {
+    pub(crate) fn new() -> Self {
+        let ends = std::array::from_fn(|k| END | k as u32);
+        FolioLists { heads: ends, tails: ends }
+    }
+
+    pub(crate) fn is_empty(&self, list: usize) -> bool {
+        self.heads[list] & END != 0
+    }
+
+    /// The next folio to scan.
+    pub(crate) fn tail(&self, list: usize) -> Option<FolioId> {
+        let tail = self.tails[list];
+        (tail & END == 0).then_some(FolioId(tail))
+    }
+
+    /// The folios from tail to head, for validation and tests.
+    pub(crate) fn iter<'a>(&self, table: &'a FolioTable, list: usize) -> impl Iterator<Item = FolioId> + 'a {
+        let mut at = self.tails[list];
+        std::iter::from_fn(move || {
+            let folio = (at & END == 0).then_some(FolioId(at))?;
+            at = table.get(folio).towards_head.load(Relaxed);
+            Some(folio)
+        })
+    }
+
+    pub(crate) fn push_head(&mut self, table: &FolioTable, list: usize, folio: FolioId) {
+        let old = self.heads[list];
+        let links = table.get(folio);
+        links.towards_head.store(END | list as u32, Relaxed);
+        links.towards_tail.store(old, Relaxed);
+        if old & END == 0 {
+            table.get(FolioId(old)).towards_head.store(folio.0, Relaxed);
+        } else {
+            self.tails[list] = folio.0;
+        }
+        self.heads[list] = folio.0;
+    }
+
+    pub(crate) fn push_tail(&mut self, table: &FolioTable, list: usize, folio: FolioId) {
+        let old = self.tails[list];
+        let links = table.get(folio);
+        links.towards_tail.store(END | list as u32, Relaxed);
+        links.towards_head.store(old, Relaxed);
+        if old & END == 0 {
+            table.get(FolioId(old)).towards_tail.store(folio.0, Relaxed);
+        } else {
+            self.heads[list] = folio.0;
+        }
+        self.tails[list] = folio.0;
+    }
+
+    /// Takes `folio` off whichever list of this group it is on.
+    pub(crate) fn remove(&mut self, table: &FolioTable, folio: FolioId) {
+        let links = table.get(folio);
+        let (above, below) = (links.towards_head.load(Relaxed), links.towards_tail.load(Relaxed));
+        if above & END != 0 {
+            self.heads[(above & !END) as usize] = below;
+        } else {
+            table.get(FolioId(above)).towards_tail.store(below, Relaxed);
+        }
+        if below & END != 0 {
+            self.tails[(below & !END) as usize] = above;
+        } else {
+            table.get(FolioId(below)).towards_head.store(above, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    /// A naive model beside the real thing, compared after every operation.
+    #[test]
+    fn lists_agree_with_deques() {
+        let table = FolioTable::new(32);
+        let mut lists = FolioLists::<3>::new();
+        let mut model: [VecDeque<u32>; 3] = Default::default();
+        let mut state = 7u64;
+        for _ in 0..20_000 {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let (folio, list) = ((state >> 33) as u32 % 32, (state >> 50) as usize % 3);
+            if let Some(held) = model.iter().position(|m| m.contains(&folio)) {
+                model[held].retain(|&f| f != folio);
+                lists.remove(&table, FolioId(folio));
+            } else if state >> 60 & 1 == 0 {
+                model[list].push_front(folio);
+                lists.push_head(&table, list, FolioId(folio));
+            } else {
+                model[list].push_back(folio);
+                lists.push_tail(&table, list, FolioId(folio));
+            }
+            for (k, expected) in model.iter().enumerate() {
+                let real: Vec<u32> = lists.iter(&table, k).map(|f| f.0).collect();
+                assert!(expected.iter().rev().eq(&real), "list {k}: {expected:?} against {real:?}");
+                assert_eq!(lists.is_empty(k), expected.is_empty());
+                assert_eq!(lists.tail(k).map(|f| f.0), expected.back().copied());
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! A folio: one page of cached memory, its state word and its place on a list.
+
+mod flags;
+mod list;
+mod table;
+
+pub(crate) use flags::{Climb, Neighbour, tier_of};
+pub use flags::{Flags, FolioFlags, GenIndex, Tier};
+pub(crate) use list::FolioLists;
+pub use table::{Folio, FolioId, FolioTable, MAX_FOLIOS};
+
+/// What backs a folio. Decided by "swap-backed or not", never by "mapped or not" (spec 00 §2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// Anonymous memory: swap backs it.
+    Anon = 0,
+    /// Page cache: a file backs it.
+    File = 1,
+}
+
+impl Kind {
+    /// Both kinds, in the order in which loops over kinds run.
+    pub const ALL: [Kind; 2] = [Kind::Anon, Kind::File];
+
+    /// The other one.
+    pub fn other(self) -> Kind {
+        match self {
+            Kind::Anon => Kind::File,
+            Kind::File => Kind::Anon,
+        }
+    }
+}

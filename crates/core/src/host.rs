@@ -1,0 +1,92 @@
+//! The world outside: what a decision of the core needs to know, and what it asks for.
+//!
+//! The core performs nothing. It asks its host for the time, and tells it what should happen; the cache does
+//! it with threads and files, the simulator with an event queue.
+
+use crate::event::Event;
+use crate::folio::FolioId;
+use std::time::Duration;
+
+/// A moment, as nanoseconds since the host began. Monotonic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Time(u64);
+
+impl Time {
+    /// When the host began.
+    pub const ZERO: Time = Time(0);
+
+    /// `nanos` nanoseconds after the host began.
+    pub fn from_nanos(nanos: u64) -> Time {
+        Time(nanos)
+    }
+
+    /// Nanoseconds since the host began.
+    pub fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Time since `earlier`; zero if that is in the future.
+    pub fn since(self, earlier: Time) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl std::ops::Add<Duration> for Time {
+    type Output = Time;
+
+    fn add(self, duration: Duration) -> Time {
+        Time(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// Why the flusher is woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushReason {
+    /// A batch of reclaim consisted of dirty pages that nobody is writing.
+    Reclaim,
+    /// More pages are dirty than may be in the background.
+    Background,
+}
+
+/// What the core asks of the world it runs in. All calls return at once; none may call back into the core.
+pub trait Host {
+    /// The time now.
+    fn now(&self) -> Time;
+
+    /// Dirty pages should be written.
+    fn wake_flusher(&self, reason: FlushReason);
+
+    /// Free memory is below the low watermark: background reclaim should run.
+    fn wake_background(&self);
+
+    /// Whoever sleeps until this folio is unlocked or written should look again.
+    fn wake_waiters(&self, folio: FolioId);
+
+    /// A frame pays for metadata from now on: its memory can be given back to the system.
+    fn frame_retired(&self, frame: FolioId);
+
+    /// Something happened that an observer may want to see.
+    fn event(&self, event: Event) {
+        let _ = event;
+    }
+}
+
+/// Why somebody has to wait, and for how long at most (spec 70 §8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Throttle {
+    /// Pages under write-back are in the way: until some were written, at most 100 ms.
+    Writeback,
+    /// The target met nothing but dirty pages that are queued already: one tick.
+    Congested,
+}
+
+impl Throttle {
+    /// The longest wait.
+    pub fn timeout(self) -> Duration {
+        match self {
+            Throttle::Writeback => Duration::from_millis(100),
+            // One tick of the 250 Hz clock of the kernels that the counts were measured on.
+            Throttle::Congested => Duration::from_millis(4),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Folios that a scan took off the lists, and what it met on the way.
+
+use crate::folio::{FolioId, Kind};
+
+/// One isolated batch.
+#[derive(Debug, Default)]
+pub(crate) struct Isolated {
+    /// In the order of isolation, which is the order in which they are examined.
+    pub(crate) folios: Vec<FolioId>,
+    /// Folios set aside because they could not be isolated; empty between scans.
+    pub(crate) skipped: Vec<FolioId>,
+    /// What the folios are.
+    pub(crate) kind: Option<Kind>,
+    /// Pages looked at: sorted, isolated and skipped.
+    pub(crate) scanned: u64,
+    /// Pages moved to where they belong instead.
+    pub(crate) sorted: u64,
+    /// Of these, pages moved up because of their tier.
+    pub(crate) protected: u64,
+}
+
+impl Isolated {
+    /// Empty, for the next batch; memory is kept.
+    pub(crate) fn clear(&mut self) {
+        self.folios.clear();
+        self.skipped.clear();
+        (self.kind, self.scanned, self.sorted, self.protected) = (None, 0, 0, 0);
+    }
+}

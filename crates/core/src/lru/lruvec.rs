@@ -1,0 +1,168 @@
+//! The lists and ages of one memcg on the node.
+//!
+//! # Locking
+//!
+//! `lists` is the lruvec lock: [`Lruvec::lock`] hands out the only way to change lists, window and averages.
+//! Sizes, window and the counters of evictions and refaults are atomic words that are *written* under the lock
+//! (evictions and refaults: by anyone) and read by anyone.
+
+use super::multigen::bloom::Filters;
+use super::multigen::lists::MultiGen;
+use super::multigen::window::{Seq, Window};
+use super::{MAX_GENERATIONS, Swappiness};
+use crate::Time;
+use crate::folio::{FolioId, FolioTable, GenIndex, Kind};
+use crate::mapping::ShadowLeaf;
+use crate::memcg::MemcgId;
+use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering::Relaxed};
+#[cfg(loom)]
+use loom::sync::MutexGuard;
+use std::collections::VecDeque;
+#[cfg(not(loom))]
+use std::sync::MutexGuard;
+
+/// One generation, as `lru_gen` prints it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GenerationRow {
+    /// Its birth number.
+    pub seq: u64,
+    /// Time since it was opened.
+    pub age_ms: u64,
+    /// Anonymous pages labelled with it.
+    pub anon_pages: u64,
+    /// File pages labelled with it.
+    pub file_pages: u64,
+}
+
+/// The lists of one memcg.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct Lruvec {
+    pub(crate) memcg: MemcgId,
+    lists: Mutex<MultiGen>,
+    pub(crate) window: Window,
+    /// Pages labelled with each generation, by kind. May be negative for a moment.
+    sizes: [[AtomicI64; 2]; MAX_GENERATIONS as usize],
+    unevictable_pages: AtomicI64,
+    pub(crate) evicted: [[AtomicU64; 4]; 2],
+    pub(crate) refaulted: [[AtomicU64; 4]; 2],
+    pub(crate) filters: Filters,
+    pub(crate) shadow_leaves: Mutex<VecDeque<ShadowLeaf>>,
+    /// Limit reclaim met only dirty pages under write-back (spec 70 §8).
+    pub(crate) congested: AtomicBool,
+}
+
+fn zeros() -> [[AtomicU64; 4]; 2] {
+    std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0)))
+}
+
+impl Lruvec {
+    pub(crate) fn new(memcg: MemcgId, now: Time) -> Lruvec {
+        Lruvec {
+            memcg,
+            lists: Mutex::new(MultiGen::new()),
+            window: Window::new(now),
+            sizes: std::array::from_fn(|_| std::array::from_fn(|_| AtomicI64::new(0))),
+            unevictable_pages: AtomicI64::new(0),
+            evicted: zeros(),
+            refaulted: zeros(),
+            filters: Filters::new(),
+            shadow_leaves: Mutex::new(VecDeque::new()),
+            congested: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes the lruvec lock.
+    pub(crate) fn lock<'a>(&'a self, folios: &'a FolioTable) -> LockedLruvec<'a> {
+        LockedLruvec { lruvec: self, folios, lists: self.lists.lock() }
+    }
+
+    /// Pages labelled with a generation.
+    pub(crate) fn size(&self, generation: GenIndex, kind: Kind) -> u64 {
+        self.sizes[usize::from(generation.0)][kind as usize].load(Relaxed).max(0) as u64
+    }
+
+    /// Pages in all generations of the kinds that `swappiness` allows.
+    pub fn evictable_pages(&self, swappiness: Swappiness) -> u64 {
+        let max = self.window.max();
+        let size = |kind| self.window.min(kind).to(max).map(|seq| self.size(seq.index(), kind)).sum::<u64>();
+        swappiness.evictable().map(size).sum()
+    }
+
+    /// Pages labelled with one of the two youngest generations: what the kernel reports as active.
+    pub fn active_pages(&self, kind: Kind) -> u64 {
+        let max = self.window.max();
+        Seq(max.0 - 1).to(max).map(|seq| self.size(seq.index(), kind)).sum()
+    }
+
+    /// Pages in the other generations: what the kernel reports as inactive.
+    pub fn inactive_pages(&self, kind: Kind) -> u64 {
+        let max = self.window.max();
+        let all: u64 = (0..MAX_GENERATIONS as u8).map(|g| self.size(GenIndex(g), kind)).sum();
+        let active: u64 = Seq(max.0 - 1).to(max).map(|seq| self.size(seq.index(), kind)).sum();
+        all - active.min(all)
+    }
+
+    /// Pages that reclaim must not take.
+    pub fn unevictable_pages(&self) -> u64 {
+        self.unevictable_pages.load(Relaxed).max(0) as u64
+    }
+
+    pub(crate) fn size_of_all_lists(&self) -> u64 {
+        let listed = Kind::ALL
+            .map(|kind| (0..MAX_GENERATIONS as u8).map(|g| self.size(GenIndex(g), kind)).sum::<u64>());
+        listed.iter().sum::<u64>() + self.unevictable_pages()
+    }
+
+    /// The youngest generation.
+    pub fn max_seq(&self) -> Seq {
+        self.window.max()
+    }
+
+    /// The oldest generation of a kind.
+    pub fn min_seq(&self, kind: Kind) -> Seq {
+        self.window.min(kind)
+    }
+
+    /// The live generations, oldest first, with the columns of `lru_gen` (spec 90 §3.1).
+    pub fn generations(&self, now: Time) -> Vec<GenerationRow> {
+        let max = self.window.max();
+        let min = self.window.min(Kind::Anon).min(self.window.min(Kind::File));
+        min.to(max)
+            .map(|seq| {
+                let pages =
+                    |kind| if seq >= self.window.min(kind) { self.size(seq.index(), kind) } else { 0 };
+                GenerationRow {
+                    seq: seq.0,
+                    age_ms: now.since(self.window.birth(seq)).as_millis() as u64,
+                    anon_pages: pages(Kind::Anon),
+                    file_pages: pages(Kind::File),
+                }
+            })
+            .collect()
+    }
+}
+
+/// An lruvec whose lock is held. The concepts of the policy each add their methods in their own file.
+pub(crate) struct LockedLruvec<'a> {
+    pub(crate) lruvec: &'a Lruvec,
+    pub(crate) folios: &'a FolioTable,
+    pub(crate) lists: MutexGuard<'a, MultiGen>,
+}
+
+impl LockedLruvec<'_> {
+    pub(crate) fn resize(&mut self, generation: GenIndex, kind: Kind, pages: i64) {
+        // Only the holder of the lock writes sizes, so no read-modify-write is needed.
+        let size = &self.lruvec.sizes[usize::from(generation.0)][kind as usize];
+        size.store(size.load(Relaxed) + pages, Relaxed);
+    }
+
+    pub(crate) fn resize_unevictable(&mut self, pages: i64) {
+        let size = &self.lruvec.unevictable_pages;
+        size.store(size.load(Relaxed) + pages, Relaxed);
+    }
+
+    pub(crate) fn kind_of(&self, folio: FolioId) -> Kind {
+        if self.folios.get(folio).flags.load().swapbacked() { Kind::Anon } else { Kind::File }
+    }
+}

@@ -1,0 +1,159 @@
+//! The feedback loop: tiers and kinds whose pages come back too often are protected.
+//!
+//! For each tier of each kind, evicted and protected pages are counted against refaulted ones. A tier whose
+//! refault ratio is more than 1.5 times that of tier 0 is protected until the ratios meet. Counts of a closed
+//! generation are folded into moving averages.
+//!
+//! Source: spec 40 §3–5 (Linux 7.2, gains 2:3).
+
+use crate::folio::{Kind, Tier};
+use crate::lru::{LockedLruvec, Swappiness};
+use crate::sync::Ordering::Relaxed;
+
+/// Fewer refaults than this say nothing.
+const REFAULTS_MIN: u64 = 64;
+/// Bias in favour of the set point while it has little data.
+const TOTAL_BIAS: u64 = 64;
+const TIERS: usize = 4;
+
+/// Moving averages of one kind, and the protected pages of the current oldest generation.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Averages {
+    pub(crate) refaulted: [u64; TIERS],
+    pub(crate) total: [u64; TIERS],
+    pub(crate) protected: [u64; TIERS],
+}
+
+/// A refault ratio, and the gain it is divided by.
+#[derive(Clone, Copy, Debug)]
+struct Position {
+    refaulted: u64,
+    total: u64,
+    gain: u64,
+}
+
+/// Whether the process variable refaults no more than the set point, each divided by its gain.
+fn no_worse(set_point: Position, process: Position) -> bool {
+    process.refaulted < REFAULTS_MIN
+        || process.refaulted.wrapping_mul(set_point.total + TOTAL_BIAS).wrapping_mul(set_point.gain)
+            <= (set_point.refaulted + 1).wrapping_mul(process.total).wrapping_mul(process.gain)
+}
+
+impl LockedLruvec<'_> {
+    fn position(&self, kind: Kind, tiers: std::ops::Range<usize>, gain: u64) -> Position {
+        let averages = &self.lists.averages[kind as usize];
+        let mut position = Position { refaulted: 0, total: 0, gain };
+        for tier in tiers {
+            let evicted = self.lruvec.evicted[kind as usize][tier].load(Relaxed);
+            position.refaulted +=
+                averages.refaulted[tier] + self.lruvec.refaulted[kind as usize][tier].load(Relaxed);
+            position.total += averages.total[tier] + evicted + averages.protected[tier];
+        }
+        position
+    }
+
+    /// The highest tier that may be evicted; higher ones are protected.
+    pub(crate) fn tier_limit(&self, kind: Kind) -> Tier {
+        let set_point = self.position(kind, 0..1, 2);
+        let protected = (1..TIERS).find(|&tier| !no_worse(set_point, self.position(kind, tier..tier + 1, 3)));
+        protected.unwrap_or(TIERS) as Tier - 1
+    }
+
+    /// The kind to evict from first.
+    pub(crate) fn first_kind(&self, swappiness: Swappiness) -> Kind {
+        match swappiness.0 {
+            0 | 1 => Kind::File,
+            200.. => Kind::Anon,
+            gain => {
+                let set_point = self.position(Kind::Anon, 0..TIERS, u64::from(gain));
+                let process = self.position(Kind::File, 0..TIERS, 200 - u64::from(gain));
+                if no_worse(set_point, process) { Kind::File } else { Kind::Anon }
+            }
+        }
+    }
+
+    /// Folds the counts of a kind's oldest generation, which is being closed, into the averages.
+    pub(super) fn carry_over(&mut self, kind: Kind) {
+        let lruvec = self.lruvec;
+        let averages = &mut self.lists.averages[kind as usize];
+        for tier in 0..TIERS {
+            let refaulted = lruvec.refaulted[kind as usize][tier].swap(0, Relaxed);
+            let evicted = lruvec.evicted[kind as usize][tier].swap(0, Relaxed);
+            averages.refaulted[tier] = (averages.refaulted[tier] + refaulted) / 2;
+            averages.total[tier] = (averages.total[tier] + evicted + averages.protected[tier]) / 2;
+            averages.protected[tier] = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folio::FolioTable;
+    use crate::lru::Lruvec;
+    use crate::memcg::MemcgId;
+
+    /// An lruvec with (refaulted, total) per kind and tier.
+    fn with(counts: &[(Kind, usize, u64, u64)]) -> Lruvec {
+        let lruvec = Lruvec::new(MemcgId(0), crate::Time::ZERO);
+        for &(kind, tier, refaulted, total) in counts {
+            lruvec.refaulted[kind as usize][tier].store(refaulted, Relaxed);
+            lruvec.evicted[kind as usize][tier].store(total, Relaxed);
+        }
+        lruvec
+    }
+
+    fn limit(counts: &[(Kind, usize, u64, u64)]) -> Tier {
+        with(counts).lock(&FolioTable::new(1)).tier_limit(Kind::File)
+    }
+
+    /// spec 40 §13: "All refault counters < 64: tier limit 3".
+    #[test]
+    fn few_refaults_protect_nothing() {
+        assert_eq!(limit(&[]), 3);
+        assert_eq!(limit(&[(Kind::File, 1, 63, 63), (Kind::File, 2, 63, 63), (Kind::File, 3, 63, 63)]), 3);
+    }
+
+    /// spec 40 §13: "tier 0 has refaulted 100 of 1000; tier 1 160 of 1000 → limit 0. With tier 1 at 140 → not protected".
+    #[test]
+    fn a_tier_with_half_as_many_refaults_again_is_protected() {
+        assert_eq!(limit(&[(Kind::File, 0, 100, 1000), (Kind::File, 1, 160, 1000)]), 0);
+        assert_eq!(limit(&[(Kind::File, 0, 100, 1000), (Kind::File, 1, 140, 1000)]), 3);
+        assert_eq!(limit(&[(Kind::File, 0, 100, 1000), (Kind::File, 3, 160, 1000)]), 2);
+    }
+
+    /// spec 40 §13: "s = 60, anon (1000, 10000), file (3000, 10000) → anon chosen. File at 2000 → file chosen".
+    #[test]
+    fn the_kind_that_refaults_less_is_chosen() {
+        let first = |file| {
+            let lruvec = with(&[(Kind::Anon, 0, 1000, 10_000), (Kind::File, 2, file, 10_000)]);
+            lruvec.lock(&FolioTable::new(1)).first_kind(Swappiness(60))
+        };
+        assert_eq!(first(3000), Kind::Anon);
+        assert_eq!(first(2000), Kind::File);
+    }
+
+    /// spec 30 §8, last column of the table.
+    #[test]
+    fn swappiness_at_its_ends() {
+        let lruvec = with(&[]);
+        let folios = FolioTable::new(1);
+        let locked = lruvec.lock(&folios);
+        let first = |s| locked.first_kind(Swappiness(s));
+        assert_eq!([0, 1, 200, 201].map(first), [Kind::File, Kind::File, Kind::Anon, Kind::Anon]);
+    }
+
+    /// spec 40 §13: "Carry-over of (avg 10, refaulted 5) gives 7".
+    #[test]
+    fn carry_over_halves() {
+        let lruvec = with(&[(Kind::File, 1, 5, 9)]);
+        let folios = FolioTable::new(1);
+        let mut locked = lruvec.lock(&folios);
+        let averages = &mut locked.lists.averages[Kind::File as usize];
+        (averages.refaulted[1], averages.total[1], averages.protected[1]) = (10, 20, 4);
+        locked.carry_over(Kind::File);
+        let averages = &locked.lists.averages[Kind::File as usize];
+        assert_eq!((averages.refaulted[1], averages.total[1], averages.protected[1]), (7, 16, 0));
+        assert_eq!(lruvec.refaulted[1][1].load(Relaxed), 0);
+    }
+}

@@ -1,0 +1,117 @@
+//! The page-table walk: reading and clearing accessed bits in bulk.
+//!
+//! Source: spec 30 §3, spec 20 §7.1 (Linux 7.2). A page table is worth walking if it was dense (an eighth of its
+//! entries young) the last time; the Bloom filters remember which were.
+//!
+//! # Locking
+//!
+//! One page table is walked under its mapping's lock, which is only tried, so that the folios in its slots stay.
+//! Labels change by compare-and-swap; sizes follow in batches, under the lruvec lock.
+
+use crate::Core;
+use crate::folio::{FolioTable, GenIndex, Kind, Neighbour};
+use crate::lru::{Lruvec, MAX_GENERATIONS, Seq, Swappiness};
+use crate::mapping::{Mapping, TABLE_PAGES};
+use crate::memcg::Memcg;
+use crate::mm::AddressSpace;
+
+/// Label changes that wait at most before sizes are corrected.
+const CHANGES_PER_FLUSH: u32 = 4096;
+/// A table is dense if `young × 8 >= entries`: eight 8-byte entries share a cache line, so one young entry per
+/// line is enough to make the walk as cheap as finding them one by one.
+pub(crate) const DENSITY: u32 = 8;
+
+/// Size changes of folios whose label changed, not applied yet.
+#[derive(Debug, Default)]
+pub(crate) struct WalkBatch {
+    pages: [[i64; 2]; MAX_GENERATIONS as usize],
+    changes: u32,
+}
+
+impl WalkBatch {
+    pub(crate) fn note(&mut self, kind: Kind, change: Neighbour) {
+        if let Neighbour::Relabelled(old, new) = change {
+            self.pages[usize::from(old.0)][kind as usize] -= 1;
+            self.pages[usize::from(new.0)][kind as usize] += 1;
+            self.changes += 1;
+        }
+    }
+
+    /// Applies what was noted.
+    pub(crate) fn flush(&mut self, lruvec: &Lruvec, folios: &FolioTable) {
+        if self.changes == 0 {
+            return;
+        }
+        let mut locked = lruvec.lock(folios);
+        for (generation, pages) in self.pages.iter().enumerate() {
+            for kind in Kind::ALL {
+                if pages[kind as usize] != 0 {
+                    locked.resize(GenIndex(generation as u8), kind, pages[kind as usize]);
+                }
+            }
+        }
+        *self = WalkBatch::default();
+    }
+}
+
+impl Core {
+    /// Walks one address space for generation `seq`. `forced`: also tables that nobody used or found dense.
+    pub(crate) fn walk_space(
+        &self,
+        memcg: &Memcg,
+        space: &AddressSpace,
+        seq: Seq,
+        swappiness: Swappiness,
+        forced: bool,
+        batch: &mut WalkBatch,
+    ) {
+        for mapping in space.regions() {
+            if !mapping.has_recency() || mapping.is_unevictable() || !swappiness.evicts(mapping.kind()) {
+                continue;
+            }
+            let tables = mapping.mapped_pages().div_ceil(u64::from(TABLE_PAGES)) as u32;
+            for table in mapping.tables(0..tables) {
+                if memcg.lruvec.window.max() != seq {
+                    return;
+                }
+                if !forced {
+                    let used = mapping.clear_young_table(table);
+                    if !used || !memcg.lruvec.filters.may_contain(seq, mapping.id(), table) {
+                        continue;
+                    }
+                }
+                if self.walk_table(memcg, &mapping, table, batch) {
+                    memcg.lruvec.filters.insert(seq.next(), mapping.id(), table);
+                }
+                if batch.changes >= CHANGES_PER_FLUSH {
+                    batch.flush(&memcg.lruvec, &self.folios);
+                }
+            }
+        }
+    }
+
+    /// Walks one page table; whether it was worth it.
+    fn walk_table(&self, memcg: &Memcg, mapping: &Mapping, table: u32, batch: &mut WalkBatch) -> bool {
+        let Some(locked) = mapping.try_lock(&self.leaves) else { return true };
+        let youngest = memcg.lruvec.window.max().index();
+        let first = u64::from(table) * u64::from(TABLE_PAGES);
+        let end = (first + u64::from(TABLE_PAGES)).min(mapping.mapped_pages());
+        let mut young = 0;
+        for index in first..end {
+            let Some((folio, slot)) = locked.young_entry(index as u32) else { continue };
+            if !self.counts_for(memcg, folio) {
+                continue;
+            }
+            slot.clear_accessed(folio);
+            young += 1;
+            batch.note(mapping.kind(), self.folios.get(folio).flags.found_young_by_walk(youngest));
+        }
+        u64::from(young * DENSITY) >= end - first
+    }
+
+    /// Whether the accessed bit of a folio may be taken for `memcg` (spec 20 §7.3): it is the memcg's, and on a
+    /// generation list. One that is isolated or waits in a batch keeps its bit.
+    pub(crate) fn counts_for(&self, memcg: &Memcg, folio: crate::folio::FolioId) -> bool {
+        self.memcg_of(folio) == memcg.id() && self.folios.get(folio).flags.load().generation().is_some()
+    }
+}

@@ -1,0 +1,186 @@
+//! The sliding window of generations, and where in it a folio belongs.
+//!
+//! # Locking
+//!
+//! Written under the lruvec lock, read by anyone.
+
+use crate::Time;
+use crate::folio::{Flags, GenIndex, Kind};
+use crate::sync::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+
+/// Fewest generations a kind may have.
+pub const MIN_GENERATIONS: u64 = 2;
+/// Most generations a kind may have; also the number of list sets.
+pub const MAX_GENERATIONS: u64 = 4;
+
+/// Birth number of a generation. Only grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Seq(pub u64);
+
+impl Seq {
+    /// Which of the four list sets holds it.
+    #[inline]
+    pub fn index(self) -> GenIndex {
+        GenIndex((self.0 % MAX_GENERATIONS) as u8)
+    }
+
+    /// The generation opened after it.
+    pub fn next(self) -> Seq {
+        Seq(self.0 + 1)
+    }
+
+    /// This generation and all younger ones up to `youngest`.
+    pub(crate) fn to(self, youngest: Seq) -> impl DoubleEndedIterator<Item = Seq> {
+        (self.0..=youngest.0).map(Seq)
+    }
+}
+
+/// The youngest generation, the oldest of each kind, and when each was opened.
+#[derive(Debug)]
+pub(crate) struct Window {
+    max: AtomicU64,
+    min: [AtomicU64; 2],
+    birth_ns: [AtomicU64; MAX_GENERATIONS as usize],
+}
+
+impl Window {
+    /// Four empty generations, all opened now.
+    pub(crate) fn new(now: Time) -> Window {
+        Window {
+            max: AtomicU64::new(MAX_GENERATIONS - 1),
+            min: [AtomicU64::new(0), AtomicU64::new(0)],
+            birth_ns: std::array::from_fn(|_| AtomicU64::new(now.as_nanos())),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn max(&self) -> Seq {
+        Seq(self.max.load(Acquire))
+    }
+
+    #[inline]
+    pub(crate) fn min(&self, kind: Kind) -> Seq {
+        Seq(self.min[kind as usize].load(Acquire))
+    }
+
+    /// Generations that a kind has.
+    pub(crate) fn generations(&self, kind: Kind) -> u64 {
+        self.max().0 + 1 - self.min(kind).0
+    }
+
+    /// When a live generation was opened.
+    pub(crate) fn birth(&self, seq: Seq) -> Time {
+        Time::from_nanos(self.birth_ns[usize::from(seq.index().0)].load(Relaxed))
+    }
+
+    /// Opens the next generation. Under the lruvec lock.
+    pub(super) fn open(&self, now: Time) {
+        let next = self.max().next();
+        for kind in Kind::ALL {
+            assert!(next.0 - self.min(kind).0 < MAX_GENERATIONS, "a kind has no room for another generation");
+        }
+        self.birth_ns[usize::from(next.index().0)].store(now.as_nanos(), Relaxed);
+        self.max.store(next.0, Release);
+    }
+
+    /// Closes the generations of `kind` before `min`. Under the lruvec lock.
+    pub(super) fn close_until(&self, kind: Kind, min: Seq) {
+        assert!(min >= self.min(kind) && min <= self.max());
+        self.min[kind as usize].store(min.0, Release);
+    }
+
+    /// The generation in which a folio is put (spec 20 §6, 7.2): counted from the young end, and never older than
+    /// the oldest. `rotation`: it goes to the tail to be evicted next.
+    pub(crate) fn place(&self, kind: Kind, flags: Flags, rotation: bool) -> Seq {
+        let distance = if flags.active() {
+            if flags.workingset() { 1 } else { 2 }
+        } else if rotation {
+            4
+        } else if kind == Kind::Anon {
+            // Without a swap slot, which is all anonymous folios until there is swap: it cannot be evicted at once.
+            2
+        } else if flags.reclaim() && (flags.dirty() || flags.writeback()) {
+            2
+        } else if flags.workingset() || flags.referenced() {
+            3
+        } else {
+            4
+        };
+        Seq((self.max().0 + 1).saturating_sub(distance).max(self.min(kind).0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folio::FolioFlags;
+
+    fn window(max: u64, min: u64) -> Window {
+        let window = Window::new(Time::ZERO);
+        window.max.store(max, Release);
+        window.min.iter().for_each(|m| m.store(min, Release));
+        window
+    }
+
+    fn flags(change: impl Fn(&FolioFlags)) -> Flags {
+        let flags = FolioFlags::new();
+        flags.allocate(false);
+        change(&flags);
+        flags.load()
+    }
+
+    fn file(window: &Window, change: impl Fn(&FolioFlags)) -> u64 {
+        window.place(Kind::File, flags(change), false).0
+    }
+
+    /// spec 10 §8: "New lruvec: `max_seq=3`, both `min_seq=0`, 4 generations, all births equal".
+    #[test]
+    fn a_new_window() {
+        let window = Window::new(Time::from_nanos(17));
+        assert_eq!((window.max(), window.min(Kind::Anon), window.min(Kind::File)), (Seq(3), Seq(0), Seq(0)));
+        assert!(Kind::ALL.iter().all(|&kind| window.generations(kind) == 4));
+        assert!(Seq(0).to(Seq(3)).all(|seq| window.birth(seq) == Time::from_nanos(17)));
+    }
+
+    /// spec 20 §6, every row of the table "after the rework", with 4 and with 3 generations.
+    #[test]
+    fn the_distance_rule() {
+        let (four, three) = (window(10, 7), window(10, 8));
+        let both = |change: &dyn Fn(&FolioFlags)| (file(&four, change), file(&three, change));
+        assert_eq!(both(&|f| (f.set_active(), f.restore(true, 0)).0), (10, 10), "row 1");
+        assert_eq!(both(&|f| f.set_active()), (9, 9), "row 2");
+        let anon = flags(|_| ());
+        assert_eq!(four.place(Kind::Anon, anon, true).0, 7, "row 3");
+        assert_eq!(four.place(Kind::Anon, anon, false).0, 9, "row 4");
+        assert_eq!(both(&|f| (f.set_dirty(), f.set_reclaim()).1), (9, 9), "row 5");
+        assert_eq!(both(&|f| f.restore(true, 0)), (8, 8), "row 6a, W");
+        assert_eq!(both(&|f| f.mark_accessed(f.load())), (8, 8), "row 6a, R");
+        assert_eq!(both(&|_| ()), (7, 8), "row 6b");
+        assert_eq!(both(&|f| f.set_reclaim()), (7, 8), "row 5 needs a dirty folio");
+    }
+
+    /// spec 20 §10: "V7.2: fault-in places in `max_seq − 2` with 4 generations, or in the oldest with 3; R=1";
+    /// "fault-in of a refaulted folio with W places it in `max_seq`".
+    #[test]
+    fn placement_of_faults() {
+        let (four, three) = (window(10, 7), window(10, 8));
+        assert_eq!(file(&four, FolioFlags::mark_faulted_in), 8);
+        assert_eq!(file(&three, FolioFlags::mark_faulted_in), 8);
+        assert!(flags(FolioFlags::mark_faulted_in).referenced());
+        let hot = |f: &FolioFlags| {
+            f.restore(true, 0);
+            f.mark_faulted_in();
+        };
+        assert_eq!(file(&four, hot), 10);
+    }
+
+    /// spec 20 §10: "with 4 generations, a folio read by fd once before its add batch drains goes to the second
+    /// oldest generation; read-ahead-only goes to the oldest"; "Read-ahead alone leaves R=0".
+    #[test]
+    fn placement_of_reads() {
+        let four = window(10, 7);
+        assert_eq!(file(&four, |f| f.mark_accessed(f.load())), 8);
+        assert_eq!(file(&four, |_| ()), 7);
+        assert!(!flags(|_| ()).referenced());
+    }
+}

@@ -1,0 +1,176 @@
+//! Leaves: 64 slots each, from one pool, so that their memory is bounded and counted.
+//!
+//! A leaf belongs to 64 consecutive pages of one mapping and exists only while one of them is cached or
+//! remembered. Leaves are numbered, live in segments that are never given back, and are reused: a lock-free
+//! reader that still holds the number of a leaf that was freed reads the slots of some other mapping, and
+//! notices because the directory no longer names that leaf (see [`super::Mapping::find`]).
+//!
+//! # Locking
+//!
+//! Counts of a leaf change under its mapping's lock; the free list has its own.
+
+use super::slot::AtomicSlot;
+use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::OnceLock;
+
+/// Pages under one leaf. The kernel's index nodes have as many, so shadow limits carry over.
+pub const LEAF_SLOTS: usize = 64;
+
+/// Leaves that are allocated together: 133 KiB, so that paying for a segment costs 33 frames at a time.
+const SEGMENT_LEAVES: usize = 256;
+
+/// Number of a leaf in the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeafId(pub(crate) u32);
+
+/// 64 slots and their counts.
+#[derive(Debug)]
+pub(crate) struct Leaf {
+    pub(crate) slots: [AtomicSlot; LEAF_SLOTS],
+    /// Present folios (low 8 bits), shadows (next 8), and above them a stamp that changes whenever the leaf
+    /// stops or begins to hold only shadows.
+    counts: AtomicU64,
+}
+
+/// What a leaf holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) folios: u8,
+    pub(crate) shadows: u8,
+    pub(crate) stamp: u32,
+}
+
+impl Counts {
+    /// Only memories of evicted pages, no page.
+    pub(crate) fn only_shadows(self) -> bool {
+        self.folios == 0 && self.shadows > 0
+    }
+}
+
+impl Leaf {
+    fn new() -> Leaf {
+        Leaf { slots: std::array::from_fn(|_| AtomicSlot::new()), counts: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        let word = self.counts.load(Relaxed);
+        Counts { folios: word as u8, shadows: (word >> 8) as u8, stamp: (word >> 32) as u32 }
+    }
+
+    /// Under the mapping lock.
+    pub(crate) fn set_counts(&self, counts: Counts) {
+        let word = u64::from(counts.stamp) << 32 | u64::from(counts.shadows) << 8 | u64::from(counts.folios);
+        self.counts.store(word, Relaxed);
+    }
+}
+
+/// All leaves of all mappings.
+#[derive(Debug)]
+pub(crate) struct LeafPool {
+    segments: Box<[OnceLock<Box<[Leaf]>>]>,
+    free: Mutex<Vec<u32>>,
+    allocated: AtomicU32,
+    in_use: AtomicU32,
+    reserved: AtomicU32,
+    /// Bytes of the directories of open mappings, counted here because they are paid for together.
+    directory_bytes: AtomicU64,
+}
+
+impl LeafPool {
+    /// A pool that can grow to at least `leaves`.
+    pub(crate) fn new(leaves: u32) -> LeafPool {
+        let segments = (leaves as usize).div_ceil(SEGMENT_LEAVES).max(1);
+        LeafPool {
+            segments: (0..segments).map(|_| OnceLock::new()).collect(),
+            free: Mutex::new(Vec::new()),
+            allocated: AtomicU32::new(0),
+            in_use: AtomicU32::new(0),
+            reserved: AtomicU32::new(0),
+            directory_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// Bytes that one more segment takes.
+    pub(crate) const fn segment_bytes() -> u64 {
+        (SEGMENT_LEAVES * size_of::<Leaf>()) as u64
+    }
+
+    /// Bytes of all leaves, used and free, and of directories.
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::from(self.allocated.load(Relaxed)) * size_of::<Leaf>() as u64
+            + self.directory_bytes.load(Relaxed)
+    }
+
+    pub(crate) fn count_directory(&self, bytes: u64) {
+        self.directory_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// A mapping was closed, and its directories are freed with it.
+    pub(crate) fn forget_directories(&self, bytes: u64) {
+        self.directory_bytes.fetch_sub(bytes, Relaxed);
+    }
+
+    /// Leaves in use.
+    pub(crate) fn in_use(&self) -> u32 {
+        self.in_use.load(Relaxed)
+    }
+
+    /// Whether another segment may be allocated.
+    pub(crate) fn can_grow(&self) -> bool {
+        (self.allocated.load(Acquire) as usize) < self.segments.len() * SEGMENT_LEAVES
+    }
+
+    /// Adds a segment. `false`: the pool has its greatest size.
+    pub(crate) fn grow(&self) -> bool {
+        let mut free = self.free.lock();
+        let from = self.allocated.load(Relaxed);
+        let Some(segment) = self.segments.get(from as usize / SEGMENT_LEAVES) else { return false };
+        segment.get_or_init(|| (0..SEGMENT_LEAVES).map(|_| Leaf::new()).collect());
+        self.allocated.store(from + SEGMENT_LEAVES as u32, Release);
+        free.extend((from..from + SEGMENT_LEAVES as u32).rev());
+        true
+    }
+
+    /// Promises that the next `take` succeeds. `false`: no leaf is free.
+    pub(crate) fn reserve(&self) -> bool {
+        let free = self.free.lock();
+        let reserved = self.reserved.load(Relaxed);
+        if (reserved as usize) < free.len() {
+            self.reserved.store(reserved + 1, Relaxed);
+            return true;
+        }
+        false
+    }
+
+    /// Gives a promise back, used or not.
+    pub(crate) fn unreserve(&self) {
+        let _free = self.free.lock();
+        let reserved = self.reserved.load(Relaxed);
+        assert!(reserved > 0, "a leaf reservation was returned twice");
+        self.reserved.store(reserved - 1, Relaxed);
+    }
+
+    /// A leaf with empty slots. The caller has a reservation.
+    pub(crate) fn take(&self) -> LeafId {
+        let leaf = self.free.lock().pop().expect("a reservation stands for a free leaf");
+        self.in_use.fetch_add(1, Relaxed);
+        LeafId(leaf)
+    }
+
+    /// Returns a leaf whose slots are empty.
+    pub(crate) fn give_back(&self, id: LeafId) {
+        let leaf = self.get(id);
+        debug_assert!(leaf.slots.iter().all(AtomicSlot::is_empty), "a leaf was freed with pages in it");
+        // The stamp goes on growing, so that an old entry of a list of shadow leaves cannot match.
+        leaf.set_counts(Counts { folios: 0, shadows: 0, stamp: leaf.counts().stamp.wrapping_add(1) });
+        self.free.lock().push(id.0);
+        self.in_use.fetch_sub(1, Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: LeafId) -> &Leaf {
+        let segment =
+            self.segments[id.0 as usize / SEGMENT_LEAVES].get().expect("leaf numbers come from the pool");
+        &segment[id.0 as usize % SEGMENT_LEAVES]
+    }
+}

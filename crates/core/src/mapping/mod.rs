@@ -1,0 +1,600 @@
+//! A mapping: the pages of one file, cached or remembered, by page index.
+//!
+//! ```text
+//! page index  31 ................ 15 14 ........ 6 5 ...... 0
+//!             |  directory          |  leaf       |  slot   |
+//! ```
+//!
+//! A directory covers 32,768 pages (128 MiB of file) and exists once one of them was cached; it stays until the
+//! mapping is closed (2 KiB, 1/65,536 of the bytes it covers). Leaves come and go. Directories are reached
+//! through boxes whose lengths double (1, 2, 4, …), so that small files stay small and readers take no lock.
+//!
+//! A page table of the kernel (512 entries) is eight consecutive leaves here; its upper-level accessed bit is
+//! a bit of the directory.
+//!
+//! # Locking
+//!
+//! `tree` serialises every change of which folio or shadow a slot holds, and the counts of leaves. Readers take
+//! nothing: they find a slot, use it, and check afterwards that the directory still names the same leaf.
+
+mod leaf;
+mod slot;
+
+pub use leaf::LEAF_SLOTS;
+pub(crate) use leaf::{Counts, Leaf, LeafId, LeafPool};
+pub(crate) use slot::AtomicSlot;
+pub use slot::Slot;
+
+use crate::folio::{FolioId, Kind};
+use crate::sync::{
+    AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
+use std::collections::BTreeSet;
+use std::sync::{Arc, MutexGuard, OnceLock};
+
+/// Number of a mapping; reused after it was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MappingId(pub u32);
+
+/// Pages under one page table: the unit of the walk and of the Bloom filters.
+pub const TABLE_PAGES: u32 = 512;
+
+const DIRECTORY_LEAVES: usize = 512;
+const DIRECTORY_PAGES: u32 = (DIRECTORY_LEAVES * LEAF_SLOTS) as u32;
+/// 2^17 directories are 2^32 pages; boxes of 1, 2, 4 … 2^17 directories hold as many.
+const ROOTS: usize = 18;
+
+#[derive(Debug)]
+struct Directory {
+    /// Leaf number + 1; 0 is none.
+    leaves: [AtomicU32; DIRECTORY_LEAVES],
+    /// Upper-level accessed bits, one per page table.
+    young_tables: AtomicU64,
+}
+
+const _: () = assert!(DIRECTORY_PAGES / TABLE_PAGES == u64::BITS);
+
+impl Directory {
+    fn new() -> Directory {
+        Directory { leaves: std::array::from_fn(|_| AtomicU32::new(0)), young_tables: AtomicU64::new(0) }
+    }
+}
+
+/// How a mapping is going to be read (fadvise, madvise).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Advice {
+    /// No advice: readahead adapts, mapped accesses count.
+    #[default]
+    Normal,
+    /// In order: larger readahead; mapped accesses do not protect.
+    Sequential,
+    /// At random: no readahead; mapped accesses do not protect.
+    Random,
+}
+
+/// What is under the mapping lock.
+#[derive(Debug, Default)]
+pub(crate) struct Tree {
+    /// Indexes of dirty pages that are not being written.
+    pub(crate) dirty: BTreeSet<u32>,
+    /// The mapping is closed or being closed: nothing is inserted any more.
+    pub(crate) closed: bool,
+}
+
+/// The pages of one file.
+#[derive(Debug)]
+pub struct Mapping {
+    id: MappingId,
+    kind: Kind,
+    roots: [OnceLock<Box<[OnceLock<Box<Directory>>]>>; ROOTS],
+    directories: AtomicU32,
+    folios: AtomicU32,
+    mapped_pages: AtomicU64,
+    recency: AtomicBool,
+    unevictable: AtomicBool,
+    tree: Mutex<Tree>,
+}
+
+/// A slot found without a lock: where it was, and what it held.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    leaf: LeafId,
+    /// The slot's content when it was found.
+    pub slot: Slot,
+}
+
+/// Why a folio could not be put into its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InsertError {
+    /// Another folio is there: use that one.
+    Occupied,
+    /// The mapping was closed meanwhile.
+    Closed,
+}
+
+/// A leaf that now holds only shadows, for the list that limits them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShadowLeaf {
+    pub(crate) mapping: MappingId,
+    pub(crate) leaf_index: u32,
+    pub(crate) stamp: u32,
+}
+
+fn root_of(directory: u32) -> (usize, usize) {
+    let n = directory + 1;
+    let root = n.ilog2();
+    (root as usize, (n - (1 << root)) as usize)
+}
+
+impl Mapping {
+    pub(crate) fn new(id: MappingId, kind: Kind) -> Mapping {
+        Mapping {
+            id,
+            kind,
+            roots: std::array::from_fn(|_| OnceLock::new()),
+            directories: AtomicU32::new(0),
+            folios: AtomicU32::new(0),
+            mapped_pages: AtomicU64::new(0),
+            recency: AtomicBool::new(true),
+            unevictable: AtomicBool::new(false),
+            tree: Mutex::new(Tree::default()),
+        }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> MappingId {
+        self.id
+    }
+
+    /// What backs its folios.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Cached pages.
+    pub fn folios(&self) -> u32 {
+        self.folios.load(Relaxed)
+    }
+
+    /// Bytes of its directories.
+    pub(crate) fn directory_bytes(&self) -> u64 {
+        u64::from(self.directories.load(Relaxed)) * size_of::<Directory>() as u64
+    }
+
+    /// How much of it page tables cover: its length when it was mapped last, in pages. 0: it is not mapped.
+    pub fn mapped_pages(&self) -> u64 {
+        self.mapped_pages.load(Relaxed)
+    }
+
+    pub(crate) fn set_mapped_pages(&self, pages: u64) {
+        self.mapped_pages.store(pages, Relaxed);
+    }
+
+    /// Whether mapped accesses tell something about the future: not after advice that reads are sequential or
+    /// random, and not for files that are read once (spec 20 §5).
+    pub fn has_recency(&self) -> bool {
+        self.recency.load(Relaxed)
+    }
+
+    /// Sets whether mapped accesses count.
+    pub fn set_recency(&self, recency: bool) {
+        self.recency.store(recency, Relaxed);
+    }
+
+    /// Whether its folios may be reclaimed at all.
+    pub fn is_unevictable(&self) -> bool {
+        self.unevictable.load(Relaxed)
+    }
+
+    /// Forbids or allows reclaim of its folios. Folios that were already found unevictable come back with
+    /// [`crate::Core::rescue`].
+    pub fn set_unevictable(&self, unevictable: bool) {
+        self.unevictable.store(unevictable, Relaxed);
+    }
+
+    #[inline]
+    fn directory(&self, index: u32) -> Option<&Directory> {
+        let (root, at) = root_of(index / DIRECTORY_PAGES);
+        Some(self.roots[root].get()?[at].get()?)
+    }
+
+    fn directory_or_new(&self, leaves: &LeafPool, index: u32) -> &Directory {
+        let (root, at) = root_of(index / DIRECTORY_PAGES);
+        let boxed = self.roots[root].get_or_init(|| (0..1usize << root).map(|_| OnceLock::new()).collect());
+        boxed[at].get_or_init(|| {
+            self.directories.fetch_add(1, Relaxed);
+            leaves.count_directory(size_of::<Directory>() as u64);
+            Box::new(Directory::new())
+        })
+    }
+
+    #[inline]
+    fn leaf_id(&self, index: u32) -> Option<LeafId> {
+        let entry =
+            self.directory(index)?.leaves[index as usize / LEAF_SLOTS % DIRECTORY_LEAVES].load(Acquire);
+        (entry != 0).then(|| LeafId(entry - 1))
+    }
+
+    #[inline]
+    pub(crate) fn slot<'a>(&self, leaves: &'a LeafPool, index: u32) -> Option<&'a AtomicSlot> {
+        self.leaf_id(index).map(|leaf| &leaves.get(leaf).slots[index as usize % LEAF_SLOTS])
+    }
+
+    /// Looks a page up without a lock. What is found may belong to another mapping by the time it is used:
+    /// [`Self::still_there`] tells.
+    #[inline]
+    pub(crate) fn find(&self, leaves: &LeafPool, index: u32) -> Option<Found> {
+        let leaf = self.leaf_id(index)?;
+        let slot = leaves.get(leaf).slots[index as usize % LEAF_SLOTS].load();
+        Some(Found { leaf, slot })
+    }
+
+    /// Whether the page still has the folio that was found.
+    #[inline]
+    pub(crate) fn still_there(&self, leaves: &LeafPool, index: u32, found: &Found) -> bool {
+        let now = leaves.get(found.leaf).slots[index as usize % LEAF_SLOTS].load();
+        now.folio() == found.slot.folio() && now.folio().is_some() && self.leaf_id(index) == Some(found.leaf)
+    }
+
+    /// Sets the accessed bit of the page table over `index`. `true`: it was clear.
+    #[inline]
+    pub(crate) fn touch_table(&self, index: u32) -> bool {
+        let Some(directory) = self.directory(index) else { return false };
+        let bit = 1u64 << (index % DIRECTORY_PAGES / TABLE_PAGES);
+        if directory.young_tables.load(Relaxed) & bit != 0 {
+            return false;
+        }
+        directory.young_tables.fetch_or(bit, Relaxed) & bit == 0
+    }
+
+    /// Tests and clears the accessed bit of a page table.
+    pub(crate) fn clear_young_table(&self, table: u32) -> bool {
+        let index = table * TABLE_PAGES;
+        let Some(directory) = self.directory(index) else { return false };
+        let bit = 1u64 << (index % DIRECTORY_PAGES / TABLE_PAGES);
+        directory.young_tables.load(Relaxed) & bit != 0
+            && directory.young_tables.fetch_and(!bit, Relaxed) & bit != 0
+    }
+
+    /// Page tables in `tables` that may have something in them, ascending.
+    pub(crate) fn tables(&self, tables: std::ops::Range<u32>) -> impl Iterator<Item = u32> + '_ {
+        let mut next = tables.start;
+        std::iter::from_fn(move || {
+            while next < tables.end {
+                let table = next;
+                let index = table * TABLE_PAGES;
+                if let Some(directory) = self.directory(index) {
+                    next += 1;
+                    let first = index as usize / LEAF_SLOTS % DIRECTORY_LEAVES;
+                    let leaves = &directory.leaves[first..first + TABLE_PAGES as usize / LEAF_SLOTS];
+                    if leaves.iter().any(|leaf| leaf.load(Relaxed) != 0) {
+                        return Some(table);
+                    }
+                } else {
+                    next = (table / u64::BITS + 1) * u64::BITS;
+                }
+            }
+            None
+        })
+    }
+
+    /// Takes the mapping lock.
+    pub(crate) fn lock<'a>(&'a self, leaves: &'a LeafPool) -> LockedMapping<'a> {
+        LockedMapping { mapping: self, leaves, tree: self.tree.lock() }
+    }
+
+    /// As [`Self::lock`], unless another thread holds it.
+    pub(crate) fn try_lock<'a>(&'a self, leaves: &'a LeafPool) -> Option<LockedMapping<'a>> {
+        Some(LockedMapping { mapping: self, leaves, tree: self.tree.try_lock()? })
+    }
+}
+
+/// A mapping whose lock is held: the only place where slots change owners.
+pub(crate) struct LockedMapping<'a> {
+    mapping: &'a Mapping,
+    leaves: &'a LeafPool,
+    pub(crate) tree: MutexGuard<'a, Tree>,
+}
+
+impl LockedMapping<'_> {
+    fn leaf(&self, index: u32) -> Option<(LeafId, &Leaf)> {
+        let id = self.mapping.leaf_id(index)?;
+        Some((id, self.leaves.get(id)))
+    }
+
+    pub(crate) fn slot(&self, index: u32) -> Slot {
+        self.mapping.slot(self.leaves, index).map_or(Slot::EMPTY, AtomicSlot::load)
+    }
+
+    /// The folio behind a page-table entry whose accessed bit is set, and its slot.
+    pub(crate) fn young_entry(&self, index: u32) -> Option<(FolioId, &AtomicSlot)> {
+        let slot = self.mapping.slot(self.leaves, index)?;
+        let now = slot.load();
+        if !now.mapped() || !now.accessed() {
+            return None;
+        }
+        Some((now.folio()?, slot))
+    }
+
+    /// Puts a folio into an empty or remembered slot; the shadow that was there. The caller has a leaf
+    /// reservation.
+    pub(crate) fn insert(&mut self, index: u32, folio: FolioId) -> Result<Option<u64>, InsertError> {
+        if self.tree.closed {
+            return Err(InsertError::Closed);
+        }
+        let before = self.slot(index);
+        if before.folio().is_some() {
+            return Err(InsertError::Occupied);
+        }
+        let leaf = self.leaf_or_new(index);
+        let shadow = before.shadow();
+        leaf.slots[index as usize % LEAF_SLOTS].replace(Slot::of_folio(folio));
+        let mut counts = leaf.counts();
+        if counts.only_shadows() {
+            counts.stamp = counts.stamp.wrapping_add(1);
+        }
+        counts.folios += 1;
+        counts.shadows -= u8::from(shadow.is_some());
+        leaf.set_counts(counts);
+        self.mapping.folios.fetch_add(1, Relaxed);
+        Ok(shadow)
+    }
+
+    fn leaf_or_new(&self, index: u32) -> &Leaf {
+        let entry = &self.mapping.directory_or_new(self.leaves, index).leaves
+            [index as usize / LEAF_SLOTS % DIRECTORY_LEAVES];
+        let found = entry.load(Acquire);
+        if found != 0 {
+            return self.leaves.get(LeafId(found - 1));
+        }
+        let id = self.leaves.take();
+        entry.store(id.0 + 1, Release);
+        self.leaves.get(id)
+    }
+
+    /// Takes `folio` out of its slot, leaving a shadow or nothing. `Err`: it is not there. `Ok(Some)`: the
+    /// leaf holds only shadows from now on.
+    pub(crate) fn remove(
+        &mut self,
+        index: u32,
+        folio: FolioId,
+        shadow: Option<u64>,
+    ) -> Result<Option<ShadowLeaf>, NotThere> {
+        let Some((id, leaf)) = self.leaf(index) else { return Err(NotThere) };
+        let slot = &leaf.slots[index as usize % LEAF_SLOTS];
+        if slot.load().folio() != Some(folio) {
+            return Err(NotThere);
+        }
+        slot.replace(shadow.map_or(Slot::EMPTY, Slot::of_shadow));
+        let mut counts = leaf.counts();
+        counts.folios -= 1;
+        counts.shadows += u8::from(shadow.is_some());
+        if counts.only_shadows() {
+            counts.stamp = counts.stamp.wrapping_add(1);
+        }
+        leaf.set_counts(counts);
+        self.mapping.folios.fetch_sub(1, Relaxed);
+        if counts.only_shadows() {
+            let leaf_index = index / LEAF_SLOTS as u32;
+            return Ok(Some(ShadowLeaf { mapping: self.mapping.id, leaf_index, stamp: counts.stamp }));
+        }
+        self.free_if_empty(index, id, counts);
+        Ok(None)
+    }
+
+    fn free_if_empty(&self, index: u32, id: LeafId, counts: Counts) {
+        if counts.folios == 0 && counts.shadows == 0 {
+            let directory = self.mapping.directory(index).expect("the leaf was found through it");
+            directory.leaves[index as usize / LEAF_SLOTS % DIRECTORY_LEAVES].store(0, Release);
+            self.leaves.give_back(id);
+        }
+    }
+
+    /// Forgets the shadow of one page.
+    pub(crate) fn forget(&mut self, index: u32) {
+        let Some((id, leaf)) = self.leaf(index) else { return };
+        let slot = &leaf.slots[index as usize % LEAF_SLOTS];
+        if slot.load().shadow().is_none() {
+            return;
+        }
+        slot.replace(Slot::EMPTY);
+        let mut counts = leaf.counts();
+        counts.shadows -= 1;
+        leaf.set_counts(counts);
+        self.free_if_empty(index, id, counts);
+    }
+
+    /// Drops all shadows of a leaf that holds nothing else, if it is still as `stamp` says. The shadows dropped.
+    pub(crate) fn trim(&mut self, leaf_index: u32, stamp: u32) -> Option<u32> {
+        let index = leaf_index * LEAF_SLOTS as u32;
+        let (id, leaf) = self.leaf(index)?;
+        let counts = leaf.counts();
+        if !counts.only_shadows() || counts.stamp != stamp {
+            return None;
+        }
+        for slot in &leaf.slots {
+            slot.replace(Slot::EMPTY);
+        }
+        self.free_if_empty(index, id, Counts { folios: 0, shadows: 0, stamp });
+        Some(u32::from(counts.shadows))
+    }
+
+    /// Whether a leaf still holds only shadows, unchanged since `stamp`.
+    pub(crate) fn is_shadow_leaf(&self, leaf_index: u32, stamp: u32) -> bool {
+        let counts = self.leaf(leaf_index * LEAF_SLOTS as u32).map(|(_, leaf)| leaf.counts());
+        counts.is_some_and(|c| c.only_shadows() && c.stamp == stamp)
+    }
+
+    /// The next non-empty slot at or after `index` and before `end`.
+    pub(crate) fn next(&self, index: u32, end: u64) -> Option<(u32, Slot)> {
+        let mut at = u64::from(index);
+        while at < end {
+            if self.mapping.directory(at as u32).is_none() {
+                at = (at / u64::from(DIRECTORY_PAGES) + 1) * u64::from(DIRECTORY_PAGES);
+                continue;
+            }
+            let Some((_, leaf)) = self.leaf(at as u32) else {
+                at = (at / LEAF_SLOTS as u64 + 1) * LEAF_SLOTS as u64;
+                continue;
+            };
+            let slot = leaf.slots[at as usize % LEAF_SLOTS].load();
+            if slot != Slot::EMPTY {
+                return Some((at as u32, slot));
+            }
+            at += 1;
+        }
+        None
+    }
+}
+
+/// The folio is not in the slot: another thread removed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotThere;
+
+/// All mappings by number, so that reclaim finds the mapping of a folio.
+#[derive(Debug, Default)]
+pub(crate) struct MappingTable {
+    slots: Mutex<Slots>,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    mappings: Vec<Option<Arc<Mapping>>>,
+    free: Vec<u32>,
+}
+
+impl MappingTable {
+    pub(crate) fn open(&self, kind: Kind) -> Arc<Mapping> {
+        let mut slots = self.slots.lock();
+        let id = slots.free.pop().unwrap_or(slots.mappings.len() as u32);
+        let mapping = Arc::new(Mapping::new(MappingId(id), kind));
+        if id as usize == slots.mappings.len() {
+            slots.mappings.push(None);
+        }
+        slots.mappings[id as usize] = Some(mapping.clone());
+        mapping
+    }
+
+    /// Frees the number of an empty mapping. `false`: that was done before.
+    pub(crate) fn close(&self, id: MappingId) -> bool {
+        let mut slots = self.slots.lock();
+        let open = slots.mappings[id.0 as usize].take().is_some();
+        if open {
+            slots.free.push(id.0);
+        }
+        open
+    }
+
+    pub(crate) fn get(&self, id: MappingId) -> Option<Arc<Mapping>> {
+        self.slots.lock().mappings.get(id.0 as usize)?.clone()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Mapping>> {
+        self.slots.lock().mappings.iter().flatten().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// A map beside the tree, by seed: same content after every operation, and every leaf given back.
+    #[test]
+    fn the_tree_agrees_with_a_map() {
+        let leaves = LeafPool::new(4096);
+        let mapping = Mapping::new(MappingId(0), Kind::File);
+        let mut model: BTreeMap<u32, Result<FolioId, u64>> = BTreeMap::new();
+        let mut state = 3u64;
+        let mut random = move || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as u32
+        };
+        // Clusters in far apart parts of the file: several directories, few leaves each.
+        let bases = [0, 63, 500, 32_767, 1 << 20, u32::MAX - 200];
+        for step in 0..50_000u32 {
+            let index = bases[random() as usize % bases.len()] + random() % 130;
+            let mut locked = mapping.lock(&leaves);
+            match (model.get(&index).copied(), random() % 4) {
+                (Some(Ok(folio)), 0 | 1) => {
+                    let shadow = (random() % 2 == 0).then_some(u64::from(step));
+                    locked.remove(index, folio, shadow).unwrap();
+                    match shadow {
+                        Some(word) => model.insert(index, Err(word)),
+                        None => model.remove(&index),
+                    };
+                }
+                (Some(Ok(_)), _) => {
+                    assert_eq!(locked.insert(index, FolioId(1)), Err(InsertError::Occupied));
+                }
+                (Some(Err(_)), 0) => {
+                    locked.forget(index);
+                    model.remove(&index);
+                }
+                (before, _) => {
+                    while !leaves.reserve() {
+                        assert!(leaves.grow());
+                    }
+                    assert_eq!(locked.insert(index, FolioId(step)), Ok(before.and_then(Result::err)));
+                    leaves.unreserve();
+                    model.insert(index, Ok(FolioId(step)));
+                }
+            }
+            if step % 1000 == 0 {
+                let mut at = 0;
+                let mut seen = Vec::new();
+                while let Some((index, slot)) = locked.next(at, 1 << 32) {
+                    seen.push((index, slot.folio().ok_or(slot.shadow().unwrap_or(0))));
+                    let Some(next) = index.checked_add(1) else { break };
+                    at = next;
+                }
+                assert!(model.iter().map(|(&i, &c)| (i, c)).eq(seen));
+            }
+        }
+        let mut locked = mapping.lock(&leaves);
+        for (index, content) in model {
+            match content {
+                Ok(folio) => assert!(locked.remove(index, folio, None).unwrap().is_none()),
+                Err(_) => locked.forget(index),
+            }
+        }
+        assert_eq!(leaves.in_use(), 0);
+        assert_eq!(mapping.folios(), 0);
+    }
+
+    /// spec 50 §9: "Shadow nodes … are trimmed": only while nothing else is in the leaf.
+    #[test]
+    fn a_shadow_leaf_is_trimmed_unless_it_was_used_again() {
+        let leaves = LeafPool::new(256);
+        leaves.grow();
+        let mapping = Mapping::new(MappingId(0), Kind::File);
+        let mut locked = mapping.lock(&leaves);
+        assert!(leaves.reserve());
+        locked.insert(5, FolioId(9)).unwrap();
+        let first = locked.remove(5, FolioId(9), Some(1)).unwrap().expect("only a shadow is left");
+        assert_eq!(locked.insert(5, FolioId(9)), Ok(Some(1)));
+        assert_eq!(locked.trim(first.leaf_index, first.stamp), None);
+        let second = locked.remove(5, FolioId(9), Some(2)).unwrap().unwrap();
+        assert_eq!(locked.trim(first.leaf_index, first.stamp), None, "an old entry does not count");
+        assert_eq!(locked.trim(second.leaf_index, second.stamp), Some(1));
+        assert_eq!(leaves.in_use(), 0);
+    }
+
+    #[test]
+    fn tables_are_found_in_order() {
+        let leaves = LeafPool::new(256);
+        leaves.grow();
+        let mapping = Mapping::new(MappingId(0), Kind::File);
+        let mut locked = mapping.lock(&leaves);
+        for index in [600, 700, 100_000, 40] {
+            assert!(leaves.reserve());
+            locked.insert(index, FolioId(index)).unwrap();
+            leaves.unreserve();
+            mapping.touch_table(index);
+        }
+        drop(locked);
+        assert_eq!(mapping.tables(0..1 << 23).collect::<Vec<_>>(), [0, 1, 195]);
+        assert!(mapping.clear_young_table(195) && !mapping.clear_young_table(195));
+        assert!(mapping.touch_table(100_001) && !mapping.touch_table(100_000));
+    }
+}

@@ -1,0 +1,190 @@
+//! One word per page of a mapping: what is cached there, and its page-table entry.
+//!
+//! ```text
+//! empty    0
+//! folio    63 ........ 32 31 ....... 6   5         4       3        2      1   0
+//!          |  folio      |   unused   |readahead|accessed|mapped|uptodate| 1 | 0 |
+//! shadow   63 ............................................................. 1  0
+//!          |  shadow word of the working-set code                            | 1 |
+//! ```
+//!
+//! The kernel has an index slot per file and a page-table entry per process. In user space a file is mapped
+//! at most once per cache, so both are one word: 8 bytes per page, and a mapped access finds the folio and
+//! its accessed bit with one load.
+//!
+//! # Locking
+//!
+//! Which folio a slot holds changes only under the mapping lock; the bits of a present folio change by
+//! compare-and-swap without it.
+
+use crate::folio::FolioId;
+use crate::sync::{AtomicU64, Ordering};
+
+const SHADOW: u64 = 1;
+const FOLIO: u64 = 1 << 1;
+const UPTODATE: u64 = 1 << 2;
+const MAPPED: u64 = 1 << 3;
+const ACCESSED: u64 = 1 << 4;
+const READAHEAD: u64 = 1 << 5;
+const FOLIO_SHIFT: u32 = 32;
+
+/// A slot as it was at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slot(u64);
+
+impl Slot {
+    pub(crate) const EMPTY: Slot = Slot(0);
+
+    pub(crate) fn of_folio(folio: FolioId) -> Slot {
+        Slot(u64::from(folio.0) << FOLIO_SHIFT | FOLIO)
+    }
+
+    /// A slot of an evicted page. `word` has 63 bits.
+    pub(crate) fn of_shadow(word: u64) -> Slot {
+        debug_assert!(word >> 63 == 0);
+        Slot(word << 1 | SHADOW)
+    }
+
+    /// The cached folio.
+    #[inline]
+    pub fn folio(self) -> Option<FolioId> {
+        (self.0 & FOLIO != 0 && self.0 & SHADOW == 0).then_some(FolioId((self.0 >> FOLIO_SHIFT) as u32))
+    }
+
+    /// What is remembered of an evicted page.
+    pub fn shadow(self) -> Option<u64> {
+        (self.0 & SHADOW != 0).then_some(self.0 >> 1)
+    }
+
+    /// The folio's bytes were read.
+    #[inline]
+    pub fn uptodate(self) -> bool {
+        self.0 & (UPTODATE | SHADOW) == UPTODATE
+    }
+
+    /// A page-table entry maps the folio.
+    #[inline]
+    pub fn mapped(self) -> bool {
+        self.0 & (MAPPED | SHADOW) == MAPPED
+    }
+
+    /// The entry's accessed bit.
+    #[inline]
+    pub fn accessed(self) -> bool {
+        self.0 & (ACCESSED | SHADOW) == ACCESSED
+    }
+
+    /// Reaching this page asks for the next readahead window.
+    #[inline]
+    pub fn readahead(self) -> bool {
+        self.0 & (READAHEAD | SHADOW) == READAHEAD
+    }
+
+    fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// A slot, shared by all threads.
+#[derive(Debug)]
+pub(crate) struct AtomicSlot(AtomicU64);
+
+impl AtomicSlot {
+    pub(crate) fn new() -> AtomicSlot {
+        AtomicSlot(AtomicU64::new(0))
+    }
+
+    #[inline]
+    pub(crate) fn load(&self) -> Slot {
+        Slot(self.0.load(Ordering::Acquire))
+    }
+
+    /// Replaces the whole slot, under the mapping lock; what it held before. Bits that hits set meanwhile
+    /// are in the result.
+    pub(crate) fn replace(&self, slot: Slot) -> Slot {
+        Slot(self.0.swap(slot.0, Ordering::AcqRel))
+    }
+
+    fn change(&self, folio: FolioId, set: u64, clear: u64) -> Option<Slot> {
+        let mut now = self.0.load(Ordering::Acquire);
+        loop {
+            if Slot(now).folio() != Some(folio) {
+                return None;
+            }
+            let next = (now | set) & !clear;
+            if next == now {
+                return Some(Slot(now));
+            }
+            match self.0.compare_exchange_weak(now, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some(Slot(now)),
+                Err(other) => now = other,
+            }
+        }
+    }
+
+    /// The bytes of `folio` are valid.
+    pub(crate) fn set_uptodate(&self, folio: FolioId) {
+        self.change(folio, UPTODATE, 0);
+    }
+
+    /// Installs the page-table entry, young. `None`: another page is there by now. Otherwise the slot before.
+    #[inline]
+    pub(crate) fn touch(&self, folio: FolioId) -> Option<Slot> {
+        self.change(folio, MAPPED | ACCESSED, 0)
+    }
+
+    /// Tests and clears the accessed bit.
+    pub(crate) fn clear_accessed(&self, folio: FolioId) -> bool {
+        self.change(folio, 0, ACCESSED).is_some_and(Slot::accessed)
+    }
+
+    /// Removes the page-table entry; whether it was young.
+    pub(crate) fn unmap(&self, folio: FolioId) -> bool {
+        self.change(folio, 0, MAPPED | ACCESSED).is_some_and(Slot::accessed)
+    }
+
+    pub(crate) fn set_readahead(&self, folio: FolioId) {
+        self.change(folio, READAHEAD, 0);
+    }
+
+    /// Tests and clears the readahead mark.
+    pub(crate) fn clear_readahead(&self, folio: FolioId) -> bool {
+        self.change(folio, 0, READAHEAD).is_some_and(Slot::readahead)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.load().is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_holds_a_folio_or_a_shadow() {
+        let slot = AtomicSlot::new();
+        assert!(slot.is_empty() && slot.load().folio().is_none() && slot.load().shadow().is_none());
+        slot.replace(Slot::of_folio(FolioId(77)));
+        assert_eq!(slot.load().folio(), Some(FolioId(77)));
+        assert!(!slot.load().uptodate() && !slot.load().mapped());
+        let word = u64::MAX >> 1;
+        slot.replace(Slot::of_shadow(word));
+        assert_eq!(slot.load().shadow(), Some(word));
+        assert!(slot.load().folio().is_none() && !slot.load().uptodate() && !slot.load().accessed());
+    }
+
+    #[test]
+    fn bits_change_only_while_the_folio_is_there() {
+        let slot = AtomicSlot::new();
+        slot.replace(Slot::of_folio(FolioId(1)));
+        slot.set_uptodate(FolioId(1));
+        assert!(slot.touch(FolioId(2)).is_none());
+        assert!(!slot.touch(FolioId(1)).unwrap().accessed());
+        assert!(slot.load().mapped() && slot.load().accessed() && slot.load().uptodate());
+        assert!(slot.clear_accessed(FolioId(1)));
+        assert!(!slot.clear_accessed(FolioId(1)));
+        assert!(!slot.unmap(FolioId(1)));
+        assert!(!slot.load().mapped());
+    }
+}

@@ -1,0 +1,124 @@
+//! Counters of a memory cgroup, under the kernel's names.
+//!
+//! # Locking
+//!
+//! None: relaxed atomic words. They are exact once nobody changes them; a reader in between may see a page
+//! counted in one place and not yet in another.
+
+use crate::sync::{AtomicU64, Ordering::Relaxed};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $variant:ident $name:literal;)*) => {
+        /// One counter or size. Counts are of pages or events and only grow; sizes are of pages.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[repr(usize)]
+        pub enum Counter { $($(#[$doc])* $variant),* }
+
+        impl Counter {
+            /// All of them, in the order in which they are printed.
+            pub const ALL: &[Counter] = &[$(Counter::$variant),*];
+
+            /// The kernel's name (or ours, where the kernel has no such counter).
+            pub fn name(self) -> &'static str {
+                match self { $(Counter::$variant => $name),* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Size: anonymous pages.
+    Anon "anon";
+    /// Size: page-cache pages.
+    File "file";
+    /// Size: page-cache pages with a page-table entry.
+    FileMapped "file_mapped";
+    /// Size: dirty pages that are not being written.
+    FileDirty "file_dirty";
+    /// Size: pages being written.
+    FileWriteback "file_writeback";
+    /// Evicted anonymous pages that came back.
+    WorkingsetRefaultAnon "workingset_refault_anon";
+    /// Evicted file pages that came back.
+    WorkingsetRefaultFile "workingset_refault_file";
+    /// Refaulted anonymous pages that were activated at once.
+    WorkingsetActivateAnon "workingset_activate_anon";
+    /// Refaulted file pages that were activated at once.
+    WorkingsetActivateFile "workingset_activate_file";
+    /// Refaulted anonymous pages that had been hot.
+    WorkingsetRestoreAnon "workingset_restore_anon";
+    /// Refaulted file pages that had been hot.
+    WorkingsetRestoreFile "workingset_restore_file";
+    /// Leaves whose shadows were dropped.
+    WorkingsetNodereclaim "workingset_nodereclaim";
+    /// Size: leaves that hold only shadows.
+    WorkingsetNodes "workingset_nodes";
+    /// Pages reclaimed by background reclaim.
+    PgstealKswapd "pgsteal_kswapd";
+    /// Pages reclaimed by the thread that needed memory.
+    PgstealDirect "pgsteal_direct";
+    /// Pages reclaimed on request.
+    PgstealProactive "pgsteal_proactive";
+    /// Pages isolated by background reclaim.
+    PgscanKswapd "pgscan_kswapd";
+    /// Pages isolated by the thread that needed memory.
+    PgscanDirect "pgscan_direct";
+    /// Pages isolated on request.
+    PgscanProactive "pgscan_proactive";
+    /// Isolated anonymous pages.
+    PgscanAnon "pgscan_anon";
+    /// Isolated file pages.
+    PgscanFile "pgscan_file";
+    /// Reclaimed anonymous pages.
+    PgstealAnon "pgsteal_anon";
+    /// Reclaimed file pages.
+    PgstealFile "pgsteal_file";
+    /// Pages sorted by scans: moved to the generation they belong to, or protected.
+    Pgrefill "pgrefill";
+    /// Pages moved to a younger generation by eviction.
+    Pgactivate "pgactivate";
+    /// Pages moved to the old side on advice.
+    Pgdeactivate "pgdeactivate";
+    /// Pages moved to the tail when their write-back ended.
+    Pgrotated "pgrotated";
+    /// Mapped accesses that needed a page-table entry.
+    Pgfault "pgfault";
+    /// Mapped accesses that needed a read.
+    Pgmajfault "pgmajfault";
+    /// Dirty pages that reclaim met at the tail.
+    NrVmscanImmediateReclaim "nr_vmscan_immediate_reclaim";
+    /// Ours: pages that scans moved up a generation because of their tier.
+    Pgprotected "pgprotected";
+    /// Ours: new youngest generations.
+    Aged "aged";
+    /// Reclaim efforts: one each time a charge met the limit, plus those of background reclaim and requests.
+    Pageoutrun "pageoutrun";
+    /// Charges that met `memory.max`.
+    EventMax "max";
+    /// Charges that failed although reclaim tried everything.
+    EventOom "oom";
+}
+
+/// All counters of one memcg, its children not included.
+#[derive(Debug)]
+pub struct Stat([AtomicU64; Counter::ALL.len()]);
+
+impl Stat {
+    pub(crate) fn new() -> Stat {
+        Stat(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+
+    /// The value now.
+    pub fn get(&self, counter: Counter) -> u64 {
+        // A size may be decreased before the increase that belongs to it is seen; it is never reported negative.
+        (self.0[counter as usize].load(Relaxed) as i64).max(0) as u64
+    }
+
+    pub(crate) fn add(&self, counter: Counter, pages: u64) {
+        self.0[counter as usize].fetch_add(pages, Relaxed);
+    }
+
+    pub(crate) fn sub(&self, counter: Counter, pages: u64) {
+        self.0[counter as usize].fetch_sub(pages, Relaxed);
+    }
+}

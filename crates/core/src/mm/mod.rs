@@ -1,0 +1,154 @@
+//! Address spaces: who maps what, and who ran since the last walk.
+//!
+//! A page-table walk visits the address spaces of a memcg one at a time; several threads that age the same
+//! generation share the list. An address space whose tasks have not run since the last walk is skipped.
+//!
+//! Source: spec 30 §3.
+//!
+//! # Locking
+//!
+//! The list's lock is held only to pick the next address space; an address space's own lock guards its regions.
+
+use crate::mapping::Mapping;
+use crate::sync::{AtomicBool, Mutex, Ordering::AcqRel, Ordering::Relaxed};
+use std::sync::Arc;
+
+/// What one task (or one tenant's threads together) has mapped.
+#[derive(Debug, Default)]
+pub struct AddressSpace {
+    regions: Mutex<Vec<Arc<Mapping>>>,
+    ran: AtomicBool,
+}
+
+impl AddressSpace {
+    /// A task of this address space was switched in: its accessed bits may be new.
+    #[inline]
+    pub(crate) fn mark_ran(&self) {
+        if !self.ran.load(Relaxed) {
+            self.ran.store(true, Relaxed);
+        }
+    }
+
+    /// Maps a file, from its beginning. Mapping it again changes nothing.
+    pub(crate) fn map(&self, mapping: &Arc<Mapping>) {
+        let mut regions = self.regions.lock();
+        if !regions.iter().any(|known| Arc::ptr_eq(known, mapping)) {
+            regions.push(mapping.clone());
+        }
+    }
+
+    /// Removes a mapping.
+    pub(crate) fn unmap(&self, mapping: &Arc<Mapping>) {
+        self.regions.lock().retain(|known| !Arc::ptr_eq(known, mapping));
+    }
+
+    /// What is mapped now.
+    pub(crate) fn regions(&self) -> Vec<Arc<Mapping>> {
+        self.regions.lock().clone()
+    }
+}
+
+#[derive(Debug)]
+struct Iteration {
+    /// With each: added since the last iteration ended.
+    spaces: Vec<(Arc<AddressSpace>, bool)>,
+    next: usize,
+    /// The iteration reached spaces that are new: they are walked whole.
+    forced: bool,
+    /// Some space was selected, and the next filter cleared.
+    selected: bool,
+    /// The last youngest generation for which an iteration was finished.
+    walk_seq: u64,
+}
+
+/// The address spaces of one memcg.
+#[derive(Debug)]
+pub(crate) struct SpaceList(Mutex<Iteration>);
+
+/// What an ager does next.
+pub(crate) enum Next {
+    /// Walk this one. `first`: the next filter is to be cleared before.
+    Walk { space: Arc<AddressSpace>, forced: bool, first: bool },
+    /// All were walked, and this caller is the one that opens the generation.
+    Advance,
+    /// Another thread finished this generation.
+    Finished,
+}
+
+impl SpaceList {
+    pub(crate) fn new() -> SpaceList {
+        SpaceList(Mutex::new(Iteration {
+            spaces: Vec::new(),
+            next: 0,
+            forced: false,
+            selected: false,
+            walk_seq: 2,
+        }))
+    }
+
+    pub(crate) fn add(&self, space: Arc<AddressSpace>) {
+        self.0.lock().spaces.push((space, true));
+    }
+
+    /// The next address space to walk for generation `seq`, the youngest one now.
+    pub(crate) fn next(&self, seq: u64, force: bool) -> Next {
+        let mut iteration = self.0.lock();
+        let iteration = &mut *iteration;
+        if seq <= iteration.walk_seq {
+            return Next::Finished;
+        }
+        while let Some((space, fresh)) = iteration.spaces.get(iteration.next) {
+            iteration.next += 1;
+            iteration.forced |= *fresh;
+            let forced = force || iteration.forced;
+            if space.ran.swap(false, AcqRel) || forced {
+                let first = !std::mem::replace(&mut iteration.selected, true);
+                return Next::Walk { space: space.clone(), forced, first };
+            }
+        }
+        iteration.spaces.iter_mut().for_each(|(_, fresh)| *fresh = false);
+        (iteration.next, iteration.forced, iteration.selected) = (0, false, false);
+        iteration.walk_seq = seq;
+        Next::Advance
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn walked(list: &SpaceList, seq: u64) -> Vec<bool> {
+        let mut forced = Vec::new();
+        loop {
+            match list.next(seq, false) {
+                Next::Walk { forced: f, .. } => forced.push(f),
+                Next::Advance => return forced,
+                Next::Finished => panic!("nobody else walks"),
+            }
+        }
+    }
+
+    /// spec 30 §10: "An address space that never ran since the last walk is not walked (no force)"; the first
+    /// walk is forced, and so is that of a space added since.
+    #[test]
+    fn only_spaces_that_ran_are_walked() {
+        let list = SpaceList::new();
+        let spaces = [(); 3].map(|()| Arc::new(AddressSpace::default()));
+        spaces.iter().take(2).for_each(|space| list.add(space.clone()));
+        assert_eq!(walked(&list, 3), [true, true], "the first walk is forced");
+        assert_eq!(walked(&list, 4), []);
+        spaces[1].mark_ran();
+        list.add(spaces[2].clone());
+        assert_eq!(walked(&list, 5), [false, true]);
+        assert!(matches!(list.next(5, false), Next::Finished));
+    }
+
+    #[test]
+    fn one_of_two_agers_advances() {
+        let list = SpaceList::new();
+        list.add(Arc::default());
+        assert!(matches!(list.next(3, false), Next::Walk { first: true, .. }));
+        assert!(matches!(list.next(3, false), Next::Advance));
+        assert!(matches!(list.next(3, false), Next::Finished));
+    }
+}

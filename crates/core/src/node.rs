@@ -1,0 +1,127 @@
+//! The node: its free frames and watermarks, and whose turn global reclaim is.
+//!
+//! The memcg LRU will stand here; until then, global reclaim visits memcgs in turn, starting where the last visit
+//! ended, so that no memcg is first every time.
+//!
+//! # Locking
+//!
+//! The free list has a lock of its own, taken last. Counts are atomic.
+
+use crate::folio::FolioId;
+use crate::reclaim::Watermarks;
+use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering::Relaxed};
+
+/// One node.
+#[derive(Debug)]
+pub(crate) struct Node {
+    free: Mutex<Vec<u32>>,
+    free_count: AtomicU32,
+    retired: AtomicU32,
+    watermarks: Watermarks,
+    next_memcg: AtomicU32,
+    writeback: AtomicBool,
+    hopeless_failures: AtomicU32,
+}
+
+/// Whether an allocation may take a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Allocation {
+    /// Here it is.
+    Frame(FolioId),
+    /// Here it is, and background reclaim should start.
+    Low(FolioId),
+    /// Below the min watermark: reclaim first.
+    BelowMin,
+}
+
+impl Node {
+    pub(crate) fn new(frames: u32, watermarks: Watermarks) -> Node {
+        Node {
+            free: Mutex::new((0..frames).rev().collect()),
+            free_count: AtomicU32::new(frames),
+            retired: AtomicU32::new(0),
+            watermarks,
+            next_memcg: AtomicU32::new(0),
+            writeback: AtomicBool::new(false),
+            hopeless_failures: AtomicU32::new(0),
+        }
+    }
+
+    pub(crate) fn watermarks(&self) -> Watermarks {
+        self.watermarks
+    }
+
+    /// Frames nobody uses.
+    pub(crate) fn free_pages(&self) -> u32 {
+        self.free_count.load(Relaxed)
+    }
+
+    /// Frames that pay for metadata.
+    pub(crate) fn retired_pages(&self) -> u32 {
+        self.retired.load(Relaxed)
+    }
+
+    /// Takes a frame. `urgent`: also below the min watermark, as reclaim itself may, and who reclaimed already.
+    pub(crate) fn allocate(&self, urgent: bool) -> Allocation {
+        let mut free = self.free.lock();
+        if free.len() <= self.watermarks.min as usize && !urgent {
+            return Allocation::BelowMin;
+        }
+        let Some(frame) = free.pop() else { return Allocation::BelowMin };
+        self.free_count.store(free.len() as u32, Relaxed);
+        if free.len() < self.watermarks.low as usize {
+            return Allocation::Low(FolioId(frame));
+        }
+        Allocation::Frame(FolioId(frame))
+    }
+
+    /// Returns a frame.
+    pub(crate) fn release(&self, frame: FolioId) {
+        let mut free = self.free.lock();
+        free.push(frame.0);
+        self.free_count.store(free.len() as u32, Relaxed);
+    }
+
+    /// A frame taken with [`Self::allocate`] never comes back.
+    pub(crate) fn retire(&self) {
+        self.retired.fetch_add(1, Relaxed);
+    }
+
+    /// Whether background reclaim has reached its goal.
+    pub(crate) fn is_balanced(&self) -> bool {
+        self.free_pages() > self.watermarks.high
+    }
+
+    /// The memcg with which the next global pass starts.
+    pub(crate) fn first_memcg(&self, memcgs: u32) -> u32 {
+        self.next_memcg.load(Relaxed) % memcgs
+    }
+
+    /// The last visit was to this memcg.
+    pub(crate) fn visited(&self, memcg: u32) {
+        self.next_memcg.store(memcg.wrapping_add(1), Relaxed);
+    }
+
+    /// Background reclaim met nothing but pages under write-back.
+    pub(crate) fn is_full_of_writeback(&self) -> bool {
+        self.writeback.load(Relaxed)
+    }
+
+    pub(crate) fn set_full_of_writeback(&self, full: bool) {
+        self.writeback.store(full, Relaxed);
+    }
+
+    /// Counts a fruitless run of background reclaim; 16 in a row make the node hopeless.
+    pub(crate) fn note_run(&self, fruitless: bool) {
+        if fruitless {
+            self.hopeless_failures.fetch_add(1, Relaxed);
+        } else {
+            self.hopeless_failures.store(0, Relaxed);
+        }
+    }
+
+    /// Background reclaim gave up; it is left to those who allocate.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        self.hopeless_failures.load(Relaxed) >= 16
+    }
+}

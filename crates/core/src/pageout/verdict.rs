@@ -1,0 +1,172 @@
+//! What becomes of an isolated folio: a pure function of facts.
+//!
+//! Source: spec 40 §8 (Linux 7.2), in its order. Anonymous pages need swap, which does not exist yet: they are
+//! activated, as where no swap slot can be had.
+
+use crate::folio::Kind;
+
+/// What the accessed bits of a mapped folio said (spec 20 §7.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum References {
+    /// Not young.
+    None,
+    /// Young for the first time.
+    First,
+    /// Young again.
+    Again,
+}
+
+/// What is known of an isolated folio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Another thread holds the folio lock.
+    pub locked_by_other: bool,
+    /// Neither locked in memory nor of an unevictable mapping.
+    pub evictable: bool,
+    /// A page-table entry maps it.
+    pub mapped: bool,
+    /// It is being written.
+    pub writeback: bool,
+    /// It is to be freed as soon as it is clean.
+    pub reclaim: bool,
+    /// Its content differs from the backing store.
+    pub dirty: bool,
+    /// What backs it.
+    pub kind: Kind,
+    /// The caller is background reclaim and found the node full of pages under write-back.
+    pub node_writeback: bool,
+    /// What its accessed bits said; `None`: nobody looked yet.
+    pub references: Option<References>,
+}
+
+/// Why a folio stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Its lock is held.
+    Locked,
+    /// It must not be reclaimed at all.
+    Unevictable,
+    /// It is being written, and was met the second time by background reclaim.
+    Immediate,
+    /// It is being written.
+    Writeback,
+    /// Its accessed bit was set.
+    Referenced,
+    /// No swap slot can be had.
+    NoSwap,
+    /// It has to be written first, which reclaim never does for file pages.
+    Dirty,
+}
+
+/// What to do with a folio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Stays rejected, where it was.
+    Keep(Reason),
+    /// Stays, in a younger generation.
+    Activate(Reason),
+    /// Read the accessed bits of its mappings, then ask again.
+    LookAtMappings,
+    /// Remove its page-table entry, then ask again.
+    Unmap,
+    /// Remove it from its mapping and free it.
+    Free,
+}
+
+/// Decides.
+pub fn judge(facts: Facts) -> Verdict {
+    if facts.locked_by_other {
+        return Verdict::Keep(Reason::Locked);
+    }
+    if !facts.evictable {
+        return Verdict::Activate(Reason::Unevictable);
+    }
+    if facts.writeback {
+        let immediate = facts.node_writeback && facts.reclaim;
+        return Verdict::Activate(if immediate { Reason::Immediate } else { Reason::Writeback });
+    }
+    if facts.mapped {
+        match facts.references {
+            None => return Verdict::LookAtMappings,
+            Some(References::Again) => return Verdict::Activate(Reason::Referenced),
+            Some(References::First) => return Verdict::Keep(Reason::Referenced),
+            Some(References::None) => {}
+        }
+    }
+    if facts.kind == Kind::Anon {
+        return Verdict::Activate(Reason::NoSwap);
+    }
+    if facts.mapped {
+        return Verdict::Unmap;
+    }
+    if facts.dirty {
+        return Verdict::Activate(Reason::Dirty);
+    }
+    Verdict::Free
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLEAN: Facts = Facts {
+        locked_by_other: false,
+        evictable: true,
+        mapped: false,
+        writeback: false,
+        reclaim: false,
+        dirty: false,
+        kind: Kind::File,
+        node_writeback: false,
+        references: None,
+    };
+
+    /// Every row of spec 40 §8 that applies, first match first: each case also has everything that later rows ask.
+    #[test]
+    fn the_full_table() {
+        let all = Facts {
+            locked_by_other: true,
+            evictable: false,
+            mapped: true,
+            writeback: true,
+            reclaim: true,
+            dirty: true,
+            node_writeback: true,
+            references: Some(References::Again),
+            ..CLEAN
+        };
+        assert_eq!(judge(all), Verdict::Keep(Reason::Locked), "row 1");
+        let all = Facts { locked_by_other: false, ..all };
+        assert_eq!(judge(all), Verdict::Activate(Reason::Unevictable), "row 3");
+        let all = Facts { evictable: true, ..all };
+        assert_eq!(judge(all), Verdict::Activate(Reason::Immediate), "row 6");
+        assert_eq!(judge(Facts { reclaim: false, ..all }), Verdict::Activate(Reason::Writeback), "row 7");
+        assert_eq!(
+            judge(Facts { node_writeback: false, ..all }),
+            Verdict::Activate(Reason::Writeback),
+            "row 7"
+        );
+        let all = Facts { writeback: false, ..all };
+        assert_eq!(judge(Facts { references: None, ..all }), Verdict::LookAtMappings);
+        assert_eq!(judge(all), Verdict::Activate(Reason::Referenced), "row 9");
+        assert_eq!(
+            judge(Facts { references: Some(References::First), ..all }),
+            Verdict::Keep(Reason::Referenced),
+            "row 10"
+        );
+        let all = Facts { references: Some(References::None), ..all };
+        assert_eq!(judge(Facts { kind: Kind::Anon, ..all }), Verdict::Activate(Reason::NoSwap), "row 13");
+        assert_eq!(judge(all), Verdict::Unmap);
+        let all = Facts { mapped: false, ..all };
+        assert_eq!(judge(all), Verdict::Activate(Reason::Dirty), "row 16");
+        assert_eq!(judge(Facts { dirty: false, ..all }), Verdict::Free, "row 21");
+        assert_eq!(judge(CLEAN), Verdict::Free);
+    }
+
+    /// spec 20 §10: "V7.1 reverse-map check, young, R=0,W=0: verdict keep" (7.2 does the same).
+    #[test]
+    fn first_sight_keeps() {
+        let young = Facts { mapped: true, references: Some(References::First), ..CLEAN };
+        assert_eq!(judge(young), Verdict::Keep(Reason::Referenced));
+    }
+}

@@ -1,0 +1,121 @@
+//! Which further pages a miss brings: readahead for sequential reads.
+//!
+//! The window starts at four times the request, doubles (quadruples while small) with every window that is used,
+//! up to a maximum, and each window carries a mark: reaching it asks for the next one before the reader gets to
+//! the end. A read that does not continue the last one brings only itself.
+//!
+//! Source: the on-demand readahead of Linux ("On-demand readahead", LWN 235164), as behaviour.
+
+/// Default largest window: 128 KiB, as the kernel's.
+pub const DEFAULT_MAX_PAGES: u32 = 32;
+
+/// Pages to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// The first.
+    pub first: u32,
+    /// How many.
+    pub pages: u32,
+    /// The page that asks for the next window when it is reached, if any.
+    pub mark: Option<u32>,
+}
+
+/// What one open file remembers of its reads.
+#[derive(Clone, Debug)]
+pub struct Readahead {
+    max_pages: u32,
+    /// The window that was read last: its first page and length.
+    start: u32,
+    size: u32,
+    /// The page after the last read, in which a sequential reader goes on.
+    next: Option<u32>,
+}
+
+impl Readahead {
+    /// For a file that nothing was read from. `max_pages` 0 reads nothing ahead.
+    pub fn new(max_pages: u32) -> Readahead {
+        Readahead { max_pages, start: 0, size: 0, next: None }
+    }
+
+    /// Sets the largest window: advice that reads are random (0) or sequential (twice the default).
+    pub fn set_max_pages(&mut self, max_pages: u32) {
+        self.max_pages = max_pages;
+    }
+
+    /// Notes that pages `first`… were read, whether they hit or not.
+    pub fn note_read(&mut self, first: u32, pages: u32) {
+        self.next = first.checked_add(pages);
+    }
+
+    fn initial(&self, request: u32) -> u32 {
+        request.saturating_mul(4).next_power_of_two().min(self.max_pages).max(request)
+    }
+
+    /// Page `index` is missing, the first of `request` pages that are wanted. What to read.
+    pub fn on_miss(&mut self, index: u32, request: u32) -> Window {
+        let request = request.max(1);
+        let sequential = index == 0 || self.next == Some(index) || self.next == index.checked_add(1);
+        if self.max_pages == 0 || !sequential {
+            return Window { first: index, pages: request, mark: None };
+        }
+        self.start = index;
+        self.size = self.initial(request);
+        let ahead = self.size - request;
+        Window { first: index, pages: self.size, mark: (ahead > 0).then(|| index.saturating_add(request)) }
+    }
+
+    /// The mark at page `index` was reached. What to read ahead.
+    pub fn on_mark(&mut self, index: u32) -> Option<Window> {
+        if self.max_pages == 0 {
+            return None;
+        }
+        let end = self.start.saturating_add(self.size);
+        // Several readers of one file may meet each other's marks: go on from there.
+        let first = if (self.start..end).contains(&index) { end } else { index.checked_add(1)? };
+        let size = if self.size < self.max_pages / 16 { self.size * 4 } else { self.size * 2 };
+        (self.start, self.size) = (first, size.clamp(1, self.max_pages));
+        Some(Window { first, pages: self.size, mark: Some(first) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sequential_reader_stays_ahead() {
+        let mut readahead = Readahead::new(32);
+        let first = readahead.on_miss(0, 1);
+        assert_eq!(first, Window { first: 0, pages: 4, mark: Some(1) });
+        readahead.note_read(0, 1);
+        assert_eq!(readahead.on_mark(1), Some(Window { first: 4, pages: 8, mark: Some(4) }));
+        assert_eq!(readahead.on_mark(4), Some(Window { first: 12, pages: 16, mark: Some(12) }));
+        assert_eq!(readahead.on_mark(12), Some(Window { first: 28, pages: 32, mark: Some(28) }));
+        assert_eq!(readahead.on_mark(28), Some(Window { first: 60, pages: 32, mark: Some(60) }));
+    }
+
+    #[test]
+    fn a_random_reader_reads_what_it_asks_for() {
+        let mut readahead = Readahead::new(32);
+        readahead.note_read(10, 1);
+        assert_eq!(readahead.on_miss(500, 2), Window { first: 500, pages: 2, mark: None });
+        readahead.note_read(500, 2);
+        assert_eq!(readahead.on_miss(502, 1), Window { first: 502, pages: 4, mark: Some(503) }, "continues");
+    }
+
+    #[test]
+    fn advice_random_turns_it_off() {
+        let mut readahead = Readahead::new(0);
+        assert_eq!(readahead.on_miss(0, 1), Window { first: 0, pages: 1, mark: None });
+        assert_eq!(readahead.on_mark(0), None);
+    }
+
+    #[test]
+    fn the_end_of_the_index_does_not_overflow() {
+        let mut readahead = Readahead::new(32);
+        readahead.note_read(u32::MAX - 1, 1);
+        readahead.on_miss(u32::MAX, 1);
+        readahead.on_mark(u32::MAX);
+        assert_eq!(readahead.on_mark(u32::MAX), None);
+    }
+}

@@ -1,0 +1,103 @@
+//! Background reclaim ("kswapd"): keeps free pages between the watermarks.
+//!
+//! Source: spec 70 §6. The host runs it on a thread or an actor of its own, and wakes it when the core asks.
+
+use super::scan::{EffortKind, Orders, Scan};
+use super::{CLUSTER_PAGES, NodeWalk, PRIORITY_DEFAULT, WalkStep, initial_priority};
+use crate::Core;
+use crate::host::{Host, Throttle};
+use crate::memcg::{Counter, MemcgId};
+
+/// What a step of background reclaim came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackgroundStep {
+    /// Call again; anybody may run before.
+    More,
+    /// Wait, then call again.
+    Wait(Throttle),
+    /// Free memory is above the high watermark, or nothing can be done: sleep until woken.
+    Sleep,
+}
+
+/// The state of background reclaim between steps.
+#[derive(Debug)]
+pub struct Background {
+    orders: Orders,
+    scan: Scan,
+    priority: u8,
+    walk: Option<NodeWalk>,
+    /// Pages reclaimed since it woke.
+    reclaimed_pages: u64,
+}
+
+impl Background {
+    /// Asleep. `cpu` is that of its thread.
+    pub fn new(core: &Core, cpu: usize) -> Background {
+        let goal_pages = u64::from(core.node.watermarks().high).max(CLUSTER_PAGES);
+        let swappiness = core.options.swappiness();
+        let orders =
+            Orders { target: MemcgId::ROOT, kind: EffortKind::Background, goal_pages, swappiness, cpu };
+        Background {
+            orders,
+            scan: Scan::default(),
+            priority: PRIORITY_DEFAULT,
+            walk: None,
+            reclaimed_pages: 0,
+        }
+    }
+
+    /// Reclaims at most one batch.
+    pub fn step(&mut self, core: &Core, host: &impl Host) -> BackgroundStep {
+        let Some(walk) = &mut self.walk else {
+            if core.node.is_balanced() || core.node.is_hopeless() {
+                return self.sleep(core);
+            }
+            if self.priority == PRIORITY_DEFAULT {
+                self.priority = initial_priority(core, &self.orders);
+            }
+            self.scan.reset_tallies();
+            self.scan.progress = Default::default();
+            self.walk = Some(NodeWalk::new(core, &self.orders, self.priority));
+            return BackgroundStep::More;
+        };
+        if walk.step(core, host, &self.orders, &mut self.scan) == WalkStep::More {
+            return BackgroundStep::More;
+        }
+        self.walk = None;
+        self.end_pass(core)
+    }
+
+    fn end_pass(&mut self, core: &Core) -> BackgroundStep {
+        let progress = self.scan.progress;
+        self.reclaimed_pages += progress.reclaimed;
+        if progress.scanned < self.orders.goal_pages || progress.reclaimed == 0 {
+            self.priority -= 1;
+        }
+        let stuck = progress.reclaimed == 0 && self.scan.tallies.writeback > 0;
+        if self.priority == 0 {
+            core.node.note_run(self.reclaimed_pages == 0);
+            return if stuck { self.restart(Throttle::Writeback) } else { self.sleep(core) };
+        }
+        BackgroundStep::More
+    }
+
+    /// Nothing but pages under write-back: they are not hopeless, only slow.
+    fn restart(&mut self, wait: Throttle) -> BackgroundStep {
+        self.priority = PRIORITY_DEFAULT;
+        self.reclaimed_pages = 0;
+        BackgroundStep::Wait(wait)
+    }
+
+    fn sleep(&mut self, core: &Core) -> BackgroundStep {
+        if self.reclaimed_pages > 0 && core.node.is_balanced() {
+            core.node.note_run(false);
+            core.node.set_full_of_writeback(false);
+        }
+        if self.reclaimed_pages > 0 {
+            core.memcg(MemcgId::ROOT).stat.add(Counter::Pageoutrun, 1);
+        }
+        self.priority = PRIORITY_DEFAULT;
+        self.reclaimed_pages = 0;
+        BackgroundStep::Sleep
+    }
+}

@@ -1,0 +1,139 @@
+//! Pressure: who gives up pages, how many, how hard.
+//!
+//! ```text
+//! Charging ── over memory.max, or below min ──► Effort ── priorities 12…0 ──► NodeWalk ── lruvec by lruvec ──► batches
+//! Background ── below low, until above high ──────────────────────────────►
+//! ```
+//!
+//! Everything here is a value with a `step`: it does one batch and returns what comes next. It never blocks; where
+//! somebody has to wait, it says so and for what, and the host parks a thread or advances a clock.
+//!
+//! Source: spec 70 (Linux 7.2).
+//!
+//! # Locking
+//!
+//! Nothing is held between steps.
+
+mod background;
+mod oom;
+mod order;
+mod scan;
+mod throttle;
+mod watermark;
+
+pub use background::{Background, BackgroundStep};
+pub use oom::OutOfMemory;
+pub(crate) use order::{NodeWalk, WalkStep};
+pub use scan::{EffortKind, Orders, Progress};
+pub(crate) use scan::{Scan, Tallies};
+pub use watermark::Watermarks;
+
+use crate::Core;
+use crate::event::Event;
+use crate::host::{Host, Throttle};
+use crate::memcg::Counter;
+
+/// Where an effort starts: it looks at 1/4096 of each lruvec.
+pub(crate) const PRIORITY_DEFAULT: u8 = 12;
+/// Fewest pages that an effort tries to reclaim.
+pub(crate) const CLUSTER_PAGES: u64 = 32;
+/// A pass does not stop before it reclaimed so many, whatever its goal.
+pub(crate) const COMPACTION_GAP_PAGES: u64 = 2;
+
+/// What a step of an effort came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Call again; anybody may run before.
+    More,
+    /// Wait, then call again.
+    Wait(Throttle),
+    /// The effort is over.
+    Done(Progress),
+}
+
+/// One reclaim effort (spec 70 §2): from priority 12 to 0, until its goal is reached.
+#[derive(Debug)]
+pub struct Effort {
+    orders: Orders,
+    scan: Scan,
+    priority: u8,
+    walk: Option<NodeWalk>,
+    /// A fruitless effort is repeated once: other reclaimers may have shared the first walk.
+    repeated: bool,
+}
+
+impl Effort {
+    /// An effort that has not begun.
+    pub fn new(core: &Core, orders: Orders) -> Effort {
+        let orders = Orders { goal_pages: orders.goal_pages.max(CLUSTER_PAGES), ..orders };
+        let priority = initial_priority(core, &orders);
+        Effort { orders, scan: Scan::default(), priority, walk: None, repeated: false }
+    }
+
+    /// Reclaims at most one batch.
+    pub fn step(&mut self, core: &Core, host: &impl Host) -> Step {
+        let Some(walk) = &mut self.walk else {
+            self.scan.reset_tallies();
+            self.walk = Some(NodeWalk::new(core, &self.orders, self.priority));
+            return Step::More;
+        };
+        if walk.step(core, host, &self.orders, &mut self.scan) == WalkStep::More {
+            return Step::More;
+        }
+        self.walk = None;
+        self.end_priority(core, host)
+    }
+
+    fn end_priority(&mut self, core: &Core, host: &impl Host) -> Step {
+        let wait = throttle::after_pass(core, &self.orders, &self.scan.tallies);
+        let progress = self.scan.progress;
+        let done = progress.reclaimed >= self.orders.goal_pages;
+        if !done && self.priority > 0 {
+            self.priority -= 1;
+            return wait.map_or(Step::More, Step::Wait);
+        }
+        if progress.reclaimed == 0 && !self.repeated {
+            self.repeated = true;
+            self.priority = PRIORITY_DEFAULT;
+            return wait.map_or(Step::More, Step::Wait);
+        }
+        throttle::end_effort(core, &self.orders);
+        core.memcg(self.orders.target).stat.add(Counter::Pageoutrun, 1);
+        host.event(Event::Effort {
+            target: self.orders.target,
+            scanned: progress.scanned,
+            reclaimed: progress.reclaimed,
+            priority: self.priority,
+        });
+        Step::Done(progress)
+    }
+}
+
+/// Where a root effort with a large goal starts, so that the first pass already looks at about that much
+/// (spec 70 §3). Small goals, and targeted reclaim, start at 12.
+pub(crate) fn initial_priority(core: &Core, orders: &Orders) -> u8 {
+    if !orders.is_root() || orders.goal_pages < 64 {
+        return PRIORITY_DEFAULT;
+    }
+    let reclaimable =
+        core.memcgs.iter().map(|memcg| memcg.lruvec.inactive_pages(crate::folio::Kind::File)).sum();
+    priority_for(reclaimable, orders.goal_pages)
+}
+
+fn priority_for(reclaimable_pages: u64, goal_pages: u64) -> u8 {
+    let bits = |n: u64| i64::from(u64::BITS - n.leading_zeros());
+    (bits(reclaimable_pages) - 1 - bits(goal_pages - 1)).clamp(6, i64::from(PRIORITY_DEFAULT)) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// spec 70 §14: "Initial priority: R = 2^20, goal = 2^10 → 10".
+    #[test]
+    fn initial_priority_by_size_and_goal() {
+        assert_eq!(priority_for(1 << 20, 1 << 10), 10);
+        assert_eq!(priority_for(1 << 30, 64), 12);
+        assert_eq!(priority_for(100, 8192), 6);
+    }
+}

@@ -1,0 +1,104 @@
+//! Orders and progress, kept apart: what a reclaim effort was asked for never changes, what happened only grows.
+
+use crate::folio::FolioId;
+use crate::lru::multigen::walk::WalkBatch;
+use crate::lru::{Isolated, Swappiness};
+use crate::memcg::{Counter, MemcgId};
+use crate::pageout::LastMapping;
+
+/// Who reclaims, and why (spec 70 §1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EffortKind {
+    /// The node is below its low watermark: the background thread reclaims.
+    Background,
+    /// The node is below its min watermark: whoever allocates reclaims.
+    Direct,
+    /// A charge met `memory.max`: whoever is charged reclaims.
+    Limit,
+    /// Somebody asked for it.
+    Proactive,
+}
+
+impl EffortKind {
+    pub(crate) fn pgscan(self) -> Counter {
+        match self {
+            EffortKind::Background => Counter::PgscanKswapd,
+            EffortKind::Direct | EffortKind::Limit => Counter::PgscanDirect,
+            EffortKind::Proactive => Counter::PgscanProactive,
+        }
+    }
+
+    pub(crate) fn pgsteal(self) -> Counter {
+        match self {
+            EffortKind::Background => Counter::PgstealKswapd,
+            EffortKind::Direct | EffortKind::Limit => Counter::PgstealDirect,
+            EffortKind::Proactive => Counter::PgstealProactive,
+        }
+    }
+}
+
+/// What a reclaim effort is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Orders {
+    /// Whose pages: a memcg's, or with the root everybody's.
+    pub target: MemcgId,
+    /// Who asks.
+    pub kind: EffortKind,
+    /// Pages to reclaim.
+    pub goal_pages: u64,
+    /// Which kinds of pages.
+    pub swappiness: Swappiness,
+    /// The CPU on which it runs: whose batches are drained.
+    pub cpu: usize,
+}
+
+impl Orders {
+    /// Whether everybody's pages may be taken.
+    pub fn is_root(&self) -> bool {
+        self.target == MemcgId::ROOT
+    }
+}
+
+/// What an effort achieved so far, in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Isolated and examined.
+    pub scanned: u64,
+    /// Freed.
+    pub reclaimed: u64,
+}
+
+/// What stood in the way of an effort, in pages (spec 40 §8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tallies {
+    pub(crate) taken: u64,
+    pub(crate) dirty: u64,
+    pub(crate) unqueued_dirty: u64,
+    pub(crate) congested: u64,
+    pub(crate) writeback: u64,
+    pub(crate) immediate: u64,
+}
+
+impl Tallies {
+    pub(crate) fn add(&mut self, other: &Tallies) {
+        self.taken += other.taken;
+        self.dirty += other.dirty;
+        self.unqueued_dirty += other.unqueued_dirty;
+        self.congested += other.congested;
+        self.writeback += other.writeback;
+        self.immediate += other.immediate;
+    }
+}
+
+/// The working state of an effort: what it did, and memory that its steps reuse.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    pub(crate) progress: Progress,
+    pub(crate) tallies: Tallies,
+    /// Present while this effort owns a walk context: after it aged an lruvec, to the end of that lruvec's turn.
+    pub(crate) walk: Option<WalkBatch>,
+    pub(crate) batch: Isolated,
+    pub(crate) rejected: Vec<FolioId>,
+    pub(crate) back: Vec<(FolioId, bool)>,
+    pub(crate) last_mapping: LastMapping,
+}

@@ -1,0 +1,46 @@
+//! Watermarks of the node: when background reclaim starts and stops, and when allocation must wait.
+//!
+//! Source: spec 70 §6. There is one zone.
+
+/// Marks in free pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watermarks {
+    /// Below it, who allocates reclaims first.
+    pub min: u32,
+    /// Below it, background reclaim is woken.
+    pub low: u32,
+    /// Above it, background reclaim sleeps.
+    pub high: u32,
+}
+
+/// Distance between marks, as 1/10,000 of memory.
+const SCALE: u64 = 10;
+
+impl Watermarks {
+    /// The kernel's marks for a node of so many pages.
+    ///
+    /// The kernel's floor of 128 kB for `min` is meant for machines; a cache of a few MiB would keep a third of
+    /// itself free, so that below 4 MiB the marks shrink with memory (1/32 of it for `min`).
+    pub fn for_pages(pages: u32) -> Watermarks {
+        let pages = u64::from(pages);
+        let kilobytes = pages * 4;
+        let min = ((16 * kilobytes).isqrt().clamp(128, 262_144) / 4).min(pages / 32);
+        let step = (min / 4).max(pages * SCALE / 10_000);
+        Watermarks { min: min as u32, low: (min + step) as u32, high: (min + 2 * step) as u32 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_of_known_sizes() {
+        // 256 MiB: sqrt(16 × 262,144 kB) = 2048 kB = 512 pages; steps of a quarter.
+        assert_eq!(Watermarks::for_pages(65_536), Watermarks { min: 512, low: 640, high: 768 });
+        // 64 GiB: 32,768 kB; the scale factor decides the step (16,777 pages).
+        assert_eq!(Watermarks::for_pages(1 << 24), Watermarks { min: 8192, low: 24_969, high: 41_746 });
+        assert_eq!(Watermarks::for_pages(64), Watermarks { min: 2, low: 2, high: 2 });
+        assert_eq!(Watermarks::for_pages(0), Watermarks { min: 0, low: 0, high: 0 });
+    }
+}

@@ -1,0 +1,164 @@
+//! Recounts what the counters claim. Slow: for tests and the simulator's checker.
+
+use crate::Core;
+use crate::folio::{FolioId, GenIndex, Kind};
+use crate::lru::multigen::lists::{UNEVICTABLE, list_of};
+use crate::lru::{MAX_GENERATIONS, MIN_GENERATIONS};
+use crate::memcg::Counter;
+
+impl Core {
+    /// Checks, while nobody else runs and no effort is in the middle of a batch: every used folio is in exactly one
+    /// place, labels and sizes agree, charges add up, limits and windows hold.
+    ///
+    /// # Errors
+    /// What does not hold, in words.
+    pub fn validate(&self) -> Result<(), String> {
+        let mut place: Vec<Option<String>> = vec![None; self.folios.len() as usize];
+        let mut put = |folio: FolioId, what: String| match &place[folio.0 as usize] {
+            Some(other) => Err(format!("{folio:?} is both {other} and {what}")),
+            None => {
+                place[folio.0 as usize] = Some(what);
+                Ok(())
+            }
+        };
+        for (queue, folio) in self.arrivals.queued() {
+            if queue == crate::lru::Queue::Add {
+                put(folio, "queued to be added".to_owned())?;
+            }
+        }
+        for memcg in self.memcgs.iter() {
+            let name = memcg.name();
+            let lruvec = &memcg.lruvec;
+            for kind in Kind::ALL {
+                let generations = lruvec.window.generations(kind);
+                if !(MIN_GENERATIONS..=MAX_GENERATIONS).contains(&generations) {
+                    return Err(format!("'{name}' has {generations} generations of {kind:?}"));
+                }
+            }
+            let locked = lruvec.lock(&self.folios);
+            let mut labelled = [[0u64; 2]; MAX_GENERATIONS as usize];
+            for list in 0..=UNEVICTABLE {
+                for folio in locked.lists.lists.iter(&self.folios, list) {
+                    put(folio, format!("on list {list} of '{name}'"))?;
+                    let flags = self.folios.get(folio).flags.load();
+                    if self.memcg_of(folio) != memcg.id() || !flags.lru() || flags.active() {
+                        return Err(format!("{folio:?} on list {list} of '{name}' is {flags:?}"));
+                    }
+                    let kind = if flags.swapbacked() { Kind::Anon } else { Kind::File };
+                    match flags.generation() {
+                        Some(label) => {
+                            labelled[usize::from(label.0)][kind as usize] += 1;
+                            let parity = list_of(label, kind) % 2 == list % 2;
+                            if list == UNEVICTABLE || !parity {
+                                return Err(format!("{folio:?} {flags:?} is on list {list}"));
+                            }
+                        }
+                        None if list != UNEVICTABLE => {
+                            return Err(format!("{folio:?} {flags:?} has no label"));
+                        }
+                        None => {}
+                    }
+                }
+            }
+            drop(locked);
+            for (generation, labelled) in labelled.iter().enumerate() {
+                for kind in Kind::ALL {
+                    let size = lruvec.size(GenIndex(generation as u8), kind);
+                    if size != labelled[kind as usize] {
+                        return Err(format!(
+                            "'{name}' counts {size} {kind:?} pages in generation {generation}, but {} are labelled so",
+                            labelled[kind as usize]
+                        ));
+                    }
+                }
+            }
+            if memcg.usage_pages() > memcg.max_pages() {
+                return Err(format!("'{name}' uses {} of {} pages", memcg.usage_pages(), memcg.max_pages()));
+            }
+        }
+        self.validate_folios(&place)
+    }
+
+    fn validate_folios(&self, place: &[Option<String>]) -> Result<(), String> {
+        let mut usage = vec![0u64; self.memcgs.len() as usize];
+        let mut used = 0;
+        for (number, place) in place.iter().enumerate() {
+            let folio = FolioId(number as u32);
+            let flags = self.folios.get(folio).flags.load();
+            if flags.references() > 0 {
+                used += 1;
+                usage[usize::from(self.memcg_of(folio).0)] += 1;
+            } else if let Some(place) = place {
+                return Err(format!("{folio:?} is free, but {place}"));
+            }
+        }
+        if used + self.free_pages() + self.retired_pages() != self.folios.len() {
+            return Err(format!(
+                "{used} folios are used, {} free, {} retired, of {}",
+                self.free_pages(),
+                self.retired_pages(),
+                self.folios.len()
+            ));
+        }
+        let mut counted = vec![(0u64, 0u64); self.memcgs.len() as usize];
+        for mapping in self.mappings.all() {
+            let locked = mapping.lock(&self.leaves);
+            let (mut at, mut folios) = (0, 0);
+            while let Some((index, slot)) = locked.next(at, 1 << 32) {
+                if let Some(folio) = slot.folio() {
+                    folios += 1;
+                    let entry = self.folios.get(folio);
+                    let flags = entry.flags.load();
+                    if self.mapping_of(folio) != mapping.id()
+                        || entry.index() != index
+                        || flags.references() == 0
+                    {
+                        return Err(format!(
+                            "page {index} of {:?} has {folio:?}, which is {flags:?}",
+                            mapping.id()
+                        ));
+                    }
+                    if flags.dirty() != locked.tree.dirty.contains(&index) {
+                        return Err(format!(
+                            "page {index} of {:?}: {flags:?} disagrees with the dirty index",
+                            mapping.id()
+                        ));
+                    }
+                    let counted = &mut counted[usize::from(self.memcg_of(folio).0)];
+                    counted.0 += 1;
+                    counted.1 += u64::from(flags.dirty());
+                }
+                let Some(next) = index.checked_add(1) else { break };
+                at = next;
+            }
+            if folios != mapping.folios() {
+                return Err(format!(
+                    "{:?} counts {} folios and has {folios}",
+                    mapping.id(),
+                    mapping.folios()
+                ));
+            }
+        }
+        for memcg in self.memcgs.iter() {
+            let (files, dirty) = counted[usize::from(memcg.id().0)];
+            let stat = |counter| memcg.stat.get(counter);
+            let cached = stat(Counter::File) + stat(Counter::Anon);
+            if cached != files || stat(Counter::FileDirty) != dirty {
+                return Err(format!(
+                    "'{}' counts {cached} cached and {} dirty pages, and has {files} and {dirty}",
+                    memcg.name(),
+                    stat(Counter::FileDirty)
+                ));
+            }
+            if memcg.usage_pages() != usage[usize::from(memcg.id().0)] {
+                let usage = usage[usize::from(memcg.id().0)];
+                return Err(format!(
+                    "'{}' is charged {} pages and has {usage}",
+                    memcg.name(),
+                    memcg.usage_pages()
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,216 @@
+//! What is remembered of evicted pages: shadow words, and the refaults they turn into.
+//!
+//! A shadow takes the place of the page in its slot. It says in which generation the page was evicted, how
+//! often it had been accessed, whether it was hot, and whose it was. When the page comes back soon enough, the
+//! lruvec learns that it evicted too early from that tier, and a hot page gets its rank back.
+//!
+//! ```text
+//! 62 ............................ 17 16 ........ 1  0
+//! |  token: min_seq << 2 | accesses  |  memcg      | workingset |
+//! ```
+//!
+//! 63 bits: the slot's tag takes one. There are no node bits, as there is one node (spec 50 §2 with NODE_BITS = 0).
+//!
+//! Source: spec 50 (Linux 7.2). A refault is *recent* while the window has moved by fewer than four generations
+//! since the oldest one at eviction.
+//!
+//! # Locking
+//!
+//! Counts are atomic; the list of leaves that hold only shadows has a lock of its own per lruvec, taken with no
+//! other lock held.
+
+use crate::event::Event;
+use crate::folio::{Flags, FolioId, Kind, Tier};
+use crate::host::Host;
+use crate::lru::{Lruvec, MAX_GENERATIONS, Seq};
+use crate::mapping::ShadowLeaf;
+use crate::memcg::{Counter, Memcg, MemcgId};
+use crate::{Core, sync::Ordering::Relaxed};
+
+const MEMCG_BITS: u32 = 16;
+const TOKEN_BITS: u32 = 63 - 1 - MEMCG_BITS;
+const TOKEN_REFS_BITS: u32 = 2;
+const SEQ_BITS: u32 = TOKEN_BITS - TOKEN_REFS_BITS;
+
+/// A shadow word, unpacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shadow {
+    /// Whose page it was.
+    pub memcg: MemcgId,
+    /// It had been proved hot.
+    pub workingset: bool,
+    /// Oldest generation at eviction (low bits), and the accesses − 1.
+    pub token: u64,
+}
+
+impl Shadow {
+    /// The shadow of a folio in state `flags`, evicted while `min` was the oldest generation.
+    pub fn of(flags: Flags, memcg: MemcgId, min: Seq) -> Shadow {
+        let token =
+            (min.0 << TOKEN_REFS_BITS | u64::from(flags.nrefs().saturating_sub(1))) & ((1 << TOKEN_BITS) - 1);
+        Shadow { memcg, workingset: flags.workingset(), token }
+    }
+
+    /// The word, 63 bits.
+    pub fn pack(self) -> u64 {
+        self.token << (1 + MEMCG_BITS) | u64::from(self.memcg.0) << 1 | u64::from(self.workingset)
+    }
+
+    /// The parts of a word.
+    pub fn unpack(word: u64) -> Shadow {
+        Shadow {
+            memcg: MemcgId((word >> 1) as u16),
+            workingset: word & 1 != 0,
+            token: word >> (1 + MEMCG_BITS),
+        }
+    }
+
+    /// Accesses that the page had been given, at least 1.
+    pub fn nrefs(self) -> u32 {
+        (self.token & ((1 << TOKEN_REFS_BITS) - 1)) as u32 + 1
+    }
+
+    /// The tier the page gets back.
+    pub fn tier(self) -> Tier {
+        if self.workingset { 3 } else { crate::folio::tier_of(self.nrefs()) }
+    }
+
+    /// Whether a page that comes back while `max` is the youngest generation was evicted recently.
+    pub fn is_recent(self, max: Seq) -> bool {
+        let max = max.0 & ((1 << SEQ_BITS) - 1);
+        max.abs_diff(self.token >> TOKEN_REFS_BITS) < MAX_GENERATIONS
+    }
+}
+
+impl Lruvec {
+    /// Counts an eviction and makes the shadow. `min_seq` is read without the lock: it is the oldest generation
+    /// now, which may be one newer than the folio's.
+    pub(crate) fn evicted(&self, kind: Kind, flags: Flags) -> u64 {
+        self.evicted[kind as usize][usize::from(flags.tier())].fetch_add(1, Relaxed);
+        Shadow::of(flags, self.memcg, self.window.min(kind)).pack()
+    }
+}
+
+impl Core {
+    /// A page with a shadow is back as `folio`, not yet on a list (spec 50 §3.3, 7.2).
+    pub(crate) fn refault(
+        &self,
+        host: &impl Host,
+        folio: FolioId,
+        kind: Kind,
+        memcg: &Memcg,
+        word: u64,
+        in_fault: bool,
+    ) {
+        let shadow = Shadow::unpack(word);
+        if shadow.memcg != memcg.id() {
+            return;
+        }
+        let anon = kind == Kind::Anon;
+        let pick = |for_anon, for_file| if anon { for_anon } else { for_file };
+        memcg.stat.add(pick(Counter::WorkingsetRefaultAnon, Counter::WorkingsetRefaultFile), 1);
+        let recent = shadow.is_recent(memcg.lruvec.window.max());
+        host.event(Event::Refault { folio, memcg: memcg.id(), shadow, recent });
+        if !recent {
+            return;
+        }
+        memcg.lruvec.refaulted[kind as usize][usize::from(shadow.tier())].fetch_add(1, Relaxed);
+        if shadow.workingset {
+            if in_fault {
+                memcg.stat.add(pick(Counter::WorkingsetActivateAnon, Counter::WorkingsetActivateFile), 1);
+            }
+            memcg.stat.add(pick(Counter::WorkingsetRestoreAnon, Counter::WorkingsetRestoreFile), 1);
+        }
+        self.folios.get(folio).flags.restore(shadow.workingset, shadow.nrefs() - 1);
+    }
+
+    /// Notes that a leaf holds only shadows now.
+    pub(crate) fn note_shadow_leaf(&self, memcg: &Memcg, leaf: ShadowLeaf) {
+        memcg.lruvec.shadow_leaves.lock().push_back(leaf);
+        memcg.stat.add(Counter::WorkingsetNodes, 1);
+    }
+
+    /// Drops the oldest memories of `memcg` beyond its limit (spec 50 §5): a leaf with shadows may exist for every
+    /// eight cached pages. One call trims half of the surplus, in whole batches of 128.
+    pub(crate) fn shrink_shadows(&self, memcg: &Memcg) {
+        let limit = memcg.lruvec.size_of_all_lists() / 8;
+        let mut left = {
+            let mut leaves = memcg.lruvec.shadow_leaves.lock();
+            if leaves.len() as u64 <= limit {
+                return;
+            }
+            // Leaves that were used again are still listed; they do not count.
+            if leaves.len() as u64 > 2 * limit + 128 {
+                let before = leaves.len();
+                leaves.retain(|leaf| self.is_shadow_leaf(leaf));
+                memcg.stat.sub(Counter::WorkingsetNodes, (before - leaves.len()) as u64);
+            }
+            (leaves.len() as u64).saturating_sub(limit) / 2 / 128 * 128
+        };
+        while left > 0 {
+            let Some(leaf) = memcg.lruvec.shadow_leaves.lock().pop_front() else { return };
+            memcg.stat.sub(Counter::WorkingsetNodes, 1);
+            let trimmed = self
+                .mappings
+                .get(leaf.mapping)
+                .and_then(|mapping| mapping.lock(&self.leaves).trim(leaf.leaf_index, leaf.stamp));
+            if trimmed.is_some() {
+                memcg.stat.add(Counter::WorkingsetNodereclaim, 1);
+                left -= 1;
+            }
+        }
+    }
+
+    fn is_shadow_leaf(&self, leaf: &ShadowLeaf) -> bool {
+        let mapping = self.mappings.get(leaf.mapping);
+        mapping.is_some_and(|m| m.lock(&self.leaves).is_shadow_leaf(leaf.leaf_index, leaf.stamp))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folio::FolioFlags;
+
+    fn flags(accesses: u32, workingset: bool) -> Flags {
+        let flags = FolioFlags::new();
+        flags.allocate(false);
+        if workingset {
+            flags.restore(true, 0);
+        }
+        (0..accesses).for_each(|_| flags.mark_accessed(flags.load()));
+        flags.load()
+    }
+
+    /// spec 50 §9: "Token of a folio with R=1,F=2,W=0 evicted at `min_seq = 7`: 30, workingset 0".
+    #[test]
+    fn token_of_a_counted_folio() {
+        let shadow = Shadow::of(flags(3, false), MemcgId(9), Seq(7));
+        assert_eq!((shadow.token, shadow.workingset, shadow.tier()), (30, false, 2));
+        assert_eq!(Shadow::unpack(shadow.pack()), shadow);
+    }
+
+    /// spec 50 §9: "Token of R=0,W=1: (seq<<2)|0, workingset 1; tier 3".
+    #[test]
+    fn token_of_a_workingset_folio() {
+        let shadow = Shadow::of(flags(0, true), MemcgId(u16::MAX), Seq(5));
+        assert_eq!((shadow.token, shadow.workingset, shadow.tier()), (20, true, 3));
+        assert_eq!(flags(0, true).tier(), 3);
+        assert_eq!(Shadow::unpack(shadow.pack()), shadow);
+    }
+
+    /// spec 50 §9: "evict with `max_seq=9, min_seq=7`; refault at `max_seq=10` is recent, at 11 is not. Evict
+    /// with `max_seq=10, min_seq=7`; refault at 10 is recent, at 11 is not".
+    #[test]
+    fn recent_means_less_than_four_generations() {
+        let shadow = Shadow::of(flags(1, false), MemcgId(0), Seq(7));
+        assert!(shadow.is_recent(Seq(9)) && shadow.is_recent(Seq(10)) && !shadow.is_recent(Seq(11)));
+    }
+
+    /// Tokens are compared modulo their width.
+    #[test]
+    fn recent_survives_truncation() {
+        let seq = Seq((1 << SEQ_BITS) + 5);
+        assert!(Shadow::of(flags(1, false), MemcgId(0), seq).is_recent(Seq(seq.0 + 2)));
+    }
+}

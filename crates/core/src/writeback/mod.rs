@@ -1,0 +1,309 @@
+//! Dirty pages leave: what is dirty, when it has to be written, and what happens when it was.
+//!
+//! A page is dirty (indexed by its mapping, in file order), then under write-back, then clean, or dirty again if the
+//! write failed or somebody wrote to it meanwhile. Reclaim never writes file pages; it wakes the flusher.
+//!
+//! Source: spec 70 §7. The host's flusher takes dirty pages with [`Core::start_writeback`], writes them, and
+//! reports with [`Core::end_writeback`].
+//!
+//! # Locking
+//!
+//! The index of dirty pages is under the mapping lock, and so is the step from dirty to write-back.
+
+use crate::Core;
+use crate::folio::{FolioId, Kind};
+use crate::host::{FlushReason, Host};
+use crate::lru::Queue;
+use crate::mapping::Mapping;
+use crate::memcg::{Counter, Memcg, MemcgId};
+use crate::sync::Ordering::Relaxed;
+
+/// Share of memory that may be dirty before writers wait.
+pub const DIRTY_PERCENT: u64 = 20;
+/// Share of memory that may be dirty before the flusher starts by itself.
+pub const BACKGROUND_DIRTY_PERCENT: u64 = 10;
+
+/// How much may be dirty, in pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirtyLimits {
+    /// From here on, the flusher writes.
+    pub background_pages: u64,
+    /// From here on, who dirties waits.
+    pub pages: u64,
+}
+
+impl DirtyLimits {
+    /// The limits within `memory_pages`. A limit of at least one page lets tiny tenants write at all.
+    pub fn of(memory_pages: u64) -> DirtyLimits {
+        DirtyLimits {
+            background_pages: memory_pages * BACKGROUND_DIRTY_PERCENT / 100,
+            pages: (memory_pages * DIRTY_PERCENT / 100).max(1),
+        }
+    }
+}
+
+/// A run of consecutive pages that begin to be written together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WritebackRun {
+    /// The first page's index.
+    pub first: u32,
+    /// Their folios, in file order. Each carries a reference until [`Core::end_writeback`].
+    pub folios: Vec<FolioId>,
+}
+
+impl Core {
+    /// The page was written to. Its folio is locked by the caller, and its bytes are there already: a flusher that sees
+    /// it dirty writes what is in it.
+    pub fn set_dirty(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
+        let entry = self.folios.get(folio);
+        if entry.flags.load().dirty() {
+            entry.flags.set_dirty();
+            return;
+        }
+        let mut locked = mapping.lock(&self.leaves);
+        if locked.slot(entry.index()).folio() != Some(folio) || !entry.flags.set_dirty() {
+            return;
+        }
+        locked.tree.dirty.insert(entry.index());
+        drop(locked);
+        let memcg = self.memcg(self.memcg_of(folio));
+        memcg.stat.add(Counter::FileDirty, 1);
+        if self.over_background(memcg) {
+            host.wake_flusher(FlushReason::Background);
+        }
+    }
+
+    fn dirty_limits(&self, memcg: &Memcg) -> DirtyLimits {
+        DirtyLimits::of(memcg.max_pages().min(u64::from(self.folios.len())))
+    }
+
+    fn pending(&self, memcg: &Memcg) -> u64 {
+        memcg.stat.get(Counter::FileDirty) + memcg.stat.get(Counter::FileWriteback)
+    }
+
+    /// Whether the flusher should write: a tenant, or all together, have more dirty pages than may be in the background.
+    fn over_background(&self, memcg: &Memcg) -> bool {
+        memcg.stat.get(Counter::FileDirty) > self.dirty_limits(memcg).background_pages || self.flush_is_due()
+    }
+
+    /// Whether more pages are dirty than may stay in the background.
+    pub fn flush_is_due(&self) -> bool {
+        let all: u64 = self.memcgs.iter().map(|memcg| memcg.stat.get(Counter::FileDirty)).sum();
+        all > DirtyLimits::of(u64::from(self.folios.len())).background_pages
+            || self
+                .memcgs
+                .iter()
+                .any(|m| m.stat.get(Counter::FileDirty) > self.dirty_limits(m).background_pages)
+    }
+
+    /// Whether a task that dirties pages of `memcg` must pause until some were written.
+    pub fn must_pause_dirtying(&self, memcg: MemcgId) -> bool {
+        let memcg = self.memcg(memcg);
+        if self.pending(memcg) > self.dirty_limits(memcg).pages {
+            return true;
+        }
+        let all: u64 = self.memcgs.iter().map(|m| self.pending(m)).sum();
+        all > DirtyLimits::of(u64::from(self.folios.len())).pages
+    }
+
+    /// Dirty pages of a mapping, and pages being written are not among them.
+    pub fn dirty_pages(&self, mapping: &Mapping) -> usize {
+        mapping.lock(&self.leaves).tree.dirty.len()
+    }
+
+    /// Takes the next run of dirty pages at or after `from` and before `end` to be written, at most `most` of them.
+    pub fn start_writeback(
+        &self,
+        mapping: &Mapping,
+        from: u32,
+        end: u64,
+        most: usize,
+    ) -> Option<WritebackRun> {
+        let mut locked = mapping.lock(&self.leaves);
+        let mut run: Option<WritebackRun> = None;
+        loop {
+            let next = run.as_ref().map_or(from, |run| run.first + run.folios.len() as u32);
+            let Some(&index) = locked.tree.dirty.range(next..).next() else { break };
+            if u64::from(index) >= end
+                || run.as_ref().is_some_and(|run| index != next || run.folios.len() == most)
+            {
+                break;
+            }
+            let Some(folio) = locked.slot(index).folio() else { unreachable!("a dirty page is cached") };
+            let flags = &self.folios.get(folio).flags;
+            if !flags.start_writeback() {
+                // Dirty again while its last version is still being written: later.
+                if run.is_some() {
+                    break;
+                }
+                let Some(after) = index.checked_add(1) else { break };
+                drop(locked);
+                return self.start_writeback(mapping, after, end, most);
+            }
+            locked.tree.dirty.remove(&index);
+            let memcg = self.memcg(self.memcg_of(folio));
+            memcg.stat.sub(Counter::FileDirty, 1);
+            memcg.stat.add(Counter::FileWriteback, 1);
+            run.get_or_insert_with(|| WritebackRun { first: index, folios: Vec::new() }).folios.push(folio);
+            if index == u32::MAX {
+                break;
+            }
+        }
+        run
+    }
+
+    /// One page of a run was written, or the write failed: then it is dirty again, and stays in memory.
+    pub fn end_writeback(
+        &self,
+        host: &impl Host,
+        mapping: &Mapping,
+        folio: FolioId,
+        written: bool,
+        cpu: usize,
+    ) {
+        let entry = self.folios.get(folio);
+        let memcg = self.memcg(self.memcg_of(folio));
+        if !written {
+            let mut locked = mapping.lock(&self.leaves);
+            if locked.slot(entry.index()).folio() == Some(folio) && entry.flags.set_dirty() {
+                locked.tree.dirty.insert(entry.index());
+                memcg.stat.add(Counter::FileDirty, 1);
+            }
+        }
+        let before = entry.flags.end_writeback();
+        memcg.stat.sub(Counter::FileWriteback, 1);
+        if written {
+            self.written.fetch_add(1, Relaxed);
+            if before.reclaim() {
+                self.enqueue(host, cpu, Queue::Rotate, folio);
+            }
+        }
+        if before.waiters() {
+            host.wake_waiters(folio);
+        }
+        self.put(host, folio);
+    }
+
+    /// Pages written since the beginning.
+    pub fn written_pages(&self) -> u64 {
+        self.written.load(Relaxed)
+    }
+
+    /// Takes the pages from `from` to `end` out of the cache, as a truncation does: dirty ones too, and without a
+    /// memory. `Some`: this folio is in use or being written; wait for it, then call again.
+    pub fn truncate(&self, host: &impl Host, mapping: &Mapping, from: u32, end: u64) -> Option<FolioId> {
+        self.remove_range(host, mapping, from, end, true)
+    }
+
+    /// Takes clean, unmapped pages out of the cache that nobody uses, as advice that they are not needed does. The
+    /// others are moved to the old side instead.
+    pub fn invalidate(&self, host: &impl Host, mapping: &Mapping, from: u32, end: u64, cpu: usize) {
+        let mut at = from;
+        loop {
+            let next = mapping.lock(&self.leaves).next(at, end);
+            let Some((index, slot)) = next else { return };
+            if let Some(folio) = slot.folio()
+                && !self.remove_page(host, mapping, index, folio, false)
+            {
+                self.deactivate(host, cpu, folio);
+            }
+            let Some(next) = index.checked_add(1) else { return };
+            at = next;
+        }
+    }
+
+    fn remove_range(
+        &self,
+        host: &impl Host,
+        mapping: &Mapping,
+        from: u32,
+        end: u64,
+        also_dirty: bool,
+    ) -> Option<FolioId> {
+        let mut at = from;
+        loop {
+            let mut locked = mapping.lock(&self.leaves);
+            let (index, slot) = locked.next(at, end)?;
+            match slot.folio() {
+                None => locked.forget(index),
+                Some(folio) => {
+                    drop(locked);
+                    if !self.remove_page(host, mapping, index, folio, also_dirty) {
+                        let still = mapping.lock(&self.leaves).slot(index).folio() == Some(folio);
+                        if still {
+                            return Some(folio);
+                        }
+                        continue;
+                    }
+                }
+            }
+            at = index.checked_add(1)?;
+        }
+    }
+
+    /// Removes one page. `false`: it is in use, or (unless `also_dirty`) dirty or mapped.
+    fn remove_page(
+        &self,
+        host: &impl Host,
+        mapping: &Mapping,
+        index: u32,
+        folio: FolioId,
+        also_dirty: bool,
+    ) -> bool {
+        let entry = self.folios.get(folio);
+        // The folio is only known to be this page while its slot is looked at under the lock.
+        let mut locked = mapping.lock(&self.leaves);
+        if locked.slot(index).folio() != Some(folio) || !entry.flags.try_lock() {
+            return false;
+        }
+        let now = entry.flags.load();
+        if now.writeback() || !also_dirty && (now.dirty() || now.mapped()) {
+            drop(locked);
+            if entry.flags.unlock() {
+                host.wake_waiters(folio);
+            }
+            return false;
+        }
+        let memcg = self.memcg(self.memcg_of(folio));
+        let shadow_leaf = locked.remove(index, folio, None).expect("it is in its slot");
+        if entry.flags.clear_dirty() {
+            locked.tree.dirty.remove(&index);
+            memcg.stat.sub(Counter::FileDirty, 1);
+        }
+        drop(locked);
+        if entry.flags.clear_mapped() {
+            memcg.stat.sub(Counter::FileMapped, 1);
+        }
+        if let Some(leaf) = shadow_leaf {
+            self.note_shadow_leaf(memcg, leaf);
+        }
+        if entry.flags.unlock() {
+            host.wake_waiters(folio);
+        }
+        self.forget_folio(memcg, mapping.kind());
+        self.put(host, folio);
+        true
+    }
+
+    /// Advice that a page is not needed, which could not be followed at once (spec 20 §8, deactivate-file).
+    fn deactivate(&self, host: &impl Host, cpu: usize, folio: FolioId) {
+        let flags = &self.folios.get(folio).flags;
+        flags.forget_accesses();
+        let lruvec = &self.memcg(self.memcg_of(folio)).lruvec;
+        let kind = if flags.load().swapbacked() { Kind::Anon } else { Kind::File };
+        if flags.load().generation() != Some(lruvec.min_seq(kind).index()) {
+            self.enqueue(host, cpu, Queue::DeactivateFile, folio);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_shares_of_memory() {
+        assert_eq!(DirtyLimits::of(8192), DirtyLimits { background_pages: 819, pages: 1638 });
+        assert_eq!(DirtyLimits::of(3), DirtyLimits { background_pages: 0, pages: 1 });
+    }
+}

@@ -1,0 +1,143 @@
+//! The golden traces of spec 97 (§2 and §7, Linux 7.2): counts of small traces on an idealised harness, computed by
+//! independent models. Every row is reproduced exactly.
+
+mod common;
+
+use common::{Channel, Harness};
+use mglru_core::{Counter, Kind};
+
+const LIMIT_PAGES: u64 = 4096;
+
+/// T3's pages: the smaller of two draws, 200,000 times.
+fn skewed() -> impl Iterator<Item = u32> {
+    let mut x = 1u64;
+    let mut draw = move || {
+        x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        ((x >> 33) % 16384) as u32
+    };
+    (0..200_000).map(move |_| {
+        let first = draw();
+        first.min(draw())
+    })
+}
+
+fn t1(channel: Channel) -> Vec<(u32, Channel)> {
+    (0..6).flat_map(|_| 0..6000).map(|page| (page, channel)).collect()
+}
+
+fn t2(hot: Channel) -> Vec<(u32, Channel)> {
+    let mut fresh = 2000;
+    let mut trace = Vec::new();
+    for _ in 0..40 {
+        trace.extend((0..2000).map(|page| (page, hot)));
+        trace.extend((fresh..fresh + 1500).map(|page| (page, Channel::Read)));
+        fresh += 1500;
+    }
+    trace
+}
+
+fn t3(channel: Channel) -> Vec<(u32, Channel)> {
+    skewed().map(|page| (page, channel)).collect()
+}
+
+/// Replays a trace; the columns of the tables, in their order (`pgactivate` after refill).
+fn replay(batch: usize, trace: &[(u32, Channel)]) -> [u64; 13] {
+    let mut harness = Harness::new(LIMIT_PAGES, batch);
+    for &(page, channel) in trace {
+        harness.access(page, channel);
+    }
+    harness.core.validate().unwrap();
+    let stat = |counter| harness.memcg().stat().get(counter);
+    let lruvec = harness.memcg().lruvec();
+    [
+        harness.misses,
+        stat(Counter::WorkingsetRefaultFile),
+        harness.host.recent_refaults(),
+        stat(Counter::WorkingsetActivateFile),
+        stat(Counter::WorkingsetRestoreFile),
+        stat(Counter::PgscanDirect),
+        stat(Counter::PgstealDirect),
+        stat(Counter::Pgrefill),
+        stat(Counter::Pgactivate),
+        stat(Counter::Pageoutrun),
+        stat(Counter::Aged),
+        lruvec.max_seq().0,
+        lruvec.min_seq(Kind::File).0,
+    ]
+}
+
+/// spec 97 §1: "First six draws: 14294, 857, 12492, 10982, 15194, 243".
+#[test]
+fn the_skewed_trace_is_the_published_one() {
+    assert_eq!(skewed().take(3).collect::<Vec<_>>(), [857, 10982, 243]);
+}
+
+/// spec 97 §4: "All rows of §2 are reproduced exactly" (scan = steal there; nothing is activated).
+#[test]
+fn descriptor_reads() {
+    use Channel::Read;
+    let rows: [(&str, usize, Vec<_>, [u64; 13]); 6] = [
+        ("T1", 1, t1(Read), [36000, 30000, 30000, 0, 0, 31958, 31958, 0, 0, 551, 0, 3, 0]),
+        ("T1", 31, t1(Read), [36000, 30000, 16839, 0, 0, 31953, 31953, 0, 0, 552, 8, 11, 8]),
+        ("T2", 1, t2(Read), [62986, 986, 986, 0, 0, 58915, 58915, 2000, 0, 1015, 0, 3, 0]),
+        ("T2", 31, t2(Read), [89584, 27584, 23886, 0, 0, 85518, 85518, 19012, 0, 1481, 26, 29, 26]),
+        ("T3", 1, t3(Read), [136857, 121137, 121137, 0, 0, 132809, 132809, 249, 0, 2294, 0, 3, 0]),
+        ("T3", 31, t3(Read), [137253, 121533, 27330, 0, 96, 133160, 133160, 300, 0, 2306, 32, 35, 33]),
+    ];
+    for (name, batch, trace, expected) in rows {
+        assert_eq!(replay(batch, &trace), expected, "{name}, B = {batch}");
+    }
+}
+
+/// spec 97 §7: "All rows are reproduced exactly".
+#[test]
+fn mapped_reads() {
+    use Channel::Mapped;
+    let rows: [(&str, Vec<_>, [u64; 13]); 3] = [
+        ("T1", t1(Mapped), [34531, 28531, 884, 883, 883, 44763, 30492, 15113, 24043, 527, 26, 29, 26]),
+        ("T2", t2(Mapped), [62000, 0, 0, 0, 0, 57960, 57960, 28013, 0, 1006, 28, 31, 28]),
+        (
+            "T3",
+            t3(Mapped),
+            [135083, 119363, 7929, 4349, 4349, 152790, 131035, 137175, 124543, 2610, 134, 137, 134],
+        ),
+    ];
+    for (name, trace, expected) in rows {
+        assert_eq!(replay(31, &trace), expected, "{name}");
+    }
+}
+
+/// spec 97 §4: "First effort of T1, B = 1: V7.2 frees 58 in 6 priority rounds"; §3 has it by hand.
+#[test]
+fn the_first_effort_by_hand() {
+    let mut harness = Harness::new(LIMIT_PAGES, 1);
+    (0..4096).for_each(|page| harness.access(page, Channel::Read));
+    assert_eq!(harness.host.efforts(), []);
+    harness.access(4096, Channel::Read);
+    let efforts = harness.host.efforts();
+    assert_eq!(efforts.len(), 1);
+    assert_eq!((efforts[0].reclaimed, efforts[0].priority), (58, 7), "priorities 12 to 7 are six rounds");
+}
+
+/// spec 97 §4: "Splitting the trace over two threads with a global lock around read() changes no number".
+#[test]
+fn two_threads_with_a_lock_change_nothing() {
+    let harness = std::sync::Mutex::new((Harness::new(LIMIT_PAGES, 31), 0usize));
+    let trace = t3(Channel::Read);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let mut guard = harness.lock().unwrap();
+                    let (harness, next) = &mut *guard;
+                    let Some(&(page, channel)) = trace.get(*next) else { return };
+                    *next += 1;
+                    harness.access(page, channel);
+                }
+            });
+        }
+    });
+    let harness = harness.into_inner().unwrap().0;
+    assert_eq!(harness.misses, 137253);
+    assert_eq!(harness.memcg().stat().get(Counter::PgstealDirect), 133160);
+}
