@@ -1,1 +1,45 @@
-//! cache
+//! A page cache over real files with a hard memory budget, whose reclaim is Linux's multi-generational LRU.
+//!
+//! For storage engines, databases and file services that keep their own buffer pool: scans do not flush it, the
+//! working set is protected, tenants have limits of their own, dirty pages are throttled, and everything is
+//! counted under the kernel's names. Start with [`PageCache`].
+//!
+//! ```no_run
+//! use mglru_cache::{OpenMode, PageCache};
+//!
+//! # fn main() -> Result<(), mglru_cache::Error> {
+//! let cache = PageCache::builder(256 << 20).build()?;
+//! let file = cache.open("table.db".as_ref(), OpenMode::ReadWrite)?;
+//! let mut page = [0; 4096];
+//! file.read_at(&mut page, 0)?; // counted: a page read often is protected from scans
+//! let map = file.map()?;
+//! let guard = map.page(7)?; // lent, without a copy; kept in memory while the guard lives
+//! assert_eq!(guard.len(), 4096);
+//! # Ok(()) }
+//! ```
+//!
+//! # Unsafe code
+//!
+//! In `frames` (memory that readers copy while writers write), `backend/uring`, `backend/disk_file` and
+//! `backend/threads` (system calls on it), and at one place of `mapped` (guards).
+
+pub mod backend;
+mod cache;
+mod error;
+mod fault;
+mod file;
+mod frames;
+mod host;
+mod inode;
+mod latch;
+mod mapped;
+mod stat;
+mod workers;
+
+pub use backend::{BackendKind, OpenMode};
+pub use cache::{Builder, CacheStats, FRAME_METADATA_BYTES, PageCache, Tenant};
+pub use error::Error;
+pub use file::{Advice, CachedFile};
+pub use host::Observer;
+pub use mapped::{Map, MapAdvice, PageGuard};
+pub use stat::TenantStats;

@@ -63,6 +63,17 @@ pub enum Lookup {
     Miss,
 }
 
+/// What became of the wish to lock a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockAttempt {
+    /// Locked and referenced by the caller.
+    Locked,
+    /// Somebody else holds the lock: wait until the folio is unlocked, then look again.
+    Busy,
+    /// It is another page by now, or none: look again.
+    Gone,
+}
+
 /// How a page comes into the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Arrival {
@@ -118,6 +129,33 @@ impl Core {
                 self.put_without_host(hit.folio);
                 false
             }
+        }
+    }
+
+    /// Takes a reference and the lock of a page that was found, to change its bytes. Give both back with
+    /// [`Core::unlock`] and [`Core::put`].
+    pub fn try_lock(&self, mapping: &Mapping, index: u32, hit: &Hit) -> LockAttempt {
+        let flags = &self.folios.get(hit.folio).flags;
+        if !flags.try_get() {
+            return LockAttempt::Gone;
+        }
+        let attempt = if !flags.try_lock() {
+            LockAttempt::Busy
+        } else if mapping.still_there(&self.leaves, index, &hit.found) {
+            // Nobody truncates or evicts a locked folio: it stays this page until it is unlocked.
+            return LockAttempt::Locked;
+        } else {
+            flags.unlock();
+            LockAttempt::Gone
+        };
+        self.put_without_host(hit.folio);
+        attempt
+    }
+
+    /// Unlocks a folio.
+    pub fn unlock(&self, host: &impl Host, folio: FolioId) {
+        if self.folios.get(folio).flags.unlock() {
+            host.wake_waiters(folio);
         }
     }
 
@@ -221,13 +259,16 @@ impl Core {
 
     /// The content of an inserted folio is there: readers find it from now on. Unlocks it.
     pub fn publish(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
+        self.end_filling(mapping, folio);
+        self.unlock(host, folio);
+    }
+
+    /// As [`Self::publish`], and the caller keeps the lock: to make the page dirty before it can be evicted.
+    pub fn end_filling(&self, mapping: &Mapping, folio: FolioId) {
         let entry = self.folios.get(folio);
         entry.flags.end_content();
         if let Some(slot) = mapping.slot(&self.leaves, entry.index()) {
             slot.set_uptodate(folio);
-        }
-        if entry.flags.unlock() {
-            host.wake_waiters(folio);
         }
     }
 
@@ -236,9 +277,7 @@ impl Core {
     pub fn abandon(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
         let index = self.folios.get(folio).index();
         let removed = mapping.lock(&self.leaves).remove(index, folio, None);
-        if self.folios.get(folio).flags.unlock() {
-            host.wake_waiters(folio);
-        }
+        self.unlock(host, folio);
         if let Ok(shadow_leaf) = removed {
             let memcg = self.memcg(self.memcg_of(folio));
             if let Some(leaf) = shadow_leaf {

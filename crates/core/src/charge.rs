@@ -133,6 +133,20 @@ impl Charging {
         }
     }
 
+    /// Gives up, and gives back what was paid so far. Not after [`ChargeStep::Charged`] or `OutOfMemory`.
+    pub fn cancel(self, core: &Core) {
+        self.give_back(core);
+    }
+
+    fn give_back(&self, core: &Core) {
+        if self.stage == Stage::Frame {
+            core.memcg(self.memcg).uncharge(1);
+        }
+        if self.stage != Stage::Metadata {
+            core.leaves.unreserve();
+        }
+    }
+
     fn reclaim(&mut self, core: &Core, kind: EffortKind) -> ChargeStep {
         let target = if kind == EffortKind::Limit { self.memcg } else { MemcgId::ROOT };
         let swappiness = core.options.swappiness();
@@ -179,13 +193,9 @@ impl Charging {
         }
         if members().map(pending).sum::<u64>() == 0 || self.fruitless_waits == FRUITLESS_WAITS {
             core.memcg(target).stat.add(Counter::EventOom, 1);
-            if self.stage == Stage::Frame {
-                core.memcg(self.memcg).uncharge(1);
-            }
-            if self.stage != Stage::Metadata {
-                core.leaves.unreserve();
-            }
-            return ChargeStep::OutOfMemory(OutOfMemory::of(core, target));
+            let report = OutOfMemory::of(core, target);
+            self.give_back(core);
+            return ChargeStep::OutOfMemory(report);
         }
         self.fruitless_waits += 1;
         host.wake_flusher(FlushReason::Reclaim);
@@ -224,14 +234,9 @@ impl Core {
     }
 
     fn retire_frame(&self, host: &impl Host, urgent: bool) -> Result<(), MetadataShort> {
-        match self.node.allocate(urgent) {
-            Allocation::Frame(frame) | Allocation::Low(frame) => {
-                self.node.retire();
-                host.frame_retired(frame);
-                Ok(())
-            }
-            Allocation::BelowMin => Err(MetadataShort),
-        }
+        let frame = self.node.retire(urgent).ok_or(MetadataShort)?;
+        host.frame_retired(frame);
+        Ok(())
     }
 
     fn new_folio(&self, memcg: &Memcg, folio: FolioId) -> NewFolio {

@@ -10,6 +10,10 @@
 
 #![forbid(unsafe_code)]
 
+// Unit tests use the harness of the integration tests, which knows this crate by its name.
+#[cfg(test)]
+extern crate self as mglru_core;
+
 pub mod access;
 pub mod charge;
 pub mod event;
@@ -26,11 +30,13 @@ pub mod pageout;
 pub mod readahead;
 pub mod reclaim;
 mod sync;
+#[cfg(test)]
+mod testing;
 mod validate;
 pub mod workingset;
 pub mod writeback;
 
-pub use access::{Arrival, Hit, Lookup, Task};
+pub use access::{Arrival, Hit, LockAttempt, Lookup, Task};
 pub use charge::{ChargeStep, Charging, NewFolio};
 pub use event::Event;
 pub use folio::{FolioId, Kind};
@@ -76,7 +82,7 @@ impl Core {
             folios: FolioTable::new(options.frames),
             leaves: LeafPool::new(leaves),
             mappings: MappingTable::default(),
-            node: Node::new(options.frames, options.watermarks),
+            node: Node::new(options.frames, options.pinned_frames, options.watermarks),
             arrivals: Arrivals::new(options.cpus, options.batch_folios),
             memcgs,
             written: AtomicU64::new(0),

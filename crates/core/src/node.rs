@@ -14,13 +14,29 @@ use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering::Relaxed};
 /// One node.
 #[derive(Debug)]
 pub(crate) struct Node {
-    free: Mutex<Vec<u32>>,
+    free: Mutex<Free>,
+    /// Frames below this number are held by the kernel and can never be given back to the system.
+    pinned_frames: u32,
     free_count: AtomicU32,
     retired: AtomicU32,
     watermarks: Watermarks,
     next_memcg: AtomicU32,
     writeback: AtomicBool,
     hopeless_failures: AtomicU32,
+}
+
+/// Free frames, each list last in, first out: a frame used a moment ago is still in the CPU's caches.
+#[derive(Debug)]
+struct Free {
+    pinned: Vec<u32>,
+    /// Used only when no pinned one is left, so that these can pay for metadata.
+    releasable: Vec<u32>,
+}
+
+impl Free {
+    fn len(&self) -> usize {
+        self.pinned.len() + self.releasable.len()
+    }
 }
 
 /// Whether an allocation may take a frame.
@@ -35,9 +51,13 @@ pub(crate) enum Allocation {
 }
 
 impl Node {
-    pub(crate) fn new(frames: u32, watermarks: Watermarks) -> Node {
+    pub(crate) fn new(frames: u32, pinned_frames: u32, watermarks: Watermarks) -> Node {
+        let pinned_frames = pinned_frames.min(frames);
+        let (pinned, releasable) =
+            ((0..pinned_frames).rev().collect(), (pinned_frames..frames).rev().collect());
         Node {
-            free: Mutex::new((0..frames).rev().collect()),
+            free: Mutex::new(Free { pinned, releasable }),
+            pinned_frames,
             free_count: AtomicU32::new(frames),
             retired: AtomicU32::new(0),
             watermarks,
@@ -67,7 +87,9 @@ impl Node {
         if free.len() <= self.watermarks.min as usize && !urgent {
             return Allocation::BelowMin;
         }
-        let Some(frame) = free.pop() else { return Allocation::BelowMin };
+        let Some(frame) = free.pinned.pop().or_else(|| free.releasable.pop()) else {
+            return Allocation::BelowMin;
+        };
         self.free_count.store(free.len() as u32, Relaxed);
         if free.len() < self.watermarks.low as usize {
             return Allocation::Low(FolioId(frame));
@@ -78,13 +100,25 @@ impl Node {
     /// Returns a frame.
     pub(crate) fn release(&self, frame: FolioId) {
         let mut free = self.free.lock();
-        free.push(frame.0);
+        if frame.0 < self.pinned_frames {
+            free.pinned.push(frame.0);
+        } else {
+            free.releasable.push(frame.0);
+        }
         self.free_count.store(free.len() as u32, Relaxed);
     }
 
-    /// A frame taken with [`Self::allocate`] never comes back.
-    pub(crate) fn retire(&self) {
+    /// Takes a frame for good, whose memory is to be given back to the system. `None`: none that could be is
+    /// free, or the node is below its min watermark and this is not `urgent`.
+    pub(crate) fn retire(&self, urgent: bool) -> Option<FolioId> {
+        let mut free = self.free.lock();
+        if free.len() <= self.watermarks.min as usize && !urgent {
+            return None;
+        }
+        let frame = free.releasable.pop()?;
+        self.free_count.store(free.len() as u32, Relaxed);
         self.retired.fetch_add(1, Relaxed);
+        Some(FolioId(frame))
     }
 
     /// Whether background reclaim has reached its goal.

@@ -12,6 +12,8 @@ pub const PAGE_BYTES: u64 = 4096;
 pub struct Options {
     /// Frames of the node.
     pub frames: u32,
+    /// Frames 0… up to this number are held by the kernel and never pay for metadata. Default: 0.
+    pub pinned_frames: u32,
     /// When free memory is short. Default: the kernel's marks for `frames`.
     pub watermarks: Watermarks,
     /// Which behaviours are on.
@@ -29,6 +31,7 @@ impl Options {
     pub fn new(frames: u32) -> Options {
         Options {
             frames,
+            pinned_frames: 0,
             watermarks: Watermarks::for_pages(frames),
             mechanisms: Mechanisms::default(),
             cpus: 1,

@@ -171,6 +171,7 @@ impl Core {
 mod tests {
     use super::*;
     use crate::folio::FolioFlags;
+    use crate::testing::Harness;
 
     fn flags(accesses: u32, workingset: bool) -> Flags {
         let flags = FolioFlags::new();
@@ -212,5 +213,135 @@ mod tests {
     fn recent_survives_truncation() {
         let seq = Seq((1 << SEQ_BITS) + 5);
         assert!(Shadow::of(flags(1, false), MemcgId(0), seq).is_recent(Seq(seq.0 + 2)));
+    }
+
+    const COUNTS: [Counter; 3] =
+        [Counter::WorkingsetRefaultFile, Counter::WorkingsetActivateFile, Counter::WorkingsetRestoreFile];
+
+    /// Refaulted, activated and restored pages.
+    fn counts(harness: &Harness) -> [u64; 3] {
+        COUNTS.map(|counter| harness.stat(counter))
+    }
+
+    /// Page 0 evicted after so many accesses, hot or not, and other pages that keep the window open.
+    fn evicted(accesses: u32, hot: bool) -> Harness {
+        let mut harness = Harness::new(100, 31);
+        harness.read_ahead(0..3);
+        harness.drain();
+        (0..accesses).for_each(|_| harness.read(0));
+        if hot {
+            harness.make_hot(0);
+        }
+        harness.evict(1);
+        assert_eq!(harness.evicted(), [0]);
+        harness
+    }
+
+    /// spec 50 §9: "Token of R=0,W=1: …; tier 3 counted in `evicted`".
+    #[test]
+    fn evictions_are_counted_by_tier() {
+        for (accesses, hot, tier) in
+            [(0, false, 0), (1, false, 0), (2, false, 1), (3, false, 2), (4, false, 2), (0, true, 3)]
+        {
+            let mut expected = [0; 4];
+            expected[tier] = 1;
+            assert_eq!(evicted(accesses, hot).feedback()[1], expected, "after {accesses}, hot: {hot}");
+        }
+    }
+
+    /// spec 50 §9: "A non-recent refault increments `workingset_refault` but none of `refaulted`, `activate`, `restore`".
+    /// spec 00 §8: "The refault counter increases when a miss finds a shadow of the *same* lruvec, even if the refault is
+    /// judged 'not recent'".
+    #[test]
+    fn late_refaults_are_only_counted() {
+        let mut harness = evicted(3, true);
+        (0..4).for_each(|_| assert!(harness.open_generation()));
+        harness.bring(0, crate::Arrival { in_fault: true, ..Default::default() });
+        assert_eq!((counts(&harness), harness.host.recent_refaults()), ([1, 0, 0], 0));
+        assert_eq!(harness.feedback()[0], [0; 4]);
+        assert!(!harness.flags(0).workingset());
+    }
+
+    /// spec 50 §3.2: with four generations at eviction, a refault is recent until the next one is opened.
+    #[test]
+    fn refaults_are_recent_for_less_than_four_generations() {
+        for (opened, recent) in [(0, 1), (1, 0)] {
+            let mut harness = evicted(1, false);
+            (0..opened).for_each(|_| assert!(harness.open_generation()));
+            harness.bring(0, crate::Arrival::default());
+            assert_eq!(harness.host.recent_refaults(), recent, "after {opened}");
+        }
+    }
+
+    /// spec 50 §9: "A refault of a page that moved to another memcg changes no counter at all".
+    #[test]
+    fn a_page_that_another_memcg_brings_back_is_no_refault() {
+        let mut harness = evicted(1, true);
+        let first = harness.task.memcg;
+        let other = harness.core.add_memcg("other", 100, crate::Time::ZERO).unwrap().id();
+        harness.task = harness.core.new_task(other, 0);
+        harness.bring(0, crate::Arrival::default());
+        for memcg in [first, other] {
+            assert_eq!(COUNTS.map(|counter| harness.core.memcg(memcg).stat.get(counter)), [0; 3]);
+        }
+        assert!(!harness.flags(0).workingset());
+    }
+
+    /// spec 50 §9: "Plain read refault, no workingset bit, token bits 3: new folio has F=3, R=0; after its first read F=0,
+    /// R=1, tier 0".
+    #[test]
+    fn a_read_wipes_what_a_refault_restored() {
+        let mut harness = evicted(4, false);
+        harness.bring(0, crate::Arrival::default());
+        assert_eq!(harness.rfw(0), (false, 3, false));
+        assert_eq!(harness.feedback()[0], [0, 0, 1, 0], "it was of tier 2");
+        harness.read(0);
+        assert_eq!((harness.rfw(0), harness.flags(0).tier()), ((true, 0, false), 0));
+    }
+
+    /// spec 50 §3.3: "R is already set when the folio was created by an access-marking path": then F goes on counting.
+    #[test]
+    fn a_folio_created_by_an_access_keeps_what_was_restored() {
+        let mut harness = evicted(4, false);
+        harness.bring(0, crate::Arrival { referenced: true, ..Default::default() });
+        assert_eq!((harness.rfw(0), harness.flags(0).tier()), ((true, 3, false), 2));
+        harness.read(0);
+        assert!(harness.flags(0).saturated());
+    }
+
+    /// spec 50 §9: "Read refault with the workingset bit: W=1; with 4 generations it is added to the second oldest
+    /// generation; `restore` grows; `activate` does not grow".
+    #[test]
+    fn a_hot_page_that_is_read_again_is_restored() {
+        let mut harness = evicted(0, true);
+        harness.bring(0, crate::Arrival::default());
+        harness.drain();
+        assert_eq!((harness.rfw(0), harness.seq_of(0)), ((false, 0, true), Some(1)));
+        assert_eq!((counts(&harness), harness.feedback()[0]), ([1, 0, 1], [0, 0, 0, 1]));
+    }
+
+    /// spec 20 §10: "V7.2: fault-in of a refaulted folio with W places it in `max_seq`"; spec 50 §3.4: that is the only
+    /// refault which counts as activated.
+    #[test]
+    fn a_hot_page_that_is_faulted_in_is_activated() {
+        let mut harness = evicted(0, true);
+        harness.bring(0, crate::Arrival { in_fault: true, ..Default::default() });
+        harness.drain();
+        assert_eq!((harness.seq_of(0), counts(&harness)), (Some(3), [1, 1, 1]));
+        let mut harness = evicted(4, false);
+        harness.bring(0, crate::Arrival { in_fault: true, ..Default::default() });
+        assert_eq!(counts(&harness), [1, 0, 0]);
+    }
+
+    /// spec 50 §9: "Overwriting a whole evicted page through a 'will be overwritten' insert causes no refault count",
+    /// and the memory is gone.
+    #[test]
+    fn an_overwritten_page_is_no_refault() {
+        let mut harness = evicted(3, true);
+        harness.bring(0, crate::Arrival { overwrite: true, ..Default::default() });
+        assert_eq!((counts(&harness), harness.rfw(0)), ([0; 3], (false, 0, false)));
+        assert!(harness.core.truncate(&harness.host, &harness.mapping, 0, 1).is_none());
+        harness.bring(0, crate::Arrival::default());
+        assert_eq!(counts(&harness), [0; 3]);
     }
 }

@@ -292,14 +292,14 @@ impl FolioFlags {
         })
     }
 
-    /// Takes the last references of a clean folio at once, so that nobody finds it any more. `None`: it
-    /// has other users, or became dirty. The word before it otherwise.
+    /// Takes the last references of a clean folio at once, so that nobody finds it any more, and unlocks it, so that
+    /// nobody begins to wait for it. `None`: it has other users, or became dirty. The word before it otherwise.
     pub(crate) fn freeze(&self, expected: u32) -> Option<Flags> {
         self.update(|f| {
             if f.references() != expected || f.dirty() || f.writeback() {
                 return (None, None);
             }
-            (Some(f.clear(REFERENCES_MASK)), Some(f))
+            (Some(f.clear(REFERENCES_MASK | LOCKED | WAITERS)), Some(f))
         })
     }
 

@@ -302,3 +302,240 @@ impl Core {
         scan.back = back;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Harness;
+    use crate::{Event, Time};
+    use std::cell::Cell;
+
+    fn reclaim_flushes(harness: &Harness) -> usize {
+        harness.host.flushes.borrow().iter().filter(|&&reason| reason == FlushReason::Reclaim).count()
+    }
+
+    /// spec 40 §13: "a dirty file folio at the tail is isolated, gets `reclaim`, is put back with A (at `max_seq − 1`, or
+    /// `max_seq` if W)".
+    #[test]
+    fn dirty_folios_make_way() {
+        let mut harness = Harness::new(100, 1);
+        harness.read_ahead([0, 1, 2]);
+        harness.make_hot(1);
+        harness.write(0);
+        harness.write(1);
+        assert_eq!(harness.evict(2).0, 2);
+        for (page, seq) in [(0, 2), (1, 3)] {
+            let flags = harness.flags(page);
+            assert!(flags.reclaim() && flags.dirty() && !flags.active(), "{page}: {flags:?}");
+            assert_eq!(harness.seq_of(page), Some(seq));
+        }
+        let counts = [Counter::PgscanDirect, Counter::NrVmscanImmediateReclaim, Counter::Pgactivate];
+        assert_eq!(counts.map(|counter| harness.stat(counter)), [2, 2, 2]);
+        harness.core.validate().unwrap();
+    }
+
+    /// spec 40 §8 row 7: a folio under write-back gets `reclaim` and is activated.
+    #[test]
+    fn folios_under_writeback_make_way() {
+        let mut harness = Harness::new(100, 1);
+        harness.read_ahead([0, 1]);
+        harness.write(0);
+        let folios = harness.start_writeback();
+        let (_, scan) = harness.evict(1);
+        assert_eq!((scan.tallies.writeback, scan.tallies.dirty, scan.tallies.unqueued_dirty), (1, 1, 0));
+        assert!(harness.flags(0).reclaim() && harness.flags(0).writeback());
+        assert_eq!(harness.seq_of(0), Some(2));
+        harness.end_writeback(folios);
+        harness.core.validate().unwrap();
+    }
+
+    /// spec 70 §14: "a step with 64 isolated pages all dirty and not queued wakes the flusher once; 63 dirty + 1 clean
+    /// does not"; neither do 64 of which one is being written.
+    #[test]
+    fn only_a_batch_of_dirty_folios_wakes_the_flusher() {
+        let harness = |dirty: u32| {
+            let mut harness = Harness::new(1000, 1);
+            harness.read_ahead(0..100);
+            (0..dirty).for_each(|page| harness.write(page));
+            harness
+        };
+        for (dirty, wakes) in [(64, 1), (63, 0)] {
+            let harness = harness(dirty);
+            assert_eq!(harness.evict(64).0, 64);
+            assert_eq!(reclaim_flushes(&harness), wakes, "{dirty} of 64 are dirty");
+            assert_eq!(harness.evicted().len() as u32, 64 - dirty);
+        }
+        let harness = harness(64);
+        let run = harness.core.start_writeback(&harness.mapping, 5, 6, 1).unwrap();
+        harness.evict(64);
+        assert_eq!(reclaim_flushes(&harness), 0, "one is queued already");
+        harness.end_writeback(run.folios);
+    }
+
+    /// A host under which another thread drops its lock as soon as some page is evicted.
+    struct UnlocksOnEviction<'a> {
+        harness: &'a Harness,
+        locked: FolioId,
+        order: Cell<Vec<u32>>,
+    }
+
+    impl Host for UnlocksOnEviction<'_> {
+        fn now(&self) -> Time {
+            Time::ZERO
+        }
+
+        fn wake_flusher(&self, _: FlushReason) {}
+
+        fn wake_background(&self) {}
+
+        fn wake_waiters(&self, _: FolioId) {}
+
+        fn frame_retired(&self, _: FolioId) {}
+
+        fn event(&self, event: Event) {
+            if let Event::Evicted { page: (_, index), .. } = event {
+                let flags = &self.harness.core.folios.get(self.locked).flags;
+                if flags.load().locked() && flags.load().references() > 0 {
+                    flags.unlock();
+                }
+                let mut order = self.order.take();
+                order.push(index);
+                self.order.set(order);
+            }
+        }
+    }
+
+    /// spec 40 §13: "A clean unmapped folio rejected because its lock was held is retried once within the step".
+    #[test]
+    fn a_locked_folio_is_tried_again() {
+        let mut harness = Harness::new(100, 1);
+        harness.read_ahead([0, 1]);
+        let locked = harness.folio(0);
+        assert!(harness.core.folios.get(locked).flags.try_lock());
+        let host = UnlocksOnEviction { harness: &harness, locked, order: Cell::default() };
+        let orders = harness.orders(1);
+        let mut scan = Scan::default();
+        let scanned =
+            harness.core.evict_step(&host, harness.memcg(), 2, orders.swappiness, &orders, &mut scan);
+        assert_eq!((scanned, scan.progress.reclaimed, host.order.take()), (2, 2, vec![1, 0]));
+        assert_eq!(harness.stat(Counter::PgscanDirect), 2, "the second try is not another scan");
+        harness.core.validate().unwrap();
+    }
+
+    /// spec 40 §13: "A folio kept in pass 2 whose target would be the oldest generation ends at `max_seq − 1` (or
+    /// `max_seq` if W)"; others go where the distance rule says, with their flags (§9 row 4).
+    #[test]
+    fn what_is_kept_twice_leaves_the_oldest_generation() {
+        // With four generations: tier 0 would fall into the oldest, hot folios would not.
+        let mut harness = Harness::new(100, 1);
+        harness.read_ahead([0, 1, 2]);
+        harness.read(0);
+        harness.make_hot(1);
+        for page in [0, 1] {
+            assert!(harness.core.folios.get(harness.folio(page)).flags.try_get(), "somebody uses it");
+        }
+        // A page that was read goes to the second oldest; so forget that it was.
+        harness.core.folios.get(harness.folio(0)).flags.forget_accesses();
+        assert_eq!(harness.evict(2).0, 2);
+        assert_eq!((harness.seq_of(0), harness.rfw(0)), (Some(2), (false, 0, false)));
+        assert_eq!((harness.seq_of(1), harness.rfw(1)), (Some(1), (false, 0, true)));
+        assert_eq!(harness.stat(Counter::Pgactivate), 0, "put-back does not count activations");
+        // With three, the hot ones would fall into the oldest, too.
+        let mut harness = Harness::new(100, 31);
+        harness.bring_at([0, 1, 2], 3);
+        harness.make_hot(1);
+        for page in [0, 1] {
+            assert!(harness.core.folios.get(harness.folio(page)).flags.try_get());
+        }
+        assert_eq!((harness.evict(2).0, harness.min_seq()), (2, 1));
+        assert_eq!((harness.seq_of(0), harness.rfw(0)), (Some(2), (false, 0, false)));
+        assert_eq!((harness.seq_of(1), harness.rfw(1)), (Some(3), (false, 0, true)));
+    }
+
+    /// spec 40 §9: "Put-back keeps the order of rejection: the earliest rejected is added first, each at the head".
+    #[test]
+    fn rejected_folios_keep_their_order() {
+        let mut harness = Harness::new(100, 1);
+        harness.read_ahead(0..4);
+        (0..3).for_each(|page| harness.write(page));
+        harness.evict(3);
+        assert_eq!((harness.list(0), harness.list(2)), (vec![3], vec![0, 1, 2]));
+    }
+
+    /// spec 20 §10: "V7.2 reverse-map check, young, R=1,F=0,W=0: verdict activate, F becomes 1, W stays 0, re-added at
+    /// `max_seq − 1`. The next time: W=1 and re-added at `max_seq`".
+    #[test]
+    fn a_mapped_folio_climbs_by_being_found_young() {
+        let mut harness = Harness::new(100, 31);
+        harness.load(0);
+        harness.load(1);
+        harness.drain();
+        assert_eq!((harness.rfw(0), harness.seq_of(0)), ((true, 0, false), Some(1)));
+        // The other page keeps its generation open: a window of two would have nothing between old and young.
+        assert_eq!(harness.evict(1).0, 1);
+        assert_eq!((harness.rfw(0), harness.seq_of(0)), ((true, 1, false), Some(2)));
+        assert!(!harness.is_young(0));
+        assert!(harness.open_generation());
+        harness.load(0);
+        assert_eq!((harness.evict(1).0, harness.list(2)), (1, vec![0]), "the other page was in front");
+        assert_eq!(harness.evict(1).0, 1);
+        assert_eq!((harness.rfw(0), harness.seq_of(0)), ((false, 0, true), Some(4)));
+        harness.core.validate().unwrap();
+    }
+
+    /// spec 40 §8: a mapped folio that is not young is unmapped and freed; one that is young for the first time is kept.
+    #[test]
+    fn a_mapped_folio_that_nobody_uses_is_freed() {
+        let mut harness = Harness::new(100, 1);
+        harness.read_ahead([0, 1, 2]);
+        harness.load(0);
+        harness.load(1);
+        assert_eq!(harness.stat(Counter::FileMapped), 2);
+        let slot = harness.mapping.slot(&harness.core.leaves, 0).unwrap();
+        assert!(slot.clear_accessed(harness.folio(0)));
+        assert_eq!((harness.evict(2).0, harness.evicted()), (2, vec![0]));
+        assert_eq!((harness.rfw(1), harness.stat(Counter::FileMapped)), ((true, 0, false), 1));
+        assert_eq!(harness.seq_of(1), Some(1), "R counts as an access for its place");
+        harness.core.validate().unwrap();
+    }
+
+    /// spec 20 §7.3: a folio in the activation batch carries its reference: "if it is isolated meanwhile, it is unmapped
+    /// but cannot be freed, goes through the retry, and the next access is a minor fault".
+    #[test]
+    fn a_queued_folio_is_unmapped_but_not_freed() {
+        let mut harness = Harness::new(100, 1);
+        harness.read_ahead([0]);
+        harness.load(0);
+        let folio = harness.folio(0);
+        let slot = harness.mapping.slot(&harness.core.leaves, 0).unwrap();
+        slot.clear_accessed(folio);
+        harness.core.enqueue(&harness.host, 0, crate::lru::Queue::Activate, folio);
+        harness.evict(1);
+        assert!(harness.is_cached(0) && !harness.flags(0).mapped());
+        assert_eq!(harness.stat(Counter::FileMapped), 0);
+        let faults = harness.stat(Counter::Pgfault);
+        harness.load(0);
+        assert_eq!(harness.stat(Counter::Pgfault), faults + 1);
+        harness.drain();
+        harness.core.validate().unwrap();
+    }
+
+    /// spec 40 §9 row 1: what must not be reclaimed goes to the unevictable list, and comes back when it may.
+    #[test]
+    fn unevictable_folios_are_culled_and_rescued() {
+        let mut harness = Harness::new(100, 1);
+        harness.read_ahead([0, 1, 2]);
+        let folio = harness.folio(0);
+        harness.core.set_mlocked(folio, true);
+        harness.evict(2);
+        assert_eq!(harness.evicted(), [1]);
+        assert_eq!((harness.memcg().lruvec.unevictable_pages(), harness.seq_of(0)), (1, None));
+        harness.core.validate().unwrap();
+        harness.core.rescue(folio);
+        assert_eq!(harness.memcg().lruvec.unevictable_pages(), 1, "it is still locked in memory");
+        harness.core.set_mlocked(folio, false);
+        harness.core.rescue(folio);
+        assert_eq!(harness.list(0), [2, 0]);
+        harness.core.validate().unwrap();
+    }
+}

@@ -128,6 +128,7 @@ fn priority_for(reclaimable_pages: u64, goal_pages: u64) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Harness;
 
     /// spec 70 §14: "Initial priority: R = 2^20, goal = 2^10 → 10".
     #[test]
@@ -135,5 +136,99 @@ mod tests {
         assert_eq!(priority_for(1 << 20, 1 << 10), 10);
         assert_eq!(priority_for(1 << 30, 64), 12);
         assert_eq!(priority_for(100, 8192), 6);
+    }
+
+    /// spec 70 §14: "Initial priority, goal 32: stays 12"; so does every targeted effort.
+    #[test]
+    fn small_goals_and_targets_start_at_the_default() {
+        let mut harness = Harness::new(10_000, 31);
+        harness.bring_at(0..10_000, 4);
+        let start = |orders| Effort::new(&harness.core, orders).priority;
+        assert_eq!(start(harness.root_orders(32)), 12);
+        assert_eq!(
+            start(harness.root_orders(1024)),
+            6,
+            "10,000 inactive pages: 14 - 1 - 10, but not below 6"
+        );
+        assert_eq!(start(harness.root_orders(64)), 7);
+        assert_eq!(start(harness.orders(1024)), 12);
+    }
+
+    /// The priorities of the passes of an effort, and what it came to.
+    fn priorities(harness: &Harness, orders: Orders) -> (Vec<u8>, Progress) {
+        let mut effort = Effort::new(&harness.core, orders);
+        let mut priorities = Vec::new();
+        loop {
+            if effort.walk.is_none() {
+                priorities.push(effort.priority);
+            }
+            match effort.step(&harness.core, &harness.host) {
+                Step::Done(progress) => return (priorities, progress),
+                Step::More | Step::Wait(_) => {}
+            }
+        }
+    }
+
+    /// spec 70 §14: "Effort with no pages reclaimed at all repeats once in full-walk mode, then … returns 0".
+    #[test]
+    fn a_fruitless_effort_is_repeated_once() {
+        let mut harness = Harness::new(100, 31);
+        harness.bring_at(0..100, 4);
+        (0..100).for_each(|page| harness.write(page));
+        let (seen, progress) = priorities(&harness, harness.orders(32));
+        assert_eq!(progress.reclaimed, 0);
+        assert!(seen.iter().copied().eq((0..=12).rev().chain((0..=12).rev())), "{seen:?}");
+        harness.end_writeback(harness.start_writeback());
+        let (seen, progress) = priorities(&harness, harness.orders(32));
+        assert!(progress.reclaimed >= 32 && seen.len() <= 13, "{progress:?} {seen:?}");
+    }
+
+    /// spec 70 §2: an effort ends with the first pass that reaches the goal.
+    #[test]
+    fn an_effort_ends_at_its_goal() {
+        let mut harness = Harness::new(4096, 31);
+        harness.bring_at(0..4096, 4);
+        let (seen, progress) = priorities(&harness, harness.orders(1));
+        assert_eq!(
+            (seen, progress.reclaimed),
+            (vec![12, 11, 10, 9, 8, 7], 58),
+            "as spec 97 §3 has it by hand"
+        );
+    }
+
+    /// spec 70 §14: "A memcg of 8192 pages, one dirty page at the tail, priority 12 (quota 1): the flusher is woken".
+    #[test]
+    fn one_dirty_page_at_the_tail_wakes_the_flusher() {
+        // As measured there, the limit is charged for other things, too, so that the quota is 1.
+        let mut harness = Harness::new(8191, 31);
+        harness.bring_at(0..8191, 4);
+        harness.write(0);
+        assert_eq!(harness.pass(harness.orders(32), 12).0, [1]);
+        assert_eq!(*harness.host.flushes.borrow(), [crate::FlushReason::Reclaim]);
+    }
+
+    /// spec 70 §8: limit reclaim that met nothing but dirty pages which are queued already waits for a tick, where
+    /// such pages are more than half of what could be reclaimed; and no longer once the effort is over.
+    #[test]
+    fn limit_reclaim_waits_for_congestion() {
+        let congested = |dirty: u32| {
+            let mut harness = Harness::new(100, 31);
+            harness.bring_at(0..100, 4);
+            (0..dirty).for_each(|page| harness.write(page));
+            let folios = harness.start_writeback();
+            // Met once, so that they carry `reclaim`.
+            harness.pass(harness.orders(1), 0);
+            (0..4).for_each(|_| assert!(harness.open_generation()));
+            let mut effort = Effort::new(&harness.core, harness.orders(32));
+            let mut waits = 0;
+            while let step @ (Step::More | Step::Wait(_)) = effort.step(&harness.core, &harness.host) {
+                waits += u32::from(step == Step::Wait(Throttle::Congested));
+            }
+            assert!(!harness.memcg().lruvec.congested.load(crate::sync::Ordering::Relaxed));
+            harness.end_writeback(folios);
+            waits
+        };
+        assert!(congested(100) > 0);
+        assert_eq!(congested(40), 0);
     }
 }

@@ -139,3 +139,135 @@ impl Scan {
         self.tallies = Tallies::default();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memcg::Counter;
+    use crate::reclaim::Watermarks;
+    use crate::testing::Harness;
+    use crate::{Kind, Options};
+
+    /// So many pages, in a window of so many generations.
+    fn harness(pages: u32, generations: u64) -> Harness {
+        let mut harness = Harness::new(u64::from(pages), 31);
+        harness.bring_at(0..pages, generations);
+        harness.isolate(0);
+        assert_eq!(harness.max_seq() - harness.min_seq() + 1, generations);
+        harness
+    }
+
+    fn aged(harness: &Harness) -> u64 {
+        harness.stat(Counter::Aged)
+    }
+
+    /// spec 70 §14: "V7.2, lruvec of 1000 pages, priority 12: budget 0; no scan, no aging", although it must be aged.
+    #[test]
+    fn without_a_budget_nothing_happens() {
+        let harness = harness(1000, 2);
+        assert_eq!((harness.pass(harness.orders(32), 12).0, aged(&harness)), (vec![], 0));
+        assert_eq!((harness.pass(harness.orders(32), 10).0, aged(&harness)), (vec![], 0));
+        assert_eq!((harness.pass(harness.orders(32), 9).0, aged(&harness)), (vec![1], 1));
+    }
+
+    /// spec 70 §14: "1 000 000 pages, priority 12: budget 244; steps of 64, 64, 64, 52"; "3 generations at priority 11
+    /// (cgroup reclaim): ages once, then evicts until the budget of 488 is used".
+    #[test]
+    fn a_budget_is_spent_in_steps_of_64() {
+        let harness = harness(1_000_000, 3);
+        let orders = harness.orders(1000);
+        assert_eq!((harness.pass(orders, 12).0, aged(&harness)), (vec![64, 64, 64, 52], 0));
+        // 999,756 pages are left.
+        assert_eq!((harness.pass(orders, 11).0, aged(&harness)), (vec![64, 64, 64, 64, 64, 64, 64, 40], 1));
+    }
+
+    /// spec 70 §14: "root reclaim, same: ages once, one step, stops".
+    #[test]
+    fn root_reclaim_stops_after_aging() {
+        let harness = harness(300_000, 3);
+        let orders = harness.root_orders(1000);
+        assert_eq!((harness.pass(orders, 11).0, aged(&harness)), (vec![64], 1));
+        assert_eq!(harness.pass(orders, 11).0, [64, 64, 18], "four generations: 299,936 >> 11 at once");
+    }
+
+    /// spec 30 §10: "V7.2: g = 3, priority 12 → no aging; priority 11 → aging; g = 2, priority 12 → aging"; "With g = 4,
+    /// no automatic aging happens".
+    #[test]
+    fn aging_by_generations_and_priority() {
+        for (generations, priority, expected) in
+            [(3, 12, 0), (3, 11, 1), (2, 12, 1), (2, 11, 1), (4, 12, 0), (4, 11, 0), (4, 0, 0)]
+        {
+            let harness = harness(5000, generations);
+            let (steps, _) = harness.pass(harness.orders(1), priority);
+            assert_eq!(aged(&harness), expected, "{generations} generations at priority {priority}");
+            assert_eq!(steps[0], (5000 >> priority).min(64), "evicts all the same");
+        }
+    }
+
+    /// spec 70 §14: "two threads, one wins aging: … both evict".
+    #[test]
+    fn who_loses_the_race_to_age_evicts_all_the_same() {
+        let harness = harness(1000, 2);
+        let memcg = harness.memcg();
+        let orders = harness.orders(32);
+        let seq = memcg.lruvec.max_seq();
+        let age = || {
+            let mut batch = Default::default();
+            harness.core.age(&harness.host, memcg, seq, orders.swappiness, false, &mut batch)
+        };
+        assert!(age() && !age());
+        assert_eq!((harness.evict(64).0, harness.evict(64).0, aged(&harness)), (64, 64, 1));
+    }
+
+    /// spec 70 §14: "V7.2 cgroup reclaim stops as soon as 32 pages (goal 32) are reclaimed, even in the middle of the budget".
+    #[test]
+    fn limit_reclaim_stops_at_its_goal() {
+        let harness = harness(10_000, 4);
+        let (steps, scan) = harness.pass(harness.orders(32), 5);
+        assert_eq!((steps, scan.progress.reclaimed), (vec![64], 64), "of a budget of 312");
+    }
+
+    /// spec 70 §4.1: "`d` counts everything looked at … Protection and lazy promotion consume budget."
+    #[test]
+    fn sorting_consumes_budget() {
+        let harness = harness(1000, 4);
+        (0..100).for_each(|page| harness.promote(page));
+        let (steps, scan) = harness.pass(harness.orders(1000), 3);
+        assert_eq!((steps, scan.progress.reclaimed), (vec![64, 61], 25));
+    }
+
+    /// spec 70 §14: "kswapd with a goal of 8192 that frees 8192 in one lruvec stops the walk".
+    #[test]
+    fn background_reclaim_stops_at_its_goal() {
+        let mut options = Options::new(40_100);
+        options.watermarks = Watermarks { min: 0, low: 4096, high: 8192 };
+        let mut harness = Harness::with_options(options, 20_000);
+        let first = harness.task.clone();
+        let second = harness.core.add_memcg("second", 20_000, crate::Time::ZERO).unwrap().id();
+        harness.bring_at(0..20_000, 4);
+        harness.task = harness.core.new_task(second, 0);
+        harness.bring_at(20_000..40_000, 4);
+        let orders = Orders { kind: EffortKind::Background, ..harness.root_orders(8192) };
+        let mut walk = NodeWalk::new(&harness.core, &orders, 0);
+        let mut scan = Scan::default();
+        while walk.step(&harness.core, &harness.host, &orders, &mut scan) == WalkStep::More {}
+        let left = |memcg| harness.core.memcg(memcg).lruvec.inactive_pages(Kind::File);
+        assert_eq!((scan.progress.reclaimed, left(first.memcg), left(second)), (8192, 20_000 - 8192, 20_000));
+    }
+
+    /// spec 70 §5: background reclaim stops when free pages are "safely above mark + 64".
+    #[test]
+    fn background_reclaim_stops_above_the_mark() {
+        let mut options = Options::new(10_000);
+        options.watermarks = Watermarks { min: 0, low: 50, high: 100 };
+        let mut harness = Harness::with_options(options, 10_000);
+        harness.bring_at(0..9990, 4);
+        let orders = Orders { kind: EffortKind::Background, ..harness.root_orders(8192) };
+        let (_, scan) = harness.pass(orders, 0);
+        assert_eq!(
+            (scan.progress.reclaimed, harness.core.free_pages()),
+            (192, 202),
+            "in steps of 64 from 10 past 164"
+        );
+    }
+}

@@ -106,9 +106,14 @@ impl Core {
         all > DirtyLimits::of(u64::from(self.folios.len())).pages
     }
 
-    /// Dirty pages of a mapping, and pages being written are not among them.
+    /// Dirty pages of a mapping; those that are being written are not among them.
     pub fn dirty_pages(&self, mapping: &Mapping) -> usize {
         mapping.lock(&self.leaves).tree.dirty.len()
+    }
+
+    /// The last dirty page of a mapping.
+    pub fn last_dirty(&self, mapping: &Mapping) -> Option<u32> {
+        mapping.lock(&self.leaves).tree.dirty.last().copied()
     }
 
     /// Takes the next run of dirty pages at or after `from` and before `end` to be written, at most `most` of them.

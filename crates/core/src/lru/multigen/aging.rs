@@ -171,3 +171,236 @@ impl Core {
         opened
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Harness;
+
+    /// spec 30 §10: "Aging with 4 generations of file moves the oldest generation's folios to the *tail* of the second
+    /// oldest and increases `min_seq[file]`".
+    #[test]
+    fn a_full_window_makes_room() {
+        let mut harness = Harness::new(100, 1);
+        harness.bring_at([10, 11], 3);
+        harness.bring_at([0, 1, 2], 4);
+        assert_eq!((harness.list(0), harness.list(1)), (vec![0, 1, 2], vec![10, 11]));
+        assert!(harness.open_generation());
+        assert_eq!(harness.list(1), [2, 1, 0, 10, 11], "taken from the tail, added at the tail, one by one");
+        assert_eq!((harness.min_seq(), harness.max_seq()), (1, 4));
+        assert_eq!(harness.sizes(), [5, 0, 0, 0]);
+        harness.core.validate().unwrap();
+    }
+
+    /// spec 30 §1: a folio that a walk relabelled "goes to the tail of the list of its own label instead and its flags
+    /// are untouched".
+    #[test]
+    fn making_room_sorts_what_a_walk_relabelled() {
+        let mut harness = Harness::new(100, 1);
+        harness.bring_at([0, 1], 4);
+        harness.promote(1);
+        let before = harness.flags(1);
+        assert!(harness.open_generation());
+        assert_eq!((harness.list(1), harness.list(3)), (vec![0], vec![1]));
+        assert_eq!(harness.flags(1), before);
+        harness.core.validate().unwrap();
+    }
+
+    /// spec 30 §10: "The same with swappiness 0: anon's `min_seq` grows but no anon folio changes list or label, and
+    /// those folios now count as youngest".
+    #[test]
+    fn what_may_not_be_evicted_becomes_the_youngest() {
+        let harness = Harness::new(100, 1);
+        let anon = harness.add_anon();
+        let lruvec = &harness.memcg().lruvec;
+        let oldest = Seq(0).index();
+        let pages = |seq: Seq| {
+            let rows = lruvec.generations(Time::ZERO);
+            rows.iter().find(|row| row.seq == seq.0).map(|row| row.anon_pages)
+        };
+        assert_eq!((lruvec.min_seq(Kind::Anon), pages(Seq(0)), pages(Seq(3))), (Seq(0), Some(1), Some(0)));
+        assert!(harness.open_generation());
+        assert_eq!((lruvec.min_seq(Kind::Anon), lruvec.max_seq()), (Seq(1), Seq(4)));
+        assert_eq!(harness.core.folios.get(anon).flags.load().generation(), Some(oldest));
+        assert_eq!(lruvec.lock(&harness.core.folios).tail(oldest, Kind::Anon), Some(anon));
+        assert_eq!((pages(Seq(1)), pages(Seq(4))), (Some(0), Some(1)));
+        // With a swappiness that allows it, it would have been moved.
+        assert!(harness.core.open_generation(harness.memcg(), Seq(4), Swappiness(60), Time::ZERO));
+        let anon = harness.add_anon();
+        (0..3).for_each(|_| {
+            assert!(harness.core.open_generation(
+                harness.memcg(),
+                lruvec.max_seq(),
+                Swappiness(60),
+                Time::ZERO
+            ))
+        });
+        assert_eq!(
+            harness.core.folios.get(anon).flags.load().generation(),
+            Some(lruvec.min_seq(Kind::Anon).index())
+        );
+    }
+
+    /// spec 30 §10: "forced moves add to `protected[tier]`, except saturated folios". Making room closes the generation,
+    /// so the counts are found folded, as halves in the averages.
+    #[test]
+    fn forced_moves_are_counted_as_protected() {
+        let mut harness = Harness::new(100, 1);
+        // Two pages that were accessed once, four twice, six three times, eight hot ones, ten saturated ones.
+        let mut pages = 0..;
+        for (count, accesses, hot) in
+            [(2, 1, false), (4, 2, false), (6, 3, false), (8, 0, true), (10, 5, false)]
+        {
+            for page in pages.by_ref().take(count) {
+                harness.bring_at([page], 4);
+                (0..accesses).for_each(|_| harness.read(page));
+                if hot {
+                    harness.make_hot(page);
+                }
+            }
+        }
+        assert!(harness.open_generation());
+        let totals =
+            harness.memcg().lruvec.lock(&harness.core.folios).lists.averages[Kind::File as usize].total;
+        assert_eq!(totals, [1, 2, 3, 4]);
+    }
+
+    /// spec 30 §1: "After 4096 folios, stop" and go on with the lock taken anew, until all were moved.
+    #[test]
+    fn making_room_for_a_large_generation_goes_on() {
+        let mut harness = Harness::new(10_000, 1);
+        harness.read_ahead(0..10_000);
+        let kind = Kind::File;
+        let folios = &harness.core.folios;
+        let mut locked = harness.memcg().lruvec.lock(folios);
+        assert!(!locked.make_room(kind, Swappiness::FILE_ONLY));
+        assert_eq!(harness.memcg().lruvec.size(Seq(1).index(), kind), 4096);
+        drop(locked);
+        assert!(harness.open_generation());
+        assert_eq!(harness.sizes(), [10_000, 0, 0, 0]);
+    }
+
+    /// spec 30 §10: "Two threads asking to age the same `seq`: `max_seq` grows by exactly 1".
+    #[test]
+    fn one_of_many_threads_ages() {
+        let harness = Harness::new(100, 1);
+        let core = &harness.core;
+        for round in 0..50 {
+            let seq = Seq(3 + round);
+            let barrier = std::sync::Barrier::new(4);
+            let opened: usize = std::thread::scope(|scope| {
+                let age = || {
+                    barrier.wait();
+                    usize::from(core.open_generation(
+                        core.memcg(crate::MemcgId(1)),
+                        seq,
+                        Swappiness(0),
+                        Time::ZERO,
+                    ))
+                };
+                [(); 4].map(|()| scope.spawn(age)).into_iter().map(|thread| thread.join().unwrap()).sum()
+            });
+            assert_eq!((opened, harness.max_seq()), (1, seq.0 + 1));
+        }
+    }
+
+    /// spec 30 §10: "With g = 4, no automatic aging happens"; with 3 it should, with 2 it must.
+    #[test]
+    fn aging_is_due_by_generations() {
+        let harness = Harness::new(100, 1);
+        let lruvec = &harness.memcg().lruvec;
+        let due = |min_file| {
+            let _locked = lruvec.lock(&harness.core.folios);
+            lruvec.window.close_until(Kind::File, Seq(min_file));
+            (lruvec.aging_due(Swappiness::FILE_ONLY), lruvec.aging_due(Swappiness(60)))
+        };
+        assert_eq!(due(0), (Due::No, Due::No));
+        assert_eq!(due(1), (Due::Should, Due::No), "anonymous pages still have four");
+        assert_eq!(due(2), (Due::Must, Due::No));
+    }
+
+    /// spec 30 §6: "a type may not go down to 2 generations while the other still has 4".
+    #[test]
+    fn a_kind_waits_for_the_other() {
+        let mut harness = Harness::new(100, 31);
+        harness.bring_at([0], 2);
+        harness.add_anon();
+        let drop_empty = |swappiness| {
+            let mut locked = harness.memcg().lruvec.lock(&harness.core.folios);
+            locked.drop_empty_generations(Swappiness(swappiness))
+        };
+        assert!(drop_empty(60));
+        assert_eq!(harness.min_seq(), 1, "three generations are left, not two");
+        assert!(drop_empty(0));
+        assert_eq!(harness.min_seq(), 2);
+        assert_eq!(harness.memcg().lruvec.min_seq(Kind::Anon), Seq(0));
+    }
+
+    /// spec 30 §10: "First walk: forced; it fills the filter of `seq + 1`; the filter of `seq` stays missing"; "A table
+    /// with 64 of 512 young entries is dense (64×8 ≥ 512); with 63 it is not".
+    #[test]
+    fn the_first_walk_is_forced_and_fills_the_next_filter() {
+        let mut harness = Harness::new(1000, 1);
+        (0..64).chain(512..512 + 63).for_each(|page| harness.load(page));
+        // Forced: also tables that nobody used since.
+        assert!(harness.mapping.clear_young_table(0) && harness.mapping.clear_young_table(1));
+        assert!(harness.age());
+        assert!((0..64).chain(512..512 + 63).all(|page| !harness.is_young(page)));
+        let filters = &harness.memcg().lruvec.filters;
+        let contains = |seq, table| filters.may_contain(Seq(seq), harness.mapping.id(), table);
+        assert_eq!((contains(4, 0), contains(4, 1)), (true, false));
+        assert!((0..100).all(|table| contains(3, table)), "a missing filter passes every table");
+    }
+
+    /// spec 30 §10: "A table made dense in the walk producing s+1 is visited again in the walk producing s+2"; the
+    /// other is not, and its upper-level bit is cleared all the same (§3).
+    #[test]
+    fn a_dense_table_is_visited_again() {
+        let mut harness = Harness::new(1000, 1);
+        let all = || (0..64).chain(512..512 + 63);
+        all().for_each(|page| harness.load(page));
+        assert!(harness.age());
+        all().for_each(|page| harness.load(page));
+        harness.task.space.mark_ran();
+        assert!(harness.age());
+        assert!((0..64).all(|page| !harness.is_young(page)));
+        assert!((512..512 + 63).all(|page| harness.is_young(page)));
+        assert!(harness.mapping.touch_table(512), "its bit was cleared");
+    }
+
+    /// spec 30 §10: "Two agings inside one effort of the only task: the second reads no accessed bit and leaves both
+    /// filters as they are".
+    #[test]
+    fn the_second_aging_of_an_effort_reads_nothing() {
+        let mut harness = Harness::new(1000, 1);
+        (0..64).for_each(|page| harness.load(page));
+        assert!(harness.age());
+        let filters = || harness.memcg().lruvec.filters.bytes();
+        assert_eq!(filters(), 4096, "one of two exists");
+        // The first walk was forced, so that it left the table's own bit: no access since then says that the task ran.
+        assert!(!harness.mapping.touch_table(0));
+        let slot = harness.mapping.slot(&harness.core.leaves, 0).unwrap();
+        slot.touch(slot.load().folio().unwrap());
+        assert!(harness.age());
+        assert!(harness.is_young(0));
+        assert_eq!((harness.max_seq(), filters()), (5, 4096));
+        // The next effort reads it; the filter of the skipped walk goes on missing.
+        harness.task.space.mark_ran();
+        assert!(harness.age());
+        assert!(!harness.is_young(0));
+        assert_eq!(filters(), 4096);
+    }
+
+    /// spec 30 §7: "`birth[gen]` is set when a generation becomes the youngest".
+    #[test]
+    fn generations_know_when_they_were_opened() {
+        let harness = Harness::new(100, 1);
+        harness.host.advance(std::time::Duration::from_millis(70));
+        assert!(harness.open_generation());
+        harness.host.advance(std::time::Duration::from_millis(30));
+        let ages: Vec<u64> =
+            harness.memcg().lruvec.generations(harness.host.now()).iter().map(|row| row.age_ms).collect();
+        assert_eq!(ages, [100, 100, 100, 30]);
+        assert_eq!(harness.stat(Counter::Aged), 1);
+    }
+}

@@ -109,3 +109,180 @@ impl LockedLruvec<'_> {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folio::GenIndex;
+    use crate::lru::Seq;
+    use crate::sync::Ordering::Relaxed;
+    use crate::testing::Harness;
+
+    /// spec 40 §13: "A saturated folio moves from the oldest to the second oldest generation, at the head, and
+    /// `protected` does not change".
+    #[test]
+    fn saturated_folios_are_promoted_lazily() {
+        let mut harness = Harness::new(100, 1);
+        harness.bring_at([10, 11], 3);
+        harness.read_ahead([0, 1, 2]);
+        (0..5).for_each(|_| harness.read(0));
+        let batch = harness.isolate(2);
+        assert_eq!((batch.scanned, batch.sorted, harness.pages(&batch)), (2, 1, vec![1]));
+        assert_eq!((harness.list(0), harness.list(1)), (vec![2], vec![10, 11, 0]));
+        assert_eq!((harness.rfw(0), harness.seq_of(0)), ((false, 0, true), Some(1)));
+        assert_eq!(harness.feedback(), [[0; 4]; 3]);
+        assert_eq!(harness.sizes(), [1, 3, 0, 0]);
+    }
+
+    /// spec 40 §13: "A tier-2 folio above the limit moves likewise and `protected[2]` grows by its pages".
+    #[test]
+    fn a_tier_that_refaults_is_protected() {
+        let mut harness = Harness::new(100, 1);
+        harness.bring_at([10], 3);
+        harness.read_ahead([0, 1]);
+        (0..3).for_each(|_| harness.read(0));
+        let lruvec = &harness.memcg().lruvec;
+        let file = Kind::File as usize;
+        lruvec.refaulted[file][2].store(200, Relaxed);
+        lruvec.evicted[file][2].store(200, Relaxed);
+        let batch = harness.isolate(1);
+        assert_eq!((batch.scanned, batch.sorted, batch.protected), (1, 1, 1));
+        assert_eq!((harness.list(0), harness.list(1)), (vec![1], vec![10, 0]));
+        assert_eq!(harness.feedback()[2], [0, 0, 1, 0]);
+        assert_eq!(harness.rfw(0), (false, 0, false));
+    }
+
+    /// spec 40 §13: "All refault counters < 64: tier limit 3; a folio with tier 3 via W but not saturated is isolated".
+    #[test]
+    fn hot_is_not_enough_to_stay() {
+        let mut harness = Harness::new(100, 1);
+        harness.read_ahead([0]);
+        harness.make_hot(0);
+        (0..3).for_each(|_| harness.read(0));
+        assert_eq!(harness.flags(0).tier(), 3);
+        assert_eq!(harness.pages(&harness.isolate(64)), [0]);
+    }
+
+    /// spec 40 §13: "A re-labelled folio met at the tail moves to the head of its label's list; sizes do not change again".
+    /// spec 10 §8: "After promotion by walk, the folio is still physically on its old list while the size counters
+    /// already show the youngest generation".
+    /// spec 30 §10: "a generation holding only re-labelled folios is not dropped until they are sorted away".
+    #[test]
+    fn relabelled_folios_are_sorted_when_they_are_met() {
+        let mut harness = Harness::new(100, 1);
+        harness.read_ahead([0, 1]);
+        harness.promote(0);
+        harness.promote(1);
+        assert_eq!((harness.list(0), harness.list(3)), (vec![0, 1], vec![]));
+        assert_eq!(harness.sizes(), [0, 0, 0, 2]);
+        assert_eq!(harness.memcg().lruvec.active_pages(Kind::File), 2);
+        let batch = harness.isolate(1);
+        assert_eq!((batch.scanned, batch.sorted, harness.min_seq()), (1, 1, 0));
+        assert_eq!((harness.list(0), harness.list(3)), (vec![1], vec![0]));
+        let batch = harness.isolate(64);
+        assert_eq!((batch.scanned, batch.sorted, batch.folios.len()), (1, 1, 0));
+        assert_eq!(harness.list(3), [0, 1]);
+        assert_eq!(harness.min_seq(), 2, "then the empty generations are dropped");
+        assert_eq!(harness.sizes(), [0, 2]);
+    }
+
+    /// spec 30 §10: "Empty oldest generations are dropped before scanning".
+    #[test]
+    fn empty_generations_are_dropped_before_a_scan() {
+        let mut harness = Harness::new(100, 1);
+        harness.bring_at([0], 3);
+        assert_eq!((harness.min_seq(), harness.pages(&harness.isolate(1))), (0, vec![0]));
+        assert_eq!(harness.min_seq(), 2, "dropped once more after the scan");
+        assert_eq!(harness.isolate(1).scanned, 0, "two generations are left, and nothing may be taken");
+    }
+
+    /// spec 40 §13: "Scan of 64 unprotected clean pages isolates exactly 64 and stops", also where more is asked for.
+    #[test]
+    fn a_scan_stops_at_64() {
+        let mut harness = Harness::new(300, 1);
+        harness.read_ahead(0..200);
+        for (request, from) in [(64, 0), (4096, 64)] {
+            let batch = harness.isolate(request);
+            assert_eq!((batch.scanned, batch.sorted), (64, 0));
+            assert!(harness.pages(&batch).into_iter().eq(from..from + 64));
+        }
+        assert_eq!(harness.isolate(7).folios.len(), 7, "a smaller request is met exactly");
+    }
+
+    /// spec 40 §13: "A failing isolation leaves the folio in the oldest generation, at the head side".
+    #[test]
+    fn what_cannot_be_isolated_is_set_aside() {
+        let mut harness = Harness::new(100, 1);
+        harness.read_ahead(0..4);
+        let flags = &harness.core.folios.get(harness.folio(0)).flags;
+        assert!(flags.clear_lru(), "another thread has it");
+        let batch = harness.isolate(2);
+        assert_eq!((batch.scanned, batch.sorted, harness.pages(&batch)), (2, 0, vec![1]));
+        assert_eq!(harness.list(0), [2, 3, 0]);
+        assert_eq!(harness.seq_of(0), Some(0));
+    }
+
+    /// spec 40 §2: "stop the current zone when skipped ≥ 64 pages".
+    #[test]
+    fn a_scan_that_only_skips_stops_at_64() {
+        let mut harness = Harness::new(300, 1);
+        harness.read_ahead(0..200);
+        for page in 0..200 {
+            harness.core.folios.get(harness.folio(page)).flags.clear_lru();
+        }
+        let batch = harness.isolate(4096);
+        assert_eq!((batch.scanned, batch.folios.len(), batch.skipped.len()), (64, 0, 0));
+        assert_eq!(harness.list(0).len(), 200);
+    }
+
+    /// spec 40 §6.1 row 1: a folio that may not be evicted "passes to isolation and is culled later by put-back".
+    #[test]
+    fn sorting_passes_unevictable_folios_on() {
+        let mut harness = Harness::new(100, 1);
+        harness.read_ahead([0]);
+        (0..5).for_each(|_| harness.read(0));
+        harness.core.set_mlocked(harness.folio(0), true);
+        assert_eq!(harness.pages(&harness.isolate(1)), [0], "although it is saturated");
+    }
+
+    /// An isolation with both kinds allowed; file pages first, as nothing refaulted.
+    fn isolate_both(harness: &Harness, request: u64) -> Isolated {
+        let mut batch = Isolated::default();
+        harness.memcg().lruvec.lock(&harness.core.folios).isolate(request, Swappiness(60), &mut batch);
+        batch
+    }
+
+    /// spec 40 §13: "V7.2: `scanned > 0, isolated = 0` in the first type → the second round uses the same type".
+    #[test]
+    fn a_kind_that_was_only_sorted_is_scanned_again() {
+        let mut harness = Harness::new(100, 1);
+        harness.add_anon();
+        harness.read_ahead(0..4);
+        harness.promote(0);
+        harness.promote(1);
+        let batch = isolate_both(&harness, 2);
+        assert_eq!((batch.kind, batch.scanned, batch.sorted), (Some(Kind::File), 4, 2));
+        assert_eq!(harness.pages(&batch), [2, 3]);
+    }
+
+    /// spec 40 §4: 7.2 switches to the other kind when "nothing was *scanned*".
+    #[test]
+    fn a_kind_that_has_nothing_gives_way_to_the_other() {
+        let harness = Harness::new(100, 1);
+        let anon = harness.add_anon();
+        let batch = isolate_both(&harness, 2);
+        assert_eq!((batch.kind, batch.folios), (Some(Kind::Anon), vec![anon]));
+    }
+
+    /// spec 40 §6.1: "Moved up one generation" re-checks the label, which a walk may change at any time.
+    #[test]
+    fn a_walk_may_win_against_sorting() {
+        let mut harness = Harness::new(100, 1);
+        harness.read_ahead([0]);
+        harness.promote(0);
+        let before = harness.flags(0);
+        let flags = &harness.core.folios.get(harness.folio(0)).flags;
+        assert_eq!(flags.climb(GenIndex(0)), Climb::Relabelled(Seq(3).index()));
+        assert_eq!(flags.load(), before);
+    }
+}

@@ -79,3 +79,81 @@ impl LockedLruvec<'_> {
         self.lists.lists.is_empty(list_of(generation, kind))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folio::FolioTable;
+    use crate::lru::{Lruvec, Swappiness};
+    use crate::memcg::MemcgId;
+    use crate::testing::Harness;
+
+    /// spec 00 §8: "A folio's type is decided by 'swap-backed or not', never by 'mapped or not'".
+    #[test]
+    fn the_kind_is_what_backs_a_folio() {
+        let folios = FolioTable::new(4);
+        let lruvec = Lruvec::new(MemcgId(0), crate::Time::ZERO);
+        let mut locked = lruvec.lock(&folios);
+        for (number, swapbacked, mapped) in
+            [(0, false, false), (1, false, true), (2, true, false), (3, true, true)]
+        {
+            let flags = &folios.get(FolioId(number)).flags;
+            flags.allocate(swapbacked);
+            if mapped {
+                flags.set_mapped();
+            }
+            locked.add(FolioId(number), true);
+        }
+        let oldest = GenIndex(0);
+        let on = |kind| locked.lists.lists.iter(&folios, list_of(oldest, kind)).collect::<Vec<_>>();
+        assert_eq!(on(Kind::File), [FolioId(1), FolioId(0)]);
+        assert_eq!(on(Kind::Anon), [FolioId(3), FolioId(2)]);
+        assert_eq!((lruvec.size(oldest, Kind::File), lruvec.size(oldest, Kind::Anon)), (2, 2));
+    }
+
+    /// spec 10 §8: "`nr_pages` may be read as negative internally but is reported as ≥ 0".
+    #[test]
+    fn sizes_are_never_reported_negative() {
+        let folios = FolioTable::new(1);
+        let lruvec = Lruvec::new(MemcgId(0), crate::Time::ZERO);
+        let mut locked = lruvec.lock(&folios);
+        locked.resize(GenIndex(1), Kind::File, -3);
+        locked.resize(GenIndex(2), Kind::File, 2);
+        drop(locked);
+        assert_eq!(lruvec.size(GenIndex(1), Kind::File), 0);
+        assert_eq!(lruvec.evictable_pages(Swappiness::FILE_ONLY), 2);
+        assert_eq!((lruvec.inactive_pages(Kind::File), lruvec.active_pages(Kind::File)), (0, 2));
+        lruvec.lock(&folios).resize(GenIndex(1), Kind::File, 4);
+        assert_eq!(lruvec.size(GenIndex(1), Kind::File), 1, "it was remembered");
+    }
+
+    /// spec 00 §8: "File-descriptor accesses never move a folio between lists at access time".
+    #[test]
+    fn reads_move_nothing() {
+        let mut harness = Harness::new(100, 1);
+        harness.bring_at([10, 11, 12], 3);
+        harness.read_ahead([0, 1, 2]);
+        let before = (harness.list(0), harness.list(1), harness.sizes());
+        for page in [0, 1, 11, 1, 0, 0, 0, 0, 0, 10] {
+            harness.read(page);
+            assert_eq!((harness.list(0), harness.list(1), harness.sizes()), before);
+        }
+        assert!(harness.flags(0).saturated());
+    }
+
+    /// spec 20 §8: rotation goes to the tail of the oldest generation.
+    #[test]
+    fn a_rotated_folio_is_next() {
+        let mut harness = Harness::new(100, 1);
+        harness.bring_at([10], 3);
+        harness.read_ahead([0, 1]);
+        let folio = harness.folio(10);
+        let mut locked = harness.memcg().lruvec.lock(&harness.core.folios);
+        assert!(harness.core.folios.get(folio).flags.clear_lru());
+        locked.remove(folio);
+        assert_eq!(locked.add(folio, true), Seq(0));
+        drop(locked);
+        assert_eq!((harness.list(0), harness.list(1)), (vec![10, 0, 1], vec![]));
+        harness.core.validate().unwrap();
+    }
+}

@@ -85,6 +85,9 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lru::Seq;
+    use crate::memcg::Counter;
+    use crate::testing::Harness;
 
     /// spec 30 §5, step 3.
     #[test]
@@ -101,5 +104,84 @@ mod tests {
         assert_eq!(window(90, 100), 36..100);
         assert_eq!(window(10, 40), 0..40);
         assert_eq!(window(0, 1), 0..1);
+    }
+
+    fn look_around(harness: &Harness, page: u32, walk: Option<&mut WalkBatch>) -> bool {
+        let folio = harness.folio(page);
+        harness.core.look_around(&harness.host, harness.memcg(), &harness.mapping, folio, 0, walk)
+    }
+
+    /// spec 20 §10: "a mapped folio still in the add batch keeps its accessed bit through a walk and a look-around".
+    #[test]
+    fn queued_folios_keep_their_accessed_bits() {
+        let mut harness = Harness::new(100, 31);
+        (0..31).for_each(|page| harness.load(page));
+        harness.load(31);
+        assert!(harness.flags(30).generation().is_some() && harness.flags(31).generation().is_none());
+        assert!(look_around(&harness, 0, None));
+        let young = || (0..32).filter(|&page| harness.is_young(page)).collect::<Vec<_>>();
+        assert_eq!(young(), [31]);
+        assert!(harness.age());
+        assert_eq!(young(), [31]);
+        assert_eq!(harness.rfw(31), (true, 0, false), "as the fault left it");
+    }
+
+    /// spec 20 §7.3: without a walk context, neighbours that were seen before and are not the youngest are queued.
+    #[test]
+    fn neighbours_are_queued_the_second_time() {
+        let mut harness = Harness::new(100, 1);
+        harness.read_ahead(0..4);
+        harness.promote(3);
+        let activated = |harness: &Harness| {
+            harness.drain();
+            harness.stat(Counter::Pgactivate)
+        };
+        (0..4).for_each(|page| harness.load(page));
+        assert!(look_around(&harness, 0, None));
+        assert_eq!(
+            (harness.rfw(0), harness.rfw(1)),
+            ((false, 0, false), (true, 0, false)),
+            "the first is not changed"
+        );
+        assert_eq!(activated(&harness), 0, "3 was hot, but is already the youngest");
+        assert_eq!(harness.rfw(3), (true, 0, true));
+        (0..4).for_each(|page| harness.load(page));
+        assert!(look_around(&harness, 0, None));
+        assert_eq!(activated(&harness), 2);
+        assert_eq!((harness.rfw(1), harness.seq_of(1)), ((true, 1, false), Some(2)));
+        assert!(!look_around(&harness, 0, None), "nothing is young any more");
+    }
+
+    /// spec 20 §7.3: with a walk context, they are relabelled at once.
+    #[test]
+    fn neighbours_are_relabelled_by_who_walks() {
+        let mut harness = Harness::new(100, 31);
+        (0..4).for_each(|page| harness.load(page));
+        harness.drain();
+        let mut batch = WalkBatch::default();
+        assert!(look_around(&harness, 2, Some(&mut batch)));
+        assert_eq!([0, 1, 2, 3].map(|page| harness.seq_of(page)), [Some(3), Some(3), Some(1), Some(3)]);
+        assert_eq!(harness.sizes(), [0, 4, 0, 0], "sizes follow later");
+        batch.flush(&harness.memcg().lruvec, &harness.core.folios);
+        assert_eq!(harness.sizes(), [0, 1, 0, 3]);
+        assert_eq!(harness.list(1), [0, 1, 2, 3]);
+        harness.core.validate().unwrap();
+    }
+
+    /// spec 30 §4: a table that the look-around found dense while `max_seq = s` is walked when `s + 1` is produced.
+    #[test]
+    fn dense_windows_are_walked_next() {
+        let mut harness = Harness::new(1000, 1);
+        let filters = |harness: &Harness, table| {
+            harness.memcg().lruvec.filters.may_contain(Seq(3), harness.mapping.id(), table)
+        };
+        // Eight young entries of 64 in the first table, seven in the second.
+        (0..8).chain(512..519).for_each(|page| harness.load(page));
+        assert!(look_around(&harness, 0, None));
+        assert!(filters(&harness, 1), "the filter is missing, and what was found is lost");
+        harness.memcg().lruvec.filters.clear(Seq(3));
+        (0..8).for_each(|page| harness.load(page));
+        assert!(look_around(&harness, 0, None) && look_around(&harness, 512, None));
+        assert_eq!((filters(&harness, 0), filters(&harness, 1)), (true, false));
     }
 }

@@ -1,0 +1,333 @@
+//! A real file, and the single system calls that a transfer to or from it consists of.
+//!
+//! We cache its pages, so the kernel should not do so too: wherever the file system has `O_DIRECT`, whole
+//! pages go directly between the device and our frames. Direct transfers come in whole pages only, which is
+//! one page too much for writing at the end of most files. So each file is open twice:
+//!
+//! ```text
+//! write of 10,000 bytes at 0      |  page 0  |  page 1  | 1,808 bytes of page 2
+//!                                  O_DIRECT: 8,192 bytes  buffered: the file ends here
+//! read of the same                 O_DIRECT: 12,288 bytes asked for, 10,000 there
+//! ```
+//!
+//! The two kinds see each other's bytes: before a direct read, the kernel writes out what buffered writes left
+//! in its cache, and after a direct write it drops what it had cached there.
+//!
+//! # Locking
+//!
+//! None; the kernel orders concurrent calls. `direct_refused` only ever goes from false to true.
+
+use super::{BackendFile, Direction, FileIdentity, OpenMode, Progress, Transfer};
+use crate::frames::{FRAME_BYTES, Frames};
+use rustix::fs::{Advice, fadvise};
+use std::any::Any;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The kernel takes that many pieces of memory in one call (`IOV_MAX`).
+const SEGMENTS_MAX: usize = 1024;
+/// Bytes of one call; below the kernel's own 2 GiB and small enough for every length field.
+const STEP_BYTES_MAX: usize = 1 << 30;
+
+/// An open real file.
+#[derive(Debug)]
+pub(crate) struct DiskFile {
+    path: PathBuf,
+    identity: FileIdentity,
+    buffered: File,
+    direct: Option<File>,
+    /// The file system let us open with `O_DIRECT` and then refused a transfer.
+    direct_refused: AtomicBool,
+}
+
+impl DiskFile {
+    /// Opens the file, for direct transfers too where its file system has them.
+    pub(crate) fn open(path: &Path, mode: OpenMode) -> io::Result<DiskFile> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(mode != OpenMode::ReadOnly);
+        // Not truncated: what the file holds is what we are here to cache.
+        let buffered = options.clone().create(mode == OpenMode::Create).truncate(false).open(path)?;
+        let metadata = buffered.metadata()?;
+        if metadata.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        let identity = identity(&metadata);
+        // Somebody may have put another file in its place between the two calls: then do without.
+        let direct = options.custom_flags(libc::O_DIRECT).open(path).ok().filter(|direct| {
+            direct
+                .metadata()
+                .is_ok_and(|metadata| metadata.is_file() && self::identity(&metadata) == identity)
+        });
+        // We read ahead ourselves; what the kernel read ahead would be in memory twice. A refusal costs memory only.
+        let _ = fadvise(&buffered, 0, None, Advice::Random);
+        let direct_refused = AtomicBool::new(false);
+        Ok(DiskFile { path: path.to_owned(), identity, buffered, direct, direct_refused })
+    }
+
+    /// The file behind a transfer of a backend that opens real files.
+    ///
+    /// # Panics
+    ///
+    /// If another kind of backend opened it.
+    pub(super) fn of(transfer: &Transfer) -> &DiskFile {
+        let file: &dyn Any = &*transfer.file;
+        file.downcast_ref().expect("a transfer goes to the backend that opened its file")
+    }
+
+    /// Plans the next system call of a transfer.
+    pub(super) fn step(&self, frames: &Frames, transfer: &Transfer, progress: &Progress) -> Step {
+        let offset = transfer.offset + progress.done as u64;
+        let left = progress.wanted - progress.done;
+        let aligned = progress.done.is_multiple_of(FRAME_BYTES);
+        let direct = if aligned && self.is_direct() { self.direct.as_ref() } else { None };
+        let (fd, bytes) = match (direct, progress.direction) {
+            // The last frame is ours to its end, and the file's end shows in the result.
+            (Some(direct), Direction::Read) => (direct, left.next_multiple_of(FRAME_BYTES)),
+            (Some(direct), Direction::Write) if left >= FRAME_BYTES => (direct, left - left % FRAME_BYTES),
+            // A page that was transferred in part: finish it, so that the next step is direct again.
+            (None, _) if self.is_direct() => {
+                (&self.buffered, left.min(FRAME_BYTES - progress.done % FRAME_BYTES))
+            }
+            _ => (&self.buffered, left),
+        };
+        let segments = segments(frames, transfer, progress.done, bytes.min(STEP_BYTES_MAX));
+        Step { fd: fd.as_raw_fd(), direct: direct.is_some_and(|d| std::ptr::eq(d, fd)), offset, segments }
+    }
+
+    /// Takes the result of a step in, as [`Progress::advance`] does.
+    pub(super) fn advance(
+        &self,
+        progress: &mut Progress,
+        step_was_direct: bool,
+        result: io::Result<usize>,
+    ) -> Option<io::Result<usize>> {
+        if let Err(error) = &result
+            && error.raw_os_error() == Some(libc::EINVAL)
+            && step_was_direct
+        {
+            // Some file systems (FUSE, stacked ones) accept the flag and not the transfer; others want an alignment
+            // beyond 4,096 bytes. The buffered descriptor takes everything.
+            self.direct_refused.store(true, Ordering::Relaxed);
+            return None;
+        }
+        progress.advance(result)
+    }
+
+    /// After a transfer without `O_DIRECT`: the kernel need not keep what we now have. Advice, nothing more.
+    pub(super) fn forget_cached(&self, transfer: &Transfer) {
+        if !self.is_direct() {
+            let length = std::num::NonZeroU64::new(transfer.bytes as u64);
+            let _ = fadvise(&self.buffered, transfer.offset, length, Advice::DontNeed);
+        }
+    }
+}
+
+fn identity(metadata: &std::fs::Metadata) -> FileIdentity {
+    FileIdentity { device: metadata.dev(), inode: metadata.ino() }
+}
+
+impl BackendFile for DiskFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.buffered.metadata()?.len())
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.buffered.set_len(bytes)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.buffered.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.buffered.sync_all()
+    }
+
+    fn identity(&self) -> FileIdentity {
+        self.identity
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn is_direct(&self) -> bool {
+        self.direct.is_some() && !self.direct_refused.load(Ordering::Relaxed)
+    }
+}
+
+/// One system call: so many bytes from `offset` on, from or to these pieces of memory.
+pub(super) struct Step {
+    pub(super) fd: RawFd,
+    pub(super) direct: bool,
+    pub(super) offset: u64,
+    pub(super) segments: Segments,
+}
+
+/// Pieces of frame memory in the order of the file. Most transfers are one frame, and readahead is usually given
+/// neighbours: those need no list.
+pub(super) enum Segments {
+    One(libc::iovec),
+    Many(Vec<libc::iovec>),
+}
+
+impl Segments {
+    pub(super) fn as_slice(&self) -> &[libc::iovec] {
+        match self {
+            Segments::One(segment) => std::slice::from_ref(segment),
+            Segments::Many(segments) => segments,
+        }
+    }
+}
+
+/// The memory for up to `bytes` bytes of the transfer from byte `done` on, neighbouring frames put together.
+fn segments(frames: &Frames, transfer: &Transfer, done: usize, bytes: usize) -> Segments {
+    let mut left = bytes;
+    let mut parts = transfer.parts_from(done).map_while(|(frame, range)| {
+        let length = range.len().min(left);
+        left -= length;
+        // Only the first part can start inside its frame, and `wrapping_add` stays within it.
+        let start = frames.as_ptr(frame).wrapping_add(range.start);
+        (length > 0).then_some(libc::iovec { iov_base: start.cast(), iov_len: length })
+    });
+    let mut last = parts.next().expect("a step has at least one byte");
+    let mut full = Vec::new();
+    for part in parts {
+        if last.iov_base.wrapping_byte_add(last.iov_len) == part.iov_base {
+            last.iov_len += part.iov_len;
+        } else if full.len() + 1 == SEGMENTS_MAX {
+            break; // The rest is the next step's. All pieces so far end where a page ends.
+        } else {
+            full.push(std::mem::replace(&mut last, part));
+        }
+    }
+    if full.is_empty() {
+        Segments::One(last)
+    } else {
+        full.push(last);
+        Segments::Many(full)
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::sync::Arc;
+
+    fn lengths(step: &Step, frames: &Frames) -> Vec<(u32, usize)> {
+        let base = frames.as_ptr(0).addr();
+        let frame = |segment: &libc::iovec| ((segment.iov_base.addr() - base) / FRAME_BYTES) as u32;
+        step.segments.as_slice().iter().map(|segment| (frame(segment), segment.iov_len)).collect()
+    }
+
+    fn open_new(directory: &tempfile::TempDir) -> Arc<DiskFile> {
+        Arc::new(DiskFile::open(&directory.path().join("file"), OpenMode::Create).unwrap())
+    }
+
+    #[test]
+    fn a_write_goes_directly_up_to_its_last_whole_page_and_the_tail_is_buffered() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = open_new(&directory);
+        let frames = Frames::new(8).unwrap();
+        let transfer = Transfer {
+            file: file.clone(),
+            offset: 8192,
+            frames: vec![3, 4, 1],
+            bytes: 2 * FRAME_BYTES + 100,
+        };
+        let mut progress = Progress::new(Direction::Write, &transfer);
+        let first = file.step(&frames, &transfer, &progress);
+        if !file.is_direct() {
+            assert_eq!(lengths(&first, &frames), [(3, 8192), (1, 100)]);
+            return;
+        }
+        assert!(first.direct);
+        assert_eq!(lengths(&first, &frames), [(3, 8192)]);
+        assert!(progress.advance(Ok(8192)).is_none());
+        let second = file.step(&frames, &transfer, &progress);
+        assert!(!second.direct);
+        assert_eq!((second.offset, lengths(&second, &frames)), (16384, vec![(1, 100)]));
+        assert!(matches!(progress.advance(Ok(100)), Some(Ok(8292))));
+    }
+
+    #[test]
+    fn a_page_transferred_in_part_is_finished_buffered_then_it_goes_on_directly() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = open_new(&directory);
+        let frames = Frames::new(8).unwrap();
+        let transfer = Transfer::pages(file.clone(), 0, vec![0, 2, 4]);
+        let mut progress = Progress::new(Direction::Read, &transfer);
+        assert!(progress.advance(Ok(1000)).is_none());
+        let rest = file.step(&frames, &transfer, &progress);
+        assert!(!rest.direct);
+        if file.is_direct() {
+            assert_eq!((rest.offset, lengths(&rest, &frames)), (1000, vec![(0, 3096)]));
+            assert!(progress.advance(Ok(3096)).is_none());
+            let next = file.step(&frames, &transfer, &progress);
+            assert!(next.direct);
+            assert_eq!(lengths(&next, &frames), [(2, 4096), (4, 4096)]);
+        }
+    }
+
+    #[test]
+    fn more_pieces_than_one_call_takes_are_several_steps() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = open_new(&directory);
+        let frames = Frames::new(4200).unwrap();
+        let scattered: Vec<u32> = (0..2100).map(|index| index * 2).collect();
+        let transfer = Transfer::pages(file.clone(), 0, scattered);
+        let mut progress = Progress::new(Direction::Write, &transfer);
+        for pages in [1024, 1024, 52] {
+            let step = file.step(&frames, &transfer, &progress);
+            let pieces = lengths(&step, &frames);
+            assert_eq!(pieces.len(), pages);
+            assert_eq!(pieces[0].0 as usize, progress.done / FRAME_BYTES * 2);
+            let over = progress.advance(Ok(pages * FRAME_BYTES));
+            assert_eq!(over.is_some(), pages == 52);
+        }
+    }
+
+    #[test]
+    fn a_file_system_that_refuses_the_transfer_is_not_asked_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = open_new(&directory);
+        let transfer = Transfer::pages(file.clone(), 0, vec![0]);
+        let mut progress = Progress::new(Direction::Read, &transfer);
+        let invalid = || Err(io::Error::from_raw_os_error(libc::EINVAL));
+        assert!(file.advance(&mut progress, true, invalid()).is_none());
+        assert!(!file.is_direct());
+        assert!(file.advance(&mut progress, false, invalid()).is_some_and(|result| result.is_err()));
+    }
+
+    #[test]
+    fn modes_identity_and_length() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        for mode in [OpenMode::ReadOnly, OpenMode::ReadWrite] {
+            assert_eq!(DiskFile::open(&path, mode).unwrap_err().kind(), io::ErrorKind::NotFound);
+        }
+        let error = DiskFile::open(directory.path(), OpenMode::ReadOnly).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
+        let file = DiskFile::open(&path, OpenMode::Create).unwrap();
+        File::create(&path).unwrap().write_all(b"twelve bytes").unwrap();
+        assert_eq!(file.len().unwrap(), 12);
+        let again = DiskFile::open(&path, OpenMode::Create).unwrap();
+        assert_eq!((again.len().unwrap(), again.identity()), (12, file.identity()));
+        again.set_len(5).unwrap();
+        assert_eq!(file.len().unwrap(), 5);
+        let mut text = String::new();
+        File::open(&path).unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "twelv");
+        file.sync_data().unwrap();
+        file.sync_all().unwrap();
+        assert!(DiskFile::open(&path, OpenMode::ReadOnly).unwrap().set_len(0).is_err());
+        let other = DiskFile::open(&directory.path().join("other"), OpenMode::Create).unwrap();
+        assert_ne!(other.identity(), file.identity());
+        assert_eq!(file.path(), path);
+    }
+}

@@ -1,0 +1,502 @@
+//! The disk of [`super::memory`]: files that exist in memory only, and fail, lag and fill up on request.
+//!
+//! [`MemoryFiles`] is the disk: a name space of sparse files with a capacity, a list of faults and a gate. A test
+//! keeps it, hands it to a cache ([`super::BackendKind::Memory`]) and looks at it, or changes it behind the
+//! cache's back. What happens by chance (which transfer fails, in which order submitted ones complete)
+//! follows from the seed; with a single thread at work every run is the same.
+//!
+//! Nothing here sleeps. To catch the cache in the middle of a transfer, a test closes the gate with
+//! [`MemoryFiles::hold`], waits with [`MemoryFiles::wait_held`] until so many transfers stand before it, looks, and lets
+//! them go with [`MemoryFiles::release`].
+//!
+//! # Locking
+//!
+//! One mutex for the whole disk, held while bytes are copied and never while a completion is called.
+
+use super::{BackendFile, Direction, FileIdentity, OpenMode, Progress, Transfer, zero_rest};
+use crate::frames::{FRAME_BYTES, Frames};
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+/// What a fault strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultOperation {
+    /// Reading pages.
+    Read,
+    /// Writing pages.
+    Write,
+    /// `sync_data` and `sync_all`.
+    Sync,
+}
+
+/// When a fault strikes, among the operations of its kind on its file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FaultTrigger {
+    /// Each time.
+    Always,
+    /// Once: at the `n`-th operation after the injection, starting with 1.
+    Nth(u64),
+    /// Each time that a transfer touches one of these bytes. Never for syncs.
+    Within(Range<u64>),
+    /// On average every so often, by the seed.
+    OneIn(u64),
+}
+
+/// What a fault does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultEffect {
+    /// The operation fails with this error number; nothing is transferred.
+    Error(i32),
+    /// At most so many bytes are transferred, and the backend has to go on from there. At least 1. Nothing for syncs.
+    Short(usize),
+}
+
+/// A way for operations to go wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The file; `None` for all.
+    pub path: Option<PathBuf>,
+    /// The kind of operation.
+    pub operation: FaultOperation,
+    /// Which of these operations.
+    pub trigger: FaultTrigger,
+    /// What becomes of them.
+    pub effect: FaultEffect,
+}
+
+/// What was done to a file since it first appeared, failed attempts included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Transfers from the file.
+    pub reads: u64,
+    /// Bytes that they brought.
+    pub read_bytes: u64,
+    /// Transfers to the file.
+    pub writes: u64,
+    /// Bytes that they left there.
+    pub written_bytes: u64,
+    /// `sync_data` and `sync_all`.
+    pub syncs: u64,
+}
+
+/// A disk full of files in memory.
+pub struct MemoryFiles {
+    state: Mutex<State>,
+    /// Signalled when a transfer arrives at the gate and when the gate opens.
+    gate: Condvar,
+}
+
+struct State {
+    files: BTreeMap<FileIdentity, Content>,
+    names: BTreeMap<PathBuf, FileIdentity>,
+    files_created: u64,
+    faults: Vec<Fault>,
+    random: Random,
+    capacity_pages: u64,
+    used_pages: u64,
+    gate_closed: bool,
+    /// Transfers that began and did not pass the gate yet.
+    at_gate: usize,
+}
+
+#[derive(Default)]
+struct Content {
+    bytes: u64,
+    /// Pages by number; those missing are holes.
+    pages: BTreeMap<u64, Box<[u8; FRAME_BYTES]>>,
+    counts: Counts,
+}
+
+/// SplitMix64: every seed is a good one.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (word ^ (word >> 31)) % limit
+    }
+}
+
+impl MemoryFiles {
+    /// An empty disk without limit.
+    pub fn new(seed: u64) -> Arc<MemoryFiles> {
+        let state = State {
+            files: BTreeMap::new(),
+            names: BTreeMap::new(),
+            files_created: 0,
+            faults: Vec::new(),
+            random: Random(seed),
+            capacity_pages: u64::MAX,
+            used_pages: 0,
+            gate_closed: false,
+            at_gate: 0,
+        };
+        Arc::new(MemoryFiles { state: Mutex::new(state), gate: Condvar::new() })
+    }
+
+    /// Limits the disk to so many written pages; one more fails with `ENOSPC`. Holes take no space.
+    pub fn set_capacity_pages(&self, pages: u64) {
+        self.lock().capacity_pages = pages;
+    }
+
+    /// Gives the file this content, as somebody else would: an existing file stays the same file.
+    pub fn set_contents(&self, path: impl AsRef<Path>, contents: &[u8]) {
+        let mut state = self.lock();
+        let identity = state.create(path.as_ref());
+        state.set_len(identity, 0);
+        for (number, page) in contents.chunks(FRAME_BYTES).enumerate() {
+            let file = state.files.get_mut(&identity).expect("just created");
+            let mut whole = Box::new([0; FRAME_BYTES]);
+            whole[..page.len()].copy_from_slice(page);
+            file.pages.insert(number as u64, whole);
+            state.used_pages += 1;
+        }
+        state.set_len(identity, contents.len() as u64);
+    }
+
+    /// What the file holds. `None`: there is no file of that name.
+    pub fn contents(&self, path: impl AsRef<Path>) -> Option<Vec<u8>> {
+        let state = self.lock();
+        let file = &state.files[state.names.get(path.as_ref())?];
+        let mut contents = vec![0; file.bytes as usize];
+        for (number, page) in &file.pages {
+            let start = *number as usize * FRAME_BYTES;
+            let length = FRAME_BYTES.min(contents.len() - start);
+            contents[start..start + length].copy_from_slice(&page[..length]);
+        }
+        Some(contents)
+    }
+
+    /// Removes the name. Who has the file open keeps it; who opens that path again gets another file. Returns
+    /// whether there was one.
+    pub fn remove(&self, path: impl AsRef<Path>) -> bool {
+        self.lock().names.remove(path.as_ref()).is_some()
+    }
+
+    /// What was done to the file of that name so far.
+    pub fn counts(&self, path: impl AsRef<Path>) -> Counts {
+        let state = self.lock();
+        state.names.get(path.as_ref()).map_or_else(Counts::default, |identity| state.files[identity].counts)
+    }
+
+    /// Lets something go wrong from now on. Of several faults that apply, the first injected strikes.
+    pub fn inject(&self, fault: Fault) {
+        if let FaultEffect::Short(bytes) = fault.effect {
+            assert!(bytes > 0, "a transfer of nothing would never end");
+        }
+        assert!(!matches!(fault.trigger, FaultTrigger::Nth(0) | FaultTrigger::OneIn(0)), "counts start at 1");
+        self.lock().faults.push(fault);
+    }
+
+    /// Takes all faults back.
+    pub fn clear_faults(&self) {
+        self.lock().faults.clear();
+    }
+
+    /// Closes the gate: transfers that begin from now on stop before they touch anything.
+    pub fn hold(&self) {
+        self.lock().gate_closed = true;
+    }
+
+    /// Opens the gate.
+    pub fn release(&self) {
+        self.lock().gate_closed = false;
+        self.gate.notify_all();
+    }
+
+    /// Transfers that stand before the gate.
+    pub fn held(&self) -> usize {
+        self.lock().at_gate
+    }
+
+    /// Waits until at least so many transfers stand before the gate.
+    pub fn wait_held(&self, count: usize) {
+        let mut state = self.lock();
+        assert!(state.gate_closed, "nobody stops before an open gate");
+        while state.at_gate < count {
+            state = self.wait(state);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no test panics under the disk's lock")
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.gate.wait(state).expect("no test panics under the disk's lock")
+    }
+
+    /// Opens a file, as [`super::Backend::open`] does.
+    pub(super) fn open(self: &Arc<Self>, path: &Path, mode: OpenMode) -> io::Result<MemoryFile> {
+        let mut state = self.lock();
+        if mode != OpenMode::Create && !state.names.contains_key(path) {
+            return Err(io::Error::from_raw_os_error(libc::ENOENT));
+        }
+        let identity = state.create(path);
+        Ok(MemoryFile { files: self.clone(), identity, path: path.to_owned(), mode })
+    }
+
+    /// A number below `limit`, by the seed.
+    pub(super) fn random_below(&self, limit: usize) -> usize {
+        self.lock().random.below(limit as u64) as usize
+    }
+
+    /// Counts a transfer as standing before the gate; [`MemoryFiles::transfer`] follows.
+    pub(super) fn arrive(&self) {
+        self.lock().at_gate += 1;
+        self.gate.notify_all();
+    }
+
+    /// Waits until the gate is open.
+    pub(super) fn pass(&self) {
+        drop(self.wait_open());
+    }
+
+    fn wait_open(&self) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        while state.gate_closed {
+            state = self.wait(state);
+        }
+        state
+    }
+
+    /// Passes the gate and carries a transfer out.
+    pub(super) fn transfer(
+        &self,
+        frames: &Frames,
+        direction: Direction,
+        transfer: &Transfer,
+    ) -> io::Result<usize> {
+        let mut state = self.wait_open();
+        state.at_gate -= 1;
+        let file: &dyn Any = &*transfer.file;
+        let file: &MemoryFile =
+            file.downcast_ref().expect("a transfer goes to the backend that opened its file");
+        let counts = &mut state.content(file.identity).counts;
+        match direction {
+            Direction::Read => counts.reads += 1,
+            Direction::Write => counts.writes += 1,
+        }
+        let mut progress = Progress::new(direction, transfer);
+        let result = loop {
+            let done = state.step(file, frames, transfer, &progress);
+            let counts = &mut state.content(file.identity).counts;
+            match direction {
+                Direction::Read => counts.read_bytes += *done.as_ref().unwrap_or(&0) as u64,
+                Direction::Write => counts.written_bytes += *done.as_ref().unwrap_or(&0) as u64,
+            }
+            if let Some(result) = progress.advance(done) {
+                break result;
+            }
+        };
+        drop(state);
+        if direction == Direction::Read
+            && let Ok(bytes) = &result
+        {
+            zero_rest(frames, transfer, *bytes);
+        }
+        result
+    }
+}
+
+impl fmt::Debug for MemoryFiles {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("MemoryFiles")
+            .field("names", &self.lock().names.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+impl State {
+    fn create(&mut self, path: &Path) -> FileIdentity {
+        if let Some(identity) = self.names.get(path) {
+            return *identity;
+        }
+        self.files_created += 1;
+        let identity = FileIdentity { device: 0, inode: self.files_created };
+        self.names.insert(path.to_owned(), identity);
+        self.files.insert(identity, Content::default());
+        identity
+    }
+
+    fn content(&mut self, identity: FileIdentity) -> &mut Content {
+        self.files.get_mut(&identity).expect("files stay, only names are removed")
+    }
+
+    fn set_len(&mut self, identity: FileIdentity, bytes: u64) {
+        let file = self.files.get_mut(&identity).expect("files stay, only names are removed");
+        let cut = file.pages.split_off(&bytes.div_ceil(FRAME_BYTES as u64));
+        // What is beyond the end reads zero if the file grows again.
+        if let Some(last) = file.pages.get_mut(&(bytes / FRAME_BYTES as u64)) {
+            last[bytes as usize % FRAME_BYTES..].fill(0);
+        }
+        file.bytes = bytes;
+        self.used_pages -= cut.len() as u64;
+    }
+
+    /// The fault that strikes this operation.
+    fn fault(&mut self, path: &Path, operation: FaultOperation, bytes: Range<u64>) -> Option<FaultEffect> {
+        let mut effect = None;
+        let State { faults, random, .. } = self;
+        faults.retain_mut(|fault| {
+            if fault.operation != operation || fault.path.as_ref().is_some_and(|only| only != path) {
+                return true;
+            }
+            // Every fault counts and draws, whichever of them strikes: they do not disturb one another.
+            let strikes = match &mut fault.trigger {
+                FaultTrigger::Always => true,
+                FaultTrigger::Within(range) => range.start < bytes.end && bytes.start < range.end,
+                FaultTrigger::OneIn(limit) => random.below(*limit) == 0,
+                FaultTrigger::Nth(left) => {
+                    *left -= 1;
+                    if *left > 0 {
+                        return true;
+                    }
+                    effect = effect.or(Some(fault.effect));
+                    return false;
+                }
+            };
+            effect = effect.or(strikes.then_some(fault.effect));
+            true
+        });
+        effect
+    }
+
+    /// What a single system call would do.
+    fn step(
+        &mut self,
+        file: &MemoryFile,
+        frames: &Frames,
+        transfer: &Transfer,
+        progress: &Progress,
+    ) -> io::Result<usize> {
+        let start = transfer.offset + progress.done as u64;
+        let mut end = transfer.offset + progress.wanted as u64;
+        let operation = match progress.direction {
+            Direction::Read => FaultOperation::Read,
+            Direction::Write => FaultOperation::Write,
+        };
+        match self.fault(&file.path, operation, start..end) {
+            Some(FaultEffect::Error(number)) => return Err(io::Error::from_raw_os_error(number)),
+            Some(FaultEffect::Short(bytes)) => end = end.min(start + bytes as u64),
+            None => {}
+        }
+        if progress.direction == Direction::Read {
+            end = end.min(self.content(file.identity).bytes);
+        } else if file.mode == OpenMode::ReadOnly {
+            return Err(io::Error::from_raw_os_error(libc::EBADF));
+        }
+        let mut at = start;
+        for (frame, range) in transfer.parts_from(progress.done) {
+            if at >= end {
+                break;
+            }
+            let range = range.start..range.end.min(range.start + (end - at) as usize);
+            match progress.direction {
+                Direction::Read => self.read_page(file.identity, at, frames, frame, range.clone()),
+                Direction::Write if self.write_page(file.identity, at, frames, frame, range.clone()) => {}
+                Direction::Write if at == start => return Err(io::Error::from_raw_os_error(libc::ENOSPC)),
+                Direction::Write => break,
+            }
+            at += range.len() as u64;
+        }
+        if progress.direction == Direction::Write {
+            let content = self.content(file.identity);
+            content.bytes = content.bytes.max(at);
+        }
+        Ok(at.saturating_sub(start) as usize)
+    }
+
+    fn read_page(
+        &mut self,
+        identity: FileIdentity,
+        at: u64,
+        frames: &Frames,
+        frame: u32,
+        range: Range<usize>,
+    ) {
+        match self.content(identity).pages.get(&(at / FRAME_BYTES as u64)) {
+            Some(page) => frames.copy_in(frame, range.start, &page[range]),
+            None => frames.zero(frame, range),
+        }
+    }
+
+    /// `false`: there is no space.
+    fn write_page(
+        &mut self,
+        identity: FileIdentity,
+        at: u64,
+        frames: &Frames,
+        frame: u32,
+        range: Range<usize>,
+    ) -> bool {
+        let full = self.used_pages >= self.capacity_pages;
+        let pages = &mut self.content(identity).pages;
+        let number = at / FRAME_BYTES as u64;
+        let is_new = !pages.contains_key(&number);
+        if is_new && full {
+            return false;
+        }
+        let page = pages.entry(number).or_insert_with(|| Box::new([0; FRAME_BYTES]));
+        frames.copy_out(frame, range.start, &mut page[range]);
+        self.used_pages += u64::from(is_new);
+        true
+    }
+}
+
+/// An open file in memory.
+#[derive(Debug)]
+pub(super) struct MemoryFile {
+    files: Arc<MemoryFiles>,
+    identity: FileIdentity,
+    path: PathBuf,
+    mode: OpenMode,
+}
+
+impl BackendFile for MemoryFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.files.lock().content(self.identity).bytes)
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        if self.mode == OpenMode::ReadOnly {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        self.files.lock().set_len(self.identity, bytes);
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut state = self.files.lock();
+        state.content(self.identity).counts.syncs += 1;
+        match state.fault(&self.path, FaultOperation::Sync, 0..0) {
+            Some(FaultEffect::Error(number)) => Err(io::Error::from_raw_os_error(number)),
+            Some(FaultEffect::Short(_)) | None => Ok(()),
+        }
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+
+    fn identity(&self) -> FileIdentity {
+        self.identity
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn is_direct(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,467 @@
+//! The page cache: its budget, its tenants, and what all its parts share.
+//!
+//! ```no_run
+//! use mglru_cache::{OpenMode, PageCache};
+//!
+//! # fn main() -> Result<(), mglru_cache::Error> {
+//! let cache = PageCache::builder(256 << 20).tenant("index", 64 << 20).build()?;
+//! let file = cache.tenant("index")?.open("data.idx".as_ref(), OpenMode::ReadWrite)?;
+//! let mut page = [0; 4096];
+//! let read = file.read_at(&mut page, 8192)?;
+//! file.write_at(b"hello", 8192)?;
+//! file.sync_data()?;
+//! # let _ = read; Ok(()) }
+//! ```
+//!
+//! # The budget
+//!
+//! Frames and everything that is kept about them and about files come out of one number of bytes. Frames are mapped
+//! once; index memory that grows with the files in use takes frames away, whose memory goes back to the system.
+//!
+//! # Locking
+//!
+//! `inodes` guards which files are known. It is taken with nothing held, and only `Inode::resize` is taken under it.
+
+use crate::backend::{Backend, BackendKind, Completion, FileIdentity, OpenMode, choose};
+use crate::error::Error;
+use crate::file::CachedFile;
+use crate::frames::{FRAME_BYTES, Frames};
+use crate::host::{CacheHost, Observer, thread_number};
+use crate::inode::Inode;
+use crate::stat::{HandleStats, TenantStats};
+use crate::workers::{InFlight, Workers};
+use mglru_core::lru::GenerationRow;
+use mglru_core::reclaim::Watermarks;
+use mglru_core::{Core, Counter, Event, Kind, Mechanisms, MemcgId, Options, Task, Time, UNLIMITED};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+/// Bytes that are set aside per frame for what is known about it: the folio, its place on the free list, and its
+/// share of the index of dirty pages. Measured parts are asserted to be less.
+pub const FRAME_METADATA_BYTES: u64 = 64;
+/// Bytes per tenant: its lists, counters and Bloom filters.
+const TENANT_BYTES: u64 = 24 << 10;
+/// Bytes for queues and tables of the cache itself.
+const FIXED_BYTES: u64 = 256 << 10;
+const FRAMES_MIN: u32 = 64;
+/// CPUs for which there are batches: more threads share them.
+const CPUS_MAX: usize = 64;
+
+/// What all parts of a cache share.
+pub(crate) struct Shared {
+    pub(crate) core: Core,
+    pub(crate) host: CacheHost,
+    pub(crate) frames: Arc<Frames>,
+    /// Guards that lend the bytes of each frame.
+    pub(crate) lent: Box<[AtomicU32]>,
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) inodes: Mutex<BTreeMap<FileIdentity, Arc<Inode>>>,
+    pub(crate) in_flight: InFlight,
+    pub(crate) stopping: AtomicBool,
+    tenants: Vec<TenantState>,
+    budget_bytes: u64,
+    why_not_uring: Option<String>,
+}
+
+struct TenantState {
+    name: String,
+    task: Task,
+    handles: Mutex<Vec<Arc<HandleStats>>>,
+    closed: HandleStats,
+}
+
+impl Shared {
+    pub(crate) fn cpu(&self) -> usize {
+        thread_number() % self.core.options().cpus
+    }
+
+    pub(crate) fn inodes(&self) -> Vec<Arc<Inode>> {
+        self.inodes.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Counts of a handle that is closed go to its tenant.
+    pub(crate) fn close_handle(&self, memcg: MemcgId, stats: &Arc<HandleStats>) {
+        let tenant = self.tenant_state(memcg);
+        let mut handles = tenant.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        handles.retain(|known| !Arc::ptr_eq(known, stats));
+        tenant.closed.add(stats);
+    }
+
+    /// Counts for a new handle.
+    pub(crate) fn new_handle_stats(&self, memcg: MemcgId) -> Arc<HandleStats> {
+        let stats = Arc::new(HandleStats::default());
+        let handles = &self.tenant_state(memcg).handles;
+        handles.lock().unwrap_or_else(PoisonError::into_inner).push(stats.clone());
+        stats
+    }
+
+    fn tenant_state(&self, memcg: MemcgId) -> &TenantState {
+        let found = self.tenants.iter().find(|tenant| tenant.task.memcg == memcg);
+        found.expect("every memcg of a cache is one of its tenants")
+    }
+
+    /// A file without handles and dirty pages is forgotten.
+    pub(crate) fn forget_if_idle(&self, inode: &Arc<Inode>) {
+        let mut inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
+        if inode.handles.load(Ordering::Acquire) > 0 || self.core.dirty_pages(&inode.mapping) > 0 {
+            return;
+        }
+        if !inodes.get(&inode.identity).is_some_and(|known| Arc::ptr_eq(known, inode)) {
+            return;
+        }
+        inode.wait_for_transfers();
+        // A page may have become dirty again because its write failed: then it stays.
+        if self.core.dirty_pages(&inode.mapping) > 0 {
+            return;
+        }
+        while let Some(busy) = self.core.close_mapping(&self.host, &inode.mapping) {
+            self.wait_for_folio(busy);
+        }
+        inodes.remove(&inode.identity);
+    }
+}
+
+/// Hears of transfers from backend threads, which exist before the cache does.
+struct Sink(OnceLock<Weak<Shared>>);
+
+impl Completion for Sink {
+    fn complete(&self, tag: u64, result: io::Result<usize>) {
+        // Without a cache there are no transfers: it drains its backend before it goes.
+        if let Some(shared) = self.0.get().and_then(Weak::upgrade) {
+            shared.completed(tag, result);
+        }
+    }
+}
+
+/// Sets a cache up. See [`PageCache::builder`].
+pub struct Builder {
+    budget_bytes: u64,
+    tenants: Vec<(String, u64)>,
+    mechanisms: Mechanisms,
+    backend: BackendKind,
+    observer: Option<Observer>,
+}
+
+impl Builder {
+    /// Adds a tenant that may use up to `max_bytes` of the budget (`memory.max`). Limits may add up to more than the
+    /// budget. Default: no tenant but the root, which has no limit of its own.
+    pub fn tenant(mut self, name: &str, max_bytes: u64) -> Builder {
+        self.tenants.push((name.to_owned(), max_bytes));
+        self
+    }
+
+    /// Chooses behaviours. Default: all that we think are best.
+    pub fn mechanisms(mut self, mechanisms: Mechanisms) -> Builder {
+        self.mechanisms = mechanisms;
+        self
+    }
+
+    /// Chooses how files are read and written. Default: io_uring if it is permitted, else threads.
+    pub fn backend(mut self, backend: BackendKind) -> Builder {
+        self.backend = backend;
+        self
+    }
+
+    /// Has every event of the core told to `observer`, from whichever thread it happens on. It must be quick and must
+    /// not use the cache.
+    pub fn observer(mut self, observer: impl Fn(Event) + Send + Sync + 'static) -> Builder {
+        self.observer = Some(Box::new(observer));
+        self
+    }
+
+    /// Starts the cache and its workers.
+    ///
+    /// # Errors
+    /// The budget is too small, a tenant's name is taken, or memory or the backend cannot be had.
+    pub fn build(self) -> Result<PageCache, Error> {
+        let fixed = FIXED_BYTES + (self.tenants.len() as u64 + 1) * TENANT_BYTES;
+        let per_frame = FRAME_BYTES as u64 + FRAME_METADATA_BYTES;
+        let count = self.budget_bytes.saturating_sub(fixed) / per_frame;
+        if count < u64::from(FRAMES_MIN) {
+            let least_bytes = fixed + u64::from(FRAMES_MIN) * per_frame;
+            return Err(Error::BudgetTooSmall { bytes: self.budget_bytes, least_bytes });
+        }
+        let count = count.min(u64::from(mglru_core::folio::MAX_FOLIOS - 1)) as u32;
+        let map_error = |source| Error::io("map the memory of", "the cache".as_ref(), source);
+        let frames = Arc::new(Frames::new(count).map_err(map_error)?);
+        let sink = Arc::new(Sink(OnceLock::new()));
+        let chosen = choose(&self.backend, frames.clone(), sink.clone())
+            .map_err(|source| Error::io("start the backend of", "the cache".as_ref(), source))?;
+        let mut options = Options::new(count);
+        options.watermarks = Watermarks::for_pages(count);
+        options.mechanisms = self.mechanisms;
+        options.cpus = std::thread::available_parallelism().map_or(1, usize::from).clamp(1, CPUS_MAX);
+        options.charge_metadata = true;
+        options.pinned_frames = frames.pinned_count();
+        let core = Core::new(options, Time::ZERO);
+        let mut tenants = vec![tenant(&core, "", MemcgId::ROOT)];
+        for (name, max_bytes) in &self.tenants {
+            let max_pages = (max_bytes / FRAME_BYTES as u64).max(1);
+            let memcg = core.add_memcg(name, max_pages, Time::ZERO).map_err(Error::Tenant)?.id();
+            tenants.push(tenant(&core, name, memcg));
+        }
+        let host = CacheHost::new(frames.clone());
+        if let Some(observer) = self.observer {
+            let _ = host.observer.set(observer);
+        }
+        let shared = Arc::new(Shared {
+            lent: (0..count).map(|_| AtomicU32::new(0)).collect(),
+            core,
+            host,
+            frames,
+            backend: chosen.backend,
+            inodes: Mutex::default(),
+            in_flight: InFlight::default(),
+            stopping: AtomicBool::new(false),
+            tenants,
+            budget_bytes: self.budget_bytes,
+            why_not_uring: chosen.why_not_uring,
+        });
+        let _ = sink.0.set(Arc::downgrade(&shared));
+        let workers = Workers::start(&shared)
+            .map_err(|e| Error::io("start the workers of", "the cache".as_ref(), e))?;
+        Ok(PageCache { shared, workers: Mutex::new(Some(workers)) })
+    }
+}
+
+fn tenant(core: &Core, name: &str, memcg: MemcgId) -> TenantState {
+    TenantState {
+        name: name.to_owned(),
+        task: core.new_task(memcg, 0),
+        handles: Mutex::default(),
+        closed: HandleStats::default(),
+    }
+}
+
+/// A page cache over real files with a hard memory budget. Shared by all threads.
+///
+/// Dropping it writes dirty pages back as far as possible; [`PageCache::close`] says whether that worked.
+pub struct PageCache {
+    pub(crate) shared: Arc<Shared>,
+    workers: Mutex<Option<Workers>>,
+}
+
+/// What a cache did and holds.
+#[derive(Clone, Debug)]
+pub struct CacheStats {
+    /// `io_uring`, `threads` or `memory`.
+    pub backend: &'static str,
+    /// Why io_uring is not used, although it was asked for if possible.
+    pub why_not_uring: Option<String>,
+    /// Frames are registered with the kernel as buffers.
+    pub registered_buffers: bool,
+    /// The kernel backs frames with huge pages where it has them.
+    pub huge_pages: bool,
+    /// What the cache may use in all, in bytes.
+    pub budget_bytes: u64,
+    /// Bytes of all frames, used and free, without those that pay for index memory.
+    pub frame_bytes: u64,
+    /// Bytes of everything that is kept about pages and files.
+    pub metadata_bytes: u64,
+    /// Frames that hold no page.
+    pub free_pages: u64,
+    /// The set of mechanisms.
+    pub preset: &'static str,
+    /// Per tenant, the root first.
+    pub tenants: Vec<TenantStats>,
+}
+
+impl PageCache {
+    /// Begins to set up a cache that uses `budget_bytes` of memory in all.
+    pub fn builder(budget_bytes: u64) -> Builder {
+        Builder {
+            budget_bytes,
+            tenants: Vec::new(),
+            mechanisms: Mechanisms::default(),
+            backend: BackendKind::default(),
+            observer: None,
+        }
+    }
+
+    /// The tenant of that name. The empty name is the root.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTenant`].
+    pub fn tenant(&self, name: &str) -> Result<Tenant, Error> {
+        let found = self.shared.tenants.iter().position(|tenant| tenant.name == name);
+        let index = found.ok_or_else(|| Error::NoSuchTenant(name.to_owned()))?;
+        Ok(Tenant { shared: self.shared.clone(), index })
+    }
+
+    /// Opens a file for the root tenant. See [`Tenant::open`].
+    ///
+    /// # Errors
+    /// As [`Tenant::open`].
+    pub fn open(&self, path: &Path, mode: OpenMode) -> Result<CachedFile, Error> {
+        self.tenant("")?.open(path, mode)
+    }
+
+    /// Counts and sizes now.
+    pub fn stats(&self) -> CacheStats {
+        let shared = &self.shared;
+        let frames = u64::from(shared.core.folios().len() - shared.core.retired_pages());
+        CacheStats {
+            backend: shared.backend.name(),
+            why_not_uring: shared.why_not_uring.clone(),
+            registered_buffers: shared.backend.registered_buffers(),
+            huge_pages: shared.frames.huge_pages(),
+            budget_bytes: shared.budget_bytes,
+            frame_bytes: frames * FRAME_BYTES as u64,
+            metadata_bytes: shared.core.metadata_bytes() + u64::from(shared.core.folios().len()) * 4,
+            free_pages: u64::from(shared.core.free_pages()),
+            preset: shared.core.options().mechanisms.name(),
+            tenants: (0..shared.tenants.len())
+                .map(|index| Tenant { shared: shared.clone(), index }.stats())
+                .collect(),
+        }
+    }
+
+    /// Writes all dirty pages of all files, and waits until they are written.
+    ///
+    /// # Errors
+    /// The first file's error; the others are tried all the same.
+    pub fn sync(&self) -> Result<(), Error> {
+        let errors =
+            self.shared.inodes().into_iter().filter_map(|inode| self.shared.write_back(&inode).err());
+        errors.fold(Ok(()), |first, error| first.and(Err(error)))
+    }
+
+    /// Writes everything back and stops the workers.
+    ///
+    /// # Errors
+    /// As [`Self::sync`]. What could not be written is lost with the cache.
+    pub fn close(self) -> Result<(), Error> {
+        let result = self.sync();
+        self.stop();
+        result
+    }
+
+    /// Recounts what the counters claim, while no other thread uses the cache. Slow: for tests.
+    ///
+    /// # Errors
+    /// What does not hold, in words.
+    pub fn validate(&self) -> Result<(), String> {
+        let stats = self.stats();
+        if stats.frame_bytes + stats.metadata_bytes > stats.budget_bytes {
+            return Err(format!("over budget: {stats:?}"));
+        }
+        self.shared.core.validate()
+    }
+
+    fn stop(&self) {
+        if let Some(workers) = self.workers.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            self.shared.stopping.store(true, Ordering::Release);
+            self.shared.host.flusher.ring();
+            self.shared.host.background.ring();
+            workers.join();
+            self.shared.backend.drain();
+        }
+    }
+}
+
+impl Drop for PageCache {
+    fn drop(&mut self) {
+        if self.workers.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+            // Nobody is left to be told; who wants to know calls `close`.
+            let _ = self.sync();
+            self.stop();
+        }
+    }
+}
+
+/// One tenant: a share of the budget, with pages of its own.
+#[derive(Clone)]
+pub struct Tenant {
+    shared: Arc<Shared>,
+    index: usize,
+}
+
+impl Tenant {
+    fn state(&self) -> &TenantState {
+        &self.shared.tenants[self.index]
+    }
+
+    /// Its name; empty for the root.
+    pub fn name(&self) -> &str {
+        &self.state().name
+    }
+
+    /// Opens a file whose pages, as far as they are read or written first through this handle, this tenant pays for.
+    /// Handles on the same file share its pages, whichever tenants they belong to.
+    ///
+    /// Pages stay in memory while some handle is open; after the last is closed, dirty pages are written and the file
+    /// is forgotten, so that opening it again sees what others did to it.
+    ///
+    /// # Errors
+    /// The system refuses to open it.
+    pub fn open(&self, path: &Path, mode: OpenMode) -> Result<CachedFile, Error> {
+        let shared = &self.shared;
+        let fail = |source| Error::io("open", path, source);
+        let file = shared.backend.open(path, mode).map_err(fail)?;
+        let writable = mode != OpenMode::ReadOnly;
+        let inode = {
+            let mut inodes = shared.inodes.lock().unwrap_or_else(PoisonError::into_inner);
+            let inode = match inodes.get(&file.identity()) {
+                Some(inode) => {
+                    if writable {
+                        let mut known = inode.writable.lock().unwrap_or_else(PoisonError::into_inner);
+                        known.get_or_insert(file);
+                    }
+                    inode.clone()
+                }
+                None => {
+                    let mapping = shared.core.open_mapping(Kind::File);
+                    let inode = Arc::new(Inode::new(file, writable, mapping).map_err(fail)?);
+                    inodes.insert(inode.identity, inode.clone());
+                    inode
+                }
+            };
+            inode.handles.fetch_add(1, Ordering::AcqRel);
+            inode
+        };
+        let stats = shared.new_handle_stats(self.state().task.memcg);
+        let handle =
+            CachedFile::new(shared.clone(), inode.clone(), self.state().task.clone(), writable, stats);
+        inode.revalidate(shared)?;
+        Ok(handle)
+    }
+
+    /// What it holds and did.
+    pub fn stats(&self) -> TenantStats {
+        let state = self.state();
+        let core = &self.shared.core;
+        let memcg = core.memcg(state.task.memcg);
+        let total = HandleStats::default();
+        total.add(&state.closed);
+        state
+            .handles
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .for_each(|handle| total.add(handle));
+        let max_pages = memcg.max_pages();
+        TenantStats {
+            name: state.name.clone(),
+            max_pages: (max_pages != UNLIMITED).then_some(max_pages),
+            usage_pages: memcg.usage_pages(),
+            peak_pages: memcg.peak_pages(),
+            hits: total.hits(),
+            misses: total.misses(),
+            counters: Counter::ALL
+                .iter()
+                .map(|&counter| (counter.name(), memcg.stat().get(counter)))
+                .collect(),
+            generations: self.generations(),
+        }
+    }
+
+    /// Its live generations, oldest first.
+    pub fn generations(&self) -> Vec<GenerationRow> {
+        use mglru_core::Host;
+        let core = &self.shared.core;
+        core.memcg(self.state().task.memcg).lruvec().generations(self.shared.host.now())
+    }
+}

@@ -1,0 +1,143 @@
+//! What can go wrong, and what to do about it.
+
+use mglru_core::{MechanismError, MemcgError, OutOfMemory};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An operation on a cache or a cached file failed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused.
+    Io {
+        /// What was tried, as in "read".
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// Pages written earlier could not be written to the file. They stay in memory, dirty, and are tried again;
+    /// each handle that was open hears of it once.
+    WriteBack {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// No page could be freed for this request.
+    OutOfMemory(OutOfMemory),
+    /// The cache was closed, and its workers are gone.
+    Closed,
+    /// Memory is short, and the request was one that does not wait.
+    Busy,
+    /// The file was opened for reading only.
+    ReadOnly {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Offsets end at 16 TiB (2^32 pages).
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// The end of the request, in bytes.
+        end: u64,
+    },
+    /// A guard or a view reaches beyond the end of the file.
+    BeyondEnd {
+        /// The file.
+        path: PathBuf,
+        /// The end of the request, in bytes.
+        end: u64,
+        /// The length of the file, in bytes.
+        len: u64,
+    },
+    /// The tenant cannot be made.
+    Tenant(MemcgError),
+    /// No tenant has that name.
+    NoSuchTenant(String),
+    /// The mechanisms asked for do not exist.
+    Mechanisms(MechanismError),
+    /// The budget is too small for a cache.
+    BudgetTooSmall {
+        /// What was given, in bytes.
+        bytes: u64,
+        /// The least that works, in bytes.
+        least_bytes: u64,
+    },
+}
+
+impl Error {
+    pub(crate) fn io(doing: &'static str, path: &Path, source: io::Error) -> Error {
+        Error::Io { doing, path: path.to_owned(), source: Arc::new(source) }
+    }
+
+    /// The operating system's error, where there is one.
+    pub fn io_error(&self) -> Option<&io::Error> {
+        match self {
+            Error::Io { source, .. } | Error::WriteBack { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Io { doing, path, source } => write!(f, "cannot {doing} {}: {source}", path.display()),
+            Error::WriteBack { path, source } => write!(
+                f,
+                "earlier writes to {} could not be written back: {source}; they stay in memory and are tried again: \
+                 make room or repair the device, then sync once more",
+                path.display()
+            ),
+            Error::OutOfMemory(report) => report.fmt(f),
+            Error::Closed => write!(f, "the cache was closed: open the file with a cache that is not"),
+            Error::Busy => write!(f, "no page is free at the moment: try again later"),
+            Error::ReadOnly { path } => {
+                write!(f, "{} was opened for reading only: open it with OpenMode::ReadWrite", path.display())
+            }
+            Error::TooLarge { path, end } => {
+                write!(f, "byte {end} of {} is beyond 16 TiB, the largest file", path.display())
+            }
+            Error::BeyondEnd { path, end, len } => {
+                write!(f, "byte {end} of {} is beyond its end ({len} bytes)", path.display())
+            }
+            Error::Tenant(error) => error.fmt(f),
+            Error::NoSuchTenant(name) => {
+                write!(f, "there is no tenant '{name}': name it when the cache is built")
+            }
+            Error::Mechanisms(error) => error.fmt(f),
+            Error::BudgetTooSmall { bytes, least_bytes } => {
+                write!(f, "{bytes} bytes are too small a budget: a cache needs at least {least_bytes}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io { source, .. } | Error::WriteBack { source, .. } => Some(&**source),
+            Error::OutOfMemory(report) => Some(report),
+            Error::Tenant(error) => Some(error),
+            Error::Mechanisms(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> io::Error {
+        let kind = match &error {
+            Error::Io { source, .. } | Error::WriteBack { source, .. } => source.kind(),
+            Error::OutOfMemory(_) => io::ErrorKind::OutOfMemory,
+            Error::ReadOnly { .. } => io::ErrorKind::PermissionDenied,
+            Error::NoSuchTenant(_) => io::ErrorKind::NotFound,
+            _ => io::ErrorKind::InvalidInput,
+        };
+        io::Error::new(kind, error)
+    }
+}

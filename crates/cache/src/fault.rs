@@ -1,0 +1,175 @@
+//! The miss path: a page that is not in memory is paid for, read once, and published.
+//!
+//! However many threads want a page, one reads it: who inserts the folio into the page's slot. The others find it
+//! pending, sleep until it is unlocked, and look again.
+//!
+//! # Locking
+//!
+//! Nothing is held while a page is paid for or read, except the locks of the folios that are being read, which only
+//! readers of those pages wait for. All memory that a fault waits for can therefore be freed by others.
+
+use crate::backend::{Direction, Transfer};
+use crate::cache::Shared;
+use crate::error::Error;
+use crate::inode::Inode;
+use crate::workers::Flight;
+use mglru_core::readahead::Window;
+use mglru_core::{Arrival, ChargeStep, Charging, FolioId, InsertError, NewFolio, PAGE_BYTES, Task};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// How much a fault may wait for memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Patience {
+    /// As long as there is hope: somebody needs the page.
+    Needed,
+    /// Not at all: the page is only likely to be needed.
+    Ahead,
+}
+
+impl Shared {
+    /// Brings page `window.first` in, and the rest of the window as far as memory is to be had without waiting.
+    /// `window.first` may be there before or gone again afterwards: look it up.
+    pub(crate) fn fault(
+        &self,
+        inode: &Arc<Inode>,
+        task: &Task,
+        window: Window,
+        arrival: Arrival,
+    ) -> Result<(), Error> {
+        let folios = self.insert_window(inode, task, window, arrival, Patience::Needed)?;
+        if folios.is_empty() {
+            return Ok(());
+        }
+        match self.read_pages(inode, window.first, &folios) {
+            Ok(()) => Ok(()),
+            // A bad spot in what was read ahead must not fail the page that is wanted.
+            Err(_) if folios.len() > 1 => {
+                self.fault(inode, task, Window { pages: 1, mark: None, ..window }, arrival)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Begins to read a window that nobody waits for.
+    pub(crate) fn read_ahead(&self, inode: &Arc<Inode>, task: &Task, window: Window) {
+        let arrival = Arrival::default();
+        // Pages that are there already split the window.
+        let (mut first, end) = (window.first, window.first.saturating_add(window.pages));
+        while first < end {
+            let rest = Window { first, pages: end - first, mark: window.mark };
+            // Out of memory ends readahead, and nobody needs to know.
+            let Ok(folios) = self.insert_window(inode, task, rest, arrival, Patience::Ahead) else { return };
+            if folios.is_empty() {
+                first += 1;
+                continue;
+            }
+            let pages = folios.len() as u32;
+            let transfer = self.transfer(inode, first, &folios);
+            let flight = Flight::Read { inode: inode.clone(), folios };
+            self.backend.submit(Direction::Read, transfer, self.in_flight.begin(flight));
+            first += pages;
+        }
+    }
+
+    /// Inserts as many consecutive pages of a window as are missing; locked, without content. Empty: the first is
+    /// there already.
+    fn insert_window(
+        &self,
+        inode: &Inode,
+        task: &Task,
+        window: Window,
+        arrival: Arrival,
+        patience: Patience,
+    ) -> Result<Vec<FolioId>, Error> {
+        let end = inode.len().div_ceil(PAGE_BYTES);
+        // A quarter of a small tenant's memory is enough to read ahead into.
+        let most = (self.core.memcg(task.memcg).max_pages() / 4).clamp(1, u64::from(window.pages)) as u32;
+        let mut folios = Vec::with_capacity(most as usize);
+        for index in window.first..window.first.saturating_add(most) {
+            let needed = index == window.first && patience == Patience::Needed;
+            if !needed && u64::from(index) >= end {
+                break;
+            }
+            let new = match self.pay(task, if needed { Patience::Needed } else { Patience::Ahead }) {
+                Ok(new) => new,
+                Err(error) if needed => return Err(error),
+                Err(_) => break,
+            };
+            let arrival = Arrival { readahead_mark: window.mark == Some(index), ..arrival };
+            match self.core.insert(&self.host, task, &inode.mapping, index, new, arrival) {
+                Ok(folio) => folios.push(folio),
+                Err(InsertError::Occupied | InsertError::Closed) => break,
+            }
+        }
+        Ok(folios)
+    }
+
+    /// Pays for a page.
+    fn pay(&self, task: &Task, patience: Patience) -> Result<NewFolio, Error> {
+        if self.stopping.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        let mut charging = Charging::new(task.memcg, task.cpu);
+        loop {
+            let heard = self.host.progress.rings();
+            match charging.step(&self.core, &self.host) {
+                ChargeStep::Charged(new) => return Ok(new),
+                ChargeStep::More => {}
+                ChargeStep::Wait(throttle) if patience == Patience::Needed => self.host.park(throttle, heard),
+                // What it holds so far is given back.
+                ChargeStep::Wait(_) => {
+                    charging.cancel(&self.core);
+                    return Err(Error::Busy);
+                }
+                ChargeStep::OutOfMemory(report) => return Err(Error::OutOfMemory(report)),
+            }
+        }
+    }
+
+    /// Pays for and inserts one page that the caller fills itself. `None`: it is there already.
+    pub(crate) fn insert_new(
+        &self,
+        inode: &Inode,
+        task: &Task,
+        index: u32,
+        arrival: Arrival,
+    ) -> Result<Option<FolioId>, Error> {
+        let new = self.pay(task, Patience::Needed)?;
+        match self.core.insert(&self.host, task, &inode.mapping, index, new, arrival) {
+            Ok(folio) => Ok(Some(folio)),
+            Err(InsertError::Occupied) => Ok(None),
+            Err(InsertError::Closed) => Err(Error::Closed),
+        }
+    }
+
+    fn transfer(&self, inode: &Inode, first: u32, folios: &[FolioId]) -> Transfer {
+        let frames = folios.iter().map(|folio| folio.0).collect();
+        Transfer::pages(inode.file.clone(), u64::from(first) * PAGE_BYTES, frames)
+    }
+
+    /// Reads inserted pages on the calling thread, and publishes or abandons them.
+    fn read_pages(&self, inode: &Arc<Inode>, first: u32, folios: &[FolioId]) -> Result<(), Error> {
+        let result = self.backend.read(&self.transfer(inode, first, folios));
+        let bytes = *result.as_ref().unwrap_or(&0);
+        self.end_read(inode, folios, result.is_ok());
+        result.map_err(|source| inode.error("read", source))?;
+        // Less than there used to be: somebody else cut the file.
+        let end = u64::from(first) * PAGE_BYTES + bytes as u64;
+        if bytes < folios.len() * PAGE_BYTES as usize && end < inode.disk_len() {
+            inode.changed_outside.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// A read is over.
+    pub(crate) fn end_read(&self, inode: &Inode, folios: &[FolioId], valid: bool) {
+        for &folio in folios {
+            if valid {
+                self.core.publish(&self.host, &inode.mapping, folio);
+            } else {
+                self.core.abandon(&self.host, &inode.mapping, folio);
+            }
+        }
+    }
+}

@@ -1,0 +1,495 @@
+//! The descriptor path: reading and writing a cached file by offset.
+//!
+//! A hit copies the bytes out of the frame while nothing is held, and then checks that the page was still there and
+//! that nobody wrote to it meanwhile. A writer takes the page's lock and copies in. So a read of bytes within one
+//! page sees either all of a write or nothing of it.
+//!
+//! # Locking
+//!
+//! `Inode::resize` (writers shared, truncation alone), then one folio lock at a time. Reads take nothing.
+
+use crate::cache::Shared;
+use crate::error::Error;
+use crate::frames::Frames;
+use crate::inode::Inode;
+use crate::mapped::Map;
+use crate::stat::HandleStats;
+use mglru_core::readahead::{DEFAULT_MAX_PAGES, Readahead, Window};
+use mglru_core::{Arrival, FolioId, Hit, LockAttempt, Lookup, MemcgId, PAGE_BYTES, Task};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The end of the largest file: 2^32 pages.
+const LEN_MAX: u64 = PAGE_BYTES << 32;
+
+/// How a file is going to be used (posix_fadvise).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// No advice: readahead adapts.
+    Normal,
+    /// In order: reads ahead twice as far.
+    Sequential,
+    /// At random: reads nothing ahead.
+    Random,
+    /// The range is needed soon: begins to read it.
+    WillNeed,
+    /// The range is not needed: its clean pages leave, its dirty ones are written and leave next.
+    DontNeed,
+    /// Once: mapped accesses to it do not protect its pages.
+    NoReuse,
+}
+
+/// A part of a request that lies in one page.
+pub(crate) struct Piece {
+    pub(crate) index: u32,
+    pub(crate) in_page: Range<usize>,
+    pub(crate) in_buffer: Range<usize>,
+}
+
+/// Cuts the request of `len` bytes at `offset` into pages.
+pub(crate) fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let at = offset + done as u64;
+        let from = (at % PAGE_BYTES) as usize;
+        let bytes = (len - done).min(PAGE_BYTES as usize - from);
+        let piece = Piece {
+            index: (at / PAGE_BYTES) as u32,
+            in_page: from..from + bytes,
+            in_buffer: done..done + bytes,
+        };
+        done += bytes;
+        (bytes > 0).then_some(piece)
+    })
+}
+
+/// An open file whose pages are cached.
+///
+/// A handle may be shared by threads; threads that each have their own (see [`CachedFile::try_clone`]) disturb each
+/// other less, and each is recognised as a sequential reader on its own.
+pub struct CachedFile {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) inode: Arc<Inode>,
+    pub(crate) task: Task,
+    writable: bool,
+    pub(crate) stats: Arc<HandleStats>,
+    /// Page in which the last read ended, plus one. Reading on in the same page is the same access.
+    last_page: AtomicU64,
+    readahead: Mutex<Readahead>,
+    /// Errors of write-back that this handle's user was told about.
+    errors_told: AtomicU64,
+    random: AtomicBool,
+}
+
+impl CachedFile {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        inode: Arc<Inode>,
+        task: Task,
+        writable: bool,
+        stats: Arc<HandleStats>,
+    ) -> CachedFile {
+        let errors_told = AtomicU64::new(inode.errors_told());
+        let task = Task { cpu: shared.cpu(), ..task };
+        CachedFile {
+            shared,
+            inode,
+            task,
+            writable,
+            stats,
+            last_page: AtomicU64::new(0),
+            readahead: Mutex::new(Readahead::new(DEFAULT_MAX_PAGES)),
+            errors_told,
+            random: AtomicBool::new(false),
+        }
+    }
+
+    /// The path that the file was opened by.
+    pub fn path(&self) -> &Path {
+        self.inode.file.path()
+    }
+
+    /// Whose pages this handle fills.
+    pub fn memcg(&self) -> MemcgId {
+        self.task.memcg
+    }
+
+    /// Length in bytes, as readers of this cache see it.
+    pub fn len(&self) -> u64 {
+        self.inode.len()
+    }
+
+    /// Whether the file has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The task of the calling thread.
+    pub(crate) fn task(&self) -> Task {
+        Task { cpu: self.shared.cpu(), ..self.task.clone() }
+    }
+
+    /// Reads up to `buffer.len()` bytes from `offset`; how many there were. Fewer only at the end of the file.
+    ///
+    /// # Errors
+    /// The system cannot read a page, or no memory can be freed for it. What was read before is not reported.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Error> {
+        if self.inode.changed_outside.swap(false, Ordering::AcqRel) {
+            self.inode.revalidate(&self.shared)?;
+        }
+        let mut len = self.inode.len();
+        if buffer.len() as u64 > len.saturating_sub(offset) && !buffer.is_empty() {
+            // At the end: perhaps somebody else appended.
+            self.inode.revalidate(&self.shared)?;
+            len = self.inode.len();
+        }
+        let bytes = (buffer.len() as u64).min(len.saturating_sub(offset)) as usize;
+        if bytes == 0 {
+            return Ok(0);
+        }
+        let last = ((offset + bytes as u64 - 1) / PAGE_BYTES) as u32;
+        let before = self.last_page.load(Ordering::Relaxed);
+        for piece in pieces(offset, bytes) {
+            let again = before == u64::from(piece.index) + 1;
+            let request = last - piece.index + 1;
+            self.read_page(&piece, &mut buffer[piece.in_buffer.clone()], request, again)?;
+        }
+        if before != u64::from(last) + 1 {
+            self.last_page.store(u64::from(last) + 1, Ordering::Relaxed);
+        }
+        Ok(bytes)
+    }
+
+    /// Reads a part of one page. `request` pages are wanted from it on; `again`: it is the page in which the last
+    /// read ended.
+    #[inline]
+    fn read_page(&self, piece: &Piece, out: &mut [u8], request: u32, again: bool) -> Result<(), Error> {
+        let shared = &*self.shared;
+        let mapping = &*self.inode.mapping;
+        let mut missed = false;
+        loop {
+            match shared.core.lookup(mapping, piece.index) {
+                Lookup::Hit(hit) => {
+                    shared.frames.copy_out(hit.folio.0, piece.in_page.start, out);
+                    if !shared.core.confirm(mapping, piece.index, &hit) {
+                        continue;
+                    }
+                    if !again {
+                        shared.core.accessed(&hit);
+                    }
+                    if hit.readahead() {
+                        self.continue_readahead(piece.index, &hit);
+                    }
+                    if missed {
+                        self.stats.miss()
+                    } else {
+                        self.stats.hit()
+                    }
+                    return Ok(());
+                }
+                Lookup::Pending(folio) => shared.wait_while(folio, |flags| flags.locked()),
+                Lookup::Miss => {
+                    missed = true;
+                    self.read_miss(piece.index, request)?;
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn read_miss(&self, index: u32, request: u32) -> Result<(), Error> {
+        let window = {
+            let mut readahead = self.readahead.lock().unwrap_or_else(PoisonError::into_inner);
+            let window = readahead.on_miss(index, request.min(DEFAULT_MAX_PAGES));
+            readahead.note_read(index, request);
+            window
+        };
+        self.shared.fault(&self.inode, &self.task(), window, Arrival::default())
+    }
+
+    #[cold]
+    fn continue_readahead(&self, index: u32, hit: &Hit) {
+        if self.random.load(Ordering::Relaxed)
+            || !self.shared.core.take_readahead_mark(&self.inode.mapping, index, hit)
+        {
+            return;
+        }
+        let window = {
+            let mut readahead = self.readahead.lock().unwrap_or_else(PoisonError::into_inner);
+            readahead.note_read(index, 1);
+            readahead.on_mark(index)
+        };
+        if let Some(window) = window {
+            self.shared.read_ahead(&self.inode, &self.task(), window);
+        }
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<(), Error> {
+        if self.writable { Ok(()) } else { Err(Error::ReadOnly { path: self.path().to_owned() }) }
+    }
+
+    /// Writes all of `bytes` at `offset`; the file grows as needed. They are in memory when this returns, and in the
+    /// file after a successful sync.
+    ///
+    /// # Errors
+    /// The handle is read-only, the end is beyond 16 TiB, a page that is written in part cannot be read, no memory can
+    /// be freed, or pages cannot be written back fast enough because writing fails. What was written before stays.
+    pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<usize, Error> {
+        self.check_writable()?;
+        let end = offset.saturating_add(bytes.len() as u64);
+        if end > LEN_MAX {
+            return Err(Error::TooLarge { path: self.path().to_owned(), end });
+        }
+        for piece in pieces(offset, bytes.len()) {
+            self.write_piece(&piece, &bytes[piece.in_buffer.clone()], false)?;
+        }
+        Ok(bytes.len())
+    }
+
+    /// One page's part of a write.
+    pub(crate) fn write_piece(&self, piece: &Piece, bytes: &[u8], mapped: bool) -> Result<(), Error> {
+        let task = self.task();
+        self.shared.pause_dirtying(&self.inode, task.memcg)?;
+        let _shared = self.inode.resize.read().unwrap_or_else(PoisonError::into_inner);
+        if self.shared.write_page(&self.inode, &task, piece, bytes, mapped)? {
+            self.stats.miss();
+        } else {
+            self.stats.hit();
+        }
+        Ok(())
+    }
+
+    /// Writes this file's dirty pages and waits until they, and what it takes to find them, are on stable storage.
+    ///
+    /// # Errors
+    /// A page could not be written, now or since the last sync of this handle ([`Error::WriteBack`]; it stays in
+    /// memory and is tried again), or the device cannot sync.
+    pub fn sync_data(&self) -> Result<(), Error> {
+        self.sync(false)
+    }
+
+    /// As [`Self::sync_data`], with all of the file's metadata.
+    ///
+    /// # Errors
+    /// As [`Self::sync_data`].
+    pub fn sync_all(&self) -> Result<(), Error> {
+        self.sync(true)
+    }
+
+    fn sync(&self, all: bool) -> Result<(), Error> {
+        self.shared.write_out(&self.inode);
+        let file = self.inode.writable().unwrap_or_else(|| self.inode.file.clone());
+        let synced = if all { file.sync_all() } else { file.sync_data() };
+        if let Some(error) = self.inode.untold_error(&self.errors_told) {
+            return Err(error);
+        }
+        synced.map_err(|source| self.inode.error("sync", source))?;
+        self.inode.revalidate(&self.shared)
+    }
+
+    /// Cuts the file to `len` bytes, or extends it with zeroes. Pages beyond the end are dropped, with what was
+    /// written to them.
+    ///
+    /// # Errors
+    /// The handle is read-only, `len` is beyond 16 TiB, or the system refuses.
+    pub fn truncate(&self, len: u64) -> Result<(), Error> {
+        self.check_writable()?;
+        if len > LEN_MAX {
+            return Err(Error::TooLarge { path: self.path().to_owned(), end: len });
+        }
+        let file = self.inode.writable().expect("a writable handle opened it");
+        let _alone = self.inode.resize.write().unwrap_or_else(PoisonError::into_inner);
+        let before = self.inode.len();
+        self.inode.set_len(len);
+        if len < before {
+            if let Ok(first) = u32::try_from(len.div_ceil(PAGE_BYTES)) {
+                self.shared.drop_pages(&self.inode, first, true);
+            }
+            self.shared.zero_tail(&self.inode, len, true)?;
+        }
+        // Write-back that is under way was planned with the old length.
+        self.inode.wait_for_transfers();
+        match file.set_len(len) {
+            Ok(()) => {
+                self.inode.set_disk_len(len);
+                Ok(())
+            }
+            Err(source) => {
+                self.inode.set_len(before.min(len).max(self.inode.disk_len().min(before)));
+                Err(self.inode.error("truncate", source))
+            }
+        }
+    }
+
+    /// Tells how the bytes in `range` (or the whole file, for advice about all of it) will be used.
+    ///
+    /// # Errors
+    /// The file's dirty pages cannot be written ([`Advice::DontNeed`]).
+    pub fn advise(&self, advice: Advice, range: Range<u64>) -> Result<(), Error> {
+        let end = range.end.min(self.len()).div_ceil(PAGE_BYTES);
+        let first = (range.start / PAGE_BYTES).min(u64::from(u32::MAX)) as u32;
+        let mut readahead = self.readahead.lock().unwrap_or_else(PoisonError::into_inner);
+        self.random.store(advice == Advice::Random, Ordering::Relaxed);
+        match advice {
+            Advice::Normal => readahead.set_max_pages(DEFAULT_MAX_PAGES),
+            Advice::Sequential => readahead.set_max_pages(2 * DEFAULT_MAX_PAGES),
+            Advice::Random => readahead.set_max_pages(0),
+            Advice::NoReuse => self.inode.mapping.set_recency(false),
+            Advice::WillNeed => {
+                drop(readahead);
+                let task = self.task();
+                let mut at = first;
+                while u64::from(at) < end {
+                    let pages = (end - u64::from(at)).min(u64::from(DEFAULT_MAX_PAGES)) as u32;
+                    self.shared.read_ahead(&self.inode, &task, Window { first: at, pages, mark: None });
+                    at += pages;
+                }
+            }
+            Advice::DontNeed => {
+                drop(readahead);
+                self.shared.submit_dirty(&self.inode, first, end);
+                self.shared.core.invalidate(
+                    &self.shared.host,
+                    &self.inode.mapping,
+                    first,
+                    end,
+                    self.task().cpu,
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps the file as it is now: accesses through the map set an accessed bit and count nothing.
+    ///
+    /// # Errors
+    /// None today; a later version may refuse.
+    pub fn map(&self) -> Result<Map, Error> {
+        Ok(Map::new(self.try_clone()))
+    }
+
+    /// Another handle on the same file, with its own place in the file for sequential reading, and its own account of
+    /// which errors it told.
+    pub fn try_clone(&self) -> CachedFile {
+        self.inode.handles.fetch_add(1, Ordering::AcqRel);
+        let stats = self.shared.new_handle_stats(self.task.memcg);
+        CachedFile::new(self.shared.clone(), self.inode.clone(), self.task.clone(), self.writable, stats)
+    }
+}
+
+impl Drop for CachedFile {
+    fn drop(&mut self) {
+        self.shared.close_handle(self.task.memcg, &self.stats);
+        if self.inode.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // Dirty pages are left to the flusher, which then forgets the file.
+            self.shared.host.flusher.ring();
+            self.shared.forget_if_idle(&self.inode);
+        }
+    }
+}
+
+impl Shared {
+    /// Copies bytes into one page and makes it dirty. `true`: it was not in memory. `mapped`: it is an access through a
+    /// mapping.
+    pub(crate) fn write_page(
+        &self,
+        inode: &Arc<Inode>,
+        task: &Task,
+        piece: &Piece,
+        bytes: &[u8],
+        mapped: bool,
+    ) -> Result<bool, Error> {
+        let mut missed = false;
+        let start = u64::from(piece.index) * PAGE_BYTES;
+        let (from, end) = (piece.in_page.start, piece.in_page.end);
+        loop {
+            match self.core.lookup(&inode.mapping, piece.index) {
+                Lookup::Hit(hit) => match self.core.try_lock(&inode.mapping, piece.index, &hit) {
+                    LockAttempt::Gone => {}
+                    LockAttempt::Busy => self.wait_while(hit.folio, |flags| flags.locked()),
+                    LockAttempt::Locked => {
+                        self.change(hit.folio, |frames| frames.copy_in(hit.folio.0, from, bytes));
+                        inode.grow_to(start + end as u64);
+                        self.dirty_and_unlock(inode, hit.folio);
+                        if mapped {
+                            self.core.touch(task, &inode.mapping, piece.index, &hit);
+                        }
+                        self.core.put(&self.host, hit.folio);
+                        return Ok(missed);
+                    }
+                },
+                Lookup::Pending(folio) => self.wait_while(folio, |flags| flags.locked()),
+                Lookup::Miss => {
+                    missed = true;
+                    let len = inode.len();
+                    // Nothing of the page's old content is left, or there is none: it need not be read.
+                    let whole = from == 0 && (end as u64 == PAGE_BYTES || start + end as u64 >= len);
+                    let beyond = start >= len.max(inode.disk_len());
+                    let arrival = Arrival { in_fault: mapped, overwrite: whole, ..Arrival::default() };
+                    if (whole || beyond) && !mapped {
+                        let Some(folio) = self.insert_new(inode, task, piece.index, arrival)? else {
+                            continue;
+                        };
+                        self.frames.zero(folio.0, 0..from);
+                        self.frames.copy_in(folio.0, from, bytes);
+                        self.frames.zero(folio.0, end..PAGE_BYTES as usize);
+                        inode.grow_to(start + end as u64);
+                        self.core.end_filling(&inode.mapping, folio);
+                        self.dirty_and_unlock(inode, folio);
+                        return Ok(true);
+                    }
+                    let window = Window { first: piece.index, pages: 1, mark: None };
+                    self.fault(inode, task, window, arrival)?;
+                }
+            }
+        }
+    }
+
+    /// Changes the bytes of a folio whose lock the caller holds, once nobody has them borrowed.
+    fn change(&self, folio: FolioId, write: impl FnOnce(&Frames)) {
+        let flags = self.flags(folio);
+        flags.begin_content();
+        self.wait_until_not_lent(folio);
+        write(&self.frames);
+        flags.end_content();
+    }
+
+    /// The caller wrote to a folio whose lock it holds: it is dirty now, and unlocked.
+    pub(crate) fn dirty_and_unlock(&self, inode: &Inode, folio: FolioId) {
+        use mglru_core::Host;
+        if inode.dirty_since_ns.load(Ordering::Relaxed) == 0 {
+            inode.dirty_since_ns.store(self.host.now().as_nanos().max(1), Ordering::Relaxed);
+        }
+        self.core.set_dirty(&self.host, &inode.mapping, folio);
+        self.core.unlock(&self.host, folio);
+    }
+
+    /// Zeroes what is cached of the page in which the file ends, behind its end. `dirty`: this cache cut the file.
+    pub(crate) fn zero_tail(&self, inode: &Arc<Inode>, len: u64, dirty: bool) -> Result<(), Error> {
+        let tail = (len % PAGE_BYTES) as usize;
+        let Ok(index) = u32::try_from(len / PAGE_BYTES) else { return Ok(()) };
+        while tail > 0 {
+            match self.core.lookup(&inode.mapping, index) {
+                Lookup::Miss => break,
+                Lookup::Pending(folio) => self.wait_while(folio, |flags| flags.locked()),
+                Lookup::Hit(hit) => match self.core.try_lock(&inode.mapping, index, &hit) {
+                    LockAttempt::Gone => {}
+                    LockAttempt::Busy => self.wait_while(hit.folio, |flags| flags.locked()),
+                    LockAttempt::Locked => {
+                        self.change(hit.folio, |frames| frames.zero(hit.folio.0, tail..PAGE_BYTES as usize));
+                        if dirty {
+                            self.dirty_and_unlock(inode, hit.folio);
+                        } else {
+                            self.core.unlock(&self.host, hit.folio);
+                        }
+                        self.core.put(&self.host, hit.folio);
+                        break;
+                    }
+                },
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,125 @@
+//! The cache as the core's host: real time, and threads that wait.
+//!
+//! # Locking
+//!
+//! The core calls these methods with its own locks held: they only set flags and wake threads.
+
+use crate::frames::Frames;
+use crate::latch::Latches;
+use mglru_core::{Event, FlushReason, FolioId, Host, Throttle, Time};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A bell: rung by anyone, slept on by one worker or by everybody who waits for progress. Ringing it costs one
+/// atomic addition while nobody sleeps.
+#[derive(Default)]
+pub(crate) struct Bell {
+    rings: AtomicU64,
+    sleepers: AtomicUsize,
+    lock: Mutex<()>,
+    rung: Condvar,
+}
+
+impl Bell {
+    pub(crate) fn ring(&self) {
+        self.rings.fetch_add(1, Ordering::SeqCst);
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
+            self.rung.notify_all();
+        }
+    }
+
+    /// How often it was rung.
+    pub(crate) fn rings(&self) -> u64 {
+        self.rings.load(Ordering::SeqCst)
+    }
+
+    /// Sleeps until it was rung more often than `heard`, at most `timeout`. The rings now.
+    pub(crate) fn wait(&self, heard: u64, timeout: Duration) -> u64 {
+        let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        // Announced before looking: who rings either sees the sleeper, or rang before this look.
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        let woken = self.rung.wait_timeout_while(guard, timeout, |()| self.rings() <= heard);
+        drop(woken.unwrap_or_else(PoisonError::into_inner));
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        self.rings()
+    }
+}
+
+/// Who is told about every event.
+pub type Observer = Box<dyn Fn(Event) + Send + Sync>;
+
+/// Time, wake-ups and sleepers of one cache.
+pub(crate) struct CacheHost {
+    began: Instant,
+    frames: Arc<Frames>,
+    pub(crate) latches: Latches,
+    pub(crate) flusher: Bell,
+    /// Reclaim asked for the flusher: it writes although little is dirty.
+    pub(crate) flush_for_reclaim: AtomicBool,
+    pub(crate) background: Bell,
+    /// Rung whenever pages were written: those who dirty or reclaim too fast wait for it.
+    pub(crate) progress: Bell,
+    pub(crate) observer: OnceLock<Observer>,
+}
+
+impl CacheHost {
+    pub(crate) fn new(frames: Arc<Frames>) -> CacheHost {
+        CacheHost {
+            began: Instant::now(),
+            frames,
+            latches: Latches::new(),
+            flusher: Bell::default(),
+            flush_for_reclaim: AtomicBool::new(false),
+            background: Bell::default(),
+            progress: Bell::default(),
+            observer: OnceLock::new(),
+        }
+    }
+
+    /// Parks the calling thread as the core asked, unless pages were written since `heard`.
+    pub(crate) fn park(&self, throttle: Throttle, heard: u64) {
+        self.progress.wait(heard, throttle.timeout());
+    }
+}
+
+impl Host for CacheHost {
+    fn now(&self) -> Time {
+        Time::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn wake_flusher(&self, reason: FlushReason) {
+        if reason == FlushReason::Reclaim {
+            self.flush_for_reclaim.store(true, Ordering::Release);
+        }
+        self.flusher.ring();
+    }
+
+    fn wake_background(&self) {
+        self.background.ring();
+    }
+
+    fn wake_waiters(&self, folio: FolioId) {
+        self.latches.wake(folio);
+    }
+
+    fn frame_retired(&self, frame: FolioId) {
+        self.frames.release(frame.0);
+    }
+
+    fn event(&self, event: Event) {
+        if let Some(observer) = self.observer.get() {
+            observer(event);
+        }
+    }
+}
+
+/// A number for the calling thread, which chooses the batches that it uses.
+pub(crate) fn thread_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    NUMBER.with(|number| *number)
+}

@@ -1,0 +1,233 @@
+//! The mapped path: accesses that set an accessed bit and count nothing, and guards that lend a page's bytes.
+//!
+//! Page-table entries are bits of the page's slot (see `mglru_core::mapping`). A repeated access finds its bits set
+//! and writes nothing.
+//!
+//! # Guards
+//!
+//! [`PageGuard`] lends `&[u8]`. While it lives, the frame is not reused (the guard holds a reference) and nobody writes
+//! the page: a writer announces itself, then sees that the page is lent, and sleeps; a guard counts itself, then
+//! sees that a writer is there, and withdraws. Both steps are sequentially consistent, so that one of them sees the
+//! other.
+//!
+//! # Safety
+//!
+//! The one `unsafe` site here rests on that.
+
+use crate::cache::Shared;
+use crate::error::Error;
+use crate::file::{CachedFile, pieces};
+use mglru_core::readahead::Window;
+use mglru_core::{Arrival, FolioId, Hit, Lookup, PAGE_BYTES};
+use std::ops::Deref;
+use std::sync::atomic::{Ordering, fence};
+
+/// How a map is going to be used (madvise).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapAdvice {
+    /// Accesses protect pages.
+    Normal,
+    /// Accesses do not protect pages: they are sequential, or random.
+    NoRecency,
+}
+
+/// A file mapped into the cache's address space, from its beginning. Its length is that of the file, whenever it is
+/// looked at.
+pub struct Map {
+    file: CachedFile,
+}
+
+impl Map {
+    pub(crate) fn new(file: CachedFile) -> Map {
+        file.inode.maps.fetch_add(1, Ordering::AcqRel);
+        let map = Map { file };
+        map.cover(map.file.len());
+        map
+    }
+
+    /// Page tables cover the file up to `len` from now on.
+    fn cover(&self, len: u64) {
+        let file = &self.file;
+        file.shared.core.map(&file.task, &file.inode.mapping, len.div_ceil(PAGE_BYTES));
+    }
+
+    /// Length of the file, in bytes.
+    pub fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    /// Whether the file has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Says whether accesses through maps of this file are to protect its pages.
+    pub fn advise(&self, advice: MapAdvice) {
+        self.file.inode.mapping.set_recency(advice == MapAdvice::Normal);
+    }
+
+    fn check(&self, offset: u64, bytes: usize) -> Result<(), Error> {
+        let end = offset.saturating_add(bytes as u64);
+        let len = self.file.len();
+        if end > len {
+            return Err(Error::BeyondEnd { path: self.file.path().to_owned(), end, len });
+        }
+        if len > self.file.inode.mapping.mapped_pages() * PAGE_BYTES {
+            self.cover(len);
+        }
+        Ok(())
+    }
+
+    /// Loads `out.len()` bytes from `offset`. Bytes within one page are all from one moment.
+    ///
+    /// # Errors
+    /// The range reaches beyond the end, a page cannot be read, or no memory can be freed for it.
+    #[inline]
+    pub fn load(&self, offset: u64, out: &mut [u8]) -> Result<(), Error> {
+        self.check(offset, out.len())?;
+        for piece in pieces(offset, out.len()) {
+            let out = &mut out[piece.in_buffer.clone()];
+            let shared = &*self.file.shared;
+            loop {
+                let hit = self.find(piece.index)?;
+                shared.frames.copy_out(hit.folio.0, piece.in_page.start, out);
+                if shared.core.confirm(&self.file.inode.mapping, piece.index, &hit) {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores `bytes` at `offset`, inside the file.
+    ///
+    /// # Errors
+    /// The handle is read-only, or as for [`Self::load`] and [`CachedFile::write_at`].
+    pub fn store(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.file.check_writable()?;
+        self.check(offset, bytes.len())?;
+        for piece in pieces(offset, bytes.len()) {
+            self.file.write_piece(&piece, &bytes[piece.in_buffer.clone()], true)?;
+        }
+        Ok(())
+    }
+
+    /// Lends a page. The guard keeps it in memory and unchanged; a thread that writes to a page that it holds a guard
+    /// on waits for itself.
+    ///
+    /// # Errors
+    /// The page is beyond the end, cannot be read, or no memory can be freed for it.
+    pub fn page(&self, index: u32) -> Result<PageGuard<'_>, Error> {
+        let start = u64::from(index) * PAGE_BYTES;
+        self.check(start, 1)?;
+        let bytes = (self.file.len() - start).min(PAGE_BYTES) as usize;
+        let shared = &*self.file.shared;
+        loop {
+            let hit = self.find(index)?;
+            if !shared.core.try_get(&self.file.inode.mapping, index, &hit) {
+                continue;
+            }
+            if shared.lend(hit.folio) {
+                return Ok(PageGuard { shared, folio: hit.folio, bytes });
+            }
+            shared.core.put(&shared.host, hit.folio);
+            shared.wait_while(hit.folio, |flags| flags.locked());
+        }
+    }
+
+    /// Finds a page, bringing it in if it is missing, and sets its accessed bit.
+    #[inline]
+    fn find(&self, index: u32) -> Result<Hit, Error> {
+        let (shared, inode) = (&*self.file.shared, &*self.file.inode);
+        let mut missed = false;
+        loop {
+            match shared.core.lookup(&inode.mapping, index) {
+                Lookup::Hit(hit) => {
+                    shared.core.touch(&self.file.task, &inode.mapping, index, &hit);
+                    if missed {
+                        self.file.stats.miss();
+                    }
+                    return Ok(hit);
+                }
+                Lookup::Pending(folio) => shared.wait_while(folio, |flags| flags.locked()),
+                Lookup::Miss => {
+                    missed = true;
+                    self.fault(index)?;
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn fault(&self, index: u32) -> Result<(), Error> {
+        let file = &self.file;
+        let window = Window { first: index, pages: 1, mark: None };
+        let arrival = Arrival { in_fault: true, ..Arrival::default() };
+        file.shared.fault(&file.inode, &file.task(), window, arrival)
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        if self.file.inode.maps.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.file.shared.core.unmap(&self.file.task, &self.file.inode.mapping);
+        }
+    }
+}
+
+/// A page that is lent. See [`Map::page`].
+pub struct PageGuard<'a> {
+    shared: &'a Shared,
+    folio: FolioId,
+    bytes: usize,
+}
+
+impl Deref for PageGuard<'_> {
+    type Target = [u8];
+
+    /// The page's bytes, up to the end of the file.
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `lend` counted this guard while no writer was there; a writer that comes later sees the count and
+        // sleeps until it is gone. The reference keeps the frame from being freed, given back or read into.
+        #[expect(unsafe_code, reason = "lends a frame's bytes without a copy")]
+        let frame = unsafe { self.shared.frames.bytes(self.folio.0) };
+        &frame[..self.bytes]
+    }
+}
+
+impl Drop for PageGuard<'_> {
+    fn drop(&mut self) {
+        self.shared.take_back(self.folio);
+        self.shared.core.put(&self.shared.host, self.folio);
+    }
+}
+
+impl Shared {
+    /// Counts a guard on a folio. `false`: somebody is changing it.
+    fn lend(&self, folio: FolioId) -> bool {
+        self.lent[folio.0 as usize].fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if self.flags(folio).load().writing() {
+            self.take_back(folio);
+            return false;
+        }
+        true
+    }
+
+    fn take_back(&self, folio: FolioId) {
+        self.lent[folio.0 as usize].fetch_sub(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if self.flags(folio).load().waiters() {
+            self.host.latches.wake(folio);
+        }
+    }
+
+    /// A writer has announced itself (`writing` is set): sleeps until nobody has the bytes borrowed.
+    pub(crate) fn wait_until_not_lent(&self, folio: FolioId) {
+        fence(Ordering::SeqCst);
+        let lent = &self.lent[folio.0 as usize];
+        if lent.load(Ordering::SeqCst) > 0 {
+            self.wait_while(folio, |_| lent.load(Ordering::SeqCst) > 0);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The flusher: writes dirty pages back, in file order and in large pieces.
+//!
+//! It writes when more is dirty than may be (10 % of a tenant's memory or of all), when reclaim met nothing but dirty
+//! pages, and what has been dirty for 30 s; it looks every 5 s (spec 70 §7). Writers who are faster than it are paused
+//! at 20 %.
+//!
+//! # Locking
+//!
+//! It holds nothing while it submits; pages under write-back carry references.
+
+use crate::backend::{Direction, Transfer};
+use crate::cache::Shared;
+use crate::error::Error;
+use crate::inode::Inode;
+use crate::workers::Flight;
+use mglru_core::{Host, MemcgId, PAGE_BYTES, Throttle};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+const PERIOD: Duration = Duration::from_secs(5);
+const EXPIRY: Duration = Duration::from_secs(30);
+/// Largest write: 1 MiB keeps a device busy, and 256 pages are freed at once when it ends.
+const RUN_PAGES: usize = 256;
+/// A writer that waited so often for at most 100 ms, while nothing could be written, gets the error.
+const FRUITLESS_PAUSES: u32 = 16;
+
+pub(super) fn run(shared: &Shared) {
+    let mut heard = 0;
+    while !shared.stopping.load(Ordering::Acquire) {
+        heard = shared.host.flusher.wait(heard, PERIOD);
+        let all = shared.host.flush_for_reclaim.swap(false, Ordering::AcqRel) || shared.core.flush_is_due();
+        let now = shared.host.now();
+        for inode in shared.inodes() {
+            let idle = inode.handles.load(Ordering::Acquire) == 0;
+            let since = inode.dirty_since_ns.load(Ordering::Relaxed);
+            let expired =
+                since != 0 && now.as_nanos() - since.min(now.as_nanos()) >= EXPIRY.as_nanos() as u64;
+            if all || idle || expired {
+                shared.submit_dirty(&inode, 0, 1 << 32);
+            }
+            if idle {
+                shared.forget_if_idle(&inode);
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Begins to write the dirty pages from `first` to `end`.
+    pub(crate) fn submit_dirty(&self, inode: &Arc<Inode>, first: u32, end: u64) {
+        if first == 0 {
+            inode.dirty_since_ns.store(0, Ordering::Relaxed);
+        }
+        let Some(file) = inode.writable() else { return };
+        let mut next = first;
+        while let Some(run) = self.core.start_writeback(&inode.mapping, next, end, RUN_PAGES) {
+            // Registered before the length is looked at: a truncation sets the length first, then waits for this.
+            let number = inode.begin_transfer();
+            let offset = u64::from(run.first) * PAGE_BYTES;
+            let run_end = (offset + run.folios.len() as u64 * PAGE_BYTES).min(inode.len());
+            next = run.first.saturating_add(run.folios.len() as u32);
+            let bytes = run_end.saturating_sub(offset) as usize;
+            let pages = bytes.div_ceil(PAGE_BYTES as usize);
+            // What a truncation has cut off meanwhile is not written; its pages are about to be dropped.
+            for &folio in &run.folios[pages..] {
+                self.core.end_writeback(&self.host, &inode.mapping, folio, true, self.cpu());
+            }
+            if bytes == 0 {
+                inode.end_transfer(number);
+                continue;
+            }
+            let folios = run.folios[..pages].to_vec();
+            let frames = folios.iter().map(|folio| folio.0).collect();
+            let transfer = Transfer { file: file.clone(), offset, frames, bytes };
+            let flight = Flight::Write { inode: inode.clone(), folios, number, end: run_end };
+            self.backend.submit(Direction::Write, transfer, self.in_flight.begin(flight));
+            if next == u32::MAX {
+                break;
+            }
+        }
+    }
+
+    /// Writes all pages that are dirty now and waits for them. Whether that worked is in the inode's errors.
+    pub(crate) fn write_out(&self, inode: &Arc<Inode>) {
+        let errors = inode.error_count();
+        // A page that was dirtied again while it was being written is skipped the first time.
+        for _ in 0..2 {
+            self.submit_dirty(inode, 0, 1 << 32);
+            inode.wait_for_transfers();
+            if inode.error_count() != errors || self.core.dirty_pages(&inode.mapping) == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Writes all dirty pages of a file; an error if some could not be written now.
+    pub(crate) fn write_back(&self, inode: &Arc<Inode>) -> Result<(), Error> {
+        let errors = inode.error_count();
+        self.write_out(inode);
+        match inode.last_error() {
+            Some(source) if inode.error_count() != errors => {
+                Err(Error::WriteBack { path: inode.file.path().to_owned(), source })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Pauses a task that dirties pages faster than they can be written.
+    pub(crate) fn pause_dirtying(&self, inode: &Inode, memcg: MemcgId) -> Result<(), Error> {
+        if self.stopping.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        let mut fruitless = 0;
+        let mut written = self.core.written_pages();
+        while self.core.must_pause_dirtying(memcg) {
+            let heard = self.host.progress.rings();
+            self.host.flusher.ring();
+            if !self.core.must_pause_dirtying(memcg) {
+                return Ok(());
+            }
+            self.host.park(Throttle::Writeback, heard);
+            let now = self.core.written_pages();
+            fruitless = if now == written { fruitless + 1 } else { 0 };
+            written = now;
+            if fruitless >= FRUITLESS_PAUSES
+                && let Some(source) = inode.last_error()
+            {
+                return Err(Error::WriteBack { path: inode.file.path().to_owned(), source });
+            }
+        }
+        Ok(())
+    }
+}

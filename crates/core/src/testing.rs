@@ -1,0 +1,157 @@
+//! What unit tests use: the harness of the integration tests, and what only this crate can see of it.
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+pub(crate) use common::*;
+
+use crate::lru::multigen::lists::list_of;
+use crate::lru::multigen::walk::WalkBatch;
+use crate::lru::{Isolated, Seq, Swappiness};
+use crate::memcg::MemcgId;
+use crate::reclaim::{EffortKind, NodeWalk, Orders, Scan, WalkStep};
+use crate::{Counter, FolioId, Kind};
+
+impl Harness {
+    /// Orders of limit reclaim that want `goal_pages`.
+    pub(crate) fn orders(&self, goal_pages: u64) -> Orders {
+        Orders {
+            target: self.task.memcg,
+            kind: EffortKind::Limit,
+            goal_pages,
+            swappiness: Swappiness::FILE_ONLY,
+            cpu: 0,
+        }
+    }
+
+    /// The same, from everybody.
+    pub(crate) fn root_orders(&self, goal_pages: u64) -> Orders {
+        Orders { target: MemcgId::ROOT, kind: EffortKind::Direct, ..self.orders(goal_pages) }
+    }
+
+    /// The file pages on the list of a generation, from tail to head. Their labels may say another.
+    pub(crate) fn list(&self, seq: u64) -> Vec<u32> {
+        let locked = self.memcg().lruvec.lock(&self.core.folios);
+        let list = list_of(Seq(seq).index(), Kind::File);
+        locked.lists.lists.iter(&self.core.folios, list).map(|folio| self.page_of(folio)).collect()
+    }
+
+    fn page_of(&self, folio: FolioId) -> u32 {
+        self.core.folios.get(folio).index()
+    }
+
+    /// One scan, as an eviction step begins: what it isolated is in the batch, and stays isolated.
+    pub(crate) fn isolate(&self, request: u64) -> Isolated {
+        let mut batch = Isolated::default();
+        let mut locked = self.memcg().lruvec.lock(&self.core.folios);
+        locked.isolate(request, Swappiness::FILE_ONLY, &mut batch);
+        batch
+    }
+
+    /// The pages that a scan isolated.
+    pub(crate) fn pages(&self, batch: &Isolated) -> Vec<u32> {
+        batch.folios.iter().map(|&folio| self.page_of(folio)).collect()
+    }
+
+    /// One eviction step. Pages looked at, and the effort's state after it.
+    pub(crate) fn evict(&self, request: u64) -> (u64, Scan) {
+        let mut scan = Scan::default();
+        let orders = self.orders(1);
+        let scanned =
+            self.core.evict_step(&self.host, self.memcg(), request, orders.swappiness, &orders, &mut scan);
+        (scanned, scan)
+    }
+
+    /// One pass over the target at one priority. The requests of its batches are what `pgscan` and `pgrefill` grew by.
+    pub(crate) fn pass(&self, orders: Orders, priority: u8) -> (Vec<u64>, Scan) {
+        let mut walk = NodeWalk::new(&self.core, &orders, priority);
+        let mut scan = Scan::default();
+        let mut steps = Vec::new();
+        loop {
+            let before = self.looked_at();
+            let step = walk.step(&self.core, &self.host, &orders, &mut scan);
+            let scanned = self.looked_at() - before;
+            if scanned > 0 {
+                steps.push(scanned);
+            }
+            if step == WalkStep::Finished {
+                return (steps, scan);
+            }
+        }
+    }
+
+    fn looked_at(&self) -> u64 {
+        self.stat(Counter::PgscanDirect) + self.stat(Counter::Pgrefill)
+    }
+
+    /// Opens the next generation without a walk.
+    pub(crate) fn open_generation(&self) -> bool {
+        let max = self.memcg().lruvec.max_seq();
+        self.core.open_generation(self.memcg(), max, Swappiness::FILE_ONLY, crate::Host::now(&self.host))
+    }
+
+    /// Walks the page tables, then opens the next generation.
+    pub(crate) fn age(&self) -> bool {
+        let max = self.memcg().lruvec.max_seq();
+        let mut batch = WalkBatch::default();
+        self.core.age(&self.host, self.memcg(), max, Swappiness::FILE_ONLY, false, &mut batch)
+    }
+
+    /// Whether the page-table entry of a page is young.
+    pub(crate) fn is_young(&self, page: u32) -> bool {
+        self.mapping.slot(&self.core.leaves, page).is_some_and(|slot| slot.load().accessed())
+    }
+
+    /// Counters by tier of the oldest generation of file pages: refaulted, evicted, protected.
+    pub(crate) fn feedback(&self) -> [[u64; 4]; 3] {
+        use crate::sync::Ordering::Relaxed;
+        let lruvec = &self.memcg().lruvec;
+        let file = Kind::File as usize;
+        let protected = lruvec.lock(&self.core.folios).lists.averages[file].protected;
+        let counts = |words: &[crate::sync::AtomicU64; 4]| std::array::from_fn(|t| words[t].load(Relaxed));
+        [counts(&lruvec.refaulted[file]), counts(&lruvec.evicted[file]), protected]
+    }
+}
+
+impl Harness {
+    /// Brings pages in so that they are labelled `max_seq − distance + 1`: distance 2, 3 or 4.
+    pub(crate) fn bring_at(&mut self, pages: impl IntoIterator<Item = u32>, distance: u64) {
+        for page in pages {
+            self.drain();
+            let referenced = distance == 3;
+            let folio = self.bring(page, crate::Arrival { referenced, ..Default::default() });
+            let flags = &self.core.folios.get(folio).flags;
+            if distance == 2 {
+                assert!(flags.load().generation().is_none(), "it is on a list already: use larger batches");
+                flags.set_active();
+            }
+            self.drain();
+        }
+    }
+
+    /// Makes a page hot, as a restored refault is.
+    pub(crate) fn make_hot(&self, page: u32) {
+        self.core.folios.get(self.folio(page)).flags.restore(true, 0);
+    }
+
+    /// Relabels a page as the youngest, as the second walk that finds it young does.
+    pub(crate) fn promote(&self, page: u32) {
+        let youngest = self.memcg().lruvec.max_seq().index();
+        let flags = &self.core.folios.get(self.folio(page)).flags;
+        let mut batch = WalkBatch::default();
+        batch.note(Kind::File, flags.found_young_by_walk(youngest));
+        batch.note(Kind::File, flags.found_young_by_walk(youngest));
+        batch.flush(&self.memcg().lruvec, &self.core.folios);
+    }
+
+    /// An anonymous folio at the tail of the oldest generation. There is no other way to have one yet.
+    pub(crate) fn add_anon(&self) -> FolioId {
+        let folio = match self.core.node.allocate(true) {
+            crate::node::Allocation::BelowMin => panic!("no frame is left"),
+            crate::node::Allocation::Frame(folio) | crate::node::Allocation::Low(folio) => folio,
+        };
+        self.core.folios.get(folio).flags.allocate(true);
+        self.memcg().lruvec.lock(&self.core.folios).add(folio, true);
+        folio
+    }
+}
