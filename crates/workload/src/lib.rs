@@ -1,1 +1,24 @@
-//! workload
+//! What users do: the inputs of the cache and of the simulator.
+//!
+//! A workload is a stream of [`Access`]es. It comes from a job in fio's language ([`fio`]), whose
+//! [`Pattern`] draws accesses from a [`Distribution`] with a seed ([`random`]), or from a recorded
+//! trace ([`trace`]). Nothing here performs an access: hosts do, and may
+//! let [`verify`] fill and check the bytes.
+//!
+//! Everything is deterministic: no clock, no thread, no unordered iteration, and one seed per stream.
+
+#![forbid(unsafe_code)]
+
+pub mod access;
+pub mod distribution;
+pub mod fio;
+pub mod pattern;
+pub mod random;
+mod random_map;
+pub mod trace;
+pub mod verify;
+
+pub use access::Access;
+pub use distribution::Distribution;
+pub use pattern::{Accesses, Mix, Order, Pattern};
+pub use random::Random;

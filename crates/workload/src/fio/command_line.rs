@@ -1,0 +1,182 @@
+//! The command line of `mglru fio`: fio's options, ours among them, and job files.
+//!
+//! As in fio, options before the first `--name` are global, each `--name` begins a job, and everything
+//! that is not an option is a job file. Jobs of the command line come first. The global options hold
+//! for the first job file too, whose `[global]` overrides them; further files start afresh.
+
+use super::error::Error;
+use super::ini;
+use super::job::Job;
+use super::job_text;
+use super::options::{self, Argument};
+use super::setting::{Origin, Sections, Setting, pairs, shared_path};
+use super::units::parse_integer;
+
+/// Our own options that take a value. The caller reads them; here they only have to be told from fio's.
+const OWN_WITH_VALUE: &[&str] = &["memory", "tenant", "preset", "with", "without", "lru", "backend"];
+
+/// Our own flags.
+const OWN_FLAGS: &[&str] = &["json", "help", "version"];
+
+/// Names that the command line has and a job file has not.
+pub(super) fn command_names() -> impl Iterator<Item = &'static str> {
+    OWN_WITH_VALUE.iter().chain(OWN_FLAGS).copied().chain(["seed", "output-format"])
+}
+
+/// How results are printed. fio: `--output-format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OutputFormat {
+    /// Text for people.
+    #[default]
+    Normal,
+    /// One JSON document.
+    Json,
+}
+
+/// A command line, understood.
+#[derive(Debug, Clone, Default)]
+pub struct Invocation {
+    /// All instances of all jobs, in order.
+    pub jobs: Vec<Job>,
+    /// The global options as they were given: fio's "global options".
+    pub global_options: Vec<(String, String)>,
+    /// How to print the results.
+    pub output_format: OutputFormat,
+    /// The options that are not fio's but ours, in order, as `--name=value` or `--name`: `--memory`,
+    /// `--tenant`, `--preset`, `--with`, `--without`, `--lru`, `--backend`, `--json`, `--help`, `--version`.
+    pub own: Vec<String>,
+}
+
+impl Invocation {
+    /// Understands the arguments that follow `mglru fio`, and reads the job files that they name.
+    ///
+    /// `--seed N` is `--randseed N` for every job that gives none; `--json` is `--output-format=json`, and
+    /// stays in [`Invocation::own`] too. With `--help` or `--version` there need not be a job.
+    ///
+    /// # Errors
+    /// The first thing that is wrong: an option, a value, a job file, a contradiction, or no job.
+    pub fn parse<S: AsRef<str>>(arguments: &[S]) -> Result<Self, Error> {
+        let mut reader = Reader::default();
+        let mut arguments = arguments.iter().map(AsRef::as_ref);
+        while let Some(argument) = arguments.next() {
+            match option_of(argument) {
+                Some((name, value)) => reader.option(name, value, &mut arguments)?,
+                None => reader.job_files.push(argument.to_owned()),
+            }
+        }
+        reader.finish()
+    }
+}
+
+/// Name and value of an option. Like fio, which uses `getopt_long_only`, one dash is as good as two.
+fn option_of(argument: &str) -> Option<(&str, Option<&str>)> {
+    let text = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-'))?;
+    match text {
+        "" => None,
+        "h" => Some(("help", None)),
+        _ => Some(text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)))),
+    }
+}
+
+#[derive(Default)]
+struct Reader {
+    sections: Sections,
+    job_files: Vec<String>,
+    seed: Option<u64>,
+    output_format: OutputFormat,
+    own: Vec<String>,
+    /// Whether the caller will tell about the program instead of running jobs.
+    only_tells: bool,
+}
+
+impl Reader {
+    fn option<'a>(
+        &mut self,
+        name: &str,
+        value: Option<&'a str>,
+        rest: &mut impl Iterator<Item = &'a str>,
+    ) -> Result<(), Error> {
+        let origin = Origin::CommandLine;
+        // `--size 4k` is `--size=4k`.
+        let mut required = |help: &'static str| {
+            let missing =
+                || Error::MissingValue { option: name.to_owned(), help, origin: Origin::CommandLine };
+            value.or_else(|| rest.next()).map(str::to_owned).ok_or_else(missing)
+        };
+        match name {
+            _ if OWN_WITH_VALUE.contains(&name) => {
+                let value = required("see `mglru fio --help`")?;
+                self.own.push(format!("--{name}={value}"));
+            }
+            _ if OWN_FLAGS.contains(&name) => {
+                if let Some(value) = value {
+                    let (option, value) = (name.to_owned(), value.to_owned());
+                    let reason = "is a flag and takes no value".to_owned();
+                    return Err(Error::InvalidValue { option, value, reason, origin });
+                }
+                match name {
+                    "json" => self.output_format = OutputFormat::Json,
+                    _ => self.only_tells = true,
+                }
+                self.own.push(format!("--{name}"));
+            }
+            "seed" => {
+                let value = required("the seed of every random choice, a whole number")?;
+                let seed = parse_integer(&value, 0..=u64::MAX).map_err(|reason| Error::InvalidValue {
+                    option: name.to_owned(),
+                    value,
+                    reason,
+                    origin,
+                })?;
+                self.seed = Some(seed);
+            }
+            "output-format" => self.output_format = output_format(required("normal or json")?)?,
+            _ => {
+                let option = options::find(name, &origin)?;
+                let value = match option.argument {
+                    Argument::Required => Some(required(option.help)?),
+                    Argument::Flag => value.map(str::to_owned),
+                };
+                if option.name == "name" {
+                    self.sections.begin(value.clone().unwrap_or_default(), origin.clone());
+                }
+                self.sections.current(true).push(Setting::new(name, value, origin)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Invocation, Error> {
+        for (number, name) in self.job_files.iter().enumerate() {
+            if number > 0 {
+                self.sections.global.clear();
+            }
+            let text = std::fs::read_to_string(name)
+                .map_err(|source| Error::JobFile { path: name.clone(), source })?;
+            ini::parse(&text, &shared_path(name), &mut self.sections)?;
+        }
+        let jobs = match job_text::resolve(&self.sections, self.seed) {
+            Err(Error::NoJobs) if self.only_tells => Vec::new(),
+            jobs => jobs?,
+        };
+        Ok(Invocation {
+            jobs,
+            global_options: pairs(&self.sections.global),
+            output_format: self.output_format,
+            own: self.own,
+        })
+    }
+}
+
+fn output_format(value: String) -> Result<OutputFormat, Error> {
+    let (option, origin) = ("output-format".to_owned(), Origin::CommandLine);
+    let advice = "use normal or json".to_owned();
+    match value.as_str() {
+        "normal" => Ok(OutputFormat::Normal),
+        "json" => Ok(OutputFormat::Json),
+        _ if value.split(',').all(|part| ["normal", "json", "json+", "terse", "minimal"].contains(&part)) => {
+            Err(Error::UnsupportedValue { option, value, advice, origin })
+        }
+        _ => Err(Error::InvalidValue { option, value, reason: format!("no such format; {advice}"), origin }),
+    }
+}

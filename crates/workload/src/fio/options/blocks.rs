@@ -1,0 +1,163 @@
+//! Which blocks, in which order, read or written.
+
+use super::{Argument, JobOption, Refusal};
+use crate::distribution::Distribution;
+use crate::fio::job_text::{JobText, ReadWrite};
+use crate::fio::units::{parse_integer, parse_size};
+
+/// fio's θ when `zipf` stands alone.
+const THETA_DEFAULT: f64 = 1.1;
+
+pub(super) const OPTIONS: &[JobOption] = &[
+    JobOption {
+        name: "rw",
+        aliases: &["readwrite"],
+        argument: Argument::Required,
+        help: "read, write, randread, randwrite, rw (or readwrite) or randrw",
+        apply: read_write,
+    },
+    JobOption {
+        name: "rwmixread",
+        aliases: &[],
+        argument: Argument::Required,
+        help: "percentage of reads in a mixed job, 0 to 100",
+        apply: |value, job| {
+            job.read_percent = Some(parse_integer(value, 0..=100)? as u8);
+            Ok(())
+        },
+    },
+    JobOption {
+        name: "rwmixwrite",
+        aliases: &[],
+        argument: Argument::Required,
+        help: "percentage of writes in a mixed job, 0 to 100; of this and rwmixread the last one counts",
+        apply: |value, job| {
+            job.read_percent = Some(100 - parse_integer(value, 0..=100)? as u8);
+            Ok(())
+        },
+    },
+    JobOption {
+        name: "bs",
+        aliases: &["blocksize"],
+        argument: Argument::Required,
+        help: "bytes per access, such as 4k",
+        apply: block_size,
+    },
+    JobOption {
+        name: "random_distribution",
+        aliases: &[],
+        argument: Argument::Required,
+        help: "which blocks are hot: random (none) or zipf:THETA",
+        apply: random_distribution,
+    },
+    JobOption {
+        name: "randseed",
+        aliases: &[],
+        argument: Argument::Required,
+        help: "the seed of every random choice, a whole number",
+        apply: |value, job| {
+            job.seed = Some(parse_integer(value, 0..=u64::MAX)?);
+            Ok(())
+        },
+    },
+];
+
+fn read_write(value: &str, job: &mut JobText) -> Result<(), Refusal> {
+    let supported = "use read, write, randread, randwrite, rw or randrw";
+    let (kind, modifier) = value.split_once(':').map_or((value, None), |(kind, rest)| (kind, Some(rest)));
+    job.read_write = Some(match kind {
+        "read" => ReadWrite::READ,
+        "write" => ReadWrite::WRITE,
+        "rw" | "readwrite" => ReadWrite::MIXED,
+        "randread" => ReadWrite::READ.at_random(),
+        "randwrite" => ReadWrite::WRITE.at_random(),
+        "randrw" => ReadWrite::MIXED.at_random(),
+        "trim" | "randtrim" | "trimwrite" | "randtrimwrite" => {
+            return Err(Refusal::NotYet(supported.to_owned()));
+        }
+        _ => return Err(Refusal::Invalid(format!("no such kind of job; {supported}"))),
+    });
+    match modifier {
+        None => Ok(()),
+        Some(_) => Err(Refusal::NotYet(format!("give `{kind}` without `:` and what follows"))),
+    }
+}
+
+fn block_size(value: &str, job: &mut JobText) -> Result<(), Refusal> {
+    if value.contains(',') {
+        return Err(Refusal::NotYet("give one size for reads and writes".to_owned()));
+    }
+    let bytes = parse_size(value)?;
+    match u32::try_from(bytes) {
+        Ok(bytes @ 1..) => job.block_bytes = Some(bytes),
+        _ => return Err(Refusal::Invalid("must be from 1 byte to under 4g".to_owned())),
+    }
+    Ok(())
+}
+
+fn random_distribution(value: &str, job: &mut JobText) -> Result<(), Refusal> {
+    let (kind, parameter) = value.split_once(':').map_or((value, None), |(kind, rest)| (kind, Some(rest)));
+    job.distribution = Some(match (kind, parameter) {
+        ("random", None) => Distribution::Uniform,
+        ("zipf", theta) => {
+            let theta = theta.map_or(Ok(THETA_DEFAULT), str::parse);
+            theta.ok().and_then(Distribution::zipf).ok_or_else(|| {
+                "theta must be a number from 0 on and not exactly 1, such as zipf:0.99".to_owned()
+            })?
+        }
+        ("pareto" | "normal" | "zoned" | "zoned_abs", _) => {
+            return Err(Refusal::NotYet("use random or zipf:THETA".to_owned()));
+        }
+        _ => return Err(Refusal::Invalid("no such distribution; use random or zipf:THETA".to_owned())),
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(
+        apply: fn(&str, &mut JobText) -> Result<(), Refusal>,
+        value: &str,
+    ) -> Result<JobText, Refusal> {
+        let mut job = JobText::default();
+        apply(value, &mut job).map(|()| job)
+    }
+
+    #[test]
+    fn kinds_of_jobs() {
+        let kind = |value| applied(read_write, value).unwrap().read_write.unwrap();
+        assert_eq!(kind("rw"), kind("readwrite"));
+        assert_eq!(kind("randread"), ReadWrite::READ.at_random());
+        assert_ne!(kind("randread"), kind("read"));
+        // fio 3.33 refuses capitals too.
+        assert!(matches!(applied(read_write, "READ"), Err(Refusal::Invalid(_))));
+        assert!(matches!(applied(read_write, "randtrim"), Err(Refusal::NotYet(_))));
+        assert!(matches!(applied(read_write, "randread:8"), Err(Refusal::NotYet(_))));
+    }
+
+    #[test]
+    fn distributions() {
+        let distribution = |value| applied(random_distribution, value).map(|job| job.distribution.unwrap());
+        assert_eq!(distribution("random").unwrap(), Distribution::Uniform);
+        assert_eq!(distribution("zipf:0.5").unwrap(), Distribution::Zipf { theta: 0.5 });
+        assert_eq!(distribution("zipf").unwrap(), Distribution::Zipf { theta: 1.1 });
+        for wrong in ["zipf:1.0", "zipf:1", "zipf:-1", "zipf:", "zipf:hot", "zipf:nan", "zip:0.5", "random:1"]
+        {
+            assert!(matches!(distribution(wrong), Err(Refusal::Invalid(_))), "{wrong}");
+        }
+        for later in ["pareto:0.2", "normal", "zoned:60/10"] {
+            assert!(matches!(distribution(later), Err(Refusal::NotYet(_))), "{later}");
+        }
+    }
+
+    #[test]
+    fn block_sizes() {
+        let bytes = |value| applied(block_size, value).map(|job| job.block_bytes.unwrap());
+        assert_eq!(bytes("4k").unwrap(), 4096);
+        assert!(matches!(bytes("4k,8k"), Err(Refusal::NotYet(_))));
+        assert!(matches!(bytes("0"), Err(Refusal::Invalid(_))));
+        assert!(matches!(bytes("4g"), Err(Refusal::Invalid(_))));
+    }
+}

@@ -1,0 +1,181 @@
+//! The options of a job, one file per group.
+//!
+//! An option is a name, what it says, and a function that reads its value into a
+//! [`JobText`]. To add one: write it in its group's file, list it there, and remove its name from
+//! `unsupported.rs`; a test complains about whichever is forgotten.
+
+mod blocks;
+mod engine;
+mod run;
+mod target;
+mod unsupported;
+
+use super::command_line::command_names;
+use super::error::Error;
+use super::job_text::JobText;
+use super::setting::{Origin, Setting};
+
+/// An option that we support.
+#[derive(Debug)]
+pub(super) struct JobOption {
+    /// fio's name.
+    pub name: &'static str,
+    /// fio's other names for it.
+    pub aliases: &'static [&'static str],
+    pub argument: Argument,
+    /// What the value says, in a line.
+    pub help: &'static str,
+    /// Reads a value. The default of a flag that stands alone is "1".
+    pub apply: fn(&str, &mut JobText) -> Result<(), Refusal>,
+}
+
+/// Whether an option needs a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Argument {
+    Required,
+    /// May stand alone, which means 1.
+    Flag,
+}
+
+/// Why a value was not taken.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// It makes no sense: why, and what would.
+    Invalid(String),
+    /// fio has it, we do not yet: what we have instead.
+    NotYet(String),
+}
+
+impl From<String> for Refusal {
+    fn from(reason: String) -> Self {
+        Refusal::Invalid(reason)
+    }
+}
+
+const GROUPS: [&[JobOption]; 4] = [target::OPTIONS, blocks::OPTIONS, run::OPTIONS, engine::OPTIONS];
+
+fn all() -> impl Iterator<Item = &'static JobOption> {
+    GROUPS.into_iter().flatten()
+}
+
+fn lookup(name: &str) -> Option<&'static JobOption> {
+    all().find(|option| option.name == name || option.aliases.contains(&name))
+}
+
+/// The option of that name, or which of the two errors it is.
+pub(super) fn find(name: &str, origin: &Origin) -> Result<&'static JobOption, Error> {
+    if let Some(option) = lookup(name) {
+        return Ok(option);
+    }
+    let (option, origin) = (name.to_owned(), origin.clone());
+    if let Some(nearest) = unsupported::find(name) {
+        return Err(Error::UnsupportedOption { option, nearest, origin });
+    }
+    let (slips, supported) = closest(name, supported(&origin));
+    let (slips_unsupported, meant) = closest(name, unsupported::names());
+    // More differing letters than that are no slip of the finger.
+    let slips_max = 1 + name.len() / 4;
+    Err(if slips_unsupported < slips && slips_unsupported <= slips_max {
+        let nearest = unsupported::find(meant).flatten();
+        Error::UnknownOption { option, slip_of: Some(meant), nearest, close: false, origin }
+    } else {
+        let close = slips <= slips_max;
+        Error::UnknownOption { option, slip_of: None, nearest: Some(supported), close, origin }
+    })
+}
+
+/// All names that may stand there.
+fn supported(origin: &Origin) -> impl Iterator<Item = &'static str> + use<> {
+    let on_command_line = matches!(origin, Origin::CommandLine);
+    let names = all().flat_map(|option| std::iter::once(option.name).chain(option.aliases.iter().copied()));
+    names.chain(command_names().filter(move |_| on_command_line))
+}
+
+/// Reads one setting into what is known of the job.
+pub(super) fn apply(setting: &Setting, job: &mut JobText) -> Result<(), Error> {
+    let value = setting.value.as_deref().unwrap_or("1");
+    let (option, origin) = (setting.name.clone(), setting.origin.clone());
+    let result = if value.contains("${") {
+        Err(Refusal::NotYet("write the value of the variable itself".to_owned()))
+    } else if value.is_empty() {
+        Err(Refusal::Invalid(format!("the value is missing: {}", setting.option.help)))
+    } else {
+        (setting.option.apply)(value, job)
+    };
+    result.map_err(|refusal| match refusal {
+        Refusal::Invalid(reason) => Error::InvalidValue { option, value: value.to_owned(), reason, origin },
+        Refusal::NotYet(advice) => {
+            Error::UnsupportedValue { option, value: value.to_owned(), advice, origin }
+        }
+    })
+}
+
+/// The name that is spelled most alike, and by how many letters it differs.
+fn closest(name: &str, known: impl Iterator<Item = &'static str>) -> (usize, &'static str) {
+    known
+        .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))
+        .min_by_key(|&(slips, _)| slips)
+        .expect("there are options")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn find_error(name: &str) -> String {
+        find(name, &Origin::CommandLine).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn every_name_is_listed_once() {
+        let mut seen = BTreeSet::new();
+        let aliases = all().flat_map(|option| option.aliases.iter().copied());
+        for name in all().map(|option| option.name).chain(aliases).chain(unsupported::names()) {
+            assert!(seen.insert(name), "{name} is listed twice");
+        }
+    }
+
+    #[test]
+    fn the_nearest_supported_option_is_a_supported_one() {
+        for name in unsupported::names() {
+            if let Some(nearest) = unsupported::find(name).expect("listed") {
+                let supported = supported(&Origin::CommandLine).any(|known| known == nearest);
+                assert!(supported, "{name}: {nearest} is not supported");
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_and_unsupported_are_two_errors() {
+        for (name, message) in [
+            (
+                "iodepth",
+                "option `--iodepth` is fio's, but mglru does not support it yet; the nearest supported option is \
+                 `--numjobs`",
+            ),
+            (
+                "iodept",
+                "unknown option `--iodept`; if `--iodepth` was meant, it is fio's, but mglru does not support it yet; \
+                 the nearest supported option is `--numjobs`",
+            ),
+            ("rwmixred", "unknown option `--rwmixred`; did you mean `--rwmixread`?"),
+            ("blocksiz", "unknown option `--blocksiz`; did you mean `--blocksize`?"),
+            ("memroy", "unknown option `--memroy`; did you mean `--memory`?"),
+            (
+                "run_for",
+                "unknown option `--run_for`; neither fio nor mglru has it; the nearest supported option is \
+                 `--runtime`",
+            ),
+            (
+                "exec_prerun",
+                "option `--exec_prerun` is fio's, but mglru does not support it yet; no supported option comes near \
+                 it, remove it",
+            ),
+        ] {
+            assert_eq!(find_error(name), format!("command line: {message}"));
+        }
+        assert!(matches!(find("iodepth", &Origin::CommandLine), Err(Error::UnsupportedOption { .. })));
+        assert!(matches!(find("iodept", &Origin::CommandLine), Err(Error::UnknownOption { .. })));
+    }
+}

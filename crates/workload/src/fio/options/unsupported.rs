@@ -1,0 +1,115 @@
+//! What fio 3.33 has and we do not, so that a user learns the difference between a slip and a gap.
+
+/// Names of fio's options, grouped by the supported option that comes nearest in meaning.
+const UNSUPPORTED: &[(Option<&str>, &str)] = &[
+    // How much load, and how much of it at once: the number of instances.
+    (
+        Some("numjobs"),
+        "iodepth iodepth_batch iodepth_batch_submit iodepth_batch_complete \
+         iodepth_batch_complete_min iodepth_batch_complete_max iodepth_low io_submit_mode \
+         serialize_overlap max-jobs rate rate_min ratemin rate_iops rate_iops_min rate_process \
+         rate_cycle ratecycle rate_ignore_thinktime flow flow_id flow_watermark flow_sleep \
+         latency_target latency_window latency_percentile latency_run max_latency",
+    ),
+    // How the engine talks to the system.
+    (
+        Some("ioengine"),
+        "hipri hipri_percentage fixedbufs registerfiles sqthread_poll sqthread_poll_cpu nonvectored \
+         uncached nowait force_async userspace_reap iomem mem iomem_align mem_align hugepage-size \
+         thp cmdprio_percentage cmdprio_class cmdprio cmdprio_bssplit cmd_type md_per_io_size \
+         readfua writefua",
+    ),
+    // Which part of the file, and how much of it.
+    (
+        Some("size"),
+        "io_size io_limit filesize fill_device fill_fs file_append offset fileoffset offset_align \
+         offset_increment number_ios nrfiles nr_files openfiles file_service_type zonesize \
+         zonerange zoneskip zonemode zonecapacity max_open_zones job_max_open_zones read_beyond_wp \
+         ignore_zone_limits zone_reset_threshold zone_reset_frequency",
+    ),
+    (
+        Some("filename"),
+        "filename_format unique_filename opendir lockfile allow_file_create fallocate \
+         create_serialize create_fsync create_on_open create_only unlink unlink_each_loop \
+         allow_mounted_write",
+    ),
+    (Some("time_based"), "loops"),
+    // When a job starts and ends.
+    (
+        Some("runtime"),
+        "ramp_time startdelay thinktime thinktime_spin thinktime_blocks thinktime_blocks_type \
+         thinktime_iotime wait_for wait_for_previous stonewall exitall exit_what exitall_on_error \
+         trigger-timeout steadystate steadystate_duration steadystate_ramp_time \
+         steadystate_check_interval ss ss_dur ss_ramp ss_interval",
+    ),
+    (Some("random_distribution"), "norandommap random_generator percentage_random softrandommap"),
+    (Some("randseed"), "randrepeat allrandrepeat use_os_rand"),
+    (
+        Some("rw"),
+        "rw_sequencer fadvise_hint unified_rw_reporting write_hint fsync fdatasync end_fsync \
+         fsync_on_close write_barrier sync_file_range sync overwrite",
+    ),
+    (
+        Some("bs"),
+        "bsrange blocksize_range bssplit bs_unaligned blocksize_unaligned bs_is_seq_rand ba \
+         blockalign",
+    ),
+    (Some("direct"), "atomic invalidate pre_read"),
+    // What is written, and when and how it is checked.
+    (
+        Some("verify"),
+        "do_verify verify_only verifysort verifysort_nr verify_interval verify_offset \
+         verify_pattern verify_pattern_interval verify_fatal verify_dump verify_async \
+         verify_async_cpus verify_backlog verify_backlog_batch verify_state_load verify_state_save \
+         verify_header_seed experimental_verify trim_percentage trim_verify_zero trim_backlog \
+         trim_backlog_batch zero_buffers refill_buffers scramble_buffers buffer_pattern \
+         buffer_compress_percentage buffer_compress_chunk dedupe_percentage dedupe_global \
+         dedupe_mode dedupe_working_set_percentage continue_on_error error_dump ignore_error",
+    ),
+    (Some("group_reporting"), "new_group stats per_job_logs"),
+    (Some("name"), "description section"),
+    (
+        Some("thread"),
+        "cpumask cpus_allowed cpus_allowed_policy numa_cpu_nodes numa_mem_policy nice prio \
+         prioclass gtod_cpu",
+    ),
+    // What is printed.
+    (
+        Some("output-format"),
+        "output minimal append-terse terse-version bandwidth-log eta eta-interval eta-newline \
+         status-interval write_bw_log write_lat_log write_iops_log write_hist_log log_entries \
+         log_avg_msec log_hist_msec log_hist_coarseness log_max_value log_offset log_prio \
+         log_compression log_compression_cpus log_store_compressed log_unix_epoch \
+         log_alternate_epoch log_alternate_epoch_clock_id block_error_percentiles bwavgtime \
+         iopsavgtime clat_percentiles lat_percentiles slat_percentiles percentile_list \
+         significant_figures disk_util disable_lat disable_clat disable_slat disable_bw \
+         disable_bw_measurement gtod_reduce",
+    ),
+    // Whose memory is used: our tenants are what cgroups are there.
+    (Some("tenant"), "cgroup cgroup_weight cgroup_nodelete uid gid lockmem"),
+    // Nothing like it. The second half are options of the command, not of jobs.
+    (
+        None,
+        "read_iolog read_iolog_chunked write_iolog replay_no_stall replay_redirect replay_align \
+         replay_scale replay_skip replay_time_scale merge_blktrace_file merge_blktrace_scalars \
+         merge_blktrace_iters exec_prerun exec_postrun ioscheduler clocksource profile kb_base \
+         unit_base cpuload cpuchunks cpumode hostname port protocol nodelay listen pingpong \
+         clustername rbdname pool clientname busy_poll include debug parse-only merge-blktrace-only \
+         cpuclock-test crctest cmdhelp enghelp showcmd readonly alloc-size warnings-fatal server \
+         daemonize client remote-config idle-prof inflate-log trigger-file trigger trigger-remote \
+         aux-path",
+    ),
+];
+
+/// `None`: fio does not know the name, or we support it. Otherwise the nearest supported option, if one
+/// comes near.
+pub(super) fn find(name: &str) -> Option<Option<&'static str>> {
+    UNSUPPORTED
+        .iter()
+        .find(|(_, names)| names.split_whitespace().any(|known| known == name))
+        .map(|&(nearest, _)| nearest)
+}
+
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    UNSUPPORTED.iter().flat_map(|(_, names)| names.split_whitespace())
+}

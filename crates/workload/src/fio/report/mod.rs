@@ -1,0 +1,286 @@
+//! Results, told as fio tells them.
+//!
+//! A host fills an [`Outcome`] per [`Job`]; [`Report::new`] forms rows of them, which merge where
+//! `group_reporting` asks for it; [`Report::text`] and [`Report::json`] print. The form is that of fio
+//! 3.33, so that scripts made for its output read ours. Lines and keys about things that we do not
+//! have or measure (CPU share, queue depths, disk utilisation, sampled bandwidth) are left out, not
+//! filled with zeroes.
+
+mod json;
+mod number;
+mod text;
+
+use super::histogram::Latencies;
+use super::job::Job;
+
+/// What stands where fio tells its version: the version whose form this is, and who wrote it. Tools read
+/// it as fio 3.33, as they do fio's own development versions (`fio-3.33-12-gabcdef`).
+pub const VERSION: &str = concat!("fio-3.33-mglru-", env!("CARGO_PKG_VERSION"));
+
+/// The percentiles that fio reports by default.
+const PERCENTILES: [f64; 17] =
+    [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
+
+/// What was transferred in one direction.
+#[derive(Debug, Clone, Default)]
+pub struct Transfer {
+    /// Bytes that arrived.
+    pub bytes: u64,
+    /// Accesses that succeeded.
+    pub ios: u64,
+    /// From the first access to the end of the last, in milliseconds; merged: the longest.
+    pub runtime_ms: u64,
+    /// How long accesses took from issue to completion. fio: `clat`.
+    pub latencies: Latencies,
+}
+
+impl Transfer {
+    /// Counts one access.
+    #[inline]
+    pub fn record(&mut self, bytes: u32, latency_ns: u64) {
+        self.bytes += u64::from(bytes);
+        self.ios += 1;
+        self.latencies.record(latency_ns);
+    }
+
+    /// Adds what another job transferred at the same time.
+    pub fn merge(&mut self, other: &Self) {
+        self.bytes += other.bytes;
+        self.ios += other.ios;
+        self.runtime_ms = self.runtime_ms.max(other.runtime_ms);
+        self.latencies.merge(&other.latencies);
+    }
+
+    /// Bytes per second. A runtime below a millisecond counts as one.
+    pub fn bandwidth_bytes_per_second(&self) -> u64 {
+        (u128::from(self.bytes) * 1000 / u128::from(self.runtime_ms.max(1))) as u64
+    }
+
+    /// Accesses per second. A runtime below a millisecond counts as one.
+    pub fn iops(&self) -> f64 {
+        self.ios as f64 * 1000.0 / self.runtime_ms.max(1) as f64
+    }
+}
+
+/// What one job did.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome {
+    /// Its reads, those that check contents included.
+    pub read: Transfer,
+    /// Its writes.
+    pub write: Transfer,
+    /// What ended it early, if anything did.
+    pub failure: Option<Failure>,
+    /// How many blocks did not verify.
+    pub verify_errors: u64,
+}
+
+/// Why a job ended early.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The error number of the operating system; 84 (`EILSEQ`) for contents that did not verify, as in fio.
+    pub errno: i32,
+    /// What failed, and where.
+    pub message: String,
+}
+
+/// One row of a report: a job, or the jobs of a group.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// The name of the (first) job.
+    pub name: String,
+    /// Number of the group.
+    pub group: u32,
+    /// How many jobs it stands for.
+    pub jobs: u32,
+    /// The options of the (first) job, as they were given.
+    pub options: Vec<(String, String)>,
+    /// What they did, together; the first failure.
+    pub outcome: Outcome,
+}
+
+/// The results of a run.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// When it was made, in milliseconds since 1970 (UTC).
+    pub timestamp_ms: u64,
+    /// The process.
+    pub pid: u32,
+    /// The global options as they were given.
+    pub global_options: Vec<(String, String)>,
+    /// What is reported, in order.
+    pub rows: Vec<Row>,
+}
+
+impl Report {
+    /// Forms the rows: one per job, but jobs with `group_reporting` share one per group.
+    ///
+    /// # Panics
+    /// If there is not one outcome per job.
+    pub fn new(
+        timestamp_ms: u64,
+        pid: u32,
+        global_options: Vec<(String, String)>,
+        jobs: &[Job],
+        outcomes: Vec<Outcome>,
+    ) -> Self {
+        assert_eq!(jobs.len(), outcomes.len(), "one outcome per job");
+        let mut rows: Vec<Row> = Vec::new();
+        // Which row each group has.
+        let mut shared: Vec<(u32, usize)> = Vec::new();
+        for (job, outcome) in jobs.iter().zip(outcomes) {
+            let row_of_group = shared.iter().find(|&&(group, _)| group == job.group).map(|&(_, row)| row);
+            if let (true, Some(row)) = (job.group_reporting, row_of_group) {
+                rows[row].merge(outcome);
+                continue;
+            }
+            if job.group_reporting {
+                shared.push((job.group, rows.len()));
+            }
+            rows.push(Row {
+                name: job.name.clone(),
+                group: job.group,
+                jobs: 1,
+                options: job.options.clone(),
+                outcome,
+            });
+        }
+        Self { timestamp_ms, pid, global_options, rows }
+    }
+
+    /// Whether any job failed or read contents that did not verify.
+    pub fn failed(&self) -> bool {
+        self.rows.iter().any(|row| row.outcome.failure.is_some() || row.outcome.verify_errors > 0)
+    }
+
+    /// The report as fio prints it with `--output-format=normal`, from the blank line after the progress on.
+    pub fn text(&self) -> String {
+        text::report(self)
+    }
+
+    /// The report as fio prints it with `--output-format=json`: an object, to which the caller may add
+    /// keys of its own.
+    pub fn json(&self) -> serde_json::Value {
+        json::report(self)
+    }
+}
+
+/// What fio prints before it runs: a line per job, its version, and how many threads it starts.
+pub fn preamble(jobs: &[Job]) -> String {
+    text::preamble(jobs)
+}
+
+impl Row {
+    fn merge(&mut self, outcome: Outcome) {
+        self.jobs += 1;
+        self.outcome.read.merge(&outcome.read);
+        self.outcome.write.merge(&outcome.write);
+        self.outcome.verify_errors += outcome.verify_errors;
+        if self.outcome.failure.is_none() {
+            self.outcome.failure = outcome.failure;
+        }
+    }
+}
+
+/// Shares of latencies below fio's limits, in percent of all: (unit, limits in that unit, shares). A share
+/// counts what lies between its limit and the one before; the last limit of milliseconds is open.
+fn latency_shares(row: &Row) -> [(&'static str, Vec<(String, f64)>); 3] {
+    const LIMITS: [u64; 10] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000];
+    let Outcome { read, write, .. } = &row.outcome;
+    let total = (read.latencies.samples() + write.latencies.samples()) as f64;
+    let share = |from: u64, to: u64| match total {
+        0.0 => 0.0,
+        _ => (read.latencies.between(from, to) + write.latencies.between(from, to)) as f64 / total * 100.0,
+    };
+    let mut from = 0;
+    let mut shares = |scale: u64| {
+        let limits = LIMITS.map(|limit| {
+            (limit.to_string(), share(std::mem::replace(&mut from, limit * scale), limit * scale))
+        });
+        Vec::from(limits)
+    };
+    let (nanoseconds, microseconds, mut milliseconds) = (shares(1), shares(1000), shares(1_000_000));
+    milliseconds.push(("2000".to_owned(), share(1_000_000_000, 2_000_000_000)));
+    milliseconds.push((">=2000".to_owned(), share(2_000_000_000, u64::MAX)));
+    [("ns", nanoseconds), ("us", microseconds), ("ms", milliseconds)]
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::fio::Invocation;
+
+    pub(in crate::fio) fn jobs(line: &str) -> Vec<Job> {
+        Invocation::parse(&line.split_whitespace().collect::<Vec<_>>()).expect(line).jobs
+    }
+
+    /// 100 accesses of 4 KiB, of 10 to 1000 µs, in so many milliseconds.
+    pub(in crate::fio) fn transfer(runtime_ms: u64) -> Transfer {
+        let mut transfer = Transfer { runtime_ms, ..Transfer::default() };
+        (1..=100).for_each(|step| transfer.record(4096, step * 10_000));
+        transfer
+    }
+
+    fn outcome() -> Outcome {
+        Outcome { read: transfer(100), ..Outcome::default() }
+    }
+
+    #[test]
+    fn rates_are_per_second() {
+        let transfer = transfer(100);
+        assert_eq!(transfer.bandwidth_bytes_per_second(), 4_096_000);
+        assert_eq!(transfer.iops(), 1000.0);
+        assert_eq!(Transfer::default().bandwidth_bytes_per_second(), 0);
+    }
+
+    #[test]
+    fn jobs_of_a_group_share_a_row_if_asked() {
+        let rows = |line: &str| {
+            let jobs = jobs(line);
+            let outcomes = jobs.iter().map(|_| outcome()).collect();
+            let report = Report::new(0, 1, Vec::new(), &jobs, outcomes);
+            report
+                .rows
+                .iter()
+                .map(|row| (row.name.clone(), row.jobs, row.outcome.read.ios))
+                .collect::<Vec<_>>()
+        };
+        let row = |name: &str, jobs, ios| (name.to_owned(), jobs, ios);
+        assert_eq!(rows("--size=1m --name=a --numjobs=2"), [row("a", 1, 100), row("a", 1, 100)]);
+        assert_eq!(rows("--size=1m --group_reporting --name=a --numjobs=2 --name=b"), [row("a", 3, 300)]);
+        assert_eq!(
+            rows("--size=1m --name=a --name=b --numjobs=2 --group_reporting"),
+            [row("a", 1, 100), row("b", 2, 200)]
+        );
+    }
+
+    #[test]
+    fn merging_takes_the_longest_runtime_and_the_first_failure() {
+        let jobs = jobs("--size=1m --group_reporting --name=a --numjobs=3");
+        let failure = |errno| Some(Failure { errno, message: String::new() });
+        let outcomes = [(50, None, 0), (70, failure(5), 1), (60, failure(28), 2)].map(
+            |(runtime_ms, failure, verify_errors)| Outcome {
+                write: transfer(runtime_ms),
+                failure,
+                verify_errors,
+                ..Outcome::default()
+            },
+        );
+        let report = Report::new(0, 1, Vec::new(), &jobs, outcomes.into());
+        let merged = &report.rows[0].outcome;
+        assert_eq!((merged.write.runtime_ms, merged.write.bytes), (70, 300 * 4096));
+        assert_eq!((merged.failure.clone(), merged.verify_errors), (failure(5), 3));
+        assert!(report.failed());
+    }
+
+    #[test]
+    fn latency_shares_add_up() {
+        let row = Row { name: "a".to_owned(), group: 0, jobs: 1, options: Vec::new(), outcome: outcome() };
+        let shares = latency_shares(&row);
+        let sum: f64 = shares.iter().flat_map(|(_, shares)| shares).map(|(_, share)| share).sum();
+        assert!((sum - 100.0).abs() < 1e-9, "{sum}");
+        let (_, microseconds) = &shares[1];
+        let fifty = microseconds.iter().find(|(limit, _)| limit == "50").expect("a limit").1;
+        assert!((fifty - 3.0).abs() < 1.1, "20, 30 and 40 µs: {fifty}");
+    }
+}

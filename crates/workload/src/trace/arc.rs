@@ -1,0 +1,51 @@
+//! The ARC authors' text (`.lis`): lines of `start count ignored number`.
+//!
+//! *Offset:* `start` in units, one flat space. *Size:* `count` units. A unit is a 512-byte sector in the P
+//! and MergeP traces, so eight of them are a page and every page that is touched counts; in others (OLTP) it
+//! is a whole page, which only [`unit_bytes`](super::OpenOptions::unit_bytes) can tell. The last two fields,
+//! nothing and the number of the request, are not used, but they must be numbers. No operations: every access
+//! is a read.
+
+use super::decode::{LineFormat, Parsed, Request};
+use super::text::{fields, number, quote};
+
+/// Reads the lines.
+pub(super) struct Arc {
+    pub unit_bytes: u64,
+}
+
+impl LineFormat for Arc {
+    fn line(&mut self, line: &[u8]) -> Result<Parsed, String> {
+        if line.starts_with(b"#") {
+            return Ok(Parsed::Nothing);
+        }
+        let Some([start, count, ignored, request]) = fields::<4>(line) else {
+            return Err(format!("{} has not the four fields start count ignored number", quote(line)));
+        };
+        let (start, count) = (number(start, "start")?, number(count, "count")?);
+        number(ignored, "the third field")?;
+        number(request, "the request number")?;
+        let length =
+            count.checked_mul(self.unit_bytes).ok_or_else(|| format!("a request of {count} units"))?;
+        Ok(Parsed::Request(Request::units(start, self.unit_bytes, length)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_become_pages() {
+        let pages = |unit_bytes, line: &str| match (Arc { unit_bytes }).line(line.as_bytes()) {
+            Ok(Parsed::Request(request)) => Ok((request.page, request.pages)),
+            other => Err(other),
+        };
+        assert_eq!(pages(512, "230027 8 0 0"), Ok((28753, 2)));
+        assert_eq!(pages(512, "8 8 0 1"), Ok((1, 1)));
+        assert_eq!(pages(4096, "230027 8 0 0"), Ok((230_027, 8)));
+        assert!(pages(512, "1 8 0").is_err());
+        assert!(pages(512, "1 8 0 x").is_err());
+        assert!(pages(512, "1 18446744073709551615 0 0").is_err());
+    }
+}

@@ -1,0 +1,349 @@
+//! From bytes to records: the loops that all formats share, and the words that they are written in.
+//!
+//! A format only says what one line ([`LineFormat`]) or one record of fixed size ([`RecordFormat`]) means.
+//! [`Lines`] and [`Records`] run over the buffer, compiled once per format, so that one dynamic call fetches
+//! a whole batch.
+
+use super::error::is_disk_error;
+use super::source::{Input, LINE_BYTES_MAX, Next};
+use super::{Format, PAGE_BYTES, PageAccess, Record, TraceError};
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+
+/// Records per batch: 64 KiB, which stays in a first or second level cache between decoder and user.
+pub(super) const BATCH_RECORDS: usize = 4096;
+/// A request of more pages (16 TiB) is damage, not a request.
+const REQUEST_PAGES_MAX: u64 = 1 << 32;
+/// Files or disks that one trace may name. Damaged names must not eat the memory.
+const NAMES_MAX: usize = 1 << 20;
+
+/// An access to `pages` pages from `page` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    pub page: u64,
+    pub pages: u64,
+    pub write: bool,
+    pub mapped: bool,
+    pub anon: bool,
+}
+
+impl Request {
+    /// A request on whole pages; `Err` if it is beyond reason.
+    pub fn pages(page: u64, pages: u64) -> Result<Self, String> {
+        if pages > REQUEST_PAGES_MAX || page.checked_add(pages.saturating_sub(1)).is_none() {
+            return Err(format!("a request of {pages} pages from page {page}"));
+        }
+        Ok(Request { page, pages, write: false, mapped: false, anon: false })
+    }
+
+    /// The pages that a range of bytes touches, the first and the last perhaps only in part.
+    pub fn bytes(offset: u64, length: u64) -> Result<Self, String> {
+        let Some(end) = offset.checked_add(length) else {
+            return Err(format!("a request of {length} bytes at {offset}"));
+        };
+        let page = offset / PAGE_BYTES;
+        Self::pages(page, if length == 0 { 0 } else { end.div_ceil(PAGE_BYTES) - page })
+    }
+
+    /// Like [`Request::bytes`] with a position in units, such as sectors of 512 bytes.
+    pub fn units(position: u64, unit_bytes: u64, length: u64) -> Result<Self, String> {
+        let Some(offset) = position.checked_mul(unit_bytes) else {
+            return Err(format!("block {position} of {unit_bytes} bytes is out of reach"));
+        };
+        Self::bytes(offset, length)
+    }
+
+    pub fn writing(self, write: bool) -> Self {
+        Request { write, ..self }
+    }
+
+    /// Moves the request from a flat space into a file.
+    pub fn in_file(self, file: u32) -> Result<Self, String> {
+        if self.page.saturating_add(self.pages) > 1 << 32 {
+            return Err(format!("page {} of a file; files have at most 2^32 pages (16 TiB)", self.page));
+        }
+        Ok(Request { page: u64::from(file) << 32 | self.page, ..self })
+    }
+}
+
+/// What one line or record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parsed {
+    Request(Request),
+    /// fsync of a file.
+    Sync(u32),
+    /// Nothing about pages: a comment, a header, another kind of event.
+    Nothing,
+}
+
+/// A format of text lines. The line has neither newline nor surrounding white space and is not empty.
+pub(super) trait LineFormat: Send {
+    fn line(&mut self, line: &[u8]) -> Result<Parsed, String>;
+}
+
+/// A format of records of fixed size.
+pub(super) trait RecordFormat: Send {
+    /// Bytes of a record.
+    fn size(&self) -> usize;
+    /// `record` has `size` bytes.
+    fn record(&mut self, record: &[u8]) -> Result<Parsed, String>;
+    /// The trace is over after so many requests.
+    fn finish(&self, _requests: u64) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// Where decoded records collect, and the request that did not fit any more.
+pub(super) struct Sink {
+    pub records: Vec<Record>,
+    rest: Option<Request>,
+    pub requests: u64,
+    pub any_access: bool,
+    pub lossy: bool,
+    pub skipped: u64,
+}
+
+impl Sink {
+    pub fn new(lossy: bool) -> Self {
+        Self {
+            records: Vec::with_capacity(BATCH_RECORDS),
+            rest: None,
+            requests: 0,
+            any_access: false,
+            lossy,
+            skipped: 0,
+        }
+    }
+
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.records.len() >= BATCH_RECORDS
+    }
+
+    #[inline]
+    fn request(&mut self, request: Request) {
+        let Request { page, pages, write, mapped, anon } = request;
+        if pages == 1 {
+            self.records.push(Record::Access(PageAccess { page, write, mapped, anon }));
+        } else if pages == 0 {
+            return;
+        } else {
+            self.rest = Some(request);
+            self.expand();
+        }
+        self.requests += 1;
+        self.any_access = true;
+    }
+
+    /// Turns the waiting request into accesses, as many as there is room for.
+    pub fn expand(&mut self) {
+        let Some(Request { page, pages, write, mapped, anon }) = self.rest.take() else { return };
+        let now = pages.min((BATCH_RECORDS - self.records.len()) as u64);
+        let access = |page| Record::Access(PageAccess { page, write, mapped, anon });
+        // The last page may be the last number there is: add to the first, never go one beyond.
+        self.records.extend((0..now).map(|index| access(page + index)));
+        if now < pages {
+            self.rest = Some(Request { page: page + now, pages: pages - now, write, mapped, anon });
+        }
+    }
+
+    /// Counts a bad record, or fails.
+    fn bad(&mut self, fault: Fault) -> Result<(), Fault> {
+        if !self.lossy {
+            return Err(fault);
+        }
+        self.skipped += 1;
+        Ok(())
+    }
+
+    /// The stream is at its end: because it is over, or because it broke?
+    fn end_of_stream(&mut self, input: &mut Input) -> Result<Flow, Fault> {
+        if let Some(error) = input.take_failure() {
+            if is_disk_error(&error) {
+                return Err(Fault::Stream(error));
+            }
+            self.bad(Fault::Stream(error))?;
+        }
+        Ok(Flow::Ended)
+    }
+}
+
+/// Why decoding stopped.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// The batch is full.
+    Full,
+    /// The trace is over.
+    Ended,
+}
+
+/// What was wrong, before it is known in which file.
+#[derive(Debug)]
+pub(super) enum Fault {
+    Bad { offset: u64, line: Option<u64>, what: String },
+    Truncated { offset: u64, have: usize, need: usize },
+    Columns(String),
+    Stream(io::Error),
+}
+
+impl Fault {
+    pub fn at(self, path: &Path, format: Format, input: &Input) -> TraceError {
+        let file = path.to_path_buf();
+        match self {
+            Fault::Bad { offset, line, what } => {
+                TraceError::Damaged { path: file, format, offset, line, what }
+            }
+            Fault::Truncated { offset, have, need } => TraceError::Truncated {
+                path: file,
+                format,
+                offset,
+                have_bytes: have as u64,
+                need_bytes: need as u64,
+            },
+            Fault::Columns(what) => TraceError::Columns { path: file, format, what },
+            Fault::Stream(error) => TraceError::stream(path, input, error),
+        }
+    }
+}
+
+/// One dynamic call per batch.
+pub(super) trait Decode: Send {
+    /// Decodes until the sink is full or the input ends.
+    fn decode(&mut self, input: &mut Input, sink: &mut Sink) -> Result<Flow, Fault>;
+    /// The input has ended after so many requests.
+    fn finish(&self, requests: u64) -> Result<(), String>;
+}
+
+/// Decodes a format of lines.
+pub(super) struct Lines<F>(pub F);
+
+impl<F: LineFormat> Decode for Lines<F> {
+    fn decode(&mut self, input: &mut Input, sink: &mut Sink) -> Result<Flow, Fault> {
+        while !sink.is_full() {
+            let offset = input.offset();
+            let parsed = match input.line() {
+                Next::Item(range) => match input.bytes(range).trim_ascii() {
+                    [] => Ok(Parsed::Nothing),
+                    line => self.0.line(line),
+                },
+                Next::TooLong => Err(format!("a line of more than {LINE_BYTES_MAX} bytes: not a text file?")),
+                Next::End | Next::Partial(_) => return sink.end_of_stream(input),
+            };
+            match parsed {
+                Ok(Parsed::Request(request)) => sink.request(request),
+                Ok(Parsed::Sync(file)) => sink.records.push(Record::Sync { file }),
+                Ok(Parsed::Nothing) => {}
+                Err(what) => sink.bad(Fault::Bad { offset, line: Some(input.lines()), what })?,
+            }
+        }
+        Ok(Flow::Full)
+    }
+
+    fn finish(&self, _: u64) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// Decodes a format of records.
+pub(super) struct Records<F>(pub F);
+
+impl<F: RecordFormat> Decode for Records<F> {
+    fn decode(&mut self, input: &mut Input, sink: &mut Sink) -> Result<Flow, Fault> {
+        let size = self.0.size();
+        while !sink.is_full() {
+            let range = match input.records(size) {
+                Next::Item(range) => range,
+                Next::Partial(have) => {
+                    let offset = input.offset();
+                    input.consume(have);
+                    sink.bad(Fault::Truncated { offset, have, need: size })?;
+                    return Ok(Flow::Ended);
+                }
+                Next::End | Next::TooLong => return sink.end_of_stream(input),
+            };
+            let start = range.start;
+            let mut read_bytes = 0;
+            for record in input.bytes(range).chunks_exact(size) {
+                if sink.is_full() {
+                    break;
+                }
+                match self.0.record(record) {
+                    Ok(Parsed::Request(request)) => sink.request(request),
+                    Ok(Parsed::Sync(file)) => sink.records.push(Record::Sync { file }),
+                    Ok(Parsed::Nothing) => {}
+                    Err(what) => {
+                        let offset = input.offset_of(start + read_bytes);
+                        sink.bad(Fault::Bad { offset, line: None, what })?;
+                    }
+                }
+                read_bytes += size;
+            }
+            input.consume(read_bytes);
+        }
+        Ok(Flow::Full)
+    }
+
+    fn finish(&self, requests: u64) -> Result<(), String> {
+        self.0.finish(requests)
+    }
+}
+
+/// Numbers the files or disks of a trace in the order in which it first names them.
+#[derive(Default)]
+pub(super) struct Names {
+    ids: HashMap<Vec<u8>, u32>,
+    /// Traces name the same file many times in a row.
+    last: Option<(Vec<u8>, u32)>,
+}
+
+impl Names {
+    pub fn id(&mut self, name: &[u8]) -> Result<u32, String> {
+        if let Some((last, id)) = &self.last
+            && last == name
+        {
+            return Ok(*id);
+        }
+        let next = self.ids.len();
+        let id = match self.ids.get(name) {
+            Some(id) => *id,
+            None if next >= NAMES_MAX => return Err(format!("more than {NAMES_MAX} files or disks")),
+            None => {
+                self.ids.insert(name.to_vec(), next as u32);
+                next as u32
+            }
+        };
+        self.last = Some((name.to_vec(), id));
+        Ok(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_touch_the_pages_they_overlap() {
+        let pages =
+            |offset, length| Request::bytes(offset, length).map(|request| (request.page, request.pages));
+        assert_eq!(pages(0, 1), Ok((0, 1)));
+        assert_eq!(pages(4095, 1), Ok((0, 1)));
+        assert_eq!(pages(4095, 2), Ok((0, 2)));
+        assert_eq!(pages(4096, 4096), Ok((1, 1)));
+        assert_eq!(pages(512, 8192), Ok((0, 3)));
+        assert_eq!(pages(4096, 0), Ok((1, 0)));
+        assert!(pages(u64::MAX, 1).is_err());
+        assert!(Request::units(1 << 60, 512, 512).is_err());
+        assert!(Request::pages(0, (1 << 32) + 1).is_err());
+        assert!(Request::pages(1 << 31, 1 << 31).and_then(|request| request.in_file(7)).is_ok());
+        assert!(Request::pages(1 << 31, (1 << 31) + 1).and_then(|request| request.in_file(7)).is_err());
+    }
+
+    #[test]
+    fn names_count_from_zero() {
+        let mut names = Names::default();
+        let ids: Vec<_> =
+            ["b", "a", "b", "b", "a", "c"].iter().map(|name| names.id(name.as_bytes())).collect();
+        assert_eq!(ids, [Ok(0), Ok(1), Ok(0), Ok(0), Ok(1), Ok(2)]);
+    }
+}

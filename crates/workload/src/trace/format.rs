@@ -1,0 +1,167 @@
+//! The closed set of formats: their names, and which file reads and writes them.
+
+use super::decode::{Decode, Fault, Lines, Records};
+use super::source::Sample;
+use super::write::Encode;
+use super::*;
+use std::fmt;
+use std::str::FromStr;
+
+/// A trace format. The names are those of `--format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Format {
+    /// `kernel-lab`: 32-bit words with flags, as in `../shared/kernel`.
+    KernelLab,
+    /// `shared-text`: `op page count` lines, as in `../shared/traces`.
+    SharedText,
+    /// `oracle-general`: libCacheSim's binary with next-access times.
+    OracleGeneral,
+    /// `libcachesim-csv`: columns of time, id and size, or of lbn and size.
+    LibCacheSimCsv,
+    /// `vscsi`: CloudPhysics' binary, version 1 and 2.
+    Vscsi,
+    /// `msr`: CSV of MSR Cambridge.
+    Msr,
+    /// `arc`: `start count ignored number` lines (`.lis`).
+    Arc,
+    /// `lirs`: one block per line, `*` at the end.
+    Lirs,
+    /// `fio-iolog`: version 2 and 3.
+    FioIolog,
+    /// `blkparse`: what blkparse prints.
+    Blkparse,
+    /// `plain`: one number per line.
+    Plain,
+    /// `keys`: one word per line, hashed.
+    Keys,
+}
+
+impl Format {
+    /// Every format, in the order in which help lists them.
+    pub const ALL: [Format; 12] = [
+        Format::KernelLab,
+        Format::SharedText,
+        Format::OracleGeneral,
+        Format::LibCacheSimCsv,
+        Format::Vscsi,
+        Format::Msr,
+        Format::Arc,
+        Format::Lirs,
+        Format::FioIolog,
+        Format::Blkparse,
+        Format::Plain,
+        Format::Keys,
+    ];
+
+    /// The formats that [`TraceWriter`] writes.
+    pub const WRITABLE: [Format; 4] =
+        [Format::KernelLab, Format::SharedText, Format::FioIolog, Format::Plain];
+
+    /// The name, as `--format` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::KernelLab => "kernel-lab",
+            Format::SharedText => "shared-text",
+            Format::OracleGeneral => "oracle-general",
+            Format::LibCacheSimCsv => "libcachesim-csv",
+            Format::Vscsi => "vscsi",
+            Format::Msr => "msr",
+            Format::Arc => "arc",
+            Format::Lirs => "lirs",
+            Format::FioIolog => "fio-iolog",
+            Format::Blkparse => "blkparse",
+            Format::Plain => "plain",
+            Format::Keys => "keys",
+        }
+    }
+
+    /// One line for help: what a record is, and what its size and offset mean.
+    pub fn summary(self) -> &'static str {
+        match self {
+            Format::KernelLab => "binary, u32: bit 31 write, 30 mapped, 29 anonymous, low 29 bits page",
+            Format::SharedText => {
+                "lines of op page count; op R, W, F (mapped read) or S (fsync); 4 KiB pages"
+            }
+            Format::OracleGeneral => "binary, 24 bytes: time, id, size, next access; an id is one page",
+            Format::LibCacheSimCsv => {
+                "columns time, id, size (an id is one page) or op, size in bytes, lbn in units"
+            }
+            Format::Vscsi => "binary, version 1 or 2; SCSI reads and writes, lbn in units, length in bytes",
+            Format::Msr => "CSV: time, host, disk, Read|Write, offset in bytes, size in bytes, latency",
+            Format::Arc => "lines of start count ignored number, in units",
+            Format::Lirs => "one page per line, * ends",
+            Format::FioIolog => "fio's own log, version 2 or 3, offset and length in bytes",
+            Format::Blkparse => "blkparse's text, Q events, position and length in units",
+            Format::Plain => "one number per line, decimal or 0x: a page each",
+            Format::Keys => "one word per line, hashed to a page each",
+        }
+    }
+
+    /// [`OpenOptions::unit_bytes`] applies.
+    pub fn counts_units(self) -> bool {
+        matches!(self, Format::LibCacheSimCsv | Format::Vscsi | Format::Arc | Format::Blkparse)
+    }
+
+    /// What counts as an access, for traces in which nothing did.
+    pub(super) fn what_counts(self) -> Option<&'static str> {
+        match self {
+            Format::Blkparse => Some("only Q events count"),
+            Format::FioIolog => Some("only read and write count"),
+            _ => None,
+        }
+    }
+
+    /// The reader. `Err`: the beginning says that it is not this format after all.
+    pub(super) fn decoder(
+        self,
+        sample: &Sample,
+        unit_bytes: u64,
+        sidecar: Option<Sidecar>,
+    ) -> Result<Box<dyn Decode>, Fault> {
+        Ok(match self {
+            Format::KernelLab => Box::new(Records(kernel_lab::KernelLab::new(sidecar))),
+            Format::SharedText => Box::new(Lines(shared_text::SharedText)),
+            Format::OracleGeneral => Box::new(Records(oracle_general::OracleGeneral)),
+            Format::LibCacheSimCsv => {
+                Box::new(Lines(libcachesim_csv::LibCacheSimCsv::new(sample, unit_bytes)?))
+            }
+            Format::Vscsi => Box::new(Records(vscsi::Vscsi::new(sample, unit_bytes)?)),
+            Format::Msr => Box::new(Lines(msr::Msr::new(sample)?)),
+            Format::Arc => Box::new(Lines(arc::Arc { unit_bytes })),
+            Format::Lirs => Box::new(Lines(lirs::Lirs::default())),
+            Format::FioIolog => Box::new(Lines(fio_iolog::FioIolog::new(sample)?)),
+            Format::Blkparse => Box::new(Lines(blkparse::Blkparse::new(unit_bytes))),
+            Format::Plain => Box::new(Lines(plain::Plain)),
+            Format::Keys => Box::new(Lines(plain::Keys)),
+        })
+    }
+
+    /// The writer; `None`: we only read this format.
+    pub(super) fn encoder(self) -> Option<Box<dyn Encode>> {
+        match self {
+            Format::KernelLab => Some(Box::new(kernel_lab::KernelLabEncoder)),
+            Format::SharedText => Some(Box::new(shared_text::SharedTextEncoder)),
+            Format::FioIolog => Some(Box::new(fio_iolog::FioIologEncoder::default())),
+            Format::Plain => Some(Box::new(plain::PlainEncoder)),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let wanted = name.to_ascii_lowercase().replace('_', "-");
+        Format::ALL.into_iter().find(|format| format.name() == wanted).ok_or_else(|| {
+            let names: Vec<_> = Format::ALL.iter().map(|format| format.name()).collect();
+            format!("unknown trace format \"{name}\"; there are {}", names.join(", "))
+        })
+    }
+}

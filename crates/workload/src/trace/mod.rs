@@ -1,0 +1,310 @@
+//! Page-access traces: who touched which page, in which order.
+//!
+//! A trace arrives as a file in one of a dozen formats, perhaps compressed, and leaves as batches of
+//! [`Record`]s. Three layers, each unaware of the others:
+//!
+//! ```text
+//! source      bytes       file -> gzip | xz | zstd, nested -> a buffer that counts bytes and lines
+//! FORMAT.rs   requests    a line or binary record -> "these pages, read or written" | fsync | nothing
+//! here        accesses    a request of n pages -> n accesses of 4 KiB, as many as the batch has room for
+//! ```
+//!
+//! Nothing grows with the length of the trace: the buffer holds 256 KiB, a batch 4,096 records, and a request
+//! of a million pages is a counter that runs. (A file name of an fio iolog, a disk of an MSR trace: those are
+//! remembered.)
+//!
+//! # What a page number means
+//!
+//! Every format file says what its sizes and offsets mean. Four kinds exist:
+//!
+//! * One flat space (kernel lab, ARC, vscsi, ...): the page number is the position in 4 KiB pages.
+//! * Several files or disks (fio, MSR, blkparse): file id << 32 | page in the file. Ids count from 0 in the
+//!   order in which the trace first names the files, so a trace of one disk is a flat space again.
+//! * Anonymous memory (kernel lab): a space of its own. Anonymous page 5 is not file page 5.
+//! * Opaque keys (libCacheSim, plain): each key is one page, whatever its size. Neighbouring numbers mean
+//!   nothing.
+//!
+//! # Damage
+//!
+//! A record that cannot be is an error that names file, byte offset (in the decompressed stream) and line;
+//! the records before it are delivered first. With [`OpenOptions::lossy`] it is skipped and counted in
+//! [`TraceReader::skipped`]. A stream that breaks off counts as one bad record, whatever it still had to say.
+//! What no reader can see: text cut at the end of a number, or a binary trace cut between two records (unless
+//! a kernel-lab sidecar says how many there were).
+
+mod arc;
+mod blkparse;
+mod decode;
+mod error;
+mod fio_iolog;
+mod format;
+mod info;
+mod kernel_lab;
+mod libcachesim_csv;
+mod lirs;
+mod msr;
+mod oracle_general;
+mod plain;
+mod recognise;
+mod shared_text;
+mod source;
+mod text;
+mod vscsi;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::TraceError;
+pub use format::Format;
+pub use info::{TraceInfo, info};
+pub use kernel_lab::{Sidecar, sidecar};
+pub use source::Compression;
+pub use write::{Converted, TraceWriter, WriteOptions, convert};
+
+use decode::{Decode, Fault, Flow, Sink};
+use source::Input;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a page. Longer requests are split into pages of this size.
+pub const PAGE_BYTES: u64 = 4096;
+
+/// One touch of one 4 KiB page. Anonymous pages are numbered apart from file pages: `(anon, page)` is the
+/// page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PageAccess {
+    /// Page number; where the format knows files, the file's id is in the high 32 bits.
+    pub page: u64,
+    /// Written, not only read.
+    pub write: bool,
+    /// Through a mapping, not through a descriptor.
+    pub mapped: bool,
+    /// Anonymous memory, not file memory.
+    pub anon: bool,
+}
+
+/// One event of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Record {
+    /// A page is touched.
+    Access(PageAccess),
+    /// fsync or fdatasync of a file.
+    Sync {
+        /// The file's id, as in the high 32 bits of its pages.
+        file: u32,
+    },
+}
+
+/// How to open a trace.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    /// The format; `None`: recognised by content first, by name second.
+    pub format: Option<Format>,
+    /// Skip and count bad records instead of failing at the first.
+    pub lossy: bool,
+    /// Bytes of one unit of a block number, for the formats that count in units: ARC, vscsi, blkparse, and
+    /// the `lbn` of a CSV. `None`: 512. Some ARC traces (OLTP) count in whole pages: 4096.
+    pub unit_bytes: Option<u32>,
+}
+
+/// Opens a trace. Reads as much as it takes to recognise compression and format.
+pub fn open(path: &Path, options: OpenOptions) -> Result<TraceReader, TraceError> {
+    let (input, file_bytes) = Input::open(path)?;
+    TraceReader::new(path.to_path_buf(), input, file_bytes, options)
+}
+
+/// Like [`open`], for bytes that are not a file; `name` stands for the path in recognition and errors.
+pub fn from_reader(
+    name: &str,
+    reader: Box<dyn Read + Send>,
+    options: OpenOptions,
+) -> Result<TraceReader, TraceError> {
+    let path = PathBuf::from(name);
+    let input = Input::new(reader).map_err(|error| TraceError::io(&path, error))?;
+    TraceReader::new(path, input, None, options)
+}
+
+/// Reads a trace from front to back, in batches ([`TraceReader::next_batch`]) or, more slowly, as an
+/// iterator.
+pub struct TraceReader {
+    path: PathBuf,
+    format: Format,
+    file_bytes: Option<u64>,
+    input: Input,
+    decoder: Box<dyn Decode>,
+    sink: Sink,
+    /// Records of the sink that the iterator has handed out already.
+    taken: usize,
+    /// The trace ended with this error, after the records that are in the sink.
+    failure: Option<TraceError>,
+    done: bool,
+}
+
+impl TraceReader {
+    fn new(
+        path: PathBuf,
+        mut input: Input,
+        file_bytes: Option<u64>,
+        options: OpenOptions,
+    ) -> Result<Self, TraceError> {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let sample = input.sample();
+        if sample.bytes.is_empty() {
+            let empty = || TraceError::Empty { path: path.clone(), format: options.format, skipped: 0 };
+            return Err(broken_off(&path, &mut input).unwrap_or_else(empty));
+        }
+        let format = match options.format.map_or_else(|| recognise::recognise(&name, &sample), Ok) {
+            Ok(format) => format,
+            Err(unsure) => return Err(broken_off(&path, &mut input).unwrap_or_else(|| unsure.at(&path))),
+        };
+        if options.unit_bytes.is_some() && !format.counts_units() {
+            let what = format!("a unit size means nothing for the format {format}");
+            return Err(TraceError::Usage { path, what });
+        }
+        let unit_bytes = options.unit_bytes.unwrap_or(512);
+        if !(1..=1 << 20).contains(&unit_bytes) {
+            let what = format!("a unit of {unit_bytes} bytes, expected 1 to 1048576");
+            return Err(TraceError::Usage { path, what });
+        }
+        let sidecar = if format == Format::KernelLab { sidecar(&path)? } else { None };
+        let decoder = match format.decoder(&sample, u64::from(unit_bytes), sidecar) {
+            Ok(decoder) => decoder,
+            Err(fault) => {
+                return Err(broken_off(&path, &mut input).unwrap_or_else(|| fault.at(&path, format, &input)));
+            }
+        };
+        Ok(Self {
+            path,
+            format,
+            file_bytes,
+            input,
+            decoder,
+            sink: Sink::new(options.lossy),
+            taken: 0,
+            failure: None,
+            done: false,
+        })
+    }
+
+    /// Replaces the contents of `batch` by the next records, up to 4,096. `Ok(0)`: the trace is over.
+    ///
+    /// Records before a damaged one are delivered before the error is; after an error the trace is over.
+    pub fn next_batch(&mut self, batch: &mut Vec<Record>) -> Result<usize, TraceError> {
+        if self.taken >= self.sink.records.len() {
+            self.fill()?;
+        }
+        batch.clear();
+        if self.taken > 0 {
+            batch.extend_from_slice(&self.sink.records[self.taken..]);
+        } else {
+            std::mem::swap(batch, &mut self.sink.records);
+        }
+        self.sink.records.clear();
+        self.taken = 0;
+        Ok(batch.len())
+    }
+
+    /// Fills the sink; leaves it empty only when the trace is over.
+    fn fill(&mut self) -> Result<(), TraceError> {
+        self.sink.records.clear();
+        self.taken = 0;
+        if !self.done && self.failure.is_none() {
+            self.sink.expand();
+            if !self.sink.is_full() {
+                match self.decoder.decode(&mut self.input, &mut self.sink) {
+                    Ok(Flow::Full) => assert!(!self.sink.records.is_empty()),
+                    Ok(Flow::Ended) => self.end(),
+                    Err(fault) => self.failure = Some(fault.at(&self.path, self.format, &self.input)),
+                }
+            }
+        }
+        if self.sink.records.is_empty() {
+            self.done = true;
+            if let Some(error) = self.failure.take() {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// The input is at its end: was that all there should be?
+    fn end(&mut self) {
+        self.done = true;
+        if let Err(what) = self.decoder.finish(self.sink.requests) {
+            if self.sink.lossy {
+                self.sink.skipped += 1;
+            } else {
+                let fault = Fault::Bad { offset: self.input.offset(), line: None, what };
+                self.failure = Some(fault.at(&self.path, self.format, &self.input));
+            }
+        }
+        if !self.sink.any_access && self.failure.is_none() {
+            let path = self.path.clone();
+            let format = Some(self.format);
+            self.failure = Some(TraceError::Empty { path, format, skipped: self.sink.skipped });
+        }
+    }
+
+    /// Bad records skipped so far; 0 unless the trace was opened lossy.
+    pub fn skipped(&self) -> u64 {
+        self.sink.skipped
+    }
+
+    /// Requests read so far: records of the format that touched at least one page.
+    pub fn requests(&self) -> u64 {
+        self.sink.requests
+    }
+
+    /// The format, as recognised or as forced.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// The compressions that were peeled off, outermost first.
+    pub fn compression(&self) -> &[Compression] {
+        self.input.layers()
+    }
+
+    /// Where the trace comes from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How much of the file (as stored) has been read, 0 to 1; `None` where its size is unknown. For progress
+    /// bars.
+    pub fn progress(&self) -> Option<f64> {
+        let total = self.file_bytes.filter(|total| *total > 0)?;
+        Some((self.input.stored_bytes_read() as f64 / total as f64).min(1.0))
+    }
+}
+
+/// A stream that broke off at once is the better explanation of what its beginning looks like.
+fn broken_off(path: &Path, input: &mut Input) -> Option<TraceError> {
+    input.take_failure().map(|error| TraceError::stream(path, input, error))
+}
+
+impl Iterator for TraceReader {
+    type Item = Result<Record, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.taken >= self.sink.records.len()
+            && let Err(error) = self.fill()
+        {
+            return Some(Err(error));
+        }
+        let record = *self.sink.records.get(self.taken)?;
+        self.taken += 1;
+        Some(Ok(record))
+    }
+}
+
+impl std::fmt::Debug for TraceReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TraceReader")
+            .field("path", &self.path)
+            .field("format", &self.format)
+            .field("compression", &self.compression())
+            .finish_non_exhaustive()
+    }
+}

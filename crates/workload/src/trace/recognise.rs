@@ -1,0 +1,133 @@
+//! Which format is this? Content first, name second.
+//!
+//! A text format fits if more than half of the sampled lines are its records: a damaged trace is still
+//! recognised, and its reader then says where the damage is. The text formats exclude each other by shape,
+//! except that a column of numbers may be `lirs` or `plain`; they mean the same page by it, so `plain` it is
+//! unless a `*` or the name says LIRS.
+//!
+//! Binary formats have no magic number. `vscsi` and `oracle-general` have fields that must agree from record
+//! to record; any bytes whatever are a possible kernel-lab trace, so that one needs the name `.bin` or
+//! somebody's word.
+
+use super::source::{Sample, name_inside};
+use super::text::{decimal, field, fields};
+use super::{
+    Format, TraceError, blkparse, fio_iolog, libcachesim_csv, msr, oracle_general, plain, shared_text, vscsi,
+};
+use std::path::Path;
+
+/// Lines that recognition looks at.
+const LINES: usize = 200;
+
+/// Why no format could be chosen.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unsure {
+    Unknown,
+    Ambiguous(Vec<Format>),
+}
+
+impl Unsure {
+    pub fn at(self, path: &Path) -> TraceError {
+        let path = path.to_path_buf();
+        match self {
+            Unsure::Unknown => TraceError::UnknownFormat { path },
+            Unsure::Ambiguous(candidates) => TraceError::Ambiguous { path, candidates },
+        }
+    }
+}
+
+/// Chooses the format of a trace that is called `name` and begins with `sample`.
+pub(super) fn recognise(name: &str, sample: &Sample) -> Result<Format, Unsure> {
+    let candidates = if is_text(&sample.bytes) { text(sample) } else { binary(sample) };
+    let named = named(name_inside(name));
+    match (candidates.as_slice(), named) {
+        (fit, Some(named)) if fit.contains(&named) => Ok(named),
+        // No content fits, or any word would: believe the name, its reader will say what is wrong.
+        ([] | [Format::Keys], Some(named)) => Ok(named),
+        ([], None) => Err(Unsure::Unknown),
+        ([only], _) if *only != Format::KernelLab => Ok(*only),
+        // Both mean the same by a column of numbers.
+        ([Format::Plain, Format::Lirs], _) => Ok(Format::Plain),
+        (several, _) => Err(Unsure::Ambiguous(several.to_vec())),
+    }
+}
+
+/// The format that a file name suggests.
+fn named(name: &str) -> Option<Format> {
+    let name = name.to_ascii_lowercase();
+    let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
+    if name.contains("oraclegeneral") || name.contains("oracle-general") || name.contains("oracle_general") {
+        return Some(Format::OracleGeneral);
+    }
+    match extension {
+        "bin" => Some(Format::KernelLab),
+        "vscsi" | "vscsi1" | "vscsi2" => Some(Format::Vscsi),
+        "lis" => Some(Format::Arc),
+        "lirs" => Some(Format::Lirs),
+        "csv" => Some(Format::LibCacheSimCsv),
+        "iolog" => Some(Format::FioIolog),
+        "blkparse" | "blktrace" => Some(Format::Blkparse),
+        "keys" => Some(Format::Keys),
+        _ if name.contains("lirs") => Some(Format::Lirs),
+        _ => None,
+    }
+}
+
+/// No control characters but white space. Other encodings than ASCII are text.
+fn is_text(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte >= b' ' && *byte != 0x7f || byte.is_ascii_whitespace())
+}
+
+fn text(sample: &Sample) -> Vec<Format> {
+    let lines: Vec<&[u8]> =
+        sample.lines().filter(|line| !line.starts_with(b"#") && *line != b"*").take(LINES).collect();
+    let most = |fits: &dyn Fn(&[u8]) -> bool| {
+        let fitting = lines.iter().filter(|line| fits(line)).count();
+        fitting * 2 > lines.len()
+    };
+    if sample.lines().next().is_some_and(fio_iolog::is_header) {
+        vec![Format::FioIolog]
+    } else if most(&shared_text::is_record) {
+        vec![Format::SharedText]
+    } else if most(&blkparse::is_record) {
+        vec![Format::Blkparse]
+    } else if most(&msr::is_record) {
+        vec![Format::Msr]
+    } else if libcachesim_csv::fits(sample) {
+        vec![Format::LibCacheSimCsv]
+    } else if most(&is_arc) {
+        vec![Format::Arc]
+    } else if most(&plain::is_number) {
+        // The end mark is at the very end: beyond the lines that were looked at, perhaps beyond the sample.
+        if sample.lines().any(|line| line == b"*") {
+            vec![Format::Lirs]
+        } else {
+            vec![Format::Plain, Format::Lirs]
+        }
+    } else if !lines.is_empty() && lines.iter().all(|line| is_word(line)) {
+        vec![Format::Keys]
+    } else {
+        Vec::new()
+    }
+}
+
+fn is_arc(line: &[u8]) -> bool {
+    fields::<4>(line).is_some_and(|fields| fields.iter().all(|field| decimal(field).is_some()))
+}
+
+fn is_word(line: &[u8]) -> bool {
+    let mut rest = line;
+    field(&mut rest).is_some_and(|word| word.len() == line.len() && !word.contains(&b','))
+}
+
+fn binary(sample: &Sample) -> Vec<Format> {
+    if vscsi::fits(sample) {
+        vec![Format::Vscsi]
+    } else {
+        match oracle_general::fits(sample) {
+            oracle_general::Fit::Yes => vec![Format::OracleGeneral],
+            oracle_general::Fit::Perhaps => vec![Format::OracleGeneral, Format::KernelLab],
+            oracle_general::Fit::No => vec![Format::KernelLab],
+        }
+    }
+}

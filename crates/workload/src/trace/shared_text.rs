@@ -1,0 +1,109 @@
+//! The shared traces' text (`../shared/traces/README.md`): lines of `op page count`.
+//!
+//! ```text
+//! R 4294967296 2    read pages 0 and 1 of file 1
+//! W 17 1            write
+//! F 17 1            page fault on a mapped file page: a read through a mapping
+//! S 4294967296 0    fsync of file 1
+//! ```
+//!
+//! *Offset:* a 4 KiB page number, 64 bits; in captured traces file id << 32 | page in the file, in others one
+//! flat space. *Size:* `count` pages from there on. Fields are divided by blanks; empty lines and lines that
+//! start with `#` are skipped.
+
+use super::PageAccess;
+use super::decode::{LineFormat, Parsed, Request};
+use super::text::{fields, leading_decimal, number, quote};
+use super::write::{Encode, Run};
+use std::io::Write;
+
+/// Reads the lines.
+pub(super) struct SharedText;
+
+impl LineFormat for SharedText {
+    fn line(&mut self, line: &[u8]) -> Result<Parsed, String> {
+        let operation = match line {
+            [b'#', ..] => return Ok(Parsed::Nothing),
+            [operation @ (b'R' | b'W' | b'F' | b'S'), b' ' | b'\t', ..] => *operation,
+            _ => return Err(format!("{}, expected R, W, F or S, then page and count", quote(line))),
+        };
+        let (page, count) = match page_and_count(&line[2..]) {
+            Some(both) => both,
+            None => {
+                let Some([_, page, count]) = fields::<3>(line) else {
+                    return Err(format!("{} has not the three fields op page count", quote(line)));
+                };
+                (number(page, "page")?, number(count, "count")?)
+            }
+        };
+        if operation == b'S' {
+            if count != 0 || page & 0xffff_ffff != 0 {
+                return Err(format!("{}: an fsync is S, file << 32, 0", quote(line)));
+            }
+            return Ok(Parsed::Sync((page >> 32) as u32));
+        }
+        let request = Request::pages(page, count)?;
+        Ok(Parsed::Request(Request { write: operation == b'W', mapped: operation == b'F', ..request }))
+    }
+}
+
+/// The way that all traces write it, with single blanks, in one pass instead of cutting fields first: half
+/// the time.
+#[inline]
+fn page_and_count(text: &[u8]) -> Option<(u64, u64)> {
+    let (page, rest) = leading_decimal(text)?;
+    let (count, rest) = leading_decimal(rest.strip_prefix(b" ")?)?;
+    rest.is_empty().then_some((page, count))
+}
+
+/// For recognition.
+pub(super) fn is_record(line: &[u8]) -> bool {
+    matches!(line, [b'R' | b'W' | b'F' | b'S', b' ' | b'\t', ..])
+        && fields::<3>(line)
+            .is_some_and(|[_, page, count]| number(page, "").is_ok() && number(count, "").is_ok())
+}
+
+/// Writes the lines. Anonymous pages and writes through a mapping have no letter.
+pub(super) struct SharedTextEncoder;
+
+impl Encode for SharedTextEncoder {
+    fn nearest(&self, access: PageAccess) -> PageAccess {
+        PageAccess { mapped: access.mapped && !access.write, anon: false, ..access }
+    }
+
+    fn access(&mut self, run: Run, out: &mut Vec<u8>) {
+        let operation = match (run.first.write, run.first.mapped) {
+            (true, _) => 'W',
+            (false, true) => 'F',
+            (false, false) => 'R',
+        };
+        writeln!(out, "{operation} {} {}", run.first.page, run.pages).expect("a Vec takes all");
+    }
+
+    fn sync(&mut self, file: u32, out: &mut Vec<u8>) -> bool {
+        writeln!(out, "S {} 0", u64::from(file) << 32).expect("a Vec takes all");
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_of_the_page_above() {
+        let line = |text: &str| SharedText.line(text.as_bytes());
+        let read = Request { page: 1 << 32, pages: 2, write: false, mapped: false, anon: false };
+        assert_eq!(line("R 4294967296 2"), Ok(Parsed::Request(read)));
+        let one = Request { page: 17, pages: 1, ..read };
+        assert_eq!(line("W 17 1"), Ok(Parsed::Request(Request { write: true, ..one })));
+        assert_eq!(line("F\t17  1"), Ok(Parsed::Request(Request { mapped: true, ..one })));
+        assert_eq!(line("S 4294967296 0"), Ok(Parsed::Sync(1)));
+        assert_eq!(line("# R 1 1"), Ok(Parsed::Nothing));
+        for bad in
+            ["R 1", "R 1 1 1", "X 1 1", "r 1 1", "R -1 1", "R 1 4294967297", "S 1 0", "S 0 1", "R18 1", "R"]
+        {
+            assert!(line(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Fields and numbers of text formats, and complaints about them.
+
+use std::fmt::Display;
+
+/// A decimal number, nothing around it.
+#[inline]
+pub(super) fn decimal(text: &[u8]) -> Option<u64> {
+    // 19 digits always fit; the twentieth may not.
+    let (head, last) = text.split_at_checked(19).unwrap_or((text, &[]));
+    let (number, []) = leading_decimal(head)? else { return None };
+    match last {
+        [] => Some(number),
+        [digit @ b'0'..=b'9'] => number.checked_mul(10)?.checked_add(u64::from(digit - b'0')),
+        _ => None,
+    }
+}
+
+/// A number of at most 19 digits, and what follows it.
+#[inline]
+pub(super) fn leading_decimal(text: &[u8]) -> Option<(u64, &[u8])> {
+    let mut number = 0u64;
+    let mut digits = 0;
+    while let Some(byte) = text.get(digits) {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        number = number.wrapping_mul(10).wrapping_add(u64::from(digit));
+        digits += 1;
+    }
+    (1..=19).contains(&digits).then(|| (number, &text[digits..]))
+}
+
+/// A decimal number, or a complaint that names the field.
+#[inline]
+pub(super) fn number(text: &[u8], field: &str) -> Result<u64, String> {
+    decimal(text).ok_or_else(|| wrong(field, text, "a number"))
+}
+
+/// The complaint about a field.
+#[cold]
+pub(super) fn wrong(field: &str, found: &[u8], expected: impl Display) -> String {
+    format!("{field} is {}, expected {expected}", quote(found))
+}
+
+/// Text of a trace for a message: printable, and not the whole line of a broken file.
+pub(super) fn quote(text: &[u8]) -> String {
+    const SHOWN_BYTES: usize = 60;
+    if text.len() > SHOWN_BYTES {
+        format!("\"{}...\"", text[..SHOWN_BYTES].escape_ascii())
+    } else {
+        format!("\"{}\"", text.escape_ascii())
+    }
+}
+
+/// Takes the next field between blanks.
+#[inline]
+pub(super) fn field<'a>(line: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let start = line.iter().position(|byte| !byte.is_ascii_whitespace())?;
+    let text = &line[start..];
+    let end = text.iter().position(|byte| byte.is_ascii_whitespace()).unwrap_or(text.len());
+    *line = &text[end..];
+    Some(&text[..end])
+}
+
+/// Exactly `N` fields between blanks.
+pub(super) fn fields<const N: usize>(line: &[u8]) -> Option<[&[u8]; N]> {
+    let mut rest = line;
+    let mut found = [&line[..0]; N];
+    for slot in &mut found {
+        *slot = field(&mut rest)?;
+    }
+    field(&mut rest).is_none().then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_decimal_and_fit() {
+        assert_eq!(decimal(b"0"), Some(0));
+        assert_eq!(decimal(b"18446744073709551615"), Some(u64::MAX));
+        for bad in [
+            "",
+            "-1",
+            "+1",
+            "1 ",
+            "0x1",
+            "18446744073709551616",
+            "99999999999999999999",
+            "000000000000000000001",
+        ] {
+            assert_eq!(decimal(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn fields_are_exact() {
+        assert_eq!(fields::<2>(b"a  bc"), Some([&b"a"[..], &b"bc"[..]]));
+        assert_eq!(fields::<2>(b"a"), None);
+        assert_eq!(fields::<2>(b"a b c"), None);
+    }
+}

@@ -1,0 +1,363 @@
+//! Writing traces: `mglru trace convert`.
+//!
+//! A format that cannot say what a record says refuses it, by default: a conversion that silently loses
+//! writes is a new trace under an old name. [`WriteOptions::drop`] loses on purpose,
+//! [`WriteOptions::renumber`] makes pages fit.
+//!
+//! Neighbouring pages in a row with the same flags become one request where the format has counts. The file
+//! appears under its name when it is complete, never before.
+
+use super::source::Compression;
+use super::{Format, PAGE_BYTES, PageAccess, Record, Sidecar, TraceError, TraceReader, kernel_lab};
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// How to write a trace.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WriteOptions {
+    /// Number the distinct pages from 0 in order of first use, all in file 0.
+    pub renumber: bool,
+    /// Leave out what the format cannot say (flags, fsyncs), and count it. With anonymous pages only together
+    /// with `renumber`: they are numbered apart.
+    pub drop: bool,
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Converted {
+    /// Accesses written.
+    pub accesses: u64,
+    /// fsyncs written.
+    pub syncs: u64,
+    /// Records that lost a flag, and fsyncs left out.
+    pub dropped: u64,
+    /// Distinct pages, if they were numbered anew.
+    pub renumbered_pages: Option<u64>,
+}
+
+/// `pages` accesses in a row, each to the page after the last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    pub first: PageAccess,
+    pub pages: u64,
+}
+
+/// How a format says things.
+pub(super) trait Encode: Send {
+    /// Every page number is smaller.
+    fn pages_max(&self) -> u64 {
+        u64::MAX
+    }
+    /// The access as far as the format can say it.
+    fn nearest(&self, access: PageAccess) -> PageAccess;
+    fn begin(&mut self, _out: &mut Vec<u8>) {}
+    fn access(&mut self, run: Run, out: &mut Vec<u8>);
+    /// `false`: the format has no fsync.
+    fn sync(&mut self, _file: u32, _out: &mut Vec<u8>) -> bool {
+        false
+    }
+    fn end(&mut self, _out: &mut Vec<u8>) {}
+}
+
+/// Runs are cut here, so that a reader's idea of a sane request is never passed.
+const RUN_PAGES_MAX: u64 = 1 << 16;
+const FLUSH_BYTES: usize = 64 * 1024;
+/// zstd's own default, and what gzip and xz call 6.
+const ZSTD_LEVEL: i32 = 3;
+const LEVEL: u32 = 6;
+
+/// Writes a trace, record by record.
+pub struct TraceWriter {
+    path: PathBuf,
+    /// What is written until it is complete; `None`: the path is a pipe or a device.
+    unfinished: Option<PathBuf>,
+    output: Option<Output>,
+    format: Format,
+    encoder: Box<dyn Encode>,
+    options: WriteOptions,
+    /// New number by (anonymous, page).
+    renumbered: HashMap<(bool, u64), u64, BuildHasherDefault<PageHasher>>,
+    run: Option<Run>,
+    buffer: Vec<u8>,
+    records: u64,
+    converted: Converted,
+    highest_page: u64,
+    writes: u64,
+}
+
+impl TraceWriter {
+    /// Writes to a file; `.gz`, `.xz` or `.zst` at the end of its name compresses. A kernel-lab trace called
+    /// `NAME.bin` gets its `NAME.json` as well, unless something else is there under that name.
+    pub fn create(path: &Path, format: Format, options: WriteOptions) -> Result<Self, TraceError> {
+        let encoder = format.encoder().ok_or_else(|| {
+            let names: Vec<_> = Format::WRITABLE.iter().map(|format| format.name()).collect();
+            let what = format!("{format} is only read; formats that are written: {}", names.join(", "));
+            TraceError::Usage { path: path.to_path_buf(), what }
+        })?;
+        // Through a symbolic link, the file that it points at is replaced.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        let failed = |error| TraceError::io(&path, error);
+        let special = path.metadata().is_ok_and(|metadata| !metadata.is_file());
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let unfinished =
+            (!special).then(|| path.with_file_name(format!(".{name}.{}.part", std::process::id())));
+        let file = File::create(unfinished.as_deref().unwrap_or(&path)).map_err(failed)?;
+        let output = Output::new(file, &name);
+        let mut writer = TraceWriter {
+            path: path.clone(),
+            unfinished,
+            output: None,
+            format,
+            encoder,
+            options,
+            renumbered: HashMap::default(),
+            run: None,
+            buffer: Vec::with_capacity(FLUSH_BYTES * 2),
+            records: 0,
+            converted: Converted::default(),
+            highest_page: 0,
+            writes: 0,
+        };
+        writer.output = Some(output.map_err(failed)?);
+        writer.encoder.begin(&mut writer.buffer);
+        Ok(writer)
+    }
+
+    /// Writes records.
+    pub fn write(&mut self, records: &[Record]) -> Result<(), TraceError> {
+        for record in records {
+            self.records += 1;
+            match *record {
+                Record::Access(access) => self.access(access)?,
+                Record::Sync { file } => self.sync(file)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn access(&mut self, mut access: PageAccess) -> Result<(), TraceError> {
+        if self.options.renumber {
+            let next = self.renumbered.len() as u64;
+            access.page = *self.renumbered.entry((access.anon, access.page)).or_insert(next);
+        }
+        let limit = self.encoder.pages_max();
+        if access.page >= limit && limit < u64::MAX {
+            let way_out = if self.options.renumber {
+                "the trace has too many distinct pages"
+            } else {
+                "--renumber numbers the distinct pages from 0"
+            };
+            return Err(self.refuse(format!("page {} is not below {limit}; {way_out}", access.page)));
+        }
+        let said = self.encoder.nearest(access);
+        if said != access {
+            if !self.options.drop {
+                let lost = [
+                    (access.write && !said.write, "written"),
+                    (access.mapped && !said.mapped, "mapped"),
+                    (access.anon && !said.anon, "anonymous"),
+                ];
+                let lost: Vec<_> = lost.iter().filter(|(lost, _)| *lost).map(|(_, word)| *word).collect();
+                let what = format!(
+                    "the format cannot say that the page is {}; --drop leaves that out",
+                    lost.join(", ")
+                );
+                return Err(self.refuse(what));
+            }
+            // Anonymous page 5 would become file page 5.
+            if access.anon && !said.anon && !self.options.renumber {
+                let what = "anonymous pages are numbered apart, --drop would mix them up with file pages; \
+                            --renumber as well keeps them apart";
+                return Err(self.refuse(what.to_string()));
+            }
+            self.converted.dropped += 1;
+        }
+        self.converted.accesses += 1;
+        self.highest_page = self.highest_page.max(said.page);
+        self.writes += u64::from(said.write);
+        match &mut self.run {
+            Some(run) if run.continues_with(said) => run.pages += 1,
+            _ => {
+                self.end_run()?;
+                self.run = Some(Run { first: said, pages: 1 });
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self, file: u32) -> Result<(), TraceError> {
+        self.end_run()?;
+        let file = if self.options.renumber { 0 } else { file };
+        if self.encoder.sync(file, &mut self.buffer) {
+            self.converted.syncs += 1;
+        } else if self.options.drop {
+            self.converted.dropped += 1;
+        } else {
+            return Err(self.refuse("the format has no fsync; --drop leaves it out".to_string()));
+        }
+        Ok(())
+    }
+
+    fn refuse(&self, what: String) -> TraceError {
+        TraceError::Unrepresentable {
+            path: self.path.clone(),
+            format: self.format,
+            record: self.records,
+            what,
+        }
+    }
+
+    fn end_run(&mut self) -> Result<(), TraceError> {
+        if let Some(run) = self.run.take() {
+            self.encoder.access(run, &mut self.buffer);
+            if self.buffer.len() >= FLUSH_BYTES {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), TraceError> {
+        let output = self.output.as_mut().expect("open until it is finished");
+        output.writer().write_all(&self.buffer).map_err(|error| TraceError::io(&self.path, error))?;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Completes the file and gives it its name.
+    pub fn finish(mut self) -> Result<Converted, TraceError> {
+        self.end_run()?;
+        self.encoder.end(&mut self.buffer);
+        self.flush()?;
+        let output = self.output.take().expect("open until it is finished");
+        let path = self.path.clone();
+        let failed = |error| TraceError::io(&path, error);
+        output.finish().map_err(failed)?;
+        if let Some(unfinished) = self.unfinished.take() {
+            fs::rename(unfinished, &path).map_err(failed)?;
+            if self.format == Format::KernelLab {
+                self.write_sidecar()?;
+            }
+        }
+        if self.options.renumber {
+            self.converted.renumbered_pages = Some(self.renumbered.len() as u64);
+        }
+        Ok(self.converted)
+    }
+
+    /// Says beside a kernel-lab trace what it is. An old description would be wrong from now on.
+    fn write_sidecar(&self) -> Result<(), TraceError> {
+        let Some(path) = kernel_lab::sidecar_path(&self.path) else { return Ok(()) };
+        let foreign = fs::read(&path).is_ok_and(|text| {
+            serde_json::from_slice::<Sidecar>(&text).ok().is_none_or(|sidecar| sidecar.records.is_none())
+        });
+        if foreign {
+            return Ok(());
+        }
+        let sidecar = Sidecar {
+            name: path.file_stem().map(|name| name.to_string_lossy().into_owned()),
+            records: Some(self.converted.accesses),
+            pages: Some(self.highest_page + 1),
+            distinct: self.options.renumber.then_some(self.renumbered.len() as u64),
+            writes: Some(self.writes),
+            ..Sidecar::default()
+        };
+        let text = serde_json::to_string_pretty(&sidecar).expect("numbers and text");
+        fs::write(&path, text + "\n").map_err(|error| TraceError::io(&path, error))
+    }
+}
+
+impl Drop for TraceWriter {
+    fn drop(&mut self) {
+        if let Some(unfinished) = self.unfinished.take() {
+            // Nothing to do about it if that fails: the error that led here is the one to tell.
+            let _ = fs::remove_file(unfinished);
+        }
+    }
+}
+
+impl Run {
+    fn continues_with(&self, access: PageAccess) -> bool {
+        let next = self.first.page.wrapping_add(self.pages);
+        self.pages < RUN_PAGES_MAX
+            && access == PageAccess { page: next, ..self.first }
+            // A request never leaves its file; 2^32 pages of 4 KiB are 16 TiB.
+            && next as u32 != 0
+    }
+}
+const _: () = assert!(PAGE_BYTES.checked_mul(RUN_PAGES_MAX).is_some());
+
+/// Copies a trace from a reader to a writer.
+pub fn convert(reader: &mut TraceReader, mut writer: TraceWriter) -> Result<Converted, TraceError> {
+    let mut batch = Vec::new();
+    while reader.next_batch(&mut batch)? > 0 {
+        writer.write(&batch)?;
+    }
+    writer.finish()
+}
+
+/// A file, perhaps behind a compressor.
+enum Output {
+    Plain(BufWriter<File>),
+    Gzip(flate2::write::GzEncoder<File>),
+    Xz(liblzma::write::XzEncoder<File>),
+    Zstd(zstd::stream::write::Encoder<'static, File>),
+}
+
+impl Output {
+    fn new(file: File, name: &str) -> io::Result<Self> {
+        let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
+        let compression = Compression::EXTENSIONS.iter().find(|(known, _)| *known == extension);
+        Ok(match compression.map(|(_, compression)| compression) {
+            None => Output::Plain(BufWriter::new(file)),
+            Some(Compression::Gzip) => {
+                Output::Gzip(flate2::write::GzEncoder::new(file, flate2::Compression::new(LEVEL)))
+            }
+            Some(Compression::Xz) => Output::Xz(liblzma::write::XzEncoder::new(file, LEVEL)),
+            Some(Compression::Zstd) => Output::Zstd(zstd::stream::write::Encoder::new(file, ZSTD_LEVEL)?),
+        })
+    }
+
+    fn writer(&mut self) -> &mut dyn Write {
+        match self {
+            Output::Plain(writer) => writer,
+            Output::Gzip(writer) => writer,
+            Output::Xz(writer) => writer,
+            Output::Zstd(writer) => writer,
+        }
+    }
+
+    fn finish(self) -> io::Result<()> {
+        match self {
+            Output::Plain(mut writer) => writer.flush(),
+            Output::Gzip(writer) => writer.finish().map(drop),
+            Output::Xz(writer) => writer.finish().map(drop),
+            Output::Zstd(writer) => writer.finish().map(drop),
+        }
+    }
+}
+
+/// Hashes page numbers: one multiplication, folded. Sets of a million pages are filled once per trace, and a
+/// trace that was made to collide only slows down the one who reads it.
+#[derive(Default)]
+pub(super) struct PageHasher(u64);
+
+impl Hasher for PageHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, page: u64) {
+        let product = u128::from(self.0 ^ page ^ 0x243f_6a88_85a3_08d3) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = (product >> 64) as u64 ^ product as u64;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
