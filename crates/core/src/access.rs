@@ -186,7 +186,7 @@ impl Core {
             let flags = &self.folios.get(hit.folio).flags;
             let memcg = self.memcg(self.memcg_of(hit.folio));
             memcg.stat.add(Counter::Pgfault, 1);
-            if flags.set_mapped() {
+            if flags.set_mapped(hit.flags) {
                 memcg.stat.add(Counter::FileMapped, 1);
             }
         }

@@ -29,6 +29,7 @@ pub mod options;
 pub mod pageout;
 pub mod readahead;
 pub mod reclaim;
+mod segments;
 mod sync;
 #[cfg(test)]
 mod testing;

@@ -293,10 +293,10 @@ impl FolioFlags {
     }
 
     /// Takes the last references of a clean folio at once, so that nobody finds it any more, and unlocks it, so that
-    /// nobody begins to wait for it. `None`: it has other users, or became dirty. The word before it otherwise.
+    /// nobody begins to wait for it. `None`: it has other users, became dirty or was mapped. The word before it otherwise.
     pub(crate) fn freeze(&self, expected: u32) -> Option<Flags> {
         self.update(|f| {
-            if f.references() != expected || f.dirty() || f.writeback() {
+            if f.references() != expected || f.dirty() || f.writeback() || f.mapped() {
                 return (None, None);
             }
             (Some(f.clear(REFERENCES_MASK | LOCKED | WAITERS)), Some(f))
@@ -409,9 +409,15 @@ impl FolioFlags {
         self.update(|f| (Some(f.set(REFERENCED)), ()));
     }
 
-    /// Marks it mapped. `true`: it was not.
-    pub(crate) fn set_mapped(&self) -> bool {
-        self.update(|f| (Some(f.set(MAPPED)), !f.mapped()))
+    /// Marks the folio of version `then` mapped. `true`: it was not. Nothing happens to one that is being freed, or
+    /// holds another page by now.
+    pub(crate) fn set_mapped(&self, then: Flags) -> bool {
+        self.update(|f| {
+            if f.references() == 0 || f.version() != then.version() {
+                return (None, false);
+            }
+            (Some(f.set(MAPPED)), !f.mapped())
+        })
     }
 
     /// Marks it unmapped. `true`: it was mapped.

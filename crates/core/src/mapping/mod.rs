@@ -7,7 +7,7 @@
 //!
 //! A directory covers 32,768 pages (128 MiB of file) and exists once one of them was cached; it stays until the
 //! mapping is closed (2 KiB, 1/65,536 of the bytes it covers). Leaves come and go. Directories are reached
-//! through boxes whose lengths double (1, 2, 4, …), so that small files stay small and readers take no lock.
+//! through segments whose lengths double, so that small files stay small and readers take no lock.
 //!
 //! A page table of the kernel (512 entries) is eight consecutive leaves here; its upper-level accessed bit is
 //! a bit of the directory.
@@ -26,11 +26,12 @@ pub(crate) use slot::AtomicSlot;
 pub use slot::Slot;
 
 use crate::folio::{FolioId, Kind};
+use crate::segments::Segments;
 use crate::sync::{
     AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
 use std::collections::BTreeSet;
-use std::sync::{Arc, MutexGuard, OnceLock};
+use std::sync::{Arc, MutexGuard};
 
 /// Number of a mapping; reused after it was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,8 +42,8 @@ pub const TABLE_PAGES: u32 = 512;
 
 const DIRECTORY_LEAVES: usize = 512;
 const DIRECTORY_PAGES: u32 = (DIRECTORY_LEAVES * LEAF_SLOTS) as u32;
-/// 2^17 directories are 2^32 pages; boxes of 1, 2, 4 … 2^17 directories hold as many.
-const ROOTS: usize = 18;
+/// 2^17 directories are 2^32 pages; segments of 1, 2, 4 … 2^17 entries hold as many.
+const DIRECTORY_SEGMENTS: usize = 18;
 
 #[derive(Debug)]
 struct Directory {
@@ -86,8 +87,8 @@ pub(crate) struct Tree {
 pub struct Mapping {
     id: MappingId,
     kind: Kind,
-    roots: [OnceLock<Box<[OnceLock<Box<Directory>>]>>; ROOTS],
-    directories: AtomicU32,
+    directories: Segments<Box<Directory>, DIRECTORY_SEGMENTS>,
+    directory_count: AtomicU32,
     folios: AtomicU32,
     mapped_pages: AtomicU64,
     recency: AtomicBool,
@@ -120,19 +121,13 @@ pub(crate) struct ShadowLeaf {
     pub(crate) stamp: u32,
 }
 
-fn root_of(directory: u32) -> (usize, usize) {
-    let n = directory + 1;
-    let root = n.ilog2();
-    (root as usize, (n - (1 << root)) as usize)
-}
-
 impl Mapping {
     pub(crate) fn new(id: MappingId, kind: Kind) -> Mapping {
         Mapping {
             id,
             kind,
-            roots: std::array::from_fn(|_| OnceLock::new()),
-            directories: AtomicU32::new(0),
+            directories: Segments::new(),
+            directory_count: AtomicU32::new(0),
             folios: AtomicU32::new(0),
             mapped_pages: AtomicU64::new(0),
             recency: AtomicBool::new(true),
@@ -158,7 +153,7 @@ impl Mapping {
 
     /// Bytes of its directories.
     pub(crate) fn directory_bytes(&self) -> u64 {
-        u64::from(self.directories.load(Relaxed)) * size_of::<Directory>() as u64
+        u64::from(self.directory_count.load(Relaxed)) * size_of::<Directory>() as u64
     }
 
     /// How much of it page tables cover: its length when it was mapped last, in pages. 0: it is not mapped.
@@ -194,15 +189,12 @@ impl Mapping {
 
     #[inline]
     fn directory(&self, index: u32) -> Option<&Directory> {
-        let (root, at) = root_of(index / DIRECTORY_PAGES);
-        Some(self.roots[root].get()?[at].get()?)
+        self.directories.get(index / DIRECTORY_PAGES).map(|directory| &**directory)
     }
 
     fn directory_or_new(&self, leaves: &LeafPool, index: u32) -> &Directory {
-        let (root, at) = root_of(index / DIRECTORY_PAGES);
-        let boxed = self.roots[root].get_or_init(|| (0..1usize << root).map(|_| OnceLock::new()).collect());
-        boxed[at].get_or_init(|| {
-            self.directories.fetch_add(1, Relaxed);
+        self.directories.get_or_init(index / DIRECTORY_PAGES, || {
+            self.directory_count.fetch_add(1, Relaxed);
             leaves.count_directory(size_of::<Directory>() as u64);
             Box::new(Directory::new())
         })

@@ -13,8 +13,8 @@ pub use stat::{Counter, Stat};
 
 use crate::lru::Lruvec;
 use crate::mm::SpaceList;
+use crate::segments::Segments;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering::AcqRel, Ordering::Relaxed};
-use std::sync::OnceLock;
 
 /// Number of a memcg; it fits the 16 bits of a shadow word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,6 +107,7 @@ impl Memcg {
     }
 }
 
+/// 2^16 memcgs.
 const SEGMENTS: usize = 17;
 
 /// Why a memcg could not be made.
@@ -132,21 +133,17 @@ impl std::fmt::Display for MemcgError {
 
 impl std::error::Error for MemcgError {}
 
-/// All memcgs. Found by number without a lock: segments of 1, 2, 4 … entries that never move.
+/// All memcgs, found by number without a lock.
 #[derive(Debug)]
 pub(crate) struct MemcgTable {
-    segments: [OnceLock<Box<[OnceLock<Memcg>]>>; SEGMENTS],
+    memcgs: Segments<Memcg, SEGMENTS>,
     len: AtomicU32,
     adding: Mutex<()>,
 }
 
 impl MemcgTable {
     pub(crate) fn new() -> MemcgTable {
-        MemcgTable {
-            segments: std::array::from_fn(|_| OnceLock::new()),
-            len: AtomicU32::new(0),
-            adding: Mutex::new(()),
-        }
+        MemcgTable { memcgs: Segments::new(), len: AtomicU32::new(0), adding: Mutex::new(()) }
     }
 
     pub(crate) fn add(&self, name: &str, max_pages: u64, now: crate::Time) -> Result<&Memcg, MemcgError> {
@@ -156,10 +153,7 @@ impl MemcgTable {
         }
         let number = self.len.load(Relaxed);
         let id = MemcgId(u16::try_from(number).map_err(|_| MemcgError::TooMany)?);
-        let (segment, at) = place(number);
-        let boxed =
-            self.segments[segment].get_or_init(|| (0..1usize << segment).map(|_| OnceLock::new()).collect());
-        let memcg = boxed[at].get_or_init(|| Memcg {
+        let memcg = self.memcgs.get_or_init(number, || Memcg {
             id,
             name: name.to_owned(),
             max_pages: AtomicU64::new(max_pages),
@@ -179,20 +173,14 @@ impl MemcgTable {
 
     #[inline]
     pub(crate) fn get(&self, id: MemcgId) -> &Memcg {
-        let (segment, at) = place(u32::from(id.0));
-        let memcg = self.segments[segment].get().and_then(|boxed| boxed[at].get());
-        memcg.expect("memcg numbers are handed out by the table and never taken back")
+        self.memcgs
+            .get(u32::from(id.0))
+            .expect("memcg numbers are handed out by the table and never taken back")
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Memcg> {
         (0..self.len()).map(|number| self.get(MemcgId(number as u16)))
     }
-}
-
-fn place(number: u32) -> (usize, usize) {
-    let n = number + 1;
-    let segment = n.ilog2();
-    (segment as usize, (n - (1 << segment)) as usize)
 }
 
 #[cfg(test)]

@@ -1,0 +1,32 @@
+# Needs Rust and a C compiler; everything else is fetched and built by cargo.
+.PHONY: demo test lint bench loom miri stress clean
+
+demo:
+	cargo run --release --quiet -p mglru-cli -- demo
+
+# Unit, integration and documentation tests, then the atomic words under loom.
+test:
+	cargo test --workspace
+	$(MAKE) loom
+
+loom:
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p mglru-core --lib --release
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+
+bench:
+	cargo bench -p mglru-cache
+
+# The unsafe memory code under Miri (needs a nightly toolchain with the miri component).
+miri:
+	cargo +nightly miri test -p mglru-cache --lib -- frames memory
+
+# Eight threads over four tenants, every page verified, for ten minutes.
+stress:
+	MGLRU_STRESS_SECONDS=600 cargo test --release -p mglru-cache --test stress -- --nocapture
+
+clean:
+	cargo clean

@@ -1,0 +1,60 @@
+//! A table that grows without moving: entries are found by number without a lock.
+//!
+//! Segments of 1, 2, 4 … entries are made when one of their entries is; an entry is written once and stays where it
+//! is. A small table stays small, and a sparse one costs 16 bytes per entry that is skipped inside its segment.
+//!
+//! # Locking
+//!
+//! None: `OnceLock` lets one of several writers of an entry win.
+
+use std::sync::OnceLock;
+
+type Segment<T> = OnceLock<Box<[OnceLock<T>]>>;
+
+/// Up to 2^`N` − 1 entries.
+#[derive(Debug)]
+pub(crate) struct Segments<T, const N: usize>([Segment<T>; N]);
+
+impl<T, const N: usize> Segments<T, N> {
+    pub(crate) fn new() -> Self {
+        Segments(std::array::from_fn(|_| OnceLock::new()))
+    }
+
+    #[inline]
+    fn place(number: u32) -> (usize, usize) {
+        let n = number + 1;
+        let segment = n.ilog2();
+        (segment as usize, (n - (1 << segment)) as usize)
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, number: u32) -> Option<&T> {
+        let (segment, at) = Self::place(number);
+        self.0[segment].get()?[at].get()
+    }
+
+    /// The entry of that number, made if it is missing.
+    pub(crate) fn get_or_init(&self, number: u32, make: impl FnOnce() -> T) -> &T {
+        let (segment, at) = Self::place(number);
+        let entries =
+            self.0[segment].get_or_init(|| (0..1usize << segment).map(|_| OnceLock::new()).collect());
+        entries[at].get_or_init(make)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_stay_where_they_are() {
+        let table: Segments<u32, 12> = Segments::new();
+        let first: *const u32 = table.get_or_init(0, || 0);
+        for number in (0..4095).rev() {
+            assert_eq!(*table.get_or_init(number, || number), number);
+        }
+        assert!((0..4095).all(|number| table.get(number) == Some(&number)));
+        assert_eq!(table.get(0).map(|entry| entry as *const u32), Some(first));
+        assert_eq!(*table.get_or_init(7, || 99), 7, "an entry is written once");
+    }
+}
