@@ -100,7 +100,7 @@ mod tests {
             let flags = &folios.get(FolioId(number)).flags;
             flags.allocate(swapbacked);
             if mapped {
-                flags.set_mapped();
+                flags.set_mapped(flags.load());
             }
             locked.add(FolioId(number), true);
         }
