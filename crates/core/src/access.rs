@@ -236,7 +236,6 @@ impl Core {
             mapping.slot(&self.leaves, index).expect("just inserted").set_readahead(folio);
         }
         drop(locked);
-        self.leaves.unreserve();
         let memcg = self.memcg(new.memcg);
         let kind = mapping.kind();
         memcg.stat.add(if kind == Kind::Anon { Counter::Anon } else { Counter::File }, 1);

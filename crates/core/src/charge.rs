@@ -250,6 +250,6 @@ impl Core {
     pub fn discard(&self, new: NewFolio) {
         self.leaves.unreserve();
         self.folios.get(new.folio).flags.put();
-        self.release_frame(self.memcg(new.memcg), new.folio);
+        self.release_frames(self.memcg(new.memcg), &[new.folio]);
     }
 }

@@ -209,14 +209,14 @@ impl Core {
         if self.folios.get(folio).flags.clear_lru() {
             memcg.lruvec.lock(&self.folios).remove(folio);
         }
-        self.release_frame(memcg, folio);
+        self.release_frames(memcg, &[folio]);
     }
 
-    /// Uncharges a folio that is on no list, and returns its frame.
-    pub(crate) fn release_frame(&self, memcg: &Memcg, folio: FolioId) {
-        debug_assert_eq!(self.folios.get(folio).flags.load().references(), 0);
-        memcg.uncharge(1);
-        self.node.release(folio);
+    /// Uncharges folios that are on no list, and returns their frames.
+    pub(crate) fn release_frames(&self, memcg: &Memcg, folios: &[FolioId]) {
+        debug_assert!(folios.iter().all(|&folio| self.folios.get(folio).flags.load().references() == 0));
+        memcg.uncharge(folios.len() as u64);
+        self.node.release(folios);
     }
 
     // Batches.
@@ -273,7 +273,7 @@ impl Core {
         }
         let now = flags.load();
         let leave = match queue {
-            Queue::Rotate => now.locked() || now.dirty(),
+            Queue::Rotate => false,
             Queue::DeactivateFile => now.mapped(),
             Queue::Activate | Queue::Add => now.active(),
         };

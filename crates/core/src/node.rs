@@ -97,13 +97,15 @@ impl Node {
         Allocation::Frame(FolioId(frame))
     }
 
-    /// Returns a frame.
-    pub(crate) fn release(&self, frame: FolioId) {
+    /// Returns frames.
+    pub(crate) fn release(&self, frames: &[FolioId]) {
         let mut free = self.free.lock();
-        if frame.0 < self.pinned_frames {
-            free.pinned.push(frame.0);
-        } else {
-            free.releasable.push(frame.0);
+        for frame in frames {
+            if frame.0 < self.pinned_frames {
+                free.pinned.push(frame.0);
+            } else {
+                free.releasable.push(frame.0);
+            }
         }
         self.free_count.store(free.len() as u32, Relaxed);
     }
@@ -145,11 +147,15 @@ impl Node {
         self.writeback.store(full, Relaxed);
     }
 
-    /// Counts a fruitless run of background reclaim; 16 in a row make the node hopeless.
-    pub(crate) fn note_run(&self, fruitless: bool) {
-        if fruitless {
-            self.hopeless_failures.fetch_add(1, Relaxed);
-        } else {
+    /// Counts a fruitless run of background reclaim; 16 without progress in between make the node hopeless.
+    pub(crate) fn note_fruitless_run(&self) {
+        self.hopeless_failures.fetch_add(1, Relaxed);
+    }
+
+    /// Somebody reclaimed pages. Only where that was enough does it give hope: else the next fruitless runs would
+    /// each begin to count from zero (spec 70 §6, 7.2).
+    pub(crate) fn note_progress(&self) {
+        if self.is_balanced() && self.hopeless_failures.load(Relaxed) != 0 {
             self.hopeless_failures.store(0, Relaxed);
         }
     }

@@ -262,6 +262,8 @@ impl FolioFlags {
             let kind = if swapbacked { SWAPBACKED } else { 0 };
             (Some(Flags(version.wrapping_add(VERSION) | REFERENCE | LOCKED | WRITING | kind)), ())
         });
+        // The bytes that are read into the frame now are not seen before the new version.
+        crate::sync::fence(Ordering::Release);
     }
 
     // References.
@@ -318,9 +320,12 @@ impl FolioFlags {
         })
     }
 
-    /// Announces a sleeper, if `asleep_while` still holds. `false`: no need to sleep.
+    /// Announces a sleeper, if `asleep_while` still holds. `false`: no need to sleep. Nobody waits for a folio that was
+    /// freed, however its bits were left: nobody would wake it.
     pub fn announce_waiter(&self, asleep_while: impl Fn(Flags) -> bool) -> bool {
-        self.update(|f| if asleep_while(f) { (Some(f.set(WAITERS)), true) } else { (None, false) })
+        self.update(|f| {
+            if f.references() > 0 && asleep_while(f) { (Some(f.set(WAITERS)), true) } else { (None, false) }
+        })
     }
 
     /// The holder of the lock begins to change the bytes; copies taken from now on are not whole.
@@ -341,6 +346,12 @@ impl FolioFlags {
     }
 
     // Dirty and write-back.
+
+    /// Written to again while it is dirty, which takes back an earlier wish to free it. `false`: it is clean, and
+    /// stays so: to dirty it, its mapping must know.
+    pub(crate) fn redirty(&self) -> bool {
+        self.update(|f| if f.dirty() { (Some(f.clear(RECLAIM)), true) } else { (None, false) })
+    }
 
     /// `true`: it was clean. Dirtying takes back an earlier wish to free it.
     pub(crate) fn set_dirty(&self) -> bool {

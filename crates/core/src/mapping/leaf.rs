@@ -71,7 +71,8 @@ pub(crate) struct LeafPool {
     free: Mutex<Vec<u32>>,
     allocated: AtomicU32,
     in_use: AtomicU32,
-    reserved: AtomicU32,
+    /// Free leaves that nobody has reserved.
+    unreserved: AtomicU32,
     /// Bytes of the directories of open mappings, counted here because they are paid for together.
     directory_bytes: AtomicU64,
 }
@@ -85,7 +86,7 @@ impl LeafPool {
             free: Mutex::new(Vec::new()),
             allocated: AtomicU32::new(0),
             in_use: AtomicU32::new(0),
-            reserved: AtomicU32::new(0),
+            unreserved: AtomicU32::new(0),
             directory_bytes: AtomicU64::new(0),
         }
     }
@@ -128,29 +129,21 @@ impl LeafPool {
         segment.get_or_init(|| (0..SEGMENT_LEAVES).map(|_| Leaf::new()).collect());
         self.allocated.store(from + SEGMENT_LEAVES as u32, Release);
         free.extend((from..from + SEGMENT_LEAVES as u32).rev());
+        self.unreserved.fetch_add(SEGMENT_LEAVES as u32, Relaxed);
         true
     }
 
     /// Promises that the next `take` succeeds. `false`: no leaf is free.
     pub(crate) fn reserve(&self) -> bool {
-        let free = self.free.lock();
-        let reserved = self.reserved.load(Relaxed);
-        if (reserved as usize) < free.len() {
-            self.reserved.store(reserved + 1, Relaxed);
-            return true;
-        }
-        false
+        self.unreserved.fetch_update(Relaxed, Relaxed, |free| free.checked_sub(1)).is_ok()
     }
 
-    /// Gives a promise back, used or not.
+    /// Gives a promise back that was not used.
     pub(crate) fn unreserve(&self) {
-        let _free = self.free.lock();
-        let reserved = self.reserved.load(Relaxed);
-        assert!(reserved > 0, "a leaf reservation was returned twice");
-        self.reserved.store(reserved - 1, Relaxed);
+        self.unreserved.fetch_add(1, Relaxed);
     }
 
-    /// A leaf with empty slots. The caller has a reservation.
+    /// A leaf with empty slots, which uses up the caller's reservation.
     pub(crate) fn take(&self) -> LeafId {
         let leaf = self.free.lock().pop().expect("a reservation stands for a free leaf");
         self.in_use.fetch_add(1, Relaxed);
@@ -164,6 +157,7 @@ impl LeafPool {
         // The stamp goes on growing, so that an old entry of a list of shadow leaves cannot match.
         leaf.set_counts(Counts { folios: 0, shadows: 0, stamp: leaf.counts().stamp.wrapping_add(1) });
         self.free.lock().push(id.0);
+        self.unreserved.fetch_add(1, Relaxed);
         self.in_use.fetch_sub(1, Relaxed);
     }
 

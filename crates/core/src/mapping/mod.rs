@@ -308,8 +308,8 @@ impl LockedMapping<'_> {
         Some((now.folio()?, slot))
     }
 
-    /// Puts a folio into an empty or remembered slot; the shadow that was there. The caller has a leaf
-    /// reservation.
+    /// Puts a folio into an empty or remembered slot; the shadow that was there. The caller's leaf reservation is used
+    /// up or given back, unless there is an error.
     pub(crate) fn insert(&mut self, index: u32, folio: FolioId) -> Result<Option<u64>, InsertError> {
         if self.tree.closed {
             return Err(InsertError::Closed);
@@ -337,6 +337,7 @@ impl LockedMapping<'_> {
             [index as usize / LEAF_SLOTS % DIRECTORY_LEAVES];
         let found = entry.load(Acquire);
         if found != 0 {
+            self.leaves.unreserve();
             return self.leaves.get(LeafId(found - 1));
         }
         let id = self.leaves.take();
@@ -528,7 +529,6 @@ mod tests {
                         assert!(leaves.grow());
                     }
                     assert_eq!(locked.insert(index, FolioId(step)), Ok(before.and_then(Result::err)));
-                    leaves.unreserve();
                     model.insert(index, Ok(FolioId(step)));
                 }
             }
@@ -581,7 +581,6 @@ mod tests {
         for index in [600, 700, 100_000, 40] {
             assert!(leaves.reserve());
             locked.insert(index, FolioId(index)).unwrap();
-            leaves.unreserve();
             mapping.touch_table(index);
         }
         drop(locked);

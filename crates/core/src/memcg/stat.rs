@@ -81,6 +81,8 @@ counters! {
     Pgdeactivate "pgdeactivate";
     /// Pages moved to the tail when their write-back ended.
     Pgrotated "pgrotated";
+    /// Pages written to their file.
+    NrWritten "nr_written";
     /// Mapped accesses that needed a page-table entry.
     Pgfault "pgfault";
     /// Mapped accesses that needed a read.

@@ -53,6 +53,8 @@ impl Core {
     ) -> u64 {
         let mut batch = std::mem::take(&mut scan.batch);
         batch.clear();
+        // Between steps its file may have been closed, and its number given to another.
+        scan.last_mapping = LastMapping::default();
         memcg.lruvec.lock(&self.folios).isolate(request, swappiness, &mut batch);
         let scanned = batch.scanned;
         self.count_scan(memcg, orders.kind, &batch);
@@ -116,6 +118,8 @@ impl Core {
         folios.clear();
         let total = freed[0] + freed[1];
         if total > 0 {
+            self.release_frames(memcg, &scan.freed);
+            scan.freed.clear();
             memcg.stat.add(orders.kind.pgsteal(), total);
             memcg.stat.add(Counter::PgstealAnon, freed[Kind::Anon as usize]);
             memcg.stat.add(Counter::PgstealFile, freed[Kind::File as usize]);
@@ -249,7 +253,7 @@ impl Core {
             self.note_shadow_leaf(memcg, leaf);
         }
         self.forget_folio(memcg, kind);
-        self.release_frame(memcg, folio);
+        scan.freed.push(folio);
         true
     }
 

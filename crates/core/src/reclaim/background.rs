@@ -75,8 +75,13 @@ impl Background {
         }
         let stuck = progress.reclaimed == 0 && self.scan.tallies.writeback > 0;
         if self.priority == 0 {
-            core.node.note_run(self.reclaimed_pages == 0);
-            return if stuck { self.restart(Throttle::Writeback) } else { self.sleep(core) };
+            if stuck {
+                return self.restart(Throttle::Writeback);
+            }
+            if self.reclaimed_pages == 0 {
+                core.node.note_fruitless_run();
+            }
+            return self.sleep(core);
         }
         BackgroundStep::More
     }
@@ -90,7 +95,7 @@ impl Background {
 
     fn sleep(&mut self, core: &Core) -> BackgroundStep {
         if self.reclaimed_pages > 0 && core.node.is_balanced() {
-            core.node.note_run(false);
+            core.node.note_progress();
             core.node.set_full_of_writeback(false);
         }
         if self.reclaimed_pages > 0 {

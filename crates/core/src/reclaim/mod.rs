@@ -87,17 +87,20 @@ impl Effort {
     fn end_priority(&mut self, core: &Core, host: &impl Host) -> Step {
         let wait = throttle::after_pass(core, &self.orders, &self.scan.tallies);
         let progress = self.scan.progress;
+        if progress.reclaimed > 0 {
+            core.node.note_progress();
+        }
         let done = progress.reclaimed >= self.orders.goal_pages;
         if !done && self.priority > 0 {
             self.priority -= 1;
             return wait.map_or(Step::More, Step::Wait);
         }
+        throttle::end_effort(core, &self.orders);
         if progress.reclaimed == 0 && !self.repeated {
             self.repeated = true;
             self.priority = PRIORITY_DEFAULT;
             return wait.map_or(Step::More, Step::Wait);
         }
-        throttle::end_effort(core, &self.orders);
         core.memcg(self.orders.target).stat.add(Counter::Pageoutrun, 1);
         host.event(Event::Effort {
             target: self.orders.target,

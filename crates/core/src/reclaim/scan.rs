@@ -98,6 +98,8 @@ pub(crate) struct Scan {
     /// Present while this effort owns a walk context: after it aged an lruvec, to the end of that lruvec's turn.
     pub(crate) walk: Option<WalkBatch>,
     pub(crate) batch: Isolated,
+    /// Freed folios whose frames are returned together.
+    pub(crate) freed: Vec<FolioId>,
     pub(crate) rejected: Vec<FolioId>,
     pub(crate) back: Vec<(FolioId, bool)>,
     pub(crate) last_mapping: LastMapping,

@@ -56,8 +56,7 @@ impl Core {
     /// it dirty writes what is in it.
     pub fn set_dirty(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
         let entry = self.folios.get(folio);
-        if entry.flags.load().dirty() {
-            entry.flags.set_dirty();
+        if entry.flags.redirty() {
             return;
         }
         let mut locked = mapping.lock(&self.leaves);
@@ -126,6 +125,7 @@ impl Core {
     ) -> Option<WritebackRun> {
         let mut locked = mapping.lock(&self.leaves);
         let mut run: Option<WritebackRun> = None;
+        let mut from = from;
         loop {
             let next = run.as_ref().map_or(from, |run| run.first + run.folios.len() as u32);
             let Some(&index) = locked.tree.dirty.range(next..).next() else { break };
@@ -142,8 +142,8 @@ impl Core {
                     break;
                 }
                 let Some(after) = index.checked_add(1) else { break };
-                drop(locked);
-                return self.start_writeback(mapping, after, end, most);
+                from = after;
+                continue;
             }
             locked.tree.dirty.remove(&index);
             let memcg = self.memcg(self.memcg_of(folio));
@@ -179,7 +179,10 @@ impl Core {
         memcg.stat.sub(Counter::FileWriteback, 1);
         if written {
             self.written.fetch_add(1, Relaxed);
-            if before.reclaim() {
+            memcg.stat.add(Counter::NrWritten, 1);
+            // One that is isolated now is not held up by a batch: who isolated it finds it clean and frees it.
+            let movable = before.lru() && !before.locked() && !before.dirty() && !before.unevictable();
+            if before.reclaim() && movable {
                 self.enqueue(host, cpu, Queue::Rotate, folio);
             }
         }
