@@ -20,11 +20,11 @@
 //!
 //! # Locking
 //!
-//! `inodes` guards which files are known. It is taken with nothing held, and only `Inode::resize` is taken under it.
+//! `inodes` guards which files are known. It is taken with nothing held, and nobody waits for I/O under it.
 
 use crate::backend::{Backend, BackendKind, Completion, FileIdentity, OpenMode, choose};
 use crate::error::Error;
-use crate::file::CachedFile;
+use crate::file::{CachedFile, LEN_MAX};
 use crate::frames::{FRAME_BYTES, Frames};
 use crate::host::{CacheHost, Observer, thread_number};
 use crate::inode::Inode;
@@ -37,7 +37,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 
 /// Bytes that are set aside per frame for what is known about it: the folio, its place on the free list, and its
 /// share of the index of dirty pages. Measured parts are asserted to be less.
@@ -61,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) inodes: Mutex<BTreeMap<FileIdentity, Arc<Inode>>>,
     pub(crate) in_flight: InFlight,
     pub(crate) stopping: AtomicBool,
+    /// Held shared by workers while they do something, and alone by who wants them to keep still.
+    pub(crate) at_work: RwLock<()>,
     tenants: Vec<TenantState>,
     budget_bytes: u64,
     why_not_uring: Option<String>,
@@ -103,24 +105,34 @@ impl Shared {
         found.expect("every memcg of a cache is one of its tenants")
     }
 
-    /// A file without handles and dirty pages is forgotten.
+    /// A file without handles, dirty pages and transfers is forgotten. Waits for no transfer: each rings the flusher
+    /// when it is over.
     pub(crate) fn forget_if_idle(&self, inode: &Arc<Inode>) {
-        let mut inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
-        if inode.handles.load(Ordering::Acquire) > 0 || self.core.dirty_pages(&inode.mapping) > 0 {
-            return;
-        }
-        if !inodes.get(&inode.identity).is_some_and(|known| Arc::ptr_eq(known, inode)) {
-            return;
-        }
-        inode.wait_for_transfers();
-        // A page may have become dirty again because its write failed: then it stays.
-        if self.core.dirty_pages(&inode.mapping) > 0 {
-            return;
-        }
-        while let Some(busy) = self.core.close_mapping(&self.host, &inode.mapping) {
+        loop {
+            let mut inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
+            // In this order: write-back that fails makes pages dirty before it is over. Nobody else dirties any,
+            // without a handle.
+            if inode.handles.load(Ordering::Acquire) > 0
+                || inode.has_transfers()
+                || self.core.dirty_pages(&inode.mapping) > 0
+                || !inodes.get(&inode.identity).is_some_and(|known| Arc::ptr_eq(known, inode))
+            {
+                return;
+            }
+            // Emptied first: once it is closed there is no way back, and somebody might open the file meanwhile.
+            let Some(busy) = self.core.truncate(&self.host, &inode.mapping, 0, 1 << 32) else {
+                let closed = self.core.close_mapping(&self.host, &inode.mapping);
+                assert!(closed.is_none(), "without a handle, nobody brings pages in");
+                inodes.remove(&inode.identity);
+                return;
+            };
+            drop(inodes);
+            if self.flags(busy).load().writing() {
+                // Readahead, which nobody waits for any more.
+                return;
+            }
             self.wait_for_folio(busy);
         }
-        inodes.remove(&inode.identity);
     }
 }
 
@@ -216,6 +228,7 @@ impl Builder {
             inodes: Mutex::default(),
             in_flight: InFlight::default(),
             stopping: AtomicBool::new(false),
+            at_work: RwLock::new(()),
             tenants,
             budget_bytes: self.budget_bytes,
             why_not_uring: chosen.why_not_uring,
@@ -257,6 +270,8 @@ pub struct CacheStats {
     pub huge_pages: bool,
     /// What the cache may use in all, in bytes.
     pub budget_bytes: u64,
+    /// Frames that the cache began with, those included that pay for index memory by now.
+    pub frames: u64,
     /// Bytes of all frames, used and free, without those that pay for index memory.
     pub frame_bytes: u64,
     /// Bytes of everything that is kept about pages and files.
@@ -309,6 +324,7 @@ impl PageCache {
             registered_buffers: shared.backend.registered_buffers(),
             huge_pages: shared.frames.huge_pages(),
             budget_bytes: shared.budget_bytes,
+            frames: u64::from(shared.core.folios().len()),
             frame_bytes: frames * FRAME_BYTES as u64,
             metadata_bytes: shared.core.metadata_bytes() + u64::from(shared.core.folios().len()) * 4,
             free_pages: u64::from(shared.core.free_pages()),
@@ -324,9 +340,11 @@ impl PageCache {
     /// # Errors
     /// The first file's error; the others are tried all the same.
     pub fn sync(&self) -> Result<(), Error> {
-        let errors =
-            self.shared.inodes().into_iter().filter_map(|inode| self.shared.write_back(&inode).err());
-        errors.fold(Ok(()), |first, error| first.and(Err(error)))
+        let mut result = Ok(());
+        for inode in self.shared.inodes() {
+            result = result.and(self.shared.write_back(&inode));
+        }
+        result
     }
 
     /// Writes everything back and stops the workers.
@@ -344,6 +362,8 @@ impl PageCache {
     /// # Errors
     /// What does not hold, in words.
     pub fn validate(&self) -> Result<(), String> {
+        let _still = self.shared.at_work.write().unwrap_or_else(PoisonError::into_inner);
+        self.shared.backend.drain();
         let stats = self.stats();
         if stats.frame_bytes + stats.metadata_bytes > stats.budget_bytes {
             return Err(format!("over budget: {stats:?}"));
@@ -353,10 +373,7 @@ impl PageCache {
 
     fn stop(&self) {
         if let Some(workers) = self.workers.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            self.shared.stopping.store(true, Ordering::Release);
-            self.shared.host.flusher.ring();
-            self.shared.host.background.ring();
-            workers.join();
+            workers.stop(&self.shared);
             self.shared.backend.drain();
         }
     }
@@ -396,12 +413,20 @@ impl Tenant {
     /// is forgotten, so that opening it again sees what others did to it.
     ///
     /// # Errors
-    /// The system refuses to open it.
+    /// The system refuses to open it, it is beyond 16 TiB, or the cache was closed.
     pub fn open(&self, path: &Path, mode: OpenMode) -> Result<CachedFile, Error> {
         let shared = &self.shared;
         let fail = |source| Error::io("open", path, source);
         let file = shared.backend.open(path, mode).map_err(fail)?;
+        if shared.stopping.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        let len = file.len().map_err(fail)?;
+        if len > LEN_MAX {
+            return Err(Error::TooLarge { path: path.to_owned(), end: len });
+        }
         let writable = mode != OpenMode::ReadOnly;
+        let mut was_idle = false;
         let inode = {
             let mut inodes = shared.inodes.lock().unwrap_or_else(PoisonError::into_inner);
             let inode = match inodes.get(&file.identity()) {
@@ -414,17 +439,21 @@ impl Tenant {
                 }
                 None => {
                     let mapping = shared.core.open_mapping(Kind::File);
-                    let inode = Arc::new(Inode::new(file, writable, mapping).map_err(fail)?);
+                    let inode = Arc::new(Inode::new(file, writable, mapping, len));
                     inodes.insert(inode.identity, inode.clone());
                     inode
                 }
             };
-            inode.handles.fetch_add(1, Ordering::AcqRel);
+            was_idle |= inode.handles.fetch_add(1, Ordering::AcqRel) == 0;
             inode
         };
         let stats = shared.new_handle_stats(self.state().task.memcg);
         let handle =
             CachedFile::new(shared.clone(), inode.clone(), self.state().task.clone(), writable, stats);
+        if was_idle {
+            // It was about to be forgotten; what is left of it may be out of date.
+            shared.drop_clean_pages(&inode, 0);
+        }
         inode.revalidate(shared)?;
         Ok(handle)
     }

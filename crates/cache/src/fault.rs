@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::inode::Inode;
 use crate::workers::Flight;
 use mglru_core::readahead::Window;
-use mglru_core::{Arrival, ChargeStep, Charging, FolioId, InsertError, NewFolio, PAGE_BYTES, Task};
+use mglru_core::{Arrival, ChargeStep, Charging, FolioId, InsertError, Lookup, NewFolio, PAGE_BYTES, Task};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -55,8 +55,13 @@ impl Shared {
     pub(crate) fn read_ahead(&self, inode: &Arc<Inode>, task: &Task, window: Window) {
         let arrival = Arrival::default();
         // Pages that are there already split the window.
-        let (mut first, end) = (window.first, window.first.saturating_add(window.pages));
+        let file_end = u32::try_from(inode.len().div_ceil(PAGE_BYTES)).unwrap_or(u32::MAX);
+        let (mut first, end) = (window.first, window.first.saturating_add(window.pages).min(file_end));
         while first < end {
+            if !matches!(self.core.lookup(&inode.mapping, first), Lookup::Miss) {
+                first += 1;
+                continue;
+            }
             let rest = Window { first, pages: end - first, mark: window.mark };
             // Out of memory ends readahead, and nobody needs to know.
             let Ok(folios) = self.insert_window(inode, task, rest, arrival, Patience::Ahead) else { return };
@@ -66,7 +71,7 @@ impl Shared {
             }
             let pages = folios.len() as u32;
             let transfer = self.transfer(inode, first, &folios);
-            let flight = Flight::Read { inode: inode.clone(), folios };
+            let flight = Flight::Read { inode: inode.clone(), folios, first };
             self.backend.submit(Direction::Read, transfer, self.in_flight.begin(flight));
             first += pages;
         }
@@ -83,8 +88,7 @@ impl Shared {
         patience: Patience,
     ) -> Result<Vec<FolioId>, Error> {
         let end = inode.len().div_ceil(PAGE_BYTES);
-        // A quarter of a small tenant's memory is enough to read ahead into.
-        let most = (self.core.memcg(task.memcg).max_pages() / 4).clamp(1, u64::from(window.pages)) as u32;
+        let most = self.pages_ahead_max(task).clamp(1, u64::from(window.pages)) as u32;
         let mut folios = Vec::with_capacity(most as usize);
         for index in window.first..window.first.saturating_add(most) {
             let needed = index == window.first && patience == Patience::Needed;
@@ -99,10 +103,16 @@ impl Shared {
             let arrival = Arrival { readahead_mark: window.mark == Some(index), ..arrival };
             match self.core.insert(&self.host, task, &inode.mapping, index, new, arrival) {
                 Ok(folio) => folios.push(folio),
+                Err(InsertError::Closed) if needed => return Err(Error::Closed),
                 Err(InsertError::Occupied | InsertError::Closed) => break,
             }
         }
         Ok(folios)
+    }
+
+    /// How much may be read ahead at once: a quarter of a small tenant's memory, or of all, is enough.
+    pub(crate) fn pages_ahead_max(&self, task: &Task) -> u64 {
+        self.core.memcg(task.memcg).max_pages().min(u64::from(self.core.folios().len())) / 4
     }
 
     /// Pays for a page.
@@ -151,21 +161,18 @@ impl Shared {
     /// Reads inserted pages on the calling thread, and publishes or abandons them.
     fn read_pages(&self, inode: &Arc<Inode>, first: u32, folios: &[FolioId]) -> Result<(), Error> {
         let result = self.backend.read(&self.transfer(inode, first, folios));
-        let bytes = *result.as_ref().unwrap_or(&0);
-        self.end_read(inode, folios, result.is_ok());
-        result.map_err(|source| inode.error("read", source))?;
-        // Less than there used to be: somebody else cut the file.
-        let end = u64::from(first) * PAGE_BYTES + bytes as u64;
-        if bytes < folios.len() * PAGE_BYTES as usize && end < inode.disk_len() {
-            inode.changed_outside.store(true, Ordering::Release);
-        }
-        Ok(())
+        self.end_read(inode, first, folios, result.as_ref().ok().copied());
+        result.map(|_| ()).map_err(|source| inode.error("read", source))
     }
 
-    /// A read is over.
-    pub(crate) fn end_read(&self, inode: &Inode, folios: &[FolioId], valid: bool) {
+    /// A read is over; so many bytes were there.
+    pub(crate) fn end_read(&self, inode: &Inode, first: u32, folios: &[FolioId], bytes: Option<usize>) {
+        if let Some(bytes) = bytes {
+            let end = u64::from(first) * PAGE_BYTES + bytes as u64;
+            inode.note_read(end, bytes, folios.len() * PAGE_BYTES as usize);
+        }
         for &folio in folios {
-            if valid {
+            if bytes.is_some() {
                 self.core.publish(&self.host, &inode.mapping, folio);
             } else {
                 self.core.abandon(&self.host, &inode.mapping, folio);

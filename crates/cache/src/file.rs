@@ -11,7 +11,7 @@
 use crate::cache::Shared;
 use crate::error::Error;
 use crate::frames::Frames;
-use crate::inode::Inode;
+use crate::inode::{Failed, Inode};
 use crate::mapped::Map;
 use crate::stat::HandleStats;
 use mglru_core::readahead::{DEFAULT_MAX_PAGES, Readahead, Window};
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The end of the largest file: 2^32 pages.
-const LEN_MAX: u64 = PAGE_BYTES << 32;
+pub(crate) const LEN_MAX: u64 = PAGE_BYTES << 32;
 
 /// How a file is going to be used (posix_fadvise).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,28 +136,33 @@ impl CachedFile {
     /// # Errors
     /// The system cannot read a page, or no memory can be freed for it. What was read before is not reported.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Error> {
-        if self.inode.changed_outside.swap(false, Ordering::AcqRel) {
-            self.inode.revalidate(&self.shared)?;
+        if buffer.is_empty() {
+            return Ok(0);
         }
-        let mut len = self.inode.len();
-        if buffer.len() as u64 > len.saturating_sub(offset) && !buffer.is_empty() {
+        self.inode.revalidate_if_changed(&self.shared)?;
+        let left = || self.inode.len().saturating_sub(offset);
+        if buffer.len() as u64 > left() {
             // At the end: perhaps somebody else appended.
             self.inode.revalidate(&self.shared)?;
-            len = self.inode.len();
         }
-        let bytes = (buffer.len() as u64).min(len.saturating_sub(offset)) as usize;
+        let bytes = (buffer.len() as u64).min(left()) as usize;
         if bytes == 0 {
             return Ok(0);
         }
         let last = ((offset + bytes as u64 - 1) / PAGE_BYTES) as u32;
         let before = self.last_page.load(Ordering::Relaxed);
         for piece in pieces(offset, bytes) {
-            let again = before == u64::from(piece.index) + 1;
+            // Reading on in the page where the last read ended is the same access.
+            let again = piece.in_buffer.start == 0 && before == u64::from(piece.index) + 1;
             let request = last - piece.index + 1;
             self.read_page(&piece, &mut buffer[piece.in_buffer.clone()], request, again)?;
         }
         if before != u64::from(last) + 1 {
             self.last_page.store(u64::from(last) + 1, Ordering::Relaxed);
+        }
+        if self.inode.revalidate_if_changed(&self.shared)? {
+            // It ended earlier than we knew: what was read behind the end is not there.
+            return Ok((bytes as u64).min(left()) as usize);
         }
         Ok(bytes)
     }
@@ -189,7 +194,7 @@ impl CachedFile {
                     }
                     return Ok(());
                 }
-                Lookup::Pending(folio) => shared.wait_while(folio, |flags| flags.locked()),
+                Lookup::Pending(folio) => shared.wait_for_content(folio),
                 Lookup::Miss => {
                     missed = true;
                     self.read_miss(piece.index, request)?;
@@ -251,11 +256,16 @@ impl CachedFile {
     /// One page's part of a write.
     pub(crate) fn write_piece(&self, piece: &Piece, bytes: &[u8], mapped: bool) -> Result<(), Error> {
         let task = self.task();
-        self.shared.pause_dirtying(&self.inode, task.memcg)?;
+        self.shared.pause_dirtying(task.memcg)?;
         let _shared = self.inode.resize.read().unwrap_or_else(PoisonError::into_inner);
+        let (end, len) = (u64::from(piece.index) * PAGE_BYTES + piece.in_page.end as u64, self.inode.len());
+        if mapped && end > len {
+            // Cut since the range was checked. A store does not make the file longer.
+            return Err(Error::BeyondEnd { path: self.path().to_owned(), end, len });
+        }
         if self.shared.write_page(&self.inode, &task, piece, bytes, mapped)? {
             self.stats.miss();
-        } else {
+        } else if !mapped {
             self.stats.hit();
         }
         Ok(())
@@ -279,14 +289,18 @@ impl CachedFile {
     }
 
     fn sync(&self, all: bool) -> Result<(), Error> {
+        // Before our pages extend a file that somebody else cut: afterwards nothing would tell.
+        self.inode.revalidate(&self.shared)?;
         self.shared.write_out(&self.inode);
         let file = self.inode.writable().unwrap_or_else(|| self.inode.file.clone());
-        let synced = if all { file.sync_all() } else { file.sync_data() };
-        if let Some(error) = self.inode.untold_error(&self.errors_told) {
-            return Err(error);
+        if let Err(error) = if all { file.sync_all() } else { file.sync_data() } {
+            // The system tells it once; all our handles are to hear of it.
+            self.inode.note_error(Failed::Sync, error);
         }
-        synced.map_err(|source| self.inode.error("sync", source))?;
-        self.inode.revalidate(&self.shared)
+        match self.inode.untold_error(&self.errors_told) {
+            Some(error) => Err(error),
+            None => self.inode.revalidate(&self.shared),
+        }
     }
 
     /// Cuts the file to `len` bytes, or extends it with zeroes. Pages beyond the end are dropped, with what was
@@ -302,25 +316,25 @@ impl CachedFile {
         let file = self.inode.writable().expect("a writable handle opened it");
         let _alone = self.inode.resize.write().unwrap_or_else(PoisonError::into_inner);
         let before = self.inode.len();
-        self.inode.set_len(len);
         if len < before {
-            if let Ok(first) = u32::try_from(len.div_ceil(PAGE_BYTES)) {
-                self.shared.drop_pages(&self.inode, first, true);
-            }
-            self.shared.zero_tail(&self.inode, len, true)?;
+            self.inode.set_len(len);
         }
         // Write-back that is under way was planned with the old length.
         self.inode.wait_for_transfers();
-        match file.set_len(len) {
-            Ok(()) => {
-                self.inode.set_disk_len(len);
-                Ok(())
-            }
-            Err(source) => {
-                self.inode.set_len(before.min(len).max(self.inode.disk_len().min(before)));
-                Err(self.inode.error("truncate", source))
-            }
+        if let Err(source) = file.set_len(len) {
+            // No page was dropped yet, and none beyond `len` was written meanwhile: all is as before.
+            self.inode.set_len(before);
+            return Err(self.inode.error("truncate", source));
         }
+        self.inode.set_disk_len(len);
+        if len < before {
+            // Only now: a page that somebody reads before the file is cut brings back what is cut off.
+            self.shared.drop_pages(&self.inode, len.div_ceil(PAGE_BYTES));
+            self.shared.zero_tail(&self.inode, len);
+        } else {
+            self.inode.set_len(len);
+        }
+        Ok(())
     }
 
     /// Tells how the bytes in `range` (or the whole file, for advice about all of it) will be used.
@@ -330,25 +344,24 @@ impl CachedFile {
     pub fn advise(&self, advice: Advice, range: Range<u64>) -> Result<(), Error> {
         let end = range.end.min(self.len()).div_ceil(PAGE_BYTES);
         let first = (range.start / PAGE_BYTES).min(u64::from(u32::MAX)) as u32;
-        let mut readahead = self.readahead.lock().unwrap_or_else(PoisonError::into_inner);
-        self.random.store(advice == Advice::Random, Ordering::Relaxed);
         match advice {
-            Advice::Normal => readahead.set_max_pages(DEFAULT_MAX_PAGES),
-            Advice::Sequential => readahead.set_max_pages(2 * DEFAULT_MAX_PAGES),
-            Advice::Random => readahead.set_max_pages(0),
+            Advice::Normal => self.set_pages_ahead_max(DEFAULT_MAX_PAGES),
+            Advice::Sequential => self.set_pages_ahead_max(2 * DEFAULT_MAX_PAGES),
+            Advice::Random => self.set_pages_ahead_max(0),
             Advice::NoReuse => self.inode.mapping.set_recency(false),
             Advice::WillNeed => {
-                drop(readahead);
                 let task = self.task();
-                let mut at = first;
-                while u64::from(at) < end {
-                    let pages = (end - u64::from(at)).min(u64::from(DEFAULT_MAX_PAGES)) as u32;
-                    self.shared.read_ahead(&self.inode, &task, Window { first: at, pages, mark: None });
+                // More than that would push out what it brought itself.
+                let end = end.min(u64::from(first) + self.shared.pages_ahead_max(&task));
+                let mut at = u64::from(first);
+                while at < end {
+                    let pages = (end - at).min(u64::from(DEFAULT_MAX_PAGES));
+                    let window = Window { first: at as u32, pages: pages as u32, mark: None };
+                    self.shared.read_ahead(&self.inode, &task, window);
                     at += pages;
                 }
             }
             Advice::DontNeed => {
-                drop(readahead);
                 self.shared.submit_dirty(&self.inode, first, end);
                 self.shared.core.invalidate(
                     &self.shared.host,
@@ -370,12 +383,20 @@ impl CachedFile {
         Ok(Map::new(self.try_clone()))
     }
 
-    /// Another handle on the same file, with its own place in the file for sequential reading, and its own account of
-    /// which errors it told.
+    /// Another handle on the same file, with the same advice, its own place in the file for sequential reading, and its
+    /// own account of which errors it told.
     pub fn try_clone(&self) -> CachedFile {
         self.inode.handles.fetch_add(1, Ordering::AcqRel);
         let stats = self.shared.new_handle_stats(self.task.memcg);
-        CachedFile::new(self.shared.clone(), self.inode.clone(), self.task.clone(), self.writable, stats)
+        let clone =
+            CachedFile::new(self.shared.clone(), self.inode.clone(), self.task.clone(), self.writable, stats);
+        clone.set_pages_ahead_max(self.readahead.lock().unwrap_or_else(PoisonError::into_inner).max_pages());
+        clone
+    }
+
+    fn set_pages_ahead_max(&self, pages: u32) {
+        self.random.store(pages == 0, Ordering::Relaxed);
+        self.readahead.lock().unwrap_or_else(PoisonError::into_inner).set_max_pages(pages);
     }
 }
 
@@ -406,16 +427,17 @@ impl Shared {
         let (from, end) = (piece.in_page.start, piece.in_page.end);
         loop {
             match self.core.lookup(&inode.mapping, piece.index) {
-                Lookup::Hit(hit) => match self.core.try_lock(&inode.mapping, piece.index, &hit) {
+                Lookup::Hit(hit) => match self.core.try_lock(&self.host, &inode.mapping, piece.index, &hit) {
                     LockAttempt::Gone => {}
                     LockAttempt::Busy => self.wait_while(hit.folio, |flags| flags.locked()),
                     LockAttempt::Locked => {
+                        if mapped {
+                            // Before the content gets a new version, which the hit would not be of.
+                            self.core.touch(task, &inode.mapping, piece.index, &hit);
+                        }
                         self.change(hit.folio, |frames| frames.copy_in(hit.folio.0, from, bytes));
                         inode.grow_to(start + end as u64);
                         self.dirty_and_unlock(inode, hit.folio);
-                        if mapped {
-                            self.core.touch(task, &inode.mapping, piece.index, &hit);
-                        }
                         self.core.put(&self.host, hit.folio);
                         return Ok(missed);
                     }
@@ -423,15 +445,23 @@ impl Shared {
                 Lookup::Pending(folio) => self.wait_while(folio, |flags| flags.locked()),
                 Lookup::Miss => {
                     missed = true;
-                    let len = inode.len();
                     // Nothing of the page's old content is left, or there is none: it need not be read.
-                    let whole = from == 0 && (end as u64 == PAGE_BYTES || start + end as u64 >= len);
-                    let beyond = start >= len.max(inode.disk_len());
-                    let arrival = Arrival { in_fault: mapped, overwrite: whole, ..Arrival::default() };
-                    if (whole || beyond) && !mapped {
+                    let is_whole = || {
+                        let len = inode.len().max(inode.disk_len());
+                        let whole = from == 0 && (end as u64 == PAGE_BYTES || start + end as u64 >= len);
+                        (whole, whole || start >= len)
+                    };
+                    let (overwrite, whole) = is_whole();
+                    let arrival = Arrival { in_fault: mapped, overwrite, ..Arrival::default() };
+                    if whole && !mapped {
                         let Some(folio) = self.insert_new(inode, task, piece.index, arrival)? else {
                             continue;
                         };
+                        if !is_whole().1 {
+                            // Others wrote beyond while memory was short, and their page may have come and gone.
+                            self.core.abandon(&self.host, &inode.mapping, folio);
+                            continue;
+                        }
                         self.frames.zero(folio.0, 0..from);
                         self.frames.copy_in(folio.0, from, bytes);
                         self.frames.zero(folio.0, end..PAGE_BYTES as usize);
@@ -449,47 +479,48 @@ impl Shared {
 
     /// Changes the bytes of a folio whose lock the caller holds, once nobody has them borrowed.
     fn change(&self, folio: FolioId, write: impl FnOnce(&Frames)) {
-        let flags = self.flags(folio);
-        flags.begin_content();
-        self.wait_until_not_lent(folio);
+        self.begin_change(folio);
         write(&self.frames);
-        flags.end_content();
+        self.flags(folio).end_content();
     }
 
     /// The caller wrote to a folio whose lock it holds: it is dirty now, and unlocked.
     pub(crate) fn dirty_and_unlock(&self, inode: &Inode, folio: FolioId) {
-        use mglru_core::Host;
-        if inode.dirty_since_ns.load(Ordering::Relaxed) == 0 {
-            inode.dirty_since_ns.store(self.host.now().as_nanos().max(1), Ordering::Relaxed);
-        }
+        self.note_dirty(inode);
         self.core.set_dirty(&self.host, &inode.mapping, folio);
         self.core.unlock(&self.host, folio);
     }
 
-    /// Zeroes what is cached of the page in which the file ends, behind its end. `dirty`: this cache cut the file.
-    pub(crate) fn zero_tail(&self, inode: &Arc<Inode>, len: u64, dirty: bool) -> Result<(), Error> {
+    /// The file has dirty pages from now on.
+    pub(crate) fn note_dirty(&self, inode: &Inode) {
+        use mglru_core::Host;
+        if inode.dirty_since_ns.load(Ordering::Relaxed) == 0 {
+            inode.dirty_since_ns.store(self.host.now().as_nanos().max(1), Ordering::Relaxed);
+        }
+    }
+
+    /// Zeroes what is cached of the page in which the file ends, behind its end, as the disk does where the file was cut.
+    fn zero_tail(&self, inode: &Arc<Inode>, len: u64) {
         let tail = (len % PAGE_BYTES) as usize;
-        let Ok(index) = u32::try_from(len / PAGE_BYTES) else { return Ok(()) };
-        while tail > 0 {
+        let Ok(index) = u32::try_from(len / PAGE_BYTES) else { return };
+        if tail == 0 {
+            return;
+        }
+        loop {
             match self.core.lookup(&inode.mapping, index) {
-                Lookup::Miss => break,
+                Lookup::Miss => return,
                 Lookup::Pending(folio) => self.wait_while(folio, |flags| flags.locked()),
-                Lookup::Hit(hit) => match self.core.try_lock(&inode.mapping, index, &hit) {
+                Lookup::Hit(hit) => match self.core.try_lock(&self.host, &inode.mapping, index, &hit) {
                     LockAttempt::Gone => {}
                     LockAttempt::Busy => self.wait_while(hit.folio, |flags| flags.locked()),
                     LockAttempt::Locked => {
                         self.change(hit.folio, |frames| frames.zero(hit.folio.0, tail..PAGE_BYTES as usize));
-                        if dirty {
-                            self.dirty_and_unlock(inode, hit.folio);
-                        } else {
-                            self.core.unlock(&self.host, hit.folio);
-                        }
+                        self.core.unlock(&self.host, hit.folio);
                         self.core.put(&self.host, hit.folio);
-                        break;
+                        return;
                     }
                 },
             }
         }
-        Ok(())
     }
 }

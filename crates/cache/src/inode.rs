@@ -4,7 +4,10 @@
 //!
 //! The cache's length is what readers see; the file on disk follows when dirty pages are written. A cached page is
 //! served without asking the system whether somebody else changed the file; that is noticed when a read reaches
-//! the end or finds less on disk than there was, and at every sync and open ([`Inode::revalidate`]).
+//! the end or finds less on disk than there was, and at every sync and open ([`Inode::revalidate`]). While others
+//! write, this may have to wait for a later read.
+//!
+//! Behind the end, the page in which the file ends reads zero, in memory as on disk: the file may grow over it.
 //!
 //! # Write-back errors
 //!
@@ -14,25 +17,36 @@
 //! # Locking
 //!
 //! `resize` is held shared by writers and alone by whoever changes the length; readers take nothing. It comes before
-//! every other lock. `transfers` and `errors` are leaves.
+//! every other lock. A writer keeps it while it waits for guards, so only those wait for it who may wait for guards
+//! themselves: writers and truncation. `transfers` and `errors` are leaves; `maps` comes before the core's locks.
 
 use crate::backend::{BackendFile, FileIdentity};
 use crate::cache::Shared;
 use crate::error::Error;
+use crate::file::LEN_MAX;
 use mglru_core::folio::{Flags, FolioFlags};
-use mglru_core::{FolioId, Mapping, PAGE_BYTES};
-use std::collections::BTreeSet;
+use mglru_core::{FolioId, Mapping, MemcgId, PAGE_BYTES};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 /// Errors of write-back, in order.
 #[derive(Debug, Default)]
 struct Errors {
     count: u64,
-    last: Option<Arc<io::Error>>,
+    last: Option<(Failed, Arc<io::Error>)>,
     /// Some handle told its user about the last one.
     reported: bool,
+}
+
+/// What failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failed {
+    /// Writing pages; they are still dirty.
+    WriteBack,
+    /// Bringing what was written to stable storage.
+    Sync,
 }
 
 /// Write-back of this file that is under way.
@@ -56,25 +70,22 @@ pub(crate) struct Inode {
     pub(crate) resize: RwLock<()>,
     /// Open handles and maps.
     pub(crate) handles: AtomicU32,
-    /// Live maps.
-    pub(crate) maps: AtomicU32,
+    /// Live maps of each tenant.
+    maps: Mutex<BTreeMap<MemcgId, u32>>,
     /// When the oldest dirty page became dirty, in nanoseconds of the cache's clock; 0: none is dirty.
     pub(crate) dirty_since_ns: AtomicU64,
-    /// A read found less on disk than there was.
-    pub(crate) changed_outside: AtomicBool,
+    /// A read found less on disk than there was, or nobody had the time yet to look closer.
+    changed_outside: AtomicBool,
+    /// The last write-back failed.
+    failing: AtomicBool,
     errors: Mutex<Errors>,
     transfers: Mutex<Transfers>,
     transferred: Condvar,
 }
 
 impl Inode {
-    pub(crate) fn new(
-        file: Arc<dyn BackendFile>,
-        writable: bool,
-        mapping: Arc<Mapping>,
-    ) -> io::Result<Inode> {
-        let len = file.len()?;
-        Ok(Inode {
+    pub(crate) fn new(file: Arc<dyn BackendFile>, writable: bool, mapping: Arc<Mapping>, len: u64) -> Inode {
+        Inode {
             identity: file.identity(),
             writable: Mutex::new(writable.then(|| file.clone())),
             file,
@@ -83,13 +94,14 @@ impl Inode {
             disk_len: AtomicU64::new(len),
             resize: RwLock::new(()),
             handles: AtomicU32::new(0),
-            maps: AtomicU32::new(0),
+            maps: Mutex::default(),
             dirty_since_ns: AtomicU64::new(0),
             changed_outside: AtomicBool::new(false),
+            failing: AtomicBool::new(false),
             errors: Mutex::default(),
             transfers: Mutex::default(),
             transferred: Condvar::new(),
-        })
+        }
     }
 
     /// Length in bytes.
@@ -131,11 +143,23 @@ impl Inode {
 
     // Errors.
 
-    pub(crate) fn note_writeback_error(&self, error: io::Error) {
+    pub(crate) fn note_error(&self, failed: Failed, error: io::Error) {
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         errors.count += 1;
-        errors.last = Some(Arc::new(error));
+        errors.last = Some((failed, Arc::new(error)));
         errors.reported = false;
+    }
+
+    /// Write-back ended.
+    pub(crate) fn note_writeback(&self, written: bool) {
+        self.failing.store(!written, Ordering::Release);
+    }
+
+    /// Why write-back fails at present, if it does.
+    pub(crate) fn failing(&self) -> Option<Error> {
+        let failing = self.failing.load(Ordering::Acquire);
+        let (_, source) = self.last_error().filter(|_| failing)?;
+        Some(Error::WriteBack { path: self.file.path().to_owned(), source })
     }
 
     /// How many errors a new handle counts as told: all, unless nobody heard of the last one.
@@ -156,12 +180,16 @@ impl Inode {
             return None;
         }
         errors.reported = true;
-        let source = errors.last.clone()?;
-        Some(Error::WriteBack { path: self.file.path().to_owned(), source })
+        let (failed, source) = errors.last.clone()?;
+        let path = self.file.path().to_owned();
+        Some(match failed {
+            Failed::WriteBack => Error::WriteBack { path, source },
+            Failed::Sync => Error::Io { doing: "sync", path, source },
+        })
     }
 
     /// The last error, told or not.
-    pub(crate) fn last_error(&self) -> Option<Arc<io::Error>> {
+    pub(crate) fn last_error(&self) -> Option<(Failed, Arc<io::Error>)> {
         self.errors.lock().unwrap_or_else(PoisonError::into_inner).last.clone()
     }
 
@@ -182,6 +210,11 @@ impl Inode {
         self.transferred.notify_all();
     }
 
+    /// Whether write-back is under way.
+    pub(crate) fn has_transfers(&self) -> bool {
+        !self.transfers.lock().unwrap_or_else(PoisonError::into_inner).under_way.is_empty()
+    }
+
     /// Sleeps until all write-back that is under way now has ended. What begins later is not waited for.
     pub(crate) fn wait_for_transfers(&self) {
         let transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -191,33 +224,72 @@ impl Inode {
         drop(ended.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Adopts what somebody else did to the file's length. Cached pages beyond a new, smaller end are dropped;
-    /// what was written through this cache and is not on disk yet stays and will extend the file again.
+    // Changes from outside.
+
+    /// A read of `bytes` bytes up to `end` was to bring `wanted`.
+    pub(crate) fn note_read(&self, end: u64, bytes: usize, wanted: usize) {
+        // Less than there used to be: somebody else cut the file.
+        if bytes < wanted && end < self.disk_len() {
+            self.changed_outside.store(true, Ordering::Release);
+        }
+    }
+
+    /// Looks closer if something suggests that somebody else changed the file. Whether it did.
+    #[inline]
+    pub(crate) fn revalidate_if_changed(self: &Arc<Self>, shared: &Shared) -> Result<bool, Error> {
+        // Looked at before it is changed: it is on the path of every hit.
+        if !self.changed_outside.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        self.changed_outside.store(false, Ordering::Release);
+        self.revalidate(shared)?;
+        Ok(true)
+    }
+
+    /// Adopts what somebody else did to the file's length. Cached pages beyond a new, smaller end are dropped, and so is
+    /// the page in which the file ended before it grew; what was written through this cache and is not on disk yet stays
+    /// and will extend the file again.
+    ///
+    /// Costs one system call while nothing changed. Where writers are at work, it is left to the next read.
     pub(crate) fn revalidate(self: &Arc<Self>, shared: &Shared) -> Result<(), Error> {
-        let _alone = self.resize.write().unwrap_or_else(PoisonError::into_inner);
-        let now = self.file.len().map_err(|e| self.error("look at the length of", e))?;
-        let before = self.disk_len();
-        if now == before {
+        let disk_len = || self.file.len().map_err(|e| self.error("look at the length of", e));
+        if disk_len()? == self.disk_len() {
             return Ok(());
         }
-        if now > before {
-            self.grow_to(now);
-        } else {
-            // Write-back that is under way extends the file again: only what it leaves is somebody else's doing.
-            self.wait_for_transfers();
-            let now = self.file.len().map_err(|e| self.error("look at the length of", e))?;
-            if now >= self.disk_len() {
+        let _alone = match self.resize.try_write() {
+            Ok(alone) => alone,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                self.changed_outside.store(true, Ordering::Release);
                 return Ok(());
             }
-            let kept =
-                shared.core.last_dirty(&self.mapping).map_or(0, |last| (u64::from(last) + 1) * PAGE_BYTES);
-            let len = now.max(kept.min(self.len()));
-            shared.drop_pages(self, now.div_ceil(PAGE_BYTES) as u32, false);
-            shared.zero_tail(self, now, false)?;
-            self.set_len(len);
+        };
+        // Write-back that is under way extends the file, too: only the rest is somebody else's doing.
+        self.wait_for_transfers();
+        let (now, before) = (disk_len()?.min(LEN_MAX), self.disk_len());
+        let ended_in = before.min(now) / PAGE_BYTES;
+        if now > before {
+            // What we wrote to the page in which the file ended goes to disk, up to our end, and meets there what was
+            // appended.
+            if let Ok(index) = u32::try_from(ended_in)
+                && before % PAGE_BYTES > 0
+            {
+                shared.submit_dirty(self, index, ended_in + 1);
+                self.wait_for_transfers();
+            }
+            shared.drop_clean_pages(self, ended_in);
+            self.grow_to(now);
+        } else if now < before {
+            let kept = shared.core.last_dirty(&self.mapping).map_or(0, |i| (u64::from(i) + 1) * PAGE_BYTES);
+            self.set_len(now.max(kept.min(self.len())));
+            shared.drop_clean_pages(self, ended_in);
         }
         self.set_disk_len(now);
         Ok(())
+    }
+
+    pub(crate) fn maps(&self) -> MutexGuard<'_, BTreeMap<MemcgId, u32>> {
+        self.maps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -235,14 +307,24 @@ impl Shared {
         self.host.latches.wait(folio, self.flags(folio), asleep_while);
     }
 
-    /// Drops the pages from `first` on: all of them, or only those that are clean.
-    pub(crate) fn drop_pages(&self, inode: &Inode, first: u32, also_dirty: bool) {
-        if also_dirty {
-            while let Some(busy) = self.core.truncate(&self.host, &inode.mapping, first, 1 << 32) {
-                self.wait_for_folio(busy);
-            }
-        } else {
-            self.core.invalidate(&self.host, &inode.mapping, first, 1 << 32, self.cpu());
+    /// Sleeps until a folio's bytes are there, and nobody is changing them.
+    pub(crate) fn wait_for_content(&self, folio: FolioId) {
+        self.wait_while(folio, |flags| flags.locked() && flags.writing());
+    }
+
+    /// Drops all pages from `first` on, with what was written to them.
+    pub(crate) fn drop_pages(&self, inode: &Inode, first: u64) {
+        let Ok(first) = u32::try_from(first) else { return };
+        while let Some(busy) = self.core.truncate(&self.host, &inode.mapping, first, 1 << 32) {
+            self.wait_for_folio(busy);
+        }
+    }
+
+    /// Drops the clean pages from `first` on, to be read again.
+    pub(crate) fn drop_clean_pages(&self, inode: &Inode, first: u64) {
+        let Ok(first) = u32::try_from(first) else { return };
+        while let Some(busy) = self.core.drop_clean(&self.host, &inode.mapping, first, 1 << 32) {
+            self.wait_for_folio(busy);
         }
     }
 }

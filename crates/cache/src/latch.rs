@@ -7,6 +7,7 @@
 
 use mglru_core::FolioId;
 use mglru_core::folio::{Flags, FolioFlags};
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 const QUEUES: usize = 64;
@@ -34,6 +35,22 @@ impl Latches {
         let queue = self.queue(folio);
         let mut guard = queue.lock.lock().unwrap_or_else(PoisonError::into_inner);
         while flags.announce_waiter(&asleep_while) {
+            guard = queue.woken.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Sleeps until `done`, which is not a matter of the folio's state: who makes it true does so in a sequentially
+    /// consistent step before it looks for waiters, and the caller has a reference to the folio.
+    pub(crate) fn wait_until(&self, folio: FolioId, flags: &FolioFlags, done: impl Fn() -> bool) {
+        let queue = self.queue(folio);
+        let mut guard = queue.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            // Announced before looking: whoever makes it true after this look sees the sleeper.
+            flags.announce_waiter(|_| true);
+            fence(Ordering::SeqCst);
+            if done() {
+                return;
+            }
             guard = queue.woken.wait(guard).unwrap_or_else(PoisonError::into_inner);
         }
     }

@@ -34,6 +34,8 @@ mod inode;
 mod latch;
 mod mapped;
 mod stat;
+#[cfg(test)]
+mod tests;
 mod workers;
 
 pub use backend::{BackendKind, OpenMode};

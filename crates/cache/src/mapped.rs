@@ -6,9 +6,10 @@
 //! # Guards
 //!
 //! [`PageGuard`] lends `&[u8]`. While it lives, the frame is not reused (the guard holds a reference) and nobody writes
-//! the page: a writer announces itself, then sees that the page is lent, and sleeps; a guard counts itself, then
-//! sees that a writer is there, and withdraws. Both steps are sequentially consistent, so that one of them sees the
-//! other.
+//! the page: a writer announces itself, then sees that the page is lent, withdraws, and sleeps; a guard counts itself,
+//! then sees that a writer is there, and withdraws. Both steps are sequentially consistent, so that one of them sees
+//! the other. A writer that waits for guards keeps nobody from reading: who holds one may read the page, and lend it
+//! once more.
 //!
 //! # Safety
 //!
@@ -21,6 +22,9 @@ use mglru_core::readahead::Window;
 use mglru_core::{Arrival, FolioId, Hit, Lookup, PAGE_BYTES};
 use std::ops::Deref;
 use std::sync::atomic::{Ordering, fence};
+
+/// References that a folio can have at once.
+const REFERENCES_MAX: u32 = 0xfff;
 
 /// How a map is going to be used (madvise).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,9 +43,11 @@ pub struct Map {
 
 impl Map {
     pub(crate) fn new(file: CachedFile) -> Map {
-        file.inode.maps.fetch_add(1, Ordering::AcqRel);
         let map = Map { file };
+        let mut maps = map.file.inode.maps();
+        *maps.entry(map.file.task.memcg).or_default() += 1;
         map.cover(map.file.len());
+        drop(maps);
         map
     }
 
@@ -66,7 +72,9 @@ impl Map {
         self.file.inode.mapping.set_recency(advice == MapAdvice::Normal);
     }
 
-    fn check(&self, offset: u64, bytes: usize) -> Result<(), Error> {
+    /// The length of the file, if the range lies within.
+    #[inline]
+    fn check(&self, offset: u64, bytes: usize) -> Result<u64, Error> {
         let end = offset.saturating_add(bytes as u64);
         let len = self.file.len();
         if end > len {
@@ -75,7 +83,7 @@ impl Map {
         if len > self.file.inode.mapping.mapped_pages() * PAGE_BYTES {
             self.cover(len);
         }
-        Ok(())
+        Ok(len)
     }
 
     /// Loads `out.len()` bytes from `offset`. Bytes within one page are all from one moment.
@@ -112,26 +120,28 @@ impl Map {
         Ok(())
     }
 
-    /// Lends a page. The guard keeps it in memory and unchanged; a thread that writes to a page that it holds a guard
-    /// on waits for itself.
+    /// Lends a page. The guard keeps it in memory and unchanged. A thread that writes to the page, or truncates the
+    /// file, while it holds a guard waits for itself.
     ///
     /// # Errors
-    /// The page is beyond the end, cannot be read, or no memory can be freed for it.
+    /// The page is beyond the end, cannot be read, or no memory can be freed for it; or it is lent some 4,000 times.
     pub fn page(&self, index: u32) -> Result<PageGuard<'_>, Error> {
         let start = u64::from(index) * PAGE_BYTES;
-        self.check(start, 1)?;
-        let bytes = (self.file.len() - start).min(PAGE_BYTES) as usize;
+        let bytes = (self.check(start, 1)? - start).min(PAGE_BYTES) as usize;
         let shared = &*self.file.shared;
         loop {
             let hit = self.find(index)?;
             if !shared.core.try_get(&self.file.inode.mapping, index, &hit) {
+                if shared.flags(hit.folio).load().references() == REFERENCES_MAX {
+                    return Err(Error::Busy);
+                }
                 continue;
             }
             if shared.lend(hit.folio) {
                 return Ok(PageGuard { shared, folio: hit.folio, bytes });
             }
             shared.core.put(&shared.host, hit.folio);
-            shared.wait_while(hit.folio, |flags| flags.locked());
+            shared.wait_for_content(hit.folio);
         }
     }
 
@@ -149,7 +159,7 @@ impl Map {
                     }
                     return Ok(hit);
                 }
-                Lookup::Pending(folio) => shared.wait_while(folio, |flags| flags.locked()),
+                Lookup::Pending(folio) => shared.wait_for_content(folio),
                 Lookup::Miss => {
                     missed = true;
                     self.fault(index)?;
@@ -169,7 +179,12 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        if self.file.inode.maps.fetch_sub(1, Ordering::AcqRel) == 1 {
+        let mut maps = self.file.inode.maps();
+        let left = maps.get_mut(&self.file.task.memcg).expect("counted when it was made");
+        *left -= 1;
+        if *left == 0 {
+            maps.remove(&self.file.task.memcg);
+            // Other tenants' maps make their entries anew.
             self.file.shared.core.unmap(&self.file.task, &self.file.inode.mapping);
         }
     }
@@ -222,12 +237,21 @@ impl Shared {
         }
     }
 
-    /// A writer has announced itself (`writing` is set): sleeps until nobody has the bytes borrowed.
-    pub(crate) fn wait_until_not_lent(&self, folio: FolioId) {
-        fence(Ordering::SeqCst);
-        let lent = &self.lent[folio.0 as usize];
-        if lent.load(Ordering::SeqCst) > 0 {
-            self.wait_while(folio, |_| lent.load(Ordering::SeqCst) > 0);
+    /// Announces a writer on a folio whose lock the caller holds, as soon as nobody has the bytes borrowed.
+    pub(crate) fn begin_change(&self, folio: FolioId) {
+        let (flags, lent) = (self.flags(folio), &self.lent[folio.0 as usize]);
+        let is_lent = || lent.load(Ordering::SeqCst) > 0;
+        loop {
+            flags.begin_content();
+            fence(Ordering::SeqCst);
+            if !is_lent() {
+                return;
+            }
+            // Not kept up while we sleep: who has the page borrowed may want to read it before giving it back.
+            if flags.cancel_content() {
+                self.host.latches.wake(folio);
+            }
+            self.host.latches.wait_until(folio, flags, || !is_lent());
         }
     }
 }

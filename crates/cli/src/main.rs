@@ -1,2 +1,86 @@
-//! mglru
-fn main() {}
+//! `mglru`: one mode per file, each with its `Args` and its `run`.
+//!
+//! # Exit status
+//!
+//! 0: done. 1: the work failed, which stderr says. 2: wrong usage, before anything was done.
+
+#![forbid(unsafe_code)]
+
+mod cache_options;
+mod cache_report;
+mod demo;
+mod error;
+mod fidelity;
+mod fio;
+mod layout;
+mod output;
+mod progress;
+mod replay;
+mod size;
+mod table;
+mod trace;
+mod trace_file;
+
+use clap::Parser;
+use error::Failure;
+use output::Output;
+use std::process::ExitCode;
+
+/// A page cache whose reclaim is Linux's multi-generational LRU, over real files.
+#[derive(Parser)]
+#[command(name = "mglru", version, after_help = EXAMPLES, arg_required_else_help = false)]
+struct Command {
+    #[command(subcommand)]
+    mode: Mode,
+}
+
+#[derive(clap::Subcommand)]
+enum Mode {
+    /// Show the cache at work: a real file, three tenants, live figures, a table
+    Demo(demo::Args),
+    /// Run jobs in fio's own language through the cache, on real files
+    #[command(override_help = fio::HELP, disable_help_flag = true)]
+    Fio(fio::Args),
+    /// Replay page-access traces under a virtual clock: misses, counters, miss-ratio curves
+    Replay(replay::Args),
+    /// Tell what is in a trace, or write it in another format
+    Trace(trace::Args),
+    /// Replay what real kernels replayed, and compare the counts
+    Fidelity(fidelity::Args),
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  mglru demo                          what it is, in about a minute; needs 1 GiB of free disk space
+  mglru demo --size 64MiB --memory 16MiB --seconds 5
+  mglru fio --name=job --rw=randread --size=1g --random_distribution=zipf:0.99 --memory=256MiB
+  mglru fio --memory=64MiB --json jobs.fio
+  mglru trace info trace.bin.zst
+  mglru replay trace.bin.zst --curve 1%,5%,10%,20%
+  mglru fidelity ../shared/kernel/results.csv
+
+Sizes: 512MiB, 2g, 8192p (pages of 4 KiB) or bytes. `mglru MODE --help` tells more about each mode.
+Exit status: 0 done, 1 the work failed, 2 wrong usage.";
+
+fn main() -> ExitCode {
+    match run(std::env::args_os()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.tell(),
+    }
+}
+
+fn run(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<(), Failure> {
+    let command = match Command::try_parse_from(arguments) {
+        Ok(command) => command,
+        // Help and version come as errors, too.
+        Err(told) if !told.use_stderr() => return Output::new(false).text(&told.to_string()),
+        Err(error) => return Err(error.into()),
+    };
+    match command.mode {
+        Mode::Demo(args) => demo::run(args),
+        Mode::Fio(args) => fio::run(args),
+        Mode::Replay(args) => replay::run(args),
+        Mode::Trace(args) => trace::run(args),
+        Mode::Fidelity(args) => fidelity::run(args),
+    }
+}

@@ -113,10 +113,20 @@ impl Core {
     }
 
     /// Whether what was copied since the lookup is that page, whole.
+    ///
+    /// The folio itself says which page it is, and its version that this was so all the time. Its slot would not do:
+    /// a leaf may have served another mapping at the moment of the lookup, and be back by now.
     #[inline]
     pub fn confirm(&self, mapping: &Mapping, index: u32, hit: &Hit) -> bool {
-        self.folios.get(hit.folio).flags.unchanged_since(hit.flags)
-            && mapping.still_there(&self.leaves, index, &hit.found)
+        self.is_page(mapping, index, hit.folio) && self.folios.get(hit.folio).flags.unchanged_since(hit.flags)
+    }
+
+    /// Whether a folio was inserted as that page. Means something while the folio cannot become another one: it is
+    /// referenced, or its version is checked afterwards.
+    #[inline]
+    fn is_page(&self, mapping: &Mapping, index: u32, folio: FolioId) -> bool {
+        let entry = self.folios.get(folio);
+        entry.index() == index && self.mapping_of(folio) == mapping.id()
     }
 
     /// Takes a reference to a page that was found, so that its frame is not reused. `false`: it is another page by
@@ -125,7 +135,7 @@ impl Core {
         self.folios.get(hit.folio).flags.try_get_version(hit.flags) && {
             // The version is that of the lookup, so the frame still holds what it held then; what remains is
             // whether that was this page.
-            mapping.still_there(&self.leaves, index, &hit.found) || {
+            self.is_page(mapping, index, hit.folio) || {
                 self.put_without_host(hit.folio);
                 false
             }
@@ -134,21 +144,24 @@ impl Core {
 
     /// Takes a reference and the lock of a page that was found, to change its bytes. Give both back with
     /// [`Core::unlock`] and [`Core::put`].
-    pub fn try_lock(&self, mapping: &Mapping, index: u32, hit: &Hit) -> LockAttempt {
+    pub fn try_lock(&self, host: &impl Host, mapping: &Mapping, index: u32, hit: &Hit) -> LockAttempt {
         let flags = &self.folios.get(hit.folio).flags;
         if !flags.try_get() {
             return LockAttempt::Gone;
         }
-        let attempt = if !flags.try_lock() {
+        let attempt = if !self.is_page(mapping, index, hit.folio) {
+            LockAttempt::Gone
+        } else if !flags.try_lock() {
             LockAttempt::Busy
         } else if mapping.still_there(&self.leaves, index, &hit.found) {
             // Nobody truncates or evicts a locked folio: it stays this page until it is unlocked.
             return LockAttempt::Locked;
         } else {
-            flags.unlock();
+            // Whoever found it busy meanwhile sleeps.
+            self.unlock(host, hit.folio);
             LockAttempt::Gone
         };
-        self.put_without_host(hit.folio);
+        self.put(host, hit.folio);
         attempt
     }
 
@@ -188,6 +201,9 @@ impl Core {
             memcg.stat.add(Counter::Pgfault, 1);
             if flags.set_mapped(hit.flags) {
                 memcg.stat.add(Counter::FileMapped, 1);
+            } else if !flags.load().mapped() {
+                // Written to since the lookup, or gone: without its flag, nobody would look at the entry.
+                slot.unmap(hit.folio);
             }
         }
     }
@@ -224,11 +240,11 @@ impl Core {
             entry.flags.set_dropbehind();
         }
         let mut locked = mapping.lock(&self.leaves);
-        let shadow = match locked.insert(index, folio) {
-            Ok(shadow) => shadow,
+        let before = match locked.insert(index, folio) {
+            Ok(before) => before,
             Err(error) => {
                 drop(locked);
-                self.discard(new);
+                self.discard(host, new);
                 return Err(error);
             }
         };
@@ -240,7 +256,10 @@ impl Core {
         let kind = mapping.kind();
         memcg.stat.add(if kind == Kind::Anon { Counter::Anon } else { Counter::File }, 1);
         let recency = arrival.in_fault && mapping.has_recency();
-        if let Some(word) = shadow
+        if let Some(owner) = before.only_shadows_of {
+            self.memcg(owner).stat.sub(Counter::WorkingsetNodes, 1);
+        }
+        if let Some(word) = before.shadow
             && !arrival.overwrite
         {
             self.refault(host, folio, kind, memcg, word, recency);
@@ -275,10 +294,10 @@ impl Core {
     /// again and finds nothing.
     pub fn abandon(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
         let index = self.folios.get(folio).index();
-        let removed = mapping.lock(&self.leaves).remove(index, folio, None);
+        let memcg = self.memcg(self.memcg_of(folio));
+        let removed = mapping.lock(&self.leaves).remove(index, folio, None, memcg.id());
         self.unlock(host, folio);
         if let Ok(shadow_leaf) = removed {
-            let memcg = self.memcg(self.memcg_of(folio));
             if let Some(leaf) = shadow_leaf {
                 self.note_shadow_leaf(memcg, leaf);
             }

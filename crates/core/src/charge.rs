@@ -89,6 +89,12 @@ impl Charging {
         }
     }
 
+    /// The memcg that was charged already for a page that has no frame yet: between steps, while a frame is being
+    /// reclaimed.
+    pub fn owes_frame(&self) -> Option<MemcgId> {
+        (self.stage == Stage::Frame).then_some(self.memcg)
+    }
+
     /// Goes on until something has to be waited for, a batch was reclaimed, or the page is paid for.
     pub fn step(&mut self, core: &Core, host: &impl Host) -> ChargeStep {
         if let Some(effort) = &mut self.effort {
@@ -165,7 +171,9 @@ impl Charging {
         self.reclaimed_for_frame = self.stage != Stage::Limit;
         let room = match self.stage {
             Stage::Limit => core.memcg(self.memcg).margin_pages() > 0,
-            Stage::Metadata | Stage::Frame => core.node.free_pages() > 0,
+            Stage::Frame => core.node.free_pages() > 0,
+            // Free frames are not enough: they must be of those that can be given back to the system.
+            Stage::Metadata => false,
         };
         if room || progress.reclaimed > 0 {
             return ChargeStep::More;
@@ -211,31 +219,35 @@ impl Core {
     /// that leaves and directories take.
     fn pay_for_metadata(&self, host: &impl Host, urgent: bool) -> Result<(), MetadataShort> {
         loop {
-            if self.options.charge_metadata {
-                let owed = self.leaves.bytes().div_ceil(PAGE_BYTES);
-                while u64::from(self.node.retired_pages()) < owed {
-                    self.retire_frame(host, urgent)?;
-                }
-            }
+            self.pay_for(host, urgent, self.leaves.bytes())?;
             if self.leaves.reserve() {
                 return Ok(());
             }
-            if !self.leaves.can_grow() {
+            let growing = self.leaves.growing();
+            if self.leaves.has_unreserved() {
+                continue;
+            }
+            let bytes = self.leaves.bytes() + LeafPool::segment_bytes();
+            if self.leaves.can_grow() && self.pay_for(host, urgent, bytes).is_ok() {
+                self.leaves.grow();
+                continue;
+            }
+            drop(growing);
+            // Memories fill what leaves there can be: they give way to pages, once reclaim had its turn.
+            let may_have_more = self.leaves.can_grow() && !urgent;
+            if may_have_more || !self.give_up_shadows() {
                 return Err(MetadataShort);
             }
-            if self.options.charge_metadata {
-                let owed = (self.leaves.bytes() + LeafPool::segment_bytes()).div_ceil(PAGE_BYTES);
-                while u64::from(self.node.retired_pages()) < owed {
-                    self.retire_frame(host, urgent)?;
-                }
-            }
-            self.leaves.grow();
         }
     }
 
-    fn retire_frame(&self, host: &impl Host, urgent: bool) -> Result<(), MetadataShort> {
-        let frame = self.node.retire(urgent).ok_or(MetadataShort)?;
-        host.frame_retired(frame);
+    /// Retires frames until they make up for so many bytes of index.
+    fn pay_for(&self, host: &impl Host, urgent: bool, bytes: u64) -> Result<(), MetadataShort> {
+        let owed = bytes.div_ceil(PAGE_BYTES);
+        while self.options.charge_metadata && u64::from(self.node.retired_pages()) < owed {
+            let frame = self.node.retire(urgent).ok_or(MetadataShort)?;
+            host.frame_retired(frame);
+        }
         Ok(())
     }
 
@@ -247,9 +259,13 @@ impl Core {
     }
 
     /// Gives a paid folio back that turned out not to be needed.
-    pub fn discard(&self, new: NewFolio) {
+    pub fn discard(&self, host: &impl Host, new: NewFolio) {
         self.leaves.unreserve();
-        self.folios.get(new.folio).flags.put();
+        // Who found the frame's former page may have begun to wait for the new one's lock.
+        let waiters = self.folios.get(new.folio).flags.discard();
         self.release_frames(self.memcg(new.memcg), &[new.folio]);
+        if waiters {
+            host.wake_waiters(new.folio);
+        }
     }
 }

@@ -11,7 +11,7 @@
 #![forbid(unsafe_code)]
 
 // Unit tests use the harness of the integration tests, which knows this crate by its name.
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 extern crate self as mglru_core;
 
 pub mod access;
@@ -19,6 +19,8 @@ pub mod charge;
 pub mod event;
 pub mod folio;
 pub mod host;
+#[cfg(all(test, loom))]
+mod loom_tests;
 pub mod lru;
 pub mod mapping;
 pub mod mechanism;
@@ -31,7 +33,7 @@ pub mod readahead;
 pub mod reclaim;
 mod segments;
 mod sync;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod testing;
 mod validate;
 pub mod workingset;

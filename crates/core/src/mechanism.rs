@@ -219,7 +219,7 @@ impl fmt::Display for MechanismError {
 
 impl std::error::Error for MechanismError {}
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -37,6 +37,11 @@ impl Readahead {
         Readahead { max_pages, start: 0, size: 0, next: None }
     }
 
+    /// The largest window.
+    pub fn max_pages(&self) -> u32 {
+        self.max_pages
+    }
+
     /// Sets the largest window: advice that reads are random (0) or sequential (twice the default).
     pub fn set_max_pages(&mut self, max_pages: u32) {
         self.max_pages = max_pages;
@@ -78,7 +83,7 @@ impl Readahead {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -33,6 +33,17 @@ impl<T, const N: usize> Segments<T, N> {
         self.0[segment].get()?[at].get()
     }
 
+    /// The number of the first entry at or after `number` that was made. Whole missing segments are skipped.
+    pub(crate) fn first_from(&self, number: u32) -> Option<u32> {
+        let (first, at) = Self::place(number);
+        (first..N).find_map(|segment| {
+            let entries = self.0[segment].get()?;
+            let from = if segment == first { at } else { 0 };
+            let found = entries[from..].iter().position(|entry| entry.get().is_some())?;
+            Some(((1usize << segment) - 1 + from + found) as u32)
+        })
+    }
+
     /// The entry of that number, made if it is missing.
     pub(crate) fn get_or_init(&self, number: u32, make: impl FnOnce() -> T) -> &T {
         let (segment, at) = Self::place(number);
@@ -42,9 +53,21 @@ impl<T, const N: usize> Segments<T, N> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn missing_entries_are_skipped() {
+        let table: Segments<u32, 12> = Segments::new();
+        assert_eq!(table.first_from(0), None);
+        for number in [5, 6, 4000] {
+            table.get_or_init(number, || number);
+        }
+        let found = [0, 5, 6, 7, 3999, 4000].map(|from| table.first_from(from));
+        assert_eq!(found, [5, 5, 6, 4000, 4000, 4000].map(Some));
+        assert_eq!(table.first_from(4001), None);
+    }
 
     #[test]
     fn entries_stay_where_they_are() {

@@ -14,9 +14,13 @@ pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64,
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
 
 #[cfg(loom)]
-use loom::sync::{Mutex as Inner, MutexGuard};
+use loom::sync::Mutex as Inner;
+#[cfg(loom)]
+pub(crate) use loom::sync::MutexGuard;
 #[cfg(not(loom))]
-use std::sync::{Mutex as Inner, MutexGuard};
+use std::sync::Mutex as Inner;
+#[cfg(not(loom))]
+pub(crate) use std::sync::MutexGuard;
 
 /// A mutex whose data stays usable when a holder panicked: an assertion that failed in one thread is
 /// reported there and must not turn every later access of other threads into a second panic.

@@ -4,7 +4,7 @@ use crate::Core;
 use crate::folio::{FolioId, GenIndex, Kind};
 use crate::lru::multigen::lists::{UNEVICTABLE, list_of};
 use crate::lru::{MAX_GENERATIONS, MIN_GENERATIONS};
-use crate::memcg::Counter;
+use crate::memcg::{Counter, MemcgId};
 
 impl Core {
     /// Checks, while nobody else runs and no effort is in the middle of a batch: every used folio is in exactly one
@@ -13,6 +13,15 @@ impl Core {
     /// # Errors
     /// What does not hold, in words.
     pub fn validate(&self) -> Result<(), String> {
+        self.validate_while_charging(&[])
+    }
+
+    /// As [`Self::validate`], while payments are under way: each of these memcgs was charged for one more page that has
+    /// no frame yet (see [`crate::Charging::owes_frame`]).
+    ///
+    /// # Errors
+    /// What does not hold, in words.
+    pub fn validate_while_charging(&self, charged: &[MemcgId]) -> Result<(), String> {
         let mut place: Vec<Option<String>> = vec![None; self.folios.len() as usize];
         let mut put = |folio: FolioId, what: String| match &place[folio.0 as usize] {
             Some(other) => Err(format!("{folio:?} is both {other} and {what}")),
@@ -76,11 +85,12 @@ impl Core {
                 return Err(format!("'{name}' uses {} of {} pages", memcg.usage_pages(), memcg.max_pages()));
             }
         }
-        self.validate_folios(&place)
+        self.validate_folios(&place, charged)
     }
 
-    fn validate_folios(&self, place: &[Option<String>]) -> Result<(), String> {
+    fn validate_folios(&self, place: &[Option<String>], charged: &[MemcgId]) -> Result<(), String> {
         let mut usage = vec![0u64; self.memcgs.len() as usize];
+        charged.iter().for_each(|memcg| usage[usize::from(memcg.0)] += 1);
         let mut used = 0;
         for (number, place) in place.iter().enumerate() {
             let folio = FolioId(number as u32);

@@ -30,6 +30,8 @@ use crate::{Core, sync::Ordering::Relaxed};
 const MEMCG_BITS: u32 = 16;
 const TOKEN_BITS: u32 = 63 - 1 - MEMCG_BITS;
 const TOKEN_REFS_BITS: u32 = 2;
+/// Leaves of shadows that are trimmed together.
+const TRIM_LEAVES: u64 = 128;
 const SEQ_BITS: u32 = TOKEN_BITS - TOKEN_REFS_BITS;
 
 /// A shadow word, unpacked.
@@ -126,39 +128,46 @@ impl Core {
 
     /// Notes that a leaf holds only shadows now.
     pub(crate) fn note_shadow_leaf(&self, memcg: &Memcg, leaf: ShadowLeaf) {
-        memcg.lruvec.shadow_leaves.lock().push_back(leaf);
         memcg.stat.add(Counter::WorkingsetNodes, 1);
+        let mut leaves = memcg.lruvec.shadow_leaves.lock();
+        leaves.push_back(leaf);
+        // Entries of leaves that were used again are dropped once they are as many as the others: each entry is
+        // looked at twice on average.
+        if leaves.len() as u64 > 2 * memcg.stat.get(Counter::WorkingsetNodes) + TRIM_LEAVES {
+            leaves.retain(|leaf| self.is_shadow_leaf(leaf));
+        }
     }
 
     /// Drops the oldest memories of `memcg` beyond its limit (spec 50 §5): a leaf with shadows may exist for every
     /// eight cached pages. One call trims half of the surplus, in whole batches of 128.
     pub(crate) fn shrink_shadows(&self, memcg: &Memcg) {
         let limit = memcg.lruvec.size_of_all_lists() / 8;
-        let mut left = {
-            let mut leaves = memcg.lruvec.shadow_leaves.lock();
-            if leaves.len() as u64 <= limit {
-                return;
-            }
-            // Leaves that were used again are still listed; they do not count.
-            if leaves.len() as u64 > 2 * limit + 128 {
-                let before = leaves.len();
-                leaves.retain(|leaf| self.is_shadow_leaf(leaf));
-                memcg.stat.sub(Counter::WorkingsetNodes, (before - leaves.len()) as u64);
-            }
-            (leaves.len() as u64).saturating_sub(limit) / 2 / 128 * 128
-        };
-        while left > 0 {
-            let Some(leaf) = memcg.lruvec.shadow_leaves.lock().pop_front() else { return };
-            memcg.stat.sub(Counter::WorkingsetNodes, 1);
-            let trimmed = self
-                .mappings
-                .get(leaf.mapping)
-                .and_then(|mapping| mapping.lock(&self.leaves).trim(leaf.leaf_index, leaf.stamp));
-            if trimmed.is_some() {
-                memcg.stat.add(Counter::WorkingsetNodereclaim, 1);
-                left -= 1;
-            }
+        let surplus = memcg.stat.get(Counter::WorkingsetNodes).saturating_sub(limit);
+        self.trim_shadows(memcg, surplus / 2 / TRIM_LEAVES * TRIM_LEAVES);
+    }
+
+    /// Drops the oldest memories of whoever has most, because no leaf is left for pages. `false`: nobody has any.
+    pub(crate) fn give_up_shadows(&self) -> bool {
+        let leaves = |memcg: &Memcg| memcg.stat.get(Counter::WorkingsetNodes);
+        self.memcgs
+            .iter()
+            .max_by_key(|memcg| leaves(memcg))
+            .is_some_and(|memcg| self.trim_shadows(memcg, TRIM_LEAVES))
+    }
+
+    /// Drops the memories in the `most` oldest leaves. `true`: there were some.
+    fn trim_shadows(&self, memcg: &Memcg, most: u64) -> bool {
+        let mut trimmed = 0;
+        while trimmed < most {
+            let Some(leaf) = memcg.lruvec.shadow_leaves.lock().pop_front() else { break };
+            // A leaf that was used again is still listed, and is no longer what the entry says.
+            let mapping = self.mappings.get(leaf.mapping);
+            let shadows = mapping.and_then(|m| m.lock(&self.leaves).trim(leaf.leaf_index, leaf.stamp));
+            trimmed += u64::from(shadows.is_some());
         }
+        memcg.stat.sub(Counter::WorkingsetNodes, trimmed);
+        memcg.stat.add(Counter::WorkingsetNodereclaim, trimmed);
+        trimmed > 0
     }
 
     fn is_shadow_leaf(&self, leaf: &ShadowLeaf) -> bool {
@@ -167,7 +176,7 @@ impl Core {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::folio::FolioFlags;

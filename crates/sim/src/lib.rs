@@ -1,1 +1,40 @@
-//! sim
+//! The simulator: the same core as the cache's, on a faked machine under virtual time.
+//!
+//! A [`Machine`] says what there is: memory, tenants with limits, a device, a flusher. A [`Simulator`] runs jobs on
+//! it, each a stream of [`Operation`]s, and returns a [`Report`]. There is no thread and no clock but the simulated
+//! one: the same machine, jobs and seed give the same report, bit for bit, on every computer.
+//!
+//! ```
+//! use mglru_sim::{Access, Machine, Simulator};
+//!
+//! let mut simulator = Simulator::new(&Machine::kernel_lab(100))?;
+//! simulator.add_job(0, (0..1000).map(|n| Access::read(n % 120).into()));
+//! let report = simulator.run()?;
+//! assert_eq!(report.total().counts.misses, 1000, "a cycle larger than memory");
+//! # Ok::<(), mglru_sim::SimError>(())
+//! ```
+//!
+//! Read on with [`simulator`] (who acts when), then `actor` (what they do), [`device`] and `world`.
+
+#![forbid(unsafe_code)]
+
+mod actor;
+mod checker;
+pub mod clock;
+pub mod device;
+mod files;
+pub mod host;
+mod keys;
+pub mod machine;
+pub mod operation;
+pub mod report;
+pub mod simulator;
+pub mod swarm;
+mod world;
+
+pub use device::{DeviceModel, Lane, Latency};
+pub use host::Observer;
+pub use machine::{FlusherModel, Interleaving, Machine, Tenant, Writes};
+pub use operation::{Access, Numbering, Operation, Source, SourceError, TraceSource};
+pub use report::{Counters, Counts, Report, Tally, TenantReport};
+pub use simulator::{SimError, Simulator};

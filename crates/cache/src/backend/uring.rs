@@ -46,6 +46,9 @@ use std::thread::JoinHandle;
 
 /// Largest buffer that the kernel registers.
 const PIECE_BYTES: usize = 1 << 30;
+/// Caches smaller than 64 MiB are not registered: files far larger than they are need an index that takes more than
+/// the eighth of the frames that would be left to pay for it.
+const REGISTERED_FRAMES_MIN: u32 = 16_384;
 /// Submitted operations under way at once; as many as one NVMe queue usually has entries for.
 const UNDER_WAY_MAX: usize = 255;
 /// Entries of the thread's ring: every operation and the read that wakes the thread.
@@ -83,6 +86,10 @@ pub(super) enum Buffers {
     /// Registered once, all rings share it. Linux 6.12.
     Shared,
     /// Registered with the thread's ring only.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "what `Shared` becomes on old kernels, asked for by tests")
+    )]
     Own,
     /// By their addresses.
     Plain,
@@ -94,7 +101,8 @@ struct Registration(IoUring);
 impl UringBackend {
     /// Sets the rings up. The error says why there is no io_uring here.
     pub(crate) fn new(frames: Arc<Frames>, completion: Arc<dyn Completion>) -> io::Result<UringBackend> {
-        UringBackend::with_buffers(frames, completion, Buffers::Shared)
+        let best = if frames.count() < REGISTERED_FRAMES_MIN { Buffers::Plain } else { Buffers::Shared };
+        UringBackend::with_buffers(frames, completion, best)
     }
 
     /// The same, with buffers of this kind at best.

@@ -13,7 +13,10 @@ pub(super) fn run(shared: &Shared) {
     let mut heard = 0;
     while !shared.stopping.load(Ordering::Acquire) {
         let progress = shared.host.progress.rings();
-        match background.step(&shared.core, &shared.host) {
+        let at_work = shared.at_work.read();
+        let step = background.step(&shared.core, &shared.host);
+        drop(at_work);
+        match step {
             BackgroundStep::More => {}
             BackgroundStep::Wait(throttle) => shared.host.park(throttle, progress),
             BackgroundStep::Sleep => heard = shared.host.background.wait(heard, IDLE),

@@ -5,16 +5,17 @@
 //! The table's lock is a leaf. Completions run on backend threads, without a lock of the backend.
 
 use crate::cache::Shared;
-use crate::inode::Inode;
+use crate::inode::{Failed, Inode};
 use mglru_core::FolioId;
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A transfer that nobody waits for.
 pub(crate) enum Flight {
     /// Readahead.
-    Read { inode: Arc<Inode>, folios: Vec<FolioId> },
+    Read { inode: Arc<Inode>, folios: Vec<FolioId>, first: u32 },
     /// Write-back; `end` is the length that the file on disk has at least when it succeeded.
     Write { inode: Arc<Inode>, folios: Vec<FolioId>, number: u64, end: u64 },
 }
@@ -43,23 +44,39 @@ impl Shared {
         match self.in_flight.end(tag) {
             None => {}
             // A failed readahead is forgotten: who needs a page reads it again and gets the error.
-            Some(Flight::Read { inode, folios, .. }) => self.end_read(&inode, &folios, result.is_ok()),
+            Some(Flight::Read { inode, folios, first }) => {
+                self.end_read(&inode, first, &folios, result.ok());
+                self.forget_soon(&inode);
+            }
             Some(Flight::Write { inode, folios, number, end }) => {
                 let written = result.is_ok();
                 match result {
                     Ok(_) => inode.disk_len_reached(end),
-                    Err(error) => inode.note_writeback_error(error),
+                    Err(error) => inode.note_error(Failed::WriteBack, error),
+                }
+                inode.note_writeback(written);
+                if !written {
+                    // Tried again when it expires.
+                    self.note_dirty(&inode);
                 }
                 for folio in folios {
                     self.core.end_writeback(&self.host, &inode.mapping, folio, written, self.cpu());
                 }
                 inode.end_transfer(number);
                 self.host.progress.ring();
-                if inode.handles.load(std::sync::atomic::Ordering::Acquire) == 0 {
-                    // The last handle is gone, and so may be the last dirty page: the flusher forgets the file.
-                    self.host.flusher.ring();
+                // A failed write is tried again in time, not at once.
+                if written {
+                    self.forget_soon(&inode);
                 }
             }
+        }
+    }
+
+    /// If the last handle of a file is gone, this may have been the last thing that was to be done for it: the flusher
+    /// forgets it.
+    fn forget_soon(&self, inode: &Inode) {
+        if inode.handles.load(Ordering::Acquire) == 0 {
+            self.host.flusher.ring();
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::cache::Shared;
 use crate::error::Error;
 use crate::inode::Inode;
 use crate::workers::Flight;
-use mglru_core::{Host, MemcgId, PAGE_BYTES, Throttle};
+use mglru_core::{FlushReason, Host, MemcgId, PAGE_BYTES, Throttle};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -29,6 +29,7 @@ pub(super) fn run(shared: &Shared) {
     let mut heard = 0;
     while !shared.stopping.load(Ordering::Acquire) {
         heard = shared.host.flusher.wait(heard, PERIOD);
+        let _at_work = shared.at_work.read();
         let all = shared.host.flush_for_reclaim.swap(false, Ordering::AcqRel) || shared.core.flush_is_due();
         let now = shared.host.now();
         for inode in shared.inodes() {
@@ -54,30 +55,33 @@ impl Shared {
         }
         let Some(file) = inode.writable() else { return };
         let mut next = first;
-        while let Some(run) = self.core.start_writeback(&inode.mapping, next, end, RUN_PAGES) {
-            // Registered before the length is looked at: a truncation sets the length first, then waits for this.
+        loop {
+            // Registered before pages are taken: a sync that finds them clean waits for this. And before the length is
+            // looked at: a truncation sets the length first, then waits for this.
             let number = inode.begin_transfer();
+            let Some(run) = self.core.start_writeback(&inode.mapping, next, end, RUN_PAGES) else {
+                inode.end_transfer(number);
+                return;
+            };
             let offset = u64::from(run.first) * PAGE_BYTES;
             let run_end = (offset + run.folios.len() as u64 * PAGE_BYTES).min(inode.len());
-            next = run.first.saturating_add(run.folios.len() as u32);
             let bytes = run_end.saturating_sub(offset) as usize;
-            let pages = bytes.div_ceil(PAGE_BYTES as usize);
-            // What a truncation has cut off meanwhile is not written; its pages are about to be dropped.
-            for &folio in &run.folios[pages..] {
-                self.core.end_writeback(&self.host, &inode.mapping, folio, true, self.cpu());
+            let after = run.first.checked_add(run.folios.len() as u32);
+            let mut folios = run.folios;
+            // What a truncation is cutting off is not written; its pages are about to be dropped.
+            for folio in folios.split_off(bytes.div_ceil(PAGE_BYTES as usize)) {
+                self.core.end_writeback(&self.host, &inode.mapping, folio, false, self.cpu());
             }
             if bytes == 0 {
                 inode.end_transfer(number);
-                continue;
+            } else {
+                let frames = folios.iter().map(|folio| folio.0).collect();
+                let transfer = Transfer { file: file.clone(), offset, frames, bytes };
+                let flight = Flight::Write { inode: inode.clone(), folios, number, end: run_end };
+                self.backend.submit(Direction::Write, transfer, self.in_flight.begin(flight));
             }
-            let folios = run.folios[..pages].to_vec();
-            let frames = folios.iter().map(|folio| folio.0).collect();
-            let transfer = Transfer { file: file.clone(), offset, frames, bytes };
-            let flight = Flight::Write { inode: inode.clone(), folios, number, end: run_end };
-            self.backend.submit(Direction::Write, transfer, self.in_flight.begin(flight));
-            if next == u32::MAX {
-                break;
-            }
+            let Some(after) = after else { return };
+            next = after;
         }
     }
 
@@ -99,7 +103,7 @@ impl Shared {
         let errors = inode.error_count();
         self.write_out(inode);
         match inode.last_error() {
-            Some(source) if inode.error_count() != errors => {
+            Some((_, source)) if inode.error_count() != errors => {
                 Err(Error::WriteBack { path: inode.file.path().to_owned(), source })
             }
             _ => Ok(()),
@@ -107,28 +111,29 @@ impl Shared {
     }
 
     /// Pauses a task that dirties pages faster than they can be written.
-    pub(crate) fn pause_dirtying(&self, inode: &Inode, memcg: MemcgId) -> Result<(), Error> {
-        if self.stopping.load(Ordering::Acquire) {
-            return Err(Error::Closed);
-        }
+    pub(crate) fn pause_dirtying(&self, memcg: MemcgId) -> Result<(), Error> {
         let mut fruitless = 0;
         let mut written = self.core.written_pages();
-        while self.core.must_pause_dirtying(memcg) {
+        loop {
+            if self.stopping.load(Ordering::Acquire) {
+                return Err(Error::Closed);
+            }
             let heard = self.host.progress.rings();
-            self.host.flusher.ring();
             if !self.core.must_pause_dirtying(memcg) {
                 return Ok(());
             }
+            self.host.wake_flusher(FlushReason::Background);
             self.host.park(Throttle::Writeback, heard);
             let now = self.core.written_pages();
             fruitless = if now == written { fruitless + 1 } else { 0 };
             written = now;
-            if fruitless >= FRUITLESS_PAUSES
-                && let Some(source) = inode.last_error()
-            {
-                return Err(Error::WriteBack { path: inode.file.path().to_owned(), source });
+            if fruitless >= FRUITLESS_PAUSES {
+                // The pages in the way may be another file's, even another tenant's. A device that is only slow is waited for.
+                let failing = self.inodes().iter().find_map(|inode| inode.failing());
+                if let Some(error) = failing {
+                    return Err(error);
+                }
             }
         }
-        Ok(())
     }
 }

@@ -9,24 +9,41 @@ pub(crate) use completion::{Flight, InFlight};
 use crate::cache::Shared;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+
+type Run = fn(&Shared);
 
 /// The running threads.
 pub(crate) struct Workers(Vec<JoinHandle<()>>);
 
 impl Workers {
     pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Workers> {
-        let mut threads = Vec::new();
-        let runs: [(&str, fn(&Shared)); 2] =
-            [("mglru-reclaim", background::run), ("mglru-flush", flusher::run)];
+        let mut workers = Workers(Vec::new());
+        let runs: [(&str, Run); 2] = [("mglru-reclaim", background::run), ("mglru-flush", flusher::run)];
         for (name, run) in runs {
-            let shared = shared.clone();
-            threads.push(std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&shared))?);
+            let for_thread = shared.clone();
+            match std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&for_thread)) {
+                Ok(thread) => workers.0.push(thread),
+                Err(error) => {
+                    workers.stop(shared);
+                    return Err(error);
+                }
+            }
         }
-        Ok(Workers(threads))
+        Ok(workers)
     }
 
-    pub(crate) fn join(self) {
+    /// Lets them end, and waits until they have.
+    pub(crate) fn stop(self, shared: &Shared) {
+        shared.stopping.store(true, Ordering::Release);
+        shared.host.flusher.ring();
+        shared.host.background.ring();
+        shared.host.progress.ring();
+        self.join();
+    }
+
+    fn join(self) {
         for thread in self.0 {
             // A worker that panicked said so itself; there is nothing to add.
             let _ = thread.join();

@@ -262,8 +262,17 @@ impl FolioFlags {
             let kind = if swapbacked { SWAPBACKED } else { 0 };
             (Some(Flags(version.wrapping_add(VERSION) | REFERENCE | LOCKED | WRITING | kind)), ())
         });
-        // The bytes that are read into the frame now are not seen before the new version.
+        // Neither the identity that is stored now nor the bytes that are read into the frame are seen before the new
+        // version.
         crate::sync::fence(Ordering::Release);
+    }
+
+    /// An allocated folio that nothing was made of is free again. `true`: somebody sleeps and must be woken.
+    pub(crate) fn discard(&self) -> bool {
+        self.update(|f| {
+            debug_assert_eq!(f.references(), 1, "a folio in use was discarded: {f:?}");
+            (Some(Flags(f.clear(LOCKED | WAITERS).0 - REFERENCE)), f.waiters())
+        })
     }
 
     // References.
@@ -301,7 +310,7 @@ impl FolioFlags {
             if f.references() != expected || f.dirty() || f.writeback() || f.mapped() {
                 return (None, None);
             }
-            (Some(f.clear(REFERENCES_MASK | LOCKED | WAITERS)), Some(f))
+            (Some(Flags(f.clear(REFERENCES_MASK | LOCKED | WAITERS).0.wrapping_add(VERSION))), Some(f))
         })
     }
 
@@ -335,6 +344,15 @@ impl FolioFlags {
             (Some(f.set(WRITING)), ())
         });
         crate::sync::fence(Ordering::Release);
+    }
+
+    /// Takes [`Self::begin_content`] back: no byte was changed, copies are whole as before. `true`: somebody sleeps
+    /// and must be woken.
+    pub fn cancel_content(&self) -> bool {
+        self.update(|f| {
+            debug_assert!(f.locked() && f.writing());
+            (Some(f.clear(WRITING | WAITERS)), f.waiters())
+        })
     }
 
     /// The bytes are valid again and have a new version.
@@ -429,6 +447,11 @@ impl FolioFlags {
             }
             (Some(f.set(MAPPED)), !f.mapped())
         })
+    }
+
+    /// It was taken out of its mapping, and is no page any more. `true`: it was mapped.
+    pub(crate) fn leave_mapping(&self) -> bool {
+        self.update(|f| (Some(Flags(f.clear(MAPPED).0.wrapping_add(VERSION))), f.mapped()))
     }
 
     /// Marks it unmapped. `true`: it was mapped.
@@ -548,7 +571,7 @@ impl FolioFlags {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -713,6 +736,26 @@ mod tests {
         flags.set_reclaim();
         assert!(!flags.set_dirty());
         assert!(!flags.load().reclaim());
+    }
+
+    #[test]
+    fn a_clean_folio_is_not_dirtied_behind_its_mapping() {
+        let flags = fresh();
+        assert!(!flags.redirty() && !flags.load().dirty());
+        flags.set_dirty();
+        flags.set_reclaim();
+        assert!(flags.redirty());
+        assert!(flags.load().dirty() && !flags.load().reclaim());
+    }
+
+    /// Nobody would wake it: whoever freed the folio woke those that had announced themselves before.
+    #[test]
+    fn nobody_waits_for_a_freed_folio() {
+        let flags = fresh();
+        assert!(flags.announce_waiter(Flags::writing));
+        assert!(flags.put().waiters());
+        assert!(flags.load().writing(), "as abandoning leaves it");
+        assert!(!flags.announce_waiter(Flags::writing));
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl<const K: usize> FolioLists<K> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::collections::VecDeque;

@@ -2,6 +2,8 @@
 
 mod flags;
 mod list;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod table;
 
 pub(crate) use flags::{Climb, Neighbour, tier_of};

@@ -14,12 +14,8 @@ use crate::Time;
 use crate::folio::{FolioId, FolioTable, GenIndex, Kind};
 use crate::mapping::ShadowLeaf;
 use crate::memcg::MemcgId;
-use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex, Ordering::Relaxed};
-#[cfg(loom)]
-use loom::sync::MutexGuard;
+use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex, MutexGuard, Ordering::Relaxed};
 use std::collections::VecDeque;
-#[cfg(not(loom))]
-use std::sync::MutexGuard;
 
 /// One generation, as `lru_gen` prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

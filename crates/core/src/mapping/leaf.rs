@@ -10,14 +10,24 @@
 //! Counts of a leaf change under its mapping's lock; the free list has its own.
 
 use super::slot::AtomicSlot;
+use crate::memcg::MemcgId;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+#[cfg(loom)]
+use loom::sync::MutexGuard;
+#[cfg(not(loom))]
+use std::sync::MutexGuard;
 use std::sync::OnceLock;
 
 /// Pages under one leaf. The kernel's index nodes have as many, so shadow limits carry over.
 pub const LEAF_SLOTS: usize = 64;
 
-/// Leaves that are allocated together: 133 KiB, so that paying for a segment costs 33 frames at a time.
-const SEGMENT_LEAVES: usize = 256;
+/// Leaves that are allocated together: 16 KiB, so that paying for a segment costs 4 or 5 frames. A cache of 1 MiB has 23
+/// frames that can pay.
+#[cfg(not(loom))]
+const SEGMENT_LEAVES: usize = 32;
+/// Few, as loom makes every word anew for every interleaving.
+#[cfg(loom)]
+const SEGMENT_LEAVES: usize = 1;
 
 /// Number of a leaf in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +37,8 @@ pub(crate) struct LeafId(pub(crate) u32);
 #[derive(Debug)]
 pub(crate) struct Leaf {
     pub(crate) slots: [AtomicSlot; LEAF_SLOTS],
-    /// Present folios (low 8 bits), shadows (next 8), and above them a stamp that changes whenever the leaf
-    /// stops or begins to hold only shadows.
+    /// Present folios (low 8 bits), shadows (next 8), the memcg that pays for it while it holds only shadows (next
+    /// 16), and above them a stamp that changes whenever the leaf stops or begins to hold only shadows.
     counts: AtomicU64,
 }
 
@@ -37,6 +47,8 @@ pub(crate) struct Leaf {
 pub(crate) struct Counts {
     pub(crate) folios: u8,
     pub(crate) shadows: u8,
+    /// On whose list the leaf is, while it holds only shadows.
+    pub(crate) owner: MemcgId,
     pub(crate) stamp: u32,
 }
 
@@ -54,12 +66,20 @@ impl Leaf {
 
     pub(crate) fn counts(&self) -> Counts {
         let word = self.counts.load(Relaxed);
-        Counts { folios: word as u8, shadows: (word >> 8) as u8, stamp: (word >> 32) as u32 }
+        Counts {
+            folios: word as u8,
+            shadows: (word >> 8) as u8,
+            owner: MemcgId((word >> 16) as u16),
+            stamp: (word >> 32) as u32,
+        }
     }
 
     /// Under the mapping lock.
     pub(crate) fn set_counts(&self, counts: Counts) {
-        let word = u64::from(counts.stamp) << 32 | u64::from(counts.shadows) << 8 | u64::from(counts.folios);
+        let word = u64::from(counts.stamp) << 32
+            | u64::from(counts.owner.0) << 16
+            | u64::from(counts.shadows) << 8
+            | u64::from(counts.folios);
         self.counts.store(word, Relaxed);
     }
 }
@@ -68,6 +88,8 @@ impl Leaf {
 #[derive(Debug)]
 pub(crate) struct LeafPool {
     segments: Box<[OnceLock<Box<[Leaf]>>]>,
+    /// Held by who pays for one more segment, so that two do not add one each for the price of one.
+    growing: Mutex<()>,
     free: Mutex<Vec<u32>>,
     allocated: AtomicU32,
     in_use: AtomicU32,
@@ -83,6 +105,7 @@ impl LeafPool {
         let segments = (leaves as usize).div_ceil(SEGMENT_LEAVES).max(1);
         LeafPool {
             segments: (0..segments).map(|_| OnceLock::new()).collect(),
+            growing: Mutex::new(()),
             free: Mutex::new(Vec::new()),
             allocated: AtomicU32::new(0),
             in_use: AtomicU32::new(0),
@@ -114,6 +137,16 @@ impl LeafPool {
     /// Leaves in use.
     pub(crate) fn in_use(&self) -> u32 {
         self.in_use.load(Relaxed)
+    }
+
+    /// Taken before paying for another segment and adding it, before all other locks but those of hosts.
+    pub(crate) fn growing(&self) -> MutexGuard<'_, ()> {
+        self.growing.lock()
+    }
+
+    /// Whether [`Self::reserve`] would succeed.
+    pub(crate) fn has_unreserved(&self) -> bool {
+        self.unreserved.load(Relaxed) > 0
     }
 
     /// Whether another segment may be allocated.
@@ -155,7 +188,8 @@ impl LeafPool {
         let leaf = self.get(id);
         debug_assert!(leaf.slots.iter().all(AtomicSlot::is_empty), "a leaf was freed with pages in it");
         // The stamp goes on growing, so that an old entry of a list of shadow leaves cannot match.
-        leaf.set_counts(Counts { folios: 0, shadows: 0, stamp: leaf.counts().stamp.wrapping_add(1) });
+        let stamp = leaf.counts().stamp.wrapping_add(1);
+        leaf.set_counts(Counts { folios: 0, shadows: 0, owner: MemcgId::ROOT, stamp });
         self.free.lock().push(id.0);
         self.unreserved.fetch_add(1, Relaxed);
         self.in_use.fetch_sub(1, Relaxed);

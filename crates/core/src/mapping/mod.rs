@@ -26,12 +26,14 @@ pub(crate) use slot::AtomicSlot;
 pub use slot::Slot;
 
 use crate::folio::{FolioId, Kind};
+use crate::memcg::MemcgId;
 use crate::segments::Segments;
 use crate::sync::{
-    AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+    AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering::Acquire, Ordering::Relaxed,
+    Ordering::Release,
 };
 use std::collections::BTreeSet;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 /// Number of a mapping; reused after it was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -111,6 +113,15 @@ pub enum InsertError {
     Occupied,
     /// The mapping was closed meanwhile.
     Closed,
+}
+
+/// What a slot held before a folio was put into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Before {
+    /// What was remembered of the page.
+    pub(crate) shadow: Option<u64>,
+    /// The leaf held only shadows, which this memcg paid for.
+    pub(crate) only_shadows_of: Option<MemcgId>,
 }
 
 /// A leaf that now holds only shadows, for the list that limits them.
@@ -263,7 +274,7 @@ impl Mapping {
                         return Some(table);
                     }
                 } else {
-                    next = (table / u64::BITS + 1) * u64::BITS;
+                    next = self.directories.first_from(index / DIRECTORY_PAGES)? * u64::BITS;
                 }
             }
             None
@@ -308,9 +319,9 @@ impl LockedMapping<'_> {
         Some((now.folio()?, slot))
     }
 
-    /// Puts a folio into an empty or remembered slot; the shadow that was there. The caller's leaf reservation is used
-    /// up or given back, unless there is an error.
-    pub(crate) fn insert(&mut self, index: u32, folio: FolioId) -> Result<Option<u64>, InsertError> {
+    /// Puts a folio into an empty or remembered slot; what was there. The caller's leaf reservation is used up or given
+    /// back, unless there is an error.
+    pub(crate) fn insert(&mut self, index: u32, folio: FolioId) -> Result<Before, InsertError> {
         if self.tree.closed {
             return Err(InsertError::Closed);
         }
@@ -322,6 +333,7 @@ impl LockedMapping<'_> {
         let shadow = before.shadow();
         leaf.slots[index as usize % LEAF_SLOTS].replace(Slot::of_folio(folio));
         let mut counts = leaf.counts();
+        let only_shadows_of = counts.only_shadows().then_some(counts.owner);
         if counts.only_shadows() {
             counts.stamp = counts.stamp.wrapping_add(1);
         }
@@ -329,7 +341,7 @@ impl LockedMapping<'_> {
         counts.shadows -= u8::from(shadow.is_some());
         leaf.set_counts(counts);
         self.mapping.folios.fetch_add(1, Relaxed);
-        Ok(shadow)
+        Ok(Before { shadow, only_shadows_of })
     }
 
     fn leaf_or_new(&self, index: u32) -> &Leaf {
@@ -345,13 +357,14 @@ impl LockedMapping<'_> {
         self.leaves.get(id)
     }
 
-    /// Takes `folio` out of its slot, leaving a shadow or nothing. `Err`: it is not there. `Ok(Some)`: the
-    /// leaf holds only shadows from now on.
+    /// Takes `folio` out of its slot, leaving a shadow or nothing. `Err`: it is not there. `Ok(Some)`: the leaf holds
+    /// only shadows from now on, and `owner` pays for it.
     pub(crate) fn remove(
         &mut self,
         index: u32,
         folio: FolioId,
         shadow: Option<u64>,
+        owner: MemcgId,
     ) -> Result<Option<ShadowLeaf>, NotThere> {
         let Some((id, leaf)) = self.leaf(index) else { return Err(NotThere) };
         let slot = &leaf.slots[index as usize % LEAF_SLOTS];
@@ -363,6 +376,7 @@ impl LockedMapping<'_> {
         counts.folios -= 1;
         counts.shadows += u8::from(shadow.is_some());
         if counts.only_shadows() {
+            counts.owner = owner;
             counts.stamp = counts.stamp.wrapping_add(1);
         }
         leaf.set_counts(counts);
@@ -383,18 +397,17 @@ impl LockedMapping<'_> {
         }
     }
 
-    /// Forgets the shadow of one page.
-    pub(crate) fn forget(&mut self, index: u32) {
-        let Some((id, leaf)) = self.leaf(index) else { return };
+    /// Forgets the shadow of one page. `Some`: it was the last one in a leaf that this memcg paid for.
+    pub(crate) fn forget(&mut self, index: u32) -> Option<MemcgId> {
+        let (id, leaf) = self.leaf(index)?;
         let slot = &leaf.slots[index as usize % LEAF_SLOTS];
-        if slot.load().shadow().is_none() {
-            return;
-        }
+        slot.load().shadow()?;
         slot.replace(Slot::EMPTY);
         let mut counts = leaf.counts();
         counts.shadows -= 1;
         leaf.set_counts(counts);
         self.free_if_empty(index, id, counts);
+        (counts.folios == 0 && counts.shadows == 0).then_some(counts.owner)
     }
 
     /// Drops all shadows of a leaf that holds nothing else, if it is still as `stamp` says. The shadows dropped.
@@ -408,7 +421,7 @@ impl LockedMapping<'_> {
         for slot in &leaf.slots {
             slot.replace(Slot::EMPTY);
         }
-        self.free_if_empty(index, id, Counts { folios: 0, shadows: 0, stamp });
+        self.free_if_empty(index, id, Counts { folios: 0, shadows: 0, ..counts });
         Some(u32::from(counts.shadows))
     }
 
@@ -423,7 +436,8 @@ impl LockedMapping<'_> {
         let mut at = u64::from(index);
         while at < end {
             if self.mapping.directory(at as u32).is_none() {
-                at = (at / u64::from(DIRECTORY_PAGES) + 1) * u64::from(DIRECTORY_PAGES);
+                let next = self.mapping.directories.first_from(at as u32 / DIRECTORY_PAGES)?;
+                at = u64::from(next) * u64::from(DIRECTORY_PAGES);
                 continue;
             }
             let Some((_, leaf)) = self.leaf(at as u32) else {
@@ -487,7 +501,7 @@ impl MappingTable {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
@@ -511,7 +525,7 @@ mod tests {
             match (model.get(&index).copied(), random() % 4) {
                 (Some(Ok(folio)), 0 | 1) => {
                     let shadow = (random() % 2 == 0).then_some(u64::from(step));
-                    locked.remove(index, folio, shadow).unwrap();
+                    locked.remove(index, folio, shadow, MemcgId::ROOT).unwrap();
                     match shadow {
                         Some(word) => model.insert(index, Err(word)),
                         None => model.remove(&index),
@@ -528,7 +542,8 @@ mod tests {
                     while !leaves.reserve() {
                         assert!(leaves.grow());
                     }
-                    assert_eq!(locked.insert(index, FolioId(step)), Ok(before.and_then(Result::err)));
+                    let shadow = locked.insert(index, FolioId(step)).unwrap().shadow;
+                    assert_eq!(shadow, before.and_then(Result::err));
                     model.insert(index, Ok(FolioId(step)));
                 }
             }
@@ -546,29 +561,39 @@ mod tests {
         let mut locked = mapping.lock(&leaves);
         for (index, content) in model {
             match content {
-                Ok(folio) => assert!(locked.remove(index, folio, None).unwrap().is_none()),
-                Err(_) => locked.forget(index),
+                Ok(folio) => drop(locked.remove(index, folio, None, MemcgId::ROOT).unwrap()),
+                Err(_) => drop(locked.forget(index)),
             }
         }
         assert_eq!(leaves.in_use(), 0);
         assert_eq!(mapping.folios(), 0);
     }
 
-    /// spec 50 §9: "Shadow nodes … are trimmed": only while nothing else is in the leaf.
+    /// spec 50 §9: "Shadow nodes … are trimmed": only while nothing else is in the leaf. §5: a leaf is listed "when its
+    /// last page is removed and shadows remain; leaves it when a page is inserted or it is freed".
     #[test]
     fn a_shadow_leaf_is_trimmed_unless_it_was_used_again() {
         let leaves = LeafPool::new(256);
         leaves.grow();
         let mapping = Mapping::new(MappingId(0), Kind::File);
         let mut locked = mapping.lock(&leaves);
-        assert!(leaves.reserve());
-        locked.insert(5, FolioId(9)).unwrap();
-        let first = locked.remove(5, FolioId(9), Some(1)).unwrap().expect("only a shadow is left");
-        assert_eq!(locked.insert(5, FolioId(9)), Ok(Some(1)));
+        let (one, two) = (MemcgId(1), MemcgId(2));
+        let before = |shadow, only_shadows_of| Ok(Before { shadow, only_shadows_of });
+        assert!((0..4).all(|_| leaves.reserve()));
+        assert_eq!(locked.insert(5, FolioId(9)), before(None, None));
+        assert_eq!(locked.insert(6, FolioId(8)), before(None, None));
+        assert!(locked.remove(5, FolioId(9), Some(1), one).unwrap().is_none(), "a page is left");
+        let first = locked.remove(6, FolioId(8), None, two).unwrap().expect("only a shadow is left");
+        assert_eq!(locked.insert(6, FolioId(9)), before(None, Some(two)), "who removed the last page pays");
         assert_eq!(locked.trim(first.leaf_index, first.stamp), None);
-        let second = locked.remove(5, FolioId(9), Some(2)).unwrap().unwrap();
+        let second = locked.remove(6, FolioId(9), Some(2), one).unwrap().unwrap();
         assert_eq!(locked.trim(first.leaf_index, first.stamp), None, "an old entry does not count");
+        assert_eq!(locked.forget(5), None, "a shadow is left");
         assert_eq!(locked.trim(second.leaf_index, second.stamp), Some(1));
+        assert_eq!(leaves.in_use(), 0);
+        assert_eq!(locked.insert(5, FolioId(9)), before(None, None));
+        assert!(locked.remove(5, FolioId(9), Some(3), two).unwrap().is_some());
+        assert_eq!(locked.forget(5), Some(two));
         assert_eq!(leaves.in_use(), 0);
     }
 

@@ -157,7 +157,7 @@ impl AtomicSlot {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -186,5 +186,63 @@ mod tests {
         assert!(!slot.clear_accessed(FolioId(1)));
         assert!(!slot.unmap(FolioId(1)));
         assert!(!slot.load().mapped());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+
+    /// A mapped access to a page that is being replaced: the bit is in what was replaced, or nowhere.
+    #[test]
+    fn loom_a_touch_is_of_the_page_that_was_found() {
+        for after in [Slot::EMPTY, Slot::of_shadow(5), Slot::of_folio(FolioId(2))] {
+            loom::model(move || {
+                let slot = Arc::new(AtomicSlot::new());
+                slot.replace(Slot::of_folio(FolioId(1)));
+                let touch = {
+                    let slot = slot.clone();
+                    loom::thread::spawn(move || slot.touch(FolioId(1)).is_some())
+                };
+                let before = slot.replace(after);
+                let touched = touch.join().unwrap();
+                assert_eq!((before.folio(), before.accessed()), (Some(FolioId(1)), touched));
+                assert_eq!(slot.load(), after);
+            });
+        }
+    }
+
+    /// A walker tests and clears the accessed bit while it is set anew: every access is seen once, now or later.
+    #[test]
+    fn loom_no_access_is_lost() {
+        loom::model(|| {
+            let slot = Arc::new(AtomicSlot::new());
+            slot.replace(Slot::of_folio(FolioId(1)));
+            let touch = {
+                let slot = slot.clone();
+                loom::thread::spawn(move || slot.touch(FolioId(1)).is_some())
+            };
+            let seen = slot.clear_accessed(FolioId(1));
+            assert!(touch.join().unwrap());
+            assert!(seen != slot.load().accessed());
+            assert!(slot.load().mapped());
+        });
+    }
+
+    /// Of two threads that take a readahead mark, one reads the next window.
+    #[test]
+    fn loom_a_readahead_mark_is_taken_once() {
+        loom::model(|| {
+            let slot = Arc::new(AtomicSlot::new());
+            slot.replace(Slot::of_folio(FolioId(1)));
+            slot.set_readahead(FolioId(1));
+            let take = |slot: &AtomicSlot| slot.clear_readahead(FolioId(1));
+            let other = {
+                let slot = slot.clone();
+                loom::thread::spawn(move || take(&slot))
+            };
+            assert!(take(&slot) != other.join().unwrap());
+        });
     }
 }

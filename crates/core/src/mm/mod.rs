@@ -113,7 +113,7 @@ impl SpaceList {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -150,5 +150,36 @@ mod tests {
         assert!(matches!(list.next(3, false), Next::Walk { first: true, .. }));
         assert!(matches!(list.next(3, false), Next::Advance));
         assert!(matches!(list.next(3, false), Next::Finished));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+
+    /// Two threads age the same generation: every address space is walked by one of them, and one opens the generation.
+    #[test]
+    fn loom_agers_share_the_list() {
+        loom::model(|| {
+            let list = Arc::new(SpaceList::new());
+            (0..2).for_each(|_| list.add(Arc::default()));
+            let age = |list: &SpaceList| {
+                let mut walked = 0;
+                loop {
+                    match list.next(3, false) {
+                        Next::Walk { .. } => walked += 1,
+                        Next::Advance => return (walked, 1),
+                        Next::Finished => return (walked, 0),
+                    }
+                }
+            };
+            let other = {
+                let list = list.clone();
+                loom::thread::spawn(move || age(&list))
+            };
+            let (walked, opened) = age(&list);
+            let (walked_too, opened_too) = other.join().unwrap();
+            assert_eq!((walked + walked_too, opened + opened_too), (2, 1));
+        });
     }
 }

@@ -242,7 +242,8 @@ impl Core {
         }
         let Some(before) = self.folios.get(folio).flags.freeze(EXPECTED_REFERENCES) else { return false };
         let word = memcg.lruvec.evicted(mapping.kind(), before);
-        let shadow_leaf = locked.remove(index, folio, Some(word)).expect("the folio is in its slot");
+        let shadow_leaf =
+            locked.remove(index, folio, Some(word), memcg.id()).expect("the folio is in its slot");
         drop(locked);
         if before.waiters() {
             host.wake_waiters(folio);
@@ -307,7 +308,7 @@ impl Core {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::testing::Harness;
@@ -376,14 +377,13 @@ mod tests {
         harness.end_writeback(run.folios);
     }
 
-    /// A host under which another thread drops its lock as soon as some page is evicted.
-    struct UnlocksOnEviction<'a> {
-        harness: &'a Harness,
-        locked: FolioId,
-        order: Cell<Vec<u32>>,
+    /// A host on which another thread does something as soon as the first page is evicted.
+    struct Meanwhile<'a> {
+        other_thread: Cell<Option<Box<dyn FnOnce() + 'a>>>,
+        evicted: Cell<Vec<u32>>,
     }
 
-    impl Host for UnlocksOnEviction<'_> {
+    impl Host for Meanwhile<'_> {
         fn now(&self) -> Time {
             Time::ZERO
         }
@@ -398,15 +398,25 @@ mod tests {
 
         fn event(&self, event: Event) {
             if let Event::Evicted { page: (_, index), .. } = event {
-                let flags = &self.harness.core.folios.get(self.locked).flags;
-                if flags.load().locked() && flags.load().references() > 0 {
-                    flags.unlock();
+                if let Some(act) = self.other_thread.take() {
+                    act();
                 }
-                let mut order = self.order.take();
-                order.push(index);
-                self.order.set(order);
+                let mut evicted = self.evicted.take();
+                evicted.push(index);
+                self.evicted.set(evicted);
             }
         }
+    }
+
+    /// One eviction step; what was evicted.
+    fn evict_meanwhile<'a>(harness: &'a Harness, request: u64, act: impl FnOnce() + 'a) -> Vec<u32> {
+        let host = Meanwhile { other_thread: Cell::new(Some(Box::new(act))), evicted: Cell::default() };
+        let orders = harness.orders(1);
+        let mut scan = Scan::default();
+        harness.core.evict_step(&host, harness.memcg(), request, orders.swappiness, &orders, &mut scan);
+        let evicted = host.evicted.take();
+        assert_eq!(scan.progress.reclaimed, evicted.len() as u64);
+        evicted
     }
 
     /// spec 40 §13: "A clean unmapped folio rejected because its lock was held is retried once within the step".
@@ -414,15 +424,26 @@ mod tests {
     fn a_locked_folio_is_tried_again() {
         let mut harness = Harness::new(100, 1);
         harness.read_ahead([0, 1]);
-        let locked = harness.folio(0);
-        assert!(harness.core.folios.get(locked).flags.try_lock());
-        let host = UnlocksOnEviction { harness: &harness, locked, order: Cell::default() };
-        let orders = harness.orders(1);
-        let mut scan = Scan::default();
-        let scanned =
-            harness.core.evict_step(&host, harness.memcg(), 2, orders.swappiness, &orders, &mut scan);
-        assert_eq!((scanned, scan.progress.reclaimed, host.order.take()), (2, 2, vec![1, 0]));
+        let flags = &harness.core.folios.get(harness.folio(0)).flags;
+        assert!(flags.try_lock());
+        let evicted = evict_meanwhile(&harness, 2, || assert!(!flags.unlock()));
+        assert_eq!(evicted, [1, 0]);
         assert_eq!(harness.stat(Counter::PgscanDirect), 2, "the second try is not another scan");
+        harness.core.validate().unwrap();
+    }
+
+    /// spec 40 §9: "a folio's writeback may have ended while it was isolated, so its rotation was missed; such a folio is
+    /// clean now and can be freed at once": no batch holds a reference to it.
+    #[test]
+    fn a_folio_that_was_written_while_isolated_is_freed() {
+        let mut harness = Harness::new(100, 1);
+        harness.read_ahead([0, 1]);
+        harness.write(1);
+        let folios = harness.start_writeback();
+        harness.core.folios.get(folios[0]).flags.set_reclaim();
+        let evicted = evict_meanwhile(&harness, 2, || harness.end_writeback(folios));
+        assert_eq!(evicted, [0, 1]);
+        assert_eq!(harness.stat(Counter::Pgrotated), 0);
         harness.core.validate().unwrap();
     }
 

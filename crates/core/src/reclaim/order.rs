@@ -140,7 +140,7 @@ impl Scan {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::memcg::Counter;

@@ -51,6 +51,27 @@ pub struct WritebackRun {
     pub folios: Vec<FolioId>,
 }
 
+/// Which pages are removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaves {
+    All,
+    Clean,
+    CleanAndUnmapped,
+}
+
+/// What became of a page that was to be removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Removal {
+    /// It is gone.
+    Done,
+    /// It is not of the kind that is removed.
+    Stays,
+    /// Somebody uses or writes it: wait, then try again.
+    Busy,
+    /// It is another page by now, or none.
+    Gone,
+}
+
 impl Core {
     /// The page was written to. Its folio is locked by the caller, and its bytes are there already: a flusher that sees
     /// it dirty writes what is in it.
@@ -200,7 +221,14 @@ impl Core {
     /// Takes the pages from `from` to `end` out of the cache, as a truncation does: dirty ones too, and without a
     /// memory. `Some`: this folio is in use or being written; wait for it, then call again.
     pub fn truncate(&self, host: &impl Host, mapping: &Mapping, from: u32, end: u64) -> Option<FolioId> {
-        self.remove_range(host, mapping, from, end, true)
+        self.remove_range(host, mapping, from, end, Leaves::All)
+    }
+
+    /// Takes the clean pages from `from` to `end` out of the cache, whoever uses or maps them, because what they hold is
+    /// no longer what the file holds. Dirty pages, and those being written, stay. `Some`: this folio is in use; wait
+    /// for it, then call again.
+    pub fn drop_clean(&self, host: &impl Host, mapping: &Mapping, from: u32, end: u64) -> Option<FolioId> {
+        self.remove_range(host, mapping, from, end, Leaves::Clean)
     }
 
     /// Takes clean, unmapped pages out of the cache that nobody uses, as advice that they are not needed does. The
@@ -211,7 +239,7 @@ impl Core {
             let next = mapping.lock(&self.leaves).next(at, end);
             let Some((index, slot)) = next else { return };
             if let Some(folio) = slot.folio()
-                && !self.remove_page(host, mapping, index, folio, false)
+                && self.remove_page(host, mapping, index, folio, Leaves::CleanAndUnmapped) != Removal::Done
             {
                 self.deactivate(host, cpu, folio);
             }
@@ -226,22 +254,24 @@ impl Core {
         mapping: &Mapping,
         from: u32,
         end: u64,
-        also_dirty: bool,
+        leaves: Leaves,
     ) -> Option<FolioId> {
         let mut at = from;
         loop {
             let mut locked = mapping.lock(&self.leaves);
             let (index, slot) = locked.next(at, end)?;
             match slot.folio() {
-                None => locked.forget(index),
+                None => {
+                    if let Some(owner) = locked.forget(index) {
+                        self.memcg(owner).stat.sub(Counter::WorkingsetNodes, 1);
+                    }
+                }
                 Some(folio) => {
                     drop(locked);
-                    if !self.remove_page(host, mapping, index, folio, also_dirty) {
-                        let still = mapping.lock(&self.leaves).slot(index).folio() == Some(folio);
-                        if still {
-                            return Some(folio);
-                        }
-                        continue;
+                    match self.remove_page(host, mapping, index, folio, leaves) {
+                        Removal::Done | Removal::Stays => {}
+                        Removal::Busy => return Some(folio),
+                        Removal::Gone => continue,
                     }
                 }
             }
@@ -249,37 +279,45 @@ impl Core {
         }
     }
 
-    /// Removes one page. `false`: it is in use, or (unless `also_dirty`) dirty or mapped.
+    /// Removes one page.
     fn remove_page(
         &self,
         host: &impl Host,
         mapping: &Mapping,
         index: u32,
         folio: FolioId,
-        also_dirty: bool,
-    ) -> bool {
+        leaves: Leaves,
+    ) -> Removal {
         let entry = self.folios.get(folio);
         // The folio is only known to be this page while its slot is looked at under the lock.
         let mut locked = mapping.lock(&self.leaves);
-        if locked.slot(index).folio() != Some(folio) || !entry.flags.try_lock() {
-            return false;
+        if locked.slot(index).folio() != Some(folio) {
+            return Removal::Gone;
+        }
+        if !entry.flags.try_lock() {
+            return Removal::Busy;
         }
         let now = entry.flags.load();
-        if now.writeback() || !also_dirty && (now.dirty() || now.mapped()) {
+        let stays = match leaves {
+            Leaves::All => false,
+            Leaves::Clean => now.dirty() || now.writeback(),
+            Leaves::CleanAndUnmapped => now.dirty() || now.writeback() || now.mapped(),
+        };
+        if stays || now.writeback() {
             drop(locked);
             if entry.flags.unlock() {
                 host.wake_waiters(folio);
             }
-            return false;
+            return if stays { Removal::Stays } else { Removal::Busy };
         }
         let memcg = self.memcg(self.memcg_of(folio));
-        let shadow_leaf = locked.remove(index, folio, None).expect("it is in its slot");
+        let shadow_leaf = locked.remove(index, folio, None, memcg.id()).expect("it is in its slot");
         if entry.flags.clear_dirty() {
             locked.tree.dirty.remove(&index);
             memcg.stat.sub(Counter::FileDirty, 1);
         }
         drop(locked);
-        if entry.flags.clear_mapped() {
+        if entry.flags.leave_mapping() {
             memcg.stat.sub(Counter::FileMapped, 1);
         }
         if let Some(leaf) = shadow_leaf {
@@ -290,7 +328,7 @@ impl Core {
         }
         self.forget_folio(memcg, mapping.kind());
         self.put(host, folio);
-        true
+        Removal::Done
     }
 
     /// Advice that a page is not needed, which could not be followed at once (spec 20 §8, deactivate-file).
@@ -305,7 +343,7 @@ impl Core {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -1,8 +1,10 @@
-//! The idealised harness of spec 97 §1: one memcg, one task, no I/O, every page clean.
+//! The idealised harness of spec 97 §1: one memcg, one task, no I/O; pages are clean unless a test writes to them.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
-use mglru_core::reclaim::Watermarks;
+use mglru_core::folio::Flags;
+use mglru_core::lru::{Seq, Swappiness};
+use mglru_core::reclaim::{Effort, EffortKind, Orders, Progress, Step, Watermarks};
 use mglru_core::*;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -89,6 +91,10 @@ impl Harness {
         let mut options = Options::new(limit_pages as u32 + 64);
         options.watermarks = Watermarks { min: 0, low: 0, high: 0 };
         options.batch_folios = batch_folios;
+        Harness::with_options(options, limit_pages)
+    }
+
+    pub fn with_options(options: Options, limit_pages: u64) -> Harness {
         let core = Core::new(options, Time::ZERO);
         let memcg = core.add_memcg("golden", limit_pages, Time::ZERO).unwrap().id();
         let task = core.new_task(memcg, 0);
@@ -140,6 +146,121 @@ impl Harness {
         match channel {
             Channel::Read => self.core.accessed(&hit),
             Channel::Mapped => self.core.touch(&self.task, &self.mapping, page, &hit),
+        }
+    }
+
+    /// A read through a descriptor.
+    pub fn read(&mut self, page: u32) {
+        self.access(page, Channel::Read);
+    }
+
+    /// Reads of pages in order.
+    pub fn read_all(&mut self, pages: impl IntoIterator<Item = u32>) {
+        pages.into_iter().for_each(|page| self.read(page));
+    }
+
+    /// A page brought in by readahead: nobody accessed it.
+    pub fn read_ahead(&mut self, pages: impl IntoIterator<Item = u32>) {
+        for page in pages {
+            self.bring(page, Arrival::default());
+        }
+    }
+
+    /// A load through a mapping.
+    pub fn load(&mut self, page: u32) {
+        self.access(page, Channel::Mapped);
+    }
+
+    /// A write to a cached page, which is no access.
+    pub fn write(&self, page: u32) {
+        let folio = self.folio(page);
+        let flags = &self.core.folios().get(folio).flags;
+        assert!(flags.try_lock());
+        flags.begin_content();
+        flags.end_content();
+        self.core.set_dirty(&self.host, &self.mapping, folio);
+        flags.unlock();
+    }
+
+    /// Begins to write all dirty pages, in runs of any length.
+    pub fn start_writeback(&self) -> Vec<FolioId> {
+        let mut folios = Vec::new();
+        while let Some(run) = self.core.start_writeback(&self.mapping, 0, 1 << 32, usize::MAX) {
+            folios.extend(run.folios);
+        }
+        folios
+    }
+
+    /// These were written.
+    pub fn end_writeback(&self, folios: Vec<FolioId>) {
+        for folio in folios {
+            self.core.end_writeback(&self.host, &self.mapping, folio, true, self.task.cpu);
+        }
+    }
+
+    /// Moves queued folios to their lists.
+    pub fn drain(&self) {
+        self.core.drain(&self.host, self.task.cpu);
+    }
+
+    /// The folio of a cached page.
+    pub fn folio(&self, page: u32) -> FolioId {
+        self.hit(page).expect("the page is cached").folio
+    }
+
+    pub fn flags(&self, page: u32) -> Flags {
+        self.core.folios().get(self.folio(page)).flags.load()
+    }
+
+    /// `R`, `F` and `W` of a page.
+    pub fn rfw(&self, page: u32) -> (bool, u32, bool) {
+        let flags = self.flags(page);
+        (flags.referenced(), flags.refs(), flags.workingset())
+    }
+
+    /// The generation whose label a page carries.
+    pub fn seq_of(&self, page: u32) -> Option<u64> {
+        let label = self.flags(page).generation()?;
+        let max = self.max_seq();
+        (max - 3..=max).find(|&seq| Seq(seq).index() == label)
+    }
+
+    pub fn is_cached(&self, page: u32) -> bool {
+        self.hit(page).is_some()
+    }
+
+    pub fn stat(&self, counter: Counter) -> u64 {
+        self.memcg().stat().get(counter)
+    }
+
+    pub fn max_seq(&self) -> u64 {
+        self.memcg().lruvec().max_seq().0
+    }
+
+    pub fn min_seq(&self) -> u64 {
+        self.memcg().lruvec().min_seq(Kind::File).0
+    }
+
+    /// Pages labelled with each live generation, oldest first.
+    pub fn sizes(&self) -> Vec<u64> {
+        let rows = self.memcg().lruvec().generations(self.host.now());
+        rows.iter().filter(|row| row.seq >= self.min_seq()).map(|row| row.file_pages).collect()
+    }
+
+    /// The pages that were evicted since the last call, in order.
+    pub fn evicted(&self) -> Vec<u32> {
+        self.host.evicted.take().into_iter().map(|(_, index)| index).collect()
+    }
+
+    /// Runs one effort on the memcg to its end, however long it says to wait.
+    pub fn effort(&self, kind: EffortKind, goal_pages: u64) -> Progress {
+        let (target, cpu) = (self.task.memcg, self.task.cpu);
+        let orders = Orders { target, kind, goal_pages, swappiness: Swappiness::FILE_ONLY, cpu };
+        let mut effort = Effort::new(&self.core, orders);
+        loop {
+            if let Step::Done(progress) = effort.step(&self.core, &self.host) {
+                return progress;
+            }
         }
     }
 }

@@ -172,7 +172,7 @@ impl Core {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::testing::Harness;

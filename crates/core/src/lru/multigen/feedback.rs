@@ -86,7 +86,7 @@ impl LockedLruvec<'_> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::folio::FolioTable;

@@ -80,7 +80,7 @@ impl LockedLruvec<'_> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::folio::FolioTable;

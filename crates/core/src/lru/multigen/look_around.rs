@@ -82,7 +82,7 @@ impl Core {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::lru::Seq;

@@ -1,0 +1,177 @@
+//! What reads and loads do to the state of pages, which only this crate can see.
+
+use crate::backend::{BackendKind, MemoryFiles};
+use crate::{Advice, CachedFile, OpenMode, PageCache};
+use mglru_core::folio::Flags;
+use mglru_core::{Hit, Lookup};
+
+const PAGE: usize = 4096;
+
+fn open(pages: usize) -> (PageCache, CachedFile) {
+    let files = MemoryFiles::new(1);
+    let contents: Vec<u8> = (0..pages * PAGE).map(|at| (at / PAGE * 31 + at) as u8).collect();
+    files.set_contents("f", &contents);
+    let cache = PageCache::builder(8 << 20).backend(BackendKind::Memory(files)).build().unwrap();
+    let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    (cache, file)
+}
+
+fn random(pages: usize) -> (PageCache, CachedFile) {
+    let (cache, file) = open(pages);
+    file.advise(Advice::Random, 0..0).unwrap();
+    (cache, file)
+}
+
+fn hit(file: &CachedFile, index: u32) -> Hit {
+    match file.shared.core.lookup(&file.inode.mapping, index) {
+        Lookup::Hit(hit) => hit,
+        other => panic!("page {index}: {other:?}"),
+    }
+}
+
+fn flags(file: &CachedFile, index: u32) -> Flags {
+    hit(file, index).flags
+}
+
+fn read(file: &CachedFile, offset: usize, bytes: usize) {
+    assert_eq!(file.read_at(&mut vec![0; bytes], offset as u64).unwrap(), bytes);
+}
+
+/// spec 20 §10: "Reading a 4096-byte page in 512-byte sequential reads on one open file records 1 access, not 8".
+#[test]
+fn a_page_read_in_pieces_is_one_access() {
+    let (_cache, file) = random(4);
+    for page in 0..3 {
+        for piece in 0..8 {
+            read(&file, page * PAGE + piece * 512, 512);
+        }
+    }
+    assert_eq!([0, 1, 2].map(|index| flags(&file, index).nrefs()), [1, 1, 1]);
+}
+
+/// spec 20 §10: "Reading the same page from two open files alternately records one access per read".
+#[test]
+fn two_open_files_count_for_themselves() {
+    let (_cache, file) = random(4);
+    let other = file.try_clone();
+    for reads in 1..=2 {
+        // Each leaves the page in between, as far as the other one knows.
+        for handle in [&file, &other] {
+            read(handle, 0, 100);
+            read(handle, PAGE, 100);
+        }
+        assert_eq!(flags(&file, 0).nrefs(), 2 * reads);
+    }
+    let (_cache, file) = random(4);
+    let other = file.try_clone();
+    read(&file, 0, 100);
+    read(&other, 0, 100);
+    assert_eq!(flags(&file, 0).nrefs(), 2);
+}
+
+/// spec 20 §1: "1 for each of the k (the first subject to the exception above)".
+#[test]
+fn only_the_first_page_of_a_read_can_go_on_from_the_last() {
+    let (_cache, file) = random(10);
+    read(&file, 5 * PAGE, 10);
+    read(&file, 4 * PAGE, 3 * PAGE);
+    assert_eq!([4, 5, 6].map(|index| flags(&file, index).nrefs()), [1, 2, 1]);
+    read(&file, 6 * PAGE, 2 * PAGE);
+    assert_eq!([6, 7].map(|index| flags(&file, index).nrefs()), [1, 1], "the last one ended in 6");
+}
+
+/// spec 20 §10: "Read-ahead alone leaves R=0".
+#[test]
+fn readahead_is_no_access() {
+    let (_cache, file) = open(100);
+    read(&file, 0, PAGE);
+    assert_eq!(file.inode.mapping.folios(), 4, "the first window");
+    assert!(flags(&file, 0).referenced());
+    assert!((1..4).all(|index| !flags(&file, index).referenced() && flags(&file, index).refs() == 0));
+    file.advise(Advice::WillNeed, 10 * PAGE as u64..20 * PAGE as u64).unwrap();
+    file.shared.backend.drain();
+    assert!((10..20).all(|index| !flags(&file, index).referenced()));
+}
+
+#[test]
+fn a_write_is_no_access() {
+    let (_cache, file) = random(10);
+    read(&file, 0, PAGE);
+    for _ in 0..5 {
+        file.write_at(&[1; 100], 0).unwrap();
+        file.write_at(&[1; PAGE], 4 * PAGE as u64).unwrap();
+    }
+    assert_eq!((flags(&file, 0).nrefs(), flags(&file, 4).nrefs()), (1, 0));
+}
+
+#[test]
+fn a_mapped_access_sets_bits_once_and_then_writes_nothing() {
+    let (cache, file) = random(10);
+    let map = file.map().unwrap();
+    let mut word = [0; 8];
+    map.load(3 * PAGE as u64, &mut word).unwrap();
+    assert!(flags(&file, 3).mapped());
+    let before = format!("{:?}", hit(&file, 3));
+    assert!(before.contains("mapped"), "{before}");
+    let faults = cache.tenant("").unwrap().stats().counter("pgfault");
+    for _ in 0..100 {
+        map.load(3 * PAGE as u64 + 100, &mut word).unwrap();
+    }
+    assert_eq!(format!("{:?}", hit(&file, 3)), before, "slot and flags are as they were");
+    let guard = map.page(3).unwrap();
+    assert_eq!(flags(&file, 3).references(), hit(&file, 3).flags.references());
+    drop(guard);
+    assert_eq!(format!("{:?}", hit(&file, 3)), before);
+    assert_eq!(cache.tenant("").unwrap().stats().counter("pgfault"), faults);
+}
+
+/// A folio that has been accessed five times is saturated: reading it once more writes nothing.
+#[test]
+fn a_hot_page_is_read_without_a_write() {
+    let (_cache, file) = random(10);
+    for _ in 0..10 {
+        read(&file, 0, 10);
+        read(&file, PAGE, 10);
+    }
+    let before = format!("{:?}", hit(&file, 0));
+    for _ in 0..10 {
+        read(&file, 0, 10);
+        read(&file, PAGE, 10);
+    }
+    assert_eq!(format!("{:?}", hit(&file, 0)), before);
+}
+
+/// The first touch of a page may be a store, which gives it a new content before it returns.
+#[test]
+fn a_store_maps_the_page() {
+    let (cache, file) = random(10);
+    read(&file, 0, 10);
+    let map = file.map().unwrap();
+    map.store(5, b"x").unwrap();
+    assert!(flags(&file, 0).mapped() && flags(&file, 0).dirty());
+    assert_eq!(cache.tenant("").unwrap().stats().counter("file_mapped"), Some(1));
+    drop(map);
+    assert!(!flags(&file, 0).mapped());
+    assert_eq!(cache.tenant("").unwrap().stats().counter("file_mapped"), Some(0));
+}
+
+/// Tenants each have an address space: one leaving does not take the others' view of the file.
+#[test]
+fn maps_of_two_tenants_come_and_go() {
+    let files = MemoryFiles::new(1);
+    files.set_contents("f", &[7; 10 * PAGE]);
+    let builder = PageCache::builder(8 << 20).backend(BackendKind::Memory(files));
+    let cache = builder.tenant("a", 1 << 20).tenant("b", 1 << 20).build().unwrap();
+    let open = |name| cache.tenant(name).unwrap().open("f".as_ref(), OpenMode::ReadOnly).unwrap();
+    let (a, b) = (open("a"), open("b"));
+    let (first, second) = (a.map().unwrap(), b.map().unwrap());
+    first.page(2).unwrap();
+    drop(first);
+    drop(a);
+    assert_eq!(second.page(2).unwrap()[..], [7; PAGE]);
+    assert!(b.inode.mapping.mapped_pages() == 10 && flags(&b, 2).mapped());
+    drop(second);
+    assert_eq!(b.inode.mapping.mapped_pages(), 0);
+    assert!(b.inode.maps().is_empty() && !flags(&b, 2).mapped());
+    cache.validate().unwrap();
+}

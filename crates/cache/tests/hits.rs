@@ -1,0 +1,72 @@
+//! Hits allocate nothing, through descriptors, maps and guards.
+
+mod common;
+
+use common::{Disk, PAGE, assert_same, page, pages};
+use mglru_cache::OpenMode;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: passes everything on to the system's allocator; counting does not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: passed on to the caller.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: passed on to the caller; `System` allocated it.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations(work: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.get();
+    work();
+    ALLOCATIONS.get() - before
+}
+
+#[test]
+fn hits_allocate_nothing() {
+    for disk in Disk::each(1) {
+        disk.set("f", &pages(0..200));
+        let cache = disk.builder(8 << 20).build().unwrap();
+        let file = cache.open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
+        let map = file.map().unwrap();
+        let mut buffer = vec![0; 200 * PAGE];
+        assert!(allocations(|| drop(file.read_at(&mut buffer, 0).unwrap())) > 0, "misses do");
+        assert_same(&buffer, &pages(0..200), "file");
+        let expected = page(150);
+        let count = allocations(|| {
+            for round in 0..1000u64 {
+                let number = round * 7 % 200;
+                let offset = number * PAGE as u64;
+                assert_eq!(file.read_at(&mut buffer[..PAGE], offset).unwrap(), PAGE);
+                assert_eq!(file.read_at(&mut buffer[..10_000], offset / 2 + 3).unwrap(), 10_000);
+                map.load(offset + 5, &mut buffer[..8]).unwrap();
+                let guard = map.page(number as u32).unwrap();
+                assert!(number != 150 || guard[..] == expected);
+            }
+        });
+        assert_eq!(count, 0);
+        // Neither do writes to cached pages, once they are dirty.
+        file.write_at(&expected, 0).unwrap();
+        let count = allocations(|| {
+            for _ in 0..100 {
+                file.write_at(&expected, 0).unwrap();
+                map.store(8, &expected[..8]).unwrap();
+            }
+        });
+        assert_eq!(count, 0);
+    }
+}

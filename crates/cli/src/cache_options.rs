@@ -1,0 +1,185 @@
+//! Options that several modes share: how large the cache is, how it behaves, how it reads and writes.
+
+use crate::error::Failure;
+use crate::size;
+use clap::ValueEnum;
+use mglru_cache::{BackendKind, Builder, PageCache};
+use mglru_core::{MechanismError, Mechanisms, Preset, Switch};
+
+/// Where no budget is given: large enough for most experiments, small enough to be had on a laptop.
+const DEFAULT_BUDGET_BYTES_MAX: u64 = 1 << 30;
+
+/// Which behaviours are on.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct MechanismOptions {
+    /// Behaviours of a kernel version, or ours: linux-7.2, default
+    #[arg(long, value_name = "NAME", value_parser = Preset::parse, default_value = "default")]
+    preset: Preset,
+    /// Turn a mechanism on; may be repeated
+    #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
+    with: Vec<Switch>,
+    /// Turn a mechanism off; may be repeated
+    #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
+    without: Vec<Switch>,
+    /// The policy: multigen
+    #[arg(long, value_name = "POLICY", value_parser = parse_lru, default_value = "multigen")]
+    lru: String,
+}
+
+impl MechanismOptions {
+    /// The set of mechanisms that was asked for.
+    ///
+    /// # Errors
+    /// Some combination does not exist.
+    pub fn mechanisms(&self) -> Result<Mechanisms, Failure> {
+        compose(self.preset, &self.with, &self.without)
+    }
+}
+
+/// The mechanisms of a preset, with some turned on and some turned off.
+///
+/// # Errors
+/// Some combination does not exist.
+pub fn compose(preset: Preset, with: &[Switch], without: &[Switch]) -> Result<Mechanisms, Failure> {
+    if let Some(switch) = with.iter().find(|switch| without.contains(switch)) {
+        let name = switch.name();
+        return Err(Failure::usage(format_args!("--with {name} and --without {name}: choose one")));
+    }
+    let compose = || -> Result<Mechanisms, MechanismError> {
+        let mut mechanisms = Mechanisms::preset(preset)?;
+        for &switch in with {
+            mechanisms = mechanisms.with(switch, true)?;
+        }
+        for &switch in without {
+            mechanisms = mechanisms.with(switch, false)?;
+        }
+        Ok(mechanisms)
+    };
+    compose().map_err(Failure::usage)
+}
+
+/// Reads the name of a policy.
+///
+/// # Errors
+/// There is none of that name, or not yet.
+pub fn parse_lru(name: &str) -> Result<String, String> {
+    match name {
+        "multigen" => Ok(name.to_owned()),
+        "classic" => Err("is not implemented yet: use multigen".to_owned()),
+        _ => Err("there is no such policy; there is multigen".to_owned()),
+    }
+}
+
+/// How files are read and written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum Backend {
+    #[default]
+    Auto,
+    #[value(name = "io_uring")]
+    Uring,
+    Threads,
+}
+
+/// The cache: budget, behaviours, backend.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct CacheOptions {
+    /// What the cache may use in all, such as 256MiB
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    memory: Option<u64>,
+    /// io_uring, threads, or auto for the first that works
+    #[arg(long, value_name = "KIND", value_enum, default_value = "auto", hide_possible_values = true)]
+    backend: Backend,
+    #[command(flatten)]
+    mechanisms: MechanismOptions,
+}
+
+/// The budget of a cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// What the cache may use in all.
+    pub bytes: u64,
+    /// Nobody chose it: it follows from the memory of the machine.
+    pub of_machine: bool,
+}
+
+impl CacheOptions {
+    /// The budget: what was asked for, or `default_bytes`, which the help of the mode tells.
+    pub fn budget_or(&self, default_bytes: u64) -> Budget {
+        Budget { bytes: self.memory.unwrap_or(default_bytes), of_machine: false }
+    }
+
+    /// The budget: what was asked for, or a quarter of the memory that is available, but at most 1 GiB.
+    pub fn budget(&self) -> Budget {
+        let quarter = available_memory_bytes().map_or(DEFAULT_BUDGET_BYTES_MAX, |bytes| bytes / 4);
+        // Whole MiB read better, and nobody asked for the bytes.
+        let bytes = (quarter >> 20 << 20).clamp(4 << 20, DEFAULT_BUDGET_BYTES_MAX);
+        Budget { of_machine: self.memory.is_none(), ..self.budget_or(bytes) }
+    }
+
+    /// A cache with these options and this budget, still without tenants. And its mechanisms.
+    ///
+    /// # Errors
+    /// Some combination of mechanisms does not exist.
+    pub fn builder(&self, budget: Budget) -> Result<(Builder, Mechanisms), Failure> {
+        let mechanisms = self.mechanisms.mechanisms()?;
+        let backend = match self.backend {
+            Backend::Auto => BackendKind::Auto,
+            Backend::Uring => BackendKind::Uring,
+            Backend::Threads => BackendKind::Threads,
+        };
+        Ok((PageCache::builder(budget.bytes).mechanisms(mechanisms).backend(backend), mechanisms))
+    }
+}
+
+/// Memory that programs could still get without swapping, as the kernel estimates it.
+pub fn available_memory_bytes() -> Option<u64> {
+    memory_info_bytes("MemAvailable:")
+}
+
+/// A line of /proc/meminfo.
+pub fn memory_info_bytes(label: &str) -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(label))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    #[command(no_binary_name = true)]
+    struct Line {
+        #[command(flatten)]
+        cache: CacheOptions,
+    }
+
+    fn line(text: &str) -> Result<CacheOptions, String> {
+        Line::try_parse_from(text.split_whitespace())
+            .map(|line| line.cache)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_budget_is_given_or_a_quarter_of_what_there_is() {
+        assert_eq!(line("--memory 16MiB").unwrap().budget(), Budget { bytes: 16 << 20, of_machine: false });
+        let default = line("").unwrap().budget();
+        assert!(default.of_machine && (4 << 20..=1 << 30).contains(&default.bytes), "{default:?}");
+        assert!(line("--memory lots").unwrap_err().contains("whole number"));
+    }
+
+    #[test]
+    fn mechanisms_compose_or_are_refused_with_a_reason() {
+        let of = |text: &str| line(text).unwrap().mechanisms.mechanisms();
+        assert_eq!(of("--preset linux-7.2 --with lulesh_fix").unwrap().name(), "linux-7.2");
+        let refused = |text: &str| format!("{:?}", of(text).unwrap_err());
+        assert!(refused("--preset linux-7.1").contains("not implemented yet"));
+        assert!(refused("--without lulesh_fix").contains("not implemented yet"));
+        assert!(refused("--with lulesh_fix --without lulesh_fix").contains("choose one"));
+        assert!(line("--preset linux-9").unwrap_err().contains("there is no preset 'linux-9'"));
+        assert!(line("--with turbo").unwrap_err().contains("there is no mechanism 'turbo'"));
+        assert!(line("--lru classic").unwrap_err().contains("not implemented yet"));
+    }
+}

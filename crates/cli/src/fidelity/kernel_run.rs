@@ -1,0 +1,337 @@
+//! What a real kernel did: the rows of the lab's `results.csv` (`../shared/kernel/README.md`).
+
+use crate::error::Failure;
+use mglru_sim::Writes;
+use std::path::{Path, PathBuf};
+
+/// Half of what one reclaim effort frees. Memory swings between the limit and so many pages less than twice that;
+/// a replay's limit is the mean and this (spec 97 §6).
+pub const HALF_AN_EFFORT_PAGES: u64 = 28;
+
+/// A number that a kernel and a replay both have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Misses of the whole replay.
+    TotalMisses,
+    /// Misses of the counted part, as all others but the last.
+    Misses,
+    /// Evicted pages that came back.
+    Refaults,
+    /// Pages taken off the lists.
+    Scanned,
+    /// Pages freed.
+    Stolen,
+    /// Pages moved to the generation that they belong to.
+    Sorted,
+    /// Pages moved to a younger generation.
+    Activated,
+    /// Generations created by the whole replay.
+    Generations,
+}
+
+impl Measure {
+    /// All of them.
+    pub const ALL: [Measure; 8] = [
+        Measure::TotalMisses,
+        Measure::Misses,
+        Measure::Refaults,
+        Measure::Scanned,
+        Measure::Stolen,
+        Measure::Sorted,
+        Measure::Activated,
+        Measure::Generations,
+    ];
+
+    /// By the kernel's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Measure::TotalMisses => "total_misses",
+            Measure::Misses => "misses",
+            Measure::Refaults => "workingset_refault_file",
+            Measure::Scanned => "pgscan",
+            Measure::Stolen => "pgsteal",
+            Measure::Sorted => "pgrefill",
+            Measure::Activated => "pgactivate",
+            Measure::Generations => "generations_created",
+        }
+    }
+
+    /// The column that it is in; `None`: the difference of [`SEQ_COLUMNS`].
+    fn column(self) -> Option<&'static str> {
+        match self {
+            Measure::TotalMisses => Some("total_misses"),
+            Measure::Misses => Some("warm_misses"),
+            Measure::Refaults => Some("warm_workingset_refault_file"),
+            Measure::Scanned => Some("warm_pgscan"),
+            Measure::Stolen => Some("warm_pgsteal"),
+            Measure::Sorted => Some("warm_pgrefill"),
+            Measure::Activated => Some("warm_pgactivate"),
+            Measure::Generations => None,
+        }
+    }
+}
+
+/// The youngest generation before and after.
+const SEQ_COLUMNS: [&str; 2] = ["gen_start_max_seq", "gen_end_max_seq"];
+
+/// Columns beside those of [`Measure::column`] and [`SEQ_COLUMNS`].
+const COLUMNS: [&str; 13] = [
+    "workload", "kernel", "lru", "limit_pages", "swap", "tag", "wmode", "n", "warm_index", "acc_mapped", "acc_anon",
+    "acc_write", "cap_file_mean",
+];
+
+/// What tells runs apart, other than chance and the limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The workload, whose trace is beside the table.
+    pub workload: String,
+    /// The kernel's version.
+    pub kernel: String,
+    /// `mglru` or `classic`.
+    pub lru: String,
+    /// `none`, `disk` or `zram`.
+    pub swap: String,
+    /// `rmw` or `blind`.
+    wmode: String,
+}
+
+impl Setting {
+    /// Why it cannot be replayed yet.
+    pub fn not_covered(&self) -> Option<String> {
+        let Setting { kernel, lru, swap, .. } = self;
+        let is_72 = kernel == "7.2" || kernel.starts_with("7.2.");
+        if lru != "mglru" {
+            Some(format!("lru = {lru} is not implemented yet"))
+        } else if !is_72 {
+            Some(format!("kernel {kernel} has no preset yet; linux-7.2 has"))
+        } else if swap != "none" {
+            Some(format!("swap = {swap} needs anonymous pages, which are not implemented yet"))
+        } else {
+            None
+        }
+    }
+
+    /// How writes treat pages that are not cached.
+    pub fn writes(&self) -> Writes {
+        if self.wmode == "blind" { Writes::Overwrite } else { Writes::AfterRead }
+    }
+}
+
+/// How pages were touched, which decides how exactly a run repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads through a descriptor.
+    Reads,
+    /// Loads through a mapping.
+    MappedReads,
+    /// Some writes.
+    Writes,
+}
+
+/// A row that can be replayed.
+#[derive(Clone, Debug)]
+pub struct KernelRun {
+    /// What was run.
+    pub setting: Setting,
+    /// Empty, or `rep2`, `rep3`, … for repetitions.
+    pub tag: String,
+    /// `memory.max`.
+    pub limit_pages: u64,
+    /// What was left of that for pages of files, and half an effort.
+    pub memory_pages: u64,
+    /// Records of the trace.
+    pub records: u64,
+    /// The access from which on it was counted.
+    pub warm_from: u64,
+    /// How pages were touched.
+    pub access: Access,
+    /// By [`Measure`].
+    counts: [f64; Measure::ALL.len()],
+}
+
+impl KernelRun {
+    /// One of its numbers.
+    pub fn count(&self, measure: Measure) -> f64 {
+        self.counts[measure as usize]
+    }
+}
+
+/// A row that cannot be replayed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// What was run.
+    pub setting: Setting,
+    /// Of the row.
+    pub tag: String,
+    /// Of the row.
+    pub limit_pages: u64,
+    /// Why not.
+    pub reason: String,
+}
+
+/// The rows of a table.
+#[derive(Debug, Default)]
+pub struct Table {
+    /// Rows that can be replayed.
+    pub runs: Vec<KernelRun>,
+    /// Rows that cannot.
+    pub skipped: Vec<Skipped>,
+}
+
+/// Which rows are wanted. Empty: all.
+#[derive(Debug, Default)]
+pub struct Filter {
+    /// Versions of kernels.
+    pub kernels: Vec<String>,
+    /// Names of workloads.
+    pub workloads: Vec<String>,
+}
+
+impl Filter {
+    fn wants(&self, setting: &Setting) -> bool {
+        let wants = |wanted: &[String], name: &String| wanted.is_empty() || wanted.contains(name);
+        wants(&self.kernels, &setting.kernel) && wants(&self.workloads, &setting.workload)
+    }
+
+    /// Every name stands in the table.
+    fn check(&self, path: &Path, settings: &[Setting]) -> Result<(), Failure> {
+        let check = |option: &str, wanted: &[String], of: fn(&Setting) -> &String| {
+            let mut there: Vec<&str> = settings.iter().map(|setting| of(setting).as_str()).collect();
+            there.sort_unstable();
+            there.dedup();
+            match wanted.iter().find(|name| !there.contains(&name.as_str())) {
+                None => Ok(()),
+                Some(name) => Err(Failure::usage(format_args!(
+                    "{option} {name}: {} has no such row; it has {}",
+                    path.display(),
+                    there.join(", ")
+                ))),
+            }
+        };
+        check("--kernel", &self.kernels, |setting| &setting.kernel)?;
+        check("--workload", &self.workloads, |setting| &setting.workload)
+    }
+}
+
+/// A record of the CSV, with the means to complain about it.
+struct Fields<'a> {
+    path: &'a Path,
+    headings: &'a csv::StringRecord,
+    record: &'a csv::StringRecord,
+}
+
+impl Fields<'_> {
+    fn text(&self, column: &str) -> &str {
+        // All columns were looked for, and all records are as long as the headings.
+        let position = self.headings.iter().position(|heading| heading == column).expect("a known column");
+        self.record[position].trim()
+    }
+
+    fn number(&self, column: &str) -> Result<f64, Failure> {
+        let text = self.text(column);
+        let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
+        number.ok_or_else(|| {
+            let line = self.record.position().map_or(0, csv::Position::line);
+            let path = self.path.display();
+            Failure::work(format_args!("{path}: line {line}, column {column}: '{text}' is no count"))
+        })
+    }
+
+    fn setting(&self) -> Setting {
+        let text = |column| self.text(column).to_owned();
+        Setting {
+            workload: text("workload"),
+            kernel: text("kernel"),
+            lru: text("lru"),
+            swap: text("swap"),
+            wmode: text("wmode"),
+        }
+    }
+
+    fn run(&self, setting: Setting) -> Result<KernelRun, Failure> {
+        let mut counts = [0.0; Measure::ALL.len()];
+        for measure in Measure::ALL {
+            counts[measure as usize] = match measure.column() {
+                Some(column) => self.number(column)?,
+                None => self.number(SEQ_COLUMNS[1])? - self.number(SEQ_COLUMNS[0])?,
+            };
+        }
+        let access = match (self.number("acc_write")? > 0.0, self.number("acc_mapped")? > 0.0) {
+            (true, _) => Access::Writes,
+            (false, true) => Access::MappedReads,
+            (false, false) => Access::Reads,
+        };
+        Ok(KernelRun {
+            setting,
+            tag: self.text("tag").to_owned(),
+            limit_pages: self.number("limit_pages")? as u64,
+            memory_pages: self.number("cap_file_mean")? as u64 + HALF_AN_EFFORT_PAGES,
+            records: self.number("n")? as u64,
+            warm_from: self.number("warm_index")? as u64,
+            access,
+            counts,
+        })
+    }
+}
+
+impl Table {
+    /// Reads the rows that are wanted.
+    ///
+    /// # Errors
+    /// The file cannot be read, is no such table, or has no row that is wanted.
+    pub fn read(path: &Path, filter: &Filter) -> Result<Table, Failure> {
+        let failed = |error: csv::Error| Failure::work(format_args!("{}: {error}", path.display()));
+        let mut reader = csv::Reader::from_path(path).map_err(|error| match error.kind() {
+            csv::ErrorKind::Io(error) => Failure::work(format_args!("{}: {error}", path.display())),
+            _ => Failure::work(format_args!("{}: {error}", path.display())),
+        })?;
+        let headings = reader.headers().map_err(failed)?.clone();
+        let needed = Measure::ALL.into_iter().filter_map(Measure::column).chain(SEQ_COLUMNS).chain(COLUMNS);
+        let missing: Vec<&str> = needed.filter(|column| !headings.iter().any(|there| there == *column)).collect();
+        if !missing.is_empty() {
+            return Err(Failure::work(format_args!(
+                "{}: columns are missing: {}; expected is a table like ../shared/kernel/results.csv, with a row per run",
+                path.display(),
+                missing.join(", ")
+            )));
+        }
+        let mut table = Table::default();
+        let mut settings = Vec::new();
+        for record in reader.records() {
+            let record = record.map_err(failed)?;
+            let fields = Fields { path, headings: &headings, record: &record };
+            let setting = fields.setting();
+            settings.push(setting.clone());
+            if !filter.wants(&setting) {
+                continue;
+            }
+            let anonymous = || (fields.number("acc_anon") != Ok(0.0)).then(|| "it touches anonymous pages".to_owned());
+            match setting.not_covered().or_else(anonymous) {
+                None => table.runs.push(fields.run(setting)?),
+                Some(reason) => table.skipped.push(Skipped {
+                    setting,
+                    tag: fields.text("tag").to_owned(),
+                    limit_pages: fields.number("limit_pages")? as u64,
+                    reason,
+                }),
+            }
+        }
+        if settings.is_empty() {
+            return Err(Failure::work(format_args!("{}: no rows in it", path.display())));
+        }
+        filter.check(path, &settings)?;
+        Ok(table)
+    }
+}
+
+/// The trace of a workload, beside the table.
+///
+/// # Errors
+/// There is none.
+pub fn trace_of(table: &Path, workload: &str) -> Result<PathBuf, Failure> {
+    let there = |end: &str| Some(table.with_file_name(format!("{workload}{end}"))).filter(|path| path.is_file());
+    [".bin.zst", ".bin", ".bin.xz", ".bin.gz"].into_iter().find_map(there).ok_or_else(|| {
+        let expected = table.with_file_name(format!("{workload}.bin.zst"));
+        Failure::work(format_args!("{}: the trace of a row is not there; put it beside the table", expected.display()))
+    })
+}

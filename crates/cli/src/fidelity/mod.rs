@@ -1,0 +1,149 @@
+//! `mglru fidelity`: replays what real kernels replayed, and holds the counts against each other.
+//!
+//! What is modelled, and where the remaining differences come from: `docs/fidelity.md`.
+
+mod compare;
+mod kernel_run;
+mod report;
+mod tolerance;
+
+use crate::error::Failure;
+use crate::output::Output;
+use crate::replay::run::{Outcome, Plan, run_all, threads};
+use crate::trace_file::TraceFile;
+use compare::{Comparison, Subject, subjects};
+use kernel_run::{Filter, KernelRun, Measure, Table, trace_of};
+use mglru_core::{Counter, Mechanisms, Preset};
+use mglru_workload::trace::OpenOptions;
+use std::path::{Path, PathBuf};
+
+/// Arguments of the mode.
+#[derive(clap::Args)]
+pub struct Args {
+    /// What kernels did, such as ../shared/kernel/results.csv; WORKLOAD.bin.zst are beside it
+    #[arg(value_name = "RESULTS.csv")]
+    results: PathBuf,
+    /// Only rows of these kernels
+    #[arg(long, value_name = "VERSION,...", value_delimiter = ',')]
+    kernel: Vec<String>,
+    /// Only rows of these workloads
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    workload: Vec<String>,
+    /// One JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the mode.
+///
+/// # Errors
+/// The table or a trace cannot be read, or a count is not close enough.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let filter = Filter { kernels: args.kernel, workloads: args.workload };
+    let table = Table::read(&args.results, &filter)?;
+    if table.runs.is_empty() {
+        let reason = table.skipped.first().map_or("", |row| &row.reason);
+        return Err(Failure::work(format_args!(
+            "{}: none of the rows can be replayed: {reason}",
+            args.results.display()
+        )));
+    }
+    let subjects = subjects(&table.runs);
+    let comparisons = compare(&args.results, &subjects)?;
+    let mut output = Output::new(args.json);
+    output.text(&report::text(&comparisons, &table.skipped))?;
+    output.document(&report::document(&comparisons, &table.skipped))?;
+    verdict(&comparisons)
+}
+
+/// Replays what all subjects need, and compares.
+fn compare(table: &Path, subjects: &[Subject]) -> Result<Vec<Comparison>, Failure> {
+    let mut names: Vec<&str> = Vec::new();
+    for subject in subjects {
+        let name = subject.runs[0].setting.workload.as_str();
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let load = |name: &&str| TraceFile::load(&trace_of(table, name)?, OpenOptions::default());
+    let traces = names.iter().map(load).collect::<Result<Vec<TraceFile>, Failure>>()?;
+    let trace_of = |run: &KernelRun| {
+        let position = names.iter().position(|name| *name == run.setting.workload);
+        &traces[position.expect("all traces were loaded")]
+    };
+    let mechanisms = Mechanisms::preset(Preset::Linux72).map_err(Failure::usage)?;
+    let mut plans = Vec::new();
+    for subject in subjects {
+        let run = &subject.runs[0];
+        check_length(trace_of(run), run)?;
+        plans.extend(subject.memories.iter().map(|&memory_pages| Plan {
+            trace: trace_of(run),
+            mechanisms,
+            memory: format!("{memory_pages}p"),
+            memory_pages,
+            warm_from: run.warm_from,
+            writes: run.setting.writes(),
+            seed: 1,
+            check_every: None,
+        }));
+    }
+    let outcomes = run_all(plans, threads())?;
+    let mut comparisons = Vec::new();
+    let mut next = 0;
+    for subject in subjects {
+        let outcomes = &outcomes[next..next + subject.memories.len()];
+        next += subject.memories.len();
+        comparisons.extend(subject.compare(|memory_pages, measure| {
+            let outcome = outcomes.iter().find(|outcome| outcome.plan.memory_pages == memory_pages);
+            count(outcome.expect("a replay for each memory"), measure)
+        }));
+    }
+    Ok(comparisons)
+}
+
+/// The table and the trace may be of different days.
+fn check_length(trace: &TraceFile, run: &KernelRun) -> Result<(), Failure> {
+    let accesses = trace.counts()?.accesses;
+    if accesses == run.records && run.warm_from < accesses {
+        return Ok(());
+    }
+    Err(Failure::work(format_args!(
+        "{}: not the trace of the row: it has {accesses} accesses, the row says n = {} and warm_index = {}",
+        trace.path().display(),
+        run.records,
+        run.warm_from
+    )))
+}
+
+/// One of our numbers.
+fn count(outcome: &Outcome, measure: Measure) -> f64 {
+    let warm = outcome.warm();
+    let value = match measure {
+        Measure::TotalMisses => outcome.report.total().counts.misses,
+        Measure::Misses => warm.counts.misses,
+        Measure::Refaults => warm.counters.get(Counter::WorkingsetRefaultFile),
+        Measure::Scanned => warm.counters.pgscan(),
+        Measure::Stolen => warm.counters.pgsteal(),
+        Measure::Sorted => warm.counters.get(Counter::Pgrefill),
+        Measure::Activated => warm.counters.get(Counter::Pgactivate),
+        Measure::Generations => outcome.generations_created(),
+    };
+    value as f64
+}
+
+/// Names what is outside.
+fn verdict(comparisons: &[Comparison]) -> Result<(), Failure> {
+    let out: Vec<String> = comparisons
+        .iter()
+        .filter(|comparison| !comparison.within())
+        .map(|comparison| {
+            let difference = comparison.difference_percent();
+            let difference = difference.map_or(String::new(), |percent| format!(" {percent:+.2} %"));
+            format!("{} {}{difference}", comparison.setting.workload, comparison.measure.name())
+        })
+        .collect();
+    if out.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::work(format_args!("further from the kernel than allowed: {}", out.join(", "))))
+}

@@ -1,0 +1,279 @@
+//! `mglru fio`: jobs in fio's language, run by the cache on real files.
+//!
+//! `mglru_workload::fio` understands the jobs and words the report; [`plan`] finds out what each job and each file
+//! needs; [`job`] runs one instance. Here they come together: make the files, build the cache, start a thread per
+//! instance, tell what happened.
+
+mod gate;
+mod job;
+mod plan;
+
+use crate::cache_options::CacheOptions;
+use crate::cache_report::CacheReport;
+use crate::error::Failure;
+use crate::output::Output;
+use crate::{progress, size};
+use clap::Parser;
+use gate::Gate;
+use job::{Meter, Runner};
+use mglru_cache::{CacheStats, OpenMode, PageCache};
+use mglru_workload::fio::report::{Outcome, Report, preamble};
+use mglru_workload::fio::{Invocation, Job, OutputFormat};
+use plan::Plan;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// What `mglru fio --help` prints.
+pub const HELP: &str = "\
+Run jobs in fio's own language through the mglru cache, on real files.
+
+Usage: mglru fio [fio options] [--name=JOB [job options]]... [JOBFILE]...
+
+Examples:
+  mglru fio --name=hot --rw=randread --size=1g --random_distribution=zipf:0.99 --memory=256MiB
+  mglru fio --name=db --rw=randrw --rwmixread=70 --bs=8k --size=512m --numjobs=4 --group_reporting
+  mglru fio --name=map --ioengine=mmap --rw=randread --size=256m --runtime=10 --time_based
+  mglru fio --name=safe --rw=randwrite --size=64m --verify=crc32c --memory=16MiB
+  mglru fio --tenant=web=64MiB --tenant=scan=16MiB --memory=128MiB --json jobs.fio
+
+As in fio, options before the first --name are for all jobs, and a file without --name is a job file.
+What fio has and mglru has not is refused by name; nothing is ignored.
+
+Job options (also in job files):
+  --name=JOB               begins a job
+  --rw=KIND                read, write, randread, randwrite, rw, randrw (default: read)
+  --rwmixread=PERCENT      share of reads in rw and randrw (default: 50)
+  --bs=SIZE                bytes per access (default: 4k)
+  --size=SIZE              bytes of the file to use and to transfer; 20% of an existing file
+  --numjobs=N              instances, each with a thread of its own
+  --directory=DIR          where files are
+  --filename=FILE          the file, shared by all instances (default: JOB.INSTANCE.0)
+  --runtime=SECONDS        the longest time that the job runs
+  --time_based             run for the whole runtime, starting again where the size ends
+  --random_distribution=D  random or zipf:THETA
+  --ioengine=ENGINE        psync, sync, io_uring: by descriptor, counted. mmap: mapped, accessed bits
+  --verify=crc32c          write blocks that can be checked; check what is read, and what was written
+  --randseed=N             decides every random choice
+  --group_reporting        report all jobs as one
+
+Options of the run (command line only; sizes: 512MiB, 8192p for pages of 4 KiB, bytes):
+  --memory=SIZE            what the cache may use in all, its metadata included
+                           (default: a quarter of the available memory, 1 GiB at most)
+  --tenant=NAME=SIZE       a tenant with a limit of its own; jobs of that name run in it. May be repeated
+  --preset=NAME            linux-7.2 or default: how the cache behaves
+  --with=MECHANISM         turn a mechanism on; may be repeated
+  --without=MECHANISM      turn a mechanism off; may be repeated
+  --backend=KIND           auto, io_uring or threads: how files are read and written
+  --seed=N                 --randseed for all jobs
+  --output-format=FORMAT   normal or json
+  --json                   the same as --output-format=json: one document, with an object `mglru`
+
+Files that are missing or too short are laid out as fio does: written in full if some job reads them,
+set aside if not. With verify, a file that is laid out verifies. Dirty pages are written at the end.
+Exit status: 0 done; 1 an access failed or a block did not verify; 2 wrong usage.
+";
+
+/// Everything that follows `mglru fio`: fio's options, ours, and job files.
+#[derive(clap::Args)]
+pub struct Args {
+    /// fio's options, ours, and job files
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+/// Our own options, once fio's are told apart.
+#[derive(Parser)]
+#[command(name = "mglru fio", no_binary_name = true, disable_help_flag = true)]
+#[command(override_usage = "mglru fio [fio options] [JOBFILE]...")]
+struct OwnOptions {
+    #[command(flatten)]
+    cache: CacheOptions,
+    #[arg(long = "tenant", value_name = "NAME=SIZE", value_parser = parse_tenant)]
+    tenants: Vec<TenantLimit>,
+    /// Heard by the workload crate already.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A tenant and what it may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct TenantLimit {
+    name: String,
+    max_bytes: u64,
+}
+
+fn parse_tenant(text: &str) -> Result<TenantLimit, String> {
+    // The name of a job may have an equals sign in it, a size has not.
+    let (name, size) = text.rsplit_once('=').ok_or("is no NAME=SIZE, such as web=64MiB")?;
+    if name.is_empty() {
+        return Err("has no name: write NAME=SIZE, NAME being that of a job".to_owned());
+    }
+    Ok(TenantLimit { name: name.to_owned(), max_bytes: size::parse(size)? })
+}
+
+/// Runs the mode.
+///
+/// # Errors
+/// Wrong usage, a file that cannot be made, an access that failed, a block that did not verify.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let invocation = Invocation::parse(&args.arguments).map_err(Failure::usage)?;
+    let asked = |flag: &str| invocation.own.iter().any(|own| own == flag);
+    let mut output = Output::new(invocation.output_format == OutputFormat::Json);
+    if asked("--help") {
+        return Output::new(false).text(HELP);
+    }
+    if asked("--version") {
+        return Output::new(false).text(concat!("mglru ", env!("CARGO_PKG_VERSION"), "\n"));
+    }
+    let own = OwnOptions::try_parse_from(&invocation.own)?;
+    let plan = Plan::new(&invocation.jobs, &own.tenants)?;
+    let budget = own.cache.budget();
+    let (mut builder, mechanisms) = own.cache.builder(budget)?;
+    for tenant in &own.tenants {
+        builder = builder.tenant(&tenant.name, tenant.max_bytes);
+    }
+    // Built before files are made: what is wrong with the options shows before a gigabyte is written.
+    let cache = builder.build()?;
+
+    output.text(&preamble(&invocation.jobs))?;
+    plan.lay_out(&mut output)?;
+    let mut runners = open(&plan, &cache)?;
+    perform(&mut runners)?;
+
+    // The handles are still open: what they brought in is still in memory, and can be told.
+    let began = Instant::now();
+    let wrote = invocation.jobs.iter().any(|job| job.mix.writes());
+    runners.iter_mut().for_each(Runner::sync);
+    let sync = wrote.then(|| began.elapsed());
+    let stats = count_mapped_hits(cache.stats(), &plan, &runners);
+    let outcomes = runners.into_iter().map(Runner::into_outcome).collect();
+    let closed = cache.close();
+
+    let report = CacheReport { budget, mechanisms, stats, sync };
+    print(invocation, outcomes, &report, &mut output)?;
+    Ok(closed?)
+}
+
+/// A runner per instance, with its file open.
+fn open<'a>(plan: &'a Plan, cache: &PageCache) -> Result<Vec<Runner<'a>>, Failure> {
+    let open = |planned: &'a plan::PlannedJob| {
+        let mode = if planned.job.mix.writes() { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
+        let file = cache.tenant(&planned.tenant)?.open(&planned.job.path, mode)?;
+        Runner::new(planned, plan.others(planned), file)
+    };
+    plan.jobs.iter().map(open).collect()
+}
+
+/// Runs all instances at once, with a line of progress.
+fn perform(runners: &mut [Runner]) -> Result<(), Failure> {
+    let meters: Vec<_> = runners.iter().map(|runner| runner.meter.clone()).collect();
+    let gate = Gate::default();
+    std::thread::scope(|scope| {
+        let (finished, wait) = mpsc::channel::<()>();
+        for (started, runner) in runners.iter_mut().enumerate() {
+            let (finished, gate) = (finished.clone(), &gate);
+            let run = move || {
+                runner.run(gate);
+                drop(finished);
+            };
+            if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, run) {
+                gate.turn_away();
+                let all = meters.len();
+                return Err(Failure::work(format_args!(
+                    "{started} of {all} jobs have a thread, and the next has none: {error}; use fewer `numjobs`"
+                )));
+            }
+        }
+        gate.open_for(meters.len());
+        drop(finished);
+        if !progress::is_watched() {
+            return Ok(());
+        }
+        let bar = progress::of_share(Meter::DONE);
+        let began = Instant::now();
+        // Nothing is ever sent: the channel closes when the last runner has dropped its end.
+        while wait.recv_timeout(progress::TICK) == Err(RecvTimeoutError::Timeout) {
+            let (share, line) = Meter::summary(&meters, began.elapsed());
+            bar.set_position(share);
+            bar.set_message(line);
+        }
+        bar.finish_and_clear();
+        Ok(())
+    })
+}
+
+/// Hits through a mapping are not counted by the cache, which would cost more than the hit. But the jobs know how
+/// often they looked, and the cache counts misses.
+fn count_mapped_hits(mut stats: CacheStats, plan: &Plan, runners: &[Runner]) -> CacheStats {
+    for tenant in &mut stats.tenants {
+        let jobs = || plan.jobs.iter().zip(runners).filter(|(planned, _)| planned.tenant == tenant.name);
+        if jobs().any(|(_, runner)| runner.is_mapped()) {
+            let accesses: u64 = jobs().map(|(_, runner)| runner.page_accesses()).sum();
+            tenant.hits = accesses.saturating_sub(tenant.misses);
+        }
+    }
+    stats
+}
+
+fn print(
+    invocation: Invocation,
+    outcomes: Vec<Outcome>,
+    cache: &CacheReport,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let failure = failure_of(&invocation.jobs, &outcomes);
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let report = Report::new(
+        since_1970.as_millis() as u64,
+        std::process::id(),
+        invocation.global_options,
+        &invocation.jobs,
+        outcomes,
+    );
+    let mut document = report.json();
+    document["mglru"] = cache.json();
+    output.document(&document)?;
+    output.text(&report.text())?;
+    output.text(&format!("\n{}", cache.text()))?;
+    failure
+}
+
+/// The first job that failed, and how many did.
+fn failure_of(jobs: &[Job], outcomes: &[Outcome]) -> Result<(), Failure> {
+    let failed: Vec<_> = jobs
+        .iter()
+        .zip(outcomes)
+        .filter_map(|(job, outcome)| Some((job, outcome.failure.as_ref()?, outcome.verify_errors)))
+        .collect();
+    let Some((job, failure, wrong)) = failed.first() else { return Ok(()) };
+    let mut text = format!("job `{}` failed: {}", job.name, failure.message);
+    if *wrong > 1 {
+        text.push_str(&format!(" (and {} more blocks of this job)", wrong - 1));
+    }
+    if failed.len() > 1 {
+        text.push_str(&format!("; {} of {} jobs failed, the report names all", failed.len(), jobs.len()));
+    }
+    Err(Failure::Work(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_is_a_name_and_a_size() {
+        let web = TenantLimit { name: "web".to_owned(), max_bytes: 64 << 20 };
+        assert_eq!(parse_tenant("web=64MiB"), Ok(web));
+        assert_eq!(parse_tenant("a=b=1p").unwrap().name, "a=b");
+        assert!(parse_tenant("web").unwrap_err().contains("NAME=SIZE"));
+        assert!(parse_tenant("=1m").unwrap_err().contains("no name"));
+        assert!(parse_tenant("web=much").unwrap_err().contains("whole number"));
+    }
+
+    #[test]
+    fn own_options_are_understood() {
+        OwnOptions::try_parse_from(["--memory=4MiB", "--tenant=a=1p", "--backend=threads", "--json"])
+            .unwrap();
+        assert!(OwnOptions::try_parse_from(["--backend=floppy"]).is_err());
+    }
+}

@@ -1,0 +1,328 @@
+//! What the jobs of a run need: how much of which file, made how, checked how.
+//!
+//! fio lays a file out (writes it in full) if some job reads it, and sets its space aside if jobs only write. So do we,
+//! but only ever behind the end of what is there: what a user has in a file stays, until a job writes to it.
+
+use super::TenantLimit;
+use crate::error::Failure;
+use crate::layout::{self, Content};
+use crate::output::Output;
+use crate::{progress, size};
+use mglru_core::PAGE_BYTES;
+use mglru_workload::fio::Job;
+use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Jobs, and the files that they use.
+#[derive(Debug)]
+pub struct Plan {
+    /// In the order of the command line.
+    pub jobs: Vec<PlannedJob>,
+    files: Vec<PlannedFile>,
+}
+
+/// One instance of a job.
+#[derive(Debug)]
+pub struct PlannedJob {
+    /// What it does.
+    pub job: Job,
+    /// How much of its file it uses, and transfers in one pass.
+    pub size_bytes: u64,
+    /// In which tenant: the root, unless a tenant has the job's name.
+    pub tenant: String,
+    /// Position of its file.
+    file: usize,
+    /// From here on, the file was laid out by us, in blocks that verify. Its end if it was not.
+    pub laid_out_from: u64,
+}
+
+/// One file, used by one or several jobs.
+#[derive(Debug)]
+struct PlannedFile {
+    path: PathBuf,
+    /// Its length before the run; `None`: there was none.
+    existing_bytes: Option<u64>,
+    needed_bytes: u64,
+    /// Some job reads it: it is filled.
+    is_read: bool,
+    content: Content,
+    /// The first job that uses it.
+    job_name: String,
+}
+
+impl Plan {
+    /// Looks at the files, and changes nothing.
+    ///
+    /// # Errors
+    /// A size cannot be told, a file is none, a tenant has no job, or jobs would spoil each other's checks.
+    pub fn new(jobs: &[Job], tenants: &[TenantLimit]) -> Result<Plan, Failure> {
+        for tenant in tenants {
+            if !jobs.iter().any(|job| job.name == tenant.name) {
+                let mut names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
+                names.dedup();
+                return Err(Failure::usage(format_args!(
+                    "--tenant={}: a tenant is for the jobs of its name, and there is none; the jobs are: {}",
+                    tenant.name,
+                    names.join(", ")
+                )));
+            }
+        }
+        let mut plan = Plan { jobs: Vec::new(), files: Vec::new() };
+        for job in jobs {
+            let file = plan.file_of(job)?;
+            let planned = &mut plan.files[file];
+            let existing = planned.existing_bytes.unwrap_or(0).max(planned.needed_bytes);
+            let size_bytes = job.size_bytes(Some(existing)).map_err(Failure::usage)?;
+            planned.needed_bytes = planned.needed_bytes.max(size_bytes);
+            planned.is_read |= job.mix.reads();
+            if job.verify.is_some() {
+                planned.content = Content::Verify { block_bytes: job.block_bytes, seed: job.seed };
+            }
+            let tenant = tenants.iter().find(|tenant| tenant.name == job.name);
+            plan.jobs.push(PlannedJob {
+                job: job.clone(),
+                size_bytes,
+                tenant: tenant.map_or(String::new(), |tenant| tenant.name.clone()),
+                file,
+                laid_out_from: u64::MAX,
+            });
+        }
+        plan.check_verification()?;
+        for planned in &mut plan.jobs {
+            planned.laid_out_from = plan.files[planned.file].verifies_from();
+        }
+        Ok(plan)
+    }
+
+    /// The position of a job's file.
+    fn file_of(&mut self, job: &Job) -> Result<usize, Failure> {
+        let fail = |error| Failure::work(format_args!("cannot use {}: {error}", job.path.display()));
+        // `a` and `./a` are one file.
+        let path = std::path::absolute(&job.path).map_err(fail)?;
+        if let Some(known) = self.files.iter().position(|file| file.path == path) {
+            return Ok(known);
+        }
+        let existing_bytes = match fs::metadata(&path) {
+            Ok(found) if found.is_file() => Some(found.len()),
+            Ok(_) => {
+                let path = job.path.display();
+                return Err(Failure::work(format_args!(
+                    "cannot use {path}: it is no regular file; mglru caches files: name another with `filename`"
+                )));
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(fail(error)),
+        };
+        self.files.push(PlannedFile {
+            path,
+            existing_bytes,
+            needed_bytes: 0,
+            is_read: false,
+            content: Content::Random { seed: job.seed },
+            job_name: job.name.clone(),
+        });
+        Ok(self.files.len() - 1)
+    }
+
+    /// The seeds of the other instances that write verifiable blocks to a job's file.
+    pub fn others(&self, of: &PlannedJob) -> Vec<u64> {
+        let others =
+            self.jobs.iter().filter(|other| other.file == of.file && other.job.index != of.job.index);
+        others.filter(|other| other.job.mix.writes()).map(|other| other.job.seed).collect()
+    }
+
+    /// Jobs that share a file must agree on its blocks, and must not see each other's half-written.
+    fn check_verification(&self) -> Result<(), Failure> {
+        for planned in self.jobs.iter().filter(|planned| planned.job.verify.is_some()) {
+            let sharing = || {
+                let others = self.jobs.iter().filter(|other| other.file == planned.file);
+                others.filter(|other| other.job.index != planned.job.index)
+            };
+            let refuse = |why: &str| {
+                let (name, path) = (&planned.job.name, planned.job.path.display());
+                Err(Failure::usage(format_args!(
+                    "job `{name}` verifies {path}, and so it {why}; give each job a file of its own (without \
+                     `filename`, it has one)"
+                )))
+            };
+            let bs = planned.job.block_bytes;
+            if sharing().any(|other| other.job.mix.writes() && other.job.verify.is_none()) {
+                return refuse("cannot share it with a job that writes it without verify");
+            }
+            if sharing().any(|other| other.job.block_bytes != bs && other.job.verify.is_some()) {
+                return refuse(
+                    "cannot share it with a job that verifies it in blocks of another size (`bs`)",
+                );
+            }
+            // A read within one page sees a whole write or nothing of it; across pages it may see half of one.
+            let writes = planned.job.mix.writes() || sharing().any(|other| other.job.mix.writes());
+            if sharing().next().is_some() && writes && !PAGE_BYTES.is_multiple_of(u64::from(bs)) {
+                return refuse("can share it with other jobs only if `bs` divides 4096");
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the files as large as they are needed, and drops them from the system's own cache.
+    ///
+    /// # Errors
+    /// There is no room, or the system refuses. A file that could not be made is removed, or has its old length.
+    pub fn lay_out(&self, output: &mut Output) -> Result<(), Failure> {
+        for file in &self.files {
+            let needed = file.needed_bytes;
+            if file.existing_bytes.unwrap_or(0) < needed {
+                if file.is_read {
+                    let size = size::show(needed);
+                    output.text(&format!("{}: Laying out IO file (1 file / {size})\n", file.job_name))?;
+                }
+                file.make()?;
+            }
+            let fail = |error| Failure::work(format_args!("cannot open {}: {error}", file.path.display()));
+            let opened = File::open(&file.path).map_err(fail)?;
+            // Where the system cannot, first accesses are quicker than they should be; no reason to stop.
+            let _ = layout::drop_from_system_cache(&opened);
+        }
+        Ok(())
+    }
+}
+
+impl PlannedFile {
+    /// From where on the file will consist of blocks that we lay out and that verify.
+    fn verifies_from(&self) -> u64 {
+        let existing_bytes = self.existing_bytes.unwrap_or(0);
+        match self.content {
+            Content::Verify { block_bytes, .. } if self.is_read && existing_bytes < self.needed_bytes => {
+                existing_bytes.next_multiple_of(u64::from(block_bytes))
+            }
+            _ => u64::MAX,
+        }
+    }
+
+    fn make(&self) -> Result<(), Failure> {
+        let existing_bytes = self.existing_bytes.unwrap_or(0);
+        let directory = self.path.parent().unwrap_or(Path::new("/"));
+        let instead = "choose another with `directory`, or a smaller `size`";
+        layout::check_space(directory, self.needed_bytes - existing_bytes, instead)?;
+        let path = self.path.display();
+        let options = || OpenOptions::new().write(true).create(true).truncate(false).open(&self.path);
+        let file = options().map_err(|error| Failure::work(format_args!("cannot create {path}: {error}")))?;
+        let made = match self.is_read {
+            false => layout::allocate(&file, self.needed_bytes),
+            true => {
+                let bar = progress::of_bytes(self.needed_bytes - existing_bytes, &self.job_name);
+                let from = match self.verifies_from() {
+                    u64::MAX => existing_bytes,
+                    from => from,
+                };
+                let made = layout::fill(&file, from..self.needed_bytes, self.content, &bar);
+                bar.finish_and_clear();
+                made
+            }
+        };
+        made.map_err(|error| {
+            // As it was before; if even that fails, the first error is the one to tell.
+            let _ = match self.existing_bytes {
+                Some(bytes) => file.set_len(bytes),
+                None => fs::remove_file(&self.path),
+            };
+            let size = size::show(self.needed_bytes);
+            Failure::work(format_args!("cannot make {path} {size} large: {error}; {instead}"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mglru_workload::fio::Invocation;
+
+    fn plan(directory: &Path, line: &str) -> Result<Plan, Failure> {
+        let directory = format!("--directory={}", directory.display());
+        let mut words = vec![directory.as_str()];
+        words.extend(line.split_whitespace());
+        Plan::new(&Invocation::parse(&words).unwrap().jobs, &[])
+    }
+
+    fn lay_out(plan: &Plan) {
+        plan.lay_out(&mut Output::new(true)).unwrap();
+    }
+
+    #[test]
+    fn files_are_filled_for_readers_and_set_aside_for_writers() {
+        let directory = tempfile::tempdir().unwrap();
+        let read = |name: &str| fs::read(directory.path().join(name)).unwrap();
+        lay_out(&plan(directory.path(), "--size=64k --name=r --rw=randread --name=w --rw=write").unwrap());
+        assert_eq!((read("r.0.0").len(), read("w.0.0").len()), (65536, 65536));
+        assert!(read("r.0.0").chunks(8).all(|word| word.iter().any(|&byte| byte != 0)));
+        assert!(read("w.0.0").iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn what_is_in_a_file_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        fs::write(&path, b"kept").unwrap();
+        lay_out(&plan(directory.path(), "--filename=f --name=a --size=16k").unwrap());
+        let content = fs::read(&path).unwrap();
+        assert_eq!((content.len(), &content[..4]), (16384, &b"kept"[..]));
+        // Large enough: nothing is written.
+        lay_out(&plan(directory.path(), "--filename=f --name=a --size=8k").unwrap());
+        assert_eq!(fs::read(&path).unwrap(), content);
+    }
+
+    #[test]
+    fn jobs_that_share_a_file_get_the_larger_size() {
+        let directory = tempfile::tempdir().unwrap();
+        let plan = plan(directory.path(), "--filename=f --name=a --size=16k --name=b --size=50% --numjobs=2");
+        let plan = plan.unwrap();
+        let sizes: Vec<u64> = plan.jobs.iter().map(|job| job.size_bytes).collect();
+        assert_eq!((sizes, plan.files.len()), (vec![16384, 8192, 8192], 1));
+    }
+
+    #[test]
+    fn a_file_that_is_laid_out_verifies_if_a_job_will_check_it() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("f"), b"kept").unwrap();
+        let line = "--filename=f --size=32k --bs=8k --verify=crc32c --name=a --rw=randrw";
+        let plan = plan(directory.path(), line).unwrap();
+        assert_eq!(plan.jobs[0].laid_out_from, 8192);
+        lay_out(&plan);
+        let content = fs::read(directory.path().join("f")).unwrap();
+        assert_eq!(&content[..5], b"kept\0");
+        for block in 1..4 {
+            mglru_workload::verify::check(&content[block * 8192..][..8192], block as u64 * 8192).unwrap();
+        }
+    }
+
+    #[test]
+    fn checks_that_jobs_would_spoil_for_each_other_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let refused = |line: &str, why: &str| match plan(
+            directory.path(),
+            &format!("--filename=f --size=64k {line}"),
+        ) {
+            Err(Failure::Usage(text)) => assert!(text.contains(why), "{text}"),
+            other => panic!("{line}: {other:?}"),
+        };
+        refused("--name=a --rw=write --verify=crc32c --bs=8k --numjobs=2", "divides 4096");
+        refused("--name=a --verify=crc32c --name=b --rw=write", "without verify");
+        refused("--verify=crc32c --name=a --name=b --bs=2k", "another size");
+        for fine in [
+            "--name=a --rw=write --verify=crc32c --numjobs=2",
+            "--name=a --verify=crc32c --bs=8k --numjobs=2",
+            "--name=a --rw=write --verify=crc32c --name=b --bs=64k",
+        ] {
+            plan(directory.path(), &format!("--filename=f --size=64k {fine}")).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_directory_is_no_file() {
+        let directory = tempfile::tempdir().unwrap();
+        match plan(directory.path(), "--filename=. --size=4k --name=a") {
+            Err(Failure::Work(text)) => assert!(text.contains("no regular file"), "{text}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Files for workloads: filled through ordinary writes before the work begins.
+//!
+//! They are written in full, with bytes that no device or file system can leave out (no holes, no zeroes), and then
+//! dropped from the system's own cache, so that the first access meets the device.
+
+use crate::error::Failure;
+use crate::size;
+use indicatif::ProgressBar;
+use mglru_workload::Random;
+use mglru_workload::verify::{self, Identity};
+use rustix::fs::{Advice, FallocateFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// One write. Large, so that the device decides how long it takes.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// What a file is filled with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// Pseudo-random bytes.
+    Random {
+        /// Decides them.
+        seed: u64,
+    },
+    /// Blocks that verify, each the first generation at its place.
+    Verify {
+        /// Their size.
+        block_bytes: u32,
+        /// Goes into their payload.
+        seed: u64,
+    },
+}
+
+/// Fills `range` of a file and waits until it is on the device. Verifiable blocks begin at multiples of their size, as
+/// does the range, then; what is left at its end is random.
+///
+/// # Errors
+/// The system's.
+pub fn fill(file: &File, range: Range<u64>, content: Content, bar: &ProgressBar) -> io::Result<()> {
+    let block_bytes = match content {
+        Content::Verify { block_bytes, .. } => block_bytes as usize,
+        Content::Random { .. } => WRITE_BYTES,
+    };
+    let mut buffer = vec![0; WRITE_BYTES.max(block_bytes) / block_bytes * block_bytes];
+    let mut at = range.start;
+    while at < range.end {
+        let bytes = (buffer.len() as u64).min(range.end - at) as usize;
+        let mut offset = at;
+        for block in buffer[..bytes].chunks_mut(block_bytes) {
+            match content {
+                Content::Verify { seed, .. } if block.len() == block_bytes => {
+                    verify::fill(block, Identity { offset, generation: 1, seed });
+                }
+                Content::Random { seed } | Content::Verify { seed, .. } => fill_random(block, seed, offset),
+            }
+            offset += block.len() as u64;
+        }
+        file.write_all_at(&buffer[..bytes], at)?;
+        at += bytes as u64;
+        bar.inc(bytes as u64);
+    }
+    file.sync_data()
+}
+
+/// Fills a buffer with bytes that depend on the seed and the offset.
+pub fn fill_random(buffer: &mut [u8], seed: u64, offset: u64) {
+    let mut random = Random::stream(seed, offset);
+    for chunk in buffer.chunks_mut(8) {
+        // Odd numbers: no page can be all zeroes, however unlikely that is.
+        chunk.copy_from_slice(&(random.next_u64() | 1).to_le_bytes()[..chunk.len()]);
+    }
+}
+
+/// Makes a file at least `bytes` long with its space set aside, as fio does for files that are only written.
+///
+/// # Errors
+/// The system's.
+pub fn allocate(file: &File, bytes: u64) -> io::Result<()> {
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
+        // A file system that cannot set space aside gives it when it is written.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => file.set_len(bytes.max(file.metadata()?.len())),
+        other => Ok(other?),
+    }
+}
+
+/// Drops a file from the system's own cache.
+///
+/// # Errors
+/// The system's.
+pub fn drop_from_system_cache(file: &File) -> io::Result<()> {
+    // Dirty pages would stay.
+    file.sync_data()?;
+    Ok(rustix::fs::fadvise(file, 0, None, Advice::DontNeed)?)
+}
+
+/// Checks that a directory has room for that many bytes.
+///
+/// # Errors
+/// It has not, or there is no such directory; `instead` says what else to do.
+pub fn check_space(directory: &Path, bytes: u64, instead: &str) -> Result<(), Failure> {
+    let place = directory.display();
+    let found = rustix::fs::statvfs(directory).map_err(|error| {
+        let error = io::Error::from(error);
+        Failure::work(format_args!("cannot write into {place}: {error}; make the directory, or {instead}"))
+    })?;
+    let free_bytes = found.f_bavail.saturating_mul(found.f_frsize);
+    if free_bytes < bytes {
+        let (wanted, free) = (size::show(bytes), size::show(free_bytes));
+        return Err(Failure::work(format_args!(
+            "{place} has {free} free, and {wanted} are needed: make room, or {instead}"
+        )));
+    }
+    Ok(())
+}
+
+/// Whether a directory lies in memory, so that nothing in it ever meets a device.
+pub fn is_in_memory(directory: &Path) -> bool {
+    const TMPFS: i64 = 0x0102_1994;
+    const RAMFS: i64 = 0x8584_58f6;
+    rustix::fs::statfs(directory).is_ok_and(|found| [TMPFS, RAMFS].contains(&(found.f_type as i64)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_filled_with_what_verifies() {
+        let file = tempfile::tempfile().unwrap();
+        let bar = ProgressBar::hidden();
+        let content = Content::Verify { block_bytes: 3000, seed: 7 };
+        fill(&file, 3000..2_000_500, content, &bar).unwrap();
+        let mut block = vec![0; 3000];
+        for number in 1..666 {
+            file.read_exact_at(&mut block, number * 3000).unwrap();
+            assert_eq!(verify::check_generation(&block, number * 3000, 1).unwrap().seed, 7);
+        }
+        assert_eq!((file.metadata().unwrap().len(), bar.position()), (2_000_500, 1_997_500));
+    }
+
+    #[test]
+    fn random_content_has_no_zero_pages() {
+        let file = tempfile::tempfile().unwrap();
+        fill(&file, 0..(3 << 20) + 17, Content::Random { seed: 1 }, &ProgressBar::hidden()).unwrap();
+        let mut bytes = vec![0; (3 << 20) + 17];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert!(bytes.chunks(4096).all(|page| page.iter().any(|&byte| byte != 0)));
+        drop_from_system_cache(&file).unwrap();
+    }
+
+    #[test]
+    fn space_that_is_not_there_is_told() {
+        let directory = tempfile::tempdir().unwrap();
+        check_space(directory.path(), 1, "").unwrap();
+        let error = format!("{:?}", check_space(directory.path(), 1 << 60, "choose less").unwrap_err());
+        assert!(error.contains("1024 PiB are needed") && error.contains("choose less"), "{error}");
+        let missing = directory.path().join("missing");
+        let error = format!("{:?}", check_space(&missing, 1, "choose another").unwrap_err());
+        assert!(error.contains("No such file") && error.contains("choose another"), "{error}");
+    }
+}

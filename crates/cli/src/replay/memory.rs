@@ -1,0 +1,143 @@
+//! How much memory a replay has: a size, pages, or a percentage of the trace's distinct pages.
+
+use crate::size;
+use mglru_core::PAGE_BYTES;
+use std::str::FromStr;
+
+/// Millionths of a percent, so that `0.1%` is a whole number of them.
+const PER_PERCENT: u64 = 1_000_000;
+
+/// An amount of memory, as it was typed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Memory {
+    text: String,
+    amount: Amount,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Amount {
+    Pages(u64),
+    /// Of the distinct pages of the trace, in millionths of a percent.
+    Share(u64),
+}
+
+impl Memory {
+    /// As it was typed.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it depends on the trace.
+    pub fn is_share(&self) -> bool {
+        matches!(self.amount, Amount::Share(_))
+    }
+
+    /// Pages, of a trace with so many distinct ones. Part of a page is a whole one.
+    pub fn pages(&self, distinct_pages: impl FnOnce() -> u64) -> u64 {
+        match self.amount {
+            Amount::Pages(pages) => pages,
+            Amount::Share(share) => {
+                let millionths = u128::from(distinct_pages()) * u128::from(share);
+                u64::try_from(millionths.div_ceil(100 * u128::from(PER_PERCENT))).unwrap_or(u64::MAX)
+            }
+        }
+    }
+}
+
+impl FromStr for Memory {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Memory, String> {
+        let text = text.trim();
+        let amount = match text.strip_suffix('%') {
+            Some(number) => Amount::Share(percent(number.trim())?),
+            None => match size::parse(text)? / PAGE_BYTES {
+                0 => return Err(format!("{NO_MEMORY}, 4096 bytes")),
+                pages => Amount::Pages(pages),
+            },
+        };
+        if amount == Amount::Share(0) {
+            return Err(NO_MEMORY.to_owned());
+        }
+        Ok(Memory { text: text.to_owned(), amount })
+    }
+}
+
+const NO_MEMORY: &str = "no memory, no replay: give it at least a page";
+
+fn percent(number: &str) -> Result<u64, String> {
+    let wrong = || "a percentage is a number with at most six decimals, such as 10% or 0.5%".to_owned();
+    let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || whole.len() > 9 || decimals.len() > 6 || !digits(whole) || !digits(decimals) {
+        return Err(wrong());
+    }
+    let whole: u64 = whole.parse().map_err(|_| wrong())?;
+    let millionths: u64 = format!("{decimals:0<6}").parse().map_err(|_| wrong())?;
+    Ok(whole * PER_PERCENT + millionths)
+}
+
+/// A share of accesses: `0.25` or `25%`, less than all of them.
+///
+/// # Errors
+/// It is none.
+pub fn parse_fraction(text: &str) -> Result<f64, String> {
+    let (number, divisor) = match text.strip_suffix('%') {
+        Some(number) => (number, 100.0),
+        None => (text, 1.0),
+    };
+    let fraction = number.trim().parse::<f64>().ok().map(|number| number / divisor);
+    fraction
+        .filter(|fraction| (0.0..1.0).contains(fraction))
+        .ok_or_else(|| "a share of the accesses is at least 0 and less than 1, such as 0.25 or 25%".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pages(text: &str, distinct: u64) -> u64 {
+        text.parse::<Memory>().unwrap().pages(|| distinct)
+    }
+
+    #[test]
+    fn memory_is_a_size_pages_or_a_share() {
+        assert_eq!(pages("1MiB", 0), 256);
+        assert_eq!(pages("8192p", 0), 8192);
+        assert_eq!(pages("8193", 0), 2);
+        assert_eq!(pages("10%", 1_000_000), 100_000);
+        assert_eq!(pages("0.1%", 186_880), 187, "rounded up");
+        assert_eq!(pages("0.000001%", 5), 1);
+        assert_eq!(pages("200%", 7), 14);
+    }
+
+    #[test]
+    fn what_is_no_memory_is_told_why() {
+        for (text, why) in [
+            ("0", "no memory"),
+            ("0p", "no memory"),
+            ("4095", "at least a page"),
+            ("0%", "no memory"),
+            ("0.0%", "no memory"),
+            ("ten%", "a percentage"),
+            ("%", "a percentage"),
+            ("1e3%", "a percentage"),
+            ("-5%", "a percentage"),
+            ("0.1234567%", "six decimals"),
+            ("10", "at least a page"),
+            ("lots", "whole number"),
+        ] {
+            let error = text.parse::<Memory>().unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn fractions() {
+        assert_eq!(parse_fraction("0.25"), Ok(0.25));
+        assert_eq!(parse_fraction("25%"), Ok(0.25));
+        for text in ["1", "-0.1", "nan", "100%", "quarter"] {
+            assert!(parse_fraction(text).unwrap_err().contains("less than 1"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! One replay: one trace, one set of mechanisms, one memory size. And many of them, several at a time.
+
+use crate::error::Failure;
+use crate::progress;
+use crate::trace_file::{Decoding, TraceFile};
+use indicatif::ProgressBar;
+use mglru_core::Mechanisms;
+use mglru_sim::{Machine, Report, SimError, Simulator, Writes};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// More memory than this, and the trace is counted first: it takes no more folios than it has pages.
+const PAGES_WITHOUT_COUNTING: u64 = 1 << 20;
+/// Steps of the progress bar per replay.
+const STEPS: u64 = 1000;
+
+/// What to replay.
+#[derive(Debug, Clone)]
+pub struct Plan<'a> {
+    /// The trace.
+    pub trace: &'a TraceFile,
+    /// How memory is reclaimed.
+    pub mechanisms: Mechanisms,
+    /// How memory was asked for.
+    pub memory: String,
+    /// What that is, in pages.
+    pub memory_pages: u64,
+    /// The access from which on counting starts again.
+    pub warm_from: u64,
+    /// How writes treat pages that are not cached.
+    pub writes: Writes,
+    /// Decides what is left to chance.
+    pub seed: u64,
+    /// Steps from one check to the next.
+    pub check_every: Option<u64>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Outcome<'a> {
+    /// What was replayed.
+    pub plan: Plan<'a>,
+    /// What happened.
+    pub report: Report,
+    /// Bad records skipped.
+    pub skipped: u64,
+    /// How long the replay took.
+    pub took: Duration,
+}
+
+impl Plan<'_> {
+    /// The machine: the kernel lab's, with so much memory.
+    fn machine(&self) -> Result<Machine, Failure> {
+        let mut frames = self.memory_pages;
+        if frames > PAGES_WITHOUT_COUNTING {
+            frames = frames.min(self.trace.counts()?.distinct_pages.max(1));
+        }
+        if frames > u64::from(mglru_core::folio::MAX_FOLIOS) / 2 {
+            return Err(Failure::usage(format_args!(
+                "{frames} pages are more than can be simulated; give --memory less than 4 TiB"
+            )));
+        }
+        let mut machine = Machine::kernel_lab(frames);
+        machine.tenants[0].max_pages = self.memory_pages;
+        machine.mechanisms = self.mechanisms;
+        machine.numbering = self.trace.numbering();
+        machine.writes = self.writes;
+        machine.seed = self.seed;
+        Ok(machine)
+    }
+}
+
+impl<'a> Plan<'a> {
+    /// Replays. `advance` is called now and then.
+    ///
+    /// # Errors
+    /// The trace is damaged, or the simulator has a bug.
+    pub fn run(self, advance: impl Fn(&Decoding)) -> Result<Outcome<'a>, Failure> {
+        let mut simulator = Simulator::new(&self.machine()?).map_err(Failure::usage)?;
+        simulator.set_warm_from(self.warm_from);
+        if let Some(steps) = self.check_every {
+            simulator.check_every(steps);
+        }
+        let (source, decoding) = self.trace.source()?;
+        simulator.add_job(0, source);
+        let began = Instant::now();
+        while simulator.step().map_err(|error| failure(&self, error))? {
+            advance(&decoding);
+        }
+        let took = began.elapsed();
+        let report = simulator.report();
+        if self.check_every.is_some() {
+            simulator.finish().map_err(|error| failure(&self, error))?;
+        }
+        Ok(Outcome { report, skipped: decoding.skipped(), took, plan: self })
+    }
+}
+
+fn failure(plan: &Plan, error: SimError) -> Failure {
+    match error {
+        // Says itself which trace, and where in it.
+        SimError::Job(_, error) => Failure::work(error),
+        error => Failure::work(format_args!(
+            "{}: {error}. This is a bug of mglru: please report it with the trace and the command line",
+            plan.trace.path().display()
+        )),
+    }
+}
+
+/// Runs all plans, at most `threads` at a time. The outcomes are in the order of the plans.
+///
+/// # Errors
+/// That of the first plan, in that order, that failed.
+pub fn run_all<'a>(plans: Vec<Plan<'a>>, threads: usize) -> Result<Vec<Outcome<'a>>, Failure> {
+    let bar = Bar::new(plans.len());
+    let slots: Vec<Mutex<Option<Plan>>> = plans.into_iter().map(|plan| Mutex::new(Some(plan))).collect();
+    let outcomes: Vec<Mutex<Option<Result<Outcome, Failure>>>> = slots.iter().map(|_| Mutex::new(None)).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        loop {
+            let number = next.fetch_add(1, Relaxed);
+            let Some(slot) = slots.get(number) else { return };
+            let plan = slot.lock().expect("no panic").take().expect("each is taken once");
+            let outcome = plan.run(|decoding| bar.advance(number, decoding.permille()));
+            bar.advance(number, STEPS);
+            if outcome.is_err() {
+                // Those that come later need not begin; those before run to their end.
+                next.store(slots.len(), Relaxed);
+            }
+            *outcomes[number].lock().expect("no panic") = Some(outcome);
+        }
+    };
+    if threads <= 1 {
+        work();
+    } else {
+        std::thread::scope(|scope| {
+            for _ in 0..threads.min(slots.len()) {
+                scope.spawn(work);
+            }
+        });
+    }
+    bar.clear();
+    let outcomes = outcomes.into_iter().map(|outcome| outcome.into_inner().expect("no panic"));
+    // After a failure some are missing, all of them behind the first failure.
+    outcomes.map_while(|outcome| outcome).collect()
+}
+
+/// Threads that replay at the same time.
+pub fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |threads| threads.get())
+}
+
+/// One progress bar for all replays.
+struct Bar {
+    bar: ProgressBar,
+    steps: Vec<AtomicUsize>,
+}
+
+impl Bar {
+    fn new(replays: usize) -> Bar {
+        let bar = progress::of_share(replays as u64 * STEPS);
+        bar.set_message(match replays {
+            1 => "replaying".to_owned(),
+            _ => format!("{replays} replays"),
+        });
+        Bar { bar, steps: (0..replays).map(|_| AtomicUsize::new(0)).collect() }
+    }
+
+    fn advance(&self, replay: usize, step: u64) {
+        let before = self.steps[replay].swap(step as usize, Relaxed) as u64;
+        if step > before {
+            self.bar.inc(step - before);
+        }
+    }
+
+    fn clear(self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,101 @@
+//! Tables of text: words to the left, figures to the right, two blanks between.
+
+/// A table that is filled row by row.
+pub struct Table {
+    rows: Vec<Vec<String>>,
+    /// Columns of words: the first, and perhaps the last.
+    last_is_words: bool,
+}
+
+const INDENT: &str = "  ";
+const GAP: &str = "  ";
+
+impl Table {
+    /// A table with these headings.
+    pub fn new<const COLUMNS: usize>(headings: [&str; COLUMNS]) -> Table {
+        Table { rows: vec![headings.map(str::to_owned).into()], last_is_words: false }
+    }
+
+    /// The last column holds words, as the first does.
+    pub fn with_words_last(mut self) -> Table {
+        self.last_is_words = true;
+        self
+    }
+
+    /// Adds a row.
+    ///
+    /// # Panics
+    /// If it has another number of columns than the headings.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let cells: Vec<String> = cells.into_iter().collect();
+        assert_eq!(cells.len(), self.rows[0].len(), "a cell for each column");
+        self.rows.push(cells);
+    }
+
+    /// The table as lines, each ended.
+    pub fn text(&self) -> String {
+        let columns = self.rows[0].len();
+        let width_of = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max();
+        let widths: Vec<usize> = (0..columns).map(|column| width_of(column).unwrap_or(0)).collect();
+        let mut text = String::new();
+        for row in &self.rows {
+            let mut line = INDENT.to_owned();
+            for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+                match column {
+                    0 => line.push_str(&format!("{cell:<width$}")),
+                    _ if self.last_is_words && column + 1 == columns => {
+                        line.push_str(&format!("{GAP}{cell}"))
+                    }
+                    _ => line.push_str(&format!("{GAP}{cell:>width$}")),
+                }
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// A count, in groups of three digits.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A share of a whole, in percent; a dash where there is no whole.
+pub fn percent(part: u64, whole: u64) -> String {
+    match whole {
+        0 => "-".to_owned(),
+        _ => format!("{:.2} %", part as f64 / whole as f64 * 100.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_line_up() {
+        let mut table = Table::new(["tenant", "hits"]);
+        table.row(["a".to_owned(), count(1_234_567)]);
+        table.row(["longer name".to_owned(), count(12)]);
+        assert_eq!(
+            table.text(),
+            "  tenant            hits\n  a            1,234,567\n  longer name         12\n"
+        );
+    }
+
+    #[test]
+    fn counts_and_shares() {
+        assert_eq!([0, 999, 1000, 1_000_000].map(count), ["0", "999", "1,000", "1,000,000"]);
+        assert_eq!(percent(1, 3), "33.33 %");
+        assert_eq!(percent(0, 0), "-");
+    }
+}

@@ -1,0 +1,237 @@
+//! `mglru trace`: what is in a trace, and the same trace in another format.
+
+use crate::error::Failure;
+use crate::output::Output;
+use crate::progress;
+use crate::table::{Table, count};
+use crate::trace_file::{TraceOptions, open};
+use mglru_workload::trace::{self, Format, TraceInfo, TraceWriter, WriteOptions};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Arguments of the mode.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Tell what is in traces: accesses, distinct pages, writes, fsyncs
+    Info(InfoArgs),
+    /// Write a trace in another format
+    Convert(ConvertArgs),
+    /// List the formats, and what their sizes and offsets mean
+    Formats(FormatsArgs),
+}
+
+#[derive(clap::Args)]
+struct InfoArgs {
+    /// Traces; gzip, xz and zstd are recognised
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    options: TraceOptions,
+    /// One JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct ConvertArgs {
+    /// The trace
+    #[arg(value_name = "IN")]
+    from: PathBuf,
+    /// The new one; .gz, .xz or .zst at its end compresses
+    #[arg(value_name = "OUT")]
+    to: PathBuf,
+    /// Format of OUT: kernel-lab (.bin), shared-text (.txt), fio-iolog (.iolog), plain
+    #[arg(long = "to", value_name = "FORMAT")]
+    to_format: Option<Format>,
+    /// Number the distinct pages from 0 in the order of their first use
+    #[arg(long)]
+    renumber: bool,
+    /// Leave out what the format cannot say, such as writes or fsyncs
+    #[arg(long)]
+    drop: bool,
+    #[command(flatten)]
+    options: TraceOptions,
+    /// One JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct FormatsArgs {
+    /// One JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the mode.
+///
+/// # Errors
+/// A trace cannot be read or written.
+pub fn run(args: Args) -> Result<(), Failure> {
+    match args.action {
+        Action::Info(args) => info(args),
+        Action::Convert(args) => convert(args),
+        Action::Formats(args) => formats(args),
+    }
+}
+
+fn info(args: InfoArgs) -> Result<(), Failure> {
+    let mut output = Output::new(args.json);
+    let mut documents = Vec::new();
+    for (position, path) in args.files.iter().enumerate() {
+        let bar = progress::of_bytes(0, "reading");
+        let mut reader = open(path, args.options.open_options(), &bar)?;
+        let info = trace::info(&mut reader)?;
+        bar.finish_and_clear();
+        let sidecar = match reader.format() {
+            Format::KernelLab => trace::sidecar(path)?,
+            _ => None,
+        };
+        let description = sidecar.as_ref().and_then(|sidecar| sidecar.description.clone());
+        let warm = sidecar.and_then(|sidecar| sidecar.warm);
+        let gap = if position == 0 { "" } else { "\n" };
+        output.text(&format!("{gap}{}", info_text(path, &info, description.as_deref(), warm)))?;
+        let mut document = json!({ "trace": path.display().to_string() });
+        let fields = document.as_object_mut().expect("an object");
+        if let Value::Object(counts) = serde_json::to_value(&info).expect("numbers and text") {
+            fields.extend(counts);
+        }
+        fields.insert("description".to_owned(), description.into());
+        fields.insert("warm".to_owned(), warm.into());
+        documents.push(document);
+    }
+    output.document(&json!({ "traces": documents }))
+}
+
+fn info_text(path: &Path, info: &TraceInfo, description: Option<&str>, warm: Option<f64>) -> String {
+    let compression = match info.compression.as_slice() {
+        [] => String::new(),
+        layers => format!(" in {}", layers.join(" in ")),
+    };
+    let mut text = format!("{}: {}{compression}\n", path.display(), info.format);
+    if let Some(description) = description {
+        text.push_str(&format!("  {description}\n"));
+    }
+    let mut table = Table::new(["", ""]);
+    let share = |part: u64| format!("{} ({})", count(part), crate::table::percent(part, info.accesses));
+    let pages = format!("{} … {}", info.lowest_page, info.highest_page);
+    for (name, value) in [
+        ("accesses", Some(count(info.accesses))),
+        ("distinct pages", Some(count(info.distinct_pages))),
+        ("page numbers", Some(pages)),
+        ("requests", (info.requests != info.accesses).then(|| count(info.requests))),
+        ("written", Some(share(info.writes))),
+        ("mapped", (info.mapped > 0).then(|| share(info.mapped))),
+        ("anonymous", (info.anon > 0).then(|| share(info.anon))),
+        ("fsyncs", (info.syncs > 0).then(|| count(info.syncs))),
+        ("bad records skipped", (info.skipped > 0).then(|| count(info.skipped))),
+        ("counting starts after", warm.map(|warm| format!("{} % of the accesses", warm * 100.0))),
+    ] {
+        if let Some(value) = value {
+            table.row([name.to_owned(), value]);
+        }
+    }
+    // The headings are empty, and so is their line.
+    text + table.text().trim_start_matches('\n')
+}
+
+fn convert(args: ConvertArgs) -> Result<(), Failure> {
+    let format = match args.to_format {
+        Some(format) => format,
+        None => format_of_name(&args.to)?,
+    };
+    let same = |a: &Path, b: &Path| a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b));
+    if same(&args.from, &args.to) {
+        let path = args.to.display();
+        return Err(Failure::usage(format_args!("{path}: IN and OUT are the same file; name another OUT")));
+    }
+    let bar = progress::of_bytes(0, "converting");
+    let mut reader = open(&args.from, args.options.open_options(), &bar)?;
+    let options = WriteOptions { renumber: args.renumber, drop: args.drop };
+    let writer = TraceWriter::create(&args.to, format, options)?;
+    let converted = trace::convert(&mut reader, writer)?;
+    bar.finish_and_clear();
+
+    let mut output = Output::new(args.json);
+    let mut text = format!("{}: {format}, {} accesses", args.to.display(), count(converted.accesses));
+    let extras = [
+        (converted.syncs, "fsyncs"),
+        (converted.renumbered_pages.unwrap_or(0), "distinct pages, numbered anew"),
+        (converted.dropped, "records that lost something the format cannot say"),
+        (reader.skipped(), "bad records skipped"),
+    ];
+    for (number, what) in extras.into_iter().filter(|(number, _)| *number > 0) {
+        text.push_str(&format!("\n  {} {what}", count(number)));
+    }
+    output.text(&(text + "\n"))?;
+    output.document(&json!({
+        "from": args.from.display().to_string(),
+        "from_format": reader.format().name(),
+        "to": args.to.display().to_string(),
+        "to_format": format.name(),
+        "accesses": converted.accesses,
+        "syncs": converted.syncs,
+        "renumbered_pages": converted.renumbered_pages,
+        "dropped": converted.dropped,
+        "skipped": reader.skipped(),
+    }))
+}
+
+/// The format that the name of a new trace asks for.
+fn format_of_name(path: &Path) -> Result<Format, Failure> {
+    let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+    let inside = [".gz", ".xz", ".zst"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
+    match inside.rsplit_once('.').map_or("", |(_, extension)| extension) {
+        "bin" => Ok(Format::KernelLab),
+        "txt" => Ok(Format::SharedText),
+        "iolog" => Ok(Format::FioIolog),
+        "plain" => Ok(Format::Plain),
+        _ => {
+            let names: Vec<&str> = Format::WRITABLE.iter().map(|format| format.name()).collect();
+            let (path, names) = (path.display(), names.join(", "));
+            Err(Failure::usage(format_args!(
+                "{path}: the name does not say which format to write; add --to with one of {names}"
+            )))
+        }
+    }
+}
+
+fn formats(args: FormatsArgs) -> Result<(), Failure> {
+    let mut output = Output::new(args.json);
+    let mut table = Table::new(["format", "", "a record, and what size and offset mean"]).with_words_last();
+    let writable = |format: Format| Format::WRITABLE.contains(&format);
+    for format in Format::ALL {
+        let access = if writable(format) { "rw" } else { "r" };
+        table.row([format.name().to_owned(), access.to_owned(), format.summary().to_owned()]);
+    }
+    output.text(&format!(
+        "{}\nRequests are split into pages of 4 KiB. A unit has 512 bytes, or --unit BYTES. rw: convert writes it, too.\n\
+         Recognised by content or name, through gzip, xz and zstd.\n",
+        table.text()
+    ))?;
+    let document = |format: Format| {
+        json!({ "name": format.name(), "written": writable(format), "summary": format.summary() })
+    };
+    output.document(&json!({ "formats": Format::ALL.map(document) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_which_format_to_write() {
+        let of = |name: &str| format_of_name(Path::new(name));
+        assert_eq!(of("a/x.bin.zst"), Ok(Format::KernelLab));
+        assert_eq!(of("x.TXT"), Ok(Format::SharedText));
+        assert_eq!(of("x.iolog.gz"), Ok(Format::FioIolog));
+        let Err(Failure::Usage(text)) = of("x.zst") else { panic!("a name without format") };
+        assert!(text.contains("--to"), "{text}");
+    }
+}

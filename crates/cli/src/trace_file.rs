@@ -1,0 +1,412 @@
+//! Traces as the modes need them: opened with a progress bar, decoded ahead of the replay, counted.
+//!
+//! Decoding costs as much as replaying, so it is kept out of the way:
+//!
+//! ```text
+//! short    decoded whole before the clock starts; all runs share the records
+//! long     decoded by a thread of its own, at most so many batches ahead; once per run
+//! ```
+//!
+//! Either way memory does not grow with the length of the trace.
+
+use crate::error::Failure;
+use crate::progress;
+use indicatif::ProgressBar;
+use mglru_sim::operation::SourceError;
+use mglru_sim::{Numbering, Operation, Source};
+use mglru_workload::trace::{self, Format, OpenOptions, Record, TraceError, TraceReader};
+use std::collections::HashSet;
+use std::fmt;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+
+/// A trace of at most so many records is short: 64 MiB of them.
+const DECODED_RECORDS_MAX: usize = 4 << 20;
+/// Records that decide how pages are numbered.
+const NUMBERING_RECORDS: usize = 1 << 20;
+/// Records per batch, of a short trace.
+const BATCH_RECORDS: usize = 4096;
+/// Batches that the decoding of a long trace may be ahead: 4 MiB.
+const BATCHES_AHEAD: usize = 64;
+
+/// How traces are read.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct TraceOptions {
+    /// The format, where it is not recognised: see `mglru trace formats`
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// Skip and count bad records instead of stopping at the first
+    #[arg(long)]
+    lossy: bool,
+    /// Bytes per unit of block numbers (arc, vscsi, blkparse, lbn of a CSV): 512, or 4096 for ARC's OLTP
+    #[arg(long, value_name = "BYTES")]
+    unit: Option<u32>,
+}
+
+impl TraceOptions {
+    /// As the readers want them.
+    pub fn open_options(&self) -> OpenOptions {
+        OpenOptions { format: self.format, lossy: self.lossy, unit_bytes: self.unit }
+    }
+}
+
+impl From<TraceError> for Failure {
+    fn from(error: TraceError) -> Failure {
+        match error {
+            // To be solved by saying more on the command line.
+            TraceError::UnknownFormat { .. } | TraceError::Ambiguous { .. } | TraceError::Usage { .. } => {
+                Failure::usage(error)
+            }
+            _ => Failure::work(error),
+        }
+    }
+}
+
+/// Opens a trace. `bar` shows how much of the file was read.
+///
+/// # Errors
+/// It cannot be opened, or its format is unclear.
+pub fn open(path: &Path, options: OpenOptions, bar: &ProgressBar) -> Result<TraceReader, Failure> {
+    let Some(name) = path.to_str().filter(|_| !bar.is_hidden()) else {
+        return Ok(trace::open(path, options)?);
+    };
+    let failed = |source| TraceError::Io { path: path.to_path_buf(), source };
+    let file = File::open(path).map_err(failed)?;
+    bar.set_length(file.metadata().map_err(failed)?.len());
+    Ok(trace::from_reader(name, Box::new(bar.wrap_read(file)), options)?)
+}
+
+/// A trace touches an anonymous page, which cannot be replayed yet.
+#[derive(Debug)]
+struct Anonymous {
+    path: PathBuf,
+    /// Counted from 1.
+    record: u64,
+    page: u64,
+}
+
+impl fmt::Display for Anonymous {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Anonymous { path, record, page } = self;
+        let path = path.display();
+        write!(
+            f,
+            "{path}: record {record} touches anonymous page {page}: anonymous pages need swap, which is not \
+             implemented yet; replay a trace of file pages only"
+        )
+    }
+}
+
+impl std::error::Error for Anonymous {}
+
+/// The first anonymous page of a batch, of which `before` records came before.
+fn refuse_anonymous(path: &Path, before: u64, batch: &[Record]) -> Result<(), Anonymous> {
+    for (position, record) in batch.iter().enumerate() {
+        if let Record::Access(access) = record
+            && access.anon
+        {
+            let record = before + position as u64 + 1;
+            return Err(Anonymous { path: path.to_path_buf(), record, page: access.page });
+        }
+    }
+    Ok(())
+}
+
+/// What one pass over a trace counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TraceCounts {
+    /// Accesses to one page.
+    pub accesses: u64,
+    /// Distinct pages.
+    pub distinct_pages: u64,
+}
+
+/// A trace that is going to be replayed, perhaps several times.
+#[derive(Debug)]
+pub struct TraceFile {
+    path: PathBuf,
+    options: OpenOptions,
+    /// All records of a short trace.
+    decoded: Option<Arc<Vec<Record>>>,
+    /// Bad records among those.
+    skipped: u64,
+    numbering: Numbering,
+    warm: Option<f64>,
+    counts: OnceLock<TraceCounts>,
+}
+
+impl TraceFile {
+    /// Opens a trace and decodes its beginning; all of it, if it is short.
+    ///
+    /// # Errors
+    /// It cannot be opened, is damaged, or touches anonymous pages.
+    pub fn load(path: &Path, options: OpenOptions) -> Result<TraceFile, Failure> {
+        let bar = progress::of_bytes(0, "reading the trace");
+        let mut reader = open(path, options, &bar)?;
+        let mut records = Vec::new();
+        let mut batch = Vec::new();
+        let ended = loop {
+            if reader.next_batch(&mut batch)? == 0 {
+                break true;
+            }
+            refuse_anonymous(path, records.len() as u64, &batch).map_err(Failure::work)?;
+            records.extend_from_slice(&batch);
+            if records.len() > DECODED_RECORDS_MAX {
+                break false;
+            }
+        };
+        bar.finish_and_clear();
+        if !ended && !path.is_file() {
+            return Err(Failure::work(format_args!(
+                "{}: not a file, and longer than {DECODED_RECORDS_MAX} records: a long trace is read more than \
+                 once; save it to a file first",
+                path.display()
+            )));
+        }
+        let warm = match reader.format() {
+            Format::KernelLab => trace::sidecar(path)?.and_then(|sidecar| sidecar.warm),
+            _ => None,
+        };
+        let options = OpenOptions { format: Some(reader.format()), ..options };
+        let numbering = numbering(&records[..records.len().min(NUMBERING_RECORDS)]);
+        Ok(TraceFile {
+            path: path.to_path_buf(),
+            options,
+            skipped: reader.skipped(),
+            numbering,
+            warm,
+            decoded: ended.then(|| Arc::new(records)),
+            counts: OnceLock::new(),
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What its page numbers mean.
+    pub fn numbering(&self) -> Numbering {
+        self.numbering
+    }
+
+    /// The share of accesses before counting starts that is written beside it.
+    pub fn warm(&self) -> Option<f64> {
+        self.warm
+    }
+
+    /// Its accesses and distinct pages. A long trace is read once for that.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub fn counts(&self) -> Result<TraceCounts, Failure> {
+        if let Some(&counts) = self.counts.get() {
+            return Ok(counts);
+        }
+        let counts = match &self.decoded {
+            Some(records) => count(records),
+            None => {
+                let bar = progress::of_bytes(0, "counting pages");
+                let info = trace::info(&mut open(&self.path, self.options, &bar)?)?;
+                bar.finish_and_clear();
+                TraceCounts { accesses: info.accesses, distinct_pages: info.distinct_pages }
+            }
+        };
+        Ok(*self.counts.get_or_init(|| counts))
+    }
+
+    /// The records from the first on, as a job's operations, and how far the job has come.
+    ///
+    /// # Errors
+    /// The file cannot be opened again.
+    pub fn source(&self) -> Result<(TraceSource, Arc<Decoding>), Failure> {
+        let decoding = Arc::new(Decoding::default());
+        let stream = match &self.decoded {
+            Some(records) => {
+                decoding.skipped.store(self.skipped, Relaxed);
+                Stream::Decoded { records: records.clone(), next: 0 }
+            }
+            None => Stream::Ahead(Ahead::start(trace::open(&self.path, self.options)?, decoding.clone())),
+        };
+        Ok((TraceSource { path: self.path.clone(), records: 0, stream, decoding: decoding.clone() }, decoding))
+    }
+}
+
+fn count(records: &[Record]) -> TraceCounts {
+    let page = |record: &Record| match record {
+        Record::Access(access) => Some(access.page),
+        Record::Sync { .. } => None,
+    };
+    let mut pages: Vec<u64> = records.iter().filter_map(page).collect();
+    let accesses = pages.len() as u64;
+    pages.sort_unstable();
+    pages.dedup();
+    TraceCounts { accesses, distinct_pages: pages.len() as u64 }
+}
+
+/// Decides, by the beginning of a trace, whether page numbers are positions in files or opaque keys.
+///
+/// The index of a file keeps 64 neighbours together, in 520 bytes. Where fewer than 8 of them are touched, it is
+/// cheaper to number the pages anew, in the order of their first use, at 21 bytes each. That has its price: without
+/// positions there are no neighbours whose accessed bits can be looked at, and no files that can be synced.
+fn numbering(records: &[Record]) -> Numbering {
+    let mut pages = HashSet::new();
+    let mut leaves = HashSet::new();
+    for record in records {
+        match record {
+            Record::Access(access) if !access.mapped => {
+                if pages.insert(access.page) {
+                    leaves.insert(access.page / 64);
+                }
+            }
+            _ => return Numbering::Files,
+        }
+    }
+    if pages.len() < leaves.len() * 8 { Numbering::Keys } else { Numbering::Files }
+}
+
+/// How far the decoding of a trace is.
+#[derive(Debug, Default)]
+pub struct Decoding {
+    skipped: AtomicU64,
+    permille: AtomicU32,
+}
+
+impl Decoding {
+    /// Bad records that were skipped.
+    pub fn skipped(&self) -> u64 {
+        self.skipped.load(Relaxed)
+    }
+
+    /// What was replayed, or soon will be, in thousandths of the trace.
+    pub fn permille(&self) -> u64 {
+        u64::from(self.permille.load(Relaxed))
+    }
+}
+
+/// The operations of a trace.
+pub struct TraceSource {
+    path: PathBuf,
+    records: u64,
+    stream: Stream,
+    decoding: Arc<Decoding>,
+}
+
+enum Stream {
+    Decoded { records: Arc<Vec<Record>>, next: usize },
+    Ahead(Ahead),
+}
+
+impl Source for TraceSource {
+    fn fill(&mut self, batch: &mut Vec<Operation>) -> Result<(), SourceError> {
+        match &mut self.stream {
+            Stream::Decoded { records, next } => {
+                let end = records.len().min(*next + BATCH_RECORDS);
+                batch.extend(records[*next..end].iter().map(|&record| Operation::from(record)));
+                *next = end;
+                self.decoding.permille.store((end * 1000 / records.len()) as u32, Relaxed);
+            }
+            Stream::Ahead(ahead) => {
+                let records = ahead.next()?;
+                refuse_anonymous(&self.path, self.records, &records)?;
+                self.records += records.len() as u64;
+                batch.extend(records.iter().map(|&record| Operation::from(record)));
+                ahead.give_back(records);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Batches of records that another thread decodes. An empty one is the end.
+struct Ahead {
+    batches: Receiver<Result<Vec<Record>, TraceError>>,
+    /// Batches that were used up.
+    used: SyncSender<Vec<Record>>,
+}
+
+impl Ahead {
+    fn start(mut reader: TraceReader, decoding: Arc<Decoding>) -> Ahead {
+        let (sender, batches) = sync_channel(BATCHES_AHEAD);
+        let (used, empty) = sync_channel::<Vec<Record>>(BATCHES_AHEAD);
+        std::thread::spawn(move || {
+            loop {
+                let mut batch = empty.try_recv().unwrap_or_default();
+                let decoded = reader.next_batch(&mut batch);
+                decoding.skipped.store(reader.skipped(), Relaxed);
+                let share = reader.progress().unwrap_or(0.0);
+                decoding.permille.store((share * 1000.0) as u32, Relaxed);
+                let over = !matches!(decoded, Ok(records) if records > 0);
+                // Nobody listens any more where the replay failed.
+                if sender.send(decoded.map(|_| batch)).is_err() || over {
+                    return;
+                }
+            }
+        });
+        Ahead { batches, used }
+    }
+
+    fn next(&mut self) -> Result<Vec<Record>, TraceError> {
+        self.batches.recv().expect("the decoder says when it is at the end")
+    }
+
+    fn give_back(&self, batch: Vec<Record>) {
+        // If there is no room, the batch is simply freed.
+        let _ = self.used.try_send(batch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mglru_workload::trace::PageAccess;
+
+    fn touch(page: u64) -> Record {
+        Record::Access(PageAccess { page, write: false, mapped: false, anon: false })
+    }
+
+    #[test]
+    fn dense_pages_are_positions_and_scattered_ones_are_keys() {
+        let dense: Vec<Record> = (0..640).map(touch).collect();
+        assert_eq!(numbering(&dense), Numbering::Files);
+        let mut scattered: Vec<Record> = (0..640).map(|page| touch(page * 1000)).collect();
+        assert_eq!(numbering(&scattered), Numbering::Keys);
+        scattered.push(Record::Sync { file: 0 });
+        assert_eq!(numbering(&scattered), Numbering::Files, "only files can be synced");
+    }
+
+    #[test]
+    fn long_traces_arrive_as_short_ones_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.txt");
+        let text: String = (0..20_000).map(|n| format!("R {} 2\n", n * 7 % 1000)).collect();
+        std::fs::write(&path, text).unwrap();
+        let short = TraceFile::load(&path, OpenOptions::default()).unwrap();
+        assert_eq!(short.counts().unwrap(), TraceCounts { accesses: 40_000, distinct_pages: 1001 });
+        let long = TraceFile { decoded: None, ..TraceFile::load(&path, OpenOptions::default()).unwrap() };
+        assert_eq!(long.counts().unwrap(), short.counts().unwrap());
+        let operations = |file: &TraceFile| {
+            let (mut source, _) = file.source().unwrap();
+            let mut all = Vec::new();
+            loop {
+                let mut batch = Vec::new();
+                source.fill(&mut batch).unwrap();
+                if batch.is_empty() {
+                    return all;
+                }
+                all.extend(batch);
+            }
+        };
+        assert_eq!(operations(&long), operations(&short));
+    }
+
+    #[test]
+    fn an_anonymous_page_is_named() {
+        let anon = Record::Access(PageAccess { page: 9, write: false, mapped: false, anon: true });
+        let error = refuse_anonymous(Path::new("x.bin"), 100, &[touch(1), anon]).unwrap_err().to_string();
+        assert!(error.contains("x.bin: record 102 touches anonymous page 9"), "{error}");
+    }
+}

@@ -1,0 +1,243 @@
+//! `mglru fio` as a user runs it: real files, real I/O, every block verified.
+
+mod common;
+
+use common::{document, done, fails};
+use serde_json::Value;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+const KINDS: [&str; 6] = ["read", "write", "randread", "randwrite", "rw", "randrw"];
+
+/// Reads and writes of each job.
+fn ios(document: &Value) -> Vec<(u64, u64)> {
+    let count = |job: &Value, direction: &str| job[direction]["total_ios"].as_u64().expect("a count");
+    let jobs = document["jobs"].as_array().expect("jobs");
+    jobs.iter().map(|job| (count(job, "read"), count(job, "write"))).collect()
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().expect("an object").keys().map(String::as_str).collect()
+}
+
+#[test]
+fn every_kind_verifies_through_both_channels_and_backends() {
+    for backend in ["auto", "threads"] {
+        for engine in ["psync", "mmap"] {
+            for kind in KINDS {
+                let here = tempfile::tempdir().unwrap();
+                // The cache is an eighth of the file: most of what is verified has been on disk.
+                let told = document(
+                    here.path(),
+                    &format!(
+                        "fio --name=a --rw={kind} --size=8m --bs=8k --verify=crc32c --ioengine={engine} --memory=1MiB \
+                         --backend={backend}"
+                    ),
+                );
+                let job = &told["jobs"][0];
+                assert_eq!((&job["error"], &job["verify_errors"]), (&0.into(), &0.into()), "{kind}");
+                let (reads, writes) = ios(&told)[0];
+                // A mixed job reads and writes 1024 blocks together, and then reads those that it wrote.
+                assert_eq!(reads, 1024, "{engine} {kind}");
+                match kind {
+                    "read" | "randread" => assert_eq!(writes, 0),
+                    "write" | "randwrite" => assert_eq!(writes, 1024),
+                    _ => assert!(writes.abs_diff(512) < 100, "{writes}"),
+                }
+                let tenant = &told["mglru"]["tenants"][0];
+                let count = |name: &str| tenant[name].as_u64().unwrap();
+                assert_eq!(count("hits") + count("misses"), (reads + writes) * 2, "pages of {engine} {kind}");
+                assert!(count("evictions") > 1000, "{tenant}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_document_is_fios_and_ours() {
+    let here = tempfile::tempdir().unwrap();
+    let told = document(here.path(), "fio --bs=4k --name=a --rw=randread --size=4m --memory=2MiB --seed=7");
+    assert_eq!(
+        keys(&told),
+        ["fio version", "timestamp", "timestamp_ms", "time", "global options", "jobs", "mglru"]
+    );
+    assert_eq!(told["jobs"][0]["jobname"], "a");
+    assert_eq!(told["jobs"][0]["read"]["io_bytes"], 4 << 20);
+    let ours = &told["mglru"];
+    for key in
+        ["budget_bytes", "backend", "why_not_uring", "preset", "mechanisms", "metadata_bytes", "tenants"]
+    {
+        assert!(keys(ours).contains(&key), "{key}");
+    }
+    assert_eq!((&ours["budget_bytes"], &ours["preset"]), (&(2 << 20).into(), &"default".into()));
+    assert!(ours["mechanisms"]["workingset_rework"].is_boolean());
+    let bytes = |key: &str| ours[key].as_u64().unwrap();
+    assert!(bytes("frame_bytes") + bytes("metadata_bytes") <= 2 << 20, "{ours}");
+    let tenant = &ours["tenants"][0];
+    assert_eq!((&tenant["name"], &tenant["max_pages"]), (&"".into(), &Value::Null));
+    assert!(tenant["counters"]["workingset_refault_file"].is_u64());
+    let generation = &tenant["generations"][0];
+    assert_eq!(keys(generation), ["seq", "age_ms", "anon", "file"]);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_hits() {
+    let here = tempfile::tempdir().unwrap();
+    let line = |seed| {
+        format!(
+            "fio --name=a --rw=randread --size=4m --random_distribution=zipf:1.2 --memory=64MiB --seed={seed}"
+        )
+    };
+    let hits = |seed| document(here.path(), &line(seed))["mglru"]["tenants"][0]["hits"].clone();
+    assert_eq!(hits(1), hits(1));
+    assert_ne!(hits(1), hits(2));
+}
+
+#[test]
+fn the_text_is_fios_and_ours() {
+    let here = tempfile::tempdir().unwrap();
+    let text = done(here.path(), "fio --name=a --rw=randrw --size=4m --memory=2MiB");
+    for part in [
+        "a: (g=0): rw=randrw, bs=(R) 4096B-4096B",
+        "a: Laying out IO file (1 file / 4 MiB)",
+        "a: (groupid=0, jobs=1): err= 0:",
+        "clat percentiles",
+        "Run status group 0 (all jobs):",
+        "mglru: memory 2 MiB",
+        "hit ratio",
+        "generations, oldest first",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let ours = &text[text.find("mglru: memory").unwrap()..];
+    assert_eq!(ours.lines().find(|line| line.chars().count() > 100), None);
+}
+
+#[test]
+fn instances_have_files_of_their_own_or_share_one() {
+    let here = tempfile::tempdir().unwrap();
+    let path = here.path();
+    let told = document(path, "fio --name=a --rw=write --size=1m --numjobs=3 --memory=2MiB --verify=crc32c");
+    assert_eq!(ios(&told), [(256, 256); 3]);
+    assert!((0..3).all(|instance| path.join(format!("a.{instance}.0")).exists()));
+    let told = document(
+        path,
+        "fio --name=b --rw=randwrite --filename=f --size=1m --numjobs=4 --memory=1MiB --verify=crc32c \
+         --group_reporting",
+    );
+    assert_eq!(ios(&told), [(1024, 1024)]);
+    assert_eq!(fs::metadata(path.join("f")).unwrap().len(), 1 << 20);
+    // Somebody else reads what was written: the file itself, with another size of access.
+    document(path, "fio --name=c --rw=read --filename=f --verify=crc32c --memory=1MiB");
+}
+
+#[test]
+fn a_job_file_with_tenants() {
+    let here = tempfile::tempdir().unwrap();
+    fs::write(
+        here.path().join("jobs.fio"),
+        "[global]\nsize=4m\nrw=randread\n\n[web]\nrandom_distribution=zipf:1.1\n\n[batch]\nioengine=mmap\nrw=read\n",
+    )
+    .unwrap();
+    let told = document(here.path(), "fio --memory=8MiB --tenant=web=2MiB --tenant=batch=100p jobs.fio");
+    let tenants = told["mglru"]["tenants"].as_array().unwrap();
+    let max: Vec<_> = tenants.iter().map(|tenant| (&tenant["name"], tenant["max_pages"].as_u64())).collect();
+    assert_eq!(max, [(&"".into(), None), (&"web".into(), Some(512)), (&"batch".into(), Some(100))]);
+    for tenant in tenants {
+        let count = |name: &str| tenant[name].as_u64().unwrap();
+        assert!(count("peak_pages") <= tenant["max_pages"].as_u64().unwrap_or(u64::MAX), "{tenant}");
+        let accesses = if tenant["name"] == "" { 0 } else { 1024 };
+        assert_eq!(count("hits") + count("misses"), accesses, "{tenant}");
+    }
+}
+
+#[test]
+fn a_runtime_ends_a_job_that_has_no_end() {
+    let here = tempfile::tempdir().unwrap();
+    let told = document(
+        here.path(),
+        "fio --name=a --rw=randread --size=64k --runtime=100ms --time_based --memory=1MiB",
+    );
+    assert!(ios(&told)[0].0 > 16, "{told}");
+}
+
+#[test]
+fn a_damaged_block_is_found_and_named() {
+    let here = tempfile::tempdir().unwrap();
+    document(here.path(), "fio --name=w --filename=f --rw=write --size=1m --verify=crc32c --memory=1MiB");
+    let file = OpenOptions::new().write(true).open(here.path().join("f")).unwrap();
+    file.write_all_at(b"!", 20 * 4096 + 100).unwrap();
+    file.write_all_at(&[0; 4096], 30 * 4096).unwrap();
+    for engine in ["psync", "mmap"] {
+        let line =
+            format!("fio --name=r --filename=f --rw=read --verify=crc32c --ioengine={engine} --memory=1MiB");
+        let stderr = fails(here.path(), &line, 1);
+        assert!(stderr.contains("offset 81920") && stderr.contains("byte 100"), "{stderr}");
+        assert!(stderr.contains("job `r`") && stderr.contains("1 more"), "{stderr}");
+    }
+    let output = common::mglru(here.path(), "fio --name=r --filename=f --verify=crc32c --memory=1MiB --json");
+    let told: Value = serde_json::from_slice(&output.stdout).expect("the document is complete");
+    assert_eq!((&told["jobs"][0]["error"], &told["jobs"][0]["verify_errors"]), (&84.into(), &2.into()));
+    assert_eq!(ios(&told), [(256, 0)], "it went on");
+}
+
+#[test]
+fn files_that_cannot_be_used_are_told_with_what_to_do() {
+    let here = tempfile::tempdir().unwrap();
+    for (arguments, says) in [
+        ("--directory=missing --size=1m", "choose another"),
+        ("--size=1p", "are needed: make room"),
+        ("--filename=. --size=1m", "no regular file"),
+    ] {
+        let stderr = fails(here.path(), &format!("fio --name=a --memory=1MiB {arguments}"), 1);
+        assert!(stderr.contains(says), "{arguments}: {stderr}");
+    }
+    assert_eq!(fs::read_dir(here.path()).unwrap().count(), 0, "nothing is left");
+}
+
+#[test]
+fn what_was_written_is_in_the_file_afterwards() {
+    let here = tempfile::tempdir().unwrap();
+    done(here.path(), "fio --name=a --rw=randwrite --size=1m --verify=crc32c --memory=64MiB");
+    let content = fs::read(here.path().join("a.0.0")).unwrap();
+    for (block, bytes) in content.chunks(4096).enumerate() {
+        mglru_workload::verify::check_generation(bytes, block as u64 * 4096, 1).unwrap();
+    }
+}
+
+/// Where fio itself is installed: the same command line transfers the same number of blocks in both.
+#[test]
+fn fio_itself_does_as_many_accesses() {
+    let here = tempfile::tempdir().unwrap();
+    let fio = |arguments: &str| {
+        let words = arguments.split_whitespace();
+        let output =
+            Command::new("fio").current_dir(here.path()).arg("--output-format=json").args(words).output();
+        let text = common::text(&output.ok()?.stdout);
+        serde_json::from_str::<Value>(&text[text.find('{')?..]).ok()
+    };
+    for line in [
+        "--name=a --rw=randread --size=1000k --bs=16k --numjobs=2 --thread",
+        "--name=a --rw=write --size=1m --verify=crc32c",
+        "--name=a --rw=randrw --size=1m --rwmixread=100 --bs=8k --group_reporting --numjobs=2 --thread",
+        "--name=a --rw=randwrite --size=1m --name=b --size=50% --filename=a.0.0",
+    ] {
+        let Some(theirs) = fio(line) else { return };
+        remove_files(here.path());
+        let ours = document(here.path(), &format!("fio {line} --memory=2MiB"));
+        remove_files(here.path());
+        assert_eq!(ios(&ours), ios(&theirs), "{line}");
+        let names = |document: &Value| -> Vec<Value> {
+            document["jobs"].as_array().unwrap().iter().map(|job| job["jobname"].clone()).collect()
+        };
+        assert_eq!(names(&ours), names(&theirs), "{line}");
+    }
+}
+
+fn remove_files(directory: &Path) {
+    for entry in fs::read_dir(directory).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+}

@@ -1,0 +1,341 @@
+//! The core as a whole under the interleavings of two threads: `make loom`.
+//!
+//! One page, one tenant; loom makes every word anew for each interleaving, so this is about single steps against each
+//! other. At most two preemptions per run: more take hours, and what goes wrong with three mostly does with two.
+
+use crate::lru::Swappiness;
+use crate::reclaim::{EffortKind, Orders, Scan, Watermarks};
+use crate::*;
+
+/// A host that nobody listens to.
+struct Silent;
+
+impl Host for Silent {
+    fn now(&self) -> Time {
+        Time::ZERO
+    }
+
+    fn wake_flusher(&self, _: FlushReason) {}
+
+    fn wake_background(&self) {}
+
+    fn wake_waiters(&self, _: FolioId) {}
+
+    fn frame_retired(&self, _: FolioId) {}
+}
+
+/// A core with one cached page, on a list.
+struct World {
+    core: Core,
+    task: Task,
+    mapping: Arc<Mapping>,
+}
+
+impl World {
+    fn new() -> Arc<World> {
+        let mut options = Options::new(2);
+        options.watermarks = Watermarks { min: 0, low: 0, high: 0 };
+        options.batch_folios = 1;
+        let core = Core::new(options, Time::ZERO);
+        let memcg = core.add_memcg("tenant", 2, Time::ZERO).unwrap().id();
+        let task = core.new_task(memcg, 0);
+        let mapping = core.open_mapping(Kind::File);
+        core.map(&task, &mapping, 64);
+        let world = Arc::new(World { core, task, mapping });
+        world.bring(0, |_| ());
+        world
+    }
+
+    fn charge(&self) -> NewFolio {
+        let mut charging = Charging::new(self.task.memcg, 0);
+        loop {
+            match charging.step(&self.core, &Silent) {
+                ChargeStep::Charged(new) => return new,
+                ChargeStep::More => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn bring(&self, page: u32, read: impl Fn(FolioId)) -> FolioId {
+        let new = self.charge();
+        let folio =
+            self.core.insert(&Silent, &self.task, &self.mapping, page, new, Arrival::default()).unwrap();
+        read(folio);
+        self.core.publish(&Silent, &self.mapping, folio);
+        folio
+    }
+
+    fn hit(&self) -> Option<Hit> {
+        match self.core.lookup(&self.mapping, 0) {
+            Lookup::Hit(hit) => Some(hit),
+            _ => None,
+        }
+    }
+
+    /// One eviction step; pages freed.
+    fn evict(&self) -> u64 {
+        let orders = Orders {
+            target: self.task.memcg,
+            kind: EffortKind::Limit,
+            goal_pages: 1,
+            swappiness: Swappiness::FILE_ONLY,
+            cpu: 0,
+        };
+        let mut scan = Scan::default();
+        let memcg = self.core.memcg(self.task.memcg);
+        self.core.evict_step(&Silent, memcg, 1, orders.swappiness, &orders, &mut scan);
+        scan.progress.reclaimed
+    }
+}
+
+/// Explores the interleavings of two threads. `judge` checks what must hold in the end and names what happened; all
+/// the names, in alphabetical order, are the result.
+fn explore<A: 'static, B: 'static>(
+    prepare: impl Fn(&World) + Send + Sync + 'static,
+    first: impl Fn(&World) -> A + Send + Sync + Copy + 'static,
+    second: impl Fn(&World) -> B + Send + Sync + Copy + 'static,
+    judge: impl Fn(&World, A, B) -> &'static str + Send + Sync + 'static,
+) -> Vec<&'static str> {
+    let outcomes = Arc::new(std::sync::Mutex::new(std::collections::BTreeSet::new()));
+    let seen = outcomes.clone();
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.max_branches = 100_000;
+    builder.check(move || {
+        let world = World::new();
+        prepare(&world);
+        let other = {
+            let world = world.clone();
+            loom::thread::spawn(move || second(&world))
+        };
+        let a = first(&world);
+        let b = other.join().unwrap();
+        world.core.validate().unwrap();
+        let outcome = judge(&world, a, b);
+        world.core.validate().unwrap();
+        seen.lock().unwrap().insert(outcome);
+    });
+    let outcomes = outcomes.lock().unwrap();
+    outcomes.iter().copied().collect()
+}
+
+fn stat(world: &World, counter: Counter) -> u64 {
+    world.core.memcg(world.task.memcg).stat.get(counter)
+}
+
+/// Locks the page, changes its bytes and makes it dirty. `false`: it was gone, or somebody had it.
+fn write(world: &World) -> bool {
+    let Some(hit) = world.hit() else { return false };
+    if world.core.try_lock(&Silent, &world.mapping, 0, &hit) != LockAttempt::Locked {
+        return false;
+    }
+    let flags = &world.core.folios.get(hit.folio).flags;
+    flags.begin_content();
+    flags.end_content();
+    world.core.set_dirty(&Silent, &world.mapping, hit.folio);
+    world.core.unlock(&Silent, hit.folio);
+    world.core.put(&Silent, hit.folio);
+    true
+}
+
+/// Takes what is dirty, and writes it.
+fn flush(world: &World) -> bool {
+    let Some(run) = world.core.start_writeback(&world.mapping, 0, 1 << 32, 1) else { return false };
+    for folio in run.folios {
+        world.core.end_writeback(&Silent, &world.mapping, folio, true, 0);
+    }
+    true
+}
+
+fn truncate(world: &World) -> bool {
+    world.core.truncate(&Silent, &world.mapping, 0, 1 << 32).is_none()
+}
+
+fn load(world: &World) {
+    if let Some(hit) = world.hit() {
+        world.core.touch(&world.task, &world.mapping, 0, &hit);
+    }
+}
+
+fn age(world: &World) -> bool {
+    let memcg = world.core.memcg(world.task.memcg);
+    let mut batch = Default::default();
+    world.core.age(&Silent, memcg, lru::Seq(3), Swappiness::FILE_ONLY, false, &mut batch)
+}
+
+/// A reader that takes a reference, against reclaim: the page is freed or held, never both.
+#[test]
+fn loom_a_page_is_evicted_or_held() {
+    let hold = |world: &World| {
+        let hit = world.hit()?;
+        world.core.try_get(&world.mapping, 0, &hit).then_some(hit.folio)
+    };
+    let outcomes = explore(
+        |_| (),
+        hold,
+        World::evict,
+        |world, held, freed| match held {
+            None => {
+                assert_eq!(freed, 1);
+                "evicted"
+            }
+            Some(folio) => {
+                assert_eq!(freed, 0);
+                world.core.put(&Silent, folio);
+                "held"
+            }
+        },
+    );
+    assert_eq!(outcomes, ["evicted", "held"]);
+}
+
+/// A writer against reclaim: what was written is there, and will be written out.
+#[test]
+fn loom_a_page_is_evicted_or_written_to() {
+    let outcomes = explore(
+        |_| (),
+        write,
+        World::evict,
+        |world, written, freed| {
+            let dirty = world.core.dirty_pages(&world.mapping);
+            assert_eq!((dirty, freed == 0), if written { (1, true) } else { (0, freed == 0) });
+            match (written, freed) {
+                (true, _) => "written",
+                (false, 1) => "evicted",
+                (false, _) => "each in the way of the other",
+            }
+        },
+    );
+    assert!(outcomes.contains(&"evicted") && outcomes.contains(&"written"), "{outcomes:?}");
+}
+
+/// A writer against the flusher: a page that is dirtied again while it is taken is in the index, or not dirty (`validate`
+/// compares them).
+#[test]
+fn loom_a_page_that_is_dirtied_again_is_written_again() {
+    let prepare = |world: &World| assert!(write(world));
+    let outcomes = explore(prepare, write, flush, |world, written, flushed| {
+        assert!(written && flushed);
+        if world.core.dirty_pages(&world.mapping) == 1 { "dirty again" } else { "written with the rest" }
+    });
+    assert_eq!(outcomes, ["dirty again", "written with the rest"]);
+}
+
+/// The end of a write against truncation: the page goes once, and only when nobody writes it.
+#[test]
+fn loom_a_page_that_is_being_written_is_truncated_later() {
+    let prepare = |world: &World| assert!(write(world));
+    let outcomes = explore(prepare, flush, truncate, |world, flushed, truncated| {
+        assert_eq!(world.hit().is_none(), truncated);
+        assert!(flushed || truncated);
+        if truncated { "truncated" } else { "busy" }
+    });
+    assert_eq!(outcomes, ["busy", "truncated"]);
+}
+
+/// Reclaim against truncation: the page is uncharged once, and counted as evicted or not at all.
+#[test]
+fn loom_a_page_leaves_once() {
+    let outcomes = explore(
+        |_| (),
+        World::evict,
+        truncate,
+        |world, freed, truncated| {
+            assert!(freed == 1 || truncated || world.hit().is_none());
+            assert_eq!(world.core.memcg(world.task.memcg).usage_pages(), u64::from(world.hit().is_some()));
+            if freed == 1 { "evicted" } else { "truncated" }
+        },
+    );
+    assert_eq!(outcomes, ["evicted", "truncated"]);
+}
+
+/// A mapped access against reclaim, and against truncation: however it ends, pages that are gone are not counted as mapped.
+#[test]
+fn loom_mapped_pages_are_counted_once() {
+    let judge = |world: &World| {
+        let mapped = stat(world, Counter::FileMapped);
+        assert_eq!(mapped, u64::from(world.hit().is_some_and(|hit| hit.flags.mapped())));
+        assert!(truncate(world));
+        assert_eq!(stat(world, Counter::FileMapped), 0);
+        if mapped == 1 { "mapped" } else { "gone" }
+    };
+    let outcomes = explore(|_| (), load, World::evict, move |world, (), _| judge(world));
+    assert_eq!(outcomes, ["gone", "mapped"]);
+    let outcomes = explore(|_| (), load, truncate, move |world, (), _| judge(world));
+    assert_eq!(outcomes, ["gone"]);
+}
+
+/// A walk against reclaim: sizes agree with labels, wherever the folio is (`validate` recounts them).
+#[test]
+fn loom_a_walk_and_reclaim_agree_about_sizes() {
+    let prepare = |world: &World| {
+        world.core.accessed(&world.hit().unwrap());
+        load(world);
+    };
+    let outcomes = explore(prepare, age, World::evict, |world, opened, freed| {
+        assert!(opened && freed == 0, "it is young for one of them");
+        let hit = world.hit().unwrap();
+        if hit.flags.workingset() { "promoted" } else { "activated" }
+    });
+    assert!(outcomes.contains(&"promoted"), "{outcomes:?}");
+}
+
+/// spec 30 §10: "Two threads asking to age the same `seq`: `max_seq` grows by exactly 1".
+#[test]
+fn loom_one_of_two_threads_ages() {
+    let outcomes = explore(load, age, age, |world, first, second| {
+        assert!(first != second);
+        assert_eq!(world.core.memcg(world.task.memcg).lruvec.max_seq(), lru::Seq(4));
+        if first { "the first" } else { "the second" }
+    });
+    assert_eq!(outcomes, ["the first", "the second"]);
+}
+
+/// Two threads miss the same page: one brings it in, and the other gives its frame back.
+#[test]
+fn loom_a_page_is_brought_in_once() {
+    let bring = |world: &World| {
+        let new = world.charge();
+        let inserted = world.core.insert(&Silent, &world.task, &world.mapping, 0, new, Arrival::default());
+        inserted.map(|folio| world.core.publish(&Silent, &world.mapping, folio)).is_ok()
+    };
+    let prepare = |world: &World| assert!(truncate(world));
+    let outcomes = explore(prepare, bring, bring, |world, first, second| {
+        assert!(first != second && world.hit().is_some());
+        assert_eq!(world.core.free_pages(), 1);
+        if first { "the first" } else { "the second" }
+    });
+    assert_eq!(outcomes, ["the first", "the second"]);
+}
+
+/// An optimistic reader while the frame is given to another page: it never accepts the other's bytes.
+#[test]
+fn loom_a_reader_never_takes_another_page_for_its_own() {
+    use loom::sync::atomic::AtomicU64;
+    // The bytes of the frames: page n is full of n + 1.
+    loom::lazy_static! {
+        static ref BYTES: [AtomicU64; 2] = [AtomicU64::new(1), AtomicU64::new(1)];
+    }
+    let read = |world: &World| {
+        let hit = world.hit()?;
+        let bytes = BYTES[hit.folio.0 as usize].load(Relaxed);
+        world.core.confirm(&world.mapping, 0, &hit).then_some(bytes)
+    };
+    let reuse = |world: &World| {
+        let freed = world.evict();
+        let folio = world.bring(1, |folio| BYTES[folio.0 as usize].store(2, Relaxed));
+        (freed, folio)
+    };
+    let outcomes = explore(
+        |_| (),
+        read,
+        reuse,
+        |_, bytes, (freed, folio)| {
+            assert_eq!((freed, folio), (1, FolioId(0)), "the same frame");
+            assert!(bytes.is_none_or(|bytes| bytes == 1));
+            if bytes.is_some() { "read" } else { "missed" }
+        },
+    );
+    assert_eq!(outcomes, ["missed", "read"]);
+}

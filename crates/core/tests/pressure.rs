@@ -1,0 +1,169 @@
+//! Reclaim over longer stretches: what must still work after files were closed, after nothing could be freed for a
+//! while, with more memories than are worth keeping.
+
+mod common;
+
+use common::{Harness, QuietHost};
+use mglru_core::reclaim::{Background, BackgroundStep, Effort, EffortKind, Orders, Step, Watermarks};
+use mglru_core::*;
+use std::sync::Arc;
+
+/// Runs background reclaim until it sleeps. `Some`: it waits for write-back instead.
+fn run_background(core: &Core, host: &QuietHost, background: &mut Background) -> Option<Throttle> {
+    loop {
+        match background.step(core, host) {
+            BackgroundStep::More => {}
+            BackgroundStep::Wait(throttle) => return Some(throttle),
+            BackgroundStep::Sleep => return None,
+        }
+    }
+}
+
+/// A node of 200 frames that background reclaim keeps between 50 and 60 free ones.
+fn node() -> Harness {
+    let mut options = Options::new(200);
+    options.watermarks = Watermarks { min: 0, low: 50, high: 60 };
+    Harness::with_options(options, UNLIMITED)
+}
+
+/// Numbers of closed files are used again: reclaim must not take the new file for the old one.
+#[test]
+fn a_file_that_is_opened_again_is_reclaimed() {
+    let mut harness = node();
+    let mut background = Background::new(&harness.core, 0);
+    for _ in 0..3 {
+        harness.read_ahead(0..190);
+        assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
+        assert!(harness.core.free_pages() > 60, "{} pages are free", harness.core.free_pages());
+        let old = harness.mapping.clone();
+        assert!(harness.core.close_mapping(&harness.host, &old).is_none());
+        harness.mapping = harness.core.open_mapping(Kind::File);
+        assert!(harness.mapping.id() == old.id() && !Arc::ptr_eq(&harness.mapping, &old));
+        harness.drain();
+    }
+}
+
+/// spec 70 §6: after 16 fruitless runs the node is hopeless, "until progress. Progress resets the count; V7.2 only if the
+/// node is balanced at that moment".
+#[test]
+fn hope_comes_back_with_progress() {
+    let mut harness = node();
+    let mut background = Background::new(&harness.core, 0);
+    harness.read_ahead(0..190);
+    harness.drain();
+    (0..190).for_each(|page| harness.write(page));
+    (0..16).for_each(|_| assert_eq!(run_background(&harness.core, &harness.host, &mut background), None));
+    harness.end_writeback(harness.start_writeback());
+    assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
+    assert_eq!(harness.core.free_pages(), 10, "it gave up, and leaves the work to those who allocate");
+    let reclaim = |pages| {
+        let (target, swappiness) = (MemcgId::ROOT, lru::Swappiness::FILE_ONLY);
+        let orders = Orders { target, kind: EffortKind::Direct, goal_pages: pages, swappiness, cpu: 0 };
+        let mut effort = Effort::new(&harness.core, orders);
+        while !matches!(effort.step(&harness.core, &harness.host), Step::Done(_)) {}
+        harness.core.free_pages()
+    };
+    let free = reclaim(1);
+    assert!(free > 10 && free <= 60, "progress, but no balance");
+    assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
+    assert_eq!(harness.core.free_pages(), free);
+    assert!(reclaim(100) > 60);
+    harness.read_ahead(200..350);
+    assert!(harness.core.free_pages() < 60);
+    assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
+    assert!(harness.core.free_pages() > 60, "it works again");
+}
+
+/// Pages that are only being written are slow, not hopeless: background reclaim waits for them as often as it takes.
+#[test]
+fn slow_writes_are_not_hopeless() {
+    let mut harness = node();
+    let mut background = Background::new(&harness.core, 0);
+    harness.read_ahead(0..190);
+    harness.drain();
+    (0..190).for_each(|page| harness.write(page));
+    let folios = harness.start_writeback();
+    for _ in 0..40 {
+        assert_eq!(run_background(&harness.core, &harness.host, &mut background), Some(Throttle::Writeback));
+    }
+    harness.end_writeback(folios);
+    assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
+    assert!(harness.core.free_pages() > 60);
+}
+
+/// Pages that have an index leaf each, so that every evicted one leaves a leaf of shadows.
+fn sparse(pages: std::ops::Range<u32>) -> impl Iterator<Item = u32> {
+    pages.map(|page| page * 64)
+}
+
+/// spec 50 §9: "Shadow nodes beyond lruvec_pages/8 are trimmed oldest first".
+#[test]
+fn memories_are_limited_and_the_oldest_go_first() {
+    let mut harness = Harness::new(2048, 31);
+    harness.read_ahead(sparse(0..6000));
+    let evicted = harness.evicted();
+    // 256 are worth keeping; they are trimmed in batches of 128, half of the surplus at a time.
+    let kept = harness.core.leaves_in_use() as usize - harness.memcg().usage_pages() as usize;
+    assert!((256..256 + 256 + 128).contains(&kept), "{kept} leaves hold only shadows");
+    assert_eq!(harness.stat(Counter::WorkingsetNodes), kept as u64);
+    assert_eq!(harness.stat(Counter::WorkingsetNodereclaim), (evicted.len() - kept) as u64);
+    let remembered = |harness: &mut Harness, page: u32| {
+        let before = harness.stat(Counter::WorkingsetRefaultFile);
+        harness.read(page);
+        harness.stat(Counter::WorkingsetRefaultFile) > before
+    };
+    let newest = &evicted[evicted.len() - kept..];
+    assert!(remembered(&mut harness, newest[0]) && remembered(&mut harness, newest[kept - 1]));
+    assert!(!remembered(&mut harness, evicted[evicted.len() - kept - 1]));
+}
+
+/// spec 50 §5: "none if not above the limit": a leaf that was used again in between counts once, however often.
+#[test]
+fn memories_below_the_limit_are_kept() {
+    let mut harness = Harness::new(2048, 31);
+    for round in 0..20 {
+        for page in sparse(0..2100) {
+            harness.read(page);
+        }
+        let first_time = 2100;
+        let misses = harness.misses;
+        assert_eq!(harness.stat(Counter::WorkingsetRefaultFile), misses - first_time, "round {round}");
+        assert_eq!(
+            harness.stat(Counter::WorkingsetNodes),
+            u64::from(harness.core.leaves_in_use()) - harness.memcg().usage_pages()
+        );
+    }
+    assert!(harness.misses > 10_000, "the test is about pages that come back");
+}
+
+/// Many tenants that each keep some memories may fill the index; then memories go, not the tenants.
+#[test]
+fn memories_of_many_tenants_do_not_fill_the_index() {
+    let mut options = Options::new(256);
+    options.watermarks = Watermarks { min: 0, low: 0, high: 0 };
+    let mut harness = Harness::with_options(options, 8);
+    for tenant in 0..20 {
+        let memcg = harness.core.add_memcg(&format!("tenant {tenant}"), 8, Time::ZERO).unwrap().id();
+        harness.task = harness.core.new_task(memcg, 0);
+        harness.read_ahead(sparse(tenant * 1000..tenant * 1000 + 250));
+    }
+    harness.core.validate().unwrap();
+}
+
+/// A flusher that finds nothing but pages whose last version is still being written must not recurse over them.
+#[test]
+fn many_pages_that_are_dirty_again_are_skipped() {
+    let mut harness = Harness::new(100_000, 31);
+    harness.read_ahead(0..100_000);
+    (0..99_999).for_each(|page| harness.write(page));
+    let folios = harness.start_writeback();
+    (0..100_000).for_each(|page| harness.write(page));
+    let core = &harness.core;
+    let mapping = &harness.mapping;
+    let run = std::thread::scope(|scope| {
+        let small = std::thread::Builder::new().stack_size(128 << 10);
+        small.spawn_scoped(scope, || core.start_writeback(mapping, 0, 1 << 32, 9)).unwrap().join().unwrap()
+    });
+    assert_eq!(run.map(|run| (run.first, run.folios.len())), Some((99_999, 1)));
+    harness.end_writeback(folios);
+}

@@ -1,0 +1,488 @@
+//! A job: performs a stream of operations, one after the other, as one task of one tenant.
+//!
+//! ```text
+//!        ┌──────────── hit ─────────────┐
+//! Next ──┴─► Look ── miss ──► Charge ──► Read ──► Look ── hit ──► Next
+//!              ▲ └─ pending: wait ─┘▲ └─ more, wait ─┘
+//! ```
+//!
+//! As long as pages are cached and nobody else wants to act, it does not leave its loop, and the event queue is not
+//! touched. That is only faster: an actor that is alone runnable, rests, and is resumed before anything else
+//! happens, notices nothing of it.
+
+use crate::files::FileNumber;
+use crate::operation::{Access, Operation, Source, SourceError};
+use crate::world::{Pause, World};
+use mglru_core::mapping::TABLE_PAGES;
+use mglru_core::{
+    Arrival, Charging, ChargeStep, Core, FlushReason, FolioId, Hit, Host, Lookup, Mapping, NewFolio, Task,
+    Throttle,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Accesses after which a job returns to the simulator although nobody else wants to act, so that the caller
+/// can show progress.
+const ACCESSES_PER_STEP: u32 = 1 << 16;
+/// Pages that a job looks at together before it touches them one by one.
+const AHEAD: usize = 16;
+/// Pages that a job dirties before it looks whether too many are dirty (the kernel's rate limit on small machines).
+const DIRTIED_PER_LOOK: u32 = 32;
+/// How long a job rests while too many pages are dirty.
+const DIRTY_PAUSE: Duration = Duration::from_millis(10);
+/// After so many pauses it goes on anyhow: the device may be failing for good.
+const DIRTY_PAUSES_MAX: u32 = 100;
+
+/// What comes next.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    Touch(Touch),
+    Other(Operation),
+}
+
+/// A touch of one page on its way.
+#[derive(Clone, Copy, Debug)]
+struct Touch {
+    file: FileNumber,
+    index: u32,
+    write: bool,
+    mapped: bool,
+    /// It was counted as a miss.
+    missed: bool,
+}
+
+/// How far a sync is.
+#[derive(Clone, Copy, Debug)]
+enum Syncing {
+    /// Waits for writes that began before.
+    Settle(u64),
+    /// Writes what is dirty from here on.
+    Write(u32),
+    /// Waits for its own writes.
+    Finish(u64),
+}
+
+#[derive(Debug, Default)]
+enum State {
+    /// The next operation comes.
+    #[default]
+    Next,
+    /// The page is looked up (again).
+    Look(Touch),
+    /// A page is paid for.
+    Charge(Touch, Charging),
+    /// The device reads it.
+    Read(Touch, Reading),
+    /// It may have dirtied too much; so many pauses are left.
+    Balance(u32),
+    Sync(FileNumber, Syncing),
+    Truncate(FileNumber, u32),
+    Close(Arc<Mapping>),
+}
+
+/// A read under way.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(crate) mapping: Arc<Mapping>,
+    pub(crate) index: u32,
+    pub(crate) folio: FolioId,
+    ok: bool,
+}
+
+/// What a job has open.
+#[derive(Clone, Copy, Debug, Default)]
+struct Descriptor {
+    /// The position of the last access, plus 1.
+    previous: u64,
+    /// The file is in the job's address space.
+    mapped: bool,
+}
+
+/// One job.
+pub(crate) struct Job {
+    tenant: usize,
+    task: Task,
+    source: Box<dyn Source>,
+    batch: Vec<Operation>,
+    /// The batch, with the places of pages found.
+    located: Vec<Next>,
+    next: usize,
+    /// By file number.
+    descriptors: Vec<Descriptor>,
+    /// They are right as long as this is the number of files that were replaced.
+    replacements: u64,
+    state: State,
+    dirtied_pages: u32,
+    /// Accesses until it returns to the simulator in any case.
+    left: u32,
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Job { tenant, state, .. } = self;
+        f.debug_struct("Job").field("tenant", tenant).field("state", state).finish_non_exhaustive()
+    }
+}
+
+/// Anonymous pages cannot be replayed yet.
+#[derive(Debug)]
+struct NoSwap;
+
+impl std::fmt::Display for NoSwap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "anonymous pages need swap, which is not implemented yet: leave them out of the trace")
+    }
+}
+
+impl std::error::Error for NoSwap {}
+
+impl Job {
+    pub(crate) fn new(tenant: usize, task: Task, source: Box<dyn Source>) -> Job {
+        Job {
+            tenant,
+            task,
+            source,
+            batch: Vec::new(),
+            located: Vec::new(),
+            next: 0,
+            descriptors: Vec::new(),
+            replacements: 0,
+            state: State::Next,
+            dirtied_pages: 0,
+            left: 0,
+        }
+    }
+
+    /// The read that it waits for.
+    pub(crate) fn reading(&self) -> Option<&Reading> {
+        if let State::Read(_, reading) = &self.state { Some(reading) } else { None }
+    }
+
+    /// The payment that it is making.
+    pub(crate) fn charging(&self) -> Option<&Charging> {
+        if let State::Charge(_, charging) = &self.state { Some(charging) } else { None }
+    }
+
+    /// Goes on until it has to wait, or somebody else may want to act.
+    pub(crate) fn step(&mut self, world: &mut World, alone: bool) -> Result<Pause, SourceError> {
+        if self.replacements != world.files.replacements() {
+            self.descriptors.fill(Descriptor::default());
+            self.replacements = world.files.replacements();
+        }
+        self.left = ACCESSES_PER_STEP;
+        loop {
+            let pause = match std::mem::take(&mut self.state) {
+                State::Next => self.run(world, alone)?,
+                State::Look(touch) => self.look(world, touch),
+                State::Charge(touch, charging) => self.charge(world, touch, charging),
+                State::Read(touch, reading) => self.arrive(world, touch, reading),
+                State::Balance(pauses_left) => self.balance(world, pauses_left),
+                State::Sync(file, syncing) => self.sync(world, file, syncing),
+                State::Truncate(file, from) => self.truncate(world, file, from),
+                State::Close(mapping) => self.close(world, mapping),
+            };
+            if self.left == 0 || !world.skips(pause, world.horizon(alone)) {
+                return Ok(pause);
+            }
+        }
+    }
+
+    /// Takes operations. Touches of cached pages are dealt with here and now, one after the other.
+    fn run(&mut self, world: &mut World, alone: bool) -> Result<Pause, SourceError> {
+        let horizon = world.horizon(alone);
+        loop {
+            if self.next == self.located.len() {
+                self.refill(world)?;
+                if self.located.is_empty() {
+                    return Ok(Pause::Done);
+                }
+            }
+            if self.next.is_multiple_of(AHEAD) {
+                self.anticipate(world);
+            }
+            let next = self.located[self.next];
+            self.next += 1;
+            let Next::Touch(touch) = next else { return Ok(self.begin(world, next)) };
+            if world.accesses == world.warm_from {
+                world.note_warm();
+            }
+            world.accesses += 1;
+            world.tenants[self.tenant].counts.accesses += 1;
+            let pause = self.look(world, touch);
+            self.left -= 1;
+            if self.left == 0 || !matches!(self.state, State::Next) || !world.skips(pause, horizon) {
+                return Ok(pause);
+            }
+        }
+    }
+
+    /// Takes the next operations, and finds the places of their pages.
+    fn refill(&mut self, world: &mut World) -> Result<(), SourceError> {
+        self.batch.clear();
+        self.located.clear();
+        self.next = 0;
+        self.source.fill(&mut self.batch)?;
+        let mut files = 0;
+        for &operation in &self.batch {
+            let Operation::Access(access) = operation else {
+                self.located.push(Next::Other(operation));
+                continue;
+            };
+            if access.anon {
+                return Err(NoSwap.into());
+            }
+            let (file, index) = world.files.locate(&world.core, access.page);
+            files = files.max(file.0 as usize + 1);
+            let Access { write, mapped, .. } = access;
+            self.located.push(Next::Touch(Touch { file, index, write, mapped, missed: false }));
+        }
+        if self.descriptors.len() < files {
+            self.descriptors.resize(files, Descriptor::default());
+        }
+        Ok(())
+    }
+
+    /// Looks at the pages that come next, for no other purpose than that the memory that they are described in is in
+    /// the CPU's cache when their turn comes: now all are waited for together.
+    fn anticipate(&self, world: &World) {
+        for next in &self.located[self.next..self.located.len().min(self.next + AHEAD)] {
+            if let Next::Touch(touch) = next {
+                let mapping = &world.files.get(touch.file).mapping;
+                std::hint::black_box(world.core.lookup(mapping, touch.index));
+            }
+        }
+    }
+
+    /// Looks a page up, and touches it if it is there.
+    #[inline]
+    fn look(&mut self, world: &mut World, touch: Touch) -> Pause {
+        if touch.mapped {
+            self.map(world, touch);
+        }
+        match world.core.lookup(&world.files.get(touch.file).mapping, touch.index) {
+            Lookup::Hit(hit) => self.touch(world, touch, &hit),
+            Lookup::Pending(folio) => {
+                world.tenants[self.tenant].counts.waits += 1;
+                self.state = State::Look(touch);
+                wait_for(&world.core, folio)
+            }
+            Lookup::Miss => {
+                world.tenants[self.tenant].counts.misses += u64::from(!touch.missed);
+                let charging = Charging::new(self.task.memcg, self.task.cpu);
+                self.state = State::Charge(Touch { missed: true, ..touch }, charging);
+                Pause::Ready
+            }
+        }
+    }
+
+    /// Touches a cached page.
+    #[inline]
+    fn touch(&mut self, world: &mut World, touch: Touch, hit: &Hit) -> Pause {
+        let counts = &mut world.tenants[self.tenant].counts;
+        counts.hits += u64::from(!touch.missed);
+        if touch.mapped {
+            counts.minor_faults += u64::from(!touch.missed && !hit.flags.mapped());
+            world.core.touch(&self.task, &world.files.get(touch.file).mapping, touch.index, hit);
+        } else if !(touch.write && world.overwrite) {
+            let descriptor = &mut self.descriptors[touch.file.0 as usize];
+            let position = u64::from(touch.index) + 1;
+            if descriptor.previous != position || world.count_repeats {
+                descriptor.previous = position;
+                world.core.accessed(hit);
+            }
+        }
+        if touch.write {
+            self.dirty(world, touch, hit);
+        }
+        rest(world, world.access_time)
+    }
+
+    /// Takes a file into the job's address space, as far as the page needs it: whole page tables.
+    fn map(&mut self, world: &World, touch: Touch) {
+        let mapping = &world.files.get(touch.file).mapping;
+        let mapped = &mut self.descriptors[touch.file.0 as usize].mapped;
+        if !*mapped || mapping.mapped_pages() <= u64::from(touch.index) {
+            let tables = u64::from(touch.index / TABLE_PAGES) + 1;
+            world.core.map(&self.task, mapping, tables * u64::from(TABLE_PAGES));
+            *mapped = true;
+        }
+    }
+
+    fn dirty(&mut self, world: &mut World, touch: Touch, hit: &Hit) {
+        let flags = &world.core.folios().get(hit.folio).flags;
+        assert!(flags.try_lock(), "between steps only pages without content are locked");
+        world.core.set_dirty(&world.host, &world.files.get(touch.file).mapping, hit.folio);
+        if flags.unlock() {
+            world.host.wake_waiters(hit.folio);
+        }
+        if !hit.flags.dirty() {
+            world.files.note_dirty(touch.file, world.now());
+            self.dirtied_pages += 1;
+            if self.dirtied_pages == DIRTIED_PER_LOOK && world.has_flusher {
+                self.dirtied_pages = 0;
+                self.state = State::Balance(DIRTY_PAUSES_MAX);
+            }
+        }
+    }
+
+    fn charge(&mut self, world: &mut World, touch: Touch, mut charging: Charging) -> Pause {
+        let pause = match charging.step(&world.core, &world.host) {
+            ChargeStep::More => rest(world, world.batch_time),
+            ChargeStep::Wait(throttle) => wait_out(world, throttle),
+            ChargeStep::Charged(new) => return self.bring(world, touch, new),
+            ChargeStep::OutOfMemory(_) => {
+                world.tenants[self.tenant].counts.out_of_memory += 1;
+                return rest(world, world.access_time);
+            }
+        };
+        self.state = State::Charge(touch, charging);
+        pause
+    }
+
+    /// The page is paid for: into its slot with it, and to the device for its content.
+    fn bring(&mut self, world: &mut World, touch: Touch, new: NewFolio) -> Pause {
+        let mapping = &world.files.get(touch.file).mapping;
+        let overwrite = world.overwrite && touch.write && !touch.mapped;
+        let arrival = Arrival { in_fault: touch.mapped, overwrite, ..Arrival::default() };
+        let inserted = world.core.insert(&world.host, &self.task, mapping, touch.index, new, arrival);
+        let Ok(folio) = inserted else {
+            // Somebody else brought it meanwhile.
+            self.state = State::Look(touch);
+            return Pause::Ready;
+        };
+        if overwrite {
+            world.core.publish(&world.host, mapping, folio);
+            return self.look(world, touch);
+        }
+        let completion = world.device.read(world.now(), 1);
+        let reading = Reading { mapping: mapping.clone(), index: touch.index, folio, ok: completion.ok };
+        self.state = State::Read(touch, reading);
+        Pause::Until(completion.at)
+    }
+
+    /// The device has read the page, or failed to.
+    fn arrive(&mut self, world: &mut World, touch: Touch, reading: Reading) -> Pause {
+        if reading.ok {
+            world.core.publish(&world.host, &reading.mapping, reading.folio);
+            return self.look(world, touch);
+        }
+        world.core.abandon(&world.host, &reading.mapping, reading.folio);
+        world.note_removed(&reading.mapping, reading.index, u64::from(reading.index) + 1);
+        world.tenants[self.tenant].counts.read_errors += 1;
+        rest(world, world.access_time)
+    }
+
+    /// Rests while too many pages are dirty.
+    fn balance(&mut self, world: &mut World, pauses_left: u32) -> Pause {
+        if pauses_left == 0 || !world.core.must_pause_dirtying(self.task.memcg) {
+            return Pause::Ready;
+        }
+        world.tenants[self.tenant].counts.dirty_pauses += 1;
+        world.host.wake_flusher(FlushReason::Reclaim);
+        self.state = State::Balance(pauses_left - 1);
+        Pause::Until(world.now() + DIRTY_PAUSE)
+    }
+
+    /// Operations on whole files.
+    fn begin(&mut self, world: &mut World, next: Next) -> Pause {
+        let Next::Other(operation) = next else { unreachable!("touches are dealt with before") };
+        match operation {
+            Operation::Access(_) => unreachable!("touches are dealt with before"),
+            Operation::Sync { page } => {
+                let file = world.files.file_of(&world.core, page);
+                self.state = State::Sync(file, Syncing::Settle(world.writes_begun()));
+                Pause::Ready
+            }
+            Operation::Truncate { page } => {
+                let (file, from) = world.files.locate(&world.core, page);
+                self.state = State::Truncate(file, from);
+                Pause::Ready
+            }
+            Operation::Discard { page, pages } => {
+                let (file, from) = world.files.locate(&world.core, page);
+                let end = (u64::from(from) + u64::from(pages)).min(1 << 32);
+                let mapping = &world.files.get(file).mapping;
+                world.core.invalidate(&world.host, mapping, from, end, self.task.cpu);
+                world.note_removed(mapping, from, end);
+                rest(world, world.access_time)
+            }
+            Operation::Unmap { page } => {
+                let file = world.files.file_of(&world.core, page);
+                world.core.unmap(&self.task, &world.files.get(file).mapping);
+                if let Some(descriptor) = self.descriptors.get_mut(file.0 as usize) {
+                    descriptor.mapped = false;
+                }
+                rest(world, world.access_time)
+            }
+            Operation::Remove { page } => {
+                let file = world.files.file_of(&world.core, page);
+                let old = world.files.replace(&world.core, file);
+                world.tasks.iter().for_each(|task| world.core.unmap(task, &old));
+                self.descriptors.fill(Descriptor::default());
+                self.state = State::Close(old);
+                Pause::Ready
+            }
+        }
+    }
+
+    fn sync(&mut self, world: &mut World, file: FileNumber, syncing: Syncing) -> Pause {
+        let (next, pause) = match syncing {
+            Syncing::Settle(before) if world.is_writing(file, before) => (syncing, Pause::Written(None)),
+            Syncing::Settle(_) => (Syncing::Write(0), Pause::Ready),
+            Syncing::Write(from) => match world.device.write_full_until(world.now()) {
+                Some(room) => (syncing, Pause::Until(room)),
+                None => {
+                    let pages = world.write_next(file, from);
+                    let rest = pages.and_then(|pages| u32::try_from(pages.end).ok());
+                    (rest.map_or(Syncing::Finish(world.writes_begun()), Syncing::Write), Pause::Ready)
+                }
+            },
+            Syncing::Finish(before) if world.is_writing(file, before) => (syncing, Pause::Written(None)),
+            Syncing::Finish(_) => {
+                if world.core.dirty_pages(&world.files.get(file).mapping) == 0 {
+                    world.files.note_clean(file);
+                }
+                return rest(world, world.access_time);
+            }
+        };
+        self.state = State::Sync(file, next);
+        pause
+    }
+
+    fn truncate(&mut self, world: &mut World, file: FileNumber, from: u32) -> Pause {
+        let mapping = &world.files.get(file).mapping;
+        let busy = world.core.truncate(&world.host, mapping, from, 1 << 32);
+        world.note_removed(mapping, from, 1 << 32);
+        let Some(folio) = busy else { return rest(world, world.access_time) };
+        self.state = State::Truncate(file, from);
+        wait_for(&world.core, folio)
+    }
+
+    fn close(&mut self, world: &mut World, mapping: Arc<Mapping>) -> Pause {
+        let busy = world.core.close_mapping(&world.host, &mapping);
+        world.note_removed(&mapping, 0, 1 << 32);
+        let Some(folio) = busy else { return rest(world, world.access_time) };
+        self.state = State::Close(mapping);
+        wait_for(&world.core, folio)
+    }
+}
+
+/// Rests for a while; for no time, somebody else may still go first.
+#[inline]
+fn rest(world: &World, time: Duration) -> Pause {
+    if time.is_zero() { Pause::Ready } else { Pause::Until(world.now() + time) }
+}
+
+fn wait_out(world: &World, throttle: Throttle) -> Pause {
+    let until = world.now() + throttle.timeout();
+    match throttle {
+        Throttle::Writeback => Pause::Written(Some(until)),
+        Throttle::Congested => Pause::Until(until),
+    }
+}
+
+/// Waits until nobody works on the folio any more.
+fn wait_for(core: &Core, folio: FolioId) -> Pause {
+    let waits = core.folios().get(folio).flags.announce_waiter(|flags| flags.locked() || flags.writeback());
+    if waits { Pause::Folio(folio) } else { Pause::Ready }
+}

@@ -1,0 +1,35 @@
+//! Who acts on the machine: jobs, background reclaim, the flusher.
+//!
+//! An actor is a value with a `step`: it acts until it has to wait, and says for what. It never blocks, and nothing
+//! happens behind its back inside a step: between two steps anything may. It suspends where the core returns a
+//! wait, where the device takes time, and between batches of reclaim.
+
+mod background;
+mod flusher;
+mod job;
+
+pub(crate) use background::BackgroundActor;
+pub(crate) use flusher::FlusherActor;
+pub(crate) use job::Job;
+
+use crate::operation::SourceError;
+use crate::world::{Pause, World};
+
+/// Whoever acts.
+#[derive(Debug)]
+pub(crate) enum Actor {
+    Job(Box<Job>),
+    Background(BackgroundActor),
+    Flusher(FlusherActor),
+}
+
+impl Actor {
+    /// Acts until it has to wait. `alone`: nobody else is runnable now.
+    pub(crate) fn step(&mut self, world: &mut World, alone: bool) -> Result<Pause, SourceError> {
+        match self {
+            Actor::Job(job) => job.step(world, alone),
+            Actor::Background(background) => Ok(background.step(world)),
+            Actor::Flusher(flusher) => Ok(flusher.step(world)),
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Checks, between steps, that the machine is in a state that can be.
+//!
+//! Three independent accounts are compared:
+//!
+//! * the core's own recount ([`mglru_core::Core::validate`]): lists, labels, sizes, charges, windows, limits;
+//! * a model that knows of pages only what the core reported: which were inserted, evicted, taken out;
+//! * what is under way: a page without content belongs to exactly one job that reads it, a page under write-back
+//!   to exactly one write.
+
+use crate::actor::{Actor, Job};
+use crate::world::World;
+use mglru_core::{Core, Counter, Event, FolioId, Lookup, Mapping, MappingId, MemcgId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is cached, as far as events tell.
+#[derive(Debug, Default)]
+pub(crate) struct Model {
+    cached: BTreeMap<(MappingId, u32), FolioId>,
+    /// The first event that could not be.
+    wrong: Option<String>,
+}
+
+impl Model {
+    /// The core reported something.
+    pub(crate) fn event(&mut self, event: &Event) {
+        let wrong = match *event {
+            Event::Inserted { page, folio, .. } => {
+                let before = self.cached.insert(page, folio);
+                before.map(|other| format!("{page:?} was inserted as {folio:?}, but is cached as {other:?}"))
+            }
+            Event::Evicted { page, .. } => {
+                let before = self.cached.remove(&page);
+                before.is_none().then(|| format!("{page:?} was evicted, but is not cached"))
+            }
+            _ => None,
+        };
+        self.wrong = self.wrong.take().or(wrong);
+    }
+
+    /// Pages of this range were taken out, those that are not there any more.
+    pub(crate) fn removed(&mut self, core: &Core, mapping: &Mapping, from: u32, end: u64) {
+        let last = (end - 1) as u32;
+        let of_range = self.cached.range((mapping.id(), from)..=(mapping.id(), last));
+        let gone = of_range.filter(|((_, index), _)| matches!(core.lookup(mapping, *index), Lookup::Miss));
+        for page in gone.map(|(&page, _)| page).collect::<Vec<_>>() {
+            self.cached.remove(&page);
+        }
+    }
+}
+
+fn agree(what: &str, ours: u64, cores: u64) -> Result<(), String> {
+    if ours == cores { Ok(()) } else { Err(format!("{what}: {ours} expected, {cores} in the core")) }
+}
+
+/// Checks everything. Nobody is in the middle of a step.
+///
+/// # Errors
+/// What does not hold, in words.
+pub(crate) fn check<'a>(world: &World, actors: impl Iterator<Item = &'a Actor>) -> Result<(), String> {
+    let jobs = actors.filter_map(|actor| if let Actor::Job(job) = actor { Some(&**job) } else { None });
+    let jobs: Vec<&Job> = jobs.collect();
+    let charged: Vec<MemcgId> = jobs.iter().filter_map(|job| job.charging()?.owes_frame()).collect();
+    world.core.validate_while_charging(&charged)?;
+    check_model(world)?;
+    check_under_way(world, &jobs)?;
+    check_budget(world, charged.len() as u64)
+}
+
+fn check_model(world: &World) -> Result<(), String> {
+    let Some(model) = &world.host.model else { return Ok(()) };
+    let model = model.borrow();
+    if let Some(wrong) = &model.wrong {
+        return Err(wrong.clone());
+    }
+    let cached: u64 = world.core.memcgs().map(|memcg| memcg.stat().get(Counter::File)).sum();
+    agree("cached pages", model.cached.len() as u64, cached)
+}
+
+fn check_under_way(world: &World, jobs: &[&Job]) -> Result<(), String> {
+    let mut read = BTreeSet::new();
+    for reading in jobs.iter().filter_map(|job| job.reading()) {
+        let (folio, index) = (reading.folio, reading.index);
+        if !read.insert(folio) {
+            return Err(format!("two jobs read {folio:?}"));
+        }
+        if !matches!(world.core.lookup(&reading.mapping, index), Lookup::Pending(there) if there == folio) {
+            return Err(format!("page {index} is read into {folio:?}, but it is not pending there"));
+        }
+    }
+    let mut written = BTreeSet::new();
+    for write in world.writes.values() {
+        for &folio in &write.run.folios {
+            if !written.insert(folio) {
+                return Err(format!("two writes write {folio:?}"));
+            }
+        }
+    }
+    for folio in (0..world.core.folios().len()).map(FolioId) {
+        let flags = world.core.folios().get(folio).flags.load();
+        if flags.references() == 0 {
+            continue;
+        }
+        // What could not be read stays without content until the last batch that it is in is drained.
+        let abandoned = !flags.locked() && !is_cached(world, folio);
+        if flags.locked() != read.contains(&folio) || flags.writing() && !read.contains(&folio) && !abandoned {
+            return Err(format!("{folio:?} is {flags:?}: not what it should be for reads under way {read:?}"));
+        }
+        if flags.writeback() != written.contains(&folio) {
+            return Err(format!("{folio:?} is {flags:?}, writes under way are {written:?}"));
+        }
+    }
+    let counted: u64 = world.core.memcgs().map(|memcg| memcg.stat().get(Counter::FileWriteback)).sum();
+    agree("pages under write-back", written.len() as u64, counted)
+}
+
+/// Whether some page has this folio, as far as the model knows.
+fn is_cached(world: &World, folio: FolioId) -> bool {
+    let Some(model) = &world.host.model else { return false };
+    model.borrow().cached.values().any(|&cached| cached == folio)
+}
+
+/// `charged`: pages that were charged and have no frame yet.
+fn check_budget(world: &World, charged: u64) -> Result<(), String> {
+    let used: u64 = world.core.memcgs().map(|memcg| memcg.usage_pages()).sum();
+    let frames = u64::from(world.core.folios().len());
+    let free = u64::from(world.core.free_pages());
+    let retired = u64::from(world.core.retired_pages());
+    agree("frames", used + free + retired, frames + charged)?;
+    agree("retired frames", u64::from(world.host.retired_frames()), retired)?;
+    for tenant in &world.tenants {
+        let counts = &tenant.counts;
+        // A touch under way is counted as an access, and not yet as what becomes of it.
+        if counts.hits + counts.misses > counts.accesses {
+            return Err(format!("hits and misses exceed accesses: {counts:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks a machine on which nothing goes on any more: no page is held by anybody but its mapping.
+///
+/// # Errors
+/// What does not hold, in words.
+pub(crate) fn check_idle(world: &World) -> Result<(), String> {
+    world.core.drain_all(&world.host);
+    for folio in (0..world.core.folios().len()).map(FolioId) {
+        let flags = world.core.folios().get(folio).flags.load();
+        if flags.references() > 1 || flags.locked() || flags.writeback() || flags.waiters() {
+            return Err(format!("nothing goes on, but {folio:?} is {flags:?}"));
+        }
+    }
+    let hits_and_misses = |counts: &crate::report::Counts| counts.hits + counts.misses;
+    for tenant in &world.tenants {
+        agree("accesses", hits_and_misses(&tenant.counts), tenant.counts.accesses)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,318 @@
+//! The device that files are on: how long a transfer takes, how many run at a time, and which fail.
+//!
+//! ```text
+//!              depth                  bandwidth            latency
+//! request ──► waits for a slot ──► its bytes are moved ──► until it is known to have ended
+//! ```
+//!
+//! Reads and writes have a [`Lane`] each, as disks with a queue per direction (and kernels that let reads pass)
+//! have. When a request is made, everything about it is known at once: when it ends, and whether it fails. All of
+//! it is integer arithmetic and one seed, so that it is the same on every machine.
+
+use mglru_core::{PAGE_BYTES, Time};
+use mglru_workload::Random;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+/// How long a transfer takes besides moving its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Latency {
+    /// Always the same.
+    Fixed(Duration),
+    /// Any time between the two, each as likely.
+    Uniform {
+        /// The shortest.
+        least: Duration,
+        /// The longest.
+        most: Duration,
+    },
+    /// Mostly near the median, now and then far above it: about log-normal.
+    Skewed {
+        /// Half of the transfers take longer.
+        median: Duration,
+        /// Standard deviation of the logarithm to base 2, in thousandths: with 1000, two thirds of the transfers
+        /// take between half of and twice the median. At most 4000.
+        spread_permille: u32,
+    },
+}
+
+impl Latency {
+    /// None at all.
+    pub const ZERO: Latency = Latency::Fixed(Duration::ZERO);
+
+    fn draw(self, random: &mut Random) -> Duration {
+        match self {
+            Latency::Fixed(always) => always,
+            Latency::Uniform { least, most } => {
+                let range = most.saturating_sub(least).as_nanos() as u64;
+                least + Duration::from_nanos(random.below(range.saturating_add(1)))
+            }
+            Latency::Skewed { median, spread_permille } => {
+                let exponent = normal(random) * i64::from(spread_permille.min(4000)) / 1000;
+                let nanos = u128::from(median.as_nanos() as u64) * u128::from(exp2(exponent)) >> 16;
+                Duration::from_nanos(nanos as u64)
+            }
+        }
+    }
+}
+
+/// About a standard normal number, in 1/65536: the sum of four uniform ones, whose variance is 4/12, times √3.
+fn normal(random: &mut Random) -> i64 {
+    let bits = random.next_u64();
+    let sum: i64 = (0..4).map(|part| (bits >> (16 * part)) as i64 & 0xffff).sum();
+    (sum - 2 * 0x1_0000) * 1732 / 1000
+}
+
+/// `2^(x / 65536)` in 1/65536, within 0.3 %, for −16 ≤ x / 65536 ≤ 40.
+fn exp2(x: i64) -> u64 {
+    let (whole, part) = (x >> 16, (x & 0xffff) as u64);
+    // 2^f ≈ 1 + 0.6565 f + 0.3435 f² on 0 ≤ f < 1, exact at both ends.
+    let mantissa = 0x1_0000 + (part * (43_024 + (22_512 * part >> 16)) >> 16);
+    if whole >= 0 { mantissa << whole.min(40) } else { mantissa >> (-whole).min(63) }
+}
+
+/// One direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lane {
+    /// What each transfer takes besides moving its bytes.
+    pub latency: Latency,
+    /// Bytes moved per second, by all transfers together. 0: moving takes no time.
+    pub bytes_per_second: u64,
+    /// Transfers at a time; further ones wait. At least 1.
+    pub depth: u32,
+    /// Of a million transfers, so many fail, chosen by the seed.
+    pub failures_per_million: u32,
+}
+
+impl Lane {
+    /// Takes no time, never fails.
+    pub const IDEAL: Lane =
+        Lane { latency: Latency::ZERO, bytes_per_second: 0, depth: u32::MAX, failures_per_million: 0 };
+}
+
+/// A device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceModel {
+    /// Its reads.
+    pub read: Lane,
+    /// Its writes.
+    pub write: Lane,
+}
+
+impl DeviceModel {
+    /// Everything at once.
+    pub const IDEAL: DeviceModel = DeviceModel { read: Lane::IDEAL, write: Lane::IDEAL };
+
+    /// An NVMe disk of a server: reads of about 80 µs, 3 GB/s, 128 at a time.
+    pub fn nvme() -> DeviceModel {
+        let skewed = |micros| Latency::Skewed { median: Duration::from_micros(micros), spread_permille: 250 };
+        let lane = |micros, bytes_per_second| Lane {
+            latency: skewed(micros),
+            bytes_per_second,
+            depth: 128,
+            failures_per_million: 0,
+        };
+        DeviceModel { read: lane(80, 3_000_000_000), write: lane(20, 1_500_000_000) }
+    }
+}
+
+/// What becomes of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// When it ends.
+    pub at: Time,
+    /// Whether it worked. If not, it is an I/O error.
+    pub ok: bool,
+}
+
+/// A lane at work.
+#[derive(Debug)]
+struct Line {
+    lane: Lane,
+    random: Random,
+    /// When each of the transfers that run now ends; those that ended already are removed at the next request.
+    ends: BinaryHeap<Reverse<Time>>,
+    bytes_moved: Time,
+    requests: u64,
+    failures: u64,
+    pages: u64,
+}
+
+impl Line {
+    fn new(lane: Lane, random: Random) -> Line {
+        assert!(lane.depth > 0, "a device runs at least one transfer at a time");
+        Line {
+            lane,
+            random,
+            ends: BinaryHeap::new(),
+            bytes_moved: Time::ZERO,
+            requests: 0,
+            failures: 0,
+            pages: 0,
+        }
+    }
+
+    /// When a request made now can begin; `None`: at once.
+    fn full_until(&mut self, now: Time) -> Option<Time> {
+        if self.lane.depth == u32::MAX {
+            return None;
+        }
+        while self.ends.peek().is_some_and(|end| end.0 <= now) {
+            self.ends.pop();
+        }
+        let waiting = (self.ends.len() as u64 + 1).saturating_sub(u64::from(self.lane.depth));
+        if waiting == 0 {
+            return None;
+        }
+        let mut ends: Vec<Time> = self.ends.iter().map(|end| end.0).collect();
+        ends.sort_unstable();
+        Some(ends[waiting as usize - 1])
+    }
+
+    fn request(&mut self, now: Time, pages: u64) -> Completion {
+        self.requests += 1;
+        self.pages += pages;
+        let begin = self.full_until(now).unwrap_or(now);
+        if self.lane.bytes_per_second > 0 {
+            let nanos = u128::from(pages * PAGE_BYTES) * 1_000_000_000 / u128::from(self.lane.bytes_per_second);
+            self.bytes_moved = self.bytes_moved.max(begin) + Duration::from_nanos(nanos as u64);
+        }
+        let at = self.bytes_moved.max(begin) + self.lane.latency.draw(&mut self.random);
+        if self.lane.depth < u32::MAX {
+            self.ends.push(Reverse(at));
+        }
+        let ok = self.lane.failures_per_million == 0
+            || self.random.below(1_000_000) >= u64::from(self.lane.failures_per_million);
+        self.failures += u64::from(!ok);
+        Completion { at, ok }
+    }
+}
+
+/// What a device did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceCounts {
+    /// Read transfers.
+    pub reads: u64,
+    /// Pages read.
+    pub pages_read: u64,
+    /// Reads that failed.
+    pub read_failures: u64,
+    /// Write transfers.
+    pub writes: u64,
+    /// Pages written, by transfers that worked or not.
+    pub pages_written: u64,
+    /// Writes that failed.
+    pub write_failures: u64,
+}
+
+/// A device at work.
+#[derive(Debug)]
+pub struct Device {
+    read: Line,
+    write: Line,
+}
+
+impl Device {
+    /// An idle device.
+    pub fn new(model: DeviceModel, seed: u64) -> Device {
+        let random = |stream| Random::stream(seed, stream);
+        Device { read: Line::new(model.read, random(0x0D01)), write: Line::new(model.write, random(0x0D02)) }
+    }
+
+    /// Reads `pages` consecutive pages.
+    #[inline]
+    pub fn read(&mut self, now: Time, pages: u64) -> Completion {
+        self.read.request(now, pages)
+    }
+
+    /// Writes `pages` consecutive pages.
+    pub fn write(&mut self, now: Time, pages: u64) -> Completion {
+        self.write.request(now, pages)
+    }
+
+    /// When a write could begin; `None`: now.
+    pub fn write_full_until(&mut self, now: Time) -> Option<Time> {
+        self.write.full_until(now)
+    }
+
+    /// What it did so far.
+    pub fn counts(&self) -> DeviceCounts {
+        DeviceCounts {
+            reads: self.read.requests,
+            pages_read: self.read.pages,
+            read_failures: self.read.failures,
+            writes: self.write.requests,
+            pages_written: self.write.pages,
+            write_failures: self.write.failures,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> Time {
+        Time::from_nanos(micros * 1000)
+    }
+
+    fn fixed(micros: u64, depth: u32, bytes_per_second: u64) -> DeviceModel {
+        let latency = Latency::Fixed(Duration::from_micros(micros));
+        let lane = Lane { latency, bytes_per_second, depth, failures_per_million: 0 };
+        DeviceModel { read: lane, write: lane }
+    }
+
+    #[test]
+    fn the_ideal_device_takes_no_time() {
+        let mut device = Device::new(DeviceModel::IDEAL, 1);
+        assert_eq!(device.read(at(5), 100), Completion { at: at(5), ok: true });
+        assert_eq!(device.write_full_until(at(5)), None);
+    }
+
+    #[test]
+    fn requests_beyond_the_depth_wait_for_a_slot() {
+        let mut device = Device::new(fixed(10, 2, 0), 1);
+        let ends: Vec<Time> = (0..5).map(|_| device.write(at(0), 1).at).collect();
+        assert_eq!(ends, [10, 10, 20, 20, 30].map(at));
+        assert_eq!(device.write_full_until(at(0)), Some(at(20)));
+        assert_eq!(device.write_full_until(at(20)), None);
+        assert_eq!(device.read(at(0), 1).at, at(10), "reads do not wait for writes");
+    }
+
+    #[test]
+    fn transfers_share_the_bandwidth() {
+        // 4096 bytes at 409.6 MB/s take 10 µs.
+        let mut device = Device::new(fixed(1, u32::MAX, 409_600_000), 1);
+        assert_eq!([device.read(at(0), 1).at, device.read(at(0), 2).at], [at(11), at(31)]);
+        assert_eq!(device.read(at(100), 1).at, at(111));
+    }
+
+    #[test]
+    fn skewed_latencies_have_their_median_and_a_tail() {
+        let latency = Latency::Skewed { median: Duration::from_micros(100), spread_permille: 1000 };
+        let mut random = Random::new(3);
+        let mut drawn: Vec<u64> = (0..10_001).map(|_| latency.draw(&mut random).as_micros() as u64).collect();
+        drawn.sort_unstable();
+        assert!((96..=104).contains(&drawn[5000]), "{}", drawn[5000]);
+        // One standard deviation down and up: 16 % and 84 %.
+        assert!((46..=54).contains(&drawn[1600]) && (185..=215).contains(&drawn[8400]), "{drawn:?}");
+    }
+
+    #[test]
+    fn powers_of_two_are_exact_and_others_close() {
+        assert_eq!([exp2(0), exp2(1 << 16), exp2(-3 << 16)], [1 << 16, 2 << 16, 1 << 13]);
+        // √2 = 1.41421.
+        assert!(exp2(1 << 15).abs_diff(92_682) < 300, "{}", exp2(1 << 15));
+    }
+
+    #[test]
+    fn failures_come_as_often_as_asked() {
+        let lane = Lane { failures_per_million: 100_000, ..Lane::IDEAL };
+        let mut device = Device::new(DeviceModel { read: lane, write: Lane::IDEAL }, 9);
+        let failed = (0..10_000).filter(|_| !device.read(at(0), 1).ok).count();
+        assert!((850..1150).contains(&failed), "{failed}");
+        assert_eq!(device.counts().read_failures, failed as u64);
+        assert_eq!(device.counts().pages_read, 10_000);
+    }
+}

@@ -1,0 +1,144 @@
+//! The files of the simulated machine, and where in them a page is.
+
+use crate::keys::KeyTable;
+use crate::operation::Numbering;
+use mglru_core::{Core, Kind, Mapping, Time};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Number of a file on this machine, counted from 0 in the order in which they were first named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FileNumber(pub(crate) u32);
+
+/// File names below this are found by index; others, which are rare, in a map.
+const DIRECT_NAMES: u32 = 1 << 16;
+
+/// One file.
+#[derive(Debug)]
+pub(crate) struct File {
+    /// Its pages.
+    pub(crate) mapping: Arc<Mapping>,
+    /// When its oldest dirty page became dirty, as far as anybody keeps account of that: the first one since the
+    /// file was clean.
+    pub(crate) dirty_since: Option<Time>,
+}
+
+/// All files.
+#[derive(Debug)]
+pub(crate) struct Files {
+    numbering: Numbering,
+    /// File name → number + 1.
+    direct: Vec<u32>,
+    others: BTreeMap<u32, u32>,
+    files: Vec<File>,
+    keys: KeyTable,
+    dirty: BTreeSet<FileNumber>,
+    /// Changes when a file is replaced by a new one of the same name.
+    replacements: u64,
+}
+
+impl Files {
+    pub(crate) fn new(numbering: Numbering) -> Files {
+        Files {
+            numbering,
+            direct: Vec::new(),
+            others: BTreeMap::new(),
+            files: Vec::new(),
+            keys: KeyTable::default(),
+            dirty: BTreeSet::new(),
+            replacements: 0,
+        }
+    }
+
+    /// The file and position of a page.
+    #[inline]
+    pub(crate) fn locate(&mut self, core: &Core, page: u64) -> (FileNumber, u32) {
+        let (name, index) = match self.numbering {
+            Numbering::Files => ((page >> 32) as u32, page as u32),
+            Numbering::Keys => (0, self.keys.position(page)),
+        };
+        (self.number(core, name), index)
+    }
+
+    /// The file that a page is in, where the page itself does not matter.
+    pub(crate) fn file_of(&mut self, core: &Core, page: u64) -> FileNumber {
+        let name = match self.numbering {
+            Numbering::Files => (page >> 32) as u32,
+            Numbering::Keys => 0,
+        };
+        self.number(core, name)
+    }
+
+    #[inline]
+    fn number(&mut self, core: &Core, name: u32) -> FileNumber {
+        match self.direct.get(name as usize) {
+            Some(&number) if number != 0 => FileNumber(number - 1),
+            _ => self.number_slow(core, name),
+        }
+    }
+
+    #[cold]
+    fn number_slow(&mut self, core: &Core, name: u32) -> FileNumber {
+        if let Some(&number) = self.others.get(&name) {
+            return FileNumber(number);
+        }
+        let number = self.files.len() as u32;
+        self.files.push(File { mapping: core.open_mapping(Kind::File), dirty_since: None });
+        if name < DIRECT_NAMES {
+            if self.direct.len() <= name as usize {
+                self.direct.resize(name as usize + 1, 0);
+            }
+            self.direct[name as usize] = number + 1;
+        } else {
+            self.others.insert(name, number);
+        }
+        FileNumber(number)
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, file: FileNumber) -> &File {
+        &self.files[file.0 as usize]
+    }
+
+    /// Puts a new, empty file in the place of `file`; the mapping it had.
+    pub(crate) fn replace(&mut self, core: &Core, file: FileNumber) -> Arc<Mapping> {
+        self.note_clean(file);
+        self.replacements += 1;
+        std::mem::replace(&mut self.files[file.0 as usize].mapping, core.open_mapping(Kind::File))
+    }
+
+    /// Equal to an earlier value: no file was replaced since.
+    pub(crate) fn replacements(&self) -> u64 {
+        self.replacements
+    }
+
+    /// A page of the file became dirty.
+    pub(crate) fn note_dirty(&mut self, file: FileNumber, now: Time) {
+        let since = &mut self.files[file.0 as usize].dirty_since;
+        if since.is_none() {
+            *since = Some(now);
+            self.dirty.insert(file);
+        }
+    }
+
+    /// No page of the file is dirty any more.
+    pub(crate) fn note_clean(&mut self, file: FileNumber) {
+        self.files[file.0 as usize].dirty_since = None;
+        self.dirty.remove(&file);
+    }
+
+    /// Its pages were written; those that are dirty now became so since.
+    pub(crate) fn note_written(&mut self, file: FileNumber, now: Time) {
+        self.files[file.0 as usize].dirty_since = Some(now);
+    }
+
+    /// Files with dirty pages, in order.
+    pub(crate) fn dirty(&self) -> impl Iterator<Item = FileNumber> + '_ {
+        self.dirty.iter().copied()
+    }
+
+    /// Bytes kept per page name.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.keys.bytes() + (self.direct.capacity() * size_of::<u32>()) as u64
+    }
+}

@@ -1,0 +1,133 @@
+//! The simulated world as the core sees it: it can ask for the time, and for somebody to be woken.
+//!
+//! A wish is only noted. The simulator looks at the notes after every step of an actor, and makes whoever is
+//! wanted runnable: nothing happens inside a call of the core.
+
+use crate::checker::Model;
+use crate::clock::Clock;
+use mglru_core::{Event, FlushReason, FolioId, Host, Time};
+use std::cell::{Cell, RefCell};
+
+/// Sees what happens inside the core, as it happens.
+pub trait Observer {
+    /// Something happened at `now`.
+    fn event(&mut self, now: Time, event: &Event);
+}
+
+impl<F: FnMut(Time, &Event)> Observer for F {
+    fn event(&mut self, now: Time, event: &Event) {
+        self(now, event);
+    }
+}
+
+/// What the core asked for since the last look.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Calls {
+    /// Reclaim met nothing but dirty pages.
+    pub(crate) flush_for_reclaim: bool,
+    /// More pages are dirty than may be in the background.
+    pub(crate) flush_for_background: bool,
+    /// Free memory is below the low watermark.
+    pub(crate) background: bool,
+    /// Whoever waits for these should look again.
+    pub(crate) folios: Vec<FolioId>,
+}
+
+/// The host of a simulated core.
+#[derive(Default)]
+pub struct SimHost {
+    pub(crate) clock: Clock,
+    called: Cell<bool>,
+    calls: RefCell<Calls>,
+    retired_frames: Cell<u32>,
+    observers: Vec<RefCell<Box<dyn Observer>>>,
+    /// What the checker knows.
+    pub(crate) model: Option<RefCell<Model>>,
+}
+
+impl SimHost {
+    /// Somebody was called and has not been woken yet.
+    #[inline]
+    pub(crate) fn is_called(&self) -> bool {
+        self.called.get()
+    }
+
+    /// Takes the calls.
+    pub(crate) fn take_calls(&self) -> Calls {
+        self.called.set(false);
+        self.calls.take()
+    }
+
+    fn call(&self, note: impl FnOnce(&mut Calls)) {
+        self.called.set(true);
+        note(&mut self.calls.borrow_mut());
+    }
+
+    pub(crate) fn observe(&mut self, observer: Box<dyn Observer>) {
+        self.observers.push(RefCell::new(observer));
+    }
+
+    /// Frames that the core gave up to pay for its own memory.
+    pub(crate) fn retired_frames(&self) -> u32 {
+        self.retired_frames.get()
+    }
+}
+
+impl std::fmt::Debug for SimHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SimHost").field("clock", &self.clock).field("calls", &self.calls).finish_non_exhaustive()
+    }
+}
+
+impl Host for SimHost {
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    fn wake_flusher(&self, reason: FlushReason) {
+        self.call(|calls| match reason {
+            FlushReason::Reclaim => calls.flush_for_reclaim = true,
+            FlushReason::Background => calls.flush_for_background = true,
+        });
+    }
+
+    fn wake_background(&self) {
+        self.call(|calls| calls.background = true);
+    }
+
+    fn wake_waiters(&self, folio: FolioId) {
+        self.call(|calls| calls.folios.push(folio));
+    }
+
+    fn frame_retired(&self, _: FolioId) {
+        self.retired_frames.set(self.retired_frames.get() + 1);
+    }
+
+    fn event(&self, event: Event) {
+        if let Some(model) = &self.model {
+            model.borrow_mut().event(&event);
+        }
+        for observer in &self.observers {
+            observer.borrow_mut().event(self.now(), &event);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_noted_once() {
+        let host = SimHost::default();
+        assert!(!host.is_called());
+        host.wake_flusher(FlushReason::Reclaim);
+        host.wake_waiters(FolioId(7));
+        assert!(host.is_called());
+        let calls = host.take_calls();
+        assert!(calls.flush_for_reclaim && !calls.flush_for_background && !calls.background);
+        assert_eq!(calls.folios, [FolioId(7)]);
+        assert!(!host.is_called());
+        assert_eq!(host.take_calls(), Calls::default());
+    }
+}

@@ -1,0 +1,140 @@
+//! Opaque keys become positions: 0, 1, 2, … in the order in which they are first seen.
+//!
+//! A trace of keys touches a few million of 2^64 names. The index of the core keeps 64 neighbours together, so
+//! scattered names would cost a leaf of 520 bytes each; positions cost 8.
+//!
+//! ```text
+//! entries   one u32 per slot: | part of the hash | position + 1 |    open addressing, linear probing, load ≤ 7/8
+//! keys      position → key
+//! ```
+//!
+//! A slot holds as many bits of the hash as the position leaves free. So a probe goes to `keys` only for the
+//! key itself: two cache lines per look-up, and 13 bytes per key.
+
+/// Slots at first, a power of two.
+const SLOTS_AT_FIRST: usize = 1 << 10;
+
+/// Positions of keys.
+#[derive(Debug)]
+pub(crate) struct KeyTable {
+    entries: Box<[u32]>,
+    keys: Vec<u64>,
+    /// Bits of an entry that hold the position + 1.
+    position_bits: u32,
+}
+
+/// Fibonacci hashing: neighbouring keys, which are frequent, spread evenly over the top bits.
+#[inline]
+fn hash(key: u64) -> u64 {
+    let h = key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (h ^ h >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93)
+}
+
+impl Default for KeyTable {
+    fn default() -> Self {
+        KeyTable::with_slots(SLOTS_AT_FIRST, Vec::new())
+    }
+}
+
+impl KeyTable {
+    fn with_slots(slots: usize, keys: Vec<u64>) -> KeyTable {
+        // One more than the positions: 0 is an empty slot.
+        let position_bits = usize::BITS - slots.leading_zeros();
+        let mut table = KeyTable { entries: vec![0; slots].into(), keys, position_bits };
+        for position in 0..table.keys.len() {
+            let h = hash(table.keys[position]);
+            let mut slot = table.first_slot(h);
+            while table.entries[slot] != 0 {
+                slot = table.next_slot(slot);
+            }
+            table.entries[slot] = table.entry(h, position as u32);
+        }
+        table
+    }
+
+    /// The hash, scaled to the number of slots, which need be no power of two.
+    #[inline]
+    fn first_slot(&self, h: u64) -> usize {
+        ((u128::from(h) * self.entries.len() as u128) >> 64) as usize
+    }
+
+    #[inline]
+    fn next_slot(&self, slot: usize) -> usize {
+        if slot + 1 == self.entries.len() { 0 } else { slot + 1 }
+    }
+
+    /// The low bits of the hash are in the entry; the slot comes from the high ones.
+    #[inline]
+    fn entry(&self, h: u64, position: u32) -> u32 {
+        (h as u32).checked_shl(self.position_bits).unwrap_or(0) | (position + 1)
+    }
+
+    /// The position of a key, a new one if it was never seen.
+    #[inline]
+    pub(crate) fn position(&mut self, key: u64) -> u32 {
+        let h = hash(key);
+        let mask = 1u32.checked_shl(self.position_bits).map_or(u32::MAX, |bit| bit - 1);
+        let wanted = self.entry(h, 0) & !mask;
+        let mut slot = self.first_slot(h);
+        loop {
+            let entry = self.entries[slot];
+            if entry == 0 {
+                return self.add(key, h, slot);
+            }
+            let position = (entry & mask) - 1;
+            if entry & !mask == wanted && self.keys[position as usize] == key {
+                return position;
+            }
+            slot = self.next_slot(slot);
+        }
+    }
+
+    #[cold]
+    fn add(&mut self, key: u64, h: u64, slot: usize) -> u32 {
+        let position = self.keys.len() as u32;
+        assert!(position < u32::MAX - 1, "a trace has at most 2^32 - 2 keys");
+        if self.keys.len() == self.keys.capacity() {
+            // A doubling would leave up to half unused; an eighth at a time is copied often enough.
+            self.keys.reserve_exact(self.keys.len() / 8 + SLOTS_AT_FIRST);
+        }
+        self.keys.push(key);
+        self.entries[slot] = self.entry(h, position);
+        if self.keys.len() * 8 > self.entries.len() * 7 {
+            let slots = self.entries.len() + self.entries.len() / 4;
+            self.entries = Box::default();
+            *self = KeyTable::with_slots(slots, std::mem::take(&mut self.keys));
+        }
+        position
+    }
+
+    /// Bytes of the table.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.entries.len() * size_of::<u32>() + self.keys.capacity() * size_of::<u64>()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// A map beside the table: neighbours, multiples of large powers of two, and scattered keys.
+    #[test]
+    fn positions_agree_with_a_map() {
+        let mut table = KeyTable::default();
+        let mut model: BTreeMap<u64, u32> = BTreeMap::new();
+        let mut random = mglru_workload::Random::new(5);
+        for step in 0..200_000u64 {
+            let key = match step % 4 {
+                0 => step / 8,
+                1 => random.below(5000) << 40,
+                2 => u64::MAX - random.below(1000),
+                _ => mglru_workload::Random::new(random.below(30_000)).next_u64(),
+            };
+            let next = model.len() as u32;
+            assert_eq!(table.position(key), *model.entry(key).or_insert(next));
+        }
+        let keys = model.len() as u64;
+        assert!(keys > 50_000 && table.bytes() < keys * 16, "{} bytes for {keys} keys", table.bytes());
+    }
+}

@@ -1,0 +1,392 @@
+//! Runs a machine: who acts next, and when time moves on.
+//!
+//! ```text
+//! loop   what is due now happens      writes end, rests are over
+//!        who is called wakes up       flusher, background reclaim, whoever waits for a page
+//!        one runnable actor acts      the first, or any: the seed chooses
+//!        nobody runnable              time jumps to the next event
+//! ```
+//!
+//! An actor that is alone runnable is told so. It may then go on over rests that end before the next event, which
+//! changes nothing but speed; [`Simulator::set_shortcuts`] turns that off.
+
+use crate::actor::{Actor, BackgroundActor, FlusherActor, Job};
+use crate::checker::{self, Model};
+use crate::host::Observer;
+use crate::machine::{Interleaving, Machine};
+use crate::operation::{Source, SourceError};
+use crate::report::{Report, TenantReport};
+use crate::world::{ActorId, Due, Pause, World};
+use mglru_core::{Core, MemcgError, Task, Time};
+use mglru_workload::Random;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+
+/// Steps without an access or a tick of the clock after which something must be wrong.
+const FRUITLESS_STEPS_MAX: u64 = 10_000_000;
+
+/// Why a machine could not be built, or a run not go on.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SimError {
+    /// The machine makes no sense.
+    Machine(String),
+    /// A tenant could not be made.
+    Tenant(MemcgError),
+    /// The input of a job, by number, cannot be read, or names what is not supported.
+    Job(usize, SourceError),
+    /// Nobody can go on, or nobody gets anywhere. A bug.
+    Stuck(String),
+    /// The checker found something wrong. A bug.
+    Check {
+        /// After so many steps.
+        step: u64,
+        /// What does not hold.
+        what: String,
+    },
+}
+
+impl fmt::Display for SimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SimError::Machine(what) => write!(f, "the machine cannot be built: {what}"),
+            SimError::Tenant(error) => error.fmt(f),
+            SimError::Job(job, error) => write!(f, "job {job}: {error}"),
+            SimError::Stuck(what) => write!(f, "the simulation is stuck: {what}"),
+            SimError::Check { step, what } => write!(f, "after step {step}: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for SimError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            SimError::Tenant(error) => Some(error),
+            SimError::Job(_, error) => Some(&**error),
+            _ => None,
+        }
+    }
+}
+
+/// An actor, and why it does not act.
+#[derive(Debug)]
+struct Place {
+    actor: Actor,
+    pause: Pause,
+    /// Counts its rests, so that the end of one from which it was woken is not taken for that of another.
+    nap: u64,
+}
+
+/// A machine with its jobs.
+#[derive(Debug)]
+pub struct Simulator {
+    world: World,
+    places: Vec<Place>,
+    runnable: VecDeque<ActorId>,
+    background: ActorId,
+    flusher: Option<ActorId>,
+    jobs: usize,
+    jobs_left: usize,
+    cpus: usize,
+    interleaving: Interleaving,
+    random: Random,
+    shortcuts: bool,
+    check_every: Option<u64>,
+    steps: u64,
+    /// The step at which an access began or time moved on last, and what they were.
+    progress: (u64, u64, Time),
+}
+
+impl Simulator {
+    /// Builds a machine.
+    ///
+    /// # Errors
+    /// [`SimError::Machine`] or [`SimError::Tenant`]: it makes no sense.
+    pub fn new(machine: &Machine) -> Result<Simulator, SimError> {
+        let refuse = |what: &str| Err(SimError::Machine(what.to_owned()));
+        if machine.memory_pages == 0 {
+            return refuse("it has no memory: give it at least a page");
+        }
+        if machine.tenants.iter().any(|tenant| tenant.max_pages == 0) {
+            return refuse("a tenant may have no page at all: give it a limit of at least one");
+        }
+        if machine.cpus == 0 || machine.device_cpu >= machine.cpus {
+            return refuse("transfers end on a CPU that it does not have");
+        }
+        let mut simulator = Simulator {
+            world: World::new(machine).map_err(SimError::Tenant)?,
+            places: Vec::new(),
+            runnable: VecDeque::new(),
+            background: ActorId(0),
+            flusher: None,
+            jobs: 0,
+            jobs_left: 0,
+            cpus: machine.cpus,
+            interleaving: machine.interleaving,
+            random: Random::stream(machine.seed, 0x51),
+            shortcuts: true,
+            check_every: None,
+            steps: 0,
+            progress: (0, 0, Time::ZERO),
+        };
+        let background = BackgroundActor::new(&simulator.world.core, machine.cpus - 1);
+        simulator.background = simulator.place(Actor::Background(background));
+        if let Some(model) = machine.flusher {
+            simulator.flusher = Some(simulator.place(Actor::Flusher(FlusherActor::new(model))));
+        }
+        Ok(simulator)
+    }
+
+    fn place(&mut self, actor: Actor) -> ActorId {
+        let id = ActorId(self.places.len());
+        self.places.push(Place { actor, pause: Pause::Ready, nap: 0 });
+        self.runnable.push_back(id);
+        id
+    }
+
+    /// Adds a job of the machine's tenant number `tenant`. Its number.
+    ///
+    /// # Panics
+    /// If there is no such tenant.
+    pub fn add_job(&mut self, tenant: usize, source: impl Source + 'static) -> usize {
+        let cpu = self.jobs % self.cpus;
+        let tenant = tenant + 1;
+        let task: Task = self.world.core.new_task(self.world.tenants[tenant].memcg, cpu);
+        self.world.tasks.push(task.clone());
+        self.place(Actor::Job(Box::new(Job::new(tenant, task, Box::new(source)))));
+        self.jobs += 1;
+        self.jobs_left += 1;
+        self.jobs - 1
+    }
+
+    /// Counts also from this access on, the first being number 0.
+    pub fn set_warm_from(&mut self, access: u64) {
+        self.world.warm_from = access;
+    }
+
+    /// Shows everything that happens in the core to `observer`.
+    pub fn observe(&mut self, observer: impl Observer + 'static) {
+        self.world.host.observe(Box::new(observer));
+    }
+
+    /// Checks the machine after every `steps` steps. Slow; changes no result. To be called before anything runs.
+    pub fn check_every(&mut self, steps: u64) {
+        assert!(steps > 0 && self.steps == 0, "checking begins with the run");
+        self.check_every = Some(steps);
+        self.world.host.model = Some(RefCell::new(Model::default()));
+    }
+
+    /// Whether an actor that is alone goes on without the event queue. Default: yes. Changes no result.
+    pub fn set_shortcuts(&mut self, shortcuts: bool) {
+        self.shortcuts = shortcuts;
+    }
+
+    /// The core, to look at.
+    pub fn core(&self) -> &Core {
+        &self.world.core
+    }
+
+    /// The time on the machine.
+    pub fn now(&self) -> Time {
+        self.world.now()
+    }
+
+    /// Touches of a page that began so far.
+    pub fn accesses(&self) -> u64 {
+        self.world.accesses
+    }
+
+    /// Steps of actors so far.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Bytes kept per page that was ever named, besides what the core keeps.
+    pub fn numbering_bytes(&self) -> u64 {
+        self.world.files.bytes()
+    }
+
+    /// Runs until all jobs are at their end.
+    ///
+    /// # Errors
+    /// See [`SimError`].
+    pub fn run(&mut self) -> Result<Report, SimError> {
+        while self.step()? {}
+        Ok(self.report())
+    }
+
+    /// Runs on for a while: at most some ten thousand accesses. `false`: all jobs are at their end.
+    ///
+    /// # Errors
+    /// See [`SimError`].
+    pub fn step(&mut self) -> Result<bool, SimError> {
+        if self.jobs_left == 0 {
+            return Ok(false);
+        }
+        self.let_things_happen();
+        let Some(id) = self.choose() else {
+            let Some(next) = self.world.events.next_time() else {
+                return Err(SimError::Stuck(format!("everybody waits: {:?}", self.places)));
+            };
+            self.world.host.clock.advance(next);
+            return Ok(true);
+        };
+        let alone = self.shortcuts && self.check_every.is_none() && self.runnable.is_empty();
+        let acted = self.places[id.0].actor.step(&mut self.world, alone);
+        // The actors before the jobs are background reclaim and perhaps the flusher.
+        let pause = acted.map_err(|error| SimError::Job(id.0 - (self.places.len() - self.jobs), error))?;
+        self.settle(id, pause);
+        self.steps += 1;
+        self.check()?;
+        Ok(self.jobs_left > 0)
+    }
+
+    /// What is due now happens, and who is called wakes up.
+    fn let_things_happen(&mut self) {
+        while let Some(due) = self.world.events.take_due(self.world.now()) {
+            match due {
+                Due::Resume { actor, nap } if self.places[actor.0].nap == nap => self.wake(actor),
+                Due::Resume { .. } => {}
+                Due::Written(write) => {
+                    self.world.written(write);
+                    self.wake_where(|pause| matches!(pause, Pause::Written(_)));
+                }
+            }
+        }
+        if !self.world.host.is_called() {
+            return;
+        }
+        let calls = self.world.host.take_calls();
+        if calls.background {
+            self.call(self.background);
+        }
+        if let Some(flusher) = self.flusher
+            && (calls.flush_for_reclaim || calls.flush_for_background)
+        {
+            if let Actor::Flusher(actor) = &mut self.places[flusher.0].actor
+                && calls.flush_for_reclaim
+            {
+                actor.ask();
+            }
+            self.call(flusher);
+        }
+        if !calls.folios.is_empty() {
+            self.wake_where(|pause| matches!(pause, Pause::Folio(folio) if calls.folios.contains(&folio)));
+        }
+    }
+
+    fn call(&mut self, actor: ActorId) {
+        if matches!(self.places[actor.0].pause, Pause::Called(_)) {
+            self.wake(actor);
+        }
+    }
+
+    fn wake_where(&mut self, waits: impl Fn(Pause) -> bool) {
+        for actor in 0..self.places.len() {
+            if waits(self.places[actor].pause) {
+                self.wake(ActorId(actor));
+            }
+        }
+    }
+
+    fn wake(&mut self, actor: ActorId) {
+        let place = &mut self.places[actor.0];
+        place.nap += 1;
+        place.pause = Pause::Ready;
+        self.runnable.push_back(actor);
+    }
+
+    /// Who acts next.
+    fn choose(&mut self) -> Option<ActorId> {
+        if self.interleaving == Interleaving::InOrder || self.runnable.len() < 2 {
+            return self.runnable.pop_front();
+        }
+        let chosen = self.random.below(self.runnable.len() as u64) as usize;
+        self.runnable.remove(chosen)
+    }
+
+    /// An actor has acted, and pauses.
+    fn settle(&mut self, actor: ActorId, pause: Pause) {
+        let now = self.world.now();
+        let place = &mut self.places[actor.0];
+        place.pause = pause;
+        let until = match pause {
+            Pause::Ready => Some(now),
+            Pause::Until(time) => Some(time),
+            Pause::Written(until) | Pause::Called(until) => until,
+            Pause::Folio(_) => None,
+            Pause::Done => {
+                self.jobs_left -= 1;
+                None
+            }
+        };
+        match until {
+            Some(time) if time <= now => self.wake(actor),
+            Some(time) => self.world.events.plan(time, Due::Resume { actor, nap: place.nap }),
+            None => {}
+        }
+    }
+
+    fn check(&mut self) -> Result<(), SimError> {
+        if self.check_every.is_some_and(|every| self.steps.is_multiple_of(every)) {
+            let actors = self.places.iter().map(|place| &place.actor);
+            checker::check(&self.world, actors)
+                .map_err(|what| SimError::Check { step: self.steps, what })?;
+        }
+        let (at, accesses, now) = self.progress;
+        if accesses != self.world.accesses || now != self.world.now() {
+            self.progress = (self.steps, self.world.accesses, self.world.now());
+        } else if self.steps - at > FRUITLESS_STEPS_MAX {
+            return Err(SimError::Stuck(format!("nobody gets anywhere: {:?}", self.places)));
+        }
+        Ok(())
+    }
+
+    /// Lets writes that are under way end, once all jobs are at their end, and checks that nothing is left over.
+    ///
+    /// # Errors
+    /// [`SimError::Check`]: something is.
+    pub fn finish(&mut self) -> Result<(), SimError> {
+        assert_eq!(self.jobs_left, 0, "jobs still run");
+        while !self.world.writes.is_empty() {
+            let next = self.world.events.next_time().expect("the end of a write is planned");
+            self.world.host.clock.advance(next);
+            while let Some(due) = self.world.events.take_due(next) {
+                if let Due::Written(write) = due {
+                    self.world.written(write);
+                }
+            }
+        }
+        let actors = self.places.iter().map(|place| &place.actor);
+        checker::check(&self.world, actors)
+            .and_then(|()| checker::check_idle(&self.world))
+            .and_then(|()| self.world.core.validate())
+            .map_err(|what| SimError::Check { step: self.steps, what })
+    }
+
+    /// What happened so far.
+    pub fn report(&self) -> Report {
+        let world = &self.world;
+        let tenant = |tenant: usize| {
+            let memcg = world.memcg(tenant);
+            let total = world.tally(tenant);
+            TenantReport {
+                name: memcg.name().to_owned(),
+                max_pages: memcg.max_pages(),
+                usage_pages: memcg.usage_pages(),
+                peak_pages: memcg.peak_pages(),
+                total,
+                warm: world.tenants[tenant].at_warm.map(|warm| total.since(&warm)),
+                generations: memcg.lruvec().generations(world.now()),
+            }
+        };
+        let tenants: Vec<TenantReport> = (0..world.tenants.len()).map(tenant).collect();
+        Report {
+            now: world.now(),
+            warm_from: tenants[0].warm.is_some().then_some(world.warm_from),
+            tenants,
+            device: world.device.counts(),
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! Swarm runs: a random machine, random jobs on it, from one seed, under the checker.
+//!
+//! Every seed switches some behaviours on and others off (swarm testing: Groce and others, ISSTA 2012), since a
+//! run that does a little of everything rarely does much of anything. Each seed runs twice: with the checker and
+//! without the simulator's shortcuts, then without the checker and with them. Both must report the same.
+//!
+//! A failure names its seed, and the seed is all that it takes to see it again.
+
+use crate::device::{DeviceModel, Lane, Latency};
+use crate::machine::{FlusherModel, Interleaving, Machine, Tenant, Writes};
+use crate::operation::{Access, Numbering, Operation};
+use crate::report::Report;
+use crate::simulator::{SimError, Simulator};
+use mglru_core::reclaim::Watermarks;
+use mglru_core::{Mechanisms, Preset, UNLIMITED};
+use mglru_workload::Random;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+/// A seed that ran clean.
+#[derive(Clone, Debug)]
+pub struct SwarmReport {
+    /// The seed.
+    pub seed: u64,
+    /// Steps of actors in the checked run.
+    pub steps: u64,
+    /// What it came to.
+    pub report: Report,
+}
+
+/// A seed that did not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwarmFailure {
+    /// The seed.
+    pub seed: u64,
+    /// The step of the checked run after which it was noticed.
+    pub step: u64,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for SwarmFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "swarm seed {}, step {}: {}", self.seed, self.step, self.what)
+    }
+}
+
+impl std::error::Error for SwarmFailure {}
+
+/// Runs one seed.
+///
+/// # Errors
+/// What went wrong, and where: a check that failed, a panic, nobody getting anywhere, or two runs that differ.
+pub fn run_seed(seed: u64) -> Result<SwarmReport, SwarmFailure> {
+    let plan = Plan::new(seed);
+    let failure = |step, what: String| SwarmFailure { seed, step, what };
+    let (steps, checked) = run(&plan, Some(plan.check_every)).map_err(|(step, what)| failure(step, what))?;
+    let (_, unchecked) = run(&plan, None).map_err(|(step, what)| failure(step, format!("unchecked: {what}")))?;
+    if checked != unchecked {
+        let what = format!("the checker or the shortcuts changed the result: {checked:?} and {unchecked:?}");
+        return Err(failure(steps, what));
+    }
+    Ok(SwarmReport { seed, steps, report: checked })
+}
+
+/// One run; where and why it failed.
+fn run(plan: &Plan, check_every: Option<u64>) -> Result<(u64, Report), (u64, String)> {
+    let mut simulator = Simulator::new(&plan.machine).map_err(|error| (0, error.to_string()))?;
+    for job in &plan.jobs {
+        simulator.add_job(job.tenant, job.operations());
+    }
+    simulator.set_warm_from(plan.warm_from);
+    if let Some(steps) = check_every {
+        simulator.check_every(steps);
+    }
+    let run = catch_unwind(AssertUnwindSafe(|| -> Result<Report, SimError> {
+        let report = simulator.run()?;
+        simulator.finish()?;
+        Ok(report)
+    }));
+    let steps = simulator.steps();
+    match run {
+        Ok(Ok(report)) => Ok((steps, report)),
+        Ok(Err(error)) => Err((steps, error.to_string())),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+            // A core whose assertion failed may not even be dropped safely.
+            std::mem::forget(simulator);
+            Err((steps, format!("panic: {}", text.unwrap_or("of an unknown kind"))))
+        }
+    }
+}
+
+/// What a seed stands for.
+#[derive(Debug)]
+struct Plan {
+    machine: Machine,
+    jobs: Vec<JobPlan>,
+    check_every: u64,
+    warm_from: u64,
+}
+
+/// How likely each operation of a job is, relative to the others.
+#[derive(Clone, Copy, Debug)]
+struct Weights {
+    read: u64,
+    write: u64,
+    load: u64,
+    store: u64,
+    sync: u64,
+    truncate: u64,
+    discard: u64,
+    unmap: u64,
+    remove: u64,
+}
+
+impl Weights {
+    const ORDER: usize = 9;
+
+    fn all(&self) -> [u64; Weights::ORDER] {
+        let Weights { read, write, load, store, sync, truncate, discard, unmap, remove } = *self;
+        [read, write, load, store, sync, truncate, discard, unmap, remove]
+    }
+}
+
+/// In which order a job touches pages.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    Uniform,
+    /// The smaller of two draws.
+    Skewed,
+    /// Round and round.
+    Cyclic,
+    /// Uniform over a tenth of the pages that moves on.
+    Drifting,
+}
+
+/// A file that jobs touch.
+#[derive(Clone, Copy, Debug)]
+struct FilePlan {
+    first_page: u64,
+    pages: u64,
+}
+
+/// What a job does.
+#[derive(Clone, Debug)]
+struct JobPlan {
+    tenant: usize,
+    seed: u64,
+    operations: u64,
+    files: Vec<FilePlan>,
+    order: Order,
+    weights: Weights,
+}
+
+/// Random choices, in words.
+struct Choices(Random);
+
+impl Choices {
+    fn between(&mut self, least: u64, most: u64) -> u64 {
+        least + self.0.below(most - least + 1)
+    }
+
+    /// True once in so many times.
+    fn one_in(&mut self, times: u64) -> bool {
+        self.0.below(times) == 0
+    }
+
+    fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.0.below(choices.len() as u64) as usize]
+    }
+
+    fn micros(&mut self, most: u64) -> Duration {
+        Duration::from_micros(self.0.below(most + 1))
+    }
+}
+
+impl Plan {
+    fn new(seed: u64) -> Plan {
+        let mut choices = Choices(Random::stream(seed, 0x5A));
+        let machine = random_machine(&mut choices, seed);
+        let files = random_files(&mut choices, &machine);
+        let jobs = choices.between(1, 6);
+        let jobs: Vec<JobPlan> = (0..jobs).map(|_| random_job(&mut choices, &machine, &files)).collect();
+        let accesses: u64 = jobs.iter().map(|job| job.operations).sum();
+        Plan { machine, jobs, check_every: choices.one_of(&[5, 23, 61]), warm_from: accesses / 3 }
+    }
+}
+
+fn random_machine(choices: &mut Choices, seed: u64) -> Machine {
+    let charge_metadata = choices.one_in(4);
+    // Memory for the index comes in portions of some 33 pages.
+    let memory_pages = choices.between(if charge_metadata { 160 } else { 24 }, 640) as u32;
+    let tenants = choices.between(1, 4);
+    let tenants = (0..tenants).map(|number| {
+        let limit = if choices.one_in(4) { UNLIMITED } else { choices.between(8, u64::from(memory_pages)) };
+        Tenant::new(&format!("t{number}"), limit)
+    });
+    let tenants = tenants.collect();
+    let min = choices.between(0, u64::from(memory_pages) / 16) as u32;
+    let low = min + choices.between(0, u64::from(memory_pages) / 16) as u32;
+    let high = low + choices.between(0, u64::from(memory_pages) / 16) as u32;
+    let watermarks = match choices.between(0, 2) {
+        0 => Watermarks { min: 0, low: 0, high: 0 },
+        1 => Watermarks::for_pages(memory_pages),
+        _ => Watermarks { min, low, high },
+    };
+    let preset = choices.one_of(&[Preset::Default, Preset::Linux72]);
+    let cpus = choices.between(1, 4) as usize;
+    let flusher = FlusherModel {
+        tenant_permille: choices.between(20, 300) as u32,
+        memory_permille: choices.between(20, 300) as u32,
+        period: Duration::from_micros(choices.between(100, 50_000)),
+        expiry: choices.micros(200_000),
+        portion_pages: choices.between(1, 100) as u32,
+        transfer_pages: choices.between(1, 64) as u32,
+    };
+    let ideal = choices.one_in(4);
+    Machine {
+        watermarks,
+        tenants,
+        mechanisms: Mechanisms::preset(preset).expect("implemented presets are chosen from"),
+        cpus,
+        device_cpu: choices.between(0, cpus as u64 - 1) as usize,
+        batch_folios: choices.one_of(&[1, 2, 5, 15, 31, 31, 31, 31]),
+        charge_metadata,
+        device: if ideal { DeviceModel::IDEAL } else { random_device(choices) },
+        flusher: (!choices.one_in(6)).then_some(flusher),
+        access_time: choices.one_of(&[0, 1, 7, 40]) * Duration::from_micros(1),
+        batch_time: choices.one_of(&[0, 0, 3, 50]) * Duration::from_micros(1),
+        numbering: if choices.one_in(5) { Numbering::Keys } else { Numbering::Files },
+        writes: choices.one_of(&[Writes::AfterRead, Writes::Overwrite]),
+        count_repeats: choices.one_in(2),
+        interleaving: if choices.one_in(4) { Interleaving::InOrder } else { Interleaving::Seeded },
+        seed,
+        ..Machine::new(memory_pages)
+    }
+}
+
+fn random_device(choices: &mut Choices) -> DeviceModel {
+    let faulty = choices.one_in(3);
+    let mut lane = || {
+        let latency = match choices.between(0, 2) {
+            0 => Latency::Fixed(choices.micros(200)),
+            1 => {
+                let least = choices.micros(100);
+                Latency::Uniform { least, most: least + choices.micros(1000) }
+            }
+            _ => Latency::Skewed { median: choices.micros(200), spread_permille: choices.between(0, 3000) as u32 },
+        };
+        Lane {
+            latency,
+            bytes_per_second: choices.one_of(&[0, 1_000_000, 100_000_000]),
+            depth: choices.one_of(&[1, 2, 7, 32, u32::MAX]),
+            failures_per_million: if faulty { choices.between(0, 100_000) as u32 } else { 0 },
+        }
+    };
+    DeviceModel { read: lane(), write: lane() }
+}
+
+fn random_files(choices: &mut Choices, machine: &Machine) -> Vec<FilePlan> {
+    let files = choices.between(1, 5);
+    let memory_pages = u64::from(machine.memory_pages);
+    let all_pages = memory_pages * choices.between(1, 6) + 16;
+    let mut file = |number: u64| {
+        let pages = choices.between(1, 1 + 2 * all_pages / files);
+        // Most files are numbered from 0, and begin at 0; some are not, or end at the last possible page.
+        let name = if choices.one_in(8) { u64::from(u32::MAX) - number } else { number };
+        let first = match choices.between(0, 15) {
+            0 => (1 << 32) - pages,
+            1 | 2 => choices.between(1, 1 << 20),
+            _ => 0,
+        };
+        FilePlan { first_page: name << 32 | first, pages }
+    };
+    (0..files).map(&mut file).collect()
+}
+
+fn random_job(choices: &mut Choices, machine: &Machine, files: &[FilePlan]) -> JobPlan {
+    // Each kind of operation is left out of about half of the jobs.
+    let mut weight = |most: u64| if choices.one_in(2) { 0 } else { choices.between(0, most) };
+    let mut weights = Weights {
+        read: weight(1000),
+        write: weight(500),
+        load: weight(1000),
+        store: weight(500),
+        sync: weight(10),
+        truncate: weight(6),
+        discard: weight(20),
+        unmap: weight(6),
+        remove: weight(4),
+    };
+    if weights.all().iter().take(4).sum::<u64>() == 0 {
+        weights.read = 100;
+    }
+    if machine.numbering == Numbering::Keys {
+        // Opaque keys have no range that could be cut off.
+        (weights.truncate, weights.discard) = (0, 0);
+    }
+    let some_file = choices.between(1, files.len() as u64) as usize;
+    JobPlan {
+        tenant: choices.between(0, machine.tenants.len() as u64 - 1) as usize,
+        seed: choices.0.next_u64(),
+        operations: choices.between(50, 1500),
+        files: files[..some_file].to_vec(),
+        order: choices.one_of(&[Order::Uniform, Order::Skewed, Order::Cyclic, Order::Drifting]),
+        weights,
+    }
+}
+
+impl JobPlan {
+    fn operations(&self) -> impl Iterator<Item = Operation> + use<> {
+        let plan = self.clone();
+        let mut choices = Choices(Random::new(plan.seed));
+        (0..plan.operations).map(move |at| plan.operation(at, &mut choices))
+    }
+
+    fn operation(&self, at: u64, choices: &mut Choices) -> Operation {
+        let file = choices.one_of(&self.files);
+        let pages = file.pages;
+        let draw = |choices: &mut Choices| choices.0.below(pages);
+        let page = file.first_page
+            + match self.order {
+                Order::Uniform => draw(choices),
+                Order::Skewed => draw(choices).min(draw(choices)),
+                Order::Cyclic => at % pages,
+                Order::Drifting => (at / 8 + choices.0.below(pages / 10 + 1)) % pages,
+            };
+        let weights = self.weights.all();
+        let mut left = choices.0.below(weights.iter().sum());
+        let kind = weights.iter().position(|&weight| {
+            let chosen = left < weight;
+            left = left.wrapping_sub(weight);
+            chosen
+        });
+        match kind.expect("the draw is below the sum") {
+            0 => Access::read(page).into(),
+            1 => Access::write(page).into(),
+            2 => Access::load(page).into(),
+            3 => Access::store(page).into(),
+            4 => Operation::Sync { page },
+            5 => Operation::Truncate { page },
+            6 => Operation::Discard { page, pages: 1 + choices.0.below(pages) as u32 },
+            7 => Operation::Unmap { page },
+            _ => Operation::Remove { page },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_hundred_seeds_run_clean() {
+        let mut accesses = 0;
+        for seed in 0..200 {
+            let report = run_seed(seed).unwrap_or_else(|failure| panic!("{failure}"));
+            accesses += report.report.accesses();
+        }
+        assert!(accesses > 100_000, "{accesses} accesses are too few to mean anything");
+    }
+
+    #[test]
+    fn a_seed_repeats_and_seeds_differ() {
+        let reports: Vec<Report> = [7, 7, 8].map(|seed| run_seed(seed).unwrap().report).into();
+        assert_eq!(reports[0], reports[1]);
+        assert_ne!(reports[0], reports[2]);
+    }
+}

@@ -1,0 +1,209 @@
+//! What actors act upon: the core and everything around it, except the actors themselves.
+
+use crate::clock::Events;
+use crate::device::Device;
+use crate::files::{FileNumber, Files};
+use crate::host::SimHost;
+use crate::machine::{Machine, Writes};
+use crate::report::{Counters, Counts, Tally};
+use mglru_core::writeback::WritebackRun;
+use mglru_core::{Core, Mapping, Memcg, MemcgId, Task, Time};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Number of an actor, in the order in which they were added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ActorId(pub(crate) usize);
+
+/// Number of a write, in the order in which they began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct WriteId(u64);
+
+/// What can be planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// The time is over that the actor wanted to rest. `nap`: which of its rests; it may have been woken earlier.
+    Resume { actor: ActorId, nap: u64 },
+    /// A write ended.
+    Written(WriteId),
+}
+
+/// Why an actor does not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pause {
+    /// It could go on at once; others may go first.
+    Ready,
+    /// It rests until that time.
+    Until(Time),
+    /// It waits until somebody is done with this folio.
+    Folio(mglru_core::FolioId),
+    /// It waits until something was written, at most until that time.
+    Written(Option<Time>),
+    /// It waits until it is called, at most until that time.
+    Called(Option<Time>),
+    /// It is at its end.
+    Done,
+}
+
+/// A write under way.
+#[derive(Debug)]
+pub(crate) struct Write {
+    pub(crate) file: FileNumber,
+    pub(crate) mapping: Arc<Mapping>,
+    pub(crate) run: WritebackRun,
+    ok: bool,
+}
+
+/// A tenant, while the machine runs.
+#[derive(Debug)]
+pub(crate) struct TenantState {
+    pub(crate) memcg: MemcgId,
+    pub(crate) counts: Counts,
+    /// What it had at the warm point.
+    pub(crate) at_warm: Option<Tally>,
+}
+
+/// Everything but the actors.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) core: Core,
+    pub(crate) host: SimHost,
+    pub(crate) events: Events<Due>,
+    pub(crate) device: Device,
+    pub(crate) files: Files,
+    /// The root first, then the machine's.
+    pub(crate) tenants: Vec<TenantState>,
+    /// Of all jobs, in their order.
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) writes: BTreeMap<WriteId, Write>,
+    next_write: u64,
+    /// Touches of a page that began, by all jobs.
+    pub(crate) accesses: u64,
+    /// The access before which counters are noted.
+    pub(crate) warm_from: u64,
+    pub(crate) access_time: Duration,
+    pub(crate) batch_time: Duration,
+    pub(crate) overwrite: bool,
+    pub(crate) count_repeats: bool,
+    pub(crate) transfer_pages: usize,
+    pub(crate) has_flusher: bool,
+    device_cpu: usize,
+}
+
+impl World {
+    pub(crate) fn new(machine: &Machine) -> Result<World, mglru_core::MemcgError> {
+        let core = Core::new(machine.options(), Time::ZERO);
+        let tenant = |memcg| TenantState { memcg, counts: Counts::default(), at_warm: None };
+        let mut tenants = vec![tenant(MemcgId::ROOT)];
+        for wanted in &machine.tenants {
+            tenants.push(tenant(core.add_memcg(&wanted.name, wanted.max_pages, Time::ZERO)?.id()));
+        }
+        Ok(World {
+            core,
+            host: SimHost::default(),
+            events: Events::default(),
+            device: Device::new(machine.device, machine.seed),
+            files: Files::new(machine.numbering),
+            tenants,
+            tasks: Vec::new(),
+            writes: BTreeMap::new(),
+            next_write: 0,
+            accesses: 0,
+            warm_from: u64::MAX,
+            access_time: machine.access_time,
+            batch_time: machine.batch_time,
+            overwrite: machine.writes == Writes::Overwrite,
+            count_repeats: machine.count_repeats,
+            transfer_pages: machine.flusher.unwrap_or_default().transfer_pages.max(1) as usize,
+            has_flusher: machine.flusher.is_some(),
+            device_cpu: machine.device_cpu,
+        })
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> Time {
+        self.host.clock.now()
+    }
+
+    /// The time before which nobody else does anything, for an actor that is alone runnable: until then it may go on
+    /// as if it had rested and been resumed. For one that is not alone, that is now.
+    pub(crate) fn horizon(&self, alone: bool) -> Time {
+        if alone { self.events.next_time().unwrap_or(Time::from_nanos(u64::MAX)) } else { Time::ZERO }
+    }
+
+    /// Goes on without the event queue where that makes no difference: before the horizon, with nobody called.
+    #[inline]
+    pub(crate) fn skips(&self, pause: Pause, horizon: Time) -> bool {
+        let resume = match pause {
+            Pause::Ready => self.now(),
+            Pause::Until(time) => time,
+            _ => return false,
+        };
+        if resume >= horizon || self.host.is_called() {
+            return false;
+        }
+        self.host.clock.advance(resume.max(self.now()));
+        true
+    }
+
+    pub(crate) fn memcg(&self, tenant: usize) -> &Memcg {
+        self.core.memcg(self.tenants[tenant].memcg)
+    }
+
+    pub(crate) fn tally(&self, tenant: usize) -> Tally {
+        Tally { counts: self.tenants[tenant].counts, counters: Counters::of(self.memcg(tenant)) }
+    }
+
+    /// The warm point was reached.
+    #[cold]
+    pub(crate) fn note_warm(&mut self) {
+        for tenant in 0..self.tenants.len() {
+            self.tenants[tenant].at_warm = Some(self.tally(tenant));
+        }
+    }
+
+    /// Takes the next dirty pages of a file from `from` on, and begins to write them. Their positions; `None`: there
+    /// are no more.
+    pub(crate) fn write_next(&mut self, file: FileNumber, from: u32) -> Option<std::ops::Range<u64>> {
+        let mapping = &self.files.get(file).mapping;
+        let run = self.core.start_writeback(mapping, from, 1 << 32, self.transfer_pages)?;
+        let mapping = mapping.clone();
+        let pages = run.folios.len() as u64;
+        let first = u64::from(run.first);
+        let completion = self.device.write(self.now(), pages);
+        let id = WriteId(self.next_write);
+        self.next_write += 1;
+        self.writes.insert(id, Write { file, mapping, run, ok: completion.ok });
+        self.events.plan(completion.at, Due::Written(id));
+        Some(first..first + pages)
+    }
+
+    /// A write ended.
+    pub(crate) fn written(&mut self, id: WriteId) {
+        let write = self.writes.remove(&id).expect("a write ends once");
+        for &folio in &write.run.folios {
+            self.core.end_writeback(&self.host, &write.mapping, folio, write.ok, self.device_cpu);
+        }
+        if !write.ok {
+            self.files.note_dirty(write.file, self.now());
+        }
+    }
+
+    /// Pages of a mapping were taken out of the cache, other than by reclaim.
+    pub(crate) fn note_removed(&self, mapping: &Mapping, from: u32, end: u64) {
+        if let Some(model) = &self.host.model {
+            model.borrow_mut().removed(&self.core, mapping, from, end);
+        }
+    }
+
+    /// Whether a write of the file that began before `before` is under way.
+    pub(crate) fn is_writing(&self, file: FileNumber, before: u64) -> bool {
+        self.writes.range(..WriteId(before)).any(|(_, write)| write.file == file)
+    }
+
+    /// Writes that began so far.
+    pub(crate) fn writes_begun(&self) -> u64 {
+        self.next_write
+    }
+}
