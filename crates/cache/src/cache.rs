@@ -32,7 +32,7 @@ use crate::stat::{HandleStats, TenantStats};
 use crate::workers::{InFlight, Workers};
 use mglru_core::lru::GenerationRow;
 use mglru_core::reclaim::Watermarks;
-use mglru_core::{Core, Counter, Event, Kind, Mechanisms, MemcgId, Options, Task, Time, UNLIMITED};
+use mglru_core::{Core, Counter, Event, Kind, Mapping, Mechanisms, MemcgId, Options, Task, Time, UNLIMITED};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -46,6 +46,8 @@ pub const FRAME_METADATA_BYTES: u64 = 64;
 const TENANT_BYTES: u64 = 24 << 10;
 /// Bytes for queues and tables of the cache itself.
 const FIXED_BYTES: u64 = 256 << 10;
+/// Bytes per file: its mapping, and what this cache and the backend keep about it.
+const FILE_BYTES: u64 = (size_of::<Mapping>() + size_of::<Inode>()) as u64 + 512;
 const FRAMES_MIN: u32 = 64;
 /// CPUs for which there are batches: more threads share them.
 const CPUS_MAX: usize = 64;
@@ -413,7 +415,8 @@ impl Tenant {
     /// is forgotten, so that opening it again sees what others did to it.
     ///
     /// # Errors
-    /// The system refuses to open it, it is beyond 16 TiB, or the cache was closed.
+    /// The system refuses to open it, it is beyond 16 TiB, the cache was closed, or there is no memory for what is kept
+    /// about an open file.
     pub fn open(&self, path: &Path, mode: OpenMode) -> Result<CachedFile, Error> {
         let shared = &self.shared;
         let fail = |source| Error::io("open", path, source);
@@ -438,7 +441,7 @@ impl Tenant {
                     inode.clone()
                 }
                 None => {
-                    let mapping = shared.core.open_mapping(Kind::File);
+                    let mapping = shared.core.open_mapping_with(Kind::File, FILE_BYTES);
                     let inode = Arc::new(Inode::new(file, writable, mapping, len));
                     inodes.insert(inode.identity, inode.clone());
                     inode
@@ -450,6 +453,7 @@ impl Tenant {
         let stats = shared.new_handle_stats(self.state().task.memcg);
         let handle =
             CachedFile::new(shared.clone(), inode.clone(), self.state().task.clone(), writable, stats);
+        shared.pay_for_index(&self.state().task)?;
         if was_idle {
             // It was about to be forgotten; what is left of it may be out of date.
             shared.drop_clean_pages(&inode, 0);

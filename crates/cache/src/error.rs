@@ -54,6 +54,11 @@ pub enum Error {
         /// The length of the file, in bytes.
         len: u64,
     },
+    /// What is kept about open files takes half of the budget.
+    TooManyFiles {
+        /// How many are open, or were and have dirty pages.
+        open: usize,
+    },
     /// The tenant cannot be made.
     Tenant(MemcgError),
     /// No tenant has that name.
@@ -104,6 +109,12 @@ impl fmt::Display for Error {
             }
             Error::BeyondEnd { path, end, len } => {
                 write!(f, "byte {end} of {} is beyond its end ({len} bytes)", path.display())
+            }
+            Error::TooManyFiles { open } => {
+                write!(
+                    f,
+                    "{open} files are open, and what is kept about them takes half of the budget: close some or raise it"
+                )
             }
             Error::Tenant(error) => error.fmt(f),
             Error::NoSuchTenant(name) => {

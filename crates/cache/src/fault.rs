@@ -137,6 +137,20 @@ impl Shared {
         }
     }
 
+    /// Pays for what is kept about files, where it grew.
+    pub(crate) fn pay_for_index(&self, task: &Task) -> Result<(), Error> {
+        if self.core.owes_frames() {
+            if self.core.retired_pages() >= self.core.folios().len() / 2 {
+                // The rest is for pages.
+                return Err(Error::TooManyFiles { open: self.inodes().len() });
+            }
+            // The index is paid for together with a page, which is not needed.
+            let new = self.pay(task, Patience::Needed)?;
+            self.core.discard(&self.host, new);
+        }
+        Ok(())
+    }
+
     /// Pays for and inserts one page that the caller fills itself. `None`: it is there already.
     pub(crate) fn insert_new(
         &self,

@@ -76,7 +76,7 @@ fn metadata_is_paid_for_when_there_are_many_small_files() {
     let budget = 8 << 20;
     let cache = disk.builder(budget).build().unwrap();
     let mut handles = Vec::new();
-    for number in 0..2000u64 {
+    for number in 0..800u64 {
         let name = format!("f{number}");
         disk.set(&name, &page(number));
         let file = cache.open(&disk.path(&name), OpenMode::ReadOnly).unwrap();
@@ -93,6 +93,35 @@ fn metadata_is_paid_for_when_there_are_many_small_files() {
     drop(handles);
     assert!(cache.stats().metadata_bytes < before, "closed files need no index");
     cache.validate().unwrap();
+}
+
+/// An open file takes memory before anything is read from it. There is an end to it, and a way back.
+#[test]
+fn open_files_are_paid_for() {
+    let (disk, _files) = memory(6);
+    disk.set("f", &page(0));
+    let cache = disk.builder(2 << 20).build().unwrap();
+    let file = cache.open("f".as_ref(), OpenMode::ReadOnly).unwrap();
+    let mut handles = Vec::new();
+    let error = loop {
+        assert_same(&read(&file, 0, PAGE), &page(0), "page");
+        match cache.open(&disk.path(&format!("f{}", handles.len())), OpenMode::Create) {
+            Ok(file) => handles.push(file),
+            Err(error) => break error,
+        }
+        if handles.len() % 100 == 0 {
+            cache.validate().unwrap();
+        }
+    };
+    assert!(
+        matches!(error, Error::TooManyFiles { .. }) && handles.len() > 500,
+        "{error} after {}",
+        handles.len()
+    );
+    handles.clear();
+    cache.validate().unwrap();
+    assert_same(&read(&file, 0, PAGE), &page(0), "page");
+    cache.open("new".as_ref(), OpenMode::Create).unwrap().write_at(&page(1), 0).unwrap();
 }
 
 #[test]
@@ -119,9 +148,9 @@ fn tenants_stay_within_their_limits_while_all_of_them_work() {
                         let offset = number * PAGE as u64;
                         let mut bytes = page(number);
                         match random.below(4) {
-                            0 => drop(file.write_at(&bytes, offset).unwrap()),
+                            0 => assert_eq!(file.write_at(&bytes, offset).unwrap(), PAGE),
                             1 => map.load(offset, &mut bytes).unwrap(),
-                            _ => drop(file.read_at(&mut bytes, offset).unwrap()),
+                            _ => assert_eq!(file.read_at(&mut bytes, offset).unwrap(), PAGE),
                         }
                         assert_same(&bytes, &page(number), "page");
                     }

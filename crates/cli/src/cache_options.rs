@@ -12,7 +12,7 @@ const DEFAULT_BUDGET_BYTES_MAX: u64 = 1 << 30;
 /// Which behaviours are on.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct MechanismOptions {
-    /// Behaviours of a kernel version, or ours: linux-7.2, default
+    /// Whose behaviours: linux-7.2 or default (ours)
     #[arg(long, value_name = "NAME", value_parser = Preset::parse, default_value = "default")]
     preset: Preset,
     /// Turn a mechanism on; may be repeated

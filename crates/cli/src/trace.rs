@@ -215,9 +215,7 @@ fn formats(args: FormatsArgs) -> Result<(), Failure> {
          Recognised by content or name, through gzip, xz and zstd.\n",
         table.text()
     ))?;
-    let document = |format: Format| {
-        json!({ "name": format.name(), "written": writable(format), "summary": format.summary() })
-    };
+    let document = |format: Format| json!({ "name": format.name(), "written": writable(format), "summary": format.summary() });
     output.document(&json!({ "formats": Format::ALL.map(document) }))
 }
 

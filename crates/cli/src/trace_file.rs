@@ -231,7 +231,10 @@ impl TraceFile {
             }
             None => Stream::Ahead(Ahead::start(trace::open(&self.path, self.options)?, decoding.clone())),
         };
-        Ok((TraceSource { path: self.path.clone(), records: 0, stream, decoding: decoding.clone() }, decoding))
+        Ok((
+            TraceSource { path: self.path.clone(), records: 0, stream, decoding: decoding.clone() },
+            decoding,
+        ))
     }
 }
 

@@ -155,7 +155,20 @@ impl Core {
 
     /// An empty mapping for a file.
     pub fn open_mapping(&self, kind: Kind) -> Arc<Mapping> {
-        self.mappings.open(kind)
+        self.open_mapping_with(kind, 0)
+    }
+
+    /// The same, where the host keeps `host_bytes` bytes about each file, which are metadata, too: they are paid for
+    /// with the next page, or before, if [`Self::owes_frames`].
+    pub fn open_mapping_with(&self, kind: Kind, host_bytes: u64) -> Arc<Mapping> {
+        self.leaves.count_bytes(host_bytes);
+        self.mappings.open(kind, host_bytes)
+    }
+
+    /// Whether metadata grew since the last page was paid for, so that the next one will retire a frame.
+    pub fn owes_frames(&self) -> bool {
+        self.options.charge_metadata
+            && u64::from(self.retired_pages()) < self.leaves.bytes().div_ceil(PAGE_BYTES)
     }
 
     /// Removes everything that is cached or remembered of a mapping, and the mapping. `Some`: this folio is in
@@ -166,7 +179,7 @@ impl Core {
             return Some(busy);
         }
         if self.mappings.close(mapping.id()) {
-            self.leaves.forget_directories(mapping.directory_bytes());
+            self.leaves.forget_bytes(mapping.index_bytes());
         }
         None
     }

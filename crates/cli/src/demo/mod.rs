@@ -46,7 +46,7 @@ pub struct Args {
     /// Size of the file
     #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "1GiB")]
     size: u64,
-    /// How long the cache runs; the comparison takes as long again at most
+    /// How long the cache runs; then the comparison, as long at most
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600), default_value_t = 30)]
     seconds: u64,
     /// Decides every random choice

@@ -84,7 +84,8 @@ pub fn subjects(runs: &[KernelRun]) -> Vec<Subject> {
         limits.dedup();
         let mut mains = Vec::new();
         for &limit in &limits {
-            let repetitions: Vec<KernelRun> = of_setting().filter(|run| run.limit_pages == limit).cloned().collect();
+            let repetitions: Vec<KernelRun> =
+                of_setting().filter(|run| run.limit_pages == limit).cloned().collect();
             let untagged = repetitions.iter().find(|run| run.tag.is_empty());
             let main = untagged.unwrap_or(&repetitions[0]).clone();
             mains.push(main.clone());
@@ -97,10 +98,8 @@ pub fn subjects(runs: &[KernelRun]) -> Vec<Subject> {
 
 impl Subject {
     fn single(run: KernelRun, repetitions: Vec<KernelRun>) -> Subject {
-        let memories = match run.access {
-            Access::MappedReads => AROUND_PAGES.iter().filter_map(|&by| run.memory_pages.checked_add_signed(by)),
-            _ => [0].iter().filter_map(|&by| run.memory_pages.checked_add_signed(by)),
-        };
+        let around: &[i64] = if run.access == Access::MappedReads { &AROUND_PAGES } else { &[0] };
+        let memories = around.iter().filter_map(|&by| run.memory_pages.checked_add_signed(by));
         let memories = memories.filter(|&pages| pages > 0).collect();
         Subject { memories, repetitions, kind: kind(&run, false), runs: vec![run] }
     }
@@ -112,10 +111,11 @@ impl Subject {
         let is_series = first.access == Access::MappedReads
             && runs.len() >= SERIES_RUNS_MIN
             && last.limit_pages - first.limit_pages <= SERIES_SPAN_PAGES;
+        let kind = kind(first, true);
         is_series.then(|| Subject {
             memories: runs.iter().map(|run| run.memory_pages).collect(),
             repetitions: Vec::new(),
-            kind: kind(first, true),
+            kind,
             runs,
         })
     }
@@ -128,7 +128,8 @@ impl Subject {
             let number = self.memories.len();
             Comparison {
                 setting: self.runs[0].setting.clone(),
-                limit_pages: self.runs.iter().map(|run| run.limit_pages).sum::<u64>() / self.runs.len() as u64,
+                limit_pages: self.runs.iter().map(|run| run.limit_pages).sum::<u64>()
+                    / self.runs.len() as u64,
                 memory_pages: self.memories.iter().sum::<u64>() / number as u64,
                 measure,
                 kernel,

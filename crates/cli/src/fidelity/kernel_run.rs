@@ -76,8 +76,19 @@ const SEQ_COLUMNS: [&str; 2] = ["gen_start_max_seq", "gen_end_max_seq"];
 
 /// Columns beside those of [`Measure::column`] and [`SEQ_COLUMNS`].
 const COLUMNS: [&str; 13] = [
-    "workload", "kernel", "lru", "limit_pages", "swap", "tag", "wmode", "n", "warm_index", "acc_mapped", "acc_anon",
-    "acc_write", "cap_file_mean",
+    "workload",
+    "kernel",
+    "lru",
+    "limit_pages",
+    "swap",
+    "tag",
+    "wmode",
+    "n",
+    "warm_index",
+    "acc_mapped",
+    "acc_anon",
+    "acc_write",
+    "cap_file_mean",
 ];
 
 /// What tells runs apart, other than chance and the limit.
@@ -287,7 +298,8 @@ impl Table {
         })?;
         let headings = reader.headers().map_err(failed)?.clone();
         let needed = Measure::ALL.into_iter().filter_map(Measure::column).chain(SEQ_COLUMNS).chain(COLUMNS);
-        let missing: Vec<&str> = needed.filter(|column| !headings.iter().any(|there| there == *column)).collect();
+        let missing: Vec<&str> =
+            needed.filter(|column| !headings.iter().any(|there| there == *column)).collect();
         if !missing.is_empty() {
             return Err(Failure::work(format_args!(
                 "{}: columns are missing: {}; expected is a table like ../shared/kernel/results.csv, with a row per run",
@@ -305,7 +317,8 @@ impl Table {
             if !filter.wants(&setting) {
                 continue;
             }
-            let anonymous = || (fields.number("acc_anon") != Ok(0.0)).then(|| "it touches anonymous pages".to_owned());
+            let anonymous =
+                || (fields.number("acc_anon") != Ok(0.0)).then(|| "it touches anonymous pages".to_owned());
             match setting.not_covered().or_else(anonymous) {
                 None => table.runs.push(fields.run(setting)?),
                 Some(reason) => table.skipped.push(Skipped {
@@ -329,9 +342,13 @@ impl Table {
 /// # Errors
 /// There is none.
 pub fn trace_of(table: &Path, workload: &str) -> Result<PathBuf, Failure> {
-    let there = |end: &str| Some(table.with_file_name(format!("{workload}{end}"))).filter(|path| path.is_file());
+    let there =
+        |end: &str| Some(table.with_file_name(format!("{workload}{end}"))).filter(|path| path.is_file());
     [".bin.zst", ".bin", ".bin.xz", ".bin.gz"].into_iter().find_map(there).ok_or_else(|| {
         let expected = table.with_file_name(format!("{workload}.bin.zst"));
-        Failure::work(format_args!("{}: the trace of a row is not there; put it beside the table", expected.display()))
+        Failure::work(format_args!(
+            "{}: the trace of a row is not there; put it beside the table",
+            expected.display()
+        ))
     })
 }

@@ -7,8 +7,17 @@ use serde_json::{Value, json};
 
 /// A row per number; what all rows of a run share stands in the first.
 pub fn text(comparisons: &[Comparison], skipped: &[Skipped]) -> String {
-    let mut table =
-        Table::new(["workload", "limit", "memory", "counter", "kernel", "mglru", "difference", "allowed", ""]);
+    let mut table = Table::new([
+        "workload",
+        "limit",
+        "memory",
+        "counter",
+        "kernel",
+        "mglru",
+        "difference",
+        "allowed",
+        "",
+    ]);
     let mut previous = None;
     for comparison in comparisons {
         let setting = &comparison.setting;
@@ -41,9 +50,9 @@ pub fn text(comparisons: &[Comparison], skipped: &[Skipped]) -> String {
 
 fn allowed(comparison: &Comparison) -> String {
     let tolerance = comparison.tolerance;
-    match tolerance.percent_of(comparison.kernel) {
-        Some(percent) if percent <= tolerance.percent => format!("{percent:.1} %"),
-        _ => format!("± {}", tolerance.count),
+    match tolerance.count > comparison.kernel * tolerance.percent / 100.0 || comparison.kernel == 0.0 {
+        true => format!("± {}", tolerance.count),
+        false => format!("{:.1} %", tolerance.percent),
     }
 }
 

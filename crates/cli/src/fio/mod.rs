@@ -36,7 +36,7 @@ Examples:
   mglru fio --name=safe --rw=randwrite --size=64m --verify=crc32c --memory=16MiB
   mglru fio --tenant=web=64MiB --tenant=scan=16MiB --memory=128MiB --json jobs.fio
 
-As in fio, options before the first --name are for all jobs, and a file without --name is a job file.
+As in fio, options before the first --name are for all jobs; what is no option is a job file.
 What fio has and mglru has not is refused by name; nothing is ignored.
 
 Job options (also in job files):
@@ -51,15 +51,15 @@ Job options (also in job files):
   --runtime=SECONDS        the longest time that the job runs
   --time_based             run for the whole runtime, starting again where the size ends
   --random_distribution=D  random or zipf:THETA
-  --ioengine=ENGINE        psync, sync, io_uring: by descriptor, counted. mmap: mapped, accessed bits
-  --verify=crc32c          write blocks that can be checked; check what is read, and what was written
+  --ioengine=ENGINE        psync, sync, io_uring: by descriptor, counted. mmap: by accessed bits
+  --verify=crc32c          write blocks that can be checked; check all that is read or was written
   --randseed=N             decides every random choice
   --group_reporting        report all jobs as one
 
 Options of the run (command line only; sizes: 512MiB, 8192p for pages of 4 KiB, bytes):
   --memory=SIZE            what the cache may use in all, its metadata included
                            (default: a quarter of the available memory, 1 GiB at most)
-  --tenant=NAME=SIZE       a tenant with a limit of its own; jobs of that name run in it. May be repeated
+  --tenant=NAME=SIZE       a tenant with this limit, in which jobs of its name run; may be repeated
   --preset=NAME            linux-7.2 or default: how the cache behaves
   --with=MECHANISM         turn a mechanism on; may be repeated
   --without=MECHANISM      turn a mechanism off; may be repeated
@@ -68,8 +68,9 @@ Options of the run (command line only; sizes: 512MiB, 8192p for pages of 4 KiB, 
   --output-format=FORMAT   normal or json
   --json                   the same as --output-format=json: one document, with an object `mglru`
 
-Files that are missing or too short are laid out as fio does: written in full if some job reads them,
-set aside if not. With verify, a file that is laid out verifies. Dirty pages are written at the end.
+Files that are missing or too short are laid out as fio does: written in full if some job reads
+them, set aside if not. With verify, a file that is laid out verifies. Dirty pages are written at
+the end. Unlike fio, mmap jobs give no advice (fadvise_hint), which would switch accessed bits off.
 Exit status: 0 done; 1 an access failed or a block did not verify; 2 wrong usage.
 ";
 

@@ -87,9 +87,9 @@ pub fn parse_fraction(text: &str) -> Result<f64, String> {
         None => (text, 1.0),
     };
     let fraction = number.trim().parse::<f64>().ok().map(|number| number / divisor);
-    fraction
-        .filter(|fraction| (0.0..1.0).contains(fraction))
-        .ok_or_else(|| "a share of the accesses is at least 0 and less than 1, such as 0.25 or 25%".to_owned())
+    fraction.filter(|fraction| (0.0..1.0).contains(fraction)).ok_or_else(|| {
+        "a share of the accesses is at least 0 and less than 1, such as 0.25 or 25%".to_owned()
+    })
 }
 
 #[cfg(test)]

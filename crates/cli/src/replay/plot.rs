@@ -87,7 +87,8 @@ where
     Backend::ErrorType: 'static,
 {
     area.fill(&WHITE)?;
-    let pages = |curve: &Curve| curve.points.iter().map(|point| point.memory_pages as f64).collect::<Vec<_>>();
+    let pages =
+        |curve: &Curve| curve.points.iter().map(|point| point.memory_pages as f64).collect::<Vec<_>>();
     let all: Vec<f64> = curves.iter().flat_map(pages).collect();
     let (least, most) = all.iter().fold((f64::MAX, 0.0_f64), |(a, b), &x| (a.min(x), b.max(x)));
     // A range of one point has no length.

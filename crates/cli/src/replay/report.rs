@@ -100,7 +100,10 @@ fn mechanisms(outcome: &Outcome) -> Map<String, Value> {
 /// By the kernel's names; `pgscan` and `pgsteal` are sums, as in memory.stat.
 fn counters(tally: &Tally) -> Map<String, Value> {
     let sums = [("pgscan", tally.counters.pgscan()), ("pgsteal", tally.counters.pgsteal())];
-    sums.into_iter().chain(tally.counters.iter()).map(|(name, value)| (name.to_owned(), value.into())).collect()
+    sums.into_iter()
+        .chain(tally.counters.iter())
+        .map(|(name, value)| (name.to_owned(), value.into()))
+        .collect()
 }
 
 /// All replays as one document; with curves, those as well.
@@ -119,7 +122,9 @@ fn ratio(ratio: f64) -> String {
 /// The file's name, cut to `width`.
 fn name(outcome: &Outcome, width: usize) -> String {
     let path = outcome.plan.trace.path();
-    let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
+    let name = path
+        .file_name()
+        .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
     if name.chars().count() <= width {
         return name;
     }
@@ -132,7 +137,8 @@ pub fn text(outcomes: &[Outcome]) -> String {
     let mut text = table(outcomes, warm, usize::MAX);
     let width = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
     if width(&text) > COLUMNS_MAX {
-        let longest = outcomes.iter().map(|outcome| name(outcome, usize::MAX).chars().count()).max().unwrap_or(0);
+        let longest =
+            outcomes.iter().map(|outcome| name(outcome, usize::MAX).chars().count()).max().unwrap_or(0);
         let too_much = width(&text) - COLUMNS_MAX;
         text = table(outcomes, warm, longest.saturating_sub(too_much).max(NAME_MIN));
     }
@@ -149,7 +155,15 @@ pub fn text(outcomes: &[Outcome]) -> String {
 fn table(outcomes: &[Outcome], warm: bool, name_width: usize) -> String {
     let counted = if warm { "counted" } else { "refaults" };
     let mut table = Table::new([
-        "trace", "preset", "pages", "accesses", "misses", "miss ratio", counted, "generations", "M/s",
+        "trace",
+        "preset",
+        "pages",
+        "accesses",
+        "misses",
+        "miss ratio",
+        counted,
+        "generations",
+        "M acc./s",
     ]);
     for outcome in outcomes {
         let total = outcome.report.total();
@@ -178,7 +192,8 @@ fn counters_text(outcome: &Outcome) -> String {
         _ => Table::new(["counter", "all", &from]),
     };
     let sums = |tally: &Tally| [tally.counters.pgscan(), tally.counters.pgsteal()];
-    let names = ["misses", "pgscan", "pgsteal"].into_iter().chain(total.counters.iter().map(|(name, _)| name));
+    let names =
+        ["misses", "pgscan", "pgsteal"].into_iter().chain(total.counters.iter().map(|(name, _)| name));
     let values = |tally: &Tally| -> Vec<u64> {
         let first = [tally.counts.misses].into_iter().chain(sums(tally));
         first.chain(tally.counters.iter().map(|(_, value)| value)).collect()

@@ -115,7 +115,8 @@ fn failure(plan: &Plan, error: SimError) -> Failure {
 pub fn run_all<'a>(plans: Vec<Plan<'a>>, threads: usize) -> Result<Vec<Outcome<'a>>, Failure> {
     let bar = Bar::new(plans.len());
     let slots: Vec<Mutex<Option<Plan>>> = plans.into_iter().map(|plan| Mutex::new(Some(plan))).collect();
-    let outcomes: Vec<Mutex<Option<Result<Outcome, Failure>>>> = slots.iter().map(|_| Mutex::new(None)).collect();
+    let outcomes: Vec<Mutex<Option<Result<Outcome, Failure>>>> =
+        slots.iter().map(|_| Mutex::new(None)).collect();
     let next = AtomicUsize::new(0);
     let work = || {
         loop {

@@ -95,8 +95,8 @@ pub(crate) struct LeafPool {
     in_use: AtomicU32,
     /// Free leaves that nobody has reserved.
     unreserved: AtomicU32,
-    /// Bytes of the directories of open mappings, counted here because they are paid for together.
-    directory_bytes: AtomicU64,
+    /// Bytes of open mappings besides leaves, counted here because they are paid for together.
+    other_bytes: AtomicU64,
 }
 
 impl LeafPool {
@@ -110,7 +110,7 @@ impl LeafPool {
             allocated: AtomicU32::new(0),
             in_use: AtomicU32::new(0),
             unreserved: AtomicU32::new(0),
-            directory_bytes: AtomicU64::new(0),
+            other_bytes: AtomicU64::new(0),
         }
     }
 
@@ -122,16 +122,16 @@ impl LeafPool {
     /// Bytes of all leaves, used and free, and of directories.
     pub(crate) fn bytes(&self) -> u64 {
         u64::from(self.allocated.load(Relaxed)) * size_of::<Leaf>() as u64
-            + self.directory_bytes.load(Relaxed)
+            + self.other_bytes.load(Relaxed)
     }
 
-    pub(crate) fn count_directory(&self, bytes: u64) {
-        self.directory_bytes.fetch_add(bytes, Relaxed);
+    pub(crate) fn count_bytes(&self, bytes: u64) {
+        self.other_bytes.fetch_add(bytes, Relaxed);
     }
 
     /// A mapping was closed, and its directories are freed with it.
-    pub(crate) fn forget_directories(&self, bytes: u64) {
-        self.directory_bytes.fetch_sub(bytes, Relaxed);
+    pub(crate) fn forget_bytes(&self, bytes: u64) {
+        self.other_bytes.fetch_sub(bytes, Relaxed);
     }
 
     /// Leaves in use.

@@ -91,6 +91,8 @@ pub struct Mapping {
     kind: Kind,
     directories: Segments<Box<Directory>, DIRECTORY_SEGMENTS>,
     directory_count: AtomicU32,
+    /// What the host keeps about it.
+    host_bytes: u64,
     folios: AtomicU32,
     mapped_pages: AtomicU64,
     recency: AtomicBool,
@@ -139,6 +141,7 @@ impl Mapping {
             kind,
             directories: Segments::new(),
             directory_count: AtomicU32::new(0),
+            host_bytes: 0,
             folios: AtomicU32::new(0),
             mapped_pages: AtomicU64::new(0),
             recency: AtomicBool::new(true),
@@ -162,9 +165,9 @@ impl Mapping {
         self.folios.load(Relaxed)
     }
 
-    /// Bytes of its directories.
-    pub(crate) fn directory_bytes(&self) -> u64 {
-        u64::from(self.directory_count.load(Relaxed)) * size_of::<Directory>() as u64
+    /// Bytes of its directories, and what the host keeps about it.
+    pub(crate) fn index_bytes(&self) -> u64 {
+        self.host_bytes + u64::from(self.directory_count.load(Relaxed)) * size_of::<Directory>() as u64
     }
 
     /// How much of it page tables cover: its length when it was mapped last, in pages. 0: it is not mapped.
@@ -206,7 +209,7 @@ impl Mapping {
     fn directory_or_new(&self, leaves: &LeafPool, index: u32) -> &Directory {
         self.directories.get_or_init(index / DIRECTORY_PAGES, || {
             self.directory_count.fetch_add(1, Relaxed);
-            leaves.count_directory(size_of::<Directory>() as u64);
+            leaves.count_bytes(size_of::<Directory>() as u64);
             Box::new(Directory::new())
         })
     }
@@ -471,10 +474,10 @@ struct Slots {
 }
 
 impl MappingTable {
-    pub(crate) fn open(&self, kind: Kind) -> Arc<Mapping> {
+    pub(crate) fn open(&self, kind: Kind, host_bytes: u64) -> Arc<Mapping> {
         let mut slots = self.slots.lock();
         let id = slots.free.pop().unwrap_or(slots.mappings.len() as u32);
-        let mapping = Arc::new(Mapping::new(MappingId(id), kind));
+        let mapping = Arc::new(Mapping { host_bytes, ..Mapping::new(MappingId(id), kind) });
         if id as usize == slots.mappings.len() {
             slots.mappings.push(None);
         }

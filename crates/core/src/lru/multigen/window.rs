@@ -152,7 +152,9 @@ mod tests {
         let anon = flags(|_| ());
         assert_eq!(four.place(Kind::Anon, anon, true).0, 7, "row 3");
         assert_eq!(four.place(Kind::Anon, anon, false).0, 9, "row 4");
-        assert_eq!(both(&|f| (f.set_dirty(), f.set_reclaim()).1), (9, 9), "row 5");
+        assert_eq!(both(&|f| (f.set_dirty(), f.set_reclaim()).1), (9, 9), "row 5, dirty");
+        let written = |f: &FolioFlags| (f.set_dirty(), f.start_writeback(), f.set_reclaim()).2;
+        assert_eq!(both(&written), (9, 9), "row 5, under write-back");
         assert_eq!(both(&|f| f.restore(true, 0)), (8, 8), "row 6a, W");
         assert_eq!(both(&|f| f.mark_accessed(f.load())), (8, 8), "row 6a, R");
         assert_eq!(both(&|_| ()), (7, 8), "row 6b");

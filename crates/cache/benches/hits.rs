@@ -1,0 +1,310 @@
+//! What a hit, a miss and a reclaimed page cost, each beside what the operating system takes for the same, in one run:
+//! `cargo bench -p mglru-cache --bench hits`. Add `-- 1024` for a file of 1,024 MiB in the miss measurement, and set
+//! `TMPDIR` to choose the device.
+//!
+//! Every number is the median of samples of some milliseconds each, with the quartiles beside it. The two sides of a
+//! comparison take turns, sample by sample, so that a disturbance meets both.
+
+use io_uring::{IoUring, opcode, types::Fd};
+use mglru_cache::{Advice, MapAdvice, OpenMode, PageCache};
+use mglru_core::reclaim::{Effort, EffortKind, Orders, Step};
+use mglru_core::{
+    Arrival, ChargeStep, Charging, Core, FlushReason, FolioId, Host, Kind, Options, PAGE_BYTES, Time,
+};
+use std::fs::File;
+use std::hint::black_box;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::Instant;
+
+const PAGE: usize = PAGE_BYTES as usize;
+const SAMPLES: usize = 41;
+/// The file of the hits: larger than the processor's caches.
+const HIT_PAGES: u64 = 32_768;
+
+/// One page of memory that O_DIRECT accepts.
+#[repr(align(4096))]
+struct Aligned([u8; PAGE]);
+
+/// Positions in no order.
+fn positions(pages: u64, count: usize) -> Vec<u64> {
+    let mut word = 7u64;
+    (0..count)
+        .map(|_| {
+            word = word.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (word >> 33) % pages * PAGE_BYTES
+        })
+        .collect()
+}
+
+/// Nanoseconds per operation, sorted.
+struct Measured(Vec<f64>);
+
+impl Measured {
+    fn quartile(&self, quarters: usize) -> f64 {
+        self.0[(self.0.len() - 1) * quarters / 4]
+    }
+
+    fn median(&self) -> f64 {
+        self.quartile(2)
+    }
+}
+
+/// Measures several ways to do the same, in turns. Each is given the offsets of one sample.
+fn measure<const N: usize>(
+    pages: u64,
+    operations: usize,
+    mut ways: [(&str, &mut dyn FnMut(&[u64])); N],
+) -> [f64; N] {
+    let positions = positions(pages, operations * SAMPLES);
+    let mut measured = [const { Vec::new() }; N];
+    for sample in positions.chunks(operations) {
+        for (way, measured) in ways.iter_mut().zip(&mut measured) {
+            let began = Instant::now();
+            way.1(sample);
+            measured.push(began.elapsed().as_nanos() as f64 / operations as f64);
+        }
+    }
+    let measured = measured.map(|mut samples| {
+        samples.sort_by(f64::total_cmp);
+        Measured(samples)
+    });
+    for ((name, _), measured) in ways.iter().zip(&measured) {
+        let [low, median, high] = [1, 2, 3].map(|quarters| measured.quartile(quarters));
+        println!("  {name:<44} {median:>10.1} ns   ({low:.1} to {high:.1})");
+    }
+    measured.map(|measured| measured.median())
+}
+
+fn lay_out(path: &Path, pages: u64) {
+    let mut file = File::create(path).unwrap();
+    let mut block = vec![0u8; 1 << 20];
+    for first in (0..pages).step_by(256) {
+        for (index, page) in block.chunks_mut(PAGE).enumerate() {
+            page.fill((first + index as u64) as u8);
+        }
+        file.write_all(&block).unwrap();
+    }
+    file.sync_all().unwrap();
+}
+
+fn hits(directory: &Path) {
+    let path = directory.join("hits");
+    lay_out(&path, HIT_PAGES);
+    let cache = PageCache::builder(HIT_PAGES * PAGE_BYTES * 3 / 2).build().unwrap();
+    let stats = cache.stats();
+    println!(
+        "hits: {} MiB in memory; backend {}, registered {}, huge pages {}",
+        HIT_PAGES >> 8,
+        stats.backend,
+        stats.registered_buffers,
+        stats.huge_pages
+    );
+    let file = cache.open(&path, OpenMode::ReadOnly).unwrap();
+    let map = file.map().unwrap();
+    map.advise(MapAdvice::Normal);
+    let system = File::open(&path).unwrap();
+    let mut buffer = vec![0; PAGE];
+    for page in 0..HIT_PAGES {
+        file.read_at(&mut buffer, page * PAGE_BYTES).unwrap();
+        system.read_exact_at(&mut buffer, page * PAGE_BYTES).unwrap();
+    }
+    let mapped_bytes = (HIT_PAGES * PAGE_BYTES) as usize;
+    // SAFETY: a new mapping of a file that nobody cuts while it lives; only read.
+    let memory = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            mapped_bytes,
+            libc::PROT_READ,
+            libc::MAP_SHARED,
+            system.as_raw_fd(),
+            0,
+        )
+    };
+    assert_ne!(memory, libc::MAP_FAILED);
+    let memory = memory.cast::<u8>();
+    for page in 0..HIT_PAGES as usize {
+        // SAFETY: inside the mapping.
+        black_box(unsafe { memory.add(page * PAGE).read_volatile() });
+    }
+    let (mut one, mut two) = (vec![0; PAGE], vec![0; PAGE]);
+    let [ours, theirs] = measure(
+        HIT_PAGES,
+        20_000,
+        [
+            ("read_at, 4 KiB, cached", &mut |sample| {
+                for &offset in sample {
+                    file.read_at(&mut one, offset).unwrap();
+                    black_box(&one);
+                }
+            }),
+            ("pread, 4 KiB, in the system's cache", &mut |sample| {
+                for &offset in sample {
+                    system.read_exact_at(&mut two, offset).unwrap();
+                    black_box(&two);
+                }
+            }),
+        ],
+    );
+    println!("  => read_at is {:.2} times as fast as pread\n", theirs / ours);
+    let [loads, guards, theirs] = measure(
+        HIT_PAGES,
+        20_000,
+        [
+            ("Map::load, 8 bytes, cached", &mut |sample| {
+                let mut word = [0; 8];
+                for &offset in sample {
+                    map.load(offset + 64, &mut word).unwrap();
+                    black_box(&word);
+                }
+            }),
+            ("Map::page, and one word of it", &mut |sample| {
+                for &offset in sample {
+                    let guard = map.page((offset / PAGE_BYTES) as u32).unwrap();
+                    black_box(guard[64]);
+                }
+            }),
+            ("a load from the kernel's mmap", &mut |sample| {
+                for &offset in sample {
+                    // SAFETY: inside the mapping, and aligned.
+                    black_box(unsafe { memory.add(offset as usize + 64).cast::<u64>().read_volatile() });
+                }
+            }),
+        ],
+    );
+    println!(
+        "  => a mapped load takes {:.2} times as long as the kernel's, a guard {:.2}\n",
+        loads / theirs,
+        guards / theirs
+    );
+    // SAFETY: the mapping made above, which nothing refers to any more.
+    unsafe { libc::munmap(memory.cast(), mapped_bytes) };
+}
+
+fn misses(directory: &Path, file_pages: u64) {
+    let path = directory.join("misses");
+    lay_out(&path, file_pages);
+    let cache = PageCache::builder(16 << 20).build().unwrap();
+    let file = cache.open(&path, OpenMode::ReadOnly).unwrap();
+    file.advise(Advice::Random, 0..0).unwrap();
+    let direct = File::options().read(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
+    let mut ring = IoUring::new(8).ok();
+    println!(
+        "misses: 4 KiB at random from {} MiB on {}, cache of 16 MiB, backend {}",
+        file_pages >> 8,
+        directory.display(),
+        cache.stats().backend
+    );
+    let (mut one, mut two, mut three) = (vec![0; PAGE], Aligned([0; PAGE]), Aligned([0; PAGE]));
+    let [ours, pread, uring] = measure(
+        file_pages,
+        1000,
+        [
+            ("read_at, missing", &mut |sample| {
+                for &offset in sample {
+                    file.read_at(&mut one, offset).unwrap();
+                    assert_eq!(one[0], (offset / PAGE_BYTES) as u8);
+                }
+            }),
+            ("pread with O_DIRECT", &mut |sample| {
+                for &offset in sample {
+                    direct.read_exact_at(&mut two.0, offset).unwrap();
+                    assert_eq!(two.0[0], (offset / PAGE_BYTES) as u8);
+                }
+            }),
+            ("io_uring with O_DIRECT, one at a time", &mut |sample| {
+                let Some(ring) = &mut ring else { return };
+                for &offset in sample {
+                    let read = opcode::Read::new(Fd(direct.as_raw_fd()), three.0.as_mut_ptr(), PAGE as u32);
+                    // SAFETY: buffer and file live until the answer, which is waited for here.
+                    unsafe { ring.submission().push(&read.offset(offset).build()).unwrap() };
+                    ring.submit_and_wait(1).unwrap();
+                    assert_eq!(ring.completion().next().unwrap().result(), PAGE as i32);
+                    assert_eq!(three.0[0], (offset / PAGE_BYTES) as u8);
+                }
+            }),
+        ],
+    );
+    let tenant = &cache.stats().tenants[0];
+    println!("  ({} misses, {} hits among them)", tenant.misses, tenant.hits);
+    println!(
+        "  => misses go at {:.0} % of pread, {:.0} % of io_uring\n",
+        100.0 * pread / ours,
+        100.0 * uring / ours
+    );
+}
+
+struct Quiet;
+
+impl Host for Quiet {
+    fn now(&self) -> Time {
+        Time::ZERO
+    }
+    fn wake_flusher(&self, _: FlushReason) {}
+    fn wake_background(&self) {}
+    fn wake_waiters(&self, _: FolioId) {}
+    fn frame_retired(&self, _: FolioId) {}
+}
+
+/// The core alone, on one thread: pages come, and are reclaimed in one effort.
+fn reclaim() {
+    const PAGES: u32 = 1 << 20;
+    println!("reclaim: clean pages, the core alone, one thread");
+    let (mut inserted, mut reclaimed) = (Vec::new(), Vec::new());
+    for _ in 0..5 {
+        let core = Core::new(Options::new(PAGES + PAGES / 8), Time::ZERO);
+        let memcg = core.add_memcg("t", u64::from(PAGES), Time::ZERO).unwrap().id();
+        let task = core.new_task(memcg, 0);
+        let mapping = core.open_mapping(Kind::File);
+        let began = Instant::now();
+        for index in 0..PAGES {
+            let mut charging = Charging::new(memcg, 0);
+            let new = loop {
+                match charging.step(&core, &Quiet) {
+                    ChargeStep::Charged(new) => break new,
+                    ChargeStep::More => {}
+                    other => panic!("{other:?}"),
+                }
+            };
+            let folio = core.insert(&Quiet, &task, &mapping, index, new, Arrival::default()).unwrap();
+            core.publish(&Quiet, &mapping, folio);
+        }
+        inserted.push(began.elapsed().as_nanos() as f64 / f64::from(PAGES));
+        let orders = Orders {
+            target: memcg,
+            kind: EffortKind::Proactive,
+            goal_pages: u64::from(PAGES) / 2,
+            swappiness: core.options().swappiness(),
+            cpu: 0,
+        };
+        let began = Instant::now();
+        let mut effort = Effort::new(&core, orders);
+        let progress = loop {
+            if let Step::Done(progress) = effort.step(&core, &Quiet) {
+                break progress;
+            }
+        };
+        reclaimed.push(began.elapsed().as_nanos() as f64 / progress.reclaimed as f64);
+    }
+    for (name, mut samples) in
+        [("a page is charged and inserted", inserted), ("a page is reclaimed", reclaimed)]
+    {
+        samples.sort_by(f64::total_cmp);
+        let (low, median, high) = (samples[0], samples[samples.len() / 2], samples[samples.len() - 1]);
+        println!(
+            "  {name:<44} {median:>10.1} ns   ({low:.1} to {high:.1})  {:.2} million a second",
+            1000.0 / median
+        );
+    }
+}
+
+fn main() {
+    // Cargo passes `--bench`; a number is the size of the file of the misses in MiB.
+    let megabytes = std::env::args().find_map(|argument| argument.parse::<u64>().ok()).unwrap_or(512);
+    let directory = tempfile::tempdir().unwrap();
+    hits(directory.path());
+    misses(directory.path(), megabytes << 8);
+    reclaim();
+}
