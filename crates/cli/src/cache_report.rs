@@ -164,15 +164,20 @@ impl CacheReport {
     }
 }
 
-/// Every switch, and whether it is on.
+/// The policy, and every switch: whether it is on.
 pub fn mechanisms_json(mechanisms: Mechanisms) -> Map<String, Value> {
-    Switch::ALL.iter().map(|&switch| (switch.name().to_owned(), mechanisms.is_on(switch).into())).collect()
+    let lru = ("lru".to_owned(), "multigen".into());
+    let switches =
+        Switch::ALL.iter().map(|&switch| (switch.name().to_owned(), mechanisms.is_on(switch).into()));
+    std::iter::once(lru).chain(switches).collect()
 }
 
 fn tenant_json(tenant: &TenantStats) -> Value {
     let accesses = tenant.hits + tenant.misses;
+    // The sums that memory.stat has, too.
+    let sums = [("pgscan", scanned(tenant)), ("pgsteal", evictions(tenant))];
     let counters: Map<String, Value> =
-        tenant.counters.iter().map(|&(name, value)| (name.to_owned(), value.into())).collect();
+        sums.iter().chain(&tenant.counters).map(|&(name, value)| (name.to_owned(), value.into())).collect();
     json!({
         "name": tenant.name,
         "max_pages": tenant.max_pages,
@@ -181,8 +186,6 @@ fn tenant_json(tenant: &TenantStats) -> Value {
         "hits": tenant.hits,
         "misses": tenant.misses,
         "hit_ratio": (accesses > 0).then(|| tenant.hits as f64 / accesses as f64),
-        "evictions": evictions(tenant),
-        "scanned": scanned(tenant),
         "counters": counters,
         "generations": tenant.generations.iter().map(generation_json).collect::<Vec<_>>(),
     })

@@ -120,9 +120,10 @@ pub fn check_space(directory: &Path, bytes: u64, instead: &str) -> Result<(), Fa
 
 /// Whether a directory lies in memory, so that nothing in it ever meets a device.
 pub fn is_in_memory(directory: &Path) -> bool {
-    const TMPFS: i64 = 0x0102_1994;
-    const RAMFS: i64 = 0x8584_58f6;
-    rustix::fs::statfs(directory).is_ok_and(|found| [TMPFS, RAMFS].contains(&(found.f_type as i64)))
+    use rustix::fs::FsWord;
+    const TMPFS: FsWord = 0x0102_1994;
+    const RAMFS: FsWord = 0x8584_58f6;
+    rustix::fs::statfs(directory).is_ok_and(|found| [TMPFS, RAMFS].contains(&found.f_type))
 }
 
 #[cfg(test)]

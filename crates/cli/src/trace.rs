@@ -46,7 +46,7 @@ struct ConvertArgs {
     /// The new one; .gz, .xz or .zst at its end compresses
     #[arg(value_name = "OUT")]
     to: PathBuf,
-    /// Format of OUT: kernel-lab (.bin), shared-text (.txt), fio-iolog (.iolog), plain
+    /// Format of OUT: kernel-lab (.bin), shared-text (.txt), fio-iolog, plain
     #[arg(long = "to", value_name = "FORMAT")]
     to_format: Option<Format>,
     /// Number the distinct pages from 0 in the order of their first use

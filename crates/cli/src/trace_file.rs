@@ -41,7 +41,7 @@ pub struct TraceOptions {
     /// Skip and count bad records instead of stopping at the first
     #[arg(long)]
     lossy: bool,
-    /// Bytes per unit of block numbers (arc, vscsi, blkparse, lbn of a CSV): 512, or 4096 for ARC's OLTP
+    /// Bytes per unit of block numbers, where a format has them: 512, or 4096 for ARC's OLTP
     #[arg(long, value_name = "BYTES")]
     unit: Option<u32>,
 }
@@ -254,7 +254,8 @@ fn count(records: &[Record]) -> TraceCounts {
 ///
 /// The index of a file keeps 64 neighbours together, in 520 bytes. Where fewer than 8 of them are touched, it is
 /// cheaper to number the pages anew, in the order of their first use, at 21 bytes each. That has its price: without
-/// positions there are no neighbours whose accessed bits can be looked at, and no files that can be synced.
+/// positions there are no neighbours whose accessed bits can be looked at, no files that can be synced, and never
+/// so many leaves without pages that the kernel would drop what they remember of evicted ones.
 fn numbering(records: &[Record]) -> Numbering {
     let mut pages = HashSet::new();
     let mut leaves = HashSet::new();

@@ -48,7 +48,9 @@ fn converting_there_and_back_keeps_everything() {
     );
     let records = |name: &str| {
         let mut document = document(folder.path(), &format!("trace info {name}"))["traces"][0].clone();
-        ["trace", "compression", "requests"].map(|field| document.as_object_mut().unwrap().remove(field));
+        for field in ["trace", "compression", "requests"] {
+            document[field].take();
+        }
         document
     };
     assert_eq!(records("a.txt"), records("c.txt"));

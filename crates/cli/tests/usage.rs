@@ -36,7 +36,7 @@ fn wrong_usage_is_named_and_has_status_2() {
         ("demo --foo", "'--foo'"),
         ("demo --size 1GB", "write GiB"),
         ("demo --size 4k", "1 MiB at least"),
-        ("demo --memory 4k", "raise --memory"),
+        ("demo --memory 4k", "2 MiB at least"),
         ("demo --seconds 0", "--seconds"),
         ("fio", "no job"),
         ("fio --name=a --foo=1", "`--foo`"),

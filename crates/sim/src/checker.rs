@@ -10,7 +10,7 @@
 use crate::actor::{Actor, Job};
 use crate::world::World;
 use mglru_core::{Core, Counter, Event, FolioId, Lookup, Mapping, MappingId, MemcgId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// What is cached, as far as events tell.
 #[derive(Debug, Default)]
@@ -77,46 +77,41 @@ fn check_model(world: &World) -> Result<(), String> {
 }
 
 fn check_under_way(world: &World, jobs: &[&Job]) -> Result<(), String> {
-    let mut read = BTreeSet::new();
+    let folios = world.core.folios();
+    let mut read = vec![false; folios.len() as usize];
     for reading in jobs.iter().filter_map(|job| job.reading()) {
         let (folio, index) = (reading.folio, reading.index);
-        if !read.insert(folio) {
+        if std::mem::replace(&mut read[folio.0 as usize], true) {
             return Err(format!("two jobs read {folio:?}"));
         }
         if !matches!(world.core.lookup(&reading.mapping, index), Lookup::Pending(there) if there == folio) {
             return Err(format!("page {index} is read into {folio:?}, but it is not pending there"));
         }
     }
-    let mut written = BTreeSet::new();
-    for write in world.writes.values() {
-        for &folio in &write.run.folios {
-            if !written.insert(folio) {
-                return Err(format!("two writes write {folio:?}"));
-            }
+    let mut written = vec![false; folios.len() as usize];
+    for folio in world.writes.values().flat_map(|write| &write.run.folios) {
+        if std::mem::replace(&mut written[folio.0 as usize], true) {
+            return Err(format!("two writes write {folio:?}"));
         }
     }
-    for folio in (0..world.core.folios().len()).map(FolioId) {
-        let flags = world.core.folios().get(folio).flags.load();
+    let mut cached = vec![false; folios.len() as usize];
+    if let Some(model) = &world.host.model {
+        model.borrow().cached.values().for_each(|folio| cached[folio.0 as usize] = true);
+    }
+    for folio in (0..folios.len()).map(FolioId) {
+        let flags = folios.get(folio).flags.load();
+        let (read, written) = (read[folio.0 as usize], written[folio.0 as usize]);
         if flags.references() == 0 {
             continue;
         }
         // What could not be read stays without content until the last batch that it is in is drained.
-        let abandoned = !flags.locked() && !is_cached(world, folio);
-        if flags.locked() != read.contains(&folio) || flags.writing() && !read.contains(&folio) && !abandoned {
-            return Err(format!("{folio:?} is {flags:?}: not what it should be for reads under way {read:?}"));
-        }
-        if flags.writeback() != written.contains(&folio) {
-            return Err(format!("{folio:?} is {flags:?}, writes under way are {written:?}"));
+        let without_content = flags.writing() && cached[folio.0 as usize];
+        if flags.locked() != read || without_content && !read || flags.writeback() != written {
+            return Err(format!("{folio:?} is {flags:?}, being read: {read}, being written: {written}"));
         }
     }
     let counted: u64 = world.core.memcgs().map(|memcg| memcg.stat().get(Counter::FileWriteback)).sum();
-    agree("pages under write-back", written.len() as u64, counted)
-}
-
-/// Whether some page has this folio, as far as the model knows.
-fn is_cached(world: &World, folio: FolioId) -> bool {
-    let Some(model) = &world.host.model else { return false };
-    model.borrow().cached.values().any(|&cached| cached == folio)
+    agree("pages under write-back", written.iter().filter(|&&written| written).count() as u64, counted)
 }
 
 /// `charged`: pages that were charged and have no frame yet.

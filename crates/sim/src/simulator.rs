@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! loop   what is due now happens      writes end, rests are over
-//!        who is called wakes up       flusher, background reclaim, whoever waits for a page
 //!        one runnable actor acts      the first, or any: the seed chooses
+//!        who was called wakes up      flusher, background reclaim, whoever waits for a page
 //!        nobody runnable              time jumps to the next event
 //! ```
 //!
@@ -236,13 +236,14 @@ impl Simulator {
         let acted = self.places[id.0].actor.step(&mut self.world, alone);
         // The actors before the jobs are background reclaim and perhaps the flusher.
         let pause = acted.map_err(|error| SimError::Job(id.0 - (self.places.len() - self.jobs), error))?;
+        self.answer_calls();
         self.settle(id, pause);
         self.steps += 1;
         self.check()?;
         Ok(self.jobs_left > 0)
     }
 
-    /// What is due now happens, and who is called wakes up.
+    /// What is due now happens.
     fn let_things_happen(&mut self) {
         while let Some(due) = self.world.events.take_due(self.world.now()) {
             match due {
@@ -251,9 +252,14 @@ impl Simulator {
                 Due::Written(write) => {
                     self.world.written(write);
                     self.wake_where(|pause| matches!(pause, Pause::Written(_)));
+                    self.answer_calls();
                 }
             }
         }
+    }
+
+    /// Whoever the core called wakes up. Who begins to wait afterwards was not meant.
+    fn answer_calls(&mut self) {
         if !self.world.host.is_called() {
             return;
         }

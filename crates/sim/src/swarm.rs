@@ -292,12 +292,16 @@ fn random_job(choices: &mut Choices, machine: &Machine, files: &[FilePlan]) -> J
         unmap: weight(6),
         remove: weight(4),
     };
-    if weights.all().iter().take(4).sum::<u64>() == 0 {
-        weights.read = 100;
+    if machine.flusher.is_none() {
+        // Without a flusher, dirty pages are stuck until a sync. Many would only show how long reclaim keeps trying.
+        (weights.write, weights.store) = (weights.write.min(weights.sync), weights.store.min(weights.sync));
     }
     if machine.numbering == Numbering::Keys {
         // Opaque keys have no range that could be cut off.
         (weights.truncate, weights.discard) = (0, 0);
+    }
+    if weights.all().iter().take(4).sum::<u64>() == 0 {
+        weights.read = 100;
     }
     let some_file = choices.between(1, files.len() as u64) as usize;
     JobPlan {

@@ -21,7 +21,7 @@ fn skewed() -> impl Iterator<Item = u64> {
     })
 }
 
-fn t1(channel: Channel) -> Vec<Access> {
+fn t1(channel: impl Fn(u64) -> Access) -> Vec<Access> {
     (0..6).flat_map(|_| 0..6000).map(channel).collect()
 }
 
@@ -49,10 +49,12 @@ struct Seen {
     min_seq: u64,
 }
 
-fn replay(machine: &Machine, trace: &[Access], set_up: impl FnOnce(&mut Simulator)) -> Seen {
+fn replay<O>(machine: &Machine, trace: Vec<O>, set_up: impl FnOnce(&mut Simulator)) -> Seen
+where
+    O: Into<Operation> + 'static,
+{
     let mut simulator = Simulator::new(machine).unwrap();
-    let trace = trace.to_vec();
-    simulator.add_job(0, trace.into_iter().map(Operation::from));
+    simulator.add_job(0, trace.into_iter().map(Into::into));
     let seen: Arc<Mutex<(Vec<(u32, u64)>, u64)>> = Arc::default();
     let sink = seen.clone();
     simulator.observe(move |now: Time, event: &Event| match *event {
@@ -70,11 +72,12 @@ fn replay(machine: &Machine, trace: &[Access], set_up: impl FnOnce(&mut Simulato
 }
 
 /// The columns of the tables, in their order (`pgactivate` after refill).
-fn row(batch_folios: usize, trace: &[Access]) -> [u64; 13] {
+fn row(batch_folios: usize, trace: Vec<Access>) -> [u64; 13] {
+    let accesses = trace.len() as u64;
     let seen = replay(&Machine::ideal(LIMIT_PAGES, batch_folios), trace, |_| {});
     let total = seen.report.total();
     let get = |counter| total.counters.get(counter);
-    assert_eq!(total.counts.accesses, trace.len() as u64);
+    assert_eq!(total.counts.accesses, accesses);
     assert_eq!(seen.report.now, Time::ZERO, "nothing takes time");
     [
         total.counts.misses,
@@ -106,7 +109,7 @@ fn descriptor_reads() {
         ("T3", 31, t3(read), [137253, 121533, 27330, 0, 96, 133160, 133160, 300, 0, 2306, 32, 35, 33]),
     ];
     for (name, batch_folios, trace, expected) in rows {
-        assert_eq!(row(batch_folios, &trace), expected, "{name}, B = {batch_folios}");
+        assert_eq!(row(batch_folios, trace), expected, "{name}, B = {batch_folios}");
     }
 }
 
@@ -124,6 +127,89 @@ fn mapped_reads() {
         ),
     ];
     for (name, trace, expected) in rows {
-        assert_eq!(row(31, &trace), expected, "{name}");
+        assert_eq!(row(31, trace), expected, "{name}");
     }
+}
+
+/// A mixed trace: reads, writes, loads, stores over three files, syncs, truncations, advice.
+fn mixed() -> Vec<Operation> {
+    let mut random = mglru_workload::Random::new(11);
+    (0..60_000u64)
+        .map(|_| {
+            let page = random.below(3) << 32 | random.below(4000).min(random.below(4000));
+            match random.below(1000) {
+                0 => Operation::Sync { page },
+                1 => Operation::Truncate { page: page | 2048 },
+                2 => Operation::Discard { page, pages: 50 },
+                3..300 => Access::write(page).into(),
+                300..500 => Access::load(page).into(),
+                500..550 => Access::store(page).into(),
+                _ => Access::read(page).into(),
+            }
+        })
+        .collect()
+}
+
+/// Machines of which each has something that another lacks.
+fn machines() -> Vec<Machine> {
+    let mut short = Machine::new(2048);
+    short.tenants[0].max_pages = 1900;
+    let mut slow = Machine::kernel_lab(1500);
+    slow.writes = mglru_sim::Writes::Overwrite;
+    slow.batch_time = std::time::Duration::from_micros(3);
+    let mut instant = Machine::ideal(1500, 31);
+    instant.flusher = short.flusher;
+    vec![Machine::kernel_lab(1500), instant, short, slow]
+}
+
+/// The shortcuts change nothing, and neither does the checker: the same pages go at the same moments.
+#[test]
+fn the_fast_path_is_only_faster() {
+    for (number, machine) in machines().iter().enumerate() {
+        let fast = replay(machine, mixed(), |_| {});
+        assert!(fast.evicted.len() > 5000, "machine {number}: {} evictions", fast.evicted.len());
+        let slow = replay(machine, mixed(), |simulator| simulator.set_shortcuts(false));
+        assert!(fast == slow, "machine {number}: without shortcuts {slow:#?}, with {fast:#?}");
+        let checked = replay(machine, mixed(), |simulator| simulator.check_every(997));
+        assert!(fast == checked, "machine {number}: checked {checked:#?}, unchecked {fast:#?}");
+    }
+}
+
+/// The same seed gives the same report; with several jobs, another seed another one.
+#[test]
+fn a_seed_repeats() {
+    let run = |seed| {
+        let mut machine = Machine { seed, ..Machine::new(2048) };
+        machine.interleaving = mglru_sim::Interleaving::Seeded;
+        let mut simulator = Simulator::new(&machine).unwrap();
+        for job in 0..3 {
+            simulator.add_job(0, mixed().into_iter().skip(job * 1000).take(20_000));
+        }
+        simulator.run().unwrap()
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}
+
+/// Counting from an access on is the same as the difference between two runs.
+#[test]
+fn counts_from_the_warm_point_are_differences() {
+    let machine = Machine::kernel_lab(1500);
+    let trace = t3(Access::read);
+    let whole = replay(&machine, trace.clone(), |simulator| simulator.set_warm_from(50_000));
+    let half = replay(&machine, trace[..50_000].to_vec(), |_| {});
+    let expected = whole.report.total().since(&half.report.total());
+    assert_eq!(whole.report.warm_from, Some(50_000));
+    assert_eq!(whole.report.warm(), Some(expected));
+    assert_eq!(expected.counts.accesses, 150_000);
+}
+
+/// Opaque keys are positions in the order of first touch, whatever they are.
+#[test]
+fn keys_stand_for_positions() {
+    let machine = Machine { numbering: mglru_sim::Numbering::Keys, ..Machine::ideal(LIMIT_PAGES, 31) };
+    let scattered = |page: u64| Access::read(page.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17));
+    let keys = replay(&machine, t1(scattered), |_| {});
+    let files = replay(&Machine::ideal(LIMIT_PAGES, 31), t1(Access::read), |_| {});
+    assert_eq!(keys, files, "a cycle from page 0 on touches positions in order");
 }

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
-use tenant::{Done, FILE_BYTES_MIN, Generations, Limit, Meter, TENANTS, Tenant};
+use tenant::{BUDGET_BYTES_MIN, Done, FILE_BYTES_MIN, Generations, Limit, Meter, TENANTS, Tenant};
 
 const DEFAULT_BUDGET_BYTES: u64 = 256 << 20;
 
@@ -40,13 +40,13 @@ The file has no name and is gone when the demo ends, however it ends.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Where the file is made [default: the system's place for temporary files]
+    /// Where the file is made [default: where temporary files are]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
     /// Size of the file
     #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "1GiB")]
     size: u64,
-    /// How long the cache runs; then the comparison, as long at most
+    /// How long the cache runs, and the comparison at most
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600), default_value_t = 30)]
     seconds: u64,
     /// Decides every random choice
@@ -69,6 +69,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if args.size < FILE_BYTES_MIN {
         let least = size::show(FILE_BYTES_MIN);
         return Err(Failure::usage(format_args!("--size {}: the file needs {least} at least", args.size)));
+    }
+    if budget.bytes < BUDGET_BYTES_MIN {
+        let least = size::show(BUDGET_BYTES_MIN);
+        return Err(Failure::usage(format_args!(
+            "--memory {}: the tenants need {least} at least",
+            budget.bytes
+        )));
     }
     let tenants = tenant::tenants(args.size, budget.bytes, args.seed);
     let (mut builder, mechanisms) = args.cache.builder(budget)?;

@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 const SCAN_BYTES: u32 = 64 << 10;
 /// The least file: a part of at least one scan for each.
 pub const FILE_BYTES_MIN: u64 = 1 << 20;
+/// The least budget: room for the scanner's part of it to hold what is read ahead of it, 256 KiB.
+pub const BUDGET_BYTES_MIN: u64 = 2 << 20;
 /// How many tenants there are.
 pub const TENANTS: usize = 3;
 

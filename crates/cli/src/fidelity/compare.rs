@@ -1,16 +1,17 @@
 //! Which replays are made, and which numbers are held against each other.
 //!
 //! ```text
-//! one kernel run            one replay at its capacity
+//! one kernel run, reads     one replay at its capacity
+//! … mapped, or with writes  the mean of five replays, at its capacity and 10 and 20 pages beside it
 //! … and its repetitions     the same; what they differ by is allowed
-//! one run of mapped reads   the mean of five replays, at its capacity and 10 and 20 pages beside it
 //! five limits, mapped       besides: the mean of the runs against the mean of a replay for each
 //! ```
 
 use super::kernel_run::{Access, KernelRun, Measure, Setting};
 use super::tolerance::{RowKind, Tolerance, tolerance};
 
-/// Capacities of the replays of mapped reads, relative to the kernel's.
+/// Capacities of the replays of runs that do not repeat to the page, relative to the kernel's. Ten pages more or less
+/// change them as another run would.
 const AROUND_PAGES: [i64; 5] = [-20, -10, 0, 10, 20];
 /// Limits of a series are not further apart.
 const SERIES_SPAN_PAGES: u64 = 128;
@@ -98,7 +99,7 @@ pub fn subjects(runs: &[KernelRun]) -> Vec<Subject> {
 
 impl Subject {
     fn single(run: KernelRun, repetitions: Vec<KernelRun>) -> Subject {
-        let around: &[i64] = if run.access == Access::MappedReads { &AROUND_PAGES } else { &[0] };
+        let around: &[i64] = if run.access == Access::Reads { &[0] } else { &AROUND_PAGES };
         let memories = around.iter().filter_map(|&by| run.memory_pages.checked_add_signed(by));
         let memories = memories.filter(|&pages| pages > 0).collect();
         Subject { memories, repetitions, kind: kind(&run, false), runs: vec![run] }

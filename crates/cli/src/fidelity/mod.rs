@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// Arguments of the mode.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What kernels did, such as ../shared/kernel/results.csv; WORKLOAD.bin.zst are beside it
+    /// What kernels did, as ../shared/kernel/results.csv; traces are beside it
     #[arg(value_name = "RESULTS.csv")]
     results: PathBuf,
     /// Only rows of these kernels

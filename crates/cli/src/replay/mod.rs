@@ -55,16 +55,16 @@ pub struct Args {
     /// The policy: multigen
     #[arg(long, value_name = "POLICY", value_parser = parse_lru, default_value = "multigen")]
     lru: String,
-    /// Count again from this share of the accesses on: 0.25 or 25%; default: what is written beside the trace, or 0
+    /// Count again from this share of accesses on: 0.25 or 25%; default: as beside the trace, or 0
     #[arg(long, value_name = "FRACTION", value_parser = parse_fraction)]
     warm: Option<f64>,
-    /// How writes treat a page that is not cached
-    #[arg(long, value_name = "HOW", value_enum, default_value = "rmw")]
+    /// A write to a page that is not cached reads it first (rmw), or overwrites it whole (blind)
+    #[arg(long, value_name = "HOW", value_enum, default_value = "rmw", hide_possible_values = true)]
     writes: WriteMode,
     /// Decides what is left to chance; one job alone leaves nothing
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Recount lists, sizes, charges and generations every N steps (1000); slow, changes no number
+    /// Recount lists, sizes, charges, generations every N steps (1000); slow, changes no number
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1000",
           value_parser = clap::value_parser!(u64).range(1..))]
     check: Option<u64>,

@@ -121,8 +121,7 @@ impl LeafPool {
 
     /// Bytes of all leaves, used and free, and of directories.
     pub(crate) fn bytes(&self) -> u64 {
-        u64::from(self.allocated.load(Relaxed)) * size_of::<Leaf>() as u64
-            + self.other_bytes.load(Relaxed)
+        u64::from(self.allocated.load(Relaxed)) * size_of::<Leaf>() as u64 + self.other_bytes.load(Relaxed)
     }
 
     pub(crate) fn count_bytes(&self, bytes: u64) {

@@ -483,6 +483,14 @@ fn wait_out(world: &World, throttle: Throttle) -> Pause {
 
 /// Waits until nobody works on the folio any more.
 fn wait_for(core: &Core, folio: FolioId) -> Pause {
-    let waits = core.folios().get(folio).flags.announce_waiter(|flags| flags.locked() || flags.writeback());
-    if waits { Pause::Folio(folio) } else { Pause::Ready }
+    let flags = &core.folios().get(folio).flags;
+    if flags.load().writeback() {
+        // Not for the folio: a look at a page under write-back wakes whoever else waits for it, and two that look in
+        // turn would keep each other awake while time stands still.
+        Pause::Written(None)
+    } else if flags.announce_waiter(|flags| flags.locked()) {
+        Pause::Folio(folio)
+    } else {
+        Pause::Ready
+    }
 }

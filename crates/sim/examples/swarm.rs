@@ -1,0 +1,26 @@
+//! Runs swarm seeds: `cargo run --release -p mglru-sim --example swarm FROM COUNT`.
+
+use mglru_sim::swarm::run_seed;
+use std::time::Instant;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).map(|text| text.parse::<u64>().expect("a number"));
+    let from = arguments.next().unwrap_or(0);
+    let count = arguments.next().unwrap_or(1000);
+    let begin = Instant::now();
+    let (mut accesses, mut failures) = (0, 0);
+    for seed in from..from + count {
+        let one = Instant::now();
+        match run_seed(seed) {
+            Ok(report) => accesses += report.report.accesses(),
+            Err(failure) => {
+                println!("{failure}");
+                failures += 1;
+            }
+        }
+        if one.elapsed().as_millis() > 1000 {
+            println!("seed {seed} took {:?}", one.elapsed());
+        }
+    }
+    println!("{count} seeds, {accesses} accesses, {failures} failures, {:?}", begin.elapsed());
+}
