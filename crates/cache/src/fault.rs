@@ -192,5 +192,7 @@ impl Shared {
                 self.core.abandon(&self.host, &inode.mapping, folio);
             }
         }
+        // A page that was locked until now can be freed.
+        self.host.progress.ring();
     }
 }

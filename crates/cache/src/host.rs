@@ -59,7 +59,7 @@ pub(crate) struct CacheHost {
     /// Reclaim asked for the flusher: it writes although little is dirty.
     pub(crate) flush_for_reclaim: AtomicBool,
     pub(crate) background: Bell,
-    /// Rung whenever pages were written: those who dirty or reclaim too fast wait for it.
+    /// Rung whenever pages were written or read: those who dirty or reclaim too fast wait for it.
     pub(crate) progress: Bell,
     pub(crate) observer: OnceLock<Observer>,
 }

@@ -255,6 +255,7 @@ impl Core {
         let memcg = self.memcg(new.memcg);
         let kind = mapping.kind();
         memcg.stat.add(if kind == Kind::Anon { Counter::Anon } else { Counter::File }, 1);
+        memcg.stat.add(Counter::FileReading, 1);
         let recency = arrival.in_fault && mapping.has_recency();
         if let Some(owner) = before.only_shadows_of {
             self.memcg(owner).stat.sub(Counter::WorkingsetNodes, 1);
@@ -288,6 +289,13 @@ impl Core {
         if let Some(slot) = mapping.slot(&self.leaves, entry.index()) {
             slot.set_uptodate(folio);
         }
+        self.end_reading(folio);
+    }
+
+    /// A page is no longer being read, which those who wait for memory count on.
+    fn end_reading(&self, folio: FolioId) {
+        self.memcg(self.memcg_of(folio)).stat.sub(Counter::FileReading, 1);
+        self.read.fetch_add(1, Relaxed);
     }
 
     /// The content of an inserted folio could not be read: takes it out of its mapping again. Who waits for it looks
@@ -295,6 +303,7 @@ impl Core {
     pub fn abandon(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
         let index = self.folios.get(folio).index();
         let memcg = self.memcg(self.memcg_of(folio));
+        self.end_reading(folio);
         let removed = mapping.lock(&self.leaves).remove(index, folio, None, memcg.id());
         self.unlock(host, folio);
         if let Ok(shadow_leaf) = removed {

@@ -21,7 +21,7 @@ use crate::reclaim::{Effort, EffortKind, Orders, OutOfMemory, Progress, Step};
 
 /// Fruitless efforts before a charge fails.
 const RETRIES: u32 = 16;
-/// Waits for write-back in which nothing was written, before a charge fails: 16 of at most 100 ms.
+/// Waits in which nothing was written or read, before a charge fails: 16 of at most 100 ms.
 const FRUITLESS_WAITS: u32 = 16;
 
 /// What a step came to.
@@ -69,7 +69,7 @@ pub struct Charging {
     effort: Option<Box<Effort>>,
     retries: u32,
     fruitless_waits: u32,
-    written_before: u64,
+    transferred_before: u64,
     /// Reclaim was run because the node is below its min watermark; a frame may be taken now.
     reclaimed_for_frame: bool,
 }
@@ -84,7 +84,7 @@ impl Charging {
             effort: None,
             retries: 0,
             fruitless_waits: 0,
-            written_before: 0,
+            transferred_before: 0,
             reclaimed_for_frame: false,
         }
     }
@@ -184,19 +184,19 @@ impl Charging {
         if self.retries < RETRIES {
             return ChargeStep::More;
         }
-        self.wait_for_writeback(core, host)
+        self.wait_for_transfers(core, host)
     }
 
-    /// Everything is dirty or being written: that is slow, not hopeless, as long as pages do get written.
-    fn wait_for_writeback(&mut self, core: &Core, host: &impl Host) -> ChargeStep {
+    /// Everything is dirty, being written or being read: that is slow, not hopeless, as long as pages do get through.
+    fn wait_for_transfers(&mut self, core: &Core, host: &impl Host) -> ChargeStep {
         let target = self.target();
         let members =
             || core.memcgs.iter().filter(move |memcg| target == MemcgId::ROOT || memcg.id() == target);
-        let pending =
-            |memcg: &Memcg| memcg.stat.get(Counter::FileDirty) + memcg.stat.get(Counter::FileWriteback);
-        let written = core.written_pages();
-        if written != self.written_before {
-            self.written_before = written;
+        let under_way = [Counter::FileDirty, Counter::FileWriteback, Counter::FileReading];
+        let pending = |memcg: &Memcg| under_way.map(|counter| memcg.stat.get(counter)).iter().sum::<u64>();
+        let transferred = core.written_pages() + core.read.load(crate::sync::Ordering::Relaxed);
+        if transferred != self.transferred_before {
+            self.transferred_before = transferred;
             self.fruitless_waits = 0;
         }
         if members().map(pending).sum::<u64>() == 0 || self.fruitless_waits == FRUITLESS_WAITS {

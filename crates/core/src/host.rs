@@ -74,7 +74,7 @@ pub trait Host {
 /// Why somebody has to wait, and for how long at most (spec 70 §8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Throttle {
-    /// Pages under write-back are in the way: until some were written, at most 100 ms.
+    /// Pages under write-back, or being read, are in the way: until some are done, at most 100 ms.
     Writeback,
     /// The target met nothing but dirty pages that are queued already: one tick.
     Congested,

@@ -71,6 +71,8 @@ pub struct Core {
     pub(crate) arrivals: Arrivals,
     /// Pages written since the beginning.
     pub(crate) written: AtomicU64,
+    /// Pages read since the beginning.
+    pub(crate) read: AtomicU64,
 }
 
 impl Core {
@@ -89,6 +91,7 @@ impl Core {
             arrivals: Arrivals::new(options.cpus, options.batch_folios),
             memcgs,
             written: AtomicU64::new(0),
+            read: AtomicU64::new(0),
             options,
         }
     }

@@ -104,9 +104,8 @@ mod tests {
             events.plan(Time::from_nanos(at), event);
         }
         assert_eq!(events.next_time(), Some(Time::from_nanos(3)));
-        let mut due = |now| -> String {
-            std::iter::from_fn(|| events.take_due(Time::from_nanos(now))).collect()
-        };
+        let mut due =
+            |now| -> String { std::iter::from_fn(|| events.take_due(Time::from_nanos(now))).collect() };
         assert_eq!([due(2), due(5), due(8), due(100)], ["", "abcd", "", "e"]);
         assert_eq!(events.next_time(), None);
     }

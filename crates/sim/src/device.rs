@@ -175,7 +175,8 @@ impl Line {
         self.pages += pages;
         let begin = self.full_until(now).unwrap_or(now);
         if self.lane.bytes_per_second > 0 {
-            let nanos = u128::from(pages * PAGE_BYTES) * 1_000_000_000 / u128::from(self.lane.bytes_per_second);
+            let nanos =
+                u128::from(pages * PAGE_BYTES) * 1_000_000_000 / u128::from(self.lane.bytes_per_second);
             self.bytes_moved = self.bytes_moved.max(begin) + Duration::from_nanos(nanos as u64);
         }
         let at = self.bytes_moved.max(begin) + self.lane.latency.draw(&mut self.random);

@@ -75,7 +75,10 @@ impl SimHost {
 
 impl std::fmt::Debug for SimHost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SimHost").field("clock", &self.clock).field("calls", &self.calls).finish_non_exhaustive()
+        f.debug_struct("SimHost")
+            .field("clock", &self.clock)
+            .field("calls", &self.calls)
+            .finish_non_exhaustive()
     }
 }
 

@@ -110,7 +110,10 @@ impl Tally {
             let before = if Counters::is_size(Counter::ALL[at]) { 0 } else { earlier.counters.0[at] };
             self.counters.0[at] - before
         });
-        Tally { counts: self.counts.zip(&earlier.counts, |now, then| now - then), counters: Counters(counters) }
+        Tally {
+            counts: self.counts.zip(&earlier.counts, |now, then| now - then),
+            counters: Counters(counters),
+        }
     }
 
     /// Both together.

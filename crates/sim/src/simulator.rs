@@ -337,8 +337,7 @@ impl Simulator {
     fn check(&mut self) -> Result<(), SimError> {
         if self.check_every.is_some_and(|every| self.steps.is_multiple_of(every)) {
             let actors = self.places.iter().map(|place| &place.actor);
-            checker::check(&self.world, actors)
-                .map_err(|what| SimError::Check { step: self.steps, what })?;
+            checker::check(&self.world, actors).map_err(|what| SimError::Check { step: self.steps, what })?;
         }
         let (at, accesses, now) = self.progress;
         if accesses != self.world.accesses || now != self.world.now() {

@@ -56,7 +56,8 @@ pub fn run_seed(seed: u64) -> Result<SwarmReport, SwarmFailure> {
     let plan = Plan::new(seed);
     let failure = |step, what: String| SwarmFailure { seed, step, what };
     let (steps, checked) = run(&plan, Some(plan.check_every)).map_err(|(step, what)| failure(step, what))?;
-    let (_, unchecked) = run(&plan, None).map_err(|(step, what)| failure(step, format!("unchecked: {what}")))?;
+    let (_, unchecked) =
+        run(&plan, None).map_err(|(step, what)| failure(step, format!("unchecked: {what}")))?;
     if checked != unchecked {
         let what = format!("the checker or the shortcuts changed the result: {checked:?} and {unchecked:?}");
         return Err(failure(steps, what));
@@ -248,7 +249,10 @@ fn random_device(choices: &mut Choices) -> DeviceModel {
                 let least = choices.micros(100);
                 Latency::Uniform { least, most: least + choices.micros(1000) }
             }
-            _ => Latency::Skewed { median: choices.micros(200), spread_permille: choices.between(0, 3000) as u32 },
+            _ => Latency::Skewed {
+                median: choices.micros(200),
+                spread_permille: choices.between(0, 3000) as u32,
+            },
         };
         Lane {
             latency,

@@ -12,10 +12,8 @@ use std::path::PathBuf;
 type Row = BTreeMap<String, String>;
 
 fn kernel_folder() -> Option<PathBuf> {
-    let shared = std::env::var_os("MGLRU_SHARED").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-        PathBuf::from,
-    );
+    let shared = std::env::var_os("MGLRU_SHARED")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
     let folder = shared.join("kernel");
     if folder.join("results.csv").exists() {
         return Some(folder);
@@ -31,7 +29,8 @@ fn rows(workload: &str) -> Option<Vec<Row>> {
     let row = |line: &str| -> Row {
         names.iter().zip(line.split(',')).map(|(&name, value)| (name.to_owned(), value.to_owned())).collect()
     };
-    let wanted = |row: &Row| row["workload"] == workload && row["kernel"] == "7.2.12" && row["lru"] == "mglru";
+    let wanted =
+        |row: &Row| row["workload"] == workload && row["kernel"] == "7.2.12" && row["lru"] == "mglru";
     Some(lines.map(row).filter(wanted).collect())
 }
 
@@ -79,16 +78,24 @@ fn explore(workload: &str) {
         for (part, tally) in [("total", got.total), ("warm", got.warm)] {
             for (name, ours) in values(&tally) {
                 let kernels = number(&row, &format!("{part}_{name}"));
-                println!("  {part}_{name}: {ours} / {kernels} ({:+.2} %)", 100.0 * (ours as f64 / kernels.max(1.0) - 1.0));
+                println!(
+                    "  {part}_{name}: {ours} / {kernels} ({:+.2} %)",
+                    100.0 * (ours as f64 / kernels.max(1.0) - 1.0)
+                );
             }
         }
-        println!("  aged {} / {}", got.total.counters.get(Counter::Aged), number(&row, "gen_end_max_seq") - number(&row, "gen_start_max_seq"));
+        println!(
+            "  aged {} / {}",
+            got.total.counters.get(Counter::Aged),
+            number(&row, "gen_end_max_seq") - number(&row, "gen_start_max_seq")
+        );
     }
 }
 
 #[test]
 fn all() {
-    for w in ["zipf099", "uniform", "zipf05", "zipf12", "loop12", "bigref_zipf07", "mapzipf", "tpcc", "ycsbb"] {
+    for w in ["zipf099", "uniform", "zipf05", "zipf12", "loop12", "bigref_zipf07", "mapzipf", "tpcc", "ycsbb"]
+    {
         explore(w);
     }
 }
@@ -97,9 +104,15 @@ fn all() {
 fn tune() {
     let env = |name: &str, default: u64| std::env::var(name).ok().map_or(default, |v| v.parse().unwrap());
     let mut grid = vec![];
-    for depth in [15, 30, 60, 120] { for rate in [1u64, 2, 4] { for permille in [100u32, 125, 155, 180] { for read in [0u64, 1] {
-        grid.push((depth, rate, permille, read));
-    }}}}
+    for depth in [15, 30, 60, 120] {
+        for rate in [1u64, 2, 4] {
+            for permille in [100u32, 125, 155, 180] {
+                for read in [0u64, 1] {
+                    grid.push((depth, rate, permille, read));
+                }
+            }
+        }
+    }
     let _ = env;
     for (depth, rate, permille, read) in grid {
         let mut line = format!("depth {depth:3} rate {rate} permille {permille} read {read}:");
@@ -116,16 +129,21 @@ fn tune() {
                     m.flusher.as_mut().unwrap().tenant_permille = permille;
                     if read == 1 {
                         m.access_time = std::time::Duration::from_micros(4);
-                        m.device.read.latency = mglru_sim::Latency::Fixed(std::time::Duration::from_micros(96));
+                        m.device.read.latency =
+                            mglru_sim::Latency::Fixed(std::time::Duration::from_micros(96));
                     }
                     let path = kernel_folder().unwrap().join(format!("{workload}.bin.zst"));
                     let mut simulator = Simulator::new(&m).unwrap();
-                    simulator.add_job(0, TraceSource::new(trace::open(&path, trace::OpenOptions::default()).unwrap()));
+                    simulator.add_job(
+                        0,
+                        TraceSource::new(trace::open(&path, trace::OpenOptions::default()).unwrap()),
+                    );
                     simulator.set_warm_from(number(row, "warm_index") as u64);
                     let report = simulator.run().unwrap();
                     for (name, ours) in values(&report.warm().unwrap()) {
                         let e = sums.entry(name).or_default();
-                        e.0 += ours as f64; e.1 += number(row, &format!("warm_{name}"));
+                        e.0 += ours as f64;
+                        e.1 += number(row, &format!("warm_{name}"));
                     }
                     n += 1.0;
                 }

@@ -37,6 +37,8 @@ counters! {
     FileDirty "file_dirty";
     /// Size: pages being written.
     FileWriteback "file_writeback";
+    /// Ours, size: pages that are being read.
+    FileReading "file_reading";
     /// Evicted anonymous pages that came back.
     WorkingsetRefaultAnon "workingset_refault_anon";
     /// Evicted file pages that came back.

@@ -15,7 +15,7 @@ use crate::operation::{Access, Operation, Source, SourceError};
 use crate::world::{Pause, World};
 use mglru_core::mapping::TABLE_PAGES;
 use mglru_core::{
-    Arrival, Charging, ChargeStep, Core, FlushReason, FolioId, Hit, Host, Lookup, Mapping, NewFolio, Task,
+    Arrival, ChargeStep, Charging, Core, FlushReason, FolioId, Hit, Host, Lookup, Mapping, NewFolio, Task,
     Throttle,
 };
 use std::sync::Arc;
