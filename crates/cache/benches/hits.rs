@@ -52,12 +52,11 @@ impl Measured {
     }
 }
 
+/// A name, and what it does with the offsets of one sample.
+type Way<'a> = (&'a str, &'a mut dyn FnMut(&[u64]));
+
 /// Measures several ways to do the same, in turns. Each is given the offsets of one sample.
-fn measure<const N: usize>(
-    pages: u64,
-    operations: usize,
-    mut ways: [(&str, &mut dyn FnMut(&[u64])); N],
-) -> [f64; N] {
+fn measure<const N: usize>(pages: u64, operations: usize, mut ways: [Way<'_>; N]) -> [f64; N] {
     let positions = positions(pages, operations * SAMPLES);
     let mut measured = [const { Vec::new() }; N];
     for sample in positions.chunks(operations) {

@@ -129,6 +129,7 @@ fn in_the_simulator(trace: &[Operation], limit_pages: u64) -> Vec<String> {
     let log = Arc::new(Mutex::new(Log::default()));
     let for_observer = log.clone();
     simulator.observe(move |_, event: &Event| for_observer.lock().unwrap().note(event));
+    #[expect(clippy::unnecessary_to_owned, reason = "the job owns its trace")]
     simulator.add_job(0, trace.to_vec().into_iter());
     simulator.run().unwrap();
     std::mem::take(&mut log.lock().unwrap().events)

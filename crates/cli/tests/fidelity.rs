@@ -216,7 +216,7 @@ fn bad_input_is_refused() {
         error.contains("columns are missing: total_misses, warm_misses,") && error.contains("cap_file_mean"),
         "{error}"
     );
-    write(path, &[row.clone()]);
+    write(path, std::slice::from_ref(&row));
     for (arguments, status, what) in [
         ("fidelity", 2, "RESULTS.csv"),
         ("fidelity missing.csv", 1, "missing.csv"),
@@ -237,7 +237,7 @@ fn bad_input_is_refused() {
     }
     fs::write(path.join("results.csv"), "").unwrap();
     assert!(fails(path, "fidelity results.csv", 1).contains("columns are missing"));
-    write(path, &[row.clone()]);
+    write(path, std::slice::from_ref(&row));
     let text = fs::read_to_string(path.join("results.csv")).unwrap();
     fs::write(path.join("results.csv"), text + "1,2,3\n").unwrap();
     let error = fails(path, "fidelity results.csv", 1);

@@ -92,7 +92,7 @@ impl World {
         let mapping = &self.files[tenant].1;
         let Some(new) = self.charge(task) else { return };
         let Ok(folio) = self.core.insert(&Silent, task, mapping, page, new, arrival) else { return };
-        if page % 97 == 0 {
+        if page.is_multiple_of(97) {
             return self.core.abandon(&Silent, mapping, folio);
         }
         self.frames[folio.0 as usize].store(bytes_of(tenant, page), Relaxed);

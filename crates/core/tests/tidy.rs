@@ -270,12 +270,14 @@ fn module_folder(path: &str) -> String {
 /// Whether cargo compiles this file by itself.
 fn is_root(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
-    match parts[..] {
-        ["crates", _, "build.rs"] | ["crates", _, "src", "lib.rs" | "main.rs"] => true,
-        ["crates", _, "tests" | "benches" | "examples", _] | ["crates", _, "src", "bin", _] => true,
-        ["crates", _, "tests" | "benches" | "examples", _, "main.rs"] => true,
-        _ => false,
-    }
+    matches!(
+        parts[..],
+        ["crates", _, "build.rs"]
+            | ["crates", _, "src", "lib.rs" | "main.rs"]
+            | ["crates", _, "src", "bin", _]
+            | ["crates", _, "tests" | "benches" | "examples", _]
+            | ["crates", _, "tests" | "benches" | "examples", _, "main.rs"]
+    )
 }
 
 /// Files that no `mod` names: nobody compiles them.

@@ -50,7 +50,7 @@ impl Latency {
             }
             Latency::Skewed { median, spread_permille } => {
                 let exponent = normal(random) * i64::from(spread_permille.min(4000)) / 1000;
-                let nanos = u128::from(median.as_nanos() as u64) * u128::from(exp2(exponent)) >> 16;
+                let nanos = (u128::from(median.as_nanos() as u64) * u128::from(exp2(exponent))) >> 16;
                 Duration::from_nanos(nanos as u64)
             }
         }
@@ -68,7 +68,7 @@ fn normal(random: &mut Random) -> i64 {
 fn exp2(x: i64) -> u64 {
     let (whole, part) = (x >> 16, (x & 0xffff) as u64);
     // 2^f ≈ 1 + 0.6565 f + 0.3435 f² on 0 ≤ f < 1, exact at both ends.
-    let mantissa = 0x1_0000 + (part * (43_024 + (22_512 * part >> 16)) >> 16);
+    let mantissa = 0x1_0000 + ((part * (43_024 + ((22_512 * part) >> 16))) >> 16);
     if whole >= 0 { mantissa << whole.min(40) } else { mantissa >> (-whole).min(63) }
 }
 

@@ -83,6 +83,7 @@ impl Counters {
                 | Counter::FileMapped
                 | Counter::FileDirty
                 | Counter::FileWriteback
+                | Counter::FileReading
                 | Counter::WorkingsetNodes
         )
     }

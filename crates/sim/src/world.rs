@@ -10,7 +10,6 @@ use mglru_core::writeback::WritebackRun;
 use mglru_core::{Core, Mapping, Memcg, MemcgId, Task, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Number of an actor, in the order in which they were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,8 +81,9 @@ pub(crate) struct World {
     pub(crate) accesses: u64,
     /// The access before which counters are noted.
     pub(crate) warm_from: u64,
-    pub(crate) access_time: Duration,
-    pub(crate) batch_time: Duration,
+    /// What a touch takes, and what reclaiming a batch takes.
+    pub(crate) access_nanos: u64,
+    pub(crate) batch_nanos: u64,
     pub(crate) overwrite: bool,
     pub(crate) count_repeats: bool,
     pub(crate) transfer_pages: usize,
@@ -111,8 +111,8 @@ impl World {
             next_write: 0,
             accesses: 0,
             warm_from: u64::MAX,
-            access_time: machine.access_time,
-            batch_time: machine.batch_time,
+            access_nanos: machine.access_time.as_nanos() as u64,
+            batch_nanos: machine.batch_time.as_nanos() as u64,
             overwrite: machine.writes == Writes::Overwrite,
             count_repeats: machine.count_repeats,
             transfer_pages: machine.flusher.unwrap_or_default().transfer_pages.max(1) as usize,
@@ -145,6 +145,25 @@ impl World {
         }
         self.host.clock.advance(resume.max(self.now()));
         true
+    }
+
+    /// Touches of cached pages after which it is not yet the horizon, nor the warm point.
+    pub(crate) fn accesses_before(&self, horizon: Time) -> u64 {
+        if self.now() >= horizon {
+            return 0;
+        }
+        let nanos = horizon.as_nanos() - 1 - self.now().as_nanos();
+        let in_time = nanos.checked_div(self.access_nanos).unwrap_or(u64::MAX);
+        match self.warm_from.checked_sub(self.accesses) {
+            Some(cold) => in_time.min(cold),
+            None => in_time,
+        }
+    }
+
+    /// So many pages were touched, without anything else happening.
+    pub(crate) fn pass(&mut self, accesses: u64) {
+        self.accesses += accesses;
+        self.host.clock.advance(Time::from_nanos(self.now().as_nanos() + accesses * self.access_nanos));
     }
 
     pub(crate) fn memcg(&self, tenant: usize) -> &Memcg {

@@ -55,7 +55,7 @@ where
 {
     let mut simulator = Simulator::new(machine).unwrap();
     simulator.add_job(0, trace.into_iter().map(Into::into));
-    let seen: Arc<Mutex<(Vec<(u32, u64)>, u64)>> = Arc::default();
+    let seen = Arc::new(Mutex::new((Vec::<(u32, u64)>::new(), 0u64)));
     let sink = seen.clone();
     simulator.observe(move |now: Time, event: &Event| match *event {
         Event::Evicted { page, .. } => sink.lock().unwrap().0.push((page.1, now.as_nanos())),

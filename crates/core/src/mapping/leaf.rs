@@ -27,7 +27,7 @@ pub const LEAF_SLOTS: usize = 64;
 const SEGMENT_LEAVES: usize = 32;
 /// Few, as loom makes every word anew for every interleaving.
 #[cfg(loom)]
-const SEGMENT_LEAVES: usize = 1;
+const SEGMENT_LEAVES: usize = 2;
 
 /// Number of a leaf in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! Background reclaim as an actor: one batch per step.
 
+use super::rest;
 use crate::world::{Pause, World};
 use mglru_core::Core;
 use mglru_core::reclaim::{Background, BackgroundStep};
-use std::time::Duration;
 
 /// The actor that keeps free memory between the watermarks.
 #[derive(Debug)]
@@ -18,8 +18,7 @@ impl BackgroundActor {
 
     pub(crate) fn step(&mut self, world: &World) -> Pause {
         match self.background.step(&world.core, &world.host) {
-            BackgroundStep::More if world.batch_time == Duration::ZERO => Pause::Ready,
-            BackgroundStep::More => Pause::Until(world.now() + world.batch_time),
+            BackgroundStep::More => rest(world, world.batch_nanos),
             BackgroundStep::Wait(throttle) => Pause::Written(Some(world.now() + throttle.timeout())),
             BackgroundStep::Sleep => Pause::Called(None),
         }

@@ -10,13 +10,14 @@
 //! touched. That is only faster: an actor that is alone runnable, rests, and is resumed before anything else
 //! happens, notices nothing of it.
 
+use super::rest;
 use crate::files::FileNumber;
 use crate::operation::{Access, Operation, Source, SourceError};
 use crate::world::{Pause, World};
 use mglru_core::mapping::TABLE_PAGES;
 use mglru_core::{
     Arrival, ChargeStep, Charging, Core, FlushReason, FolioId, Hit, Host, Lookup, Mapping, NewFolio, Task,
-    Throttle,
+    Throttle, Time,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +25,8 @@ use std::time::Duration;
 /// Accesses after which a job returns to the simulator although nobody else wants to act, so that the caller
 /// can show progress.
 const ACCESSES_PER_STEP: u32 = 1 << 16;
-/// Pages that a job looks at together before it touches them one by one.
-const AHEAD: usize = 16;
+/// Pages that a job looks up together before it touches them one by one: their memory is waited for together.
+const AHEAD_PAGES: usize = 16;
 /// Pages that a job dirties before it looks whether too many are dirty (the kernel's rate limit on small machines).
 const DIRTIED_PER_LOOK: u32 = 32;
 /// How long a job rests while too many pages are dirty.
@@ -98,6 +99,24 @@ struct Descriptor {
     mapped: bool,
 }
 
+impl Descriptor {
+    /// An access to a page. `false`: the last one was to the same page.
+    #[inline]
+    fn goes_to(&mut self, index: u32) -> bool {
+        let position = u64::from(index) + 1;
+        std::mem::replace(&mut self.previous, position) != position
+    }
+}
+
+/// Pages that were looked up before their turn.
+#[derive(Debug, Default)]
+struct Ahead {
+    /// Their places in the batch.
+    range: std::ops::Range<usize>,
+    /// Those that are cached and only to be read.
+    hits: [Option<Hit>; AHEAD_PAGES],
+}
+
 /// One job.
 pub(crate) struct Job {
     tenant: usize,
@@ -107,6 +126,7 @@ pub(crate) struct Job {
     /// The batch, with the places of pages found.
     located: Vec<Next>,
     next: usize,
+    ahead: Ahead,
     /// By file number.
     descriptors: Vec<Descriptor>,
     /// They are right as long as this is the number of files that were replaced.
@@ -145,6 +165,7 @@ impl Job {
             batch: Vec::new(),
             located: Vec::new(),
             next: 0,
+            ahead: Ahead::default(),
             descriptors: Vec::new(),
             replacements: 0,
             state: State::Next,
@@ -170,6 +191,7 @@ impl Job {
             self.replacements = world.files.replacements();
         }
         self.left = ACCESSES_PER_STEP;
+        self.ahead.range = 0..0;
         loop {
             let pause = match std::mem::take(&mut self.state) {
                 State::Next => self.run(world, alone)?,
@@ -197,12 +219,15 @@ impl Job {
                     return Ok(Pause::Done);
                 }
             }
-            if self.next.is_multiple_of(AHEAD) {
-                self.anticipate(world);
+            if alone {
+                self.touch_ahead(world, horizon);
             }
-            let next = self.located[self.next];
+            let Some(&next) = self.located.get(self.next) else { continue };
             self.next += 1;
-            let Next::Touch(touch) = next else { return Ok(self.begin(world, next)) };
+            let touch = match next {
+                Next::Touch(touch) => touch,
+                Next::Other(operation) => return Ok(self.begin(world, operation)),
+            };
             if world.accesses == world.warm_from {
                 world.note_warm();
             }
@@ -216,10 +241,56 @@ impl Job {
         }
     }
 
+    /// Reads pages as [`Self::run`] would, as long as they are cached and nothing else happens: looked up some at a
+    /// time, and counted together.
+    fn touch_ahead(&mut self, world: &mut World, horizon: Time) {
+        let most = world.accesses_before(horizon).min(u64::from(self.left - 1));
+        let mut reads = 0;
+        while reads < most && self.next < self.located.len() {
+            if !self.ahead.range.contains(&self.next) {
+                self.look_ahead(world);
+            }
+            let Some(hit) = &self.ahead.hits[self.next - self.ahead.range.start] else { break };
+            let Next::Touch(touch) = self.located[self.next] else {
+                unreachable!("only reads are looked up")
+            };
+            if self.descriptors[touch.file.0 as usize].goes_to(touch.index) || world.count_repeats {
+                world.core.accessed(hit);
+            }
+            self.next += 1;
+            reads += 1;
+        }
+        let counts = &mut world.tenants[self.tenant].counts;
+        counts.accesses += reads;
+        counts.hits += reads;
+        self.left -= reads as u32;
+        world.pass(reads);
+    }
+
+    /// Looks up the pages that come next. What is found is true until pages are reclaimed or others act.
+    fn look_ahead(&mut self, world: &World) {
+        let end = self.located.len().min(self.next + AHEAD_PAGES);
+        self.ahead.range = self.next..end;
+        for (hit, next) in self.ahead.hits.iter_mut().zip(&self.located[self.next..end]) {
+            *hit = match next {
+                Next::Touch(touch) if !touch.write && !touch.mapped => {
+                    let mapping = &world.files.get(touch.file).mapping;
+                    if let Lookup::Hit(hit) = world.core.lookup(mapping, touch.index) {
+                        Some(hit)
+                    } else {
+                        None
+                    }
+                }
+                _ => None,
+            };
+        }
+    }
+
     /// Takes the next operations, and finds the places of their pages.
     fn refill(&mut self, world: &mut World) -> Result<(), SourceError> {
         self.batch.clear();
         self.located.clear();
+        self.ahead.range = 0..0;
         self.next = 0;
         self.source.fill(&mut self.batch)?;
         let mut files = 0;
@@ -240,17 +311,6 @@ impl Job {
             self.descriptors.resize(files, Descriptor::default());
         }
         Ok(())
-    }
-
-    /// Looks at the pages that come next, for no other purpose than that the memory that they are described in is in
-    /// the CPU's cache when their turn comes: now all are waited for together.
-    fn anticipate(&self, world: &World) {
-        for next in &self.located[self.next..self.located.len().min(self.next + AHEAD)] {
-            if let Next::Touch(touch) = next {
-                let mapping = &world.files.get(touch.file).mapping;
-                std::hint::black_box(world.core.lookup(mapping, touch.index));
-            }
-        }
     }
 
     /// Looks a page up, and touches it if it is there.
@@ -283,18 +343,15 @@ impl Job {
         if touch.mapped {
             counts.minor_faults += u64::from(!touch.missed && !hit.flags.mapped());
             world.core.touch(&self.task, &world.files.get(touch.file).mapping, touch.index, hit);
-        } else if !(touch.write && world.overwrite) {
-            let descriptor = &mut self.descriptors[touch.file.0 as usize];
-            let position = u64::from(touch.index) + 1;
-            if descriptor.previous != position || world.count_repeats {
-                descriptor.previous = position;
-                world.core.accessed(hit);
-            }
+        } else if !(touch.write && world.overwrite)
+            && (self.descriptors[touch.file.0 as usize].goes_to(touch.index) || world.count_repeats)
+        {
+            world.core.accessed(hit);
         }
         if touch.write {
             self.dirty(world, touch, hit);
         }
-        rest(world, world.access_time)
+        rest(world, world.access_nanos)
     }
 
     /// Takes a file into the job's address space, as far as the page needs it: whole page tables.
@@ -326,13 +383,18 @@ impl Job {
     }
 
     fn charge(&mut self, world: &mut World, touch: Touch, mut charging: Charging) -> Pause {
-        let pause = match charging.step(&world.core, &world.host) {
-            ChargeStep::More => rest(world, world.batch_time),
+        let step = charging.step(&world.core, &world.host);
+        if !matches!(step, ChargeStep::Charged(_)) {
+            // Pages may have been reclaimed.
+            self.ahead.range = 0..0;
+        }
+        let pause = match step {
+            ChargeStep::More => rest(world, world.batch_nanos),
             ChargeStep::Wait(throttle) => wait_out(world, throttle),
             ChargeStep::Charged(new) => return self.bring(world, touch, new),
             ChargeStep::OutOfMemory(_) => {
                 world.tenants[self.tenant].counts.out_of_memory += 1;
-                return rest(world, world.access_time);
+                return rest(world, world.access_nanos);
             }
         };
         self.state = State::Charge(touch, charging);
@@ -369,7 +431,7 @@ impl Job {
         world.core.abandon(&world.host, &reading.mapping, reading.folio);
         world.note_removed(&reading.mapping, reading.index, u64::from(reading.index) + 1);
         world.tenants[self.tenant].counts.read_errors += 1;
-        rest(world, world.access_time)
+        rest(world, world.access_nanos)
     }
 
     /// Rests while too many pages are dirty.
@@ -384,8 +446,8 @@ impl Job {
     }
 
     /// Operations on whole files.
-    fn begin(&mut self, world: &mut World, next: Next) -> Pause {
-        let Next::Other(operation) = next else { unreachable!("touches are dealt with before") };
+    fn begin(&mut self, world: &mut World, operation: Operation) -> Pause {
+        self.ahead.range = 0..0;
         match operation {
             Operation::Access(_) => unreachable!("touches are dealt with before"),
             Operation::Sync { page } => {
@@ -404,7 +466,7 @@ impl Job {
                 let mapping = &world.files.get(file).mapping;
                 world.core.invalidate(&world.host, mapping, from, end, self.task.cpu);
                 world.note_removed(mapping, from, end);
-                rest(world, world.access_time)
+                rest(world, world.access_nanos)
             }
             Operation::Unmap { page } => {
                 let file = world.files.file_of(&world.core, page);
@@ -412,7 +474,7 @@ impl Job {
                 if let Some(descriptor) = self.descriptors.get_mut(file.0 as usize) {
                     descriptor.mapped = false;
                 }
-                rest(world, world.access_time)
+                rest(world, world.access_nanos)
             }
             Operation::Remove { page } => {
                 let file = world.files.file_of(&world.core, page);
@@ -442,7 +504,7 @@ impl Job {
                 if world.core.dirty_pages(&world.files.get(file).mapping) == 0 {
                     world.files.note_clean(file);
                 }
-                return rest(world, world.access_time);
+                return rest(world, world.access_nanos);
             }
         };
         self.state = State::Sync(file, next);
@@ -453,7 +515,7 @@ impl Job {
         let mapping = &world.files.get(file).mapping;
         let busy = world.core.truncate(&world.host, mapping, from, 1 << 32);
         world.note_removed(mapping, from, 1 << 32);
-        let Some(folio) = busy else { return rest(world, world.access_time) };
+        let Some(folio) = busy else { return rest(world, world.access_nanos) };
         self.state = State::Truncate(file, from);
         wait_for(&world.core, folio)
     }
@@ -461,16 +523,10 @@ impl Job {
     fn close(&mut self, world: &mut World, mapping: Arc<Mapping>) -> Pause {
         let busy = world.core.close_mapping(&world.host, &mapping);
         world.note_removed(&mapping, 0, 1 << 32);
-        let Some(folio) = busy else { return rest(world, world.access_time) };
+        let Some(folio) = busy else { return rest(world, world.access_nanos) };
         self.state = State::Close(mapping);
         wait_for(&world.core, folio)
     }
-}
-
-/// Rests for a while; for no time, somebody else may still go first.
-#[inline]
-fn rest(world: &World, time: Duration) -> Pause {
-    if time.is_zero() { Pause::Ready } else { Pause::Until(world.now() + time) }
 }
 
 fn wait_out(world: &World, throttle: Throttle) -> Pause {

@@ -14,9 +14,11 @@ pub(crate) use job::Job;
 
 use crate::operation::SourceError;
 use crate::world::{Pause, World};
+use mglru_core::Time;
 
 /// Whoever acts.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a machine has a handful of actors")]
 pub(crate) enum Actor {
     Job(Box<Job>),
     Background(BackgroundActor),
@@ -32,4 +34,10 @@ impl Actor {
             Actor::Flusher(flusher) => Ok(flusher.step(world)),
         }
     }
+}
+
+/// Rests for a while; for no time, somebody else may still go first.
+#[inline]
+fn rest(world: &World, nanos: u64) -> Pause {
+    if nanos == 0 { Pause::Ready } else { Pause::Until(Time::from_nanos(world.now().as_nanos() + nanos)) }
 }
