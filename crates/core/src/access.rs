@@ -21,7 +21,6 @@ use crate::lru::Queue;
 use crate::mapping::{Found, InsertError, Mapping};
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::mm::AddressSpace;
-use crate::sync::Ordering::Relaxed;
 use std::sync::Arc;
 
 /// Who acts: whose limit a new page is charged to, whose page tables map it, and on which CPU.
@@ -93,22 +92,35 @@ impl Core {
     /// Looks at a page.
     #[inline]
     pub fn lookup(&self, mapping: &Mapping, index: u32) -> Lookup {
+        self.lookup_peeked(mapping, index, self.peek(mapping, index))
+    }
+
+    /// The first half of [`Core::lookup`]: loads the page's slot, and decides nothing. Whoever looks up many pages peeks
+    /// at all of them first, so that the CPU waits for their slots together.
+    #[inline]
+    pub fn peek(&self, mapping: &Mapping, index: u32) -> Option<Found> {
+        mapping.find(&self.leaves, index)
+    }
+
+    /// The second half of [`Core::lookup`], with what was peeked at.
+    #[inline]
+    pub fn lookup_peeked(&self, mapping: &Mapping, index: u32, peeked: Option<Found>) -> Lookup {
+        let mut next = peeked;
         loop {
-            let Some(found) = mapping.find(&self.leaves, index) else { return Lookup::Miss };
+            let Some(found) = next else { return Lookup::Miss };
             let Some(folio) = found.slot.folio() else {
                 // The leaf may belong to another mapping by now: then this is not an answer.
-                if mapping.find(&self.leaves, index).is_some_and(|again| again.slot.folio().is_some()) {
-                    continue;
-                }
-                return Lookup::Miss;
+                next = mapping.find(&self.leaves, index).filter(|again| again.slot.folio().is_some());
+                continue;
             };
-            let hit = Hit { folio, flags: self.folios.get(folio).flags.load(), found };
+            let hit = Hit { folio, flags: self.folios.flags(folio).load(), found };
             if found.slot.uptodate() && !hit.flags.writing() {
                 return Lookup::Hit(hit);
             }
             if mapping.still_there(&self.leaves, index, &found) {
                 return Lookup::Pending(folio);
             }
+            next = mapping.find(&self.leaves, index);
         }
     }
 
@@ -118,21 +130,20 @@ impl Core {
     /// a leaf may have served another mapping at the moment of the lookup, and be back by now.
     #[inline]
     pub fn confirm(&self, mapping: &Mapping, index: u32, hit: &Hit) -> bool {
-        self.is_page(mapping, index, hit.folio) && self.folios.get(hit.folio).flags.unchanged_since(hit.flags)
+        self.is_page(mapping, index, hit.folio) && self.folios.flags(hit.folio).unchanged_since(hit.flags)
     }
 
     /// Whether a folio was inserted as that page. Means something while the folio cannot become another one: it is
     /// referenced, or its version is checked afterwards.
     #[inline]
     fn is_page(&self, mapping: &Mapping, index: u32, folio: FolioId) -> bool {
-        let entry = self.folios.get(folio);
-        entry.index() == index && self.mapping_of(folio) == mapping.id()
+        self.page_of(folio) == (mapping.id(), index)
     }
 
     /// Takes a reference to a page that was found, so that its frame is not reused. `false`: it is another page by
     /// now, look again. Drop it with [`Core::put`].
     pub fn try_get(&self, mapping: &Mapping, index: u32, hit: &Hit) -> bool {
-        self.folios.get(hit.folio).flags.try_get_version(hit.flags) && {
+        self.folios.flags(hit.folio).try_get_version(hit.flags) && {
             // The version is that of the lookup, so the frame still holds what it held then; what remains is
             // whether that was this page.
             self.is_page(mapping, index, hit.folio) || {
@@ -145,7 +156,7 @@ impl Core {
     /// Takes a reference and the lock of a page that was found, to change its bytes. Give both back with
     /// [`Core::unlock`] and [`Core::put`].
     pub fn try_lock(&self, host: &impl Host, mapping: &Mapping, index: u32, hit: &Hit) -> LockAttempt {
-        let flags = &self.folios.get(hit.folio).flags;
+        let flags = &self.folios.flags(hit.folio);
         if !flags.try_get() {
             return LockAttempt::Gone;
         }
@@ -167,7 +178,7 @@ impl Core {
 
     /// Unlocks a folio.
     pub fn unlock(&self, host: &impl Host, folio: FolioId) {
-        if self.folios.get(folio).flags.unlock() {
+        if self.folios.flags(folio).unlock() {
             host.wake_waiters(folio);
         }
     }
@@ -176,7 +187,7 @@ impl Core {
     /// open file ended.
     #[inline]
     pub fn accessed(&self, hit: &Hit) {
-        self.folios.get(hit.folio).flags.mark_accessed(hit.flags);
+        self.folios.flags(hit.folio).mark_accessed(hit.flags);
     }
 
     /// A mapped access to a page that was found: sets accessed bits that are not set yet.
@@ -196,7 +207,7 @@ impl Core {
         let Some(slot) = mapping.slot(&self.leaves, index) else { return };
         let Some(before) = slot.touch(hit.folio) else { return };
         if !before.mapped() {
-            let flags = &self.folios.get(hit.folio).flags;
+            let flags = &self.folios.flags(hit.folio);
             let memcg = self.memcg(self.memcg_of(hit.folio));
             memcg.stat.add(Counter::Pgfault, 1);
             if flags.set_mapped(hit.flags) {
@@ -230,14 +241,13 @@ impl Core {
         // The task waits for the device now, and is switched in again afterwards.
         task.space.mark_ran();
         let folio = new.folio;
-        let entry = self.folios.get(folio);
-        entry.mapping.store(mapping.id().0, Relaxed);
-        entry.index.store(index, Relaxed);
+        let flags = self.folios.flags(folio);
+        self.folios.set_page(folio, mapping.id().0, index);
         if arrival.referenced {
-            entry.flags.set_referenced();
+            flags.set_referenced();
         }
         if arrival.dropbehind {
-            entry.flags.set_dropbehind();
+            flags.set_dropbehind();
         }
         let mut locked = mapping.lock(&self.leaves);
         let before = match locked.insert(index, folio) {
@@ -266,27 +276,34 @@ impl Core {
             self.refault(host, folio, kind, memcg, word, recency);
         }
         if recency {
-            entry.flags.mark_faulted_in();
+            flags.mark_faulted_in();
         }
         if arrival.in_fault {
             memcg.stat.add(Counter::Pgmajfault, 1);
         }
         host.event(Event::Inserted { page: (mapping.id(), index), folio, memcg: memcg.id() });
-        self.enqueue(host, task.cpu, Queue::Add, folio);
+        // With the batch's reference, which it was allocated with.
+        self.enqueue_held(host, task.cpu, Queue::Add, folio);
         Ok(folio)
     }
 
     /// The content of an inserted folio is there: readers find it from now on. Unlocks it.
     pub fn publish(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
-        self.end_filling(mapping, folio);
-        self.unlock(host, folio);
+        self.set_uptodate(mapping, folio);
+        if self.folios.flags(folio).end_content_and_unlock() {
+            host.wake_waiters(folio);
+        }
     }
 
     /// As [`Self::publish`], and the caller keeps the lock: to make the page dirty before it can be evicted.
     pub fn end_filling(&self, mapping: &Mapping, folio: FolioId) {
-        let entry = self.folios.get(folio);
-        entry.flags.end_content();
-        if let Some(slot) = mapping.slot(&self.leaves, entry.index()) {
+        self.set_uptodate(mapping, folio);
+        self.folios.flags(folio).end_content();
+    }
+
+    /// A page was read. Nobody uses its bytes before its flags say that they are valid, too.
+    fn set_uptodate(&self, mapping: &Mapping, folio: FolioId) {
+        if let Some(slot) = mapping.slot(&self.leaves, self.folios.index(folio)) {
             slot.set_uptodate(folio);
         }
         self.end_reading(folio);
@@ -295,13 +312,12 @@ impl Core {
     /// A page is no longer being read, which those who wait for memory count on.
     fn end_reading(&self, folio: FolioId) {
         self.memcg(self.memcg_of(folio)).stat.sub(Counter::FileReading, 1);
-        self.read.fetch_add(1, Relaxed);
     }
 
     /// The content of an inserted folio could not be read: takes it out of its mapping again. Who waits for it looks
     /// again and finds nothing.
     pub fn abandon(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
-        let index = self.folios.get(folio).index();
+        let index = self.folios.index(folio);
         let memcg = self.memcg(self.memcg_of(folio));
         self.end_reading(folio);
         let removed = mapping.lock(&self.leaves).remove(index, folio, None, memcg.id());
@@ -310,14 +326,14 @@ impl Core {
             if let Some(leaf) = shadow_leaf {
                 self.note_shadow_leaf(memcg, leaf);
             }
-            self.forget_folio(memcg, mapping.kind());
+            self.forget_folios(memcg, mapping.kind(), 1);
             self.put(host, folio);
         }
     }
 
-    /// A page leaves its mapping: it is no longer counted as cached.
-    pub(crate) fn forget_folio(&self, memcg: &Memcg, kind: Kind) {
-        memcg.stat.sub(if kind == Kind::Anon { Counter::Anon } else { Counter::File }, 1);
+    /// Pages left their mapping: they are no longer counted as cached.
+    pub(crate) fn forget_folios(&self, memcg: &Memcg, kind: Kind, pages: u64) {
+        memcg.stat.sub(if kind == Kind::Anon { Counter::Anon } else { Counter::File }, pages);
     }
 
     /// Maps a file into an address space, so that walks look at it: its first `pages` pages.
@@ -335,7 +351,7 @@ impl Core {
         while let Some((index, slot)) = locked.next(at, pages) {
             if let (Some(folio), true) = (slot.folio(), slot.mapped()) {
                 if slot.accessed() && mapping.has_recency() {
-                    let flags = &self.folios.get(folio).flags;
+                    let flags = &self.folios.flags(folio);
                     flags.mark_accessed(flags.load());
                 }
                 self.unmap_folio(mapping, self.memcg(self.memcg_of(folio)), folio);
@@ -349,10 +365,10 @@ impl Core {
 
     /// Removes the page-table entry of one folio.
     pub(crate) fn unmap_folio(&self, mapping: &Mapping, memcg: &Memcg, folio: FolioId) {
-        if let Some(slot) = mapping.slot(&self.leaves, self.folios.get(folio).index()) {
+        if let Some(slot) = mapping.slot(&self.leaves, self.folios.index(folio)) {
             slot.unmap(folio);
         }
-        if self.folios.get(folio).flags.clear_mapped() {
+        if self.folios.flags(folio).clear_mapped() {
             memcg.stat.sub(Counter::FileMapped, 1);
         }
     }

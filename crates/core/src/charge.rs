@@ -24,6 +24,10 @@ const RETRIES: u32 = 16;
 /// Waits in which nothing was written or read, before a charge fails: 16 of at most 100 ms.
 const FRUITLESS_WAITS: u32 = 16;
 
+/// References of a new folio: of the mapping that it will be part of, and of the batch in which it will wait for its
+/// place on a list.
+const NEW_REFERENCES: u64 = 2;
+
 /// What a step came to.
 #[derive(Debug)]
 pub enum ChargeStep {
@@ -69,7 +73,8 @@ pub struct Charging {
     effort: Option<Box<Effort>>,
     retries: u32,
     fruitless_waits: u32,
-    transferred_before: u64,
+    /// Pages written so far, and being read, when it waited last.
+    transfers_before: (u64, u64),
     /// Reclaim was run because the node is below its min watermark; a frame may be taken now.
     reclaimed_for_frame: bool,
 }
@@ -84,7 +89,7 @@ impl Charging {
             effort: None,
             retries: 0,
             fruitless_waits: 0,
-            transferred_before: 0,
+            transfers_before: (0, 0),
             reclaimed_for_frame: false,
         }
     }
@@ -194,9 +199,9 @@ impl Charging {
             || core.memcgs.iter().filter(move |memcg| target == MemcgId::ROOT || memcg.id() == target);
         let under_way = [Counter::FileDirty, Counter::FileWriteback, Counter::FileReading];
         let pending = |memcg: &Memcg| under_way.map(|counter| memcg.stat.get(counter)).iter().sum::<u64>();
-        let transferred = core.written_pages() + core.read.load(crate::sync::Ordering::Relaxed);
-        if transferred != self.transferred_before {
-            self.transferred_before = transferred;
+        let now = (core.written_pages(), members().map(|memcg| memcg.stat.get(Counter::FileReading)).sum());
+        if now != self.transfers_before {
+            self.transfers_before = now;
             self.fruitless_waits = 0;
         }
         if members().map(pending).sum::<u64>() == 0 || self.fruitless_waits == FRUITLESS_WAITS {
@@ -252,19 +257,20 @@ impl Core {
     }
 
     fn new_folio(&self, memcg: &Memcg, folio: FolioId) -> NewFolio {
-        let entry = self.folios.get(folio);
-        entry.memcg.store(u32::from(memcg.id().0), crate::sync::Ordering::Relaxed);
-        entry.flags.allocate(false);
+        self.folios.set_memcg(folio, u32::from(memcg.id().0));
+        self.folios.flags(folio).allocate(false, NEW_REFERENCES);
         NewFolio { folio, memcg: memcg.id() }
     }
 
     /// Gives a paid folio back that turned out not to be needed.
     pub fn discard(&self, host: &impl Host, new: NewFolio) {
         self.leaves.unreserve();
+        let (before, unused) = self.folios.flags(new.folio).discard(NEW_REFERENCES);
+        if unused {
+            self.release_frames(self.memcg(new.memcg), &[new.folio]);
+        }
         // Who found the frame's former page may have begun to wait for the new one's lock.
-        let waiters = self.folios.get(new.folio).flags.discard();
-        self.release_frames(self.memcg(new.memcg), &[new.folio]);
-        if waiters {
+        if before.waiters() {
             host.wake_waiters(new.folio);
         }
     }

@@ -57,7 +57,7 @@ use memcg::MemcgTable;
 use mm::AddressSpace;
 use node::Node;
 use std::sync::Arc;
-use sync::{AtomicU64, Ordering::Relaxed};
+use sync::AtomicU64;
 
 /// One node and everything that is cached on it. Shared by all threads.
 #[derive(Debug)]
@@ -71,8 +71,6 @@ pub struct Core {
     pub(crate) arrivals: Arrivals,
     /// Pages written since the beginning.
     pub(crate) written: AtomicU64,
-    /// Pages read since the beginning.
-    pub(crate) read: AtomicU64,
 }
 
 impl Core {
@@ -91,7 +89,6 @@ impl Core {
             arrivals: Arrivals::new(options.cpus, options.batch_folios),
             memcgs,
             written: AtomicU64::new(0),
-            read: AtomicU64::new(0),
             options,
         }
     }
@@ -146,12 +143,19 @@ impl Core {
 
     #[inline]
     pub(crate) fn memcg_of(&self, folio: FolioId) -> MemcgId {
-        MemcgId(self.folios.get(folio).memcg.load(Relaxed) as u16)
+        MemcgId(self.folios.memcg(folio) as u16)
     }
 
     #[inline]
     pub(crate) fn mapping_of(&self, folio: FolioId) -> MappingId {
-        MappingId(self.folios.get(folio).mapping.load(Relaxed))
+        self.page_of(folio).0
+    }
+
+    /// The page that a folio is.
+    #[inline]
+    pub(crate) fn page_of(&self, folio: FolioId) -> (MappingId, u32) {
+        let (mapping, index) = self.folios.page(folio);
+        (MappingId(mapping), index)
     }
 
     // Mappings.
@@ -191,9 +195,9 @@ impl Core {
 
     /// Bytes of everything that is kept besides page contents.
     pub fn metadata_bytes(&self) -> u64 {
-        let per_frame = size_of::<folio::Folio>() + size_of::<u32>();
+        let per_frame = FolioTable::FOLIO_BYTES + size_of::<u32>() as u64;
         let filters: u64 = self.memcgs.iter().map(|memcg| memcg.lruvec.filters.bytes()).sum();
-        u64::from(self.folios.len()) * per_frame as u64 + self.leaves.bytes() + filters
+        u64::from(self.folios.len()) * per_frame + self.leaves.bytes() + filters
     }
 
     /// Leaves of the index in use, each for 64 consecutive pages of a file.
@@ -205,7 +209,7 @@ impl Core {
 
     /// Drops a reference; the last one frees the folio.
     pub fn put(&self, host: &impl Host, folio: FolioId) {
-        let after = self.folios.get(folio).flags.put();
+        let after = self.folios.flags(folio).put();
         if after.references() == 0 {
             self.free(folio);
             if after.waiters() {
@@ -216,7 +220,7 @@ impl Core {
 
     /// As [`Self::put`], for a reference that was held so shortly that nobody can have begun to wait.
     pub(crate) fn put_without_host(&self, folio: FolioId) {
-        if self.folios.get(folio).flags.put().references() == 0 {
+        if self.folios.flags(folio).put().references() == 0 {
             self.free(folio);
         }
     }
@@ -224,7 +228,7 @@ impl Core {
     /// Frees a folio without references: off its list, uncharged, its frame back to the node.
     fn free(&self, folio: FolioId) {
         let memcg = self.memcg(self.memcg_of(folio));
-        if self.folios.get(folio).flags.clear_lru() {
+        if self.folios.flags(folio).clear_lru() {
             memcg.lruvec.lock(&self.folios).remove(folio);
         }
         self.release_frames(memcg, &[folio]);
@@ -232,7 +236,7 @@ impl Core {
 
     /// Uncharges folios that are on no list, and returns their frames.
     pub(crate) fn release_frames(&self, memcg: &Memcg, folios: &[FolioId]) {
-        debug_assert!(folios.iter().all(|&folio| self.folios.get(folio).flags.load().references() == 0));
+        debug_assert!(folios.iter().all(|&folio| self.folios.flags(folio).load().references() == 0));
         memcg.uncharge(folios.len() as u64);
         self.node.release(folios);
     }
@@ -241,9 +245,13 @@ impl Core {
 
     /// Queues a folio, with a reference of its own, and drains the batch if it is full.
     pub(crate) fn enqueue(&self, host: &impl Host, cpu: usize, queue: Queue, folio: FolioId) {
-        if !self.folios.get(folio).flags.try_get() {
-            return;
+        if self.folios.flags(folio).try_get() {
+            self.enqueue_held(host, cpu, queue, folio);
         }
+    }
+
+    /// Queues a folio with a reference of the caller, and drains the batch if it is full.
+    pub(crate) fn enqueue_held(&self, host: &impl Host, cpu: usize, queue: Queue, folio: FolioId) {
         if let Some(batch) = self.arrivals.push(cpu, queue, folio) {
             self.drain_batch(host, queue, batch.as_slice());
         }
@@ -277,7 +285,7 @@ impl Core {
     }
 
     fn drain_one(&self, memcg: &Memcg, locked: &mut LockedLruvec<'_>, queue: Queue, folio: FolioId) {
-        let flags = &self.folios.get(folio).flags;
+        let flags = &self.folios.flags(folio);
         if queue == Queue::Add {
             // Only the batch still knows it: it is freed instead.
             if flags.load().references() > 1 {
@@ -326,12 +334,12 @@ impl Core {
 
     /// Locks a folio in memory, or lets it go. A locked one is moved out of the way when reclaim meets it.
     pub fn set_mlocked(&self, folio: FolioId, mlocked: bool) {
-        self.folios.get(folio).flags.set_mlocked(mlocked);
+        self.folios.flags(folio).set_mlocked(mlocked);
     }
 
     /// Puts a folio that reclaim found unevictable back on its lists, if it may be reclaimed again.
     pub fn rescue(&self, folio: FolioId) {
-        let flags = &self.folios.get(folio).flags;
+        let flags = &self.folios.flags(folio);
         let memcg = self.memcg(self.memcg_of(folio));
         let mut locked = memcg.lruvec.lock(&self.folios);
         let now = flags.load();

@@ -145,7 +145,7 @@ fn write(world: &World) -> bool {
     if world.core.try_lock(&Silent, &world.mapping, 0, &hit) != LockAttempt::Locked {
         return false;
     }
-    let flags = &world.core.folios.get(hit.folio).flags;
+    let flags = &world.core.folios.flags(hit.folio);
     flags.begin_content();
     flags.end_content();
     world.core.set_dirty(&Silent, &world.mapping, hit.folio);

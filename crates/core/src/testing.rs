@@ -37,7 +37,7 @@ impl Harness {
     }
 
     fn page_of(&self, folio: FolioId) -> u32 {
-        self.core.folios.get(folio).index()
+        self.core.folios.index(folio)
     }
 
     /// One scan, as an eviction step begins: what it isolated is in the batch, and stays isolated.
@@ -120,7 +120,7 @@ impl Harness {
             self.drain();
             let referenced = distance == 3;
             let folio = self.bring(page, crate::Arrival { referenced, ..Default::default() });
-            let flags = &self.core.folios.get(folio).flags;
+            let flags = &self.core.folios.flags(folio);
             if distance == 2 {
                 assert!(flags.load().generation().is_none(), "it is on a list already: use larger batches");
                 flags.set_active();
@@ -131,13 +131,13 @@ impl Harness {
 
     /// Makes a page hot, as a restored refault is.
     pub(crate) fn make_hot(&self, page: u32) {
-        self.core.folios.get(self.folio(page)).flags.restore(true, 0);
+        self.core.folios.flags(self.folio(page)).restore(true, 0);
     }
 
     /// Relabels a page as the youngest, as the second walk that finds it young does.
     pub(crate) fn promote(&self, page: u32) {
         let youngest = self.memcg().lruvec.max_seq().index();
-        let flags = &self.core.folios.get(self.folio(page)).flags;
+        let flags = &self.core.folios.flags(self.folio(page));
         let mut batch = WalkBatch::default();
         batch.note(Kind::File, flags.found_young_by_walk(youngest));
         batch.note(Kind::File, flags.found_young_by_walk(youngest));
@@ -150,7 +150,7 @@ impl Harness {
             crate::node::Allocation::BelowMin => panic!("no frame is left"),
             crate::node::Allocation::Frame(folio) | crate::node::Allocation::Low(folio) => folio,
         };
-        self.core.folios.get(folio).flags.allocate(true);
+        self.core.folios.flags(folio).allocate(true, 1);
         self.memcg().lruvec.lock(&self.core.folios).add(folio, true);
         folio
     }

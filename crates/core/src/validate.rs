@@ -49,7 +49,7 @@ impl Core {
             for list in 0..=UNEVICTABLE {
                 for folio in locked.lists.lists.iter(&self.folios, list) {
                     put(folio, format!("on list {list} of '{name}'"))?;
-                    let flags = self.folios.get(folio).flags.load();
+                    let flags = self.folios.flags(folio).load();
                     if self.memcg_of(folio) != memcg.id() || !flags.lru() || flags.active() {
                         return Err(format!("{folio:?} on list {list} of '{name}' is {flags:?}"));
                     }
@@ -94,7 +94,7 @@ impl Core {
         let mut used = 0;
         for (number, place) in place.iter().enumerate() {
             let folio = FolioId(number as u32);
-            let flags = self.folios.get(folio).flags.load();
+            let flags = self.folios.flags(folio).load();
             if flags.references() > 0 {
                 used += 1;
                 usage[usize::from(self.memcg_of(folio).0)] += 1;
@@ -117,12 +117,8 @@ impl Core {
             while let Some((index, slot)) = locked.next(at, 1 << 32) {
                 if let Some(folio) = slot.folio() {
                     folios += 1;
-                    let entry = self.folios.get(folio);
-                    let flags = entry.flags.load();
-                    if self.mapping_of(folio) != mapping.id()
-                        || entry.index() != index
-                        || flags.references() == 0
-                    {
+                    let flags = self.folios.flags(folio).load();
+                    if self.page_of(folio) != (mapping.id(), index) || flags.references() == 0 {
                         return Err(format!(
                             "page {index} of {:?} has {folio:?}, which is {flags:?}",
                             mapping.id()

@@ -85,11 +85,19 @@ impl Shadow {
 }
 
 impl Lruvec {
-    /// Counts an eviction and makes the shadow. `min_seq` is read without the lock: it is the oldest generation
-    /// now, which may be one newer than the folio's.
-    pub(crate) fn evicted(&self, kind: Kind, flags: Flags) -> u64 {
-        self.evicted[kind as usize][usize::from(flags.tier())].fetch_add(1, Relaxed);
+    /// The shadow of a page that is evicted now. `min_seq` is read without the lock: it is the oldest generation now,
+    /// which may be one newer than the folio's.
+    pub(crate) fn shadow_of(&self, kind: Kind, flags: Flags) -> u64 {
         Shadow::of(flags, self.memcg, self.window.min(kind)).pack()
+    }
+
+    /// Counts evictions, by tier.
+    pub(crate) fn count_evicted(&self, kind: Kind, tiers: [u64; 4]) {
+        for (count, pages) in self.evicted[kind as usize].iter().zip(tiers) {
+            if pages > 0 {
+                count.fetch_add(pages, Relaxed);
+            }
+        }
     }
 }
 
@@ -123,7 +131,7 @@ impl Core {
             }
             memcg.stat.add(pick(Counter::WorkingsetRestoreAnon, Counter::WorkingsetRestoreFile), 1);
         }
-        self.folios.get(folio).flags.restore(shadow.workingset, shadow.nrefs() - 1);
+        self.folios.flags(folio).restore(shadow.workingset, shadow.nrefs() - 1);
     }
 
     /// Notes that a leaf holds only shadows now.
@@ -184,7 +192,7 @@ mod tests {
 
     fn flags(accesses: u32, workingset: bool) -> Flags {
         let flags = FolioFlags::new();
-        flags.allocate(false);
+        flags.allocate(false, 1);
         if workingset {
             flags.restore(true, 0);
         }

@@ -323,7 +323,7 @@ impl Pair {
             }
             Event::Lock(page) => {
                 if let Some((folio, id)) = self.folio(page)
-                    && self.real.core.folios().get(folio).flags.try_lock()
+                    && self.real.core.folios().flags(folio).try_lock()
                 {
                     self.model.folios[id].locked = true;
                     self.locked.push_back((folio, id));
@@ -391,7 +391,7 @@ impl Pair {
                 assert!(model.get(page).is_none(), "page {page} is cached in the model only");
                 continue;
             };
-            let flags = real.core.folios().get(hit.folio).flags.load();
+            let flags = real.core.folios().flags(hit.folio).load();
             let Some(folio) = model.get(page) else { panic!("page {page} is not cached in the model") };
             let (r, f, w) = (flags.referenced(), flags.refs(), flags.workingset());
             let io = (flags.dirty(), flags.writeback(), flags.reclaim(), flags.mapped(), flags.locked());

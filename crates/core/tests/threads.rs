@@ -125,7 +125,7 @@ impl World {
         if self.core.try_lock(&Silent, mapping, page, &hit) != LockAttempt::Locked {
             return;
         }
-        let flags = &self.core.folios().get(hit.folio).flags;
+        let flags = &self.core.folios().flags(hit.folio);
         let frame = &self.frames[hit.folio.0 as usize];
         flags.begin_content();
         assert_eq!(
@@ -146,7 +146,7 @@ impl World {
         let Lookup::Hit(hit) = self.core.lookup(mapping, page) else { return };
         if self.core.try_get(mapping, page, &hit) {
             std::thread::yield_now();
-            let version = self.core.folios().get(hit.folio).flags.load().version();
+            let version = self.core.folios().flags(hit.folio).load().version();
             let bytes = self.frames[hit.folio.0 as usize].load(Relaxed);
             assert!(bytes == bytes_of(tenant, page) || version != hit.flags.version() || bytes == u64::MAX);
             self.core.put(&Silent, hit.folio);

@@ -51,7 +51,7 @@ fn a_folio_that_is_written_again_is_not_freed_first() {
 #[test]
 fn a_folio_in_use_is_not_rotated() {
     let harness = met_dirty(5);
-    let flags = &harness.core.folios().get(harness.folio(5)).flags;
+    let flags = &harness.core.folios().flags(harness.folio(5));
     let folios = harness.start_writeback();
     assert!(flags.try_lock());
     harness.end_writeback(folios);

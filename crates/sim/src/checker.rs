@@ -99,7 +99,7 @@ fn check_under_way(world: &World, jobs: &[&Job]) -> Result<(), String> {
         model.borrow().cached.values().for_each(|folio| cached[folio.0 as usize] = true);
     }
     for folio in (0..folios.len()).map(FolioId) {
-        let flags = folios.get(folio).flags.load();
+        let flags = folios.flags(folio).load();
         let (read, written) = (read[folio.0 as usize], written[folio.0 as usize]);
         if flags.references() == 0 {
             continue;
@@ -139,7 +139,7 @@ fn check_budget(world: &World, charged: u64) -> Result<(), String> {
 pub(crate) fn check_idle(world: &World) -> Result<(), String> {
     world.core.drain_all(&world.host);
     for folio in (0..world.core.folios().len()).map(FolioId) {
-        let flags = world.core.folios().get(folio).flags.load();
+        let flags = world.core.folios().flags(folio).load();
         if flags.references() > 1 || flags.locked() || flags.writeback() || flags.waiters() {
             return Err(format!("nothing goes on, but {folio:?} is {flags:?}"));
         }

@@ -253,25 +253,30 @@ impl FolioFlags {
         }
     }
 
-    /// A free frame becomes a folio: locked, content not valid, one reference (the mapping's).
+    /// A free frame becomes a folio: locked, content not valid, with so many references.
     /// Readers that still look at its former content notice by the version.
-    pub(crate) fn allocate(&self, swapbacked: bool) {
+    pub(crate) fn allocate(&self, swapbacked: bool, references: u64) {
         self.update(|f| {
             debug_assert_eq!(f.references(), 0, "a used frame was allocated: {f:?}");
             let version = f.0 & !(VERSION - 1);
             let kind = if swapbacked { SWAPBACKED } else { 0 };
-            (Some(Flags(version.wrapping_add(VERSION) | REFERENCE | LOCKED | WRITING | kind)), ())
+            (
+                Some(Flags(version.wrapping_add(VERSION) | REFERENCE * references | LOCKED | WRITING | kind)),
+                (),
+            )
         });
         // Neither the identity that is stored now nor the bytes that are read into the frame are seen before the new
         // version.
         crate::sync::fence(Ordering::Release);
     }
 
-    /// An allocated folio that nothing was made of is free again. `true`: somebody sleeps and must be woken.
-    pub(crate) fn discard(&self) -> bool {
+    /// Nothing was made of an allocated folio: unlocks it, and drops the references that it was allocated with. The word
+    /// before it, and whether none is left: a reader that looked for the frame's former page may hold one for a moment,
+    /// and frees the folio then.
+    pub(crate) fn discard(&self, references: u64) -> (Flags, bool) {
         self.update(|f| {
-            debug_assert_eq!(f.references(), 1, "a folio in use was discarded: {f:?}");
-            (Some(Flags(f.clear(LOCKED | WAITERS).0 - REFERENCE)), f.waiters())
+            let next = Flags(f.clear(LOCKED | WAITERS).0 - REFERENCE * references);
+            (Some(next), (f, next.references() == 0))
         })
     }
 
@@ -304,10 +309,12 @@ impl FolioFlags {
     }
 
     /// Takes the last references of a clean folio at once, so that nobody finds it any more, and unlocks it, so that
-    /// nobody begins to wait for it. `None`: it has other users, became dirty or was mapped. The word before it otherwise.
-    pub(crate) fn freeze(&self, expected: u32) -> Option<Flags> {
+    /// nobody begins to wait for it. `locked`: the caller holds its lock; otherwise nobody may. `None`: it has other
+    /// users, became dirty or was mapped. The word before it otherwise.
+    pub(crate) fn freeze(&self, expected: u32, locked: bool) -> Option<Flags> {
         self.update(|f| {
-            if f.references() != expected || f.dirty() || f.writeback() || f.mapped() {
+            let used = f.references() != expected || f.locked() != locked;
+            if used || f.dirty() || f.writeback() || f.mapped() {
                 return (None, None);
             }
             (Some(Flags(f.clear(REFERENCES_MASK | LOCKED | WAITERS).0.wrapping_add(VERSION))), Some(f))
@@ -352,6 +359,14 @@ impl FolioFlags {
         self.update(|f| {
             debug_assert!(f.locked() && f.writing());
             (Some(f.clear(WRITING | WAITERS)), f.waiters())
+        })
+    }
+
+    /// As [`Self::end_content`] and [`Self::unlock`] in one step.
+    pub(crate) fn end_content_and_unlock(&self) -> bool {
+        self.update(|f| {
+            debug_assert!(f.locked() && f.writing());
+            (Some(Flags(f.clear(WRITING | LOCKED | WAITERS).0.wrapping_add(VERSION))), f.waiters())
         })
     }
 
@@ -521,25 +536,23 @@ impl FolioFlags {
         self.update(|f| (Some(f.with_generation(None).clear(UNEVICTABLE)), f.generation()))
     }
 
-    /// Takes a reference and the right to the list place. `false`: it is being freed, or somebody else has
-    /// that right.
-    pub(crate) fn isolate(&self) -> bool {
+    /// Takes it off its list for reclaim, with a reference; the label it had is what [`Self::delist`] returns. A count
+    /// of accesses that is not valid is dropped (spec 20 §4). `None`: it is being freed, or somebody else has the right
+    /// to its place on the list.
+    pub(crate) fn isolate(&self) -> Option<Option<GenIndex>> {
         self.update(|f| {
             if f.references() == 0 || f.references() == 0xfff || !f.lru() {
-                return (None, false);
+                return (None, None);
             }
-            (Some(Flags(f.clear(LRU).0 + REFERENCE)), true)
+            let off = f.clear(LRU | UNEVICTABLE).with_generation(None);
+            let off = if f.referenced() { off } else { off.with_refs(0) };
+            (Some(Flags(off.0 + REFERENCE)), Some(f.generation()))
         })
     }
 
     /// Gives up `lru` without a reference, for a folio that is being freed. `true`: it was listed.
     pub(crate) fn clear_lru(&self) -> bool {
         self.update(|f| (Some(f.clear(LRU)), f.lru()))
-    }
-
-    /// Isolated for reclaim: a count of accesses that is not valid is dropped (spec 20 §4).
-    pub(crate) fn forget_stale_refs(&self) {
-        self.update(|f| (Some(if f.referenced() { f } else { f.with_refs(0) }), ()));
     }
 
     /// Up from generation `oldest` by one (protection, or making room): clears the count of accesses and
@@ -577,7 +590,7 @@ mod tests {
 
     fn fresh() -> FolioFlags {
         let flags = FolioFlags::new();
-        flags.allocate(false);
+        flags.allocate(false, 1);
         flags
     }
 
@@ -686,8 +699,7 @@ mod tests {
     fn delisting_for_reclaim_leaves_active_clear() {
         let flags = fresh();
         flags.enlist(GenIndex(1));
-        assert!(flags.isolate());
-        assert_eq!(flags.delist(), Some(GenIndex(1)));
+        assert_eq!(flags.isolate(), Some(Some(GenIndex(1))));
         assert!(!flags.load().active() && flags.load().generation().is_none());
         assert_eq!(flags.load().references(), 2);
     }
@@ -697,19 +709,20 @@ mod tests {
     fn isolation_is_exclusive() {
         let flags = fresh();
         flags.enlist(GenIndex(0));
-        assert!(flags.isolate());
-        assert!(!flags.isolate());
+        assert_eq!(flags.isolate(), Some(Some(GenIndex(0))));
+        assert_eq!(flags.isolate(), None);
     }
 
     #[test]
     fn freeze_needs_the_exact_references_and_a_clean_folio() {
         let flags = fresh();
         assert!(flags.try_get());
-        assert!(flags.freeze(1).is_none());
+        assert!(flags.freeze(1, true).is_none());
         assert!(flags.set_dirty());
-        assert!(flags.freeze(2).is_none());
+        assert!(flags.freeze(2, true).is_none());
         assert!(flags.clear_dirty());
-        assert!(flags.freeze(2).is_some());
+        assert!(flags.freeze(2, false).is_none(), "somebody holds its lock");
+        assert!(flags.freeze(2, true).is_some());
         assert!(!flags.try_get(), "a frozen folio is found by nobody");
     }
 

@@ -44,18 +44,18 @@ impl<const K: usize> FolioLists<K> {
         let mut at = self.tails[list];
         std::iter::from_fn(move || {
             let folio = (at & END == 0).then_some(FolioId(at))?;
-            at = table.get(folio).towards_head.load(Relaxed);
+            at = table.links(folio).towards_head.load(Relaxed);
             Some(folio)
         })
     }
 
     pub(crate) fn push_head(&mut self, table: &FolioTable, list: usize, folio: FolioId) {
         let old = self.heads[list];
-        let links = table.get(folio);
+        let links = table.links(folio);
         links.towards_head.store(END | list as u32, Relaxed);
         links.towards_tail.store(old, Relaxed);
         if old & END == 0 {
-            table.get(FolioId(old)).towards_head.store(folio.0, Relaxed);
+            table.links(FolioId(old)).towards_head.store(folio.0, Relaxed);
         } else {
             self.tails[list] = folio.0;
         }
@@ -64,11 +64,11 @@ impl<const K: usize> FolioLists<K> {
 
     pub(crate) fn push_tail(&mut self, table: &FolioTable, list: usize, folio: FolioId) {
         let old = self.tails[list];
-        let links = table.get(folio);
+        let links = table.links(folio);
         links.towards_tail.store(END | list as u32, Relaxed);
         links.towards_head.store(old, Relaxed);
         if old & END == 0 {
-            table.get(FolioId(old)).towards_tail.store(folio.0, Relaxed);
+            table.links(FolioId(old)).towards_tail.store(folio.0, Relaxed);
         } else {
             self.heads[list] = folio.0;
         }
@@ -77,17 +77,17 @@ impl<const K: usize> FolioLists<K> {
 
     /// Takes `folio` off whichever list of this group it is on.
     pub(crate) fn remove(&mut self, table: &FolioTable, folio: FolioId) {
-        let links = table.get(folio);
+        let links = table.links(folio);
         let (above, below) = (links.towards_head.load(Relaxed), links.towards_tail.load(Relaxed));
         if above & END != 0 {
             self.heads[(above & !END) as usize] = below;
         } else {
-            table.get(FolioId(above)).towards_tail.store(below, Relaxed);
+            table.links(FolioId(above)).towards_tail.store(below, Relaxed);
         }
         if below & END != 0 {
             self.tails[(below & !END) as usize] = above;
         } else {
-            table.get(FolioId(below)).towards_head.store(above, Relaxed);
+            table.links(FolioId(below)).towards_head.store(above, Relaxed);
         }
     }
 }

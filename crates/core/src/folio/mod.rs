@@ -9,7 +9,7 @@ mod table;
 pub(crate) use flags::{Climb, Neighbour, tier_of};
 pub use flags::{Flags, FolioFlags, GenIndex, Tier};
 pub(crate) use list::FolioLists;
-pub use table::{Folio, FolioId, FolioTable, MAX_FOLIOS};
+pub use table::{FolioId, FolioTable, MAX_FOLIOS};
 
 /// What backs a folio. Decided by "swap-backed or not", never by "mapped or not" (spec 00 §2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

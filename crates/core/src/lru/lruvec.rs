@@ -159,6 +159,6 @@ impl LockedLruvec<'_> {
     }
 
     pub(crate) fn kind_of(&self, folio: FolioId) -> Kind {
-        if self.folios.get(folio).flags.load().swapbacked() { Kind::Anon } else { Kind::File }
+        if self.folios.flags(folio).load().swapbacked() { Kind::Anon } else { Kind::File }
     }
 }

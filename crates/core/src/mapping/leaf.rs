@@ -34,13 +34,29 @@ const SEGMENT_LEAVES: usize = 2;
 pub(crate) struct LeafId(pub(crate) u32);
 
 /// 64 slots and their counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaf<'a> {
+    pub(crate) slots: &'a [AtomicSlot; LEAF_SLOTS],
+    counts: &'a AtomicU64,
+}
+
+/// Leaves that were allocated together. Their counts lie close to each other: every page that comes or goes changes one,
+/// and apart from the slots they stay in the CPU's caches.
 #[derive(Debug)]
-pub(crate) struct Leaf {
-    pub(crate) slots: [AtomicSlot; LEAF_SLOTS],
+struct Segment {
+    slots: [Slots; SEGMENT_LEAVES],
     /// Present folios (low 8 bits), shadows (next 8), the memcg that pays for it while it holds only shadows (next
     /// 16), and above them a stamp that changes whenever the leaf stops or begins to hold only shadows.
-    counts: AtomicU64,
+    counts: [AtomicU64; SEGMENT_LEAVES],
 }
+
+/// Slots of one leaf, in whole cache lines.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Slots([AtomicSlot; LEAF_SLOTS]);
+
+/// Bytes of a leaf with its counts.
+const LEAF_BYTES: u64 = (size_of::<Segment>() / SEGMENT_LEAVES) as u64;
 
 /// What a leaf holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,11 +75,16 @@ impl Counts {
     }
 }
 
-impl Leaf {
-    fn new() -> Leaf {
-        Leaf { slots: std::array::from_fn(|_| AtomicSlot::new()), counts: AtomicU64::new(0) }
+impl Segment {
+    fn new() -> Segment {
+        Segment {
+            slots: std::array::from_fn(|_| Slots(std::array::from_fn(|_| AtomicSlot::new()))),
+            counts: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
     }
+}
 
+impl Leaf<'_> {
     pub(crate) fn counts(&self) -> Counts {
         let word = self.counts.load(Relaxed);
         Counts {
@@ -87,7 +108,7 @@ impl Leaf {
 /// All leaves of all mappings.
 #[derive(Debug)]
 pub(crate) struct LeafPool {
-    segments: Box<[OnceLock<Box<[Leaf]>>]>,
+    segments: Box<[OnceLock<Box<Segment>>]>,
     /// Held by who pays for one more segment, so that two do not add one each for the price of one.
     growing: Mutex<()>,
     free: Mutex<Vec<u32>>,
@@ -116,12 +137,12 @@ impl LeafPool {
 
     /// Bytes that one more segment takes.
     pub(crate) const fn segment_bytes() -> u64 {
-        (SEGMENT_LEAVES * size_of::<Leaf>()) as u64
+        size_of::<Segment>() as u64
     }
 
     /// Bytes of all leaves, used and free, and of directories.
     pub(crate) fn bytes(&self) -> u64 {
-        u64::from(self.allocated.load(Relaxed)) * size_of::<Leaf>() as u64 + self.other_bytes.load(Relaxed)
+        u64::from(self.allocated.load(Relaxed)) * LEAF_BYTES + self.other_bytes.load(Relaxed)
     }
 
     pub(crate) fn count_bytes(&self, bytes: u64) {
@@ -158,7 +179,7 @@ impl LeafPool {
         let mut free = self.free.lock();
         let from = self.allocated.load(Relaxed);
         let Some(segment) = self.segments.get(from as usize / SEGMENT_LEAVES) else { return false };
-        segment.get_or_init(|| (0..SEGMENT_LEAVES).map(|_| Leaf::new()).collect());
+        segment.get_or_init(|| Box::new(Segment::new()));
         self.allocated.store(from + SEGMENT_LEAVES as u32, Release);
         free.extend((from..from + SEGMENT_LEAVES as u32).rev());
         self.unreserved.fetch_add(SEGMENT_LEAVES as u32, Relaxed);
@@ -195,9 +216,10 @@ impl LeafPool {
     }
 
     #[inline]
-    pub(crate) fn get(&self, id: LeafId) -> &Leaf {
+    pub(crate) fn get(&self, id: LeafId) -> Leaf<'_> {
         let segment =
             self.segments[id.0 as usize / SEGMENT_LEAVES].get().expect("leaf numbers come from the pool");
-        &segment[id.0 as usize % SEGMENT_LEAVES]
+        let at = id.0 as usize % SEGMENT_LEAVES;
+        Leaf { slots: &segment.slots[at].0, counts: &segment.counts[at] }
     }
 }

@@ -303,7 +303,7 @@ pub(crate) struct LockedMapping<'a> {
 }
 
 impl LockedMapping<'_> {
-    fn leaf(&self, index: u32) -> Option<(LeafId, &Leaf)> {
+    fn leaf(&self, index: u32) -> Option<(LeafId, Leaf<'_>)> {
         let id = self.mapping.leaf_id(index)?;
         Some((id, self.leaves.get(id)))
     }
@@ -343,11 +343,17 @@ impl LockedMapping<'_> {
         counts.folios += 1;
         counts.shadows -= u8::from(shadow.is_some());
         leaf.set_counts(counts);
-        self.mapping.folios.fetch_add(1, Relaxed);
+        self.count_folios(1);
         Ok(Before { shadow, only_shadows_of })
     }
 
-    fn leaf_or_new(&self, index: u32) -> &Leaf {
+    /// Only the holder of the lock writes the count, so no read-modify-write is needed.
+    fn count_folios(&self, change: i32) {
+        let folios = &self.mapping.folios;
+        folios.store(folios.load(Relaxed).wrapping_add_signed(change), Relaxed);
+    }
+
+    fn leaf_or_new(&self, index: u32) -> Leaf<'_> {
         let entry = &self.mapping.directory_or_new(self.leaves, index).leaves
             [index as usize / LEAF_SLOTS % DIRECTORY_LEAVES];
         let found = entry.load(Acquire);
@@ -383,7 +389,7 @@ impl LockedMapping<'_> {
             counts.stamp = counts.stamp.wrapping_add(1);
         }
         leaf.set_counts(counts);
-        self.mapping.folios.fetch_sub(1, Relaxed);
+        self.count_folios(-1);
         if counts.only_shadows() {
             let leaf_index = index / LEAF_SLOTS as u32;
             return Ok(Some(ShadowLeaf { mapping: self.mapping.id, leaf_index, stamp: counts.stamp }));
@@ -421,7 +427,7 @@ impl LockedMapping<'_> {
         if !counts.only_shadows() || counts.stamp != stamp {
             return None;
         }
-        for slot in &leaf.slots {
+        for slot in leaf.slots {
             slot.replace(Slot::EMPTY);
         }
         self.free_if_empty(index, id, Counts { folios: 0, shadows: 0, ..counts });

@@ -221,7 +221,7 @@ mod tests {
             (0..dirty).for_each(|page| harness.write(page));
             let folios = harness.start_writeback();
             // Met once, so that they carry `reclaim`.
-            (0..dirty).for_each(|page| harness.core.folios.get(harness.folio(page)).flags.set_reclaim());
+            (0..dirty).for_each(|page| harness.core.folios.flags(harness.folio(page)).set_reclaim());
             let mut effort = Effort::new(&harness.core, harness.orders(32));
             let mut waits = [Vec::new(), Vec::new()];
             loop {

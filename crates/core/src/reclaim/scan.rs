@@ -3,8 +3,9 @@
 use crate::folio::FolioId;
 use crate::lru::multigen::walk::WalkBatch;
 use crate::lru::{Isolated, Swappiness};
+use crate::mapping::ShadowLeaf;
 use crate::memcg::{Counter, MemcgId};
-use crate::pageout::LastMapping;
+use crate::pageout::{Fate, LastMapping};
 
 /// Who reclaims, and why (spec 70 §1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,8 +99,12 @@ pub(crate) struct Scan {
     /// Present while this effort owns a walk context: after it aged an lruvec, to the end of that lruvec's turn.
     pub(crate) walk: Option<WalkBatch>,
     pub(crate) batch: Isolated,
+    /// What was decided about each folio of the batch.
+    pub(crate) fates: Vec<Fate>,
     /// Freed folios whose frames are returned together.
     pub(crate) freed: Vec<FolioId>,
+    /// Leaves that hold only shadows since a page of this batch was freed.
+    pub(crate) shadow_leaves: Vec<ShadowLeaf>,
     pub(crate) rejected: Vec<FolioId>,
     pub(crate) back: Vec<(FolioId, bool)>,
     pub(crate) last_mapping: LastMapping,

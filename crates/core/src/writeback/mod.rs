@@ -76,15 +76,15 @@ impl Core {
     /// The page was written to. Its folio is locked by the caller, and its bytes are there already: a flusher that sees
     /// it dirty writes what is in it.
     pub fn set_dirty(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
-        let entry = self.folios.get(folio);
-        if entry.flags.redirty() {
+        let (flags, index) = (self.folios.flags(folio), self.folios.index(folio));
+        if flags.redirty() {
             return;
         }
         let mut locked = mapping.lock(&self.leaves);
-        if locked.slot(entry.index()).folio() != Some(folio) || !entry.flags.set_dirty() {
+        if locked.slot(index).folio() != Some(folio) || !flags.set_dirty() {
             return;
         }
-        locked.tree.dirty.insert(entry.index());
+        locked.tree.dirty.insert(index);
         drop(locked);
         let memcg = self.memcg(self.memcg_of(folio));
         memcg.stat.add(Counter::FileDirty, 1);
@@ -156,7 +156,7 @@ impl Core {
                 break;
             }
             let Some(folio) = locked.slot(index).folio() else { unreachable!("a dirty page is cached") };
-            let flags = &self.folios.get(folio).flags;
+            let flags = self.folios.flags(folio);
             if !flags.start_writeback() {
                 // Dirty again while its last version is still being written: later.
                 if run.is_some() {
@@ -187,16 +187,16 @@ impl Core {
         written: bool,
         cpu: usize,
     ) {
-        let entry = self.folios.get(folio);
+        let (flags, index) = (self.folios.flags(folio), self.folios.index(folio));
         let memcg = self.memcg(self.memcg_of(folio));
         if !written {
             let mut locked = mapping.lock(&self.leaves);
-            if locked.slot(entry.index()).folio() == Some(folio) && entry.flags.set_dirty() {
-                locked.tree.dirty.insert(entry.index());
+            if locked.slot(index).folio() == Some(folio) && flags.set_dirty() {
+                locked.tree.dirty.insert(index);
                 memcg.stat.add(Counter::FileDirty, 1);
             }
         }
-        let before = entry.flags.end_writeback();
+        let before = flags.end_writeback();
         memcg.stat.sub(Counter::FileWriteback, 1);
         if written {
             self.written.fetch_add(1, Relaxed);
@@ -288,16 +288,16 @@ impl Core {
         folio: FolioId,
         leaves: Leaves,
     ) -> Removal {
-        let entry = self.folios.get(folio);
+        let flags = self.folios.flags(folio);
         // The folio is only known to be this page while its slot is looked at under the lock.
         let mut locked = mapping.lock(&self.leaves);
         if locked.slot(index).folio() != Some(folio) {
             return Removal::Gone;
         }
-        if !entry.flags.try_lock() {
+        if !flags.try_lock() {
             return Removal::Busy;
         }
-        let now = entry.flags.load();
+        let now = flags.load();
         let stays = match leaves {
             Leaves::All => false,
             Leaves::Clean => now.dirty() || now.writeback(),
@@ -305,35 +305,35 @@ impl Core {
         };
         if stays || now.writeback() {
             drop(locked);
-            if entry.flags.unlock() {
+            if flags.unlock() {
                 host.wake_waiters(folio);
             }
             return if stays { Removal::Stays } else { Removal::Busy };
         }
         let memcg = self.memcg(self.memcg_of(folio));
         let shadow_leaf = locked.remove(index, folio, None, memcg.id()).expect("it is in its slot");
-        if entry.flags.clear_dirty() {
+        if flags.clear_dirty() {
             locked.tree.dirty.remove(&index);
             memcg.stat.sub(Counter::FileDirty, 1);
         }
         drop(locked);
-        if entry.flags.leave_mapping() {
+        if flags.leave_mapping() {
             memcg.stat.sub(Counter::FileMapped, 1);
         }
         if let Some(leaf) = shadow_leaf {
             self.note_shadow_leaf(memcg, leaf);
         }
-        if entry.flags.unlock() {
+        if flags.unlock() {
             host.wake_waiters(folio);
         }
-        self.forget_folio(memcg, mapping.kind());
+        self.forget_folios(memcg, mapping.kind(), 1);
         self.put(host, folio);
         Removal::Done
     }
 
     /// Advice that a page is not needed, which could not be followed at once (spec 20 §8, deactivate-file).
     fn deactivate(&self, host: &impl Host, cpu: usize, folio: FolioId) {
-        let flags = &self.folios.get(folio).flags;
+        let flags = self.folios.flags(folio);
         flags.forget_accesses();
         let lruvec = &self.memcg(self.memcg_of(folio)).lruvec;
         let kind = if flags.load().swapbacked() { Kind::Anon } else { Kind::File };

@@ -174,7 +174,7 @@ impl Harness {
     /// A write to a cached page, which is no access.
     pub fn write(&self, page: u32) {
         let folio = self.folio(page);
-        let flags = &self.core.folios().get(folio).flags;
+        let flags = &self.core.folios().flags(folio);
         assert!(flags.try_lock());
         flags.begin_content();
         flags.end_content();
@@ -209,7 +209,7 @@ impl Harness {
     }
 
     pub fn flags(&self, page: u32) -> Flags {
-        self.core.folios().get(self.folio(page)).flags.load()
+        self.core.folios().flags(self.folio(page)).load()
     }
 
     /// `R`, `F` and `W` of a page.

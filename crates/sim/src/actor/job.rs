@@ -26,7 +26,7 @@ use std::time::Duration;
 /// can show progress.
 const ACCESSES_PER_STEP: u32 = 1 << 16;
 /// Pages that a job looks up together before it touches them one by one: their memory is waited for together.
-const AHEAD_PAGES: usize = 16;
+const AHEAD_PAGES: usize = 32;
 /// Pages that a job dirties before it looks whether too many are dirty (the kernel's rate limit on small machines).
 const DIRTIED_PER_LOOK: u32 = 32;
 /// How long a job rests while too many pages are dirty.
@@ -135,6 +135,8 @@ pub(crate) struct Job {
     dirtied_pages: u32,
     /// Accesses until it returns to the simulator in any case.
     left: u32,
+    /// Nobody else is runnable during this step.
+    alone: bool,
 }
 
 impl std::fmt::Debug for Job {
@@ -171,6 +173,7 @@ impl Job {
             state: State::Next,
             dirtied_pages: 0,
             left: 0,
+            alone: false,
         }
     }
 
@@ -191,10 +194,11 @@ impl Job {
             self.replacements = world.files.replacements();
         }
         self.left = ACCESSES_PER_STEP;
+        self.alone = alone;
         self.ahead.range = 0..0;
         loop {
             let pause = match std::mem::take(&mut self.state) {
-                State::Next => self.run(world, alone)?,
+                State::Next => self.run(world)?,
                 State::Look(touch) => self.look(world, touch),
                 State::Charge(touch, charging) => self.charge(world, touch, charging),
                 State::Read(touch, reading) => self.arrive(world, touch, reading),
@@ -203,15 +207,21 @@ impl Job {
                 State::Truncate(file, from) => self.truncate(world, file, from),
                 State::Close(mapping) => self.close(world, mapping),
             };
-            if self.left == 0 || !world.skips(pause, world.horizon(alone)) {
+            if !self.skips(world, pause) {
                 return Ok(pause);
             }
         }
     }
 
+    /// Goes on at once after a pause in which nobody else acts.
+    #[inline]
+    fn skips(&self, world: &World, pause: Pause) -> bool {
+        self.left > 0 && world.skips(pause, world.horizon(self.alone))
+    }
+
     /// Takes operations. Touches of cached pages are dealt with here and now, one after the other.
-    fn run(&mut self, world: &mut World, alone: bool) -> Result<Pause, SourceError> {
-        let horizon = world.horizon(alone);
+    fn run(&mut self, world: &mut World) -> Result<Pause, SourceError> {
+        let horizon = world.horizon(self.alone);
         loop {
             if self.next == self.located.len() {
                 self.refill(world)?;
@@ -219,7 +229,7 @@ impl Job {
                     return Ok(Pause::Done);
                 }
             }
-            if alone {
+            if self.alone {
                 self.touch_ahead(world, horizon);
             }
             let Some(&next) = self.located.get(self.next) else { continue };
@@ -271,14 +281,20 @@ impl Job {
     fn look_ahead(&mut self, world: &World) {
         let end = self.located.len().min(self.next + AHEAD_PAGES);
         self.ahead.range = self.next..end;
-        for (hit, next) in self.ahead.hits.iter_mut().zip(&self.located[self.next..end]) {
+        let coming = &self.located[self.next..end];
+        let mut peeked = [None; AHEAD_PAGES];
+        for (peeked, next) in peeked.iter_mut().zip(coming) {
+            if let Next::Touch(touch) = next {
+                *peeked = world.core.peek(&world.files.get(touch.file).mapping, touch.index);
+            }
+        }
+        for ((hit, next), peeked) in self.ahead.hits.iter_mut().zip(coming).zip(peeked) {
             *hit = match next {
                 Next::Touch(touch) if !touch.write && !touch.mapped => {
                     let mapping = &world.files.get(touch.file).mapping;
-                    if let Lookup::Hit(hit) = world.core.lookup(mapping, touch.index) {
-                        Some(hit)
-                    } else {
-                        None
+                    match world.core.lookup_peeked(mapping, touch.index, peeked) {
+                        Lookup::Hit(hit) => Some(hit),
+                        Lookup::Pending(_) | Lookup::Miss => None,
                     }
                 }
                 _ => None,
@@ -329,7 +345,11 @@ impl Job {
             Lookup::Miss => {
                 world.tenants[self.tenant].counts.misses += u64::from(!touch.missed);
                 let charging = Charging::new(self.task.memcg, self.task.cpu);
-                self.state = State::Charge(Touch { missed: true, ..touch }, charging);
+                let touch = Touch { missed: true, ..touch };
+                if self.skips(world, Pause::Ready) {
+                    return self.charge(world, touch, charging);
+                }
+                self.state = State::Charge(touch, charging);
                 Pause::Ready
             }
         }
@@ -366,7 +386,7 @@ impl Job {
     }
 
     fn dirty(&mut self, world: &mut World, touch: Touch, hit: &Hit) {
-        let flags = &world.core.folios().get(hit.folio).flags;
+        let flags = &world.core.folios().flags(hit.folio);
         assert!(flags.try_lock(), "between steps only pages without content are locked");
         world.core.set_dirty(&world.host, &world.files.get(touch.file).mapping, hit.folio);
         if flags.unlock() {
@@ -417,6 +437,10 @@ impl Job {
             return self.look(world, touch);
         }
         let completion = world.device.read(world.now(), 1);
+        if completion.ok && self.skips(world, Pause::Until(completion.at)) {
+            world.core.publish(&world.host, mapping, folio);
+            return self.look(world, touch);
+        }
         let reading = Reading { mapping: mapping.clone(), index: touch.index, folio, ok: completion.ok };
         self.state = State::Read(touch, reading);
         Pause::Until(completion.at)
@@ -539,7 +563,7 @@ fn wait_out(world: &World, throttle: Throttle) -> Pause {
 
 /// Waits until nobody works on the folio any more.
 fn wait_for(core: &Core, folio: FolioId) -> Pause {
-    let flags = &core.folios().get(folio).flags;
+    let flags = &core.folios().flags(folio);
     if flags.load().writeback() {
         // Not for the folio: a look at a page under write-back wakes whoever else waits for it, and two that look in
         // turn would keep each other awake while time stands still.

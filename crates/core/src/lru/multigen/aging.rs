@@ -57,7 +57,7 @@ impl LockedLruvec<'_> {
         if swappiness.evicts(kind) {
             let mut moves = 0;
             while let Some(folio) = self.tail(label, kind) {
-                let flags = &self.folios.get(folio).flags;
+                let flags = &self.folios.flags(folio);
                 let before = flags.load();
                 match flags.climb(label) {
                     Climb::Moved(next) => {
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!((lruvec.min_seq(Kind::Anon), pages(Seq(0)), pages(Seq(3))), (Seq(0), Some(1), Some(0)));
         assert!(harness.open_generation());
         assert_eq!((lruvec.min_seq(Kind::Anon), lruvec.max_seq()), (Seq(1), Seq(4)));
-        assert_eq!(harness.core.folios.get(anon).flags.load().generation(), Some(oldest));
+        assert_eq!(harness.core.folios.flags(anon).load().generation(), Some(oldest));
         assert_eq!(lruvec.lock(&harness.core.folios).tail(oldest, Kind::Anon), Some(anon));
         assert_eq!((pages(Seq(1)), pages(Seq(4))), (Some(0), Some(1)));
         // With a swappiness that allows it, it would have been moved.
@@ -236,7 +236,7 @@ mod tests {
             ))
         });
         assert_eq!(
-            harness.core.folios.get(anon).flags.load().generation(),
+            harness.core.folios.flags(anon).load().generation(),
             Some(lruvec.min_seq(Kind::Anon).index())
         );
     }

@@ -53,10 +53,7 @@ impl LockedLruvec<'_> {
                 batch.sorted += 1;
                 continue;
             }
-            let flags = &self.folios.get(folio).flags;
-            if flags.isolate() {
-                flags.forget_stale_refs();
-                self.remove(folio);
+            if self.isolate_folio(folio) {
                 batch.folios.push(folio);
             } else {
                 // Being freed, or another thread has it. Out of the way until the scan is over.
@@ -79,7 +76,7 @@ impl LockedLruvec<'_> {
         limit: Tier,
         batch: &mut Isolated,
     ) -> bool {
-        let flags = &self.folios.get(folio).flags;
+        let flags = &self.folios.flags(folio);
         let now = flags.load();
         if now.mlocked() {
             // Passes to isolation; put-back sends it to the unevictable list.
@@ -214,7 +211,7 @@ mod tests {
     fn what_cannot_be_isolated_is_set_aside() {
         let mut harness = Harness::new(100, 1);
         harness.read_ahead(0..4);
-        let flags = &harness.core.folios.get(harness.folio(0)).flags;
+        let flags = &harness.core.folios.flags(harness.folio(0));
         assert!(flags.clear_lru(), "another thread has it");
         let batch = harness.isolate(2);
         assert_eq!((batch.scanned, batch.sorted, harness.pages(&batch)), (2, 0, vec![1]));
@@ -228,7 +225,7 @@ mod tests {
         let mut harness = Harness::new(300, 1);
         harness.read_ahead(0..200);
         for page in 0..200 {
-            harness.core.folios.get(harness.folio(page)).flags.clear_lru();
+            harness.core.folios.flags(harness.folio(page)).clear_lru();
         }
         let batch = harness.isolate(4096);
         assert_eq!((batch.scanned, batch.folios.len(), batch.skipped.len()), (64, 0, 0));
@@ -281,7 +278,7 @@ mod tests {
         harness.read_ahead([0]);
         harness.promote(0);
         let before = harness.flags(0);
-        let flags = &harness.core.folios.get(harness.folio(0)).flags;
+        let flags = &harness.core.folios.flags(harness.folio(0));
         assert_eq!(flags.climb(GenIndex(0)), Climb::Relabelled(Seq(3).index()));
         assert_eq!(flags.load(), before);
     }

@@ -29,7 +29,7 @@ impl MultiGen {
 impl LockedLruvec<'_> {
     /// Puts a folio where the distance rule says: at the head, or at the tail as a rotation.
     pub(crate) fn add(&mut self, folio: FolioId, rotation: bool) -> Seq {
-        let flags = &self.folios.get(folio).flags;
+        let flags = &self.folios.flags(folio);
         let kind = self.kind_of(folio);
         let seq = self.lruvec.window.place(kind, flags.load(), rotation);
         flags.enlist(seq.index());
@@ -45,17 +45,28 @@ impl LockedLruvec<'_> {
 
     /// Puts a folio that must not be reclaimed out of the way of scans.
     pub(crate) fn add_unevictable(&mut self, folio: FolioId) {
-        self.folios.get(folio).flags.enlist_unevictable();
+        self.folios.flags(folio).enlist_unevictable();
         self.resize_unevictable(1);
         self.lists.lists.push_head(self.folios, UNEVICTABLE, folio);
     }
 
     /// Takes a folio off its list, whichever that is. The caller has cleared its `lru` flag.
     pub(crate) fn remove(&mut self, folio: FolioId) {
-        let kind = self.kind_of(folio);
+        let label = self.folios.flags(folio).delist();
+        self.unlink(folio, label);
+    }
+
+    /// Takes a folio off its list to reclaim it, with a reference. `false`: it is being freed, or another thread has it.
+    pub(crate) fn isolate_folio(&mut self, folio: FolioId) -> bool {
+        let Some(label) = self.folios.flags(folio).isolate() else { return false };
+        self.unlink(folio, label);
+        true
+    }
+
+    fn unlink(&mut self, folio: FolioId, label: Option<GenIndex>) {
         self.lists.lists.remove(self.folios, folio);
-        match self.folios.get(folio).flags.delist() {
-            Some(generation) => self.resize(generation, kind, -1),
+        match label {
+            Some(generation) => self.resize(generation, self.kind_of(folio), -1),
             None => self.resize_unevictable(-1),
         }
     }
@@ -97,8 +108,8 @@ mod tests {
         for (number, swapbacked, mapped) in
             [(0, false, false), (1, false, true), (2, true, false), (3, true, true)]
         {
-            let flags = &folios.get(FolioId(number)).flags;
-            flags.allocate(swapbacked);
+            let flags = &folios.flags(FolioId(number));
+            flags.allocate(swapbacked, 1);
             if mapped {
                 flags.set_mapped(flags.load());
             }
@@ -149,7 +160,7 @@ mod tests {
         harness.read_ahead([0, 1]);
         let folio = harness.folio(10);
         let mut locked = harness.memcg().lruvec.lock(&harness.core.folios);
-        assert!(harness.core.folios.get(folio).flags.clear_lru());
+        assert!(harness.core.folios.flags(folio).clear_lru());
         locked.remove(folio);
         assert_eq!(locked.add(folio, true), Seq(0));
         drop(locked);

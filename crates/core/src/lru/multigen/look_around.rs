@@ -45,7 +45,7 @@ impl Core {
         cpu: usize,
         mut walk: Option<&mut WalkBatch>,
     ) -> bool {
-        let index = self.folios.get(folio).index();
+        let index = self.folios.index(folio);
         let young = mapping.slot(&self.leaves, index).is_some_and(|slot| slot.clear_accessed(folio));
         if !young {
             return false;
@@ -65,7 +65,7 @@ impl Core {
             }
             slot.clear_accessed(other);
             count += 1;
-            let flags = &self.folios.get(other).flags;
+            let flags = &self.folios.flags(other);
             if let Some(batch) = walk.as_deref_mut() {
                 batch.note(mapping.kind(), flags.found_young_by_walk(max.index()));
             } else if flags.found_young_by_eviction() {

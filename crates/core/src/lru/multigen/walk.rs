@@ -104,7 +104,7 @@ impl Core {
             }
             slot.clear_accessed(folio);
             young += 1;
-            batch.note(mapping.kind(), self.folios.get(folio).flags.found_young_by_walk(youngest));
+            batch.note(mapping.kind(), self.folios.flags(folio).found_young_by_walk(youngest));
         }
         u64::from(young * DENSITY) >= end - first
     }
@@ -112,6 +112,6 @@ impl Core {
     /// Whether the accessed bit of a folio may be taken for `memcg` (spec 20 §7.3): it is the memcg's, and on a
     /// generation list. One that is isolated or waits in a batch keeps its bit.
     pub(crate) fn counts_for(&self, memcg: &Memcg, folio: crate::folio::FolioId) -> bool {
-        self.memcg_of(folio) == memcg.id() && self.folios.get(folio).flags.load().generation().is_some()
+        self.memcg_of(folio) == memcg.id() && self.folios.flags(folio).load().generation().is_some()
     }
 }

@@ -124,7 +124,7 @@ mod tests {
 
     fn flags(change: impl Fn(&FolioFlags)) -> Flags {
         let flags = FolioFlags::new();
-        flags.allocate(false);
+        flags.allocate(false, 1);
         change(&flags);
         flags.load()
     }
