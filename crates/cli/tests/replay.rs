@@ -2,10 +2,13 @@
 
 mod common;
 
-use common::{document, done, fails, mglru, text};
+use common::{command, document, done, fails, mglru, text};
 use serde_json::Value;
 use std::fs;
+use std::io::Read;
 use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
 
 const WRITE: u32 = 1 << 31;
 const MAPPED: u32 = 1 << 30;
@@ -120,6 +123,30 @@ fn the_same_replay_gives_the_same_output_however_it_is_asked_for() {
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     let misses = number(&first["runs"][0]["misses"]).to_string();
     assert!(text.replace(',', "").contains(&misses), "the table has the document's numbers: {text}");
+}
+
+/// Somebody watches: the trace is read through a progress bar, and bars are drawn, but not on stdout.
+#[test]
+fn progress_changes_no_number() {
+    use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+    let folder = folder();
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&terminal).and_then(|()| unlockpt(&terminal)).unwrap();
+    for replay in ["replay skewed.txt --memory 10%", "replay skewed.txt --curve 5%,10% --check=500"] {
+        let other_end = ioctl_tiocgptpeer(&terminal, OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let mut terminal = fs::File::from(terminal.try_clone().unwrap());
+        let drawn = std::thread::spawn(move || {
+            let mut drawn = Vec::new();
+            // Ends with an error when the program has closed its end.
+            let _ = terminal.read_to_end(&mut drawn);
+            drawn
+        });
+        // The command goes away, and its end of the terminal with it.
+        let watched = command(folder.path(), &format!("{replay} --json")).stderr(other_end).output().unwrap();
+        assert!(!drawn.join().unwrap().is_empty(), "nothing was drawn");
+        let watched = serde_json::from_slice(&watched.stdout).expect("one document");
+        assert_eq!(timeless(watched), timeless(document(folder.path(), replay)), "{replay}");
+    }
 }
 
 #[test]
@@ -242,10 +269,16 @@ fn curves_are_drawn() {
     let folder = folder();
     let text = done(folder.path(), "replay skewed.txt --curve 5%,10%,20% --plot curve.svg");
     assert!(text.contains("curve.svg"), "{text}");
-    let svg = fs::read_to_string(folder.path().join("curve.svg")).unwrap();
+    let read = |name: &str| fs::read(folder.path().join(name)).unwrap();
+    let svg = String::from_utf8(read("curve.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("skewed.txt") && svg.contains("polyline"), "{svg}");
-    document(folder.path(), "replay skewed.txt --curve 5%,10% --plot curve.png");
-    assert!(fs::read(folder.path().join("curve.png")).unwrap().starts_with(b"\x89PNG"));
+    assert!(svg.trim_end().ends_with("</svg>"), "{svg}");
+    for name in ["curve.png", "again.png", "again.svg"] {
+        document(folder.path(), &format!("replay skewed.txt --curve 5%,10%,20% --plot {name}"));
+    }
+    let png = read("curve.png");
+    assert!(png.starts_with(b"\x89PNG\r\n\x1a\n") && png[..png.len() - 4].ends_with(b"IEND"));
+    assert_eq!((png, svg.into_bytes()), (read("again.png"), read("again.svg")), "the same picture again");
     let error = fails(folder.path(), "replay skewed.txt --curve 5%,10% --plot missing/curve.png", 1);
     assert!(error.contains("missing/curve.png"), "{error}");
 }
@@ -306,12 +339,67 @@ fn long_traces_stream() {
     assert!(error.contains(&format!("record {records} touches anonymous page 5")), "{error}");
 }
 
+/// The most memory that the program ever had, in KiB.
+fn peak_kib(folder: &Path, arguments: &str) -> u64 {
+    let mut program = command(folder, arguments).stdout(Stdio::null()).spawn().unwrap();
+    let status = format!("/proc/{}/status", program.id());
+    let mut peak = 0;
+    loop {
+        // It only grows; when the program is over, the line is gone.
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        if let Some(line) = text.lines().find_map(|line| line.strip_prefix("VmHWM:")) {
+            peak = line.trim().trim_end_matches(" kB").parse().unwrap();
+        }
+        if let Some(status) = program.try_wait().unwrap() {
+            assert!(status.success(), "{arguments}");
+            return peak;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn memory_does_not_grow_with_the_length_of_a_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let requests = 16 << 14;
+    lines(folder.path(), "long.txt", (0..requests).map(|n| format!("R {} 64", n % 16 * 64)));
+    // 16 bytes for each of the 16 million records would be 256 MiB.
+    for arguments in ["replay long.txt --memory 10%", "trace info long.txt"] {
+        let peak = peak_kib(folder.path(), arguments);
+        assert!((1..128 << 10).contains(&peak), "{arguments}: {peak} KiB");
+    }
+}
+
+#[test]
+fn a_compressed_trace_that_breaks_off_is_an_error_or_counted() {
+    let folder = folder();
+    let path = folder.path();
+    for (end, name) in [("gz", "gzip"), ("xz", "xz"), ("zst", "zstd")] {
+        let trace = format!("cut.txt.{end}");
+        done(path, &format!("trace convert skewed.txt {trace}"));
+        let bytes = fs::read(path.join(&trace)).unwrap();
+        fs::write(path.join(&trace), &bytes[..bytes.len() - 20]).unwrap();
+        for mode in ["replay", "trace info"] {
+            let error = fails(path, &format!("{mode} {trace}"), 1);
+            let expected = format!("{trace}: truncated: the {name} stream ends early, after ");
+            assert!(error.contains(&expected) && error.contains("--lossy"), "{error}");
+        }
+        let info = &document(path, &format!("trace info {trace} --lossy"))["traces"][0];
+        assert_eq!(info["skipped"], 1, "{info}");
+        let run = run(document(path, &format!("replay {trace} --lossy --memory 10p")));
+        assert_eq!(run["accesses"], info["accesses"]);
+        assert_eq!(run["notes"][0], "1 bad records were skipped");
+    }
+}
+
 #[test]
 fn bad_traces_are_refused_with_place_and_remedy() {
     let folder = folder();
     let path = folder.path();
     fs::write(path.join("empty.txt"), "").unwrap();
     fs::write(path.join("nothing.txt"), "# nothing\n").unwrap();
+    fs::write(path.join("kv.csv"), "key,op\na,GET\nb,TOUCH\n").unwrap();
+    fs::write(path.join("block.csv"), "block_id,op_name\na,putChunk\n").unwrap();
     lines(path, "damaged.txt", ["R 1 1", "R 2 1", "R three 1", "R 4 1"].map(str::to_owned).into_iter());
     words(path, "anon.bin", [1, 2 | WRITE, 7 | ANON].into_iter());
     fs::write(path.join("cut.bin"), [0; 10]).unwrap();
@@ -326,6 +414,11 @@ fn bad_traces_are_refused_with_place_and_remedy() {
         ("replay anon.bin", 1, "not implemented yet"),
         ("replay cut.bin", 1, "byte 8: truncated"),
         ("replay columns.csv --format libcachesim-csv", 1, "columns.csv: not the columns"),
+        ("replay columns.csv", 1, "neither id nor lbn and size"),
+        ("replay kv.csv", 1, "kv.csv: line 3, byte 13: damaged cachelib record: op is \"TOUCH\""),
+        ("replay block.csv --format cachelib", 1, "io_offset"),
+        ("replay damaged.txt --format mqsim", 1, "damaged mqsim record"),
+        ("replay damaged.txt --format address", 1, "damaged address record"),
         ("replay binary.dat", 2, "--format"),
         ("replay missing.txt", 1, "missing.txt"),
         ("replay .", 1, "directory"),
