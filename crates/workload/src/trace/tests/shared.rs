@@ -5,7 +5,9 @@ use std::collections::HashMap;
 
 /// `None`, with a message: there is no shared folder.
 fn shared(folder: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(folder);
+    let shared = std::env::var_os("MGLRU_SHARED")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
+    let path = shared.join(folder);
     if !path.is_dir() {
         eprintln!("skipped: {} is not there", path.display());
         return None;
