@@ -2,11 +2,11 @@
 
 mod common;
 
-use common::{document, done, fails, mglru, text};
+use common::{document, done, fails, mglru, shared, text};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const MAPPED: u32 = 1 << 30;
 
@@ -244,22 +244,10 @@ fn bad_input_is_refused() {
     assert!(error.contains("line: 3") || error.contains("line 3"), "{error}");
 }
 
-/// Where the kernel lab's measurements are; `None`, with a message: nowhere.
-fn lab() -> Option<PathBuf> {
-    let shared = std::env::var_os("MGLRU_SHARED")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
-    let lab = shared.join("kernel");
-    if lab.join("results.csv").exists() {
-        return Some(lab);
-    }
-    println!("skipped: there is no {}", lab.display());
-    None
-}
-
-/// Two short rows of Linux 7.2: a skewed one and a cycle, in which every access misses.
+/// Short rows of Linux 7.2: two skewed ones and a cycle, in which every access misses.
 #[test]
 fn real_kernels_agree_on_descriptor_reads() {
-    let Some(lab) = lab() else { return };
+    let Some(lab) = shared("kernel") else { return };
     let document =
         document(&lab, "fidelity results.csv --kernel 7.2.12 --workload zipf12,loop12,bigref_zipf07");
     assert_eq!(document["rows"].as_array().unwrap().len(), 3 * 8);
@@ -270,7 +258,7 @@ fn real_kernels_agree_on_descriptor_reads() {
 /// replay.
 #[test]
 fn real_kernels_agree_on_mapped_reads_in_the_mean() {
-    let Some(lab) = lab() else { return };
+    let Some(lab) = shared("kernel") else { return };
     let kernel = [74_228.0, 75_702.0, 76_570.0, 76_115.0, 75_355.0].iter().sum::<f64>() / 5.0;
     // The capacity of limit 8192, as measured, and half an effort.
     let sizes: Vec<String> = [-20, -10, 0, 10, 20].map(|by| format!("{}p", 7946 + 28 + by)).into();

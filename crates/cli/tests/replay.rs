@@ -1,62 +1,12 @@
-//! `mglru replay` as a user sees it: numbers that do not depend on how they are asked for, and errors that help.
+//! `mglru replay` as a user sees it: numbers that do not depend on how they are asked for.
 
 mod common;
 
-use common::{document, done, fails, mglru, text};
-use serde_json::Value;
+use common::{command, document, done, fails, folder, lines, number, run, skewed, timeless, words};
 use std::fs;
-use std::path::Path;
+use std::io::Read;
 
-const WRITE: u32 = 1 << 31;
 const MAPPED: u32 = 1 << 30;
-const ANON: u32 = 1 << 29;
-
-/// A page that is more often a low one, by a generator of its own.
-fn skewed(accesses: u64, pages: u64) -> impl Iterator<Item = u64> {
-    let mut state = 1u64;
-    let mut draw = move || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) % pages
-    };
-    (0..accesses).map(move |_| draw().min(draw()))
-}
-
-fn lines(folder: &Path, name: &str, lines: impl Iterator<Item = String>) {
-    fs::write(folder.join(name), lines.map(|line| line + "\n").collect::<String>()).unwrap();
-}
-
-fn words(folder: &Path, name: &str, words: impl Iterator<Item = u32>) {
-    fs::write(folder.join(name), words.flat_map(u32::to_le_bytes).collect::<Vec<u8>>()).unwrap();
-}
-
-/// A folder with `skewed.txt`: 20,000 accesses, every seventh written, to 1,000 pages.
-fn folder() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let line = |(n, page): (usize, u64)| format!("{} {page} 1", if n % 7 == 6 { 'W' } else { 'R' });
-    lines(folder.path(), "skewed.txt", skewed(20_000, 1000).enumerate().map(line));
-    folder
-}
-
-/// The document without what depends on the machine's speed.
-fn timeless(mut document: Value) -> Value {
-    for run in document["runs"].as_array_mut().unwrap() {
-        let run = run.as_object_mut().unwrap();
-        assert!(run.remove("seconds").unwrap().as_f64().unwrap() >= 0.0);
-        assert!(run.remove("accesses_per_second").unwrap().as_u64().unwrap() > 0);
-    }
-    document
-}
-
-/// The only run of a document.
-fn run(document: Value) -> Value {
-    let runs = document["runs"].as_array().unwrap();
-    assert_eq!(runs.len(), 1);
-    runs[0].clone()
-}
-
-fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("{value} is no count"))
-}
 
 #[test]
 fn the_document_has_what_is_promised() {
@@ -120,6 +70,30 @@ fn the_same_replay_gives_the_same_output_however_it_is_asked_for() {
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     let misses = number(&first["runs"][0]["misses"]).to_string();
     assert!(text.replace(',', "").contains(&misses), "the table has the document's numbers: {text}");
+}
+
+/// Somebody watches: the trace is read through a progress bar, and bars are drawn, but not on stdout.
+#[test]
+fn progress_changes_no_number() {
+    use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+    let folder = folder();
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&terminal).and_then(|()| unlockpt(&terminal)).unwrap();
+    for replay in ["replay skewed.txt --memory 10%", "replay skewed.txt --curve 5%,10% --check=500"] {
+        let other_end = ioctl_tiocgptpeer(&terminal, OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let mut terminal = fs::File::from(terminal.try_clone().unwrap());
+        let drawn = std::thread::spawn(move || {
+            let mut drawn = Vec::new();
+            // Ends with an error when the program has closed its end.
+            let _ = terminal.read_to_end(&mut drawn);
+            drawn
+        });
+        // The command goes away, and its end of the terminal with it.
+        let watched = command(folder.path(), &format!("{replay} --json")).stderr(other_end).output().unwrap();
+        assert!(!drawn.join().unwrap().is_empty(), "nothing was drawn");
+        let watched = serde_json::from_slice(&watched.stdout).expect("one document");
+        assert_eq!(timeless(watched), timeless(document(folder.path(), replay)), "{replay}");
+    }
 }
 
 #[test]
@@ -242,10 +216,16 @@ fn curves_are_drawn() {
     let folder = folder();
     let text = done(folder.path(), "replay skewed.txt --curve 5%,10%,20% --plot curve.svg");
     assert!(text.contains("curve.svg"), "{text}");
-    let svg = fs::read_to_string(folder.path().join("curve.svg")).unwrap();
+    let read = |name: &str| fs::read(folder.path().join(name)).unwrap();
+    let svg = String::from_utf8(read("curve.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("skewed.txt") && svg.contains("polyline"), "{svg}");
-    document(folder.path(), "replay skewed.txt --curve 5%,10% --plot curve.png");
-    assert!(fs::read(folder.path().join("curve.png")).unwrap().starts_with(b"\x89PNG"));
+    assert!(svg.trim_end().ends_with("</svg>"), "{svg}");
+    for name in ["curve.png", "again.png", "again.svg"] {
+        document(folder.path(), &format!("replay skewed.txt --curve 5%,10%,20% --plot {name}"));
+    }
+    let png = read("curve.png");
+    assert!(png.starts_with(b"\x89PNG\r\n\x1a\n") && png[..png.len() - 4].ends_with(b"IEND"));
+    assert_eq!((png, svg.into_bytes()), (read("again.png"), read("again.svg")), "the same picture again");
     let error = fails(folder.path(), "replay skewed.txt --curve 5%,10% --plot missing/curve.png", 1);
     assert!(error.contains("missing/curve.png"), "{error}");
 }
@@ -276,121 +256,4 @@ fn mapped_pages_fault() {
     let run = run(document(folder.path(), "replay mapped.bin --memory 100p"));
     assert_eq!(run["counters"]["pgmajfault"], run["misses"]);
     assert!(number(&run["counters"]["pgactivate"]) > 0);
-}
-
-/// More records than are decoded before the clock starts: they stream.
-#[test]
-fn long_traces_stream() {
-    let folder = tempfile::tempdir().unwrap();
-    let records = (4 << 20) + 70_000;
-    words(folder.path(), "long.bin", (0..records).map(|n| if n % 64 == 0 { n / 64 % 1000 } else { n % 64 }));
-    let run = run(document(folder.path(), "replay long.bin --memory 50% --warm 0.5"));
-    assert_eq!(number(&run["accesses"]), u64::from(records));
-    assert_eq!(number(&run["warm"]["from_access"]), u64::from(records) / 2);
-    assert_eq!(run["memory_pages"], 500);
-    assert!(number(&run["misses"]) > 1000 && number(&run["misses"]) < u64::from(records) / 50);
-    // Cut in the middle of the last record: the replay is well under way when that shows.
-    let path = folder.path().join("long.bin");
-    let bytes = fs::read(&path).unwrap();
-    fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
-    let error = fails(folder.path(), "replay long.bin --memory 64p", 1);
-    assert!(error.contains(&format!("long.bin: byte {}", bytes.len() - 4)), "{error}");
-    let lossy = document(folder.path(), "replay long.bin --memory 64p --lossy");
-    assert!(lossy["runs"][0]["notes"][0].as_str().unwrap().contains("1 bad records"), "{lossy}");
-    // An anonymous page behind the first four million.
-    let mut anonymous = bytes;
-    let last = anonymous.len() - 4;
-    anonymous[last..].copy_from_slice(&(5 | ANON).to_le_bytes());
-    fs::write(&path, &anonymous).unwrap();
-    let error = fails(folder.path(), "replay long.bin --memory 64p", 1);
-    assert!(error.contains(&format!("record {records} touches anonymous page 5")), "{error}");
-}
-
-#[test]
-fn bad_traces_are_refused_with_place_and_remedy() {
-    let folder = folder();
-    let path = folder.path();
-    fs::write(path.join("empty.txt"), "").unwrap();
-    fs::write(path.join("nothing.txt"), "# nothing\n").unwrap();
-    lines(path, "damaged.txt", ["R 1 1", "R 2 1", "R three 1", "R 4 1"].map(str::to_owned).into_iter());
-    words(path, "anon.bin", [1, 2 | WRITE, 7 | ANON].into_iter());
-    fs::write(path.join("cut.bin"), [0; 10]).unwrap();
-    fs::write(path.join("columns.csv"), "when,where\n1,2\n3,4\n").unwrap();
-    fs::write(path.join("binary.dat"), (0..=255u8).cycle().take(4096).collect::<Vec<_>>()).unwrap();
-    for (arguments, status, what) in [
-        ("replay empty.txt", 1, "empty.txt: empty trace"),
-        ("replay nothing.txt --format shared-text", 1, "empty trace"),
-        ("replay damaged.txt", 1, "damaged.txt: line 3, byte 12"),
-        ("replay damaged.txt", 1, "--lossy"),
-        ("replay anon.bin", 1, "anon.bin: record 3 touches anonymous page 7"),
-        ("replay anon.bin", 1, "not implemented yet"),
-        ("replay cut.bin", 1, "byte 8: truncated"),
-        ("replay columns.csv --format libcachesim-csv", 1, "columns.csv: not the columns"),
-        ("replay binary.dat", 2, "--format"),
-        ("replay missing.txt", 1, "missing.txt"),
-        ("replay .", 1, "directory"),
-    ] {
-        let error = fails(path, arguments, status);
-        assert!(error.contains(what), "{arguments}: {error}");
-    }
-    let lossy = document(path, "replay damaged.txt --lossy --memory 10p");
-    assert_eq!(lossy["runs"][0]["accesses"], 3);
-    assert!(
-        lossy["runs"][0]["notes"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .any(|note| note.as_str().unwrap().contains("skipped"))
-    );
-}
-
-#[test]
-fn wrong_usage_is_refused_before_anything_is_done() {
-    let folder = folder();
-    for (arguments, what) in [
-        ("replay", "TRACE"),
-        ("replay skewed.txt --memory 0", "no memory"),
-        ("replay skewed.txt --memory 0%", "no memory"),
-        ("replay skewed.txt --memory 100", "at least a page"),
-        ("replay skewed.txt --memory ten%", "percentage"),
-        ("replay skewed.txt --memory 10% --curve 1%,2%", "cannot be used with"),
-        ("replay skewed.txt --curve 1%,none", "whole number"),
-        ("replay skewed.txt --plot x.svg", "--curve"),
-        ("replay skewed.txt --curve 1% --plot x.pdf", ".svg or .png"),
-        ("replay skewed.txt --preset linux-9", "there is no preset 'linux-9'"),
-        ("replay skewed.txt --preset linux-6.12", "linux-6.12 is not implemented yet"),
-        ("replay skewed.txt --with turbo", "there is no mechanism 'turbo'"),
-        ("replay skewed.txt --lru classic", "not implemented yet"),
-        ("replay skewed.txt --format gif", "unknown trace format"),
-        ("replay skewed.txt --warm 1.5", "less than 1"),
-        ("replay skewed.txt --check=0", "1.."),
-        ("replay skewed.txt --unit 4096", "unit"),
-        ("replay skewed.txt --seed minus", "invalid digit"),
-    ] {
-        let error = fails(folder.path(), arguments, 2);
-        assert!(error.contains(what), "{arguments}: {error}");
-    }
-    let output = mglru(folder.path(), "replay --help");
-    assert!(text(&output.stdout).contains("--curve") && output.status.success());
-}
-
-/// Scattered pages get a place each in the order of their first use: what is kept per page stays small, and no
-/// count changes.
-#[test]
-fn scattered_pages_replay_as_dense_ones_do() {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, scale: u64| {
-        lines(folder.path(), name, skewed(10_000, 800).map(|page| format!("R {} 1", page * scale)));
-    };
-    write("dense.txt", 1);
-    write("scattered.txt", 1_000_003);
-    let of = |name: &str| run(timeless(document(folder.path(), &format!("replay {name} --memory 200p"))));
-    let (mut dense, mut scattered) = (of("dense.txt"), of("scattered.txt"));
-    for run in [&mut dense, &mut scattered] {
-        run["trace"].take();
-        // Where pages are in the index is all that differs.
-        run["counters"]["workingset_nodes"].take();
-        run["warm"]["counters"]["workingset_nodes"].take();
-    }
-    assert_eq!(dense, scattered);
 }

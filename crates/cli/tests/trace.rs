@@ -85,6 +85,32 @@ fn formats_say_what_sizes_and_offsets_mean() {
 }
 
 #[test]
+fn other_programs_traces_are_recognised() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text, format, accesses, pages, writes) in [
+        ("a", "l 0x1000 1\ns 0x1fff 2\nl 0x2000 3\n", "address", 3, 2, 1),
+        ("q", "5 0 8 16 0\n9 1 8 8 1\n", "mqsim", 3, 3, 2),
+        ("kv.csv", "key,op,size,op_count\nx,GET,9,4\ny,SET,9,1\ny,DELETE,0,1\n", "cachelib", 5, 2, 1),
+        ("b.csv", "block_id,io_size,io_offset,op_name\nx,8192,0,getChunkData.X\n", "cachelib", 2, 2, 0),
+        ("adapt_size", "1 0 68\n2 1 7454\n3 0 68\n", "libcachesim-csv", 3, 2, 0),
+    ] {
+        fs::write(folder.path().join(name), text).unwrap();
+        let info = &document(folder.path(), &format!("trace info {name}"))["traces"][0];
+        let counts = |name: &str| info[name].as_u64().unwrap();
+        assert_eq!(info["format"], format, "{name}");
+        assert_eq!(
+            (counts("accesses"), counts("distinct_pages"), counts("writes")),
+            (accesses, pages, writes)
+        );
+        let replay = document(folder.path(), &format!("replay {name} --memory 10p"));
+        assert_eq!(
+            (&replay["runs"][0]["accesses"], &replay["runs"][0]["misses"]),
+            (&accesses.into(), &pages.into())
+        );
+    }
+}
+
+#[test]
 fn bad_input_is_refused() {
     let folder = folder();
     fs::write(folder.path().join("empty.txt"), "").unwrap();

@@ -3,8 +3,21 @@
 #![allow(dead_code, reason = "every test file uses its part")]
 
 use serde_json::Value;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+/// A folder of `../shared`, or of `MGLRU_SHARED`; `None`, with a message: it is not there.
+pub fn shared(folder: &str) -> Option<PathBuf> {
+    let shared = std::env::var_os("MGLRU_SHARED")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
+    let path = shared.join(folder);
+    if path.is_dir() {
+        return Some(path);
+    }
+    println!("skipped: there is no {}", path.display());
+    None
+}
 
 /// `mglru` with arguments, split at blanks, in a directory.
 pub fn command(directory: &Path, arguments: &str) -> Command {
@@ -46,4 +59,51 @@ pub fn fails(directory: &Path, arguments: &str, status: i32) -> String {
 
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// A page that is more often a low one, by a generator of its own.
+pub fn skewed(accesses: u64, pages: u64) -> impl Iterator<Item = u64> {
+    let mut state = 1u64;
+    let mut draw = move || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) % pages
+    };
+    (0..accesses).map(move |_| draw().min(draw()))
+}
+
+pub fn lines(folder: &Path, name: &str, lines: impl Iterator<Item = String>) {
+    fs::write(folder.join(name), lines.map(|line| line + "\n").collect::<String>()).unwrap();
+}
+
+pub fn words(folder: &Path, name: &str, words: impl Iterator<Item = u32>) {
+    fs::write(folder.join(name), words.flat_map(u32::to_le_bytes).collect::<Vec<u8>>()).unwrap();
+}
+
+/// A folder with `skewed.txt`: 20,000 accesses, every seventh written, to 1,000 pages.
+pub fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let line = |(n, page): (usize, u64)| format!("{} {page} 1", if n % 7 == 6 { 'W' } else { 'R' });
+    lines(folder.path(), "skewed.txt", skewed(20_000, 1000).enumerate().map(line));
+    folder
+}
+
+/// The document without what depends on the machine's speed.
+pub fn timeless(mut document: Value) -> Value {
+    for run in document["runs"].as_array_mut().unwrap() {
+        let run = run.as_object_mut().unwrap();
+        assert!(run.remove("seconds").unwrap().as_f64().unwrap() >= 0.0);
+        assert!(run.remove("accesses_per_second").unwrap().as_u64().unwrap() > 0);
+    }
+    document
+}
+
+/// The only run of a document.
+pub fn run(document: Value) -> Value {
+    let runs = document["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 1);
+    runs[0].clone()
+}
+
+pub fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no count"))
 }

@@ -18,11 +18,13 @@ const REQUEST_PAGES_MAX: u64 = 1 << 32;
 /// Files or disks that one trace may name. Damaged names must not eat the memory.
 const NAMES_MAX: usize = 1 << 20;
 
-/// An access to `pages` pages from `page` on.
+/// `pages` accesses, to `page` and those behind it, or to `page` again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub page: u64,
     pub pages: u64,
+    /// From one access to the next: 1, or 0 for the same page.
+    pub step: u64,
     pub write: bool,
     pub mapped: bool,
     pub anon: bool,
@@ -34,7 +36,15 @@ impl Request {
         if pages > REQUEST_PAGES_MAX || page.checked_add(pages.saturating_sub(1)).is_none() {
             return Err(format!("a request of {pages} pages from page {page}"));
         }
-        Ok(Request { page, pages, write: false, mapped: false, anon: false })
+        Ok(Request { page, pages, step: 1, write: false, mapped: false, anon: false })
+    }
+
+    /// The same page, so many `times` in a row.
+    pub fn again(page: u64, times: u64) -> Result<Self, String> {
+        if times == 0 || times > REQUEST_PAGES_MAX {
+            return Err(format!("a request {times} times"));
+        }
+        Ok(Request { pages: times, step: 0, ..Self::pages(page, 1)? })
     }
 
     /// The pages that a range of bytes touches, the first and the last perhaps only in part.
@@ -123,7 +133,7 @@ impl Sink {
 
     #[inline]
     fn request(&mut self, request: Request) {
-        let Request { page, pages, write, mapped, anon } = request;
+        let Request { page, pages, write, mapped, anon, .. } = request;
         if pages == 1 {
             self.records.push(Record::Access(PageAccess { page, write, mapped, anon }));
         } else if pages == 0 {
@@ -138,13 +148,14 @@ impl Sink {
 
     /// Turns the waiting request into accesses, as many as there is room for.
     pub fn expand(&mut self) {
-        let Some(Request { page, pages, write, mapped, anon }) = self.rest.take() else { return };
+        let Some(request) = self.rest.take() else { return };
+        let Request { page, pages, step, write, mapped, anon } = request;
         let now = pages.min((BATCH_RECORDS - self.records.len()) as u64);
         let access = |page| Record::Access(PageAccess { page, write, mapped, anon });
         // The last page may be the last number there is: add to the first, never go one beyond.
-        self.records.extend((0..now).map(|index| access(page + index)));
+        self.records.extend((0..now).map(|index| access(page + index * step)));
         if now < pages {
-            self.rest = Some(Request { page: page + now, pages: pages - now, write, mapped, anon });
+            self.rest = Some(Request { page: page + now * step, pages: pages - now, ..request });
         }
     }
 
@@ -335,6 +346,7 @@ mod tests {
         assert!(pages(u64::MAX, 1).is_err());
         assert!(Request::units(1 << 60, 512, 512).is_err());
         assert!(Request::pages(0, (1 << 32) + 1).is_err());
+        assert!(Request::again(u64::MAX, 2).is_ok() && Request::again(7, 0).is_err());
         assert!(Request::pages(1 << 31, 1 << 31).and_then(|request| request.in_file(7)).is_ok());
         assert!(Request::pages(1 << 31, (1 << 31) + 1).and_then(|request| request.in_file(7)).is_err());
     }

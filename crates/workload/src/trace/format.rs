@@ -24,12 +24,18 @@ pub enum Format {
     Msr,
     /// `arc`: `start count ignored number` lines (`.lis`).
     Arc,
+    /// `mqsim`: block requests in the text of the SSD simulator.
+    MqSim,
     /// `lirs`: one block per line, `*` at the end.
     Lirs,
     /// `fio-iolog`: version 2 and 3.
     FioIolog,
     /// `blkparse`: what blkparse prints.
     Blkparse,
+    /// `address`: loads and stores of a program.
+    Address,
+    /// `cachelib`: CSV of CacheBench, keys and values or a block store.
+    CacheLib,
     /// `plain`: one number per line.
     Plain,
     /// `keys`: one word per line, hashed.
@@ -38,7 +44,7 @@ pub enum Format {
 
 impl Format {
     /// Every format, in the order in which help lists them.
-    pub const ALL: [Format; 12] = [
+    pub const ALL: [Format; 15] = [
         Format::KernelLab,
         Format::SharedText,
         Format::OracleGeneral,
@@ -46,9 +52,12 @@ impl Format {
         Format::Vscsi,
         Format::Msr,
         Format::Arc,
+        Format::MqSim,
         Format::Lirs,
         Format::FioIolog,
         Format::Blkparse,
+        Format::Address,
+        Format::CacheLib,
         Format::Plain,
         Format::Keys,
     ];
@@ -67,9 +76,12 @@ impl Format {
             Format::Vscsi => "vscsi",
             Format::Msr => "msr",
             Format::Arc => "arc",
+            Format::MqSim => "mqsim",
             Format::Lirs => "lirs",
             Format::FioIolog => "fio-iolog",
             Format::Blkparse => "blkparse",
+            Format::Address => "address",
+            Format::CacheLib => "cachelib",
             Format::Plain => "plain",
             Format::Keys => "keys",
         }
@@ -89,9 +101,14 @@ impl Format {
             Format::Vscsi => "binary, version 1 or 2; SCSI reads and writes, lbn in units, length in bytes",
             Format::Msr => "CSV: time, host, disk, Read|Write, offset in bytes, size in bytes, latency",
             Format::Arc => "lines of start count ignored number, in units",
+            Format::MqSim => "lines of time device sector sectors type; sectors of 512 bytes, type 0 writes",
             Format::Lirs => "one page per line, * ends",
             Format::FioIolog => "fio's own log, version 2 or 3, offset and length in bytes",
             Format::Blkparse => "blkparse's text, Q events, position and length in units",
+            Format::Address => "lines of l|s 0xADDRESS number; load or store of the page with this byte",
+            Format::CacheLib => {
+                "CSV: a key is one page, op_count times; or bytes io_offset, io_size of block_id"
+            }
             Format::Plain => "one number per line, decimal or 0x: a page each",
             Format::Keys => "one word per line, hashed to a page each",
         }
@@ -128,9 +145,12 @@ impl Format {
             Format::Vscsi => Box::new(Records(vscsi::Vscsi::new(sample, unit_bytes)?)),
             Format::Msr => Box::new(Lines(msr::Msr::new(sample)?)),
             Format::Arc => Box::new(Lines(arc::Arc { unit_bytes })),
+            Format::MqSim => Box::new(Lines(mqsim::MqSim::default())),
             Format::Lirs => Box::new(Lines(lirs::Lirs::default())),
             Format::FioIolog => Box::new(Lines(fio_iolog::FioIolog::new(sample)?)),
             Format::Blkparse => Box::new(Lines(blkparse::Blkparse::new(unit_bytes))),
+            Format::Address => Box::new(Lines(address::Address)),
+            Format::CacheLib => Box::new(Lines(cachelib::CacheLib::new(sample)?)),
             Format::Plain => Box::new(Lines(plain::Plain)),
             Format::Keys => Box::new(Lines(plain::Keys)),
         })

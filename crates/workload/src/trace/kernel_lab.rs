@@ -109,6 +109,7 @@ impl RecordFormat for KernelLab {
         Ok(Parsed::Request(Request {
             page: u64::from(word & PAGE),
             pages: 1,
+            step: 1,
             write: word & WRITE != 0,
             mapped: word & MAPPED != 0,
             anon: word & ANON != 0,
@@ -155,10 +156,10 @@ mod tests {
     #[test]
     fn words_have_flags_on_top() {
         let record = |word: u32| KernelLab::new(None).record(&word.to_le_bytes());
-        let request = Request { page: 5, pages: 1, write: false, mapped: false, anon: false };
+        let request = Request { page: 5, pages: 1, step: 1, write: false, mapped: false, anon: false };
         assert_eq!(record(5), Ok(Parsed::Request(request)));
         assert_eq!(record(5 | 1 << 31), Ok(Parsed::Request(request.writing(true))));
-        let all = Request { page: (1 << 29) - 1, pages: 1, write: true, mapped: true, anon: true };
+        let all = Request { page: (1 << 29) - 1, pages: 1, step: 1, write: true, mapped: true, anon: true };
         assert_eq!(record(u32::MAX), Ok(Parsed::Request(all)));
     }
 

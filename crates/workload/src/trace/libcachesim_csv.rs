@@ -1,4 +1,5 @@
-//! libCacheSim's CSV: columns of time, object id and size, or block requests with an `lbn` column.
+//! libCacheSim's CSV: columns of time, object id and size (AdaptSize's traces are those, with blanks), or block
+//! requests with an `lbn` column.
 //!
 //! ```text
 //! time,id,size                  an id is an opaque key: one page, whatever its size

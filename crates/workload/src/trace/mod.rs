@@ -1,6 +1,6 @@
 //! Page-access traces: who touched which page, in which order.
 //!
-//! A trace arrives as a file in one of a dozen formats, perhaps compressed, and leaves as batches of
+//! A trace arrives as a file in one of fifteen formats, perhaps compressed, and leaves as batches of
 //! [`Record`]s. Three layers, each unaware of the others:
 //!
 //! ```text
@@ -18,11 +18,11 @@
 //! Every format file says what its sizes and offsets mean. Four kinds exist:
 //!
 //! * One flat space (kernel lab, ARC, vscsi, ...): the page number is the position in 4 KiB pages.
-//! * Several files or disks (fio, MSR, blkparse): file id << 32 | page in the file. Ids count from 0 in the
+//! * Several files or disks (fio, MSR, MQSim, blkparse): file id << 32 | page in the file. Ids count from 0 in the
 //!   order in which the trace first names the files, so a trace of one disk is a flat space again.
 //! * Anonymous memory (kernel lab): a space of its own. Anonymous page 5 is not file page 5.
-//! * Opaque keys (libCacheSim, plain): each key is one page, whatever its size. Neighbouring numbers mean
-//!   nothing.
+//! * Opaque keys (libCacheSim, CacheLib, plain): each key is one page, whatever its size. Neighbouring numbers
+//!   mean nothing. (A block of CacheLib's block store is such a key, with a range of pages to itself.)
 //!
 //! # Damage
 //!
@@ -32,8 +32,10 @@
 //! What no reader can see: text cut at the end of a number, or a binary trace cut between two records (unless
 //! a kernel-lab sidecar says how many there were).
 
+mod address;
 mod arc;
 mod blkparse;
+mod cachelib;
 mod decode;
 mod error;
 mod fio_iolog;
@@ -42,6 +44,7 @@ mod info;
 mod kernel_lab;
 mod libcachesim_csv;
 mod lirs;
+mod mqsim;
 mod msr;
 mod oracle_general;
 mod plain;

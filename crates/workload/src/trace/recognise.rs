@@ -12,7 +12,8 @@
 use super::source::{Sample, name_inside};
 use super::text::{decimal, field, fields};
 use super::{
-    Format, TraceError, blkparse, fio_iolog, libcachesim_csv, msr, oracle_general, plain, shared_text, vscsi,
+    Format, TraceError, address, blkparse, cachelib, fio_iolog, libcachesim_csv, mqsim, msr, oracle_general,
+    plain, shared_text, vscsi,
 };
 use std::path::Path;
 
@@ -93,6 +94,12 @@ fn text(sample: &Sample) -> Vec<Format> {
         vec![Format::Blkparse]
     } else if most(&msr::is_record) {
         vec![Format::Msr]
+    } else if most(&address::is_record) {
+        vec![Format::Address]
+    } else if most(&mqsim::is_record) {
+        vec![Format::MqSim]
+    } else if cachelib::fits(sample) {
+        vec![Format::CacheLib]
     } else if libcachesim_csv::fits(sample) {
         vec![Format::LibCacheSimCsv]
     } else if most(&is_arc) {

@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn the_lines_of_the_page_above() {
         let line = |text: &str| SharedText.line(text.as_bytes());
-        let read = Request { page: 1 << 32, pages: 2, write: false, mapped: false, anon: false };
+        let read = Request { page: 1 << 32, pages: 2, step: 1, write: false, mapped: false, anon: false };
         assert_eq!(line("R 4294967296 2"), Ok(Parsed::Request(read)));
         let one = Request { page: 17, pages: 1, ..read };
         assert_eq!(line("W 17 1"), Ok(Parsed::Request(Request { write: true, ..one })));

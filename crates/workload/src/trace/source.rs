@@ -104,7 +104,7 @@ pub(super) struct Input {
     failure: Option<io::Error>,
 }
 
-/// What [`Input::line`] and [`Input::record`] find next; ranges are for [`Input::bytes`].
+/// What [`Input::line`] and [`Input::records`] find next; ranges are for [`Input::bytes`].
 pub(super) enum Next {
     Item(Range<usize>),
     /// A line beyond all reason. It has been skipped.

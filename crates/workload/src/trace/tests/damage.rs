@@ -25,6 +25,18 @@ fn a_damaged_record_is_named_by_offset_and_line() {
     let (records, error, skipped) = read_all("x.txt", text, lossy(Format::SharedText));
     assert!(error.is_none());
     assert_eq!((records, skipped), (vec![read(1), read(2), read(4)], 1));
+
+    for (format, text, offset) in [
+        (Format::Address, "l 0x1000 1\nl 0x2000\nl 0x3000 1\n", 11),
+        (Format::MqSim, "1 0 8 8 1\n2 0 8 8 7\n3 0 8 8 1\n", 10),
+        (Format::CacheLib, "key,op\na,TOUCH\na,GET\nb,GET\n", 7),
+    ] {
+        let (_, error) = fails("x", text.as_bytes(), format);
+        assert_eq!((error.offset(), error.line()), (Some(offset), Some(2)), "{error}");
+        let (records, error, skipped) = read_all("x", text.as_bytes(), lossy(format));
+        assert!(error.is_none());
+        assert_eq!((records.len(), skipped), (2, 1), "{format}");
+    }
 }
 
 #[test]
@@ -113,7 +125,7 @@ fn a_line_without_end_is_skipped_without_being_kept() {
 
 #[test]
 fn missing_columns_are_named_even_when_lossy() {
-    for format in [Format::LibCacheSimCsv, Format::Msr] {
+    for format in [Format::LibCacheSimCsv, Format::Msr, Format::CacheLib] {
         let (_, error, _) = read_all("x.csv", b"alpha,beta\n1,2\n", lossy(format));
         let Some(error @ TraceError::Columns { .. }) = error else { panic!("{format}: {error:?}") };
         assert!(error.to_string().contains("alpha,beta"), "{error}");

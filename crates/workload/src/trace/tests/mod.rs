@@ -23,6 +23,7 @@ pub(super) fn samples() -> Vec<(Format, &'static str, Vec<u8>, Vec<Record>)> {
         [&command, &[0, 2], &[0; 4][..], &length.to_le_bytes(), &[0; 4], &block.to_le_bytes(), &[9; 16]]
             .concat()
     };
+    let key = plain::hash;
     let block_records = vec![write(2), write(3), read(1)];
     vec![
         (
@@ -74,6 +75,12 @@ pub(super) fn samples() -> Vec<(Format, &'static str, Vec<u8>, Vec<Record>)> {
             vec![write(2), write(3), read(1 << 32 | 1)],
         ),
         (Format::Arc, "P.lis", b"230027 8 0 0\n8 4 0 1\n".to_vec(), vec![read(28753), read(28754), read(1)]),
+        (
+            Format::MqSim,
+            "q.trace",
+            b"938513000 4 17 8 0\n938828000 3 8 1 1\n".to_vec(),
+            vec![write(2), write(3), read(1 << 32 | 1)],
+        ),
         (Format::Lirs, "l.trace", b"3\n1\n3\n*\n".to_vec(), vec![read(3), read(1), read(3)]),
         (
             Format::FioIolog,
@@ -98,6 +105,28 @@ pub(super) fn samples() -> Vec<(Format, &'static str, Vec<u8>, Vec<Record>)> {
               8,0 1 1 0.1 0 Q R 8 + 8 [x]\nCPU0 (8,0):\n Reads Queued: 1, 4KiB\n"
                 .to_vec(),
             block_records,
+        ),
+        (
+            Format::Address,
+            "a.trace",
+            b"s 0x1fffff50 1\nl 0x20000000 6\n".to_vec(),
+            vec![write(0x1ffff), read(0x20000)],
+        ),
+        (
+            Format::CacheLib,
+            "kv.csv",
+            b"op_time,key,key_size,op,op_count,size\n1,ab,9,GET,2,7\n2,c,9,SET,1,7\n".to_vec(),
+            vec![read(key(b"ab")), read(key(b"ab")), write(key(b"c"))],
+        ),
+        (
+            Format::CacheLib,
+            "block.csv",
+            b"block_id,io_size,io_offset,op_name\nb-1,8192,4096,putChunk\nb-1,1,0,getChunkData\n".to_vec(),
+            [1, 2]
+                .map(|page| write(key(b"b-1") & !0xffff | page))
+                .into_iter()
+                .chain([read(key(b"b-1") & !0xffff)])
+                .collect(),
         ),
         (Format::Plain, "p", b"12\n0xff\n12".to_vec(), vec![read(12), read(255), read(12)]),
         (
@@ -284,6 +313,15 @@ fn long_requests_are_expanded_as_they_are_read() {
         (records[1], records[2], records[10_001], records[10_002]),
         (read(u64::MAX), write(1), write(10_000), write(2))
     );
+}
+
+#[test]
+fn the_same_page_again_and_again() {
+    let text = "key,op,op_count\na,GET,10000\nb,SET,1\n";
+    let (records, error, _) = read_all("x.csv", text.as_bytes(), OpenOptions::default());
+    assert!(error.is_none());
+    assert_eq!(records.len(), 10_001);
+    assert!(records[..10_000].iter().all(|record| *record == read(plain::hash(b"a"))));
 }
 
 #[test]
