@@ -189,10 +189,7 @@ impl Job {
 
     /// Goes on until it has to wait, or somebody else may want to act.
     pub(crate) fn step(&mut self, world: &mut World, alone: bool) -> Result<Pause, SourceError> {
-        if self.replacements != world.files.replacements() {
-            self.descriptors.fill(Descriptor::default());
-            self.replacements = world.files.replacements();
-        }
+        self.notice_replacements(world);
         self.left = ACCESSES_PER_STEP;
         self.alone = alone;
         self.ahead.range = 0..0;
@@ -210,6 +207,14 @@ impl Job {
             if !self.skips(world, pause) {
                 return Ok(pause);
             }
+        }
+    }
+
+    /// What was open of a file that was replaced is not open any more.
+    fn notice_replacements(&mut self, world: &World) {
+        if self.replacements != world.files.replacements() {
+            self.descriptors.fill(Descriptor::default());
+            self.replacements = world.files.replacements();
         }
     }
 
@@ -504,7 +509,7 @@ impl Job {
                 let file = world.files.file_of(&world.core, page);
                 let old = world.files.replace(&world.core, file);
                 world.tasks.iter().for_each(|task| world.core.unmap(task, &old));
-                self.descriptors.fill(Descriptor::default());
+                self.notice_replacements(world);
                 self.state = State::Close(old);
                 Pause::Ready
             }
