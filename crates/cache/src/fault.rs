@@ -51,12 +51,13 @@ impl Shared {
         }
     }
 
-    /// Begins to read a window that nobody waits for.
-    pub(crate) fn read_ahead(&self, inode: &Arc<Inode>, task: &Task, window: Window) {
+    /// Begins to read a window that nobody waits for. Whether anything of it was missing, and is being read now.
+    pub(crate) fn read_ahead(&self, inode: &Arc<Inode>, task: &Task, window: Window) -> bool {
         let arrival = Arrival::default();
         // Pages that are there already split the window.
         let file_end = u32::try_from(inode.len().div_ceil(PAGE_BYTES)).unwrap_or(u32::MAX);
         let (mut first, end) = (window.first, window.first.saturating_add(window.pages).min(file_end));
+        let mut began = false;
         while first < end {
             if !matches!(self.core.lookup(&inode.mapping, first), Lookup::Miss) {
                 first += 1;
@@ -64,7 +65,9 @@ impl Shared {
             }
             let rest = Window { first, pages: end - first, mark: window.mark };
             // Out of memory ends readahead, and nobody needs to know.
-            let Ok(folios) = self.insert_window(inode, task, rest, arrival, Patience::Ahead) else { return };
+            let Ok(folios) = self.insert_window(inode, task, rest, arrival, Patience::Ahead) else {
+                return began;
+            };
             if folios.is_empty() {
                 first += 1;
                 continue;
@@ -73,8 +76,10 @@ impl Shared {
             let transfer = self.transfer(inode, first, &folios);
             let flight = Flight::Read { inode: inode.clone(), folios, first };
             self.backend.submit(Direction::Read, transfer, self.in_flight.begin(flight));
+            began = true;
             first += pages;
         }
+        began
     }
 
     /// Inserts as many consecutive pages of a window as are missing; locked, without content. Empty: the first is

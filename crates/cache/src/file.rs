@@ -14,6 +14,7 @@ use crate::frames::Frames;
 use crate::inode::{Failed, Inode};
 use crate::mapped::Map;
 use crate::stat::HandleStats;
+use mglru_core::mapping::Glance;
 use mglru_core::readahead::{DEFAULT_MAX_PAGES, Readahead, Window};
 use mglru_core::{Arrival, FolioId, Hit, LockAttempt, Lookup, MemcgId, PAGE_BYTES, Task};
 use std::ops::Range;
@@ -39,6 +40,20 @@ pub enum Advice {
     DontNeed,
     /// Once: mapped accesses to it do not protect its pages.
     NoReuse,
+}
+
+/// Reads that [`CachedFile::read_many`] has under way together.
+const READS_TOGETHER: usize = 64;
+
+/// One of many reads: where from, where to, and how many bytes there were.
+#[derive(Debug)]
+pub struct ReadRequest<'a> {
+    /// Position in the file.
+    pub offset: u64,
+    /// Where the bytes go.
+    pub buffer: &'a mut [u8],
+    /// Bytes that were read, once it is done; fewer than asked for only at the end of the file.
+    pub read: usize,
 }
 
 /// A part of a request that lies in one page.
@@ -167,10 +182,72 @@ impl CachedFile {
         Ok(bytes)
     }
 
+    /// Reads many parts of the file; how many bytes each got is written over its offset's partner. Pages that are missing
+    /// are read from the device together, up to the depth that it takes, where [`Self::read_at`] would wait for each.
+    ///
+    /// # Errors
+    /// As for [`Self::read_at`], of the first that fails; those before it are complete.
+    pub fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> Result<(), Error> {
+        for requests in requests.chunks_mut(READS_TOGETHER) {
+            let mut missed = [false; READS_TOGETHER];
+            for (request, missed) in requests.iter().zip(&mut missed) {
+                let index = request.offset / PAGE_BYTES;
+                let one = request.buffer.len() as u64 <= PAGE_BYTES - request.offset % PAGE_BYTES;
+                if let (true, Ok(index)) = (one && request.offset < self.inode.len(), u32::try_from(index))
+                    && !self.glance(index).is_some_and(|seen| seen.is_readable())
+                {
+                    *missed = self.shared.read_ahead(
+                        &self.inode,
+                        &self.task(),
+                        Window { first: index, pages: 1, mark: None },
+                    );
+                }
+            }
+            for (request, missed) in requests.iter_mut().zip(missed) {
+                request.read = self.read_at(request.buffer, request.offset)?;
+                if missed {
+                    self.stats.hit_was_miss();
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Reads a part of one page. `request` pages are wanted from it on; `again`: it is the page in which the last
     /// read ended.
     #[inline]
     fn read_page(&self, piece: &Piece, out: &mut [u8], request: u32, again: bool) -> Result<(), Error> {
+        if let Some(seen) = self.glance(piece.index)
+            && seen.is_readable()
+            && !seen.readahead()
+        {
+            self.shared.frames.copy_out(seen.folio().0, piece.in_page.start, out);
+            if seen.still() {
+                if !again {
+                    self.shared.core.accessed_glance(&seen);
+                }
+                self.stats.hit();
+                return Ok(());
+            }
+        }
+        self.read_page_slowly(piece, out, request, again)
+    }
+
+    /// What the slot tells of a page.
+    #[inline]
+    pub(crate) fn glance(&self, index: u32) -> Option<Glance<'_>> {
+        self.shared.core.glance(&self.inode.mapping, index)
+    }
+
+    /// As [`Self::read_page`], where the page is missing, being changed, or asks for more to be read.
+    #[cold]
+    fn read_page_slowly(
+        &self,
+        piece: &Piece,
+        out: &mut [u8],
+        request: u32,
+        again: bool,
+    ) -> Result<(), Error> {
         let shared = &*self.shared;
         let mapping = &*self.inode.mapping;
         let mut missed = false;
@@ -435,7 +512,7 @@ impl Shared {
                             // Before the content gets a new version, which the hit would not be of.
                             self.core.touch(task, &inode.mapping, piece.index, &hit);
                         }
-                        self.change(hit.folio, |frames| frames.copy_in(hit.folio.0, from, bytes));
+                        self.change(inode, hit.folio, |frames| frames.copy_in(hit.folio.0, from, bytes));
                         inode.grow_to(start + end as u64);
                         self.dirty_and_unlock(inode, hit.folio);
                         self.core.put(&self.host, hit.folio);
@@ -478,10 +555,10 @@ impl Shared {
     }
 
     /// Changes the bytes of a folio whose lock the caller holds, once nobody has them borrowed.
-    fn change(&self, folio: FolioId, write: impl FnOnce(&Frames)) {
-        self.begin_change(folio);
+    fn change(&self, inode: &Inode, folio: FolioId, write: impl FnOnce(&Frames)) {
+        self.begin_change(inode, folio);
         write(&self.frames);
-        self.flags(folio).end_content();
+        self.core.end_content(&inode.mapping, folio);
     }
 
     /// The caller wrote to a folio whose lock it holds: it is dirty now, and unlocked.
@@ -514,7 +591,9 @@ impl Shared {
                     LockAttempt::Gone => {}
                     LockAttempt::Busy => self.wait_while(hit.folio, |flags| flags.locked()),
                     LockAttempt::Locked => {
-                        self.change(hit.folio, |frames| frames.zero(hit.folio.0, tail..PAGE_BYTES as usize));
+                        self.change(inode, hit.folio, |frames| {
+                            frames.zero(hit.folio.0, tail..PAGE_BYTES as usize)
+                        });
                         self.core.unlock(&self.host, hit.folio);
                         self.core.put(&self.host, hit.folio);
                         return;

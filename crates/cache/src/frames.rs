@@ -92,6 +92,7 @@ impl Frames {
 
     /// Copies out what the frame holds from `offset` on. A writer may tear the copy: it says nothing until the
     /// version was checked once more.
+    #[inline]
     pub(crate) fn copy_out(&self, frame: u32, offset: usize, out: &mut [u8]) {
         let from = self.at(frame, offset..offset + out.len());
         // SAFETY: `at` checked that the source lies within one frame; `out` is exclusive, and no safe code can
@@ -167,6 +168,7 @@ impl Frames {
         self.pinned.load(Ordering::Acquire)
     }
 
+    #[inline]
     fn at(&self, frame: u32, range: Range<usize>) -> *mut u8 {
         assert!(frame < self.count, "frame {frame} of {}", self.count);
         assert!(range.start <= range.end && range.end <= FRAME_BYTES, "bytes {range:?} of a frame");
@@ -290,6 +292,7 @@ mod racing {
     /// # Safety
     ///
     /// `from` is valid for reads of `out.len()` bytes and does not overlap `out`.
+    #[inline]
     pub(super) unsafe fn load(from: *const u8, out: &mut [u8]) {
         // SAFETY: passed on to the caller; `out` is valid for writes of its length.
         unsafe { copy(from, out.as_mut_ptr(), out.len()) }
@@ -334,7 +337,8 @@ mod racing {
                     move_4(from, to);
                     move_4(from.add(length - 4), to.add(length - 4));
                 }
-                8..16 => {
+                8 => move_8(from, to),
+                9..16 => {
                     move_8(from, to);
                     move_8(from.add(length - 8), to.add(length - 8));
                 }

@@ -41,7 +41,7 @@ mod workers;
 pub use backend::{BackendKind, OpenMode};
 pub use cache::{Builder, CacheStats, FRAME_METADATA_BYTES, PageCache, Tenant};
 pub use error::Error;
-pub use file::{Advice, CachedFile};
+pub use file::{Advice, CachedFile, ReadRequest};
 pub use host::Observer;
 pub use mapped::{Map, MapAdvice, PageGuard};
 pub use stat::TenantStats;

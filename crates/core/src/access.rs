@@ -18,7 +18,7 @@ use crate::event::Event;
 use crate::folio::{Flags, FolioId, Kind};
 use crate::host::Host;
 use crate::lru::Queue;
-use crate::mapping::{Found, InsertError, Mapping};
+use crate::mapping::{Found, Glance, InsertError, Mapping, SEQUENCE_MASK};
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::mm::AddressSpace;
 use std::sync::Arc;
@@ -93,6 +93,13 @@ impl Core {
     #[inline]
     pub fn lookup(&self, mapping: &Mapping, index: u32) -> Lookup {
         self.lookup_peeked(mapping, index, self.peek(mapping, index))
+    }
+
+    /// Looks at a page's slot only: the shortest way to copy bytes out of a cached page. Where it is not
+    /// readable, [`Core::lookup`] tells why.
+    #[inline]
+    pub fn glance<'a>(&'a self, mapping: &'a Mapping, index: u32) -> Option<Glance<'a>> {
+        mapping.glance(&self.leaves, index)
     }
 
     /// The first half of [`Core::lookup`]: loads the page's slot, and decides nothing. Whoever looks up many pages peeks
@@ -188,6 +195,17 @@ impl Core {
     #[inline]
     pub fn accessed(&self, hit: &Hit) {
         self.folios.flags(hit.folio).mark_accessed(hit.flags);
+    }
+
+    /// As [`Core::accessed`], for a page that was only glanced at.
+    #[inline]
+    pub fn accessed_glance(&self, seen: &Glance<'_>) {
+        let flags = self.folios.flags(seen.folio());
+        let now = flags.load();
+        // Another page has the frame by now: its accesses are others.
+        if now.version() & SEQUENCE_MASK == seen.sequence() {
+            flags.mark_accessed(now);
+        }
     }
 
     /// A mapped access to a page that was found: sets accessed bits that are not set yet.
@@ -289,7 +307,9 @@ impl Core {
 
     /// The content of an inserted folio is there: readers find it from now on. Unlocks it.
     pub fn publish(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
-        self.set_uptodate(mapping, folio);
+        // The version that the content will have in a moment.
+        self.set_uptodate(mapping, folio, self.folios.flags(folio).load().version().wrapping_add(1));
+        self.end_reading(folio);
         if self.folios.flags(folio).end_content_and_unlock() {
             host.wake_waiters(folio);
         }
@@ -297,16 +317,37 @@ impl Core {
 
     /// As [`Self::publish`], and the caller keeps the lock: to make the page dirty before it can be evicted.
     pub fn end_filling(&self, mapping: &Mapping, folio: FolioId) {
-        self.set_uptodate(mapping, folio);
-        self.folios.flags(folio).end_content();
+        self.end_content(mapping, folio);
+        self.end_reading(folio);
     }
 
-    /// A page was read. Nobody uses its bytes before its flags say that they are valid, too.
-    fn set_uptodate(&self, mapping: &Mapping, folio: FolioId) {
+    fn set_uptodate(&self, mapping: &Mapping, folio: FolioId, version: u32) {
         if let Some(slot) = mapping.slot(&self.leaves, self.folios.index(folio)) {
-            slot.set_uptodate(folio);
+            slot.set_uptodate(folio, version);
         }
-        self.end_reading(folio);
+    }
+
+    /// The holder of a folio's lock begins to change its bytes; copies taken from now on are not whole.
+    pub fn begin_content(&self, mapping: &Mapping, folio: FolioId) {
+        if let Some(slot) = mapping.slot(&self.leaves, self.folios.index(folio)) {
+            slot.clear_uptodate(folio);
+        }
+        self.folios.flags(folio).begin_content();
+    }
+
+    /// Takes [`Self::begin_content`] back: no byte was changed, copies are whole as before.
+    pub fn cancel_content(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
+        let flags = self.folios.flags(folio);
+        self.set_uptodate(mapping, folio, flags.load().version());
+        if flags.cancel_content() {
+            host.wake_waiters(folio);
+        }
+    }
+
+    /// The bytes of a folio are valid again, and have a new version.
+    pub fn end_content(&self, mapping: &Mapping, folio: FolioId) {
+        let version = self.folios.flags(folio).end_content();
+        self.set_uptodate(mapping, folio, version);
     }
 
     /// A page is no longer being read, which those who wait for memory count on.

@@ -73,6 +73,10 @@ pub struct Core {
     pub(crate) written: AtomicU64,
 }
 
+/// A leaf is there from the beginning for every so many frames: 64 would do for pages that are all neighbours; the others
+/// are for memories. They take 11 bytes per frame.
+const FRAMES_PER_FIRST_LEAF: u32 = 48;
+
 impl Core {
     /// An empty node with a root memcg. `now` is the birth of its first generations.
     pub fn new(options: Options, now: Time) -> Core {
@@ -83,7 +87,10 @@ impl Core {
         let leaves = options.frames + options.frames / 4 + 1024;
         Core {
             folios: FolioTable::new(options.frames),
-            leaves: LeafPool::new(leaves),
+            leaves: LeafPool::new(
+                if cfg!(loom) { 0 } else { options.frames / FRAMES_PER_FIRST_LEAF },
+                leaves,
+            ),
             mappings: MappingTable::default(),
             node: Node::new(options.frames, options.pinned_frames, options.watermarks),
             arrivals: Arrivals::new(options.cpus, options.batch_folios),

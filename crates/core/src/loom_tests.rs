@@ -145,9 +145,8 @@ fn write(world: &World) -> bool {
     if world.core.try_lock(&Silent, &world.mapping, 0, &hit) != LockAttempt::Locked {
         return false;
     }
-    let flags = &world.core.folios.flags(hit.folio);
-    flags.begin_content();
-    flags.end_content();
+    world.core.begin_content(&world.mapping, hit.folio);
+    world.core.end_content(&world.mapping, hit.folio);
     world.core.set_dirty(&Silent, &world.mapping, hit.folio);
     world.core.unlock(&Silent, hit.folio);
     world.core.put(&Silent, hit.folio);
@@ -335,19 +334,29 @@ fn loom_a_page_is_brought_in_once() {
     assert_eq!(outcomes, ["the first", "the second"]);
 }
 
-/// An optimistic reader while the frame is given to another page: it never accepts the other's bytes.
+/// An optimistic reader while the frame is given to another page: it never accepts the other's bytes, whether it looks
+/// at the folio's state or only at the slot.
 #[test]
 fn loom_a_reader_never_takes_another_page_for_its_own() {
+    a_reader_of_a_reused_frame(|world, bytes| {
+        let hit = world.hit()?;
+        let bytes = bytes(hit.folio);
+        world.core.confirm(&world.mapping, 0, &hit).then_some(bytes)
+    });
+    a_reader_of_a_reused_frame(|world, bytes| {
+        let seen = world.core.glance(&world.mapping, 0)?;
+        let bytes = bytes(seen.folio());
+        seen.still().then_some(bytes)
+    });
+}
+
+fn a_reader_of_a_reused_frame(read: fn(&World, fn(FolioId) -> u64) -> Option<u64>) {
     use loom::sync::atomic::AtomicU64;
     // The bytes of the frames: page n is full of n + 1.
     loom::lazy_static! {
         static ref BYTES: [AtomicU64; 2] = [AtomicU64::new(1), AtomicU64::new(1)];
     }
-    let read = |world: &World| {
-        let hit = world.hit()?;
-        let bytes = BYTES[hit.folio.0 as usize].load(Relaxed);
-        world.core.confirm(&world.mapping, 0, &hit).then_some(bytes)
-    };
+    let read = move |world: &World| read(world, |folio| BYTES[folio.0 as usize].load(Relaxed));
     let reuse = |world: &World| {
         let freed = world.evict();
         let folio = world.bring(1, |folio| BYTES[folio.0 as usize].store(2, Relaxed));

@@ -125,16 +125,15 @@ impl World {
         if self.core.try_lock(&Silent, mapping, page, &hit) != LockAttempt::Locked {
             return;
         }
-        let flags = &self.core.folios().flags(hit.folio);
         let frame = &self.frames[hit.folio.0 as usize];
-        flags.begin_content();
+        self.core.begin_content(mapping, hit.folio);
         assert_eq!(
             frame.swap(u64::MAX, Relaxed),
             bytes_of(tenant, page),
             "a writer of page {page} got another page"
         );
         frame.store(bytes_of(tenant, page), Relaxed);
-        flags.end_content();
+        self.core.end_content(mapping, hit.folio);
         self.core.set_dirty(&Silent, mapping, hit.folio);
         self.core.unlock(&Silent, hit.folio);
         self.core.put(&Silent, hit.folio);

@@ -345,7 +345,7 @@ impl FolioFlags {
     }
 
     /// The holder of the lock begins to change the bytes; copies taken from now on are not whole.
-    pub fn begin_content(&self) {
+    pub(crate) fn begin_content(&self) {
         self.update(|f| {
             debug_assert!(f.locked() && !f.writing());
             (Some(f.set(WRITING)), ())
@@ -355,7 +355,7 @@ impl FolioFlags {
 
     /// Takes [`Self::begin_content`] back: no byte was changed, copies are whole as before. `true`: somebody sleeps
     /// and must be woken.
-    pub fn cancel_content(&self) -> bool {
+    pub(crate) fn cancel_content(&self) -> bool {
         self.update(|f| {
             debug_assert!(f.locked() && f.writing());
             (Some(f.clear(WRITING | WAITERS)), f.waiters())
@@ -370,12 +370,13 @@ impl FolioFlags {
         })
     }
 
-    /// The bytes are valid again and have a new version.
-    pub fn end_content(&self) {
+    /// The bytes are valid again and have a new version, which is returned.
+    pub(crate) fn end_content(&self) -> u32 {
         self.update(|f| {
             debug_assert!(f.locked() && f.writing());
-            (Some(Flags(f.clear(WRITING).0.wrapping_add(VERSION))), ())
-        });
+            let next = Flags(f.clear(WRITING).0.wrapping_add(VERSION));
+            (Some(next), next.version())
+        })
     }
 
     // Dirty and write-back.

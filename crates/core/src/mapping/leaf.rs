@@ -55,6 +55,12 @@ struct Segment {
 #[repr(align(64))]
 struct Slots([AtomicSlot; LEAF_SLOTS]);
 
+impl Slots {
+    fn new() -> Slots {
+        Slots(std::array::from_fn(|_| AtomicSlot::new()))
+    }
+}
+
 /// Bytes of a leaf with its counts.
 const LEAF_BYTES: u64 = (size_of::<Segment>() / SEGMENT_LEAVES) as u64;
 
@@ -78,7 +84,7 @@ impl Counts {
 impl Segment {
     fn new() -> Segment {
         Segment {
-            slots: std::array::from_fn(|_| Slots(std::array::from_fn(|_| AtomicSlot::new()))),
+            slots: std::array::from_fn(|_| Slots::new()),
             counts: std::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
@@ -108,6 +114,10 @@ impl Leaf<'_> {
 /// All leaves of all mappings.
 #[derive(Debug)]
 pub(crate) struct LeafPool {
+    /// The first leaves, which suffice where cached pages are neighbours: there from the beginning, as a hit finds them
+    /// in fewer steps.
+    first_slots: Box<[Slots]>,
+    first_counts: Box<[AtomicU64]>,
     segments: Box<[OnceLock<Box<Segment>>]>,
     /// Held by who pays for one more segment, so that two do not add one each for the price of one.
     growing: Mutex<()>,
@@ -121,16 +131,18 @@ pub(crate) struct LeafPool {
 }
 
 impl LeafPool {
-    /// A pool that can grow to at least `leaves`.
-    pub(crate) fn new(leaves: u32) -> LeafPool {
-        let segments = (leaves as usize).div_ceil(SEGMENT_LEAVES).max(1);
+    /// A pool of `first` leaves that can grow to at least `leaves`.
+    pub(crate) fn new(first: u32, leaves: u32) -> LeafPool {
+        let segments = (leaves.saturating_sub(first) as usize).div_ceil(SEGMENT_LEAVES).max(1);
         LeafPool {
+            first_slots: (0..first).map(|_| Slots::new()).collect(),
+            first_counts: (0..first).map(|_| AtomicU64::new(0)).collect(),
             segments: (0..segments).map(|_| OnceLock::new()).collect(),
             growing: Mutex::new(()),
-            free: Mutex::new(Vec::new()),
-            allocated: AtomicU32::new(0),
+            free: Mutex::new((0..first).rev().collect()),
+            allocated: AtomicU32::new(first),
             in_use: AtomicU32::new(0),
-            unreserved: AtomicU32::new(0),
+            unreserved: AtomicU32::new(first),
             other_bytes: AtomicU64::new(0),
         }
     }
@@ -171,14 +183,16 @@ impl LeafPool {
 
     /// Whether another segment may be allocated.
     pub(crate) fn can_grow(&self) -> bool {
-        (self.allocated.load(Acquire) as usize) < self.segments.len() * SEGMENT_LEAVES
+        (self.allocated.load(Acquire) as usize)
+            < self.first_slots.len() + self.segments.len() * SEGMENT_LEAVES
     }
 
     /// Adds a segment. `false`: the pool has its greatest size.
     pub(crate) fn grow(&self) -> bool {
         let mut free = self.free.lock();
         let from = self.allocated.load(Relaxed);
-        let Some(segment) = self.segments.get(from as usize / SEGMENT_LEAVES) else { return false };
+        let number = (from as usize - self.first_slots.len()) / SEGMENT_LEAVES;
+        let Some(segment) = self.segments.get(number) else { return false };
         segment.get_or_init(|| Box::new(Segment::new()));
         self.allocated.store(from + SEGMENT_LEAVES as u32, Release);
         free.extend((from..from + SEGMENT_LEAVES as u32).rev());
@@ -215,11 +229,24 @@ impl LeafPool {
         self.in_use.fetch_sub(1, Relaxed);
     }
 
+    /// The leaf that an entry of a directory names: its number + 1, or 0 for none.
+    #[inline]
+    pub(crate) fn get_entry(&self, entry: u32) -> Option<Leaf<'_>> {
+        entry.checked_sub(1).map(|number| self.get(LeafId(number)))
+    }
+
     #[inline]
     pub(crate) fn get(&self, id: LeafId) -> Leaf<'_> {
-        let segment =
-            self.segments[id.0 as usize / SEGMENT_LEAVES].get().expect("leaf numbers come from the pool");
-        let at = id.0 as usize % SEGMENT_LEAVES;
+        let number = id.0 as usize;
+        if let (Some(slots), Some(counts)) = (self.first_slots.get(number), self.first_counts.get(number)) {
+            return Leaf { slots: &slots.0, counts };
+        }
+        self.get_later(number - self.first_slots.len())
+    }
+
+    fn get_later(&self, number: usize) -> Leaf<'_> {
+        let segment = self.segments[number / SEGMENT_LEAVES].get().expect("leaf numbers come from the pool");
+        let at = number % SEGMENT_LEAVES;
         Leaf { slots: &segment.slots[at].0, counts: &segment.counts[at] }
     }
 }

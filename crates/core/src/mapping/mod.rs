@@ -17,13 +17,15 @@
 //! `tree` serialises every change of which folio or shadow a slot holds, and the counts of leaves. Readers take
 //! nothing: they find a slot, use it, and check afterwards that the directory still names the same leaf.
 
+mod glance;
 mod leaf;
 mod slot;
 
+pub use glance::Glance;
 pub use leaf::LEAF_SLOTS;
 pub(crate) use leaf::{Counts, Leaf, LeafId, LeafPool};
-pub(crate) use slot::AtomicSlot;
 pub use slot::Slot;
+pub(crate) use slot::{AtomicSlot, SEQUENCE_MASK};
 
 use crate::folio::{FolioId, Kind};
 use crate::memcg::MemcgId;
@@ -44,8 +46,8 @@ pub const TABLE_PAGES: u32 = 512;
 
 const DIRECTORY_LEAVES: usize = 512;
 const DIRECTORY_PAGES: u32 = (DIRECTORY_LEAVES * LEAF_SLOTS) as u32;
-/// 2^17 directories are 2^32 pages; segments of 1, 2, 4 … 2^17 entries hold as many.
-const DIRECTORY_SEGMENTS: usize = 18;
+/// 2^17 directories are 2^32 pages.
+const DIRECTORY_SEGMENTS: usize = 13;
 
 #[derive(Debug)]
 struct Directory {
@@ -518,7 +520,7 @@ mod tests {
     /// A map beside the tree, by seed: same content after every operation, and every leaf given back.
     #[test]
     fn the_tree_agrees_with_a_map() {
-        let leaves = LeafPool::new(4096);
+        let leaves = LeafPool::new(100, 4096);
         let mapping = Mapping::new(MappingId(0), Kind::File);
         let mut model: BTreeMap<u32, Result<FolioId, u64>> = BTreeMap::new();
         let mut state = 3u64;
@@ -582,7 +584,7 @@ mod tests {
     /// last page is removed and shadows remain; leaves it when a page is inserted or it is freed".
     #[test]
     fn a_shadow_leaf_is_trimmed_unless_it_was_used_again() {
-        let leaves = LeafPool::new(256);
+        let leaves = LeafPool::new(0, 256);
         leaves.grow();
         let mapping = Mapping::new(MappingId(0), Kind::File);
         let mut locked = mapping.lock(&leaves);
@@ -608,7 +610,7 @@ mod tests {
 
     #[test]
     fn tables_are_found_in_order() {
-        let leaves = LeafPool::new(256);
+        let leaves = LeafPool::new(0, 256);
         leaves.grow();
         let mapping = Mapping::new(MappingId(0), Kind::File);
         let mut locked = mapping.lock(&leaves);

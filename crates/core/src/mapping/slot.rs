@@ -3,7 +3,7 @@
 //! ```text
 //! empty    0
 //! folio    63 ........ 32 31 ....... 6   5         4       3        2      1   0
-//!          |  folio      |   unused   |readahead|accessed|mapped|uptodate| 1 | 0 |
+//!          |  folio      |  sequence  |readahead|accessed|mapped|uptodate| 1 | 0 |
 //! shadow   63 ............................................................. 1  0
 //!          |  shadow word of the working-set code                            | 1 |
 //! ```
@@ -26,7 +26,12 @@ const UPTODATE: u64 = 1 << 2;
 const MAPPED: u64 = 1 << 3;
 const ACCESSED: u64 = 1 << 4;
 const READAHEAD: u64 = 1 << 5;
+const SEQUENCE_SHIFT: u32 = 6;
+const SEQUENCE: u64 = (1 << 32) - (1 << SEQUENCE_SHIFT);
 const FOLIO_SHIFT: u32 = 32;
+
+/// The bits of a folio's version that a slot repeats.
+pub(crate) const SEQUENCE_MASK: u32 = (SEQUENCE >> SEQUENCE_SHIFT) as u32;
 
 /// A slot as it was at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,7 +61,38 @@ impl Slot {
         (self.0 & SHADOW != 0).then_some(self.0 >> 1)
     }
 
-    /// The folio's bytes were read.
+    /// A folio whose bytes may be copied out.
+    #[inline]
+    pub(crate) fn is_readable(self) -> bool {
+        self.0 & (FOLIO | UPTODATE | SHADOW) == FOLIO | UPTODATE
+    }
+
+    /// The folio, of a slot that has one.
+    #[inline]
+    pub(crate) fn folio_number(self) -> FolioId {
+        FolioId((self.0 >> FOLIO_SHIFT) as u32)
+    }
+
+    /// Which content of the folio it is, of a slot that has one: low bits of the folio's version.
+    #[inline]
+    pub(crate) fn sequence(self) -> u32 {
+        ((self.0 & SEQUENCE) >> SEQUENCE_SHIFT) as u32
+    }
+
+    /// The same, and the page-table entry is there and young.
+    #[inline]
+    pub(crate) fn is_young(self) -> bool {
+        let all = FOLIO | UPTODATE | MAPPED | ACCESSED;
+        self.0 & (all | SHADOW) == all
+    }
+
+    /// The same folio with the same bytes: all but what accesses and walks change.
+    #[inline]
+    pub(crate) fn same_content(self, other: Slot) -> bool {
+        (self.0 ^ other.0) & !(MAPPED | ACCESSED | READAHEAD) == 0
+    }
+
+    /// The folio's bytes are valid, and nobody is changing them.
     #[inline]
     pub fn uptodate(self) -> bool {
         self.0 & (UPTODATE | SHADOW) == UPTODATE
@@ -121,9 +157,15 @@ impl AtomicSlot {
         }
     }
 
-    /// The bytes of `folio` are valid.
-    pub(crate) fn set_uptodate(&self, folio: FolioId) {
-        self.change(folio, UPTODATE, 0);
+    /// The bytes of `folio` are valid, and those of its version `version`.
+    pub(crate) fn set_uptodate(&self, folio: FolioId, version: u32) {
+        let sequence = u64::from(version) << SEQUENCE_SHIFT & SEQUENCE;
+        self.change(folio, UPTODATE | sequence, SEQUENCE & !sequence);
+    }
+
+    /// The bytes of `folio` are about to change.
+    pub(crate) fn clear_uptodate(&self, folio: FolioId) {
+        self.change(folio, 0, UPTODATE);
     }
 
     /// Installs the page-table entry, young. `None`: another page is there by now. Otherwise the slot before.
@@ -177,14 +219,20 @@ mod tests {
     fn bits_change_only_while_the_folio_is_there() {
         let slot = AtomicSlot::new();
         slot.replace(Slot::of_folio(FolioId(1)));
-        slot.set_uptodate(FolioId(1));
+        slot.set_uptodate(FolioId(1), 7);
+        assert_eq!(slot.load().sequence(), 7);
+        let whole = slot.load();
         assert!(slot.touch(FolioId(2)).is_none());
         assert!(!slot.touch(FolioId(1)).unwrap().accessed());
         assert!(slot.load().mapped() && slot.load().accessed() && slot.load().uptodate());
         assert!(slot.clear_accessed(FolioId(1)));
         assert!(!slot.clear_accessed(FolioId(1)));
         assert!(!slot.unmap(FolioId(1)));
-        assert!(!slot.load().mapped());
+        assert!(!slot.load().mapped() && slot.load().same_content(whole));
+        slot.clear_uptodate(FolioId(1));
+        assert!(!slot.load().is_readable() && !slot.load().same_content(whole));
+        slot.set_uptodate(FolioId(1), u32::MAX);
+        assert_eq!((slot.load().sequence(), slot.load().folio()), ((1 << 26) - 1, Some(FolioId(1))));
     }
 }
 

@@ -108,7 +108,7 @@ impl Memcg {
 }
 
 /// 2^16 memcgs.
-const SEGMENTS: usize = 17;
+const SEGMENTS: usize = 12;
 
 /// Why a memcg could not be made.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -176,8 +176,8 @@ impl Harness {
         let folio = self.folio(page);
         let flags = &self.core.folios().flags(folio);
         assert!(flags.try_lock());
-        flags.begin_content();
-        flags.end_content();
+        self.core.begin_content(&self.mapping, folio);
+        self.core.end_content(&self.mapping, folio);
         self.core.set_dirty(&self.host, &self.mapping, folio);
         flags.unlock();
     }
