@@ -95,9 +95,7 @@ fn supported(origin: &Origin) -> impl Iterator<Item = &'static str> + use<> {
 pub(super) fn apply(setting: &Setting, job: &mut JobText) -> Result<(), Error> {
     let value = setting.value.as_deref().unwrap_or("1");
     let (option, origin) = (setting.name.clone(), setting.origin.clone());
-    let result = if value.contains("${") {
-        Err(Refusal::NotYet("write the value of the variable itself".to_owned()))
-    } else if value.is_empty() {
+    let result = if value.is_empty() {
         Err(Refusal::Invalid(format!("the value is missing: {}", setting.option.help)))
     } else {
         (setting.option.apply)(value, job)
@@ -150,15 +148,16 @@ mod tests {
     fn unknown_and_unsupported_are_two_errors() {
         for (name, message) in [
             (
-                "iodepth",
-                "option `--iodepth` is fio's, but mglru does not support it yet; the nearest supported option is \
-                 `--numjobs`",
+                "offset",
+                "option `--offset` is fio's, but mglru does not support it yet; the nearest supported option is \
+                 `--size`",
             ),
             (
-                "iodept",
-                "unknown option `--iodept`; if `--iodepth` was meant, it is fio's, but mglru does not support it yet; \
-                 the nearest supported option is `--numjobs`",
+                "ofset",
+                "unknown option `--ofset`; if `--offset` was meant, it is fio's, but mglru does not support it yet; \
+                 the nearest supported option is `--size`",
             ),
+            ("iodept", "unknown option `--iodept`; did you mean `--iodepth`?"),
             ("rwmixred", "unknown option `--rwmixred`; did you mean `--rwmixread`?"),
             ("blocksiz", "unknown option `--blocksiz`; did you mean `--blocksize`?"),
             ("memroy", "unknown option `--memroy`; did you mean `--memory`?"),
@@ -175,7 +174,7 @@ mod tests {
         ] {
             assert_eq!(find_error(name), format!("command line: {message}"));
         }
-        assert!(matches!(find("iodepth", &Origin::CommandLine), Err(Error::UnsupportedOption { .. })));
-        assert!(matches!(find("iodept", &Origin::CommandLine), Err(Error::UnknownOption { .. })));
+        assert!(matches!(find("offset", &Origin::CommandLine), Err(Error::UnsupportedOption { .. })));
+        assert!(matches!(find("ofset", &Origin::CommandLine), Err(Error::UnknownOption { .. })));
     }
 }
