@@ -104,7 +104,13 @@ impl<'a> Runner<'a> {
         // Those that write and verify read what they wrote.
         let reads_again = !blocks.is_empty() && job.verify_written && job.mix == Mix::Write;
         let goal_bytes = planned.goal_bytes() * if reads_again { 2 } else { 1 };
-        Ok(Runner { planned, files: files?, blocks, page_accesses: 0, meter: Arc::new(Meter::new(job, goal_bytes)) })
+        Ok(Runner {
+            planned,
+            files: files?,
+            blocks,
+            page_accesses: 0,
+            meter: Arc::new(Meter::new(job, goal_bytes)),
+        })
     }
 
     /// What it is to do.
@@ -130,7 +136,7 @@ impl<'a> Runner<'a> {
             let accesses = job.pattern(file, of.size_bytes).accesses();
             accesses.expect("the plan gave the job room for a block")
         });
-        let batch = if job.depth() == 1 { BATCH_ACCESSES } else { job.batch as usize };
+        let batch = if job.depth == 1 { BATCH_ACCESSES } else { job.batch as usize };
         let source = Mutex::new(Source::new(accesses.collect(), batch, job.rate));
         if !gate.pass() {
             return;
@@ -138,9 +144,8 @@ impl<'a> Runner<'a> {
         std::thread::sleep(job.start_delay);
         let began = Instant::now();
         let _ = self.meter.began.set(began);
-        let others: Vec<Vec<Open>> = (1..job.depth())
-            .map(|_| self.files.iter().map(Open::try_clone).collect())
-            .collect();
+        let others: Vec<Vec<Open>> =
+            (1..job.depth).map(|_| self.files.iter().map(Open::try_clone).collect()).collect();
         let Runner { files, blocks, meter, .. } = self;
         let (files, meter) = (&files[..], &**meter);
         let helpers: Vec<Lane> = (1..)
@@ -155,7 +160,7 @@ impl<'a> Runner<'a> {
                 match std::thread::Builder::new().spawn_scoped(scope, move || lane.run(source)) {
                     Ok(thread) => threads.push(thread),
                     Err(error) => {
-                        let (started, depth) = (threads.len() + 1, job.depth());
+                        let (started, depth) = (threads.len() + 1, job.depth);
                         first.fail(
                             ERRNO_AGAIN,
                             format!("{started} of {depth} threads, and the next is refused: {error}; use a smaller `iodepth`"),

@@ -73,7 +73,7 @@ impl Meter {
     /// `goal_bytes`: what it will transfer, unless it has no end.
     pub fn new(job: &Job, goal_bytes: u64) -> Meter {
         Meter {
-            lanes: (0..job.depth()).map(|_| LaneMeter::default()).collect(),
+            lanes: (0..job.depth).map(|_| LaneMeter::default()).collect(),
             goal_bytes: if job.time_based { 0 } else { goal_bytes },
             start_delay: job.start_delay,
             ramp: job.ramp,
@@ -123,8 +123,9 @@ impl Meter {
         let counts = self.counts();
         let bytes = (counts.read_bytes + counts.written_bytes) as f64;
         let of_size = if self.goal_bytes == 0 { 0.0 } else { bytes / self.goal_bytes as f64 };
-        let of_time =
-            self.runtime.map_or(0.0, |runtime| elapsed / (runtime + self.ramp + self.start_delay).as_secs_f64());
+        let of_time = self
+            .runtime
+            .map_or(0.0, |runtime| elapsed / (runtime + self.ramp + self.start_delay).as_secs_f64());
         of_size.max(of_time).min(1.0)
     }
 }

@@ -18,14 +18,14 @@ use crate::cache_report::CacheReport;
 use crate::error::Failure;
 use crate::output::Output;
 use crate::size;
-use clap::Parser;
 use blocks::Blocks;
+use clap::Parser;
 use job::Runner;
 use meter::Watch;
-use monitor::Monitor;
 use mglru_cache::{CacheStats, OpenMode, PageCache};
 use mglru_workload::fio::report::{Outcome, Report, preamble};
 use mglru_workload::fio::{Invocation, Job, OutputFormat};
+use monitor::Monitor;
 use plan::{Plan, PlannedUse};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -154,7 +154,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
         watch: Watch::new(runners.iter().map(|runner| runner.meter.clone()).collect()),
         eta: invocation.eta,
         status_interval: invocation.status_interval,
-        print_status: &mut |watch| print(&report(&invocation, watch.outcomes()), None, &invocation, &mut output),
+        print_status: &mut |watch| {
+            print(&report(&invocation, watch.outcomes()), None, &invocation, &mut output)
+        },
     };
     monitor.run(&mut runners)?;
     let watch = monitor.watch;

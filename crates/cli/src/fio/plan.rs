@@ -177,13 +177,7 @@ impl Plan {
         Ok(self.add_file(job, path, None, Content::Zeroes))
     }
 
-    fn add_file(
-        &mut self,
-        job: &Job,
-        path: PathBuf,
-        existing_bytes: Option<u64>,
-        content: Content,
-    ) -> usize {
+    fn add_file(&mut self, job: &Job, path: PathBuf, existing_bytes: Option<u64>, content: Content) -> usize {
         self.files.push(PlannedFile {
             path,
             existing_bytes,

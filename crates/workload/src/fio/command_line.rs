@@ -154,7 +154,8 @@ impl Reader {
             }
             "seed" => {
                 let value = required("the seed of every random choice, a whole number")?;
-                let seed = parse_integer(&value, 0..=u64::MAX).map_err(|reason| invalid(name, &value, reason))?;
+                let seed =
+                    parse_integer(&value, 0..=u64::MAX).map_err(|reason| invalid(name, &value, reason))?;
                 self.seed = Some(seed);
             }
             "output-format" => self.output_format = output_format(required("normal, json or terse")?)?,

@@ -99,7 +99,8 @@ fn settings(
     let setting = setting(line, origin.clone())?;
     match place {
         Place::Outside => {
-            let reason = format!("`{line}` stands before the first section; begin one with [global] or [NAME]");
+            let reason =
+                format!("`{line}` stands before the first section; begin one with [global] or [NAME]");
             return Err(Error::Line { reason, origin });
         }
         Place::Global => sections.current(false).push(setting),
@@ -255,7 +256,10 @@ mod tests {
         assert_eq!(said(&sections.jobs[0].settings), pairs([("rw", "read"), ("thread", "")]));
         write("two.fio", "\n[b]\n");
         let error = parsed("[a]\ninclude one.fio").unwrap_err().to_string();
-        assert!(error.ends_with("two.fio:2: `[b]`: a file that is included may not begin sections"), "{error}");
+        assert!(
+            error.ends_with("two.fio:2: `[b]`: a file that is included may not begin sections"),
+            "{error}"
+        );
         write("two.fio", "include one.fio");
         let error = parsed("[a]\ninclude one.fio").unwrap_err().to_string();
         assert!(error.contains("is there a circle?"), "{error}");

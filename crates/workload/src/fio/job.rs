@@ -6,9 +6,9 @@ use crate::pattern::{BlockBytes, Length, Mix, Order, Pattern};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The most accesses that an instance performs at once, whatever its `iodepth`: each takes a thread, and more
-/// would rather compete for the processors than keep a device busier.
-pub const DEPTH_MAX: u32 = 32;
+/// The most accesses that all instances of a stage perform at once, whatever their `iodepth`: each takes a thread, and
+/// more would rather compete for processors and memory than keep a device busier.
+pub const DEPTH_MAX: u32 = 64;
 
 /// One instance of a job: its files, and its accesses to them.
 #[derive(Debug, Clone)]
@@ -53,8 +53,12 @@ pub struct Job {
     pub time_based: bool,
     /// How it asks for its bytes.
     pub engine: Engine,
-    /// Accesses at once, as the user asked for; see [`Job::depth`].
+    /// Accesses at once, as the user asked for.
     pub iodepth: u32,
+    /// Accesses at once, as they are performed: at least one, and at most [`DEPTH_MAX`] by all instances of a stage
+    /// together. Engines that are not asynchronous have one. So have jobs whose accesses have an order that matters
+    /// (sequential ones, and those that sync or verify); readahead and write-back keep the device busy for them.
+    pub depth: u32,
     /// Accesses that are drawn at once, at least 1. fio: `iodepth_batch_submit`.
     pub batch: u32,
     /// The most bytes per second.
@@ -125,15 +129,10 @@ impl Job {
         }
     }
 
-    /// How many accesses are under way at once: `iodepth` of asynchronous engines, [`DEPTH_MAX`] at most. Jobs
-    /// whose accesses have an order that matters (sequential ones, and those that sync or verify) have one;
-    /// readahead and write-back keep the device busy for them.
-    pub fn depth(&self) -> u32 {
+    /// Whether several accesses at once are what was asked for.
+    pub(super) fn may_overlap(&self) -> bool {
         let in_order = self.order == Order::Sequential || self.verify.is_some() || self.sync.any();
-        match self.engine {
-            Engine::IoUring if !in_order => self.iodepth.min(DEPTH_MAX),
-            _ => 1,
-        }
+        self.engine == Engine::IoUring && !in_order
     }
 
     /// fio's word for order and mix: `randread`, `rw`, ...

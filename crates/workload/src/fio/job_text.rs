@@ -1,7 +1,7 @@
 //! From what was said to what it means: defaults, contradictions, instances.
 
 use super::error::Error;
-use super::job::{Engine, FileSize, Hint, Job, Rate, SyncEvery, Verify};
+use super::job::{DEPTH_MAX, Engine, FileSize, Hint, Job, Rate, SyncEvery, Verify};
 use super::options;
 use super::setting::{Section, Sections, pairs};
 use crate::distribution::Distribution;
@@ -100,6 +100,12 @@ pub(super) fn resolve(sections: &Sections, seed: Option<u64>) -> Result<Vec<Job>
         }
         text.instances_of(section, group, stage, &mut jobs)?;
     }
+    for stage in jobs.chunk_by_mut(|one, next| one.stage == next.stage) {
+        let overlapping = stage.iter().filter(|job| job.may_overlap()).count().max(1) as u32;
+        for job in stage.iter_mut().filter(|job| job.may_overlap()) {
+            job.depth = job.iodepth.min((DEPTH_MAX / overlapping).max(1));
+        }
+    }
     if jobs.is_empty() { Err(Error::NoJobs) } else { Ok(jobs) }
 }
 
@@ -137,7 +143,9 @@ impl JobText {
                 )));
             }
             if mix.reads() && mix.writes() && block_bytes.read != block_bytes.write {
-                return Err(error("`verify` reads the blocks that were written; give one `bs` for both".to_owned()));
+                return Err(error(
+                    "`verify` reads the blocks that were written; give one `bs` for both".to_owned(),
+                ));
             }
         }
         for (option, size) in [("size", self.size), ("io_size", self.io_size)] {
@@ -193,6 +201,7 @@ impl JobText {
                 time_based: self.time_based,
                 engine: self.engine.unwrap_or_default(),
                 iodepth,
+                depth: 1,
                 batch,
                 rate: Rate {
                     read: rate(self.rate.read, self.rate_iops.read, block_bytes.read),

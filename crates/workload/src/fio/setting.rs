@@ -119,8 +119,9 @@ fn expanded(value: &str) -> Result<String, String> {
     while let Some((before, variable)) = rest.split_once("${") {
         let (name, after) =
             variable.split_once('}').ok_or_else(|| "`${` needs a `}` after the name".to_owned())?;
-        let content = std::env::var(name)
-            .map_err(|_| format!("the environment has no `{name}` that is text; set it: {name}=... mglru fio"))?;
+        let content = std::env::var(name).map_err(|_| {
+            format!("the environment has no `{name}` that is text; set it: {name}=... mglru fio")
+        })?;
         result.push_str(before);
         result.push_str(&content);
         rest = after;

@@ -117,7 +117,9 @@ fn random_distribution(value: &str, job: &mut JobText) -> Result<(), Refusal> {
     const SUPPORTED: &str = "use random, zipf:THETA or pareto:H";
     let (kind, parameter) = value.split_once(':').map_or((value, None), |(kind, rest)| (kind, Some(rest)));
     if matches!(kind, "zipf" | "pareto") && parameter.is_some_and(|parameter| parameter.contains(':')) {
-        return Err(Refusal::NotYet(format!("give `{kind}` no centre: the hottest block is at a random place")));
+        return Err(Refusal::NotYet(format!(
+            "give `{kind}` no centre: the hottest block is at a random place"
+        )));
     }
     job.distribution = Some(match (kind, parameter) {
         ("random", None) => Distribution::Uniform,
@@ -171,8 +173,10 @@ mod tests {
         assert_eq!(distribution("zipf").unwrap(), Distribution::Zipf { theta: 1.1 });
         assert_eq!(distribution("pareto:0.3").unwrap(), Distribution::Pareto { h: 0.3 });
         assert_eq!(distribution("pareto").unwrap(), Distribution::Pareto { h: 0.2 });
-        for wrong in ["pareto:1", "pareto:0", "pareto:x", "zipf:1.0", "zipf:1", "zipf:-1", "zipf:", "zipf:hot", "zipf:nan", "zip:0.5", "random:1"]
-        {
+        for wrong in [
+            "pareto:1", "pareto:0", "pareto:x", "zipf:1.0", "zipf:1", "zipf:-1", "zipf:", "zipf:hot",
+            "zipf:nan", "zip:0.5", "random:1",
+        ] {
             assert!(matches!(distribution(wrong), Err(Refusal::Invalid(_))), "{wrong}");
         }
         for later in ["zipf:1.2:0.5", "normal", "zoned:60/10"] {
@@ -182,7 +186,8 @@ mod tests {
 
     #[test]
     fn block_sizes() {
-        let bytes = |value| applied(block_size, value).map(|job| (job.block_bytes.read, job.block_bytes.write));
+        let bytes =
+            |value| applied(block_size, value).map(|job| (job.block_bytes.read, job.block_bytes.write));
         assert_eq!(bytes("4k").unwrap(), (Some(4096), Some(4096)));
         assert_eq!(bytes("8k,32k").unwrap(), (Some(8192), Some(32_768)));
         assert_eq!(bytes(",8k,").unwrap(), (None, Some(8192)));

@@ -218,7 +218,7 @@ impl Report {
                 jobs: 1,
                 description: job.description.clone(),
                 iodepth: job.iodepth,
-                depth: job.depth(),
+                depth: job.depth,
                 options: job.options.clone(),
                 outcome,
             });
@@ -283,7 +283,8 @@ impl Row {
 
     /// The share of accesses of a class of depths, in percent: all are of one.
     fn share_of_depth(&self, least: u32) -> f64 {
-        let class = DEPTHS.iter().rev().find(|&&(least, _)| least <= self.depth).map_or(1, |&(least, _)| least);
+        let class =
+            DEPTHS.iter().rev().find(|&&(least, _)| least <= self.depth).map_or(1, |&(least, _)| least);
         if class == least && self.outcome.read.ios + self.outcome.write.ios > 0 { 100.0 } else { 0.0 }
     }
 }
@@ -381,8 +382,9 @@ pub(super) mod tests {
 
     #[test]
     fn latency_shares_add_up() {
-        let row = Row { name: "a".to_owned(), group: 0, jobs: 1, options: Vec::new(), outcome: outcome() };
-        let shares = latency_shares(&row);
+        let report = Report::new(0, 1, Vec::new(), &jobs("--name=a --size=1m"), vec![outcome()]);
+        let row = &report.rows[0];
+        let shares = latency_shares(row);
         let sum: f64 = shares.iter().flat_map(|(_, shares)| shares).map(|(_, share)| share).sum();
         assert!((sum - 100.0).abs() < 1e-9, "{sum}");
         let (_, microseconds) = &shares[1];
