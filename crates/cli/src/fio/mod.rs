@@ -43,26 +43,52 @@ Examples:
   mglru fio --tenant=web=64MiB --tenant=scan=16MiB --memory=128MiB --json jobs.fio
 
 As in fio, options before the first --name are for all jobs; what is no option is a job file.
-What fio has and mglru has not is refused by name; nothing is ignored.
+What fio has and mglru has not is refused by name. docs/fio.md tells where the two differ.
 
-Job options (also in job files):
+What to do (also in job files, which have `include FILE`, ${VARIABLES} and comments, too):
   --name=JOB               begins a job
+  --description=TEXT       printed with its results
   --rw=KIND                read, write, randread, randwrite, rw, randrw (default: read)
-  --rwmixread=PERCENT      share of reads in rw and randrw (default: 50)
-  --bs=SIZE                bytes per access (default: 4k)
-  --size=SIZE              bytes of the file to use and to transfer; 20% of an existing file
-  --numjobs=N              instances, each with a thread of its own
-  --directory=DIR          where files are
-  --filename=FILE          the file, shared by all instances (default: JOB.INSTANCE.0)
-  --runtime=SECONDS        the longest time that the job runs
-  --time_based             run for the whole runtime, starting again where the size ends
-  --random_distribution=D  random or zipf:THETA
-  --ioengine=ENGINE        psync, sync, io_uring: by descriptor, counted. mmap: by accessed bits
-  --verify=crc32c          write blocks that can be checked; check all that is read or was written
+  --rwmixread=PERCENT      share of reads in rw and randrw (default: 50); --rwmixwrite: of writes
+  --bs=SIZE                bytes per access (default: 4k); READ,WRITE for each
+  --size=SIZE              bytes of the files to use, and to transfer; 20% of existing files
+  --io_size=SIZE           bytes to transfer, if others; --loops=N: again and again
+  --random_distribution=D  random, zipf:THETA or pareto:H
+  --norandommap            draw blocks anew each time, instead of each once per pass
   --randseed=N             decides every random choice
-  --group_reporting        report all jobs as one
+On what:
+  --directory=DIR          where files are; DIR:DIR: instances take turns
+  --filename=FILE          the file, shared by all instances; FILE:FILE: several, in turns
+                           (/dev/zero with ioengine=mmap: memory of each instance's own)
+  --filename_format=NAME   of files without a filename (default: $jobname.$jobnum.$filenum)
+  --nrfiles=N              files of each instance, which share its size
+  --invalidate=0           leave the files in the system's own cache
+How:
+  --ioengine=ENGINE        psync (sync, vsync, pvsync, pvsync2), io_uring (libaio, posixaio): by
+                           descriptor, counted. mmap: by accessed bits
+  --iodepth=N              accesses at once, of io_uring in random order; 64 by all jobs together
+  --iodepth_batch_submit=N accesses that each of them draws at once
+  --iodepth_batch_complete=N, --iodepth_batch_complete_max=N, --iodepth_low=N: without effect
+  --fadvise_hint=HINT      0, 1, random or sequential; mmap has 0 by default, others 1
+  --fsync=N, --fdatasync=N sync after every N writes; --end_fsync=1: at the end
+  --rate=SIZE              bytes per second at most; READ,WRITE for each; --rate_iops=N: accesses
+  --verify=crc32c          write blocks that can be checked; check all that is read or was written
+  --do_verify=0            ... but do not read again what was written
+When:
+  --numjobs=N              instances, each with a thread and files of its own
+  --runtime=TIME           the longest time that the job runs, 30 (s), 500ms, 5m, 1h
+  --time_based             run for the whole runtime, starting again where the size ends
+  --ramp_time=TIME         run for so long before measuring; --startdelay=TIME: wait
+  --stonewall              begin when the jobs before have ended
+How it is told:
+  --group_reporting        report all jobs of a group as one; --new_group begins one
+  --output-format=FORMAT   normal, json or terse; --minimal: terse
+  --json                   the same as --output-format=json: one document, with an object `mglru`
+  --output=FILE            print results there
+  --status-interval=TIME   print results meanwhile; --eta=always, never or auto: progress
+  --section=NAME           only this section of the job file; may be repeated
 
-Options of the run (command line only; sizes: 512MiB, 8192p for pages of 4 KiB, bytes):
+What fio has not (command line only; sizes: 512MiB, 8192p for pages of 4 KiB, bytes):
   --memory=SIZE            what the cache may use in all, its metadata included
                            (default: a quarter of the available memory, 1 GiB at most)
   --tenant=NAME=SIZE       a tenant with this limit, in which jobs of its name run; may be repeated
@@ -71,12 +97,10 @@ Options of the run (command line only; sizes: 512MiB, 8192p for pages of 4 KiB, 
   --without=MECHANISM      turn a mechanism off; may be repeated
   --backend=KIND           auto, io_uring or threads: how files are read and written
   --seed=N                 --randseed for all jobs
-  --output-format=FORMAT   normal or json
-  --json                   the same as --output-format=json: one document, with an object `mglru`
 
 Files that are missing or too short are laid out as fio does: written in full if some job reads
 them, set aside if not. With verify, a file that is laid out verifies. Dirty pages are written at
-the end. Unlike fio, mmap jobs give no advice (fadvise_hint), which would switch accessed bits off.
+the end. What the cache counts (`mglru`) includes ramps.
 Exit status: 0 done; 1 an access failed or a block did not verify; 2 wrong usage.
 ";
 

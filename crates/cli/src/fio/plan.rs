@@ -251,11 +251,11 @@ impl Plan {
     /// There is no room, or the system refuses. A file that could not be made is removed, or has its old length.
     pub fn lay_out(&self, output: &mut Output) -> Result<(), Failure> {
         for files in self.files.chunk_by(|one, next| one.job_index == next.job_index) {
-            let filled = || files.iter().filter(|file| file.is_filled());
-            let bytes: u64 = filled().map(|file| file.needed_bytes).sum();
+            let made = || files.iter().filter(|file| file.is_too_short() && file.content != Content::Zeroes);
+            let bytes: u64 = made().map(|file| file.needed_bytes).sum();
             let mib = bytes >> 20;
             // fio's words.
-            let what = match filled().count() {
+            let what = match made().count() {
                 0 => None,
                 1 => Some(format!("file (1 file / {mib}MiB)")),
                 count => Some(format!("files ({count} files / total {mib}MiB)")),
@@ -272,11 +272,6 @@ impl Plan {
 impl PlannedFile {
     fn is_too_short(&self) -> bool {
         self.existing_bytes.unwrap_or(0) < self.needed_bytes
-    }
-
-    /// Whether it is going to be written in full.
-    fn is_filled(&self) -> bool {
-        self.is_too_short() && self.is_read && self.content != Content::Zeroes
     }
 
     fn prepare(&self) -> Result<(), Failure> {

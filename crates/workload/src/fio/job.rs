@@ -132,7 +132,7 @@ impl Job {
     /// Whether several accesses at once are what was asked for.
     pub(super) fn may_overlap(&self) -> bool {
         let in_order = self.order == Order::Sequential || self.verify.is_some() || self.sync.any();
-        self.engine == Engine::IoUring && !in_order
+        self.engine.is_asynchronous() && !in_order
     }
 
     /// fio's word for order and mix: `randread`, `rw`, ...
@@ -214,21 +214,52 @@ pub enum FileSize {
 /// How a job asks for its bytes. fio: `ioengine`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Engine {
-    /// One call per access. fio: `psync`, `sync`.
+    /// One call per access.
     #[default]
     Psync,
-    /// As [`Engine::Psync`], with an `iodepth`.
+    /// As [`Engine::Psync`]; fio seeks first.
+    Sync,
+    /// As [`Engine::Psync`]; fio names several buffers.
+    Vsync,
+    /// As [`Engine::Vsync`].
+    Pvsync,
+    /// As [`Engine::Vsync`].
+    Pvsync2,
+    /// Several calls at once, as many as `iodepth` says.
     IoUring,
+    /// As [`Engine::IoUring`].
+    Libaio,
+    /// As [`Engine::IoUring`].
+    Posixaio,
     /// Access to mapped pages.
     Mmap,
 }
 
 impl Engine {
+    /// All.
+    pub const ALL: [Engine; 9] = [
+        Engine::Psync,
+        Engine::Sync,
+        Engine::Vsync,
+        Engine::Pvsync,
+        Engine::Pvsync2,
+        Engine::IoUring,
+        Engine::Libaio,
+        Engine::Posixaio,
+        Engine::Mmap,
+    ];
+
     /// fio's name.
     pub fn name(self) -> &'static str {
         match self {
             Engine::Psync => "psync",
+            Engine::Sync => "sync",
+            Engine::Vsync => "vsync",
+            Engine::Pvsync => "pvsync",
+            Engine::Pvsync2 => "pvsync2",
             Engine::IoUring => "io_uring",
+            Engine::Libaio => "libaio",
+            Engine::Posixaio => "posixaio",
             Engine::Mmap => "mmap",
         }
     }
@@ -236,9 +267,14 @@ impl Engine {
     /// How the cache sees the accesses.
     pub fn channel(self) -> Channel {
         match self {
-            Engine::Psync | Engine::IoUring => Channel::Descriptor,
             Engine::Mmap => Channel::Mapped,
+            _ => Channel::Descriptor,
         }
+    }
+
+    /// Whether it has several accesses at once.
+    pub fn is_asynchronous(self) -> bool {
+        matches!(self, Engine::IoUring | Engine::Libaio | Engine::Posixaio)
     }
 }
 
