@@ -235,6 +235,10 @@ mod tests {
                 "jobs/a.fio:2: `include other.fio`: jobs/other.fio: No such file or directory (os error 2)",
             ),
             ("[a]\ninclude", "jobs/a.fio:2: write `include FILE`"),
+            (
+                "[a]\nmemory=1g",
+                "jobs/a.fio:2: `memory` is about the whole run: give it on the command line, as `--memory`",
+            ),
         ] {
             assert_eq!(parsed(text).unwrap_err().to_string(), message);
         }

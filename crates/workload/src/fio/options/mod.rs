@@ -68,6 +68,10 @@ pub(super) fn find(name: &str, origin: &Origin) -> Result<&'static JobOption, Er
         return Ok(option);
     }
     let (option, origin) = (name.to_owned(), origin.clone());
+    if matches!(origin, Origin::JobFile { .. }) && command_names().any(|known| known == name) {
+        let reason = format!("`{name}` is about the whole run: give it on the command line, as `--{name}`");
+        return Err(Error::Line { reason, origin });
+    }
     if let Some(nearest) = unsupported::find(name) {
         return Err(Error::UnsupportedOption { option, nearest, origin });
     }
