@@ -225,6 +225,9 @@ fn fio_itself_does_as_many_accesses() {
         "--name=a --rw=randwrite --size=1m --name=b --size=50% --filename=a.0.0",
         "--name=a --rw=read --size=1m --filename=x:y --loops=2",
         "--name=a --rw=randwrite --size=1m --nrfiles=4 --fsync=16",
+        "--name=a --rw=read --size=1m --offset=512k --name=b --filename=a.0.0 --offset=256k",
+        "--name=a --rw=randread --filesize=256k --size=500k --nrfiles=3 --name=b --filesize=64k --nrfiles=2",
+        "--name=a --rw=write --size=1m --io_size=2m --nrfiles=3",
         "--name=a --rw=randread --size=1m --io_size=3m --ioengine=io_uring --iodepth=16 --iodepth_batch=4",
         "--name=a --rw=write --size=1m --bs=8k,16k --name=b --stonewall --rw=read --size=512k --bs=8k,16k",
         "--name=a --rw=randread --size=1m --ioengine=mmap --norandommap --random_distribution=pareto:0.2",
@@ -307,6 +310,19 @@ fn files_of_a_job_take_turns_and_verify() {
             remove_files(here.path());
         }
     }
+}
+
+#[test]
+fn a_part_of_a_file_verifies() {
+    let here = tempfile::tempdir().unwrap();
+    let told = document(
+        here.path(),
+        "fio --filename=f --verify=crc32c --memory=1MiB --name=a --rw=randrw --offset=64k --size=1m --name=b --stonewall \
+         --offset=512k --rw=read",
+    );
+    let (reads, writes) = ios(&told)[0];
+    assert_eq!((reads, ios(&told)[1]), (256, (144, 0)), "{writes} writes are read again");
+    assert_eq!(fs::metadata(here.path().join("f")).unwrap().len(), (1 << 20) + (64 << 10));
 }
 
 #[test]

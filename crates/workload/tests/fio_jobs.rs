@@ -184,6 +184,16 @@ fn how_much_is_transferred() {
     assert_eq!(length("--size=1m --time_based --runtime=1 --loops=3"), Length::Endless);
     // Several files share both.
     assert_eq!(length("--filename=x:y --size=1m --io_size=4m"), loops(2 << 20, 1));
+    assert_eq!(length("--nrfiles=3 --filesize=256k --size=512k"), loops(172 << 10, 1));
+    let limit = |line: &str| jobs(&format!("--name=a {line}"))[0].limit_bytes();
+    assert_eq!(limit("--nrfiles=3 --filesize=256k --size=512k"), Some(512 << 10));
+    assert_eq!(limit("--nrfiles=3 --filesize=256k --size=5m"), Some(768 << 10));
+    assert_eq!(limit("--size=1m"), None);
+    let size =
+        |line: &str, existing| jobs(&format!("--name=a {line}"))[0].size_bytes(0, Some(existing)).unwrap();
+    assert_eq!(size("--offset=1m", 3 << 20), 2 << 20);
+    assert_eq!(size("--offset=1m --size=5m", 3 << 20), 5 << 20);
+    assert_eq!(size("--offset=2m --size=50%", 3 << 20), 1 << 20);
 }
 
 #[test]
@@ -276,9 +286,9 @@ fn errors_say_what_where_and_what_to_do() {
     for (line, expected) in [
         ("--name=a --rwmixred=5", "command line: unknown option `--rwmixred`; did you mean `--rwmixread`?"),
         (
-            "--name=a --offset=32",
-            "command line: option `--offset` is fio's, but mglru does not support it yet; the nearest supported option \
-             is `--size`",
+            "--name=a --bsrange=1k-2k",
+            "command line: option `--bsrange` is fio's, but mglru does not support it yet; the nearest supported option \
+             is `--bs`",
         ),
         (
             "--name=a --size=1m --random_distribution=normal:10",
@@ -297,6 +307,10 @@ fn errors_say_what_where_and_what_to_do() {
         (
             "--name=a --size=1m --rw=rw --bs=4k,8k --verify=crc32c",
             "command line: job `a`: `verify` reads the blocks that were written; give one `bs` for both",
+        ),
+        (
+            "--name=a --size=1m --offset=1k --verify=crc32c",
+            "command line: job `a`: `verify` needs an `offset` that is a multiple of `bs`: 1024 is none of 4096",
         ),
         ("--section=b --name=a", "command line: `--section=b`: is about job files; name one"),
         ("--eta=soon --name=a", "command line: `--eta=soon`: use auto, always or never"),

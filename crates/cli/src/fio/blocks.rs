@@ -12,6 +12,8 @@ pub struct Blocks {
     /// The generation of each block; 0: unknown.
     generations: Vec<u32>,
     block_bytes: u64,
+    /// Where the first block is.
+    first_offset: u64,
     /// Blocks from here on had generation 1 when the job began.
     laid_out_from: u64,
     seed: u64,
@@ -26,11 +28,12 @@ impl Blocks {
     pub fn new(job: &Job, of: &PlannedUse, others: Vec<u64>) -> Blocks {
         let block_bytes = u64::from(job.block_bytes.largest(job.mix));
         let count = of.size_bytes / block_bytes;
-        let generation = |block| u32::from(block * block_bytes >= of.laid_out_from);
+        let generation = |block| u32::from(of.offset_bytes + block * block_bytes >= of.laid_out_from);
         let any_generation = !job.mix.writes();
         Blocks {
             generations: if any_generation { Vec::new() } else { (0..count).map(generation).collect() },
             block_bytes,
+            first_offset: of.offset_bytes,
             laid_out_from: of.laid_out_from,
             seed: job.seed,
             others,
@@ -38,9 +41,14 @@ impl Blocks {
         }
     }
 
+    fn number(&self, offset: u64) -> usize {
+        ((offset - self.first_offset) / self.block_bytes) as usize
+    }
+
     /// Fills a block that is about to be written.
     pub fn fill(&mut self, block: &mut [u8], offset: u64) {
-        let generation = &mut self.generations[(offset / self.block_bytes) as usize];
+        let number = self.number(offset);
+        let generation = &mut self.generations[number];
         *generation += 1;
         verify::fill(block, Identity { offset, generation: u64::from(*generation), seed: self.seed });
     }
@@ -50,7 +58,7 @@ impl Blocks {
         if self.any_generation {
             return verify::check(block, offset).map(drop);
         }
-        let expected = u64::from(self.generations[(offset / self.block_bytes) as usize]);
+        let expected = u64::from(self.generations[self.number(offset)]);
         if expected == 0 {
             return Ok(());
         }
@@ -66,7 +74,7 @@ impl Blocks {
     pub fn written(&self) -> Vec<u64> {
         let blocks = self.generations.iter().enumerate();
         blocks
-            .map(|(block, &generation)| (block as u64 * self.block_bytes, generation))
+            .map(|(block, &generation)| (self.first_offset + block as u64 * self.block_bytes, generation))
             .filter(|&(offset, generation)| generation > u32::from(offset >= self.laid_out_from))
             .map(|(offset, _)| offset)
             .collect()

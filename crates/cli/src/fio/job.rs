@@ -137,7 +137,8 @@ impl<'a> Runner<'a> {
             accesses.expect("the plan gave the job room for a block")
         });
         let batch = if job.depth == 1 { BATCH_ACCESSES } else { job.batch as usize };
-        let source = Mutex::new(Source::new(accesses.collect(), batch, job.rate));
+        let source = Source::new(accesses.collect(), job.offset_bytes, job.limit_bytes(), batch, job.rate);
+        let source = Mutex::new(source);
         if !gate.pass() {
             return;
         }

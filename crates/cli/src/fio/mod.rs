@@ -53,6 +53,8 @@ What to do (also in job files, which have `include FILE`, ${VARIABLES} and comme
   --bs=SIZE                bytes per access (default: 4k); READ,WRITE for each
   --size=SIZE              bytes of the files to use, and to transfer; 20% of existing files
   --io_size=SIZE           bytes to transfer, if others; --loops=N: again and again
+  --offset=SIZE            where in the files the part begins that is used
+  --filesize=SIZE          bytes of each file, if --size is only to say how much is transferred
   --random_distribution=D  random, zipf:THETA or pareto:H
   --norandommap            draw blocks anew each time, instead of each once per pass
   --randseed=N             decides every random choice

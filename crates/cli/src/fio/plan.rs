@@ -48,6 +48,8 @@ pub struct PlannedUse {
     file: usize,
     /// Where it is.
     pub path: PathBuf,
+    /// Where the part begins that is used.
+    pub offset_bytes: u64,
     /// How much of it is used.
     pub size_bytes: u64,
     /// From here on, the file was laid out by us, in blocks that verify. Its end if it was not.
@@ -61,7 +63,8 @@ impl PlannedJob {
             Length::Loops { bytes, count } => bytes.saturating_mul(count.into()),
             Length::Endless => 0,
         };
-        self.files.iter().enumerate().map(bytes).sum()
+        let of_files: u64 = self.files.iter().enumerate().map(bytes).sum();
+        self.job.limit_bytes().map_or(of_files, |limit| limit.min(of_files))
     }
 }
 
@@ -124,14 +127,20 @@ impl Plan {
         let planned = &mut self.files[file];
         let existing = planned.existing_bytes.unwrap_or(0).max(planned.needed_bytes);
         let size_bytes = job.size_bytes(position, Some(existing)).map_err(Failure::usage)?;
-        planned.needed_bytes = planned.needed_bytes.max(size_bytes);
+        planned.needed_bytes = planned.needed_bytes.max(job.offset_bytes.saturating_add(size_bytes));
         planned.is_read |= job.mix.reads();
         planned.invalidate |= job.invalidate;
         if job.verify.is_some() && planned.content != Content::Zeroes {
             let block_bytes = job.block_bytes.largest(job.mix);
             planned.content = Content::Verify { block_bytes, seed: job.seed };
         }
-        Ok(PlannedUse { file, path: planned.path.clone(), size_bytes, laid_out_from: u64::MAX })
+        Ok(PlannedUse {
+            file,
+            path: planned.path.clone(),
+            offset_bytes: job.offset_bytes,
+            size_bytes,
+            laid_out_from: u64::MAX,
+        })
     }
 
     /// The position of a job's file.

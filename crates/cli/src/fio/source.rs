@@ -22,6 +22,10 @@ pub struct Source {
     /// Of each file; `None`: it is done.
     files: Vec<Option<Accesses>>,
     next_file: usize,
+    /// Where the first byte of each is.
+    offset_bytes: u64,
+    /// What may still be transferred.
+    left_bytes: u64,
     /// Accesses that are drawn at once.
     batch: usize,
     rate: Rate,
@@ -30,12 +34,21 @@ pub struct Source {
 }
 
 impl Source {
+    /// The accesses to each file are counted from `offset_bytes`, and transfer `limit_bytes` together at most.
     /// `batch`: how many accesses a thread gets at once, unless their rate is limited.
-    pub fn new(files: Vec<Accesses>, batch: usize, rate: Rate) -> Source {
+    pub fn new(
+        files: Vec<Accesses>,
+        offset_bytes: u64,
+        limit_bytes: Option<u64>,
+        batch: usize,
+        rate: Rate,
+    ) -> Source {
         let is_limited = rate.read.is_some() || rate.write.is_some();
         Source {
             files: files.into_iter().map(Some).collect(),
             next_file: 0,
+            offset_bytes,
+            left_bytes: limit_bytes.unwrap_or(u64::MAX),
             batch: if is_limited { 1 } else { batch },
             rate,
             due: [Duration::ZERO; 2],
@@ -64,10 +77,18 @@ impl Source {
             let file = self.next_file;
             self.next_file = (file + 1) % count;
             let Some(accesses) = &mut self.files[file] else { continue };
-            let Some(access) = accesses.next_chosen(choose) else {
+            let Some(mut access) = accesses.next_chosen(choose) else {
                 self.files[file] = None;
                 continue;
             };
+            if self.left_bytes < u64::from(access.bytes) {
+                self.files.fill(None);
+                return None;
+            }
+            if self.left_bytes < u64::MAX {
+                self.left_bytes -= u64::from(access.bytes);
+            }
+            access.offset += self.offset_bytes;
             let due = due[usize::from(access.write)];
             self.pay(&access);
             return Some(Drawn { file, access, due });
@@ -107,7 +128,7 @@ mod tests {
     #[test]
     fn files_take_turns_until_they_are_done() {
         let of = |blocks: u64| accesses(Mix::Read, Length::Loops { bytes: blocks * 4096, count: 1 });
-        let mut source = Source::new(vec![of(3), of(1)], 3, Rate::default());
+        let mut source = Source::new(vec![of(3), of(1)], 0, None, 3, Rate::default());
         let files = |source: &mut Source| -> Vec<usize> {
             drawn(source, Duration::ZERO).iter().map(|drawn| drawn.file).collect()
         };
@@ -117,9 +138,18 @@ mod tests {
     }
 
     #[test]
+    fn a_job_keeps_to_its_part_and_to_its_limit() {
+        let of = || accesses(Mix::Read, Length::Loops { bytes: 8192, count: 1 });
+        let mut source = Source::new(vec![of(), of()], 1 << 20, Some(3 * 4096), 9, Rate::default());
+        let drawn = drawn(&mut source, Duration::ZERO);
+        let offsets: Vec<u64> = drawn.iter().map(|drawn| drawn.access.offset - (1 << 20)).collect();
+        assert_eq!(offsets, [0, 0, 4096]);
+    }
+
+    #[test]
     fn a_rate_spaces_accesses() {
         let rate = Rate { read: Some(40_960), write: None };
-        let mut source = Source::new(vec![accesses(Mix::Read, Length::Endless)], 100, rate);
+        let mut source = Source::new(vec![accesses(Mix::Read, Length::Endless)], 0, None, 100, rate);
         let dues: Vec<u128> = (0..3).map(|_| drawn(&mut source, Duration::ZERO)[0].due.as_millis()).collect();
         assert_eq!(dues, [0, 100, 200]);
     }
@@ -128,7 +158,7 @@ mod tests {
     fn a_direction_that_is_ahead_leaves_its_turn() {
         let rate = Rate { read: Some(409_600), write: Some(40_960) };
         let mix = Mix::Mixed { read_percent: 50 };
-        let mut source = Source::new(vec![accesses(mix, Length::Endless)], 1, rate);
+        let mut source = Source::new(vec![accesses(mix, Length::Endless)], 0, None, 1, rate);
         let (mut now, mut writes) = (Duration::ZERO, 0);
         for _ in 0..1100 {
             let next = drawn(&mut source, now)[0];

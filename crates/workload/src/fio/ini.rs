@@ -211,9 +211,9 @@ mod tests {
                 "jobs/a.fio:2: unknown option `xyzzy`; neither fio nor mglru has it; the nearest supported option is `size`",
             ),
             (
-                "[a]\n\n\noffset=8",
-                "jobs/a.fio:4: option `offset` is fio's, but mglru does not support it yet; the nearest supported \
-                 option is `size`",
+                "[a]\n\n\nbsrange=8",
+                "jobs/a.fio:4: option `bsrange` is fio's, but mglru does not support it yet; the nearest supported \
+                 option is `bs`",
             ),
             (
                 "rw=read\n[a]",

@@ -31,6 +31,8 @@ pub struct Job {
     pub group_reporting: bool,
     /// Its files, at least one, accessed in turns. Relative paths are relative to the working directory.
     pub files: Vec<PathBuf>,
+    /// Where in each file the part begins that it uses, in bytes.
+    pub offset_bytes: u64,
     /// How much of its files it uses, together; see [`Job::size_bytes`].
     pub size: FileSize,
     /// How much it transfers, if not as much as it uses.
@@ -82,21 +84,25 @@ pub struct Job {
 }
 
 impl Job {
-    /// The bytes that the job uses of one of its files. `existing_bytes` is the length of that file, or
+    /// The bytes that the job uses of one of its files, from its offset on. `existing_bytes` is the length of that file, or
     /// `None` if it is yet to be created.
     ///
     /// # Errors
-    /// If the size depends on a file that does not exist or is empty, or holds no whole block.
+    /// If the size depends on a file that does not exist or is too short, or holds no whole block.
     pub fn size_bytes(&self, file: usize, existing_bytes: Option<u64>) -> Result<u64, Error> {
         let missing = || {
             let path = self.files[file].display();
             self.error(format!("`{path}` does not exist or is empty; say with `size=` how large to make it"))
         };
         let of_file = existing_bytes.filter(|&bytes| bytes > 0);
+        let behind_offset = |bytes: u64| bytes.saturating_sub(self.offset_bytes);
         let size_bytes = match self.size {
             FileSize::Bytes(bytes) => bytes / self.files.len() as u64,
-            FileSize::Whole => of_file.ok_or_else(missing)?,
-            FileSize::Percent(percent) => share(of_file.ok_or_else(missing)?, percent),
+            FileSize::Whole => behind_offset(of_file.ok_or_else(missing)?),
+            FileSize::Percent(percent) => {
+                let bytes = of_file.ok_or_else(missing)?;
+                share(bytes, percent).min(behind_offset(bytes))
+            }
         };
         let block_bytes = self.block_bytes.largest(self.mix);
         if size_bytes < u64::from(block_bytes) {
@@ -108,12 +114,17 @@ impl Job {
         Ok(size_bytes)
     }
 
-    /// The accesses of the job to one of its files, over `size_bytes`, which [`Job::size_bytes`] told.
-    /// Endless if `time_based`.
+    /// The accesses of the job to one of its files, over `size_bytes`, which [`Job::size_bytes`] told, and counted from
+    /// the job's offset. Endless if `time_based`. Several files have room for all that the job transfers
+    /// ([`Job::limit_bytes`]), and perhaps a little more.
     pub fn pattern(&self, file: usize, size_bytes: u64) -> Pattern {
+        let files = self.files.len() as u64;
         let bytes = match self.io_size {
             None | Some(FileSize::Whole) => size_bytes,
-            Some(FileSize::Bytes(bytes)) => bytes / self.files.len() as u64,
+            Some(FileSize::Bytes(bytes)) if files == 1 => bytes,
+            Some(FileSize::Bytes(bytes)) => {
+                bytes.div_ceil(files).next_multiple_of(self.block_bytes.largest(self.mix).into())
+            }
             Some(FileSize::Percent(percent)) => share(size_bytes, percent),
         };
         Pattern {
@@ -126,6 +137,14 @@ impl Job {
                 false => Length::Loops { bytes, count: self.loops },
             },
             seed: self.seed.wrapping_add(file as u64),
+        }
+    }
+
+    /// The most that the job transfers, in bytes, all files and loops together. `None`: its patterns say it.
+    pub fn limit_bytes(&self) -> Option<u64> {
+        match self.io_size {
+            Some(FileSize::Bytes(bytes)) if !self.time_based => Some(bytes.saturating_mul(self.loops.into())),
+            _ => None,
         }
     }
 

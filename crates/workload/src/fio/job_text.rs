@@ -25,7 +25,10 @@ pub(super) struct JobText {
     pub filenames: Vec<PathBuf>,
     pub filename_format: Option<String>,
     pub generated_files: Option<u32>,
+    pub offset_bytes: u64,
     pub size: Option<FileSize>,
+    /// Of each file.
+    pub file_bytes: Option<u64>,
     pub io_size: Option<FileSize>,
     pub loops: Option<u32>,
     pub read_write: Option<ReadWrite>,
@@ -148,7 +151,14 @@ impl JobText {
                 ));
             }
         }
-        for (option, size) in [("size", self.size), ("io_size", self.io_size)] {
+        if self.verify.is_some() && !self.offset_bytes.is_multiple_of(u64::from(block)) {
+            let offset = self.offset_bytes;
+            return Err(error(format!(
+                "`verify` needs an `offset` that is a multiple of `bs`: {offset} is none of {block}"
+            )));
+        }
+        let filesize = self.file_bytes.map(FileSize::Bytes);
+        for (option, size) in [("size", self.size), ("io_size", self.io_size), ("filesize", filesize)] {
             if let Some(FileSize::Bytes(bytes)) = size
                 && bytes < u64::from(block)
             {
@@ -176,6 +186,8 @@ impl JobText {
         let instances = self.instances.unwrap_or(1);
         for instance in 0..instances {
             let index = jobs.len() as u32;
+            let files = self.files(name, instance);
+            let (size, io_size) = self.sizes(files.len() as u64);
             jobs.push(Job {
                 name: name.clone(),
                 description: self.description.clone(),
@@ -185,9 +197,10 @@ impl JobText {
                 group,
                 stage,
                 group_reporting: self.group_reporting,
-                files: self.files(name, instance),
-                size: self.size.unwrap_or(FileSize::Whole),
-                io_size: self.io_size,
+                files,
+                offset_bytes: self.offset_bytes,
+                size,
+                io_size,
                 loops: self.loops.unwrap_or(1),
                 order: match read_write.random {
                     true => Order::Random(self.distribution()),
@@ -226,6 +239,20 @@ impl JobText {
             Distribution::Uniform if self.no_random_map => Distribution::Independent,
             distribution => distribution,
         }
+    }
+
+    /// What is used of the files, together, and how much is transferred. fio: a `filesize` says how large files are, and
+    /// leaves to `size` how much of them is transferred.
+    fn sizes(&self, files: u64) -> (FileSize, Option<FileSize>) {
+        let Some(file_bytes) = self.file_bytes else {
+            return (self.size.unwrap_or(FileSize::Whole), self.io_size);
+        };
+        let all_bytes = file_bytes.saturating_mul(files);
+        let transferred = match self.size {
+            Some(FileSize::Bytes(bytes)) => Some(FileSize::Bytes(bytes.min(all_bytes))),
+            size => size,
+        };
+        (FileSize::Bytes(all_bytes), self.io_size.or(transferred))
     }
 
     /// The files of an instance. As in fio, given names are shared and lie in the first directory; those that are

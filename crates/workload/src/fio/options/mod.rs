@@ -152,14 +152,14 @@ mod tests {
     fn unknown_and_unsupported_are_two_errors() {
         for (name, message) in [
             (
-                "offset",
-                "option `--offset` is fio's, but mglru does not support it yet; the nearest supported option is \
-                 `--size`",
+                "bsrange",
+                "option `--bsrange` is fio's, but mglru does not support it yet; the nearest supported option is \
+                 `--bs`",
             ),
             (
-                "ofset",
-                "unknown option `--ofset`; if `--offset` was meant, it is fio's, but mglru does not support it yet; \
-                 the nearest supported option is `--size`",
+                "bsrang",
+                "unknown option `--bsrang`; if `--bsrange` was meant, it is fio's, but mglru does not support it yet; \
+                 the nearest supported option is `--bs`",
             ),
             ("iodept", "unknown option `--iodept`; did you mean `--iodepth`?"),
             ("rwmixred", "unknown option `--rwmixred`; did you mean `--rwmixread`?"),
@@ -178,7 +178,7 @@ mod tests {
         ] {
             assert_eq!(find_error(name), format!("command line: {message}"));
         }
-        assert!(matches!(find("offset", &Origin::CommandLine), Err(Error::UnsupportedOption { .. })));
-        assert!(matches!(find("ofset", &Origin::CommandLine), Err(Error::UnknownOption { .. })));
+        assert!(matches!(find("bsrange", &Origin::CommandLine), Err(Error::UnsupportedOption { .. })));
+        assert!(matches!(find("bsrang", &Origin::CommandLine), Err(Error::UnknownOption { .. })));
     }
 }

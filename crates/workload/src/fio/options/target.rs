@@ -80,6 +80,32 @@ pub(super) const OPTIONS: &[JobOption] = &[
         },
     },
     JobOption {
+        name: "offset",
+        aliases: &["fileoffset"],
+        argument: Argument::Required,
+        help: "where in the file the part begins that is used, such as 1g",
+        apply: |value, job| {
+            if value.ends_with('%') {
+                return Err(Refusal::NotYet("give a number of bytes".to_owned()));
+            }
+            job.offset_bytes = parse_size(value)?;
+            Ok(())
+        },
+    },
+    JobOption {
+        name: "filesize",
+        aliases: &[],
+        argument: Argument::Required,
+        help: "bytes of each file, if size is only to say how much is transferred",
+        apply: |value, job| {
+            if value.contains('-') {
+                return Err(Refusal::NotYet("give one size for all files".to_owned()));
+            }
+            job.file_bytes = Some(parse_size(value)?).filter(|&bytes| bytes > 0);
+            Ok(())
+        },
+    },
+    JobOption {
         name: "io_size",
         aliases: &["io_limit"],
         argument: Argument::Required,

@@ -23,11 +23,12 @@ const UNSUPPORTED: &[(Option<&str>, &str)] = &[
     // Which part of the file, and how much of it.
     (
         Some("size"),
-        "filesize fill_device fill_fs file_append offset fileoffset offset_align \
-         offset_increment number_ios openfiles file_service_type zonesize \
+        "fill_device fill_fs file_append \
+         number_ios openfiles file_service_type zonesize \
          zonerange zoneskip zonemode zonecapacity max_open_zones job_max_open_zones read_beyond_wp \
          ignore_zone_limits zone_reset_threshold zone_reset_frequency",
     ),
+    (Some("offset"), "offset_align offset_increment"),
     (
         Some("filename"),
         "unique_filename opendir lockfile allow_file_create fallocate \

@@ -4,6 +4,7 @@ use super::number::{Base, bytes, bytes_decimal, date, short};
 use super::{DEPTHS, Direction, PERCENTILES, Report, Row, Samples, Transfer, VERSION, latency_shares};
 use crate::fio::histogram::Latencies;
 use crate::fio::job::Job;
+use crate::pattern::Order;
 use std::fmt::Write;
 
 const NO_ERROR: &str = "writing to a string does not fail";
@@ -22,6 +23,18 @@ pub(super) fn preamble(jobs: &[Job]) -> String {
         .expect(NO_ERROR);
         if job.instances > 1 {
             out.push_str("...\n");
+        }
+        if job.depth < depth {
+            let why = match (job.engine.is_asynchronous(), job.order) {
+                (false, _) => "the engine is synchronous",
+                (true, Order::Sequential) => "sequential jobs keep their order",
+                (true, _) if job.verify.is_some() || job.sync.any() => {
+                    "jobs that verify or sync keep their order"
+                }
+                (true, _) => "each takes a thread",
+            };
+            writeln!(out, "{name}: note: {} of {depth} accesses are performed at once: {why}", job.depth)
+                .expect(NO_ERROR);
         }
     }
     let plural = if jobs.len() == 1 { "" } else { "s" };
@@ -253,6 +266,22 @@ mod tests {
                  two: (g=0): rw=read, bs=(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B, ioengine=mmap, \
                  iodepth=1\n{VERSION}\nStarting 5 threads\n"
             )
+        );
+    }
+
+    #[test]
+    fn a_depth_that_is_not_kept_is_told() {
+        let note = |options: &str| {
+            let text = preamble(&jobs(&format!("--size=1m --name=a --iodepth=8 {options}")));
+            text.lines().find_map(|line| line.strip_prefix("a: note: ")).map(str::to_owned)
+        };
+        let one = "1 of 8 accesses are performed at once: ";
+        assert_eq!(note("").unwrap(), format!("{one}the engine is synchronous"));
+        assert_eq!(note("--ioengine=io_uring").unwrap(), format!("{one}sequential jobs keep their order"));
+        assert_eq!(note("--ioengine=io_uring --rw=randread"), None);
+        assert_eq!(
+            note("--ioengine=io_uring --rw=randread --numjobs=16").unwrap(),
+            "4 of 8 accesses are performed at once: each takes a thread"
         );
     }
 
