@@ -285,7 +285,10 @@ impl Accesses {
         let write = match self.mix {
             Mix::Read => false,
             Mix::Write => true,
-            Mix::Mixed { read_percent } => choose(self.mix_random.below(100) >= u64::from(read_percent)),
+            Mix::Mixed { read_percent } => {
+                let drawn = self.mix_random.below(100) >= u64::from(read_percent);
+                if self.mix.reads() && self.mix.writes() { choose(drawn) } else { drawn }
+            }
         };
         let bytes = if write { self.block_bytes.write } else { self.block_bytes.read };
         if self.length != Length::Endless {
@@ -468,8 +471,10 @@ mod tests {
     fn a_caller_may_choose_what_the_mix_drew() {
         let mut mixed = pattern(UNIFORM, Mix::Mixed { read_percent: 50 }).accesses().unwrap();
         assert!((0..100).all(|_| mixed.next_chosen(|_| true).unwrap().write));
-        let mut reads = pattern(UNIFORM, Mix::Read).accesses().unwrap();
-        assert!(!reads.next_chosen(|_| true).unwrap().write);
+        for mix in [Mix::Read, Mix::Mixed { read_percent: 100 }] {
+            let mut reads = pattern(UNIFORM, mix).accesses().unwrap();
+            assert!(!reads.next_chosen(|_| true).unwrap().write);
+        }
     }
 
     #[test]
