@@ -103,7 +103,7 @@ impl<'a> Runner<'a> {
             files.into_iter().zip(sizes).map(|(file, bytes)| Open::new(job, bytes, file)).collect();
         // Those that write and verify read what they wrote.
         let reads_again = !blocks.is_empty() && job.verify_written && job.mix == Mix::Write;
-        let goal_bytes = planned.goal_bytes() * if reads_again { 2 } else { 1 };
+        let goal_bytes = planned.goal_bytes().saturating_mul(if reads_again { 2 } else { 1 });
         Ok(Runner {
             planned,
             files: files?,
@@ -208,6 +208,8 @@ struct Lane<'a> {
     /// How often it told what it did.
     told: u32,
     writes: u64,
+    /// The file that the last access wrote, if it did.
+    written: Option<usize>,
     page_accesses: u64,
 }
 
@@ -236,6 +238,7 @@ impl<'a> Lane<'a> {
             in_ramp: !job.ramp.is_zero(),
             told: 0,
             writes: 0,
+            written: None,
             page_accesses: 0,
         }
     }
@@ -272,6 +275,9 @@ impl<'a> Lane<'a> {
             }
             for Drawn { file, access, due } in &batch {
                 if !due.is_zero() && !self.wait(*due, deadline) {
+                    return;
+                }
+                if self.job.sync.any() && !self.sync_if_due() {
                     return;
                 }
                 let Some(ended) = self.access(*file, access) else { return };
@@ -348,15 +354,17 @@ impl<'a> Lane<'a> {
             self.set_runtime();
             self.mine.tell(&self.outcome);
         }
-        if write && self.job.sync.any() {
+        if write {
             self.writes += 1;
-            return self.sync(file);
+            self.written = Some(file);
         }
         Some(ended)
     }
 
-    /// Syncs the file that was just written, if it is time to. When that ended.
-    fn sync(&mut self, file: usize) -> Option<Instant> {
+    /// Syncs the file that was just written, if it is time to. As in fio, that is done before the next access, and not at
+    /// the end. `false`: it failed.
+    fn sync_if_due(&mut self) -> bool {
+        let Some(file) = self.written.take() else { return true };
         let every = &self.job.sync;
         let is_due = |writes: u32| writes > 0 && self.writes.is_multiple_of(u64::from(writes));
         let handle = &self.files[file].file;
@@ -364,15 +372,13 @@ impl<'a> Lane<'a> {
         let synced = match (is_due(every.fsync_writes), is_due(every.fdatasync_writes)) {
             (true, _) => handle.sync_all(),
             (false, true) => handle.sync_data(),
-            (false, false) => return Some(began),
+            (false, false) => return true,
         };
-        let ended = Instant::now();
-        if let Err(error) = synced {
-            self.fail(errno(&error), format!("sync: {error}"));
-            return None;
+        match synced {
+            Ok(()) => self.outcome.sync.record(began.elapsed().as_nanos() as u64),
+            Err(error) => self.fail(errno(&error), format!("sync: {error}")),
         }
-        self.outcome.sync.record((ended - began).as_nanos() as u64);
-        Some(ended)
+        self.outcome.failure.is_none()
     }
 
     fn end_fsync(&mut self) {

@@ -63,7 +63,7 @@ impl PlannedJob {
             Length::Loops { bytes, count } => bytes.saturating_mul(count.into()),
             Length::Endless => 0,
         };
-        let of_files: u64 = self.files.iter().enumerate().map(bytes).sum();
+        let of_files = self.files.iter().enumerate().map(bytes).fold(0, u64::saturating_add);
         self.job.limit_bytes().map_or(of_files, |limit| limit.min(of_files))
     }
 }
