@@ -1,13 +1,19 @@
 # Needs Rust and a C compiler; everything else is fetched and built by cargo.
-.PHONY: demo test lint bench loom miri stress clean
+.PHONY: demo test fio lint bench loom miri stress clean
 
 demo:
 	cargo run --release --quiet -p mglru-cli -- demo
 
 # Unit, integration and documentation tests, then the atomic words under loom.
-test:
+test: fio
 	cargo test --workspace
 	$(MAKE) loom
+
+# Some tests compare with the real fio, and skip where it is not: installed where that needs nobody's consent.
+fio:
+	@command -v fio >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+		&& { apt-get install -qq -y fio || { apt-get update && apt-get install -qq -y fio; }; } >/dev/null 2>&1; } \
+		|| echo "fio is not installed: its tests skip"
 
 loom:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p mglru-core --lib --release

@@ -27,6 +27,8 @@ pub enum Content {
         /// Decides them.
         seed: u64,
     },
+    /// Nothing: the file is made of holes, which read as zeroes. Not for [`fill`], which writes zeroes then.
+    Zeroes,
     /// Blocks that verify, each the first generation at its place.
     Verify {
         /// Their size.
@@ -44,7 +46,7 @@ pub enum Content {
 pub fn fill(file: &File, range: Range<u64>, content: Content, bar: &ProgressBar) -> io::Result<()> {
     let block_bytes = match content {
         Content::Verify { block_bytes, .. } => block_bytes as usize,
-        Content::Random { .. } => WRITE_BYTES,
+        Content::Random { .. } | Content::Zeroes => WRITE_BYTES,
     };
     let mut buffer = vec![0; WRITE_BYTES.max(block_bytes) / block_bytes * block_bytes];
     let mut at = range.start;
@@ -56,6 +58,7 @@ pub fn fill(file: &File, range: Range<u64>, content: Content, bar: &ProgressBar)
                 Content::Verify { seed, .. } if block.len() == block_bytes => {
                     verify::fill(block, Identity { offset, generation: 1, seed });
                 }
+                Content::Zeroes => block.fill(0),
                 Content::Random { seed } | Content::Verify { seed, .. } => fill_random(block, seed, offset),
             }
             offset += block.len() as u64;

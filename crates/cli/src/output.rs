@@ -1,19 +1,34 @@
-//! What is printed on stdout: text for people, or one JSON document and nothing else.
+//! What is printed, on stdout or into a file: text for people, or one JSON document and nothing else.
 
 use crate::error::Failure;
 use serde_json::Value;
+use std::fs::File;
 use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
 
-/// Stdout. When its reader has left (`mglru ... | head`), the work still goes on to its end.
+/// Stdout, or a file. When its reader has left (`mglru ... | head`), the work still goes on to its end.
 pub struct Output {
     json: bool,
     reader_left: bool,
+    /// Instead of stdout.
+    file: Option<(File, PathBuf)>,
 }
 
 impl Output {
     /// `json`: only the document is printed.
     pub fn new(json: bool) -> Output {
-        Output { json, reader_left: false }
+        Output { json, reader_left: false, file: None }
+    }
+
+    /// Everything goes into a file, whose content is replaced.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn into_file(path: &Path) -> Result<Output, Failure> {
+        let file = File::create(path).map_err(|error| {
+            Failure::work(format_args!("cannot make {} for the results: {error}", path.display()))
+        })?;
+        Ok(Output { json: false, reader_left: false, file: Some((file, path.to_owned())) })
     }
 
     /// Prints text, unless a document is wanted.
@@ -35,6 +50,11 @@ impl Output {
     fn write(&mut self, text: &str) -> Result<(), Failure> {
         if self.reader_left {
             return Ok(());
+        }
+        if let Some((file, path)) = &mut self.file {
+            return file.write_all(text.as_bytes()).map_err(|error| {
+                Failure::work(format_args!("cannot write the results to {}: {error}", path.display()))
+            });
         }
         let mut stdout = io::stdout().lock();
         match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {

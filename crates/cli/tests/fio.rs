@@ -101,7 +101,7 @@ fn the_text_is_fios_and_ours() {
     let text = done(here.path(), "fio --name=a --rw=randrw --size=4m --memory=2MiB");
     for part in [
         "a: (g=0): rw=randrw, bs=(R) 4096B-4096B",
-        "a: Laying out IO file (1 file / 4 MiB)",
+        "a: Laying out IO file (1 file / 4MiB)",
         "a: (groupid=0, jobs=1): err= 0:",
         "clat percentiles",
         "Run status group 0 (all jobs):",
@@ -207,33 +207,237 @@ fn what_was_written_is_in_the_file_afterwards() {
     }
 }
 
-/// Where fio itself is installed: the same command line transfers the same number of blocks in both.
+/// What the real fio reports, or `None` if it is not here.
+fn of_fio(directory: &Path, line: &str) -> Option<Value> {
+    let words = line.split_whitespace();
+    match Command::new("fio").current_dir(directory).arg("--output-format=json").args(words).output() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            eprintln!("skipped: fio is not installed");
+            None
+        }
+        output => {
+            // Notes come before the document.
+            let text = common::text(&output.expect("fio starts").stdout);
+            let document = text.find('{').and_then(|start| serde_json::from_str(&text[start..]).ok());
+            Some(document.unwrap_or_else(|| panic!("fio {line}: {text}")))
+        }
+    }
+}
+
+/// Where fio itself is installed: the same command line transfers as many blocks and bytes, and syncs as often.
 #[test]
 fn fio_itself_does_as_many_accesses() {
     let here = tempfile::tempdir().unwrap();
-    let fio = |arguments: &str| {
-        let words = arguments.split_whitespace();
-        let output =
-            Command::new("fio").current_dir(here.path()).arg("--output-format=json").args(words).output();
-        let text = common::text(&output.ok()?.stdout);
-        serde_json::from_str::<Value>(&text[text.find('{')?..]).ok()
-    };
     for line in [
         "--name=a --rw=randread --size=1000k --bs=16k --numjobs=2 --thread",
         "--name=a --rw=write --size=1m --verify=crc32c",
         "--name=a --rw=randrw --size=1m --rwmixread=100 --bs=8k --group_reporting --numjobs=2 --thread",
         "--name=a --rw=randwrite --size=1m --name=b --size=50% --filename=a.0.0",
+        "--name=a --rw=read --size=1m --filename=x:y --loops=2",
+        "--name=a --rw=randwrite --size=1m --nrfiles=4 --fsync=16",
+        "--name=a --rw=read --size=1m --offset=512k --name=b --filename=a.0.0 --offset=256k",
+        "--name=a --rw=randread --filesize=256k --size=500k --nrfiles=3 --name=b --filesize=64k --nrfiles=2",
+        "--name=a --rw=write --size=1m --io_size=2m --nrfiles=3",
+        "--name=a --rw=randread --size=1m --io_size=3m --ioengine=io_uring --iodepth=16 --iodepth_batch=4",
+        "--name=a --rw=write --size=1m --bs=8k,16k --name=b --stonewall --rw=read --size=512k --bs=8k,16k",
+        "--name=a --rw=randread --size=1m --ioengine=mmap --norandommap --random_distribution=pareto:0.2",
+        "--name=a --rw=randrw --rwmixread=0 --size=1m --numjobs=3 --new_group --name=b --rw=write --size=1m",
     ] {
-        let Some(theirs) = fio(line) else { return };
+        let line = format!("--direct=0 {line}");
+        let Some(theirs) = of_fio(here.path(), &line) else { return };
         remove_files(here.path());
         let ours = document(here.path(), &format!("fio {line} --memory=2MiB"));
         remove_files(here.path());
         assert_eq!(ios(&ours), ios(&theirs), "{line}");
+        for counted in ["/read/io_bytes", "/write/io_bytes", "/sync/total_ios"] {
+            let count = |document: &Value| -> Vec<u64> {
+                let jobs = document["jobs"].as_array().unwrap().iter();
+                jobs.map(|job| job.pointer(counted).and_then(Value::as_u64).unwrap()).collect()
+            };
+            assert_eq!(count(&ours), count(&theirs), "{line}: {counted}");
+        }
         let names = |document: &Value| -> Vec<Value> {
             document["jobs"].as_array().unwrap().iter().map(|job| job["jobname"].clone()).collect()
         };
         assert_eq!(names(&ours), names(&theirs), "{line}");
     }
+}
+
+#[test]
+fn the_command_lines_of_the_experiments_run() {
+    // As published (spec/95 E1, E4, E5-6); what follows `cut` makes them small.
+    let depth = "--ioengine=io_uring --iodepth=128 --iodepth_batch_submit=32 --iodepth_batch_complete=32";
+    let timed = "--norandommap --time_based --ramp_time=1m";
+    let cut = "--size=2m --ramp_time=100ms --runtime=300ms --memory=4MiB";
+    let lines = [
+        format!(
+            "-name=mglru --numjobs=16 --directory=. --size=960m --buffered=1 {depth} --rw=randread \
+             --random_distribution=zipf:0.5 {timed} --runtime=6m --group_reporting {cut}"
+        ),
+        format!(
+            "--numjobs=8 --directory=. --size=960m --buffered=1 {depth} --random_distribution=zipf:0.7 {timed} \
+             --runtime=30m --group_reporting {cut} --name=one --rw=randread --name=two --rw=randrw"
+        ),
+        format!(
+            "--name=memcg0 --numjobs=1 --ioengine=mmap --filename=/dev/zero --size=1920M --rw=randrw \
+             --rate=64m,64m --random_distribution=random --fadvise_hint=0 --time_based --runtime=10h \
+             --group_reporting {cut}"
+        ),
+        format!(
+            "--name=mapped --numjobs=16 --directory=. --size=3g --buffered=1 --ioengine=mmap --rw=randread \
+             --random_distribution=zipf:1.2 {timed} --runtime=5m --group_reporting {cut}"
+        ),
+    ];
+    for line in lines {
+        let here = tempfile::tempdir().unwrap();
+        let told = document(here.path(), &format!("fio {line}"));
+        let job = &told["jobs"][0];
+        let (reads, writes) = ios(&told)[0];
+        assert!(reads > 100 && (writes > 100 || !line.contains("randrw --rate")), "{line}: {job}");
+        let runtime = job["read"]["runtime"].as_u64().unwrap();
+        assert!((290..5000).contains(&runtime), "without the ramp: {runtime}");
+        assert_eq!(job["error"], 0);
+    }
+}
+
+#[test]
+fn every_access_of_every_thread_is_counted() {
+    let here = tempfile::tempdir().unwrap();
+    let line =
+        "fio --name=a --rw=randrw --size=8m --ioengine=io_uring --iodepth=16 --iodepth_batch=4 --memory=2MiB";
+    let told = document(here.path(), line);
+    let (reads, writes) = ios(&told)[0];
+    let tenant = &told["mglru"]["tenants"][0];
+    let count = |name: &str| tenant[name].as_u64().unwrap();
+    assert_eq!((reads + writes, count("hits") + count("misses")), (2048, 2048));
+    assert_eq!(told["jobs"][0]["iodepth_level"]["16"], 100.0);
+}
+
+#[test]
+fn files_of_a_job_take_turns_and_verify() {
+    let here = tempfile::tempdir().unwrap();
+    for engine in ["psync", "mmap"] {
+        for names in ["--filename=x:y:z", "--nrfiles=3"] {
+            let line = format!(
+                "fio --name=a --rw=randwrite --size=3m --verify=crc32c --ioengine={engine} {names} --memory=1MiB"
+            );
+            assert_eq!(ios(&document(here.path(), &line)), [(768, 768)], "{line}");
+            let sizes =
+                fs::read_dir(here.path()).unwrap().map(|file| file.unwrap().metadata().unwrap().len());
+            assert_eq!(sizes.collect::<Vec<_>>(), [1 << 20; 3]);
+            remove_files(here.path());
+        }
+    }
+}
+
+#[test]
+fn a_part_of_a_file_verifies() {
+    let here = tempfile::tempdir().unwrap();
+    let told = document(
+        here.path(),
+        "fio --filename=f --verify=crc32c --memory=1MiB --name=a --rw=randrw --offset=64k --size=1m --name=b --stonewall \
+         --offset=512k --rw=read",
+    );
+    let (reads, writes) = ios(&told)[0];
+    assert_eq!((reads, ios(&told)[1]), (256, (144, 0)), "{writes} writes are read again");
+    assert_eq!(fs::metadata(here.path().join("f")).unwrap().len(), (1 << 20) + (64 << 10));
+}
+
+#[test]
+fn zeroes_are_memory_of_each_instance() {
+    let here = tempfile::tempdir().unwrap();
+    let line = "fio --name=a --ioengine=mmap --filename=/dev/zero --rw=randwrite --size=4m --numjobs=2 --verify=crc32c \
+                --memory=1MiB";
+    let told: Value = {
+        let output = common::command(here.path(), &format!("{line} --json"))
+            .env("TMPDIR", here.path())
+            .output()
+            .unwrap();
+        serde_json::from_slice(&output.stdout).expect("one document")
+    };
+    assert_eq!(ios(&told), [(1024, 1024), (1024, 1024)]);
+    assert_eq!(fs::read_dir(here.path()).unwrap().count(), 0, "nothing is left");
+    let stderr = fails(here.path(), "fio --name=a --filename=/dev/zero --size=4m --memory=1MiB", 1);
+    assert!(stderr.contains("ioengine=mmap"), "{stderr}");
+}
+
+#[test]
+fn a_rate_is_kept() {
+    let here = tempfile::tempdir().unwrap();
+    let line = "fio --name=a --rw=randrw --size=1m --rate=2m,1m --runtime=2 --time_based --memory=4MiB";
+    let told = document(here.path(), line);
+    for (direction, limit) in [("read", 2 << 20), ("write", 1 << 20)] {
+        let rate = told["jobs"][0][direction]["bw_bytes"].as_u64().unwrap();
+        // A loaded machine may be slower, never faster.
+        assert!(rate <= limit + limit / 20 && rate > limit / 2, "{direction}: {rate}");
+    }
+    let samples = told["jobs"][0]["read"]["bw_samples"].as_u64().unwrap();
+    assert!((1..=4).contains(&samples), "{samples}");
+}
+
+#[test]
+fn stages_follow_each_other() {
+    let here = tempfile::tempdir().unwrap();
+    // The second reads what the first wrote: without the wall, it might find nothing that verifies.
+    let line = "fio --filename=f --size=2m --verify=crc32c --name=w --rw=write --do_verify=0 --name=r --stonewall --rw=read \
+                --memory=1MiB";
+    let told = document(here.path(), line);
+    assert_eq!(ios(&told), [(0, 512), (512, 0)]);
+    assert_eq!((&told["jobs"][0]["groupid"], &told["jobs"][1]["groupid"]), (&0.into(), &1.into()));
+}
+
+#[test]
+fn syncs_are_counted() {
+    let here = tempfile::tempdir().unwrap();
+    let told = document(
+        here.path(),
+        "fio --rw=write --size=1m --memory=4MiB --name=a --fdatasync=32 --end_fsync=1 --name=b --fsync=128",
+    );
+    let syncs = |job: usize| told["jobs"][job]["sync"]["total_ios"].as_u64().unwrap();
+    assert_eq!((syncs(0), syncs(1)), (7, 1), "not after the last write");
+}
+
+#[test]
+fn a_job_file_with_everything() {
+    let here = tempfile::tempdir().unwrap();
+    fs::write(here.path().join("common.fio"), "bs=4k\ndirectory=${WHERE}\n").unwrap();
+    fs::write(
+        here.path().join("jobs.fio"),
+        "; a comment\n[global]\ninclude common.fio\nsize=1m\n[reader]\ndescription=reads it\nrw=randread ; uniform\n\
+         [global]\nsize=512k\n[writer]\nrw=write\n[never]\nrw=randrw\n",
+    )
+    .unwrap();
+    fs::create_dir(here.path().join("data")).unwrap();
+    let run = |rest: &str| {
+        let mut command = common::command(here.path(), &format!("fio --memory=2MiB jobs.fio {rest}"));
+        command.env("WHERE", "data").output().unwrap()
+    };
+    let output = run("--section=reader --section=writer --output-format=json --output=result.json");
+    assert_eq!((output.status.code(), common::text(&output.stdout)), (Some(0), String::new()));
+    let told: Value = serde_json::from_slice(&fs::read(here.path().join("result.json")).unwrap()).unwrap();
+    assert_eq!(ios(&told), [(256, 0), (0, 128)]);
+    assert_eq!(told["jobs"][0]["desc"], "reads it");
+    assert!(here.path().join("data/reader.0.0").exists());
+    let terse = common::text(&run("--minimal").stdout);
+    let lines: Vec<_> =
+        terse.lines().map(|line| line.split(';').take(3).collect::<Vec<_>>().join(";")).collect();
+    let version = concat!("3;fio-3.33-mglru-", env!("CARGO_PKG_VERSION"));
+    assert_eq!(lines, ["reader", "writer", "never"].map(|name| format!("{version};{name}")));
+    let stderr = common::text(&run("--section=nobody").stderr);
+    assert!(stderr.contains("`jobs.fio` has no such section"), "{stderr}");
+}
+
+#[test]
+fn results_are_told_meanwhile() {
+    let here = tempfile::tempdir().unwrap();
+    let line =
+        "fio --name=a --rw=randread --size=1m --runtime=1 --time_based --status-interval=300ms --memory=4MiB";
+    let text = done(here.path(), line);
+    let reports = text.matches("a: (groupid=0, jobs=1): err= 0:").count();
+    assert!((2..=4).contains(&reports), "{reports}: {text}");
+    assert_eq!(text.matches("mglru: memory").count(), 1);
+    let output = common::mglru(here.path(), &format!("{line} --runtime=2 --eta=always"));
+    assert!(common::text(&output.stderr).contains("jobs running: 1"), "{output:?}");
 }
 
 fn remove_files(directory: &Path) {

@@ -41,7 +41,7 @@ fn wrong_usage_is_named_and_has_status_2() {
         ("fio", "no job"),
         ("fio --name=a --foo=1", "`--foo`"),
         ("fio --name=a --rwmixred=1", "did you mean `--rwmixread`?"),
-        ("fio --name=a --size=1m --iodepth=4", "`--iodepth` is fio's, but mglru does not support it yet"),
+        ("fio --name=a --size=1m --zonemode=zbd", "`--zonemode` is fio's, but mglru does not support it yet"),
         ("fio --name=a --size=1m --direct=1", "its own cache"),
         ("fio --name=a", "size="),
         ("fio --name=a --size=1m --memory=lots", "--memory"),

@@ -20,5 +20,5 @@ pub mod verify;
 
 pub use access::Access;
 pub use distribution::Distribution;
-pub use pattern::{Accesses, Mix, Order, Pattern};
+pub use pattern::{Accesses, BlockBytes, Length, Mix, Order, Pattern};
 pub use random::Random;

@@ -4,18 +4,21 @@
 //!
 //! * Blocks are whole and aligned; what is left at the end of a file after the last whole block is not
 //!   touched.
-//! * A job of `size` bytes ends after it has transferred `size` bytes, reads and writes together. With
-//!   `time_based` it starts again, without end; its runtime stops it.
+//! * A job ends after it has transferred its `io_size` (by default its `size`), reads and writes together,
+//!   as often as `loops` says. With `time_based` it goes on without end; its runtime stops it.
 //! * **Sequential**: reads and writes have a position each, from the start of the file. A position that
-//!   reaches the end wraps, alone.
+//!   reaches the end wraps, alone. Each loop begins at the start.
 //! * **Random, uniform**: the random map. Every block is touched once, by a read or by a write, before
 //!   one is touched again; each further pass has another order.
-//! * **Random, zipf**: independent draws; there is no random map, since visiting each block once would
-//!   make every distribution uniform.
+//! * **Random, `norandommap`, zipf, pareto**: independent draws. Visiting each block once would make every
+//!   distribution uniform.
 //! * **Mixed**: each access draws whether it reads, independent of the others.
+//! * **Blocks of two sizes** (`bs=4k,64k`): reads and writes cut the file into blocks of their own, and
+//!   have a map each. (fio 3.33 has one map, and ends after about half of the bytes, when it has no room
+//!   for one of the sizes any more.)
 
 use crate::access::Access;
-use crate::distribution::{Distribution, Zipf};
+use crate::distribution::{Distribution, Skewed};
 use crate::random::Random;
 use crate::random_map::RandomMap;
 use std::fmt;
@@ -62,14 +65,53 @@ pub struct Pattern {
     pub order: Order,
     /// How many read.
     pub mix: Mix,
-    /// Bytes per access. At least 1.
-    pub block_bytes: u32,
-    /// The part of the file that is used, from its start, and the bytes that one pass transfers.
+    /// Bytes per access.
+    pub block_bytes: BlockBytes,
+    /// The part of the file that is used, from its start.
     pub size_bytes: u64,
-    /// Whether it starts again when all bytes are transferred. fio: `time_based`.
-    pub repeat: bool,
+    /// When it ends.
+    pub length: Length,
     /// Decides every random choice; same seed, same accesses.
     pub seed: u64,
+}
+
+/// Bytes per access. At least 1 each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockBytes {
+    /// Of each read.
+    pub read: u32,
+    /// Of each write.
+    pub write: u32,
+}
+
+impl BlockBytes {
+    /// Reads and writes of the same size.
+    pub const fn both(bytes: u32) -> Self {
+        Self { read: bytes, write: bytes }
+    }
+
+    /// The larger of those that a mix has.
+    pub fn largest(self, mix: Mix) -> u32 {
+        match mix {
+            Mix::Read => self.read,
+            Mix::Write => self.write,
+            Mix::Mixed { .. } => self.read.max(self.write),
+        }
+    }
+}
+
+/// When a pattern ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Length {
+    /// Never. fio: `time_based`.
+    Endless,
+    /// After so many bytes, several times.
+    Loops {
+        /// Bytes per loop. fio: `io_size`.
+        bytes: u64,
+        /// How often. fio: `loops`.
+        count: u32,
+    },
 }
 
 /// A pattern that has no accesses.
@@ -97,58 +139,84 @@ impl Pattern {
     /// If the size does not hold a whole block, or the block has no bytes.
     ///
     /// # Panics
-    /// If a zipf skew is one that [`Distribution::zipf`] refuses.
+    /// If a skew is one that [`Distribution::zipf`] or [`Distribution::pareto`] refuses.
     pub fn accesses(&self) -> Result<Accesses, NoBlock> {
-        let blocks = match self.block_bytes {
-            0 => 0,
-            block_bytes => self.size_bytes / u64::from(block_bytes),
-        };
-        if blocks == 0 {
-            return Err(NoBlock { size_bytes: self.size_bytes, block_bytes: self.block_bytes });
+        let largest = self.block_bytes.largest(self.mix);
+        let smallest = self.block_bytes.read.min(self.block_bytes.write);
+        if smallest == 0 || self.size_bytes < u64::from(largest) {
+            return Err(NoBlock { size_bytes: self.size_bytes, block_bytes: largest.min(smallest) });
         }
         // A stream per kind of choice: a job with another mix still visits the same blocks.
-        let [mut placement, blocks_random, mix_random] =
+        let [placement, blocks_random, mix_random] =
             [0, 1, 2].map(|stream| Random::stream(self.seed, stream));
-        let cursor = match self.order {
-            Order::Sequential => Cursor::Sequential { read: 0, write: 0 },
-            Order::Random(Distribution::Uniform) => Cursor::Map {
-                map: RandomMap::new(blocks, placement.next_u64()),
-                position: 0,
-                keys: placement,
-            },
-            Order::Random(Distribution::Zipf { theta }) => {
-                Cursor::Zipf { zipf: Zipf::new(theta, blocks, &mut placement), random: blocks_random }
-            }
+        let cursor = |block_bytes: u32| {
+            // A size that is never used may be larger than the file.
+            let blocks = (self.size_bytes / u64::from(block_bytes)).max(1);
+            let (mut placement, random) = (placement.clone(), blocks_random.clone());
+            let place = match self.order {
+                Order::Sequential => Place::Sequential { next: 0 },
+                Order::Random(Distribution::Uniform) => Place::Map {
+                    map: RandomMap::new(blocks, placement.next_u64()),
+                    position: 0,
+                    keys: placement,
+                },
+                Order::Random(Distribution::Independent) => Place::Independent { random },
+                Order::Random(Distribution::Zipf { theta }) => {
+                    Place::Skewed { skewed: Skewed::zipf(theta, blocks, &mut placement), random }
+                }
+                Order::Random(Distribution::Pareto { h }) => {
+                    Place::Skewed { skewed: Skewed::pareto(h, blocks, &mut placement), random }
+                }
+            };
+            Cursor { blocks, place }
         };
+        let apart = self.order == Order::Sequential || self.block_bytes.read != self.block_bytes.write;
         Ok(Accesses {
-            cursor,
+            cursor: cursor(self.block_bytes.read),
+            write_cursor: apart.then(|| cursor(self.block_bytes.write)),
             mix: self.mix,
             mix_random,
             block_bytes: self.block_bytes,
-            blocks,
-            left: (!self.repeat).then_some(blocks),
+            largest: largest.into(),
+            length: self.length,
+            left_bytes: match self.length {
+                Length::Endless => u64::MAX,
+                Length::Loops { bytes, .. } => bytes,
+            },
+            loops_done: 0,
         })
     }
 }
 
-/// The accesses of a [`Pattern`]: an iterator that ends after one pass, or never if the pattern repeats.
+/// The accesses of a [`Pattern`], one after the other; perhaps without end.
 #[derive(Debug, Clone)]
 pub struct Accesses {
+    /// Of reads and writes.
     cursor: Cursor,
+    /// Of writes, where theirs is another.
+    write_cursor: Option<Cursor>,
     mix: Mix,
     mix_random: Random,
-    block_bytes: u32,
+    block_bytes: BlockBytes,
+    /// The larger block of the mix: what is left of a loop and holds none is not transferred.
+    largest: u64,
+    length: Length,
+    /// Bytes that remain of this loop.
+    left_bytes: u64,
+    loops_done: u32,
+}
+
+/// Where in the file accesses are.
+#[derive(Debug, Clone)]
+struct Cursor {
     blocks: u64,
-    /// Accesses that remain; `None`: without end.
-    left: Option<u64>,
+    place: Place,
 }
 
 #[derive(Debug, Clone)]
-enum Cursor {
-    /// The next block to read and the next to write.
+enum Place {
     Sequential {
-        read: u64,
-        write: u64,
+        next: u64,
     },
     /// A position in the random map, and where the next pass takes its map's key from.
     Map {
@@ -156,32 +224,81 @@ enum Cursor {
         position: u64,
         keys: Random,
     },
-    Zipf {
-        zipf: Zipf,
+    Independent {
+        random: Random,
+    },
+    Skewed {
+        skewed: Skewed,
         random: Random,
     },
 }
 
-impl Accesses {
-    fn next_block(&mut self, write: bool) -> u64 {
-        match &mut self.cursor {
-            Cursor::Sequential { read, write: written } => {
-                let position = if write { written } else { read };
-                let block = *position;
-                *position = if block + 1 == self.blocks { 0 } else { block + 1 };
+impl Cursor {
+    fn next_block(&mut self) -> u64 {
+        let blocks = self.blocks;
+        match &mut self.place {
+            Place::Sequential { next } => {
+                let block = *next;
+                *next = if block + 1 == blocks { 0 } else { block + 1 };
                 block
             }
-            Cursor::Map { map, position, keys } => {
-                if *position == self.blocks {
-                    *map = RandomMap::new(self.blocks, keys.next_u64());
+            Place::Map { map, position, keys } => {
+                if *position == blocks {
+                    *map = RandomMap::new(blocks, keys.next_u64());
                     *position = 0;
                 }
                 let block = map.block(*position);
                 *position += 1;
                 block
             }
-            Cursor::Zipf { zipf, random } => zipf.block(random),
+            Place::Independent { random } => random.below(blocks),
+            Place::Skewed { skewed, random } => skewed.block(random),
         }
+    }
+
+    /// Begins another loop.
+    fn rewind(&mut self) {
+        match &mut self.place {
+            Place::Sequential { next } => *next = 0,
+            // The next access finds the map at its end, and takes another.
+            Place::Map { position, .. } => *position = self.blocks,
+            Place::Independent { .. } | Place::Skewed { .. } => {}
+        }
+    }
+}
+
+impl Accesses {
+    /// The next access, of which the caller may decide whether it writes: `choose` is told what the mix drew.
+    /// It is not asked where the mix leaves no choice.
+    pub fn next_chosen(&mut self, choose: impl FnOnce(bool) -> bool) -> Option<Access> {
+        if self.left_bytes < self.largest {
+            let Length::Loops { bytes, count } = self.length else { unreachable!("it has no end") };
+            self.loops_done += 1;
+            if self.loops_done >= count || bytes < self.largest {
+                self.loops_done = count;
+                return None;
+            }
+            self.left_bytes = bytes;
+            self.cursor.rewind();
+            self.write_cursor.iter_mut().for_each(Cursor::rewind);
+        }
+        let write = match self.mix {
+            Mix::Read => false,
+            Mix::Write => true,
+            Mix::Mixed { read_percent } => {
+                let drawn = self.mix_random.below(100) >= u64::from(read_percent);
+                if self.mix.reads() && self.mix.writes() { choose(drawn) } else { drawn }
+            }
+        };
+        let bytes = if write { self.block_bytes.write } else { self.block_bytes.read };
+        if self.length != Length::Endless {
+            self.left_bytes -= u64::from(bytes);
+        }
+        let cursor = match &mut self.write_cursor {
+            Some(cursor) if write => cursor,
+            _ => &mut self.cursor,
+        };
+        Some(Access { offset: cursor.next_block() * u64::from(bytes), bytes, write })
     }
 }
 
@@ -189,23 +306,7 @@ impl Iterator for Accesses {
     type Item = Access;
 
     fn next(&mut self) -> Option<Access> {
-        if let Some(left) = &mut self.left {
-            *left = left.checked_sub(1)?;
-        }
-        let write = match self.mix {
-            Mix::Read => false,
-            Mix::Write => true,
-            Mix::Mixed { read_percent } => self.mix_random.below(100) >= u64::from(read_percent),
-        };
-        let offset = self.next_block(write) * u64::from(self.block_bytes);
-        Some(Access { offset, bytes: self.block_bytes, write })
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        match self.left {
-            Some(left) => (usize::try_from(left).unwrap_or(usize::MAX), usize::try_from(left).ok()),
-            None => (usize::MAX, None),
-        }
+        self.next_chosen(|write| write)
     }
 }
 
@@ -216,7 +317,18 @@ mod tests {
     const UNIFORM: Order = Order::Random(Distribution::Uniform);
 
     fn pattern(order: Order, mix: Mix) -> Pattern {
-        Pattern { order, mix, block_bytes: 4096, size_bytes: 256 * 4096, repeat: false, seed: 42 }
+        Pattern {
+            order,
+            mix,
+            block_bytes: BlockBytes::both(4096),
+            size_bytes: 256 * 4096,
+            length: once(256 * 4096),
+            seed: 42,
+        }
+    }
+
+    fn once(bytes: u64) -> Length {
+        Length::Loops { bytes, count: 1 }
     }
 
     fn blocks(accesses: impl Iterator<Item = Access>) -> Vec<u64> {
@@ -226,13 +338,12 @@ mod tests {
     #[test]
     fn a_sequential_job_reads_the_file_once() {
         let accesses = pattern(Order::Sequential, Mix::Read).accesses().unwrap();
-        assert_eq!(accesses.size_hint(), (256, Some(256)));
         assert_eq!(blocks(accesses), (0..256).collect::<Vec<_>>());
     }
 
     #[test]
     fn a_repeating_job_wraps() {
-        let repeating = Pattern { repeat: true, ..pattern(Order::Sequential, Mix::Write) };
+        let repeating = Pattern { length: Length::Endless, ..pattern(Order::Sequential, Mix::Write) };
         let first: Vec<Access> = repeating.accesses().unwrap().take(300).collect();
         assert_eq!(first[256], Access { offset: 0, bytes: 4096, write: true });
         assert_eq!(first[299].offset, 43 * 4096);
@@ -252,7 +363,7 @@ mod tests {
 
     #[test]
     fn the_random_map_touches_every_block_once_per_pass() {
-        let mixed = Pattern { repeat: true, ..pattern(UNIFORM, Mix::Mixed { read_percent: 50 }) };
+        let mixed = Pattern { length: Length::Endless, ..pattern(UNIFORM, Mix::Mixed { read_percent: 50 }) };
         let order = blocks(mixed.accesses().unwrap().take(3 * 256));
         for pass in order.chunks(256) {
             let mut sorted = pass.to_vec();
@@ -267,6 +378,7 @@ mod tests {
     fn the_share_of_reads_is_that_of_the_mix() {
         let mixed = |read_percent| Pattern {
             size_bytes: 100_000 * 4096,
+            length: once(100_000 * 4096),
             ..pattern(UNIFORM, Mix::Mixed { read_percent })
         };
         let reads = |pattern: Pattern| pattern.accesses().unwrap().filter(|access| !access.write).count();
@@ -306,7 +418,8 @@ mod tests {
     #[test]
     fn only_whole_blocks_are_touched() {
         for order in [Order::Sequential, UNIFORM, Order::Random(Distribution::Zipf { theta: 0.5 })] {
-            let pattern = Pattern { size_bytes: 10 * 1024, ..pattern(order, Mix::Read) };
+            let pattern =
+                Pattern { size_bytes: 10 * 1024, length: once(10 * 1024), ..pattern(order, Mix::Read) };
             let accesses: Vec<_> = pattern.accesses().unwrap().collect();
             assert_eq!(accesses.len(), 2);
             assert!(accesses.iter().all(|access| access.end() <= 8192));
@@ -314,10 +427,61 @@ mod tests {
     }
 
     #[test]
+    fn io_size_and_loops_say_how_much() {
+        let lengths = |order, bytes, count| {
+            let length = Length::Loops { bytes, count };
+            blocks(Pattern { length, ..pattern(order, Mix::Read) }.accesses().unwrap())
+        };
+        // Less than the file, and again from its start.
+        assert_eq!(lengths(Order::Sequential, 3 * 4096, 2), [0, 1, 2, 0, 1, 2]);
+        assert_eq!(lengths(Order::Sequential, 300 * 4096, 1)[255..258], [255, 0, 1]);
+        for bytes in [3 * 4096, 256 * 4096, 600 * 4096] {
+            assert_eq!(lengths(UNIFORM, bytes, 3).len() as u64, 3 * bytes / 4096);
+        }
+        assert!(lengths(UNIFORM, 4095, 9).is_empty());
+    }
+
+    #[test]
+    fn without_a_map_blocks_come_by_chance() {
+        let order = blocks(pattern(Order::Random(Distribution::Independent), Mix::Read).accesses().unwrap());
+        let distinct: std::collections::BTreeSet<_> = order.iter().collect();
+        // 256 draws of 256 leave 1/e of them out.
+        assert_eq!(order.len(), 256);
+        assert!(distinct.len().abs_diff(162) < 30, "{}", distinct.len());
+    }
+
+    #[test]
+    fn reads_and_writes_may_have_blocks_of_two_sizes() {
+        let block_bytes = BlockBytes { read: 4096, write: 65_536 };
+        for order in [Order::Sequential, UNIFORM] {
+            let mixed = Pattern { block_bytes, ..pattern(order, Mix::Mixed { read_percent: 50 }) };
+            let accesses: Vec<_> = mixed.accesses().unwrap().collect();
+            let bytes: u64 = accesses.iter().map(|access| u64::from(access.bytes)).sum();
+            assert!(bytes > 255 * 4096 - 65_536 && bytes <= 256 * 4096, "{bytes}");
+            for access in accesses {
+                assert_eq!(access.bytes, if access.write { 65_536 } else { 4096 });
+                assert!(access.offset.is_multiple_of(access.bytes.into()) && access.end() <= 256 * 4096);
+            }
+        }
+        let reader = Pattern { block_bytes, size_bytes: 8192, ..pattern(UNIFORM, Mix::Read) };
+        assert!(reader.accesses().is_ok(), "a size that is never used does not matter");
+    }
+
+    #[test]
+    fn a_caller_may_choose_what_the_mix_drew() {
+        let mut mixed = pattern(UNIFORM, Mix::Mixed { read_percent: 50 }).accesses().unwrap();
+        assert!((0..100).all(|_| mixed.next_chosen(|_| true).unwrap().write));
+        for mix in [Mix::Read, Mix::Mixed { read_percent: 100 }] {
+            let mut reads = pattern(UNIFORM, mix).accesses().unwrap();
+            assert!(!reads.next_chosen(|_| true).unwrap().write);
+        }
+    }
+
+    #[test]
     fn a_size_below_one_block_is_an_error() {
         let small = Pattern { size_bytes: 4095, ..pattern(UNIFORM, Mix::Read) };
         assert_eq!(small.accesses().unwrap_err(), NoBlock { size_bytes: 4095, block_bytes: 4096 });
-        assert!(Pattern { block_bytes: 0, ..small }.accesses().is_err());
+        assert!(Pattern { block_bytes: BlockBytes::both(0), ..small }.accesses().is_err());
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! Command lines and job files as users write them, and what they mean.
 
-use mglru_workload::fio::{Channel, Engine, Error, FileSize, Invocation, Job, OutputFormat, Verify};
-use mglru_workload::{Distribution, Mix, Order};
+use mglru_workload::fio::{
+    Channel, DEPTH_MAX, Engine, Error, Eta, FileSize, Hint, Invocation, Job, OutputFormat, Rate, SyncEvery,
+    Verify,
+};
+use mglru_workload::{BlockBytes, Distribution, Length, Mix, Order};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,9 +25,9 @@ fn a_job_has_fios_defaults() {
     let [job] = &jobs("--name=hello --size=1m")[..] else { panic!("one job") };
     assert_eq!(job.read_write(), "read");
     assert_eq!((job.order, job.mix), (Order::Sequential, Mix::Read));
-    assert_eq!((job.block_bytes, job.size), (4096, FileSize::Bytes(1 << 20)));
+    assert_eq!((job.block_bytes, job.size), (BlockBytes::both(4096), FileSize::Bytes(1 << 20)));
     assert_eq!((job.engine, job.engine.channel()), (Engine::Psync, Channel::Descriptor));
-    assert_eq!(job.path, PathBuf::from("hello.0.0"));
+    assert_eq!(job.files, [PathBuf::from("hello.0.0")]);
     assert_eq!((job.runtime, job.time_based, job.verify, job.group_reporting), (None, false, None, false));
 }
 
@@ -40,8 +43,8 @@ fn every_option_of_the_first_cut_is_understood() {
     assert_eq!(job.read_write(), "randrw");
     assert_eq!(job.order, Order::Random(Distribution::Zipf { theta: 0.7 }));
     assert_eq!(job.mix, Mix::Mixed { read_percent: 70 });
-    assert_eq!((job.block_bytes, job.size), (8192, FileSize::Bytes(960 << 20)));
-    assert_eq!(job.path, PathBuf::from("/data/shared"));
+    assert_eq!((job.block_bytes, job.size), (BlockBytes::both(8192), FileSize::Bytes(960 << 20)));
+    assert_eq!(job.files, [PathBuf::from("/data/shared")]);
     assert_eq!((job.runtime, job.time_based), (Some(Duration::from_secs(360)), true));
     assert_eq!(job.engine.channel(), Channel::Mapped);
     assert_eq!((job.verify, job.group_reporting), (Some(Verify::Crc32c), true));
@@ -51,8 +54,8 @@ fn every_option_of_the_first_cut_is_understood() {
 fn options_before_the_first_name_are_global_and_each_name_begins_a_job() {
     let invocation = parse("--bs=8k --rw=randread --name=a --size=64k --name=b --size=32k --bs 16k").unwrap();
     let [a, b] = &invocation.jobs[..] else { panic!("two jobs") };
-    assert_eq!((a.name.as_str(), a.block_bytes, a.size), ("a", 8192, FileSize::Bytes(65_536)));
-    assert_eq!((b.name.as_str(), b.block_bytes, b.size), ("b", 16_384, FileSize::Bytes(32_768)));
+    assert_eq!((a.name.as_str(), a.block_bytes.read, a.size), ("a", 8192, FileSize::Bytes(65_536)));
+    assert_eq!((b.name.as_str(), b.block_bytes.write, b.size), ("b", 16_384, FileSize::Bytes(32_768)));
     assert_eq!(b.read_write(), "randread");
     let pairs =
         |options: &[(String, String)]| options.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>();
@@ -63,12 +66,12 @@ fn options_before_the_first_name_are_global_and_each_name_begins_a_job() {
 #[test]
 fn instances_have_files_and_seeds_of_their_own() {
     let instances = jobs("--name=a --size=1m --rw=randread --numjobs=3 --directory=/d --name=b --size=1m");
-    let paths: Vec<_> = instances.iter().map(|job| job.path.to_str().unwrap()).collect();
+    let paths: Vec<_> = instances.iter().map(|job| job.files[0].to_str().unwrap()).collect();
     // fio 3.33 makes these files.
     assert_eq!(paths, ["/d/a.0.0", "/d/a.1.0", "/d/a.2.0", "b.0.0"]);
     assert_eq!(instances.iter().map(|job| job.index).collect::<Vec<_>>(), [0, 1, 2, 3]);
     assert_eq!((instances[2].instance, instances[2].instances), (2, 3));
-    let order = |job: &Job| job.pattern(1 << 20).accesses().unwrap().collect::<Vec<_>>();
+    let order = |job: &Job| job.pattern(0, 1 << 20).accesses().unwrap().collect::<Vec<_>>();
     assert_ne!(order(&instances[0]), order(&instances[1]));
     let mut seeds: Vec<_> = instances.iter().map(|job| job.seed).collect();
     seeds.sort_unstable();
@@ -79,7 +82,7 @@ fn instances_have_files_and_seeds_of_their_own() {
 #[test]
 fn a_given_filename_is_shared() {
     let instances = jobs("--name=a --size=1m --numjobs=2 --filename=/tmp/x");
-    assert!(instances.iter().all(|job| job.path == Path::new("/tmp/x")));
+    assert!(instances.iter().all(|job| job.files == [Path::new("/tmp/x")]));
 }
 
 #[test]
@@ -130,12 +133,149 @@ fn our_own_options_are_told_apart() {
     );
 }
 
+/// As published (spec/95), but for where files are.
+#[test]
+fn the_command_lines_of_the_experiments_are_understood() {
+    let depth = "--ioengine=io_uring --iodepth=128 --iodepth_batch_submit=32 --iodepth_batch_complete=32";
+    let line = format!(
+        "-name=mglru --numjobs=16 --buffered=1 --size=960m {depth} --rw=randread --random_distribution=zipf:0.5 \
+         --norandommap --time_based --ramp_time=1m --runtime=6m --group_reporting"
+    );
+    let e1 = jobs(&line);
+    assert_eq!(e1.len(), 16);
+    let job = &e1[15];
+    assert_eq!((job.iodepth, job.batch, job.depth), (128, 32, DEPTH_MAX / 16));
+    assert_eq!((job.ramp, job.runtime), (Duration::from_secs(60), Some(Duration::from_secs(360))));
+    assert_eq!(job.order, Order::Random(Distribution::Zipf { theta: 0.5 }));
+
+    let common = format!(
+        "--buffered=1 --numjobs=8 --size=960m --directory=/mnt {depth} --random_distribution=zipf:0.7 --norandommap \
+         --time_based --ramp_time=1m --runtime=30m --group_reporting"
+    );
+    let hybrid = jobs(&format!("{common} --rw=randread --name=r --name=w --rw=randrw"));
+    assert_eq!((hybrid.len(), hybrid[0].read_write(), hybrid[8].read_write()), (16, "randread", "randrw"));
+
+    let [memcg] = &jobs(
+        "--name=memcg1 --numjobs=1 --ioengine=mmap --filename=/dev/zero --size=1920M --rw=randrw --rate=64m,64m \
+         --random_distribution=random --fadvise_hint=0 --time_based --runtime=10h --group_reporting --minimal",
+    )[..] else {
+        panic!("one job")
+    };
+    assert_eq!(memcg.rate, Rate { read: Some(64 << 20), write: Some(64 << 20) });
+    assert_eq!((memcg.hint, memcg.engine.channel()), (Hint::Nothing, Channel::Mapped));
+
+    let mapped = jobs(
+        "--name=m --numjobs=16 --directory=/mnt --size=3g --ioengine=mmap --rw=randread \
+         --random_distribution=zipf:1.2 --norandommap --time_based --ramp_time=1m --runtime=5m",
+    );
+    assert_eq!((mapped.len(), mapped[0].hint), (16, Hint::OfEngine));
+}
+
+#[test]
+fn how_much_is_transferred() {
+    let length = |line: &str| {
+        let job = &jobs(&format!("--name=a {line}"))[0];
+        job.pattern(0, job.size_bytes(0, Some(1 << 20)).unwrap()).length
+    };
+    let loops = |bytes, count| Length::Loops { bytes, count };
+    assert_eq!(length("--size=1m"), loops(1 << 20, 1));
+    assert_eq!(length("--size=1m --io_size=3m --loops=2"), loops(3 << 20, 2));
+    assert_eq!(length("--io_size=50%"), loops(1 << 19, 1));
+    assert_eq!(length("--size=1m --time_based --runtime=1 --loops=3"), Length::Endless);
+    // Several files share both.
+    assert_eq!(length("--filename=x:y --size=1m --io_size=4m"), loops(2 << 20, 1));
+    assert_eq!(length("--nrfiles=3 --filesize=256k --size=512k"), loops(172 << 10, 1));
+    let limit = |line: &str| jobs(&format!("--name=a {line}"))[0].limit_bytes();
+    assert_eq!(limit("--nrfiles=3 --filesize=256k --size=512k"), Some(512 << 10));
+    assert_eq!(limit("--nrfiles=3 --filesize=256k --size=5m"), Some(768 << 10));
+    assert_eq!(limit("--size=1m"), None);
+    let size =
+        |line: &str, existing| jobs(&format!("--name=a {line}"))[0].size_bytes(0, Some(existing)).unwrap();
+    assert_eq!(size("--offset=1m", 3 << 20), 2 << 20);
+    assert_eq!(size("--offset=1m --size=5m", 3 << 20), 5 << 20);
+    assert_eq!(size("--offset=2m --size=50%", 3 << 20), 1 << 20);
+}
+
+#[test]
+fn files_have_names_by_instance_and_number() {
+    let files = |line: &str| {
+        let jobs = jobs(line);
+        let name = |path: &PathBuf| path.to_str().unwrap().to_owned();
+        jobs.iter().map(|job| job.files.iter().map(name).collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+    };
+    assert_eq!(files("--name=a --size=1m --nrfiles=2"), ["a.0.0 a.0.1"]);
+    assert_eq!(
+        files("--name=a --size=1m --numjobs=3 --directory=/x:/y"),
+        ["/x/a.0.0", "/y/a.1.0", "/x/a.2.0"]
+    );
+    assert_eq!(
+        files("--name=a --size=1m --numjobs=2 --directory=/x:/y --filename=f:g"),
+        ["/x/f /x/g", "/x/f /x/g"]
+    );
+    assert_eq!(
+        files("--name=a --size=1m --numjobs=2 --filename_format=$jobname-$jobnum/$filenum"),
+        ["a-0/0", "a-1/0"]
+    );
+}
+
+#[test]
+fn walls_and_groups() {
+    let jobs = jobs(
+        "--size=1m --name=a --stonewall --name=b --numjobs=2 --name=c --stonewall --name=d --new_group --name=e",
+    );
+    let places: Vec<_> = jobs.iter().map(|job| (job.name.as_str(), job.stage, job.group)).collect();
+    assert_eq!(places, [("a", 0, 0), ("b", 0, 0), ("b", 0, 0), ("c", 1, 1), ("d", 1, 2), ("e", 1, 2)]);
+}
+
+#[test]
+fn depth_is_for_asynchronous_random_jobs() {
+    let depth = |line: &str| jobs(&format!("--name=a --size=1m --iodepth=8 {line}"))[0].depth;
+    assert_eq!(depth("--ioengine=io_uring --rw=randread"), 8);
+    assert_eq!(depth("--ioengine=io_uring --rw=read"), 1);
+    assert_eq!(depth("--ioengine=io_uring --rw=randwrite --fsync=4"), 1);
+    assert_eq!(depth("--ioengine=io_uring --rw=randread --verify=crc32c"), 1);
+    assert_eq!(depth("--ioengine=psync --rw=randread"), 1);
+    assert_eq!(depth("--ioengine=mmap --rw=randread"), 1);
+}
+
+#[test]
+fn rates_syncs_and_the_rest() {
+    let job = |line: &str| jobs(&format!("--name=a --size=1m {line}")).remove(0);
+    let rate = |line: &str| (job(line).rate.read, job(line).rate.write);
+    assert_eq!(rate("--rate=1m"), (Some(1 << 20), Some(1 << 20)));
+    assert_eq!(rate("--rate=,500k"), (None, Some(500 << 10)));
+    assert_eq!(rate("--rate=500k,"), (Some(500 << 10), None));
+    assert_eq!(rate("--rate_iops=100 --bs=8k --rate=1m,100k"), (Some(100 * 8192), Some(100 << 10)));
+    let sync = SyncEvery { fsync_writes: 32, fdatasync_writes: 8, end_fsync: true };
+    assert_eq!(job("--fsync=32 --fdatasync=8 --end_fsync=1").sync, sync);
+    let blocks = job("--bs=8k,32k").block_bytes;
+    assert_eq!((blocks.read, blocks.write), (8192, 32_768));
+    assert_eq!(job("--rw=randread --norandommap").order, Order::Random(Distribution::Independent));
+    let pareto = Distribution::Pareto { h: 0.3 };
+    assert_eq!(
+        job("--rw=randread --random_distribution=pareto:0.3 --norandommap").order,
+        Order::Random(pareto)
+    );
+    assert_eq!(job("--startdelay=2").start_delay, Duration::from_secs(2));
+    assert!(!job("--invalidate=0").invalidate && job("").invalidate);
+    assert!(!job("--verify=crc32c --do_verify=0").verify_written);
+    assert_eq!(job("--description=why").description.as_deref(), Some("why"));
+}
+
+#[test]
+fn how_results_are_told() {
+    let told = parse("--name=a --size=1m --minimal --output=f --eta=never --status-interval=5").unwrap();
+    assert_eq!((told.output_format, told.eta), (OutputFormat::Terse, Eta::Never));
+    assert_eq!((told.output, told.status_interval), (Some("f".into()), Some(Duration::from_secs(5))));
+}
+
 #[test]
 fn formats() {
     let format =
         |value: &str| parse(&format!("--name=a --size=1m --output-format={value}")).map(|i| i.output_format);
     assert_eq!(format("json").unwrap(), OutputFormat::Json);
     assert_eq!(format("normal").unwrap(), OutputFormat::Normal);
+    assert_eq!(format("terse").unwrap(), OutputFormat::Terse);
     assert!(matches!(format("json+"), Err(Error::UnsupportedValue { .. })));
     assert!(matches!(format("normal,json"), Err(Error::UnsupportedValue { .. })));
     assert!(matches!(format("xml"), Err(Error::InvalidValue { .. })));
@@ -146,20 +286,34 @@ fn errors_say_what_where_and_what_to_do() {
     for (line, expected) in [
         ("--name=a --rwmixred=5", "command line: unknown option `--rwmixred`; did you mean `--rwmixread`?"),
         (
-            "--name=a --iodepth=32",
-            "command line: option `--iodepth` is fio's, but mglru does not support it yet; the nearest supported option \
-             is `--numjobs`",
+            "--name=a --bsrange=1k-2k",
+            "command line: option `--bsrange` is fio's, but mglru does not support it yet; the nearest supported option \
+             is `--bs`",
         ),
         (
-            "--name=a --rate=64m",
-            "command line: option `--rate` is fio's, but mglru does not support it yet; the nearest supported option is \
-             `--numjobs`",
+            "--name=a --size=1m --random_distribution=normal:10",
+            "command line: `--random_distribution=normal:10` is fio's, but mglru does not support it yet; use random, \
+             zipf:THETA or pareto:H",
         ),
         (
-            "--name=a --size=1m --random_distribution=pareto:0.2",
-            "command line: `--random_distribution=pareto:0.2` is fio's, but mglru does not support it yet; use random or \
-             zipf:THETA",
+            "--name=a --size=${NO_SUCH_SIZE}",
+            "command line: `--size=${NO_SUCH_SIZE}`: the environment has no `NO_SUCH_SIZE` that is text; set it: \
+             NO_SUCH_SIZE=... mglru fio",
         ),
+        (
+            "--name=a --size=1m --io_size=1k",
+            "command line: job `a`: `io_size` is 1024 bytes, less than one block (`bs`) of 4096",
+        ),
+        (
+            "--name=a --size=1m --rw=rw --bs=4k,8k --verify=crc32c",
+            "command line: job `a`: `verify` reads the blocks that were written; give one `bs` for both",
+        ),
+        (
+            "--name=a --size=1m --offset=1k --verify=crc32c",
+            "command line: job `a`: `verify` needs an `offset` that is a multiple of `bs`: 1024 is none of 4096",
+        ),
+        ("--section=b --name=a", "command line: `--section=b`: is about job files; name one"),
+        ("--eta=soon --name=a", "command line: `--eta=soon`: use auto, always or never"),
         (
             "--name=a --size=1.5g",
             "command line: `--size=1.5g`: must be one whole number; give fractions in a smaller unit (1536 for 1.5k)",
@@ -192,17 +346,11 @@ fn errors_say_what_where_and_what_to_do() {
     assert!(message("--bs=4k").starts_with("no job"));
     assert!(message("").starts_with("no job"));
     assert!(message("/nonexistent/x.fio").starts_with("job file `/nonexistent/x.fio`: No such file"));
-    assert!(
-        Invocation::parse(&["--name=a", "--size=${SIZE}"])
-            .unwrap_err()
-            .to_string()
-            .contains("does not support it yet")
-    );
 }
 
 #[test]
 fn the_size_of_an_existing_file_is_used_where_none_is_given() {
-    let size = |line: &str, existing| jobs(line)[0].size_bytes(existing);
+    let size = |line: &str, existing| jobs(line)[0].size_bytes(0, existing);
     assert_eq!(size("--name=a", Some(10_000)).unwrap(), 10_000);
     assert_eq!(size("--name=a --size=50%", Some(20_000)).unwrap(), 10_000);
     assert_eq!(size("--name=a --size=1m", None).unwrap(), 1 << 20);
@@ -224,7 +372,7 @@ fn a_job_file_inherits_the_command_line_and_overrides_it() {
     let first = file("1.fio", "[global]\nbs=8k\n[one]\nrw=randwrite\n[named]\nname=zed\n");
     let second = file("2.fio", "[two]\nsize=1m\n");
     let jobs = jobs(&format!("--bs=16k --size=64k {first} {second} --name=cmd"));
-    let told: Vec<_> = jobs.iter().map(|job| (job.name.as_str(), job.block_bytes, job.size)).collect();
+    let told: Vec<_> = jobs.iter().map(|job| (job.name.as_str(), job.block_bytes.read, job.size)).collect();
     // fio 3.33: the second file does not see the command line's options.
     assert_eq!(
         told,

@@ -8,7 +8,7 @@ use super::page_file::PageFile;
 use mglru_core::PAGE_BYTES;
 use mglru_workload::fio::Latencies;
 use mglru_workload::verify::{self, Identity};
-use mglru_workload::{Distribution, Mix, Order, Pattern};
+use mglru_workload::{BlockBytes, Distribution, Length, Mix, Order, Pattern};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -50,7 +50,9 @@ pub fn tenants(file_bytes: u64, budget_bytes: u64, seed: u64) -> [Tenant; TENANT
     let zipf = |theta| Order::Random(Distribution::zipf(theta).expect("a skew below 1"));
     let tenant = |name, what, part: Range<u64>, eighths, order, mix, block_bytes| {
         let size_bytes = part.end - part.start;
-        let pattern = Pattern { order, mix, block_bytes, size_bytes, repeat: true, seed: seed ^ part.start };
+        let (length, seed_of_part) = (Length::Endless, seed ^ part.start);
+        let block_bytes = BlockBytes::both(block_bytes);
+        let pattern = Pattern { order, mix, block_bytes, size_bytes, length, seed: seed_of_part };
         Tenant { name, what, part, max_bytes: limit(eighths), pattern, seed }
     };
     let page = PAGE_BYTES as u32;
@@ -172,7 +174,7 @@ impl Tenant {
         failed: &AtomicBool,
     ) -> Result<Done, String> {
         let accesses = self.pattern.accesses().map_err(|error| error.to_string())?;
-        let mut buffer = vec![0; self.pattern.block_bytes as usize];
+        let mut buffer = vec![0; self.pattern.block_bytes.read as usize];
         let mut done = Done::default();
         let started = Instant::now();
         for access in accesses {

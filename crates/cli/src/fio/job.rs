@@ -1,197 +1,126 @@
-//! One instance of a job: a thread, a file, a stream of accesses, and what became of them.
+//! One instance of a job: its files, its threads, and what became of its accesses.
+//!
+//! # Depth
+//!
+//! Accesses are calls that return when they are done. A job with a depth performs as many at once with as many threads,
+//! its *lanes*, which take their accesses from one [`Source`].
 //!
 //! # Time
 //!
 //! Accesses are drawn in batches ahead of time, and blocks are filled and checked between accesses, so that a latency
-//! is that of the cache alone.
+//! is that of the cache alone. What ends before the ramp is over is forgotten, except by what verifies and by the
+//! counters of the cache.
 //!
 //! # Verification
 //!
-//! The job remembers the generation of each block that it wrote or that was laid out for it. What it reads must have
-//! that generation, or come from another job that writes the same file. A job that only reads accepts any generation.
-//! After a job has written, it reads what it wrote once more, in order.
+//! See [`Blocks`]. After a job has written, it reads what it wrote once more, in order.
 
+use super::blocks::Blocks;
+use super::cpu::ThreadClock;
 use super::gate::Gate;
+use super::meter::{LaneMeter, Meter};
 use super::plan::PlannedJob;
+use super::source::{Drawn, Source};
 use crate::error::Failure;
-use crate::{layout, size};
-use mglru_cache::{Advice, CachedFile, Error, Map};
+use crate::layout;
+use mglru_cache::{Advice, CachedFile, Error, Map, MapAdvice};
 use mglru_core::PAGE_BYTES;
-use mglru_workload::fio::Channel;
 use mglru_workload::fio::report::{self, Outcome};
-use mglru_workload::verify::{self, Difference, Identity, VerifyError};
+use mglru_workload::fio::{Channel, Hint, Job};
 use mglru_workload::{Access, Mix, Order};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Accesses that are drawn at once: 64 KiB of them, a few milliseconds of hits.
+/// Accesses that a thread draws at once if it is the only one: a few milliseconds of hits.
 const BATCH_ACCESSES: usize = 4096;
 
 /// What verification failures are told as: `EILSEQ`, as in fio.
 const ERRNO_VERIFY: i32 = 84;
 const ERRNO_IO: i32 = 5;
 const ERRNO_NO_MEMORY: i32 = 12;
+const ERRNO_AGAIN: i32 = 11;
 
-/// How far an instance is, for whoever watches. Only its thread writes it.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub struct Meter {
-    read_bytes: AtomicU64,
-    written_bytes: AtomicU64,
-    /// Bytes that it will transfer; 0: without end.
-    goal_bytes: u64,
-    runtime: Option<Duration>,
-    done: AtomicBool,
+/// A file of a job, open.
+struct Open {
+    file: CachedFile,
+    /// Accesses go through it, if the job maps its files.
+    map: Option<Map>,
 }
 
-impl Meter {
-    /// The share of a job that is done.
-    pub const DONE: u64 = 1000;
-
-    fn share(&self, elapsed: Duration) -> f64 {
-        if self.done.load(Relaxed) {
-            return 1.0;
-        }
-        let bytes = (self.read_bytes.load(Relaxed) + self.written_bytes.load(Relaxed)) as f64;
-        let of_size = if self.goal_bytes == 0 { 0.0 } else { bytes / self.goal_bytes as f64 };
-        let of_time = self.runtime.map_or(0.0, |runtime| elapsed.as_secs_f64() / runtime.as_secs_f64());
-        of_size.max(of_time).min(1.0)
-    }
-
-    /// How far all instances are, and a line about them.
-    pub fn summary(meters: &[Arc<Meter>], elapsed: Duration) -> (u64, String) {
-        let seconds = elapsed.as_secs_f64().max(1e-3);
-        let rate = |bytes: u64| size::mib(bytes as f64 / seconds);
-        let read = meters.iter().map(|meter| meter.read_bytes.load(Relaxed)).sum();
-        let written = meters.iter().map(|meter| meter.written_bytes.load(Relaxed)).sum();
-        let running = meters.iter().filter(|meter| !meter.done.load(Relaxed)).count();
-        let share = meters.iter().map(|meter| meter.share(elapsed)).sum::<f64>() / meters.len() as f64;
-        let eta = match share {
-            0.0 => "?".to_owned(),
-            _ => format!("{:.0}s", seconds / share - seconds),
+impl Open {
+    fn new(job: &Job, size_bytes: u64, file: CachedFile) -> Result<Open, Failure> {
+        let hint = match (job.hint, job.order) {
+            (Hint::OfEngine | Hint::OfPattern, Order::Sequential) | (Hint::Sequential, _) => {
+                Some(Advice::Sequential)
+            }
+            (Hint::OfEngine | Hint::OfPattern, Order::Random(_)) | (Hint::Random, _) => Some(Advice::Random),
+            (Hint::Nothing, _) => None,
         };
-        let line =
-            format!("jobs running: {running}, r={} MiB/s, w={} MiB/s, eta {eta}", rate(read), rate(written));
-        ((share * Self::DONE as f64) as u64, line)
-    }
-}
-
-/// What is known of the blocks of a file.
-struct Blocks {
-    /// The generation of each block; 0: unknown.
-    generations: Vec<u32>,
-    block_bytes: u64,
-    /// Blocks from here on had generation 1 when the job began.
-    laid_out_from: u64,
-    seed: u64,
-    /// Seeds of other jobs that write the same file.
-    others: Vec<u64>,
-    /// The job only reads: whatever verifies is right.
-    any_generation: bool,
-}
-
-impl Blocks {
-    fn of(planned: &PlannedJob, others: Vec<u64>) -> Blocks {
-        let block_bytes = u64::from(planned.job.block_bytes);
-        let count = planned.size_bytes / block_bytes;
-        let generation = |block| u32::from(block * block_bytes >= planned.laid_out_from);
-        let any_generation = !planned.job.mix.writes();
-        Blocks {
-            generations: if any_generation { Vec::new() } else { (0..count).map(generation).collect() },
-            block_bytes,
-            laid_out_from: planned.laid_out_from,
-            seed: planned.job.seed,
-            others,
-            any_generation,
+        if job.engine.channel() == Channel::Mapped {
+            let map = file.map()?;
+            if hint.is_some() && job.hint != Hint::OfEngine {
+                map.advise(MapAdvice::NoRecency);
+            }
+            return Ok(Open { file, map: Some(map) });
         }
-    }
-
-    /// Fills a block that is about to be written.
-    fn fill(&mut self, block: &mut [u8], offset: u64) {
-        let generation = &mut self.generations[(offset / self.block_bytes) as usize];
-        *generation += 1;
-        verify::fill(block, Identity { offset, generation: u64::from(*generation), seed: self.seed });
-    }
-
-    /// Checks a block that was read.
-    fn check(&self, block: &[u8], offset: u64) -> Result<(), VerifyError> {
-        if self.any_generation {
-            return verify::check(block, offset).map(drop);
+        if let Some(advice) = hint {
+            file.advise(advice, 0..size_bytes)?;
         }
-        let expected = u64::from(self.generations[(offset / self.block_bytes) as usize]);
-        if expected == 0 {
-            return Ok(());
-        }
-        let identity = verify::check(block, offset)?;
-        if identity.generation == expected || self.others.contains(&identity.seed) {
-            return Ok(());
-        }
-        let difference = Difference::Generation { expected, found: identity.generation };
-        Err(VerifyError { offset, difference })
+        Ok(Open { file, map: None })
     }
 
-    /// Where the job has written, in order.
-    fn written(&self) -> impl Iterator<Item = u64> + use<> {
-        let (block_bytes, laid_out_from) = (self.block_bytes, self.laid_out_from);
-        let blocks = self.generations.clone().into_iter().enumerate();
-        blocks
-            .map(move |(block, generation)| (block as u64 * block_bytes, generation))
-            .filter(move |&(offset, generation)| generation > u32::from(offset >= laid_out_from))
-            .map(|(offset, _)| offset)
+    /// For another thread. Jobs that map their files have one only.
+    fn try_clone(&self) -> Open {
+        Open { file: self.file.try_clone(), map: None }
     }
-}
-
-/// Through what a job reaches its file.
-enum Channeled {
-    Descriptor,
-    Mapped(Map),
 }
 
 /// One instance, about to run or done.
 pub struct Runner<'a> {
     planned: &'a PlannedJob,
-    file: CachedFile,
-    channel: Channeled,
-    blocks: Option<Blocks>,
-    outcome: Outcome,
+    files: Vec<Open>,
+    /// Of each file, if the job verifies.
+    blocks: Vec<Blocks>,
     page_accesses: u64,
     /// How far it is.
     pub meter: Arc<Meter>,
 }
 
 impl<'a> Runner<'a> {
-    /// A runner for a file that is open. `others`: seeds of other jobs that write it.
+    /// A runner for files that are open. `blocks`: what is known of each, if the job verifies.
     ///
     /// # Errors
-    /// The file cannot be mapped or advised about.
-    pub fn new(planned: &'a PlannedJob, others: Vec<u64>, file: CachedFile) -> Result<Runner<'a>, Failure> {
+    /// A file cannot be mapped or advised about.
+    pub fn new(
+        planned: &'a PlannedJob,
+        files: Vec<CachedFile>,
+        blocks: Vec<Blocks>,
+    ) -> Result<Runner<'a>, Failure> {
         let job = &planned.job;
-        let channel = match job.engine.channel() {
-            Channel::Descriptor => {
-                // fio tells the kernel the same (`fadvise_hint`). It would tell it of mapped files too, whereupon the
-                // kernel ignored their accessed bits; they are what `ioengine=mmap` is for here.
-                let advice = match job.order {
-                    Order::Sequential => Advice::Sequential,
-                    Order::Random(_) => Advice::Random,
-                };
-                file.advise(advice, 0..planned.size_bytes)?;
-                Channeled::Descriptor
-            }
-            Channel::Mapped => Channeled::Mapped(file.map()?),
-        };
-        let blocks = job.verify.map(|_| Blocks::of(planned, others));
+        let sizes = planned.files.iter().map(|of| of.size_bytes);
+        let files: Result<_, Failure> =
+            files.into_iter().zip(sizes).map(|(file, bytes)| Open::new(job, bytes, file)).collect();
         // Those that write and verify read what they wrote.
-        let passes = if blocks.is_some() && job.mix == Mix::Write { 2 } else { 1 };
-        let goal_bytes = if job.time_based { 0 } else { planned.size_bytes * passes };
-        let meter = Arc::new(Meter { goal_bytes, runtime: job.runtime, ..Meter::default() });
-        let (outcome, page_accesses) = (Outcome::default(), 0);
-        Ok(Runner { planned, file, channel, blocks, outcome, page_accesses, meter })
+        let reads_again = !blocks.is_empty() && job.verify_written && job.mix == Mix::Write;
+        let goal_bytes = planned.goal_bytes().saturating_mul(if reads_again { 2 } else { 1 });
+        Ok(Runner {
+            planned,
+            files: files?,
+            blocks,
+            page_accesses: 0,
+            meter: Arc::new(Meter::new(job, goal_bytes)),
+        })
+    }
+
+    /// What it is to do.
+    pub fn planned(&self) -> &PlannedJob {
+        self.planned
     }
 
     /// Whether it accesses mapped pages.
     pub fn is_mapped(&self) -> bool {
-        matches!(self.channel, Channeled::Mapped(_))
+        self.planned.job.engine.channel() == Channel::Mapped
     }
 
     /// How many pages it accessed, counting again what it accessed again.
@@ -199,98 +128,203 @@ impl<'a> Runner<'a> {
         self.page_accesses
     }
 
-    /// What it did. Closes the file.
-    pub fn into_outcome(self) -> Outcome {
-        self.outcome
-    }
-
     /// Runs to the end, once the gate is open.
     pub fn run(&mut self, gate: &Gate) {
         let planned = self.planned;
         let job = &planned.job;
-        let mut buffer = vec![0; job.block_bytes as usize];
-        layout::fill_random(&mut buffer, job.seed, 0);
-        let accesses = planned.job.pattern(planned.size_bytes).accesses();
-        let accesses = accesses.expect("the plan gave the job room for a block");
+        let accesses = planned.files.iter().enumerate().map(|(file, of)| {
+            let accesses = job.pattern(file, of.size_bytes).accesses();
+            accesses.expect("the plan gave the job room for a block")
+        });
+        let batch = if job.depth == 1 { BATCH_ACCESSES } else { job.batch as usize };
+        let source = Source::new(accesses.collect(), job.offset_bytes, job.limit_bytes(), batch, job.rate);
+        let source = Mutex::new(source);
         if !gate.pass() {
             return;
         }
+        std::thread::sleep(job.start_delay);
         let began = Instant::now();
-        let deadline = job.runtime.map(|runtime| began + runtime);
-        self.perform(accesses, &mut buffer, deadline);
-        let elapsed_ms = began.elapsed().as_millis() as u64;
-        if self.outcome.read.ios > 0 {
-            self.outcome.read.runtime_ms = elapsed_ms;
-        }
-        if self.outcome.write.ios > 0 {
-            self.outcome.write.runtime_ms = elapsed_ms;
-        }
-        if job.mix.writes() && self.outcome.failure.is_none() {
-            let began = Instant::now();
-            self.verify_writes(&mut buffer);
-            if self.blocks.is_some() {
-                // As in fio, reads that verify are reads of the job.
-                self.outcome.read.runtime_ms += began.elapsed().as_millis() as u64;
+        let _ = self.meter.began.set(began);
+        let others: Vec<Vec<Open>> =
+            (1..job.depth).map(|_| self.files.iter().map(Open::try_clone).collect()).collect();
+        let Runner { files, blocks, meter, .. } = self;
+        let (files, meter) = (&files[..], &**meter);
+        let helpers: Vec<Lane> = (1..)
+            .zip(&others)
+            .map(|(number, files)| Lane::new(job, files, &mut [], meter, number, began))
+            .collect();
+        let mut first = Lane::new(job, files, blocks, meter, 0, began);
+        let source = &source;
+        self.page_accesses = std::thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for mut lane in helpers {
+                match std::thread::Builder::new().spawn_scoped(scope, move || lane.run(source)) {
+                    Ok(thread) => threads.push(thread),
+                    Err(error) => {
+                        let (started, depth) = (threads.len() + 1, job.depth);
+                        first.fail(
+                            ERRNO_AGAIN,
+                            format!("{started} of {depth} threads, and the next is refused: {error}; use a smaller `iodepth`"),
+                        );
+                        break;
+                    }
+                }
             }
-        }
+            // A thread that panics says so itself.
+            first.run(source) + threads.into_iter().map(|thread| thread.join().unwrap_or(0)).sum::<u64>()
+        });
         self.meter.done.store(true, Relaxed);
     }
 
-    fn verify_writes(&mut self, buffer: &mut [u8]) {
-        let Some(blocks) = &self.blocks else { return };
-        let bytes = self.planned.job.block_bytes;
-        if let Channeled::Descriptor = self.channel {
-            // Advice is for speed; what does not take it is read all the same.
-            let _ = self.file.advise(Advice::Sequential, 0..self.planned.size_bytes);
+    /// Writes what is dirty of the files to the device, if the job wrote. Returns what the job did.
+    pub fn finish(&self) -> Outcome {
+        let mut outcome = self.meter.outcome();
+        if self.planned.job.mix.writes() {
+            for open in &self.files {
+                if let Err(error) = open.file.sync_data() {
+                    fail(&mut outcome, errno(&error), format!("sync: {error}"));
+                }
+            }
         }
-        let reads = blocks.written().map(|offset| Access { offset, bytes, write: false });
-        // Contents are to be checked however long that takes: the runtime is for the work.
-        self.perform(reads, buffer, None);
+        outcome
+    }
+}
+
+/// One thread of an instance.
+struct Lane<'a> {
+    job: &'a Job,
+    files: &'a [Open],
+    /// Of each file, if the job verifies; then it has one lane.
+    blocks: &'a mut [Blocks],
+    meter: &'a Meter,
+    mine: &'a LaneMeter,
+    is_first: bool,
+    buffer: Vec<u8>,
+    outcome: Outcome,
+    began: Instant,
+    /// Since when accesses are measured.
+    measured: Instant,
+    in_ramp: bool,
+    /// How often it told what it did.
+    told: u32,
+    writes: u64,
+    /// The file that the last access wrote, if it did.
+    written: Option<usize>,
+    page_accesses: u64,
+}
+
+impl<'a> Lane<'a> {
+    fn new(
+        job: &'a Job,
+        files: &'a [Open],
+        blocks: &'a mut [Blocks],
+        meter: &'a Meter,
+        number: usize,
+        began: Instant,
+    ) -> Lane<'a> {
+        let mut buffer = vec![0; job.block_bytes.read.max(job.block_bytes.write) as usize];
+        layout::fill_random(&mut buffer, job.seed, number as u64);
+        Lane {
+            job,
+            files,
+            blocks,
+            meter,
+            mine: &meter.lanes[number],
+            is_first: number == 0,
+            buffer,
+            outcome: Outcome::default(),
+            began,
+            measured: began,
+            in_ramp: !job.ramp.is_zero(),
+            told: 0,
+            writes: 0,
+            written: None,
+            page_accesses: 0,
+        }
     }
 
-    /// Performs accesses until they end, one fails, or the time is over.
-    fn perform(
-        &mut self,
-        mut accesses: impl Iterator<Item = Access>,
-        buffer: &mut [u8],
-        deadline: Option<Instant>,
-    ) {
-        let mut batch = Vec::with_capacity(BATCH_ACCESSES);
+    /// Runs to the end. How many pages it accessed.
+    fn run(&mut self, source: &Mutex<Source>) -> u64 {
+        let clock = ThreadClock::start();
+        self.work(source);
+        if self.is_first && self.job.sync.end_fsync && self.job.mix.writes() {
+            self.end_fsync();
+        }
+        self.set_runtime();
+        if self.job.verify_written && self.job.mix.writes() && self.outcome.failure.is_none() {
+            self.verify_written();
+        }
+        self.outcome.cpu = clock.elapsed();
+        if !self.is_first {
+            // All threads of an instance are there for the same time.
+            self.outcome.cpu.elapsed_ms = 0;
+        }
+        self.mine.tell(&self.outcome);
+        self.page_accesses
+    }
+
+    fn work(&mut self, source: &Mutex<Source>) {
+        // fio: the ramp comes on top of the runtime.
+        let deadline = self.job.runtime.map(|runtime| self.began + self.job.ramp + runtime);
+        let mut batch = Vec::new();
         loop {
-            batch.clear();
-            batch.extend(accesses.by_ref().take(BATCH_ACCESSES));
+            let now = self.began.elapsed();
+            source.lock().unwrap_or_else(PoisonError::into_inner).draw(&mut batch, now);
             if batch.is_empty() {
                 return;
             }
-            for access in &batch {
-                match self.access(access, buffer) {
-                    Some(ended) if deadline.is_none_or(|deadline| ended < deadline) => {}
-                    _ => return,
+            for Drawn { file, access, due } in &batch {
+                if !due.is_zero() && !self.wait(*due, deadline) {
+                    return;
+                }
+                if self.job.sync.any() && !self.sync_if_due() {
+                    return;
+                }
+                let Some(ended) = self.access(*file, access) else { return };
+                if deadline.is_some_and(|deadline| ended >= deadline) {
+                    return;
+                }
+                if self.in_ramp && ended >= self.began + self.job.ramp {
+                    self.end_ramp(ended);
+                }
+                if self.meter.stop.load(Relaxed) {
+                    return;
                 }
             }
         }
     }
 
+    /// Waits until an access is due. `false`: the deadline is earlier.
+    fn wait(&self, due: Duration, deadline: Option<Instant>) -> bool {
+        let now = Instant::now();
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
+        let until_due = due.saturating_sub(now - self.began);
+        std::thread::sleep(left.map_or(until_due, |left| left.min(until_due)));
+        left.is_none_or(|left| until_due < left)
+    }
+
     /// Performs one access. When it ended; `None`: it failed, which is noted.
     #[inline]
-    fn access(&mut self, access: &Access, buffer: &mut [u8]) -> Option<Instant> {
+    fn access(&mut self, file: usize, access: &Access) -> Option<Instant> {
         let Access { offset, bytes, write } = *access;
-        if write && let Some(blocks) = &mut self.blocks {
+        let Open { file: handle, map } = &self.files[file];
+        let buffer = &mut self.buffer[..bytes as usize];
+        if write && let Some(blocks) = self.blocks.get_mut(file) {
             blocks.fill(buffer, offset);
         }
         let began = Instant::now();
-        let done = match (&self.channel, write) {
-            (Channeled::Descriptor, false) => self.file.read_at(buffer, offset),
-            (Channeled::Descriptor, true) => self.file.write_at(buffer, offset),
-            (Channeled::Mapped(map), false) => map.load(offset, buffer).map(|()| buffer.len()),
-            (Channeled::Mapped(map), true) => map.store(offset, buffer).map(|()| buffer.len()),
+        let done = match (map, write) {
+            (None, false) => handle.read_at(buffer, offset),
+            (None, true) => handle.write_at(buffer, offset),
+            (Some(map), false) => map.load(offset, buffer).map(|()| buffer.len()),
+            (Some(map), true) => map.store(offset, buffer).map(|()| buffer.len()),
         };
         let ended = Instant::now();
         self.page_accesses += access.pages(PAGE_BYTES as u32).count() as u64;
         match done {
             Ok(done) if done == buffer.len() => {}
             Ok(done) => {
-                let path = self.file.path().display();
+                let path = handle.path().display();
                 let message = format!(
                     "read {done} of {bytes} bytes at offset {offset} of {path}: it became shorter meanwhile"
                 );
@@ -303,36 +337,107 @@ impl<'a> Runner<'a> {
                 return None;
             }
         }
-        let (transfer, meter) = match write {
-            false => (&mut self.outcome.read, &self.meter.read_bytes),
-            true => (&mut self.outcome.write, &self.meter.written_bytes),
-        };
+        let transfer = if write { &mut self.outcome.write } else { &mut self.outcome.read };
         transfer.record(bytes, (ended - began).as_nanos() as u64);
-        meter.store(transfer.bytes, Relaxed);
+        self.mine.count(write, bytes);
         if !write
-            && let Some(blocks) = &self.blocks
+            && let Some(blocks) = self.blocks.get(file)
             && let Err(error) = blocks.check(buffer, offset)
         {
             self.outcome.verify_errors += 1;
-            let message = format!("{}: {error}", self.file.path().display());
+            let message = format!("{}: {error}", handle.path().display());
             self.fail(ERRNO_VERIFY, message);
+        }
+        let asked = self.meter.asked.load(Relaxed);
+        if asked != self.told {
+            self.told = asked;
+            self.set_runtime();
+            self.mine.tell(&self.outcome);
+        }
+        if write {
+            self.writes += 1;
+            self.written = Some(file);
         }
         Some(ended)
     }
 
-    /// Writes what is dirty of the file to the device, if the job wrote.
-    pub fn sync(&mut self) {
-        if self.planned.job.mix.writes()
-            && let Err(error) = self.file.sync_data()
-        {
-            self.fail(errno(&error), format!("sync: {error}"));
+    /// Syncs the file that was just written, if it is time to. As in fio, that is done before the next access, and not at
+    /// the end. `false`: it failed.
+    fn sync_if_due(&mut self) -> bool {
+        let Some(file) = self.written.take() else { return true };
+        let every = &self.job.sync;
+        let is_due = |writes: u32| writes > 0 && self.writes.is_multiple_of(u64::from(writes));
+        let handle = &self.files[file].file;
+        let began = Instant::now();
+        let synced = match (is_due(every.fsync_writes), is_due(every.fdatasync_writes)) {
+            (true, _) => handle.sync_all(),
+            (false, true) => handle.sync_data(),
+            (false, false) => return true,
+        };
+        match synced {
+            Ok(()) => self.outcome.sync.record(began.elapsed().as_nanos() as u64),
+            Err(error) => self.fail(errno(&error), format!("sync: {error}")),
+        }
+        self.outcome.failure.is_none()
+    }
+
+    fn end_fsync(&mut self) {
+        for open in self.files {
+            if let Err(error) = open.file.sync_all() {
+                self.fail(errno(&error), format!("sync: {error}"));
+            }
         }
     }
 
-    /// Notes the first failure.
-    fn fail(&mut self, errno: i32, message: String) {
-        self.outcome.failure.get_or_insert(report::Failure { errno, message });
+    /// Forgets what was measured so far.
+    #[cold]
+    fn end_ramp(&mut self, now: Instant) {
+        let Outcome { failure, verify_errors, .. } = std::mem::take(&mut self.outcome);
+        self.outcome = Outcome { failure, verify_errors, ..Outcome::default() };
+        self.measured = now;
+        self.in_ramp = false;
     }
+
+    /// Notes how long it has been running.
+    fn set_runtime(&mut self) {
+        let elapsed_ms = self.measured.elapsed().as_millis() as u64;
+        for transfer in [&mut self.outcome.read, &mut self.outcome.write] {
+            transfer.runtime_ms = if transfer.ios > 0 { elapsed_ms } else { 0 };
+        }
+    }
+
+    fn verify_written(&mut self) {
+        let began = Instant::now();
+        let bytes = self.job.block_bytes.write;
+        for (file, open) in self.files.iter().enumerate() {
+            let Some(blocks) = self.blocks.get(file) else { return };
+            let written = blocks.written();
+            if open.map.is_none() {
+                // Advice is for speed; what does not take it is read all the same.
+                let _ = open.file.advise(Advice::Sequential, 0..u64::MAX);
+            }
+            // Contents are to be checked however long that takes: the runtime is for the work.
+            for offset in written {
+                if self.access(file, &Access { offset, bytes, write: false }).is_none() {
+                    return;
+                }
+            }
+        }
+        // As in fio, reads that verify are reads of the job.
+        self.outcome.read.runtime_ms += began.elapsed().as_millis() as u64;
+    }
+
+    fn fail(&mut self, errno: i32, message: String) {
+        fail(&mut self.outcome, errno, message);
+        if errno != ERRNO_VERIFY {
+            self.meter.stop.store(true, Relaxed);
+        }
+    }
+}
+
+/// Notes the first failure.
+fn fail(outcome: &mut Outcome, errno: i32, message: String) {
+    outcome.failure.get_or_insert(report::Failure { errno, message });
 }
 
 fn errno(error: &Error) -> i32 {

@@ -4,23 +4,29 @@
 //! needs; [`job`] runs one instance. Here they come together: make the files, build the cache, start a thread per
 //! instance, tell what happened.
 
+mod blocks;
+mod cpu;
 mod gate;
 mod job;
+mod meter;
+mod monitor;
 mod plan;
+mod source;
 
 use crate::cache_options::CacheOptions;
 use crate::cache_report::CacheReport;
 use crate::error::Failure;
 use crate::output::Output;
-use crate::{progress, size};
+use crate::size;
+use blocks::Blocks;
 use clap::Parser;
-use gate::Gate;
-use job::{Meter, Runner};
+use job::Runner;
+use meter::Watch;
 use mglru_cache::{CacheStats, OpenMode, PageCache};
 use mglru_workload::fio::report::{Outcome, Report, preamble};
 use mglru_workload::fio::{Invocation, Job, OutputFormat};
-use plan::Plan;
-use std::sync::mpsc::{self, RecvTimeoutError};
+use monitor::Monitor;
+use plan::{Plan, PlannedUse};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// What `mglru fio --help` prints.
@@ -37,26 +43,54 @@ Examples:
   mglru fio --tenant=web=64MiB --tenant=scan=16MiB --memory=128MiB --json jobs.fio
 
 As in fio, options before the first --name are for all jobs; what is no option is a job file.
-What fio has and mglru has not is refused by name; nothing is ignored.
+What fio has and mglru has not is refused by name. docs/fio.md tells where the two differ.
 
-Job options (also in job files):
+What to do (also in job files, which have `include FILE`, ${VARIABLES} and comments, too):
   --name=JOB               begins a job
+  --description=TEXT       printed with its results
   --rw=KIND                read, write, randread, randwrite, rw, randrw (default: read)
-  --rwmixread=PERCENT      share of reads in rw and randrw (default: 50)
-  --bs=SIZE                bytes per access (default: 4k)
-  --size=SIZE              bytes of the file to use and to transfer; 20% of an existing file
-  --numjobs=N              instances, each with a thread of its own
-  --directory=DIR          where files are
-  --filename=FILE          the file, shared by all instances (default: JOB.INSTANCE.0)
-  --runtime=SECONDS        the longest time that the job runs
-  --time_based             run for the whole runtime, starting again where the size ends
-  --random_distribution=D  random or zipf:THETA
-  --ioengine=ENGINE        psync, sync, io_uring: by descriptor, counted. mmap: by accessed bits
-  --verify=crc32c          write blocks that can be checked; check all that is read or was written
+  --rwmixread=PERCENT      share of reads in rw and randrw (default: 50); --rwmixwrite: of writes
+  --bs=SIZE                bytes per access (default: 4k); READ,WRITE for each
+  --size=SIZE              bytes of the files to use, and to transfer; 20% of existing files
+  --io_size=SIZE           bytes to transfer, if others; --loops=N: again and again
+  --offset=SIZE            where in the files the part begins that is used
+  --filesize=SIZE          bytes of each file, if --size is only to say how much is transferred
+  --random_distribution=D  random, zipf:THETA or pareto:H
+  --norandommap            draw blocks anew each time, instead of each once per pass
   --randseed=N             decides every random choice
-  --group_reporting        report all jobs as one
+On what:
+  --directory=DIR          where files are; DIR:DIR: instances take turns
+  --filename=FILE          the file, shared by all instances; FILE:FILE: several, in turns
+                           (/dev/zero with ioengine=mmap: memory of each instance's own)
+  --filename_format=NAME   of files without a filename (default: $jobname.$jobnum.$filenum)
+  --nrfiles=N              files of each instance, which share its size
+  --invalidate=0           leave the files in the system's own cache
+How:
+  --ioengine=ENGINE        psync (sync, vsync, pvsync, pvsync2), io_uring (libaio, posixaio): by
+                           descriptor, counted. mmap: by accessed bits
+  --iodepth=N              accesses at once, of io_uring in random order; 64 by all jobs together
+  --iodepth_batch_submit=N accesses that each of them draws at once
+  --iodepth_batch_complete=N, --iodepth_batch_complete_max=N, --iodepth_low=N: without effect
+  --fadvise_hint=HINT      0, 1, random or sequential; mmap has 0 by default, others 1
+  --fsync=N, --fdatasync=N sync after every N writes; --end_fsync=1: at the end
+  --rate=SIZE              bytes per second at most; READ,WRITE for each; --rate_iops=N: accesses
+  --verify=crc32c          write blocks that can be checked; check all that is read or was written
+  --do_verify=0            ... but do not read again what was written
+When:
+  --numjobs=N              instances, each with a thread and files of its own
+  --runtime=TIME           the longest time that the job runs, 30 (s), 500ms, 5m, 1h
+  --time_based             run for the whole runtime, starting again where the size ends
+  --ramp_time=TIME         run for so long before measuring; --startdelay=TIME: wait
+  --stonewall              begin when the jobs before have ended
+How it is told:
+  --group_reporting        report all jobs of a group as one; --new_group begins one
+  --output-format=FORMAT   normal, json or terse; --minimal: terse
+  --json                   the same as --output-format=json: one document, with an object `mglru`
+  --output=FILE            print results there
+  --status-interval=TIME   print results meanwhile; --eta=always, never or auto: progress
+  --section=NAME           only this section of the job file; may be repeated
 
-Options of the run (command line only; sizes: 512MiB, 8192p for pages of 4 KiB, bytes):
+What fio has not (command line only; sizes: 512MiB, 8192p for pages of 4 KiB, bytes):
   --memory=SIZE            what the cache may use in all, its metadata included
                            (default: a quarter of the available memory, 1 GiB at most)
   --tenant=NAME=SIZE       a tenant with this limit, in which jobs of its name run; may be repeated
@@ -65,12 +99,10 @@ Options of the run (command line only; sizes: 512MiB, 8192p for pages of 4 KiB, 
   --without=MECHANISM      turn a mechanism off; may be repeated
   --backend=KIND           auto, io_uring or threads: how files are read and written
   --seed=N                 --randseed for all jobs
-  --output-format=FORMAT   normal or json
-  --json                   the same as --output-format=json: one document, with an object `mglru`
 
 Files that are missing or too short are laid out as fio does: written in full if some job reads
 them, set aside if not. With verify, a file that is laid out verifies. Dirty pages are written at
-the end. Unlike fio, mmap jobs give no advice (fadvise_hint), which would switch accessed bits off.
+the end. What the cache counts (`mglru`) includes ramps.
 Exit status: 0 done; 1 an access failed or a block did not verify; 2 wrong usage.
 ";
 
@@ -119,7 +151,6 @@ fn parse_tenant(text: &str) -> Result<TenantLimit, String> {
 pub fn run(args: Args) -> Result<(), Failure> {
     let invocation = Invocation::parse(&args.arguments).map_err(Failure::usage)?;
     let asked = |flag: &str| invocation.own.iter().any(|own| own == flag);
-    let mut output = Output::new(invocation.output_format == OutputFormat::Json);
     if asked("--help") {
         return Output::new(false).text(HELP);
     }
@@ -135,108 +166,104 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     // Built before files are made: what is wrong with the options shows before a gigabyte is written.
     let cache = builder.build()?;
+    let mut output = match &invocation.output {
+        Some(path) => Output::into_file(path)?,
+        None => Output::new(false),
+    };
 
-    output.text(&preamble(&invocation.jobs))?;
-    plan.lay_out(&mut output)?;
+    let mut silent = Output::new(true);
+    let words = if invocation.output_format == OutputFormat::Normal { &mut output } else { &mut silent };
+    words.text(&preamble(&invocation.jobs))?;
+    plan.lay_out(words)?;
     let mut runners = open(&plan, &cache)?;
-    perform(&mut runners)?;
+    let mut monitor = Monitor {
+        watch: Watch::new(runners.iter().map(|runner| runner.meter.clone()).collect()),
+        eta: invocation.eta,
+        status_interval: invocation.status_interval,
+        print_status: &mut |watch| {
+            print(&report(&invocation, watch.outcomes()), None, &invocation, &mut output)
+        },
+    };
+    monitor.run(&mut runners)?;
+    let watch = monitor.watch;
 
     // The handles are still open: what they brought in is still in memory, and can be told.
     let began = Instant::now();
     let wrote = invocation.jobs.iter().any(|job| job.mix.writes());
-    runners.iter_mut().for_each(Runner::sync);
+    let mut outcomes: Vec<Outcome> = runners.iter().map(Runner::finish).collect();
     let sync = wrote.then(|| began.elapsed());
-    let stats = count_mapped_hits(cache.stats(), &plan, &runners);
-    let outcomes = runners.into_iter().map(Runner::into_outcome).collect();
+    watch.add_to(&mut outcomes);
+    let stats = count_mapped_hits(cache.stats(), &runners);
+    drop(runners);
     let closed = cache.close();
 
-    let report = CacheReport { budget, mechanisms, stats, sync };
-    print(invocation, outcomes, &report, &mut output)?;
+    let failure = failure_of(&invocation.jobs, &outcomes);
+    let report = report(&invocation, outcomes);
+    let cache = CacheReport { budget, mechanisms, stats, sync };
+    print(&report, Some(&cache), &invocation, &mut output)?;
+    failure?;
     Ok(closed?)
 }
 
-/// A runner per instance, with its file open.
+/// Prints results, with what the cache did if the run is over.
+fn print(
+    report: &Report,
+    cache: Option<&CacheReport>,
+    invocation: &Invocation,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    match invocation.output_format {
+        OutputFormat::Normal => {
+            let cache = cache.map_or(String::new(), |cache| format!("\n{}", cache.text()));
+            output.text(&(report.text() + &cache))
+        }
+        OutputFormat::Terse => output.text(&report.terse()),
+        OutputFormat::Json => {
+            let mut document = report.json();
+            if let Some(cache) = cache {
+                document["mglru"] = cache.json();
+            }
+            output.text(&format!("{document:#}\n"))
+        }
+    }
+}
+
+/// A runner per instance, with its files open.
 fn open<'a>(plan: &'a Plan, cache: &PageCache) -> Result<Vec<Runner<'a>>, Failure> {
     let open = |planned: &'a plan::PlannedJob| {
-        let mode = if planned.job.mix.writes() { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
-        let file = cache.tenant(&planned.tenant)?.open(&planned.job.path, mode)?;
-        Runner::new(planned, plan.others(planned), file)
+        let job = &planned.job;
+        let mode = if job.mix.writes() { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
+        let tenant = cache.tenant(&planned.tenant)?;
+        let files: Result<_, _> = planned.files.iter().map(|used| tenant.open(&used.path, mode)).collect();
+        let blocks = |used: &PlannedUse| Blocks::new(job, used, plan.others(planned, used));
+        let verified = planned.files.iter().filter(|_| job.verify.is_some());
+        Runner::new(planned, files?, verified.map(blocks).collect())
     };
     plan.jobs.iter().map(open).collect()
 }
 
-/// Runs all instances at once, with a line of progress.
-fn perform(runners: &mut [Runner]) -> Result<(), Failure> {
-    let meters: Vec<_> = runners.iter().map(|runner| runner.meter.clone()).collect();
-    let gate = Gate::default();
-    std::thread::scope(|scope| {
-        let (finished, wait) = mpsc::channel::<()>();
-        for (started, runner) in runners.iter_mut().enumerate() {
-            let (finished, gate) = (finished.clone(), &gate);
-            let run = move || {
-                runner.run(gate);
-                drop(finished);
-            };
-            if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, run) {
-                gate.turn_away();
-                let all = meters.len();
-                return Err(Failure::work(format_args!(
-                    "{started} of {all} jobs have a thread, and the next has none: {error}; use fewer `numjobs`"
-                )));
-            }
-        }
-        gate.open_for(meters.len());
-        drop(finished);
-        if !progress::is_watched() {
-            return Ok(());
-        }
-        let bar = progress::of_share(Meter::DONE);
-        let began = Instant::now();
-        // Nothing is ever sent: the channel closes when the last runner has dropped its end.
-        while wait.recv_timeout(progress::TICK) == Err(RecvTimeoutError::Timeout) {
-            let (share, line) = Meter::summary(&meters, began.elapsed());
-            bar.set_position(share);
-            bar.set_message(line);
-        }
-        bar.finish_and_clear();
-        Ok(())
-    })
-}
-
 /// Hits through a mapping are not counted by the cache, which would cost more than the hit. But the jobs know how
 /// often they looked, and the cache counts misses.
-fn count_mapped_hits(mut stats: CacheStats, plan: &Plan, runners: &[Runner]) -> CacheStats {
+fn count_mapped_hits(mut stats: CacheStats, runners: &[Runner]) -> CacheStats {
     for tenant in &mut stats.tenants {
-        let jobs = || plan.jobs.iter().zip(runners).filter(|(planned, _)| planned.tenant == tenant.name);
-        if jobs().any(|(_, runner)| runner.is_mapped()) {
-            let accesses: u64 = jobs().map(|(_, runner)| runner.page_accesses()).sum();
+        let of_tenant = || runners.iter().filter(|runner| runner.planned().tenant == tenant.name);
+        if of_tenant().any(Runner::is_mapped) {
+            let accesses: u64 = of_tenant().map(Runner::page_accesses).sum();
             tenant.hits = accesses.saturating_sub(tenant.misses);
         }
     }
     stats
 }
 
-fn print(
-    invocation: Invocation,
-    outcomes: Vec<Outcome>,
-    cache: &CacheReport,
-    output: &mut Output,
-) -> Result<(), Failure> {
-    let failure = failure_of(&invocation.jobs, &outcomes);
+fn report(invocation: &Invocation, outcomes: Vec<Outcome>) -> Report {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let report = Report::new(
+    Report::new(
         since_1970.as_millis() as u64,
         std::process::id(),
-        invocation.global_options,
+        invocation.global_options.clone(),
         &invocation.jobs,
         outcomes,
-    );
-    let mut document = report.json();
-    document["mglru"] = cache.json();
-    output.document(&document)?;
-    output.text(&report.text())?;
-    output.text(&format!("\n{}", cache.text()))?;
-    failure
+    )
 }
 
 /// The first job that failed, and how many did.

@@ -2,6 +2,10 @@
 //!
 //! fio lays a file out (writes it in full) if some job reads it, and sets its space aside if jobs only write. So do we,
 //! but only ever behind the end of what is there: what a user has in a file stays, until a job writes to it.
+//!
+//! `/dev/zero`, mapped, is memory of zeroes that nobody else sees. A page cache has no memory without a file, so each
+//! instance gets a file of its own, made of nothing but holes, in the system's directory for temporary files. What is
+//! reclaimed of it goes there, as it would go to a swap device.
 
 use super::TenantLimit;
 use crate::error::Failure;
@@ -9,10 +13,12 @@ use crate::layout::{self, Content};
 use crate::output::Output;
 use crate::{progress, size};
 use mglru_core::PAGE_BYTES;
-use mglru_workload::fio::Job;
+use mglru_workload::Length;
+use mglru_workload::fio::{Channel, Job};
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use tempfile::TempDir;
 
 /// Jobs, and the files that they use.
 #[derive(Debug)]
@@ -20,6 +26,8 @@ pub struct Plan {
     /// In the order of the command line.
     pub jobs: Vec<PlannedJob>,
     files: Vec<PlannedFile>,
+    /// Where files of zeroes are, if there are any. Goes with the plan.
+    zeroes: Option<TempDir>,
 }
 
 /// One instance of a job.
@@ -27,14 +35,37 @@ pub struct Plan {
 pub struct PlannedJob {
     /// What it does.
     pub job: Job,
-    /// How much of its file it uses, and transfers in one pass.
-    pub size_bytes: u64,
+    /// Its files, in its order.
+    pub files: Vec<PlannedUse>,
     /// In which tenant: the root, unless a tenant has the job's name.
     pub tenant: String,
-    /// Position of its file.
+}
+
+/// A file as one instance uses it.
+#[derive(Debug)]
+pub struct PlannedUse {
+    /// Position of the file among all.
     file: usize,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Where the part begins that is used.
+    pub offset_bytes: u64,
+    /// How much of it is used.
+    pub size_bytes: u64,
     /// From here on, the file was laid out by us, in blocks that verify. Its end if it was not.
     pub laid_out_from: u64,
+}
+
+impl PlannedJob {
+    /// What it will transfer, unless it has no end.
+    pub fn goal_bytes(&self) -> u64 {
+        let bytes = |(file, of): (usize, &PlannedUse)| match self.job.pattern(file, of.size_bytes).length {
+            Length::Loops { bytes, count } => bytes.saturating_mul(count.into()),
+            Length::Endless => 0,
+        };
+        let of_files = self.files.iter().enumerate().map(bytes).fold(0, u64::saturating_add);
+        self.job.limit_bytes().map_or(of_files, |limit| limit.min(of_files))
+    }
 }
 
 /// One file, used by one or several jobs.
@@ -49,6 +80,10 @@ struct PlannedFile {
     content: Content,
     /// The first job that uses it.
     job_name: String,
+    /// The index of its first instance.
+    job_index: u32,
+    /// Some job wants it out of the system's own cache.
+    invalidate: bool,
 }
 
 impl Plan {
@@ -68,98 +103,153 @@ impl Plan {
                 )));
             }
         }
-        let mut plan = Plan { jobs: Vec::new(), files: Vec::new() };
+        let mut plan = Plan { jobs: Vec::new(), files: Vec::new(), zeroes: None };
         for job in jobs {
-            let file = plan.file_of(job)?;
-            let planned = &mut plan.files[file];
-            let existing = planned.existing_bytes.unwrap_or(0).max(planned.needed_bytes);
-            let size_bytes = job.size_bytes(Some(existing)).map_err(Failure::usage)?;
-            planned.needed_bytes = planned.needed_bytes.max(size_bytes);
-            planned.is_read |= job.mix.reads();
-            if job.verify.is_some() {
-                planned.content = Content::Verify { block_bytes: job.block_bytes, seed: job.seed };
-            }
+            let uses: Result<_, Failure> =
+                (0..job.files.len()).map(|position| plan.use_of(job, position)).collect();
             let tenant = tenants.iter().find(|tenant| tenant.name == job.name);
             plan.jobs.push(PlannedJob {
                 job: job.clone(),
-                size_bytes,
+                files: uses?,
                 tenant: tenant.map_or(String::new(), |tenant| tenant.name.clone()),
-                file,
-                laid_out_from: u64::MAX,
             });
         }
         plan.check_verification()?;
-        for planned in &mut plan.jobs {
-            planned.laid_out_from = plan.files[planned.file].verifies_from();
+        for used in plan.jobs.iter_mut().flat_map(|planned| &mut planned.files) {
+            used.laid_out_from = plan.files[used.file].verifies_from();
         }
         Ok(plan)
     }
 
+    /// What a job does with one of its files.
+    fn use_of(&mut self, job: &Job, position: usize) -> Result<PlannedUse, Failure> {
+        let file = self.file_of(job, &job.files[position])?;
+        let planned = &mut self.files[file];
+        let existing = planned.existing_bytes.unwrap_or(0).max(planned.needed_bytes);
+        let size_bytes = job.size_bytes(position, Some(existing)).map_err(Failure::usage)?;
+        planned.needed_bytes = planned.needed_bytes.max(job.offset_bytes.saturating_add(size_bytes));
+        planned.is_read |= job.mix.reads();
+        planned.invalidate |= job.invalidate;
+        if job.verify.is_some() && planned.content != Content::Zeroes {
+            let block_bytes = job.block_bytes.largest(job.mix);
+            planned.content = Content::Verify { block_bytes, seed: job.seed };
+        }
+        Ok(PlannedUse {
+            file,
+            path: planned.path.clone(),
+            offset_bytes: job.offset_bytes,
+            size_bytes,
+            laid_out_from: u64::MAX,
+        })
+    }
+
     /// The position of a job's file.
-    fn file_of(&mut self, job: &Job) -> Result<usize, Failure> {
-        let fail = |error| Failure::work(format_args!("cannot use {}: {error}", job.path.display()));
+    fn file_of(&mut self, job: &Job, path: &Path) -> Result<usize, Failure> {
+        if path == Path::new("/dev/zero") && job.engine.channel() == Channel::Mapped {
+            return self.zeroes_of(job);
+        }
+        let shown = path.display();
+        let fail = |error| Failure::work(format_args!("cannot use {shown}: {error}"));
         // `a` and `./a` are one file.
-        let path = std::path::absolute(&job.path).map_err(fail)?;
+        let path = std::path::absolute(path).map_err(fail)?;
         if let Some(known) = self.files.iter().position(|file| file.path == path) {
             return Ok(known);
         }
         let existing_bytes = match fs::metadata(&path) {
             Ok(found) if found.is_file() => Some(found.len()),
             Ok(_) => {
-                let path = job.path.display();
                 return Err(Failure::work(format_args!(
-                    "cannot use {path}: it is no regular file; mglru caches files: name another with `filename`"
+                    "cannot use {shown}: it is no regular file; mglru caches files: name another with `filename` \
+                     (/dev/zero goes with `ioengine=mmap`)"
                 )));
             }
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(fail(error)),
         };
+        Ok(self.add_file(job, path, existing_bytes, Content::Random { seed: job.seed }))
+    }
+
+    /// The position of a file of zeroes that is the job's own.
+    fn zeroes_of(&mut self, job: &Job) -> Result<usize, Failure> {
+        if self.zeroes.is_none() {
+            let made = tempfile::Builder::new().prefix("mglru-zero-").tempdir();
+            self.zeroes = Some(made.map_err(|error| {
+                let place = std::env::temp_dir();
+                let place = place.display();
+                Failure::work(format_args!(
+                    "cannot make a place for /dev/zero in {place}: {error}; set TMPDIR to a directory with room"
+                ))
+            })?);
+        }
+        let directory = self.zeroes.as_ref().map_or(Path::new(""), TempDir::path);
+        let path = directory.join(self.files.len().to_string());
+        Ok(self.add_file(job, path, None, Content::Zeroes))
+    }
+
+    fn add_file(&mut self, job: &Job, path: PathBuf, existing_bytes: Option<u64>, content: Content) -> usize {
         self.files.push(PlannedFile {
             path,
             existing_bytes,
             needed_bytes: 0,
             is_read: false,
-            content: Content::Random { seed: job.seed },
+            content,
             job_name: job.name.clone(),
+            job_index: job.index,
+            invalidate: false,
         });
-        Ok(self.files.len() - 1)
+        self.files.len() - 1
     }
 
     /// The seeds of the other instances that write verifiable blocks to a job's file.
-    pub fn others(&self, of: &PlannedJob) -> Vec<u64> {
-        let others =
-            self.jobs.iter().filter(|other| other.file == of.file && other.job.index != of.job.index);
+    pub fn others(&self, of: &PlannedJob, file: &PlannedUse) -> Vec<u64> {
+        let others = self.sharing(of, file);
         others.filter(|other| other.job.mix.writes()).map(|other| other.job.seed).collect()
+    }
+
+    /// Other instances that use a job's file.
+    fn sharing(&self, of: &PlannedJob, file: &PlannedUse) -> impl Iterator<Item = &PlannedJob> {
+        let (index, file) = (of.job.index, file.file);
+        let uses = move |other: &&PlannedJob| other.files.iter().any(|used| used.file == file);
+        self.jobs.iter().filter(move |other| other.job.index != index).filter(uses)
     }
 
     /// Jobs that share a file must agree on its blocks, and must not see each other's half-written.
     fn check_verification(&self) -> Result<(), Failure> {
         for planned in self.jobs.iter().filter(|planned| planned.job.verify.is_some()) {
-            let sharing = || {
-                let others = self.jobs.iter().filter(|other| other.file == planned.file);
-                others.filter(|other| other.job.index != planned.job.index)
-            };
-            let refuse = |why: &str| {
-                let (name, path) = (&planned.job.name, planned.job.path.display());
-                Err(Failure::usage(format_args!(
-                    "job `{name}` verifies {path}, and so it {why}; give each job a file of its own (without \
-                     `filename`, it has one)"
-                )))
-            };
-            let bs = planned.job.block_bytes;
-            if sharing().any(|other| other.job.mix.writes() && other.job.verify.is_none()) {
-                return refuse("cannot share it with a job that writes it without verify");
+            for used in &planned.files {
+                self.check_verification_of(planned, used)?;
             }
-            if sharing().any(|other| other.job.block_bytes != bs && other.job.verify.is_some()) {
-                return refuse(
-                    "cannot share it with a job that verifies it in blocks of another size (`bs`)",
-                );
-            }
-            // A read within one page sees a whole write or nothing of it; across pages it may see half of one.
-            let writes = planned.job.mix.writes() || sharing().any(|other| other.job.mix.writes());
-            if sharing().next().is_some() && writes && !PAGE_BYTES.is_multiple_of(u64::from(bs)) {
-                return refuse("can share it with other jobs only if `bs` divides 4096");
-            }
+        }
+        Ok(())
+    }
+
+    fn check_verification_of(&self, planned: &PlannedJob, used: &PlannedUse) -> Result<(), Failure> {
+        let sharing = || self.sharing(planned, used);
+        let refuse = |why: &str| {
+            let (name, path) = (&planned.job.name, used.path.display());
+            Err(Failure::usage(format_args!(
+                "job `{name}` verifies {path}, and so it {why}; give each job a file of its own (without \
+                 `filename`, it has one)"
+            )))
+        };
+        if planned.files.iter().filter(|other| other.file == used.file).count() > 1 {
+            return refuse("cannot name it twice");
+        }
+        let block = |job: &Job| job.block_bytes.largest(job.mix);
+        let bs = block(&planned.job);
+        if sharing().any(|other| other.job.mix.writes() && other.job.verify.is_none()) {
+            return refuse("cannot share it with a job that writes it without verify");
+        }
+        if sharing().any(|other| block(&other.job) != bs && other.job.verify.is_some()) {
+            return refuse("cannot share it with a job that verifies it in blocks of another size (`bs`)");
+        }
+        // A read within one page sees a whole write or nothing of it; across pages it may see half of one.
+        let writes = planned.job.mix.writes() || sharing().any(|other| other.job.mix.writes());
+        if sharing().next().is_some() && writes && !PAGE_BYTES.is_multiple_of(u64::from(bs)) {
+            return refuse("can share it with other jobs only if `bs` divides 4096");
+        }
+        if self.files[used.file].content == Content::Zeroes && !planned.job.mix.writes() {
+            return refuse("must write it first: it is /dev/zero");
         }
         Ok(())
     }
@@ -169,25 +259,43 @@ impl Plan {
     /// # Errors
     /// There is no room, or the system refuses. A file that could not be made is removed, or has its old length.
     pub fn lay_out(&self, output: &mut Output) -> Result<(), Failure> {
-        for file in &self.files {
-            let needed = file.needed_bytes;
-            if file.existing_bytes.unwrap_or(0) < needed {
-                if file.is_read {
-                    let size = size::show(needed);
-                    output.text(&format!("{}: Laying out IO file (1 file / {size})\n", file.job_name))?;
-                }
-                file.make()?;
+        for files in self.files.chunk_by(|one, next| one.job_index == next.job_index) {
+            let made = || files.iter().filter(|file| file.is_too_short() && file.content != Content::Zeroes);
+            let bytes: u64 = made().map(|file| file.needed_bytes).sum();
+            let mib = bytes >> 20;
+            // fio's words.
+            let what = match made().count() {
+                0 => None,
+                1 => Some(format!("file (1 file / {mib}MiB)")),
+                count => Some(format!("files ({count} files / total {mib}MiB)")),
+            };
+            if let Some(what) = what {
+                output.text(&format!("{}: Laying out IO {what}\n", files[0].job_name))?;
             }
-            let fail = |error| Failure::work(format_args!("cannot open {}: {error}", file.path.display()));
-            let opened = File::open(&file.path).map_err(fail)?;
-            // Where the system cannot, first accesses are quicker than they should be; no reason to stop.
-            let _ = layout::drop_from_system_cache(&opened);
+            files.iter().try_for_each(PlannedFile::prepare)?;
         }
         Ok(())
     }
 }
 
 impl PlannedFile {
+    fn is_too_short(&self) -> bool {
+        self.existing_bytes.unwrap_or(0) < self.needed_bytes
+    }
+
+    fn prepare(&self) -> Result<(), Failure> {
+        if self.is_too_short() {
+            self.make()?;
+        }
+        if self.invalidate {
+            let fail = |error| Failure::work(format_args!("cannot open {}: {error}", self.path.display()));
+            let opened = File::open(&self.path).map_err(fail)?;
+            // Where the system cannot, first accesses are quicker than they should be; no reason to stop.
+            let _ = layout::drop_from_system_cache(&opened);
+        }
+        Ok(())
+    }
+
     /// From where on the file will consist of blocks that we lay out and that verify.
     fn verifies_from(&self) -> u64 {
         let existing_bytes = self.existing_bytes.unwrap_or(0);
@@ -203,13 +311,16 @@ impl PlannedFile {
         let existing_bytes = self.existing_bytes.unwrap_or(0);
         let directory = self.path.parent().unwrap_or(Path::new("/"));
         let instead = "choose another with `directory`, or a smaller `size`";
-        layout::check_space(directory, self.needed_bytes - existing_bytes, instead)?;
+        if self.content != Content::Zeroes {
+            layout::check_space(directory, self.needed_bytes - existing_bytes, instead)?;
+        }
         let path = self.path.display();
         let options = || OpenOptions::new().write(true).create(true).truncate(false).open(&self.path);
         let file = options().map_err(|error| Failure::work(format_args!("cannot create {path}: {error}")))?;
-        let made = match self.is_read {
-            false => layout::allocate(&file, self.needed_bytes),
-            true => {
+        let made = match (self.content, self.is_read) {
+            (Content::Zeroes, _) => file.set_len(self.needed_bytes),
+            (_, false) => layout::allocate(&file, self.needed_bytes),
+            (_, true) => {
                 let bar = progress::of_bytes(self.needed_bytes - existing_bytes, &self.job_name);
                 let from = match self.verifies_from() {
                     u64::MAX => existing_bytes,
@@ -276,7 +387,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let plan = plan(directory.path(), "--filename=f --name=a --size=16k --name=b --size=50% --numjobs=2");
         let plan = plan.unwrap();
-        let sizes: Vec<u64> = plan.jobs.iter().map(|job| job.size_bytes).collect();
+        let sizes: Vec<u64> = plan.jobs.iter().map(|job| job.files[0].size_bytes).collect();
         assert_eq!((sizes, plan.files.len()), (vec![16384, 8192, 8192], 1));
     }
 
@@ -286,7 +397,7 @@ mod tests {
         fs::write(directory.path().join("f"), b"kept").unwrap();
         let line = "--filename=f --size=32k --bs=8k --verify=crc32c --name=a --rw=randrw";
         let plan = plan(directory.path(), line).unwrap();
-        assert_eq!(plan.jobs[0].laid_out_from, 8192);
+        assert_eq!(plan.jobs[0].files[0].laid_out_from, 8192);
         lay_out(&plan);
         let content = fs::read(directory.path().join("f")).unwrap();
         assert_eq!(&content[..5], b"kept\0");

@@ -5,12 +5,14 @@
 //! for the first job file too, whose `[global]` overrides them; further files start afresh.
 
 use super::error::Error;
-use super::ini;
+use super::ini::{self, WantedSection};
 use super::job::Job;
 use super::job_text;
 use super::options::{self, Argument};
 use super::setting::{Origin, Sections, Setting, pairs, shared_path};
-use super::units::parse_integer;
+use super::units::{parse_duration, parse_integer};
+use std::path::PathBuf;
+use std::time::Duration;
 
 /// Our own options that take a value. The caller reads them; here they only have to be told from fio's.
 const OWN_WITH_VALUE: &[&str] = &["memory", "tenant", "preset", "with", "without", "lru", "backend"];
@@ -18,9 +20,13 @@ const OWN_WITH_VALUE: &[&str] = &["memory", "tenant", "preset", "with", "without
 /// Our own flags.
 const OWN_FLAGS: &[&str] = &["json", "help", "version"];
 
+/// What says how a run is done and told, rather than a job.
+const COMMAND_OPTIONS: &[&str] =
+    &["seed", "section", "output", "output-format", "minimal", "status-interval", "eta"];
+
 /// Names that the command line has and a job file has not.
 pub(super) fn command_names() -> impl Iterator<Item = &'static str> {
-    OWN_WITH_VALUE.iter().chain(OWN_FLAGS).copied().chain(["seed", "output-format"])
+    OWN_WITH_VALUE.iter().chain(OWN_FLAGS).chain(COMMAND_OPTIONS).copied()
 }
 
 /// How results are printed. fio: `--output-format`.
@@ -31,6 +37,20 @@ pub enum OutputFormat {
     Normal,
     /// One JSON document.
     Json,
+    /// A line of values per job, with semicolons between them: the third version of fio's terse format.
+    Terse,
+}
+
+/// When to show how far the run is. fio: `--eta`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Eta {
+    /// Where somebody can see it.
+    #[default]
+    Auto,
+    /// Even where stderr is no terminal.
+    Always,
+    /// Not at all.
+    Never,
 }
 
 /// A command line, understood.
@@ -42,6 +62,12 @@ pub struct Invocation {
     pub global_options: Vec<(String, String)>,
     /// How to print the results.
     pub output_format: OutputFormat,
+    /// Where to print them, if not on stdout. fio: `--output`.
+    pub output: Option<PathBuf>,
+    /// When to show how far it is.
+    pub eta: Eta,
+    /// How often to print results while jobs run. fio: `--status-interval`.
+    pub status_interval: Option<Duration>,
     /// The options that are not fio's but ours, in order, as `--name=value` or `--name`: `--memory`,
     /// `--tenant`, `--preset`, `--with`, `--without`, `--lru`, `--backend`, `--json`, `--help`, `--version`.
     pub own: Vec<String>,
@@ -84,6 +110,10 @@ struct Reader {
     job_files: Vec<String>,
     seed: Option<u64>,
     output_format: OutputFormat,
+    output: Option<PathBuf>,
+    eta: Eta,
+    status_interval: Option<Duration>,
+    wanted_sections: Vec<WantedSection>,
     own: Vec<String>,
     /// Whether the caller will tell about the program instead of running jobs.
     only_tells: bool,
@@ -108,13 +138,15 @@ impl Reader {
                 let value = required("see `mglru fio --help`")?;
                 self.own.push(format!("--{name}={value}"));
             }
-            _ if OWN_FLAGS.contains(&name) => {
+            _ if OWN_FLAGS.contains(&name) || name == "minimal" => {
                 if let Some(value) = value {
-                    let (option, value) = (name.to_owned(), value.to_owned());
-                    let reason = "is a flag and takes no value".to_owned();
-                    return Err(Error::InvalidValue { option, value, reason, origin });
+                    return Err(invalid(name, value, "is a flag and takes no value".to_owned()));
                 }
                 match name {
+                    "minimal" => {
+                        self.output_format = OutputFormat::Terse;
+                        return Ok(());
+                    }
                     "json" => self.output_format = OutputFormat::Json,
                     _ => self.only_tells = true,
                 }
@@ -122,15 +154,30 @@ impl Reader {
             }
             "seed" => {
                 let value = required("the seed of every random choice, a whole number")?;
-                let seed = parse_integer(&value, 0..=u64::MAX).map_err(|reason| Error::InvalidValue {
-                    option: name.to_owned(),
-                    value,
-                    reason,
-                    origin,
-                })?;
+                let seed =
+                    parse_integer(&value, 0..=u64::MAX).map_err(|reason| invalid(name, &value, reason))?;
                 self.seed = Some(seed);
             }
-            "output-format" => self.output_format = output_format(required("normal or json")?)?,
+            "output-format" => self.output_format = output_format(required("normal, json or terse")?)?,
+            "output" => self.output = Some(required("the file to print results into")?.into()),
+            "section" => {
+                let name = required("the section of the job file that is to be run")?;
+                self.wanted_sections.push(WantedSection { name, found: false });
+            }
+            "status-interval" => {
+                let value = required("how often to print results, in seconds or as 500ms, 5m")?;
+                let interval = parse_duration(&value).map_err(|reason| invalid(name, &value, reason))?;
+                self.status_interval = Some(interval).filter(|interval| !interval.is_zero());
+            }
+            "eta" => {
+                let value = required("auto, always or never")?;
+                self.eta = match value.as_str() {
+                    "auto" => Eta::Auto,
+                    "always" => Eta::Always,
+                    "never" => Eta::Never,
+                    _ => return Err(invalid(name, &value, "use auto, always or never".to_owned())),
+                };
+            }
             _ => {
                 let option = options::find(name, &origin)?;
                 let value = match option.argument {
@@ -153,7 +200,14 @@ impl Reader {
             }
             let text = std::fs::read_to_string(name)
                 .map_err(|source| Error::JobFile { path: name.clone(), source })?;
-            ini::parse(&text, &shared_path(name), &mut self.sections)?;
+            ini::parse(&text, &shared_path(name), &mut self.wanted_sections, &mut self.sections)?;
+        }
+        if let Some(missing) = self.wanted_sections.iter().find(|section| !section.found) {
+            let reason = match self.job_files.join("`, `") {
+                files if files.is_empty() => "is about job files; name one".to_owned(),
+                files => format!("`{files}` has no such section"),
+            };
+            return Err(invalid("section", &missing.name, reason));
         }
         let jobs = match job_text::resolve(&self.sections, self.seed) {
             Err(Error::NoJobs) if self.only_tells => Vec::new(),
@@ -163,17 +217,26 @@ impl Reader {
             jobs,
             global_options: pairs(&self.sections.global),
             output_format: self.output_format,
+            output: self.output,
+            eta: self.eta,
+            status_interval: self.status_interval,
             own: self.own,
         })
     }
 }
 
+fn invalid(option: &str, value: &str, reason: String) -> Error {
+    let (option, value) = (option.to_owned(), value.to_owned());
+    Error::InvalidValue { option, value, reason, origin: Origin::CommandLine }
+}
+
 fn output_format(value: String) -> Result<OutputFormat, Error> {
     let (option, origin) = ("output-format".to_owned(), Origin::CommandLine);
-    let advice = "use normal or json".to_owned();
+    let advice = "use normal, json or terse".to_owned();
     match value.as_str() {
         "normal" => Ok(OutputFormat::Normal),
         "json" => Ok(OutputFormat::Json),
+        "terse" | "minimal" => Ok(OutputFormat::Terse),
         _ if value.split(',').all(|part| ["normal", "json", "json+", "terse", "minimal"].contains(&part)) => {
             Err(Error::UnsupportedValue { option, value, advice, origin })
         }

@@ -7,56 +7,137 @@
 //! [hot]
 //! rw=randread
 //! time_based       ; a flag may stand alone
+//! include more.fio ; as if the lines of that file stood here; they may not begin sections
 //! ```
 //!
-//! As in fio, a later `[global]` adds to the earlier ones and holds for the jobs below it only.
+//! As in fio, a later `[global]` adds to the earlier ones and holds for the jobs below it only, and a file that is
+//! included is looked for in the working directory, then beside the file that includes it.
 
 use super::error::Error;
 use super::setting::{Origin, Sections, Setting};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Files that may include each other in a row: more is a circle.
+const INCLUDED_MAX: usize = 16;
+
+/// Where a setting belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Outside,
+    Global,
+    Job,
+    /// In a section that is not to be run.
+    Skipped,
+}
+
 /// Adds the sections of a job file to `sections`, whose global settings the file inherits.
-pub(super) fn parse(text: &str, path: &Arc<Path>, sections: &mut Sections) -> Result<(), Error> {
-    /// Where a setting belongs that stands here.
-    enum Place {
-        Outside,
-        Global,
-        Job,
-    }
+/// `wanted`: which of its jobs are to be run; none: all.
+pub(super) fn parse(
+    text: &str,
+    path: &Arc<Path>,
+    wanted: &mut [WantedSection],
+    sections: &mut Sections,
+) -> Result<(), Error> {
     let mut place = Place::Outside;
-    for (number, line) in (1..).zip(text.lines()) {
-        let line = without_comment(line).trim();
-        if line.is_empty() {
-            continue;
-        }
+    for (number, line) in lines(text) {
         let origin = Origin::line(path, number);
-        if let Some(heading) = line.strip_prefix('[') {
-            let error =
-                |reason: &str| Error::Line { reason: format!("`{line}`: {reason}"), origin: origin.clone() };
-            let name = heading
-                .strip_suffix(']')
-                .ok_or_else(|| error("a section must end with `]`, alone on its line"))?;
-            match name.trim() {
-                "" => return Err(error("a section needs a name, such as [job1]")),
-                "global" => place = Place::Global,
-                name => {
+        let Some(heading) = line.strip_prefix('[') else {
+            settings(line, origin, place, 0, sections)?;
+            continue;
+        };
+        let error =
+            |reason: &str| Error::Line { reason: format!("`{line}`: {reason}"), origin: origin.clone() };
+        let name = heading
+            .strip_suffix(']')
+            .ok_or_else(|| error("a section must end with `]`, alone on its line"))?;
+        place = match name.trim() {
+            "" => return Err(error("a section needs a name, such as [job1]")),
+            "global" => Place::Global,
+            name => {
+                let is_wanted = wanted.is_empty() || {
+                    let found = wanted.iter_mut().find(|section| section.name == name);
+                    found.map(|section| section.found = true).is_some()
+                };
+                if is_wanted {
                     sections.begin(name.to_owned(), origin);
-                    place = Place::Job;
+                    Place::Job
+                } else {
+                    Place::Skipped
                 }
             }
-            continue;
+        };
+    }
+    Ok(())
+}
+
+/// A section that is to be run, and whether a job file has it. fio: `--section`.
+#[derive(Debug)]
+pub(super) struct WantedSection {
+    pub name: String,
+    pub found: bool,
+}
+
+/// Lines that say something, with their numbers.
+fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = (1..).zip(text.lines().map(|line| without_comment(line).trim()));
+    lines.filter(|(_, line)| !line.is_empty())
+}
+
+/// Adds the setting of a line, or those of the file that it includes, to where they belong.
+fn settings(
+    line: &str,
+    origin: Origin,
+    place: Place,
+    included: usize,
+    sections: &mut Sections,
+) -> Result<(), Error> {
+    let mut words = line.splitn(2, char::is_whitespace);
+    if let (Some("include"), Some(name)) = (words.next(), words.next()) {
+        return include(name.trim(), &origin, place, included, sections);
+    }
+    let setting = setting(line, origin.clone())?;
+    match place {
+        Place::Outside => {
+            let reason =
+                format!("`{line}` stands before the first section; begin one with [global] or [NAME]");
+            return Err(Error::Line { reason, origin });
         }
-        let setting = setting(line, origin.clone())?;
-        match place {
-            Place::Outside => {
-                let reason =
-                    format!("`{line}` stands before the first section; begin one with [global] or [NAME]");
-                return Err(Error::Line { reason, origin });
-            }
-            Place::Global => sections.current(false).push(setting),
-            Place::Job => sections.current(true).push(setting),
+        Place::Global => sections.current(false).push(setting),
+        Place::Job => sections.current(true).push(setting),
+        Place::Skipped => {}
+    }
+    Ok(())
+}
+
+fn include(
+    name: &str,
+    origin: &Origin,
+    place: Place,
+    included: usize,
+    sections: &mut Sections,
+) -> Result<(), Error> {
+    let error = |reason: String| Error::Line { reason, origin: origin.clone() };
+    if included == INCLUDED_MAX {
+        return Err(error(format!(
+            "`include {name}`: more than {INCLUDED_MAX} files include each other; is there a circle?"
+        )));
+    }
+    let beside = match origin {
+        Origin::JobFile { path, .. } => path.with_file_name(name),
+        Origin::CommandLine => PathBuf::from(name),
+    };
+    let path = if Path::new(name).exists() { PathBuf::from(name) } else { beside };
+    let text = std::fs::read_to_string(&path)
+        .map_err(|source| error(format!("`include {name}`: {}: {source}", path.display())))?;
+    let path: Arc<Path> = path.into();
+    for (number, line) in lines(&text) {
+        let origin = Origin::line(&path, number);
+        if line.starts_with('[') {
+            let reason = format!("`{line}`: a file that is included may not begin sections");
+            return Err(Error::Line { reason, origin });
         }
+        settings(line, origin, place, included + 1, sections)?;
     }
     Ok(())
 }
@@ -67,9 +148,8 @@ fn setting(line: &str, origin: Origin) -> Result<Setting, Error> {
         None => (line, None),
     };
     match name.split_whitespace().collect::<Vec<_>>()[..] {
+        ["include"] => Err(Error::Line { reason: "write `include FILE`".to_owned(), origin }),
         [name] => Setting::new(name, value, origin),
-        // `include FILE` is the one line of fio's that has no `=` between two words.
-        ["include", ..] if value.is_none() => Setting::new("include", value, origin),
         _ => {
             let reason = format!("`{line}` is no option; write NAME=VALUE, or a NAME alone for a flag");
             Err(Error::Line { reason, origin })
@@ -88,7 +168,7 @@ mod tests {
 
     fn parsed(text: &str) -> Result<Sections, Error> {
         let mut sections = Sections::default();
-        parse(text, &shared_path("jobs/a.fio"), &mut sections).map(|()| sections)
+        parse(text, &shared_path("jobs/a.fio"), &mut [], &mut sections).map(|()| sections)
     }
 
     fn said(settings: &[Setting]) -> Vec<(String, String)> {
@@ -131,9 +211,9 @@ mod tests {
                 "jobs/a.fio:2: unknown option `xyzzy`; neither fio nor mglru has it; the nearest supported option is `size`",
             ),
             (
-                "[a]\n\n\niodepth=8",
-                "jobs/a.fio:4: option `iodepth` is fio's, but mglru does not support it yet; the nearest supported \
-                 option is `numjobs`",
+                "[a]\n\n\nbsrange=8",
+                "jobs/a.fio:4: option `bsrange` is fio's, but mglru does not support it yet; the nearest supported \
+                 option is `bs`",
             ),
             (
                 "rw=read\n[a]",
@@ -152,11 +232,51 @@ mod tests {
             ),
             (
                 "[a]\ninclude other.fio",
-                "jobs/a.fio:2: option `include` is fio's, but mglru does not support it yet; no supported option comes \
-                 near it, remove it",
+                "jobs/a.fio:2: `include other.fio`: jobs/other.fio: No such file or directory (os error 2)",
+            ),
+            ("[a]\ninclude", "jobs/a.fio:2: write `include FILE`"),
+            (
+                "[a]\nmemory=1g",
+                "jobs/a.fio:2: `memory` is about the whole run: give it on the command line, as `--memory`",
             ),
         ] {
             assert_eq!(parsed(text).unwrap_err().to_string(), message);
         }
+    }
+
+    #[test]
+    fn files_may_be_included() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+        let main: Arc<Path> = directory.path().join("main.fio").into();
+        let parsed = |text: &str| {
+            let mut sections = Sections::default();
+            parse(text, &main, &mut [], &mut sections).map(|()| sections)
+        };
+        write("one.fio", "bs=8k ; comment\ninclude two.fio\n");
+        write("two.fio", "thread\n");
+        let sections = parsed("[global]\ninclude one.fio\n[a]\nrw=read\ninclude two.fio").unwrap();
+        assert_eq!(said(&sections.jobs[0].inherited), pairs([("bs", "8k"), ("thread", "")]));
+        assert_eq!(said(&sections.jobs[0].settings), pairs([("rw", "read"), ("thread", "")]));
+        write("two.fio", "\n[b]\n");
+        let error = parsed("[a]\ninclude one.fio").unwrap_err().to_string();
+        assert!(
+            error.ends_with("two.fio:2: `[b]`: a file that is included may not begin sections"),
+            "{error}"
+        );
+        write("two.fio", "include one.fio");
+        let error = parsed("[a]\ninclude one.fio").unwrap_err().to_string();
+        assert!(error.contains("is there a circle?"), "{error}");
+    }
+
+    #[test]
+    fn sections_may_be_chosen() {
+        let mut sections = Sections::default();
+        let mut wanted = ["two", "zz"].map(|name| WantedSection { name: name.to_owned(), found: false });
+        let text = "[global]\nbs=8k\n[one]\nrw=write\n[two]\nrw=read\n[one]\nsize=1m\n";
+        parse(text, &shared_path("a.fio"), &mut wanted, &mut sections).unwrap();
+        assert_eq!(sections.jobs.len(), 1);
+        assert_eq!(said(&sections.jobs[0].settings), pairs([("rw", "read")]));
+        assert_eq!(wanted.map(|section| section.found), [true, false]);
     }
 }

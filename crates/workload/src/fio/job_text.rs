@@ -1,11 +1,11 @@
 //! From what was said to what it means: defaults, contradictions, instances.
 
 use super::error::Error;
-use super::job::{Engine, FileSize, Job, Verify};
+use super::job::{DEPTH_MAX, Engine, FileSize, Hint, Job, Rate, SyncEvery, Verify};
 use super::options;
 use super::setting::{Section, Sections, pairs};
 use crate::distribution::Distribution;
-use crate::pattern::{Mix, Order};
+use crate::pattern::{BlockBytes, Mix, Order};
 use crate::random::Random;
 use crate::verify::HEADER_BYTES;
 use std::path::PathBuf;
@@ -14,24 +14,60 @@ use std::time::Duration;
 /// The seed of a run that names none. fio repeats its runs by default as well.
 const SEED_DEFAULT: u64 = 0x6D67_6C72;
 
+const BLOCK_BYTES_DEFAULT: u32 = 4096;
+
 /// The options of one job, each read on its own. `None`: not given.
 #[derive(Debug, Default)]
 pub(super) struct JobText {
     pub name: Option<String>,
-    pub directory: Option<PathBuf>,
-    pub filename: Option<PathBuf>,
+    pub description: Option<String>,
+    pub directories: Vec<PathBuf>,
+    pub filenames: Vec<PathBuf>,
+    pub filename_format: Option<String>,
+    pub generated_files: Option<u32>,
+    pub offset_bytes: u64,
     pub size: Option<FileSize>,
+    /// Of each file.
+    pub file_bytes: Option<u64>,
+    pub io_size: Option<FileSize>,
+    pub loops: Option<u32>,
     pub read_write: Option<ReadWrite>,
     pub read_percent: Option<u8>,
-    pub block_bytes: Option<u32>,
+    pub block_bytes: Parts<u32>,
     pub distribution: Option<Distribution>,
+    pub no_random_map: bool,
     pub seed: Option<u64>,
     pub instances: Option<u32>,
+    pub start_delay: Duration,
+    pub ramp: Duration,
     pub runtime: Option<Duration>,
     pub time_based: bool,
+    pub stonewall: bool,
+    pub new_group: bool,
     pub group_reporting: bool,
     pub engine: Option<Engine>,
+    pub iodepth: Option<u32>,
+    pub batch: Option<u32>,
+    pub rate: Parts<u64>,
+    pub rate_iops: Parts<u64>,
+    pub hint: Hint,
+    pub keep_cached: bool,
+    pub sync: SyncEvery,
     pub verify: Option<Verify>,
+    pub skip_verify_written: bool,
+}
+
+/// A value for reads and one for writes: `bs=4k,64k`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Parts<T> {
+    pub read: Option<T>,
+    pub write: Option<T>,
+}
+
+impl<T> Default for Parts<T> {
+    fn default() -> Self {
+        Self { read: None, write: None }
+    }
 }
 
 /// The value of `rw`: two choices in one word.
@@ -54,44 +90,85 @@ impl ReadWrite {
 
 /// The instances of all jobs, in order. `seed` is for jobs that name none.
 pub(super) fn resolve(sections: &Sections, seed: Option<u64>) -> Result<Vec<Job>, Error> {
-    let mut jobs = Vec::new();
+    let mut jobs: Vec<Job> = Vec::new();
     for section in &sections.jobs {
         let mut text = JobText { seed, ..JobText::default() };
         for setting in section.inherited.iter().chain(&section.settings) {
             options::apply(setting, &mut text)?;
         }
-        text.instances_of(section, &mut jobs)?;
+        let (mut group, mut stage) = jobs.last().map_or((0, 0), |last| (last.group, last.stage));
+        if !jobs.is_empty() {
+            stage += u32::from(text.stonewall);
+            group += u32::from(text.stonewall || text.new_group);
+        }
+        text.instances_of(section, group, stage, &mut jobs)?;
+    }
+    for stage in jobs.chunk_by_mut(|one, next| one.stage == next.stage) {
+        let overlapping = stage.iter().filter(|job| job.may_overlap()).count().max(1) as u32;
+        for job in stage.iter_mut().filter(|job| job.may_overlap()) {
+            job.depth = job.iodepth.min((DEPTH_MAX / overlapping).max(1));
+        }
     }
     if jobs.is_empty() { Err(Error::NoJobs) } else { Ok(jobs) }
 }
 
 impl JobText {
-    fn instances_of(&self, section: &Section, jobs: &mut Vec<Job>) -> Result<(), Error> {
+    fn instances_of(
+        &self,
+        section: &Section,
+        group: u32,
+        stage: u32,
+        jobs: &mut Vec<Job>,
+    ) -> Result<(), Error> {
         // A `name` of the global section would name every job alike; the heading is closer.
         let own_name = section.settings.iter().any(|setting| setting.option.name == "name");
         let name = self.name.as_ref().filter(|_| own_name).unwrap_or(&section.name);
         let error = |reason: String| Error::Job { job: name.clone(), reason, origin: section.origin.clone() };
 
         let read_write = self.read_write.unwrap_or(ReadWrite::READ);
-        let block_bytes = self.block_bytes.unwrap_or(4096);
-        let size = self.size.unwrap_or(FileSize::Whole);
+        let mix = match (read_write.reads, read_write.writes) {
+            (true, true) => Mix::Mixed { read_percent: self.read_percent.unwrap_or(50) },
+            (true, false) => Mix::Read,
+            (false, _) => Mix::Write,
+        };
+        let block_bytes = BlockBytes {
+            read: self.block_bytes.read.unwrap_or(BLOCK_BYTES_DEFAULT),
+            write: self.block_bytes.write.unwrap_or(BLOCK_BYTES_DEFAULT),
+        };
+        let block = block_bytes.largest(mix);
         if self.time_based && self.runtime.is_none() {
             return Err(error("`time_based` runs for the whole runtime; give `runtime=` too".to_owned()));
         }
-        if self.verify.is_some() && block_bytes < HEADER_BYTES {
+        if self.verify.is_some() {
+            if block < HEADER_BYTES {
+                return Err(error(format!(
+                    "`verify` needs blocks of at least {HEADER_BYTES} bytes for its header; `bs` is {block}"
+                )));
+            }
+            if mix.reads() && mix.writes() && block_bytes.read != block_bytes.write {
+                return Err(error(
+                    "`verify` reads the blocks that were written; give one `bs` for both".to_owned(),
+                ));
+            }
+        }
+        if self.verify.is_some() && !self.offset_bytes.is_multiple_of(u64::from(block)) {
+            let offset = self.offset_bytes;
             return Err(error(format!(
-                "`verify` needs blocks of at least {HEADER_BYTES} bytes for its header; `bs` is {block_bytes}"
+                "`verify` needs an `offset` that is a multiple of `bs`: {offset} is none of {block}"
             )));
         }
-        if let FileSize::Bytes(bytes) = size
-            && bytes < u64::from(block_bytes)
-        {
-            return Err(error(format!(
-                "`size` is {bytes} bytes, less than one block (`bs`) of {block_bytes}"
-            )));
+        let filesize = self.file_bytes.map(FileSize::Bytes);
+        for (option, size) in [("size", self.size), ("io_size", self.io_size), ("filesize", filesize)] {
+            if let Some(FileSize::Bytes(bytes)) = size
+                && bytes < u64::from(block)
+            {
+                return Err(error(format!(
+                    "`{option}` is {bytes} bytes, less than one block (`bs`) of {block}"
+                )));
+            }
         }
-        if let (Some(directory), Some(filename)) = (&self.directory, &self.filename)
-            && filename.is_absolute()
+        if let (Some(directory), Some(filename)) =
+            (self.directories.first(), self.filenames.iter().find(|filename| filename.is_absolute()))
         {
             let (directory, filename) = (directory.display(), filename.display());
             return Err(error(format!(
@@ -99,39 +176,105 @@ impl JobText {
             )));
         }
 
+        let iodepth = self.iodepth.unwrap_or(1);
+        // fio: 0 is the depth.
+        let batch = self.batch.map_or(1, |batch| if batch == 0 { iodepth } else { batch });
+        let rate = |bytes: Option<u64>, iops: Option<u64>, block: u32| {
+            let of_iops = iops.map(|iops| iops.saturating_mul(block.into()));
+            bytes.into_iter().chain(of_iops).min()
+        };
         let instances = self.instances.unwrap_or(1);
         for instance in 0..instances {
             let index = jobs.len() as u32;
-            // fio's default: $jobname.$jobnum.$filenum, a file per instance. A given name is shared.
-            let file = self.filename.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.{instance}.0")));
+            let files = self.files(name, instance);
+            let (size, io_size) = self.sizes(files.len() as u64);
             jobs.push(Job {
                 name: name.clone(),
+                description: self.description.clone(),
                 index,
                 instance,
                 instances,
-                group: 0,
+                group,
+                stage,
                 group_reporting: self.group_reporting,
-                path: self.directory.as_ref().map_or(file.clone(), |directory| directory.join(file)),
+                files,
+                offset_bytes: self.offset_bytes,
                 size,
+                io_size,
+                loops: self.loops.unwrap_or(1),
                 order: match read_write.random {
-                    true => Order::Random(self.distribution.unwrap_or_default()),
+                    true => Order::Random(self.distribution()),
                     false => Order::Sequential,
                 },
-                mix: match (read_write.reads, read_write.writes) {
-                    (true, true) => Mix::Mixed { read_percent: self.read_percent.unwrap_or(50) },
-                    (true, false) => Mix::Read,
-                    (false, _) => Mix::Write,
-                },
+                mix,
                 block_bytes,
+                start_delay: self.start_delay,
+                ramp: self.ramp,
                 runtime: self.runtime,
                 time_based: self.time_based,
                 engine: self.engine.unwrap_or_default(),
+                iodepth,
+                depth: 1,
+                batch,
+                rate: Rate {
+                    read: rate(self.rate.read, self.rate_iops.read, block_bytes.read),
+                    write: rate(self.rate.write, self.rate_iops.write, block_bytes.write),
+                },
+                hint: self.hint,
+                invalidate: !self.keep_cached,
+                sync: self.sync,
                 verify: self.verify,
+                verify_written: !self.skip_verify_written,
                 seed: Random::stream(self.seed.unwrap_or(SEED_DEFAULT), u64::from(index)).next_u64(),
                 options: pairs(&section.settings),
                 origin: section.origin.clone(),
             });
         }
         Ok(())
+    }
+
+    /// `norandommap` is about the random map, which only the uniform distribution has.
+    fn distribution(&self) -> Distribution {
+        match self.distribution.unwrap_or_default() {
+            Distribution::Uniform if self.no_random_map => Distribution::Independent,
+            distribution => distribution,
+        }
+    }
+
+    /// What is used of the files, together, and how much is transferred. fio: a `filesize` says how large files are, and
+    /// leaves to `size` how much of them is transferred.
+    fn sizes(&self, files: u64) -> (FileSize, Option<FileSize>) {
+        let Some(file_bytes) = self.file_bytes else {
+            return (self.size.unwrap_or(FileSize::Whole), self.io_size);
+        };
+        let all_bytes = file_bytes.saturating_mul(files);
+        let transferred = match self.size {
+            Some(FileSize::Bytes(bytes)) => Some(FileSize::Bytes(bytes.min(all_bytes))),
+            size => size,
+        };
+        (FileSize::Bytes(all_bytes), self.io_size.or(transferred))
+    }
+
+    /// The files of an instance. As in fio, given names are shared and lie in the first directory; those that are
+    /// made up are the instance's own, and instances take directories in turns.
+    fn files(&self, name: &str, instance: u32) -> Vec<PathBuf> {
+        let (directory, files) = if self.filenames.is_empty() {
+            let directory = match self.directories.len() {
+                0 => None,
+                count => self.directories.get(instance as usize % count),
+            };
+            let format = self.filename_format.as_deref().unwrap_or("$jobname.$jobnum.$filenum");
+            let made_up = |file: u32| {
+                let name = format.replace("$jobname", name).replace("$jobnum", &instance.to_string());
+                PathBuf::from(name.replace("$filenum", &file.to_string()))
+            };
+            (directory, (0..self.generated_files.unwrap_or(1)).map(made_up).collect())
+        } else {
+            (self.directories.first(), self.filenames.clone())
+        };
+        match directory {
+            Some(directory) => files.iter().map(|file| directory.join(file)).collect(),
+            None => files,
+        }
     }
 }

@@ -26,8 +26,8 @@ pub mod report;
 mod setting;
 mod units;
 
-pub use command_line::{Invocation, OutputFormat};
+pub use command_line::{Eta, Invocation, OutputFormat};
 pub use error::Error;
 pub use histogram::Latencies;
-pub use job::{Channel, Engine, FileSize, Job, Verify};
+pub use job::{Channel, DEPTH_MAX, Engine, FileSize, Hint, Job, Rate, SyncEvery, Verify};
 pub use setting::Origin;

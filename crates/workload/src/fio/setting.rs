@@ -55,12 +55,22 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// Looks the option up; its value is not looked at yet, except that there must be one.
+    /// Looks the option up; its value is not looked at yet, except that there must be one, and that `${NAME}` in it
+    /// stands for a variable of the environment.
     pub fn new(name: &str, value: Option<String>, origin: Origin) -> Result<Self, Error> {
         let option = options::find(name, &origin)?;
         if value.is_none() && option.argument == Argument::Required {
             return Err(Error::MissingValue { option: name.to_owned(), help: option.help, origin });
         }
+        let value = match value {
+            Some(value) => Some(expanded(&value).map_err(|reason| Error::InvalidValue {
+                option: name.to_owned(),
+                value,
+                reason,
+                origin: origin.clone(),
+            })?),
+            None => None,
+        };
         Ok(Self { option, name: name.to_owned(), value, origin })
     }
 
@@ -102,6 +112,24 @@ impl Sections {
     }
 }
 
+/// The value with its variables replaced. fio puts nothing for one that is not set.
+fn expanded(value: &str) -> Result<String, String> {
+    let mut result = String::with_capacity(value.len());
+    let mut rest = value;
+    while let Some((before, variable)) = rest.split_once("${") {
+        let (name, after) =
+            variable.split_once('}').ok_or_else(|| "`${` needs a `}` after the name".to_owned())?;
+        let content = std::env::var(name).map_err(|_| {
+            format!("the environment has no `{name}` that is text; set it: {name}=... mglru fio")
+        })?;
+        result.push_str(before);
+        result.push_str(&content);
+        rest = after;
+    }
+    result.push_str(rest);
+    Ok(result)
+}
+
 /// The last value of each option, in the order in which the options first came.
 pub(super) fn pairs(settings: &[Setting]) -> Vec<(String, String)> {
     let mut pairs: Vec<(String, String)> = Vec::new();
@@ -117,4 +145,19 @@ pub(super) fn pairs(settings: &[Setting]) -> Vec<(String, String)> {
 /// Named so that errors can own it cheaply.
 pub(super) fn shared_path(path: &str) -> Arc<Path> {
     PathBuf::from(path).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_replaced() {
+        // Set by cargo for every test.
+        let name = std::env::var("CARGO_PKG_NAME").expect("cargo runs this test");
+        assert_eq!(expanded("a/${CARGO_PKG_NAME}/${CARGO_PKG_NAME}b").unwrap(), format!("a/{name}/{name}b"));
+        assert_eq!(expanded("$jobname.5").unwrap(), "$jobname.5");
+        assert!(expanded("${NO_SUCH_VARIABLE}m").unwrap_err().contains("`NO_SUCH_VARIABLE`"));
+        assert!(expanded("${HOME").unwrap_err().contains("`}`"));
+    }
 }

@@ -1,5 +1,6 @@
 //! fio's units of size and time.
 
+use super::job_text::Parts;
 use std::time::Duration;
 
 /// Bytes, as fio reads them with its default `kb_base=1024`.
@@ -58,6 +59,24 @@ pub(super) fn parse_integer(text: &str, limits: std::ops::RangeInclusive<u64>) -
     let expected = || format!("must be a whole number from {} to {}", limits.start(), limits.end());
     let number = text.parse().map_err(|_| expected())?;
     if limits.contains(&number) { Ok(number) } else { Err(expected()) }
+}
+
+/// Values for reads, writes and trims, with commas between them. One value is for all, an empty one says nothing, and
+/// trims there are none.
+pub(super) fn parse_parts<T: Copy>(
+    text: &str,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<Parts<T>, String> {
+    let part = |text: &str| if text.is_empty() { Ok(None) } else { parse(text).map(Some) };
+    match text.split(',').collect::<Vec<_>>()[..] {
+        [all] => part(all).map(|value| Parts { read: value, write: value }),
+        [read, write] => Ok(Parts { read: part(read)?, write: part(write)? }),
+        [read, write, trim] => {
+            part(trim)?;
+            Ok(Parts { read: part(read)?, write: part(write)? })
+        }
+        _ => Err("has more than three parts; give READS,WRITES or one value for both".to_owned()),
+    }
 }
 
 /// A switch: 0 or 1.

@@ -3,10 +3,12 @@
 use super::{Argument, JobOption, Refusal};
 use crate::distribution::Distribution;
 use crate::fio::job_text::{JobText, ReadWrite};
-use crate::fio::units::{parse_integer, parse_size};
+use crate::fio::units::{parse_integer, parse_parts, parse_size, parse_switch};
 
 /// fio's θ when `zipf` stands alone.
 const THETA_DEFAULT: f64 = 1.1;
+/// fio's h when `pareto` stands alone.
+const H_DEFAULT: f64 = 0.2;
 
 pub(super) const OPTIONS: &[JobOption] = &[
     JobOption {
@@ -40,15 +42,35 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "bs",
         aliases: &["blocksize"],
         argument: Argument::Required,
-        help: "bytes per access, such as 4k",
+        help: "bytes per access, such as 4k; or of reads and of writes, such as 4k,64k",
         apply: block_size,
     },
     JobOption {
         name: "random_distribution",
         aliases: &[],
         argument: Argument::Required,
-        help: "which blocks are hot: random (none) or zipf:THETA",
+        help: "which blocks are hot: random (none), zipf:THETA or pareto:H",
         apply: random_distribution,
+    },
+    JobOption {
+        name: "norandommap",
+        aliases: &[],
+        argument: Argument::Flag,
+        help: "draw blocks whatever was visited before, instead of each once per pass",
+        apply: |value, job| {
+            job.no_random_map = parse_switch(value)?;
+            Ok(())
+        },
+    },
+    JobOption {
+        name: "randrepeat",
+        aliases: &["allrandrepeat"],
+        argument: Argument::Required,
+        help: "1: the same choices in every run; for others, give another randseed",
+        apply: |value, _| match parse_switch(value)? {
+            true => Ok(()),
+            false => Err(Refusal::NotYet("give each run a randseed=NUMBER of its own".to_owned())),
+        },
     },
     JobOption {
         name: "randseed",
@@ -84,19 +106,21 @@ fn read_write(value: &str, job: &mut JobText) -> Result<(), Refusal> {
 }
 
 fn block_size(value: &str, job: &mut JobText) -> Result<(), Refusal> {
-    if value.contains(',') {
-        return Err(Refusal::NotYet("give one size for reads and writes".to_owned()));
-    }
-    let bytes = parse_size(value)?;
-    match u32::try_from(bytes) {
-        Ok(bytes @ 1..) => job.block_bytes = Some(bytes),
-        _ => return Err(Refusal::Invalid("must be from 1 byte to under 4g".to_owned())),
-    }
+    job.block_bytes = parse_parts(value, |part| match u32::try_from(parse_size(part)?) {
+        Ok(bytes @ 1..) => Ok(bytes),
+        _ => Err("must be from 1 byte to under 4g".to_owned()),
+    })?;
     Ok(())
 }
 
 fn random_distribution(value: &str, job: &mut JobText) -> Result<(), Refusal> {
+    const SUPPORTED: &str = "use random, zipf:THETA or pareto:H";
     let (kind, parameter) = value.split_once(':').map_or((value, None), |(kind, rest)| (kind, Some(rest)));
+    if matches!(kind, "zipf" | "pareto") && parameter.is_some_and(|parameter| parameter.contains(':')) {
+        return Err(Refusal::NotYet(format!(
+            "give `{kind}` no centre: the hottest block is at a random place"
+        )));
+    }
     job.distribution = Some(match (kind, parameter) {
         ("random", None) => Distribution::Uniform,
         ("zipf", theta) => {
@@ -105,10 +129,14 @@ fn random_distribution(value: &str, job: &mut JobText) -> Result<(), Refusal> {
                 "theta must be a number from 0 on and not exactly 1, such as zipf:0.99".to_owned()
             })?
         }
-        ("pareto" | "normal" | "zoned" | "zoned_abs", _) => {
-            return Err(Refusal::NotYet("use random or zipf:THETA".to_owned()));
+        ("pareto", h) => {
+            let h = h.map_or(Ok(H_DEFAULT), str::parse);
+            h.ok()
+                .and_then(Distribution::pareto)
+                .ok_or_else(|| "h must be a number between 0 and 1, such as pareto:0.2".to_owned())?
         }
-        _ => return Err(Refusal::Invalid("no such distribution; use random or zipf:THETA".to_owned())),
+        ("normal" | "zoned" | "zoned_abs", _) => return Err(Refusal::NotYet(SUPPORTED.to_owned())),
+        _ => return Err(Refusal::Invalid(format!("no such distribution; {SUPPORTED}"))),
     });
     Ok(())
 }
@@ -143,20 +171,28 @@ mod tests {
         assert_eq!(distribution("random").unwrap(), Distribution::Uniform);
         assert_eq!(distribution("zipf:0.5").unwrap(), Distribution::Zipf { theta: 0.5 });
         assert_eq!(distribution("zipf").unwrap(), Distribution::Zipf { theta: 1.1 });
-        for wrong in ["zipf:1.0", "zipf:1", "zipf:-1", "zipf:", "zipf:hot", "zipf:nan", "zip:0.5", "random:1"]
-        {
+        assert_eq!(distribution("pareto:0.3").unwrap(), Distribution::Pareto { h: 0.3 });
+        assert_eq!(distribution("pareto").unwrap(), Distribution::Pareto { h: 0.2 });
+        for wrong in [
+            "pareto:1", "pareto:0", "pareto:x", "zipf:1.0", "zipf:1", "zipf:-1", "zipf:", "zipf:hot",
+            "zipf:nan", "zip:0.5", "random:1",
+        ] {
             assert!(matches!(distribution(wrong), Err(Refusal::Invalid(_))), "{wrong}");
         }
-        for later in ["pareto:0.2", "normal", "zoned:60/10"] {
+        for later in ["zipf:1.2:0.5", "normal", "zoned:60/10"] {
             assert!(matches!(distribution(later), Err(Refusal::NotYet(_))), "{later}");
         }
     }
 
     #[test]
     fn block_sizes() {
-        let bytes = |value| applied(block_size, value).map(|job| job.block_bytes.unwrap());
-        assert_eq!(bytes("4k").unwrap(), 4096);
-        assert!(matches!(bytes("4k,8k"), Err(Refusal::NotYet(_))));
+        let bytes =
+            |value| applied(block_size, value).map(|job| (job.block_bytes.read, job.block_bytes.write));
+        assert_eq!(bytes("4k").unwrap(), (Some(4096), Some(4096)));
+        assert_eq!(bytes("8k,32k").unwrap(), (Some(8192), Some(32_768)));
+        assert_eq!(bytes(",8k,").unwrap(), (None, Some(8192)));
+        assert_eq!(bytes("8k,").unwrap(), (Some(8192), None));
+        assert!(matches!(bytes("1,2,3,4"), Err(Refusal::Invalid(_))));
         assert!(matches!(bytes("0"), Err(Refusal::Invalid(_))));
         assert!(matches!(bytes("4g"), Err(Refusal::Invalid(_))));
     }

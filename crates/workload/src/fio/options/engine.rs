@@ -1,17 +1,98 @@
 //! Through which channel, and with which checks.
 
 use super::{Argument, JobOption, Refusal};
-use crate::fio::job::{Engine, Verify};
+use crate::fio::job::{Engine, Hint, Verify};
 use crate::fio::job_text::JobText;
-use crate::fio::units::parse_switch;
+use crate::fio::units::{parse_integer, parse_switch};
+
+/// As many as fio allows io_uring to have.
+const IODEPTH_MAX: u64 = 32_768;
 
 pub(super) const OPTIONS: &[JobOption] = &[
     JobOption {
         name: "ioengine",
         aliases: &[],
         argument: Argument::Required,
-        help: "psync, sync or io_uring (calls with a descriptor), or mmap (mapped access)",
+        help: "psync, io_uring and their like (calls with a descriptor), or mmap (mapped access)",
         apply: engine,
+    },
+    JobOption {
+        name: "iodepth",
+        aliases: &[],
+        argument: Argument::Required,
+        help: "accesses at once, of io_uring and its like in random order; others have one at a time",
+        apply: |value, job| {
+            job.iodepth = Some(parse_integer(value, 1..=IODEPTH_MAX)? as u32);
+            Ok(())
+        },
+    },
+    JobOption {
+        name: "iodepth_batch_submit",
+        aliases: &["iodepth_batch"],
+        argument: Argument::Required,
+        help: "accesses that are drawn at once and performed by one thread; 0: as many as iodepth",
+        apply: |value, job| {
+            job.batch = Some(parse_integer(value, 0..=IODEPTH_MAX)? as u32);
+            Ok(())
+        },
+    },
+    JobOption {
+        name: "iodepth_batch_complete",
+        aliases: &["iodepth_batch_complete_min"],
+        argument: Argument::Required,
+        help: "without effect: accesses complete one by one",
+        apply: without_effect,
+    },
+    JobOption {
+        name: "iodepth_batch_complete_max",
+        aliases: &[],
+        argument: Argument::Required,
+        help: "without effect: accesses complete one by one",
+        apply: without_effect,
+    },
+    JobOption {
+        name: "iodepth_low",
+        aliases: &[],
+        argument: Argument::Required,
+        help: "without effect: each access that completes is followed by the next",
+        apply: without_effect,
+    },
+    JobOption {
+        name: "fadvise_hint",
+        aliases: &[],
+        argument: Argument::Required,
+        help: "what to say about accesses beforehand: 0 (nothing), 1 (what they will be), random or sequential",
+        apply: hint,
+    },
+    JobOption {
+        name: "fsync",
+        aliases: &[],
+        argument: Argument::Required,
+        help: "sync the file after so many writes, each time; 0: do not",
+        apply: |value, job| {
+            job.sync.fsync_writes = parse_integer(value, 0..=u64::from(u32::MAX))? as u32;
+            Ok(())
+        },
+    },
+    JobOption {
+        name: "fdatasync",
+        aliases: &[],
+        argument: Argument::Required,
+        help: "sync the content of the file after so many writes, each time; 0: do not",
+        apply: |value, job| {
+            job.sync.fdatasync_writes = parse_integer(value, 0..=u64::from(u32::MAX))? as u32;
+            Ok(())
+        },
+    },
+    JobOption {
+        name: "end_fsync",
+        aliases: &[],
+        argument: Argument::Flag,
+        help: "sync the file at the end of the job, within its runtime",
+        apply: |value, job| {
+            job.sync.end_fsync = parse_switch(value)?;
+            Ok(())
+        },
     },
     JobOption {
         name: "direct",
@@ -34,30 +115,52 @@ pub(super) const OPTIONS: &[JobOption] = &[
         help: "crc32c: write blocks that can be checked, and check what is read; 0: do not",
         apply: verify,
     },
+    JobOption {
+        name: "do_verify",
+        aliases: &[],
+        argument: Argument::Flag,
+        help: "1: read what was written once more at the end, if it is to be verified; 0: do not",
+        apply: |value, job| {
+            job.skip_verify_written = !parse_switch(value)?;
+            Ok(())
+        },
+    },
 ];
 
+/// Options about when an asynchronous engine looks for what is complete.
+fn without_effect(value: &str, _: &mut JobText) -> Result<(), Refusal> {
+    Ok(parse_integer(value, 0..=IODEPTH_MAX).map(drop)?)
+}
+
+fn hint(value: &str, job: &mut JobText) -> Result<(), Refusal> {
+    job.hint = match value {
+        "0" => Hint::Nothing,
+        "1" => Hint::OfPattern,
+        "random" => Hint::Random,
+        "sequential" => Hint::Sequential,
+        _ => return Err(Refusal::Invalid("use 0, 1, random or sequential".to_owned())),
+    };
+    Ok(())
+}
+
 fn no_bypass(instead: &str) -> Refusal {
-    Refusal::Invalid(format!(
-        "mglru always goes through its own cache, which itself reads the disk past the system's where it can; \
-         use {instead}, or run the job with fio to measure the disk"
+    Refusal::NotYet(format!(
+        "use {instead}: mglru always goes through its own cache, which itself reads the disk past the system's \
+         where it can; to measure the disk, run the job with fio"
     ))
 }
 
 fn engine(value: &str, job: &mut JobText) -> Result<(), Refusal> {
-    job.engine = Some(match value {
-        "psync" | "sync" => Engine::Psync,
-        "io_uring" => Engine::IoUring,
-        "mmap" => Engine::Mmap,
-        "vsync" | "pvsync" | "pvsync2" | "libaio" | "posixaio" | "splice" | "null" | "cpuio" | "net"
-        | "netsplice" | "sg" | "rbd" | "rdma" | "falloc" | "e4defrag" | "ftruncate" | "filecreate"
-        | "filestat" | "filedelete" | "libpmem" | "dev-dax" | "nbd" | "libhdfs" | "http" | "io_uring_cmd"
-        | "exec" | "external" => {
-            return Err(Refusal::NotYet(
-                "use psync or io_uring for calls with a descriptor, mmap for mapped access".to_owned(),
-            ));
+    let of_fio = "splice null cpuio net netsplice sg rbd rdma falloc e4defrag ftruncate filecreate filestat \
+                  filedelete libpmem dev-dax nbd libhdfs http io_uring_cmd exec external";
+    let advice = "use psync or io_uring for calls with a descriptor, mmap for mapped access";
+    match Engine::ALL.into_iter().find(|engine| engine.name() == value) {
+        Some(engine) => job.engine = Some(engine),
+        None if of_fio.split_whitespace().any(|known| known == value) || value.starts_with("external:") => {
+            return Err(Refusal::NotYet(advice.to_owned()));
         }
-        _ => return Err(Refusal::Invalid("no such engine; use psync, io_uring or mmap".to_owned())),
-    });
+        None => return Err(Refusal::Invalid(format!("no such engine; {advice}"))),
+    }
     Ok(())
 }
 
@@ -91,7 +194,7 @@ mod tests {
         {
             match applied(option, value) {
                 Ok(_) => assert!(allowed, "{option}={value}"),
-                Err(Refusal::Invalid(reason)) => {
+                Err(Refusal::NotYet(reason)) => {
                     assert!(!allowed && reason.contains("its own cache"), "{reason}")
                 }
                 Err(other) => panic!("{other:?}"),
@@ -101,9 +204,9 @@ mod tests {
 
     #[test]
     fn engines_and_checks() {
-        assert_eq!(applied("ioengine", "sync").unwrap().engine, Some(Engine::Psync));
+        assert_eq!(applied("ioengine", "libaio").unwrap().engine, Some(Engine::Libaio));
         assert_eq!(applied("ioengine", "mmap").unwrap().engine, Some(Engine::Mmap));
-        assert!(matches!(applied("ioengine", "libaio"), Err(Refusal::NotYet(_))));
+        assert!(matches!(applied("ioengine", "splice"), Err(Refusal::NotYet(_))));
         assert!(matches!(applied("ioengine", "warp"), Err(Refusal::Invalid(_))));
         assert_eq!(applied("verify", "crc32c").unwrap().verify, Some(Verify::Crc32c));
         assert_eq!(applied("verify", "0").unwrap().verify, None);

@@ -68,6 +68,10 @@ pub(super) fn find(name: &str, origin: &Origin) -> Result<&'static JobOption, Er
         return Ok(option);
     }
     let (option, origin) = (name.to_owned(), origin.clone());
+    if matches!(origin, Origin::JobFile { .. }) && command_names().any(|known| known == name) {
+        let reason = format!("`{name}` is about the whole run: give it on the command line, as `--{name}`");
+        return Err(Error::Line { reason, origin });
+    }
     if let Some(nearest) = unsupported::find(name) {
         return Err(Error::UnsupportedOption { option, nearest, origin });
     }
@@ -95,9 +99,7 @@ fn supported(origin: &Origin) -> impl Iterator<Item = &'static str> + use<> {
 pub(super) fn apply(setting: &Setting, job: &mut JobText) -> Result<(), Error> {
     let value = setting.value.as_deref().unwrap_or("1");
     let (option, origin) = (setting.name.clone(), setting.origin.clone());
-    let result = if value.contains("${") {
-        Err(Refusal::NotYet("write the value of the variable itself".to_owned()))
-    } else if value.is_empty() {
+    let result = if value.is_empty() {
         Err(Refusal::Invalid(format!("the value is missing: {}", setting.option.help)))
     } else {
         (setting.option.apply)(value, job)
@@ -150,15 +152,16 @@ mod tests {
     fn unknown_and_unsupported_are_two_errors() {
         for (name, message) in [
             (
-                "iodepth",
-                "option `--iodepth` is fio's, but mglru does not support it yet; the nearest supported option is \
-                 `--numjobs`",
+                "bsrange",
+                "option `--bsrange` is fio's, but mglru does not support it yet; the nearest supported option is \
+                 `--bs`",
             ),
             (
-                "iodept",
-                "unknown option `--iodept`; if `--iodepth` was meant, it is fio's, but mglru does not support it yet; \
-                 the nearest supported option is `--numjobs`",
+                "bsrang",
+                "unknown option `--bsrang`; if `--bsrange` was meant, it is fio's, but mglru does not support it yet; \
+                 the nearest supported option is `--bs`",
             ),
+            ("iodept", "unknown option `--iodept`; did you mean `--iodepth`?"),
             ("rwmixred", "unknown option `--rwmixred`; did you mean `--rwmixread`?"),
             ("blocksiz", "unknown option `--blocksiz`; did you mean `--blocksize`?"),
             ("memroy", "unknown option `--memroy`; did you mean `--memory`?"),
@@ -175,7 +178,7 @@ mod tests {
         ] {
             assert_eq!(find_error(name), format!("command line: {message}"));
         }
-        assert!(matches!(find("iodepth", &Origin::CommandLine), Err(Error::UnsupportedOption { .. })));
-        assert!(matches!(find("iodept", &Origin::CommandLine), Err(Error::UnknownOption { .. })));
+        assert!(matches!(find("bsrange", &Origin::CommandLine), Err(Error::UnsupportedOption { .. })));
+        assert!(matches!(find("bsrang", &Origin::CommandLine), Err(Error::UnknownOption { .. })));
     }
 }

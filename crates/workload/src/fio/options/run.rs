@@ -1,7 +1,7 @@
 //! How many instances, for how long, and how they are reported.
 
 use super::{Argument, JobOption};
-use crate::fio::units::{parse_duration, parse_integer, parse_switch};
+use crate::fio::units::{parse_duration, parse_integer, parse_parts, parse_size, parse_switch};
 
 /// More threads than any machine can use; a guard against a slip of the finger.
 const INSTANCES_MAX: u64 = 4096;
@@ -42,6 +42,77 @@ pub(super) const OPTIONS: &[JobOption] = &[
         help: "run for the whole runtime, starting again where the size ends",
         apply: |value, job| {
             job.time_based = parse_switch(value)?;
+            Ok(())
+        },
+    },
+    JobOption {
+        name: "startdelay",
+        aliases: &[],
+        argument: Argument::Required,
+        help: "how long to wait before the job begins, in seconds or as 500ms, 5m",
+        apply: |value, job| {
+            job.start_delay = parse_duration(value)?;
+            Ok(())
+        },
+    },
+    JobOption {
+        name: "ramp_time",
+        aliases: &[],
+        argument: Argument::Required,
+        help: "how long to run before measuring, in addition to the runtime, in seconds or as 500ms, 5m",
+        apply: |value, job| {
+            job.ramp = parse_duration(value)?;
+            Ok(())
+        },
+    },
+    JobOption {
+        name: "loops",
+        aliases: &[],
+        argument: Argument::Required,
+        help: "how often to do the same amount of work",
+        apply: |value, job| {
+            // fio: 0 is 1.
+            job.loops = Some(parse_integer(value, 0..=u64::from(u32::MAX))?.max(1) as u32);
+            Ok(())
+        },
+    },
+    JobOption {
+        name: "rate",
+        aliases: &[],
+        argument: Argument::Required,
+        help: "the most bytes per second, such as 64m, or of reads and of writes, such as 64m,16m",
+        apply: |value, job| {
+            job.rate = parse_parts(value, |part| Ok(parse_size(part)?.max(1)))?;
+            Ok(())
+        },
+    },
+    JobOption {
+        name: "rate_iops",
+        aliases: &[],
+        argument: Argument::Required,
+        help: "the most accesses per second, or reads and writes per second, such as 1000,200",
+        apply: |value, job| {
+            job.rate_iops = parse_parts(value, |part| parse_integer(part, 1..=u64::MAX))?;
+            Ok(())
+        },
+    },
+    JobOption {
+        name: "stonewall",
+        aliases: &["wait_for_previous"],
+        argument: Argument::Flag,
+        help: "begin when all jobs before have ended; the reports of those are a group of their own",
+        apply: |value, job| {
+            job.stonewall = parse_switch(value)?;
+            Ok(())
+        },
+    },
+    JobOption {
+        name: "new_group",
+        aliases: &[],
+        argument: Argument::Flag,
+        help: "begin a group of jobs for reporting",
+        apply: |value, job| {
+            job.new_group = parse_switch(value)?;
             Ok(())
         },
     },

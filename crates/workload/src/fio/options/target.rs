@@ -2,7 +2,7 @@
 
 use super::{Argument, JobOption, Refusal};
 use crate::fio::job::FileSize;
-use crate::fio::units::{parse_integer, parse_size};
+use crate::fio::units::{parse_integer, parse_size, parse_switch};
 use std::path::PathBuf;
 
 pub(super) const OPTIONS: &[JobOption] = &[
@@ -17,12 +17,22 @@ pub(super) const OPTIONS: &[JobOption] = &[
         },
     },
     JobOption {
+        name: "description",
+        aliases: &[],
+        argument: Argument::Required,
+        help: "what the job is for; it is printed with the results",
+        apply: |value, job| {
+            job.description = Some(value.to_owned());
+            Ok(())
+        },
+    },
+    JobOption {
         name: "directory",
         aliases: &[],
         argument: Argument::Required,
-        help: "the directory of the file",
+        help: "where files are; of several, with colons between them, instances take turns",
         apply: |value, job| {
-            job.directory = Some(one_path(value, "give each directory a job of its own")?);
+            job.directories = paths(value)?;
             Ok(())
         },
     },
@@ -30,9 +40,32 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "filename",
         aliases: &[],
         argument: Argument::Required,
-        help: "the file, shared by all instances of the job; default: NAME.INSTANCE.0 for each",
+        help: "the file, or files with colons between them, shared by all instances of the job",
         apply: |value, job| {
-            job.filename = Some(one_path(value, "give each file a job of its own")?);
+            job.filenames = paths(value)?;
+            Ok(())
+        },
+    },
+    JobOption {
+        name: "filename_format",
+        aliases: &[],
+        argument: Argument::Required,
+        help: "names of files, if not $jobname.$jobnum.$filenum",
+        apply: |value, job| {
+            if value.contains("$clientuid") {
+                return Err(Refusal::NotYet("use $jobname, $jobnum and $filenum".to_owned()));
+            }
+            job.filename_format = Some(value.to_owned());
+            Ok(())
+        },
+    },
+    JobOption {
+        name: "nrfiles",
+        aliases: &["nr_files"],
+        argument: Argument::Required,
+        help: "files of each instance, which share its size, if they have no filename",
+        apply: |value, job| {
+            job.generated_files = Some(parse_integer(value, 1..=FILES_MAX)? as u32);
             Ok(())
         },
     },
@@ -42,31 +75,100 @@ pub(super) const OPTIONS: &[JobOption] = &[
         argument: Argument::Required,
         help: "bytes to use of the file and to transfer, such as 960m, or a percentage of the file, such as 20%",
         apply: |value, job| {
-            job.size = Some(match value.strip_suffix('%') {
-                Some(percent) => FileSize::Percent(parse_integer(percent, 1..=100)? as u8),
-                None => match parse_size(value)? {
-                    // fio: 0 says nothing, as if the option were missing.
-                    0 => FileSize::Whole,
-                    bytes => FileSize::Bytes(bytes),
-                },
-            });
+            job.size = Some(file_size(value)?);
             Ok(())
+        },
+    },
+    JobOption {
+        name: "offset",
+        aliases: &["fileoffset"],
+        argument: Argument::Required,
+        help: "where in the file the part begins that is used, such as 1g",
+        apply: |value, job| {
+            if value.ends_with('%') {
+                return Err(Refusal::NotYet("give a number of bytes".to_owned()));
+            }
+            job.offset_bytes = parse_size(value)?;
+            Ok(())
+        },
+    },
+    JobOption {
+        name: "filesize",
+        aliases: &[],
+        argument: Argument::Required,
+        help: "bytes of each file, if size is only to say how much is transferred",
+        apply: |value, job| {
+            if value.contains('-') {
+                return Err(Refusal::NotYet("give one size for all files".to_owned()));
+            }
+            job.file_bytes = Some(parse_size(value)?).filter(|&bytes| bytes > 0);
+            Ok(())
+        },
+    },
+    JobOption {
+        name: "io_size",
+        aliases: &["io_limit"],
+        argument: Argument::Required,
+        help: "bytes to transfer, such as 2g, if not as many as are used, or a percentage of these",
+        apply: |value, job| {
+            job.io_size = Some(file_size(value)?).filter(|&size| size != FileSize::Whole);
+            Ok(())
+        },
+    },
+    JobOption {
+        name: "invalidate",
+        aliases: &[],
+        argument: Argument::Required,
+        help: "1: drop the files from the system's own cache first; 0: do not",
+        apply: |value, job| {
+            job.keep_cached = !parse_switch(value)?;
+            Ok(())
+        },
+    },
+    JobOption {
+        name: "create_on_open",
+        aliases: &[],
+        argument: Argument::Required,
+        help: "0; files are made before jobs begin",
+        apply: |value, _| match parse_switch(value)? {
+            false => Ok(()),
+            true => Err(Refusal::NotYet(
+                "remove it: files that are only written are made without writing anything".to_owned(),
+            )),
         },
     },
 ];
 
+/// More files than a process may have open; a guard against a slip of the finger.
+const FILES_MAX: u64 = 4096;
+
+fn file_size(value: &str) -> Result<FileSize, Refusal> {
+    Ok(match value.strip_suffix('%') {
+        Some(percent) => FileSize::Percent(parse_integer(percent, 1..=100)? as u8),
+        None => match parse_size(value)? {
+            // fio: 0 says nothing, as if the option were missing.
+            0 => FileSize::Whole,
+            bytes => FileSize::Bytes(bytes),
+        },
+    })
+}
+
 /// fio separates several paths by colons, and lets a backslash escape one.
-fn one_path(value: &str, advice: &str) -> Result<PathBuf, Refusal> {
-    let mut path = String::with_capacity(value.len());
+fn paths(value: &str) -> Result<Vec<PathBuf>, Refusal> {
+    let mut paths = vec![String::new()];
     let mut letters = value.chars().peekable();
     while let Some(letter) = letters.next() {
+        let path = paths.last_mut().expect("it begins with one");
         match letter {
             '\\' if letters.peek() == Some(&':') => path.extend(letters.next()),
-            ':' => return Err(Refusal::NotYet(format!("{advice}, or write `\\:` for a colon in the name"))),
+            ':' => paths.push(String::new()),
             _ => path.push(letter),
         }
     }
-    Ok(path.into())
+    if paths.iter().any(String::is_empty) {
+        return Err(Refusal::Invalid("one of the names between colons is empty".to_owned()));
+    }
+    Ok(paths.into_iter().map(PathBuf::from).collect())
 }
 
 #[cfg(test)]
@@ -75,8 +177,9 @@ mod tests {
 
     #[test]
     fn colons_separate_unless_escaped() {
-        assert_eq!(one_path("/a/b", "").unwrap(), PathBuf::from("/a/b"));
-        assert_eq!(one_path(r"a\:b\c", "").unwrap(), PathBuf::from(r"a:b\c"));
-        assert!(matches!(one_path("a:b", ""), Err(Refusal::NotYet(_))));
+        assert_eq!(paths("/a/b").unwrap(), [PathBuf::from("/a/b")]);
+        assert_eq!(paths(r"a\:b\c").unwrap(), [PathBuf::from(r"a:b\c")]);
+        assert_eq!(paths("a:/b/c").unwrap(), [PathBuf::from("a"), PathBuf::from("/b/c")]);
+        assert!(matches!(paths("a::b"), Err(Refusal::Invalid(_))));
     }
 }

@@ -2,15 +2,16 @@
 
 /// Names of fio's options, grouped by the supported option that comes nearest in meaning.
 const UNSUPPORTED: &[(Option<&str>, &str)] = &[
-    // How much load, and how much of it at once: the number of instances.
+    // How much load, and how much of it at once.
     (
-        Some("numjobs"),
-        "iodepth iodepth_batch iodepth_batch_submit iodepth_batch_complete \
-         iodepth_batch_complete_min iodepth_batch_complete_max iodepth_low io_submit_mode \
-         serialize_overlap max-jobs rate rate_min ratemin rate_iops rate_iops_min rate_process \
-         rate_cycle ratecycle rate_ignore_thinktime flow flow_id flow_watermark flow_sleep \
-         latency_target latency_window latency_percentile latency_run max_latency",
+        Some("rate"),
+        "rate_min ratemin rate_iops_min rate_process rate_cycle ratecycle rate_ignore_thinktime thinktime \
+         thinktime_spin thinktime_blocks thinktime_blocks_type thinktime_iotime latency_target \
+         latency_window latency_percentile latency_run max_latency",
     ),
+    (Some("numjobs"), "max-jobs flow flow_id flow_watermark flow_sleep"),
+    (Some("iodepth"), "io_submit_mode serialize_overlap"),
+    (Some("fsync"), "fsync_on_close write_barrier sync_file_range sync create_fsync"),
     // How the engine talks to the system.
     (
         Some("ioengine"),
@@ -22,43 +23,38 @@ const UNSUPPORTED: &[(Option<&str>, &str)] = &[
     // Which part of the file, and how much of it.
     (
         Some("size"),
-        "io_size io_limit filesize fill_device fill_fs file_append offset fileoffset offset_align \
-         offset_increment number_ios nrfiles nr_files openfiles file_service_type zonesize \
+        "fill_device fill_fs file_append \
+         number_ios openfiles file_service_type zonesize \
          zonerange zoneskip zonemode zonecapacity max_open_zones job_max_open_zones read_beyond_wp \
          ignore_zone_limits zone_reset_threshold zone_reset_frequency",
     ),
+    (Some("offset"), "offset_align offset_increment"),
     (
         Some("filename"),
-        "filename_format unique_filename opendir lockfile allow_file_create fallocate \
-         create_serialize create_fsync create_on_open create_only unlink unlink_each_loop \
+        "unique_filename opendir lockfile allow_file_create fallocate \
+         create_serialize create_only unlink unlink_each_loop \
          allow_mounted_write",
     ),
-    (Some("time_based"), "loops"),
     // When a job starts and ends.
     (
         Some("runtime"),
-        "ramp_time startdelay thinktime thinktime_spin thinktime_blocks thinktime_blocks_type \
-         thinktime_iotime wait_for wait_for_previous stonewall exitall exit_what exitall_on_error \
-         trigger-timeout steadystate steadystate_duration steadystate_ramp_time \
+        "trigger-timeout steadystate steadystate_duration steadystate_ramp_time \
          steadystate_check_interval ss ss_dur ss_ramp ss_interval",
     ),
-    (Some("random_distribution"), "norandommap random_generator percentage_random softrandommap"),
-    (Some("randseed"), "randrepeat allrandrepeat use_os_rand"),
-    (
-        Some("rw"),
-        "rw_sequencer fadvise_hint unified_rw_reporting write_hint fsync fdatasync end_fsync \
-         fsync_on_close write_barrier sync_file_range sync overwrite",
-    ),
+    (Some("stonewall"), "wait_for exitall exit_what exitall_on_error"),
+    (Some("random_distribution"), "random_generator percentage_random softrandommap"),
+    (Some("randseed"), "use_os_rand"),
+    (Some("rw"), "rw_sequencer unified_rw_reporting write_hint overwrite"),
     (
         Some("bs"),
         "bsrange blocksize_range bssplit bs_unaligned blocksize_unaligned bs_is_seq_rand ba \
          blockalign",
     ),
-    (Some("direct"), "atomic invalidate pre_read"),
+    (Some("direct"), "atomic pre_read"),
     // What is written, and when and how it is checked.
     (
         Some("verify"),
-        "do_verify verify_only verifysort verifysort_nr verify_interval verify_offset \
+        "verify_only verifysort verifysort_nr verify_interval verify_offset \
          verify_pattern verify_pattern_interval verify_fatal verify_dump verify_async \
          verify_async_cpus verify_backlog verify_backlog_batch verify_state_load verify_state_save \
          verify_header_seed experimental_verify trim_percentage trim_verify_zero trim_backlog \
@@ -66,8 +62,7 @@ const UNSUPPORTED: &[(Option<&str>, &str)] = &[
          buffer_compress_percentage buffer_compress_chunk dedupe_percentage dedupe_global \
          dedupe_mode dedupe_working_set_percentage continue_on_error error_dump ignore_error",
     ),
-    (Some("group_reporting"), "new_group stats per_job_logs"),
-    (Some("name"), "description section"),
+    (Some("group_reporting"), "stats per_job_logs"),
     (
         Some("thread"),
         "cpumask cpus_allowed cpus_allowed_policy numa_cpu_nodes numa_mem_policy nice prio \
@@ -76,8 +71,8 @@ const UNSUPPORTED: &[(Option<&str>, &str)] = &[
     // What is printed.
     (
         Some("output-format"),
-        "output minimal append-terse terse-version bandwidth-log eta eta-interval eta-newline \
-         status-interval write_bw_log write_lat_log write_iops_log write_hist_log log_entries \
+        "append-terse terse-version bandwidth-log eta-interval eta-newline \
+         write_bw_log write_lat_log write_iops_log write_hist_log log_entries \
          log_avg_msec log_hist_msec log_hist_coarseness log_max_value log_offset log_prio \
          log_compression log_compression_cpus log_store_compressed log_unix_epoch \
          log_alternate_epoch log_alternate_epoch_clock_id block_error_percentiles bwavgtime \
@@ -94,7 +89,7 @@ const UNSUPPORTED: &[(Option<&str>, &str)] = &[
          replay_scale replay_skip replay_time_scale merge_blktrace_file merge_blktrace_scalars \
          merge_blktrace_iters exec_prerun exec_postrun ioscheduler clocksource profile kb_base \
          unit_base cpuload cpuchunks cpumode hostname port protocol nodelay listen pingpong \
-         clustername rbdname pool clientname busy_poll include debug parse-only merge-blktrace-only \
+         clustername rbdname pool clientname busy_poll debug parse-only merge-blktrace-only \
          cpuclock-test crctest cmdhelp enghelp showcmd readonly alloc-size warnings-fatal server \
          daemonize client remote-config idle-prof inflate-log trigger-file trigger trigger-remote \
          aux-path",

@@ -1,7 +1,7 @@
 //! The report as JSON: fio's `--output-format=json`.
 
 use super::number::date;
-use super::{PERCENTILES, Report, Row, Transfer, VERSION, latency_shares};
+use super::{DEPTHS, Direction, PERCENTILES, Report, Row, Transfer, VERSION, latency_shares};
 use crate::fio::histogram::Latencies;
 use serde_json::{Map, Value, json};
 
@@ -15,24 +15,43 @@ pub(super) fn report(report: &Report) -> Value {
     if !report.global_options.is_empty() {
         object.insert("global options".to_owned(), options(&report.global_options));
     }
-    object.insert("jobs".to_owned(), report.rows.iter().map(job).collect());
+    object.insert("jobs".to_owned(), report.rows.iter().map(|row| job(report, row)).collect());
     Value::Object(object)
 }
 
-fn job(row: &Row) -> Value {
+fn job(report: &Report, row: &Row) -> Value {
     let outcome = &row.outcome;
     let mut object = Map::new();
     object.insert("jobname".to_owned(), row.name.as_str().into());
     object.insert("groupid".to_owned(), row.group.into());
     object.insert("error".to_owned(), outcome.failure.as_ref().map_or(0, |failure| failure.errno).into());
+    if let Some(description) = &row.description {
+        object.insert("desc".to_owned(), description.as_str().into());
+    }
     object.insert("job options".to_owned(), options(&row.options));
-    object.insert("read".to_owned(), transfer(&outcome.read));
-    object.insert("write".to_owned(), transfer(&outcome.write));
-    object.insert("trim".to_owned(), transfer(&Transfer::default()));
+    for (name, direction) in [("read", Direction::Read), ("write", Direction::Write)] {
+        let share = report.share_of_group(row, direction);
+        object.insert(name.to_owned(), transfer(direction.of(outcome), share));
+    }
+    object.insert("trim".to_owned(), transfer(&Transfer::default(), 0.0));
+    let sync = json!({ "total_ios": outcome.sync.samples(), "lat_ns": with_percentiles(&outcome.sync) });
+    object.insert("sync".to_owned(), sync);
+    let cpu = &outcome.cpu;
+    let (user, system) = cpu.shares();
+    object.insert("job_runtime".to_owned(), cpu.elapsed_ms.into());
+    object.insert("usr_cpu".to_owned(), decimal(user));
+    object.insert("sys_cpu".to_owned(), decimal(system));
+    object.insert("ctx".to_owned(), cpu.context_switches.into());
+    object.insert("majf".to_owned(), cpu.major_faults.into());
+    object.insert("minf".to_owned(), cpu.minor_faults.into());
+    let levels =
+        DEPTHS.iter().map(|&(least, name)| (name.to_owned(), decimal(row.share_of_depth(least)))).collect();
+    object.insert("iodepth_level".to_owned(), Value::Object(levels));
     for (unit, shares) in latency_shares(row) {
         let shares = shares.into_iter().map(|(limit, share)| (limit, decimal(share))).collect();
         object.insert(format!("latency_{unit}"), Value::Object(shares));
     }
+    object.insert("latency_depth".to_owned(), row.iodepth.into());
     // Not fio's: it ends at the first error.
     object.insert("verify_errors".to_owned(), outcome.verify_errors.into());
     if let Some(failure) = &outcome.failure {
@@ -41,15 +60,9 @@ fn job(row: &Row) -> Value {
     Value::Object(object)
 }
 
-fn transfer(transfer: &Transfer) -> Value {
+fn transfer(transfer: &Transfer, share_of_group: f64) -> Value {
     let rate = transfer.bandwidth_bytes_per_second();
-    let mut completion = latencies(&transfer.latencies);
-    if transfer.latencies.samples() > 0 {
-        let percentile =
-            |&percent: &f64| (format!("{percent:.6}"), transfer.latencies.percentile_ns(percent).into());
-        let percentiles = PERCENTILES.iter().map(percentile).collect();
-        completion.insert("percentile".to_owned(), Value::Object(percentiles));
-    }
+    let (bandwidth, iops) = (&transfer.bandwidth_kib, &transfer.rate);
     json!({
         "io_bytes": transfer.bytes,
         "io_kbytes": transfer.bytes / 1024,
@@ -62,9 +75,29 @@ fn transfer(transfer: &Transfer) -> Value {
         "drop_ios": 0,
         // Nothing is queued: submission takes no time of its own, and both latencies are one.
         "slat_ns": latencies(&Latencies::default()),
-        "clat_ns": completion,
+        "clat_ns": with_percentiles(&transfer.latencies),
         "lat_ns": latencies(&transfer.latencies),
+        "bw_min": bandwidth.min(),
+        "bw_max": bandwidth.max(),
+        "bw_agg": decimal(share_of_group),
+        "bw_mean": decimal(bandwidth.mean()),
+        "bw_dev": decimal(bandwidth.stddev()),
+        "bw_samples": bandwidth.count(),
+        "iops_min": iops.min(),
+        "iops_max": iops.max(),
+        "iops_mean": decimal(iops.mean()),
+        "iops_stddev": decimal(iops.stddev()),
+        "iops_samples": iops.count(),
     })
+}
+
+fn with_percentiles(of: &Latencies) -> Map<String, Value> {
+    let mut object = latencies(of);
+    if of.samples() > 0 {
+        let percentile = |&percent: &f64| (format!("{percent:.6}"), of.percentile_ns(percent).into());
+        object.insert("percentile".to_owned(), Value::Object(PERCENTILES.iter().map(percentile).collect()));
+    }
+    object
 }
 
 fn latencies(latencies: &Latencies) -> Map<String, Value> {
@@ -121,9 +154,18 @@ mod tests {
                 "read",
                 "write",
                 "trim",
+                "sync",
+                "job_runtime",
+                "usr_cpu",
+                "sys_cpu",
+                "ctx",
+                "majf",
+                "minf",
+                "iodepth_level",
                 "latency_ns",
                 "latency_us",
                 "latency_ms",
+                "latency_depth",
                 "verify_errors"
             ]
         );
@@ -141,7 +183,18 @@ mod tests {
                 "drop_ios",
                 "slat_ns",
                 "clat_ns",
-                "lat_ns"
+                "lat_ns",
+                "bw_min",
+                "bw_max",
+                "bw_agg",
+                "bw_mean",
+                "bw_dev",
+                "bw_samples",
+                "iops_min",
+                "iops_max",
+                "iops_mean",
+                "iops_stddev",
+                "iops_samples"
             ]
         );
         assert_eq!(keys(&job["read"]["clat_ns"]), ["min", "max", "mean", "stddev", "N", "percentile"]);

@@ -1,14 +1,18 @@
 //! Results, told as fio tells them.
 //!
 //! A host fills an [`Outcome`] per [`Job`]; [`Report::new`] forms rows of them, which merge where
-//! `group_reporting` asks for it; [`Report::text`] and [`Report::json`] print. The form is that of fio
-//! 3.33, so that scripts made for its output read ours. Lines and keys about things that we do not
-//! have or measure (CPU share, queue depths, disk utilisation, sampled bandwidth) are left out, not
-//! filled with zeroes.
+//! `group_reporting` asks for it; [`Report::text`], [`Report::json`] and [`Report::terse`] print. The form is
+//! that of fio 3.33, so that scripts made for its output read ours. Lines and keys about things that we do
+//! not have or measure (submission latency, trims, disk utilisation) are left out of the text, and empty
+//! where the form has a place for them.
 
 mod json;
 mod number;
+mod samples;
+mod terse;
 mod text;
+
+pub use samples::Samples;
 
 use super::histogram::Latencies;
 use super::job::Job;
@@ -21,6 +25,26 @@ pub const VERSION: &str = concat!("fio-3.33-mglru-", env!("CARGO_PKG_VERSION"));
 const PERCENTILES: [f64; 17] =
     [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
 
+/// fio's classes of depths: the least of each, and its name.
+const DEPTHS: [(u32, &str); 7] =
+    [(1, "1"), (2, "2"), (4, "4"), (8, "8"), (16, "16"), (32, "32"), (64, ">=64")];
+
+/// Reads or writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Read,
+    Write,
+}
+
+impl Direction {
+    fn of(self, outcome: &Outcome) -> &Transfer {
+        match self {
+            Direction::Read => &outcome.read,
+            Direction::Write => &outcome.write,
+        }
+    }
+}
+
 /// What was transferred in one direction.
 #[derive(Debug, Clone, Default)]
 pub struct Transfer {
@@ -32,6 +56,10 @@ pub struct Transfer {
     pub runtime_ms: u64,
     /// How long accesses took from issue to completion. fio: `clat`.
     pub latencies: Latencies,
+    /// Its bandwidth while it ran, in KiB per second.
+    pub bandwidth_kib: Samples,
+    /// Its accesses per second while it ran.
+    pub rate: Samples,
 }
 
 impl Transfer {
@@ -49,6 +77,8 @@ impl Transfer {
         self.ios += other.ios;
         self.runtime_ms = self.runtime_ms.max(other.runtime_ms);
         self.latencies.merge(&other.latencies);
+        self.bandwidth_kib.merge(&other.bandwidth_kib);
+        self.rate.merge(&other.rate);
     }
 
     /// Bytes per second. A runtime below a millisecond counts as one.
@@ -69,10 +99,49 @@ pub struct Outcome {
     pub read: Transfer,
     /// Its writes.
     pub write: Transfer,
+    /// How long it took to sync files, each time it did.
+    pub sync: Latencies,
+    /// What its threads took of the processors.
+    pub cpu: Cpu,
     /// What ended it early, if anything did.
     pub failure: Option<Failure>,
     /// How many blocks did not verify.
     pub verify_errors: u64,
+}
+
+/// What threads took of the processors.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Cpu {
+    /// From the first start of a thread to the last end, in milliseconds; merged: of all jobs.
+    pub elapsed_ms: u64,
+    /// Time in the program, in milliseconds.
+    pub user_ms: u64,
+    /// Time in the system, in milliseconds.
+    pub system_ms: u64,
+    /// How often a thread left a processor.
+    pub context_switches: u64,
+    /// Page faults that had to wait for a device.
+    pub major_faults: u64,
+    /// Other page faults.
+    pub minor_faults: u64,
+}
+
+impl Cpu {
+    /// Adds what others took.
+    pub fn merge(&mut self, other: &Self) {
+        self.elapsed_ms += other.elapsed_ms;
+        self.user_ms += other.user_ms;
+        self.system_ms += other.system_ms;
+        self.context_switches += other.context_switches;
+        self.major_faults += other.major_faults;
+        self.minor_faults += other.minor_faults;
+    }
+
+    /// The shares of the time that were spent in the program and in the system, in percent.
+    fn shares(&self) -> (f64, f64) {
+        let share = |ms: u64| ms as f64 * 100.0 / self.elapsed_ms.max(1) as f64;
+        if self.elapsed_ms == 0 { (0.0, 0.0) } else { (share(self.user_ms), share(self.system_ms)) }
+    }
 }
 
 /// Why a job ended early.
@@ -93,6 +162,12 @@ pub struct Row {
     pub group: u32,
     /// How many jobs it stands for.
     pub jobs: u32,
+    /// What the (first) job is for, in the user's words.
+    pub description: Option<String>,
+    /// The `iodepth` of the (first) job as it was asked for.
+    pub iodepth: u32,
+    /// Its accesses at once.
+    pub depth: u32,
     /// The options of the (first) job, as they were given.
     pub options: Vec<(String, String)>,
     /// What they did, together; the first failure.
@@ -141,6 +216,9 @@ impl Report {
                 name: job.name.clone(),
                 group: job.group,
                 jobs: 1,
+                description: job.description.clone(),
+                iodepth: job.iodepth,
+                depth: job.depth,
                 options: job.options.clone(),
                 outcome,
             });
@@ -163,6 +241,26 @@ impl Report {
     pub fn json(&self) -> serde_json::Value {
         json::report(self)
     }
+
+    /// The report as fio prints it with `--minimal`.
+    pub fn terse(&self) -> String {
+        terse::report(self)
+    }
+
+    /// What a row had of the bandwidth of its group, on average over its samples, in percent.
+    fn share_of_group(&self, row: &Row, direction: Direction) -> f64 {
+        let rows = || self.rows.iter().filter(|other| other.group == row.group);
+        let transfers = || rows().map(|row| direction.of(&row.outcome));
+        let together = Transfer {
+            bytes: transfers().map(|transfer| transfer.bytes).sum(),
+            runtime_ms: transfers().map(|transfer| transfer.runtime_ms).max().unwrap_or(0),
+            ..Transfer::default()
+        };
+        match together.bandwidth_bytes_per_second() {
+            0 => 0.0,
+            all => (direction.of(&row.outcome).bandwidth_kib.mean() * 1024.0 * 100.0 / all as f64).min(100.0),
+        }
+    }
 }
 
 /// What fio prints before it runs: a line per job, its version, and how many threads it starts.
@@ -175,10 +273,19 @@ impl Row {
         self.jobs += 1;
         self.outcome.read.merge(&outcome.read);
         self.outcome.write.merge(&outcome.write);
+        self.outcome.sync.merge(&outcome.sync);
+        self.outcome.cpu.merge(&outcome.cpu);
         self.outcome.verify_errors += outcome.verify_errors;
         if self.outcome.failure.is_none() {
             self.outcome.failure = outcome.failure;
         }
+    }
+
+    /// The share of accesses of a class of depths, in percent: all are of one.
+    fn share_of_depth(&self, least: u32) -> f64 {
+        let class =
+            DEPTHS.iter().rev().find(|&&(least, _)| least <= self.depth).map_or(1, |&(least, _)| least);
+        if class == least && self.outcome.read.ios + self.outcome.write.ios > 0 { 100.0 } else { 0.0 }
     }
 }
 
@@ -275,8 +382,9 @@ pub(super) mod tests {
 
     #[test]
     fn latency_shares_add_up() {
-        let row = Row { name: "a".to_owned(), group: 0, jobs: 1, options: Vec::new(), outcome: outcome() };
-        let shares = latency_shares(&row);
+        let report = Report::new(0, 1, Vec::new(), &jobs("--name=a --size=1m"), vec![outcome()]);
+        let row = &report.rows[0];
+        let shares = latency_shares(row);
         let sum: f64 = shares.iter().flat_map(|(_, shares)| shares).map(|(_, share)| share).sum();
         assert!((sum - 100.0).abs() < 1e-9, "{sum}");
         let (_, microseconds) = &shares[1];

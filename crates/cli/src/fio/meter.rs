@@ -1,0 +1,233 @@
+//! How far instances are, for whoever watches: the line of progress, rates over time, results before the end.
+
+use crate::size;
+use mglru_workload::fio::Job;
+use mglru_workload::fio::report::{Outcome, Samples};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How far one thread of an instance is. Only that thread writes the counts.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct LaneMeter {
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    writes: AtomicU64,
+    written_bytes: AtomicU64,
+    /// What it did when it was last asked, or has ended.
+    outcome: Mutex<Outcome>,
+}
+
+impl LaneMeter {
+    /// Counts an access.
+    #[inline]
+    pub fn count(&self, write: bool, bytes: u32) {
+        let (count, sum) = match write {
+            false => (&self.reads, &self.read_bytes),
+            true => (&self.writes, &self.written_bytes),
+        };
+        count.store(count.load(Relaxed) + 1, Relaxed);
+        sum.store(sum.load(Relaxed) + u64::from(bytes), Relaxed);
+    }
+
+    /// Says what it did so far.
+    pub fn tell(&self, outcome: &Outcome) {
+        outcome.clone_into(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// How far an instance is.
+#[derive(Debug)]
+pub struct Meter {
+    /// One per thread.
+    pub lanes: Box<[LaneMeter]>,
+    /// Bytes that it will transfer; 0: without end.
+    goal_bytes: u64,
+    start_delay: Duration,
+    ramp: Duration,
+    runtime: Option<Duration>,
+    /// When it began.
+    pub began: OnceLock<Instant>,
+    /// It has ended.
+    pub done: AtomicBool,
+    /// Its threads are to end.
+    pub stop: AtomicBool,
+    /// How often its threads were asked to tell what they did.
+    pub asked: AtomicU32,
+}
+
+/// Counts of an instance.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    reads: u64,
+    read_bytes: u64,
+    writes: u64,
+    written_bytes: u64,
+}
+
+impl Meter {
+    /// The share of a job that is done.
+    pub const DONE: u64 = 1000;
+
+    /// `goal_bytes`: what it will transfer, unless it has no end.
+    pub fn new(job: &Job, goal_bytes: u64) -> Meter {
+        Meter {
+            lanes: (0..job.depth).map(|_| LaneMeter::default()).collect(),
+            goal_bytes: if job.time_based { 0 } else { goal_bytes },
+            start_delay: job.start_delay,
+            ramp: job.ramp,
+            runtime: job.runtime,
+            began: OnceLock::new(),
+            done: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            asked: AtomicU32::new(0),
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for lane in &self.lanes {
+            counts.reads += lane.reads.load(Relaxed);
+            counts.read_bytes += lane.read_bytes.load(Relaxed);
+            counts.writes += lane.writes.load(Relaxed);
+            counts.written_bytes += lane.written_bytes.load(Relaxed);
+        }
+        counts
+    }
+
+    /// What its threads said last, together.
+    pub fn outcome(&self) -> Outcome {
+        let mut outcome = Outcome::default();
+        for lane in &self.lanes {
+            let told = lane.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+            outcome.read.merge(&told.read);
+            outcome.write.merge(&told.write);
+            outcome.sync.merge(&told.sync);
+            outcome.cpu.merge(&told.cpu);
+            outcome.verify_errors += told.verify_errors;
+            outcome.failure = outcome.failure.or_else(|| told.failure.clone());
+        }
+        outcome
+    }
+
+    fn is_running(&self) -> bool {
+        self.began.get().is_some() && !self.done.load(Relaxed)
+    }
+
+    fn share(&self) -> f64 {
+        if self.done.load(Relaxed) {
+            return 1.0;
+        }
+        let elapsed = self.began.get().map_or(Duration::ZERO, Instant::elapsed).as_secs_f64();
+        let counts = self.counts();
+        let bytes = (counts.read_bytes + counts.written_bytes) as f64;
+        let of_size = if self.goal_bytes == 0 { 0.0 } else { bytes / self.goal_bytes as f64 };
+        let of_time = self
+            .runtime
+            .map_or(0.0, |runtime| elapsed / (runtime + self.ramp + self.start_delay).as_secs_f64());
+        of_size.max(of_time).min(1.0)
+    }
+}
+
+/// How often rates are sampled, as in fio (`bwavgtime`).
+const SAMPLE: Duration = Duration::from_millis(500);
+
+/// Watches instances.
+pub struct Watch {
+    meters: Vec<Arc<Meter>>,
+    began: Instant,
+    sampled: Instant,
+    before: Vec<Counts>,
+    /// Bandwidths in KiB/s and accesses per second, of reads and writes, of each instance.
+    rates: Vec<[[Vec<u64>; 2]; 2]>,
+}
+
+impl Watch {
+    /// Begins to watch.
+    pub fn new(meters: Vec<Arc<Meter>>) -> Watch {
+        let now = Instant::now();
+        let before = vec![Counts::default(); meters.len()];
+        let rates = vec![Default::default(); meters.len()];
+        Watch { meters, began: now, sampled: now, before, rates }
+    }
+
+    /// Has instances tell what they did so far, as soon as their next access is done.
+    pub fn ask(&self) {
+        for meter in &self.meters {
+            meter.asked.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// What instances told last.
+    pub fn outcomes(&self) -> Vec<Outcome> {
+        let mut outcomes = self.meters.iter().map(|meter| meter.outcome()).collect::<Vec<_>>();
+        self.add_to(&mut outcomes);
+        outcomes
+    }
+
+    /// When it is to be called next.
+    pub fn next_sample(&self) -> Duration {
+        SAMPLE.saturating_sub(self.sampled.elapsed())
+    }
+
+    /// Takes samples, if it is time to.
+    pub fn sample(&mut self) {
+        let elapsed = self.sampled.elapsed();
+        if elapsed < SAMPLE {
+            return;
+        }
+        self.sampled = Instant::now();
+        for ((meter, before), rates) in self.meters.iter().zip(&mut self.before).zip(&mut self.rates) {
+            let now = meter.counts();
+            let was = std::mem::replace(before, now);
+            // Only what was measured from the beginning of the sample to its end.
+            let whole = |began: &Instant| began.elapsed() >= meter.ramp + elapsed;
+            if !meter.is_running() || !meter.began.get().is_some_and(whole) {
+                continue;
+            }
+            let per_second = |count: u64| (count as f64 / elapsed.as_secs_f64()) as u64;
+            let [read, write] = rates;
+            for ([bandwidth, rate], bytes, count) in [
+                (read, now.read_bytes - was.read_bytes, now.reads - was.reads),
+                (write, now.written_bytes - was.written_bytes, now.writes - was.writes),
+            ] {
+                bandwidth.push(per_second(bytes / 1024));
+                rate.push(per_second(count));
+            }
+        }
+    }
+
+    /// Adds the samples to what instances did.
+    pub fn add_to(&self, outcomes: &mut [Outcome]) {
+        for (outcome, [read, write]) in outcomes.iter_mut().zip(&self.rates) {
+            for (transfer, [bandwidth, rate]) in [(&mut outcome.read, read), (&mut outcome.write, write)] {
+                if transfer.ios > 0 {
+                    transfer.bandwidth_kib = Samples::of(bandwidth);
+                    transfer.rate = Samples::of(rate);
+                }
+            }
+        }
+    }
+
+    /// How far all instances are, and a line about them.
+    pub fn summary(&self) -> (u64, String) {
+        let seconds = self.began.elapsed().as_secs_f64().max(1e-3);
+        let (mut read_bytes, mut written_bytes) = (0, 0);
+        for meter in &self.meters {
+            let counts = meter.counts();
+            read_bytes += counts.read_bytes;
+            written_bytes += counts.written_bytes;
+        }
+        let rate = |bytes: u64| size::mib(bytes as f64 / seconds);
+        let running = self.meters.iter().filter(|meter| meter.is_running()).count();
+        let share = self.meters.iter().map(|meter| meter.share()).sum::<f64>() / self.meters.len() as f64;
+        let eta = match share {
+            0.0 => "?".to_owned(),
+            _ => format!("{:.0}s", seconds / share - seconds),
+        };
+        let (read, written) = (rate(read_bytes), rate(written_bytes));
+        let line = format!("jobs running: {running}, r={read} MiB/s, w={written} MiB/s, eta {eta}");
+        ((share * Meter::DONE as f64) as u64, line)
+    }
+}
