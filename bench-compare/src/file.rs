@@ -1,0 +1,118 @@
+//! The file that everything is measured on, and the offsets that are read of it.
+//!
+//! Each word of the file is its own offset: whoever reads a word of it can see that it is the right one.
+
+use crate::Failure;
+use mglru_workload::{Distribution, Mix, Order, Pattern};
+use rustix::fs::Advice;
+use std::io::Write;
+use std::num::NonZeroU64;
+use std::path::Path;
+use tempfile::NamedTempFile;
+
+/// Bytes of a page.
+pub const PAGE_BYTES: u64 = 4096;
+/// The skew of the hits.
+const THETA: f64 = 0.99;
+
+/// A temporary file. It is removed with this value.
+pub struct DataFile {
+    file: NamedTempFile,
+    bytes: u64,
+}
+
+impl DataFile {
+    /// Lays a file of `pages` pages out in the directory for temporary files.
+    ///
+    /// # Errors
+    /// The system refuses, or the disk is full.
+    pub fn lay_out(pages: u64) -> Result<DataFile, Failure> {
+        let directory = std::env::temp_dir();
+        let bytes = pages * PAGE_BYTES;
+        let fail = |error| {
+            let directory = directory.display();
+            format!(
+                "a file of {bytes} bytes cannot be laid out in {directory}: {error}; \
+                     set TMPDIR to a directory with room, or ask for fewer with --pages"
+            )
+        };
+        let mut file = NamedTempFile::with_prefix_in("mglru-bench-", &directory).map_err(fail)?;
+        let mut block = Vec::new();
+        for first in (0..bytes).step_by(1 << 20) {
+            block.clear();
+            let words = (first..bytes.min(first + (1 << 20))).step_by(size_of::<u64>());
+            words.for_each(|word| block.extend_from_slice(&word.to_ne_bytes()));
+            file.write_all(&block).map_err(fail)?;
+        }
+        file.as_file().sync_data().map_err(fail)?;
+        Ok(DataFile { file, bytes })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// The file as the kernel sees it.
+    pub fn as_file(&self) -> &std::fs::File {
+        self.file.as_file()
+    }
+
+    /// Its length.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The kernel forgets its pages.
+    pub fn drop_from_kernel_cache(&self) {
+        // Advice: should it not be taken, direct reads are a little slower, for all alike.
+        let _ = rustix::fs::fadvise(self.as_file(), 0, NonZeroU64::new(self.bytes), Advice::DontNeed);
+    }
+}
+
+/// Offsets of `count` words, each at a random place of a page that is drawn with a zipf distribution over `pages` pages,
+/// hot ones spread over all of them.
+pub fn zipf_words(pages: u64, count: usize) -> Vec<u64> {
+    let mut place = mglru_workload::Random::new(95);
+    let words = PAGE_BYTES / size_of::<u64>() as u64;
+    draw(Distribution::Zipf { theta: THETA }, pages, count)
+        .map(|page| page + place.below(words) * size_of::<u64>() as u64)
+        .collect()
+}
+
+/// Offsets of pages, each as likely as the others.
+pub fn uniform_pages(pages: u64, count: usize) -> Vec<u64> {
+    draw(Distribution::Uniform, pages, count).collect()
+}
+
+fn draw(distribution: Distribution, pages: u64, count: usize) -> impl Iterator<Item = u64> {
+    let pattern = Pattern {
+        order: Order::Random(distribution),
+        mix: Mix::Read,
+        block_bytes: PAGE_BYTES as u32,
+        size_bytes: pages * PAGE_BYTES,
+        repeat: true,
+        seed: 4,
+    };
+    pattern.accesses().expect("a file has a page").take(count).map(|access| access.offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn words_are_their_offsets() {
+        let file = DataFile::lay_out(512).unwrap();
+        for offset in zipf_words(512, 1000) {
+            let mut word = [0; 8];
+            file.as_file().read_exact_at(&mut word, offset).unwrap();
+            assert_eq!(u64::from_ne_bytes(word), offset);
+        }
+        assert_eq!(file.as_file().metadata().unwrap().len(), file.bytes());
+        assert!(
+            uniform_pages(8, 100).iter().all(|offset| offset % PAGE_BYTES == 0 && *offset < 8 * PAGE_BYTES)
+        );
+    }
+}
