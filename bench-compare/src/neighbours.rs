@@ -78,6 +78,8 @@ pub fn reclaim(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Resu
     let (mut block, mut position) = (vec![0; 1 << 20], HOT_BYTES);
     let (mut reclaimed, mut directly, mut seconds) = (0, 0, 0.0);
     for _ in 0..effort.rounds {
+        // What reclaim took in the round before comes back.
+        Times::of(LEAD, &hot, |offset| load(&map, offset));
         let quiet = Times::of(effort.long_sample, &hot, |offset| load(&map, offset));
         median.push(quiet.at(0.5) - clock);
         quiet_tail.push(quiet.at(0.999) - clock);
@@ -89,7 +91,8 @@ pub fn reclaim(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Resu
             }
         };
         beside(read_on, || {
-            thread::sleep(LEAD);
+            // Not asleep: pages that nobody hits become cold.
+            Times::of(LEAD, &hot, |offset| load(&map, offset));
             let (before, began) = (stolen(&stream), Instant::now());
             tail.push(Times::of(effort.long_sample, &hot, |offset| load(&map, offset)).at(0.999) - clock);
             let after = stolen(&stream);
