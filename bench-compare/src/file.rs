@@ -5,19 +5,21 @@
 use crate::Failure;
 use mglru_workload::{Distribution, Mix, Order, Pattern};
 use rustix::fs::Advice;
+use std::fs::File;
 use std::io::Write;
 use std::num::NonZeroU64;
-use std::path::Path;
-use tempfile::NamedTempFile;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 
 /// Bytes of a page.
 pub const PAGE_BYTES: u64 = 4096;
 /// The skew of the hits.
 const THETA: f64 = 0.99;
 
-/// A temporary file. It is removed with this value.
+/// A temporary file. It has no name, so that nothing of it is left however this program ends.
 pub struct DataFile {
-    file: NamedTempFile,
+    file: File,
+    path: PathBuf,
     bytes: u64,
 }
 
@@ -36,7 +38,7 @@ impl DataFile {
                      set TMPDIR to a directory with room, or ask for fewer with --pages"
             )
         };
-        let mut file = NamedTempFile::with_prefix_in("mglru-bench-", &directory).map_err(fail)?;
+        let mut file = tempfile::tempfile_in(&directory).map_err(fail)?;
         let mut block = Vec::new();
         for first in (0..bytes).step_by(1 << 20) {
             block.clear();
@@ -44,18 +46,19 @@ impl DataFile {
             words.for_each(|word| block.extend_from_slice(&word.to_ne_bytes()));
             file.write_all(&block).map_err(fail)?;
         }
-        file.as_file().sync_data().map_err(fail)?;
-        Ok(DataFile { file, bytes })
+        file.sync_data().map_err(fail)?;
+        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into();
+        Ok(DataFile { file, path, bytes })
     }
 
-    /// Where it is.
+    /// Where others open it, as long as this value lives.
     pub fn path(&self) -> &Path {
-        self.file.path()
+        &self.path
     }
 
     /// The file as the kernel sees it.
-    pub fn as_file(&self) -> &std::fs::File {
-        self.file.as_file()
+    pub fn as_file(&self) -> &File {
+        &self.file
     }
 
     /// Its length.
@@ -105,9 +108,10 @@ mod tests {
     #[test]
     fn words_are_their_offsets() {
         let file = DataFile::lay_out(512).unwrap();
+        let opened = File::open(file.path()).unwrap();
         for offset in zipf_words(512, 1000) {
             let mut word = [0; 8];
-            file.as_file().read_exact_at(&mut word, offset).unwrap();
+            opened.read_exact_at(&mut word, offset).unwrap();
             assert_eq!(u64::from_ne_bytes(word), offset);
         }
         assert_eq!(file.as_file().metadata().unwrap().len(), file.bytes());

@@ -7,7 +7,7 @@
 
 use crate::Failure;
 use crate::file::{DataFile, PAGE_BYTES, zipf_words};
-use crate::measure::{Effort, Figures, Way, compare};
+use crate::measure::{Effort, Figures, Way, compare, major_faults};
 use crate::memory::Region;
 use mglru_cache::{CachedFile, Map, OpenMode, PageCache};
 use std::cell::RefCell;
@@ -56,8 +56,8 @@ pub fn measure(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Resu
         && after > before
     {
         notes.push(format!(
-            "the kernel dropped pages of the mapping and read them {} times while mmap was measured: \
-             memory is short, ask for fewer --pages",
+            "memory was short: the kernel dropped pages and read {} again while hits were measured; \
+             should the spread be wide, ask for fewer --pages",
             after - before
         ));
     }
@@ -175,12 +175,4 @@ fn with_buffer(fill: impl FnOnce(&mut [u8])) -> u64 {
 fn huge_bytes() -> Option<u64> {
     let memory = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
     crate::kib_of(&memory, "AnonHugePages:")
-}
-
-/// How often this process waited for the kernel to read a page that it had mapped. `None`: the system does not say.
-fn major_faults() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The fields behind the name, which is in parentheses and may contain blanks; majflt is the tenth of them.
-    let (_, fields) = status.rsplit_once(')')?;
-    fields.split_whitespace().nth(9)?.parse().ok()
 }

@@ -106,7 +106,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
 fn effort(arguments: &Arguments) -> Effort {
     let milliseconds = Duration::from_millis;
     let (rounds, hit_sample, long_sample) = if arguments.quick {
-        (5, milliseconds(50), milliseconds(300))
+        (5, milliseconds(50), milliseconds(400))
     } else {
         (15, milliseconds(200), milliseconds(1500))
     };

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 const BATCH: usize = 1024;
 /// The uncounted part of a sample, as a divisor of the counted one.
 const WARM_UP_DIVISOR: u32 = 4;
+/// How often a sample is taken until it is kept however it came about.
+const ATTEMPTS_MAX: usize = 5;
 
 /// How long to measure.
 #[derive(Clone, Copy)]
@@ -97,7 +99,7 @@ pub fn compare(ways: &[Way<'_>], threads: &[usize], offsets: &[u64], effort: Eff
         for turn in 0..contests.len() {
             let at = (round + turn) % contests.len();
             let (way, threads) = contests[at];
-            samples[at].push(sample(way, threads, offsets, start, effort.hit_sample));
+            samples[at].push(undisturbed(|| sample(way, threads, offsets, start, effort.hit_sample)));
         }
     }
     contests
@@ -105,6 +107,18 @@ pub fn compare(ways: &[Way<'_>], threads: &[usize], offsets: &[u64], effort: Eff
         .zip(samples)
         .map(|((way, threads), samples)| Figures::new(way.name, threads, samples))
         .collect()
+}
+
+/// A sample during which the kernel read no page that it had dropped: hits are compared, and such a page is none.
+fn undisturbed(mut sample: impl FnMut() -> f64) -> f64 {
+    for _ in 1..ATTEMPTS_MAX {
+        let before = major_faults();
+        let ns = sample();
+        if major_faults() == before {
+            return ns;
+        }
+    }
+    sample()
 }
 
 /// Nanoseconds per access on each of `threads` threads that use a way at once.
@@ -153,6 +167,14 @@ pub fn beside<T>(disturb: impl FnMut() + Send, measure: impl FnOnce() -> T) -> T
         stop.store(true, Ordering::Relaxed);
         measured
     })
+}
+
+/// How often this process waited for the kernel to read a page that it had mapped. `None`: the system does not say.
+pub fn major_faults() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The fields behind the name, which is in parentheses and may contain blanks; majflt is the tenth of them.
+    let (_, fields) = status.rsplit_once(')')?;
+    fields.split_whitespace().nth(9)?.parse().ok()
 }
 
 #[cfg(test)]

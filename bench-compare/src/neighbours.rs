@@ -5,7 +5,10 @@ use crate::file::{DataFile, PAGE_BYTES, uniform_pages};
 use crate::hits::{load, read};
 use crate::measure::{Effort, Figures, Way, beside, sample};
 use mglru_cache::{Advice, OpenMode, PageCache, Tenant};
+use rustix::fs::OFlags;
+use std::fs::File;
 use std::hint::black_box;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,7 +20,7 @@ const OFFSETS: usize = 1 << 20;
 const LEAD: Duration = Duration::from_millis(50);
 
 /// Throughput of one tenant's descriptor hits, alone and while another tenant, on one thread, reads more than its limit
-/// at random.
+/// at random; and, to tell what of this is the machine's doing, while a thread reads the same around all caches.
 ///
 /// # Errors
 /// The file cannot be opened.
@@ -35,23 +38,52 @@ pub fn tenants(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Resu
     // The thrashing tenant leaves the other's pages alone.
     let mut cold: Vec<u64> = uniform_pages(data.bytes() / PAGE_BYTES, OFFSETS);
     cold.retain(|&offset| offset >= HOT_BYTES);
-    let mut cold = cold.iter().cycle();
+    let mut cold = cold.into_iter().cycle();
+    let mut next_cold = || cold.next().expect("a cycle does not end");
+    let direct = DirectFile::open(data)?;
     let missed_before = steady.stats().misses;
     let way = Way::new("tenant_hit", |offset| read(&file, offset));
-    let (mut alone, mut disturbed) = (Vec::new(), Vec::new());
+    let [mut alone, mut beside_thrashing, mut beside_direct] = [const { Vec::new() }; 3];
+    let measure = || {
+        thread::sleep(LEAD);
+        sample(&way, 1, &hot, 0, effort.long_sample)
+    };
+    let mut buffer = DirectFile::buffer();
     for _ in 0..effort.rounds {
-        alone.push(sample(&way, 1, &hot, 0, effort.long_sample));
-        let thrash = || _ = read(&thrashing, *cold.next().expect("a cycle does not end"));
-        disturbed.push(beside(thrash, || {
-            thread::sleep(LEAD);
-            sample(&way, 1, &hot, 0, effort.long_sample)
-        }));
+        alone.push(measure());
+        beside_thrashing.push(beside(|| _ = read(&thrashing, next_cold()), measure));
+        beside_direct.push(beside(|| direct.read(&mut buffer, next_cold()), measure));
     }
     note_misses(&steady, missed_before, "the steady tenant", notes);
     Ok(vec![
         Figures::new("tenant_hit_alone", 1, alone),
-        Figures::new("tenant_hit_beside_thrashing", 1, disturbed),
+        Figures::new("tenant_hit_beside_thrashing", 1, beside_thrashing),
+        Figures::new("tenant_hit_beside_direct_reads", 1, beside_direct),
     ])
+}
+
+/// The file, read around the kernel's cache where its file system can.
+struct DirectFile(File);
+
+impl DirectFile {
+    fn open(data: &DataFile) -> Result<DirectFile, Failure> {
+        let open =
+            |flags: OFlags| File::options().read(true).custom_flags(flags.bits() as i32).open(data.path());
+        let file = open(OFlags::DIRECT).or_else(|_| open(OFlags::empty()));
+        let path = data.path().display();
+        Ok(DirectFile(file.map_err(|error| format!("{path} cannot be opened: {error}"))?))
+    }
+
+    /// Memory that holds an aligned page.
+    fn buffer() -> Vec<u8> {
+        vec![0; 2 * PAGE_BYTES as usize]
+    }
+
+    fn read(&self, buffer: &mut [u8], offset: u64) {
+        let aligned = buffer.as_ptr().align_offset(PAGE_BYTES as usize);
+        let page = &mut buffer[aligned..aligned + PAGE_BYTES as usize];
+        self.0.read_exact_at(page, offset).expect("a page of the file can be read");
+    }
 }
 
 /// The median of mapped hits that are timed one by one, and the 999th thousandth while another tenant reads the file

@@ -31,7 +31,7 @@ fn bars(path: &Path, figures: &[Figures]) -> Result<(), Box<dyn Error>> {
     let mut chart = ChartBuilder::on(&area)
         .margin(16)
         .x_label_area_size(44)
-        .y_label_area_size(240)
+        .y_label_area_size(280)
         .build_cartesian_2d((1.0..most * 2.0).log_scale(), count..0.0)?;
     chart
         .configure_mesh()

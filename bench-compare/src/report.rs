@@ -53,7 +53,7 @@ const fn ratio(
 }
 
 /// All ratios. Of two throughputs it is the other way round: more time is less throughput.
-const RATIOS: [Ratio; 11] = [
+const RATIOS: [Ratio; 12] = [
     ratio("mapped_hit_over_mmap", ("mapped_hit", 1), ("mmap", 1), Wanted::AtMost(1.0)),
     ratio("mapped_hit_over_huge_array", ("mapped_hit", 1), ("huge_array", 1), Wanted::AtMost(1.8)),
     ratio("quick_cache_over_mapped_hit", ("quick_cache", 1), ("mapped_hit", 1), Wanted::AtLeast(6.0)),
@@ -76,6 +76,13 @@ const RATIOS: [Ratio; 11] = [
         ("tenant_hit_alone", 1),
         ("tenant_hit_beside_thrashing", 1),
         Wanted::AtLeast(0.9),
+    ),
+    // What the machine had to give, without any cache at work.
+    ratio(
+        "tenant_hit_throughput_while_direct_reads_run",
+        ("tenant_hit_alone", 1),
+        ("tenant_hit_beside_direct_reads", 1),
+        Wanted::Any,
     ),
     ratio(
         "p999_under_reclaim_over_median",
@@ -139,14 +146,14 @@ impl Report {
             let (name, threads) = (figures.name, figures.threads);
             let _ = writeln!(text, "{name:<32} {threads:>7} {median:>12} {min:>12} {max:>12}");
         }
-        let _ = writeln!(text, "\n{:<44} {:>9}  {:<14}", "ratio of medians", "measured", "wanted");
+        let _ = writeln!(text, "\n{:<46} {:>9}  {:<14}", "ratio of medians", "measured", "wanted");
         for ratio in &RATIOS {
             let value = self.value(ratio);
             let (measured, verdict) = match value {
                 Some(value) => (format!("{value:.2}"), ratio.wanted.verdict(value)),
                 None => ("-".to_owned(), "not measured"),
             };
-            let line = format!("{:<44} {measured:>9}  {:<14} {verdict}", ratio.name, ratio.wanted.text());
+            let line = format!("{:<46} {measured:>9}  {:<14} {verdict}", ratio.name, ratio.wanted.text());
             let _ = writeln!(text, "{}", line.trim_end());
         }
         text
