@@ -83,7 +83,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     let pages = affordable(arguments.pages, &mut notes)?;
     eprintln!("laying out {} MiB in {}", pages >> 8, std::env::temp_dir().display());
     let data = DataFile::lay_out(pages)?;
-    eprintln!("hits of {pages} pages, {} rounds", effort.rounds);
+    eprintln!("hits of {pages} pages, {} rounds", effort.hit_rounds);
     let mut figures = hits::measure(&data, effort, &mut notes)?;
     eprintln!("misses");
     figures.extend(misses::measure(&data, effort, &mut notes)?);
@@ -104,13 +104,15 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn effort(arguments: &Arguments) -> Effort {
-    let milliseconds = Duration::from_millis;
-    let (rounds, hit_sample, long_sample) = if arguments.quick {
-        (5, milliseconds(50), milliseconds(400))
-    } else {
-        (15, milliseconds(200), milliseconds(1500))
-    };
-    Effort { rounds: arguments.rounds.unwrap_or(rounds), hit_sample, long_sample }
+    let [hit_sample, long_sample] =
+        if arguments.quick { [50, 400] } else { [50, 1000] }.map(Duration::from_millis);
+    let (hit_rounds, long_rounds) = if arguments.quick { (7, 5) } else { (41, 9) };
+    Effort {
+        hit_rounds: arguments.rounds.unwrap_or(hit_rounds),
+        hit_sample,
+        long_rounds: arguments.rounds.unwrap_or(long_rounds),
+        long_sample,
+    }
 }
 
 /// The pages that were asked for, or as many of them as memory allows.

@@ -21,11 +21,13 @@ const ATTEMPTS_MAX: usize = 5;
 /// How long to measure.
 #[derive(Clone, Copy)]
 pub struct Effort {
-    /// Samples of each way; at least 5, for the median to mean something.
-    pub rounds: usize,
-    /// How long a sample of hits lasts.
+    /// Samples of hits; at least 5, for the median to mean something.
+    pub hit_rounds: usize,
+    /// How long each lasts.
     pub hit_sample: Duration,
-    /// How long a sample lasts for which a device works, or another thread.
+    /// Samples for which a device works, or another thread.
+    pub long_rounds: usize,
+    /// How long each lasts.
     pub long_sample: Duration,
 }
 
@@ -54,38 +56,49 @@ pub struct Figures {
     pub name: &'static str,
     /// How many threads went it at once.
     pub threads: usize,
+    /// One per round, in their order.
     samples: Vec<f64>,
 }
 
 impl Figures {
-    /// Figures from samples in any order.
+    /// Figures from one sample per round.
     ///
     /// # Panics
     /// If there are none.
-    pub fn new(name: &'static str, threads: usize, mut samples: Vec<f64>) -> Figures {
+    pub fn new(name: &'static str, threads: usize, samples: Vec<f64>) -> Figures {
         assert!(!samples.is_empty(), "{name} was measured");
-        samples.sort_by(f64::total_cmp);
         Figures { name, threads, samples }
     }
 
     /// The middle sample.
     pub fn median_ns(&self) -> f64 {
-        let middle = self.samples.len() / 2;
-        if self.samples.len().is_multiple_of(2) {
-            f64::midpoint(self.samples[middle - 1], self.samples[middle])
-        } else {
-            self.samples[middle]
-        }
+        median(self.samples.clone())
     }
 
     /// The least sample.
     pub fn min_ns(&self) -> f64 {
-        self.samples[0]
+        self.samples.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
     /// The largest sample.
     pub fn max_ns(&self) -> f64 {
-        self.samples[self.samples.len() - 1]
+        self.samples.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// This over the other, in the median of all rounds. A disturbance that lasts longer than a round changes the times
+    /// of both, but not how they relate.
+    pub fn over(&self, other: &Figures) -> f64 {
+        median(self.samples.iter().zip(&other.samples).map(|(ours, theirs)| ours / theirs).collect())
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len().is_multiple_of(2) {
+        f64::midpoint(values[middle - 1], values[middle])
+    } else {
+        values[middle]
     }
 }
 
@@ -94,8 +107,8 @@ pub fn compare(ways: &[Way<'_>], threads: &[usize], offsets: &[u64], effort: Eff
     let contests: Vec<_> =
         ways.iter().flat_map(|way| threads.iter().map(move |&count| (way, count))).collect();
     let mut samples = vec![Vec::new(); contests.len()];
-    for round in 0..effort.rounds {
-        let start = offsets.len() / effort.rounds * round;
+    for round in 0..effort.hit_rounds {
+        let start = offsets.len() / effort.hit_rounds * round;
         for turn in 0..contests.len() {
             let at = (round + turn) % contests.len();
             let (way, threads) = contests[at];
@@ -186,6 +199,8 @@ mod tests {
         let figures = |samples: &[f64]| Figures::new("way", 1, samples.to_vec());
         assert_eq!(figures(&[9.0, 1.0, 2.0]).median_ns(), 2.0);
         assert_eq!(figures(&[9.0, 1.0, 2.0, 4.0]).median_ns(), 3.0);
+        // The second round was disturbed.
+        assert_eq!(figures(&[9.0, 90.0, 8.0]).over(&figures(&[3.0, 30.0, 2.0])), 3.0);
         assert_eq!((figures(&[9.0, 1.0]).min_ns(), figures(&[9.0, 1.0]).max_ns()), (1.0, 9.0));
     }
 
@@ -194,7 +209,7 @@ mod tests {
         let offsets: Vec<u64> = (0..4 * BATCH as u64).collect();
         let ways = [Way::new("one", |offset| offset), Way::new("two", |offset| offset + 1)];
         let length = Duration::from_millis(1);
-        let effort = Effort { rounds: 3, hit_sample: length, long_sample: length };
+        let effort = Effort { hit_rounds: 3, hit_sample: length, long_rounds: 3, long_sample: length };
         let figures = compare(&ways, &[1, 2], &offsets, effort);
         let seen: Vec<_> = figures.iter().map(|f| (f.name, f.threads, f.samples.len())).collect();
         assert_eq!(seen, [("one", 1, 3), ("one", 2, 3), ("two", 1, 3), ("two", 2, 3)]);

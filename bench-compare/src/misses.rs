@@ -33,9 +33,9 @@ pub fn measure(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Resu
     let tenant = cache.tenant("")?;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     let mut fio_failed = None;
-    for round in 0..effort.rounds {
+    for round in 0..effort.long_rounds {
         let mut reads = offsets.clone();
-        reads.rotate_left(OFFSETS / effort.rounds * round);
+        reads.rotate_left(OFFSETS / effort.long_rounds * round);
         ours.push(ns_per_miss(&tenant, data.path(), &reads, effort.long_sample)?);
         if fio_failed.is_none() {
             match fio_iops(data.path(), effort.long_sample) {

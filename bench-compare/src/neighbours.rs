@@ -49,7 +49,7 @@ pub fn tenants(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Resu
         sample(&way, 1, &hot, 0, effort.long_sample)
     };
     let mut buffer = DirectFile::buffer();
-    for _ in 0..effort.rounds {
+    for _ in 0..effort.long_rounds {
         alone.push(measure());
         beside_thrashing.push(beside(|| _ = read(&thrashing, next_cold()), measure));
         beside_direct.push(beside(|| direct.read(&mut buffer, next_cold()), measure));
@@ -109,7 +109,7 @@ pub fn reclaim(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Resu
     let [mut median, mut quiet_tail, mut tail] = [const { Vec::new() }; 3];
     let (mut block, mut position) = (vec![0; 1 << 20], HOT_BYTES);
     let (mut reclaimed, mut directly, mut seconds) = (0, 0, 0.0);
-    for _ in 0..effort.rounds {
+    for _ in 0..effort.long_rounds {
         // What reclaim took in the round before comes back.
         Times::of(LEAD, &hot, |offset| load(&map, offset));
         let quiet = Times::of(effort.long_sample, &hot, |offset| load(&map, offset));
