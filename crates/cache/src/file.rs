@@ -195,18 +195,28 @@ impl CachedFile {
     /// As for [`Self::read_at`], of the first that fails; those before it are complete.
     pub fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> Result<(), Error> {
         for requests in requests.chunks_mut(READS_TOGETHER) {
-            let mut begun = [false; READS_TOGETHER];
-            for (request, begun) in requests.iter().zip(&mut begun) {
-                if let Ok(first) = u32::try_from(request.offset / PAGE_BYTES)
-                    && !request.buffer.is_empty()
-                    && !self.glance(first).is_some_and(|seen| seen.is_readable())
+            let mut missing = [0; READS_TOGETHER];
+            let mut whose = [0; READS_TOGETHER];
+            let mut count = 0;
+            for (number, request) in requests.iter().enumerate() {
+                let inside = !request.buffer.is_empty() && request.offset < self.inode.len();
+                if let (true, Ok(index)) = (inside, u32::try_from(request.offset / PAGE_BYTES))
+                    && !self.glance(index).is_some_and(|seen| seen.is_readable())
                 {
-                    let window = Window { first, pages: 1, mark: None };
-                    *begun = self.shared.read_ahead(&self.inode, &self.task(), window);
+                    (missing[count], whose[count]) = (index, number);
+                    count += 1;
                 }
             }
-            for (request, begun) in requests.iter_mut().zip(begun) {
-                request.read = self.read(request.buffer, request.offset, begun)?;
+            let mut begun = [false; READS_TOGETHER];
+            if count > 0 {
+                self.shared.read_together(&self.inode, &self.task(), &missing[..count], &mut begun);
+            }
+            let mut missed = [false; READS_TOGETHER];
+            for (&number, &begun) in whose[..count].iter().zip(&begun) {
+                missed[number] = begun;
+            }
+            for (request, missed) in requests.iter_mut().zip(missed) {
+                request.read = self.read(request.buffer, request.offset, missed)?;
             }
         }
         Ok(())
