@@ -15,13 +15,12 @@ use crate::inode::Inode;
 use crate::workers::Flight;
 use mglru_core::readahead::Window;
 use mglru_core::{Arrival, ChargeStep, Charging, FolioId, InsertError, Lookup, NewFolio, PAGE_BYTES, Task};
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// How much a fault may wait for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Patience {
+pub(crate) enum Patience {
     /// As long as there is hope: somebody needs the page.
     Needed,
     /// Not at all: the page is only likely to be needed.
@@ -49,37 +48,6 @@ impl Shared {
                 self.fault(inode, task, Window { pages: 1, mark: None, ..window }, arrival)
             }
             Err(error) => Err(error),
-        }
-    }
-
-    /// Brings in pages of which some are wanted, one by one; which of them were missing and are there now, or on their
-    /// way. Errors are left to who reads the page.
-    pub(crate) fn read_together(&self, inode: &Arc<Inode>, task: &Task, indexes: &[u32], begun: &mut [bool]) {
-        let mut inserted = Vec::with_capacity(indexes.len());
-        for (&first, begun) in indexes.iter().zip(begun) {
-            let window = Window { first, pages: 1, mark: None };
-            match self.insert_window(inode, task, window, Arrival::default(), Patience::Ahead) {
-                Ok(folios) if !folios.is_empty() => {
-                    *begun = true;
-                    inserted.push((first, folios));
-                }
-                Ok(_) => {}
-                // No memory without waiting, which is not to be done with pages locked.
-                Err(_) => break,
-            }
-        }
-        let transfers: Vec<Transfer> =
-            inserted.iter().map(|(first, folios)| self.transfer(inode, *first, folios)).collect();
-        let mut done = |number: usize, result: io::Result<usize>| {
-            let (first, folios) = &inserted[number];
-            self.end_read(inode, *first, folios, result.ok());
-        };
-        if inserted.is_empty() || self.backend.read_many(&transfers, &mut done) {
-            return;
-        }
-        for (transfer, (first, folios)) in transfers.into_iter().zip(inserted) {
-            let flight = Flight::Read { inode: inode.clone(), folios, first };
-            self.backend.submit(Direction::Read, transfer, self.in_flight.begin(flight));
         }
     }
 
@@ -111,7 +79,7 @@ impl Shared {
 
     /// Inserts as many consecutive pages of a window as are missing; locked, without content. Empty: the first is
     /// there already.
-    fn insert_window(
+    pub(crate) fn insert_window(
         &self,
         inode: &Inode,
         task: &Task,
@@ -199,7 +167,7 @@ impl Shared {
         }
     }
 
-    fn transfer(&self, inode: &Inode, first: u32, folios: &[FolioId]) -> Transfer {
+    pub(crate) fn transfer(&self, inode: &Inode, first: u32, folios: &[FolioId]) -> Transfer {
         let frames = folios.iter().map(|folio| folio.0).collect();
         Transfer::pages(inode.file.clone(), u64::from(first) * PAGE_BYTES, frames)
     }

@@ -42,20 +42,6 @@ pub enum Advice {
     NoReuse,
 }
 
-/// Reads that [`CachedFile::read_many`] has under way together.
-const READS_TOGETHER: usize = 64;
-
-/// One of many reads: where from, where to, and how many bytes there were.
-#[derive(Debug)]
-pub struct ReadRequest<'a> {
-    /// Position in the file.
-    pub offset: u64,
-    /// Where the bytes go.
-    pub buffer: &'a mut [u8],
-    /// Bytes that were read, once it is done; fewer than asked for only at the end of the file.
-    pub read: usize,
-}
-
 /// A part of a request that lies in one page.
 pub(crate) struct Piece {
     pub(crate) index: u32,
@@ -155,7 +141,7 @@ impl CachedFile {
     }
 
     /// `begun`: its first page was missing, and began to be read for this request.
-    fn read(&self, buffer: &mut [u8], offset: u64, begun: bool) -> Result<usize, Error> {
+    pub(crate) fn read(&self, buffer: &mut [u8], offset: u64, begun: bool) -> Result<usize, Error> {
         if buffer.is_empty() {
             return Ok(0);
         }
@@ -188,40 +174,6 @@ impl CachedFile {
         Ok(bytes)
     }
 
-    /// Reads many parts of the file, and notes how many bytes each got. Pages that are missing are read from the device
-    /// together, where [`Self::read_at`] would wait for each. Of a request for more than a page, only the first page is.
-    ///
-    /// # Errors
-    /// As for [`Self::read_at`], of the first that fails; those before it are complete.
-    pub fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> Result<(), Error> {
-        for requests in requests.chunks_mut(READS_TOGETHER) {
-            let mut missing = [0; READS_TOGETHER];
-            let mut whose = [0; READS_TOGETHER];
-            let mut count = 0;
-            for (number, request) in requests.iter().enumerate() {
-                let inside = !request.buffer.is_empty() && request.offset < self.inode.len();
-                if let (true, Ok(index)) = (inside, u32::try_from(request.offset / PAGE_BYTES))
-                    && !self.glance(index).is_some_and(|seen| seen.is_readable())
-                {
-                    (missing[count], whose[count]) = (index, number);
-                    count += 1;
-                }
-            }
-            let mut begun = [false; READS_TOGETHER];
-            if count > 0 {
-                self.shared.read_together(&self.inode, &self.task(), &missing[..count], &mut begun);
-            }
-            let mut missed = [false; READS_TOGETHER];
-            for (&number, &begun) in whose[..count].iter().zip(&begun) {
-                missed[number] = begun;
-            }
-            for (request, missed) in requests.iter_mut().zip(missed) {
-                request.read = self.read(request.buffer, request.offset, missed)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Reads a part of one page. `request` pages are wanted from it on; `again`: it is the page in which the last
     /// read ended; `missed`: it is counted as a miss, although it may be there by now.
     #[inline]
@@ -233,20 +185,36 @@ impl CachedFile {
         again: bool,
         missed: bool,
     ) -> Result<(), Error> {
-        if let Some(seen) = self.glance(piece.index)
-            && seen.is_readable()
-            && !seen.readahead()
-        {
-            self.shared.frames.copy_out(seen.folio().0, piece.in_page.start, out);
-            if seen.still() {
-                if !again {
-                    self.shared.core.accessed_glance(&seen);
-                }
-                self.stats.count(missed);
-                return Ok(());
-            }
+        if self.copy_cached(piece.index, piece.in_page.start, out, again, missed) {
+            return Ok(());
         }
         self.read_page_slowly(piece, out, request, again, missed)
+    }
+
+    /// Copies bytes out of a page that is in memory, and counts the access. `false`: it is not there, is being changed, or
+    /// asks for more to be read.
+    #[inline]
+    pub(crate) fn copy_cached(
+        &self,
+        index: u32,
+        in_page: usize,
+        out: &mut [u8],
+        again: bool,
+        missed: bool,
+    ) -> bool {
+        let Some(seen) = self.glance(index) else { return false };
+        if !seen.is_readable() || seen.readahead() {
+            return false;
+        }
+        self.shared.frames.copy_out(seen.folio().0, in_page, out);
+        if !seen.still() {
+            return false;
+        }
+        if !again {
+            self.shared.core.accessed_glance(&seen);
+        }
+        self.stats.count(missed);
+        true
     }
 
     /// What the slot tells of a page.

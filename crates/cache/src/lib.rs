@@ -32,6 +32,7 @@ mod frames;
 mod host;
 mod inode;
 mod latch;
+mod many;
 mod mapped;
 mod stat;
 #[cfg(test)]
@@ -41,7 +42,8 @@ mod workers;
 pub use backend::{BackendKind, OpenMode};
 pub use cache::{Builder, CacheStats, FRAME_METADATA_BYTES, PageCache, Tenant};
 pub use error::Error;
-pub use file::{Advice, CachedFile, ReadRequest};
+pub use file::{Advice, CachedFile};
 pub use host::Observer;
+pub use many::ReadRequest;
 pub use mapped::{Map, MapAdvice, PageGuard};
 pub use stat::TenantStats;

@@ -140,6 +140,14 @@ pub(crate) trait Completion: Send + Sync {
     fn complete(&self, tag: u64, result: io::Result<usize>);
 }
 
+/// Transfers that a thread wants carried out together, and what it does with each.
+pub(crate) trait Batch {
+    /// The next one.
+    fn next(&mut self) -> Option<Transfer>;
+    /// The one that was handed out as number `number`, from 0 on, is over. A panic in here aborts the process.
+    fn done(&mut self, number: usize, result: io::Result<usize>);
+}
+
 /// Carries out transfers. Dropping it waits until all submitted work has completed.
 pub(crate) trait Backend: Send + Sync {
     /// As the statistics show it: `io_uring`, `threads` or `memory`.
@@ -152,10 +160,9 @@ pub(crate) trait Backend: Send + Sync {
     /// Writes while the caller waits: everything or an error. The file grows to the transfer's end, no further.
     #[cfg_attr(not(test), expect(dead_code, reason = "the cache submits its writes; tests wait for theirs"))]
     fn write(&self, transfer: &Transfer) -> io::Result<usize>;
-    /// Reads many while the caller waits, all at once, and tells the result of each as it is there; see [`Self::read`].
-    /// `false`: it cannot, and did nothing.
-    fn read_many(&self, transfers: &[Transfer], done: &mut dyn FnMut(usize, io::Result<usize>)) -> bool {
-        let _ = (transfers, done);
+    /// Reads many while the caller waits, up to `depth` at once; see [`Self::read`]. `false`: it cannot, and did nothing.
+    fn read_many(&self, depth: usize, batch: &mut dyn Batch) -> bool {
+        let _ = (depth, batch);
         false
     }
     /// Queues a transfer and returns; the completion is called later, even if the transfer cannot be

@@ -31,7 +31,7 @@
 use super::disk_file::{DiskFile, Step};
 use super::queue::{Queue, Request, join, spawn};
 use super::threads::{ThreadBackend, finish, transfer_now};
-use super::{Backend, BackendFile, Completion, Direction, OpenMode, Progress, Transfer};
+use super::{Backend, BackendFile, Batch, Completion, Direction, OpenMode, Progress, Transfer};
 use crate::frames::{FRAME_BYTES, Frames};
 use io_uring::types::Fd;
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
@@ -171,62 +171,75 @@ impl UringBackend {
     }
 
     fn blocking(&self, direction: Direction, transfer: &Transfer) -> io::Result<usize> {
-        let mut only = None;
-        if DiskFile::of(transfer).is_direct() {
-            self.together(direction, std::slice::from_ref(transfer), &mut |_, result| only = Some(result));
+        if !DiskFile::of(transfer).is_direct() {
+            return transfer_now(&self.shared.frames, direction, transfer);
         }
-        only.unwrap_or_else(|| transfer_now(&self.shared.frames, direction, transfer))
+        let mut one = One { transfer: Some(transfer.clone()), result: None };
+        self.together(direction, 1, &mut one);
+        one.result.unwrap_or_else(|| transfer_now(&self.shared.frames, direction, transfer))
     }
 
-    /// Carries out up to [`BLOCKING_ENTRIES`] transfers of direct files on a ring of the caller's own. `false`: there is
-    /// no ring for it, and nothing was done.
-    fn together(
-        &self,
-        direction: Direction,
-        transfers: &[Transfer],
-        done: &mut dyn FnMut(usize, io::Result<usize>),
-    ) -> bool {
+    /// Carries out transfers on a ring of the caller's own, up to `depth` at once. `false`: there is no ring for it, and
+    /// nothing was done.
+    fn together(&self, direction: Direction, depth: usize, batch: &mut dyn Batch) -> bool {
         let Some(mut slot) = self.take_ring() else { return false };
         let ring = slot.as_mut().expect("`take_ring` filled it");
         let frames = &self.shared.frames;
-        let begin = |transfer: &Transfer| {
-            let progress = Progress::new(direction, transfer);
-            let step = DiskFile::of(transfer).step(frames, transfer, &progress);
-            (progress, step)
-        };
-        let mut steps: Vec<(Progress, Step)> = transfers.iter().map(begin).collect();
-        let mut left: Vec<usize> = (0..transfers.len()).collect();
-        let push = |ring: &mut IoUring, number: usize, step: &Step| {
-            let entry = entry(frames, direction, step, self.registration.is_some()).user_data(number as u64);
-            // SAFETY: frames, pieces (`steps`, which does not grow) and files (`transfers`) stay where they are until every
+        let mut places: Vec<Option<Place>> = (0..depth.min(BLOCKING_ENTRIES)).map(|_| None).collect();
+        let mut free: Vec<usize> = (0..places.len()).rev().collect();
+        let push = |ring: &mut IoUring, at: usize, step: &Step| {
+            let entry = entry(frames, direction, step, self.registration.is_some()).user_data(at as u64);
+            // SAFETY: frames, and the pieces and the file of the place (`places` does not grow), stay where they are until the
             // entry is answered: no path leaves before, and an unwinding one aborts.
             unsafe { ring.submission().push(&entry) }.expect("a ring has an entry for each");
         };
-        let under_way = UnderWay;
-        for (number, (_, step)) in steps.iter().enumerate() {
-            push(ring, number, step);
-        }
-        let mut answers = Vec::with_capacity(transfers.len());
-        while !left.is_empty() {
+        let guard = UnderWay;
+        let (mut handed_out, mut more) = (0, true);
+        let mut answers = Vec::with_capacity(places.len());
+        loop {
+            while more && let Some(&at) = free.last() {
+                let Some(transfer) = batch.next() else {
+                    more = false;
+                    break;
+                };
+                let number = handed_out;
+                handed_out += 1;
+                if !DiskFile::of(&transfer).is_direct() {
+                    batch.done(number, transfer_now(frames, direction, &transfer));
+                    continue;
+                }
+                free.pop();
+                let progress = Progress::new(direction, &transfer);
+                let step = DiskFile::of(&transfer).step(frames, &transfer, &progress);
+                let place = places[at].insert(Place { number, transfer, progress, step });
+                push(ring, at, &place.step);
+            }
+            let under_way = places.len() - free.len();
+            if under_way == 0 {
+                break;
+            }
             let entered = ring.submit_and_wait(1);
             answers.extend(ring.completion());
             let answered = !answers.is_empty();
             for answer in answers.drain(..) {
-                let number = answer.user_data() as usize;
-                let (transfer, (progress, step)) = (&transfers[number], &mut steps[number]);
-                let file = DiskFile::of(transfer);
-                if let Some(result) = file.advance(progress, step.direct, result_of(&answer)) {
-                    finish(frames, direction, transfer, &result);
-                    left.retain(|&other| other != number);
-                    done(number, result);
+                let at = answer.user_data() as usize;
+                let place = places[at].as_mut().expect("one answer for each step");
+                let file = DiskFile::of(&place.transfer);
+                if let Some(result) = file.advance(&mut place.progress, place.step.direct, result_of(&answer))
+                {
+                    finish(frames, direction, &place.transfer, &result);
+                    let number = place.number;
+                    places[at] = None;
+                    free.push(at);
+                    batch.done(number, result);
                 } else {
-                    *step = file.step(frames, transfer, progress);
-                    push(ring, number, step);
+                    place.step = file.step(frames, &place.transfer, &place.progress);
+                    push(ring, at, &place.step);
                 }
             }
             match entered {
-                Err(error) if !answered && !is_transient(&error) && ring.submission().len() == left.len() => {
-                    // It takes none of them.
+                // It takes none of them.
+                Err(error) if !answered && !is_transient(&error) && ring.submission().len() == under_way => {
                     break;
                 }
                 // Otherwise the kernel owes us answers, whatever it says.
@@ -234,14 +247,18 @@ impl UringBackend {
                 _ => {}
             }
         }
-        std::mem::forget(under_way);
-        if !left.is_empty() {
+        std::mem::forget(guard);
+        if free.len() < places.len() {
             // They die with the ring, and are none the worse for it.
             *slot = None;
-            drop(slot);
         }
-        for number in left {
-            done(number, transfer_now(frames, direction, &transfers[number]));
+        drop(slot);
+        for place in places.into_iter().flatten() {
+            batch.done(place.number, transfer_now(frames, direction, &place.transfer));
+        }
+        while more && let Some(transfer) = batch.next() {
+            batch.done(handed_out, transfer_now(frames, direction, &transfer));
+            handed_out += 1;
         }
         true
     }
@@ -273,11 +290,8 @@ impl Backend for UringBackend {
         self.blocking(Direction::Write, transfer)
     }
 
-    fn read_many(&self, transfers: &[Transfer], done: &mut dyn FnMut(usize, io::Result<usize>)) -> bool {
-        // Files that are not direct would be read one after the other, inside the system call.
-        transfers.len() <= BLOCKING_ENTRIES
-            && transfers.iter().all(|transfer| DiskFile::of(transfer).is_direct())
-            && self.together(Direction::Read, transfers, done)
+    fn read_many(&self, depth: usize, batch: &mut dyn Batch) -> bool {
+        self.together(Direction::Read, depth, batch)
     }
 
     fn submit(&self, direction: Direction, transfer: Transfer, tag: u64) {
@@ -423,6 +437,30 @@ fn result_of(answer: &cqueue::Entry) -> io::Result<usize> {
 /// Whether an interrupted or momentarily refused `io_uring_enter` is simply made again.
 fn is_transient(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
+}
+
+/// A transfer of a batch under way, with everything that the kernel uses.
+struct Place {
+    number: usize,
+    transfer: Transfer,
+    progress: Progress,
+    step: Step,
+}
+
+/// A batch of one.
+struct One {
+    transfer: Option<Transfer>,
+    result: Option<io::Result<usize>>,
+}
+
+impl Batch for One {
+    fn next(&mut self) -> Option<Transfer> {
+        self.transfer.take()
+    }
+
+    fn done(&mut self, _: usize, result: io::Result<usize>) {
+        self.result = Some(result);
+    }
 }
 
 /// The kernel uses memory that an unwinding thread would give up.
