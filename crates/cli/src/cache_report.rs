@@ -62,9 +62,10 @@ impl CacheReport {
     /// The whole section as text.
     pub fn text(&self) -> String {
         format!(
-            "mglru: {}\n\n{}\n{}",
+            "mglru: {}\n\n{}\n  {} misses had to reclaim by themselves\n\n{}",
             self.settings(),
             self.tenants(),
+            count(self.stats.tenants.iter().map(|tenant| counter(tenant, "allocstall")).sum()),
             self.generations("generations, oldest first")
         )
     }

@@ -71,6 +71,8 @@ pub struct Charging {
     cpu: usize,
     stage: Stage,
     effort: Option<Box<Effort>>,
+    /// It reclaims, or did.
+    stalled: bool,
     retries: u32,
     fruitless_waits: u32,
     /// Pages written so far, and being read, when it waited last.
@@ -87,6 +89,7 @@ impl Charging {
             cpu,
             stage: Stage::Metadata,
             effort: None,
+            stalled: false,
             retries: 0,
             fruitless_waits: 0,
             transfers_before: (0, 0),
@@ -160,6 +163,10 @@ impl Charging {
 
     fn reclaim(&mut self, core: &Core, kind: EffortKind) -> ChargeStep {
         let target = if kind == EffortKind::Limit { self.memcg } else { MemcgId::ROOT };
+        if !self.stalled {
+            self.stalled = true;
+            core.memcg(self.memcg).stat.add(Counter::Allocstall, 1);
+        }
         let swappiness = core.options.swappiness();
         self.effort = Some(Box::new(Effort::new(
             core,

@@ -26,6 +26,21 @@ fn node() -> Harness {
     Harness::with_options(options, UNLIMITED)
 }
 
+/// Who meets no free frame reclaims, and is counted; who is served by background reclaim is not.
+#[test]
+fn those_who_reclaim_by_themselves_are_counted() {
+    let mut harness = node();
+    let stalls =
+        |harness: &Harness| harness.core.memcg(harness.task.memcg).stat().get(memcg::Counter::Allocstall);
+    let mut background = Background::new(&harness.core, 0);
+    harness.read_ahead(0..190);
+    assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
+    harness.read_ahead(190..200);
+    assert_eq!(stalls(&harness), 0);
+    harness.read_ahead(200..400);
+    assert!((1..=10).contains(&stalls(&harness)), "{} efforts of at least 32 pages each", stalls(&harness));
+}
+
 /// Numbers of closed files are used again: reclaim must not take the new file for the old one.
 #[test]
 fn a_file_that_is_opened_again_is_reclaimed() {

@@ -97,6 +97,8 @@ counters! {
     Aged "aged";
     /// Reclaim efforts: one each time a charge met the limit, plus those of background reclaim and requests.
     Pageoutrun "pageoutrun";
+    /// Charges that had to reclaim by themselves: because of `memory.max`, or as background reclaim did not keep up.
+    Allocstall "allocstall";
     /// Charges that met `memory.max`.
     EventMax "max";
     /// Charges that failed although reclaim tried everything.
