@@ -15,6 +15,8 @@ pub mod fio;
 pub mod pattern;
 pub mod random;
 mod random_map;
+pub mod sweep;
+pub mod tpcc;
 pub mod trace;
 pub mod verify;
 

@@ -1,0 +1,89 @@
+//! A hydrodynamics-like sweep: many threads go over several arrays of anonymous memory, again and again.
+//!
+//! The shape is that of LULESH (Karlin, Keasler and Neely, "LULESH 2.0 updates and changes", LLNL 2013): a time step is a
+//! row of kernels, each of which reads some arrays and writes another, element by element; every thread owns the same
+//! part of each array. Seen from memory it is cyclic, with the distance of a whole time step between two touches of a
+//! page, in as many places as there are threads. A seed decides where in its part each thread begins, which is all that
+//! differs between two runs of the real program.
+
+use crate::random::Random;
+use crate::trace::PageAccess;
+
+/// Arrays that a kernel works on: two that it reads, one that it writes, counted from its own number.
+const OPERANDS: [(usize, bool); 3] = [(0, false), (1, false), (3, true)];
+
+/// What is swept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sweep {
+    /// Arrays, at least 4. One region of anonymous memory each.
+    pub arrays: u32,
+    /// Pages of each.
+    pub array_pages: u32,
+    /// Threads, each with its part of every array.
+    pub threads: u32,
+    /// Decides where threads begin.
+    pub seed: u64,
+}
+
+impl Sweep {
+    /// All pages.
+    pub fn pages(&self) -> u64 {
+        u64::from(self.arrays) * u64::from(self.array_pages)
+    }
+
+    /// The endless touches of one thread.
+    ///
+    /// # Panics
+    /// If there are fewer than four arrays, or a thread has no page.
+    pub fn thread(&self, thread: u32) -> impl Iterator<Item = PageAccess> + use<> {
+        assert!(self.arrays >= 4, "kernels work on different arrays");
+        let part = self.array_pages / self.threads;
+        assert!(thread < self.threads && part > 0, "a thread has at least a page of each array");
+        let first = thread * part;
+        let phase = Random::stream(self.seed, u64::from(thread)).below(u64::from(part)) as u32;
+        let arrays = self.arrays as usize;
+        let kernel = move |kernel: usize| {
+            (0..part).flat_map(move |at| {
+                let index = first + (at + phase) % part;
+                OPERANDS.map(|(operand, write)| PageAccess {
+                    page: ((kernel + operand) % arrays) as u64 + 1 << 32 | u64::from(index),
+                    write,
+                    mapped: true,
+                    anon: true,
+                })
+            })
+        };
+        (0..arrays).cycle().flat_map(kernel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    const SWEEP: Sweep = Sweep { arrays: 5, array_pages: 40, threads: 4, seed: 3 };
+
+    #[test]
+    fn a_step_touches_each_page_of_a_thread_as_often() {
+        // Five kernels, ten pages each, three operands.
+        let step: Vec<PageAccess> = SWEEP.thread(1).take(150).collect();
+        let pages: BTreeSet<u64> = step.iter().map(|access| access.page).collect();
+        assert_eq!(pages.len(), 50);
+        assert!(pages.iter().all(|page| (10..20).contains(&(page & 0xffff_ffff))));
+        for page in pages {
+            let of_page = step.iter().filter(|access| access.page == page);
+            assert_eq!(of_page.clone().count(), 3);
+            assert_eq!(of_page.filter(|access| access.write).count(), 1);
+        }
+        assert!(SWEEP.thread(1).skip(150).take(150).eq(step), "and the next step is the same");
+    }
+
+    #[test]
+    fn seeds_move_the_beginning_only() {
+        let first = |seed, thread| Sweep { seed, ..SWEEP }.thread(thread).next().unwrap();
+        assert_eq!(first(1, 2), first(1, 2));
+        let beginnings: BTreeSet<u64> = (0..50).map(|seed| first(seed, 2).page).collect();
+        assert!(beginnings.len() > 5, "{beginnings:?}");
+    }
+}
