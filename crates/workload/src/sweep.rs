@@ -46,7 +46,7 @@ impl Sweep {
             (0..part).flat_map(move |at| {
                 let index = first + (at + phase) % part;
                 OPERANDS.map(|(operand, write)| PageAccess {
-                    page: ((kernel + operand) % arrays) as u64 + 1 << 32 | u64::from(index),
+                    page: (((kernel + operand) % arrays) as u64 + 1) << 32 | u64::from(index),
                     write,
                     mapped: true,
                     anon: true,
