@@ -208,7 +208,7 @@ fn random_machine(choices: &mut Choices, seed: u64) -> Machine {
         1 => Watermarks::for_pages(memory_pages),
         _ => Watermarks { min, low, high },
     };
-    let preset = choices.one_of(&[Preset::Default, Preset::Linux72]);
+    let preset = choices.one_of(&Preset::ALL);
     let cpus = choices.between(1, 4) as usize;
     let flusher = FlusherModel {
         tenant_permille: choices.between(20, 300) as u32,
@@ -222,7 +222,7 @@ fn random_machine(choices: &mut Choices, seed: u64) -> Machine {
     Machine {
         watermarks,
         tenants,
-        mechanisms: Mechanisms::preset(preset).expect("implemented presets are chosen from"),
+        mechanisms: Mechanisms::preset(preset),
         cpus,
         device_cpu: choices.between(0, cpus as u64 - 1) as usize,
         batch_folios: choices.one_of(&[1, 2, 5, 15, 31, 31, 31, 31]),

@@ -13,7 +13,7 @@ use crate::replay::run::{Outcome, Plan, run_all, threads};
 use crate::trace_file::TraceFile;
 use compare::{Comparison, Subject, subjects};
 use kernel_run::{Filter, KernelRun, Measure, Table, trace_of};
-use mglru_core::{Counter, Mechanisms, Preset};
+use mglru_core::{Counter, Mechanisms};
 use mglru_workload::trace::OpenOptions;
 use std::path::{Path, PathBuf};
 
@@ -71,14 +71,13 @@ fn compare(table: &Path, subjects: &[Subject]) -> Result<Vec<Comparison>, Failur
         let position = names.iter().position(|name| *name == run.setting.workload);
         &traces[position.expect("all traces were loaded")]
     };
-    let mechanisms = Mechanisms::preset(Preset::Linux72).map_err(Failure::usage)?;
     let mut plans = Vec::new();
     for subject in subjects {
         let run = &subject.runs[0];
         check_length(trace_of(run), run)?;
         plans.extend(subject.memories.iter().map(|&memory_pages| Plan {
             trace: trace_of(run),
-            mechanisms,
+            mechanisms: Mechanisms::preset(run.preset),
             memory: format!("{memory_pages}p"),
             memory_pages,
             warm_from: run.warm_from,

@@ -1,6 +1,6 @@
 //! The eviction: sorting the oldest generation, and isolating what neither accesses nor tiers protect.
 //!
-//! Source: spec 40 §1–7 (Linux 7.2).
+//! Source: spec 40 §1–7.
 //!
 //! # Locking
 //!
@@ -17,11 +17,14 @@ const STOP_PAGES: usize = 64;
 impl LockedLruvec<'_> {
     /// Isolates up to `request` pages of the kind that suffers least, into an empty `batch`.
     pub(crate) fn isolate(&mut self, request: u64, swappiness: Swappiness, batch: &mut Isolated) {
+        if !self.folios.mechanisms().reclaim_loop() {
+            return self.isolate_before(request, swappiness, batch);
+        }
         self.drop_empty_generations(swappiness);
-        let mut kind = self.first_kind(swappiness);
+        let (mut kind, mut limit) = self.first_kind(swappiness);
         for _ in swappiness.evictable() {
             let before = batch.scanned;
-            let limit = self.tier_limit(kind);
+            let limit = limit.take().unwrap_or_else(|| self.tier_limit(kind));
             self.scan(kind, limit, request, batch);
             if !batch.folios.is_empty() {
                 break;
@@ -33,6 +36,30 @@ impl LockedLruvec<'_> {
         }
         if batch.scanned > 0 {
             self.drop_empty_generations(swappiness);
+        }
+    }
+
+    /// The same before the reclaim loop of 7.2: empty generations are dropped afterwards only, which counts as a page
+    /// looked at, so that the caller goes on. Looking at pages without isolating one counts only if the request was
+    /// used up; otherwise it is the other kind's turn. With two generations left, the caller is to stop.
+    fn isolate_before(&mut self, request: u64, swappiness: Swappiness, batch: &mut Isolated) {
+        let (mut kind, mut limit) = self.first_kind(swappiness);
+        for _ in swappiness.evictable() {
+            batch.scanned = 0;
+            let limit = limit.take().unwrap_or_else(|| self.tier_limit(kind));
+            self.scan(kind, limit, request, batch);
+            if !batch.folios.is_empty() || batch.scanned == request {
+                break;
+            }
+            batch.scanned = 0;
+            if swappiness.evicts(kind.other()) {
+                kind = kind.other();
+            }
+        }
+        batch.scanned += u64::from(self.drop_empty_generations(swappiness));
+        let left = self.lruvec.evictable_generations(swappiness, self.folios.mechanisms());
+        if left.is_some_and(|left| left <= MIN_GENERATIONS) {
+            batch.scanned = 0;
         }
     }
 
@@ -88,17 +115,29 @@ impl LockedLruvec<'_> {
             self.relist(folio, list_of(label, kind), true);
             return true;
         }
-        if now.tier() <= limit && !now.saturated() {
+        let mechanisms = self.folios.mechanisms();
+        let (tier, saturated) = (now.tier(mechanisms), now.saturated(mechanisms));
+        let protected = tier > limit || saturated;
+        let dirty = now.dirty() && kind == Kind::File;
+        let waits = mechanisms.sorts_dirty_away() && (dirty || now.writeback());
+        if !protected && !waits {
             return false;
         }
-        match flags.climb(oldest) {
+        if !protected && dirty {
+            batch.dirty += 1;
+            batch.unqueued_dirty += u64::from(!now.writeback());
+        }
+        match flags.climb(oldest, !protected, mechanisms) {
             Climb::Moved(next) => {
                 self.resize(oldest, kind, -1);
                 self.resize(next, kind, 1);
-                self.relist(folio, list_of(next, kind), true);
-                batch.protected += 1;
-                if !now.saturated() {
-                    self.lists.averages[kind as usize].protected[usize::from(now.tier())] += 1;
+                // Before the rework, a protected folio is the next of its new generation; now it is the last.
+                let at_head = !protected || mechanisms.workingset_rework();
+                self.relist(folio, list_of(next, kind), at_head);
+                batch.protected += u64::from(protected);
+                // Nor was it told from the others that it would have been protected anyway.
+                if protected && (!saturated || !mechanisms.workingset_rework()) {
+                    self.lists.averages[kind as usize].protected[usize::from(tier)] += 1;
                 }
             }
             Climb::Relabelled(label) => self.relist(folio, list_of(label, kind), true),
@@ -156,7 +195,7 @@ mod tests {
         harness.read_ahead([0]);
         harness.make_hot(0);
         (0..3).for_each(|_| harness.read(0));
-        assert_eq!(harness.flags(0).tier(), 3);
+        assert_eq!(harness.flags(0).tier(harness.core.mechanisms()), 3);
         assert_eq!(harness.pages(&harness.isolate(64)), [0]);
     }
 
@@ -279,7 +318,7 @@ mod tests {
         harness.promote(0);
         let before = harness.flags(0);
         let flags = &harness.core.folios.flags(harness.folio(0));
-        assert_eq!(flags.climb(GenIndex(0)), Climb::Relabelled(Seq(3).index()));
+        assert_eq!(flags.climb(GenIndex(0), false, harness.core.mechanisms()), Climb::Relabelled(Seq(3).index()));
         assert_eq!(flags.load(), before);
     }
 }

@@ -3,7 +3,7 @@
 //! Reaching one entry of a page table through the reverse map costs more than reading its neighbours, and pages
 //! that are neighbours in a table are often used together.
 //!
-//! Source: spec 30 §5, spec 20 §7.3 (Linux 7.2).
+//! Source: spec 30 §5, spec 20 §7.3.
 
 use super::walk::{DENSITY, WalkBatch};
 use crate::Core;
@@ -57,6 +57,9 @@ impl Core {
         let Some(locked) = mapping.try_lock(&self.leaves) else { return true };
         let entries = window.end - window.start;
         let max = memcg.lruvec.window.max();
+        let mechanisms = self.mechanisms();
+        // The second part of the LULESH fix: the first version of the rework noted twice what a walk finds once.
+        let twice = mechanisms.workingset_rework() && !mechanisms.lulesh_fix();
         let mut count = 1;
         for neighbour in window {
             let Some((other, slot)) = locked.young_entry(neighbour as u32) else { continue };
@@ -67,8 +70,12 @@ impl Core {
             count += 1;
             let flags = &self.folios.flags(other);
             if let Some(batch) = walk.as_deref_mut() {
-                batch.note(mapping.kind(), flags.found_young_by_walk(max.index()));
-            } else if flags.found_young_by_eviction() {
+                batch.note(mapping.kind(), flags.found_young_by_walk(max.index(), mechanisms));
+                if !twice {
+                    continue;
+                }
+            }
+            if flags.found_young_as_neighbour(max.index(), mechanisms) {
                 let label = flags.load().generation();
                 if label.is_some_and(|label| label != max.index()) {
                     self.enqueue(host, cpu, Queue::Activate, other);
