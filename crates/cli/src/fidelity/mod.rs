@@ -123,7 +123,7 @@ fn count(outcome: &Outcome, measure: Measure) -> f64 {
         Measure::Refaults => warm.counters.get(Counter::WorkingsetRefaultFile),
         Measure::Scanned => warm.counters.pgscan(),
         Measure::Stolen => warm.counters.pgsteal(),
-        Measure::Sorted => warm.counters.get(Counter::Pgrefill),
+        Measure::Sorted => outcome.report.total().counters.get(Counter::Pgrefill),
         Measure::Activated => warm.counters.get(Counter::Pgactivate),
         Measure::Generations => outcome.generations_created(),
     };
@@ -138,7 +138,8 @@ fn verdict(comparisons: &[Comparison]) -> Result<(), Failure> {
         .map(|comparison| {
             let difference = comparison.difference_percent();
             let difference = difference.map_or(String::new(), |percent| format!(" {percent:+.2} %"));
-            format!("{} {}{difference}", comparison.setting.workload, comparison.measure.name())
+            let setting = &comparison.setting;
+            format!("{} {} {}{difference}", setting.kernel, setting.workload, comparison.measure.name())
         })
         .collect();
     if out.is_empty() {
