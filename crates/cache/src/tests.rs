@@ -77,7 +77,11 @@ fn only_the_first_page_of_a_read_can_go_on_from_the_last() {
     read(&file, 4 * PAGE, 3 * PAGE);
     assert_eq!([4, 5, 6].map(|index| flags(&file, index).nrefs(Mechanisms::default())), [1, 2, 1]);
     read(&file, 6 * PAGE, 2 * PAGE);
-    assert_eq!([6, 7].map(|index| flags(&file, index).nrefs(Mechanisms::default())), [1, 1], "the last one ended in 6");
+    assert_eq!(
+        [6, 7].map(|index| flags(&file, index).nrefs(Mechanisms::default())),
+        [1, 1],
+        "the last one ended in 6"
+    );
 }
 
 /// spec 20 §10: "Read-ahead alone leaves R=0".
@@ -101,7 +105,10 @@ fn a_write_is_no_access() {
         file.write_at(&[1; 100], 0).unwrap();
         file.write_at(&[1; PAGE], 4 * PAGE as u64).unwrap();
     }
-    assert_eq!((flags(&file, 0).nrefs(Mechanisms::default()), flags(&file, 4).nrefs(Mechanisms::default())), (1, 0));
+    assert_eq!(
+        (flags(&file, 0).nrefs(Mechanisms::default()), flags(&file, 4).nrefs(Mechanisms::default())),
+        (1, 0)
+    );
 }
 
 #[test]

@@ -194,7 +194,11 @@ impl Mechanisms {
         ];
         for (switch, reason) in needs_rework {
             if self.is_on(switch) && !self.workingset_rework() {
-                return Err(MechanismError::Contradiction { switch, needs: Switch::WorkingsetRework, reason });
+                return Err(MechanismError::Contradiction {
+                    switch,
+                    needs: Switch::WorkingsetRework,
+                    reason,
+                });
             }
         }
         Ok(self)
@@ -306,13 +310,13 @@ mod tests {
     #[test]
     fn presets_differ_in_four_switches() {
         let turning = Switch::ALL.into_iter().filter(|switch| switch.turns()).collect::<Vec<_>>();
-        let on = |preset| turning.iter().map(|&switch| Mechanisms::preset(preset).is_on(switch)).collect::<Vec<_>>();
-        assert_eq!(turning.iter().map(|switch| switch.name()).collect::<Vec<_>>(), [
-            "workingset_rework",
-            "lulesh_fix",
-            "reclaim_loop",
-            "fault_placement",
-        ]);
+        let on = |preset| {
+            turning.iter().map(|&switch| Mechanisms::preset(preset).is_on(switch)).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            turning.iter().map(|switch| switch.name()).collect::<Vec<_>>(),
+            ["workingset_rework", "lulesh_fix", "reclaim_loop", "fault_placement",]
+        );
         assert_eq!(on(Preset::Linux612), [false, false, false, false]);
         assert_eq!(on(Preset::Linux71), [true, true, false, false]);
         assert_eq!(on(Preset::Linux72), [true; 4]);
@@ -345,7 +349,9 @@ mod tests {
         );
         let error = refused(Preset::Linux72, &[], &[WorkingsetRework, LuleshFix]);
         assert!(error.starts_with("fault_placement places by the distances"), "{error}");
-        assert!(Mechanisms::compose(Preset::Linux72, &[], &[FaultPlacement, WorkingsetRework, LuleshFix]).is_ok());
+        assert!(
+            Mechanisms::compose(Preset::Linux72, &[], &[FaultPlacement, WorkingsetRework, LuleshFix]).is_ok()
+        );
     }
 
     #[test]

@@ -447,9 +447,12 @@ mod tests {
     /// spec 50 §3.3, row `workingset_activate`: "only if in fault" in 7.1, "only if in fault **and** workingset" in 7.2.
     #[test]
     fn which_refaults_are_activations() {
-        for (workingset, in_fault, older, newer) in
-            [(false, false, false, false), (true, false, false, false), (false, true, true, false), (true, true, true, true)]
-        {
+        for (workingset, in_fault, older, newer) in [
+            (false, false, false, false),
+            (true, false, false, false),
+            (false, true, true, false),
+            (true, true, true, true),
+        ] {
             let shadow = Shadow { memcg: MemcgId(0), workingset, token: 0 };
             let activated = |mechanisms| shadow.regained(in_fault, mechanisms).activated;
             assert_eq!((activated(SEVEN_ONE), activated(NOW)), (older, newer));

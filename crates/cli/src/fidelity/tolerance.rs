@@ -105,9 +105,8 @@ mod tests {
             [Measure::Misses, Measure::Refaults, Measure::Scanned, Measure::Sorted, Measure::Activated]
                 .map(|measure| tolerance(kind, measure).percent)
         };
-        let percents = |access, shifts, means, limit_pages| {
-            of(Preset::Linux72, access, shifts, means, limit_pages)
-        };
+        let percents =
+            |access, shifts, means, limit_pages| of(Preset::Linux72, access, shifts, means, limit_pages);
         for preset in [Preset::Linux612, Preset::Linux71] {
             assert_eq!(of(preset, Access::Reads, false, false, 8192), [0.3, 0.5, 0.6, 5.0, 6.0]);
             assert_eq!(of(preset, Access::MappedReads, false, false, 8192), [0.4, 0.6, 0.7, 15.0, 10.0]);

@@ -735,7 +735,10 @@ mod tests {
         flags.enlist(GenIndex(0), NOW);
         assert_eq!(flags.found_young_by_walk(GenIndex(2), NOW), Neighbour::Noted);
         assert_eq!(flags.load().generation(), Some(GenIndex(0)));
-        assert_eq!(flags.found_young_by_walk(GenIndex(2), NOW), Neighbour::Relabelled(GenIndex(0), GenIndex(2)));
+        assert_eq!(
+            flags.found_young_by_walk(GenIndex(2), NOW),
+            Neighbour::Relabelled(GenIndex(0), GenIndex(2))
+        );
         assert_eq!(rfw(&flags), (false, 0, true));
     }
 
@@ -843,5 +846,29 @@ mod tests {
     #[test]
     fn tiers_are_logarithms_rounded_up() {
         assert_eq!([0, 1, 2, 3, 4, 5].map(tier_of), [0, 0, 1, 2, 2, 3]);
+    }
+
+    /// spec 20 §7.2, row "young ≥ 1, otherwise, V7.1": "activate; clear R, F; W := 1", whatever was counted.
+    #[test]
+    fn eviction_finds_young_in_7_1() {
+        let older = Mechanisms::preset(Preset::Linux71);
+        let flags = fresh();
+        assert!(!flags.found_young_by_eviction(older));
+        assert_eq!(rfw(&flags), (true, 0, false));
+        assert!(flags.found_young_by_eviction(older));
+        assert_eq!(rfw(&flags), (false, 0, true));
+    }
+
+    /// spec 40 §6.2: "≤ V7.1 clear `reclaim`", on isolation.
+    #[test]
+    fn isolation_cleared_reclaim() {
+        for (preset, kept) in [(Preset::Linux612, false), (Preset::Linux71, false), (Preset::Linux72, true)] {
+            let flags = fresh();
+            let mechanisms = Mechanisms::preset(preset);
+            flags.enlist(GenIndex(0), mechanisms);
+            flags.set_reclaim();
+            flags.isolate(mechanisms);
+            assert_eq!(flags.load().reclaim(), kept, "{preset:?}");
+        }
     }
 }

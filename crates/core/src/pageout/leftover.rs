@@ -67,11 +67,8 @@ mod tests {
         assert_eq!(judged(folio(|_| ()), true, true), Leftover::TryAgain, "row 2");
         assert_eq!(judged(folio(|_| ()), false, true), Leftover::Reject, "row 3");
         assert_eq!(judged(folio(|_| ()), false, false), Leftover::AsItIs, "row 4");
-        let kept: [&dyn Fn(&FolioFlags); 3] = [
-            &|f| f.set_active(),
-            &|f| assert!(f.set_mapped(f.load())),
-            &|f| assert!(f.set_dirty()),
-        ];
+        let kept: [&dyn Fn(&FolioFlags); 3] =
+            [&|f| f.set_active(), &|f| assert!(f.set_mapped(f.load())), &|f| assert!(f.set_dirty())];
         for change in kept {
             assert_eq!(judged(folio(change), true, true), Leftover::Reject);
             assert_eq!(judged(folio(change), true, false), Leftover::AsItIs);

@@ -17,8 +17,8 @@ use crate::Core;
 use crate::event::Event;
 use crate::folio::{Flags, FolioId, Kind};
 use crate::host::{FlushReason, Host};
-use crate::lru::{Isolated, Swappiness};
 use crate::lru::multigen::walk::WalkBatch;
+use crate::lru::{Isolated, Swappiness};
 use crate::mapping::{LockedMapping, Mapping, MappingId};
 use crate::memcg::{Counter, Memcg};
 use crate::reclaim::{EffortKind, Orders, Scan, Tallies};
@@ -430,7 +430,7 @@ impl Core {
 mod tests {
     use super::*;
     use crate::testing::Harness;
-    use crate::{Event, Time};
+    use crate::{Event, Mechanisms, Preset, Switch, Time};
     use std::cell::Cell;
 
     fn reclaim_flushes(harness: &Harness) -> usize {
@@ -682,6 +682,38 @@ mod tests {
         harness.core.set_mlocked(folio, false);
         harness.core.rescue(folio);
         assert_eq!(harness.list(0), [2, 0]);
+        harness.core.validate().unwrap();
+    }
+
+    /// spec 20 §10: "V7.1 reverse-map check, young, R=0,W=0: verdict keep", which is the first part of the LULESH fix: without
+    /// it the folio is activated.
+    #[test]
+    fn what_is_young_for_the_first_time_is_kept() {
+        let seen = |without: &[Switch]| {
+            let mechanisms = Mechanisms::compose(Preset::Linux71, &[], without).unwrap();
+            let mut harness = Harness::with_mechanisms(mechanisms, 100, 1);
+            harness.read_ahead([0, 1]);
+            harness.load(0);
+            harness.evict(1);
+            (harness.rfw(0), harness.seq_of(0), harness.stat(Counter::Pgactivate))
+        };
+        // Kept, it would fall into the oldest generation: rejected, it forgets the access, too.
+        assert_eq!(seen(&[]), ((false, 0, false), Some(2), 0));
+        assert_eq!(seen(&[Switch::LuleshFix]), ((true, 0, false), Some(2), 1));
+    }
+
+    /// spec 20 §7.2, before the rework: "young = 1 otherwise: keep"; spec 40 §8 row 5: one that an earlier folio's look-around
+    /// found young while it was isolated is kept, too, "without any check"; §9 row 3: both become the youngest.
+    #[test]
+    fn young_folios_were_made_the_youngest() {
+        let mut harness = Harness::with_preset(Preset::Linux612, 100, 1);
+        harness.read_ahead(0..4);
+        assert!(harness.open_generation());
+        (0..2).for_each(|page| harness.load(page));
+        assert_eq!((harness.evict(3).0, harness.evicted()), (3, vec![2]));
+        assert_eq!([0, 1].map(|page| harness.seq_of(page)), [Some(4), Some(4)]);
+        assert_eq!([0, 1].map(|page| harness.rfw(page)), [(false, 0, false); 2]);
+        assert_eq!((harness.stat(Counter::Pgactivate), harness.is_young(1)), (0, false));
         harness.core.validate().unwrap();
     }
 }

@@ -149,6 +149,7 @@ impl LockedLruvec<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::Preset;
     use crate::folio::GenIndex;
     use crate::lru::Seq;
     use crate::sync::Ordering::Relaxed;
@@ -318,7 +319,80 @@ mod tests {
         harness.promote(0);
         let before = harness.flags(0);
         let flags = &harness.core.folios.flags(harness.folio(0));
-        assert_eq!(flags.climb(GenIndex(0), false, harness.core.mechanisms()), Climb::Relabelled(Seq(3).index()));
+        assert_eq!(
+            flags.climb(GenIndex(0), false, harness.core.mechanisms()),
+            Climb::Relabelled(Seq(3).index())
+        );
         assert_eq!(flags.load(), before);
+    }
+
+    /// spec 40 §13: "V7.1: it moves to the head of the second oldest generation at sort time with `reclaim` set and is never
+    /// isolated"; 7.2 and late updates of 6.12 isolate it (spec 00 §1).
+    #[test]
+    fn dirty_folios_were_sorted_away() {
+        let isolated = |preset| {
+            let mut harness = Harness::with_preset(preset, 100, 31);
+            harness.read_ahead([10]);
+            harness.make_hot(10);
+            harness.drain();
+            harness.read_ahead([0, 1, 2]);
+            harness.drain();
+            harness.write(0);
+            if preset == Preset::Linux612 {
+                // All were placed in the second oldest generation, and the oldest has to go first.
+                harness.isolate(0);
+            }
+            let batch = harness.isolate(2);
+            (harness.pages(&batch), batch.sorted, batch.dirty, harness.flags(0).reclaim(), harness.list(1))
+        };
+        assert_eq!(isolated(Preset::Linux71), (vec![1], 1, 1, true, vec![10, 0]));
+        assert_eq!(isolated(Preset::Linux72), (vec![0, 1], 0, 0, false, vec![10]));
+        assert_eq!(isolated(Preset::Linux612), (vec![10, 0], 0, 0, false, vec![1, 2]));
+    }
+
+    /// spec 40 §6.1 row 4, before the rework: "to the **tail**", and "everything is counted".
+    #[test]
+    fn protected_folios_were_the_next() {
+        let mut harness = Harness::with_preset(Preset::Linux612, 100, 1);
+        harness.read_ahead([0, 1]);
+        assert!(harness.open_generation());
+        harness.bring_at([10], 4);
+        assert_eq!((harness.list(1), harness.list(2)), (vec![0, 1], vec![10]));
+        (0..5).for_each(|_| harness.read(0));
+        let batch = harness.isolate(2);
+        assert_eq!((batch.sorted, harness.pages(&batch)), (1, vec![1]));
+        assert_eq!((harness.list(2), harness.rfw(0)), (vec![0, 10], (false, 0, false)));
+    }
+
+    /// spec 40 §4, before the reclaim loop: switch to the other kind "when the scan result was 0", which it is if nothing was
+    /// isolated, unless "the folio quota ran out".
+    #[test]
+    fn a_kind_that_was_only_sorted_gave_way() {
+        let isolated = |request| {
+            let mut harness = Harness::with_preset(Preset::Linux71, 100, 1);
+            let anon = harness.add_anon();
+            harness.read_ahead(0..2);
+            harness.promote(0);
+            harness.promote(1);
+            let batch = isolate_both(&harness, request);
+            (batch.kind, batch.folios == [anon], batch.sorted)
+        };
+        assert_eq!(isolated(4), (Some(Kind::Anon), true, 2));
+        assert_eq!(isolated(2), (Some(Kind::File), false, 2));
+    }
+
+    /// spec 40 §1, before the reclaim loop: generations are dropped after isolation only, which counts as one page; and "0 if
+    /// afterwards only 2 generations are left".
+    #[test]
+    fn dropping_generations_counted_as_looking() {
+        let mut harness = Harness::with_preset(Preset::Linux71, 100, 31);
+        harness.read_ahead([0, 1]);
+        harness.make_hot(0);
+        harness.make_hot(1);
+        harness.drain();
+        let batch = harness.isolate(1);
+        assert_eq!((batch.scanned, batch.folios.len(), harness.min_seq()), (1, 0, 1), "the oldest was empty");
+        assert_eq!(harness.isolate(1).scanned, 1);
+        assert_eq!((harness.isolate(1).scanned, harness.min_seq()), (0, 2));
     }
 }

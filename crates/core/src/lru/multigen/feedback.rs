@@ -185,4 +185,44 @@ mod tests {
         assert_eq!((averages.refaulted[1], averages.total[1], averages.protected[1]), (7, 16, 0));
         assert_eq!(lruvec.refaulted[1][1].load(Relaxed), 0);
     }
+
+    /// spec 40 §13: "Before the rework, the same data: 160×1064×1 = 170 240 ≤ 101×1000×2 = 202 000 → not protected; at 190:
+    /// 202 160 > 202 000 → protected".
+    #[test]
+    fn a_tier_had_to_refault_twice_as_often() {
+        let limit = |refaulted| {
+            let lruvec = with(&[(Kind::File, 0, 100, 1000), (Kind::File, 1, refaulted, 1000)]);
+            lruvec.lock(&before()).tier_limit(Kind::File)
+        };
+        assert_eq!((limit(160), limit(190)), (3, 0));
+    }
+
+    fn before() -> FolioTable {
+        FolioTable::with_mechanisms(1, crate::Mechanisms::preset(crate::Preset::Linux612))
+    }
+
+    /// spec 40 §4, the table "before the rework".
+    #[test]
+    fn the_first_kind_before_the_rework() {
+        let folios = before();
+        let lruvec = with(&[]);
+        let locked = lruvec.lock(&folios);
+        let first = |s| locked.first_kind(Swappiness(s));
+        assert_eq!([0, 1, 200].map(|s| first(s).0), [Kind::File, Kind::File, Kind::Anon]);
+        assert_eq!(first(60), (Kind::File, Some(3)));
+        drop(locked);
+        // Only tier 0 counts, here of anonymous pages that refault less.
+        let counts = [(Kind::Anon, 0, 1000, 10_000), (Kind::File, 2, 9000, 10_000)];
+        assert_eq!(with(&counts).lock(&folios).first_kind(Swappiness(60)).0, Kind::File);
+        let counts = [(Kind::Anon, 0, 1000, 10_000), (Kind::File, 0, 3000, 10_000)];
+        assert_eq!(with(&counts).lock(&folios).first_kind(Swappiness(60)).0, Kind::Anon);
+        // Tiers of files against tier 0 of anonymous pages, by the gains of the kinds: 3000×10064×60 > 1001×10000×140.
+        let counts = [(Kind::Anon, 0, 1000, 10_000), (Kind::File, 1, 3000, 10_000)];
+        assert_eq!(with(&counts).lock(&folios).first_kind(Swappiness(60)), (Kind::File, Some(0)));
+        // The older kind goes first.
+        let lruvec = with(&[]);
+        lruvec.window.close_until(Kind::File, crate::lru::Seq(1));
+        let first = |s| lruvec.lock(&folios).first_kind(Swappiness(s)).0;
+        assert_eq!([0, 1, 60].map(first), [Kind::File, Kind::Anon, Kind::Anon]);
+    }
 }
