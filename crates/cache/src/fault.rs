@@ -15,6 +15,7 @@ use crate::inode::Inode;
 use crate::workers::Flight;
 use mglru_core::readahead::Window;
 use mglru_core::{Arrival, ChargeStep, Charging, FolioId, InsertError, Lookup, NewFolio, PAGE_BYTES, Task};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -51,13 +52,43 @@ impl Shared {
         }
     }
 
-    /// Begins to read a window that nobody waits for. Whether anything of it was missing, and is being read now.
-    pub(crate) fn read_ahead(&self, inode: &Arc<Inode>, task: &Task, window: Window) -> bool {
+    /// Brings in pages of which some are wanted, one by one; which of them were missing and are there now, or on their
+    /// way. Errors are left to who reads the page.
+    pub(crate) fn read_together(&self, inode: &Arc<Inode>, task: &Task, indexes: &[u32], begun: &mut [bool]) {
+        let mut inserted = Vec::with_capacity(indexes.len());
+        for (&first, begun) in indexes.iter().zip(begun) {
+            let window = Window { first, pages: 1, mark: None };
+            match self.insert_window(inode, task, window, Arrival::default(), Patience::Ahead) {
+                Ok(folios) if !folios.is_empty() => {
+                    *begun = true;
+                    inserted.push((first, folios));
+                }
+                Ok(_) => {}
+                // No memory without waiting, which is not to be done with pages locked.
+                Err(_) => break,
+            }
+        }
+        let transfers: Vec<Transfer> =
+            inserted.iter().map(|(first, folios)| self.transfer(inode, *first, folios)).collect();
+        let mut done = |number: usize, result: io::Result<usize>| {
+            let (first, folios) = &inserted[number];
+            self.end_read(inode, *first, folios, result.ok());
+        };
+        if inserted.is_empty() || self.backend.read_many(&transfers, &mut done) {
+            return;
+        }
+        for (transfer, (first, folios)) in transfers.into_iter().zip(inserted) {
+            let flight = Flight::Read { inode: inode.clone(), folios, first };
+            self.backend.submit(Direction::Read, transfer, self.in_flight.begin(flight));
+        }
+    }
+
+    /// Begins to read a window that nobody waits for.
+    pub(crate) fn read_ahead(&self, inode: &Arc<Inode>, task: &Task, window: Window) {
         let arrival = Arrival::default();
         // Pages that are there already split the window.
         let file_end = u32::try_from(inode.len().div_ceil(PAGE_BYTES)).unwrap_or(u32::MAX);
         let (mut first, end) = (window.first, window.first.saturating_add(window.pages).min(file_end));
-        let mut began = false;
         while first < end {
             if !matches!(self.core.lookup(&inode.mapping, first), Lookup::Miss) {
                 first += 1;
@@ -65,9 +96,7 @@ impl Shared {
             }
             let rest = Window { first, pages: end - first, mark: window.mark };
             // Out of memory ends readahead, and nobody needs to know.
-            let Ok(folios) = self.insert_window(inode, task, rest, arrival, Patience::Ahead) else {
-                return began;
-            };
+            let Ok(folios) = self.insert_window(inode, task, rest, arrival, Patience::Ahead) else { return };
             if folios.is_empty() {
                 first += 1;
                 continue;
@@ -76,10 +105,8 @@ impl Shared {
             let transfer = self.transfer(inode, first, &folios);
             let flight = Flight::Read { inode: inode.clone(), folios, first };
             self.backend.submit(Direction::Read, transfer, self.in_flight.begin(flight));
-            began = true;
             first += pages;
         }
-        began
     }
 
     /// Inserts as many consecutive pages of a window as are missing; locked, without content. Empty: the first is

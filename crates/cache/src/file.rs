@@ -151,6 +151,11 @@ impl CachedFile {
     /// # Errors
     /// The system cannot read a page, or no memory can be freed for it. What was read before is not reported.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Error> {
+        self.read(buffer, offset, false)
+    }
+
+    /// `begun`: its first page was missing, and began to be read for this request.
+    fn read(&self, buffer: &mut [u8], offset: u64, begun: bool) -> Result<usize, Error> {
         if buffer.is_empty() {
             return Ok(0);
         }
@@ -170,7 +175,8 @@ impl CachedFile {
             // Reading on in the page where the last read ended is the same access.
             let again = piece.in_buffer.start == 0 && before == u64::from(piece.index) + 1;
             let request = last - piece.index + 1;
-            self.read_page(&piece, &mut buffer[piece.in_buffer.clone()], request, again)?;
+            let missed = begun && piece.in_buffer.start == 0;
+            self.read_page(&piece, &mut buffer[piece.in_buffer.clone()], request, again, missed)?;
         }
         if before != u64::from(last) + 1 {
             self.last_page.store(u64::from(last) + 1, Ordering::Relaxed);
@@ -182,41 +188,51 @@ impl CachedFile {
         Ok(bytes)
     }
 
-    /// Reads many parts of the file; how many bytes each got is written over its offset's partner. Pages that are missing
-    /// are read from the device together, up to the depth that it takes, where [`Self::read_at`] would wait for each.
+    /// Reads many parts of the file, and notes how many bytes each got. Pages that are missing are read from the device
+    /// together, where [`Self::read_at`] would wait for each. Of a request for more than a page, only the first page is.
     ///
     /// # Errors
     /// As for [`Self::read_at`], of the first that fails; those before it are complete.
     pub fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> Result<(), Error> {
         for requests in requests.chunks_mut(READS_TOGETHER) {
-            let mut missed = [false; READS_TOGETHER];
-            for (request, missed) in requests.iter().zip(&mut missed) {
-                let index = request.offset / PAGE_BYTES;
-                let one = request.buffer.len() as u64 <= PAGE_BYTES - request.offset % PAGE_BYTES;
-                if let (true, Ok(index)) = (one && request.offset < self.inode.len(), u32::try_from(index))
+            let mut missing = [0; READS_TOGETHER];
+            let mut whose = [0; READS_TOGETHER];
+            let mut count = 0;
+            for (number, request) in requests.iter().enumerate() {
+                let inside = !request.buffer.is_empty() && request.offset < self.inode.len();
+                if let (true, Ok(index)) = (inside, u32::try_from(request.offset / PAGE_BYTES))
                     && !self.glance(index).is_some_and(|seen| seen.is_readable())
                 {
-                    *missed = self.shared.read_ahead(
-                        &self.inode,
-                        &self.task(),
-                        Window { first: index, pages: 1, mark: None },
-                    );
+                    (missing[count], whose[count]) = (index, number);
+                    count += 1;
                 }
             }
+            let mut begun = [false; READS_TOGETHER];
+            if count > 0 {
+                self.shared.read_together(&self.inode, &self.task(), &missing[..count], &mut begun);
+            }
+            let mut missed = [false; READS_TOGETHER];
+            for (&number, &begun) in whose[..count].iter().zip(&begun) {
+                missed[number] = begun;
+            }
             for (request, missed) in requests.iter_mut().zip(missed) {
-                request.read = self.read_at(request.buffer, request.offset)?;
-                if missed {
-                    self.stats.hit_was_miss();
-                }
+                request.read = self.read(request.buffer, request.offset, missed)?;
             }
         }
         Ok(())
     }
 
     /// Reads a part of one page. `request` pages are wanted from it on; `again`: it is the page in which the last
-    /// read ended.
+    /// read ended; `missed`: it is counted as a miss, although it may be there by now.
     #[inline]
-    fn read_page(&self, piece: &Piece, out: &mut [u8], request: u32, again: bool) -> Result<(), Error> {
+    fn read_page(
+        &self,
+        piece: &Piece,
+        out: &mut [u8],
+        request: u32,
+        again: bool,
+        missed: bool,
+    ) -> Result<(), Error> {
         if let Some(seen) = self.glance(piece.index)
             && seen.is_readable()
             && !seen.readahead()
@@ -226,11 +242,11 @@ impl CachedFile {
                 if !again {
                     self.shared.core.accessed_glance(&seen);
                 }
-                self.stats.hit();
+                self.stats.count(missed);
                 return Ok(());
             }
         }
-        self.read_page_slowly(piece, out, request, again)
+        self.read_page_slowly(piece, out, request, again, missed)
     }
 
     /// What the slot tells of a page.
@@ -247,10 +263,10 @@ impl CachedFile {
         out: &mut [u8],
         request: u32,
         again: bool,
+        mut missed: bool,
     ) -> Result<(), Error> {
         let shared = &*self.shared;
         let mapping = &*self.inode.mapping;
-        let mut missed = false;
         loop {
             match shared.core.lookup(mapping, piece.index) {
                 Lookup::Hit(hit) => {
@@ -264,11 +280,7 @@ impl CachedFile {
                     if hit.readahead() {
                         self.continue_readahead(piece.index, &hit);
                     }
-                    if missed {
-                        self.stats.miss()
-                    } else {
-                        self.stats.hit()
-                    }
+                    self.stats.count(missed);
                     return Ok(());
                 }
                 Lookup::Pending(folio) => shared.wait_for_content(folio),

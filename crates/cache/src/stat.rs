@@ -17,10 +17,9 @@ impl HandleStats {
         self.hits.fetch_add(1, Relaxed);
     }
 
-    /// What was counted as a hit waited for a read that was begun on its behalf.
-    pub(crate) fn hit_was_miss(&self) {
-        self.hits.fetch_sub(1, Relaxed);
-        self.misses.fetch_add(1, Relaxed);
+    #[inline]
+    pub(crate) fn count(&self, missed: bool) {
+        if missed { self.miss() } else { self.hit() }
     }
 
     pub(crate) fn miss(&self) {

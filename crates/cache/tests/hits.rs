@@ -55,6 +55,13 @@ fn hits_allocate_nothing() {
                 assert_eq!(file.read_at(&mut buffer[..PAGE], offset).unwrap(), PAGE);
                 assert_eq!(file.read_at(&mut buffer[..10_000], offset / 2 + 3).unwrap(), 10_000);
                 map.load(offset + 5, &mut buffer[..8]).unwrap();
+                let offsets = [offset, offset + 4088, 16];
+                let mut words = [[0; 8]; 3];
+                map.load_many(&offsets, &mut words).unwrap();
+                for (word, offset) in words.iter().zip(offsets) {
+                    map.load(offset, &mut buffer[..8]).unwrap();
+                    assert_eq!(word[..], buffer[..8]);
+                }
                 let guard = map.page(number as u32).unwrap();
                 assert!(number != 150 || guard[..] == expected);
             }

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Disk, PAGE, assert_same, counter, memory, number, page, pages, read};
 use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger};
-use mglru_cache::{Advice, OpenMode};
+use mglru_cache::{Advice, OpenMode, ReadRequest};
 
 fn fault(trigger: FaultTrigger, effect: FaultEffect) -> Fault {
     Fault { path: None, operation: FaultOperation::Read, trigger, effect }
@@ -44,6 +44,47 @@ fn eight_threads_that_want_one_page_read_it_once() {
         });
         assert_eq!(files.counts("f").reads, before + 1, "page {number}");
     }
+}
+
+#[test]
+fn many_pages_are_read_together() {
+    let (disk, files) = memory(4);
+    disk.set("f", &pages(0..1000));
+    let cache = disk.builder(8 << 20).build().unwrap();
+    let file = cache.open("f".as_ref(), OpenMode::ReadOnly).unwrap();
+    read(&file, 7 * PAGE, PAGE);
+    // Every third page, page 7 among them, a page twice, and the page at the end in part.
+    let numbers: Vec<u64> = (0..30).map(|at| at * 30 + 7).chain([37, 999]).collect();
+    let mut buffers = vec![vec![0; PAGE]; numbers.len()];
+    let request = |(buffer, &number): (_, &u64)| {
+        let offset = number * PAGE as u64 + if number == 999 { 100 } else { 0 };
+        ReadRequest { offset, buffer, read: 0 }
+    };
+    let mut requests: Vec<_> = buffers.iter_mut().map(Vec::as_mut_slice).zip(&numbers).map(request).collect();
+    files.hold();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| file.read_many(&mut requests).unwrap());
+        files.wait_held(30);
+        files.release();
+        reader.join().unwrap();
+    });
+    let last = requests.pop().unwrap();
+    assert_same(&last.buffer[..last.read], &page(999)[100..], "the last page");
+    for (request, number) in requests.iter().zip(numbers) {
+        assert_eq!(request.read, PAGE);
+        assert_same(request.buffer, &page(number), "page");
+    }
+    let stats = cache.tenant("").unwrap().stats();
+    assert_eq!((stats.hits, stats.misses), (2, 31), "page 7, and page 37 the second time");
+
+    // Beyond the end there is nothing, and what cannot be read is an error of this call.
+    let mut buffer = [0; 8];
+    let mut beyond = [ReadRequest { offset: 1 << 40, buffer: &mut buffer, read: 9 }];
+    file.read_many(&mut beyond).unwrap();
+    assert_eq!(beyond[0].read, 0);
+    files.inject(fault(bytes_of(500..501), FaultEffect::Error(libc::EIO)));
+    let mut failing = [ReadRequest { offset: 500 * PAGE as u64, buffer: &mut buffer, read: 0 }];
+    assert_eq!(number(file.read_many(&mut failing)), libc::EIO);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 use crate::lru::Swappiness;
 use crate::reclaim::{EffortKind, Orders, Scan, Watermarks};
+use crate::sync::Ordering::Relaxed;
 use crate::*;
 
 /// Preemptions per interleaving.

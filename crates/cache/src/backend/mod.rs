@@ -152,6 +152,12 @@ pub(crate) trait Backend: Send + Sync {
     /// Writes while the caller waits: everything or an error. The file grows to the transfer's end, no further.
     #[cfg_attr(not(test), expect(dead_code, reason = "the cache submits its writes; tests wait for theirs"))]
     fn write(&self, transfer: &Transfer) -> io::Result<usize>;
+    /// Reads many while the caller waits, all at once, and tells the result of each as it is there; see [`Self::read`].
+    /// `false`: it cannot, and did nothing.
+    fn read_many(&self, transfers: &[Transfer], done: &mut dyn FnMut(usize, io::Result<usize>)) -> bool {
+        let _ = (transfers, done);
+        false
+    }
     /// Queues a transfer and returns; the completion is called later, even if the transfer cannot be
     /// started. Waits for room when many are queued already, except on a thread of a backend.
     fn submit(&self, direction: Direction, transfer: Transfer, tag: u64);

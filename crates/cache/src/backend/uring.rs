@@ -1,6 +1,6 @@
 //! Transfers by io_uring.
 //!
-//! Two kinds of rings. A *blocking* transfer takes a ring of one entry from a small pool, submits and waits
+//! Two kinds of rings. A *blocking* transfer, or a batch of them, takes a ring from a small pool, submits and waits
 //! on it in one system call. *Submitted* transfers all go through one ring that belongs to one thread, the
 //! only one to submit to it: the kernel completes a request in the context of the thread that submitted
 //! it, so submitting from the callers' threads would interrupt each of them for every completion, and cancel
@@ -55,8 +55,10 @@ const UNDER_WAY_MAX: usize = 255;
 const ENTRIES: u32 = 256;
 /// Requests waiting for the thread before submitters wait too.
 const WAITING_MAX: usize = 256;
-/// Rings for blocking calls; each costs two pages of kernel memory once it was used.
+/// Rings for blocking calls; each costs three pages of kernel memory once it was used.
 const BLOCKING_RINGS: usize = 64;
+/// Transfers that one call has under way; more gain nothing on one queue of a device.
+const BLOCKING_ENTRIES: usize = 64;
 /// Rings that a thread tries, from its own on, before it goes without.
 const RINGS_TRIED: usize = 4;
 /// `user_data` of the read that wakes the thread.
@@ -161,7 +163,7 @@ impl UringBackend {
 
     fn blocking_ring(&self) -> io::Result<IoUring> {
         // Whoever submits also waits, so no completion needs to interrupt anybody.
-        let ring = with_flags(1, &|builder| builder.setup_coop_taskrun())?;
+        let ring = with_flags(BLOCKING_ENTRIES as u32, &|builder| builder.setup_coop_taskrun())?;
         if let Some(registration) = &self.registration {
             ring.submitter().register_buffers_clone(registration.0.as_raw_fd())?;
         }
@@ -169,32 +171,79 @@ impl UringBackend {
     }
 
     fn blocking(&self, direction: Direction, transfer: &Transfer) -> io::Result<usize> {
+        let mut only = None;
+        if DiskFile::of(transfer).is_direct() {
+            self.together(direction, std::slice::from_ref(transfer), &mut |_, result| only = Some(result));
+        }
+        only.unwrap_or_else(|| transfer_now(&self.shared.frames, direction, transfer))
+    }
+
+    /// Carries out up to [`BLOCKING_ENTRIES`] transfers of direct files on a ring of the caller's own. `false`: there is
+    /// no ring for it, and nothing was done.
+    fn together(
+        &self,
+        direction: Direction,
+        transfers: &[Transfer],
+        done: &mut dyn FnMut(usize, io::Result<usize>),
+    ) -> bool {
+        let Some(mut slot) = self.take_ring() else { return false };
+        let ring = slot.as_mut().expect("`take_ring` filled it");
         let frames = &self.shared.frames;
-        let file = DiskFile::of(transfer);
-        let ring = if file.is_direct() { self.take_ring() } else { None };
-        let Some(mut slot) = ring else { return transfer_now(frames, direction, transfer) };
-        let mut progress = Progress::new(direction, transfer);
-        let result = loop {
-            let step = file.step(frames, transfer, &progress);
-            let ring = slot.as_mut().expect("`take_ring` filled it");
-            let entry = entry(frames, direction, &step, self.registration.is_some());
-            // SAFETY: frames, pieces (`step`) and file (`transfer`) outlive the call, which returns after the
-            // answer or, with an error, without having started.
-            let result = match unsafe { run(ring, entry) } {
-                Ok(result) => result,
-                Err(_) => {
-                    // The ring is of no use any more; the transfer is none the worse for it.
-                    *slot = None;
-                    drop(slot);
-                    return transfer_now(frames, direction, transfer);
-                }
-            };
-            if let Some(result) = file.advance(&mut progress, step.direct, result) {
-                break result;
-            }
+        let begin = |transfer: &Transfer| {
+            let progress = Progress::new(direction, transfer);
+            let step = DiskFile::of(transfer).step(frames, transfer, &progress);
+            (progress, step)
         };
-        finish(frames, direction, transfer, &result);
-        result
+        let mut steps: Vec<(Progress, Step)> = transfers.iter().map(begin).collect();
+        let mut left: Vec<usize> = (0..transfers.len()).collect();
+        let push = |ring: &mut IoUring, number: usize, step: &Step| {
+            let entry = entry(frames, direction, step, self.registration.is_some()).user_data(number as u64);
+            // SAFETY: frames, pieces (`steps`, which does not grow) and files (`transfers`) stay where they are until every
+            // entry is answered: no path leaves before, and an unwinding one aborts.
+            unsafe { ring.submission().push(&entry) }.expect("a ring has an entry for each");
+        };
+        let under_way = UnderWay;
+        for (number, (_, step)) in steps.iter().enumerate() {
+            push(ring, number, step);
+        }
+        let mut answers = Vec::with_capacity(transfers.len());
+        while !left.is_empty() {
+            let entered = ring.submit_and_wait(1);
+            answers.extend(ring.completion());
+            let answered = !answers.is_empty();
+            for answer in answers.drain(..) {
+                let number = answer.user_data() as usize;
+                let (transfer, (progress, step)) = (&transfers[number], &mut steps[number]);
+                let file = DiskFile::of(transfer);
+                if let Some(result) = file.advance(progress, step.direct, result_of(&answer)) {
+                    finish(frames, direction, transfer, &result);
+                    left.retain(|&other| other != number);
+                    done(number, result);
+                } else {
+                    *step = file.step(frames, transfer, progress);
+                    push(ring, number, step);
+                }
+            }
+            match entered {
+                Err(error) if !answered && !is_transient(&error) && ring.submission().len() == left.len() => {
+                    // It takes none of them.
+                    break;
+                }
+                // Otherwise the kernel owes us answers, whatever it says.
+                Err(_) if !answered => std::thread::yield_now(),
+                _ => {}
+            }
+        }
+        std::mem::forget(under_way);
+        if !left.is_empty() {
+            // They die with the ring, and are none the worse for it.
+            *slot = None;
+            drop(slot);
+        }
+        for number in left {
+            done(number, transfer_now(frames, direction, &transfers[number]));
+        }
+        true
     }
 
     fn pool(&self) -> io::Result<&ThreadBackend> {
@@ -222,6 +271,13 @@ impl Backend for UringBackend {
 
     fn write(&self, transfer: &Transfer) -> io::Result<usize> {
         self.blocking(Direction::Write, transfer)
+    }
+
+    fn read_many(&self, transfers: &[Transfer], done: &mut dyn FnMut(usize, io::Result<usize>)) -> bool {
+        // Files that are not direct would be read one after the other, inside the system call.
+        transfers.len() <= BLOCKING_ENTRIES
+            && transfers.iter().all(|transfer| DiskFile::of(transfer).is_direct())
+            && self.together(Direction::Read, transfers, done)
     }
 
     fn submit(&self, direction: Direction, transfer: Transfer, tag: u64) {
@@ -369,27 +425,12 @@ fn is_transient(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
 }
 
-/// Submits one entry to a ring that has nothing else under way and waits for its answer. The outer error says that
-/// the ring did not take the entry; it must not be used again.
-///
-/// # Safety
-///
-/// Everything that `entry` points to stays valid until this returns.
-unsafe fn run(ring: &mut IoUring, entry: squeue::Entry) -> io::Result<io::Result<usize>> {
-    // SAFETY: passed on to the caller; below, no path returns between the kernel's taking the entry and its answer.
-    unsafe { ring.submission().push(&entry) }.map_err(io::Error::other)?;
-    loop {
-        let entered = ring.submit_and_wait(1);
-        if let Some(answer) = ring.completion().next() {
-            return Ok(result_of(&answer));
-        }
-        match entered {
-            Ok(_) => {}
-            Err(error) if is_transient(&error) => std::thread::yield_now(),
-            // Not taken: the entry dies with the ring. Otherwise the kernel owes us an answer, whatever it says.
-            Err(error) if !ring.submission().is_empty() => return Err(error),
-            Err(_) => std::thread::yield_now(),
-        }
+/// The kernel uses memory that an unwinding thread would give up.
+struct UnderWay;
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        std::process::abort();
     }
 }
 

@@ -137,7 +137,8 @@ impl AtomicSlot {
 
     /// Gives the slot another content, under the mapping lock. Bits that hits set meanwhile are lost with the page.
     pub(crate) fn replace(&self, slot: Slot) {
-        self.0.store(slot.0, Ordering::Release);
+        // A store would do, were it not for loom, which lets a compare-and-swap come behind a store that it did not see.
+        self.0.swap(slot.0, Ordering::AcqRel);
     }
 
     fn change(&self, folio: FolioId, set: u64, clear: u64) -> Option<Slot> {

@@ -1,0 +1,191 @@
+//! What a hit costs: eight bytes through a mapping, and a page through a descriptor.
+//!
+//! The library caches hold a number of eight bytes per page: where the page lies in the array in huge pages, from which
+//! the bytes are then read. This is less than a user of theirs does, who keeps pages behind counted pointers of their own
+//! allocations; nothing here keeps such a page from being reused while it is read. quick_cache is also measured without
+//! reading the page at all.
+
+use crate::Failure;
+use crate::file::{DataFile, PAGE_BYTES, zipf_words};
+use crate::measure::{Effort, Figures, Way, compare, major_faults};
+use crate::memory::Region;
+use mglru_cache::{CachedFile, Map, OpenMode, PageCache};
+use std::cell::RefCell;
+use std::os::unix::fs::FileExt;
+
+const PAGE: usize = PAGE_BYTES as usize;
+/// Offsets that are drawn. Longer than any processor's cache remembers.
+const OFFSETS: usize = 8 << 20;
+/// Accesses of one call, where many are made together.
+const TOGETHER: usize = 64;
+/// The library caches have room for more than they hold, so that they need evict nothing.
+const ROOM: u64 = 2;
+const HELD: &str = "the library caches evict nothing";
+
+/// Bytes of memory that measuring hits on so many pages takes: pages in our cache, in the kernel's, and in an array; the
+/// offsets; and what the library caches take for small entries, measured as some 400 bytes for all of them.
+pub fn memory_bytes(pages: u64) -> u64 {
+    pages * (3 * PAGE_BYTES + 64 + 512) + (OFFSETS * size_of::<u64>()) as u64
+}
+
+/// Measures hits of both kinds. Notes say what was not as it should be.
+///
+/// # Errors
+/// Memory cannot be mapped, the file cannot be read, or some cache does not hold what was put there.
+pub fn measure(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Result<Vec<Figures>, Failure> {
+    let pages = data.bytes() / PAGE_BYTES;
+    let offsets = zipf_words(pages, OFFSETS);
+    // First, while the kernel still has huge pages for it.
+    let before = huge_bytes();
+    let array = Region::huge_array(data.bytes() as usize, |offset| offset)
+        .map_err(|error| format!("an array of {} bytes cannot be mapped: {error}", data.bytes()))?;
+    if let (Some(before), Some(after)) = (before, huge_bytes())
+        && after - before < data.bytes() / 10 * 9
+    {
+        notes.push(format!("{} of the array's {} bytes are in huge pages", after - before, data.bytes()));
+    }
+    // A ninth more than the pages, for what is kept about them and so that reclaim has nothing to do.
+    let cache = PageCache::builder(data.bytes() / 8 * 9 + (64 << 20)).build()?;
+    let file = cache.open(data.path(), OpenMode::ReadOnly)?;
+    let map = file.map()?;
+    bring_in(&file, &map)?;
+    let mapped = Region::of_file(data.as_file(), data.bytes() as usize)
+        .map_err(|error| format!("{} cannot be mapped: {error}", data.path().display()))?;
+    let missed_before = cache.stats().tenants[0].misses;
+    let faults_before = major_faults();
+    let mut figures = mapped_hits(&array, &mapped, &map, &offsets, effort)?;
+    if let (Some(before), Some(after)) = (faults_before, major_faults())
+        && after > before
+    {
+        notes.push(format!(
+            "memory was short: the kernel dropped pages and read {} again while hits were measured; \
+             should the spread be wide, ask for fewer --pages",
+            after - before
+        ));
+    }
+    drop(array);
+    figures.extend(descriptor_hits(&file, data, &offsets, effort));
+    match cache.stats().tenants[0].misses - missed_before {
+        0 => {}
+        missed => notes.push(format!("{missed} accesses were to be hits of our cache and were not")),
+    }
+    Ok(figures)
+}
+
+/// Brings every page in, and enters it into the map's page tables.
+fn bring_in(file: &CachedFile, map: &Map) -> Result<(), Failure> {
+    let mut block = vec![0; 1 << 20];
+    for offset in (0..file.len()).step_by(block.len()) {
+        file.read_at(&mut block, offset)?;
+    }
+    for offset in (0..file.len()).step_by(PAGE) {
+        let word = load(map, offset);
+        assert_eq!(word, offset, "the file's words are their offsets");
+    }
+    Ok(())
+}
+
+/// The cheapest access to eight bytes that our cache offers.
+#[inline]
+pub fn load(map: &Map, offset: u64) -> u64 {
+    let mut word = [0; 8];
+    map.load(offset, &mut word).expect("a resident page can be read");
+    u64::from_ne_bytes(word)
+}
+
+/// The same, for many at once.
+fn load_many(map: &Map, offsets: &[u64]) -> u64 {
+    let mut words = [[0; 8]; TOGETHER];
+    offsets.chunks(TOGETHER).fold(0, |sum: u64, offsets| {
+        let words = &mut words[..offsets.len()];
+        map.load_many(offsets, words).expect("resident pages can be read");
+        words.iter().fold(sum, |sum, &word| sum.wrapping_add(u64::from_ne_bytes(word)))
+    })
+}
+
+fn mapped_hits(
+    array: &Region,
+    mapped: &Region,
+    map: &Map,
+    offsets: &[u64],
+    effort: Effort,
+) -> Result<Vec<Figures>, Failure> {
+    let pages = map.len() / PAGE_BYTES;
+    let capacity = pages * ROOM;
+    let quick = quick_cache::sync::Cache::new(capacity as usize);
+    let moka = moka::sync::Cache::new(capacity);
+    let foyer: foyer_memory::Cache<u64, u64> = foyer_memory::CacheBuilder::new(capacity as usize).build();
+    for page in 0..pages {
+        quick.insert(page, page);
+        moka.insert(page, page);
+        foyer.insert(page, page);
+    }
+    moka.run_pending_tasks();
+    let (array, mapped) = (array.words(), mapped.words());
+    let word_index = |offset: u64| offset as usize / size_of::<u64>();
+    let from_quick = |page| quick.get(&page);
+    let from_moka = |page| moka.get(&page);
+    let from_foyer = |page| foyer.get(&page).map(|entry| *entry);
+    for page in 0..pages {
+        if [from_quick(page), from_moka(page), from_foyer(page)] != [Some(page); 3] {
+            return Err(
+                format!("a library cache with room for {capacity} entries lost one of {pages}").into()
+            );
+        }
+    }
+    let of_page = |page: Option<u64>, offset: u64| {
+        array[word_index(page.expect(HELD) * PAGE_BYTES + offset % PAGE_BYTES)]
+    };
+    let ways = [
+        Way::new("mapped_hit", |offset| load(map, offset)),
+        Way::in_batches("mapped_hits_together", |offsets| load_many(map, offsets)),
+        Way::new("mmap", |offset| mapped[word_index(offset)]),
+        Way::new("huge_array", |offset| array[word_index(offset)]),
+        Way::new("quick_cache", |offset| of_page(from_quick(offset / PAGE_BYTES), offset)),
+        Way::new("quick_cache_lookup_only", |offset| from_quick(offset / PAGE_BYTES).expect(HELD)),
+        Way::new("moka", |offset| of_page(from_moka(offset / PAGE_BYTES), offset)),
+        Way::new("foyer", |offset| of_page(from_foyer(offset / PAGE_BYTES), offset)),
+    ];
+    Ok(compare(&ways, &[1, 2], offsets, effort))
+}
+
+fn descriptor_hits(file: &CachedFile, data: &DataFile, offsets: &[u64], effort: Effort) -> Vec<Figures> {
+    let page_start = |offset: u64| offset / PAGE_BYTES * PAGE_BYTES;
+    let ways = [
+        Way::new("descriptor_hit", |offset| read(file, page_start(offset))),
+        Way::new("pread", |offset| {
+            with_buffer(|page| {
+                data.as_file().read_exact_at(page, page_start(offset)).expect("a cached page can be read");
+            })
+        }),
+    ];
+    compare(&ways, &[1], offsets, effort)
+}
+
+/// Reads a page through a descriptor of our cache.
+#[inline]
+pub fn read(file: &CachedFile, offset: u64) -> u64 {
+    with_buffer(|page| {
+        file.read_at(page, offset).expect("a page of the file can be read");
+    })
+}
+
+thread_local! {
+    /// Where a thread reads pages to: the same memory each time, as a user's buffer is.
+    static BUFFER: RefCell<[u8; PAGE]> = const { RefCell::new([0; PAGE]) };
+}
+
+/// Has the thread's buffer filled; its first word.
+#[inline]
+fn with_buffer(fill: impl FnOnce(&mut [u8])) -> u64 {
+    BUFFER.with_borrow_mut(|page| {
+        fill(page);
+        u64::from_ne_bytes(*page.first_chunk().expect("a page is longer than a word"))
+    })
+}
+
+/// Bytes of this process that lie in anonymous huge pages. `None`: the system does not say.
+fn huge_bytes() -> Option<u64> {
+    let memory = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
+    crate::kib_of(&memory, "AnonHugePages:")
+}

@@ -1,0 +1,214 @@
+//! What a hit costs while others are at work: while another tenant thrashes, and while background reclaim runs.
+
+use crate::Failure;
+use crate::file::{DataFile, PAGE_BYTES, uniform_pages};
+use crate::hits::{load, read};
+use crate::measure::{Effort, Figures, Way, beside, sample};
+use mglru_cache::{Advice, OpenMode, PageCache, Tenant};
+use rustix::fs::OFlags;
+use std::fs::File;
+use std::hint::black_box;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Pages that are hit. All of them are used so often that none is cold.
+const HOT_PAGES: u64 = 8192;
+const HOT_BYTES: u64 = HOT_PAGES * PAGE_BYTES;
+const OFFSETS: usize = 1 << 20;
+/// How long the neighbour is at work before anything is measured.
+const LEAD: Duration = Duration::from_millis(50);
+
+/// Throughput of one tenant's descriptor hits, alone and while another tenant, on one thread, reads more than its limit
+/// at random; and, to tell what of this is the machine's doing, while a thread reads the same around all caches.
+///
+/// # Errors
+/// The file cannot be opened.
+pub fn tenants(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Result<Vec<Figures>, Failure> {
+    let cache = PageCache::builder(6 * HOT_BYTES)
+        .tenant("steady", 2 * HOT_BYTES)
+        .tenant("thrashing", HOT_BYTES)
+        .build()?;
+    let steady = cache.tenant("steady")?;
+    let file = steady.open(data.path(), OpenMode::ReadOnly)?;
+    let thrashing = cache.tenant("thrashing")?.open(data.path(), OpenMode::ReadOnly)?;
+    thrashing.advise(Advice::Random, 0..0)?;
+    (0..HOT_PAGES).for_each(|page| assert_eq!(read(&file, page * PAGE_BYTES), page * PAGE_BYTES));
+    let hot = uniform_pages(HOT_PAGES, OFFSETS);
+    // The thrashing tenant leaves the other's pages alone.
+    let mut cold: Vec<u64> = uniform_pages(data.bytes() / PAGE_BYTES, OFFSETS);
+    cold.retain(|&offset| offset >= HOT_BYTES);
+    let mut cold = cold.into_iter().cycle();
+    let mut next_cold = || cold.next().expect("a cycle does not end");
+    let direct = DirectFile::open(data)?;
+    let missed_before = steady.stats().misses;
+    let way = Way::new("tenant_hit", |offset| read(&file, offset));
+    let [mut alone, mut beside_thrashing, mut beside_direct] = [const { Vec::new() }; 3];
+    let measure = || {
+        thread::sleep(LEAD);
+        sample(&way, 1, &hot, 0, effort.long_sample)
+    };
+    let mut buffer = DirectFile::buffer();
+    for _ in 0..effort.long_rounds {
+        alone.push(measure());
+        beside_thrashing.push(beside(|| _ = read(&thrashing, next_cold()), measure));
+        beside_direct.push(beside(|| direct.read(&mut buffer, next_cold()), measure));
+    }
+    note_misses(&steady, missed_before, "the steady tenant", notes);
+    Ok(vec![
+        Figures::new("tenant_hit_alone", 1, alone),
+        Figures::new("tenant_hit_beside_thrashing", 1, beside_thrashing),
+        Figures::new("tenant_hit_beside_direct_reads", 1, beside_direct),
+    ])
+}
+
+/// The file, read around the kernel's cache where its file system can.
+struct DirectFile(File);
+
+impl DirectFile {
+    fn open(data: &DataFile) -> Result<DirectFile, Failure> {
+        let open =
+            |flags: OFlags| File::options().read(true).custom_flags(flags.bits() as i32).open(data.path());
+        let file = open(OFlags::DIRECT).or_else(|_| open(OFlags::empty()));
+        let path = data.path().display();
+        Ok(DirectFile(file.map_err(|error| format!("{path} cannot be opened: {error}"))?))
+    }
+
+    /// Memory that holds an aligned page.
+    fn buffer() -> Vec<u8> {
+        vec![0; 2 * PAGE_BYTES as usize]
+    }
+
+    fn read(&self, buffer: &mut [u8], offset: u64) {
+        let aligned = buffer.as_ptr().align_offset(PAGE_BYTES as usize);
+        let page = &mut buffer[aligned..aligned + PAGE_BYTES as usize];
+        self.0.read_exact_at(page, offset).expect("a page of the file can be read");
+    }
+}
+
+/// The median of mapped hits that are timed one by one, and the 999th thousandth while another tenant reads the file
+/// from end to end, so that background reclaim has to make room all the time.
+///
+/// # Errors
+/// The file cannot be opened.
+pub fn reclaim(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Result<Vec<Figures>, Failure> {
+    let budget_bytes = 4 * HOT_BYTES;
+    let cache = PageCache::builder(budget_bytes)
+        .tenant("hits", budget_bytes)
+        .tenant("stream", budget_bytes)
+        .build()?;
+    let hits = cache.tenant("hits")?;
+    let map = hits.open(data.path(), OpenMode::ReadOnly)?.map()?;
+    let stream = cache.tenant("stream")?;
+    let streamed = stream.open(data.path(), OpenMode::ReadOnly)?;
+    streamed.advise(Advice::Sequential, 0..0)?;
+    (0..HOT_PAGES).for_each(|page| assert_eq!(load(&map, page * PAGE_BYTES), page * PAGE_BYTES));
+    let hot = uniform_pages(HOT_PAGES, OFFSETS);
+    let clock = Times::of(effort.hit_sample, &hot, |offset| offset).at(0.5);
+    let missed_before = hits.stats().misses;
+    let [mut median, mut quiet_tail, mut tail] = [const { Vec::new() }; 3];
+    let (mut block, mut position) = (vec![0; 1 << 20], HOT_BYTES);
+    let (mut reclaimed, mut directly, mut seconds) = (0, 0, 0.0);
+    for _ in 0..effort.long_rounds {
+        // What reclaim took in the round before comes back.
+        Times::of(LEAD, &hot, |offset| load(&map, offset));
+        let quiet = Times::of(effort.long_sample, &hot, |offset| load(&map, offset));
+        median.push(quiet.at(0.5) - clock);
+        quiet_tail.push(quiet.at(0.999) - clock);
+        let read_on = || {
+            streamed.read_at(&mut block, position).expect("a page of the file can be read");
+            position += block.len() as u64;
+            if position >= data.bytes() {
+                position = HOT_BYTES;
+            }
+        };
+        beside(read_on, || {
+            // Not asleep: pages that nobody hits become cold.
+            Times::of(LEAD, &hot, |offset| load(&map, offset));
+            let (before, began) = (stolen(&stream), Instant::now());
+            tail.push(Times::of(effort.long_sample, &hot, |offset| load(&map, offset)).at(0.999) - clock);
+            let after = stolen(&stream);
+            reclaimed += after.0 - before.0;
+            directly += after.1 - before.1;
+            seconds += began.elapsed().as_secs_f64();
+        });
+    }
+    note_misses(&hits, missed_before, "the tenant whose tail is measured", notes);
+    notes.push(format!(
+        "while the tail was measured, background reclaim freed {:.0} and readers {:.0} pages a second, \
+         as many as the device brought",
+        reclaimed as f64 / seconds,
+        directly as f64 / seconds
+    ));
+    Ok(vec![
+        Figures::new("timed_hit_median", 1, median),
+        Figures::new("timed_hit_p999", 1, quiet_tail),
+        Figures::new("timed_hit_p999_under_reclaim", 1, tail),
+    ])
+}
+
+/// Pages of a tenant that background reclaim freed, and that readers had to free by themselves.
+fn stolen(tenant: &Tenant) -> (u64, u64) {
+    let stats = tenant.stats();
+    let counter = |name| stats.counter(name).expect("the cache counts what it reclaims");
+    (counter("pgsteal_kswapd"), counter("pgsteal_direct"))
+}
+
+fn note_misses(tenant: &Tenant, before: u64, who: &str, notes: &mut Vec<String>) {
+    let missed = tenant.stats().misses - before;
+    if missed > 0 {
+        notes.push(format!("{missed} accesses of {who} missed"));
+    }
+}
+
+/// How often an access took how many nanoseconds.
+struct Times {
+    counts: Vec<u32>,
+    accesses: u64,
+}
+
+impl Times {
+    /// Longer ones count as this.
+    const NS_MAX: usize = 1 << 16;
+
+    /// Times accesses one by one.
+    fn of(length: Duration, offsets: &[u64], access: impl Fn(u64) -> u64) -> Times {
+        let mut times = Times { counts: vec![0; Times::NS_MAX + 1], accesses: 0 };
+        let began = Instant::now();
+        for &offset in offsets.iter().cycle() {
+            let before = Instant::now();
+            black_box(access(offset));
+            let after = Instant::now();
+            let ns = (after - before).as_nanos().min(Times::NS_MAX as u128);
+            times.counts[ns as usize] += 1;
+            times.accesses += 1;
+            if after - began >= length {
+                break;
+            }
+        }
+        times
+    }
+
+    /// The time that this share of the accesses did not exceed.
+    fn at(&self, share: f64) -> f64 {
+        let wanted = (share * self.accesses as f64).ceil() as u64;
+        let mut seen = 0;
+        let ns = self.counts.iter().position(|&count| {
+            seen += u64::from(count);
+            seen >= wanted
+        });
+        ns.expect("a share is at most 1") as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_of_times() {
+        let mut times = Times { counts: vec![0; 100], accesses: 1000 };
+        (times.counts[7], times.counts[20], times.counts[90]) = (600, 399, 1);
+        assert_eq!([0.5, 0.6, 0.601, 0.999, 1.0].map(|share| times.at(share)), [7.0, 7.0, 20.0, 20.0, 90.0]);
+    }
+}

@@ -1,0 +1,205 @@
+//! What was measured, as a table for people and as JSON for programs.
+
+use crate::measure::Figures;
+use serde_json::{Map, Value, json};
+use std::fmt::Write;
+
+/// What a ratio should be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Wanted {
+    AtMost(f64),
+    AtLeast(f64),
+    /// Nothing is asked of it.
+    Any,
+}
+
+impl Wanted {
+    fn text(self) -> String {
+        match self {
+            Wanted::AtMost(limit) => format!("at most {limit}"),
+            Wanted::AtLeast(limit) => format!("at least {limit}"),
+            Wanted::Any => "-".to_owned(),
+        }
+    }
+
+    fn verdict(self, value: f64) -> &'static str {
+        let met = match self {
+            Wanted::AtMost(limit) => value <= limit,
+            Wanted::AtLeast(limit) => value >= limit,
+            Wanted::Any => return "",
+        };
+        if met { "met" } else { "NOT MET" }
+    }
+}
+
+/// Two times, one over the other, in the median of all rounds.
+struct Ratio {
+    name: &'static str,
+    /// Name and number of threads.
+    numerator: (&'static str, usize),
+    denominator: (&'static str, usize),
+    /// Operations that the denominator's time stands for, per operation of the numerator.
+    factor: f64,
+    wanted: Wanted,
+}
+
+const fn ratio(
+    name: &'static str,
+    numerator: (&'static str, usize),
+    denominator: (&'static str, usize),
+    wanted: Wanted,
+) -> Ratio {
+    Ratio { name, numerator, denominator, factor: 1.0, wanted }
+}
+
+/// All ratios. Of two throughputs it is the other way round: more time is less throughput.
+const RATIOS: [Ratio; 12] = [
+    ratio("mapped_hit_over_mmap", ("mapped_hit", 1), ("mmap", 1), Wanted::AtMost(1.0)),
+    ratio("mapped_hit_over_huge_array", ("mapped_hit", 1), ("huge_array", 1), Wanted::AtMost(1.8)),
+    ratio("quick_cache_over_mapped_hit", ("quick_cache", 1), ("mapped_hit", 1), Wanted::AtLeast(6.0)),
+    ratio("moka_over_mapped_hit", ("moka", 1), ("mapped_hit", 1), Wanted::AtLeast(25.0)),
+    ratio("foyer_over_mapped_hit", ("foyer", 1), ("mapped_hit", 1), Wanted::Any),
+    ratio("pread_over_descriptor_hit", ("pread", 1), ("descriptor_hit", 1), Wanted::AtLeast(4.0)),
+    ratio("miss_iops_over_fio", ("fio", 2), ("miss", 2), Wanted::AtLeast(0.9)),
+    Ratio {
+        // Each of the two threads takes its time, and both make an access in it.
+        factor: 2.0,
+        ..ratio("two_threads_over_one", ("mapped_hit", 1), ("mapped_hit", 2), Wanted::AtLeast(1.8))
+    },
+    // What the machine had to give at that time: the array's threads share nothing.
+    Ratio {
+        factor: 2.0,
+        ..ratio("two_threads_over_one_of_huge_array", ("huge_array", 1), ("huge_array", 2), Wanted::Any)
+    },
+    ratio(
+        "tenant_hit_throughput_while_other_thrashes",
+        ("tenant_hit_alone", 1),
+        ("tenant_hit_beside_thrashing", 1),
+        Wanted::AtLeast(0.9),
+    ),
+    // What the machine had to give, without any cache at work.
+    ratio(
+        "tenant_hit_throughput_while_direct_reads_run",
+        ("tenant_hit_alone", 1),
+        ("tenant_hit_beside_direct_reads", 1),
+        Wanted::Any,
+    ),
+    ratio(
+        "p999_under_reclaim_over_median",
+        ("timed_hit_p999_under_reclaim", 1),
+        ("timed_hit_median", 1),
+        Wanted::AtMost(5.0),
+    ),
+];
+
+/// All that was measured.
+pub struct Report {
+    /// Of each way.
+    pub figures: Vec<Figures>,
+}
+
+impl Report {
+    fn find(&self, (name, threads): (&str, usize)) -> Option<&Figures> {
+        self.figures.iter().find(|figures| (figures.name, figures.threads) == (name, threads))
+    }
+
+    /// `None`: one of the two was not measured.
+    fn value(&self, ratio: &Ratio) -> Option<f64> {
+        let value = self.find(ratio.numerator)?.over(self.find(ratio.denominator)?) * ratio.factor;
+        value.is_finite().then_some(value)
+    }
+
+    /// One JSON document; a ratio that was not measured is null.
+    pub fn json(&self) -> Value {
+        let rounded = |value: f64| (value * 1000.0).round() / 1000.0;
+        let results: Vec<Value> = self
+            .figures
+            .iter()
+            .map(|figures| {
+                json!({
+                    "name": figures.name,
+                    "threads": figures.threads,
+                    "median_ns": rounded(figures.median_ns()),
+                    "min_ns": rounded(figures.min_ns()),
+                    "max_ns": rounded(figures.max_ns()),
+                })
+            })
+            .collect();
+        let ratios: Map<String, Value> = RATIOS
+            .iter()
+            .map(|ratio| (ratio.name.to_owned(), self.value(ratio).map(rounded).into()))
+            .collect();
+        json!({ "results": results, "ratios": ratios })
+    }
+
+    /// Two tables, at most 100 columns wide.
+    pub fn text(&self) -> String {
+        let mut text = format!(
+            "{:<32} {:>7} {:>12} {:>12} {:>12}\n",
+            "nanoseconds per operation", "threads", "median", "min", "max"
+        );
+        for figures in &self.figures {
+            let times =
+                [figures.median_ns(), figures.min_ns(), figures.max_ns()].map(|ns| format!("{ns:.1}"));
+            let [median, min, max] = times;
+            let (name, threads) = (figures.name, figures.threads);
+            let _ = writeln!(text, "{name:<32} {threads:>7} {median:>12} {min:>12} {max:>12}");
+        }
+        let _ = writeln!(text, "\n{:<46} {:>9}  {:<14}", "ratio, median of all rounds", "measured", "wanted");
+        for ratio in &RATIOS {
+            let value = self.value(ratio);
+            let (measured, verdict) = match value {
+                Some(value) => (format!("{value:.2}"), ratio.wanted.verdict(value)),
+                None => ("-".to_owned(), "not measured"),
+            };
+            let line = format!("{:<46} {measured:>9}  {:<14} {verdict}", ratio.name, ratio.wanted.text());
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        let figures = |name, threads, ns: f64| Figures::new(name, threads, vec![ns, ns * 0.9, ns * 1.5]);
+        Report {
+            figures: vec![
+                figures("mapped_hit", 1, 20.0),
+                figures("mapped_hit", 2, 25.0),
+                figures("mmap", 1, 40.0),
+                figures("quick_cache", 1, 100.0),
+                figures("miss", 2, 20_000.0),
+                figures("fio", 2, 19_000.0),
+            ],
+        }
+    }
+
+    #[test]
+    fn json_is_what_was_agreed_on() {
+        let json = report().json();
+        let first =
+            json!({"name": "mapped_hit", "threads": 1, "median_ns": 20.0, "min_ns": 18.0, "max_ns": 30.0});
+        assert_eq!(json["results"][0], first);
+        let ratios = &json["ratios"];
+        assert_eq!(ratios["mapped_hit_over_mmap"], 0.5);
+        assert_eq!(ratios["quick_cache_over_mapped_hit"], 5.0);
+        assert_eq!(ratios["two_threads_over_one"], 1.6);
+        assert_eq!(ratios["miss_iops_over_fio"], 0.95);
+        for absent in ["mapped_hit_over_huge_array", "moka_over_mapped_hit", "pread_over_descriptor_hit"] {
+            assert!(ratios.get(absent).is_some_and(Value::is_null), "{absent}");
+        }
+    }
+
+    #[test]
+    fn the_table_says_what_is_met_and_fits() {
+        let text = report().text();
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap();
+        assert!(line("mapped_hit_over_mmap").ends_with("0.50  at most 1      met"));
+        assert!(line("quick_cache_over").ends_with("NOT MET"));
+        assert!(line("moka_over").ends_with("not measured"));
+    }
+}
