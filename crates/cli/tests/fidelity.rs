@@ -53,6 +53,7 @@ fn measured(folder: &Path, flags: u32, memory_pages: u64) -> Row {
         ("total_misses", count(&run["misses"])),
         ("warm_misses", count(&run["warm"]["misses"])),
         ("warm_workingset_refault_file", warm("workingset_refault_file")),
+        ("warm_workingset_restore_file", warm("workingset_restore_file")),
         ("warm_pgscan", warm("pgscan")),
         ("warm_pgsteal", warm("pgsteal")),
         ("total_pgrefill", count(&run["counters"]["pgrefill"])),
@@ -110,6 +111,7 @@ fn a_kernel_that_does_as_we_do_agrees() {
             "pgsteal",
             "pgrefill",
             "pgactivate",
+            "workingset_restore_file",
             "generations_created"
         ]
     );
@@ -125,7 +127,7 @@ fn a_kernel_that_does_as_we_do_agrees() {
     assert_eq!((&misses["limit_pages"], &misses["memory_pages"]), (&628.into(), &528.into()));
     assert_eq!(misses["tolerance_percent"], 0.3);
     let text = done(folder.path(), "fidelity results.csv");
-    assert!(text.contains("all 8 counts are within") && text.contains("+0.00 %"), "{text}");
+    assert!(text.contains("all 9 counts are within") && text.contains("+0.00 %"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
 }
 
@@ -152,7 +154,7 @@ fn what_repetitions_differ_by_is_allowed() {
     let repetition = with(&off_by(&row, "warm_misses", 3.0), "tag", "rep2");
     write(folder.path(), &[off_by(&row, "warm_misses", 1.0), repetition]);
     let document = document(folder.path(), "fidelity results.csv");
-    assert_eq!(document["rows"].as_array().unwrap().len(), 8, "a repetition is no row of its own");
+    assert_eq!(document["rows"].as_array().unwrap().len(), 9, "a repetition is no row of its own");
     let tolerance = of(&document, "misses")["tolerance_percent"].as_f64().unwrap();
     assert!((1.9..2.1).contains(&tolerance), "{tolerance}");
     assert_eq!(of(&document, "pgscan")["tolerance_percent"], 0.6);
@@ -174,9 +176,9 @@ fn mapped_reads_are_compared_as_means() {
     write(folder.path(), &rows);
     let series = document(folder.path(), "fidelity results.csv --workload work");
     let rows = series["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 6 * 8);
+    assert_eq!(rows.len(), 6 * 9);
     let means = rows.iter().filter(|row| row["kernel_runs"] == 5).collect::<Vec<_>>();
-    assert_eq!(means.len(), 8);
+    assert_eq!(means.len(), 9);
     assert!(means.iter().all(|row| row["difference_percent"] == 0.0 && row["within"] == true), "{means:?}");
     assert_eq!((&means[1]["tolerance_percent"], &means[1]["memory_pages"]), (&0.5.into(), &528.into()));
 }
@@ -198,7 +200,7 @@ fn rows_that_are_not_covered_are_listed_with_the_reason() {
     for (reason, what) in reasons.iter().zip(["classic", "6.1.99", "disk", "anonymous"]) {
         assert!(reason.contains(what), "{reason}");
     }
-    assert_eq!((reasons.len(), document["rows"].as_array().unwrap().len()), (4, 8));
+    assert_eq!((reasons.len(), document["rows"].as_array().unwrap().len()), (4, 9));
     let text = done(folder.path(), "fidelity results.csv");
     assert!(text.contains("skipped 1 row: lru = classic is not implemented yet"), "{text}");
     write(folder.path(), &others);
@@ -250,7 +252,7 @@ fn real_kernels_agree_on_descriptor_reads() {
     let Some(lab) = shared("kernel") else { return };
     let document =
         document(&lab, "fidelity results.csv --kernel 7.2.12 --workload zipf12,loop12,bigref_zipf07");
-    assert_eq!(document["rows"].as_array().unwrap().len(), 3 * 8);
+    assert_eq!(document["rows"].as_array().unwrap().len(), 3 * 9);
 }
 
 /// All rows of the kernels before the working-set rework and before the reclaim loop: reads, mapped reads, writes.
@@ -259,7 +261,7 @@ fn older_kernels_agree() {
     let Some(lab) = shared("kernel") else { return };
     for (kernel, runs) in [("6.12.117", 8), ("7.1.13", 9)] {
         let document = document(&lab, &format!("fidelity results.csv --kernel {kernel}"));
-        assert_eq!(document["rows"].as_array().unwrap().len(), runs * 8);
+        assert_eq!(document["rows"].as_array().unwrap().len(), runs * 9);
     }
 }
 

@@ -28,13 +28,15 @@ pub enum Measure {
     Sorted,
     /// Pages moved to a younger generation.
     Activated,
+    /// Of the refaults, those of pages that had been hot.
+    Restored,
     /// Generations created by the whole replay.
     Generations,
 }
 
 impl Measure {
     /// All of them.
-    pub const ALL: [Measure; 8] = [
+    pub const ALL: [Measure; 9] = [
         Measure::TotalMisses,
         Measure::Misses,
         Measure::Refaults,
@@ -42,6 +44,7 @@ impl Measure {
         Measure::Stolen,
         Measure::Sorted,
         Measure::Activated,
+        Measure::Restored,
         Measure::Generations,
     ];
 
@@ -55,6 +58,7 @@ impl Measure {
             Measure::Stolen => "pgsteal",
             Measure::Sorted => "pgrefill",
             Measure::Activated => "pgactivate",
+            Measure::Restored => "workingset_restore_file",
             Measure::Generations => "generations_created",
         }
     }
@@ -69,6 +73,7 @@ impl Measure {
             Measure::Stolen => Some("warm_pgsteal"),
             Measure::Sorted => Some("total_pgrefill"),
             Measure::Activated => Some("warm_pgactivate"),
+            Measure::Restored => Some("warm_workingset_restore_file"),
             Measure::Generations => None,
         }
     }

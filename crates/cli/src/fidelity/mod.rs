@@ -125,6 +125,7 @@ fn count(outcome: &Outcome, measure: Measure) -> f64 {
         Measure::Stolen => warm.counters.pgsteal(),
         Measure::Sorted => outcome.report.total().counters.get(Counter::Pgrefill),
         Measure::Activated => warm.counters.get(Counter::Pgactivate),
+        Measure::Restored => warm.counters.get(Counter::WorkingsetRestoreFile),
         Measure::Generations => outcome.generations_created(),
     };
     value as f64

@@ -54,7 +54,7 @@ pub struct RowKind {
 
 /// What is allowed.
 pub fn tolerance(kind: RowKind, measure: Measure) -> Tolerance {
-    // Misses, refaults, scanned and stolen, sorted, activated.
+    // Misses, refaults, scanned and stolen, sorted, activated and restored.
     let percents = match kind {
         RowKind { access: Access::Reads, shifts: false, .. } => [0.3, 0.5, 0.6, 5.0, 6.0],
         RowKind { access: Access::Reads, shifts: true, .. } => [1.0, 1.0, 0.6, 5.0, 6.0],
@@ -75,7 +75,7 @@ pub fn tolerance(kind: RowKind, measure: Measure) -> Tolerance {
         Measure::Refaults => (percents[1], 0.0),
         Measure::Scanned | Measure::Stolen => (percents[2], 0.0),
         Measure::Sorted => (percents[3], 1.0),
-        Measure::Activated => (percents[4], 20.0),
+        Measure::Activated | Measure::Restored => (percents[4], 20.0),
         Measure::Generations => (10.0, 1.0),
     };
     Tolerance { percent, count }
