@@ -235,9 +235,9 @@ impl Mechanisms {
         self.is_on(Switch::ReclaimLoop)
     }
 
-    /// Whether the scan moves dirty folios, and those that must not be reclaimed, out of its own way instead of handing
-    /// them to the shrink step (spec 40 §6.1 rows 1 and 6). The reclaim loop ended it. Late updates of 6.12, which the
-    /// preset stands for, have that part of it, too (spec 00 §1), so of what can be set only 7.1 does it.
+    /// Whether the scan moves dirty folios out of its own way instead of handing them to the shrink step (spec 40 §6.1 row
+    /// 6). The reclaim loop ended it. Late updates of 6.12, which the preset stands for, have that part of it, too (spec 00
+    /// §1), so of what can be set only 7.1 does it.
     #[inline]
     pub(crate) const fn sorts_dirty_away(self) -> bool {
         self.workingset_rework() && !self.reclaim_loop()

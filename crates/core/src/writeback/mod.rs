@@ -337,7 +337,9 @@ impl Core {
         flags.forget_accesses(self.mechanisms());
         let lruvec = &self.memcg(self.memcg_of(folio)).lruvec;
         let kind = if flags.load().swapbacked() { Kind::Anon } else { Kind::File };
-        if flags.load().generation() != Some(lruvec.min_seq(kind).index()) {
+        // Before the rework, one in the oldest generation was moved to its tail, too.
+        let stays = flags.load().generation() == Some(lruvec.min_seq(kind).index());
+        if !stays || !self.mechanisms().workingset_rework() {
             self.enqueue(host, cpu, Queue::DeactivateFile, folio);
         }
     }
