@@ -171,7 +171,7 @@ fn wrong_usage_is_refused_before_anything_is_done() {
         ("replay skewed.txt --plot x.svg", "--curve"),
         ("replay skewed.txt --curve 1% --plot x.pdf", ".svg or .png"),
         ("replay skewed.txt --preset linux-9", "there is no preset 'linux-9'"),
-        ("replay skewed.txt --preset linux-6.12", "linux-6.12 is not implemented yet"),
+        ("replay skewed.txt --preset linux-6.12 --with lulesh_fix", "workingset_rework is off"),
         ("replay skewed.txt --with turbo", "there is no mechanism 'turbo'"),
         ("replay skewed.txt --lru classic", "not implemented yet"),
         ("replay skewed.txt --format gif", "unknown trace format"),

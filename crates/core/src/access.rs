@@ -194,7 +194,7 @@ impl Core {
     /// open file ended.
     #[inline]
     pub fn accessed(&self, hit: &Hit) {
-        self.folios.flags(hit.folio).mark_accessed(hit.flags);
+        self.folios.flags(hit.folio).mark_accessed(hit.flags, self.mechanisms());
     }
 
     /// As [`Core::accessed`], for a page that was only glanced at.
@@ -204,7 +204,7 @@ impl Core {
         let now = flags.load();
         // Another page has the frame by now: its accesses are others.
         if now.version() & SEQUENCE_MASK == seen.sequence() {
-            flags.mark_accessed(now);
+            flags.mark_accessed(now, self.mechanisms());
         }
     }
 
@@ -294,7 +294,7 @@ impl Core {
             self.refault(host, folio, kind, memcg, word, recency);
         }
         if recency {
-            flags.mark_faulted_in();
+            flags.mark_faulted_in(self.mechanisms());
         }
         if arrival.in_fault {
             memcg.stat.add(Counter::Pgmajfault, 1);
@@ -393,7 +393,7 @@ impl Core {
             if let (Some(folio), true) = (slot.folio(), slot.mapped()) {
                 if slot.accessed() && mapping.has_recency() {
                     let flags = &self.folios.flags(folio);
-                    flags.mark_accessed(flags.load());
+                    flags.mark_accessed(flags.load(), self.mechanisms());
                 }
                 self.unmap_folio(mapping, self.memcg(self.memcg_of(folio)), folio);
             }

@@ -86,7 +86,7 @@ impl Core {
         // as many again before they are trimmed), and some so that a tiny node can work.
         let leaves = options.frames + options.frames / 4 + 1024;
         Core {
-            folios: FolioTable::new(options.frames),
+            folios: FolioTable::with_mechanisms(options.frames, options.mechanisms),
             leaves: LeafPool::new(
                 if cfg!(loom) { 0 } else { options.frames / FRAMES_PER_FIRST_LEAF },
                 leaves,
@@ -103,6 +103,12 @@ impl Core {
     /// How it was set up.
     pub fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// Which behaviours are on.
+    #[inline]
+    pub(crate) fn mechanisms(&self) -> mechanism::Mechanisms {
+        self.options.mechanisms
     }
 
     /// All folios, by number.
@@ -321,7 +327,7 @@ impl Core {
                 memcg.stat.add(Counter::Pgrotated, 1);
             }
             Queue::DeactivateFile => {
-                flags.forget_accesses();
+                flags.forget_accesses(self.mechanisms());
                 flags.clear_active();
                 let dirty = now.dirty() || now.writeback();
                 locked.add(folio, !dirty);

@@ -7,11 +7,11 @@ use std::fmt;
 /// A set of switches that stands for a kernel version, or for us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Preset {
-    /// Linux 6.12, early updates.
+    /// Linux 6.12, late updates: before the working-set rework.
     Linux612,
-    /// Linux 7.1.
+    /// Linux 7.1: with the rework, before the reclaim loop of 7.2.
     Linux71,
-    /// Linux 7.2.
+    /// Linux 7.2: with both.
     Linux72,
     /// What we think is best.
     #[default]
@@ -107,66 +107,78 @@ impl Switch {
         found.ok_or_else(|| MechanismError::UnknownSwitch(name.to_owned()))
     }
 
-    /// How this version behaves, where the other way does not exist yet.
-    fn only(self) -> bool {
-        match self {
-            Switch::WorkingsetRework
-            | Switch::LuleshFix
-            | Switch::ReclaimLoop
-            | Switch::FaultPlacement
-            | Switch::ExactStatistics => true,
-            Switch::MemcgLru
-            | Switch::BatchNonresidentAge
-            | Switch::Prefetch
-            | Switch::SubtreeLru
-            | Switch::GlobalDirtyThrottle => false,
-        }
+    /// Whether it has both positions. Of the others, [`PRESENT`] says which one there is.
+    fn turns(self) -> bool {
+        matches!(
+            self,
+            Switch::WorkingsetRework | Switch::LuleshFix | Switch::ReclaimLoop | Switch::FaultPlacement
+        )
+    }
+
+    const fn bit(self) -> u16 {
+        1 << self as u16
     }
 }
 
-/// Which behaviours are on.
+/// Switches whose only position is on.
+const PRESENT: u16 = Switch::ExactStatistics.bit();
+
+/// Which behaviours are on. A word and a byte, to be copied; asking it is a test of one bit.
 ///
-/// Only what exists can be asked for. Today every switch has one position; the presets linux-7.2 and default differ
-/// from it in nothing that a flat set of tenants with limits can tell: the switches that they would also turn on
-/// (`memcg_lru`; `prefetch`, `subtree_lru`, …) concern global reclaim over many memcgs, the classic LRU or speed.
+/// Six switches have one position yet. The presets linux-7.2 and default differ from it, and from each other, in nothing
+/// that a flat set of tenants with limits can tell: the switches that they would also turn on (`memcg_lru`; `prefetch`,
+/// `subtree_lru`, …) concern global reclaim over many memcgs, the classic LRU or speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mechanisms {
     preset: Preset,
+    on: u16,
 }
 
 impl Default for Mechanisms {
     fn default() -> Self {
-        Mechanisms { preset: Preset::Default }
+        Mechanisms::preset(Preset::Default)
     }
 }
 
 impl Mechanisms {
     /// The switches of a preset.
+    pub const fn preset(preset: Preset) -> Mechanisms {
+        const REWORKED: u16 = PRESENT | Switch::WorkingsetRework.bit() | Switch::LuleshFix.bit();
+        let on = match preset {
+            Preset::Linux612 => PRESENT,
+            Preset::Linux71 => REWORKED,
+            Preset::Linux72 | Preset::Default => {
+                REWORKED | Switch::ReclaimLoop.bit() | Switch::FaultPlacement.bit()
+            }
+        };
+        Mechanisms { preset, on }
+    }
+
+    /// The switches of a preset, with some turned on and then some turned off.
     ///
     /// # Errors
-    /// [`MechanismError::NotYet`] for a version that is not complete.
-    pub fn preset(preset: Preset) -> Result<Mechanisms, MechanismError> {
-        match preset {
-            Preset::Linux72 | Preset::Default => Ok(Mechanisms { preset }),
-            Preset::Linux612 | Preset::Linux71 => Err(MechanismError::NotYet {
-                what: format!("preset {}", preset.name()),
-                instead: "use linux-7.2 or default".to_owned(),
-            }),
+    /// [`MechanismError::NotYet`] where only the other position exists, [`MechanismError::Contradiction`] where the
+    /// switches make no sense together.
+    pub fn compose(
+        preset: Preset,
+        with: &[Switch],
+        without: &[Switch],
+    ) -> Result<Mechanisms, MechanismError> {
+        let mut mechanisms = Mechanisms::preset(preset);
+        for (switches, on) in [(with, true), (without, false)] {
+            for &switch in switches {
+                mechanisms = mechanisms.turned(switch, on)?;
+            }
         }
+        mechanisms.check()
     }
 
-    /// The preset it began with.
-    pub fn name(self) -> &'static str {
-        self.preset.name()
-    }
-
-    /// Turns one switch on or off.
-    ///
-    /// # Errors
-    /// [`MechanismError::NotYet`] where only the other position exists.
-    pub fn with(self, switch: Switch, on: bool) -> Result<Mechanisms, MechanismError> {
+    fn turned(self, switch: Switch, on: bool) -> Result<Mechanisms, MechanismError> {
         if self.is_on(switch) == on {
             return Ok(self);
+        }
+        if switch.turns() {
+            return Ok(Mechanisms { on: self.on ^ switch.bit(), ..self });
         }
         let (option, other) = if on { ("--with", "off") } else { ("--without", "on") };
         Err(MechanismError::NotYet {
@@ -175,9 +187,60 @@ impl Mechanisms {
         })
     }
 
+    fn check(self) -> Result<Mechanisms, MechanismError> {
+        let needs_rework = [
+            (Switch::LuleshFix, "corrects two steps of the rework"),
+            (Switch::FaultPlacement, "places by the distances that the rework counts in"),
+        ];
+        for (switch, reason) in needs_rework {
+            if self.is_on(switch) && !self.workingset_rework() {
+                return Err(MechanismError::Contradiction {
+                    switch,
+                    needs: Switch::WorkingsetRework,
+                    reason,
+                });
+            }
+        }
+        Ok(self)
+    }
+
+    /// The preset it began with.
+    pub fn name(self) -> &'static str {
+        self.preset.name()
+    }
+
     /// Whether a behaviour is on.
-    pub fn is_on(self, switch: Switch) -> bool {
-        switch.only()
+    #[inline]
+    pub const fn is_on(self, switch: Switch) -> bool {
+        self.on & switch.bit() != 0
+    }
+
+    #[inline]
+    pub(crate) const fn workingset_rework(self) -> bool {
+        self.is_on(Switch::WorkingsetRework)
+    }
+
+    #[inline]
+    pub(crate) const fn lulesh_fix(self) -> bool {
+        self.is_on(Switch::LuleshFix)
+    }
+
+    #[inline]
+    pub(crate) const fn fault_placement(self) -> bool {
+        self.is_on(Switch::FaultPlacement)
+    }
+
+    #[inline]
+    pub(crate) const fn reclaim_loop(self) -> bool {
+        self.is_on(Switch::ReclaimLoop)
+    }
+
+    /// Whether the scan moves dirty folios out of its own way instead of handing them to the shrink step (spec 40 §6.1 row
+    /// 6). The reclaim loop ended it. Late updates of 6.12, which the preset stands for, have that part of it, too (spec 00
+    /// §1), so of what can be set only 7.1 does it.
+    #[inline]
+    pub(crate) const fn sorts_dirty_away(self) -> bool {
+        self.workingset_rework() && !self.reclaim_loop()
     }
 }
 
@@ -196,6 +259,15 @@ pub enum MechanismError {
         /// What to do.
         instead: String,
     },
+    /// One makes no sense without the other.
+    Contradiction {
+        /// What is on.
+        switch: Switch,
+        /// What is off.
+        needs: Switch,
+        /// Why it needs that, as the rest of a sentence that begins with its name.
+        reason: &'static str,
+    },
 }
 
 impl fmt::Display for MechanismError {
@@ -213,6 +285,10 @@ impl fmt::Display for MechanismError {
                 )
             }
             MechanismError::NotYet { what, instead } => write!(f, "{what} is not implemented yet: {instead}"),
+            MechanismError::Contradiction { switch, needs, reason } => {
+                let (switch, needs) = (switch.name(), needs.name());
+                write!(f, "{switch} {reason}, and {needs} is off: turn both on, or both off")
+            }
         }
     }
 }
@@ -228,18 +304,66 @@ mod tests {
         assert!(Preset::ALL.into_iter().all(|preset| Preset::parse(preset.name()) == Ok(preset)));
         let error = Preset::parse("linux-9").unwrap_err().to_string();
         assert!(error.contains("linux-9") && error.contains("linux-7.2"), "{error}");
-        assert!(Mechanisms::preset(Preset::Linux72).is_ok());
-        let error = Mechanisms::preset(Preset::Linux71).unwrap_err().to_string();
-        assert!(error.contains("linux-7.1 is not implemented yet"), "{error}");
+    }
+
+    /// The table of the design, as far as there is a choice.
+    #[test]
+    fn presets_differ_in_four_switches() {
+        let turning = Switch::ALL.into_iter().filter(|switch| switch.turns()).collect::<Vec<_>>();
+        let on = |preset| {
+            turning.iter().map(|&switch| Mechanisms::preset(preset).is_on(switch)).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            turning.iter().map(|switch| switch.name()).collect::<Vec<_>>(),
+            ["workingset_rework", "lulesh_fix", "reclaim_loop", "fault_placement",]
+        );
+        assert_eq!(on(Preset::Linux612), [false, false, false, false]);
+        assert_eq!(on(Preset::Linux71), [true, true, false, false]);
+        assert_eq!(on(Preset::Linux72), [true; 4]);
+        assert_eq!(on(Preset::Default), [true; 4]);
+    }
+
+    #[test]
+    fn switches_compose() {
+        use Switch::{FaultPlacement, LuleshFix, ReclaimLoop, WorkingsetRework};
+        let older = Mechanisms::compose(Preset::Linux72, &[], &[FaultPlacement, ReclaimLoop]).unwrap();
+        assert_eq!((older.on, older.name()), (Mechanisms::preset(Preset::Linux71).on, "linux-7.2"));
+        let newer = Mechanisms::compose(Preset::Linux612, &[WorkingsetRework, LuleshFix], &[]).unwrap();
+        assert_eq!(newer.on, Mechanisms::preset(Preset::Linux71).on);
+        assert!(Mechanisms::compose(Preset::Linux612, &[ReclaimLoop], &[]).is_ok());
+        assert!(Mechanisms::compose(Preset::Linux71, &[], &[LuleshFix]).is_ok());
+        for preset in Preset::ALL {
+            assert_eq!(Mechanisms::compose(preset, &[], &[]), Ok(Mechanisms::preset(preset)));
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        use Switch::{FaultPlacement, LuleshFix, WorkingsetRework};
+        let refused = |preset, with: &[Switch], without: &[Switch]| {
+            Mechanisms::compose(preset, with, without).unwrap_err().to_string()
+        };
+        assert_eq!(
+            refused(Preset::Linux612, &[LuleshFix], &[]),
+            "lulesh_fix corrects two steps of the rework, and workingset_rework is off: turn both on, or both off"
+        );
+        let error = refused(Preset::Linux72, &[], &[WorkingsetRework, LuleshFix]);
+        assert!(error.starts_with("fault_placement places by the distances"), "{error}");
+        assert!(
+            Mechanisms::compose(Preset::Linux72, &[], &[FaultPlacement, WorkingsetRework, LuleshFix]).is_ok()
+        );
     }
 
     #[test]
     fn switches_that_have_one_position_say_so() {
-        for switch in Switch::ALL {
-            let mechanisms = Mechanisms::default();
-            let on = mechanisms.is_on(switch);
-            assert_eq!(mechanisms.with(switch, on), Ok(mechanisms));
-            let error = mechanisms.with(switch, !on).unwrap_err().to_string();
+        for switch in Switch::ALL.into_iter().filter(|switch| !switch.turns()) {
+            let on = Mechanisms::default().is_on(switch);
+            let turn = |on: bool| {
+                let (with, without) = if on { (vec![switch], vec![]) } else { (vec![], vec![switch]) };
+                Mechanisms::compose(Preset::Default, &with, &without)
+            };
+            assert_eq!(turn(on), Ok(Mechanisms::default()));
+            let error = turn(!on).unwrap_err().to_string();
             assert!(error.contains(switch.name()) && error.contains("not implemented yet"), "{error}");
         }
         assert!(Switch::parse("turbo").unwrap_err().to_string().contains("turbo"));

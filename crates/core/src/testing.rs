@@ -139,8 +139,9 @@ impl Harness {
         let youngest = self.memcg().lruvec.max_seq().index();
         let flags = &self.core.folios.flags(self.folio(page));
         let mut batch = WalkBatch::default();
-        batch.note(Kind::File, flags.found_young_by_walk(youngest));
-        batch.note(Kind::File, flags.found_young_by_walk(youngest));
+        let mechanisms = self.core.mechanisms();
+        batch.note(Kind::File, flags.found_young_by_walk(youngest, mechanisms));
+        batch.note(Kind::File, flags.found_young_by_walk(youngest, mechanisms));
         batch.flush(&self.memcg().lruvec, &self.core.folios);
     }
 

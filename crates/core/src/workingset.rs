@@ -11,8 +11,8 @@
 //!
 //! 63 bits: the slot's tag takes one. There are no node bits, as there is one node (spec 50 §2 with NODE_BITS = 0).
 //!
-//! Source: spec 50 (Linux 7.2). A refault is *recent* while the window has moved by fewer than four generations
-//! since the oldest one at eviction.
+//! Source: spec 50. A refault is *recent* while the window has moved by fewer than four generations since the oldest one
+//! at eviction; before the working-set rework, while that is still the oldest.
 //!
 //! # Locking
 //!
@@ -20,10 +20,11 @@
 //! other lock held.
 
 use crate::event::Event;
-use crate::folio::{Flags, FolioId, Kind, Tier};
+use crate::folio::{Flags, FolioId, Kind, Tier, tier_of};
 use crate::host::Host;
 use crate::lru::{Lruvec, MAX_GENERATIONS, Seq};
 use crate::mapping::ShadowLeaf;
+use crate::mechanism::Mechanisms;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::{Core, sync::Ordering::Relaxed};
 
@@ -47,10 +48,12 @@ pub struct Shadow {
 
 impl Shadow {
     /// The shadow of a folio in state `flags`, evicted while `min` was the oldest generation.
-    pub fn of(flags: Flags, memcg: MemcgId, min: Seq) -> Shadow {
-        let token =
-            (min.0 << TOKEN_REFS_BITS | u64::from(flags.nrefs().saturating_sub(1))) & ((1 << TOKEN_BITS) - 1);
-        Shadow { memcg, workingset: flags.workingset(), token }
+    pub fn of(flags: Flags, memcg: MemcgId, min: Seq, mechanisms: Mechanisms) -> Shadow {
+        let nrefs = flags.nrefs(mechanisms);
+        let token = min.0 << TOKEN_REFS_BITS | u64::from(nrefs.saturating_sub(1));
+        // Before the rework the bit is the one access that the token has no room for.
+        let workingset = if mechanisms.workingset_rework() { flags.workingset() } else { nrefs > 0 };
+        Shadow { memcg, workingset, token: token & ((1 << TOKEN_BITS) - 1) }
     }
 
     /// The word, 63 bits.
@@ -67,28 +70,61 @@ impl Shadow {
         }
     }
 
-    /// Accesses that the page had been given, at least 1.
-    pub fn nrefs(self) -> u32 {
-        (self.token & ((1 << TOKEN_REFS_BITS) - 1)) as u32 + 1
+    fn token_refs(self) -> u32 {
+        (self.token & ((1 << TOKEN_REFS_BITS) - 1)) as u32
     }
 
-    /// The tier the page gets back.
-    pub fn tier(self) -> Tier {
-        if self.workingset { 3 } else { crate::folio::tier_of(self.nrefs()) }
+    /// Whether a page that comes back while `min` is the oldest and `max` the youngest generation was evicted recently.
+    pub fn is_recent(self, min: Seq, max: Seq, mechanisms: Mechanisms) -> bool {
+        let truncated = |seq: Seq| seq.0 & ((1 << SEQ_BITS) - 1);
+        let seq = self.token >> TOKEN_REFS_BITS;
+        if !mechanisms.workingset_rework() {
+            return seq == truncated(min);
+        }
+        truncated(max).abs_diff(seq) < MAX_GENERATIONS
     }
 
-    /// Whether a page that comes back while `max` is the youngest generation was evicted recently.
-    pub fn is_recent(self, max: Seq) -> bool {
-        let max = max.0 & ((1 << SEQ_BITS) - 1);
-        max.abs_diff(self.token >> TOKEN_REFS_BITS) < MAX_GENERATIONS
+    /// What the page gets if it was evicted recently (spec 50 §3.3).
+    fn regained(self, in_fault: bool, mechanisms: Mechanisms) -> Regained {
+        if !mechanisms.workingset_rework() {
+            return self.regained_before(in_fault);
+        }
+        let refs = self.token_refs();
+        Regained {
+            tier: if self.workingset { 3 } else { tier_of(refs + 1) },
+            activated: in_fault && (self.workingset || !mechanisms.fault_placement()),
+            workingset: self.workingset,
+            refs: if self.workingset { 0 } else { refs },
+        }
     }
+
+    /// The same before the rework: every recent refault counts as an activation, and one by a fault, or of a page that
+    /// had been accessed often, makes the page hot and protected from the start.
+    fn regained_before(self, in_fault: bool) -> Regained {
+        let nrefs = self.token_refs() + u32::from(self.workingset);
+        let hot = in_fault || nrefs >= 3;
+        Regained { tier: tier_of(nrefs + 1), activated: true, workingset: hot, refs: if hot { 3 } else { 0 } }
+    }
+}
+
+/// What a page gets that came back soon after its eviction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Regained {
+    /// The tier that it is counted for.
+    tier: Tier,
+    /// Whether it counts as activated.
+    activated: bool,
+    /// It is hot again, and counts as restored.
+    workingset: bool,
+    /// The count of accesses.
+    refs: u32,
 }
 
 impl Lruvec {
     /// The shadow of a page that is evicted now. `min_seq` is read without the lock: it is the oldest generation now,
     /// which may be one newer than the folio's.
-    pub(crate) fn shadow_of(&self, kind: Kind, flags: Flags) -> u64 {
-        Shadow::of(flags, self.memcg, self.window.min(kind)).pack()
+    pub(crate) fn shadow_of(&self, kind: Kind, flags: Flags, mechanisms: Mechanisms) -> u64 {
+        Shadow::of(flags, self.memcg, self.window.min(kind), mechanisms).pack()
     }
 
     /// Counts evictions, by tier.
@@ -102,7 +138,7 @@ impl Lruvec {
 }
 
 impl Core {
-    /// A page with a shadow is back as `folio`, not yet on a list (spec 50 §3.3, 7.2).
+    /// A page with a shadow is back as `folio`, not yet on a list (spec 50 §3.3).
     pub(crate) fn refault(
         &self,
         host: &impl Host,
@@ -119,19 +155,22 @@ impl Core {
         let anon = kind == Kind::Anon;
         let pick = |for_anon, for_file| if anon { for_anon } else { for_file };
         memcg.stat.add(pick(Counter::WorkingsetRefaultAnon, Counter::WorkingsetRefaultFile), 1);
-        let recent = shadow.is_recent(memcg.lruvec.window.max());
+        let window = &memcg.lruvec.window;
+        let mechanisms = self.mechanisms();
+        let recent = shadow.is_recent(window.min(kind), window.max(), mechanisms);
         host.event(Event::Refault { folio, memcg: memcg.id(), shadow, recent });
         if !recent {
             return;
         }
-        memcg.lruvec.refaulted[kind as usize][usize::from(shadow.tier())].fetch_add(1, Relaxed);
-        if shadow.workingset {
-            if in_fault {
-                memcg.stat.add(pick(Counter::WorkingsetActivateAnon, Counter::WorkingsetActivateFile), 1);
-            }
+        let regained = shadow.regained(in_fault, mechanisms);
+        memcg.lruvec.refaulted[kind as usize][usize::from(regained.tier)].fetch_add(1, Relaxed);
+        if regained.activated {
+            memcg.stat.add(pick(Counter::WorkingsetActivateAnon, Counter::WorkingsetActivateFile), 1);
+        }
+        if regained.workingset {
             memcg.stat.add(pick(Counter::WorkingsetRestoreAnon, Counter::WorkingsetRestoreFile), 1);
         }
-        self.folios.flags(folio).restore(shadow.workingset, shadow.nrefs() - 1);
+        self.folios.flags(folio).restore(regained.workingset, regained.refs);
     }
 
     /// Notes that a leaf holds only shadows now.
@@ -188,7 +227,12 @@ impl Core {
 mod tests {
     use super::*;
     use crate::folio::FolioFlags;
+    use crate::mechanism::Preset;
     use crate::testing::Harness;
+
+    const NOW: Mechanisms = Mechanisms::preset(Preset::Linux72);
+    const SEVEN_ONE: Mechanisms = Mechanisms::preset(Preset::Linux71);
+    const BEFORE: Mechanisms = Mechanisms::preset(Preset::Linux612);
 
     fn flags(accesses: u32, workingset: bool) -> Flags {
         let flags = FolioFlags::new();
@@ -196,24 +240,24 @@ mod tests {
         if workingset {
             flags.restore(true, 0);
         }
-        (0..accesses).for_each(|_| flags.mark_accessed(flags.load()));
+        (0..accesses).for_each(|_| flags.mark_accessed(flags.load(), NOW));
         flags.load()
     }
 
     /// spec 50 §9: "Token of a folio with R=1,F=2,W=0 evicted at `min_seq = 7`: 30, workingset 0".
     #[test]
     fn token_of_a_counted_folio() {
-        let shadow = Shadow::of(flags(3, false), MemcgId(9), Seq(7));
-        assert_eq!((shadow.token, shadow.workingset, shadow.tier()), (30, false, 2));
+        let shadow = Shadow::of(flags(3, false), MemcgId(9), Seq(7), NOW);
+        assert_eq!((shadow.token, shadow.workingset, shadow.regained(false, NOW).tier), (30, false, 2));
         assert_eq!(Shadow::unpack(shadow.pack()), shadow);
     }
 
     /// spec 50 §9: "Token of R=0,W=1: (seq<<2)|0, workingset 1; tier 3".
     #[test]
     fn token_of_a_workingset_folio() {
-        let shadow = Shadow::of(flags(0, true), MemcgId(u16::MAX), Seq(5));
-        assert_eq!((shadow.token, shadow.workingset, shadow.tier()), (20, true, 3));
-        assert_eq!(flags(0, true).tier(), 3);
+        let shadow = Shadow::of(flags(0, true), MemcgId(u16::MAX), Seq(5), NOW);
+        assert_eq!((shadow.token, shadow.workingset, shadow.regained(false, NOW).tier), (20, true, 3));
+        assert_eq!(flags(0, true).tier(NOW), 3);
         assert_eq!(Shadow::unpack(shadow.pack()), shadow);
     }
 
@@ -221,15 +265,18 @@ mod tests {
     /// with `max_seq=10, min_seq=7`; refault at 10 is recent, at 11 is not".
     #[test]
     fn recent_means_less_than_four_generations() {
-        let shadow = Shadow::of(flags(1, false), MemcgId(0), Seq(7));
-        assert!(shadow.is_recent(Seq(9)) && shadow.is_recent(Seq(10)) && !shadow.is_recent(Seq(11)));
+        let shadow = Shadow::of(flags(1, false), MemcgId(0), Seq(7), NOW);
+        let recent = |max| shadow.is_recent(Seq(8), Seq(max), NOW);
+        assert!(recent(9) && recent(10) && !recent(11));
     }
 
     /// Tokens are compared modulo their width.
     #[test]
     fn recent_survives_truncation() {
         let seq = Seq((1 << SEQ_BITS) + 5);
-        assert!(Shadow::of(flags(1, false), MemcgId(0), seq).is_recent(Seq(seq.0 + 2)));
+        let shadow = Shadow::of(flags(1, false), MemcgId(0), seq, NOW);
+        assert!(shadow.is_recent(seq, Seq(seq.0 + 2), NOW));
+        assert!(Shadow::of(flags(1, false), MemcgId(0), seq, BEFORE).is_recent(seq, Seq(seq.0 + 2), BEFORE));
     }
 
     const COUNTS: [Counter; 3] =
@@ -313,7 +360,7 @@ mod tests {
         assert_eq!(harness.rfw(0), (false, 3, false));
         assert_eq!(harness.feedback()[0], [0, 0, 1, 0], "it was of tier 2");
         harness.read(0);
-        assert_eq!((harness.rfw(0), harness.flags(0).tier()), ((true, 0, false), 0));
+        assert_eq!((harness.rfw(0), harness.flags(0).tier(NOW)), ((true, 0, false), 0));
     }
 
     /// spec 50 §3.3: "R is already set when the folio was created by an access-marking path": then F goes on counting.
@@ -321,9 +368,9 @@ mod tests {
     fn a_folio_created_by_an_access_keeps_what_was_restored() {
         let mut harness = evicted(4, false);
         harness.bring(0, crate::Arrival { referenced: true, ..Default::default() });
-        assert_eq!((harness.rfw(0), harness.flags(0).tier()), ((true, 3, false), 2));
+        assert_eq!((harness.rfw(0), harness.flags(0).tier(NOW)), ((true, 3, false), 2));
         harness.read(0);
-        assert!(harness.flags(0).saturated());
+        assert!(harness.flags(0).saturated(NOW));
     }
 
     /// spec 50 §9: "Read refault with the workingset bit: W=1; with 4 generations it is added to the second oldest
@@ -360,5 +407,55 @@ mod tests {
         assert!(harness.core.truncate(&harness.host, &harness.mapping, 0, 1).is_none());
         harness.bring(0, crate::Arrival::default());
         assert_eq!(counts(&harness), [0; 3]);
+    }
+
+    /// spec 50 §9: "Before the rework the same folio (F=0,W=1): nrefs=1 → token bits 0, workingset 1; at refault nrefs =
+    /// 0+1 = 1, tier 1"; its other folio, with R=1 only, leaves no access.
+    #[test]
+    fn tokens_before_the_rework() {
+        let shadow = Shadow::of(flags(0, true), MemcgId(0), Seq(5), BEFORE);
+        assert_eq!((shadow.token, shadow.workingset), (20, true));
+        assert_eq!(shadow.regained(false, BEFORE).tier, 1);
+        let shadow = Shadow::of(flags(1, false), MemcgId(0), Seq(5), BEFORE);
+        assert_eq!((shadow.token, shadow.workingset), (20, false));
+        assert_eq!(shadow.regained(false, BEFORE).tier, 0);
+    }
+
+    /// spec 50 §9: "Before the rework: recent iff `min_seq[type]` has not changed since eviction".
+    #[test]
+    fn recent_before_the_rework() {
+        let shadow = Shadow::of(flags(1, false), MemcgId(0), Seq(7), BEFORE);
+        assert!(shadow.is_recent(Seq(7), Seq(10), BEFORE) && !shadow.is_recent(Seq(8), Seq(10), BEFORE));
+    }
+
+    /// spec 50 §9: "V6.12: read refault with nrefs 2: activate grows, restore does not; with nrefs 3 both do"; a fault
+    /// makes every page hot.
+    #[test]
+    fn what_a_page_got_back_before_the_rework() {
+        let regained = |token, in_fault| {
+            let shadow = Shadow { memcg: MemcgId(0), workingset: true, token };
+            let Regained { tier, activated, workingset, refs } = shadow.regained(in_fault, BEFORE);
+            assert!(activated);
+            (tier, workingset, refs)
+        };
+        assert_eq!(regained(1, false), (2, false, 0));
+        assert_eq!(regained(2, false), (2, true, 3));
+        assert_eq!(regained(3, false), (3, true, 3));
+        assert_eq!(regained(0, true), (1, true, 3));
+    }
+
+    /// spec 50 §3.3, row `workingset_activate`: "only if in fault" in 7.1, "only if in fault **and** workingset" in 7.2.
+    #[test]
+    fn which_refaults_are_activations() {
+        for (workingset, in_fault, older, newer) in [
+            (false, false, false, false),
+            (true, false, false, false),
+            (false, true, true, false),
+            (true, true, true, true),
+        ] {
+            let shadow = Shadow { memcg: MemcgId(0), workingset, token: 0 };
+            let activated = |mechanisms| shadow.regained(in_fault, mechanisms).activated;
+            assert_eq!((activated(SEVEN_ONE), activated(NOW)), (older, newer));
+        }
     }
 }

@@ -95,7 +95,8 @@ fn every_recorded_access_counts() {
     for _ in 0..6 {
         harness.read(0);
         let flags = harness.flags(0);
-        seen.push((flags.nrefs(), flags.tier(), flags.workingset()));
+        let now = harness.core.options().mechanisms;
+        seen.push((flags.nrefs(now), flags.tier(now), flags.workingset()));
     }
     let expected = [(1, 0, false), (2, 1, false), (3, 2, false), (4, 2, false), (4, 3, true), (4, 3, true)];
     assert_eq!(seen, expected);

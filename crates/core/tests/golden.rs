@@ -1,9 +1,10 @@
-//! The golden traces of spec 97 (§2 and §7, Linux 7.2): counts of small traces on an idealised harness, computed by
+//! The golden traces of spec 97 (§2 and §7): counts of small traces on an idealised harness, computed by
 //! independent models. Every row is reproduced exactly.
 
 mod common;
 
 use common::{Channel, Harness};
+use mglru_core::Preset::{self, Linux71, Linux72, Linux612};
 use mglru_core::{Counter, Kind};
 
 const LIMIT_PAGES: u64 = 4096;
@@ -41,8 +42,8 @@ fn t3(channel: Channel) -> Vec<(u32, Channel)> {
 }
 
 /// Replays a trace; the columns of the tables, in their order (`pgactivate` after refill).
-fn replay(batch: usize, trace: &[(u32, Channel)]) -> [u64; 13] {
-    let mut harness = Harness::new(LIMIT_PAGES, batch);
+fn replay(preset: Preset, batch: usize, trace: &[(u32, Channel)]) -> [u64; 13] {
+    let mut harness = Harness::with_preset(preset, LIMIT_PAGES, batch);
     for &(page, channel) in trace {
         harness.access(page, channel);
     }
@@ -76,16 +77,46 @@ fn the_skewed_trace_is_the_published_one() {
 #[test]
 fn descriptor_reads() {
     use Channel::Read;
-    let rows: [(&str, usize, Vec<_>, [u64; 13]); 6] = [
-        ("T1", 1, t1(Read), [36000, 30000, 30000, 0, 0, 31958, 31958, 0, 0, 551, 0, 3, 0]),
-        ("T1", 31, t1(Read), [36000, 30000, 16839, 0, 0, 31953, 31953, 0, 0, 552, 8, 11, 8]),
-        ("T2", 1, t2(Read), [62986, 986, 986, 0, 0, 58915, 58915, 2000, 0, 1015, 0, 3, 0]),
-        ("T2", 31, t2(Read), [89584, 27584, 23886, 0, 0, 85518, 85518, 19012, 0, 1481, 26, 29, 26]),
-        ("T3", 1, t3(Read), [136857, 121137, 121137, 0, 0, 132809, 132809, 249, 0, 2294, 0, 3, 0]),
-        ("T3", 31, t3(Read), [137253, 121533, 27330, 0, 96, 133160, 133160, 300, 0, 2306, 32, 35, 33]),
+    let rows: [(Preset, &str, usize, Vec<_>, [u64; 13]); 18] = [
+        (Linux612, "T1", 1, t1(Read), [36000, 30000, 30000, 30000, 0, 31936, 31936, 0, 0, 499, 0, 3, 1]),
+        (Linux71, "T1", 1, t1(Read), [36000, 30000, 30000, 0, 0, 31958, 31958, 0, 0, 551, 0, 3, 0]),
+        (Linux72, "T1", 1, t1(Read), [36000, 30000, 30000, 0, 0, 31958, 31958, 0, 0, 551, 0, 3, 0]),
+        (Linux612, "T1", 31, t1(Read), [36000, 30000, 30000, 30000, 0, 31936, 31936, 0, 0, 499, 0, 3, 1]),
+        (Linux71, "T1", 31, t1(Read), [36000, 30000, 30000, 0, 0, 31958, 31958, 0, 0, 551, 0, 3, 0]),
+        (Linux72, "T1", 31, t1(Read), [36000, 30000, 16839, 0, 0, 31953, 31953, 0, 0, 552, 8, 11, 8]),
+        (Linux612, "T2", 1, t2(Read), [63024, 1024, 1024, 1024, 0, 58944, 58944, 2000, 0, 921, 0, 3, 1]),
+        (Linux71, "T2", 1, t2(Read), [62986, 986, 986, 0, 0, 58946, 58946, 2000, 0, 989, 0, 3, 0]),
+        (Linux72, "T2", 1, t2(Read), [62986, 986, 986, 0, 0, 58915, 58915, 2000, 0, 1015, 0, 3, 0]),
+        (Linux612, "T2", 31, t2(Read), [63024, 1024, 1024, 1024, 0, 58944, 58944, 2000, 0, 921, 0, 3, 1]),
+        (Linux71, "T2", 31, t2(Read), [62986, 986, 986, 0, 0, 58946, 58946, 2000, 0, 989, 0, 3, 0]),
+        (Linux72, "T2", 31, t2(Read), [89584, 27584, 23886, 0, 0, 85518, 85518, 19012, 0, 1481, 26, 29, 26]),
+        (
+            Linux612,
+            "T3",
+            1,
+            t3(Read),
+            [135197, 119477, 119477, 119477, 1037, 131136, 131136, 1196, 0, 2049, 0, 3, 1],
+        ),
+        (Linux71, "T3", 1, t3(Read), [136857, 121137, 121137, 0, 0, 132809, 132809, 249, 0, 2294, 0, 3, 0]),
+        (Linux72, "T3", 1, t3(Read), [136857, 121137, 121137, 0, 0, 132809, 132809, 249, 0, 2294, 0, 3, 0]),
+        (
+            Linux612,
+            "T3",
+            31,
+            t3(Read),
+            [135197, 119477, 119477, 119477, 1037, 131136, 131136, 1196, 0, 2049, 0, 3, 1],
+        ),
+        (Linux71, "T3", 31, t3(Read), [136857, 121137, 121137, 0, 0, 132809, 132809, 249, 0, 2294, 0, 3, 0]),
+        (
+            Linux72,
+            "T3",
+            31,
+            t3(Read),
+            [137253, 121533, 27330, 0, 96, 133160, 133160, 300, 0, 2306, 32, 35, 33],
+        ),
     ];
-    for (name, batch, trace, expected) in rows {
-        assert_eq!(replay(batch, &trace), expected, "{name}, B = {batch}");
+    for (preset, name, batch, trace, expected) in rows {
+        assert_eq!(replay(preset, batch, &trace), expected, "{preset:?}, {name}, B = {batch}");
     }
 }
 
@@ -93,30 +124,59 @@ fn descriptor_reads() {
 #[test]
 fn mapped_reads() {
     use Channel::Mapped;
-    let rows: [(&str, Vec<_>, [u64; 13]); 3] = [
-        ("T1", t1(Mapped), [34531, 28531, 884, 883, 883, 44763, 30492, 15113, 24043, 527, 26, 29, 26]),
-        ("T2", t2(Mapped), [62000, 0, 0, 0, 0, 57960, 57960, 28013, 0, 1006, 28, 31, 28]),
+    let rows: [(Preset, &str, Vec<_>, [u64; 13]); 9] = [
         (
+            Linux612,
+            "T1",
+            t1(Mapped),
+            [36000, 30000, 16224, 16224, 16224, 31936, 31936, 0, 0, 499, 16, 19, 17],
+        ),
+        (Linux71, "T1", t1(Mapped), [36000, 30000, 16763, 16763, 0, 31916, 31916, 0, 0, 553, 16, 19, 16]),
+        (
+            Linux72,
+            "T1",
+            t1(Mapped),
+            [34531, 28531, 884, 883, 883, 44763, 30492, 15113, 24043, 527, 26, 29, 26],
+        ),
+        (Linux612, "T2", t2(Mapped), [62000, 0, 0, 0, 0, 57920, 57920, 0, 0, 905, 0, 3, 1]),
+        (Linux71, "T2", t2(Mapped), [62000, 0, 0, 0, 0, 57942, 57942, 0, 0, 999, 0, 3, 0]),
+        (Linux72, "T2", t2(Mapped), [62000, 0, 0, 0, 0, 57960, 57960, 28013, 0, 1006, 28, 31, 28]),
+        (
+            Linux612,
+            "T3",
+            t3(Mapped),
+            [136115, 120395, 22034, 22034, 22034, 146090, 132079, 0, 14783, 2278, 80, 83, 81],
+        ),
+        (
+            Linux71,
+            "T3",
+            t3(Mapped),
+            [135440, 119720, 10678, 10678, 3781, 143743, 131348, 34742, 26853, 2638, 96, 99, 96],
+        ),
+        (
+            Linux72,
             "T3",
             t3(Mapped),
             [135083, 119363, 7929, 4349, 4349, 152790, 131035, 137175, 124543, 2610, 134, 137, 134],
         ),
     ];
-    for (name, trace, expected) in rows {
-        assert_eq!(replay(31, &trace), expected, "{name}");
+    for (preset, name, trace, expected) in rows {
+        assert_eq!(replay(preset, 31, &trace), expected, "{preset:?}, {name}");
     }
 }
 
-/// spec 97 §4: "First effort of T1, B = 1: V7.2 frees 58 in 6 priority rounds"; §3 has it by hand.
+/// spec 97 §4: "First effort of T1, B = 1: V7.2 frees 58 in 6 priority rounds; V6.12 frees 64 in 2"; §3 has it by hand.
 #[test]
 fn the_first_effort_by_hand() {
-    let mut harness = Harness::new(LIMIT_PAGES, 1);
-    (0..4096).for_each(|page| harness.access(page, Channel::Read));
-    assert_eq!(harness.host.efforts(), []);
-    harness.access(4096, Channel::Read);
-    let efforts = harness.host.efforts();
-    assert_eq!(efforts.len(), 1);
-    assert_eq!((efforts[0].reclaimed, efforts[0].priority), (58, 7), "priorities 12 to 7 are six rounds");
+    for (preset, expected) in [(Linux72, (58, 7)), (Linux612, (64, 11))] {
+        let mut harness = Harness::with_preset(preset, LIMIT_PAGES, 1);
+        (0..4096).for_each(|page| harness.access(page, Channel::Read));
+        assert_eq!(harness.host.efforts(), []);
+        harness.access(4096, Channel::Read);
+        let efforts = harness.host.efforts();
+        assert_eq!(efforts.len(), 1);
+        assert_eq!((efforts[0].reclaimed, efforts[0].priority), expected, "priorities from 12 are rounds");
+    }
 }
 
 /// spec 97 §4: "Splitting the trace over two threads with a global lock around read() changes no number".

@@ -12,7 +12,7 @@ use crate::operation::{Access, Numbering, Operation};
 use crate::report::Report;
 use crate::simulator::{SimError, Simulator};
 use mglru_core::reclaim::Watermarks;
-use mglru_core::{Mechanisms, Preset, UNLIMITED};
+use mglru_core::{Mechanisms, Preset, Switch, UNLIMITED};
 use mglru_workload::Random;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -208,7 +208,6 @@ fn random_machine(choices: &mut Choices, seed: u64) -> Machine {
         1 => Watermarks::for_pages(memory_pages),
         _ => Watermarks { min, low, high },
     };
-    let preset = choices.one_of(&[Preset::Default, Preset::Linux72]);
     let cpus = choices.between(1, 4) as usize;
     let flusher = FlusherModel {
         tenant_permille: choices.between(20, 300) as u32,
@@ -222,7 +221,7 @@ fn random_machine(choices: &mut Choices, seed: u64) -> Machine {
     Machine {
         watermarks,
         tenants,
-        mechanisms: Mechanisms::preset(preset).expect("implemented presets are chosen from"),
+        mechanisms: random_mechanisms(choices),
         cpus,
         device_cpu: choices.between(0, cpus as u64 - 1) as usize,
         batch_folios: choices.one_of(&[1, 2, 5, 15, 31, 31, 31, 31]),
@@ -238,6 +237,19 @@ fn random_machine(choices: &mut Choices, seed: u64) -> Machine {
         seed,
         ..Machine::new(memory_pages)
     }
+}
+
+/// A preset, or one with a mechanism the other way round.
+fn random_mechanisms(choices: &mut Choices) -> Mechanisms {
+    let preset = choices.one_of(&Preset::ALL);
+    let turned = choices.one_of(&[Switch::LuleshFix, Switch::ReclaimLoop, Switch::FaultPlacement]);
+    let plain = Mechanisms::preset(preset);
+    if !choices.one_in(3) {
+        return plain;
+    }
+    let (with, without) = if plain.is_on(turned) { (vec![], vec![turned]) } else { (vec![turned], vec![]) };
+    // Some make no sense together.
+    Mechanisms::compose(preset, &with, &without).unwrap_or(plain)
 }
 
 fn random_device(choices: &mut Choices) -> DeviceModel {

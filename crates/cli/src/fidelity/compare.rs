@@ -154,5 +154,5 @@ impl Subject {
 
 fn kind(run: &KernelRun, means: bool) -> RowKind {
     let shifts = run.setting.workload.contains("shift");
-    RowKind { access: run.access, shifts, means, limit_pages: run.limit_pages }
+    RowKind { preset: run.preset, access: run.access, shifts, means, limit_pages: run.limit_pages }
 }

@@ -13,7 +13,7 @@ use crate::replay::run::{Outcome, Plan, run_all, threads};
 use crate::trace_file::TraceFile;
 use compare::{Comparison, Subject, subjects};
 use kernel_run::{Filter, KernelRun, Measure, Table, trace_of};
-use mglru_core::{Counter, Mechanisms, Preset};
+use mglru_core::{Counter, Mechanisms};
 use mglru_workload::trace::OpenOptions;
 use std::path::{Path, PathBuf};
 
@@ -71,14 +71,13 @@ fn compare(table: &Path, subjects: &[Subject]) -> Result<Vec<Comparison>, Failur
         let position = names.iter().position(|name| *name == run.setting.workload);
         &traces[position.expect("all traces were loaded")]
     };
-    let mechanisms = Mechanisms::preset(Preset::Linux72).map_err(Failure::usage)?;
     let mut plans = Vec::new();
     for subject in subjects {
         let run = &subject.runs[0];
         check_length(trace_of(run), run)?;
         plans.extend(subject.memories.iter().map(|&memory_pages| Plan {
             trace: trace_of(run),
-            mechanisms,
+            mechanisms: Mechanisms::preset(run.preset),
             memory: format!("{memory_pages}p"),
             memory_pages,
             warm_from: run.warm_from,
@@ -124,8 +123,9 @@ fn count(outcome: &Outcome, measure: Measure) -> f64 {
         Measure::Refaults => warm.counters.get(Counter::WorkingsetRefaultFile),
         Measure::Scanned => warm.counters.pgscan(),
         Measure::Stolen => warm.counters.pgsteal(),
-        Measure::Sorted => warm.counters.get(Counter::Pgrefill),
+        Measure::Sorted => outcome.report.total().counters.get(Counter::Pgrefill),
         Measure::Activated => warm.counters.get(Counter::Pgactivate),
+        Measure::Restored => warm.counters.get(Counter::WorkingsetRestoreFile),
         Measure::Generations => outcome.generations_created(),
     };
     value as f64
@@ -139,7 +139,8 @@ fn verdict(comparisons: &[Comparison]) -> Result<(), Failure> {
         .map(|comparison| {
             let difference = comparison.difference_percent();
             let difference = difference.map_or(String::new(), |percent| format!(" {percent:+.2} %"));
-            format!("{} {}{difference}", comparison.setting.workload, comparison.measure.name())
+            let setting = &comparison.setting;
+            format!("{} {} {}{difference}", setting.kernel, setting.workload, comparison.measure.name())
         })
         .collect();
     if out.is_empty() {

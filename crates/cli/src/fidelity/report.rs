@@ -5,7 +5,7 @@ use super::kernel_run::Skipped;
 use crate::table::{Table, count};
 use serde_json::{Value, json};
 
-/// A row per number; what all rows of a run share stands in the first.
+/// A row per number; what all rows of a run share stands in the first, and the kernel in the second.
 pub fn text(comparisons: &[Comparison], skipped: &[Skipped]) -> String {
     let mut table = Table::new([
         "workload",
@@ -19,6 +19,7 @@ pub fn text(comparisons: &[Comparison], skipped: &[Skipped]) -> String {
         "",
     ]);
     let mut previous = None;
+    let mut kernel = "";
     for comparison in comparisons {
         let setting = &comparison.setting;
         let run = (setting, comparison.limit_pages, comparison.kernel_runs);
@@ -28,8 +29,12 @@ pub fn text(comparisons: &[Comparison], skipped: &[Skipped]) -> String {
             1 => setting.workload.clone(),
             runs => format!("{}, mean of {runs}", setting.workload),
         };
+        let name = if is_new { workload } else { std::mem::take(&mut kernel).to_owned() };
+        if is_new {
+            kernel = &setting.kernel;
+        }
         table.row([
-            in_first(workload),
+            name,
             in_first(count(comparison.limit_pages)),
             in_first(count(comparison.memory_pages)),
             comparison.measure.name().to_owned(),

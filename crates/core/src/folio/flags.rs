@@ -18,8 +18,12 @@
 //! None. Every transition is one compare-and-swap; a walker may change the generation of a folio while
 //! the lruvec lock is held by somebody else, so list code takes the label that its own transition returned.
 //!
-//! The transitions are those of spec 20 (after the working-set rework, Linux 6.14 and later).
+//! The transitions are those of spec 20. What they were before the working-set rework is in [`before`]; each asks once
+//! which holds.
 
+mod before;
+
+use crate::mechanism::Mechanisms;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Position in the ring of generation lists, 0…3. Says nothing without a window.
@@ -119,7 +123,7 @@ impl Flags {
         (field != 0).then(|| GenIndex(field - 1))
     }
 
-    /// The field of extra accesses (`F`), valid only with `referenced`.
+    /// The field of extra accesses (`F`); since the rework valid only with `referenced`.
     #[inline]
     pub fn refs(self) -> u32 {
         ((self.0 & REFS_MASK) >> REFS_SHIFT) as u32
@@ -139,20 +143,29 @@ impl Flags {
 
     /// Accesses counted: 0 if not `referenced`, else `refs` + 1.
     #[inline]
-    pub fn nrefs(self) -> u32 {
+    pub fn nrefs(self, mechanisms: Mechanisms) -> u32 {
+        if !mechanisms.workingset_rework() {
+            return self.nrefs_before();
+        }
         if self.referenced() { self.refs() + 1 } else { 0 }
     }
 
     /// Tier 0…3: 3 with `workingset`, else the logarithm of the accesses, rounded up.
     #[inline]
-    pub fn tier(self) -> Tier {
-        if self.workingset() { 3 } else { tier_of(self.nrefs()) }
+    pub fn tier(self, mechanisms: Mechanisms) -> Tier {
+        if !mechanisms.workingset_rework() {
+            return self.tier_before();
+        }
+        if self.workingset() { 3 } else { tier_of(self.nrefs(mechanisms)) }
     }
 
     /// Always protected by sorting ("lazy promotion").
     #[inline]
-    pub fn saturated(self) -> bool {
-        self.nrefs() + u32::from(self.workingset()) == PROTECTED_ALWAYS
+    pub fn saturated(self, mechanisms: Mechanisms) -> bool {
+        if !mechanisms.workingset_rework() {
+            return self.saturated_before();
+        }
+        self.nrefs(mechanisms) + u32::from(self.workingset()) == PROTECTED_ALWAYS
     }
 
     fn with_generation(self, generation: Option<GenIndex>) -> Flags {
@@ -173,7 +186,11 @@ impl Flags {
     }
 
     /// One access through a descriptor (spec 20 §3).
-    fn accessed(self) -> Flags {
+    #[inline]
+    fn accessed(self, mechanisms: Mechanisms) -> Flags {
+        if !mechanisms.workingset_rework() {
+            return self.accessed_before();
+        }
         if !self.referenced() {
             self.set(REFERENCED).with_refs(0)
         } else if self.refs() < 3 {
@@ -185,11 +202,21 @@ impl Flags {
 
     /// Found young for the second time: hot, and counted from scratch.
     fn proved_hot(self) -> Flags {
-        self.clear(REFERENCED).with_refs(0).set(WORKINGSET)
+        self.forgot_count().set(WORKINGSET)
+    }
+
+    /// Counted from scratch, and as hot as it was.
+    fn forgot_count(self) -> Flags {
+        self.clear(REFERENCED).with_refs(0)
+    }
+
+    /// As one that was never accessed.
+    fn forgot_accesses(self) -> Flags {
+        self.forgot_count().clear(WORKINGSET)
     }
 }
 
-/// `ceil_log2(nrefs)`, with 0 for no access: the tier without `workingset`.
+/// `ceil_log2(n)`, with 0 for 0: after the rework, the tier of so many accesses without `workingset`.
 #[inline]
 pub(crate) fn tier_of(nrefs: u32) -> Tier {
     (32 - nrefs.saturating_sub(1).leading_zeros()) as Tier
@@ -261,7 +288,9 @@ impl FolioFlags {
             let version = f.0 & !(VERSION - 1);
             let kind = if swapbacked { SWAPBACKED } else { 0 };
             (
-                Some(Flags(version.wrapping_add(VERSION) | REFERENCE * references | LOCKED | WRITING | kind)),
+                Some(Flags(
+                    version.wrapping_add(VERSION) | (REFERENCE * references) | LOCKED | WRITING | kind,
+                )),
                 (),
             )
         });
@@ -424,24 +453,25 @@ impl FolioFlags {
     /// One access through a descriptor to the folio that had version `then`; nothing is written once it is
     /// saturated, and nothing if the frame holds another page by now.
     #[inline]
-    pub fn mark_accessed(&self, then: Flags) {
+    pub fn mark_accessed(&self, then: Flags, mechanisms: Mechanisms) {
         self.update(|f| {
             if f.version() != then.version() || f.unevictable() || f.dropbehind() {
                 return (None, ());
             }
-            (Some(f.accessed()), ())
+            (Some(f.accessed(mechanisms)), ())
         });
     }
 
-    /// A page fault brought it in (spec 20 §5, 7.2): hot folios get `active`, others count one access.
-    pub(crate) fn mark_faulted_in(&self) {
+    /// A page fault brought it in (spec 20 §5): it gets `active`. Where it must earn its place, only hot folios do, and
+    /// others count one access.
+    pub(crate) fn mark_faulted_in(&self, mechanisms: Mechanisms) {
         self.update(|f| {
             let next = if f.unevictable() {
                 f
-            } else if f.workingset() {
+            } else if f.workingset() || !mechanisms.fault_placement() {
                 f.set(ACTIVE)
             } else if !f.referenced() {
-                f.accessed()
+                f.accessed(mechanisms)
             } else {
                 f
             };
@@ -483,15 +513,21 @@ impl FolioFlags {
         self.update(|f| (Some(f.set(DROPBEHIND)), ()));
     }
 
-    /// What a refault restores (spec 50 §3.3): `workingset`, or the former count of accesses.
+    /// What a refault restores (spec 50 §3.3): `workingset`, and the former count of accesses unless that is 0.
     pub(crate) fn restore(&self, workingset: bool, refs: u32) {
-        self.update(|f| (Some(if workingset { f.set(WORKINGSET) } else { f.with_refs(refs) }), ()));
+        self.update(|f| {
+            let f = if workingset { f.set(WORKINGSET) } else { f };
+            (Some(if refs > 0 { f.with_refs(refs) } else { f }), ())
+        });
     }
 
     /// A walk found its accessed bit set (spec 20 §7.1): the first time only noted, the second time
     /// labelled `youngest`. A folio without generation is left alone but for the note.
-    pub(crate) fn found_young_by_walk(&self, youngest: GenIndex) -> Neighbour {
+    pub(crate) fn found_young_by_walk(&self, youngest: GenIndex, mechanisms: Mechanisms) -> Neighbour {
         self.update(|f| {
+            if !mechanisms.workingset_rework() {
+                return f.found_young_by_walk_before(youngest);
+            }
             if !f.referenced() && !f.workingset() {
                 return (Some(f.set(REFERENCED).with_refs(0)), Neighbour::Noted);
             }
@@ -503,26 +539,39 @@ impl FolioFlags {
         })
     }
 
-    /// Eviction found its accessed bit set (spec 20 §7.2, 7.2). `true`: activate; `false`: seen for
-    /// the first time, keep.
-    pub(crate) fn found_young_by_eviction(&self) -> bool {
+    /// Eviction found its accessed bit set (spec 20 §7.2). `true`: activate; `false`: seen for the first time, keep.
+    pub(crate) fn found_young_by_eviction(&self, mechanisms: Mechanisms) -> bool {
         self.update(|f| {
+            if !mechanisms.workingset_rework() {
+                return f.found_young_by_eviction_before();
+            }
             if !f.referenced() && !f.workingset() {
                 (Some(f.set(REFERENCED).with_refs(0)), false)
-            } else if f.nrefs() > 1 {
+            } else if f.nrefs(mechanisms) > 1 || !mechanisms.fault_placement() {
                 (Some(f.proved_hot()), true)
             } else {
-                (Some(f.accessed()), true)
+                (Some(f.accessed(mechanisms)), true)
             }
         })
+    }
+
+    /// The look-around found its accessed bit set beside that of a page to evict, and is not walking (spec 20 §7.3).
+    /// `true`: it is to be activated unless it is labelled `youngest`.
+    pub(crate) fn found_young_as_neighbour(&self, youngest: GenIndex, mechanisms: Mechanisms) -> bool {
+        if mechanisms.workingset_rework() {
+            return self.found_young_by_eviction(mechanisms);
+        }
+        self.update(|f| f.found_young_as_neighbour_before(youngest))
     }
 
     // Lists. All with the lruvec lock held, except `isolate`'s reference.
 
     /// Put on the list of `generation`: label set, `active` cleared, one step.
-    pub(crate) fn enlist(&self, generation: GenIndex) {
+    pub(crate) fn enlist(&self, generation: GenIndex, mechanisms: Mechanisms) {
         self.update(|f| {
             debug_assert!(f.generation().is_none(), "enlisted twice: {f:?}");
+            // Before the rework, a folio that was activated is counted from scratch.
+            let f = if f.active() && !mechanisms.workingset_rework() { f.forgot_count() } else { f };
             (Some(f.with_generation(Some(generation)).clear(ACTIVE).set(LRU)), ())
         });
     }
@@ -540,13 +589,21 @@ impl FolioFlags {
     /// Takes it off its list for reclaim, with a reference; the label it had is what [`Self::delist`] returns. A count
     /// of accesses that is not valid is dropped (spec 20 §4). `None`: it is being freed, or somebody else has the right
     /// to its place on the list.
-    pub(crate) fn isolate(&self) -> Option<Option<GenIndex>> {
+    pub(crate) fn isolate(&self, mechanisms: Mechanisms) -> Option<Option<GenIndex>> {
         self.update(|f| {
             if f.references() == 0 || f.references() == 0xfff || !f.lru() {
                 return (None, None);
             }
             let off = f.clear(LRU | UNEVICTABLE).with_generation(None);
-            let off = if f.referenced() { off } else { off.with_refs(0) };
+            let off = if !mechanisms.workingset_rework() {
+                off.isolated_before()
+            } else if f.referenced() {
+                off
+            } else {
+                off.with_refs(0)
+            };
+            // The reclaim loop of 7.2 leaves it set: such a folio is isolated while it is still dirty.
+            let off = if mechanisms.reclaim_loop() { off } else { off.clear(RECLAIM) };
             (Some(Flags(off.0 + REFERENCE)), Some(f.generation()))
         })
     }
@@ -557,18 +614,25 @@ impl FolioFlags {
     }
 
     /// Up from generation `oldest` by one (protection, or making room): clears the count of accesses and
-    /// keeps `workingset`.
-    pub(crate) fn climb(&self, oldest: GenIndex) -> Climb {
+    /// keeps `workingset`. `reclaim`: to be freed as soon as it is clean.
+    pub(crate) fn climb(&self, oldest: GenIndex, reclaim: bool, mechanisms: Mechanisms) -> Climb {
         let next = GenIndex((oldest.0 + 1) % 4);
         self.update(|f| match f.generation() {
             Some(label) if label != oldest => (None, Climb::Relabelled(label)),
-            _ => (Some(f.clear(REFERENCED).with_refs(0).with_generation(Some(next))), Climb::Moved(next)),
+            _ => {
+                let f = if mechanisms.workingset_rework() { f.forgot_count() } else { f.forgot_accesses() };
+                let f = if reclaim { f.set(RECLAIM) } else { f };
+                (Some(f.with_generation(Some(next))), Climb::Moved(next))
+            }
         })
     }
 
     /// Rejected by reclaim and about to fall into the oldest generation (spec 40 §9 row 3).
-    pub(crate) fn reject(&self) {
-        self.update(|f| (Some(f.clear(REFERENCED).with_refs(0).set(ACTIVE)), ()));
+    pub(crate) fn reject(&self, mechanisms: Mechanisms) {
+        self.update(|f| {
+            let f = if mechanisms.workingset_rework() { f.forgot_count() } else { f.forgot_accesses() };
+            (Some(f.set(ACTIVE)), ())
+        });
     }
 
     pub(crate) fn set_active(&self) {
@@ -579,15 +643,21 @@ impl FolioFlags {
         self.update(|f| (Some(f.clear(ACTIVE)), ()));
     }
 
-    /// Advice that it is cold (spec 20 §8): forgets every access.
-    pub(crate) fn forget_accesses(&self) {
-        self.update(|f| (Some(f.clear(REFERENCED | WORKINGSET).with_refs(0)), ()));
+    /// Advice that it is cold (spec 20 §8): forgets every access; before the rework, only the first.
+    pub(crate) fn forget_accesses(&self, mechanisms: Mechanisms) {
+        self.update(|f| {
+            let next = if mechanisms.workingset_rework() { f.forgot_accesses() } else { f.clear(REFERENCED) };
+            (Some(next), ())
+        });
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::mechanism::Preset;
+
+    const NOW: Mechanisms = Mechanisms::preset(Preset::Linux72);
 
     fn fresh() -> FolioFlags {
         let flags = FolioFlags::new();
@@ -596,7 +666,7 @@ mod tests {
     }
 
     fn access(flags: &FolioFlags, times: u32) {
-        (0..times).for_each(|_| flags.mark_accessed(flags.load()));
+        (0..times).for_each(|_| flags.mark_accessed(flags.load(), NOW));
     }
 
     fn rfw(flags: &FolioFlags) -> (bool, u32, bool) {
@@ -620,8 +690,8 @@ mod tests {
             let flags = fresh();
             access(&flags, accesses as u32);
             assert_eq!(rfw(&flags), state, "after {accesses}");
-            assert_eq!((flags.load().nrefs(), flags.load().tier()), (nrefs, tier), "after {accesses}");
-            assert_eq!(flags.load().saturated(), accesses >= 5, "after {accesses}");
+            assert_eq!((flags.load().nrefs(NOW), flags.load().tier(NOW)), (nrefs, tier), "after {accesses}");
+            assert_eq!(flags.load().saturated(NOW), accesses >= 5, "after {accesses}");
         }
     }
 
@@ -632,8 +702,8 @@ mod tests {
             let flags = fresh();
             flags.restore(true, 0);
             access(&flags, accesses);
-            assert_eq!(flags.load().tier(), 3);
-            assert_eq!(flags.load().saturated(), accesses >= 4, "after {accesses}");
+            assert_eq!(flags.load().tier(NOW), 3);
+            assert_eq!(flags.load().saturated(NOW), accesses >= 4, "after {accesses}");
         }
     }
 
@@ -645,7 +715,7 @@ mod tests {
         assert_eq!(rfw(&flags), (false, 2, false));
         access(&flags, 1);
         assert_eq!(rfw(&flags), (true, 0, false));
-        assert_eq!(flags.load().tier(), 0);
+        assert_eq!(flags.load().tier(NOW), 0);
     }
 
     /// spec 20 §10: "protection of a tier-3 folio clears R and F, keeps W; the folio's tier is still 3".
@@ -653,10 +723,10 @@ mod tests {
     fn protection_keeps_workingset() {
         let flags = fresh();
         access(&flags, 5);
-        flags.enlist(GenIndex(3));
-        assert_eq!(flags.climb(GenIndex(3)), Climb::Moved(GenIndex(0)));
+        flags.enlist(GenIndex(3), NOW);
+        assert_eq!(flags.climb(GenIndex(3), false, NOW), Climb::Moved(GenIndex(0)));
         assert_eq!(rfw(&flags), (false, 0, true));
-        assert_eq!(flags.load().tier(), 3);
+        assert_eq!(flags.load().tier(NOW), 3);
     }
 
     /// spec 20 §10: "a walk that finds a folio young with R=W=0 leaves its generation unchanged; a second
@@ -664,10 +734,13 @@ mod tests {
     #[test]
     fn two_walks_promote() {
         let flags = fresh();
-        flags.enlist(GenIndex(0));
-        assert_eq!(flags.found_young_by_walk(GenIndex(2)), Neighbour::Noted);
+        flags.enlist(GenIndex(0), NOW);
+        assert_eq!(flags.found_young_by_walk(GenIndex(2), NOW), Neighbour::Noted);
         assert_eq!(flags.load().generation(), Some(GenIndex(0)));
-        assert_eq!(flags.found_young_by_walk(GenIndex(2)), Neighbour::Relabelled(GenIndex(0), GenIndex(2)));
+        assert_eq!(
+            flags.found_young_by_walk(GenIndex(2), NOW),
+            Neighbour::Relabelled(GenIndex(0), GenIndex(2))
+        );
         assert_eq!(rfw(&flags), (false, 0, true));
     }
 
@@ -676,13 +749,13 @@ mod tests {
     #[test]
     fn eviction_finds_young() {
         let flags = fresh();
-        assert!(!flags.found_young_by_eviction());
+        assert!(!flags.found_young_by_eviction(NOW));
         assert_eq!(rfw(&flags), (true, 0, false));
-        assert!(flags.found_young_by_eviction());
+        assert!(flags.found_young_by_eviction(NOW));
         assert_eq!(rfw(&flags), (true, 1, false));
-        assert!(flags.found_young_by_eviction());
+        assert!(flags.found_young_by_eviction(NOW));
         assert_eq!(rfw(&flags), (false, 0, true));
-        assert!(flags.found_young_by_eviction());
+        assert!(flags.found_young_by_eviction(NOW));
         assert_eq!(rfw(&flags), (true, 0, true));
     }
 
@@ -691,7 +764,7 @@ mod tests {
     fn enlisting_clears_active() {
         let flags = fresh();
         flags.set_active();
-        flags.enlist(GenIndex(1));
+        flags.enlist(GenIndex(1), NOW);
         assert!(!flags.load().active() && flags.load().lru());
     }
 
@@ -699,8 +772,8 @@ mod tests {
     #[test]
     fn delisting_for_reclaim_leaves_active_clear() {
         let flags = fresh();
-        flags.enlist(GenIndex(1));
-        assert_eq!(flags.isolate(), Some(Some(GenIndex(1))));
+        flags.enlist(GenIndex(1), NOW);
+        assert_eq!(flags.isolate(NOW), Some(Some(GenIndex(1))));
         assert!(!flags.load().active() && flags.load().generation().is_none());
         assert_eq!(flags.load().references(), 2);
     }
@@ -709,9 +782,9 @@ mod tests {
     #[test]
     fn isolation_is_exclusive() {
         let flags = fresh();
-        flags.enlist(GenIndex(0));
-        assert_eq!(flags.isolate(), Some(Some(GenIndex(0))));
-        assert_eq!(flags.isolate(), None);
+        flags.enlist(GenIndex(0), NOW);
+        assert_eq!(flags.isolate(NOW), Some(Some(GenIndex(0))));
+        assert_eq!(flags.isolate(NOW), None);
     }
 
     #[test]
@@ -739,7 +812,7 @@ mod tests {
         flags.end_content();
         assert!(!flags.unchanged_since(before));
         assert_eq!(flags.load().version(), before.version() + 1);
-        flags.mark_accessed(before);
+        flags.mark_accessed(before, NOW);
         assert!(!flags.load().referenced(), "an access to the former content is not counted");
     }
 
@@ -775,5 +848,29 @@ mod tests {
     #[test]
     fn tiers_are_logarithms_rounded_up() {
         assert_eq!([0, 1, 2, 3, 4, 5].map(tier_of), [0, 0, 1, 2, 2, 3]);
+    }
+
+    /// spec 20 §7.2, row "young ≥ 1, otherwise, V7.1": "activate; clear R, F; W := 1", whatever was counted.
+    #[test]
+    fn eviction_finds_young_in_7_1() {
+        let older = Mechanisms::preset(Preset::Linux71);
+        let flags = fresh();
+        assert!(!flags.found_young_by_eviction(older));
+        assert_eq!(rfw(&flags), (true, 0, false));
+        assert!(flags.found_young_by_eviction(older));
+        assert_eq!(rfw(&flags), (false, 0, true));
+    }
+
+    /// spec 40 §6.2: "≤ V7.1 clear `reclaim`", on isolation.
+    #[test]
+    fn isolation_cleared_reclaim() {
+        for (preset, kept) in [(Preset::Linux612, false), (Preset::Linux71, false), (Preset::Linux72, true)] {
+            let flags = fresh();
+            let mechanisms = Mechanisms::preset(preset);
+            flags.enlist(GenIndex(0), mechanisms);
+            flags.set_reclaim();
+            flags.isolate(mechanisms);
+            assert_eq!(flags.load().reclaim(), kept, "{preset:?}");
+        }
     }
 }

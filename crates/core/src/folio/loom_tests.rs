@@ -3,9 +3,12 @@
 //! Each test is two or three threads that make one transition each, and what must hold whoever is first.
 
 use super::flags::{Climb, FolioFlags, GenIndex, Neighbour};
+use crate::mechanism::{Mechanisms, Preset};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use loom::thread;
+
+const NOW: Mechanisms = Mechanisms::preset(Preset::Linux72);
 
 /// Runs two threads on a folio that `set_up` made, and returns what they came to.
 fn race<A: 'static, B: 'static>(
@@ -33,7 +36,7 @@ fn cached() -> Arc<FolioFlags> {
 /// The same, on the list of generation 0.
 fn listed() -> Arc<FolioFlags> {
     let flags = cached();
-    flags.enlist(GenIndex(0));
+    flags.enlist(GenIndex(0), NOW);
     flags
 }
 
@@ -42,7 +45,7 @@ fn listed() -> Arc<FolioFlags> {
 fn loom_isolation_is_exclusive() {
     loom::model(|| {
         let flags = listed();
-        let (a, b) = race(&flags, FolioFlags::isolate, FolioFlags::isolate);
+        let (a, b) = race(&flags, |f| f.isolate(NOW), |f| f.isolate(NOW));
         assert!(a.is_some() != b.is_some());
         assert_eq!(flags.load().references(), 2);
         assert!(!flags.load().lru());
@@ -56,7 +59,7 @@ fn loom_a_folio_is_isolated_or_freed() {
     loom::model(|| {
         let flags = listed();
         let free = |flags: &FolioFlags| flags.put().references() == 0 && flags.clear_lru();
-        let (isolated, freed) = race(&flags, |f| f.isolate().is_some(), free);
+        let (isolated, freed) = race(&flags, |f| f.isolate(NOW).is_some(), free);
         assert!(isolated != freed);
         assert_eq!(flags.load().references(), u32::from(isolated));
     });
@@ -121,9 +124,9 @@ fn loom_the_last_user_frees() {
 fn loom_sizes_follow_a_walk_and_a_removal() {
     loom::model(|| {
         let flags = listed();
-        flags.mark_accessed(flags.load());
-        let walk = |flags: &FolioFlags| flags.found_young_by_walk(GenIndex(2));
-        let (walked, label) = race(&flags, walk, |flags| flags.isolate().unwrap());
+        flags.mark_accessed(flags.load(), NOW);
+        let walk = |flags: &FolioFlags| flags.found_young_by_walk(GenIndex(2), NOW);
+        let (walked, label) = race(&flags, walk, |flags| flags.isolate(NOW).unwrap());
         let mut sizes = [1, 0, 0, 0];
         if let Neighbour::Relabelled(old, new) = walked {
             sizes[usize::from(old.0)] -= 1;
@@ -140,9 +143,9 @@ fn loom_sizes_follow_a_walk_and_a_removal() {
 fn loom_sizes_follow_walks_and_a_climb() {
     loom::model(|| {
         let flags = listed();
-        flags.mark_accessed(flags.load());
-        let walk = |flags: &FolioFlags| flags.found_young_by_walk(GenIndex(2));
-        let sort = move |flags: &FolioFlags| (flags.climb(GenIndex(0)), walk(flags));
+        flags.mark_accessed(flags.load(), NOW);
+        let walk = |flags: &FolioFlags| flags.found_young_by_walk(GenIndex(2), NOW);
+        let sort = move |flags: &FolioFlags| (flags.climb(GenIndex(0), false, NOW), walk(flags));
         let (first, (climb, second)) = race(&flags, walk, sort);
         let mut sizes = [1, 0, 0, 0];
         let mut change = |old: GenIndex, new: GenIndex| {
@@ -320,7 +323,7 @@ fn loom_a_late_access_is_not_counted_for_another_page() {
             assert!(flags.freeze(1, false).is_some());
             flags.allocate(false, 1);
         };
-        race(&flags, move |flags| flags.mark_accessed(then), reuse);
+        race(&flags, move |flags| flags.mark_accessed(then, NOW), reuse);
         assert!(!flags.load().referenced());
     });
 }

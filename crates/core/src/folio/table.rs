@@ -5,6 +5,7 @@
 //! cache of 2 MiB, rows of 32 bytes did not: a replay of zipf 0.99 waited for the next level a third less.
 
 use super::FolioFlags;
+use crate::mechanism::Mechanisms;
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Number of a folio, and of the frame that holds its bytes.
@@ -32,14 +33,20 @@ pub struct FolioTable {
     /// Mapping (high half) and index inside it.
     pages: Box<[AtomicU64]>,
     memcgs: Box<[AtomicU32]>,
+    mechanisms: Mechanisms,
 }
 
 impl FolioTable {
     /// Bytes per folio.
     pub(crate) const FOLIO_BYTES: u64 = 28;
 
-    /// `folios` free ones.
+    /// `folios` free ones, in the default set of mechanisms.
     pub fn new(folios: u32) -> FolioTable {
+        FolioTable::with_mechanisms(folios, Mechanisms::default())
+    }
+
+    /// `folios` free ones.
+    pub fn with_mechanisms(folios: u32, mechanisms: Mechanisms) -> FolioTable {
         assert!(folios < MAX_FOLIOS);
         let links = || Links { towards_head: AtomicU32::new(0), towards_tail: AtomicU32::new(0) };
         FolioTable {
@@ -47,7 +54,14 @@ impl FolioTable {
             links: (0..folios).map(|_| links()).collect(),
             pages: (0..folios).map(|_| AtomicU64::new(0)).collect(),
             memcgs: (0..folios).map(|_| AtomicU32::new(0)).collect(),
+            mechanisms,
         }
+    }
+
+    /// By which rules states change: the same for all folios, so that whoever changes one has them at hand.
+    #[inline]
+    pub fn mechanisms(&self) -> Mechanisms {
+        self.mechanisms
     }
 
     /// How many there are, used and free.

@@ -11,12 +11,17 @@ pub(crate) struct Isolated {
     pub(crate) skipped: Vec<FolioId>,
     /// What the folios are.
     pub(crate) kind: Option<Kind>,
-    /// Pages looked at: sorted, isolated and skipped.
+    /// Pages looked at: sorted, isolated and skipped. What counts as looked at before the reclaim loop of 7.2, says
+    /// [`LockedLruvec::isolate`](super::LockedLruvec).
     pub(crate) scanned: u64,
     /// Pages moved to where they belong instead.
     pub(crate) sorted: u64,
     /// Of these, pages moved up because of their tier.
     pub(crate) protected: u64,
+    /// Of the sorted pages, dirty ones of files, which 7.1 does not isolate.
+    pub(crate) dirty: u64,
+    /// Of these, those that nobody writes.
+    pub(crate) unqueued_dirty: u64,
 }
 
 impl Isolated {
@@ -24,6 +29,7 @@ impl Isolated {
     pub(crate) fn clear(&mut self) {
         self.folios.clear();
         self.skipped.clear();
-        (self.kind, self.scanned, self.sorted, self.protected) = (None, 0, 0, 0);
+        let Isolated { kind, scanned, sorted, protected, dirty, unqueued_dirty, .. } = self;
+        (*kind, *scanned, *sorted, *protected, *dirty, *unqueued_dirty) = (None, 0, 0, 0, 0, 0);
     }
 }

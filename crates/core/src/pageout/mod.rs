@@ -1,6 +1,6 @@
 //! What becomes of cold pages: carrying out verdicts, and putting rejected folios back.
 //!
-//! Source: spec 40 §8–10 (Linux 7.2).
+//! Source: spec 40 §8–10.
 //!
 //! # Locking
 //!
@@ -8,6 +8,7 @@
 //! only tried. A folio leaves its mapping under the mapping lock, in the same moment in which its last references
 //! are taken.
 
+mod leftover;
 mod verdict;
 
 pub use verdict::{Facts, Reason, References, Verdict, judge};
@@ -16,12 +17,13 @@ use crate::Core;
 use crate::event::Event;
 use crate::folio::{Flags, FolioId, Kind};
 use crate::host::{FlushReason, Host};
-use crate::lru::Swappiness;
 use crate::lru::multigen::walk::WalkBatch;
+use crate::lru::{Isolated, Swappiness};
 use crate::mapping::{LockedMapping, Mapping, MappingId};
 use crate::memcg::{Counter, Memcg};
 use crate::reclaim::{EffortKind, Orders, Scan, Tallies};
 use crate::workingset::Shadow;
+use leftover::{Leftover, judge_leftover};
 use std::sync::Arc;
 
 /// References of an isolated folio that nobody else uses: the mapping's and the isolation's.
@@ -76,17 +78,14 @@ impl Core {
         let scanned = batch.scanned;
         self.count_scan(memcg, orders.kind, &batch);
         scan.progress.scanned += batch.folios.len() as u64;
+        let taken = batch.folios.len() as u64;
+        let mut tallies = Tallies::default();
+        if taken > 0 {
+            tallies = self.shrink(host, memcg, orders, scan, &mut batch.folios, true);
+        }
+        self.feed_back(host, &batch, &Tallies { taken, ..tallies }, scan);
         if !batch.folios.is_empty() {
-            let taken = batch.folios.len() as u64;
-            let tallies = self.shrink(host, memcg, orders, scan, &mut batch.folios, true);
-            if tallies.unqueued_dirty == taken {
-                // Every page of the batch is dirty and nobody writes it.
-                host.wake_flusher(FlushReason::Reclaim);
-            }
-            scan.tallies.add(&Tallies { taken, ..tallies });
-            if !batch.folios.is_empty() {
-                self.shrink(host, memcg, orders, scan, &mut batch.folios, false);
-            }
+            self.shrink(host, memcg, orders, scan, &mut batch.folios, false);
         }
         if let Some(walk) = &mut scan.walk {
             walk.flush(&memcg.lruvec, &self.folios);
@@ -95,7 +94,22 @@ impl Core {
         scanned
     }
 
-    fn count_scan(&self, memcg: &Memcg, kind: EffortKind, batch: &crate::lru::Isolated) {
+    /// What stood in the way of one batch: wakes the flusher if that was nothing but dirty pages (spec 70 §7).
+    fn feed_back(&self, host: &impl Host, batch: &Isolated, tallies: &Tallies, scan: &mut Scan) {
+        if !self.mechanisms().reclaim_loop() {
+            // Only for the question at the end of the lruvec's turn, which is about pages of files.
+            let taken = if batch.kind == Some(Kind::File) { tallies.taken } else { 0 };
+            scan.tallies.taken += taken + batch.dirty;
+            scan.tallies.unqueued_dirty += tallies.unqueued_dirty + batch.unqueued_dirty;
+            return;
+        }
+        if tallies.taken > 0 && tallies.unqueued_dirty == tallies.taken {
+            host.wake_flusher(FlushReason::Reclaim);
+        }
+        scan.tallies.add(tallies);
+    }
+
+    fn count_scan(&self, memcg: &Memcg, kind: EffortKind, batch: &Isolated) {
         let isolated = batch.folios.len() as u64;
         if isolated > 0 {
             memcg.stat.add(kind.pgscan(), isolated);
@@ -252,6 +266,7 @@ impl Core {
             dirty: now.dirty(),
             kind: if now.swapbacked() { Kind::Anon } else { Kind::File },
             node_writeback: orders.kind == EffortKind::Background && self.node.is_full_of_writeback(),
+            young_meanwhile: now.referenced() && !self.mechanisms().workingset_rework(),
             references,
         })
     }
@@ -272,7 +287,14 @@ impl Core {
         if !self.look_around(host, memcg, mapping, folio, cpu, walk) || !mapping.has_recency() {
             return References::None;
         }
-        if self.folios.flags(folio).found_young_by_eviction() { References::Again } else { References::First }
+        let mechanisms = self.mechanisms();
+        let again = self.folios.flags(folio).found_young_by_eviction(mechanisms);
+        // The first part of the LULESH fix: the first version of the rework did not tell the first time from others.
+        if again || mechanisms.workingset_rework() && !mechanisms.lulesh_fix() {
+            References::Again
+        } else {
+            References::First
+        }
     }
 
     /// Takes folios that are to be freed out of their mappings, leaving shadows, and frees those that nobody uses. The
@@ -305,8 +327,8 @@ impl Core {
                     rejected.push(folio);
                     continue;
                 };
-                let word = memcg.lruvec.shadow_of(kind, before);
-                tiers[kind as usize][usize::from(before.tier())] += 1;
+                let word = memcg.lruvec.shadow_of(kind, before, self.mechanisms());
+                tiers[kind as usize][usize::from(before.tier(self.mechanisms()))] += 1;
                 let index = self.folios.index(folio);
                 let leaf = tree.remove(index, folio, Some(word), memcg.id());
                 shadow_leaves.extend(leaf.expect("the folio is in its slot"));
@@ -364,6 +386,7 @@ impl Core {
             return;
         }
         let window = &memcg.lruvec.window;
+        let mechanisms = self.mechanisms();
         let mut back = std::mem::take(&mut scan.back);
         for folio in rejected.drain(..) {
             let flags = &self.folios.flags(folio);
@@ -373,12 +396,15 @@ impl Core {
                 back.push((folio, true));
                 continue;
             }
-            if retry && !now.active() && !now.mapped() && !now.dirty() && !now.writeback() {
-                again.push(folio);
-                continue;
-            }
-            if window.place(kind, now, false) == window.min(kind) {
-                flags.reject();
+            let falls = window.place(kind, now, false, mechanisms) == window.min(kind);
+            match judge_leftover(now, retry, falls, mechanisms) {
+                Leftover::TryAgain => {
+                    again.push(folio);
+                    continue;
+                }
+                Leftover::Reject => flags.reject(mechanisms),
+                Leftover::Reference => flags.set_referenced(),
+                Leftover::AsItIs => {}
             }
             back.push((folio, false));
         }
@@ -404,7 +430,7 @@ impl Core {
 mod tests {
     use super::*;
     use crate::testing::Harness;
-    use crate::{Event, Time};
+    use crate::{Event, Mechanisms, Preset, Switch, Time};
     use std::cell::Cell;
 
     fn reclaim_flushes(harness: &Harness) -> usize {
@@ -555,7 +581,7 @@ mod tests {
             assert!(harness.core.folios.flags(harness.folio(page)).try_get(), "somebody uses it");
         }
         // A page that was read goes to the second oldest; so forget that it was.
-        harness.core.folios.flags(harness.folio(0)).forget_accesses();
+        harness.core.folios.flags(harness.folio(0)).forget_accesses(harness.core.mechanisms());
         assert_eq!(harness.evict(2).0, 2);
         assert_eq!((harness.seq_of(0), harness.rfw(0)), (Some(2), (false, 0, false)));
         assert_eq!((harness.seq_of(1), harness.rfw(1)), (Some(1), (false, 0, true)));
@@ -656,6 +682,38 @@ mod tests {
         harness.core.set_mlocked(folio, false);
         harness.core.rescue(folio);
         assert_eq!(harness.list(0), [2, 0]);
+        harness.core.validate().unwrap();
+    }
+
+    /// spec 20 §10: "V7.1 reverse-map check, young, R=0,W=0: verdict keep", which is the first part of the LULESH fix: without
+    /// it the folio is activated.
+    #[test]
+    fn what_is_young_for_the_first_time_is_kept() {
+        let seen = |without: &[Switch]| {
+            let mechanisms = Mechanisms::compose(Preset::Linux71, &[], without).unwrap();
+            let mut harness = Harness::with_mechanisms(mechanisms, 100, 1);
+            harness.read_ahead([0, 1]);
+            harness.load(0);
+            harness.evict(1);
+            (harness.rfw(0), harness.seq_of(0), harness.stat(Counter::Pgactivate))
+        };
+        // Kept, it would fall into the oldest generation: rejected, it forgets the access, too.
+        assert_eq!(seen(&[]), ((false, 0, false), Some(2), 0));
+        assert_eq!(seen(&[Switch::LuleshFix]), ((true, 0, false), Some(2), 1));
+    }
+
+    /// spec 20 §7.2, before the rework: "young = 1 otherwise: keep"; spec 40 §8 row 5: one that an earlier folio's look-around
+    /// found young while it was isolated is kept, too, "without any check"; §9 row 3: both become the youngest.
+    #[test]
+    fn young_folios_were_made_the_youngest() {
+        let mut harness = Harness::with_preset(Preset::Linux612, 100, 1);
+        harness.read_ahead(0..4);
+        assert!(harness.open_generation());
+        (0..2).for_each(|page| harness.load(page));
+        assert_eq!((harness.evict(3).0, harness.evicted()), (3, vec![2]));
+        assert_eq!([0, 1].map(|page| harness.seq_of(page)), [Some(4), Some(4)]);
+        assert_eq!([0, 1].map(|page| harness.rfw(page)), [(false, 0, false); 2]);
+        assert_eq!((harness.stat(Counter::Pgactivate), harness.is_young(1)), (0, false));
         harness.core.validate().unwrap();
     }
 }

@@ -1,6 +1,6 @@
 //! What becomes of an isolated folio: a pure function of facts.
 //!
-//! Source: spec 40 §8 (Linux 7.2), in its order. Anonymous pages need swap, which does not exist yet: they are
+//! Source: spec 40 §8, in its order. Anonymous pages need swap, which does not exist yet: they are
 //! activated, as where no swap slot can be had.
 
 use crate::folio::Kind;
@@ -35,6 +35,8 @@ pub struct Facts {
     pub kind: Kind,
     /// The caller is background reclaim and found the node full of pages under write-back.
     pub node_writeback: bool,
+    /// Before the working-set rework: its accessed bit was found set while it was isolated.
+    pub young_meanwhile: bool,
     /// What its accessed bits said; `None`: nobody looked yet.
     pub references: Option<References>,
 }
@@ -81,6 +83,9 @@ pub fn judge(facts: Facts) -> Verdict {
     if !facts.evictable {
         return Verdict::Activate(Reason::Unevictable);
     }
+    if facts.mapped && facts.young_meanwhile && facts.references.is_none() {
+        return Verdict::Keep(Reason::Referenced);
+    }
     if facts.writeback {
         let immediate = facts.node_writeback && facts.reclaim;
         return Verdict::Activate(if immediate { Reason::Immediate } else { Reason::Writeback });
@@ -118,6 +123,7 @@ mod tests {
         dirty: false,
         kind: Kind::File,
         node_writeback: false,
+        young_meanwhile: false,
         references: None,
     };
 
@@ -161,6 +167,15 @@ mod tests {
         assert_eq!(judge(all), Verdict::Activate(Reason::Dirty), "row 16");
         assert_eq!(judge(Facts { dirty: false, ..all }), Verdict::Free, "row 21");
         assert_eq!(judge(CLEAN), Verdict::Free);
+    }
+
+    /// spec 20 §7.2: "a mapped folio with R set (i.e. found young by a walk while isolated) is kept without any check",
+    /// before the rework; spec 40 §8 row 5.
+    #[test]
+    fn what_was_found_young_while_isolated_stays() {
+        let young = Facts { mapped: true, young_meanwhile: true, writeback: true, ..CLEAN };
+        assert_eq!(judge(young), Verdict::Keep(Reason::Referenced));
+        assert_eq!(judge(Facts { mapped: false, ..young }), Verdict::Activate(Reason::Writeback));
     }
 
     /// spec 20 §10: "V7.1 reverse-map check, young, R=0,W=0: verdict keep" (7.2 does the same).

@@ -2,7 +2,10 @@
 //!
 //! The pass is resumable. Each step takes at most one batch from one lruvec; between steps anybody may run.
 //!
-//! Source: spec 70 §4.1 (Linux 7.2): the budget of an lruvec is fixed when its turn comes; aging is part of it.
+//! Source: spec 70 §4.1 (Linux 7.2): the budget of an lruvec is fixed when its turn comes; aging is part of it. How a turn
+//! was before is in [`before`].
+
+mod before;
 
 use crate::Core;
 use crate::host::Host;
@@ -21,7 +24,10 @@ const WATERMARK_SLACK_PAGES: u32 = 64;
 #[derive(Debug)]
 struct Turn {
     memcg: MemcgId,
-    left: i64,
+    /// Pages to look at.
+    budget: u64,
+    /// Pages looked at.
+    scanned: u64,
     aging_was_due: bool,
 }
 
@@ -87,7 +93,7 @@ impl NodeWalk {
         // Background reclaim always owns a walk context, others only once they aged this lruvec.
         scan.walk =
             matches!(orders.kind, EffortKind::Background | EffortKind::Proactive).then(Default::default);
-        self.turn = Some(Turn { memcg, left: (size >> self.priority) as i64, aging_was_due: false });
+        self.turn = Some(Turn { memcg, budget: size >> self.priority, scanned: 0, aging_was_due: false });
         WalkStep::More
     }
 }
@@ -101,30 +107,33 @@ impl Turn {
         scan: &mut Scan,
         priority: u8,
     ) -> WalkStep {
-        if self.left <= 0 {
+        if !core.mechanisms().reclaim_loop() {
+            return self.step_before(core, host, orders, scan, priority);
+        }
+        if self.scanned >= self.budget {
             return WalkStep::Finished;
         }
         let memcg = core.memcg(self.memcg);
         let max: Seq = memcg.lruvec.max_seq();
-        let due = memcg.lruvec.aging_due(orders.swappiness);
+        let due = memcg.lruvec.aging_due(orders.swappiness, core.mechanisms());
         if due == Due::Must || (due == Due::Should && priority != PRIORITY_DEFAULT) {
             let mut batch = scan.walk.take().unwrap_or_default();
             core.age(host, memcg, max, orders.swappiness, false, &mut batch);
             scan.walk = Some(batch);
             self.aging_was_due = true;
         }
-        let request = (self.left as u64).min(STEP_FOLIOS);
+        let request = (self.budget - self.scanned).min(STEP_FOLIOS);
         let scanned = core.evict_step(host, memcg, request, orders.swappiness, orders, scan);
         let root_aged = orders.is_root() && self.aging_was_due;
         if scanned == 0 || should_stop(core, orders, scan) || root_aged {
             return WalkStep::Finished;
         }
-        self.left -= scanned as i64;
+        self.scanned += scanned;
         WalkStep::More
     }
 }
 
-/// Whether enough was reclaimed to stop in the middle of a pass (spec 70 §5, 7.2).
+/// Whether enough was reclaimed to stop in the middle of a pass (spec 70 §5).
 fn should_stop(core: &Core, orders: &Orders, scan: &Scan) -> bool {
     if scan.progress.reclaimed >= orders.goal_pages.max(COMPACTION_GAP_PAGES) {
         return true;

@@ -334,10 +334,12 @@ impl Core {
     /// Advice that a page is not needed, which could not be followed at once (spec 20 §8, deactivate-file).
     fn deactivate(&self, host: &impl Host, cpu: usize, folio: FolioId) {
         let flags = self.folios.flags(folio);
-        flags.forget_accesses();
+        flags.forget_accesses(self.mechanisms());
         let lruvec = &self.memcg(self.memcg_of(folio)).lruvec;
         let kind = if flags.load().swapbacked() { Kind::Anon } else { Kind::File };
-        if flags.load().generation() != Some(lruvec.min_seq(kind).index()) {
+        // Before the rework, one in the oldest generation was moved to its tail, too.
+        let stays = flags.load().generation() == Some(lruvec.min_seq(kind).index());
+        if !stays || !self.mechanisms().workingset_rework() {
             self.enqueue(host, cpu, Queue::DeactivateFile, folio);
         }
     }

@@ -88,9 +88,20 @@ pub struct Harness {
 
 impl Harness {
     pub fn new(limit_pages: u64, batch_folios: usize) -> Harness {
+        Harness::with_preset(Preset::Default, limit_pages, batch_folios)
+    }
+
+    /// As [`Self::new`], with a preset's mechanisms.
+    pub fn with_preset(preset: Preset, limit_pages: u64, batch_folios: usize) -> Harness {
+        Harness::with_mechanisms(Mechanisms::preset(preset), limit_pages, batch_folios)
+    }
+
+    /// As [`Self::new`], with these mechanisms.
+    pub fn with_mechanisms(mechanisms: Mechanisms, limit_pages: u64, batch_folios: usize) -> Harness {
         let mut options = Options::new(limit_pages as u32 + 64);
         options.watermarks = Watermarks { min: 0, low: 0, high: 0 };
         options.batch_folios = batch_folios;
+        options.mechanisms = mechanisms;
         Harness::with_options(options, limit_pages)
     }
 

@@ -4,7 +4,7 @@
 //! tables, so that what was accessed since the last time is labelled with the generation that is the youngest
 //! now: a mapped folio is looked at twice before it can be evicted.
 //!
-//! Source: spec 30 §1–3, §6 (Linux 7.2).
+//! Source: spec 30 §1–3, §6.
 //!
 //! # Locking
 //!
@@ -16,6 +16,7 @@ use crate::event::Event;
 use crate::folio::{Climb, Kind};
 use crate::host::Host;
 use crate::lru::{LockedLruvec, Lruvec, MAX_GENERATIONS, MIN_GENERATIONS, Seq, Swappiness};
+use crate::mechanism::Mechanisms;
 use crate::memcg::{Counter, Memcg};
 use crate::mm::Next;
 use crate::{Core, Time};
@@ -34,16 +35,36 @@ pub(crate) enum Due {
 }
 
 impl Lruvec {
+    /// Generations of the kind that has most of those that may be evicted; before the rework, of anonymous pages if
+    /// they may be, as those of files are never behind them then.
+    pub(crate) fn evictable_generations(
+        &self,
+        swappiness: Swappiness,
+        mechanisms: Mechanisms,
+    ) -> Option<u64> {
+        let mut generations = swappiness.evictable().map(|kind| self.window.generations(kind));
+        if mechanisms.workingset_rework() { generations.max() } else { generations.next() }
+    }
+
     /// Whether the aging is due, by the number of generations of the kinds that may be evicted.
-    pub(crate) fn aging_due(&self, swappiness: Swappiness) -> Due {
-        let Some(oldest) = swappiness.evictable().map(|kind| self.window.min(kind)).min() else {
-            return Due::No;
-        };
-        match self.window.max().0 + 1 - oldest.0 {
-            ..=MIN_GENERATIONS => Due::Must,
-            3 => Due::Should,
+    pub(crate) fn aging_due(&self, swappiness: Swappiness, mechanisms: Mechanisms) -> Due {
+        match self.evictable_generations(swappiness, mechanisms) {
+            Some(..=MIN_GENERATIONS) => Due::Must,
+            Some(3) if mechanisms.workingset_rework() || self.is_lopsided(swappiness) => Due::Should,
             _ => Due::No,
         }
+    }
+
+    /// Before the rework, three generations were enough unless more than half of the pages are in the youngest, or less
+    /// than a quarter in the oldest (spec 30 §2).
+    fn is_lopsided(&self, swappiness: Swappiness) -> bool {
+        let max = self.window.max();
+        let pages = |seq: Seq| {
+            let of = |kind| if seq < self.window.min(kind) { 0 } else { self.size(seq.index(), kind) };
+            swappiness.evictable().map(of).sum::<u64>()
+        };
+        let all = self.evictable_pages(swappiness);
+        2 * pages(max) > all || 4 * pages(Seq(max.0 - 2)) < all
     }
 }
 
@@ -52,6 +73,7 @@ impl LockedLruvec<'_> {
     fn make_room(&mut self, kind: Kind, swappiness: Swappiness) -> bool {
         let oldest = self.lruvec.window.min(kind);
         let label = oldest.index();
+        let mechanisms = self.folios.mechanisms();
         // The folios of a kind that is not evictable stay where they are and become members of the youngest
         // generation, whose list set this is: a cold/hot inversion that the kernel accepts.
         if swappiness.evicts(kind) {
@@ -59,13 +81,14 @@ impl LockedLruvec<'_> {
             while let Some(folio) = self.tail(label, kind) {
                 let flags = &self.folios.flags(folio);
                 let before = flags.load();
-                match flags.climb(label) {
+                match flags.climb(label, false, mechanisms) {
                     Climb::Moved(next) => {
                         self.resize(label, kind, -1);
                         self.resize(next, kind, 1);
                         self.relist(folio, list_of(next, kind), false);
-                        if !before.saturated() {
-                            self.lists.averages[kind as usize].protected[usize::from(before.tier())] += 1;
+                        if mechanisms.workingset_rework() && !before.saturated(mechanisms) {
+                            let tier = usize::from(before.tier(mechanisms));
+                            self.lists.averages[kind as usize].protected[tier] += 1;
                         }
                     }
                     Climb::Relabelled(label) => self.relist(folio, list_of(label, kind), false),
@@ -97,7 +120,14 @@ impl LockedLruvec<'_> {
         if min == old {
             return false;
         }
-        if (1..=200).contains(&swappiness.0) {
+        if !self.folios.mechanisms().workingset_rework() {
+            if swappiness.evicts(Kind::Anon) {
+                // Files advance only together with anonymous pages, and never before them.
+                let [anon, file] = &mut min;
+                *anon = (*anon).min(*file);
+                *file = (*anon).max(old[Kind::File as usize]);
+            }
+        } else if (1..=200).contains(&swappiness.0) {
             // One kind must not fall to two generations while the other still has four.
             let second = Seq(max.0 - 2);
             let [anon, file] = &mut min;
@@ -175,6 +205,7 @@ impl Core {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::Preset;
     use crate::testing::Harness;
 
     /// spec 30 §10: "Aging with 4 generations of file moves the oldest generation's folios to the *tail* of the second
@@ -312,7 +343,10 @@ mod tests {
         let due = |min_file| {
             let _locked = lruvec.lock(&harness.core.folios);
             lruvec.window.close_until(Kind::File, Seq(min_file));
-            (lruvec.aging_due(Swappiness::FILE_ONLY), lruvec.aging_due(Swappiness(60)))
+            {
+                let now = Mechanisms::default();
+                (lruvec.aging_due(Swappiness::FILE_ONLY, now), lruvec.aging_due(Swappiness(60), now))
+            }
         };
         assert_eq!(due(0), (Due::No, Due::No));
         assert_eq!(due(1), (Due::Should, Due::No), "anonymous pages still have four");
@@ -402,5 +436,73 @@ mod tests {
             harness.memcg().lruvec.generations(harness.host.now()).iter().map(|row| row.age_ms).collect();
         assert_eq!(ages, [100, 100, 100, 30]);
         assert_eq!(harness.stat(Counter::Aged), 1);
+    }
+
+    /// spec 30 §10: "V6.12: g = 3, young 40 %, old 30 % of pages → no aging; young 51 % → aging; old 24 % → aging"; "With g
+    /// = 4, no automatic aging happens in any version".
+    #[test]
+    fn aging_was_due_by_sizes() {
+        let due = |min, old, middle, young| {
+            let lruvec = Lruvec::new(crate::MemcgId(0), Time::ZERO);
+            let folios = crate::folio::FolioTable::new(1);
+            let mut locked = lruvec.lock(&folios);
+            lruvec.window.close_until(Kind::File, Seq(min));
+            for (seq, pages) in [(1, old), (2, middle), (3, young)] {
+                locked.resize(Seq(seq).index(), Kind::File, pages);
+            }
+            drop(locked);
+            let due = |preset| lruvec.aging_due(Swappiness::FILE_ONLY, Mechanisms::preset(preset));
+            [Preset::Linux612, Preset::Linux71].map(due)
+        };
+        assert_eq!(due(1, 30, 30, 40), [Due::No, Due::Should]);
+        assert_eq!(due(1, 25, 24, 51), [Due::Should, Due::Should]);
+        assert_eq!(due(1, 24, 36, 40), [Due::Should, Due::Should]);
+        assert_eq!(due(0, 24, 36, 40), [Due::No, Due::No]);
+        assert_eq!(due(2, 0, 60, 40), [Due::Must, Due::Must]);
+    }
+
+    /// spec 30 §2: before the rework, what counts is the window of anonymous pages where they may be evicted.
+    #[test]
+    fn whose_window_counts() {
+        let harness = Harness::new(100, 1);
+        let lruvec = &harness.memcg().lruvec;
+        lruvec.window.close_until(Kind::Anon, Seq(1));
+        let of = |swappiness, preset| {
+            lruvec.evictable_generations(Swappiness(swappiness), Mechanisms::preset(preset)).unwrap()
+        };
+        assert_eq!((of(60, Preset::Linux612), of(60, Preset::Linux71)), (3, 4));
+        assert_eq!((of(0, Preset::Linux612), of(0, Preset::Linux71)), (4, 4));
+    }
+
+    /// spec 30 §1 step 3: "Before the rework: no accounting"; step 2: and `workingset` is cleared with the count.
+    #[test]
+    fn forced_moves_were_not_counted() {
+        let mut harness = Harness::with_preset(Preset::Linux612, 100, 1);
+        harness.read_ahead([0]);
+        (0..3).for_each(|_| harness.read(0));
+        assert!(harness.open_generation());
+        assert!(harness.open_generation());
+        assert_eq!((harness.seq_of(0), harness.rfw(0)), (Some(2), (false, 0, false)));
+        let lruvec = harness.memcg().lruvec.lock(&harness.core.folios);
+        assert_eq!(lruvec.lists.averages[Kind::File as usize].total, [0; 4]);
+    }
+
+    /// spec 30 §6, before the rework: "file advances only together with anon".
+    #[test]
+    fn files_waited_for_anonymous_pages() {
+        let mut harness = Harness::with_preset(Preset::Linux612, 100, 31);
+        harness.add_anon();
+        assert!(harness.core.open_generation(harness.memcg(), Seq(3), Swappiness(60), Time::ZERO));
+        harness.bring_at([0], 2);
+        let mut locked = harness.memcg().lruvec.lock(&harness.core.folios);
+        let min = |locked: &LockedLruvec<'_>| Kind::ALL.map(|kind| locked.lruvec.min_seq(kind).0);
+        assert!(locked.drop_empty_generations(Swappiness(60)));
+        assert_eq!(
+            min(&locked),
+            [2, 2],
+            "the anonymous page is in the third generation, the other in the fifth"
+        );
+        assert!(locked.drop_empty_generations(Swappiness::FILE_ONLY));
+        assert_eq!(min(&locked), [2, 3]);
     }
 }

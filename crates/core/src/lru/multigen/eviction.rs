@@ -1,6 +1,6 @@
 //! The eviction: sorting the oldest generation, and isolating what neither accesses nor tiers protect.
 //!
-//! Source: spec 40 §1–7 (Linux 7.2).
+//! Source: spec 40 §1–7.
 //!
 //! # Locking
 //!
@@ -17,11 +17,14 @@ const STOP_PAGES: usize = 64;
 impl LockedLruvec<'_> {
     /// Isolates up to `request` pages of the kind that suffers least, into an empty `batch`.
     pub(crate) fn isolate(&mut self, request: u64, swappiness: Swappiness, batch: &mut Isolated) {
+        if !self.folios.mechanisms().reclaim_loop() {
+            return self.isolate_before(request, swappiness, batch);
+        }
         self.drop_empty_generations(swappiness);
-        let mut kind = self.first_kind(swappiness);
+        let (mut kind, mut limit) = self.first_kind(swappiness);
         for _ in swappiness.evictable() {
             let before = batch.scanned;
-            let limit = self.tier_limit(kind);
+            let limit = limit.take().unwrap_or_else(|| self.tier_limit(kind));
             self.scan(kind, limit, request, batch);
             if !batch.folios.is_empty() {
                 break;
@@ -33,6 +36,30 @@ impl LockedLruvec<'_> {
         }
         if batch.scanned > 0 {
             self.drop_empty_generations(swappiness);
+        }
+    }
+
+    /// The same before the reclaim loop of 7.2: empty generations are dropped afterwards only, which counts as a page
+    /// looked at, so that the caller goes on. Looking at pages without isolating one counts only if the request was
+    /// used up; otherwise it is the other kind's turn. With two generations left, the caller is to stop.
+    fn isolate_before(&mut self, request: u64, swappiness: Swappiness, batch: &mut Isolated) {
+        let (mut kind, mut limit) = self.first_kind(swappiness);
+        for _ in swappiness.evictable() {
+            batch.scanned = 0;
+            let limit = limit.take().unwrap_or_else(|| self.tier_limit(kind));
+            self.scan(kind, limit, request, batch);
+            if !batch.folios.is_empty() || batch.scanned == request {
+                break;
+            }
+            batch.scanned = 0;
+            if swappiness.evicts(kind.other()) {
+                kind = kind.other();
+            }
+        }
+        batch.scanned += u64::from(self.drop_empty_generations(swappiness));
+        let left = self.lruvec.evictable_generations(swappiness, self.folios.mechanisms());
+        if left.is_some_and(|left| left <= MIN_GENERATIONS) {
+            batch.scanned = 0;
         }
     }
 
@@ -88,17 +115,29 @@ impl LockedLruvec<'_> {
             self.relist(folio, list_of(label, kind), true);
             return true;
         }
-        if now.tier() <= limit && !now.saturated() {
+        let mechanisms = self.folios.mechanisms();
+        let (tier, saturated) = (now.tier(mechanisms), now.saturated(mechanisms));
+        let protected = tier > limit || saturated;
+        let dirty = now.dirty() && kind == Kind::File;
+        let waits = mechanisms.sorts_dirty_away() && (dirty || now.writeback());
+        if !protected && !waits {
             return false;
         }
-        match flags.climb(oldest) {
+        if !protected && dirty {
+            batch.dirty += 1;
+            batch.unqueued_dirty += u64::from(!now.writeback());
+        }
+        match flags.climb(oldest, !protected, mechanisms) {
             Climb::Moved(next) => {
                 self.resize(oldest, kind, -1);
                 self.resize(next, kind, 1);
-                self.relist(folio, list_of(next, kind), true);
-                batch.protected += 1;
-                if !now.saturated() {
-                    self.lists.averages[kind as usize].protected[usize::from(now.tier())] += 1;
+                // Before the rework, a protected folio is the next of its new generation; now it is the last.
+                let at_head = !protected || mechanisms.workingset_rework();
+                self.relist(folio, list_of(next, kind), at_head);
+                batch.protected += u64::from(protected);
+                // Nor was it told from the others that it would have been protected anyway.
+                if protected && (!saturated || !mechanisms.workingset_rework()) {
+                    self.lists.averages[kind as usize].protected[usize::from(tier)] += 1;
                 }
             }
             Climb::Relabelled(label) => self.relist(folio, list_of(label, kind), true),
@@ -110,6 +149,7 @@ impl LockedLruvec<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::Preset;
     use crate::folio::GenIndex;
     use crate::lru::Seq;
     use crate::sync::Ordering::Relaxed;
@@ -156,7 +196,7 @@ mod tests {
         harness.read_ahead([0]);
         harness.make_hot(0);
         (0..3).for_each(|_| harness.read(0));
-        assert_eq!(harness.flags(0).tier(), 3);
+        assert_eq!(harness.flags(0).tier(harness.core.mechanisms()), 3);
         assert_eq!(harness.pages(&harness.isolate(64)), [0]);
     }
 
@@ -279,7 +319,80 @@ mod tests {
         harness.promote(0);
         let before = harness.flags(0);
         let flags = &harness.core.folios.flags(harness.folio(0));
-        assert_eq!(flags.climb(GenIndex(0)), Climb::Relabelled(Seq(3).index()));
+        assert_eq!(
+            flags.climb(GenIndex(0), false, harness.core.mechanisms()),
+            Climb::Relabelled(Seq(3).index())
+        );
         assert_eq!(flags.load(), before);
+    }
+
+    /// spec 40 §13: "V7.1: it moves to the head of the second oldest generation at sort time with `reclaim` set and is never
+    /// isolated"; 7.2 and late updates of 6.12 isolate it (spec 00 §1).
+    #[test]
+    fn dirty_folios_were_sorted_away() {
+        let isolated = |preset| {
+            let mut harness = Harness::with_preset(preset, 100, 31);
+            harness.read_ahead([10]);
+            harness.make_hot(10);
+            harness.drain();
+            harness.read_ahead([0, 1, 2]);
+            harness.drain();
+            harness.write(0);
+            if preset == Preset::Linux612 {
+                // All were placed in the second oldest generation, and the oldest has to go first.
+                harness.isolate(0);
+            }
+            let batch = harness.isolate(2);
+            (harness.pages(&batch), batch.sorted, batch.dirty, harness.flags(0).reclaim(), harness.list(1))
+        };
+        assert_eq!(isolated(Preset::Linux71), (vec![1], 1, 1, true, vec![10, 0]));
+        assert_eq!(isolated(Preset::Linux72), (vec![0, 1], 0, 0, false, vec![10]));
+        assert_eq!(isolated(Preset::Linux612), (vec![10, 0], 0, 0, false, vec![1, 2]));
+    }
+
+    /// spec 40 §6.1 row 4, before the rework: "to the **tail**", and "everything is counted".
+    #[test]
+    fn protected_folios_were_the_next() {
+        let mut harness = Harness::with_preset(Preset::Linux612, 100, 1);
+        harness.read_ahead([0, 1]);
+        assert!(harness.open_generation());
+        harness.bring_at([10], 4);
+        assert_eq!((harness.list(1), harness.list(2)), (vec![0, 1], vec![10]));
+        (0..5).for_each(|_| harness.read(0));
+        let batch = harness.isolate(2);
+        assert_eq!((batch.sorted, harness.pages(&batch)), (1, vec![1]));
+        assert_eq!((harness.list(2), harness.rfw(0)), (vec![0, 10], (false, 0, false)));
+    }
+
+    /// spec 40 §4, before the reclaim loop: switch to the other kind "when the scan result was 0", which it is if nothing was
+    /// isolated, unless "the folio quota ran out".
+    #[test]
+    fn a_kind_that_was_only_sorted_gave_way() {
+        let isolated = |request| {
+            let mut harness = Harness::with_preset(Preset::Linux71, 100, 1);
+            let anon = harness.add_anon();
+            harness.read_ahead(0..2);
+            harness.promote(0);
+            harness.promote(1);
+            let batch = isolate_both(&harness, request);
+            (batch.kind, batch.folios == [anon], batch.sorted)
+        };
+        assert_eq!(isolated(4), (Some(Kind::Anon), true, 2));
+        assert_eq!(isolated(2), (Some(Kind::File), false, 2));
+    }
+
+    /// spec 40 §1, before the reclaim loop: generations are dropped after isolation only, which counts as one page; and "0 if
+    /// afterwards only 2 generations are left".
+    #[test]
+    fn dropping_generations_counted_as_looking() {
+        let mut harness = Harness::with_preset(Preset::Linux71, 100, 31);
+        harness.read_ahead([0, 1]);
+        harness.make_hot(0);
+        harness.make_hot(1);
+        harness.drain();
+        let batch = harness.isolate(1);
+        assert_eq!((batch.scanned, batch.folios.len(), harness.min_seq()), (1, 0, 1), "the oldest was empty");
+        assert_eq!(harness.isolate(1).scanned, 1);
+        assert_eq!((harness.isolate(1).scanned, harness.min_seq()), (0, 2));
     }
 }

@@ -1,10 +1,10 @@
 //! The feedback loop: tiers and kinds whose pages come back too often are protected.
 //!
 //! For each tier of each kind, evicted and protected pages are counted against refaulted ones. A tier whose
-//! refault ratio is more than 1.5 times that of tier 0 is protected until the ratios meet. Counts of a closed
-//! generation are folded into moving averages.
+//! refault ratio is more than 1.5 times that of tier 0 (before the working-set rework: twice) is protected until the
+//! ratios meet. Counts of a closed generation are folded into moving averages.
 //!
-//! Source: spec 40 §3–5 (Linux 7.2, gains 2:3).
+//! Source: spec 40 §3–5.
 
 use crate::folio::{Kind, Tier};
 use crate::lru::{LockedLruvec, Swappiness};
@@ -54,20 +54,49 @@ impl LockedLruvec<'_> {
 
     /// The highest tier that may be evicted; higher ones are protected.
     pub(crate) fn tier_limit(&self, kind: Kind) -> Tier {
-        let set_point = self.position(kind, 0..1, 2);
-        let protected = (1..TIERS).find(|&tier| !no_worse(set_point, self.position(kind, tier..tier + 1, 3)));
+        let (first, others) = if self.folios.mechanisms().workingset_rework() { (2, 3) } else { (1, 2) };
+        self.tier_limit_against(self.position(kind, 0..1, first), kind, others)
+    }
+
+    /// The highest tier of `kind` before the first that refaults more than the set point.
+    fn tier_limit_against(&self, set_point: Position, kind: Kind, gain: u64) -> Tier {
+        let protected =
+            (1..TIERS).find(|&tier| !no_worse(set_point, self.position(kind, tier..tier + 1, gain)));
         protected.unwrap_or(TIERS) as Tier - 1
     }
 
-    /// The kind to evict from first.
-    pub(crate) fn first_kind(&self, swappiness: Swappiness) -> Kind {
-        match swappiness.0 {
+    /// The kind to evict from first, and the highest of its tiers that may be, where that is known with it.
+    pub(crate) fn first_kind(&self, swappiness: Swappiness) -> (Kind, Option<Tier>) {
+        if !self.folios.mechanisms().workingset_rework() {
+            return self.first_kind_before(swappiness);
+        }
+        let kind = match swappiness.0 {
             0 | 1 => Kind::File,
             200.. => Kind::Anon,
             gain => {
                 let set_point = self.position(Kind::Anon, 0..TIERS, u64::from(gain));
                 let process = self.position(Kind::File, 0..TIERS, 200 - u64::from(gain));
                 if no_worse(set_point, process) { Kind::File } else { Kind::Anon }
+            }
+        };
+        (kind, None)
+    }
+
+    /// The same before the rework: the kind whose oldest generation is older goes first. If neither is, only tier 0 of
+    /// both is compared, and then the tiers of one with tier 0 of the *other*.
+    fn first_kind_before(&self, swappiness: Swappiness) -> (Kind, Option<Tier>) {
+        let window = &self.lruvec.window;
+        match swappiness.0 {
+            0 => (Kind::File, None),
+            _ if window.min(Kind::Anon) < window.min(Kind::File) => (Kind::Anon, None),
+            1 => (Kind::File, None),
+            200.. => (Kind::Anon, None),
+            gain => {
+                let gain_of = |kind| u64::from(if kind == Kind::Anon { gain } else { 200 - gain });
+                let tier_0 = |kind| self.position(kind, 0..1, gain_of(kind));
+                let file_first = no_worse(tier_0(Kind::Anon), tier_0(Kind::File));
+                let kind = if file_first { Kind::File } else { Kind::Anon };
+                (kind, Some(self.tier_limit_against(tier_0(kind.other()), kind, gain_of(kind))))
             }
         }
     }
@@ -127,7 +156,7 @@ mod tests {
     fn the_kind_that_refaults_less_is_chosen() {
         let first = |file| {
             let lruvec = with(&[(Kind::Anon, 0, 1000, 10_000), (Kind::File, 2, file, 10_000)]);
-            lruvec.lock(&FolioTable::new(1)).first_kind(Swappiness(60))
+            lruvec.lock(&FolioTable::new(1)).first_kind(Swappiness(60)).0
         };
         assert_eq!(first(3000), Kind::Anon);
         assert_eq!(first(2000), Kind::File);
@@ -139,7 +168,7 @@ mod tests {
         let lruvec = with(&[]);
         let folios = FolioTable::new(1);
         let locked = lruvec.lock(&folios);
-        let first = |s| locked.first_kind(Swappiness(s));
+        let first = |s| locked.first_kind(Swappiness(s)).0;
         assert_eq!([0, 1, 200, 201].map(first), [Kind::File, Kind::File, Kind::Anon, Kind::Anon]);
     }
 
@@ -155,5 +184,45 @@ mod tests {
         let averages = &locked.lists.averages[Kind::File as usize];
         assert_eq!((averages.refaulted[1], averages.total[1], averages.protected[1]), (7, 16, 0));
         assert_eq!(lruvec.refaulted[1][1].load(Relaxed), 0);
+    }
+
+    /// spec 40 §13: "Before the rework, the same data: 160×1064×1 = 170 240 ≤ 101×1000×2 = 202 000 → not protected; at 190:
+    /// 202 160 > 202 000 → protected".
+    #[test]
+    fn a_tier_had_to_refault_twice_as_often() {
+        let limit = |refaulted| {
+            let lruvec = with(&[(Kind::File, 0, 100, 1000), (Kind::File, 1, refaulted, 1000)]);
+            lruvec.lock(&before()).tier_limit(Kind::File)
+        };
+        assert_eq!((limit(160), limit(190)), (3, 0));
+    }
+
+    fn before() -> FolioTable {
+        FolioTable::with_mechanisms(1, crate::Mechanisms::preset(crate::Preset::Linux612))
+    }
+
+    /// spec 40 §4, the table "before the rework".
+    #[test]
+    fn the_first_kind_before_the_rework() {
+        let folios = before();
+        let lruvec = with(&[]);
+        let locked = lruvec.lock(&folios);
+        let first = |s| locked.first_kind(Swappiness(s));
+        assert_eq!([0, 1, 200].map(|s| first(s).0), [Kind::File, Kind::File, Kind::Anon]);
+        assert_eq!(first(60), (Kind::File, Some(3)));
+        drop(locked);
+        // Only tier 0 counts, here of anonymous pages that refault less.
+        let counts = [(Kind::Anon, 0, 1000, 10_000), (Kind::File, 2, 9000, 10_000)];
+        assert_eq!(with(&counts).lock(&folios).first_kind(Swappiness(60)).0, Kind::File);
+        let counts = [(Kind::Anon, 0, 1000, 10_000), (Kind::File, 0, 3000, 10_000)];
+        assert_eq!(with(&counts).lock(&folios).first_kind(Swappiness(60)).0, Kind::Anon);
+        // Tiers of files against tier 0 of anonymous pages, by the gains of the kinds: 3000×10064×60 > 1001×10000×140.
+        let counts = [(Kind::Anon, 0, 1000, 10_000), (Kind::File, 1, 3000, 10_000)];
+        assert_eq!(with(&counts).lock(&folios).first_kind(Swappiness(60)), (Kind::File, Some(0)));
+        // The older kind goes first.
+        let lruvec = with(&[]);
+        lruvec.window.close_until(Kind::File, crate::lru::Seq(1));
+        let first = |s| lruvec.lock(&folios).first_kind(Swappiness(s)).0;
+        assert_eq!([0, 1, 60].map(first), [Kind::File, Kind::Anon, Kind::Anon]);
     }
 }

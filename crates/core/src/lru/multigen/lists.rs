@@ -31,8 +31,9 @@ impl LockedLruvec<'_> {
     pub(crate) fn add(&mut self, folio: FolioId, rotation: bool) -> Seq {
         let flags = &self.folios.flags(folio);
         let kind = self.kind_of(folio);
-        let seq = self.lruvec.window.place(kind, flags.load(), rotation);
-        flags.enlist(seq.index());
+        let mechanisms = self.folios.mechanisms();
+        let seq = self.lruvec.window.place(kind, flags.load(), rotation, mechanisms);
+        flags.enlist(seq.index(), mechanisms);
         self.resize(seq.index(), kind, 1);
         let list = list_of(seq.index(), kind);
         if rotation {
@@ -58,7 +59,7 @@ impl LockedLruvec<'_> {
 
     /// Takes a folio off its list to reclaim it, with a reference. `false`: it is being freed, or another thread has it.
     pub(crate) fn isolate_folio(&mut self, folio: FolioId) -> bool {
-        let Some(label) = self.folios.flags(folio).isolate() else { return false };
+        let Some(label) = self.folios.flags(folio).isolate(self.folios.mechanisms()) else { return false };
         self.unlink(folio, label);
         true
     }
@@ -149,7 +150,7 @@ mod tests {
             harness.read(page);
             assert_eq!((harness.list(0), harness.list(1), harness.sizes()), before);
         }
-        assert!(harness.flags(0).saturated());
+        assert!(harness.flags(0).saturated(harness.core.mechanisms()));
     }
 
     /// spec 20 §8: rotation goes to the tail of the oldest generation.

@@ -3,7 +3,7 @@
 //! Reaching one entry of a page table through the reverse map costs more than reading its neighbours, and pages
 //! that are neighbours in a table are often used together.
 //!
-//! Source: spec 30 §5, spec 20 §7.3 (Linux 7.2).
+//! Source: spec 30 §5, spec 20 §7.3.
 
 use super::walk::{DENSITY, WalkBatch};
 use crate::Core;
@@ -57,6 +57,9 @@ impl Core {
         let Some(locked) = mapping.try_lock(&self.leaves) else { return true };
         let entries = window.end - window.start;
         let max = memcg.lruvec.window.max();
+        let mechanisms = self.mechanisms();
+        // The second part of the LULESH fix: the first version of the rework noted twice what a walk finds once.
+        let twice = mechanisms.workingset_rework() && !mechanisms.lulesh_fix();
         let mut count = 1;
         for neighbour in window {
             let Some((other, slot)) = locked.young_entry(neighbour as u32) else { continue };
@@ -67,8 +70,12 @@ impl Core {
             count += 1;
             let flags = &self.folios.flags(other);
             if let Some(batch) = walk.as_deref_mut() {
-                batch.note(mapping.kind(), flags.found_young_by_walk(max.index()));
-            } else if flags.found_young_by_eviction() {
+                batch.note(mapping.kind(), flags.found_young_by_walk(max.index(), mechanisms));
+                if !twice {
+                    continue;
+                }
+            }
+            if flags.found_young_as_neighbour(max.index(), mechanisms) {
                 let label = flags.load().generation();
                 if label.is_some_and(|label| label != max.index()) {
                     self.enqueue(host, cpu, Queue::Activate, other);
@@ -88,6 +95,7 @@ mod tests {
     use crate::lru::Seq;
     use crate::memcg::Counter;
     use crate::testing::Harness;
+    use crate::{Mechanisms, Preset, Switch};
 
     /// spec 30 §5, step 3.
     #[test]
@@ -183,5 +191,45 @@ mod tests {
         (0..8).for_each(|page| harness.load(page));
         assert!(look_around(&harness, 0, None) && look_around(&harness, 512, None));
         assert_eq!((filters(&harness, 0), filters(&harness, 1)), (true, false));
+    }
+
+    /// spec 20 §10: "before the rework it loses the bit and gets R=1", by a look-around, a walk context or a walk; on a list
+    /// it is activated, or relabelled at once.
+    #[test]
+    fn queued_folios_lost_their_accessed_bits() {
+        for walk in [false, true] {
+            let mut harness = Harness::with_preset(Preset::Linux612, 100, 31);
+            harness.bring_at([0, 1], 4);
+            harness.load(2);
+            (0..2).for_each(|page| harness.load(page));
+            let mut batch = WalkBatch::default();
+            assert!(look_around(&harness, 0, walk.then_some(&mut batch)));
+            assert!((0..3).all(|page| !harness.is_young(page)));
+            assert_eq!((harness.rfw(2), harness.seq_of(2)), ((true, 0, false), None));
+            assert_eq!(harness.seq_of(1), Some(if walk { 3 } else { 1 }));
+            harness.drain();
+            assert_eq!((harness.seq_of(1), harness.stat(Counter::Pgactivate)), (Some(3), u64::from(!walk)));
+        }
+        let mut harness = Harness::with_preset(Preset::Linux612, 100, 31);
+        harness.load(0);
+        assert!(harness.age());
+        assert_eq!((harness.is_young(0), harness.rfw(0)), (false, (true, 0, false)));
+    }
+
+    /// spec 95 E2, the second part of the LULESH fix: "in the look-around without walk context, the step is applied only when
+    /// the folio was not already handled by the walk-context branch". Without it, one look counts twice.
+    #[test]
+    fn who_walks_notes_a_neighbour_once() {
+        let noted = |without: &[Switch]| {
+            let mechanisms = Mechanisms::compose(Preset::Linux71, &[], without).unwrap();
+            let mut harness = Harness::with_mechanisms(mechanisms, 100, 1);
+            harness.read_ahead([0, 1]);
+            (0..2).for_each(|page| harness.load(page));
+            assert!(look_around(&harness, 0, Some(&mut WalkBatch::default())));
+            harness.drain();
+            (harness.rfw(1), harness.seq_of(1), harness.stat(Counter::Pgactivate))
+        };
+        assert_eq!(noted(&[]), ((true, 0, false), Some(0), 0));
+        assert_eq!(noted(&[Switch::LuleshFix]), ((false, 0, true), Some(3), 1));
     }
 }

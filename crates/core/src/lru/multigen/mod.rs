@@ -1,4 +1,4 @@
-//! The multi-generational LRU (spec 10–50, Linux 7.2).
+//! The multi-generational LRU (spec 10–50).
 //!
 //! A kind's folios are in two to four generations. New folios enter at the old side, accesses seen through page
 //! tables move labels to the youngest generation, accesses through descriptors count tiers, and eviction takes

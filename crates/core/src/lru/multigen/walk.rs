@@ -1,6 +1,6 @@
 //! The page-table walk: reading and clearing accessed bits in bulk.
 //!
-//! Source: spec 30 §3, spec 20 §7.1 (Linux 7.2). A page table is worth walking if it was dense (an eighth of its
+//! Source: spec 30 §3, spec 20 §7.1. A page table is worth walking if it was dense (an eighth of its
 //! entries young) the last time; the Bloom filters remember which were.
 //!
 //! # Locking
@@ -92,7 +92,8 @@ impl Core {
 
     /// Walks one page table; whether it was worth it.
     fn walk_table(&self, memcg: &Memcg, mapping: &Mapping, table: u32, batch: &mut WalkBatch) -> bool {
-        let Some(locked) = mapping.try_lock(&self.leaves) else { return true };
+        let mechanisms = self.mechanisms();
+        let Some(locked) = mapping.try_lock(&self.leaves) else { return mechanisms.workingset_rework() };
         let youngest = memcg.lruvec.window.max().index();
         let first = u64::from(table) * u64::from(TABLE_PAGES);
         let end = (first + u64::from(TABLE_PAGES)).min(mapping.mapped_pages());
@@ -104,14 +105,15 @@ impl Core {
             }
             slot.clear_accessed(folio);
             young += 1;
-            batch.note(mapping.kind(), self.folios.flags(folio).found_young_by_walk(youngest));
+            batch.note(mapping.kind(), self.folios.flags(folio).found_young_by_walk(youngest, mechanisms));
         }
         u64::from(young * DENSITY) >= end - first
     }
 
     /// Whether the accessed bit of a folio may be taken for `memcg` (spec 20 §7.3): it is the memcg's, and on a
-    /// generation list. One that is isolated or waits in a batch keeps its bit.
+    /// generation list. One that is isolated or waits in a batch keeps its bit since the working-set rework.
     pub(crate) fn counts_for(&self, memcg: &Memcg, folio: crate::folio::FolioId) -> bool {
-        self.memcg_of(folio) == memcg.id() && self.folios.flags(folio).load().generation().is_some()
+        let listed = || self.folios.flags(folio).load().generation().is_some();
+        self.memcg_of(folio) == memcg.id() && (!self.mechanisms().workingset_rework() || listed())
     }
 }

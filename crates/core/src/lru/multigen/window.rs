@@ -6,6 +6,7 @@
 
 use crate::Time;
 use crate::folio::{Flags, GenIndex, Kind};
+use crate::mechanism::Mechanisms;
 use crate::sync::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// Fewest generations a kind may have.
@@ -89,31 +90,58 @@ impl Window {
         self.min[kind as usize].store(min.0, Release);
     }
 
-    /// The generation in which a folio is put (spec 20 §6, 7.2): counted from the young end, and never older than
+    /// The generation in which a folio is put (spec 20 §6): counted from the young end, and never older than
     /// the oldest. `rotation`: it goes to the tail to be evicted next.
-    pub(crate) fn place(&self, kind: Kind, flags: Flags, rotation: bool) -> Seq {
+    pub(crate) fn place(&self, kind: Kind, flags: Flags, rotation: bool, mechanisms: Mechanisms) -> Seq {
+        if !mechanisms.workingset_rework() {
+            return self.place_before(kind, flags, rotation);
+        }
+        // An access by a fault says so from 7.2 on, and then an access by a read does.
+        let accessed = flags.referenced() && mechanisms.fault_placement();
         let distance = if flags.active() {
             if flags.workingset() { 1 } else { 2 }
         } else if rotation {
             4
-        } else if kind == Kind::Anon {
-            // Without a swap slot, which is all anonymous folios until there is swap: it cannot be evicted at once.
+        } else if waits_for_its_backing(kind, flags) {
             2
-        } else if flags.reclaim() && (flags.dirty() || flags.writeback()) {
-            2
-        } else if flags.workingset() || flags.referenced() {
+        } else if flags.workingset() || accessed {
             3
         } else {
             4
         };
         Seq((self.max().0 + 1).saturating_sub(distance).max(self.min(kind).0))
     }
+
+    /// The same before the working-set rework: to one end of the window or beside it, whatever the folio's history. The
+    /// oldest generation of four is passed over, as it does not last.
+    fn place_before(&self, kind: Kind, flags: Flags, rotation: bool) -> Seq {
+        let (min, max) = (self.min(kind), self.max());
+        if flags.active() {
+            max
+        } else if waits_for_its_backing(kind, flags) {
+            Seq(max.0 - 1)
+        } else if rotation || min.0 + 2 >= max.0 {
+            min
+        } else {
+            min.next()
+        }
+    }
+}
+
+/// It cannot be evicted at once: it has no swap slot, as all anonymous folios until there is swap, or must be written.
+fn waits_for_its_backing(kind: Kind, flags: Flags) -> bool {
+    kind == Kind::Anon || flags.reclaim() && (flags.dirty() || flags.writeback())
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::folio::FolioFlags;
+    use crate::mechanism::Preset;
+
+    const NOW: Mechanisms = Mechanisms::preset(Preset::Linux72);
+    const SEVEN_ONE: Mechanisms = Mechanisms::preset(Preset::Linux71);
+    const BEFORE: Mechanisms = Mechanisms::preset(Preset::Linux612);
 
     fn window(max: u64, min: u64) -> Window {
         let window = Window::new(Time::ZERO);
@@ -129,8 +157,12 @@ mod tests {
         flags.load()
     }
 
+    fn file_under(mechanisms: Mechanisms, window: &Window, change: impl Fn(&FolioFlags)) -> u64 {
+        window.place(Kind::File, flags(change), false, mechanisms).0
+    }
+
     fn file(window: &Window, change: impl Fn(&FolioFlags)) -> u64 {
-        window.place(Kind::File, flags(change), false).0
+        file_under(NOW, window, change)
     }
 
     /// spec 10 §8: "New lruvec: `max_seq=3`, both `min_seq=0`, 4 generations, all births equal".
@@ -150,13 +182,13 @@ mod tests {
         assert_eq!(both(&|f| (f.set_active(), f.restore(true, 0)).0), (10, 10), "row 1");
         assert_eq!(both(&|f| f.set_active()), (9, 9), "row 2");
         let anon = flags(|_| ());
-        assert_eq!(four.place(Kind::Anon, anon, true).0, 7, "row 3");
-        assert_eq!(four.place(Kind::Anon, anon, false).0, 9, "row 4");
+        assert_eq!(four.place(Kind::Anon, anon, true, NOW).0, 7, "row 3");
+        assert_eq!(four.place(Kind::Anon, anon, false, NOW).0, 9, "row 4");
         assert_eq!(both(&|f| (f.set_dirty(), f.set_reclaim()).1), (9, 9), "row 5, dirty");
         let written = |f: &FolioFlags| (f.set_dirty(), f.start_writeback(), f.set_reclaim()).2;
         assert_eq!(both(&written), (9, 9), "row 5, under write-back");
         assert_eq!(both(&|f| f.restore(true, 0)), (8, 8), "row 6a, W");
-        assert_eq!(both(&|f| f.mark_accessed(f.load())), (8, 8), "row 6a, R");
+        assert_eq!(both(&|f| f.mark_accessed(f.load(), NOW)), (8, 8), "row 6a, R");
         assert_eq!(both(&|_| ()), (7, 8), "row 6b");
         assert_eq!(both(&|f| f.set_reclaim()), (7, 8), "row 5 needs a dirty folio");
     }
@@ -166,12 +198,12 @@ mod tests {
     #[test]
     fn placement_of_faults() {
         let (four, three) = (window(10, 7), window(10, 8));
-        assert_eq!(file(&four, FolioFlags::mark_faulted_in), 8);
-        assert_eq!(file(&three, FolioFlags::mark_faulted_in), 8);
-        assert!(flags(FolioFlags::mark_faulted_in).referenced());
+        assert_eq!(file(&four, |f| f.mark_faulted_in(NOW)), 8);
+        assert_eq!(file(&three, |f| f.mark_faulted_in(NOW)), 8);
+        assert!(flags(|f| f.mark_faulted_in(NOW)).referenced());
         let hot = |f: &FolioFlags| {
             f.restore(true, 0);
-            f.mark_faulted_in();
+            f.mark_faulted_in(NOW);
         };
         assert_eq!(file(&four, hot), 10);
     }
@@ -181,8 +213,36 @@ mod tests {
     #[test]
     fn placement_of_reads() {
         let four = window(10, 7);
-        assert_eq!(file(&four, |f| f.mark_accessed(f.load())), 8);
+        assert_eq!(file(&four, |f| f.mark_accessed(f.load(), NOW)), 8);
         assert_eq!(file(&four, |_| ()), 7);
         assert!(!flags(|_| ()).referenced());
+    }
+
+    /// spec 20 §6, every row of the table "before the rework", with 4 and with 3 generations.
+    #[test]
+    fn the_rule_before_the_rework() {
+        let (four, three) = (window(10, 7), window(10, 8));
+        let both = |change: &dyn Fn(&FolioFlags)| {
+            (file_under(BEFORE, &four, change), file_under(BEFORE, &three, change))
+        };
+        assert_eq!(both(&|f| f.set_active()), (10, 10), "row 1");
+        let anon = flags(|_| ());
+        assert_eq!(four.place(Kind::Anon, anon, false, BEFORE).0, 9, "row 2, anonymous");
+        assert_eq!(both(&|f| (f.set_dirty(), f.set_reclaim()).1), (9, 9), "row 2, dirty");
+        assert_eq!(four.place(Kind::File, anon, true, BEFORE).0, 7, "row 3, rotation");
+        assert_eq!(both(&|_| ()), (8, 8), "rows 4 and 3");
+        let hot = |f: &FolioFlags| (0..5).for_each(|_| f.mark_accessed(f.load(), BEFORE));
+        assert_eq!(both(&hot), (8, 8), "its history says nothing");
+    }
+
+    /// spec 20 §10: "V7.1: fault-in places a file folio in `max_seq − 1`"; "Before the rework, fault-in places in
+    /// `max_seq`"; what a read says about its place, only 7.2 listens to.
+    #[test]
+    fn placement_in_older_versions() {
+        let four = window(10, 7);
+        assert_eq!(file_under(SEVEN_ONE, &four, |f| f.mark_faulted_in(SEVEN_ONE)), 9);
+        assert_eq!(file_under(BEFORE, &four, |f| f.mark_faulted_in(BEFORE)), 10);
+        assert_eq!(file_under(SEVEN_ONE, &four, |f| f.mark_accessed(f.load(), SEVEN_ONE)), 7);
+        assert_eq!(file_under(SEVEN_ONE, &four, |f| f.restore(true, 0)), 8);
     }
 }

@@ -1,0 +1,184 @@
+//! The turn of an lruvec before the reclaim loop of Linux 7.2.
+//!
+//! Its budget is computed anew at each step, of what is left, and held against all that was looked at so far. Aging
+//! replaces it: whoever opens a generation, or finds that another thread does, evicts nothing in this turn. Steps are
+//! large, limit reclaim goes on past its goal to the end of the budget, and the flusher is asked for at the end.
+//!
+//! Source: spec 70 §4.2 (Linux 6.12 and 7.1).
+
+use super::{Turn, WalkStep, should_stop};
+use crate::Core;
+use crate::host::{FlushReason, Host};
+use crate::lru::multigen::aging::Due;
+use crate::reclaim::PRIORITY_DEFAULT;
+use crate::reclaim::scan::{Orders, Scan};
+
+/// Folios per step, at most. A step stops at 64 isolated ones, so that this is a bound on sorting.
+const STEP_FOLIOS: u64 = 4096;
+
+impl Turn {
+    pub(super) fn step_before(
+        &mut self,
+        core: &Core,
+        host: &impl Host,
+        orders: &Orders,
+        scan: &mut Scan,
+        priority: u8,
+    ) -> WalkStep {
+        if self.evict_or_age(core, host, orders, scan, priority) == WalkStep::More {
+            return WalkStep::More;
+        }
+        let tallies = &scan.tallies;
+        if tallies.unqueued_dirty > 0 && tallies.unqueued_dirty == tallies.taken {
+            host.wake_flusher(FlushReason::Reclaim);
+        }
+        WalkStep::Finished
+    }
+
+    fn evict_or_age(
+        &mut self,
+        core: &Core,
+        host: &impl Host,
+        orders: &Orders,
+        scan: &mut Scan,
+        priority: u8,
+    ) -> WalkStep {
+        let memcg = core.memcg(self.memcg);
+        let lruvec = &memcg.lruvec;
+        let max = lruvec.max_seq();
+        let due = lruvec.aging_due(orders.swappiness, core.mechanisms());
+        if due != Due::No && priority != PRIORITY_DEFAULT {
+            let mut batch = scan.walk.take().unwrap_or_default();
+            core.age(host, memcg, max, orders.swappiness, false, &mut batch);
+            scan.walk = Some(batch);
+            return WalkStep::Finished;
+        }
+        // With two generations nothing may be taken, and at the first priority there is no aging yet.
+        let pages = if due == Due::Must { 0 } else { lruvec.evictable_pages(orders.swappiness) };
+        let budget = pages >> priority;
+        if budget == 0 {
+            return WalkStep::Finished;
+        }
+        let request =
+            if core.mechanisms().workingset_rework() { budget.min(STEP_FOLIOS) } else { STEP_FOLIOS };
+        let scanned = core.evict_step(host, memcg, request, orders.swappiness, orders, scan);
+        self.scanned += scanned;
+        let stop = orders.is_root() && should_stop(core, orders, scan);
+        if scanned == 0 || self.scanned >= budget || stop { WalkStep::Finished } else { WalkStep::More }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::memcg::Counter;
+    use crate::testing::Harness;
+    use crate::{FlushReason, Preset};
+
+    /// So many pages in a window of so many generations: four or three.
+    fn harness(preset: Preset, pages: u32, generations: u64) -> Harness {
+        let mut harness = Harness::with_preset(preset, u64::from(pages), 31);
+        for page in 0..pages {
+            harness.read_ahead([page]);
+            if generations == 3 {
+                // Still in the batch: a hot page is placed in the second oldest of four generations.
+                harness.make_hot(page);
+                harness.drain();
+            }
+        }
+        harness.drain();
+        harness.isolate(0);
+        assert_eq!(harness.max_seq() - harness.min_seq() + 1, generations);
+        harness
+    }
+
+    fn aged(harness: &Harness) -> u64 {
+        harness.stat(Counter::Aged)
+    }
+
+    fn flushes(harness: &Harness) -> usize {
+        let flushes = harness.host.flushes.borrow();
+        flushes.iter().filter(|&&reason| reason == FlushReason::Reclaim).count()
+    }
+
+    /// spec 70 §14: "V7.1, same, with 3 generations at priority 11 (cgroup reclaim): ages once, evicts nothing in this
+    /// visit"; spec 30 §2: "aging is skipped" at priority 12, and the budget is spent.
+    #[test]
+    fn aging_takes_the_turn() {
+        let harness = harness(Preset::Linux71, 100_000, 3);
+        let orders = harness.orders(1000);
+        assert_eq!((harness.pass(orders, 12).0, aged(&harness)), (vec![24], 0));
+        assert_eq!((harness.pass(orders, 11).0, aged(&harness)), (vec![], 1));
+        assert_eq!(
+            (harness.pass(orders, 11).0, aged(&harness)),
+            (vec![48], 1),
+            "four generations: 99,976 >> 11"
+        );
+    }
+
+    /// spec 30 §2: with two generations, "the scan budget is then 0 in the `must_age` case, so the pass does nothing" at
+    /// priority 12.
+    #[test]
+    fn nothing_happens_at_the_first_priority_if_aging_must_come_first() {
+        for preset in [Preset::Linux612, Preset::Linux71] {
+            let mut harness = Harness::with_preset(preset, 10_000, 31);
+            harness.bring_at(0..10_000, 2);
+            harness.isolate(0);
+            harness.isolate(0);
+            let orders = harness.orders(32);
+            assert_eq!((harness.pass(orders, 12).0, aged(&harness)), (vec![], 0), "{preset:?}");
+            assert_eq!((harness.pass(orders, 11).0, aged(&harness)), (vec![], 1), "{preset:?}");
+        }
+    }
+
+    /// spec 70 §14: "V7.1 cgroup reclaim continues to the end of the budget", which is computed anew for each step.
+    #[test]
+    fn limit_reclaim_goes_on_past_its_goal() {
+        let harness = harness(Preset::Linux71, 10_000, 4);
+        let (steps, scan) = harness.pass(harness.orders(32), 5);
+        // 312, 310, 308, 306, 304: the fifth step makes it 320. A step isolates 64 pages at most.
+        assert_eq!((steps, scan.progress.reclaimed), (vec![64; 5], 320));
+    }
+
+    /// spec 40 §2, row "folios looked at per scan": 7.1 looks at its budget, 6.12 at 4096 however small that is.
+    #[test]
+    fn steps_are_large_before_the_rework() {
+        let first = |preset| {
+            // Two steps, as 6.12 places new pages in the second oldest generation, and passes over the empty one first.
+            let harness = harness(preset, 5000, if preset == Preset::Linux71 { 4 } else { 3 });
+            harness.pass(harness.orders(32), 12).0
+        };
+        assert_eq!((first(Preset::Linux71), first(Preset::Linux612)), (vec![1], vec![64]));
+    }
+
+    /// spec 70 §14: "V7.1: flusher is woken at the end of the loop iff unqueued dirty > 0 and equals file taken"; spec 40
+    /// §6.1 row 6: dirty pages are not isolated.
+    #[test]
+    fn nothing_but_dirty_pages_wakes_the_flusher() {
+        let woken = |dirty: u32, queued: bool| {
+            let harness = harness(Preset::Linux71, 640, 4);
+            (0..dirty).for_each(|page| harness.write(page));
+            let folios = if queued { harness.start_writeback() } else { Vec::new() };
+            let (_, scan) = harness.pass(harness.orders(1), 4);
+            assert!(scan.tallies.taken > 0 || queued);
+            assert_eq!((scan.tallies.dirty, scan.tallies.congested, scan.tallies.writeback), (0, 0, 0));
+            harness.end_writeback(folios);
+            flushes(&harness)
+        };
+        assert_eq!((woken(40, false), woken(39, false), woken(0, false), woken(40, true)), (1, 0, 0, 0));
+    }
+
+    /// spec 70 §14: "A memcg of 8192 pages … one dirty page at the tail, priority 12 (quota 1) … V6.12, same: up to 64
+    /// folios are isolated, no wake-up unless all are dirty"; 7.1 wakes it.
+    #[test]
+    fn one_dirty_page_at_the_tail() {
+        let pass = |preset, dirty: u32| {
+            let harness = harness(preset, 8191, if preset == Preset::Linux71 { 4 } else { 3 });
+            (0..dirty).for_each(|page| harness.write(page));
+            (harness.pass(harness.orders(32), 12).0, flushes(&harness))
+        };
+        assert_eq!(pass(Preset::Linux71, 1), (vec![1], 1));
+        assert_eq!(pass(Preset::Linux612, 1), (vec![64], 0));
+        assert_eq!(pass(Preset::Linux612, 63), (vec![64], 0));
+        assert_eq!(pass(Preset::Linux612, 64), (vec![64], 1));
+    }
+}
