@@ -160,7 +160,7 @@ impl Charging {
 
     fn reclaim(&mut self, core: &Core, kind: EffortKind) -> ChargeStep {
         let target = if kind == EffortKind::Limit { self.memcg } else { MemcgId::ROOT };
-        let swappiness = core.options.swappiness();
+        let swappiness = core.options.swappiness;
         self.effort = Some(Box::new(Effort::new(
             core,
             Orders { target, kind, goal_pages: 1, swappiness, cpu: self.cpu },

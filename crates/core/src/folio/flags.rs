@@ -47,6 +47,8 @@ const WAITERS: u64 = 1 << 15;
 const SWAPBACKED: u64 = 1 << 16;
 const MAPPED: u64 = 1 << 17;
 const DROPBEHIND: u64 = 1 << 18;
+/// Shares its bit with `DROPBEHIND`, which is for pages of files only.
+const SWAPCACHE: u64 = 1 << 18;
 const MLOCKED: u64 = 1 << 19;
 const REFERENCE: u64 = 1 << 20;
 const REFERENCES_MASK: u64 = 0xfff << 20;
@@ -72,6 +74,8 @@ macro_rules! bits {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 write!(f, "gen {:?} refs {} held {} version {}", self.generation(), self.refs(), self.references(), self.version())?;
                 $(if self.$name() { write!(f, " {}", stringify!($name))?; })*
+                if self.dropbehind() { write!(f, " dropbehind")?; }
+                if self.swapcache() { write!(f, " swapcache")?; }
                 Ok(())
             }
         }
@@ -105,13 +109,23 @@ bits! {
     swapbacked = SWAPBACKED;
     /// A page-table entry maps it.
     mapped = MAPPED;
-    /// Read by an uncached request: accesses are not recorded.
-    dropbehind = DROPBEHIND;
     /// Locked in memory by a user.
     mlocked = MLOCKED;
 }
 
 impl Flags {
+    /// Read by an uncached request: accesses are not recorded.
+    #[inline]
+    pub fn dropbehind(self) -> bool {
+        self.0 & (DROPBEHIND | SWAPBACKED) == DROPBEHIND
+    }
+
+    /// Has a swap slot.
+    #[inline]
+    pub fn swapcache(self) -> bool {
+        self.0 & (SWAPCACHE | SWAPBACKED) == SWAPCACHE | SWAPBACKED
+    }
+
     /// The generation whose label the folio carries; `None` while it is on no generation list.
     #[inline]
     pub fn generation(self) -> Option<GenIndex> {
@@ -413,6 +427,40 @@ impl FolioFlags {
             debug_assert!(f.writeback());
             (Some(f.clear(WRITEBACK | RECLAIM | WAITERS)), f)
         })
+    }
+
+    /// A new folio becomes one of anonymous memory.
+    pub(crate) fn set_swapbacked(&self) {
+        self.update(|f| (Some(f.set(SWAPBACKED).clear(SWAPCACHE)), ()));
+    }
+
+    /// It got a swap slot, to which it has to be written.
+    pub(crate) fn enter_swap_cache(&self) {
+        self.update(|f| (Some(f.set(SWAPCACHE | DIRTY)), ()));
+    }
+
+    /// It is what its swap slot holds.
+    pub(crate) fn return_to_swap_cache(&self) {
+        self.update(|f| (Some(f.set(SWAPCACHE)), ()));
+    }
+
+    /// It has no swap slot any more; `dirty`: and nothing else has its content. `true`: it had one.
+    pub(crate) fn leave_swap_cache(&self, dirty: bool) -> bool {
+        self.update(|f| {
+            if !f.swapcache() {
+                return (None, false);
+            }
+            let next = f.clear(SWAPCACHE);
+            (Some(if dirty { next.set(DIRTY) } else { next }), true)
+        })
+    }
+
+    /// A dirty folio of anonymous memory begins to be written to swap, to be freed afterwards; takes a reference.
+    pub(crate) fn start_swap_out(&self) {
+        self.update(|f| {
+            debug_assert!(f.dirty() && f.swapcache() && !f.writeback() && f.references() < 0xfff);
+            (Some(Flags(f.clear(DIRTY).set(WRITEBACK | RECLAIM).0 + REFERENCE)), ())
+        });
     }
 
     pub(crate) fn set_reclaim(&self) {

@@ -96,8 +96,8 @@ impl Window {
             if flags.workingset() { 1 } else { 2 }
         } else if rotation {
             4
-        } else if kind == Kind::Anon {
-            // Without a swap slot, which is all anonymous folios until there is swap: it cannot be evicted at once.
+        } else if kind == Kind::Anon && !flags.swapcache() {
+            // It has to be written first, and cannot be evicted at once.
             2
         } else if flags.reclaim() && (flags.dirty() || flags.writeback()) {
             2
