@@ -186,6 +186,11 @@ impl Core {
         self.mappings.open(kind, host_bytes)
     }
 
+    /// The open mapping of that number.
+    pub fn mapping(&self, id: MappingId) -> Option<Arc<Mapping>> {
+        self.mappings.get(id)
+    }
+
     /// Whether metadata grew since the last page was paid for, so that the next one will retire a frame.
     pub fn owes_frames(&self) -> bool {
         self.options.charge_metadata

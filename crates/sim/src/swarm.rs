@@ -11,6 +11,8 @@ use crate::machine::{FlusherModel, Interleaving, Machine, Tenant, Writes};
 use crate::operation::{Access, Numbering, Operation};
 use crate::report::Report;
 use crate::simulator::{SimError, Simulator};
+use crate::swap::{SwapDevice, SwapModel};
+use mglru_core::lru::Swappiness;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{Mechanisms, Preset, UNLIMITED};
 use mglru_workload::Random;
@@ -115,14 +117,18 @@ struct Weights {
     discard: u64,
     unmap: u64,
     remove: u64,
+    anon_load: u64,
+    anon_store: u64,
+    release: u64,
 }
 
 impl Weights {
-    const ORDER: usize = 9;
+    const ORDER: usize = 12;
 
     fn all(&self) -> [u64; Weights::ORDER] {
-        let Weights { read, write, load, store, sync, truncate, discard, unmap, remove } = *self;
-        [read, write, load, store, sync, truncate, discard, unmap, remove]
+        let Weights { read, write, load, store, sync, truncate, discard, unmap, remove, .. } = *self;
+        let Weights { anon_load, anon_store, release, .. } = *self;
+        [read, write, load, store, sync, truncate, discard, unmap, remove, anon_load, anon_store, release]
     }
 }
 
@@ -229,6 +235,8 @@ fn random_machine(choices: &mut Choices, seed: u64) -> Machine {
         charge_metadata,
         device: if ideal { DeviceModel::IDEAL } else { random_device(choices) },
         flusher: (!choices.one_in(6)).then_some(flusher),
+        swap: random_swap(choices, u64::from(memory_pages), cpus),
+        swappiness: Swappiness(choices.one_of(&[0, 1, 2, 60, 60, 60, 100, 199, 200, 201])),
         access_time: choices.one_of(&[0, 1, 7, 40]) * Duration::from_micros(1),
         batch_time: choices.one_of(&[0, 0, 3, 50]) * Duration::from_micros(1),
         numbering: if choices.one_in(5) { Numbering::Keys } else { Numbering::Files },
@@ -238,6 +246,24 @@ fn random_machine(choices: &mut Choices, seed: u64) -> Machine {
         seed,
         ..Machine::new(memory_pages)
     }
+}
+
+fn random_swap(choices: &mut Choices, memory_pages: u64, cpus: usize) -> Option<SwapModel> {
+    if choices.one_in(3) {
+        return None;
+    }
+    let device = match choices.between(0, 2) {
+        0 => SwapDevice::Memory { read: choices.micros(20), write: choices.micros(50) },
+        1 => SwapDevice::lab_disk(),
+        _ => SwapDevice::Disk {
+            model: random_device(choices),
+            cpu: choices.between(0, cpus as u64 - 1) as usize,
+        },
+    };
+    // Some have less than reclaim wants to see free at all, some run full, some have plenty.
+    let share = choices.one_of(&[1, 1, 4]);
+    let pages = choices.between(1, 2 + memory_pages * share) as u32;
+    Some(SwapModel { pages, device })
 }
 
 fn random_device(choices: &mut Choices) -> DeviceModel {
@@ -295,7 +321,18 @@ fn random_job(choices: &mut Choices, machine: &Machine, files: &[FilePlan]) -> J
         discard: weight(20),
         unmap: weight(6),
         remove: weight(4),
+        anon_load: 0,
+        anon_store: 0,
+        release: 0,
     };
+    if choices.one_in(2) {
+        // Without swap, anonymous pages are stuck until they are released. Many would only show how long reclaim
+        // keeps trying.
+        let most = if machine.swap.is_some() { 1000 } else { 20 };
+        weights.anon_load = choices.between(0, most);
+        weights.anon_store = choices.between(1, most);
+        weights.release = choices.between(if machine.swap.is_some() { 0 } else { 20 }, 20);
+    }
     if machine.flusher.is_none() {
         // Without a flusher, dirty pages are stuck until a sync. Many would only show how long reclaim keeps trying.
         (weights.write, weights.store) = (weights.write.min(weights.sync), weights.store.min(weights.sync));
@@ -303,6 +340,10 @@ fn random_job(choices: &mut Choices, machine: &Machine, files: &[FilePlan]) -> J
     if machine.numbering == Numbering::Keys {
         // Opaque keys have no range that could be cut off.
         (weights.truncate, weights.discard) = (0, 0);
+        if machine.swap.is_none() {
+            (weights.anon_load, weights.anon_store) = (0, 0);
+        }
+        weights.release = 0;
     }
     if weights.all().iter().take(4).sum::<u64>() == 0 {
         weights.read = 100;
@@ -352,7 +393,10 @@ impl JobPlan {
             5 => Operation::Truncate { page },
             6 => Operation::Discard { page, pages: 1 + choices.0.below(pages) as u32 },
             7 => Operation::Unmap { page },
-            _ => Operation::Remove { page },
+            8 => Operation::Remove { page },
+            9 => Access::load(page).anon().into(),
+            10 => Access::store(page).anon().into(),
+            _ => Operation::Release { page, pages: 1 + choices.0.below(pages) as u32 },
         }
     }
 }

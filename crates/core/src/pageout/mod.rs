@@ -199,6 +199,8 @@ impl Core {
                 Verdict::LookAtMappings => {
                     asked.references = Some(self.check_references(host, memcg, orders.cpu, scan, folio));
                 }
+                // Given up while a batch held it: who locks it now finds it in no mapping, and nobody will want it back.
+                Verdict::AssignSlot if !self.is_in_mapping(&mut scan.last_mapping, folio) => break,
                 Verdict::AssignSlot => asked.slots_exhausted = !self.assign_slot(folio),
                 Verdict::SwapOut => match self.swap_out(host, memcg, folio) {
                     SwapOutcome::Done => {}
@@ -254,6 +256,13 @@ impl Core {
             self.folios.flags(folio).set_active();
             memcg.stat.add(Counter::Pgactivate, 1);
         }
+    }
+
+    /// Whether a folio, which is locked, is still the page that it was inserted as.
+    fn is_in_mapping(&self, last: &mut LastMapping, folio: FolioId) -> bool {
+        let (id, index) = self.page_of(folio);
+        let slot = last.get(self, id).and_then(|mapping| mapping.slot(&self.leaves, index));
+        slot.is_some_and(|slot| slot.load().folio() == Some(folio))
     }
 
     /// Lets the host write a folio to its swap slot.
