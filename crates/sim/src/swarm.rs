@@ -14,6 +14,7 @@ use crate::simulator::{SimError, Simulator};
 use crate::swap::{SwapDevice, SwapModel};
 use mglru_core::lru::Swappiness;
 use mglru_core::reclaim::Watermarks;
+use mglru_core::swap::FREE_SLOTS_MIN;
 use mglru_core::{Mechanisms, Preset, UNLIMITED};
 use mglru_workload::Random;
 use std::fmt;
@@ -158,6 +159,8 @@ struct JobPlan {
     seed: u64,
     operations: u64,
     files: Vec<FilePlan>,
+    /// Of the one region of anonymous memory, which all jobs share.
+    anon_pages: u64,
     order: Order,
     weights: Weights,
 }
@@ -236,7 +239,7 @@ fn random_machine(choices: &mut Choices, seed: u64) -> Machine {
         device: if ideal { DeviceModel::IDEAL } else { random_device(choices) },
         flusher: (!choices.one_in(6)).then_some(flusher),
         swap: random_swap(choices, u64::from(memory_pages), cpus),
-        swappiness: Swappiness(choices.one_of(&[0, 1, 2, 60, 60, 60, 100, 199, 200, 201])),
+        swappiness: Swappiness(choices.one_of(&[0, 1, 2, 60, 60, 60, 100, 199, 200])),
         access_time: choices.one_of(&[0, 1, 7, 40]) * Duration::from_micros(1),
         batch_time: choices.one_of(&[0, 0, 3, 50]) * Duration::from_micros(1),
         numbering: if choices.one_in(5) { Numbering::Keys } else { Numbering::Files },
@@ -326,12 +329,9 @@ fn random_job(choices: &mut Choices, machine: &Machine, files: &[FilePlan]) -> J
         release: 0,
     };
     if choices.one_in(2) {
-        // Without swap, anonymous pages are stuck until they are released. Many would only show how long reclaim
-        // keeps trying.
-        let most = if machine.swap.is_some() { 1000 } else { 20 };
-        weights.anon_load = choices.between(0, most);
-        weights.anon_store = choices.between(1, most);
-        weights.release = choices.between(if machine.swap.is_some() { 0 } else { 20 }, 20);
+        weights.anon_load = choices.between(0, 1000);
+        weights.anon_store = choices.between(1, 1000);
+        weights.release = choices.between(0, 20);
     }
     if machine.flusher.is_none() {
         // Without a flusher, dirty pages are stuck until a sync. Many would only show how long reclaim keeps trying.
@@ -340,9 +340,6 @@ fn random_job(choices: &mut Choices, machine: &Machine, files: &[FilePlan]) -> J
     if machine.numbering == Numbering::Keys {
         // Opaque keys have no range that could be cut off.
         (weights.truncate, weights.discard) = (0, 0);
-        if machine.swap.is_none() {
-            (weights.anon_load, weights.anon_store) = (0, 0);
-        }
         weights.release = 0;
     }
     if weights.all().iter().take(4).sum::<u64>() == 0 {
@@ -354,9 +351,19 @@ fn random_job(choices: &mut Choices, machine: &Machine, files: &[FilePlan]) -> J
         seed: choices.0.next_u64(),
         operations: choices.between(50, 1500),
         files: files[..some_file].to_vec(),
+        anon_pages: anon_pages(machine),
         order: choices.one_of(&[Order::Uniform, Order::Skewed, Order::Cyclic, Order::Drifting]),
         weights,
     }
+}
+
+/// Pages of anonymous memory: what fits into swap, and a little more. What has no room there stays in memory, and
+/// much of that would only show how long reclaim keeps trying.
+fn anon_pages(machine: &Machine) -> u64 {
+    let least = machine.tenants.iter().map(|tenant| tenant.max_pages).min();
+    let stuck = least.unwrap_or(UNLIMITED).min(u64::from(machine.memory_pages)) / 4;
+    let swapped = machine.swap.filter(|_| machine.swappiness != Swappiness::FILE_ONLY);
+    stuck + swapped.map_or(0, |swap| u64::from(swap.pages.saturating_sub(2 * FREE_SLOTS_MIN)))
 }
 
 impl JobPlan {
@@ -377,6 +384,7 @@ impl JobPlan {
                 Order::Cyclic => at % pages,
                 Order::Drifting => (at / 8 + choices.0.below(pages / 10 + 1)) % pages,
             };
+        let anon = page % self.anon_pages.max(1);
         let weights = self.weights.all();
         let mut left = choices.0.below(weights.iter().sum());
         let kind = weights.iter().position(|&weight| {
@@ -394,9 +402,9 @@ impl JobPlan {
             6 => Operation::Discard { page, pages: 1 + choices.0.below(pages) as u32 },
             7 => Operation::Unmap { page },
             8 => Operation::Remove { page },
-            9 => Access::load(page).anon().into(),
-            10 => Access::store(page).anon().into(),
-            _ => Operation::Release { page, pages: 1 + choices.0.below(pages) as u32 },
+            9 => Access::load(anon).anon().into(),
+            10 => Access::store(anon).anon().into(),
+            _ => Operation::Release { page: anon, pages: 1 + choices.0.below(pages) as u32 },
         }
     }
 }
