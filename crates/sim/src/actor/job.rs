@@ -422,6 +422,8 @@ impl Job {
                 let counts = &mut world.tenants[self.tenant].counts;
                 counts.out_of_memory += 1;
                 counts.misses += u64::from(!touch.missed);
+                // The caller may want to give up.
+                self.left = self.left.min(1);
                 return rest(world, world.access_nanos);
             }
         };
