@@ -435,7 +435,7 @@ impl Core {
 }
 
 /// A page got or lost its page-table entry. Only those of files are counted.
-pub(crate) fn count_mapped(mapping: &Mapping, memcg: &Memcg, change: i64) {
+fn count_mapped(mapping: &Mapping, memcg: &Memcg, change: i64) {
     match (mapping.kind(), change > 0) {
         (Kind::Anon, _) => {}
         (Kind::File, true) => memcg.stat.add(Counter::FileMapped, 1),

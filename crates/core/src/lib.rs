@@ -32,11 +32,11 @@ pub mod pageout;
 pub mod readahead;
 pub mod reclaim;
 mod segments;
+pub mod swap;
 mod sync;
 #[cfg(all(test, not(loom)))]
 mod testing;
 mod validate;
-pub mod swap;
 pub mod workingset;
 pub mod writeback;
 
@@ -89,8 +89,7 @@ impl Core {
         // One leaf per frame if no two cached pages are neighbours, one per eight for memories (spec 50 §5, and
         // as many again before they are trimmed), and some so that a tiny node can work.
         // Entries of swapped pages are never trimmed: in the worst case each is alone in its leaf.
-        let leaves =
-            (options.frames + options.frames / 4 + 1024).saturating_add(options.swap.pages);
+        let leaves = (options.frames + options.frames / 4 + 1024).saturating_add(options.swap.pages);
         Core {
             folios: FolioTable::new(options.frames),
             leaves: LeafPool::new(

@@ -119,7 +119,8 @@ impl Simulator {
         if machine.swap.is_some_and(|swap| swap.pages == 0) {
             return refuse("its swap holds no page: give it at least one, or no swap at all");
         }
-        if matches!(machine.swap, Some(SwapModel { device: SwapDevice::Disk { cpu, .. }, .. }) if cpu >= machine.cpus) {
+        if matches!(machine.swap, Some(SwapModel { device: SwapDevice::Disk { cpu, .. }, .. }) if cpu >= machine.cpus)
+        {
             return refuse("writes to swap end on a CPU that it does not have");
         }
         if Swappiness::new(machine.swappiness.0).is_none() {

@@ -361,7 +361,8 @@ impl Table {
                 continue;
             }
             let touches_anonymous = !setting.has_swap() && fields.number("acc_anon") != Ok(0.0);
-            let anonymous = || touches_anonymous.then(|| "it touches anonymous pages without swap".to_owned());
+            let anonymous =
+                || touches_anonymous.then(|| "it touches anonymous pages without swap".to_owned());
             match setting.not_covered().or_else(anonymous) {
                 None => table.runs.push(fields.run(setting)?),
                 Some(reason) => table.skipped.push(Skipped {

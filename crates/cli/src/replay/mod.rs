@@ -10,10 +10,10 @@
 //! Apart from how long it took, the same traces and options give the same output on every machine.
 
 mod memory;
-mod swap;
 mod plot;
 mod report;
 pub mod run;
+mod swap;
 
 use crate::cache_options::{compose, parse_lru};
 use crate::error::Failure;
@@ -26,8 +26,8 @@ use mglru_sim::Writes;
 use plot::PlotFile;
 use report::Curve;
 use run::{Plan, run_all};
-use swap::SwapArgs;
 use std::path::PathBuf;
+use swap::SwapArgs;
 
 /// Arguments of the mode.
 #[derive(clap::Args)]

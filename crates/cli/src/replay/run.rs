@@ -109,13 +109,17 @@ impl<'a> Plan<'a> {
 fn stop_if_stuck(plan: &Plan, simulator: &Simulator) -> Result<(), Failure> {
     let sum = |counter| simulator.core().memcgs().map(|memcg| memcg.stat().get(counter)).sum::<u64>();
     let anon = sum(Counter::Anon);
-    if anon == 0 || sum(Counter::EventOom) == 0 {
+    let only_anon = plan.swap.is_some() && plan.swappiness == Swappiness::ANON_ONLY;
+    if sum(Counter::EventOom) == 0 || (anon == 0 && !only_anon) {
         return Ok(());
     }
     let advice = match plan.swap {
         None => "there is no swap: give --swap SIZE, or more --memory",
-        Some(_) if plan.swappiness == Swappiness::FILE_ONLY => "with --swappiness 0 they are never swapped out",
-        Some(_) => "swap is full, or reclaim may not take files: give more --swap, or more --memory",
+        Some(_) if plan.swappiness == Swappiness::FILE_ONLY => {
+            "with --swappiness 0 they are never swapped out"
+        }
+        Some(_) if only_anon => "with --swappiness max pages of files are never taken",
+        Some(_) => "swap is full: give more --swap, or more --memory",
     };
     Err(Failure::work(format_args!(
         "{}: out of memory at access {}: {anon} of {} pages are anonymous, and nothing could be freed; {advice}",

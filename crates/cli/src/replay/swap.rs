@@ -17,7 +17,14 @@ pub struct SwapArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_swap)]
     swap: Option<Memory>,
     /// What swap is on: memory that compresses at once and is charged to nobody (zram), or a disk
-    #[arg(long, value_name = "zram|disk", value_enum, default_value = "disk", requires = "swap", hide_possible_values = true)]
+    #[arg(
+        long,
+        value_name = "zram|disk",
+        value_enum,
+        default_value = "disk",
+        requires = "swap",
+        hide_possible_values = true
+    )]
     swap_device: DeviceKind,
     /// How willing reclaim is to take anonymous pages: 0 (never) to 200, or max (201: only them)
     #[arg(long, value_name = "N", default_value = "60", value_parser = parse_swappiness)]
@@ -65,7 +72,9 @@ impl SwapArgs {
 fn parse_swap(text: &str) -> Result<Memory, String> {
     let swap = text.parse::<Memory>();
     swap.map_err(|error| match error.starts_with("no memory") {
-        true => "swap without a page is none: leave the option out, or give it at least 4096 bytes".to_owned(),
+        true => {
+            "swap without a page is none: leave the option out, or give it at least 4096 bytes".to_owned()
+        }
         false => error,
     })
 }
@@ -75,7 +84,8 @@ fn parse_swappiness(text: &str) -> Result<u8, String> {
         return Ok(Swappiness::ANON_ONLY.0);
     }
     let value = text.parse::<u8>().ok().and_then(Swappiness::new);
-    let value = value.ok_or_else(|| "swappiness is 0 to 200, or max (201) for anonymous pages only".to_owned());
+    let value =
+        value.ok_or_else(|| "swappiness is 0 to 200, or max (201) for anonymous pages only".to_owned());
     Ok(value?.0)
 }
 

@@ -30,8 +30,8 @@ pub use watermark::Watermarks;
 
 use crate::Core;
 use crate::event::Event;
-use crate::host::{Host, Throttle};
 use crate::folio::Kind;
+use crate::host::{Host, Throttle};
 use crate::memcg::{Counter, Memcg};
 
 /// Where an effort starts: it looks at 1/4096 of each lruvec.

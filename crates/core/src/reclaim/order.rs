@@ -6,8 +6,8 @@
 
 use crate::Core;
 use crate::host::Host;
-use crate::lru::{Seq, Swappiness};
 use crate::lru::multigen::aging::Due;
+use crate::lru::{Seq, Swappiness};
 use crate::memcg::MemcgId;
 use crate::reclaim::scan::{Orders, Scan, Tallies};
 use crate::reclaim::{COMPACTION_GAP_PAGES, EffortKind, PRIORITY_DEFAULT};
@@ -90,7 +90,8 @@ impl NodeWalk {
         // Background reclaim always owns a walk context, others only once they aged this lruvec.
         scan.walk =
             matches!(orders.kind, EffortKind::Background | EffortKind::Proactive).then(Default::default);
-        self.turn = Some(Turn { memcg, swappiness, left: (size >> self.priority) as i64, aging_was_due: false });
+        self.turn =
+            Some(Turn { memcg, swappiness, left: (size >> self.priority) as i64, aging_was_due: false });
         WalkStep::More
     }
 }

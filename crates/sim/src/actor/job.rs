@@ -16,8 +16,8 @@ use crate::operation::{Access, Operation, Source, SourceError};
 use crate::world::{Pause, World};
 use mglru_core::mapping::TABLE_PAGES;
 use mglru_core::{
-    Arrival, ChargeStep, Charging, Core, FlushReason, FolioId, Hit, Host, Kind, Lookup, Mapping, NewFolio, Task,
-    Throttle, Time,
+    Arrival, ChargeStep, Charging, Core, FlushReason, FolioId, Hit, Host, Kind, Lookup, Mapping, NewFolio,
+    Task, Throttle, Time,
 };
 use std::sync::Arc;
 use std::time::Duration;
