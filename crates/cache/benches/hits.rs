@@ -275,7 +275,7 @@ fn reclaim() {
             target: memcg,
             kind: EffortKind::Proactive,
             goal_pages: u64::from(PAGES) / 2,
-            swappiness: core.options().swappiness(),
+            swappiness: core.options().swappiness,
             cpu: 0,
         };
         let began = Instant::now();

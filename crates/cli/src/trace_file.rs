@@ -16,7 +16,6 @@ use mglru_sim::operation::SourceError;
 use mglru_sim::{Numbering, Operation, Source};
 use mglru_workload::trace::{self, Format, OpenOptions, Record, TraceError, TraceReader};
 use std::collections::HashSet;
-use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -79,42 +78,6 @@ pub fn open(path: &Path, options: OpenOptions, bar: &ProgressBar) -> Result<Trac
     Ok(trace::from_reader(name, Box::new(bar.wrap_read(file)), options)?)
 }
 
-/// A trace touches an anonymous page, which cannot be replayed yet.
-#[derive(Debug)]
-struct Anonymous {
-    path: PathBuf,
-    /// Counted from 1.
-    record: u64,
-    page: u64,
-}
-
-impl fmt::Display for Anonymous {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Anonymous { path, record, page } = self;
-        let path = path.display();
-        write!(
-            f,
-            "{path}: record {record} touches anonymous page {page}: anonymous pages need swap, which is not \
-             implemented yet; replay a trace of file pages only"
-        )
-    }
-}
-
-impl std::error::Error for Anonymous {}
-
-/// The first anonymous page of a batch, of which `before` records came before.
-fn refuse_anonymous(path: &Path, before: u64, batch: &[Record]) -> Result<(), Anonymous> {
-    for (position, record) in batch.iter().enumerate() {
-        if let Record::Access(access) = record
-            && access.anon
-        {
-            let record = before + position as u64 + 1;
-            return Err(Anonymous { path: path.to_path_buf(), record, page: access.page });
-        }
-    }
-    Ok(())
-}
-
 /// What one pass over a trace counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceCounts {
@@ -142,7 +105,7 @@ impl TraceFile {
     /// Opens a trace and decodes its beginning; all of it, if it is short.
     ///
     /// # Errors
-    /// It cannot be opened, is damaged, or touches anonymous pages.
+    /// It cannot be opened, or is damaged.
     pub fn load(path: &Path, options: OpenOptions) -> Result<TraceFile, Failure> {
         let bar = progress::of_bytes(0, "reading the trace");
         let mut reader = open(path, options, &bar)?;
@@ -152,7 +115,6 @@ impl TraceFile {
             if reader.next_batch(&mut batch)? == 0 {
                 break true;
             }
-            refuse_anonymous(path, records.len() as u64, &batch).map_err(Failure::work)?;
             records.extend_from_slice(&batch);
             if records.len() > DECODED_RECORDS_MAX {
                 break false;
@@ -231,19 +193,16 @@ impl TraceFile {
             }
             None => Stream::Ahead(Ahead::start(trace::open(&self.path, self.options)?, decoding.clone())),
         };
-        Ok((
-            TraceSource { path: self.path.clone(), records: 0, stream, decoding: decoding.clone() },
-            decoding,
-        ))
+        Ok((TraceSource { stream, decoding: decoding.clone() }, decoding))
     }
 }
 
 fn count(records: &[Record]) -> TraceCounts {
     let page = |record: &Record| match record {
-        Record::Access(access) => Some(access.page),
+        Record::Access(access) => Some((access.page, access.anon)),
         Record::Sync { .. } => None,
     };
-    let mut pages: Vec<u64> = records.iter().filter_map(page).collect();
+    let mut pages: Vec<(u64, bool)> = records.iter().filter_map(page).collect();
     let accesses = pages.len() as u64;
     pages.sort_unstable();
     pages.dedup();
@@ -261,7 +220,7 @@ fn numbering(records: &[Record]) -> Numbering {
     let mut leaves = HashSet::new();
     for record in records {
         match record {
-            Record::Access(access) if !access.mapped => {
+            Record::Access(access) if !access.mapped && !access.anon => {
                 if pages.insert(access.page) {
                     leaves.insert(access.page / 64);
                 }
@@ -293,8 +252,6 @@ impl Decoding {
 
 /// The operations of a trace.
 pub struct TraceSource {
-    path: PathBuf,
-    records: u64,
     stream: Stream,
     decoding: Arc<Decoding>,
 }
@@ -315,8 +272,6 @@ impl Source for TraceSource {
             }
             Stream::Ahead(ahead) => {
                 let records = ahead.next()?;
-                refuse_anonymous(&self.path, self.records, &records)?;
-                self.records += records.len() as u64;
                 batch.extend(records.iter().map(|&record| Operation::from(record)));
                 ahead.give_back(records);
             }
@@ -408,9 +363,8 @@ mod tests {
     }
 
     #[test]
-    fn an_anonymous_page_is_named() {
-        let anon = Record::Access(PageAccess { page: 9, write: false, mapped: false, anon: true });
-        let error = refuse_anonymous(Path::new("x.bin"), 100, &[touch(1), anon]).unwrap_err().to_string();
-        assert!(error.contains("x.bin: record 102 touches anonymous page 9"), "{error}");
+    fn anonymous_page_5_is_not_page_5_of_a_file() {
+        let anon = Record::Access(PageAccess { page: 5, write: false, mapped: false, anon: true });
+        assert_eq!(count(&[touch(5), anon, anon]), TraceCounts { accesses: 3, distinct_pages: 2 });
     }
 }

@@ -50,6 +50,9 @@ fn measured(folder: &Path, flags: u32, memory_pages: u64) -> Row {
         ("acc_anon", "0".to_owned()),
         ("acc_write", "0".to_owned()),
         ("cap_file_mean", format!("{}.4", memory_pages - 28)),
+        ("cap_anon_mean", "4.0".to_owned()),
+        ("total_vm_pswpin", "0".to_owned()),
+        ("total_vm_pswpout", "0".to_owned()),
         ("total_misses", count(&run["misses"])),
         ("warm_misses", count(&run["warm"]["misses"])),
         ("warm_workingset_refault_file", warm("workingset_refault_file")),
@@ -189,7 +192,7 @@ fn rows_that_are_not_covered_are_listed_with_the_reason() {
     let others = [
         with(&row, "lru", "classic"),
         with(&row, "kernel", "6.1.99"),
-        with(&row, "swap", "disk"),
+        with(&row, "swap", "tape"),
         with(&row, "acc_anon", 5),
     ];
     let rows: Vec<Row> = [row].into_iter().chain(others.clone()).collect();
@@ -197,7 +200,7 @@ fn rows_that_are_not_covered_are_listed_with_the_reason() {
     let document = document(folder.path(), "fidelity results.csv");
     let reasons: Vec<&str> =
         document["skipped"].as_array().unwrap().iter().map(|row| row["reason"].as_str().unwrap()).collect();
-    for (reason, what) in reasons.iter().zip(["classic", "6.1.99", "disk", "anonymous"]) {
+    for (reason, what) in reasons.iter().zip(["classic", "6.1.99", "tape", "anonymous pages without swap"]) {
         assert!(reason.contains(what), "{reason}");
     }
     assert_eq!((reasons.len(), document["rows"].as_array().unwrap().len()), (4, 9));
@@ -262,6 +265,19 @@ fn older_kernels_agree() {
     for (kernel, runs) in [("6.12.117", 8), ("7.1.13", 9)] {
         let document = document(&lab, &format!("fidelity results.csv --kernel {kernel}"));
         assert_eq!(document["rows"].as_array().unwrap().len(), runs * 9);
+    }
+}
+
+/// Half of the accesses to anonymous memory, with swap on a disk and in compressed memory.
+#[test]
+fn real_kernels_agree_on_swap() {
+    let Some(lab) = shared("kernel") else { return };
+    let document = document(&lab, "fidelity results.csv --kernel 7.2.12 --workload anonfile");
+    let rows = document["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2 * 10, "two rows, each with pages swapped in and out");
+    let swapped = |name: &str| rows.iter().filter(|row| row["counter"] == name).collect::<Vec<_>>();
+    for row in swapped("pswpin").into_iter().chain(swapped("pswpout")) {
+        assert!(row["our_count"].as_f64().unwrap() > 400.0, "{row}");
     }
 }
 

@@ -5,8 +5,11 @@ mod common;
 use common::{command, document, done, fails, folder, lines, number, run, skewed, timeless, words};
 use std::fs;
 use std::io::Read;
+use std::path::Path;
 
+const WRITE: u32 = 1 << 31;
 const MAPPED: u32 = 1 << 30;
+const ANON: u32 = 1 << 29;
 
 #[test]
 fn the_document_has_what_is_promised() {
@@ -256,4 +259,81 @@ fn mapped_pages_fault() {
     let run = run(document(folder.path(), "replay mapped.bin --memory 100p"));
     assert_eq!(run["counters"]["pgmajfault"], run["misses"]);
     assert!(number(&run["counters"]["pgactivate"]) > 0);
+}
+
+/// 5,000 accesses: two thirds to anonymous memory, half of them stores; the others to a file whose page numbers are the same.
+fn anonymous(folder: &Path) {
+    let words_of = skewed(5000, 300).zip(0u32..).map(|(page, n)| match n % 3 {
+        0 => page as u32,
+        1 => page as u32 | ANON,
+        _ => page as u32 | ANON | WRITE,
+    });
+    words(folder, "anon.bin", words_of);
+}
+
+#[test]
+fn anonymous_pages_are_swapped() {
+    let folder = tempfile::tempdir().unwrap();
+    anonymous(folder.path());
+    let of = |options: &str| {
+        run(document(folder.path(), &format!("replay anon.bin --memory 150p --check=100 {options}")))
+    };
+    let (disk, zram) = (of("--swap 2MiB"), of("--swap 512p --swap-device zram"));
+    for run in [&disk, &zram] {
+        let counters = &run["counters"];
+        let count = |name: &str| number(&counters[name]);
+        assert!(count("pswpout") > 100 && count("pswpin") > 100, "{counters}");
+        assert_eq!(count("pswpin"), count("workingset_refault_anon"), "no memory of them is lost");
+        assert_eq!((count("pswpin"), &run["swap_pages"]), (count("pgmajfault"), &512.into()));
+        assert_eq!(number(&run["hits"]) + number(&run["misses"]), 5000);
+        assert!(count("pgsteal_anon") >= count("pswpin") && number(&run["zero_fills"]) > 100);
+        assert_eq!((count("file_dirty"), count("nr_written"), count("file_mapped")), (0, 0, 0));
+    }
+    // Compressed memory keeps no copy of what is in memory, so all that leaves has to be written.
+    assert!(number(&zram["counters"]["pswpout"]) >= number(&zram["counters"]["pgsteal_anon"]));
+    assert!(number(&disk["counters"]["pswpout"]) < number(&disk["counters"]["pgsteal_anon"]));
+    let text = done(folder.path(), "replay anon.bin --memory 150p --swap 2MiB");
+    assert!(text.contains("anon pages") && text.contains("pswpout"), "{text}");
+}
+
+#[test]
+fn swappiness_says_who_leaves() {
+    let folder = tempfile::tempdir().unwrap();
+    anonymous(folder.path());
+    let stolen = |swappiness: &str, memory: u32| {
+        let options = format!("--swap 2MiB --memory {memory}p --swappiness {swappiness}");
+        let run = run(document(folder.path(), &format!("replay anon.bin {options}")));
+        ["pgsteal_anon", "pgsteal_file"].map(|name| number(&run["counters"][name]))
+    };
+    let [none, files] = stolen("0", 400);
+    assert!(none == 0 && files > 0);
+    let ([few, _], [many, _]) = (stolen("1", 150), stolen("200", 150));
+    assert!(few < many, "{few} {many}");
+    let [anon, none] = stolen("max", 400);
+    assert!(anon > 0 && none == 0);
+}
+
+#[test]
+fn anonymous_pages_without_room_in_swap_stay_until_memory_is_full() {
+    let folder = tempfile::tempdir().unwrap();
+    anonymous(folder.path());
+    for (options, advice) in [
+        ("", "give --swap SIZE, or more --memory"),
+        ("--swap 100p", "more --swap"),
+        ("--swap 2MiB --swappiness 0", "--swappiness 0"),
+        ("--swap 2MiB --swappiness max", "pages of files are never taken"),
+    ] {
+        let memory = if options.contains("max") { 8 } else { 150 };
+        let error = fails(folder.path(), &format!("replay anon.bin --memory {memory}p {options}"), 1);
+        assert!(
+            error.contains("anon.bin: out of memory at access") && error.contains(advice),
+            "{options}: {error}"
+        );
+    }
+    let run = run(document(folder.path(), "replay anon.bin --memory 500p"));
+    assert_eq!((&run["counters"]["pgsteal_anon"], &run["counters"]["pswpout"]), (&0.into(), &0.into()));
+    // A load of what was never stored to needs no page.
+    words(folder.path(), "zeros.bin", (0..1000).map(|page| page | ANON));
+    let run = crate::run(document(folder.path(), "replay zeros.bin --memory 10p"));
+    assert_eq!((&run["misses"], &run["counters"]["anon"]), (&0.into(), &0.into()));
 }

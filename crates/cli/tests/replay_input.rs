@@ -11,7 +11,6 @@ use std::process::Stdio;
 use std::time::Duration;
 
 const WRITE: u32 = 1 << 31;
-const ANON: u32 = 1 << 29;
 
 /// Other programs' formats, and the same requests folded to pages by somebody else.
 #[test]
@@ -50,13 +49,6 @@ fn long_traces_stream() {
     assert!(error.contains(&format!("long.bin: byte {}", bytes.len() - 4)), "{error}");
     let lossy = document(folder.path(), "replay long.bin --memory 64p --lossy");
     assert!(lossy["runs"][0]["notes"][0].as_str().unwrap().contains("1 bad records"), "{lossy}");
-    // An anonymous page behind the first four million.
-    let mut anonymous = bytes;
-    let last = anonymous.len() - 4;
-    anonymous[last..].copy_from_slice(&(5 | ANON).to_le_bytes());
-    fs::write(&path, &anonymous).unwrap();
-    let error = fails(folder.path(), "replay long.bin --memory 64p", 1);
-    assert!(error.contains(&format!("record {records} touches anonymous page 5")), "{error}");
 }
 
 /// The most memory that the program ever had, in KiB.
@@ -121,7 +113,6 @@ fn bad_traces_are_refused_with_place_and_remedy() {
     fs::write(path.join("kv.csv"), "key,op\na,GET\nb,TOUCH\n").unwrap();
     fs::write(path.join("block.csv"), "block_id,op_name\na,putChunk\n").unwrap();
     lines(path, "damaged.txt", ["R 1 1", "R 2 1", "R three 1", "R 4 1"].map(str::to_owned).into_iter());
-    words(path, "anon.bin", [1, 2 | WRITE, 7 | ANON].into_iter());
     fs::write(path.join("cut.bin"), [0; 10]).unwrap();
     fs::write(path.join("columns.csv"), "when,where\n1,2\n3,4\n").unwrap();
     fs::write(path.join("binary.dat"), (0..=255u8).cycle().take(4096).collect::<Vec<_>>()).unwrap();
@@ -130,8 +121,6 @@ fn bad_traces_are_refused_with_place_and_remedy() {
         ("replay nothing.txt --format shared-text", 1, "empty trace"),
         ("replay damaged.txt", 1, "damaged.txt: line 3, byte 12"),
         ("replay damaged.txt", 1, "--lossy"),
-        ("replay anon.bin", 1, "anon.bin: record 3 touches anonymous page 7"),
-        ("replay anon.bin", 1, "not implemented yet"),
         ("replay cut.bin", 1, "byte 8: truncated"),
         ("replay columns.csv --format libcachesim-csv", 1, "columns.csv: not the columns"),
         ("replay columns.csv", 1, "neither id nor lbn and size"),
@@ -179,6 +168,11 @@ fn wrong_usage_is_refused_before_anything_is_done() {
         ("replay skewed.txt --check=0", "1.."),
         ("replay skewed.txt --unit 4096", "unit"),
         ("replay skewed.txt --seed minus", "invalid digit"),
+        ("replay skewed.txt --swap 0", "swap without a page is none"),
+        ("replay skewed.txt --swap 2TiB", "more than 1 TiB"),
+        ("replay skewed.txt --swap 1MiB --swap-device tape", "zram"),
+        ("replay skewed.txt --swap-device zram", "--swap"),
+        ("replay skewed.txt --swappiness 202", "0 to 200, or max"),
     ] {
         let error = fails(folder.path(), arguments, 2);
         assert!(error.contains(what), "{arguments}: {error}");

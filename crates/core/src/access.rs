@@ -229,7 +229,7 @@ impl Core {
             let memcg = self.memcg(self.memcg_of(hit.folio));
             memcg.stat.add(Counter::Pgfault, 1);
             if flags.set_mapped(hit.flags) {
-                memcg.stat.add(Counter::FileMapped, 1);
+                count_mapped(mapping, memcg, 1);
             } else if !flags.load().mapped() {
                 // Written to since the lookup, or gone: without its flag, nobody would look at the entry.
                 slot.unmap(hit.folio);
@@ -243,7 +243,8 @@ impl Core {
     }
 
     /// Puts a paid folio into its slot and queues it for its list (spec 00 §4, steps 2 and 3). The folio is locked
-    /// and has no content: read it and [`Core::publish`], or [`Core::abandon`].
+    /// and has no content: read it and [`Core::publish`], or [`Core::abandon`]. Of anonymous memory, [`Core::swap_slot`] tells
+    /// where its bytes are.
     ///
     /// # Errors
     /// The page came meanwhile, or the mapping was closed; the folio is given back.
@@ -256,10 +257,12 @@ impl Core {
         new: NewFolio,
         arrival: Arrival,
     ) -> Result<FolioId, InsertError> {
-        // The task waits for the device now, and is switched in again afterwards.
-        task.space.mark_ran();
         let folio = new.folio;
         let flags = self.folios.flags(folio);
+        let kind = mapping.kind();
+        if kind == Kind::Anon {
+            flags.set_swapbacked();
+        }
         self.folios.set_page(folio, mapping.id().0, index);
         if arrival.referenced {
             flags.set_referenced();
@@ -276,19 +279,28 @@ impl Core {
                 return Err(error);
             }
         };
+        let swapped_in = kind == Kind::Anon && before.shadow.is_some();
+        let shadow = match before.shadow {
+            Some(entry) if kind == Kind::Anon => self.leave_entry(folio, entry),
+            shadow => shadow,
+        };
         if arrival.readahead_mark {
             mapping.slot(&self.leaves, index).expect("just inserted").set_readahead(folio);
         }
         drop(locked);
         let memcg = self.memcg(new.memcg);
-        let kind = mapping.kind();
         memcg.stat.add(if kind == Kind::Anon { Counter::Anon } else { Counter::File }, 1);
         memcg.stat.add(Counter::FileReading, 1);
         let recency = arrival.in_fault && mapping.has_recency();
         if let Some(owner) = before.only_shadows_of {
             self.memcg(owner).stat.sub(Counter::WorkingsetNodes, 1);
         }
-        if let Some(word) = before.shadow
+        let must_read = kind == Kind::File || swapped_in;
+        if must_read {
+            // The task waits for the device now, and is switched in again afterwards.
+            task.space.mark_ran();
+        }
+        if let Some(word) = shadow
             && !arrival.overwrite
         {
             self.refault(host, folio, kind, memcg, word, recency);
@@ -296,8 +308,11 @@ impl Core {
         if recency {
             flags.mark_faulted_in(self.mechanisms());
         }
-        if arrival.in_fault {
+        if arrival.in_fault && must_read {
             memcg.stat.add(Counter::Pgmajfault, 1);
+        }
+        if swapped_in {
+            memcg.stat.add(Counter::Pswpin, 1);
         }
         host.event(Event::Inserted { page: (mapping.id(), index), folio, memcg: memcg.id() });
         // With the batch's reference, which it was allocated with.
@@ -307,6 +322,7 @@ impl Core {
 
     /// The content of an inserted folio is there: readers find it from now on. Unlocks it.
     pub fn publish(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
+        self.release_slot_if_short(folio);
         // The version that the content will have in a moment.
         self.set_uptodate(mapping, folio, self.folios.flags(folio).load().version().wrapping_add(1));
         self.end_reading(folio);
@@ -317,6 +333,7 @@ impl Core {
 
     /// As [`Self::publish`], and the caller keeps the lock: to make the page dirty before it can be evicted.
     pub fn end_filling(&self, mapping: &Mapping, folio: FolioId) {
+        self.release_slot_if_short(folio);
         self.end_content(mapping, folio);
         self.end_reading(folio);
     }
@@ -361,7 +378,9 @@ impl Core {
         let index = self.folios.index(folio);
         let memcg = self.memcg(self.memcg_of(folio));
         self.end_reading(folio);
-        let removed = mapping.lock(&self.leaves).remove(index, folio, None, memcg.id());
+        let entry = self.swap_slot(folio).map(|_| self.entry_of(folio, None));
+        let removed = mapping.lock(&self.leaves).remove(index, folio, entry, memcg.id());
+        self.folios.flags(folio).leave_swap_cache(false);
         self.unlock(host, folio);
         if let Ok(shadow_leaf) = removed {
             if let Some(leaf) = shadow_leaf {
@@ -391,7 +410,7 @@ impl Core {
         let mut at = 0;
         while let Some((index, slot)) = locked.next(at, pages) {
             if let (Some(folio), true) = (slot.folio(), slot.mapped()) {
-                if slot.accessed() && mapping.has_recency() {
+                if slot.accessed() && mapping.has_recency() && mapping.kind() == Kind::File {
                     let flags = &self.folios.flags(folio);
                     flags.mark_accessed(flags.load(), self.mechanisms());
                 }
@@ -410,7 +429,16 @@ impl Core {
             slot.unmap(folio);
         }
         if self.folios.flags(folio).clear_mapped() {
-            memcg.stat.sub(Counter::FileMapped, 1);
+            count_mapped(mapping, memcg, -1);
         }
+    }
+}
+
+/// A page got or lost its page-table entry. Only those of files are counted.
+fn count_mapped(mapping: &Mapping, memcg: &Memcg, change: i64) {
+    match (mapping.kind(), change > 0) {
+        (Kind::Anon, _) => {}
+        (Kind::File, true) => memcg.stat.add(Counter::FileMapped, 1),
+        (Kind::File, false) => memcg.stat.sub(Counter::FileMapped, 1),
     }
 }

@@ -167,7 +167,7 @@ impl Charging {
             self.stalled = true;
             core.memcg(self.memcg).stat.add(Counter::Allocstall, 1);
         }
-        let swappiness = core.options.swappiness();
+        let swappiness = core.options.swappiness;
         self.effort = Some(Box::new(Effort::new(
             core,
             Orders { target, kind, goal_pages: 1, swappiness, cpu: self.cpu },

@@ -5,6 +5,7 @@
 
 use crate::event::Event;
 use crate::folio::FolioId;
+use crate::swap::{SwapOut, SwapOutcome};
 use std::time::Duration;
 
 /// A moment, as nanoseconds since the host began. Monotonic.
@@ -61,6 +62,13 @@ pub trait Host {
 
     /// Whoever sleeps until this folio is unlocked or written should look again.
     fn wake_waiters(&self, folio: FolioId);
+
+    /// An anonymous page is to be written to its swap slot. Not called where there is no swap; a host that has some
+    /// must answer.
+    fn swap_out(&self, write: SwapOut) -> SwapOutcome {
+        let _ = write;
+        SwapOutcome::Refused
+    }
 
     /// A frame pays for metadata from now on: its memory can be given back to the system.
     fn frame_retired(&self, frame: FolioId);

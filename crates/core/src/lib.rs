@@ -6,7 +6,7 @@
 //!
 //! Follow a page through the modules: [`access`] (it is touched), [`charge`] (it is paid for), [`reclaim`]
 //! (memory is short), [`lru`] (which pages are cold), [`pageout`] (what becomes of them), [`writeback`] (dirty
-//! ones are written), [`workingset`] (what is remembered), and back.
+//! ones are written), [`swap`] (anonymous ones go there), [`workingset`] (what is remembered), and back.
 
 #![forbid(unsafe_code)]
 
@@ -32,6 +32,7 @@ pub mod pageout;
 pub mod readahead;
 pub mod reclaim;
 mod segments;
+pub mod swap;
 mod sync;
 #[cfg(all(test, not(loom)))]
 mod testing;
@@ -49,6 +50,7 @@ pub use mechanism::{MechanismError, Mechanisms, Preset, Switch};
 pub use memcg::{Counter, Memcg, MemcgError, MemcgId, UNLIMITED};
 pub use options::{Options, PAGE_BYTES};
 pub use reclaim::OutOfMemory;
+pub use swap::{SwapOptions, SwapOut, SwapOutcome, SwapSlot, SwapStore};
 
 use folio::FolioTable;
 use lru::{Arrivals, LockedLruvec, Lruvec, Queue};
@@ -57,6 +59,7 @@ use memcg::MemcgTable;
 use mm::AddressSpace;
 use node::Node;
 use std::sync::Arc;
+use swap::SwapArea;
 use sync::AtomicU64;
 
 /// One node and everything that is cached on it. Shared by all threads.
@@ -69,6 +72,7 @@ pub struct Core {
     pub(crate) memcgs: MemcgTable,
     pub(crate) node: Node,
     pub(crate) arrivals: Arrivals,
+    pub(crate) swap: SwapArea,
     /// Pages written since the beginning.
     pub(crate) written: AtomicU64,
 }
@@ -84,7 +88,8 @@ impl Core {
         memcgs.add("", UNLIMITED, now).expect("the first memcg");
         // One leaf per frame if no two cached pages are neighbours, one per eight for memories (spec 50 §5, and
         // as many again before they are trimmed), and some so that a tiny node can work.
-        let leaves = options.frames + options.frames / 4 + 1024;
+        // Entries of swapped pages are never trimmed: in the worst case each is alone in its leaf.
+        let leaves = (options.frames + options.frames / 4 + 1024).saturating_add(options.swap.pages);
         Core {
             folios: FolioTable::with_mechanisms(options.frames, options.mechanisms),
             leaves: LeafPool::new(
@@ -95,6 +100,7 @@ impl Core {
             node: Node::new(options.frames, options.pinned_frames, options.watermarks),
             arrivals: Arrivals::new(options.cpus, options.batch_folios),
             memcgs,
+            swap: SwapArea::new(options.swap, options.frames),
             written: AtomicU64::new(0),
             options,
         }
@@ -173,7 +179,7 @@ impl Core {
 
     // Mappings.
 
-    /// An empty mapping for a file.
+    /// An empty mapping for a file, or, of [`Kind::Anon`], an empty region of anonymous memory.
     pub fn open_mapping(&self, kind: Kind) -> Arc<Mapping> {
         self.open_mapping_with(kind, 0)
     }
@@ -183,6 +189,11 @@ impl Core {
     pub fn open_mapping_with(&self, kind: Kind, host_bytes: u64) -> Arc<Mapping> {
         self.leaves.count_bytes(host_bytes);
         self.mappings.open(kind, host_bytes)
+    }
+
+    /// The open mapping of that number.
+    pub fn mapping(&self, id: MappingId) -> Option<Arc<Mapping>> {
+        self.mappings.get(id)
     }
 
     /// Whether metadata grew since the last page was paid for, so that the next one will retire a frame.
@@ -210,7 +221,7 @@ impl Core {
     pub fn metadata_bytes(&self) -> u64 {
         let per_frame = FolioTable::FOLIO_BYTES + size_of::<u32>() as u64;
         let filters: u64 = self.memcgs.iter().map(|memcg| memcg.lruvec.filters.bytes()).sum();
-        u64::from(self.folios.len()) * per_frame + self.leaves.bytes() + filters
+        u64::from(self.folios.len()) * per_frame + self.leaves.bytes() + filters + self.swap.bytes()
     }
 
     /// Leaves of the index in use, each for 64 consecutive pages of a file.

@@ -3,6 +3,7 @@
 use crate::lru::{BATCH_FOLIOS, Swappiness};
 use crate::mechanism::Mechanisms;
 use crate::reclaim::Watermarks;
+use crate::swap::SwapOptions;
 
 /// Bytes of a page.
 pub const PAGE_BYTES: u64 = 4096;
@@ -18,6 +19,11 @@ pub struct Options {
     pub watermarks: Watermarks,
     /// Which behaviours are on.
     pub mechanisms: Mechanisms,
+    /// Where anonymous pages go. Default: nowhere, there is no swap.
+    pub swap: SwapOptions,
+    /// How willing reclaim is to take anonymous pages: 0…200, or 201, which takes no others (spec 30 §8). Default: 60.
+    /// Without swap, or where less than 64 of its pages are free, only file pages are taken.
+    pub swappiness: Swappiness,
     /// CPUs, each with its own batches: threads that may arrive at the same time. Default: 1.
     pub cpus: usize,
     /// Folios per batch of arrivals, 1…31. Default 31; smaller ones only for comparison with the golden traces.
@@ -34,14 +40,11 @@ impl Options {
             pinned_frames: 0,
             watermarks: Watermarks::for_pages(frames),
             mechanisms: Mechanisms::default(),
+            swap: SwapOptions::default(),
+            swappiness: Swappiness::DEFAULT,
             cpus: 1,
             batch_folios: BATCH_FOLIOS,
             charge_metadata: false,
         }
-    }
-
-    /// How willing reclaim is to take anonymous pages: not at all, as there is no swap.
-    pub fn swappiness(&self) -> Swappiness {
-        Swappiness::FILE_ONLY
     }
 }

@@ -124,7 +124,8 @@ impl Core {
                             mapping.id()
                         ));
                     }
-                    if flags.dirty() != locked.tree.dirty.contains(&index) {
+                    let indexed = flags.dirty() && mapping.kind() == Kind::File;
+                    if indexed != locked.tree.dirty.contains(&index) {
                         return Err(format!(
                             "page {index} of {:?}: {flags:?} disagrees with the dirty index",
                             mapping.id()
@@ -132,7 +133,7 @@ impl Core {
                     }
                     let counted = &mut counted[usize::from(self.memcg_of(folio).0)];
                     counted.0 += 1;
-                    counted.1 += u64::from(flags.dirty());
+                    counted.1 += u64::from(indexed);
                 }
                 let Some(next) = index.checked_add(1) else { break };
                 at = next;
@@ -165,6 +166,6 @@ impl Core {
                 ));
             }
         }
-        Ok(())
+        self.validate_swap()
     }
 }

@@ -14,6 +14,7 @@ const LAYERS: &[&str] = &[
     "reclaim",
     "pageout",
     "writeback",
+    "swap",
     "workingset",
     "lru",
     "node",

@@ -2,7 +2,7 @@
 //!
 //! Three independent accounts are compared:
 //!
-//! * the core's own recount ([`mglru_core::Core::validate`]): lists, labels, sizes, charges, windows, limits;
+//! * the core's own recount ([`mglru_core::Core::validate`]): lists, labels, sizes, charges, windows, limits, swap slots;
 //! * a model that knows of pages only what the core reported: which were inserted, evicted, taken out;
 //! * what is under way: a page without content belongs to exactly one job that reads it, a page under write-back
 //!   to exactly one write.
@@ -72,7 +72,9 @@ fn check_model(world: &World) -> Result<(), String> {
     if let Some(wrong) = &model.wrong {
         return Err(wrong.clone());
     }
-    let cached: u64 = world.core.memcgs().map(|memcg| memcg.stat().get(Counter::File)).sum();
+    let of_kinds = [Counter::File, Counter::Anon];
+    let cached =
+        world.core.memcgs().flat_map(|memcg| of_kinds.map(|counter| memcg.stat().get(counter))).sum();
     agree("cached pages", model.cached.len() as u64, cached)
 }
 

@@ -23,15 +23,22 @@ pub(crate) struct File {
     pub(crate) dirty_since: Option<Time>,
 }
 
-/// All files.
+/// Names of one kind: the same name may mean a file and a region of anonymous memory.
+#[derive(Debug, Default)]
+struct Names {
+    /// Name → number + 1.
+    direct: Vec<u32>,
+    others: BTreeMap<u32, u32>,
+    keys: KeyTable,
+}
+
+/// All files, and regions of anonymous memory.
 #[derive(Debug)]
 pub(crate) struct Files {
     numbering: Numbering,
-    /// File name → number + 1.
-    direct: Vec<u32>,
-    others: BTreeMap<u32, u32>,
+    /// Of files, and of regions of anonymous memory.
+    names: [Names; 2],
     files: Vec<File>,
-    keys: KeyTable,
     dirty: BTreeSet<FileNumber>,
     /// Changes when a file is replaced by a new one of the same name.
     replacements: u64,
@@ -41,23 +48,21 @@ impl Files {
     pub(crate) fn new(numbering: Numbering) -> Files {
         Files {
             numbering,
-            direct: Vec::new(),
-            others: BTreeMap::new(),
+            names: Default::default(),
             files: Vec::new(),
-            keys: KeyTable::default(),
             dirty: BTreeSet::new(),
             replacements: 0,
         }
     }
 
-    /// The file and position of a page.
+    /// The file, or region of anonymous memory, and position of a page.
     #[inline]
-    pub(crate) fn locate(&mut self, core: &Core, page: u64) -> (FileNumber, u32) {
+    pub(crate) fn locate(&mut self, core: &Core, kind: Kind, page: u64) -> (FileNumber, u32) {
         let (name, index) = match self.numbering {
             Numbering::Files => ((page >> 32) as u32, page as u32),
-            Numbering::Keys => (0, self.keys.position(page)),
+            Numbering::Keys => (0, self.names[kind as usize].keys.position(page)),
         };
-        (self.number(core, name), index)
+        (self.number(core, kind, name), index)
     }
 
     /// The file that a page is in, where the page itself does not matter.
@@ -66,31 +71,32 @@ impl Files {
             Numbering::Files => (page >> 32) as u32,
             Numbering::Keys => 0,
         };
-        self.number(core, name)
+        self.number(core, Kind::File, name)
     }
 
     #[inline]
-    fn number(&mut self, core: &Core, name: u32) -> FileNumber {
-        match self.direct.get(name as usize) {
+    fn number(&mut self, core: &Core, kind: Kind, name: u32) -> FileNumber {
+        match self.names[kind as usize].direct.get(name as usize) {
             Some(&number) if number != 0 => FileNumber(number - 1),
-            _ => self.number_slow(core, name),
+            _ => self.number_slow(core, kind, name),
         }
     }
 
     #[cold]
-    fn number_slow(&mut self, core: &Core, name: u32) -> FileNumber {
-        if let Some(&number) = self.others.get(&name) {
+    fn number_slow(&mut self, core: &Core, kind: Kind, name: u32) -> FileNumber {
+        let Names { direct, others, .. } = &mut self.names[kind as usize];
+        if let Some(&number) = others.get(&name) {
             return FileNumber(number);
         }
         let number = self.files.len() as u32;
-        self.files.push(File { mapping: core.open_mapping(Kind::File), dirty_since: None });
+        self.files.push(File { mapping: core.open_mapping(kind), dirty_since: None });
         if name < DIRECT_NAMES {
-            if self.direct.len() <= name as usize {
-                self.direct.resize(name as usize + 1, 0);
+            if direct.len() <= name as usize {
+                direct.resize(name as usize + 1, 0);
             }
-            self.direct[name as usize] = number + 1;
+            direct[name as usize] = number + 1;
         } else {
-            self.others.insert(name, number);
+            others.insert(name, number);
         }
         FileNumber(number)
     }
@@ -139,6 +145,7 @@ impl Files {
 
     /// Bytes kept per page name.
     pub(crate) fn bytes(&self) -> u64 {
-        self.keys.bytes() + (self.direct.capacity() * size_of::<u32>()) as u64
+        let bytes = |names: &Names| names.keys.bytes() + (names.direct.capacity() * size_of::<u32>()) as u64;
+        self.names.iter().map(bytes).sum()
     }
 }

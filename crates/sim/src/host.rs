@@ -5,7 +5,7 @@
 
 use crate::checker::Model;
 use crate::clock::Clock;
-use mglru_core::{Event, FlushReason, FolioId, Host, Time};
+use mglru_core::{Event, FlushReason, FolioId, Host, SwapOut, SwapOutcome, SwapStore, Time};
 use std::cell::{Cell, RefCell};
 
 /// Sees what happens inside the core, as it happens.
@@ -29,6 +29,8 @@ pub(crate) struct Calls {
     pub(crate) flush_for_background: bool,
     /// Free memory is below the low watermark.
     pub(crate) background: bool,
+    /// Pages that are to be written to swap.
+    pub(crate) swap_outs: Vec<SwapOut>,
     /// Whoever waits for these should look again.
     pub(crate) folios: Vec<FolioId>,
 }
@@ -40,12 +42,21 @@ pub struct SimHost {
     called: Cell<bool>,
     calls: RefCell<Calls>,
     retired_frames: Cell<u32>,
+    /// How writes to swap end; `None`: there is no swap.
+    swap: Option<SwapStore>,
+    /// Pages that were compressed since the last look.
+    compressed: Cell<u64>,
     observers: Vec<RefCell<Box<dyn Observer>>>,
     /// What the checker knows.
     pub(crate) model: Option<RefCell<Model>>,
 }
 
 impl SimHost {
+    /// The host of a machine with such swap, if any.
+    pub(crate) fn new(swap: Option<SwapStore>) -> SimHost {
+        SimHost { swap, ..SimHost::default() }
+    }
+
     /// Somebody was called and has not been woken yet.
     #[inline]
     pub(crate) fn is_called(&self) -> bool {
@@ -56,6 +67,11 @@ impl SimHost {
     pub(crate) fn take_calls(&self) -> Calls {
         self.called.set(false);
         self.calls.take()
+    }
+
+    /// Pages that were compressed since the last call of this.
+    pub(crate) fn take_compressed(&self) -> u64 {
+        self.compressed.take()
     }
 
     fn call(&self, note: impl FnOnce(&mut Calls)) {
@@ -100,6 +116,20 @@ impl Host for SimHost {
 
     fn wake_waiters(&self, folio: FolioId) {
         self.call(|calls| calls.folios.push(folio));
+    }
+
+    fn swap_out(&self, write: SwapOut) -> SwapOutcome {
+        match self.swap {
+            None => SwapOutcome::Refused,
+            Some(SwapStore::Memory) => {
+                self.compressed.set(self.compressed.get() + 1);
+                SwapOutcome::Done
+            }
+            Some(SwapStore::Device) => {
+                self.call(|calls| calls.swap_outs.push(write));
+                SwapOutcome::Started
+            }
+        }
     }
 
     fn frame_retired(&self, _: FolioId) {

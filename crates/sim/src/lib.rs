@@ -1,6 +1,6 @@
 //! The simulator: the same core as the cache's, on a faked machine under virtual time.
 //!
-//! A [`Machine`] says what there is: memory, tenants with limits, a device, a flusher. A [`Simulator`] runs jobs on
+//! A [`Machine`] says what there is: memory, tenants with limits, a device, swap, a flusher. A [`Simulator`] runs jobs on
 //! it, each a stream of [`Operation`]s, and returns a [`Report`]. There is no thread and no clock but the simulated
 //! one: the same machine, jobs and seed give the same report, bit for bit, on every computer.
 //!
@@ -29,6 +29,7 @@ pub mod machine;
 pub mod operation;
 pub mod report;
 pub mod simulator;
+pub mod swap;
 pub mod swarm;
 mod world;
 
@@ -38,3 +39,4 @@ pub use machine::{FlusherModel, Interleaving, Machine, Tenant, Writes};
 pub use operation::{Access, Numbering, Operation, Source, SourceError, TraceSource};
 pub use report::{Counters, Counts, Report, Tally, TenantReport};
 pub use simulator::{SimError, Simulator};
+pub use swap::{SwapDevice, SwapModel};

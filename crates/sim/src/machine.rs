@@ -2,6 +2,8 @@
 
 use crate::device::{DeviceModel, Lane, Latency};
 use crate::operation::Numbering;
+use crate::swap::{Swap, SwapModel};
+use mglru_core::lru::Swappiness;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{Mechanisms, Options, PAGE_BYTES};
 use std::time::Duration;
@@ -97,6 +99,10 @@ pub struct Machine {
     pub charge_metadata: bool,
     /// Where files are.
     pub device: DeviceModel,
+    /// Where anonymous pages go; `None`: they stay.
+    pub swap: Option<SwapModel>,
+    /// How willing reclaim is to take them, 0…201.
+    pub swappiness: Swappiness,
     /// Who writes dirty pages back; `None`: only a sync does.
     pub flusher: Option<FlusherModel>,
     /// What a touch of a page takes, besides what it waits for.
@@ -118,7 +124,7 @@ pub struct Machine {
 
 impl Machine {
     /// A machine with so much memory and one tenant, `all`, that may have all of it. Kernel's watermarks, an NVMe
-    /// disk, a flusher, a microsecond per touch.
+    /// disk, no swap, a flusher, a microsecond per touch.
     pub fn new(memory_pages: u32) -> Machine {
         Machine {
             memory_pages,
@@ -130,6 +136,8 @@ impl Machine {
             batch_folios: 31,
             charge_metadata: false,
             device: DeviceModel::nvme(),
+            swap: None,
+            swappiness: Swappiness::DEFAULT,
             flusher: Some(FlusherModel::default()),
             access_time: Duration::from_micros(1),
             batch_time: Duration::ZERO,
@@ -194,6 +202,8 @@ impl Machine {
             cpus: self.cpus,
             batch_folios: self.batch_folios,
             charge_metadata: self.charge_metadata,
+            swap: Swap::options(self.swap),
+            swappiness: self.swappiness,
             ..Options::new(self.memory_pages)
         }
     }

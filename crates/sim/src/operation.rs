@@ -26,7 +26,8 @@ pub struct Access {
     pub write: bool,
     /// Through a mapping, not through a descriptor.
     pub mapped: bool,
-    /// Anonymous memory, which needs swap: refused as long as there is none.
+    /// Anonymous memory, through a mapping: `page` is of another space than those of files. Where the machine has no
+    /// swap, such a page stays until it is given up.
     pub anon: bool,
 }
 
@@ -49,6 +50,13 @@ impl Access {
     /// A store through a mapping.
     pub fn store(page: u64) -> Access {
         Access { write: true, mapped: true, ..Access::read(page) }
+    }
+}
+
+impl Access {
+    /// The same, of anonymous memory.
+    pub fn anon(self) -> Access {
+        Access { anon: true, ..self }
     }
 }
 
@@ -85,6 +93,13 @@ pub enum Operation {
     Unmap {
         /// A page of the file.
         page: u64,
+    },
+    /// Gives anonymous memory up (munmap): pages go, in memory or in swap.
+    Release {
+        /// The first page.
+        page: u64,
+        /// How many.
+        pages: u32,
     },
     /// Removes a file. Its name stands for a new, empty one afterwards.
     Remove {

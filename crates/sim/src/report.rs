@@ -9,13 +9,16 @@ use mglru_core::{Counter, Memcg, Time};
 pub struct Counts {
     /// Touches of a page.
     pub accesses: u64,
-    /// The page was cached, or somebody else was reading it already.
+    /// The page was cached, or somebody else was reading it already; or it is one of anonymous memory that nobody had
+    /// stored to: nothing has to be read.
     pub hits: u64,
-    /// The page had to be brought in, or could not be.
+    /// The page had to be brought in, from its file or from swap, or could not be.
     pub misses: u64,
     /// Touches that waited for somebody else's read.
     pub waits: u64,
-    /// Mapped accesses to a cached page that had no page-table entry.
+    /// Pages of anonymous memory that were made by a store to them: they are full of zeros, and nothing is read.
+    pub zero_fills: u64,
+    /// Mapped accesses to a cached page that had no page-table entry, zero fills among them.
     pub minor_faults: u64,
     /// Accesses that failed because the device did.
     pub read_errors: u64,
@@ -37,6 +40,7 @@ impl Counts {
             hits: f(self.hits, other.hits),
             misses: f(self.misses, other.misses),
             waits: f(self.waits, other.waits),
+            zero_fills: f(self.zero_fills, other.zero_fills),
             minor_faults: f(self.minor_faults, other.minor_faults),
             read_errors: f(self.read_errors, other.read_errors),
             out_of_memory: f(self.out_of_memory, other.out_of_memory),
@@ -154,6 +158,8 @@ pub struct Report {
     pub tenants: Vec<TenantReport>,
     /// What the device did.
     pub device: DeviceCounts,
+    /// What swap did, if there is some.
+    pub swap: Option<DeviceCounts>,
 }
 
 impl Report {

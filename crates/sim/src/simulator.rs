@@ -16,7 +16,9 @@ use crate::host::Observer;
 use crate::machine::{Interleaving, Machine};
 use crate::operation::{Source, SourceError};
 use crate::report::{Report, TenantReport};
+use crate::swap::{Swap, SwapDevice, SwapModel};
 use crate::world::{ActorId, Due, Pause, World};
+use mglru_core::lru::Swappiness;
 use mglru_core::{Core, MemcgError, Task, Time};
 use mglru_workload::Random;
 use std::cell::RefCell;
@@ -113,6 +115,16 @@ impl Simulator {
         }
         if machine.cpus == 0 || machine.device_cpu >= machine.cpus {
             return refuse("transfers end on a CPU that it does not have");
+        }
+        if machine.swap.is_some_and(|swap| swap.pages == 0) {
+            return refuse("its swap holds no page: give it at least one, or no swap at all");
+        }
+        if matches!(machine.swap, Some(SwapModel { device: SwapDevice::Disk { cpu, .. }, .. }) if cpu >= machine.cpus)
+        {
+            return refuse("writes to swap end on a CPU that it does not have");
+        }
+        if Swappiness::new(machine.swappiness.0).is_none() {
+            return refuse("swappiness is 0 to 200, or 201 for anonymous pages only");
         }
         let mut simulator = Simulator {
             world: World::new(machine).map_err(SimError::Tenant)?,
@@ -264,6 +276,7 @@ impl Simulator {
             return;
         }
         let calls = self.world.host.take_calls();
+        calls.swap_outs.iter().for_each(|&write| self.world.swap_out(write));
         if calls.background {
             self.call(self.background);
         }
@@ -392,6 +405,7 @@ impl Simulator {
             warm_from: tenants[0].warm.is_some().then_some(world.warm_from),
             tenants,
             device: world.device.counts(),
+            swap: world.swap.as_ref().map(Swap::counts),
         }
     }
 }

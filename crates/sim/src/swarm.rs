@@ -11,7 +11,10 @@ use crate::machine::{FlusherModel, Interleaving, Machine, Tenant, Writes};
 use crate::operation::{Access, Numbering, Operation};
 use crate::report::Report;
 use crate::simulator::{SimError, Simulator};
+use crate::swap::{SwapDevice, SwapModel};
+use mglru_core::lru::Swappiness;
 use mglru_core::reclaim::Watermarks;
+use mglru_core::swap::FREE_SLOTS_MIN;
 use mglru_core::{Mechanisms, Preset, Switch, UNLIMITED};
 use mglru_workload::Random;
 use std::fmt;
@@ -115,14 +118,18 @@ struct Weights {
     discard: u64,
     unmap: u64,
     remove: u64,
+    anon_load: u64,
+    anon_store: u64,
+    release: u64,
 }
 
 impl Weights {
-    const ORDER: usize = 9;
+    const ORDER: usize = 12;
 
     fn all(&self) -> [u64; Weights::ORDER] {
-        let Weights { read, write, load, store, sync, truncate, discard, unmap, remove } = *self;
-        [read, write, load, store, sync, truncate, discard, unmap, remove]
+        let Weights { read, write, load, store, sync, truncate, discard, unmap, remove, .. } = *self;
+        let Weights { anon_load, anon_store, release, .. } = *self;
+        [read, write, load, store, sync, truncate, discard, unmap, remove, anon_load, anon_store, release]
     }
 }
 
@@ -152,6 +159,8 @@ struct JobPlan {
     seed: u64,
     operations: u64,
     files: Vec<FilePlan>,
+    /// Of the one region of anonymous memory, which all jobs share.
+    anon_pages: u64,
     order: Order,
     weights: Weights,
 }
@@ -228,6 +237,8 @@ fn random_machine(choices: &mut Choices, seed: u64) -> Machine {
         charge_metadata,
         device: if ideal { DeviceModel::IDEAL } else { random_device(choices) },
         flusher: (!choices.one_in(6)).then_some(flusher),
+        swap: random_swap(choices, u64::from(memory_pages), cpus),
+        swappiness: Swappiness(choices.one_of(&[0, 1, 2, 60, 60, 60, 100, 199, 200])),
         access_time: choices.one_of(&[0, 1, 7, 40]) * Duration::from_micros(1),
         batch_time: choices.one_of(&[0, 0, 3, 50]) * Duration::from_micros(1),
         numbering: if choices.one_in(5) { Numbering::Keys } else { Numbering::Files },
@@ -250,6 +261,24 @@ fn random_mechanisms(choices: &mut Choices) -> Mechanisms {
     let (with, without) = if plain.is_on(turned) { (vec![], vec![turned]) } else { (vec![turned], vec![]) };
     // Some make no sense together.
     Mechanisms::compose(preset, &with, &without).unwrap_or(plain)
+}
+
+fn random_swap(choices: &mut Choices, memory_pages: u64, cpus: usize) -> Option<SwapModel> {
+    if choices.one_in(3) {
+        return None;
+    }
+    let device = match choices.between(0, 2) {
+        0 => SwapDevice::Memory { read: choices.micros(20), write: choices.micros(50) },
+        1 => SwapDevice::lab_disk(),
+        _ => SwapDevice::Disk {
+            model: random_device(choices),
+            cpu: choices.between(0, cpus as u64 - 1) as usize,
+        },
+    };
+    // Some have less than reclaim wants to see free at all, some run full, some have plenty.
+    let share = choices.one_of(&[1, 1, 4]);
+    let pages = choices.between(1, 2 + memory_pages * share) as u32;
+    Some(SwapModel { pages, device })
 }
 
 fn random_device(choices: &mut Choices) -> DeviceModel {
@@ -307,7 +336,15 @@ fn random_job(choices: &mut Choices, machine: &Machine, files: &[FilePlan]) -> J
         discard: weight(20),
         unmap: weight(6),
         remove: weight(4),
+        anon_load: 0,
+        anon_store: 0,
+        release: 0,
     };
+    if choices.one_in(2) {
+        weights.anon_load = choices.between(0, 1000);
+        weights.anon_store = choices.between(1, 1000);
+        weights.release = choices.between(0, 20);
+    }
     if machine.flusher.is_none() {
         // Without a flusher, dirty pages are stuck until a sync. Many would only show how long reclaim keeps trying.
         (weights.write, weights.store) = (weights.write.min(weights.sync), weights.store.min(weights.sync));
@@ -315,6 +352,7 @@ fn random_job(choices: &mut Choices, machine: &Machine, files: &[FilePlan]) -> J
     if machine.numbering == Numbering::Keys {
         // Opaque keys have no range that could be cut off.
         (weights.truncate, weights.discard) = (0, 0);
+        weights.release = 0;
     }
     if weights.all().iter().take(4).sum::<u64>() == 0 {
         weights.read = 100;
@@ -325,9 +363,19 @@ fn random_job(choices: &mut Choices, machine: &Machine, files: &[FilePlan]) -> J
         seed: choices.0.next_u64(),
         operations: choices.between(50, 1500),
         files: files[..some_file].to_vec(),
+        anon_pages: anon_pages(machine),
         order: choices.one_of(&[Order::Uniform, Order::Skewed, Order::Cyclic, Order::Drifting]),
         weights,
     }
+}
+
+/// Pages of anonymous memory: what fits into swap, and a little more. What has no room there stays in memory, and
+/// much of that would only show how long reclaim keeps trying.
+fn anon_pages(machine: &Machine) -> u64 {
+    let least = machine.tenants.iter().map(|tenant| tenant.max_pages).min();
+    let stuck = least.unwrap_or(UNLIMITED).min(u64::from(machine.memory_pages)) / 4;
+    let swapped = machine.swap.filter(|_| machine.swappiness != Swappiness::FILE_ONLY);
+    stuck + swapped.map_or(0, |swap| u64::from(swap.pages.saturating_sub(2 * FREE_SLOTS_MIN)))
 }
 
 impl JobPlan {
@@ -348,6 +396,7 @@ impl JobPlan {
                 Order::Cyclic => at % pages,
                 Order::Drifting => (at / 8 + choices.0.below(pages / 10 + 1)) % pages,
             };
+        let anon = page % self.anon_pages.max(1);
         let weights = self.weights.all();
         let mut left = choices.0.below(weights.iter().sum());
         let kind = weights.iter().position(|&weight| {
@@ -364,7 +413,10 @@ impl JobPlan {
             5 => Operation::Truncate { page },
             6 => Operation::Discard { page, pages: 1 + choices.0.below(pages) as u32 },
             7 => Operation::Unmap { page },
-            _ => Operation::Remove { page },
+            8 => Operation::Remove { page },
+            9 => Access::load(anon).anon().into(),
+            10 => Access::store(anon).anon().into(),
+            _ => Operation::Release { page: anon, pages: 1 + choices.0.below(pages) as u32 },
         }
     }
 }

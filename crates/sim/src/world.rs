@@ -6,8 +6,9 @@ use crate::files::{FileNumber, Files};
 use crate::host::SimHost;
 use crate::machine::{Machine, Writes};
 use crate::report::{Counters, Counts, Tally};
+use crate::swap::Swap;
 use mglru_core::writeback::WritebackRun;
-use mglru_core::{Core, Mapping, Memcg, MemcgId, Task, Time};
+use mglru_core::{Core, Mapping, Memcg, MemcgId, SwapOut, Task, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -48,7 +49,8 @@ pub(crate) enum Pause {
 /// A write under way.
 #[derive(Debug)]
 pub(crate) struct Write {
-    pub(crate) file: FileNumber,
+    /// `None`: it goes to swap.
+    pub(crate) file: Option<FileNumber>,
     pub(crate) mapping: Arc<Mapping>,
     pub(crate) run: WritebackRun,
     ok: bool,
@@ -70,6 +72,7 @@ pub(crate) struct World {
     pub(crate) host: SimHost,
     pub(crate) events: Events<Due>,
     pub(crate) device: Device,
+    pub(crate) swap: Option<Swap>,
     pub(crate) files: Files,
     /// The root first, then the machine's.
     pub(crate) tenants: Vec<TenantState>,
@@ -101,9 +104,10 @@ impl World {
         }
         Ok(World {
             core,
-            host: SimHost::default(),
+            host: SimHost::new(machine.swap.map(|_| Swap::options(machine.swap).store)),
             events: Events::default(),
             device: Device::new(machine.device, machine.seed),
+            swap: machine.swap.map(|model| Swap::new(model, machine.seed)),
             files: Files::new(machine.numbering),
             tenants,
             tasks: Vec::new(),
@@ -191,21 +195,51 @@ impl World {
         let pages = run.folios.len() as u64;
         let first = u64::from(run.first);
         let completion = self.device.write(self.now(), pages);
+        self.note_write(Write { file: Some(file), mapping, run, ok: completion.ok }, completion.at);
+        Some(first..first + pages)
+    }
+
+    fn note_write(&mut self, write: Write, end: Time) {
         let id = WriteId(self.next_write);
         self.next_write += 1;
-        self.writes.insert(id, Write { file, mapping, run, ok: completion.ok });
-        self.events.plan(completion.at, Due::Written(id));
-        Some(first..first + pages)
+        self.writes.insert(id, write);
+        self.events.plan(end, Due::Written(id));
+    }
+
+    /// Begins to write a page to swap.
+    pub(crate) fn swap_out(&mut self, write: SwapOut) {
+        let now = self.now();
+        let swap = self.swap.as_mut().expect("without swap, no page is written to it");
+        let completion = swap.write(now);
+        let (id, first) = write.page;
+        // Its region cannot be closed while the page is under write-back.
+        let mapping = self.core.mapping(id).expect("a page is written of an open mapping");
+        let run = WritebackRun { first, folios: vec![write.folio] };
+        self.note_write(Write { file: None, mapping, run, ok: completion.ok }, completion.at);
+    }
+
+    /// What reclaiming the last batch took.
+    pub(crate) fn take_batch_nanos(&mut self) -> u64 {
+        let now = self.now();
+        let took = (0..self.host.take_compressed()).map(|_| {
+            let swap = self.swap.as_mut().expect("without swap, no page is compressed");
+            swap.write(now).at.since(now).as_nanos() as u64
+        });
+        took.sum::<u64>() + self.batch_nanos
     }
 
     /// A write ended.
     pub(crate) fn written(&mut self, id: WriteId) {
         let write = self.writes.remove(&id).expect("a write ends once");
         for &folio in &write.run.folios {
-            self.core.end_writeback(&self.host, &write.mapping, folio, write.ok, self.device_cpu);
+            let cpu = match (&self.swap, write.file) {
+                (Some(swap), None) => swap.cpu(),
+                _ => self.device_cpu,
+            };
+            self.core.end_writeback(&self.host, &write.mapping, folio, write.ok, cpu);
         }
-        if !write.ok {
-            self.files.note_dirty(write.file, self.now());
+        if let (false, Some(file)) = (write.ok, write.file) {
+            self.files.note_dirty(file, self.now());
         }
     }
 
@@ -218,7 +252,7 @@ impl World {
 
     /// Whether a write of the file that began before `before` is under way.
     pub(crate) fn is_writing(&self, file: FileNumber, before: u64) -> bool {
-        self.writes.range(..WriteId(before)).any(|(_, write)| write.file == file)
+        self.writes.range(..WriteId(before)).any(|(_, write)| write.file == Some(file))
     }
 
     /// Writes that began so far.

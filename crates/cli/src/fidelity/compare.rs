@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! one kernel run, reads     one replay at its capacity
-//! … mapped, or with writes  the mean of five replays, at its capacity and 10 and 20 pages beside it
+//! … mapped, writes, swap     the mean of five replays, at its capacity and 10 and 20 pages beside it
 //! … and its repetitions     the same; what they differ by is allowed
 //! five limits, mapped       besides: the mean of the runs against the mean of a replay for each
 //! ```
@@ -140,7 +140,7 @@ impl Subject {
                 tolerance: tolerance(self.kind, measure).or_noise(self.noise_percent(measure)),
             }
         };
-        Measure::ALL.into_iter().map(compare).collect()
+        Measure::of(&self.runs[0].setting).map(compare).collect()
     }
 
     /// What repetitions differ by, in percent of the run that they repeat.

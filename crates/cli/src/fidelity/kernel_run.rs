@@ -2,12 +2,15 @@
 
 use crate::error::Failure;
 use mglru_core::Preset;
-use mglru_sim::Writes;
+use mglru_sim::{SwapDevice, SwapModel, Writes};
 use std::path::{Path, PathBuf};
 
 /// Half of what one reclaim effort frees. Memory swings between the limit and so many pages less than twice that;
 /// a replay's limit is the mean and this (spec 97 §6).
 pub const HALF_AN_EFFORT_PAGES: u64 = 28;
+
+/// Swap of a replay, 1 GiB. The lab's rows use a hundredth of it.
+const SWAP_PAGES: u32 = 1 << 18;
 
 /// A number that a kernel and a replay both have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +35,15 @@ pub enum Measure {
     Restored,
     /// Generations created by the whole replay.
     Generations,
+    /// Pages read from swap by the whole replay. Only of runs with swap, as the next.
+    SwapIns,
+    /// Pages written to swap by the whole replay.
+    SwapOuts,
 }
 
 impl Measure {
     /// All of them.
-    pub const ALL: [Measure; 9] = [
+    pub const ALL: [Measure; 11] = [
         Measure::TotalMisses,
         Measure::Misses,
         Measure::Refaults,
@@ -46,7 +53,15 @@ impl Measure {
         Measure::Activated,
         Measure::Restored,
         Measure::Generations,
+        Measure::SwapIns,
+        Measure::SwapOuts,
     ];
+
+    /// Those that a run with or without swap has.
+    pub fn of(setting: &Setting) -> impl Iterator<Item = Measure> + use<> {
+        let shown = if setting.has_swap() { Self::ALL.len() } else { Measure::SwapIns as usize };
+        Self::ALL.into_iter().take(shown)
+    }
 
     /// By the kernel's name.
     pub fn name(self) -> &'static str {
@@ -60,6 +75,8 @@ impl Measure {
             Measure::Activated => "pgactivate",
             Measure::Restored => "workingset_restore_file",
             Measure::Generations => "generations_created",
+            Measure::SwapIns => "pswpin",
+            Measure::SwapOuts => "pswpout",
         }
     }
 
@@ -75,6 +92,8 @@ impl Measure {
             Measure::Activated => Some("warm_pgactivate"),
             Measure::Restored => Some("warm_workingset_restore_file"),
             Measure::Generations => None,
+            Measure::SwapIns => Some("total_vm_pswpin"),
+            Measure::SwapOuts => Some("total_vm_pswpout"),
         }
     }
 }
@@ -83,7 +102,7 @@ impl Measure {
 const SEQ_COLUMNS: [&str; 2] = ["gen_start_max_seq", "gen_end_max_seq"];
 
 /// Columns beside those of [`Measure::column`] and [`SEQ_COLUMNS`].
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 14] = [
     "workload",
     "kernel",
     "lru",
@@ -97,6 +116,7 @@ const COLUMNS: [&str; 13] = [
     "acc_anon",
     "acc_write",
     "cap_file_mean",
+    "cap_anon_mean",
 ];
 
 /// What tells runs apart, other than chance and the limit.
@@ -135,10 +155,27 @@ impl Setting {
             let versions = KERNELS.map(|(version, _)| version).join(", ");
             return Err(format!("kernel {kernel} has no preset; {versions} have"));
         };
-        if swap != "none" {
-            return Err(format!("swap = {swap} needs anonymous pages, which are not implemented yet"));
+        if swap != "none" && self.swap_device().is_none() {
+            return Err(format!("swap = {swap} is none that we have: disk, zram"));
         }
         Ok(*preset)
+    }
+
+    fn swap_device(&self) -> Option<SwapDevice> {
+        match self.swap.as_str() {
+            "disk" => Some(SwapDevice::lab_disk()),
+            "zram" => Some(SwapDevice::zram()),
+            _ => None,
+        }
+    }
+
+    fn has_swap(&self) -> bool {
+        self.swap_device().is_some()
+    }
+
+    /// Where anonymous pages went: so much swap that it was never short.
+    pub fn swap(&self) -> Option<SwapModel> {
+        self.swap_device().map(|device| SwapModel { pages: SWAP_PAGES, device })
     }
 
     /// How writes treat pages that are not cached.
@@ -156,6 +193,8 @@ pub enum Access {
     MappedReads,
     /// Some writes.
     Writes,
+    /// Some to anonymous memory, with swap.
+    AnonAndFile,
 }
 
 /// A row that can be replayed.
@@ -169,7 +208,7 @@ pub struct KernelRun {
     pub tag: String,
     /// `memory.max`.
     pub limit_pages: u64,
-    /// What was left of that for pages of files, and half an effort.
+    /// What was left of that for pages of files, with swap also for anonymous ones, and half an effort.
     pub memory_pages: u64,
     /// Records of the trace.
     pub records: u64,
@@ -288,17 +327,21 @@ impl Fields<'_> {
                 None => self.number(SEQ_COLUMNS[1])? - self.number(SEQ_COLUMNS[0])?,
             };
         }
-        let access = match (self.number("acc_write")? > 0.0, self.number("acc_mapped")? > 0.0) {
-            (true, _) => Access::Writes,
-            (false, true) => Access::MappedReads,
-            (false, false) => Access::Reads,
+        let some = |column| self.number(column).map(|accesses| accesses > 0.0);
+        let access = match (some("acc_anon")?, some("acc_write")?, some("acc_mapped")?) {
+            (true, ..) => Access::AnonAndFile,
+            (false, true, _) => Access::Writes,
+            (false, false, true) => Access::MappedReads,
+            (false, false, false) => Access::Reads,
         };
+        // Without swap, the only anonymous pages are those of the program that ran the trace.
+        let anon_pages = if setting.has_swap() { self.number("cap_anon_mean")? } else { 0.0 };
         Ok(KernelRun {
             setting,
             preset,
             tag: self.text("tag").to_owned(),
             limit_pages: self.number("limit_pages")? as u64,
-            memory_pages: self.number("cap_file_mean")? as u64 + HALF_AN_EFFORT_PAGES,
+            memory_pages: (self.number("cap_file_mean")? + anon_pages) as u64 + HALF_AN_EFFORT_PAGES,
             records: self.number("n")? as u64,
             warm_from: self.number("warm_index")? as u64,
             access,
@@ -339,9 +382,10 @@ impl Table {
             if !filter.wants(&setting) {
                 continue;
             }
-            let anonymous = || match fields.number("acc_anon") {
-                Ok(0.0) => Ok(()),
-                _ => Err("it touches anonymous pages".to_owned()),
+            let touches_anonymous = !setting.has_swap() && fields.number("acc_anon") != Ok(0.0);
+            let anonymous = || match touches_anonymous {
+                true => Err("it touches anonymous pages without swap".to_owned()),
+                false => Ok(()),
             };
             match setting.preset().and_then(|preset| anonymous().map(|()| preset)) {
                 Ok(preset) => table.runs.push(fields.run(setting, preset)?),

@@ -13,7 +13,9 @@ use crate::replay::run::{Outcome, Plan, run_all, threads};
 use crate::trace_file::TraceFile;
 use compare::{Comparison, Subject, subjects};
 use kernel_run::{Filter, KernelRun, Measure, Table, trace_of};
+use mglru_core::lru::Swappiness;
 use mglru_core::{Counter, Mechanisms};
+use mglru_sim::Tally;
 use mglru_workload::trace::OpenOptions;
 use std::path::{Path, PathBuf};
 
@@ -82,6 +84,8 @@ fn compare(table: &Path, subjects: &[Subject]) -> Result<Vec<Comparison>, Failur
             memory_pages,
             warm_from: run.warm_from,
             writes: run.setting.writes(),
+            swap: run.setting.swap(),
+            swappiness: Swappiness::DEFAULT,
             seed: 1,
             check_every: None,
         }));
@@ -117,9 +121,12 @@ fn check_length(trace: &TraceFile, run: &KernelRun) -> Result<(), Failure> {
 /// One of our numbers.
 fn count(outcome: &Outcome, measure: Measure) -> f64 {
     let warm = outcome.warm();
+    let total = outcome.report.total();
+    // The lab counts pages read from the disk with the files; what comes from swap is counted apart.
+    let misses = |tally: &Tally| tally.counts.misses - tally.counters.get(Counter::Pswpin);
     let value = match measure {
-        Measure::TotalMisses => outcome.report.total().counts.misses,
-        Measure::Misses => warm.counts.misses,
+        Measure::TotalMisses => misses(&total),
+        Measure::Misses => misses(&warm),
         Measure::Refaults => warm.counters.get(Counter::WorkingsetRefaultFile),
         Measure::Scanned => warm.counters.pgscan(),
         Measure::Stolen => warm.counters.pgsteal(),
@@ -127,6 +134,8 @@ fn count(outcome: &Outcome, measure: Measure) -> f64 {
         Measure::Activated => warm.counters.get(Counter::Pgactivate),
         Measure::Restored => warm.counters.get(Counter::WorkingsetRestoreFile),
         Measure::Generations => outcome.generations_created(),
+        Measure::SwapIns => total.counters.get(Counter::Pswpin),
+        Measure::SwapOuts => total.counters.get(Counter::Pswpout),
     };
     value as f64
 }

@@ -69,6 +69,7 @@ pub fn tolerance(kind: RowKind, measure: Measure) -> Tolerance {
         RowKind { access: Access::Writes, preset: Preset::Linux71, .. } => [0.5, 1.0, 1.0, 15.0, 25.0],
         RowKind { access: Access::Writes, limit_pages: 0..=4096, .. } => [2.0, 2.5, 2.0, 18.0, 25.0],
         RowKind { access: Access::Writes, .. } => [0.5, 1.0, 1.0, 7.0, 25.0],
+        RowKind { access: Access::AnonAndFile, .. } => [0.5, 0.6, 0.5, 3.0, 25.0],
     };
     let (percent, count) = match measure {
         Measure::TotalMisses | Measure::Misses => (percents[0], 0.0),
@@ -77,6 +78,7 @@ pub fn tolerance(kind: RowKind, measure: Measure) -> Tolerance {
         Measure::Sorted => (percents[3], 1.0),
         Measure::Activated | Measure::Restored => (percents[4], 20.0),
         Measure::Generations => (10.0, 1.0),
+        Measure::SwapIns | Measure::SwapOuts => (25.0, 0.0),
     };
     Tolerance { percent, count }
 }
@@ -120,5 +122,6 @@ mod tests {
         assert_eq!(percents(Access::MappedReads, false, true, 8192), [0.5, 1.0, 1.5, 5.0, 5.0]);
         assert_eq!(percents(Access::Writes, false, false, 8192), [0.5, 1.0, 1.0, 7.0, 25.0]);
         assert_eq!(percents(Access::Writes, false, false, 4096), [2.0, 2.5, 2.0, 18.0, 25.0]);
+        assert_eq!(percents(Access::AnonAndFile, false, false, 8192), [0.5, 0.6, 0.5, 3.0, 25.0]);
     }
 }

@@ -13,6 +13,7 @@ mod memory;
 mod plot;
 mod report;
 pub mod run;
+mod swap;
 
 use crate::cache_options::{compose, parse_lru};
 use crate::error::Failure;
@@ -26,6 +27,7 @@ use plot::PlotFile;
 use report::Curve;
 use run::{Plan, run_all};
 use std::path::PathBuf;
+use swap::SwapArgs;
 
 /// Arguments of the mode.
 #[derive(clap::Args)]
@@ -61,6 +63,8 @@ pub struct Args {
     /// A write to a page that is not cached reads it first (rmw), or overwrites it whole (blind)
     #[arg(long, value_name = "HOW", value_enum, default_value = "rmw", hide_possible_values = true)]
     writes: WriteMode,
+    #[command(flatten)]
+    swap: SwapArgs,
     /// Decides what is left to chance; one job alone leaves nothing
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -79,6 +83,7 @@ const EXAMPLES: &str = "\
 Examples:
   mglru replay trace.bin.zst --memory 10%
   mglru replay trace.csv --memory 64MiB --preset linux-7.2 --json
+  mglru replay anon.bin.zst --memory 32MiB --swap 64MiB --swap-device zram
   mglru replay *.txt.zst --curve 1%,5%,10%,20% --plot curve.svg";
 
 /// How writes treat a page that is not cached.
@@ -113,10 +118,12 @@ impl Args {
             0.0 => 0,
             _ => warm_point(trace.counts()?.accesses, warm),
         };
-        let distinct_pages = match self.sizes().iter().any(Memory::is_share) {
+        let shares = self.sizes().iter().any(Memory::is_share) || self.swap.is_share();
+        let distinct_pages = match shares {
             true => trace.counts()?.distinct_pages,
             false => 0,
         };
+        let swap = self.swap.model(distinct_pages)?;
         let plan = |mechanisms: Mechanisms, memory: &Memory| Plan {
             trace,
             mechanisms,
@@ -127,6 +134,8 @@ impl Args {
                 WriteMode::Rmw => Writes::AfterRead,
                 WriteMode::Blind => Writes::Overwrite,
             },
+            swap,
+            swappiness: self.swap.swappiness(),
             seed: self.seed,
             check_every: self.check,
         };

@@ -65,6 +65,8 @@ impl Outcome<'_> {
             "preset": self.preset(),
             "mechanisms": mechanisms(self),
             "memory_pages": self.plan.memory_pages,
+            "swap_pages": self.plan.swap.map_or(0, |swap| swap.pages),
+            "swappiness": self.plan.swappiness.0,
             "accesses": total.counts.accesses,
             "hits": total.counts.hits,
             "misses": total.counts.misses,
@@ -77,6 +79,7 @@ impl Outcome<'_> {
                 "miss_ratio": warm.counts.miss_ratio(),
                 "counters": counters(&warm),
             },
+            "zero_fills": total.counts.zero_fills,
             "counters": counters(&total),
             "generations": { "created": self.generations_created(), "live": live },
             "seconds": self.took.as_secs_f64(),
@@ -209,10 +212,16 @@ fn counters_text(outcome: &Outcome) -> String {
 }
 
 fn generations_text(outcome: &Outcome) -> String {
-    let mut table = Table::new(["generation, oldest first", "age", "file pages"]);
-    for generation in &outcome.report.tenants[1].generations {
-        let age = format!("{:.3} s", generation.age_ms as f64 / 1000.0);
-        table.row([generation.seq.to_string(), age, count(generation.file_pages)]);
+    let rows = &outcome.report.tenants[1].generations;
+    let anon = rows.iter().any(|row| row.anon_pages > 0);
+    let mut table = match anon {
+        true => Table::new(["generation, oldest first", "age", "file pages", "anon pages"]),
+        false => Table::new(["generation, oldest first", "age", "file pages"]),
+    };
+    for row in rows {
+        let age = format!("{:.3} s", row.age_ms as f64 / 1000.0);
+        let cells = [row.seq.to_string(), age, count(row.file_pages), count(row.anon_pages)];
+        table.row(cells.into_iter().take(if anon { 4 } else { 3 }));
     }
     table.text()
 }

@@ -4,8 +4,9 @@ use crate::error::Failure;
 use crate::progress;
 use crate::trace_file::{Decoding, TraceFile};
 use indicatif::ProgressBar;
-use mglru_core::Mechanisms;
-use mglru_sim::{Machine, Report, SimError, Simulator, Writes};
+use mglru_core::lru::Swappiness;
+use mglru_core::{Counter, Mechanisms};
+use mglru_sim::{Machine, Report, SimError, Simulator, SwapModel, Writes};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -30,6 +31,10 @@ pub struct Plan<'a> {
     pub warm_from: u64,
     /// How writes treat pages that are not cached.
     pub writes: Writes,
+    /// Where anonymous pages go.
+    pub swap: Option<SwapModel>,
+    /// How willing reclaim is to take them.
+    pub swappiness: Swappiness,
     /// Decides what is left to chance.
     pub seed: u64,
     /// Steps from one check to the next.
@@ -66,6 +71,8 @@ impl Plan<'_> {
         machine.mechanisms = self.mechanisms;
         machine.numbering = self.trace.numbering();
         machine.writes = self.writes;
+        machine.swap = self.swap;
+        machine.swappiness = self.swappiness;
         machine.seed = self.seed;
         Ok(machine)
     }
@@ -75,7 +82,7 @@ impl<'a> Plan<'a> {
     /// Replays. `advance` is called now and then.
     ///
     /// # Errors
-    /// The trace is damaged, or the simulator has a bug.
+    /// The trace is damaged, its anonymous pages do not fit into memory and swap, or the simulator has a bug.
     pub fn run(self, advance: impl Fn(&Decoding)) -> Result<Outcome<'a>, Failure> {
         let mut simulator = Simulator::new(&self.machine()?).map_err(Failure::usage)?;
         simulator.set_warm_from(self.warm_from);
@@ -87,6 +94,7 @@ impl<'a> Plan<'a> {
         let began = Instant::now();
         while simulator.step().map_err(|error| failure(&self, error))? {
             advance(&decoding);
+            stop_if_stuck(&self, &simulator)?;
         }
         let took = began.elapsed();
         let report = simulator.report();
@@ -95,6 +103,30 @@ impl<'a> Plan<'a> {
         }
         Ok(Outcome { report, skipped: decoding.skipped(), took, plan: self })
     }
+}
+
+/// Anonymous pages that have nowhere to go stay, whatever comes; a kernel would kill the process here.
+fn stop_if_stuck(plan: &Plan, simulator: &Simulator) -> Result<(), Failure> {
+    let sum = |counter| simulator.core().memcgs().map(|memcg| memcg.stat().get(counter)).sum::<u64>();
+    let anon = sum(Counter::Anon);
+    let only_anon = plan.swap.is_some() && plan.swappiness == Swappiness::ANON_ONLY;
+    if sum(Counter::EventOom) == 0 || (anon == 0 && !only_anon) {
+        return Ok(());
+    }
+    let advice = match plan.swap {
+        None => "there is no swap: give --swap SIZE, or more --memory",
+        Some(_) if plan.swappiness == Swappiness::FILE_ONLY => {
+            "with --swappiness 0 they are never swapped out"
+        }
+        Some(_) if only_anon => "with --swappiness max pages of files are never taken",
+        Some(_) => "swap is full: give more --swap, or more --memory",
+    };
+    Err(Failure::work(format_args!(
+        "{}: out of memory at access {}: {anon} of {} pages are anonymous, and nothing could be freed; {advice}",
+        plan.trace.path().display(),
+        simulator.accesses(),
+        plan.memory_pages,
+    )))
 }
 
 fn failure(plan: &Plan, error: SimError) -> Failure {

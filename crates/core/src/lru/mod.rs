@@ -22,10 +22,17 @@ use crate::folio::Kind;
 pub struct Swappiness(pub u8);
 
 impl Swappiness {
+    /// The kernel's default.
+    pub const DEFAULT: Swappiness = Swappiness(60);
     /// Only file pages.
     pub const FILE_ONLY: Swappiness = Swappiness(0);
     /// Only anonymous pages ("max").
     pub const ANON_ONLY: Swappiness = Swappiness(201);
+
+    /// 0…201. `None`: there is no such swappiness.
+    pub fn new(value: u8) -> Option<Swappiness> {
+        (value <= Self::ANON_ONLY.0).then_some(Swappiness(value))
+    }
 
     /// Whether reclaim may take pages of that kind.
     #[inline]

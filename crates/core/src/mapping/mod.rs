@@ -338,7 +338,7 @@ impl LockedMapping<'_> {
         let shadow = before.shadow();
         leaf.slots[index as usize % LEAF_SLOTS].replace(Slot::of_folio(folio));
         let mut counts = leaf.counts();
-        let only_shadows_of = counts.only_shadows().then_some(counts.owner);
+        let only_shadows_of = (counts.only_shadows() && self.keeps_shadows()).then_some(counts.owner);
         if counts.only_shadows() {
             counts.stamp = counts.stamp.wrapping_add(1);
         }
@@ -368,6 +368,12 @@ impl LockedMapping<'_> {
         self.leaves.get(id)
     }
 
+    /// Whether what it remembers are shadows, which may be forgotten. An entry of anonymous memory says where in swap
+    /// a page is.
+    fn keeps_shadows(&self) -> bool {
+        self.mapping.kind == Kind::File
+    }
+
     /// Takes `folio` out of its slot, leaving a shadow or nothing. `Err`: it is not there. `Ok(Some)`: the leaf holds
     /// only shadows from now on, and `owner` pays for it.
     pub(crate) fn remove(
@@ -392,7 +398,7 @@ impl LockedMapping<'_> {
         }
         leaf.set_counts(counts);
         self.count_folios(-1);
-        if counts.only_shadows() {
+        if counts.only_shadows() && self.keeps_shadows() {
             let leaf_index = index / LEAF_SLOTS as u32;
             return Ok(Some(ShadowLeaf { mapping: self.mapping.id, leaf_index, stamp: counts.stamp }));
         }
@@ -418,7 +424,7 @@ impl LockedMapping<'_> {
         counts.shadows -= 1;
         leaf.set_counts(counts);
         self.free_if_empty(index, id, counts);
-        (counts.folios == 0 && counts.shadows == 0).then_some(counts.owner)
+        (counts.folios == 0 && counts.shadows == 0 && self.keeps_shadows()).then_some(counts.owner)
     }
 
     /// Drops all shadows of a leaf that holds nothing else, if it is still as `stamp` says. The shadows dropped.

@@ -5,7 +5,7 @@
 //! folio    63 ........ 32 31 ....... 6   5         4       3        2      1   0
 //!          |  folio      |  sequence  |readahead|accessed|mapped|uptodate| 1 | 0 |
 //! shadow   63 ............................................................. 1  0
-//!          |  shadow word of the working-set code                            | 1 |
+//!          |  shadow word of the working-set code; swap slot of anonymous memory | 1 |
 //! ```
 //!
 //! The kernel has an index slot per file and a page-table entry per process. In user space a file is mapped
@@ -116,7 +116,7 @@ impl Slot {
         self.0 & (READAHEAD | SHADOW) == READAHEAD
     }
 
-    fn is_empty(self) -> bool {
+    pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
     }
 }

@@ -35,7 +35,7 @@ counters! {
     FileMapped "file_mapped";
     /// Size: dirty pages that are not being written.
     FileDirty "file_dirty";
-    /// Size: pages being written.
+    /// Size: pages being written, to files or, as in the kernel, to swap.
     FileWriteback "file_writeback";
     /// Ours, size: pages that are being read.
     FileReading "file_reading";
@@ -87,8 +87,12 @@ counters! {
     NrWritten "nr_written";
     /// Mapped accesses that needed a page-table entry.
     Pgfault "pgfault";
-    /// Mapped accesses that needed a read.
+    /// Mapped accesses that needed a read, from a file or from swap.
     Pgmajfault "pgmajfault";
+    /// Pages read from swap.
+    Pswpin "pswpin";
+    /// Pages written to swap.
+    Pswpout "pswpout";
     /// Dirty pages that reclaim met at the tail.
     NrVmscanImmediateReclaim "nr_vmscan_immediate_reclaim";
     /// Ours: pages that scans moved up a generation because of their tier.

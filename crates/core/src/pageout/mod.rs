@@ -11,7 +11,7 @@
 mod leftover;
 mod verdict;
 
-pub use verdict::{Facts, Reason, References, Verdict, judge};
+pub use verdict::{Facts, Reason, References, Slot, Verdict, judge};
 
 use crate::Core;
 use crate::event::Event;
@@ -22,6 +22,7 @@ use crate::lru::{Isolated, Swappiness};
 use crate::mapping::{LockedMapping, Mapping, MappingId};
 use crate::memcg::{Counter, Memcg};
 use crate::reclaim::{EffortKind, Orders, Scan, Tallies};
+use crate::swap::{SwapOut, SwapOutcome};
 use crate::workingset::Shadow;
 use leftover::{Leftover, judge_leftover};
 use std::sync::Arc;
@@ -57,6 +58,13 @@ impl Fate {
     fn of_doomed(now: Flags, locked: bool) -> Fate {
         if now.references() == EXPECTED_REFERENCES { Fate::Free { locked } } else { Fate::Stay }
     }
+}
+
+/// What was found out about a folio while it was judged.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asked {
+    references: Option<References>,
+    slots_exhausted: bool,
 }
 
 impl Core {
@@ -187,7 +195,7 @@ impl Core {
     ) -> Fate {
         let flags = self.folios.flags(folio);
         let now = flags.load();
-        if !now.locked() && self.verdict(orders, scan, folio, now, false, None) == Verdict::Free {
+        if !now.locked() && self.verdict(orders, scan, folio, now, false, Asked::default()) == Verdict::Free {
             // Most are like that, and freeing them is one step, which fails if anything changes until then.
             return Fate::of_doomed(now, false);
         }
@@ -198,13 +206,24 @@ impl Core {
             tallies.unqueued_dirty += u64::from(now.dirty() && !now.writeback());
             tallies.congested += u64::from(now.writeback() && now.reclaim());
         }
-        let mut references = None;
+        let mut asked = Asked::default();
         loop {
             let now = flags.load();
-            match self.verdict(orders, scan, folio, now, !locked, references) {
+            match self.verdict(orders, scan, folio, now, !locked, asked) {
                 Verdict::LookAtMappings => {
-                    references = Some(self.check_references(host, memcg, orders.cpu, scan, folio));
+                    asked.references = Some(self.check_references(host, memcg, orders.cpu, scan, folio));
                 }
+                // Given up while a batch held it: who locks it now finds it in no mapping, and nobody will want it back.
+                Verdict::AssignSlot if !self.is_in_mapping(&mut scan.last_mapping, folio) => break,
+                Verdict::AssignSlot => asked.slots_exhausted = !self.assign_slot(folio),
+                Verdict::SwapOut => match self.swap_out(host, memcg, folio) {
+                    SwapOutcome::Done => {}
+                    SwapOutcome::Started => break,
+                    SwapOutcome::Refused => {
+                        self.activate(memcg, folio, now);
+                        break;
+                    }
+                },
                 Verdict::Unmap => {
                     if let Some(mapping) = scan.last_mapping.get(self, self.mapping_of(folio)) {
                         self.unmap_folio(mapping, memcg, folio);
@@ -233,10 +252,7 @@ impl Core {
                         }
                         _ => {}
                     }
-                    if !now.mlocked() {
-                        flags.set_active();
-                        memcg.stat.add(Counter::Pgactivate, 1);
-                    }
+                    self.activate(memcg, folio, now);
                     break;
                 }
             }
@@ -247,6 +263,47 @@ impl Core {
         Fate::Stay
     }
 
+    /// A rejected folio is to be put back in a younger generation (spec 40 §8). It does not need its copy in swap soon.
+    fn activate(&self, memcg: &Memcg, folio: FolioId, now: Flags) {
+        self.release_slot_if_short(folio);
+        if !now.mlocked() {
+            self.folios.flags(folio).set_active();
+            memcg.stat.add(Counter::Pgactivate, 1);
+        }
+    }
+
+    /// Whether a folio, which is locked, is still the page that it was inserted as.
+    fn is_in_mapping(&self, last: &mut LastMapping, folio: FolioId) -> bool {
+        let (id, index) = self.page_of(folio);
+        let slot = last.get(self, id).and_then(|mapping| mapping.slot(&self.leaves, index));
+        slot.is_some_and(|slot| slot.load().folio() == Some(folio))
+    }
+
+    /// Lets the host write a folio to its swap slot.
+    fn swap_out(&self, host: &impl Host, memcg: &Memcg, folio: FolioId) -> SwapOutcome {
+        let flags = self.folios.flags(folio);
+        // All of it before the host is asked, which may be done with it on another thread when it answers.
+        flags.start_swap_out();
+        memcg.stat.add(Counter::FileWriteback, 1);
+        let write = SwapOut { page: self.page_of(folio), folio, slot: self.swap.slot_of(folio) };
+        let outcome = host.swap_out(write);
+        if outcome == SwapOutcome::Started {
+            memcg.stat.add(Counter::Pswpout, 1);
+            return outcome;
+        }
+        if outcome == SwapOutcome::Done {
+            memcg.stat.add(Counter::Pswpout, 1);
+        } else {
+            flags.set_dirty();
+        }
+        memcg.stat.sub(Counter::FileWriteback, 1);
+        if flags.end_writeback().waiters() {
+            host.wake_waiters(folio);
+        }
+        self.put(host, folio);
+        outcome
+    }
+
     /// What a folio in state `now` deserves.
     fn verdict(
         &self,
@@ -255,7 +312,7 @@ impl Core {
         folio: FolioId,
         now: Flags,
         locked_by_other: bool,
-        references: Option<References>,
+        asked: Asked,
     ) -> Verdict {
         judge(Facts {
             locked_by_other,
@@ -267,7 +324,12 @@ impl Core {
             kind: if now.swapbacked() { Kind::Anon } else { Kind::File },
             node_writeback: orders.kind == EffortKind::Background && self.node.is_full_of_writeback(),
             young_meanwhile: now.referenced() && !self.mechanisms().workingset_rework(),
-            references,
+            slot: match (now.swapcache(), asked.slots_exhausted) {
+                (true, _) => Slot::Assigned,
+                (false, true) => Slot::Exhausted,
+                (false, false) => Slot::Missing,
+            },
+            references: asked.references,
         })
     }
 
@@ -330,7 +392,8 @@ impl Core {
                 let word = memcg.lruvec.shadow_of(kind, before, self.mechanisms());
                 tiers[kind as usize][usize::from(before.tier(self.mechanisms()))] += 1;
                 let index = self.folios.index(folio);
-                let leaf = tree.remove(index, folio, Some(word), memcg.id());
+                let left = if kind == Kind::Anon { self.entry_of(folio, Some(word)) } else { word };
+                let leaf = tree.remove(index, folio, Some(left), memcg.id());
                 shadow_leaves.extend(leaf.expect("the folio is in its slot"));
                 if before.waiters() {
                     host.wake_waiters(folio);

@@ -1,7 +1,6 @@
 //! What becomes of an isolated folio: a pure function of facts.
 //!
-//! Source: spec 40 §8, in its order. Anonymous pages need swap, which does not exist yet: they are
-//! activated, as where no swap slot can be had.
+//! Source: spec 40 §8, in its order.
 
 use crate::folio::Kind;
 
@@ -14,6 +13,17 @@ pub enum References {
     First,
     /// Young again.
     Again,
+}
+
+/// Whether an anonymous folio can be written to swap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// It has a swap slot.
+    Assigned,
+    /// It has none, and nobody asked for one.
+    Missing,
+    /// It has none, as there is none left.
+    Exhausted,
 }
 
 /// What is known of an isolated folio.
@@ -33,6 +43,8 @@ pub struct Facts {
     pub dirty: bool,
     /// What backs it.
     pub kind: Kind,
+    /// Whether it has a swap slot, if it is anonymous.
+    pub slot: Slot,
     /// The caller is background reclaim and found the node full of pages under write-back.
     pub node_writeback: bool,
     /// Before the working-set rework: its accessed bit was found set while it was isolated.
@@ -54,7 +66,7 @@ pub enum Reason {
     Writeback,
     /// Its accessed bit was set.
     Referenced,
-    /// No swap slot can be had.
+    /// No swap slot can be had, or its swap slot cannot be written to.
     NoSwap,
     /// It has to be written first, which reclaim never does for file pages.
     Dirty,
@@ -69,8 +81,13 @@ pub enum Verdict {
     Activate(Reason),
     /// Read the accessed bits of its mappings, then ask again.
     LookAtMappings,
+    /// Ask for a swap slot, then ask again.
+    AssignSlot,
     /// Remove its page-table entry, then ask again.
     Unmap,
+    /// Write it to its swap slot. Where that is done at once, ask again; where it goes on, it stays rejected, where it
+    /// was; where it is refused, it is activated.
+    SwapOut,
     /// Remove it from its mapping and free it.
     Free,
 }
@@ -98,16 +115,19 @@ pub fn judge(facts: Facts) -> Verdict {
             Some(References::None) => {}
         }
     }
-    if facts.kind == Kind::Anon {
-        return Verdict::Activate(Reason::NoSwap);
+    match (facts.kind, facts.slot) {
+        (Kind::Anon, Slot::Missing) => return Verdict::AssignSlot,
+        (Kind::Anon, Slot::Exhausted) => return Verdict::Activate(Reason::NoSwap),
+        (Kind::Anon, Slot::Assigned) | (Kind::File, _) => {}
     }
     if facts.mapped {
         return Verdict::Unmap;
     }
-    if facts.dirty {
-        return Verdict::Activate(Reason::Dirty);
+    match (facts.dirty, facts.kind) {
+        (true, Kind::File) => Verdict::Activate(Reason::Dirty),
+        (true, Kind::Anon) => Verdict::SwapOut,
+        (false, _) => Verdict::Free,
     }
-    Verdict::Free
 }
 
 #[cfg(all(test, not(loom)))]
@@ -122,6 +142,7 @@ mod tests {
         reclaim: false,
         dirty: false,
         kind: Kind::File,
+        slot: Slot::Missing,
         node_writeback: false,
         young_meanwhile: false,
         references: None,
@@ -161,7 +182,14 @@ mod tests {
             "row 10"
         );
         let all = Facts { references: Some(References::None), ..all };
-        assert_eq!(judge(Facts { kind: Kind::Anon, ..all }), Verdict::Activate(Reason::NoSwap), "row 13");
+        let anon = Facts { kind: Kind::Anon, slot: Slot::Exhausted, ..all };
+        assert_eq!(judge(anon), Verdict::Activate(Reason::NoSwap), "row 13");
+        assert_eq!(judge(Facts { slot: Slot::Missing, ..anon }), Verdict::AssignSlot);
+        let anon = Facts { slot: Slot::Assigned, ..anon };
+        assert_eq!(judge(anon), Verdict::Unmap);
+        let anon = Facts { mapped: false, ..anon };
+        assert_eq!(judge(anon), Verdict::SwapOut, "row 18");
+        assert_eq!(judge(Facts { dirty: false, ..anon }), Verdict::Free, "row 21");
         assert_eq!(judge(all), Verdict::Unmap);
         let all = Facts { mapped: false, ..all };
         assert_eq!(judge(all), Verdict::Activate(Reason::Dirty), "row 16");

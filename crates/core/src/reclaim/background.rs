@@ -34,7 +34,7 @@ impl Background {
     /// Asleep. `cpu` is that of its thread.
     pub fn new(core: &Core, cpu: usize) -> Background {
         let goal_pages = u64::from(core.node.watermarks().high).max(CLUSTER_PAGES);
-        let swappiness = core.options.swappiness();
+        let swappiness = core.options.swappiness;
         let orders =
             Orders { target: MemcgId::ROOT, kind: EffortKind::Background, goal_pages, swappiness, cpu };
         Background {

@@ -30,8 +30,9 @@ pub use watermark::Watermarks;
 
 use crate::Core;
 use crate::event::Event;
+use crate::folio::Kind;
 use crate::host::{Host, Throttle};
-use crate::memcg::Counter;
+use crate::memcg::{Counter, Memcg};
 
 /// Where an effort starts: it looks at 1/4096 of each lruvec.
 pub(crate) const PRIORITY_DEFAULT: u8 = 12;
@@ -118,8 +119,13 @@ pub(crate) fn initial_priority(core: &Core, orders: &Orders) -> u8 {
     if !orders.is_root() || orders.goal_pages < 64 {
         return PRIORITY_DEFAULT;
     }
-    let reclaimable =
-        core.memcgs.iter().map(|memcg| memcg.lruvec.inactive_pages(crate::folio::Kind::File)).sum();
+    // File pages count whatever the swappiness, anonymous ones where they may be taken.
+    let swappiness = core.swappiness_now(orders.swappiness);
+    let counts = |kind: &Kind| *kind == Kind::File || swappiness.evicts(Kind::Anon);
+    let inactive = |memcg: &Memcg| -> u64 {
+        Kind::ALL.into_iter().filter(counts).map(|kind| memcg.lruvec.inactive_pages(kind)).sum()
+    };
+    let reclaimable = core.memcgs.iter().map(inactive).sum();
     priority_for(reclaimable, orders.goal_pages)
 }
 

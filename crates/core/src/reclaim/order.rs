@@ -9,8 +9,8 @@ mod before;
 
 use crate::Core;
 use crate::host::Host;
-use crate::lru::Seq;
 use crate::lru::multigen::aging::Due;
+use crate::lru::{Seq, Swappiness};
 use crate::memcg::MemcgId;
 use crate::reclaim::scan::{Orders, Scan, Tallies};
 use crate::reclaim::{COMPACTION_GAP_PAGES, EffortKind, PRIORITY_DEFAULT};
@@ -24,6 +24,8 @@ const WATERMARK_SLACK_PAGES: u32 = 64;
 #[derive(Debug)]
 struct Turn {
     memcg: MemcgId,
+    /// What the order's swappiness came to when the turn began.
+    swappiness: Swappiness,
     /// Pages to look at.
     budget: u64,
     /// Pages looked at.
@@ -89,11 +91,13 @@ impl NodeWalk {
         self.next += 1;
         self.remaining -= 1;
         core.drain(host, orders.cpu);
-        let size = core.memcg(memcg).lruvec.evictable_pages(orders.swappiness);
+        let swappiness = core.swappiness_now(orders.swappiness);
+        let size = core.memcg(memcg).lruvec.evictable_pages(swappiness);
         // Background reclaim always owns a walk context, others only once they aged this lruvec.
         scan.walk =
             matches!(orders.kind, EffortKind::Background | EffortKind::Proactive).then(Default::default);
-        self.turn = Some(Turn { memcg, budget: size >> self.priority, scanned: 0, aging_was_due: false });
+        self.turn =
+            Some(Turn { memcg, swappiness, budget: size >> self.priority, scanned: 0, aging_was_due: false });
         WalkStep::More
     }
 }
@@ -115,15 +119,15 @@ impl Turn {
         }
         let memcg = core.memcg(self.memcg);
         let max: Seq = memcg.lruvec.max_seq();
-        let due = memcg.lruvec.aging_due(orders.swappiness, core.mechanisms());
+        let due = memcg.lruvec.aging_due(self.swappiness, core.mechanisms());
         if due == Due::Must || (due == Due::Should && priority != PRIORITY_DEFAULT) {
             let mut batch = scan.walk.take().unwrap_or_default();
-            core.age(host, memcg, max, orders.swappiness, false, &mut batch);
+            core.age(host, memcg, max, self.swappiness, false, &mut batch);
             scan.walk = Some(batch);
             self.aging_was_due = true;
         }
         let request = (self.budget - self.scanned).min(STEP_FOLIOS);
-        let scanned = core.evict_step(host, memcg, request, orders.swappiness, orders, scan);
+        let scanned = core.evict_step(host, memcg, request, self.swappiness, orders, scan);
         let root_aged = orders.is_root() && self.aging_was_due;
         if scanned == 0 || should_stop(core, orders, scan) || root_aged {
             return WalkStep::Finished;

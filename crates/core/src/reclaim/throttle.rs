@@ -27,7 +27,7 @@ fn write_back_is_in_the_way(core: &Core) -> bool {
     let (mut pending, mut reclaimable) = (0, 0);
     for memcg in core.memcgs.iter() {
         pending += memcg.stat.get(Counter::FileDirty) + memcg.stat.get(Counter::FileWriteback);
-        reclaimable += memcg.lruvec.evictable_pages(core.options.swappiness());
+        reclaimable += memcg.lruvec.evictable_pages(core.swappiness_now(core.options.swappiness));
     }
     2 * pending > reclaimable
 }

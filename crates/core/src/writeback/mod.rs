@@ -1,7 +1,8 @@
 //! Dirty pages leave: what is dirty, when it has to be written, and what happens when it was.
 //!
 //! A page is dirty (indexed by its mapping, in file order), then under write-back, then clean, or dirty again if the
-//! write failed or somebody wrote to it meanwhile. Reclaim never writes file pages; it wakes the flusher.
+//! write failed or somebody wrote to it meanwhile. Reclaim never writes file pages; it wakes the flusher. Dirty pages of
+//! anonymous memory are in no index and under no limit: they leave when they are cold ([`crate::pageout`]).
 //!
 //! Source: spec 70 §7. The host's flusher takes dirty pages with [`Core::start_writeback`], writes them, and
 //! reports with [`Core::end_writeback`].
@@ -78,6 +79,11 @@ impl Core {
     pub fn set_dirty(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
         let (flags, index) = (self.folios.flags(folio), self.folios.index(folio));
         if flags.redirty() {
+            return;
+        }
+        if mapping.kind() == Kind::Anon {
+            // No flusher writes it: reclaim does, when it is cold.
+            flags.set_dirty();
             return;
         }
         let mut locked = mapping.lock(&self.leaves);
@@ -178,7 +184,8 @@ impl Core {
         run
     }
 
-    /// One page of a run was written, or the write failed: then it is dirty again, and stays in memory.
+    /// One page of a run was written, or one that [`Host::swap_out`] began to write; or the write failed: then it is dirty
+    /// again, and stays in memory.
     pub fn end_writeback(
         &self,
         host: &impl Host,
@@ -189,7 +196,9 @@ impl Core {
     ) {
         let (flags, index) = (self.folios.flags(folio), self.folios.index(folio));
         let memcg = self.memcg(self.memcg_of(folio));
-        if !written {
+        if !written && mapping.kind() == Kind::Anon {
+            flags.set_dirty();
+        } else if !written {
             let mut locked = mapping.lock(&self.leaves);
             if locked.slot(index).folio() == Some(folio) && flags.set_dirty() {
                 locked.tree.dirty.insert(index);
@@ -200,7 +209,9 @@ impl Core {
         memcg.stat.sub(Counter::FileWriteback, 1);
         if written {
             self.written.fetch_add(1, Relaxed);
-            memcg.stat.add(Counter::NrWritten, 1);
+            if mapping.kind() == Kind::File {
+                memcg.stat.add(Counter::NrWritten, 1);
+            }
             // One that is isolated now is not held up by a batch: who isolated it finds it clean and frees it.
             let movable = before.lru() && !before.locked() && !before.dirty() && !before.unevictable();
             if before.reclaim() && movable {
@@ -262,6 +273,9 @@ impl Core {
             let (index, slot) = locked.next(at, end)?;
             match slot.folio() {
                 None => {
+                    if let (Kind::Anon, Some(entry)) = (mapping.kind(), slot.shadow()) {
+                        self.drop_entry(entry);
+                    }
                     if let Some(owner) = locked.forget(index) {
                         self.memcg(owner).stat.sub(Counter::WorkingsetNodes, 1);
                     }
@@ -312,12 +326,13 @@ impl Core {
         }
         let memcg = self.memcg(self.memcg_of(folio));
         let shadow_leaf = locked.remove(index, folio, None, memcg.id()).expect("it is in its slot");
-        if flags.clear_dirty() {
+        self.release_slot(folio);
+        if flags.clear_dirty() && mapping.kind() == Kind::File {
             locked.tree.dirty.remove(&index);
             memcg.stat.sub(Counter::FileDirty, 1);
         }
         drop(locked);
-        if flags.leave_mapping() {
+        if flags.leave_mapping() && mapping.kind() == Kind::File {
             memcg.stat.sub(Counter::FileMapped, 1);
         }
         if let Some(leaf) = shadow_leaf {

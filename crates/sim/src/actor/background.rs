@@ -16,9 +16,12 @@ impl BackgroundActor {
         BackgroundActor { background: Background::new(core, cpu) }
     }
 
-    pub(crate) fn step(&mut self, world: &World) -> Pause {
+    pub(crate) fn step(&mut self, world: &mut World) -> Pause {
         match self.background.step(&world.core, &world.host) {
-            BackgroundStep::More => rest(world, world.batch_nanos),
+            BackgroundStep::More => {
+                let nanos = world.take_batch_nanos();
+                rest(world, nanos)
+            }
             BackgroundStep::Wait(throttle) => Pause::Written(Some(world.now() + throttle.timeout())),
             BackgroundStep::Sleep => Pause::Called(None),
         }

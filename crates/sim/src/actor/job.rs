@@ -16,8 +16,8 @@ use crate::operation::{Access, Operation, Source, SourceError};
 use crate::world::{Pause, World};
 use mglru_core::mapping::TABLE_PAGES;
 use mglru_core::{
-    Arrival, ChargeStep, Charging, Core, FlushReason, FolioId, Hit, Host, Lookup, Mapping, NewFolio, Task,
-    Throttle, Time,
+    Arrival, ChargeStep, Charging, Core, FlushReason, FolioId, Hit, Host, Kind, Lookup, Mapping, NewFolio,
+    Task, Throttle, Time,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +47,9 @@ struct Touch {
     file: FileNumber,
     index: u32,
     write: bool,
+    /// Through a mapping, as all touches of anonymous memory.
     mapped: bool,
+    anon: bool,
     /// It was counted as a miss.
     missed: bool,
 }
@@ -77,7 +79,8 @@ enum State {
     /// It may have dirtied too much; so many pauses are left.
     Balance(u32),
     Sync(FileNumber, Syncing),
-    Truncate(FileNumber, u32),
+    /// From this page on, before that one.
+    Truncate(FileNumber, u32, u64),
     Close(Arc<Mapping>),
 }
 
@@ -146,18 +149,6 @@ impl std::fmt::Debug for Job {
     }
 }
 
-/// Anonymous pages cannot be replayed yet.
-#[derive(Debug)]
-struct NoSwap;
-
-impl std::fmt::Display for NoSwap {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "anonymous pages need swap, which is not implemented yet: leave them out of the trace")
-    }
-}
-
-impl std::error::Error for NoSwap {}
-
 impl Job {
     pub(crate) fn new(tenant: usize, task: Task, source: Box<dyn Source>) -> Job {
         Job {
@@ -201,7 +192,7 @@ impl Job {
                 State::Read(touch, reading) => self.arrive(world, touch, reading),
                 State::Balance(pauses_left) => self.balance(world, pauses_left),
                 State::Sync(file, syncing) => self.sync(world, file, syncing),
-                State::Truncate(file, from) => self.truncate(world, file, from),
+                State::Truncate(file, from, end) => self.truncate(world, file, from, end),
                 State::Close(mapping) => self.close(world, mapping),
             };
             if !self.skips(world, pause) {
@@ -320,13 +311,12 @@ impl Job {
                 self.located.push(Next::Other(operation));
                 continue;
             };
-            if access.anon {
-                return Err(NoSwap.into());
-            }
-            let (file, index) = world.files.locate(&world.core, access.page);
+            let Access { page, write, mapped, anon } = access;
+            let kind = if anon { Kind::Anon } else { Kind::File };
+            let (file, index) = world.files.locate(&world.core, kind, page);
             files = files.max(file.0 as usize + 1);
-            let Access { write, mapped, .. } = access;
-            self.located.push(Next::Touch(Touch { file, index, write, mapped, missed: false }));
+            let mapped = mapped || anon;
+            self.located.push(Next::Touch(Touch { file, index, write, mapped, anon, missed: false }));
         }
         if self.descriptors.len() < files {
             self.descriptors.resize(files, Descriptor::default());
@@ -348,9 +338,17 @@ impl Job {
                 wait_for(&world.core, folio)
             }
             Lookup::Miss => {
-                world.tenants[self.tenant].counts.misses += u64::from(!touch.missed);
+                let mapping = &world.files.get(touch.file).mapping;
+                let counts = &mut world.tenants[self.tenant].counts;
+                let is_new = touch.anon && world.core.is_untouched(mapping, touch.index);
+                if is_new && !touch.write {
+                    // All zeros, as the page that all such loads share.
+                    counts.hits += u64::from(!touch.missed);
+                    return rest(world, world.access_nanos);
+                }
+                counts.misses += u64::from(!touch.missed && !is_new);
                 let charging = Charging::new(self.task.memcg, self.task.cpu);
-                let touch = Touch { missed: true, ..touch };
+                let touch = Touch { missed: touch.missed || !is_new, ..touch };
                 if self.skips(world, Pause::Ready) {
                     return self.charge(world, touch, charging);
                 }
@@ -397,7 +395,7 @@ impl Job {
         if flags.unlock() {
             world.host.wake_waiters(hit.folio);
         }
-        if !hit.flags.dirty() {
+        if !touch.anon && !hit.flags.dirty() {
             world.files.note_dirty(touch.file, world.now());
             self.dirtied_pages += 1;
             if self.dirtied_pages == DIRTIED_PER_LOOK && world.has_flusher {
@@ -414,11 +412,18 @@ impl Job {
             self.ahead.range = 0..0;
         }
         let pause = match step {
-            ChargeStep::More => rest(world, world.batch_nanos),
+            ChargeStep::More => {
+                let nanos = world.take_batch_nanos();
+                rest(world, nanos)
+            }
             ChargeStep::Wait(throttle) => wait_out(world, throttle),
             ChargeStep::Charged(new) => return self.bring(world, touch, new),
             ChargeStep::OutOfMemory(_) => {
-                world.tenants[self.tenant].counts.out_of_memory += 1;
+                let counts = &mut world.tenants[self.tenant].counts;
+                counts.out_of_memory += 1;
+                counts.misses += u64::from(!touch.missed);
+                // The caller may want to give up.
+                self.left = self.left.min(1);
                 return rest(world, world.access_nanos);
             }
         };
@@ -437,11 +442,18 @@ impl Job {
             self.state = State::Look(touch);
             return Pause::Ready;
         };
-        if overwrite {
+        let swapped = world.core.swap_slot(folio).is_some();
+        let zeros = touch.anon && !swapped;
+        world.tenants[self.tenant].counts.zero_fills += u64::from(zeros);
+        if overwrite || zeros {
             world.core.publish(&world.host, mapping, folio);
             return self.look(world, touch);
         }
-        let completion = world.device.read(world.now(), 1);
+        let now = world.now();
+        let completion = match &mut world.swap {
+            Some(swap) if swapped => swap.read(now),
+            _ => world.device.read(now, 1),
+        };
         if completion.ok && self.skips(world, Pause::Until(completion.at)) {
             world.core.publish(&world.host, mapping, folio);
             return self.look(world, touch);
@@ -485,12 +497,18 @@ impl Job {
                 Pause::Ready
             }
             Operation::Truncate { page } => {
-                let (file, from) = world.files.locate(&world.core, page);
-                self.state = State::Truncate(file, from);
+                let (file, from) = world.files.locate(&world.core, Kind::File, page);
+                self.state = State::Truncate(file, from, 1 << 32);
+                Pause::Ready
+            }
+            Operation::Release { page, pages } => {
+                let (region, from) = world.files.locate(&world.core, Kind::Anon, page);
+                let end = (u64::from(from) + u64::from(pages)).min(1 << 32);
+                self.state = State::Truncate(region, from, end);
                 Pause::Ready
             }
             Operation::Discard { page, pages } => {
-                let (file, from) = world.files.locate(&world.core, page);
+                let (file, from) = world.files.locate(&world.core, Kind::File, page);
                 let end = (u64::from(from) + u64::from(pages)).min(1 << 32);
                 let mapping = &world.files.get(file).mapping;
                 world.core.invalidate(&world.host, mapping, from, end, self.task.cpu);
@@ -540,12 +558,12 @@ impl Job {
         pause
     }
 
-    fn truncate(&mut self, world: &mut World, file: FileNumber, from: u32) -> Pause {
+    fn truncate(&mut self, world: &mut World, file: FileNumber, from: u32, end: u64) -> Pause {
         let mapping = &world.files.get(file).mapping;
-        let busy = world.core.truncate(&world.host, mapping, from, 1 << 32);
-        world.note_removed(mapping, from, 1 << 32);
+        let busy = world.core.truncate(&world.host, mapping, from, end);
+        world.note_removed(mapping, from, end);
         let Some(folio) = busy else { return rest(world, world.access_nanos) };
-        self.state = State::Truncate(file, from);
+        self.state = State::Truncate(file, from, end);
         wait_for(&world.core, folio)
     }
 

@@ -128,9 +128,9 @@ impl Window {
     }
 }
 
-/// It cannot be evicted at once: it has no swap slot, as all anonymous folios until there is swap, or must be written.
+/// It cannot be evicted at once: it has no swap slot, or must be written.
 fn waits_for_its_backing(kind: Kind, flags: Flags) -> bool {
-    kind == Kind::Anon || flags.reclaim() && (flags.dirty() || flags.writeback())
+    kind == Kind::Anon && !flags.swapcache() || flags.reclaim() && (flags.dirty() || flags.writeback())
 }
 
 #[cfg(all(test, not(loom)))]

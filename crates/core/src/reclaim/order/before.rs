@@ -46,22 +46,22 @@ impl Turn {
         let memcg = core.memcg(self.memcg);
         let lruvec = &memcg.lruvec;
         let max = lruvec.max_seq();
-        let due = lruvec.aging_due(orders.swappiness, core.mechanisms());
+        let due = lruvec.aging_due(self.swappiness, core.mechanisms());
         if due != Due::No && priority != PRIORITY_DEFAULT {
             let mut batch = scan.walk.take().unwrap_or_default();
-            core.age(host, memcg, max, orders.swappiness, false, &mut batch);
+            core.age(host, memcg, max, self.swappiness, false, &mut batch);
             scan.walk = Some(batch);
             return WalkStep::Finished;
         }
         // With two generations nothing may be taken, and at the first priority there is no aging yet.
-        let pages = if due == Due::Must { 0 } else { lruvec.evictable_pages(orders.swappiness) };
+        let pages = if due == Due::Must { 0 } else { lruvec.evictable_pages(self.swappiness) };
         let budget = pages >> priority;
         if budget == 0 {
             return WalkStep::Finished;
         }
         let request =
             if core.mechanisms().workingset_rework() { budget.min(STEP_FOLIOS) } else { STEP_FOLIOS };
-        let scanned = core.evict_step(host, memcg, request, orders.swappiness, orders, scan);
+        let scanned = core.evict_step(host, memcg, request, self.swappiness, orders, scan);
         self.scanned += scanned;
         let stop = orders.is_root() && should_stop(core, orders, scan);
         if scanned == 0 || self.scanned >= budget || stop { WalkStep::Finished } else { WalkStep::More }

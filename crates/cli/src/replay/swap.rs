@@ -1,0 +1,109 @@
+//! Where the anonymous pages of a replay go.
+
+use super::memory::Memory;
+use crate::error::Failure;
+use clap::ValueEnum;
+use mglru_core::lru::Swappiness;
+use mglru_sim::{SwapDevice, SwapModel};
+
+/// Each swap slot costs 8 bytes: 1 TiB of swap, 2 GiB.
+const PAGES_MAX: u64 = 1 << 28;
+
+/// Arguments about swap.
+#[derive(clap::Args)]
+pub struct SwapArgs {
+    /// Swap for anonymous pages: a size (64MiB), pages (8192p) or a share of the trace's distinct pages (10%);
+    /// default: none, and anonymous pages stay in memory
+    #[arg(long, value_name = "SIZE", value_parser = parse_swap)]
+    swap: Option<Memory>,
+    /// What swap is on: memory that compresses at once and is charged to nobody (zram), or a disk
+    #[arg(
+        long,
+        value_name = "zram|disk",
+        value_enum,
+        default_value = "disk",
+        requires = "swap",
+        hide_possible_values = true
+    )]
+    swap_device: DeviceKind,
+    /// How willing reclaim is to take anonymous pages: 0 (never) to 200, or max (201: only them)
+    #[arg(long, value_name = "N", default_value = "60", value_parser = parse_swappiness)]
+    swappiness: u8,
+}
+
+/// What swap is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DeviceKind {
+    /// Compressed memory
+    Zram,
+    /// A disk of its own
+    Disk,
+}
+
+impl SwapArgs {
+    /// Whether it depends on the trace.
+    pub fn is_share(&self) -> bool {
+        self.swap.as_ref().is_some_and(Memory::is_share)
+    }
+
+    /// Swap, for a trace with so many distinct pages.
+    ///
+    /// # Errors
+    /// It is too large.
+    pub fn model(&self, distinct_pages: u64) -> Result<Option<SwapModel>, Failure> {
+        let Some(size) = &self.swap else { return Ok(None) };
+        let pages = size.pages(|| distinct_pages).max(1);
+        if pages > PAGES_MAX {
+            return Err(Failure::usage("--swap: more than 1 TiB of swap cannot be simulated"));
+        }
+        let device = match self.swap_device {
+            DeviceKind::Zram => SwapDevice::zram(),
+            DeviceKind::Disk => SwapDevice::lab_disk(),
+        };
+        Ok(Some(SwapModel { pages: pages as u32, device }))
+    }
+
+    /// What reclaim goes by.
+    pub fn swappiness(&self) -> Swappiness {
+        Swappiness(self.swappiness)
+    }
+}
+
+fn parse_swap(text: &str) -> Result<Memory, String> {
+    let swap = text.parse::<Memory>();
+    swap.map_err(|error| match error.starts_with("no memory") {
+        true => {
+            "swap without a page is none: leave the option out, or give it at least 4096 bytes".to_owned()
+        }
+        false => error,
+    })
+}
+
+fn parse_swappiness(text: &str) -> Result<u8, String> {
+    if text == "max" {
+        return Ok(Swappiness::ANON_ONLY.0);
+    }
+    let value = text.parse::<u8>().ok().and_then(Swappiness::new);
+    let value =
+        value.ok_or_else(|| "swappiness is 0 to 200, or max (201) for anonymous pages only".to_owned());
+    Ok(value?.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swappiness_ends_at_201() {
+        assert_eq!(["0", "60", "200", "201", "max"].map(parse_swappiness), [0, 60, 200, 201, 201].map(Ok));
+        for wrong in ["202", "256", "-1", "half", ""] {
+            assert!(parse_swappiness(wrong).unwrap_err().contains("0 to 200"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn no_swap_is_not_swap_of_nothing() {
+        assert!(parse_swap("0").unwrap_err().contains("leave the option out"));
+        assert_eq!(parse_swap("1MiB").unwrap().pages(|| 0), 256);
+    }
+}

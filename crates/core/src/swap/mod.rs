@@ -1,0 +1,289 @@
+//! Where anonymous pages go: a bounded number of swap slots, and what is remembered of the pages in them.
+//!
+//! ```text
+//!            assign            swap_out                 evicted                  touched again
+//! resident ─────────► slot, dirty ──► slot, clean ─────────────► entry + shadow ─────────► slot, clean
+//!     ▲ release                            │ stored to                                        │
+//!     └────────────────────────────────────┴── dirty again: written to the same slot ◄────────┘
+//! ```
+//!
+//! A page that is out of memory leaves an *entry* in its slot of the mapping: the number of its swap slot. Its shadow
+//! lies in that swap slot, so an entry is never dropped to save memory, as the shadow of a file page may be. A folio with a
+//! swap slot is *in the swap cache*; while it is clean, it is freed without being written.
+//!
+//! The core keeps the numbers, and its host the bytes: [`crate::Host::swap_out`] is asked to write a page to its slot, and
+//! who brings a page back asks [`Core::swap_slot`] where its bytes are.
+//!
+//! Source: spec 00 §5, 30 §8, 40 §8 rows 12–18, 50 §1 and §3.3, 70 §10. Spec 50 §2 takes up to five bits of a token for a
+//! use count; a slot has one user here, so none is taken.
+//!
+//! When a slot is given back follows what the kernel lab measured on 7.2.12, where the specification is silent: a store
+//! whose writes are synchronous keeps no copy of a page that is in memory (nothing was left in the swap cache at the
+//! end of its rows); another one keeps it, over stores to the page, too (as many pages were in swap as had been
+//! swapped out), until more than half of its slots are taken.
+//!
+//! # Locking
+//!
+//! Free slots are under a lock of their own, the innermost. Which slot a folio has changes only with the folio lock held, and
+//! a shadow only with the lock of the mapping that the entry is in.
+
+use crate::Core;
+use crate::folio::{FolioId, Kind};
+use crate::lru::Swappiness;
+use crate::mapping::{Mapping, MappingId};
+use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering::Relaxed};
+
+/// With fewer free slots than this, reclaim leaves anonymous pages alone (spec 30 §8).
+pub const FREE_SLOTS_MIN: u32 = 64;
+
+/// Number of a swap slot, which holds one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SwapSlot(pub u32);
+
+/// How writes to swap end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum SwapStore {
+    /// Some time later, as on a disk. The slot of a page that came back is kept, so that it is not written again.
+    #[default]
+    Device,
+    /// At once, as in compressed memory. The slot of a page that came back is freed: it would be a second copy in memory.
+    Memory,
+}
+
+/// Swap space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct SwapOptions {
+    /// Slots, of a page each. 0, the default: no swap; anonymous pages stay in memory until they are given up.
+    pub pages: u32,
+    /// How writes to it end.
+    pub store: SwapStore,
+}
+
+/// A page that is to be written to its swap slot. Its folio is locked and mapped nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwapOut {
+    /// Which page.
+    pub page: (MappingId, u32),
+    /// The folio, whose frame has its bytes.
+    pub folio: FolioId,
+    /// Where they go.
+    pub slot: SwapSlot,
+}
+
+/// What became of the wish to write a page to swap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwapOutcome {
+    /// It is being written: [`Core::end_writeback`] will tell how that ended.
+    Started,
+    /// It is written.
+    Done,
+    /// It cannot be written now, and stays in memory.
+    Refused,
+}
+
+/// All slots of a core.
+#[derive(Debug)]
+pub(crate) struct SwapArea {
+    store: SwapStore,
+    /// Shadow word × 2 + 1 of the page in each slot; 0: nothing is remembered.
+    shadows: Box<[AtomicU64]>,
+    /// The slot of each folio that has one.
+    of_folios: Box<[AtomicU32]>,
+    free: Mutex<FreeSlots>,
+    free_slots: AtomicU32,
+}
+
+/// Slots that nobody has: those that were given back, and all from a number on, so that slots are used in order.
+#[derive(Debug)]
+struct FreeSlots {
+    given_back: Vec<u32>,
+    unused_from: u32,
+}
+
+impl SwapArea {
+    pub(crate) fn new(options: SwapOptions, frames: u32) -> SwapArea {
+        let frames = if options.pages > 0 { frames } else { 0 };
+        SwapArea {
+            store: options.store,
+            shadows: (0..options.pages).map(|_| AtomicU64::new(0)).collect(),
+            of_folios: (0..frames).map(|_| AtomicU32::new(0)).collect(),
+            free: Mutex::new(FreeSlots { given_back: Vec::new(), unused_from: 0 }),
+            free_slots: AtomicU32::new(options.pages),
+        }
+    }
+
+    pub(crate) fn slots(&self) -> u32 {
+        self.shadows.len() as u32
+    }
+
+    fn free_slots(&self) -> u32 {
+        self.free_slots.load(Relaxed)
+    }
+
+    /// Bytes kept about slots and folios.
+    pub(crate) fn bytes(&self) -> u64 {
+        (size_of_val(&*self.shadows) + size_of_val(&*self.of_folios)) as u64
+    }
+
+    fn take(&self) -> Option<SwapSlot> {
+        let mut free = self.free.lock();
+        let slot = match free.given_back.pop() {
+            Some(slot) => slot,
+            None if free.unused_from < self.slots() => {
+                free.unused_from += 1;
+                free.unused_from - 1
+            }
+            None => return None,
+        };
+        self.free_slots.fetch_sub(1, Relaxed);
+        Some(SwapSlot(slot))
+    }
+
+    pub(crate) fn give_back(&self, slot: SwapSlot) {
+        self.shadows[slot.0 as usize].store(0, Relaxed);
+        let mut free = self.free.lock();
+        debug_assert!(slot.0 < free.unused_from, "{slot:?} was never taken");
+        free.given_back.push(slot.0);
+        self.free_slots.fetch_add(1, Relaxed);
+    }
+
+    /// Remembers the page that leaves memory for `slot`.
+    pub(crate) fn remember(&self, slot: SwapSlot, word: u64) {
+        self.shadows[slot.0 as usize].store(word << 1 | 1, Relaxed);
+    }
+
+    /// What was remembered of the page in `slot`, which comes back. Then it is forgotten.
+    pub(crate) fn recall(&self, slot: SwapSlot) -> Option<u64> {
+        let word = self.shadows[slot.0 as usize].swap(0, Relaxed);
+        (word != 0).then_some(word >> 1)
+    }
+
+    pub(crate) fn slot_of(&self, folio: FolioId) -> SwapSlot {
+        SwapSlot(self.of_folios[folio.0 as usize].load(Relaxed))
+    }
+
+    pub(crate) fn set_slot_of(&self, folio: FolioId, slot: SwapSlot) {
+        self.of_folios[folio.0 as usize].store(slot.0, Relaxed);
+    }
+
+    /// A copy in swap of what is in memory is not worth its slot: the copy is in memory itself, or more than half of the
+    /// slots are taken.
+    fn is_short(&self) -> bool {
+        self.store == SwapStore::Memory || u64::from(self.free_slots()) * 2 < u64::from(self.slots())
+    }
+}
+
+impl Core {
+    /// Slots in which no page is.
+    pub fn free_swap_pages(&self) -> u32 {
+        self.swap.free_slots()
+    }
+
+    /// Slots that are taken: by pages that are out of memory, and by those in the swap cache.
+    pub fn used_swap_pages(&self) -> u32 {
+        self.swap.slots() - self.swap.free_slots()
+    }
+
+    /// Where the bytes of an anonymous page are that was inserted and has no content yet. `None`: it is new, and full of
+    /// zeros. The caller holds the folio's lock.
+    pub fn swap_slot(&self, folio: FolioId) -> Option<SwapSlot> {
+        self.folios.flags(folio).load().swapcache().then(|| self.swap.slot_of(folio))
+    }
+
+    /// Whether an anonymous page was never written to, or given up: there is nothing to read, and a load does not need a
+    /// page of its own.
+    pub fn is_untouched(&self, mapping: &Mapping, index: u32) -> bool {
+        mapping.lock(&self.leaves).slot(index).is_empty()
+    }
+
+    /// What `wish` comes to now: only file pages where there is no room in swap (spec 30 §8).
+    pub(crate) fn swappiness_now(&self, wish: Swappiness) -> Swappiness {
+        if self.swap.free_slots() < FREE_SLOTS_MIN { Swappiness::FILE_ONLY } else { wish }
+    }
+
+    /// Gives a locked folio a slot, to which it has to be written. `false`: none is free.
+    pub(crate) fn assign_slot(&self, folio: FolioId) -> bool {
+        let Some(slot) = self.swap.take() else { return false };
+        self.swap.set_slot_of(folio, slot);
+        self.folios.flags(folio).enter_swap_cache();
+        true
+    }
+
+    /// A folio keeps no copy in swap any more: its slot is free, and what is in memory is all there is.
+    pub(crate) fn release_slot(&self, folio: FolioId) {
+        if self.folios.flags(folio).leave_swap_cache(true) {
+            self.swap.give_back(self.swap.slot_of(folio));
+        }
+    }
+
+    /// The same, where slots are short and the folio, which is locked, is not being written.
+    pub(crate) fn release_slot_if_short(&self, folio: FolioId) {
+        let flags = self.folios.flags(folio).load();
+        if flags.swapcache() && !flags.writeback() && self.swap.is_short() {
+            self.release_slot(folio);
+        }
+    }
+
+    /// A page left memory for its slot, or could not be read from it: the entry of its mapping. The mapping is locked.
+    pub(crate) fn entry_of(&self, folio: FolioId, shadow: Option<u64>) -> u64 {
+        let slot = self.swap.slot_of(folio);
+        if let Some(word) = shadow {
+            self.swap.remember(slot, word);
+        }
+        u64::from(slot.0)
+    }
+
+    /// A page whose mapping had `entry` is back as `folio`, which nobody else can use yet: it is in the swap cache. What was
+    /// remembered of it.
+    pub(crate) fn leave_entry(&self, folio: FolioId, entry: u64) -> Option<u64> {
+        let slot = slot_in(entry);
+        self.swap.set_slot_of(folio, slot);
+        self.folios.flags(folio).return_to_swap_cache();
+        self.swap.recall(slot)
+    }
+
+    /// A page that is out of memory is given up.
+    pub(crate) fn drop_entry(&self, entry: u64) {
+        self.swap.give_back(slot_in(entry));
+    }
+
+    /// Recounts the slots: each is had by one page at most, and those that are had are those that are taken. Slow: for
+    /// tests and the simulator's checker.
+    ///
+    /// # Errors
+    /// What does not hold, in words.
+    pub(crate) fn validate_swap(&self) -> Result<(), String> {
+        let mut taken = vec![false; self.swap.slots() as usize];
+        let mut number = 0;
+        for mapping in self.mappings.all() {
+            if mapping.kind() != Kind::Anon {
+                continue;
+            }
+            let locked = mapping.lock(&self.leaves);
+            let mut at = 0;
+            while let Some((index, slot)) = locked.next(at, 1 << 32) {
+                let of_folio = slot.folio().and_then(|folio| self.swap_slot(folio));
+                if let Some(SwapSlot(had)) = of_folio.or(slot.shadow().map(slot_in)) {
+                    let taken = taken.get_mut(had as usize);
+                    if taken.is_none_or(|taken| std::mem::replace(taken, true)) {
+                        return Err(format!("swap slot {had} of page {index} is no slot, or had twice"));
+                    }
+                    number += 1;
+                }
+                let Some(next) = index.checked_add(1) else { break };
+                at = next;
+            }
+        }
+        if number == self.used_swap_pages() {
+            return Ok(());
+        }
+        Err(format!("{} swap slots are taken, and {number} are had by pages", self.used_swap_pages()))
+    }
+}
+
+fn slot_in(entry: u64) -> SwapSlot {
+    SwapSlot(entry as u32)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,385 @@
+use super::*;
+use crate::access::{Arrival, Lookup, Task};
+use crate::event::Event;
+use crate::host::{FlushReason, Host, Time};
+use crate::lru::Seq;
+use crate::memcg::{Counter, Memcg};
+use crate::reclaim::{Effort, EffortKind, OutOfMemory, Step, Watermarks};
+use crate::{ChargeStep, Charging, MemcgId, Options};
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+/// A host whose swap does what the test says.
+struct SwapHost {
+    answer: Cell<SwapOutcome>,
+    asked: RefCell<Vec<SwapOut>>,
+    refaults: Cell<u64>,
+}
+
+impl Host for SwapHost {
+    fn now(&self) -> Time {
+        Time::ZERO
+    }
+
+    fn wake_flusher(&self, _: FlushReason) {}
+
+    fn wake_background(&self) {}
+
+    fn wake_waiters(&self, _: FolioId) {}
+
+    fn frame_retired(&self, _: FolioId) {}
+
+    fn swap_out(&self, write: SwapOut) -> SwapOutcome {
+        self.asked.borrow_mut().push(write);
+        self.answer.get()
+    }
+
+    fn event(&self, event: Event) {
+        if let Event::Refault { recent: true, .. } = event {
+            self.refaults.set(self.refaults.get() + 1);
+        }
+    }
+}
+
+/// One memcg, and a region of anonymous memory.
+struct Anon {
+    core: Core,
+    host: SwapHost,
+    task: Task,
+    region: Arc<Mapping>,
+}
+
+const PAGES: u32 = 100;
+
+impl Anon {
+    fn new(swap_pages: u32, store: SwapStore) -> Anon {
+        let swap = SwapOptions { pages: swap_pages, store };
+        let watermarks = Watermarks { min: 0, low: 0, high: 0 };
+        let options = Options { swap, watermarks, batch_folios: 1, ..Options::new(2 * PAGES) };
+        let core = Core::new(options, Time::ZERO);
+        let memcg = core.add_memcg("anon", u64::from(PAGES), Time::ZERO).unwrap().id();
+        let task = core.new_task(memcg, 0);
+        let region = core.open_mapping(Kind::Anon);
+        core.map(&task, &region, 512);
+        let answer = match store {
+            SwapStore::Device => SwapOutcome::Started,
+            SwapStore::Memory => SwapOutcome::Done,
+        };
+        let host = SwapHost { answer: Cell::new(answer), asked: RefCell::default(), refaults: Cell::new(0) };
+        Anon { core, host, task, region }
+    }
+
+    fn memcg(&self) -> &Memcg {
+        self.core.memcg(self.task.memcg)
+    }
+
+    fn stat(&self, counter: Counter) -> u64 {
+        self.memcg().stat().get(counter)
+    }
+
+    fn try_bring(&self, page: u32) -> Result<FolioId, OutOfMemory> {
+        let mut charging = Charging::new(self.task.memcg, 0);
+        let new = loop {
+            match charging.step(&self.core, &self.host) {
+                ChargeStep::Charged(new) => break new,
+                ChargeStep::OutOfMemory(report) => return Err(report),
+                ChargeStep::More | ChargeStep::Wait(_) => {}
+            }
+        };
+        let arrival = Arrival { in_fault: true, ..Arrival::default() };
+        Ok(self.core.insert(&self.host, &self.task, &self.region, page, new, arrival).unwrap())
+    }
+
+    fn hit(&self, page: u32) -> Option<crate::Hit> {
+        match self.core.lookup(&self.region, page) {
+            Lookup::Hit(hit) => Some(hit),
+            Lookup::Miss => None,
+            Lookup::Pending(folio) => panic!("{folio:?} is busy"),
+        }
+    }
+
+    /// A load, or a store, by the task.
+    fn touch(&self, page: u32, store: bool) {
+        if self.hit(page).is_none() {
+            let folio = self.try_bring(page).unwrap();
+            self.core.publish(&self.host, &self.region, folio);
+        }
+        let hit = self.hit(page).expect("it was just brought in");
+        self.core.touch(&self.task, &self.region, page, &hit);
+        if store {
+            assert!(self.core.folios.flags(hit.folio).try_lock());
+            self.core.set_dirty(&self.host, &self.region, hit.folio);
+            self.core.unlock(&self.host, hit.folio);
+        }
+    }
+
+    fn store(&self, pages: std::ops::Range<u32>) {
+        pages.for_each(|page| self.touch(page, true));
+    }
+
+    fn flags(&self, page: u32) -> crate::folio::Flags {
+        self.core.folios.flags(self.hit(page).expect("it is in memory").folio).load()
+    }
+
+    fn seq_of(&self, page: u32) -> u64 {
+        let label = self.flags(page).generation().expect("it is on a list");
+        let max = self.memcg().lruvec.max_seq().0;
+        (max - 3..=max).find(|&seq| Seq(seq).index() == label).unwrap()
+    }
+
+    /// As if nobody had touched the pages since they came.
+    fn forget_accesses(&self, pages: std::ops::Range<u32>) {
+        for page in pages {
+            let Some(hit) = self.hit(page) else { continue };
+            self.region.slot(&self.core.leaves, page).unwrap().clear_accessed(hit.folio);
+        }
+    }
+
+    /// Reclaims so many pages, as a limit would.
+    fn reclaim(&self, goal_pages: u64, swappiness: Swappiness) -> u64 {
+        let target = self.task.memcg;
+        let orders =
+            crate::reclaim::Orders { target, kind: EffortKind::Limit, goal_pages, swappiness, cpu: 0 };
+        let mut effort = Effort::new(&self.core, orders);
+        loop {
+            if let Step::Done(progress) = effort.step(&self.core, &self.host) {
+                return progress.reclaimed;
+            }
+            self.core.validate().unwrap();
+        }
+    }
+
+    /// All writes that began have ended.
+    fn end_writes(&self, written: bool) -> Vec<SwapOut> {
+        let asked = self.host.asked.take();
+        for write in &asked {
+            self.core.end_writeback(&self.host, &self.region, write.folio, written, 0);
+        }
+        self.core.drain_all(&self.host);
+        asked
+    }
+
+    /// Pages that are out of memory.
+    fn swapped(&self) -> Vec<u32> {
+        let out = |&page: &u32| self.hit(page).is_none() && !self.core.is_untouched(&self.region, page);
+        (0..PAGES).filter(out).collect()
+    }
+}
+
+/// spec 00 §5: anonymous pages "are inserted by page faults only"; the first store needs nothing to be read.
+#[test]
+fn a_new_page_is_full_of_zeros() {
+    let anon = Anon::new(1000, SwapStore::Device);
+    assert!(anon.core.is_untouched(&anon.region, 0));
+    let folio = anon.try_bring(0).unwrap();
+    assert_eq!(anon.core.swap_slot(folio), None);
+    anon.core.publish(&anon.host, &anon.region, folio);
+    anon.touch(0, true);
+    let counters = [Counter::Anon, Counter::File, Counter::Pgfault, Counter::Pgmajfault, Counter::Pswpin];
+    assert_eq!(counters.map(|counter| anon.stat(counter)), [1, 0, 1, 0, 0]);
+    let dirty = [Counter::FileDirty, Counter::FileMapped].map(|counter| anon.stat(counter));
+    assert!(anon.flags(0).dirty() && dirty == [0, 0], "what is counted and flushed is of files");
+    // spec 20 §6 row 4: "anon type without swap slot: d = 2".
+    assert_eq!(anon.seq_of(0), 2);
+    anon.core.validate().unwrap();
+}
+
+/// spec 70 §10: "Write-out makes the folio 'under writeback'; it is put back by rule 5 or 4 of the distance rule and freed
+/// on a later visit after rotation. It does not count as reclaimed until then."
+#[test]
+fn a_page_is_written_then_freed() {
+    let anon = Anon::new(1000, SwapStore::Device);
+    anon.store(0..60);
+    anon.forget_accesses(0..60);
+    assert_eq!(anon.reclaim(32, Swappiness(200)), 0, "nothing was freed");
+    let begun = anon.host.asked.borrow().len() as u64;
+    assert!(begun > 0 && begun == anon.stat(Counter::Pswpout) && begun == anon.stat(Counter::FileWriteback));
+    let first = anon.host.asked.borrow()[0];
+    let flags = anon.flags(first.page.1);
+    assert!(flags.writeback() && flags.reclaim() && flags.swapcache() && !flags.dirty() && !flags.mapped());
+    // spec 70 §14: "Swap write that ends before the next priority round: the folio is freed in that round".
+    let written = anon.end_writes(true);
+    assert_eq!(anon.stat(Counter::Pgrotated), begun);
+    assert_eq!(anon.seq_of(first.page.1), anon.memcg().lruvec.min_seq(Kind::Anon).0);
+    assert!(anon.reclaim(32, Swappiness(200)) >= 32);
+    // Each went to the tail: the one that was written last leaves first.
+    assert!(anon.swapped().contains(&written.last().unwrap().page.1));
+    assert_eq!(anon.stat(Counter::PgstealAnon), anon.swapped().len() as u64);
+    anon.core.validate().unwrap();
+}
+
+/// spec 40 §8 row 18: "synchronous success (compressed memory) → continue".
+#[test]
+fn compressed_memory_frees_at_once() {
+    let anon = Anon::new(1000, SwapStore::Memory);
+    anon.store(0..60);
+    anon.forget_accesses(0..60);
+    let freed = anon.reclaim(32, Swappiness(200));
+    assert!(freed >= 32 && freed == anon.stat(Counter::Pswpout) && freed == anon.swapped().len() as u64);
+    assert_eq!((u64::from(anon.core.used_swap_pages()), anon.stat(Counter::FileWriteback)), (freed, 0));
+    // As measured (zram rows on 7.2.12: no page in the swap cache at the end): the slot of what came back is free.
+    let page = anon.swapped()[0];
+    anon.touch(page, false);
+    assert_eq!(u64::from(anon.core.used_swap_pages()), freed - 1);
+    assert!(anon.flags(page).dirty() && !anon.flags(page).swapcache());
+    anon.core.validate().unwrap();
+}
+
+/// spec 50 §3.3: refault processing runs "for swap always when the folio enters the swap cache"; the shadow was in the slot.
+#[test]
+fn a_page_that_comes_back_is_a_refault() {
+    let anon = Anon::new(1000, SwapStore::Device);
+    anon.store(0..60);
+    anon.forget_accesses(0..60);
+    anon.reclaim(32, Swappiness(200));
+    anon.end_writes(true);
+    anon.reclaim(32, Swappiness(200));
+    anon.end_writes(true);
+    let [page, other] = anon.swapped()[..2] else { panic!("two pages are out") };
+    let folio = anon.try_bring(page).unwrap();
+    let slot = anon.core.swap_slot(folio).expect("its bytes are there");
+    assert_eq!((anon.stat(Counter::Pswpin), anon.stat(Counter::Pgmajfault)), (1, 1));
+    assert_eq!((anon.stat(Counter::WorkingsetRefaultAnon), anon.host.refaults.get()), (1, 1));
+    // It could not be read: it is still where it was, and only its memory is lost.
+    anon.core.abandon(&anon.host, &anon.region, folio);
+    assert!(anon.swapped().contains(&page));
+    anon.core.validate().unwrap();
+    anon.touch(page, false);
+    assert_eq!((anon.stat(Counter::Pswpin), anon.stat(Counter::WorkingsetRefaultAnon)), (2, 1));
+    // Clean, with its slot: it can leave again without being written. A store to it goes to the same slot.
+    let hit = anon.hit(page).unwrap();
+    assert_eq!((anon.core.swap_slot(hit.folio), anon.flags(page).dirty()), (Some(slot), false));
+    anon.touch(page, true);
+    assert_eq!((anon.core.swap_slot(hit.folio), anon.flags(page).dirty()), (Some(slot), true));
+    // spec 50 §9: "A refault of a page that moved to another memcg changes no counter at all".
+    let mut task = anon.task.clone();
+    task.memcg = anon.core.add_memcg("other", 100, Time::ZERO).unwrap().id();
+    let counts = anon.stat(Counter::WorkingsetRefaultAnon);
+    let by_other = Anon { task, ..anon };
+    by_other.touch(other, false);
+    assert_eq!(by_other.stat(Counter::WorkingsetRefaultAnon), 0);
+    assert_eq!(by_other.core.memcg(MemcgId(1)).stat().get(Counter::WorkingsetRefaultAnon), counts);
+    by_other.core.validate().unwrap();
+}
+
+/// A write to swap that fails leaves the page dirty, in memory, with its slot; one that is refused activates it.
+#[test]
+fn what_cannot_be_written_stays() {
+    let anon = Anon::new(1000, SwapStore::Device);
+    anon.store(0..60);
+    anon.forget_accesses(0..60);
+    anon.reclaim(32, Swappiness(200));
+    let failed = anon.end_writes(false)[0].page.1;
+    assert!(anon.flags(failed).dirty() && !anon.flags(failed).writeback() && anon.swapped().is_empty());
+    anon.host.answer.set(SwapOutcome::Refused);
+    let activated = anon.stat(Counter::Pgactivate);
+    assert_eq!(anon.reclaim(32, Swappiness(200)), 0);
+    assert!(anon.stat(Counter::Pgactivate) > activated && anon.stat(Counter::FileWriteback) == 0);
+    assert!(anon.swapped().is_empty());
+    anon.core.validate().unwrap();
+}
+
+/// spec 40 §8 row 13: "swap slot cannot be allocated → activate"; spec 30 §8: swappiness is 0 where "fewer than 64 swap
+/// pages are available".
+#[test]
+fn without_room_in_swap_anonymous_pages_stay() {
+    let anon = Anon::new(FREE_SLOTS_MIN + 3, SwapStore::Memory);
+    anon.store(0..60);
+    anon.forget_accesses(0..60);
+    // Some more may be taken while the turn of the lruvec lasts, for which it is looked at once.
+    let freed = anon.reclaim(1000, Swappiness(200));
+    assert!((4..=60).contains(&freed), "{freed}");
+    assert!(anon.core.free_swap_pages() < FREE_SLOTS_MIN);
+    assert_eq!(anon.reclaim(1000, Swappiness(200)), 0);
+    assert_eq!(anon.core.swappiness_now(Swappiness::ANON_ONLY), Swappiness::FILE_ONLY);
+    while anon.core.swap.take().is_some() {}
+    let folio = anon.hit((0..60).find(|&page| anon.hit(page).is_some()).unwrap()).unwrap().folio;
+    assert!(!anon.core.assign_slot(folio));
+}
+
+/// Without swap, they stay until memory is full of them; then the request fails, and nothing else.
+#[test]
+fn without_swap_memory_fills_up() {
+    let anon = Anon::new(0, SwapStore::Device);
+    anon.store(0..PAGES);
+    anon.forget_accesses(0..PAGES);
+    let report = anon.try_bring(PAGES).unwrap_err();
+    assert_eq!((report.usage_pages, report.max_pages), (u64::from(PAGES), u64::from(PAGES)));
+    assert_eq!((anon.stat(Counter::PgscanAnon), anon.stat(Counter::EventOom)), (0, 1));
+    anon.core.validate().unwrap();
+}
+
+/// spec 30 §8: the table of swappiness 0, 1, 200 and 201, with pages of both kinds that nobody needs.
+#[test]
+fn swappiness_decides_who_leaves() {
+    for (swappiness, leaves) in
+        [(0, [false, true]), (1, [false, true]), (200, [true, false]), (201, [true, false])]
+    {
+        let anon = Anon::new(1000, SwapStore::Memory);
+        anon.store(0..50);
+        anon.forget_accesses(0..50);
+        let file = anon.core.open_mapping(Kind::File);
+        for page in 0..50 {
+            let mut charging = Charging::new(anon.task.memcg, 0);
+            let ChargeStep::Charged(new) = charging.step(&anon.core, &anon.host) else {
+                panic!("it has room")
+            };
+            let arrival = Arrival::default();
+            let folio = anon.core.insert(&anon.host, &anon.task, &file, page, new, arrival).unwrap();
+            anon.core.publish(&anon.host, &file, folio);
+        }
+        // New anonymous pages are in the second youngest generation: too young to leave.
+        let max = anon.memcg().lruvec.max_seq();
+        assert!(anon.core.open_generation(anon.memcg(), max, Swappiness::DEFAULT, Time::ZERO));
+        assert!(anon.reclaim(32, Swappiness(swappiness)) >= 32);
+        let stolen = [Counter::PgstealAnon, Counter::PgstealFile].map(|counter| anon.stat(counter) > 0);
+        assert_eq!(stolen, leaves, "swappiness {swappiness}");
+    }
+    assert_eq!((Swappiness::new(201), Swappiness::new(202)), (Some(Swappiness::ANON_ONLY), None));
+}
+
+/// spec 70 §10: "A slot is released early when … the system's swap is more than half used"; it is as good as free then.
+#[test]
+fn short_slots_are_not_kept_for_copies() {
+    let anon = Anon::new(100, SwapStore::Device);
+    anon.store(0..36);
+    anon.forget_accesses(0..36);
+    while anon.swapped().len() < 3 {
+        anon.reclaim(32, Swappiness(200));
+        anon.end_writes(true);
+    }
+    let pages = anon.swapped();
+    let used = anon.core.used_swap_pages();
+    anon.touch(pages[0], false);
+    assert_eq!(
+        (anon.core.used_swap_pages(), anon.flags(pages[0]).swapcache()),
+        (used, true),
+        "less than half is used"
+    );
+    let taken: Vec<SwapSlot> = (used..51).map(|_| anon.core.swap.take().unwrap()).collect();
+    anon.touch(pages[1], false);
+    assert_eq!((anon.core.used_swap_pages(), anon.flags(pages[1]).swapcache()), (50, false));
+    assert!(anon.flags(pages[1]).dirty(), "nothing else has what it holds");
+    taken.into_iter().for_each(|slot| anon.core.swap.give_back(slot));
+    anon.core.validate().unwrap();
+}
+
+/// Memory that is given up frees its slots: of pages that are out, and of those in the swap cache.
+#[test]
+fn no_slot_is_left_behind() {
+    let anon = Anon::new(1000, SwapStore::Device);
+    anon.store(0..60);
+    anon.forget_accesses(0..60);
+    anon.reclaim(32, Swappiness(200));
+    anon.end_writes(true);
+    anon.reclaim(32, Swappiness(200));
+    let busy = anon.core.truncate(&anon.host, &anon.region, 0, 512);
+    assert!(busy.is_none() || anon.core.folios.flags(busy.unwrap()).load().writeback());
+    anon.end_writes(true);
+    anon.core.validate().unwrap();
+    assert_eq!(anon.core.close_mapping(&anon.host, &anon.region), None);
+    anon.core.drain_all(&anon.host);
+    assert_eq!((anon.core.used_swap_pages(), anon.stat(Counter::Anon)), (0, 0));
+    assert_eq!((anon.memcg().usage_pages(), anon.stat(Counter::WorkingsetNodes)), (0, 0));
+    anon.core.validate().unwrap();
+}
