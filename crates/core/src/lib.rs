@@ -114,7 +114,7 @@ impl Core {
     /// Which behaviours are on.
     #[inline]
     pub(crate) fn mechanisms(&self) -> mechanism::Mechanisms {
-        self.options.mechanisms
+        self.folios.mechanisms()
     }
 
     /// All folios, by number.

@@ -8,7 +8,7 @@
 //! Everything here is a value with a `step`: it does one batch and returns what comes next. It never blocks; where
 //! somebody has to wait, it says so and for what, and the host parks a thread or advances a clock.
 //!
-//! Source: spec 70 (Linux 7.2).
+//! Source: spec 70.
 //!
 //! # Locking
 //!
