@@ -16,6 +16,7 @@ mod layout;
 mod output;
 mod progress;
 mod replay;
+mod reproduce;
 mod size;
 mod table;
 mod trace;
@@ -47,6 +48,8 @@ enum Mode {
     Trace(trace::Args),
     /// Replay what real kernels replayed, and compare the counts
     Fidelity(fidelity::Args),
+    /// Run the published experiments, before against after, and say what is reproduced
+    Reproduce(reproduce::Args),
 }
 
 const EXAMPLES: &str = "\
@@ -58,6 +61,7 @@ Examples:
   mglru trace info trace.bin.zst
   mglru replay trace.bin.zst --curve 1%,5%,10%,20%
   mglru fidelity ../shared/kernel/results.csv
+  mglru reproduce workingset          Linux 6.12 against 7.1, two minutes
 
 Sizes: 512MiB, 2g, 8192p (pages of 4 KiB) or bytes. `mglru MODE --help` tells more about each mode.
 Exit status: 0 done, 1 the work failed, 2 wrong usage.";
@@ -82,5 +86,6 @@ fn run(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<(), Failur
         Mode::Replay(args) => replay::run(args),
         Mode::Trace(args) => trace::run(args),
         Mode::Fidelity(args) => fidelity::run(args),
+        Mode::Reproduce(args) => reproduce::run(args),
     }
 }
