@@ -206,7 +206,7 @@ impl Core {
                     SwapOutcome::Done => {}
                     SwapOutcome::Started => break,
                     SwapOutcome::Refused => {
-                        self.activate(memcg, folio, now);
+                        self.activate(host, memcg, folio, now);
                         break;
                     }
                 },
@@ -238,7 +238,7 @@ impl Core {
                         }
                         _ => {}
                     }
-                    self.activate(memcg, folio, now);
+                    self.activate(host, memcg, folio, now);
                     break;
                 }
             }
@@ -250,8 +250,8 @@ impl Core {
     }
 
     /// A rejected folio is to be put back in a younger generation (spec 40 §8). It does not need its copy in swap soon.
-    fn activate(&self, memcg: &Memcg, folio: FolioId, now: Flags) {
-        self.release_slot_if_short(folio);
+    fn activate(&self, host: &impl Host, memcg: &Memcg, folio: FolioId, now: Flags) {
+        self.release_slot_if_short(host, folio);
         if !now.mlocked() {
             self.folios.flags(folio).set_active();
             memcg.stat.add(Counter::Pgactivate, 1);
