@@ -127,17 +127,20 @@ impl Store {
     }
 }
 
+/// What a slot holds: a page compressed, or, with 4,096 bytes, as it is.
+type Block = Mutex<Option<Box<[u8]>>>;
+
 /// Compressed memory.
 pub(crate) struct Compressed {
-    /// By slot: a page compressed, or, with 4,096 bytes, as it is.
-    blocks: Box<[Mutex<Option<Box<[u8]>>>]>,
+    /// By slot.
+    blocks: Box<[Block]>,
     used_bytes: AtomicU64,
     most_bytes: u64,
 }
 
 impl Compressed {
     fn new(slots: u32, bytes: u64) -> Compressed {
-        let blocks: Box<[Mutex<Option<Box<[u8]>>>]> = (0..slots).map(|_| Mutex::new(None)).collect();
+        let blocks: Box<[Block]> = (0..slots).map(|_| Mutex::new(None)).collect();
         let used = size_of_val(&*blocks) as u64;
         Compressed { blocks, used_bytes: AtomicU64::new(used), most_bytes: bytes }
     }
