@@ -295,7 +295,7 @@ impl Inode {
 
 impl Shared {
     pub(crate) fn flags(&self, folio: FolioId) -> &FolioFlags {
-        &self.core.folios().flags(folio)
+        self.core.folios().flags(folio)
     }
 
     /// Sleeps until a folio is neither locked nor being written.

@@ -38,7 +38,7 @@ impl<T, const N: usize> Segments<T, N> {
         if segment == 0 {
             (0, FIRST as usize)
         } else {
-            (FIRST as usize / 2 << segment, FIRST as usize / 2 << segment)
+            ((FIRST as usize / 2) << segment, (FIRST as usize / 2) << segment)
         }
     }
 

@@ -275,7 +275,9 @@ impl FolioFlags {
             let version = f.0 & !(VERSION - 1);
             let kind = if swapbacked { SWAPBACKED } else { 0 };
             (
-                Some(Flags(version.wrapping_add(VERSION) | REFERENCE * references | LOCKED | WRITING | kind)),
+                Some(Flags(
+                    version.wrapping_add(VERSION) | (REFERENCE * references) | LOCKED | WRITING | kind,
+                )),
                 (),
             )
         });
