@@ -322,7 +322,9 @@ impl Core {
 
     /// The content of an inserted folio is there: readers find it from now on. Unlocks it.
     pub fn publish(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
-        self.release_slot_if_short(host, folio);
+        if mapping.kind() == Kind::Anon {
+            self.release_slot_if_short(host, folio);
+        }
         // The version that the content will have in a moment.
         self.set_uptodate(mapping, folio, self.folios.flags(folio).load().version().wrapping_add(1));
         self.end_reading(folio);

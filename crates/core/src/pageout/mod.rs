@@ -259,6 +259,7 @@ impl Core {
     }
 
     /// Whether a folio, which is locked, is still the page that it was inserted as.
+    #[cold]
     fn is_in_mapping(&self, last: &mut LastMapping, folio: FolioId) -> bool {
         let (id, index) = self.page_of(folio);
         let slot = last.get(self, id).and_then(|mapping| mapping.slot(&self.leaves, index));
@@ -266,6 +267,7 @@ impl Core {
     }
 
     /// Lets the host write a folio to its swap slot.
+    #[cold]
     fn swap_out(&self, host: &impl Host, memcg: &Memcg, folio: FolioId) -> SwapOutcome {
         let flags = self.folios.flags(folio);
         // All of it before the host is asked, which may be done with it on another thread when it answers.

@@ -232,6 +232,7 @@ impl Core {
     }
 
     /// A page left memory for its slot, or could not be read from it: the entry of its mapping. The mapping is locked.
+    #[cold]
     pub(crate) fn entry_of(&self, folio: FolioId, shadow: Option<u64>) -> u64 {
         let slot = self.swap.slot_of(folio);
         if let Some(word) = shadow {
@@ -242,6 +243,7 @@ impl Core {
 
     /// A page whose mapping had `entry` is back as `folio`, which nobody else can use yet: it is in the swap cache. What was
     /// remembered of it.
+    #[cold]
     pub(crate) fn leave_entry(&self, folio: FolioId, entry: u64) -> Option<u64> {
         let slot = slot_in(entry);
         self.swap.set_slot_of(folio, slot);
