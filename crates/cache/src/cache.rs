@@ -22,6 +22,7 @@
 //!
 //! `inodes` guards which files are known. It is taken with nothing held, and nobody waits for I/O under it.
 
+use crate::anon::AnonRegion;
 use crate::backend::{Backend, BackendKind, Completion, FileIdentity, OpenMode, choose};
 use crate::error::Error;
 use crate::file::{CachedFile, LEN_MAX};
@@ -29,8 +30,9 @@ use crate::frames::{FRAME_BYTES, Frames};
 use crate::host::{CacheHost, Observer, thread_number};
 use crate::inode::Inode;
 use crate::stat::{HandleStats, TenantStats};
+use crate::swap::{Store, Swap};
 use crate::workers::{InFlight, Workers};
-use mglru_core::lru::GenerationRow;
+use mglru_core::lru::{GenerationRow, Swappiness};
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{Core, Counter, Event, Kind, Mapping, Mechanisms, MemcgId, Options, Task, Time, UNLIMITED};
 use std::collections::BTreeMap;
@@ -156,6 +158,8 @@ pub struct Builder {
     tenants: Vec<(String, u64)>,
     mechanisms: Mechanisms,
     backend: BackendKind,
+    swap: Option<Swap>,
+    swappiness: Swappiness,
     observer: Option<Observer>,
 }
 
@@ -179,6 +183,18 @@ impl Builder {
         self
     }
 
+    /// Gives anonymous memory somewhere to go when it is cold. Default: nowhere; it stays in memory until it is dropped.
+    pub fn swap(mut self, swap: Swap) -> Builder {
+        self.swap = Some(swap);
+        self
+    }
+
+    /// How willing reclaim is to swap: 0 (never) to 200 (anonymous pages first); 201: anonymous pages only. Default: 60.
+    pub fn swappiness(mut self, swappiness: Swappiness) -> Builder {
+        self.swappiness = swappiness;
+        self
+    }
+
     /// Has every event of the core told to `observer`, from whichever thread it happens on. It must be quick and must
     /// not use the cache.
     pub fn observer(mut self, observer: impl Fn(Event) + Send + Sync + 'static) -> Builder {
@@ -191,7 +207,8 @@ impl Builder {
     /// # Errors
     /// The budget is too small, a tenant's name is taken, or memory or the backend cannot be had.
     pub fn build(self) -> Result<PageCache, Error> {
-        let fixed = FIXED_BYTES + (self.tenants.len() as u64 + 1) * TENANT_BYTES;
+        let swap_bytes = self.swap.as_ref().map_or(0, Swap::budget_bytes);
+        let fixed = FIXED_BYTES + (self.tenants.len() as u64 + 1) * TENANT_BYTES + swap_bytes;
         let per_frame = FRAME_BYTES as u64 + FRAME_METADATA_BYTES;
         let count = self.budget_bytes.saturating_sub(fixed) / per_frame;
         if count < u64::from(FRAMES_MIN) {
@@ -207,6 +224,8 @@ impl Builder {
         let mut options = Options::new(count);
         options.watermarks = Watermarks::for_pages(count);
         options.mechanisms = self.mechanisms;
+        options.swap = self.swap.as_ref().map(Swap::options).unwrap_or_default();
+        options.swappiness = self.swappiness;
         options.cpus = std::thread::available_parallelism().map_or(1, usize::from).clamp(1, CPUS_MAX);
         options.charge_metadata = true;
         options.pinned_frames = frames.pinned_count();
@@ -217,7 +236,9 @@ impl Builder {
             let memcg = core.add_memcg(name, max_pages, Time::ZERO).map_err(Error::Tenant)?.id();
             tenants.push(tenant(&core, name, memcg));
         }
-        let host = CacheHost::new(frames.clone());
+        let open = |path: &Path, mode| chosen.backend.open(path, mode);
+        let store = self.swap.as_ref().map(|swap| swap.start(open)).transpose()?;
+        let host = CacheHost::new(frames.clone(), store);
         if let Some(observer) = self.observer {
             let _ = host.observer.set(observer);
         }
@@ -278,6 +299,8 @@ pub struct CacheStats {
     pub frame_bytes: u64,
     /// Bytes of everything that is kept about pages and files.
     pub metadata_bytes: u64,
+    /// Bytes of compressed memory that swapped pages take.
+    pub swap_bytes: u64,
     /// Frames that hold no page.
     pub free_pages: u64,
     /// The set of mechanisms.
@@ -294,6 +317,8 @@ impl PageCache {
             tenants: Vec::new(),
             mechanisms: Mechanisms::default(),
             backend: BackendKind::default(),
+            swap: None,
+            swappiness: Swappiness::DEFAULT,
             observer: None,
         }
     }
@@ -329,6 +354,7 @@ impl PageCache {
             frames: u64::from(shared.core.folios().len()),
             frame_bytes: frames * FRAME_BYTES as u64,
             metadata_bytes: shared.core.metadata_bytes() + u64::from(shared.core.folios().len()) * 4,
+            swap_bytes: shared.host.swap.as_ref().map_or(0, Store::memory_bytes),
             free_pages: u64::from(shared.core.free_pages()),
             preset: shared.core.options().mechanisms.name(),
             tenants: (0..shared.tenants.len())
@@ -367,7 +393,7 @@ impl PageCache {
         let _still = self.shared.at_work.write().unwrap_or_else(PoisonError::into_inner);
         self.shared.backend.drain();
         let stats = self.stats();
-        if stats.frame_bytes + stats.metadata_bytes > stats.budget_bytes {
+        if stats.frame_bytes + stats.metadata_bytes + stats.swap_bytes > stats.budget_bytes {
             return Err(format!("over budget: {stats:?}"));
         }
         self.shared.core.validate()
@@ -460,6 +486,14 @@ impl Tenant {
         }
         inode.revalidate(shared)?;
         Ok(handle)
+    }
+
+    /// Makes `bytes` of anonymous memory, all zeros, that this tenant pays for as far as it is stored to.
+    ///
+    /// # Errors
+    /// It is more than 16 TiB, the cache was closed, or there is no memory for what is kept about it.
+    pub fn anonymous(&self, bytes: u64) -> Result<AnonRegion, Error> {
+        AnonRegion::new(self.shared.clone(), self.state().task.clone(), bytes)
     }
 
     /// What it holds and did.

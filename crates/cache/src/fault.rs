@@ -123,7 +123,9 @@ impl Shared {
         let mut charging = Charging::new(task.memcg, task.cpu);
         loop {
             let heard = self.host.progress.rings();
-            match charging.step(&self.core, &self.host) {
+            let step = charging.step(&self.core, &self.host);
+            self.submit_swap_outs();
+            match step {
                 ChargeStep::Charged(new) => return Ok(new),
                 ChargeStep::More => {}
                 ChargeStep::Wait(throttle) if patience == Patience::Needed => self.host.park(throttle, heard),
@@ -135,6 +137,11 @@ impl Shared {
                 ChargeStep::OutOfMemory(report) => return Err(Error::OutOfMemory(report)),
             }
         }
+    }
+
+    /// Pays for a page of anonymous memory.
+    pub(crate) fn pay_for_page(&self, task: &Task) -> Result<NewFolio, Error> {
+        self.pay(task, Patience::Needed)
     }
 
     /// Pays for what is kept about files, where it grew.

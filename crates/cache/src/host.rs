@@ -2,11 +2,12 @@
 //!
 //! # Locking
 //!
-//! The core calls these methods with its own locks held: they only set flags and wake threads.
+//! The core calls these methods with its own locks held: they only set flags, wake threads and, for swap, copy a page.
 
 use crate::frames::Frames;
 use crate::latch::Latches;
-use mglru_core::{Event, FlushReason, FolioId, Host, Throttle, Time};
+use crate::swap::Store;
+use mglru_core::{Event, FlushReason, FolioId, Host, SwapOut, SwapOutcome, SwapSlot, Throttle, Time};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -55,6 +56,7 @@ pub(crate) struct CacheHost {
     began: Instant,
     frames: Arc<Frames>,
     pub(crate) latches: Latches,
+    pub(crate) swap: Option<Store>,
     pub(crate) flusher: Bell,
     /// Reclaim asked for the flusher: it writes although little is dirty.
     pub(crate) flush_for_reclaim: AtomicBool,
@@ -65,11 +67,12 @@ pub(crate) struct CacheHost {
 }
 
 impl CacheHost {
-    pub(crate) fn new(frames: Arc<Frames>) -> CacheHost {
+    pub(crate) fn new(frames: Arc<Frames>, swap: Option<Store>) -> CacheHost {
         CacheHost {
             began: Instant::now(),
             frames,
             latches: Latches::new(),
+            swap,
             flusher: Bell::default(),
             flush_for_reclaim: AtomicBool::new(false),
             background: Bell::default(),
@@ -102,6 +105,16 @@ impl Host for CacheHost {
 
     fn wake_waiters(&self, folio: FolioId) {
         self.latches.wake(folio);
+    }
+
+    fn swap_out(&self, write: SwapOut) -> SwapOutcome {
+        self.swap.as_ref().map_or(SwapOutcome::Refused, |swap| swap.swap_out(&self.frames, write))
+    }
+
+    fn swap_freed(&self, slot: SwapSlot) {
+        if let Some(swap) = &self.swap {
+            swap.freed(slot);
+        }
     }
 
     fn frame_retired(&self, frame: FolioId) {

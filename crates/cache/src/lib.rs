@@ -23,6 +23,7 @@
 //! In `frames` (memory that readers copy while writers write), `backend/uring`, `backend/disk_file` and
 //! `backend/threads` (system calls on it), and at one place of `mapped` (guards).
 
+mod anon;
 pub mod backend;
 mod cache;
 mod error;
@@ -35,10 +36,12 @@ mod latch;
 mod many;
 mod mapped;
 mod stat;
+mod swap;
 #[cfg(test)]
 mod tests;
 mod workers;
 
+pub use anon::AnonRegion;
 pub use backend::{BackendKind, OpenMode};
 pub use cache::{Builder, CacheStats, FRAME_METADATA_BYTES, PageCache, Tenant};
 pub use error::Error;
@@ -47,3 +50,4 @@ pub use host::Observer;
 pub use many::ReadRequest;
 pub use mapped::{Map, MapAdvice, PageGuard};
 pub use stat::TenantStats;
+pub use swap::Swap;

@@ -334,6 +334,6 @@ fn anonymous_pages_without_room_in_swap_stay_until_memory_is_full() {
     assert_eq!((&run["counters"]["pgsteal_anon"], &run["counters"]["pswpout"]), (&0.into(), &0.into()));
     // A load of what was never stored to needs no page.
     words(folder.path(), "zeros.bin", (0..1000).map(|page| page | ANON));
-    let run = crate::run(document(folder.path(), "replay zeros.bin --memory 10p"));
+    let run = crate::run(document(folder.path(), "replay zeros.bin --format kernel-lab --memory 10p"));
     assert_eq!((&run["misses"], &run["counters"]["anon"]), (&0.into(), &0.into()));
 }

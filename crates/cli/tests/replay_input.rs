@@ -10,8 +10,6 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-const WRITE: u32 = 1 << 31;
-
 /// Other programs' formats, and the same requests folded to pages by somebody else.
 #[test]
 fn native_traces_replay_as_their_folded_twins_do() {

@@ -322,7 +322,9 @@ impl Core {
 
     /// The content of an inserted folio is there: readers find it from now on. Unlocks it.
     pub fn publish(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
-        self.release_slot_if_short(folio);
+        if mapping.kind() == Kind::Anon {
+            self.release_slot_if_short(host, folio);
+        }
         // The version that the content will have in a moment.
         self.set_uptodate(mapping, folio, self.folios.flags(folio).load().version().wrapping_add(1));
         self.end_reading(folio);
@@ -333,7 +335,6 @@ impl Core {
 
     /// As [`Self::publish`], and the caller keeps the lock: to make the page dirty before it can be evicted.
     pub fn end_filling(&self, mapping: &Mapping, folio: FolioId) {
-        self.release_slot_if_short(folio);
         self.end_content(mapping, folio);
         self.end_reading(folio);
     }

@@ -5,7 +5,7 @@
 
 use crate::event::Event;
 use crate::folio::FolioId;
-use crate::swap::{SwapOut, SwapOutcome};
+use crate::swap::{SwapOut, SwapOutcome, SwapSlot};
 use std::time::Duration;
 
 /// A moment, as nanoseconds since the host began. Monotonic.
@@ -68,6 +68,11 @@ pub trait Host {
     fn swap_out(&self, write: SwapOut) -> SwapOutcome {
         let _ = write;
         SwapOutcome::Refused
+    }
+
+    /// Nobody wants what is in a swap slot any more. It may be written anew as soon as this returns.
+    fn swap_freed(&self, slot: SwapSlot) {
+        let _ = slot;
     }
 
     /// A frame pays for metadata from now on: its memory can be given back to the system.

@@ -145,7 +145,7 @@ impl Harness {
         batch.flush(&self.memcg().lruvec, &self.core.folios);
     }
 
-    /// An anonymous folio at the tail of the oldest generation. There is no other way to have one yet.
+    /// An anonymous folio at the tail of the oldest generation, of no mapping.
     pub(crate) fn add_anon(&self) -> FolioId {
         let folio = match self.core.node.allocate(true) {
             crate::node::Allocation::BelowMin => panic!("no frame is left"),

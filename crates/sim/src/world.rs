@@ -219,13 +219,23 @@ impl World {
     }
 
     /// What reclaiming the last batch took.
+    #[inline]
     pub(crate) fn take_batch_nanos(&mut self) -> u64 {
+        match self.host.take_compressed() {
+            0 => self.batch_nanos,
+            pages => self.compress(pages) + self.batch_nanos,
+        }
+    }
+
+    /// What compressing so many pages took.
+    #[cold]
+    fn compress(&mut self, pages: u64) -> u64 {
         let now = self.now();
-        let took = (0..self.host.take_compressed()).map(|_| {
+        let took = (0..pages).map(|_| {
             let swap = self.swap.as_mut().expect("without swap, no page is compressed");
             swap.write(now).at.since(now).as_nanos() as u64
         });
-        took.sum::<u64>() + self.batch_nanos
+        took.sum()
     }
 
     /// A write ended.

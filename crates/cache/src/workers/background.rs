@@ -15,6 +15,7 @@ pub(super) fn run(shared: &Shared) {
         let progress = shared.host.progress.rings();
         let at_work = shared.at_work.read();
         let step = background.step(&shared.core, &shared.host);
+        shared.submit_swap_outs();
         drop(at_work);
         match step {
             BackgroundStep::More => {}

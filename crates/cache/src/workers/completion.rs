@@ -6,7 +6,7 @@
 
 use crate::cache::Shared;
 use crate::inode::{Failed, Inode};
-use mglru_core::FolioId;
+use mglru_core::{FolioId, Mapping};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -18,6 +18,8 @@ pub(crate) enum Flight {
     Read { inode: Arc<Inode>, folios: Vec<FolioId>, first: u32 },
     /// Write-back; `end` is the length that the file on disk has at least when it succeeded.
     Write { inode: Arc<Inode>, folios: Vec<FolioId>, number: u64, end: u64 },
+    /// A page of anonymous memory, to swap.
+    SwapOut { mapping: Arc<Mapping>, folio: FolioId },
 }
 
 /// All of them, by tag.
@@ -47,6 +49,11 @@ impl Shared {
             Some(Flight::Read { inode, folios, first }) => {
                 self.end_read(&inode, first, &folios, result.ok());
                 self.forget_soon(&inode);
+            }
+            // One that failed stays in memory, dirty, until reclaim meets it again.
+            Some(Flight::SwapOut { mapping, folio }) => {
+                self.core.end_writeback(&self.host, &mapping, folio, result.is_ok(), self.cpu());
+                self.host.progress.ring();
             }
             Some(Flight::Write { inode, folios, number, end }) => {
                 let written = result.is_ok();

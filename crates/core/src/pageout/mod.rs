@@ -220,7 +220,7 @@ impl Core {
                     SwapOutcome::Done => {}
                     SwapOutcome::Started => break,
                     SwapOutcome::Refused => {
-                        self.activate(memcg, folio, now);
+                        self.activate(host, memcg, folio, now);
                         break;
                     }
                 },
@@ -252,7 +252,7 @@ impl Core {
                         }
                         _ => {}
                     }
-                    self.activate(memcg, folio, now);
+                    self.activate(host, memcg, folio, now);
                     break;
                 }
             }
@@ -264,8 +264,8 @@ impl Core {
     }
 
     /// A rejected folio is to be put back in a younger generation (spec 40 §8). It does not need its copy in swap soon.
-    fn activate(&self, memcg: &Memcg, folio: FolioId, now: Flags) {
-        self.release_slot_if_short(folio);
+    fn activate(&self, host: &impl Host, memcg: &Memcg, folio: FolioId, now: Flags) {
+        self.release_slot_if_short(host, folio);
         if !now.mlocked() {
             self.folios.flags(folio).set_active();
             memcg.stat.add(Counter::Pgactivate, 1);
@@ -273,6 +273,7 @@ impl Core {
     }
 
     /// Whether a folio, which is locked, is still the page that it was inserted as.
+    #[cold]
     fn is_in_mapping(&self, last: &mut LastMapping, folio: FolioId) -> bool {
         let (id, index) = self.page_of(folio);
         let slot = last.get(self, id).and_then(|mapping| mapping.slot(&self.leaves, index));
@@ -280,6 +281,7 @@ impl Core {
     }
 
     /// Lets the host write a folio to its swap slot.
+    #[cold]
     fn swap_out(&self, host: &impl Host, memcg: &Memcg, folio: FolioId) -> SwapOutcome {
         let flags = self.folios.flags(folio);
         // All of it before the host is asked, which may be done with it on another thread when it answers.

@@ -29,6 +29,7 @@
 
 use crate::Core;
 use crate::folio::{FolioId, Kind};
+use crate::host::Host;
 use crate::lru::Swappiness;
 use crate::mapping::{Mapping, MappingId};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering::Relaxed};
@@ -139,7 +140,7 @@ impl SwapArea {
         Some(SwapSlot(slot))
     }
 
-    pub(crate) fn give_back(&self, slot: SwapSlot) {
+    fn give_back(&self, slot: SwapSlot) {
         self.shadows[slot.0 as usize].store(0, Relaxed);
         let mut free = self.free.lock();
         debug_assert!(slot.0 < free.unused_from, "{slot:?} was never taken");
@@ -210,21 +211,28 @@ impl Core {
     }
 
     /// A folio keeps no copy in swap any more: its slot is free, and what is in memory is all there is.
-    pub(crate) fn release_slot(&self, folio: FolioId) {
+    pub(crate) fn release_slot(&self, host: &impl Host, folio: FolioId) {
         if self.folios.flags(folio).leave_swap_cache(true) {
-            self.swap.give_back(self.swap.slot_of(folio));
+            self.free_slot(host, self.swap.slot_of(folio));
         }
     }
 
+    fn free_slot(&self, host: &impl Host, slot: SwapSlot) {
+        // In this order: afterwards another page may be written to it.
+        host.swap_freed(slot);
+        self.swap.give_back(slot);
+    }
+
     /// The same, where slots are short and the folio, which is locked, is not being written.
-    pub(crate) fn release_slot_if_short(&self, folio: FolioId) {
+    pub(crate) fn release_slot_if_short(&self, host: &impl Host, folio: FolioId) {
         let flags = self.folios.flags(folio).load();
         if flags.swapcache() && !flags.writeback() && self.swap.is_short() {
-            self.release_slot(folio);
+            self.release_slot(host, folio);
         }
     }
 
     /// A page left memory for its slot, or could not be read from it: the entry of its mapping. The mapping is locked.
+    #[cold]
     pub(crate) fn entry_of(&self, folio: FolioId, shadow: Option<u64>) -> u64 {
         let slot = self.swap.slot_of(folio);
         if let Some(word) = shadow {
@@ -235,6 +243,7 @@ impl Core {
 
     /// A page whose mapping had `entry` is back as `folio`, which nobody else can use yet: it is in the swap cache. What was
     /// remembered of it.
+    #[cold]
     pub(crate) fn leave_entry(&self, folio: FolioId, entry: u64) -> Option<u64> {
         let slot = slot_in(entry);
         self.swap.set_slot_of(folio, slot);
@@ -243,8 +252,8 @@ impl Core {
     }
 
     /// A page that is out of memory is given up.
-    pub(crate) fn drop_entry(&self, entry: u64) {
-        self.swap.give_back(slot_in(entry));
+    pub(crate) fn drop_entry(&self, host: &impl Host, entry: u64) {
+        self.free_slot(host, slot_in(entry));
     }
 
     /// Recounts the slots: each is had by one page at most, and those that are had are those that are taken. Slow: for

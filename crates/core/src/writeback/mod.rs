@@ -274,7 +274,7 @@ impl Core {
             match slot.folio() {
                 None => {
                     if let (Kind::Anon, Some(entry)) = (mapping.kind(), slot.shadow()) {
-                        self.drop_entry(entry);
+                        self.drop_entry(host, entry);
                     }
                     if let Some(owner) = locked.forget(index) {
                         self.memcg(owner).stat.sub(Counter::WorkingsetNodes, 1);
@@ -326,7 +326,7 @@ impl Core {
         }
         let memcg = self.memcg(self.memcg_of(folio));
         let shadow_leaf = locked.remove(index, folio, None, memcg.id()).expect("it is in its slot");
-        self.release_slot(folio);
+        self.release_slot(host, folio);
         if flags.clear_dirty() && mapping.kind() == Kind::File {
             locked.tree.dirty.remove(&index);
             memcg.stat.sub(Counter::FileDirty, 1);
