@@ -1,0 +1,54 @@
+//! `mglru reproduce`: what it prints, and what it refuses.
+
+mod common;
+
+use common::{document, fails};
+
+#[test]
+fn the_document_has_all_metrics() {
+    let folder = tempfile::tempdir().unwrap();
+    let document = document(folder.path(), "reproduce workingset --quick --runs 1");
+    let experiment = &document["experiments"][0];
+    assert_eq!(
+        (experiment["name"].as_str(), experiment["world"].as_str()),
+        (Some("workingset"), Some("sim"))
+    );
+    let rows = experiment["rows"].as_array().unwrap();
+    let row = |metric: &str| {
+        let mut found = rows.iter().filter(|row| row["metric"] == metric);
+        found.next().unwrap_or_else(|| panic!("no {metric} in {document}"))
+    };
+    for metric in [
+        "tpcc_refault_file",
+        "tpcc_refault_anon",
+        "tpcc_transactions",
+        "lulesh_mean_zones_per_second",
+        "lulesh_deviation_percent",
+    ] {
+        let row = row(metric);
+        assert!(
+            row["published"]["before"].as_f64().unwrap() > row["published"]["after"].as_f64().unwrap() * 0.1
+        );
+        assert!(row["verdict"].is_string() && row["spread"]["after"].is_number(), "{row}");
+    }
+    for setting in ["before", "after", "default"] {
+        assert!(row("tpcc_refault_file")["measured"][setting].as_f64().unwrap() > 1000.0);
+    }
+    assert!(row("control_refault_file")["published"].is_null());
+    let checks = experiment["checks"].as_array().unwrap();
+    assert!(checks.iter().any(|check| check["name"].as_str().unwrap().contains("lack of memory")));
+}
+
+#[test]
+fn what_is_not_there_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, expected) in [
+        ("reproduce nothing", "there is no experiment 'nothing'; there is workingset"),
+        ("reproduce memcg-lru", "not implemented yet"),
+        ("reproduce --world real", "--world real"),
+        ("reproduce --runs 0", "--runs"),
+    ] {
+        let told = fails(folder.path(), arguments, 2);
+        assert!(told.contains(expected), "{arguments}: {told}");
+    }
+}
