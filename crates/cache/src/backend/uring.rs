@@ -59,6 +59,9 @@ const WAITING_MAX: usize = 256;
 const BLOCKING_RINGS: usize = 64;
 /// Transfers that one call has under way; more gain nothing on one queue of a device.
 const BLOCKING_ENTRIES: usize = 64;
+/// Answers that are dealt with before what takes their place is submitted: a device answers many at once, and is not to
+/// wait until the last of them was copied.
+const ANSWERS_TOGETHER: usize = 8;
 /// Rings that a thread tries, from its own on, before it goes without.
 const RINGS_TRIED: usize = 4;
 /// `user_data` of the read that wakes the thread.
@@ -218,8 +221,9 @@ impl UringBackend {
             if under_way == 0 {
                 break;
             }
-            let entered = ring.submit_and_wait(1);
-            answers.extend(ring.completion());
+            let waits_for = usize::from(ring.completion().is_empty());
+            let entered = ring.submit_and_wait(waits_for);
+            answers.extend(ring.completion().take(ANSWERS_TOGETHER));
             let answered = !answers.is_empty();
             for answer in answers.drain(..) {
                 let at = answer.user_data() as usize;
