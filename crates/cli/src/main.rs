@@ -12,6 +12,7 @@ mod demo;
 mod error;
 mod fidelity;
 mod fio;
+mod generate;
 mod layout;
 mod output;
 mod progress;
@@ -44,7 +45,7 @@ enum Mode {
     Fio(fio::Args),
     /// Replay page-access traces under a virtual clock: misses, counters, miss-ratio curves
     Replay(replay::Args),
-    /// Tell what is in a trace, or write it in another format
+    /// Tell what is in a trace, write it in another format, or generate one
     Trace(trace::Args),
     /// Replay what real kernels replayed, and compare the counts
     Fidelity(fidelity::Args),
@@ -59,6 +60,7 @@ Examples:
   mglru fio --name=job --rw=randread --size=1g --random_distribution=zipf:0.99 --memory=256MiB
   mglru fio --memory=64MiB --json jobs.fio
   mglru trace info trace.bin.zst
+  mglru trace generate tpcc tpcc.bin.zst --accesses 5000000
   mglru replay trace.bin.zst --curve 1%,5%,10%,20%
   mglru fidelity ../shared/kernel/results.csv
   mglru reproduce workingset          Linux 6.12 against 7.1, two minutes

@@ -1,6 +1,7 @@
-//! `mglru trace`: what is in a trace, and the same trace in another format.
+//! `mglru trace`: what is in a trace, the same trace in another format, and traces of our own loads.
 
 use crate::error::Failure;
+use crate::generate;
 use crate::output::Output;
 use crate::progress;
 use crate::table::{Table, count};
@@ -22,6 +23,8 @@ enum Action {
     Info(InfoArgs),
     /// Write a trace in another format
     Convert(ConvertArgs),
+    /// Write one of our own loads as a trace
+    Generate(generate::Args),
     /// List the formats, and what their sizes and offsets mean
     Formats(FormatsArgs),
 }
@@ -77,6 +80,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     match args.action {
         Action::Info(args) => info(args),
         Action::Convert(args) => convert(args),
+        Action::Generate(args) => generate::run(args),
         Action::Formats(args) => formats(args),
     }
 }

@@ -129,3 +129,27 @@ fn bad_input_is_refused() {
         assert!(error.contains(what), "{arguments}: {error}");
     }
 }
+
+/// Our own loads: what is written is what a replay reads, and a seed repeats.
+#[test]
+fn loads_are_generated() {
+    let folder = tempfile::tempdir().unwrap();
+    let generate = |arguments: &str| document(folder.path(), &format!("trace generate {arguments}"));
+    let tpcc = "--warehouses 1 --cache 4MiB --accesses 20000";
+    assert!(generate(&format!("tpcc a.bin {tpcc}"))["accesses"].as_u64().unwrap() >= 20_000);
+    generate(&format!("tpcc b.bin {tpcc}"));
+    generate(&format!("tpcc c.bin {tpcc} --seed 2"));
+    let bytes = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
+    assert!(bytes("a.bin") == bytes("b.bin") && bytes("a.bin") != bytes("c.bin"));
+    let info = document(folder.path(), "trace info a.bin");
+    let trace = &info["traces"][0];
+    let count = |name: &str| trace[name].as_u64().unwrap();
+    assert!(count("anon") > 5000 && count("writes") > 5000 && count("anon") < count("accesses"));
+    let replay = document(folder.path(), "replay a.bin --memory 1000p --swap 2000p --preset linux-6.12");
+    assert!(replay["runs"][0]["counters"]["pswpout"].as_u64().unwrap() > 0);
+
+    let sweep = generate("sweep d.bin.zst --size 400p --accesses 9000");
+    assert_eq!((sweep["accesses"].as_u64(), sweep["distinct_pages"].as_u64()), (Some(9000), Some(400)));
+    let told = fails(folder.path(), "trace generate sweep e.bin --size 40p", 2);
+    assert!(told.contains("at least a page for each of 8 threads"), "{told}");
+}

@@ -1,0 +1,132 @@
+//! `mglru trace generate`: the project's own loads as traces, for `replay` and for real kernels.
+
+use crate::error::Failure;
+use crate::output::Output;
+use crate::progress;
+use crate::size;
+use crate::table::count;
+use mglru_core::PAGE_BYTES;
+use mglru_workload::sweep::Sweep;
+use mglru_workload::tpcc::Tpcc;
+use mglru_workload::trace::{Converted, Format, Record, TraceWriter, WriteOptions};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Accesses that are written together.
+const BATCH_ACCESSES: usize = 1 << 16;
+
+/// Arguments of the action.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    load: Load,
+}
+
+#[derive(clap::Subcommand)]
+enum Load {
+    /// A TPC-C-like database load: files by descriptor, the server's own cache in anonymous memory
+    Tpcc {
+        /// Warehouses, each of some 80 MiB
+        #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        warehouses: u32,
+        /// The server's own cache; 0: none
+        #[arg(long, value_name = "SIZE", default_value = "32MiB", value_parser = size::parse)]
+        cache: u64,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Threads that sweep arrays of anonymous memory in turns, LULESH-like
+    Sweep {
+        /// All arrays together
+        #[arg(long, value_name = "SIZE", default_value = "96MiB", value_parser = size::parse)]
+        size: u64,
+        /// Arrays
+        #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(4..=1000))]
+        arrays: u32,
+        /// Threads
+        #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        threads: u32,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+#[derive(clap::Args)]
+struct Common {
+    /// The new trace, in the kernel lab's format: its name ends with .bin, or .bin.gz, .bin.xz, .bin.zst
+    #[arg(value_name = "OUT")]
+    to: PathBuf,
+    /// Accesses, at least: the last transaction is whole
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    accesses: u64,
+    /// Decides every random choice
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// One JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the action.
+///
+/// # Errors
+/// The load makes no sense, or the trace cannot be written.
+pub fn run(args: Args) -> Result<(), Failure> {
+    match args.load {
+        Load::Tpcc { warehouses, cache, common } => {
+            let cache_pages = u32::try_from(cache / PAGE_BYTES)
+                .map_err(|_| Failure::usage("--cache: at most 16 TiB, which are 2^32 pages"))?;
+            let mut tpcc = Tpcc::new(warehouses, cache_pages, common.seed);
+            let mut touches = Vec::new();
+            write("tpcc", common, |records| {
+                touches.clear();
+                tpcc.next_transaction(&mut touches);
+                records.extend(touches.iter().copied().map(Record::Access));
+            })
+        }
+        Load::Sweep { size, arrays, threads, common } => {
+            let pages = size / PAGE_BYTES / u64::from(arrays);
+            let array_pages = u32::try_from(pages).ok().filter(|&pages| pages >= threads);
+            let Some(array_pages) = array_pages else {
+                return Err(Failure::usage(format_args!(
+                    "--size {}: each of {arrays} arrays needs at least a page for each of {threads} threads, and at most \
+                     2^32 pages",
+                    size::show(size)
+                )));
+            };
+            let sweep = Sweep { arrays, array_pages, threads, seed: common.seed };
+            let mut threads: Vec<_> = (0..threads).map(|thread| sweep.thread(thread)).collect();
+            write("sweep", common, |records| {
+                records.extend(threads.iter_mut().filter_map(Iterator::next).map(Record::Access));
+            })
+        }
+    }
+}
+
+/// Writes what `draw` adds, until it is enough.
+fn write(load: &str, common: Common, mut draw: impl FnMut(&mut Vec<Record>)) -> Result<(), Failure> {
+    // Only this format knows anonymous pages; it numbers pages from 0.
+    let options = WriteOptions { renumber: true, drop: false };
+    let mut writer = TraceWriter::create(&common.to, Format::KernelLab, options)?;
+    let bar = progress::of_share(common.accesses);
+    bar.set_message("generating");
+    let (mut records, mut written) = (Vec::with_capacity(2 * BATCH_ACCESSES), 0);
+    while written < common.accesses {
+        records.clear();
+        while records.len() < BATCH_ACCESSES && written + (records.len() as u64) < common.accesses {
+            draw(&mut records);
+        }
+        writer.write(&records)?;
+        written += records.len() as u64;
+        bar.set_position(written.min(common.accesses));
+    }
+    let Converted { accesses, renumbered_pages, .. } = writer.finish()?;
+    bar.finish_and_clear();
+    let pages = renumbered_pages.unwrap_or(0);
+    let mut output = Output::new(common.json);
+    let path = common.to.display();
+    output.text(&format!("{path}: {load}, {} accesses to {} pages\n", count(accesses), count(pages)))?;
+    output.document(&json!({
+        "to": path.to_string(), "load": load, "seed": common.seed, "accesses": accesses, "distinct_pages": pages,
+    }))
+}
