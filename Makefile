@@ -12,7 +12,8 @@ test: fio
 # Some tests compare with the real fio, and skip where it is not: installed where that needs nobody's consent.
 fio:
 	@command -v fio >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
-		&& { apt-get install -qq -y fio || { apt-get update && apt-get install -qq -y fio; }; } >/dev/null 2>&1; } \
+		&& timeout 120 sh -c "apt-get install -qq -y fio || { apt-get update && apt-get install -qq -y fio; }" \
+		>/dev/null 2>&1; } \
 		|| echo "fio is not installed: its tests skip"
 
 loom:
