@@ -15,6 +15,7 @@ mod fio;
 mod generate;
 mod layout;
 mod output;
+mod parallel;
 mod progress;
 mod replay;
 mod reproduce;

@@ -9,7 +9,8 @@ mod tolerance;
 
 use crate::error::Failure;
 use crate::output::Output;
-use crate::replay::run::{Outcome, Plan, run_all, threads};
+use crate::parallel;
+use crate::replay::run::{Outcome, Plan, run_all};
 use crate::trace_file::TraceFile;
 use compare::{Comparison, Subject, subjects};
 use kernel_run::{Filter, KernelRun, Measure, Table, trace_of};
@@ -90,7 +91,7 @@ fn compare(table: &Path, subjects: &[Subject]) -> Result<Vec<Comparison>, Failur
             check_every: None,
         }));
     }
-    let outcomes = run_all(plans, threads())?;
+    let outcomes = run_all(plans, parallel::threads())?;
     let mut comparisons = Vec::new();
     let mut next = 0;
     for subject in subjects {

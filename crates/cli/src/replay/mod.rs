@@ -18,6 +18,7 @@ mod swap;
 use crate::cache_options::{compose, parse_lru};
 use crate::error::Failure;
 use crate::output::Output;
+use crate::parallel;
 use crate::trace_file::{TraceFile, TraceOptions};
 use clap::ValueEnum;
 use memory::{Memory, parse_fraction};
@@ -164,7 +165,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     // Only curves run side by side: the speed of a replay is that of one that is alone.
     let is_curve = !args.curve.is_empty();
-    let outcomes = run_all(plans, if is_curve { run::threads() } else { 1 })?;
+    let outcomes = run_all(plans, if is_curve { parallel::threads() } else { 1 })?;
     let curves = if is_curve { Curve::of(&outcomes, args.curve.len()) } else { Vec::new() };
 
     let mut output = Output::new(args.json);

@@ -1,13 +1,13 @@
 //! One replay: one trace, one set of mechanisms, one memory size. And many of them, several at a time.
 
 use crate::error::Failure;
+use crate::parallel;
 use crate::progress;
 use crate::trace_file::{Decoding, TraceFile};
 use indicatif::ProgressBar;
 use mglru_core::lru::Swappiness;
 use mglru_core::{Counter, Mechanisms};
 use mglru_sim::{Machine, Report, SimError, Simulator, SwapModel, Writes};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -146,42 +146,13 @@ fn failure(plan: &Plan, error: SimError) -> Failure {
 /// That of the first plan, in that order, that failed.
 pub fn run_all<'a>(plans: Vec<Plan<'a>>, threads: usize) -> Result<Vec<Outcome<'a>>, Failure> {
     let bar = Bar::new(plans.len());
-    let slots: Vec<Mutex<Option<Plan>>> = plans.into_iter().map(|plan| Mutex::new(Some(plan))).collect();
-    let outcomes: Vec<Mutex<Option<Result<Outcome, Failure>>>> =
-        slots.iter().map(|_| Mutex::new(None)).collect();
-    let next = AtomicUsize::new(0);
-    let work = || {
-        loop {
-            let number = next.fetch_add(1, Relaxed);
-            let Some(slot) = slots.get(number) else { return };
-            let plan = slot.lock().expect("no panic").take().expect("each is taken once");
-            let outcome = plan.run(|decoding| bar.advance(number, decoding.permille()));
-            bar.advance(number, STEPS);
-            if outcome.is_err() {
-                // Those that come later need not begin; those before run to their end.
-                next.store(slots.len(), Relaxed);
-            }
-            *outcomes[number].lock().expect("no panic") = Some(outcome);
-        }
-    };
-    if threads <= 1 {
-        work();
-    } else {
-        std::thread::scope(|scope| {
-            for _ in 0..threads.min(slots.len()) {
-                scope.spawn(work);
-            }
-        });
-    }
+    let outcomes = parallel::all(&plans, threads, |number, plan| {
+        let outcome = plan.clone().run(|decoding| bar.advance(number, decoding.permille()));
+        bar.advance(number, STEPS);
+        outcome
+    });
     bar.clear();
-    let outcomes = outcomes.into_iter().map(|outcome| outcome.into_inner().expect("no panic"));
-    // After a failure some are missing, all of them behind the first failure.
-    outcomes.map_while(|outcome| outcome).collect()
-}
-
-/// Threads that replay at the same time.
-pub fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, |threads| threads.get())
+    outcomes
 }
 
 /// One progress bar for all replays.

@@ -8,10 +8,7 @@ mod workingset;
 
 use crate::error::Failure;
 use crate::output::Output;
-use crate::progress;
 use evidence::Experiment;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
 /// Experiments by name.
@@ -89,33 +86,4 @@ pub fn run(args: Args) -> Result<(), Failure> {
     experiment.seconds = began.elapsed().as_secs_f64();
     output.text(&experiment.text())?;
     output.document(&Experiment::document(&[experiment]))
-}
-
-/// Does all tasks, as many at a time as there are processors, with a progress bar. What came of them, in their order.
-///
-/// # Errors
-/// That of the first task that failed.
-fn in_parallel<T: Sync, R: Send>(
-    tasks: &[T],
-    what: &str,
-    work: impl Fn(&T) -> Result<R, Failure> + Sync,
-) -> Result<Vec<R>, Failure> {
-    let bar = progress::of_share(tasks.len() as u64);
-    bar.set_message(what.to_owned());
-    let results: Vec<Mutex<Option<Result<R, Failure>>>> = tasks.iter().map(|_| Mutex::new(None)).collect();
-    let next = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..crate::replay::run::threads().min(tasks.len()) {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Relaxed);
-                    let Some(task) = tasks.get(number) else { return };
-                    *results[number].lock().expect("no panic") = Some(work(task));
-                    bar.inc(1);
-                }
-            });
-        }
-    });
-    bar.finish_and_clear();
-    results.into_iter().map(|result| result.into_inner().expect("no panic").expect("all were done")).collect()
 }

@@ -9,9 +9,10 @@
 //! *B*: eight threads sweep ten anonymous arrays of 1.5 times the limit, with swap on fast persistent memory, with the fix
 //! and without; the deviation over seeds is what the fix is about.
 
+use super::Effort;
 use super::evidence::{Check, Experiment, Published, Row, deviation_percent, resampled};
-use super::{Effort, in_parallel};
 use crate::error::Failure;
+use crate::{parallel, progress};
 use mglru_core::lru::Swappiness;
 use mglru_core::{Counter, Mechanisms, Preset, Switch, Time};
 use mglru_sim::{
@@ -91,10 +92,10 @@ impl Source for Client {
         self.touches.clear();
         self.database.borrow_mut().next_transaction(&mut self.touches);
         self.begun.set(self.begun.get() + 1);
-        let mapped = |touch| Access { mapped: true, ..Access::from(touch) };
-        let by_descriptor = |touch| Access::from(touch);
-        let access: &dyn Fn(PageAccess) -> Access = if self.mapped { &mapped } else { &by_descriptor };
-        batch.extend(self.touches.iter().map(|&touch| Operation::from(access(touch))));
+        batch.extend(self.touches.iter().map(|&touch| {
+            let access = Access::from(touch);
+            Operation::from(Access { mapped: access.mapped || self.mapped, ..access })
+        }));
         Ok(())
     }
 }
@@ -191,7 +192,15 @@ pub fn run(effort: Effort) -> Result<Experiment, Failure> {
             tasks.extend(seeds.map(|seed| Task { load, mechanisms, seed, shorter: effort.shorter }));
         }
     }
-    let mut runs = in_parallel(&tasks, "TPC-C, its control, and LULESH", Task::run)?.into_iter();
+    let bar = progress::of_share(tasks.len() as u64);
+    bar.set_message("TPC-C, its control, and LULESH");
+    let runs = parallel::all(&tasks, parallel::threads(), |_, task| {
+        let run = task.run();
+        bar.inc(1);
+        run
+    });
+    bar.finish_and_clear();
+    let mut runs = runs?.into_iter();
     let mut part = |count: u32| -> [Vec<Run>; 3] {
         std::array::from_fn(|_| runs.by_ref().take(count as usize).collect())
     };
