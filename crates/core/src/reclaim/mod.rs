@@ -19,6 +19,7 @@ mod oom;
 mod order;
 mod scan;
 mod throttle;
+mod turn;
 mod watermark;
 
 pub use background::{Background, BackgroundStep};

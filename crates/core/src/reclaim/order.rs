@@ -2,36 +2,17 @@
 //!
 //! The pass is resumable. Each step takes at most one batch from one lruvec; between steps anybody may run.
 //!
-//! Source: spec 70 §4.1 (Linux 7.2): the budget of an lruvec is fixed when its turn comes; aging is part of it. How a turn
-//! was before is in [`before`].
-
-mod before;
+//! Source: spec 70 §2, §5. What is done with one lruvec is its [`Turn`].
 
 use crate::Core;
 use crate::host::Host;
-use crate::lru::multigen::aging::Due;
-use crate::lru::{Seq, Swappiness};
 use crate::memcg::MemcgId;
 use crate::reclaim::scan::{Orders, Scan, Tallies};
-use crate::reclaim::{COMPACTION_GAP_PAGES, EffortKind, PRIORITY_DEFAULT};
+use crate::reclaim::turn::Turn;
+use crate::reclaim::{COMPACTION_GAP_PAGES, EffortKind};
 
-/// Folios per step: one lock hold.
-const STEP_FOLIOS: u64 = 64;
 /// Free pages beyond the mark at which background reclaim stops in the middle of a pass.
 const WATERMARK_SLACK_PAGES: u32 = 64;
-
-/// The turn of one lruvec.
-#[derive(Debug)]
-struct Turn {
-    memcg: MemcgId,
-    /// What the order's swappiness came to when the turn began.
-    swappiness: Swappiness,
-    /// Pages to look at.
-    budget: u64,
-    /// Pages looked at.
-    scanned: u64,
-    aging_was_due: bool,
-}
 
 /// One pass over the lruvecs of the target at one priority.
 #[derive(Debug)]
@@ -70,8 +51,8 @@ impl NodeWalk {
         scan: &mut Scan,
     ) -> WalkStep {
         let Some(turn) = &mut self.turn else { return self.begin_turn(core, host, orders, scan) };
-        if turn.step(core, host, orders, scan, self.priority) == WalkStep::Finished {
-            let memcg = core.memcg(turn.memcg);
+        if turn.step(core, host, orders, scan) == WalkStep::Finished {
+            let memcg = core.memcg(turn.memcg());
             self.turn = None;
             scan.walk = None;
             core.shrink_shadows(memcg);
@@ -90,55 +71,13 @@ impl NodeWalk {
         let memcg = MemcgId((self.next % core.memcgs.len()) as u16);
         self.next += 1;
         self.remaining -= 1;
-        core.drain(host, orders.cpu);
-        let swappiness = core.swappiness_now(orders.swappiness);
-        let size = core.memcg(memcg).lruvec.evictable_pages(swappiness);
-        // Background reclaim always owns a walk context, others only once they aged this lruvec.
-        scan.walk =
-            matches!(orders.kind, EffortKind::Background | EffortKind::Proactive).then(Default::default);
-        self.turn =
-            Some(Turn { memcg, swappiness, budget: size >> self.priority, scanned: 0, aging_was_due: false });
-        WalkStep::More
-    }
-}
-
-impl Turn {
-    fn step(
-        &mut self,
-        core: &Core,
-        host: &impl Host,
-        orders: &Orders,
-        scan: &mut Scan,
-        priority: u8,
-    ) -> WalkStep {
-        if !core.mechanisms().reclaim_loop() {
-            return self.step_before(core, host, orders, scan, priority);
-        }
-        if self.scanned >= self.budget {
-            return WalkStep::Finished;
-        }
-        let memcg = core.memcg(self.memcg);
-        let max: Seq = memcg.lruvec.max_seq();
-        let due = memcg.lruvec.aging_due(self.swappiness, core.mechanisms());
-        if due == Due::Must || (due == Due::Should && priority != PRIORITY_DEFAULT) {
-            let mut batch = scan.walk.take().unwrap_or_default();
-            core.age(host, memcg, max, self.swappiness, false, &mut batch);
-            scan.walk = Some(batch);
-            self.aging_was_due = true;
-        }
-        let request = (self.budget - self.scanned).min(STEP_FOLIOS);
-        let scanned = core.evict_step(host, memcg, request, self.swappiness, orders, scan);
-        let root_aged = orders.is_root() && self.aging_was_due;
-        if scanned == 0 || should_stop(core, orders, scan) || root_aged {
-            return WalkStep::Finished;
-        }
-        self.scanned += scanned;
+        self.turn = Some(Turn::begin(core, host, orders, scan, memcg, self.priority));
         WalkStep::More
     }
 }
 
 /// Whether enough was reclaimed to stop in the middle of a pass (spec 70 §5).
-fn should_stop(core: &Core, orders: &Orders, scan: &Scan) -> bool {
+pub(super) fn should_stop(core: &Core, orders: &Orders, scan: &Scan) -> bool {
     if scan.progress.reclaimed >= orders.goal_pages.max(COMPACTION_GAP_PAGES) {
         return true;
     }

@@ -6,11 +6,12 @@
 //!
 //! Source: spec 70 §4.2 (Linux 6.12 and 7.1).
 
-use super::{Turn, WalkStep, should_stop};
+use super::Turn;
 use crate::Core;
 use crate::host::{FlushReason, Host};
 use crate::lru::multigen::aging::Due;
 use crate::reclaim::PRIORITY_DEFAULT;
+use crate::reclaim::order::{WalkStep, should_stop};
 use crate::reclaim::scan::{Orders, Scan};
 
 /// Folios per step, at most. A step stops at 64 isolated ones, so that this is a bound on sorting.
@@ -23,9 +24,8 @@ impl Turn {
         host: &impl Host,
         orders: &Orders,
         scan: &mut Scan,
-        priority: u8,
     ) -> WalkStep {
-        if self.evict_or_age(core, host, orders, scan, priority) == WalkStep::More {
+        if self.evict_or_age(core, host, orders, scan) == WalkStep::More {
             return WalkStep::More;
         }
         let tallies = &scan.tallies;
@@ -35,19 +35,12 @@ impl Turn {
         WalkStep::Finished
     }
 
-    fn evict_or_age(
-        &mut self,
-        core: &Core,
-        host: &impl Host,
-        orders: &Orders,
-        scan: &mut Scan,
-        priority: u8,
-    ) -> WalkStep {
+    fn evict_or_age(&mut self, core: &Core, host: &impl Host, orders: &Orders, scan: &mut Scan) -> WalkStep {
         let memcg = core.memcg(self.memcg);
         let lruvec = &memcg.lruvec;
         let max = lruvec.max_seq();
         let due = lruvec.aging_due(self.swappiness, core.mechanisms());
-        if due != Due::No && priority != PRIORITY_DEFAULT {
+        if due != Due::No && self.priority != PRIORITY_DEFAULT {
             let mut batch = scan.walk.take().unwrap_or_default();
             core.age(host, memcg, max, self.swappiness, false, &mut batch);
             scan.walk = Some(batch);
@@ -55,7 +48,7 @@ impl Turn {
         }
         // With two generations nothing may be taken, and at the first priority there is no aging yet.
         let pages = if due == Due::Must { 0 } else { lruvec.evictable_pages(self.swappiness) };
-        let budget = pages >> priority;
+        let budget = pages >> self.priority;
         if budget == 0 {
             return WalkStep::Finished;
         }
