@@ -10,7 +10,7 @@ use mglru_sim::Baseline;
 use miss_ratio::Row;
 use std::path::PathBuf;
 
-/// Rows that differ by less are not listed.
+/// Rows that differ by less are not listed. Rates are of traces that are long enough to measure them.
 const LISTED_FROM: f64 = 0.005;
 
 fn main() {
@@ -21,33 +21,32 @@ fn main() {
         eprintln!("{}: {} rows", rows[0].trace, rows.len());
     });
 
-    println!("| policy | rows | exact | within 0.5 % | largest difference | where | M accesses/s |");
-    println!("|---|---|---|---|---|---|---|");
+    println!("| policy | rows | the same | within 0.5 % | largest difference | M accesses/s |");
+    println!("|---|---|---|---|---|---|");
     for baseline in Baseline::ALL {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.baseline == baseline).collect();
+        let within = |limit: f64| rows.iter().filter(|row| row.difference().abs() <= limit).count();
         let Some(worst) = rows.iter().max_by(|a, b| a.difference().abs().total_cmp(&b.difference().abs()))
         else {
             continue;
         };
-        let count = |within: f64| rows.iter().filter(|row| row.difference().abs() <= within).count();
+        let most = match worst.difference() {
+            0.0 => "none".to_owned(),
+            most => format!("{:+.2} %: {}, {} pages", most * 100.0, worst.trace, worst.memory_pages),
+        };
         let rate = |row: &&Row| row.accesses as f64 / row.seconds / 1e6;
-        let mut rates: Vec<f64> = rows.iter().map(rate).collect();
+        let mut rates: Vec<f64> = rows.iter().filter(|row| row.accesses > 100_000).map(rate).collect();
         rates.sort_by(f64::total_cmp);
+        let rates = match rates[..] {
+            [least, .., most] => format!("{:.0} ({least:.0}–{most:.0})", rates[rates.len() / 2]),
+            _ => String::new(),
+        };
         println!(
-            "| {} | {} | {} | {} | {:+.2} % | {} | {:.0} ({:.0}–{:.0}) |",
+            "| {} | {} | {} | {} | {most} | {rates} |",
             baseline.name(),
             rows.len(),
-            count(0.0),
-            count(LISTED_FROM),
-            worst.difference() * 100.0,
-            if worst.difference() == 0.0 {
-                String::new()
-            } else {
-                format!("{}, {} pages", worst.trace, worst.memory_pages)
-            },
-            rates[rates.len() / 2],
-            rates[0],
-            rates[rates.len() - 1],
+            within(0.0),
+            within(LISTED_FROM),
         );
     }
     println!("\n| trace | pages | policy | libCacheSim | ours | difference |");

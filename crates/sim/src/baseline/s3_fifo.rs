@@ -1,7 +1,7 @@
 //! S3-FIFO: three queues; most pages are seen once and leave soon through the small one.
 //!
 //! J. Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023, Algorithm 1: S has a tenth of memory, M
-//! the rest, G as many names as M has pages; a counter of two bits, cleared on the way from S to M.
+//! the rest, G nine tenths as many names as memory has pages; a counter of two bits, cleared on the way from S to M.
 //!
 //! ```text
 //! miss ─► S ─► G  names only          touched at most once meanwhile
@@ -25,7 +25,7 @@ const TOUCHES_FOR_MAIN: u8 = 2;
 pub struct S3Fifo {
     memory_pages: u32,
     main_pages: u32,
-    names: u32,
+    ghost_max: u32,
     pages: Pages<State>,
     small: Queue,
     main: Queue,
@@ -53,7 +53,7 @@ impl S3Fifo {
         S3Fifo {
             memory_pages,
             main_pages: memory_pages - (memory_pages / 10).max(1),
-            names: (u64::from(memory_pages) * 9 / 10) as u32,
+            ghost_max: (u64::from(memory_pages) * 9 / 10) as u32,
             pages: Pages::default(),
             small: Queue::EMPTY,
             main: Queue::EMPTY,
@@ -89,7 +89,7 @@ impl S3Fifo {
                 continue;
             }
             self.put(page, Place::Ghost, 0);
-            if self.ghost.len() > self.names
+            if self.ghost.len() > self.ghost_max
                 && let Some(forgotten) = self.ghost.pop(&mut self.pages)
             {
                 self.pages.set_tag(forgotten, State::default());

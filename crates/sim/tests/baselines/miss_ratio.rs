@@ -8,7 +8,6 @@ use mglru_sim::operation::Operation;
 use mglru_workload::trace::{OpenOptions, open};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Instant;
 
 /// One of its rows that one of ours can be compared with.
 #[derive(Debug, Clone)]
@@ -25,7 +24,7 @@ pub struct Row {
     pub miss_ratio: f64,
     /// Accesses.
     pub accesses: u64,
-    /// How long the replay took, in seconds.
+    /// How long the replay was on a CPU, in seconds.
     pub seconds: f64,
 }
 
@@ -83,7 +82,7 @@ pub fn compare(folder: &Path, accesses_max: usize, mut tell: impl FnMut(&[Row]))
             continue;
         }
         let row = |(memory_pages, baseline, reference)| {
-            let began = Instant::now();
+            let began = cpu_seconds();
             let mut source = accesses.iter().copied();
             let report = replay(baseline, memory_pages, 0, &mut source, &mut |_| {}).expect("no error");
             let counts = report.total;
@@ -95,7 +94,7 @@ pub fn compare(folder: &Path, accesses_max: usize, mut tell: impl FnMut(&[Row]))
                 reference,
                 miss_ratio: counts.miss_ratio(),
                 accesses: counts.accesses,
-                seconds: began.elapsed().as_secs_f64(),
+                seconds: cpu_seconds() - began,
             }
         };
         let rows: Vec<Row> = wanted.into_iter().map(row).collect();
@@ -115,4 +114,10 @@ pub fn accesses(folder: &Path, trace: &str) -> Vec<Operation> {
         all.extend(operations.filter(|operation| matches!(operation, Operation::Access(_))));
     }
     all
+}
+
+/// Time that this thread was on a CPU (Linux), so that waiting for other processes does not count; elsewhere 0.
+fn cpu_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split(' ').next().and_then(|nanos| nanos.parse::<f64>().ok()).unwrap_or(0.0) / 1e9
 }
