@@ -9,6 +9,7 @@
 mod cache_options;
 mod cache_report;
 mod demo;
+mod equal_memcgs;
 mod error;
 mod fidelity;
 mod fio;

@@ -5,22 +5,40 @@ use crate::operation::Numbering;
 use crate::swap::{Swap, SwapModel};
 use mglru_core::lru::Swappiness;
 use mglru_core::reclaim::Watermarks;
-use mglru_core::{Mechanisms, Options, PAGE_BYTES};
+use mglru_core::{Mechanisms, Options, PAGE_BYTES, UNLIMITED};
 use std::time::Duration;
 
 /// Who pays for pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tenant {
-    /// Its name, unique.
-    pub name: String,
+    /// Its path, unique: `a`, or `a/b` for a child of `a`, which comes before it.
+    pub path: String,
     /// `memory.max`, in pages.
     pub max_pages: u64,
+    /// `memory.high`, in pages.
+    pub high_pages: u64,
+    /// `memory.low`, in pages.
+    pub low_pages: u64,
+    /// `memory.min`, in pages.
+    pub min_pages: u64,
+    /// `memory.swap.max`, in pages.
+    pub swap_max_pages: u64,
+    /// `memory.swap.high`, in pages.
+    pub swap_high_pages: u64,
 }
 
 impl Tenant {
-    /// A tenant with a limit.
-    pub fn new(name: &str, max_pages: u64) -> Tenant {
-        Tenant { name: name.to_owned(), max_pages }
+    /// A tenant with a limit, and nothing else.
+    pub fn new(path: &str, max_pages: u64) -> Tenant {
+        Tenant {
+            path: path.to_owned(),
+            max_pages,
+            high_pages: UNLIMITED,
+            low_pages: 0,
+            min_pages: 0,
+            swap_max_pages: UNLIMITED,
+            swap_high_pages: UNLIMITED,
+        }
     }
 }
 
@@ -95,6 +113,8 @@ pub struct Machine {
     pub device_cpu: usize,
     /// Folios per batch of arrivals, 1…31.
     pub batch_folios: usize,
+    /// Pages that a CPU charges at once: 1, so that counts can be compared page by page, or 64, as in the kernel.
+    pub charge_batch_pages: u64,
     /// Whether index memory takes frames away.
     pub charge_metadata: bool,
     /// Where files are.
@@ -134,6 +154,7 @@ impl Machine {
             cpus: 1,
             device_cpu: 0,
             batch_folios: 31,
+            charge_batch_pages: 1,
             charge_metadata: false,
             device: DeviceModel::nvme(),
             swap: None,
@@ -201,6 +222,8 @@ impl Machine {
             mechanisms: self.mechanisms,
             cpus: self.cpus,
             batch_folios: self.batch_folios,
+            charge_batch_pages: self.charge_batch_pages,
+            seed: self.seed,
             charge_metadata: self.charge_metadata,
             swap: Swap::options(self.swap),
             swappiness: self.swappiness,

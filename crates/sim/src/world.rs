@@ -4,11 +4,11 @@ use crate::clock::Events;
 use crate::device::Device;
 use crate::files::{FileNumber, Files};
 use crate::host::SimHost;
-use crate::machine::{Machine, Writes};
-use crate::report::{Counters, Counts, Tally};
+use crate::machine::{Machine, Tenant, Writes};
+use crate::report::{Counters, Counts, RequestReport, Tally};
 use crate::swap::Swap;
 use mglru_core::writeback::WritebackRun;
-use mglru_core::{Core, Mapping, Memcg, MemcgId, SwapOut, Task, Time};
+use mglru_core::{Core, Mapping, Memcg, MemcgError, MemcgId, SwapOut, Task, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -65,6 +65,19 @@ pub(crate) struct TenantState {
     pub(crate) at_warm: Option<Tally>,
 }
 
+/// Makes a tenant below its parent, which is there.
+fn add_tenant(core: &Core, wanted: &Tenant, now: Time) -> Result<MemcgId, MemcgError> {
+    let (parent, name) = wanted.path.rsplit_once('/').unwrap_or(("", &wanted.path));
+    let parent = core.find_memcg(parent)?;
+    let memcg = core.add_child(parent, name, wanted.max_pages, now)?;
+    memcg.set_high_pages(wanted.high_pages);
+    memcg.set_swap_max_pages(wanted.swap_max_pages);
+    memcg.set_swap_high_pages(wanted.swap_high_pages);
+    core.set_low(memcg.id(), wanted.low_pages);
+    core.set_min(memcg.id(), wanted.min_pages);
+    Ok(memcg.id())
+}
+
 /// Everything but the actors.
 #[derive(Debug)]
 pub(crate) struct World {
@@ -80,6 +93,8 @@ pub(crate) struct World {
     pub(crate) tasks: Vec<Task>,
     pub(crate) writes: BTreeMap<WriteId, Write>,
     next_write: u64,
+    /// Requests to reclaim that ended.
+    pub(crate) requests: Vec<RequestReport>,
     /// Touches of a page that began, by all jobs.
     pub(crate) accesses: u64,
     /// The access before which counters are noted.
@@ -95,12 +110,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(machine: &Machine) -> Result<World, mglru_core::MemcgError> {
+    pub(crate) fn new(machine: &Machine) -> Result<World, MemcgError> {
         let core = Core::new(machine.options(), Time::ZERO);
         let tenant = |memcg| TenantState { memcg, counts: Counts::default(), at_warm: None };
         let mut tenants = vec![tenant(MemcgId::ROOT)];
         for wanted in &machine.tenants {
-            tenants.push(tenant(core.add_memcg(&wanted.name, wanted.max_pages, Time::ZERO)?.id()));
+            tenants.push(tenant(add_tenant(&core, wanted, Time::ZERO)?));
         }
         Ok(World {
             core,
@@ -113,6 +128,7 @@ impl World {
             tasks: Vec::new(),
             writes: BTreeMap::new(),
             next_write: 0,
+            requests: Vec::new(),
             accesses: 0,
             warm_from: u64::MAX,
             access_nanos: machine.access_time.as_nanos() as u64,

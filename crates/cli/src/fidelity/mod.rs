@@ -4,6 +4,7 @@
 
 mod compare;
 mod kernel_run;
+mod memcg_reclaim;
 mod report;
 mod tolerance;
 
@@ -43,6 +44,13 @@ pub struct Args {
 /// The table or a trace cannot be read, or a count is not close enough.
 pub fn run(args: Args) -> Result<(), Failure> {
     let filter = Filter { kernels: args.kernel, workloads: args.workload };
+    if memcg_reclaim::is_meant(&args.results)? {
+        let compared = memcg_reclaim::compare(&args.results, &filter)?;
+        let mut output = Output::new(args.json);
+        output.text(&memcg_reclaim::text(&compared))?;
+        output.document(&memcg_reclaim::document(&compared))?;
+        return memcg_reclaim::verdict(&compared);
+    }
     let table = Table::read(&args.results, &filter)?;
     if table.runs.is_empty() {
         let reason = table.skipped.first().map_or("", |row| &row.reason);
