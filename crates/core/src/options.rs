@@ -1,6 +1,6 @@
 //! How a core is set up.
 
-use crate::lru::{BATCH_FOLIOS, Swappiness};
+use crate::lru::{BATCH_FOLIOS, Refresh, Swappiness};
 use crate::mechanism::Mechanisms;
 use crate::reclaim::Watermarks;
 use crate::swap::SwapOptions;
@@ -28,6 +28,8 @@ pub struct Options {
     pub cpus: usize,
     /// Folios per batch of arrivals, 1…31. Default 31; smaller ones only for comparison with the golden traces.
     pub batch_folios: usize,
+    /// When the list sizes by which the classic LRU decides are refreshed, unless they are exact. Default: every 2 s.
+    pub statistics_refresh: Refresh,
     /// Whether index memory takes frames away. Default: no, as in the golden traces; a cache says yes.
     pub charge_metadata: bool,
 }
@@ -44,6 +46,7 @@ impl Options {
             swappiness: Swappiness::DEFAULT,
             cpus: 1,
             batch_folios: BATCH_FOLIOS,
+            statistics_refresh: Refresh::default(),
             charge_metadata: false,
         }
     }

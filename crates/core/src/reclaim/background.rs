@@ -57,7 +57,7 @@ impl Background {
             }
             self.scan.reset_tallies();
             self.scan.progress = Default::default();
-            self.walk = Some(NodeWalk::new(core, &self.orders, self.priority));
+            self.walk = Some(NodeWalk::new(core, host, &self.orders, &self.scan, self.priority));
             return BackgroundStep::More;
         };
         if walk.step(core, host, &self.orders, &mut self.scan) == WalkStep::More {

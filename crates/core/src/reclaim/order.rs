@@ -8,7 +8,7 @@ use crate::Core;
 use crate::host::Host;
 use crate::memcg::MemcgId;
 use crate::reclaim::scan::{Orders, Scan, Tallies};
-use crate::reclaim::turn::Turn;
+use crate::reclaim::turn::{Pass, Turn};
 use crate::reclaim::{COMPACTION_GAP_PAGES, EffortKind};
 
 /// Free pages beyond the mark at which background reclaim stops in the middle of a pass.
@@ -17,7 +17,7 @@ const WATERMARK_SLACK_PAGES: u32 = 64;
 /// One pass over the lruvecs of the target at one priority.
 #[derive(Debug)]
 pub(crate) struct NodeWalk {
-    priority: u8,
+    pass: Pass,
     /// The memcgs still to visit: the next one, and how many.
     next: u32,
     remaining: u32,
@@ -32,14 +32,14 @@ pub(crate) enum WalkStep {
 }
 
 impl NodeWalk {
-    pub(crate) fn new(core: &Core, orders: &Orders, priority: u8) -> NodeWalk {
+    pub(crate) fn new(core: &Core, host: &impl Host, orders: &Orders, scan: &Scan, priority: u8) -> NodeWalk {
         let memcgs = core.memcgs.len();
         let (next, remaining) = if orders.is_root() {
             (core.node.first_memcg(memcgs), memcgs)
         } else {
             (u32::from(orders.target.0), 1)
         };
-        NodeWalk { priority, next, remaining, turn: None }
+        NodeWalk { pass: Pass::new(core, host, orders, scan, priority), next, remaining, turn: None }
     }
 
     /// Begins the next lruvec's turn, or takes one batch from the current one.
@@ -71,7 +71,7 @@ impl NodeWalk {
         let memcg = MemcgId((self.next % core.memcgs.len()) as u16);
         self.next += 1;
         self.remaining -= 1;
-        self.turn = Some(Turn::begin(core, host, orders, scan, memcg, self.priority));
+        self.turn = Some(Turn::begin(core, host, orders, scan, memcg, &self.pass));
         WalkStep::More
     }
 }
@@ -200,7 +200,7 @@ mod tests {
         harness.task = harness.core.new_task(second, 0);
         harness.bring_at(20_000..40_000, 4);
         let orders = Orders { kind: EffortKind::Background, ..harness.root_orders(8192) };
-        let mut walk = NodeWalk::new(&harness.core, &orders, 0);
+        let mut walk = NodeWalk::new(&harness.core, &harness.host, &orders, &Scan::default(), 0);
         let mut scan = Scan::default();
         while walk.step(&harness.core, &harness.host, &orders, &mut scan) == WalkStep::More {}
         let left = |memcg| harness.core.memcg(memcg).lruvec.inactive_pages(Kind::File);

@@ -78,6 +78,8 @@ pub(crate) struct Tallies {
     pub(crate) congested: u64,
     pub(crate) writeback: u64,
     pub(crate) immediate: u64,
+    /// Not in the way: pages that began to be written to swap.
+    pub(crate) swapped: u64,
 }
 
 impl Tallies {
@@ -88,6 +90,7 @@ impl Tallies {
         self.congested += other.congested;
         self.writeback += other.writeback;
         self.immediate += other.immediate;
+        self.swapped += other.swapped;
     }
 }
 
@@ -96,6 +99,10 @@ impl Tallies {
 pub(crate) struct Scan {
     pub(crate) progress: Progress,
     pub(crate) tallies: Tallies,
+    /// Classic: active lists are scanned in any case.
+    pub(crate) force_deactivation: bool,
+    /// Classic: an active list was to be scanned, and was not.
+    pub(crate) skipped_deactivation: bool,
     /// Present while this effort owns a walk context: after it aged an lruvec, to the end of that lruvec's turn.
     pub(crate) walk: Option<WalkBatch>,
     pub(crate) batch: Isolated,

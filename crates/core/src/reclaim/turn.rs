@@ -1,34 +1,45 @@
-//! The turn of one lruvec in a pass: what is taken from it, batch by batch.
+//! The turn of one lruvec in a pass: what is taken from it, batch by batch, by the policies that have folios on its lists.
 //!
-//! Source: spec 70 §4.1 (Linux 7.2): the budget of an lruvec is fixed when its turn comes; aging is part of it. How a turn
-//! was before is in [`before`].
+//! While the policy is being switched, that is both; the multi-gen LRU is the first of them (spec 80 §11).
 
-mod before;
+mod classic;
+mod multigen;
 
-use super::PRIORITY_DEFAULT;
-use super::order::{WalkStep, should_stop};
-use super::scan::{EffortKind, Orders, Scan};
+use super::order::WalkStep;
+use super::scan::{Orders, Scan};
 use crate::Core;
 use crate::host::Host;
-use crate::lru::Swappiness;
-use crate::lru::multigen::aging::Due;
+use crate::lru::classic::balance::Balance;
+use crate::mechanism::Lru;
 use crate::memcg::MemcgId;
+use classic::ClassicTurn;
+use multigen::MultiGenTurn;
 
-/// Folios per step: one lock hold.
-const STEP_FOLIOS: u64 = 64;
+/// What is decided once for the turns of all lruvecs of a pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pass {
+    priority: u8,
+    /// Where the classic LRU has folios.
+    balance: Option<Balance>,
+}
+
+impl Pass {
+    /// A pass at this priority begins.
+    pub(super) fn new(core: &Core, host: &impl Host, orders: &Orders, scan: &Scan, priority: u8) -> Pass {
+        let balance = core.mechanisms().has_folios_of(Lru::Classic).then(|| {
+            let target = core.memcg(orders.target);
+            core.balance(host, target, !orders.is_root(), priority, scan.force_deactivation)
+        });
+        Pass { priority, balance }
+    }
+}
 
 /// The turn of one lruvec.
 #[derive(Debug)]
 pub(super) struct Turn {
     memcg: MemcgId,
-    priority: u8,
-    /// What the order's swappiness came to when the turn began.
-    swappiness: Swappiness,
-    /// Pages to look at.
-    budget: u64,
-    /// Pages looked at.
-    scanned: u64,
-    aging_was_due: bool,
+    multigen: Option<MultiGenTurn>,
+    classic: Option<ClassicTurn>,
 }
 
 impl Turn {
@@ -39,15 +50,17 @@ impl Turn {
         orders: &Orders,
         scan: &mut Scan,
         memcg: MemcgId,
-        priority: u8,
+        pass: &Pass,
     ) -> Turn {
-        core.drain(host, orders.cpu);
-        let swappiness = core.swappiness_now(orders.swappiness);
-        let size = core.memcg(memcg).lruvec.evictable_pages(swappiness);
-        // Background reclaim always owns a walk context, others only once they aged this lruvec.
-        scan.walk =
-            matches!(orders.kind, EffortKind::Background | EffortKind::Proactive).then(Default::default);
-        Turn { memcg, priority, swappiness, budget: size >> priority, scanned: 0, aging_was_due: false }
+        let has_generations = core.mechanisms().has_folios_of(Lru::MultiGen);
+        Turn {
+            memcg,
+            multigen: has_generations
+                .then(|| MultiGenTurn::begin(core, host, orders, scan, memcg, pass.priority)),
+            classic: pass
+                .balance
+                .map(|balance| ClassicTurn::begin(core, orders, memcg, balance, pass.priority)),
+        }
     }
 
     /// Whose it is.
@@ -63,28 +76,16 @@ impl Turn {
         orders: &Orders,
         scan: &mut Scan,
     ) -> WalkStep {
-        if !core.mechanisms().reclaim_loop() {
-            return self.step_before(core, host, orders, scan);
+        if let Some(turn) = &mut self.multigen {
+            if turn.step(core, host, orders, scan) == WalkStep::Finished {
+                self.multigen = None;
+            }
+        } else if let Some(turn) = &mut self.classic
+            && turn.step(core, host, orders, scan) == WalkStep::Finished
+        {
+            self.classic = None;
         }
-        if self.scanned >= self.budget {
-            return WalkStep::Finished;
-        }
-        let memcg = core.memcg(self.memcg);
-        let max = memcg.lruvec.max_seq();
-        let due = memcg.lruvec.aging_due(self.swappiness, core.mechanisms());
-        if due == Due::Must || (due == Due::Should && self.priority != PRIORITY_DEFAULT) {
-            let mut batch = scan.walk.take().unwrap_or_default();
-            core.age(host, memcg, max, self.swappiness, false, &mut batch);
-            scan.walk = Some(batch);
-            self.aging_was_due = true;
-        }
-        let request = (self.budget - self.scanned).min(STEP_FOLIOS);
-        let scanned = core.evict_step(host, memcg, request, self.swappiness, orders, scan);
-        let root_aged = orders.is_root() && self.aging_was_due;
-        if scanned == 0 || should_stop(core, orders, scan) || root_aged {
-            return WalkStep::Finished;
-        }
-        self.scanned += scanned;
-        WalkStep::More
+        let finished = self.multigen.is_none() && self.classic.is_none();
+        if finished { WalkStep::Finished } else { WalkStep::More }
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Source: spec 70 §4.2 (Linux 6.12 and 7.1).
 
-use super::Turn;
+use super::MultiGenTurn;
 use crate::Core;
 use crate::host::{FlushReason, Host};
 use crate::lru::multigen::aging::Due;
@@ -17,7 +17,7 @@ use crate::reclaim::scan::{Orders, Scan};
 /// Folios per step, at most. A step stops at 64 isolated ones, so that this is a bound on sorting.
 const STEP_FOLIOS: u64 = 4096;
 
-impl Turn {
+impl MultiGenTurn {
     pub(super) fn step_before(
         &mut self,
         core: &Core,
@@ -47,7 +47,7 @@ impl Turn {
             return WalkStep::Finished;
         }
         // With two generations nothing may be taken, and at the first priority there is no aging yet.
-        let pages = if due == Due::Must { 0 } else { lruvec.evictable_pages(self.swappiness) };
+        let pages = if due == Due::Must { 0 } else { lruvec.pages_in_generations(self.swappiness) };
         let budget = pages >> self.priority;
         if budget == 0 {
             return WalkStep::Finished;
