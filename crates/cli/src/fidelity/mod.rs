@@ -6,6 +6,7 @@ mod compare;
 mod kernel_run;
 mod report;
 mod tolerance;
+mod variant;
 
 use crate::error::Failure;
 use crate::output::Output;
@@ -78,15 +79,17 @@ fn compare(table: &Path, subjects: &[Subject]) -> Result<Vec<Comparison>, Failur
     for subject in subjects {
         let run = &subject.runs[0];
         check_length(trace_of(run), run)?;
-        plans.extend(subject.memories.iter().map(|&memory_pages| Plan {
+        plans.extend(subject.variants.iter().map(|variant| Plan {
             trace: trace_of(run),
-            mechanisms: Mechanisms::preset(run.preset),
-            memory: format!("{memory_pages}p"),
-            memory_pages,
+            mechanisms: Mechanisms::preset(run.preset).with_lru(run.lru),
+            memory: format!("{}p", variant.memory_pages),
+            memory_pages: variant.memory_pages,
             warm_from: run.warm_from,
             writes: run.setting.writes(),
             swap: run.setting.swap(),
             swappiness: Swappiness::DEFAULT,
+            statistics_refresh: variant.statistics_refresh,
+            statistics_reads: Some(variant.statistics_reads),
             seed: 1,
             check_every: None,
         }));
@@ -95,12 +98,9 @@ fn compare(table: &Path, subjects: &[Subject]) -> Result<Vec<Comparison>, Failur
     let mut comparisons = Vec::new();
     let mut next = 0;
     for subject in subjects {
-        let outcomes = &outcomes[next..next + subject.memories.len()];
-        next += subject.memories.len();
-        comparisons.extend(subject.compare(|memory_pages, measure| {
-            let outcome = outcomes.iter().find(|outcome| outcome.plan.memory_pages == memory_pages);
-            count(outcome.expect("a replay for each memory"), measure)
-        }));
+        let outcomes = &outcomes[next..next + subject.variants.len()];
+        next += subject.variants.len();
+        comparisons.extend(subject.compare(|number, measure| count(&outcomes[number], measure)));
     }
     Ok(comparisons)
 }
@@ -134,6 +134,7 @@ fn count(outcome: &Outcome, measure: Measure) -> f64 {
         Measure::Sorted => outcome.report.total().counters.get(Counter::Pgrefill),
         Measure::Activated => warm.counters.get(Counter::Pgactivate),
         Measure::Restored => warm.counters.get(Counter::WorkingsetRestoreFile),
+        Measure::ActivatedRefaults => warm.counters.get(Counter::WorkingsetActivateFile),
         Measure::Generations => outcome.generations_created(),
         Measure::SwapIns => total.counters.get(Counter::Pswpin),
         Measure::SwapOuts => total.counters.get(Counter::Pswpout),

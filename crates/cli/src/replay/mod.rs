@@ -15,13 +15,14 @@ mod report;
 pub mod run;
 mod swap;
 
-use crate::cache_options::{compose, parse_lru};
+use crate::cache_options::{PolicyOptions, compose};
 use crate::error::Failure;
 use crate::output::Output;
 use crate::parallel;
 use crate::trace_file::{TraceFile, TraceOptions};
 use clap::ValueEnum;
 use memory::{Memory, parse_fraction};
+use mglru_core::lru::Refresh;
 use mglru_core::{Mechanisms, Preset, Switch};
 use mglru_sim::Writes;
 use plot::PlotFile;
@@ -55,9 +56,8 @@ pub struct Args {
     /// Turn a mechanism off; may be repeated
     #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
     without: Vec<Switch>,
-    /// The policy: multigen
-    #[arg(long, value_name = "POLICY", value_parser = parse_lru, default_value = "multigen")]
-    lru: String,
+    #[command(flatten)]
+    policy: PolicyOptions,
     /// Count again from this share of accesses on: 0.25 or 25%; default: as beside the trace, or 0
     #[arg(long, value_name = "FRACTION", value_parser = parse_fraction)]
     warm: Option<f64>,
@@ -105,7 +105,7 @@ impl Args {
                 seen.push(preset);
             }
         }
-        seen.into_iter().map(|preset| compose(preset, &self.with, &self.without)).collect()
+        seen.into_iter().map(|preset| compose(preset, &self.with, &self.without, self.policy)).collect()
     }
 
     fn sizes(&self) -> &[Memory] {
@@ -137,6 +137,8 @@ impl Args {
             },
             swap,
             swappiness: self.swap.swappiness(),
+            statistics_refresh: Refresh::default(),
+            statistics_reads: None,
             seed: self.seed,
             check_every: self.check,
         };

@@ -63,7 +63,7 @@ impl Outcome<'_> {
         let mut document = json!({
             "trace": self.plan.trace.path().display().to_string(),
             "preset": self.preset(),
-            "mechanisms": mechanisms(self),
+            "mechanisms": mechanisms_json(self.plan.mechanisms),
             "memory_pages": self.plan.memory_pages,
             "swap_pages": self.plan.swap.map_or(0, |swap| swap.pages),
             "swappiness": self.plan.swappiness.0,
@@ -91,13 +91,6 @@ impl Outcome<'_> {
         }
         document
     }
-}
-
-fn mechanisms(outcome: &Outcome) -> Map<String, Value> {
-    let mut map = Map::new();
-    map.insert("lru".to_owned(), "multigen".into());
-    map.extend(mechanisms_json(outcome.plan.mechanisms));
-    map
 }
 
 /// By the kernel's names; `pgscan` and `pgsteal` are sums, as in memory.stat.

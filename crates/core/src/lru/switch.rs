@@ -56,7 +56,7 @@ impl Core {
     pub fn switch_lru(&self, to: Lru) -> LruSwitch {
         loop {
             let known = self.folios.settings();
-            let (mechanisms, number) = (known.0.with_lru(to).with_switching(true), known.1 + 1 & 0xffff);
+            let (mechanisms, number) = (known.0.with_lru(to).with_switching(true), (known.1 + 1) & 0xffff);
             if self.folios.set_settings(known, (mechanisms, number)) {
                 return LruSwitch { to, number, memcg: 0 };
             }
