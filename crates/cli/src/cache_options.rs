@@ -171,10 +171,15 @@ mod tests {
         let refused = |text: &str| format!("{:?}", of(text).unwrap_err());
         assert_eq!(of("--preset linux-6.12 --with reclaim_loop").unwrap().name(), "linux-6.12");
         assert!(refused("--preset linux-6.12 --with lulesh_fix").contains("workingset_rework is off"));
-        assert!(refused("--without exact_statistics").contains("not implemented yet"));
+        assert!(refused("--with prefetch").contains("not implemented yet"));
         assert!(refused("--with lulesh_fix --without lulesh_fix").contains("choose one"));
         assert!(line("--preset linux-9").unwrap_err().contains("there is no preset 'linux-9'"));
         assert!(line("--with turbo").unwrap_err().contains("there is no mechanism 'turbo'"));
-        assert!(line("--lru classic").unwrap_err().contains("not implemented yet"));
+        let classic = of("--lru classic --lru-lock node --preset linux-7.1").unwrap();
+        assert_eq!(
+            (classic.lru(), classic.lru_lock(), classic.name()),
+            (Lru::Classic, LruLock::Node, "linux-7.1")
+        );
+        assert!(line("--lru random").unwrap_err().contains("there are multigen, classic"));
     }
 }

@@ -158,10 +158,8 @@ impl Setting {
         let version_of = |(version, _): &&(&str, Preset)| {
             kernel.strip_prefix(version).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
-        let lru = match lru.as_str() {
-            "mglru" => Lru::MultiGen,
-            "classic" => Lru::Classic,
-            _ => return Err(format!("lru = {lru} is none that we have: mglru, classic")),
+        let Some(policy) = self.lru() else {
+            return Err(format!("lru = {lru} is none that we have: mglru, classic"));
         };
         let Some((_, preset)) = KERNELS.iter().find(version_of) else {
             let versions = KERNELS.map(|(version, _)| version).join(", ");
@@ -170,7 +168,15 @@ impl Setting {
         if swap != "none" && self.swap_device().is_none() {
             return Err(format!("swap = {swap} is none that we have: disk, zram"));
         }
-        Ok((*preset, lru))
+        Ok((*preset, policy))
+    }
+
+    fn lru(&self) -> Option<Lru> {
+        match self.lru.as_str() {
+            "mglru" => Some(Lru::MultiGen),
+            "classic" => Some(Lru::Classic),
+            _ => None,
+        }
     }
 
     fn swap_device(&self) -> Option<SwapDevice> {
@@ -272,12 +278,15 @@ pub struct Filter {
     pub kernels: Vec<String>,
     /// Names of workloads.
     pub workloads: Vec<String>,
+    /// The policy.
+    pub lru: Option<Lru>,
 }
 
 impl Filter {
     fn wants(&self, setting: &Setting) -> bool {
         let wants = |wanted: &[String], name: &String| wanted.is_empty() || wanted.contains(name);
-        wants(&self.kernels, &setting.kernel) && wants(&self.workloads, &setting.workload)
+        let policy = self.lru.is_none_or(|lru| setting.lru() == Some(lru));
+        policy && wants(&self.kernels, &setting.kernel) && wants(&self.workloads, &setting.workload)
     }
 
     /// Every name stands in the table.

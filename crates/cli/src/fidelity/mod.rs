@@ -16,7 +16,7 @@ use crate::trace_file::TraceFile;
 use compare::{Comparison, Subject, subjects};
 use kernel_run::{Filter, KernelRun, Measure, Table, trace_of};
 use mglru_core::lru::Swappiness;
-use mglru_core::{Counter, Mechanisms};
+use mglru_core::{Counter, Lru, Mechanisms};
 use mglru_sim::Tally;
 use mglru_workload::trace::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -33,6 +33,9 @@ pub struct Args {
     /// Only rows of these workloads
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     workload: Vec<String>,
+    /// Only rows of this policy: multigen or classic
+    #[arg(long, value_name = "POLICY", value_parser = Lru::parse)]
+    lru: Option<Lru>,
     /// One JSON document
     #[arg(long)]
     json: bool,
@@ -43,7 +46,7 @@ pub struct Args {
 /// # Errors
 /// The table or a trace cannot be read, or a count is not close enough.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let filter = Filter { kernels: args.kernel, workloads: args.workload };
+    let filter = Filter { kernels: args.kernel, workloads: args.workload, lru: args.lru };
     let table = Table::read(&args.results, &filter)?;
     if table.runs.is_empty() {
         let reason = table.skipped.first().map_or("", |row| &row.reason);
