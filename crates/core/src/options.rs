@@ -30,6 +30,11 @@ pub struct Options {
     pub batch_folios: usize,
     /// When the list sizes by which the classic LRU decides are refreshed, unless they are exact. Default: every 2 s.
     pub statistics_refresh: Refresh,
+    /// Pages that a CPU charges at once, for those to come. Default: 1, so that counts can be compared page by page, as what
+    /// is measured of kernels does without them; a cache says 64 ([`crate::memcg::CHARGE_BATCH_PAGES`]).
+    pub charge_batch_pages: u64,
+    /// Of what is drawn by chance: bins of the memcg LRU. Default: 0.
+    pub seed: u64,
     /// Whether index memory takes frames away. Default: no, as in the golden traces; a cache says yes.
     pub charge_metadata: bool,
 }
@@ -47,6 +52,8 @@ impl Options {
             cpus: 1,
             batch_folios: BATCH_FOLIOS,
             statistics_refresh: Refresh::default(),
+            charge_batch_pages: 1,
+            seed: 0,
             charge_metadata: false,
         }
     }

@@ -7,8 +7,8 @@
 //! Sizes, window and the counters of evictions and refaults are atomic words that are *written* under the lock
 //! (evictions and refaults: by anyone) and read by anyone.
 
-use super::classic::Classic;
-use super::lists::Lists;
+use super::classic::{Classic, LISTS};
+use super::lists::{Lists, all_lists};
 use super::multigen::bloom::Filters;
 use super::multigen::window::{Seq, Window};
 use super::{MAX_GENERATIONS, Swappiness};
@@ -72,10 +72,41 @@ impl Lruvec {
         }
     }
 
+    /// As new, for the next memcg of that number. The lists are empty.
+    pub(crate) fn reset(&self, now: Time) {
+        *self.lists.lock() = Lists::new();
+        self.classic.reset();
+        self.window.reset(now);
+        self.sizes.iter().flatten().for_each(|size| size.store(0, Relaxed));
+        self.unevictable_pages.store(0, Relaxed);
+        self.evicted.iter().chain(&self.refaulted).flatten().for_each(|count| count.store(0, Relaxed));
+        self.filters.forget();
+        self.shadow_leaves.lock().clear();
+        self.congested.store(false, Relaxed);
+    }
+
     /// Takes the lruvec lock.
     pub(crate) fn lock<'a>(&'a self, folios: &'a FolioTable) -> LockedLruvec<'a> {
         let node = folios.node_lock();
-        LockedLruvec { lruvec: self, folios, lists: self.lists.lock(), _node: node }
+        LockedLruvec {
+            lruvec: self,
+            folios,
+            lists: self.lists.lock(),
+            listed: Default::default(),
+            _node: node,
+        }
+    }
+
+    /// The same for who holds the lock of another lruvec.
+    pub(crate) fn lock_beside<'a>(&'a self, other: &LockedLruvec<'a>) -> LockedLruvec<'a> {
+        let folios = other.folios;
+        LockedLruvec {
+            lruvec: self,
+            folios,
+            lists: self.lists.lock(),
+            listed: Default::default(),
+            _node: None,
+        }
     }
 
     /// Pages labelled with a generation.
@@ -123,6 +154,12 @@ impl Lruvec {
         self.unevictable_pages.load(Relaxed).max(0) as u64
     }
 
+    /// Pages on all lists that are scanned, of both kinds.
+    pub(crate) fn reclaimable_pages(&self) -> u64 {
+        let labelled = self.sizes.iter().flatten().map(|size| size.load(Relaxed)).sum::<i64>();
+        labelled.max(0) as u64 + Kind::ALL.map(|kind| self.classic.pages(kind)).iter().sum::<u64>()
+    }
+
     pub(crate) fn size_of_all_lists(&self) -> u64 {
         let listed = Kind::ALL.map(|kind| self.active_pages(kind) + self.inactive_pages(kind));
         listed.iter().sum::<u64>() + self.unevictable_pages()
@@ -162,7 +199,20 @@ pub(crate) struct LockedLruvec<'a> {
     pub(crate) lruvec: &'a Lruvec,
     pub(crate) folios: &'a FolioTable,
     pub(crate) lists: MutexGuard<'a, Lists>,
+    /// What the node as a whole has to be told: pages listed, by kind, and of them the active ones.
+    pub(super) listed: [[i64; 2]; 2],
     _node: Option<MutexGuard<'a, ()>>,
+}
+
+impl Drop for LockedLruvec<'_> {
+    fn drop(&mut self) {
+        for kind in Kind::ALL {
+            let [pages, active] = self.listed[kind as usize];
+            if (pages, active) != (0, 0) {
+                self.folios.listed().change(kind, pages, active);
+            }
+        }
+    }
 }
 
 impl LockedLruvec<'_> {
@@ -170,6 +220,50 @@ impl LockedLruvec<'_> {
         // Only the holder of the lock writes sizes, so no read-modify-write is needed.
         let size = &self.lruvec.sizes[usize::from(generation.0)][kind as usize];
         size.store(size.load(Relaxed) + pages, Relaxed);
+        let [all, active] = &mut self.listed[kind as usize];
+        *all += pages;
+        let max = self.lruvec.window.max();
+        if generation == max.index() || generation == Seq(max.0 - 1).index() {
+            *active += pages;
+        }
+    }
+
+    /// Opens the next generation: what is active shifts by one.
+    pub(crate) fn open_generation(&mut self, now: Time) {
+        let before = Kind::ALL.map(|kind| self.lruvec.pages_in_active_generations(kind) as i64);
+        self.lruvec.window.open(now);
+        for kind in Kind::ALL {
+            let now = self.lruvec.pages_in_active_generations(kind) as i64;
+            self.listed[kind as usize][1] += now - before[kind as usize];
+        }
+    }
+
+    /// Moves everything to the old ends of the lists of `heir`, which has all generations: the same list of each keeps the
+    /// same label. `relabel` is called for each folio.
+    pub(crate) fn hand_over(&mut self, heir: &mut LockedLruvec<'_>, mut relabel: impl FnMut(FolioId)) {
+        for list in all_lists() {
+            // From the young end, so that the oldest ends up last.
+            while let Some(folio) = self.lists.lists.head(list) {
+                self.lists.lists.remove(self.folios, folio);
+                heir.lists.lists.push_tail(self.folios, list, folio);
+                relabel(folio);
+            }
+        }
+        for generation in (0..MAX_GENERATIONS as u8).map(GenIndex) {
+            for kind in Kind::ALL {
+                let pages = self.lruvec.sizes[usize::from(generation.0)][kind as usize].load(Relaxed);
+                self.resize(generation, kind, -pages);
+                heir.resize(generation, kind, pages);
+            }
+        }
+        for (kind, active) in LISTS {
+            let pages = self.lruvec.classic.size(kind, active) as i64;
+            self.resize_classic(kind, active, -pages);
+            heir.resize_classic(kind, active, pages);
+        }
+        let unevictable = self.lruvec.unevictable_pages.load(Relaxed);
+        self.resize_unevictable(-unevictable);
+        heir.resize_unevictable(unevictable);
     }
 
     pub(crate) fn resize_unevictable(&mut self, pages: i64) {

@@ -24,7 +24,9 @@ mod isolated;
 pub(crate) mod lists;
 mod lruvec;
 pub(crate) mod multigen;
+mod order;
 pub mod switch;
+pub(crate) mod turns;
 
 pub(crate) use arrivals::{Arrivals, BATCH_FOLIOS, Queue};
 pub use classic::Refresh;
@@ -32,6 +34,7 @@ pub(crate) use isolated::Isolated;
 pub(crate) use lruvec::LockedLruvec;
 pub use lruvec::{GenerationRow, Lruvec};
 pub use multigen::window::{MAX_GENERATIONS, MIN_GENERATIONS, Seq};
+pub(crate) use order::{MemcgOrder, OrderWalk, Visit};
 
 use crate::folio::Kind;
 

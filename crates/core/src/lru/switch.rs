@@ -71,8 +71,8 @@ impl LruSwitch {
         if known.1 != self.number {
             return SwitchStep::Superseded;
         }
-        if self.memcg < core.memcgs.len() {
-            let memcg = core.memcg(MemcgId(self.memcg as u16));
+        if self.memcg < core.memcgs.numbers() {
+            let memcg = core.memcg(MemcgId(self.memcg));
             if memcg.lruvec.lock(&core.folios).move_to(self.to) {
                 self.memcg += 1;
             }

@@ -32,7 +32,7 @@ impl Core {
         batch.clear();
         scan.last_mapping = LastMapping::default();
         self.drain(host, orders.cpu);
-        memcg.lruvec.lock(&self.folios).isolate_from(kind, false, request, &mut batch);
+        self.lock_living(memcg.id()).1.isolate_from(kind, false, request, &mut batch);
         if batch.scanned > 0 {
             memcg.stat.add(orders.kind.pgscan(), batch.scanned);
             let counter = if kind == Kind::Anon { Counter::PgscanAnon } else { Counter::PgscanFile };
@@ -73,7 +73,7 @@ impl Core {
         batch.clear();
         scan.last_mapping = LastMapping::default();
         self.drain(host, cpu);
-        memcg.lruvec.lock(&self.folios).isolate_from(kind, true, request, &mut batch);
+        self.lock_living(memcg.id()).1.isolate_from(kind, true, request, &mut batch);
         if batch.scanned > 0 {
             memcg.stat.add(Counter::Pgrefill, batch.scanned);
         }
@@ -136,8 +136,10 @@ impl Core {
         }));
         let mut activated = 0;
         if !back.is_empty() || cost.as_ref().is_some_and(|cost| cost.cost > 0) {
-            let mut locked = memcg.lruvec.lock(&self.folios);
+            let (owner, mut locked) = self.lock_living(memcg.id());
+            let mut went = None;
             for &(folio, unevictable) in &back {
+                went = self.adopt(owner, folio).or(went);
                 if unevictable {
                     locked.add_unevictable(folio);
                     continue;
@@ -148,11 +150,15 @@ impl Core {
                 } else if batched {
                     activated += 1;
                 } else {
-                    self.advance_nonresident_age(memcg, 1);
+                    self.advance_nonresident_age(owner, 1);
                 }
             }
+            self.grew(owner);
             let Cost { kind, cost } = cost.unwrap_or(Cost { kind: Kind::File, cost: 0 });
-            self.note_cost(host, memcg, Some(locked), kind, cost, activated);
+            self.note_cost(host, owner, Some(locked), kind, cost, activated);
+            if let Some(went) = went {
+                self.release_if_unused(self.memcg(went));
+            }
             for (folio, _) in back.drain(..) {
                 self.put(host, folio);
             }

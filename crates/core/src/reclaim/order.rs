@@ -1,12 +1,14 @@
-//! Which lruvec next, and how much of it: one pass over the node at one priority.
+//! Which lruvec next, and how much of it: one pass over the memcgs of a target at one priority.
 //!
 //! The pass is resumable. Each step takes at most one batch from one lruvec; between steps anybody may run.
 //!
-//! Source: spec 70 §2, §5. What is done with one lruvec is its [`Turn`].
+//! Source: spec 70 §2, §5; spec 60 §4, §5 and §7. What is done with one lruvec is its [`Turn`], and who comes next is
+//! decided by an [`OrderWalk`].
 
 use crate::Core;
 use crate::host::Host;
-use crate::memcg::MemcgId;
+use crate::lru::{OrderWalk, Visit};
+use crate::memcg::{Counter, MemcgId};
 use crate::reclaim::scan::{Orders, Scan, Tallies};
 use crate::reclaim::turn::{Pass, Turn};
 use crate::reclaim::{COMPACTION_GAP_PAGES, EffortKind};
@@ -18,10 +20,11 @@ const WATERMARK_SLACK_PAGES: u32 = 64;
 #[derive(Debug)]
 pub(crate) struct NodeWalk {
     pass: Pass,
-    /// The memcgs still to visit: the next one, and how many.
-    next: u32,
-    remaining: u32,
+    order: OrderWalk,
     turn: Option<Turn>,
+    /// What came of the visit before.
+    last: Option<(MemcgId, Visit)>,
+    finished: bool,
 }
 
 /// Whether a pass goes on.
@@ -32,14 +35,18 @@ pub(crate) enum WalkStep {
 }
 
 impl NodeWalk {
-    pub(crate) fn new(core: &Core, host: &impl Host, orders: &Orders, scan: &Scan, priority: u8) -> NodeWalk {
-        let memcgs = core.memcgs.len();
-        let (next, remaining) = if orders.is_root() {
-            (core.node.first_memcg(memcgs), memcgs)
-        } else {
-            (u32::from(orders.target.0), 1)
-        };
-        NodeWalk { pass: Pass::new(core, host, orders, scan, priority), next, remaining, turn: None }
+    /// `full`: nobody is left to others who reclaim at the same time, where the tree is walked.
+    pub(crate) fn new(
+        core: &Core,
+        host: &impl Host,
+        orders: &Orders,
+        scan: &Scan,
+        priority: u8,
+        full: bool,
+    ) -> NodeWalk {
+        let order = OrderWalk::new(core, orders.target, priority, full || orders.whole);
+        let pass = Pass::new(core, host, orders, scan, priority);
+        NodeWalk { pass, order, turn: None, last: None, finished: false }
     }
 
     /// Begins the next lruvec's turn, or takes one batch from the current one.
@@ -52,26 +59,50 @@ impl NodeWalk {
     ) -> WalkStep {
         let Some(turn) = &mut self.turn else { return self.begin_turn(core, host, orders, scan) };
         if turn.step(core, host, orders, scan) == WalkStep::Finished {
+            let visit = turn.visit();
             let memcg = core.memcg(turn.memcg());
             self.turn = None;
+            self.last = Some((memcg.id(), visit));
             scan.walk = None;
             core.shrink_shadows(memcg);
-            core.node.visited(u32::from(memcg.id().0));
-            if should_stop(core, orders, scan) {
-                self.remaining = 0;
+            if visit.aged && !orders.is_root() {
+                core.rejuvenate_in_order(memcg.id());
+            }
+            if !orders.whole && should_stop(core, orders, scan) {
+                self.order.stop(core, orders.target, self.last.take());
+                self.finished = true;
             }
         }
         WalkStep::More
     }
 
     fn begin_turn(&mut self, core: &Core, host: &impl Host, orders: &Orders, scan: &mut Scan) -> WalkStep {
-        if self.remaining == 0 {
+        if self.finished {
             return WalkStep::Finished;
         }
-        let memcg = MemcgId((self.next % core.memcgs.len()) as u16);
-        self.next += 1;
-        self.remaining -= 1;
-        self.turn = Some(Turn::begin(core, host, orders, scan, memcg, &self.pass));
+        let Some(id) = self.order.next(core, orders.target, self.last.take()) else {
+            self.finished = true;
+            return WalkStep::Finished;
+        };
+        scan.progress.memcgs_visited += 1;
+        let memcg = core.memcg(id);
+        let spared = core.effective_protection(id, orders.target);
+        let usage = memcg.usage_pages();
+        let protected = id != orders.target && id != MemcgId::ROOT;
+        if protected && spared.min_pages >= usage {
+            self.last = Some((id, Visit { below_min: true, ..Visit::default() }));
+            return WalkStep::More;
+        }
+        if protected && spared.low_pages >= usage {
+            if !scan.low_override && !self.order.visits_below_low(core, orders.target, id) {
+                // In the LRU it has its second visit; elsewhere, the effort may come back for it.
+                scan.low_skipped |= !self.order.is_lru();
+                self.last = Some((id, Visit { below_low: true, ..Visit::default() }));
+                return WalkStep::More;
+            }
+            memcg.stat.add(Counter::EventLow, 1);
+        }
+        self.turn = Some(Turn::begin(core, host, orders, scan, (memcg, spared), &self.pass));
         WalkStep::More
     }
 }
@@ -200,7 +231,7 @@ mod tests {
         harness.task = harness.core.new_task(second, 0);
         harness.bring_at(20_000..40_000, 4);
         let orders = Orders { kind: EffortKind::Background, ..harness.root_orders(8192) };
-        let mut walk = NodeWalk::new(&harness.core, &harness.host, &orders, &Scan::default(), 0);
+        let mut walk = NodeWalk::new(&harness.core, &harness.host, &orders, &Scan::default(), 0, false);
         let mut scan = Scan::default();
         while walk.step(&harness.core, &harness.host, &orders, &mut scan) == WalkStep::More {}
         let left = |memcg| harness.core.memcg(memcg).lruvec.inactive_pages(Kind::File);

@@ -9,9 +9,10 @@ use super::order::WalkStep;
 use super::scan::{Orders, Scan};
 use crate::Core;
 use crate::host::Host;
+use crate::lru::Visit;
 use crate::lru::classic::balance::Balance;
 use crate::mechanism::Lru;
-use crate::memcg::MemcgId;
+use crate::memcg::{Effective, Memcg, MemcgId};
 use classic::ClassicTurn;
 use multigen::MultiGenTurn;
 
@@ -40,27 +41,35 @@ pub(super) struct Turn {
     memcg: MemcgId,
     multigen: Option<MultiGenTurn>,
     classic: Option<ClassicTurn>,
+    /// What came of those that are over.
+    visit: Visit,
 }
 
 impl Turn {
-    /// It is `memcg`'s turn.
+    /// It is the turn of a memcg, of which protection spares some.
     pub(super) fn begin(
         core: &Core,
         host: &impl Host,
         orders: &Orders,
         scan: &mut Scan,
-        memcg: MemcgId,
+        (memcg, spared): (&Memcg, Effective),
         pass: &Pass,
     ) -> Turn {
         let has_generations = core.mechanisms().has_folios_of(Lru::MultiGen);
         Turn {
-            memcg,
+            memcg: memcg.id(),
             multigen: has_generations
-                .then(|| MultiGenTurn::begin(core, host, orders, scan, memcg, pass.priority)),
-            classic: pass
-                .balance
-                .map(|balance| ClassicTurn::begin(core, orders, memcg, balance, pass.priority)),
+                .then(|| MultiGenTurn::begin(core, host, orders, scan, (memcg, spared), pass.priority)),
+            classic: pass.balance.map(|balance| {
+                ClassicTurn::begin(core, orders, scan, (memcg, spared), balance, pass.priority)
+            }),
+            visit: Visit::default(),
         }
+    }
+
+    /// What the turn came to.
+    pub(super) fn visit(&self) -> Visit {
+        self.visit
     }
 
     /// Whose it is.
@@ -78,11 +87,15 @@ impl Turn {
     ) -> WalkStep {
         if let Some(turn) = &mut self.multigen {
             if turn.step(core, host, orders, scan) == WalkStep::Finished {
+                self.visit = turn.visit(core);
                 self.multigen = None;
             }
         } else if let Some(turn) = &mut self.classic
             && turn.step(core, host, orders, scan) == WalkStep::Finished
         {
+            let visit = turn.visit(core);
+            self.visit.sizable |= visit.sizable;
+            self.visit.unfinished |= visit.unfinished;
             self.classic = None;
         }
         let finished = self.multigen.is_none() && self.classic.is_none();

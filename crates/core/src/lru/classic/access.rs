@@ -13,7 +13,7 @@ impl Core {
     /// `before` is its state at the access. The clock goes on at once, whatever becomes of the move.
     #[cold]
     pub(crate) fn accessed_again(&self, host: &impl Host, cpu: usize, folio: FolioId, before: Flags) {
-        self.advance_nonresident_age(self.memcg(self.memcg_of(folio)), 1);
+        self.advance_nonresident_age(self.owner_of(folio), 1);
         if before.lru() {
             self.enqueue_held(host, cpu, Queue::Activate, folio);
             return;

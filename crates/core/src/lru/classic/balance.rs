@@ -2,7 +2,7 @@
 //!
 //! Source: spec 80 §4–6.
 
-use super::statistics::Statistics;
+use super::statistics::Sizes;
 use super::{Costs, LISTS};
 use crate::Core;
 use crate::folio::Kind;
@@ -21,7 +21,7 @@ pub(crate) fn is_low(inactive_pages: u64, active_pages: u64) -> bool {
     inactive_pages * ratio < active_pages
 }
 
-impl Statistics {
+impl Sizes {
     /// Whether the inactive list of a kind is low.
     pub(crate) fn is_low(&self, kind: Kind) -> bool {
         is_low(self.inactive(kind), self.active(kind))
@@ -57,6 +57,8 @@ pub(crate) struct Circumstances {
     /// Anonymous pages have somewhere to go.
     pub(crate) can_swap: bool,
     pub(crate) swappiness: Swappiness,
+    /// The memcg was removed.
+    pub(crate) offline: bool,
     pub(crate) priority: u8,
 }
 
@@ -80,7 +82,11 @@ impl Balance {
 
     /// Pages to scan of each list, as [`LISTS`], out of so many.
     pub(crate) fn amounts(&self, sizes: [u64; 4], how: Circumstances) -> [u64; 4] {
-        let shifted = sizes.map(|pages| pages >> how.priority);
+        // Of a memcg that went, something in any case.
+        let shifted = sizes.map(|pages| match pages >> how.priority {
+            0 if how.offline => pages.min(32),
+            shifted => shifted,
+        });
         let only =
             |kind: Kind| std::array::from_fn(|list| if LISTS[list].0 == kind { shifted[list] } else { 0 });
         if !how.can_swap || how.of_memcg && how.swappiness == Swappiness::FILE_ONLY {
@@ -96,7 +102,11 @@ impl Balance {
         } else {
             let shares = self.costs.shares(how.swappiness);
             let share = |list: usize| shares[LISTS[list].0 as usize];
-            std::array::from_fn(|list| shifted[list] * share(list) / (shares[0] + shares[1]))
+            let all = shares[0] + shares[1];
+            let scaled = |list: usize| shifted[list] * share(list);
+            std::array::from_fn(
+                |list| if how.offline { scaled(list).div_ceil(all) } else { scaled(list) / all },
+            )
         }
     }
 }
@@ -112,15 +122,14 @@ impl Core {
         priority: u8,
         forced: bool,
     ) -> Balance {
-        let known = self.statistics(host, target);
-        let may_deactivate =
-            Kind::ALL.map(|kind| forced || self.has_new_refaults(target, &known, kind) || known.is_low(kind));
+        let known = self.known_sizes(host, target);
+        let news = self.has_new_refaults(host, target);
+        let may_deactivate = Kind::ALL.map(|kind| forced || news[kind as usize] || known.is_low(kind));
         let may = |kind: Kind| may_deactivate[kind as usize];
         // The counters of the node are exact.
         let file_is_tiny = || {
-            let of_node = |pages: &dyn Fn(&Memcg) -> u64| self.memcgs.iter().map(pages).sum::<u64>();
-            let file = of_node(&|memcg| memcg.lruvec.classic.pages(Kind::File));
-            let anon = of_node(&|memcg| memcg.lruvec.classic.size(Kind::Anon, false));
+            let file = self.folios.listed().pages(Kind::File);
+            let anon = self.folios.listed().inactive_pages(Kind::Anon);
             file + u64::from(self.node.free_pages()) <= u64::from(self.node.watermarks().high)
                 && !may(Kind::Anon)
                 && anon >> priority != 0
@@ -154,7 +163,7 @@ impl Core {
         }
         let mut locked = locked;
         for ancestor in self.lineage(memcg) {
-            let pages = self.statistics(host, ancestor).pages();
+            let pages = self.known_sizes(host, ancestor).pages();
             let mut locked = locked.take().unwrap_or_else(|| ancestor.lruvec.lock(&self.folios));
             locked.lists.costs.add(kind, cost, pages);
             drop(locked);
@@ -207,8 +216,13 @@ mod tests {
     const SIZES: [u64; 4] = [1000, 2000, 3000, 4000];
 
     fn amounts(balance: Balance, change: impl Fn(&mut Circumstances)) -> [u64; 4] {
-        let mut how =
-            Circumstances { of_memcg: true, can_swap: true, swappiness: Swappiness(60), priority: 2 };
+        let mut how = Circumstances {
+            of_memcg: true,
+            can_swap: true,
+            swappiness: Swappiness(60),
+            offline: false,
+            priority: 2,
+        };
         change(&mut how);
         balance.amounts(SIZES, how)
     }
@@ -216,6 +230,10 @@ mod tests {
     /// spec 80 §6, the table of modes, first match.
     #[test]
     fn modes_of_a_pass() {
+        assert_eq!(
+            amounts(Balance::default(), |how| (how.offline, how.priority) = (true, 12)),
+            [10, 10, 23, 23]
+        );
         let all = Balance { trims_cache: true, file_is_tiny: true, ..Balance::default() };
         let file = [0, 0, 750, 1000];
         let anon = [250, 500, 0, 0];

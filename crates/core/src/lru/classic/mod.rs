@@ -64,6 +64,14 @@ impl Classic {
         }
     }
 
+    /// As new, for the next memcg of that number.
+    pub(super) fn reset(&self) {
+        self.sizes.iter().for_each(|size| size.store(0, Relaxed));
+        self.nonresident_age.store(0, Relaxed);
+        self.aggregated.reset();
+        self.refaults_seen.iter().for_each(|seen| seen.store(0, Relaxed));
+    }
+
     /// Pages on a list.
     pub(crate) fn size(&self, kind: Kind, active: bool) -> u64 {
         self.sizes[kind as usize * 2 + usize::from(active)].load(Relaxed).max(0) as u64
@@ -99,5 +107,8 @@ impl LockedLruvec<'_> {
         // Only the holder of the lock writes sizes, so no read-modify-write is needed.
         let size = &self.lruvec.classic.sizes[kind as usize * 2 + usize::from(active)];
         size.store(size.load(Relaxed) + pages, Relaxed);
+        let [all, of_active] = &mut self.listed[kind as usize];
+        *all += pages;
+        *of_active += if active { pages } else { 0 };
     }
 }

@@ -27,12 +27,12 @@ impl Core {
         mask: u64,
     ) -> bool {
         let distance = target.lruvec.classic.nonresident_age().wrapping_sub(token) & mask;
-        let known = self.statistics(host, target);
+        let known = self.known_sizes(host, target);
         let mut pages = known.active(Kind::File);
         if kind == Kind::Anon {
             pages += known.inactive(Kind::File);
         }
-        if self.free_swap_pages() > 0 {
+        if self.free_swap_pages() > 0 && target.swap.margin_pages() > 0 {
             pages += known.active(Kind::Anon);
             if kind == Kind::File {
                 pages += known.inactive(Kind::Anon);

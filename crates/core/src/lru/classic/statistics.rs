@@ -11,7 +11,7 @@
 use super::LISTS;
 use crate::folio::Kind;
 use crate::host::Host;
-use crate::memcg::{Counter, Memcg};
+use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::{Core, Time};
 use std::time::Duration;
@@ -31,54 +31,49 @@ impl Aggregated {
         Aggregated { sizes: zeros(), activated: std::array::from_fn(|_| AtomicU64::new(0)) }
     }
 
-    fn load(&self) -> Statistics {
-        let load = |words: &[AtomicU64]| words.iter().map(|word| word.load(Relaxed)).collect::<Vec<_>>();
-        let (sizes, activated) = (load(&self.sizes), load(&self.activated));
-        Statistics {
-            sizes: [sizes[0], sizes[1], sizes[2], sizes[3]],
-            activated: [activated[0], activated[1]],
-        }
+    pub(super) fn reset(&self) {
+        self.sizes.iter().chain(&self.activated).for_each(|word| word.store(0, Relaxed));
     }
 }
 
-/// What is known of a memcg and those below it.
+/// List sizes of a memcg and those below it, as far as is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Statistics {
-    sizes: [u64; 4],
-    activated: [u64; 2],
-}
+pub(crate) struct Sizes([u64; 4]);
 
-impl Statistics {
+impl Sizes {
     /// Pages on the inactive list of a kind.
     pub(crate) fn inactive(&self, kind: Kind) -> u64 {
-        self.sizes[kind as usize * 2]
+        self.0[kind as usize * 2]
     }
 
     /// Pages on the active list of a kind.
     pub(crate) fn active(&self, kind: Kind) -> u64 {
-        self.sizes[kind as usize * 2 + 1]
-    }
-
-    /// Refaults of a kind that were activated.
-    pub(crate) fn activated(&self, kind: Kind) -> u64 {
-        self.activated[kind as usize]
+        self.0[kind as usize * 2 + 1]
     }
 
     /// Pages on all four lists.
     pub(crate) fn pages(&self) -> u64 {
-        self.sizes.iter().sum()
+        self.0.iter().sum()
     }
 
-    fn add(&mut self, memcg: &Memcg) {
+    /// Those of one memcg alone.
+    fn of(memcg: &Memcg) -> Sizes {
         let lruvec = &memcg.lruvec;
-        for (size, (kind, active)) in self.sizes.iter_mut().zip(LISTS) {
-            *size += if active { lruvec.active_pages(kind) } else { lruvec.inactive_pages(kind) };
-        }
-        let counters = [Counter::WorkingsetActivateAnon, Counter::WorkingsetActivateFile];
-        for (activated, counter) in self.activated.iter_mut().zip(counters) {
-            *activated += memcg.stat.get(counter);
-        }
+        Sizes(LISTS.map(
+            |(kind, active)| {
+                if active { lruvec.active_pages(kind) } else { lruvec.inactive_pages(kind) }
+            },
+        ))
     }
+
+    fn plus(self, other: Sizes) -> Sizes {
+        Sizes(std::array::from_fn(|list| self.0[list] + other.0[list]))
+    }
+}
+
+/// Refaults that were activated in one memcg alone, by kind.
+fn activated_in(memcg: &Memcg) -> [u64; 2] {
+    [Counter::WorkingsetActivateAnon, Counter::WorkingsetActivateFile].map(|counter| memcg.stat.get(counter))
 }
 
 /// When statistics are refreshed without anybody asking for it.
@@ -114,23 +109,24 @@ impl Refresh {
 impl Core {
     /// Collects the statistics of all memcgs, as reading a memcg's statistics does in the kernel.
     pub fn refresh_statistics(&self) {
+        let mut sums = vec![(Sizes::default(), [0; 2]); self.memcgs.numbers() as usize];
         for memcg in self.memcgs.iter() {
-            let now = self.collect(memcg);
-            let aggregated = &memcg.lruvec.classic.aggregated;
-            aggregated.sizes.iter().zip(now.sizes).for_each(|(word, value)| word.store(value, Relaxed));
-            aggregated
-                .activated
-                .iter()
-                .zip(now.activated)
-                .for_each(|(word, value)| word.store(value, Relaxed));
+            let (sizes, activated) = (Sizes::of(memcg), activated_in(memcg));
+            for ancestor in self.lineage(memcg) {
+                let Some(sum) = sums.get_mut(ancestor.id().0 as usize) else { continue };
+                sum.0 = sum.0.plus(sizes);
+                sum.1 = [sum.1[0] + activated[0], sum.1[1] + activated[1]];
+            }
+        }
+        for (number, (sizes, activated)) in sums.into_iter().enumerate() {
+            let aggregated = &self.memcg(MemcgId(number as u32)).lruvec.classic.aggregated;
+            aggregated.sizes.iter().zip(sizes.0).for_each(|(word, pages)| word.store(pages, Relaxed));
+            aggregated.activated.iter().zip(activated).for_each(|(word, pages)| word.store(pages, Relaxed));
         }
     }
 
-    /// What is known of a memcg now.
-    pub(crate) fn statistics(&self, host: &impl Host, memcg: &Memcg) -> Statistics {
-        if self.mechanisms().exact_statistics() {
-            return self.collect(memcg);
-        }
+    /// Refreshes what is not exact, if it is time.
+    fn refresh_if_due(&self, host: &impl Host) {
         let now = host.now();
         let due = self.statistics_due_ns.load(Relaxed);
         if now.as_nanos() >= due {
@@ -140,26 +136,55 @@ impl Core {
                 self.refresh_statistics();
             }
         }
-        memcg.lruvec.classic.aggregated.load()
     }
 
-    fn collect(&self, memcg: &Memcg) -> Statistics {
-        let mut sum = Statistics::default();
-        self.subtree(memcg).for_each(|memcg| sum.add(memcg));
-        sum
+    /// The list sizes of a memcg and those below it.
+    pub(crate) fn known_sizes(&self, host: &impl Host, memcg: &Memcg) -> Sizes {
+        if !self.mechanisms().exact_statistics() {
+            self.refresh_if_due(host);
+            let sizes = &memcg.lruvec.classic.aggregated.sizes;
+            return Sizes(std::array::from_fn(|list| sizes[list].load(Relaxed)));
+        }
+        if memcg.id() == MemcgId::ROOT {
+            // Counted anyhow: all memcgs may be thousands.
+            let listed = self.folios.listed();
+            return Sizes(LISTS.map(|(kind, active)| {
+                let inactive = listed.inactive_pages(kind);
+                if active { listed.pages(kind).saturating_sub(inactive) } else { inactive }
+            }));
+        }
+        if !memcg.has_children.load(Relaxed) {
+            return Sizes::of(memcg);
+        }
+        self.subtree(memcg.id()).fold(Sizes::default(), |sum, memcg| sum.plus(Sizes::of(memcg)))
+    }
+
+    /// Refaults that were activated in a memcg and those below it, by kind.
+    fn known_activated(&self, host: &impl Host, memcg: &Memcg) -> [u64; 2] {
+        if !self.mechanisms().exact_statistics() {
+            self.refresh_if_due(host);
+            return std::array::from_fn(|kind| memcg.lruvec.classic.aggregated.activated[kind].load(Relaxed));
+        }
+        self.subtree(memcg.id()).map(activated_in).fold([0; 2], |sum, of| [sum[0] + of[0], sum[1] + of[1]])
     }
 
     /// An effort on `memcg` ends: activated refaults that are known now are no news to the next.
     pub(crate) fn note_refaults_seen(&self, host: &impl Host, memcg: &Memcg) {
-        let known = self.statistics(host, memcg);
-        for kind in Kind::ALL {
-            memcg.lruvec.classic.refaults_seen[kind as usize].store(known.activated(kind), Relaxed);
-        }
+        let known = self.known_activated(host, memcg);
+        memcg
+            .lruvec
+            .classic
+            .refaults_seen
+            .iter()
+            .zip(known)
+            .for_each(|(seen, known)| seen.store(known, Relaxed));
     }
 
-    /// Whether refaults of a kind were activated since the last effort on `memcg` ended, as far as is known.
-    pub(crate) fn has_new_refaults(&self, memcg: &Memcg, known: &Statistics, kind: Kind) -> bool {
-        memcg.lruvec.classic.refaults_seen[kind as usize].load(Relaxed) != known.activated(kind)
+    /// Whether refaults were activated since the last effort on `memcg` ended, by kind, as far as is known.
+    pub(crate) fn has_new_refaults(&self, host: &impl Host, memcg: &Memcg) -> [bool; 2] {
+        let known = self.known_activated(host, memcg);
+        let seen = &memcg.lruvec.classic.refaults_seen;
+        std::array::from_fn(|kind| seen[kind].load(Relaxed) != known[kind])
     }
 }
 

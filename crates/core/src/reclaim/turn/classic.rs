@@ -8,9 +8,10 @@
 use crate::Core;
 use crate::folio::Kind;
 use crate::host::Host;
+use crate::lru::Visit;
 use crate::lru::classic::LISTS;
 use crate::lru::classic::balance::{Balance, Circumstances};
-use crate::memcg::MemcgId;
+use crate::memcg::{Effective, Memcg, MemcgId};
 use crate::reclaim::order::WalkStep;
 use crate::reclaim::scan::{EffortKind, Orders, Scan};
 use crate::reclaim::{CLUSTER_PAGES, PRIORITY_DEFAULT};
@@ -20,6 +21,7 @@ use crate::reclaim::{CLUSTER_PAGES, PRIORITY_DEFAULT};
 pub(super) struct ClassicTurn {
     memcg: MemcgId,
     balance: Balance,
+    priority: u8,
     can_swap: bool,
     /// Pages to scan of each list, as [`LISTS`].
     budgets: [u64; 4],
@@ -29,6 +31,8 @@ pub(super) struct ClassicTurn {
     next: usize,
     /// Pages that this turn freed; what the effort freed before does not count.
     reclaimed: u64,
+    /// It was stopped before its budget was used up.
+    unfinished: bool,
     /// The whole budget is used, whatever was freed.
     whole: bool,
 }
@@ -38,21 +42,52 @@ fn lists_of(kind: Kind) -> std::ops::Range<usize> {
 }
 
 impl ClassicTurn {
+    /// It is the turn of a memcg, of which protection spares some.
     pub(super) fn begin(
         core: &Core,
         orders: &Orders,
-        memcg: MemcgId,
+        scan: &mut Scan,
+        (memcg, spared): (&Memcg, Effective),
         balance: Balance,
         priority: u8,
     ) -> ClassicTurn {
-        let lruvec = &core.memcg(memcg).lruvec;
-        let can_swap = core.free_swap_pages() > 0;
-        let sizes = LISTS.map(|(kind, active)| lruvec.classic.size(kind, active));
-        let of_memcg = !orders.is_root();
-        let budgets = balance
-            .amounts(sizes, Circumstances { of_memcg, can_swap, swappiness: orders.swappiness, priority });
+        let can_swap = core.can_swap(memcg.id());
+        let usage = memcg.usage_pages();
+        let sizes = LISTS.map(|(kind, active)| {
+            let pages = memcg.lruvec.classic.size(kind, active);
+            let (pages, by_low) = spared.leaves(pages, usage, scan.low_override);
+            scan.low_skipped |= by_low;
+            pages
+        });
+        let how = Circumstances {
+            of_memcg: !orders.is_root(),
+            can_swap,
+            swappiness: orders.swappiness,
+            offline: !memcg.is_online(),
+            priority,
+        };
+        let budgets = balance.amounts(sizes, how);
         let whole = orders.is_root() && orders.kind == EffortKind::Direct && priority == PRIORITY_DEFAULT;
-        ClassicTurn { memcg, balance, can_swap, budgets, left: budgets, next: 0, reclaimed: 0, whole }
+        ClassicTurn {
+            memcg: memcg.id(),
+            balance,
+            priority,
+            can_swap,
+            budgets,
+            left: budgets,
+            next: 0,
+            reclaimed: 0,
+            unfinished: false,
+            whole: whole || orders.whole,
+        }
+    }
+
+    /// What the turn came to.
+    pub(super) fn visit(&self, core: &Core) -> Visit {
+        let memcg = core.memcg(self.memcg);
+        let pages: u64 = Kind::ALL.map(|kind| memcg.lruvec.classic.pages(kind)).iter().sum();
+        let sizable = if memcg.is_online() { pages >> self.priority > 0 } else { pages > 0 };
+        Visit { sizable, unfinished: self.unfinished, ..Visit::default() }
     }
 
     /// Scans one list for up to 32 pages.
@@ -94,7 +129,7 @@ impl ClassicTurn {
             return WalkStep::More;
         }
         // Swapping out needs pages that were on the inactive list for a while.
-        if self.can_swap && core.statistics(host, memcg).is_low(Kind::Anon) {
+        if self.can_swap && core.known_sizes(host, memcg).is_low(Kind::Anon) {
             core.shrink_active(host, memcg, Kind::Anon, CLUSTER_PAGES, orders.cpu, scan);
         }
         WalkStep::Finished
@@ -108,6 +143,7 @@ impl ClassicTurn {
         let left = Kind::ALL.map(|kind| self.left[lists_of(kind)].iter().sum::<u64>());
         let less =
             if left[Kind::File as usize] > left[Kind::Anon as usize] { Kind::Anon } else { Kind::File };
+        self.unfinished = left != [0, 0];
         if left.contains(&0) {
             self.left = [0; 4];
             return;
