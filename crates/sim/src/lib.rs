@@ -14,11 +14,13 @@
 //! # Ok::<(), mglru_sim::SimError>(())
 //! ```
 //!
-//! Read on with [`simulator`] (who acts when), then `actor` (what they do), [`device`] and `world`.
+//! Read on with [`simulator`] (who acts when), then `actor` (what they do), [`device`] and `world`. [`baseline`] has
+//! other policies to compare with.
 
 #![forbid(unsafe_code)]
 
 mod actor;
+pub mod baseline;
 mod checker;
 pub mod clock;
 pub mod device;
@@ -33,6 +35,7 @@ pub mod swap;
 pub mod swarm;
 mod world;
 
+pub use baseline::Baseline;
 pub use device::{DeviceModel, Lane, Latency};
 pub use host::Observer;
 pub use machine::{FlusherModel, Interleaving, Machine, Tenant, Writes};

@@ -4,11 +4,13 @@
 //! Args ─► TraceFile  each trace, once          trace_file.rs
 //!      ─► Plan       trace × preset × memory   run.rs
 //!      ─► Outcome    a report, and how long    run.rs
+//!         the same with other policies         baseline.rs
 //!      ─► text, JSON, plot                     report.rs, plot.rs
 //! ```
 //!
 //! Apart from how long it took, the same traces and options give the same output on every machine.
 
+mod baseline;
 mod memory;
 mod plot;
 mod report;
@@ -20,14 +22,15 @@ use crate::error::Failure;
 use crate::output::Output;
 use crate::parallel;
 use crate::trace_file::{TraceFile, TraceOptions};
+use baseline::BaselinePlan;
 use clap::ValueEnum;
 use memory::{Memory, parse_fraction};
 use mglru_core::lru::Refresh;
 use mglru_core::{Mechanisms, Preset, Switch};
 use mglru_sim::Writes;
 use plot::PlotFile;
-use report::Curve;
-use run::{Plan, run_all};
+use report::{Curve, Row};
+use run::{Plan, run_all, run_baselines};
 use std::path::PathBuf;
 use swap::SwapArgs;
 
@@ -58,6 +61,9 @@ pub struct Args {
     without: Vec<Switch>,
     #[command(flatten)]
     policy: PolicyOptions,
+    /// Other policies beside it: fifo, lru, clock, 2q, lirs, arc, w-tinylfu, s3-fifo, sieve, opt (Belady's), or all
+    #[arg(long, value_name = "POLICY,...", value_parser = baseline::parse, value_delimiter = ',')]
+    baseline: Vec<baseline::Choice>,
     /// Count again from this share of accesses on: 0.25 or 25%; default: as beside the trace, or 0
     #[arg(long, value_name = "FRACTION", value_parser = parse_fraction)]
     warm: Option<f64>,
@@ -84,6 +90,7 @@ const EXAMPLES: &str = "\
 Examples:
   mglru replay trace.bin.zst --memory 10%
   mglru replay trace.csv --memory 64MiB --preset linux-7.2 --json
+  mglru replay trace.txt.zst --memory 10% --baseline arc,s3-fifo,opt
   mglru replay anon.bin.zst --memory 32MiB --swap 64MiB --swap-device zram
   mglru replay *.txt.zst --curve 1%,5%,10%,20% --plot curve.svg";
 
@@ -112,18 +119,44 @@ impl Args {
         if self.curve.is_empty() { std::slice::from_ref(&self.memory) } else { &self.curve }
     }
 
+    /// The access from which counting starts again.
+    fn warm_from(&self, trace: &TraceFile) -> Result<u64, Failure> {
+        match self.warm.or(trace.warm()).unwrap_or(0.0) {
+            0.0 => Ok(0),
+            warm => Ok(warm_point(trace.counts()?.accesses, warm)),
+        }
+    }
+
+    /// Distinct pages of the trace, where sizes depend on them.
+    fn distinct_pages(&self, trace: &TraceFile) -> Result<u64, Failure> {
+        match self.sizes().iter().any(Memory::is_share) || self.swap.is_share() {
+            true => Ok(trace.counts()?.distinct_pages),
+            false => Ok(0),
+        }
+    }
+
+    /// The replays of one trace with other policies: policy by policy, size by size.
+    fn baseline_plans<'a>(&self, trace: &'a TraceFile) -> Result<Vec<BaselinePlan<'a>>, Failure> {
+        let (warm_from, distinct_pages) = (self.warm_from(trace)?, self.distinct_pages(trace)?);
+        let mut plans = Vec::new();
+        for baseline in baseline::chosen(&self.baseline) {
+            for memory in self.sizes() {
+                plans.push(BaselinePlan {
+                    trace,
+                    baseline,
+                    memory: memory.text().to_owned(),
+                    memory_pages: memory.pages(|| distinct_pages),
+                    warm_from,
+                });
+            }
+        }
+        Ok(plans)
+    }
+
     /// The replays of one trace: preset by preset, size by size.
     fn plans<'a>(&self, trace: &'a TraceFile, mechanisms: &[Mechanisms]) -> Result<Vec<Plan<'a>>, Failure> {
-        let warm = self.warm.or(trace.warm()).unwrap_or(0.0);
-        let warm_from = match warm {
-            0.0 => 0,
-            _ => warm_point(trace.counts()?.accesses, warm),
-        };
-        let shares = self.sizes().iter().any(Memory::is_share) || self.swap.is_share();
-        let distinct_pages = match shares {
-            true => trace.counts()?.distinct_pages,
-            false => 0,
-        };
+        let warm_from = self.warm_from(trace)?;
+        let distinct_pages = self.distinct_pages(trace)?;
         let swap = self.swap.model(distinct_pages)?;
         let plan = |mechanisms: Mechanisms, memory: &Memory| Plan {
             trace,
@@ -161,21 +194,25 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let mechanisms = args.mechanisms()?;
     let load = |path: &PathBuf| TraceFile::load(path, args.options.open_options());
     let traces: Vec<TraceFile> = args.traces.iter().map(load).collect::<Result<_, _>>()?;
-    let mut plans = Vec::new();
+    let (mut plans, mut baselines) = (Vec::new(), Vec::new());
     for trace in &traces {
         plans.extend(args.plans(trace, &mechanisms)?);
+        baselines.extend(args.baseline_plans(trace)?);
     }
     // Only curves run side by side: the speed of a replay is that of one that is alone.
     let is_curve = !args.curve.is_empty();
-    let outcomes = run_all(plans, if is_curve { parallel::threads() } else { 1 })?;
-    let curves = if is_curve { Curve::of(&outcomes, args.curve.len()) } else { Vec::new() };
+    let threads = if is_curve { parallel::threads() } else { 1 };
+    let outcomes = run_all(plans, threads)?;
+    let baselines = run_baselines(baselines, threads)?;
+    let rows = Row::all(&outcomes, &baselines);
+    let curves = if is_curve { Curve::of(&rows, args.curve.len()) } else { Vec::new() };
 
     let mut output = Output::new(args.json);
     output.text(&match is_curve {
         true => report::curves_text(&outcomes, &curves),
-        false => report::text(&outcomes),
+        false => report::text(&outcomes, &rows),
     })?;
-    output.document(&report::document(&outcomes, &curves))?;
+    output.document(&report::document(&rows, &curves))?;
     if let Some(plot) = &args.plot {
         let warm = outcomes.iter().any(|outcome| outcome.plan.warm_from > 0);
         plot.draw(&curves, warm)?;

@@ -1,5 +1,6 @@
 //! One replay: one trace, one set of mechanisms, one memory size. And many of them, several at a time.
 
+use super::baseline::{BaselineOutcome, BaselinePlan};
 use crate::error::Failure;
 use crate::parallel;
 use crate::progress;
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// More memory than this, and the trace is counted first: it takes no more folios than it has pages.
-const PAGES_WITHOUT_COUNTING: u64 = 1 << 20;
+pub const PAGES_WITHOUT_COUNTING: u64 = 1 << 20;
 /// Steps of the progress bar per replay.
 const STEPS: u64 = 1000;
 
@@ -151,14 +152,37 @@ fn failure(plan: &Plan, error: SimError) -> Failure {
 /// # Errors
 /// That of the first plan, in that order, that failed.
 pub fn run_all<'a>(plans: Vec<Plan<'a>>, threads: usize) -> Result<Vec<Outcome<'a>>, Failure> {
-    let bar = Bar::new(plans.len());
-    let outcomes = parallel::all(&plans, threads, |number, plan| {
-        let outcome = plan.clone().run(|decoding| bar.advance(number, decoding.permille()));
+    with_bar(&plans, threads, "replay", |plan, advance| {
+        plan.clone().run(|decoding| advance(decoding.permille()))
+    })
+}
+
+/// Replays with other policies, as [`run_all`] does.
+///
+/// # Errors
+/// As [`run_all`].
+pub fn run_baselines<'a>(
+    plans: Vec<BaselinePlan<'a>>,
+    threads: usize,
+) -> Result<Vec<BaselineOutcome<'a>>, Failure> {
+    with_bar(&plans, threads, "baseline", |plan, advance| plan.run(advance))
+}
+
+/// Does tasks under one progress bar; each tells how many thousandths of it are done.
+fn with_bar<T: Sync, R: Send>(
+    tasks: &[T],
+    threads: usize,
+    what: &str,
+    work: impl Fn(&T, &dyn Fn(u64)) -> Result<R, Failure> + Sync,
+) -> Result<Vec<R>, Failure> {
+    let bar = Bar::new(tasks.len(), what);
+    let results = parallel::all(tasks, threads, |number, task| {
+        let result = work(task, &|step| bar.advance(number, step));
         bar.advance(number, STEPS);
-        outcome
+        result
     });
     bar.clear();
-    outcomes
+    results
 }
 
 /// One progress bar for all replays.
@@ -168,11 +192,11 @@ struct Bar {
 }
 
 impl Bar {
-    fn new(replays: usize) -> Bar {
+    fn new(replays: usize, what: &str) -> Bar {
         let bar = progress::of_share(replays as u64 * STEPS);
         bar.set_message(match replays {
-            1 => "replaying".to_owned(),
-            _ => format!("{replays} replays"),
+            1 => what.to_owned(),
+            _ => format!("{replays} {what}s"),
         });
         Bar { bar, steps: (0..replays).map(|_| AtomicUsize::new(0)).collect() }
     }
