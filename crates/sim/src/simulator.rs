@@ -188,7 +188,7 @@ impl Simulator {
 
     /// Counts also from this access on, the first being number 0.
     pub fn set_warm_from(&mut self, access: u64) {
-        self.world.warm_from = access;
+        self.world.set_warm_from(access);
     }
 
     /// Shows everything that happens in the core to `observer`.
@@ -422,7 +422,7 @@ impl Simulator {
         Report {
             now: world.now(),
             requests: world.requests.clone(),
-            warm_from: tenants[0].warm.is_some().then_some(world.warm_from),
+            warm_from: tenants[0].warm.is_some().then_some(world.warm_from()),
             tenants,
             device: world.device.counts(),
             swap: world.swap.as_ref().map(Swap::counts),

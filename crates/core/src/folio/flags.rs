@@ -19,9 +19,10 @@
 //! the lruvec lock is held by somebody else, so list code takes the label that its own transition returned.
 //!
 //! The transitions are those of spec 20. What they were before the working-set rework is in [`before`]; each asks once
-//! which holds.
+//! which holds. Those of the classic LRU are in [`classic`].
 
 mod before;
+mod classic;
 
 use crate::mechanism::Mechanisms;
 use crate::sync::{AtomicU64, Ordering};
@@ -629,20 +630,23 @@ impl FolioFlags {
         self.update(|f| (Some(f.clear(ACTIVE).set(LRU | UNEVICTABLE)), ()));
     }
 
-    /// Off its generation list; the generation whose label it had, `None` if it was unevictable.
-    pub(crate) fn delist(&self) -> Option<GenIndex> {
-        self.update(|f| (Some(f.with_generation(None).clear(UNEVICTABLE)), f.generation()))
+    /// Off its list; the word before, which says which list that was.
+    pub(crate) fn delist(&self) -> Flags {
+        self.update(|f| (Some(f.with_generation(None).clear(UNEVICTABLE)), f))
     }
 
-    /// Takes it off its list for reclaim, with a reference; the label it had is what [`Self::delist`] returns. A count
-    /// of accesses that is not valid is dropped (spec 20 §4). `None`: it is being freed, or somebody else has the right
-    /// to its place on the list.
-    pub(crate) fn isolate(&self, mechanisms: Mechanisms) -> Option<Option<GenIndex>> {
+    /// Takes it off its list for reclaim, with a reference; the word before, as of [`Self::delist`]. Of a generation list, a
+    /// count of accesses that is not valid is dropped (spec 20 §4). `None`: it is being freed, or somebody else has the
+    /// right to its place on the list.
+    pub(crate) fn isolate(&self, mechanisms: Mechanisms) -> Option<Flags> {
         self.update(|f| {
             if f.references() == 0 || f.references() == 0xfff || !f.lru() {
                 return (None, None);
             }
             let off = f.clear(LRU | UNEVICTABLE).with_generation(None);
+            if f.generation().is_none() {
+                return (Some(Flags(off.0 + REFERENCE)), Some(f));
+            }
             let off = if !mechanisms.workingset_rework() {
                 off.isolated_before()
             } else if f.referenced() {
@@ -652,7 +656,7 @@ impl FolioFlags {
             };
             // The reclaim loop of 7.2 leaves it set: such a folio is isolated while it is still dirty.
             let off = if mechanisms.reclaim_loop() { off } else { off.clear(RECLAIM) };
-            (Some(Flags(off.0 + REFERENCE)), Some(f.generation()))
+            (Some(Flags(off.0 + REFERENCE)), Some(f))
         })
     }
 

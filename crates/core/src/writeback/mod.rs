@@ -360,6 +360,10 @@ impl Core {
     /// Advice that a page is not needed, which could not be followed at once (spec 20 §8, deactivate-file).
     fn deactivate(&self, host: &impl Host, cpu: usize, folio: FolioId) {
         let flags = self.folios.flags(folio);
+        if self.mechanisms().is_classic() {
+            self.enqueue(host, cpu, Queue::DeactivateFile, folio);
+            return;
+        }
         flags.forget_accesses(self.mechanisms());
         let lruvec = &self.owner_of(folio).lruvec;
         let kind = if flags.load().swapbacked() { Kind::Anon } else { Kind::File };

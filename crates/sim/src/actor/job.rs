@@ -255,8 +255,8 @@ impl Job {
                 Next::Touch(touch) => touch,
                 Next::Other(operation) => return Ok(self.begin(world, operation)),
             };
-            if world.accesses == world.warm_from {
-                world.note_warm();
+            if world.looks() {
+                world.look();
             }
             world.accesses += 1;
             world.tenants[self.process.tenant].counts.accesses += 1;
@@ -282,7 +282,7 @@ impl Job {
                 unreachable!("only reads are looked up")
             };
             if self.process.descriptors[touch.file.0 as usize].goes_to(touch.index) || world.count_repeats {
-                world.core.accessed(hit);
+                world.core.accessed(&world.host, || self.process.task.cpu, hit);
             }
             self.next += 1;
             reads += 1;
@@ -390,7 +390,7 @@ impl Job {
         } else if !(touch.write && world.overwrite)
             && (self.process.descriptors[touch.file.0 as usize].goes_to(touch.index) || world.count_repeats)
         {
-            world.core.accessed(hit);
+            world.core.accessed(&world.host, || self.process.task.cpu, hit);
         }
         if touch.write {
             self.dirty(world, touch, hit);
@@ -538,7 +538,7 @@ impl Job {
             }
             Operation::Unmap { page } => {
                 let file = world.files.file_of(&world.core, page);
-                world.core.unmap(&self.process.task, &world.files.get(file).mapping);
+                world.core.unmap(&world.host, &self.process.task, &world.files.get(file).mapping);
                 if let Some(descriptor) = self.process.descriptors.get_mut(file.0 as usize) {
                     descriptor.mapped = false;
                 }
@@ -564,7 +564,7 @@ impl Job {
             Operation::Remove { page } => {
                 let file = world.files.file_of(&world.core, page);
                 let old = world.files.replace(&world.core, file);
-                world.tasks.iter().for_each(|task| world.core.unmap(task, &old));
+                world.tasks.iter().for_each(|task| world.core.unmap(&world.host, task, &old));
                 self.notice_replacements(world);
                 self.state = State::Close(old);
                 Pause::Ready

@@ -63,7 +63,7 @@ impl Lruvec {
             let of = |kind| if seq < self.window.min(kind) { 0 } else { self.size(seq.index(), kind) };
             swappiness.evictable().map(of).sum::<u64>()
         };
-        let all = self.evictable_pages(swappiness);
+        let all = self.pages_in_generations(swappiness);
         2 * pages(max) > all || 4 * pages(Seq(max.0 - 2)) < all
     }
 }
