@@ -27,6 +27,17 @@ pub struct EqualMemcgs {
     pub seed: u64,
 }
 
+/// Rounds that are alike.
+#[derive(Debug, Clone, Copy)]
+pub struct Phase {
+    /// How many.
+    pub rounds: u32,
+    /// Pages per request.
+    pub request_pages: u64,
+    /// Time that passes after each.
+    pub rest_nanos: u64,
+}
+
 /// What some rounds came to.
 #[derive(Debug, Clone)]
 pub struct Rounds {
@@ -73,11 +84,11 @@ pub struct Running {
 }
 
 impl EqualMemcgs {
-    /// A machine on which only requests take pages. `rounds` of so many pages each, one list after the other.
+    /// Begins, on a machine on which only requests take pages; one phase after the other.
     ///
     /// # Errors
     /// The machine cannot be built.
-    pub fn start(self, machine: Machine, rounds: Vec<(u32, u64)>) -> Result<Running, SimError> {
+    pub fn start(self, machine: Machine, phases: Vec<Phase>) -> Result<Running, SimError> {
         let tenants =
             (0..self.memcgs).map(|m| Tenant::new(&format!("m{m}"), mglru_core::UNLIMITED)).collect();
         let machine = Machine { tenants, flusher: None::<FlusherModel>, ..machine };
@@ -85,7 +96,7 @@ impl EqualMemcgs {
         let processes: Vec<Option<usize>> = (0..self.memcgs).map(Some).chain([None]).collect();
         let source = Touches {
             load: self,
-            rounds,
+            phases,
             phase: 0,
             round: 0,
             first_round: 0,
@@ -102,6 +113,11 @@ impl EqualMemcgs {
     pub fn machine(&self) -> Machine {
         let watermarks = Watermarks { min: 0, low: 0, high: 0 };
         Machine { watermarks, ..Machine::new(self.memcgs as u32 * self.pages_each + 4096) }
+    }
+
+    /// Touches between two requests, of all.
+    pub fn touches_per_round(&self) -> u64 {
+        self.memcgs as u64 * u64::from(self.draws())
     }
 
     fn draws(&self) -> u32 {
@@ -139,8 +155,7 @@ impl Running {
 /// What the one job does, as all processes in turn.
 struct Touches {
     load: EqualMemcgs,
-    /// Rounds, and pages per request in them.
-    rounds: Vec<(u32, u64)>,
+    phases: Vec<Phase>,
     phase: usize,
     round: u32,
     /// Rounds of the phases before.
@@ -156,7 +171,9 @@ const BATCH: u32 = 4096;
 
 impl Source for Touches {
     fn fill(&mut self, batch: &mut Vec<Operation>) -> Result<(), SourceError> {
-        let Some(&(rounds, request_pages)) = self.rounds.get(self.phase) else { return Ok(()) };
+        let Some(&Phase { rounds, request_pages, rest_nanos }) = self.phases.get(self.phase) else {
+            return Ok(());
+        };
         let first = (self.memcg as u64) << 32;
         let touch = |page: u32| Operation::Access(Access::load(first | u64::from(page)));
         batch.push(Operation::Switch { process: self.memcg });
@@ -191,6 +208,9 @@ impl Source for Touches {
             swappiness: None,
             unsliced,
         }));
+        if rest_nanos > 0 {
+            batch.push(Operation::Rest { nanos: rest_nanos });
+        }
         self.round += 1;
         if self.round == rounds {
             self.first_round += rounds;
