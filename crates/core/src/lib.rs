@@ -46,7 +46,7 @@ pub use event::Event;
 pub use folio::{FolioId, Kind};
 pub use host::{FlushReason, Host, Throttle, Time};
 pub use mapping::{InsertError, Mapping, MappingId};
-pub use mechanism::{MechanismError, Mechanisms, Preset, Switch};
+pub use mechanism::{MechanismError, Mechanisms, Preset, ReworkRule, Switch};
 pub use memcg::{Counter, Memcg, MemcgError, MemcgId, UNLIMITED};
 pub use options::{Options, PAGE_BYTES};
 pub use reclaim::OutOfMemory;

@@ -20,6 +20,7 @@ use crate::host::{FlushReason, Host};
 use crate::lru::multigen::walk::WalkBatch;
 use crate::lru::{Isolated, Swappiness};
 use crate::mapping::{LockedMapping, Mapping, MappingId};
+use crate::mechanism::ReworkRule;
 use crate::memcg::{Counter, Memcg};
 use crate::reclaim::{EffortKind, Orders, Scan, Tallies};
 use crate::swap::{SwapOut, SwapOutcome};
@@ -325,7 +326,7 @@ impl Core {
             dirty: now.dirty(),
             kind: if now.swapbacked() { Kind::Anon } else { Kind::File },
             node_writeback: orders.kind == EffortKind::Background && self.node.is_full_of_writeback(),
-            young_meanwhile: now.referenced() && !self.mechanisms().workingset_rework(),
+            young_meanwhile: now.referenced() && !self.mechanisms().reworked(ReworkRule::Young),
             slot: match (now.swapcache(), asked.slots_exhausted) {
                 (true, _) => Slot::Assigned,
                 (false, true) => Slot::Exhausted,
@@ -354,7 +355,7 @@ impl Core {
         let mechanisms = self.mechanisms();
         let again = self.folios.flags(folio).found_young_by_eviction(mechanisms);
         // The first part of the LULESH fix: the first version of the rework did not tell the first time from others.
-        if again || mechanisms.workingset_rework() && !mechanisms.lulesh_fix() {
+        if again || mechanisms.reworked(ReworkRule::Young) && !mechanisms.lulesh_fix() {
             References::Again
         } else {
             References::First
