@@ -17,6 +17,7 @@
 //! Nothing here was fitted to a result.
 
 mod consistency;
+pub mod page;
 mod table;
 
 pub use consistency::Consistency;
