@@ -14,6 +14,7 @@ mod fidelity;
 mod fio;
 mod generate;
 mod layout;
+mod load;
 mod output;
 mod parallel;
 mod progress;
