@@ -14,7 +14,6 @@ use mglru_workload::trace::PageAccess;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tables::Tables;
-pub use tables::file_bytes;
 
 /// Bytes of a page, of files as of anonymous memory.
 const PAGE: usize = mglru_core::PAGE_BYTES as usize;

@@ -63,7 +63,7 @@ pub struct Tables {
 }
 
 /// Bytes of all files of so many warehouses at first.
-pub fn file_bytes(warehouses: u64) -> u64 {
+fn file_bytes(warehouses: u64) -> u64 {
     File::all().map(|file| file.first_pages(warehouses)).sum::<u64>() * PAGE_BYTES
 }
 
