@@ -3,6 +3,7 @@
 //! [`workingset`] says what is run; [`evidence`] what is measured, how it is summed up and when it counts as reproduced;
 //! here both are put together and printed. A result that disagrees with the published one is no failure: the status is 0.
 
+mod ablation;
 mod evidence;
 mod real;
 mod simulated;
@@ -22,7 +23,7 @@ const LATER: [&str; 4] = ["prefetch", "lru-lock", "memcg-lru", "reclaim-loop"];
 
 /// Runs of each setting, unless they are told.
 const RUNS_SIMULATED: u32 = 6;
-const RUNS_REAL: u32 = 3;
+const RUNS_REAL: u32 = 2;
 
 /// Arguments of the mode.
 #[derive(clap::Args)]
@@ -31,7 +32,7 @@ pub struct Args {
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// Runs of each setting, each with a seed of its own; in the simulator, experiments that look at spread make at least
-    /// 10 [default: 6 in the simulator, 3 for real]
+    /// 10 [default: 6 in the simulator, 2 for real]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
     /// The first seed
@@ -43,6 +44,9 @@ pub struct Args {
     /// Where files are made, with --world real [default: where temporary files are]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
+    /// Instead of the experiment: where the rework gains and loses, and which of its rules does it
+    #[arg(long)]
+    ablate: bool,
     /// An eighth of the time and at most 2 runs: whether it works, not what comes out
     #[arg(long)]
     quick: bool,
@@ -120,6 +124,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
             World::Real { directory: directory.unwrap_or_else(layout::default_directory) }
         }
     };
+    if args.ablate && !(matches!(world, World::Sim) && args.runs.is_none()) {
+        let reason =
+            "--ablate runs in the simulator, each setting as often as it needs: leave --world and --runs out";
+        return Err(Failure::usage(reason));
+    }
     let runs = args.runs.unwrap_or(if matches!(world, World::Sim) { RUNS_SIMULATED } else { RUNS_REAL });
     let effort = Effort {
         runs: if args.quick { runs.min(2) } else { runs },
@@ -127,6 +136,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
         shorter: if args.quick { 8 } else { 1 },
     };
     let mut output = Output::new(args.json);
+    if args.ablate {
+        let ablation = ablation::run(effort)?;
+        output.text(&ablation.text())?;
+        return output.document(&ablation.document());
+    }
     let began = Instant::now();
     let mut experiment = workingset::run(effort, &world)?;
     experiment.seconds = began.elapsed().as_secs_f64();
