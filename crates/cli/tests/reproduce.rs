@@ -64,12 +64,12 @@ fn rules_are_apart_in_an_ablation() {
     assert_eq!(document["map"].as_array().unwrap().len(), 18);
     let apart = document["rules"].as_array().unwrap();
     let names: Vec<_> = apart[0]["rules"].as_array().unwrap().iter().map(|rule| &rule["rule"]).collect();
-    assert_eq!((apart.len(), names.len()), (3, 8));
+    assert_eq!((apart.len(), names.len()), (1, 8));
     assert!(names.iter().any(|name| *name == "placement"));
     let changed = |rule: &serde_json::Value| rule["alone"]["transactions_percent"].as_f64().unwrap() != 0.0;
     let moving =
         apart.iter().flat_map(|place| place["rules"].as_array().unwrap()).filter(|rule| changed(rule));
-    assert!(moving.count() > 6, "rules that change nothing are none");
+    assert!(moving.count() > 5, "rules that change nothing are none");
 }
 
 #[test]
