@@ -136,7 +136,9 @@ impl Running {
     /// If there is no such client of a sweep.
     pub fn draw(&mut self, client: usize, touches: &mut Vec<PageAccess>) {
         match self {
-            Running::Tpcc(tpcc) => drop(tpcc.next_transaction(touches)),
+            Running::Tpcc(tpcc) => {
+                tpcc.next_transaction(touches);
+            }
             Running::Sweep(threads) => touches.extend(threads[client].by_ref().take(Sweep::STEP_TOUCHES)),
         }
     }

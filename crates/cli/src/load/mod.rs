@@ -30,7 +30,7 @@ pub struct Performed {
 /// A load that runs on a cache, for some clients at once.
 pub enum RealLoad {
     /// A database on files.
-    Tables(Tables),
+    Tables(Box<Tables>),
     /// Anonymous memory.
     Arrays(Arrays),
 }
@@ -62,7 +62,7 @@ impl RealLoad {
         match (load, running) {
             (Load::Tpcc { cache_pages, .. }, mglru_workload::load::Running::Tpcc(tpcc)) => {
                 let tables = Tables::new(*tpcc, cache_pages, tenant, directory, name, mapped)?;
-                Ok(RealLoad::Tables(tables))
+                Ok(RealLoad::Tables(Box::new(tables)))
             }
             (Load::Sweep { arrays, array_pages }, mglru_workload::load::Running::Sweep(threads)) => {
                 Ok(RealLoad::Arrays(Arrays::new(arrays, array_pages, threads, seed, tenant)?))

@@ -122,10 +122,8 @@ impl Consistency {
                 self.district_of[number as usize] = district;
             }
             Table::NewOrder => {
-                if row[0] != 0 {
-                    self.order(number).waiting -= 1;
-                    self.new_orders.push((number, row[0]));
-                }
+                self.order(number).waiting -= 1;
+                self.new_orders.push((number, row[0]));
             }
             Table::OrderLine => {
                 let [order, _, quantity, amount, delivered] = *row;
