@@ -119,7 +119,11 @@ impl Outcome {
 
     /// Transactions in the same time, refaults of files per transaction, and of anonymous pages.
     fn changes(self, to: Outcome) -> [f64; 3] {
-        let change = |before: f64, after: f64| 100.0 * (after / before.max(1e-9) - 1.0);
+        // Infinite from none to some, which JSON has no number for: it is null there.
+        let change = |before: f64, after: f64| match before == after {
+            true => 0.0,
+            false => 100.0 * (after / before - 1.0),
+        };
         let each = |one: Outcome, refaults: f64| refaults / one.transactions.max(1.0);
         [
             change(self.transactions, to.transactions),
@@ -130,7 +134,7 @@ impl Outcome {
 }
 
 fn cells(changes: [f64; 3]) -> [String; 3] {
-    changes.map(|change| format!("{change:+.1} %"))
+    changes.map(|change| if change.is_finite() { format!("{change:+.1} %") } else { "from 0".to_owned() })
 }
 
 fn changes_json([transactions, file, anon]: [f64; 3]) -> Value {
