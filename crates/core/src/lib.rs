@@ -47,7 +47,7 @@ pub use event::Event;
 pub use folio::{FolioId, Kind};
 pub use host::{FlushReason, Host, Throttle, Time};
 pub use mapping::{InsertError, Mapping, MappingId};
-pub use mechanism::{Lru, LruLock, MechanismError, Mechanisms, Preset, Switch};
+pub use mechanism::{Lru, LruLock, MechanismError, Mechanisms, Preset, ReworkRule, Switch};
 pub use memcg::{Counter, Effective, Memcg, MemcgError, MemcgId, UNLIMITED};
 pub use options::{Options, PAGE_BYTES};
 pub use reclaim::OutOfMemory;
