@@ -4,7 +4,7 @@
 //! and here, so that ours is the median over some seeds.
 
 use super::kernel_run::Filter;
-use crate::equal_memcgs::{EqualMemcgs, Phase, Rounds};
+use crate::equal_memcgs::{Draws, EqualMemcgs, Phase, Rounds};
 use crate::error::Failure;
 use crate::parallel;
 use crate::table::Table;
@@ -111,6 +111,7 @@ fn replay(phases: &[Row], seed: u64) -> Result<Vec<Rounds>, Failure> {
         memcgs: row.memcgs,
         pages_each: row.pages_each,
         touched: row.touch_fraction,
+        draws: Draws::Lab,
         unsliced: false,
         seed: 1,
     };

@@ -27,6 +27,8 @@ pub enum Published {
     },
     /// Nothing; it is not meant to change.
     Same,
+    /// Nothing.
+    Nothing,
 }
 
 /// A metric in all runs of three settings.
@@ -125,6 +127,7 @@ impl Row {
         match self.published {
             Published::Same if ours.abs() <= NO_CHANGE.max(noise) => "holds",
             Published::Same => "changes",
+            Published::Nothing => "-",
             Published::Change { before, after } => {
                 let published = change(before, after);
                 if published.abs() <= NO_CHANGE {
