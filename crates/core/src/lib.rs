@@ -16,6 +16,7 @@ extern crate self as mglru_core;
 
 pub mod access;
 pub mod charge;
+pub mod control;
 pub mod event;
 pub mod folio;
 pub mod host;
@@ -37,12 +38,14 @@ pub mod swap;
 mod sync;
 #[cfg(all(test, not(loom)))]
 mod testing;
+mod tunables;
 mod validate;
 pub mod workingset;
 pub mod writeback;
 
 pub use access::{Arrival, Hit, LockAttempt, Lookup, Task};
 pub use charge::{ChargeStep, Charging, NewFolio};
+pub use control::{ControlError, ControlStep, ControlWrite, Errno};
 pub use event::Event;
 pub use folio::{FolioId, Kind};
 pub use host::{FlushReason, Host, Throttle, Time};
@@ -62,6 +65,7 @@ use node::Node;
 use std::sync::Arc;
 use swap::SwapArea;
 use sync::AtomicU64;
+use tunables::Tunables;
 
 /// One node and everything that is cached on it. Shared by all threads.
 #[derive(Debug)]
@@ -75,6 +79,7 @@ pub struct Core {
     pub(crate) node: Node,
     pub(crate) arrivals: Arrivals,
     pub(crate) swap: SwapArea,
+    pub(crate) tunables: Tunables,
     /// Pages written since the beginning.
     pub(crate) written: AtomicU64,
 }
@@ -102,6 +107,7 @@ impl Core {
             memcgs: MemcgTable::new(now),
             stocks: Stocks::new(options.cpus, options.charge_batch_pages),
             swap: SwapArea::new(options.swap, options.frames),
+            tunables: Tunables::new(),
             written: AtomicU64::new(0),
             options,
         };
@@ -167,10 +173,9 @@ impl Core {
     /// # Errors
     /// There is none.
     pub fn find_memcg(&self, path: &str) -> Result<MemcgId, MemcgError> {
-        let names = path.split('/').filter(|name| !name.is_empty());
-        names.into_iter().try_fold(MemcgId::ROOT, |parent, name| {
-            self.memcgs.child(parent, name).ok_or_else(|| MemcgError::Missing(path.to_owned()))
-        })
+        let found = self.hold_memcg(path)?;
+        self.drop_handle(found);
+        Ok(found)
     }
 
     /// The path of a memcg: the names from the root down, with slashes between; of the root, nothing.

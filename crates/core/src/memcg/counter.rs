@@ -69,6 +69,11 @@ impl PageCounter {
         self.max.store(pages, Relaxed);
     }
 
+    /// From now on, the most that is charged counts anew.
+    pub(crate) fn reset_peak(&self) {
+        self.peak.store(self.usage_pages(), Relaxed);
+    }
+
     /// Pages that may still be charged.
     pub fn margin_pages(&self) -> u64 {
         self.max_pages().saturating_sub(self.usage_pages())

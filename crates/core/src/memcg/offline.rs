@@ -43,6 +43,19 @@ impl Core {
         Ok(())
     }
 
+    /// The memcg of a path, as [`Self::find_memcg`], and a handle on it, so that it stays what it is.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn hold_memcg(&self, path: &str) -> Result<MemcgId, MemcgError> {
+        self.memcgs.hold(path)
+    }
+
+    /// Takes a handle on the memcg of that number, as long as there is one.
+    pub(crate) fn hold_number(&self, memcg: MemcgId) -> bool {
+        self.memcgs.hold_number(memcg)
+    }
+
     /// Another owner outside the core refers to a memcg.
     pub fn add_handle(&self, memcg: MemcgId) {
         self.memcg(memcg).handles.fetch_add(1, AcqRel);

@@ -113,6 +113,17 @@ impl SpaceList {
         *self.0.lock() = Iteration::new();
     }
 
+    /// As if everything had been walked for `seq`, where no bits are to be read.
+    pub(crate) fn skip(&self, seq: u64) -> Next {
+        let mut iteration = self.0.lock();
+        if seq <= iteration.walk_seq {
+            return Next::Finished;
+        }
+        (iteration.next, iteration.forced, iteration.selected) = (0, false, false);
+        iteration.walk_seq = seq;
+        Next::Advance
+    }
+
     /// The next address space to walk for generation `seq`, the youngest one now.
     pub(crate) fn next(&self, seq: u64, force: bool) -> Next {
         let mut iteration = self.0.lock();
