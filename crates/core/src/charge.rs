@@ -131,14 +131,12 @@ impl Charging {
         loop {
             match self.stage {
                 Stage::Metadata => match core.pay_for_metadata(host, self.reclaimed_for_frame) {
-                    Ok(()) => {
-                        // Its tasks may outlive a memcg; then its heir pays.
-                        self.memcg = core.living(self.memcg).id();
-                        self.stage = Stage::Limit;
-                    }
+                    Ok(()) => self.stage = Stage::Limit,
                     Err(MetadataShort) => return self.reclaim(core, EffortKind::Direct),
                 },
                 Stage::Limit => {
+                    // Its tasks may outlive a memcg.
+                    self.memcg = core.payer(self.memcg).id();
                     match core.charge_one(self.memcg, self.cpu) {
                         Charge::Refused(limited) => {
                             self.limited = limited;

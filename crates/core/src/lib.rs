@@ -162,9 +162,10 @@ impl Core {
         max_pages: u64,
         now: Time,
     ) -> Result<&Memcg, MemcgError> {
+        // Before somebody finds the child and charges to it.
+        self.begin_order(self.memcg(parent));
         let memcg = self.memcgs.add(parent, name, max_pages, now)?;
         self.join_order(memcg.id());
-        self.begin_order(self.memcg(parent));
         Ok(memcg)
     }
 
@@ -199,16 +200,21 @@ impl Core {
     /// A task of `memcg` with an address space of its own.
     pub fn new_task(&self, memcg: MemcgId, cpu: usize) -> Task {
         let space = Arc::new(AddressSpace::default());
-        self.living(memcg).spaces.add(space.clone());
+        self.with_spaces(memcg, |spaces| spaces.add(space.clone()));
         Task { memcg, space, cpu }
     }
 
     /// Moves a task to another memcg, which pays for what it brings in from now on. Pages that it brought before stay where
     /// they are charged, as in the kernel's unified hierarchy.
     pub fn move_task(&self, task: &mut Task, memcg: MemcgId) {
-        self.living(task.memcg).spaces.remove(&task.space);
-        self.living(memcg).spaces.add(task.space.clone());
+        self.with_spaces(task.memcg, |spaces| spaces.remove(&task.space));
+        self.with_spaces(memcg, |spaces| spaces.add(task.space.clone()));
         task.memcg = memcg;
+    }
+
+    /// A task ends: nobody looks at its address space any more.
+    pub fn end_task(&self, task: &Task) {
+        self.with_spaces(task.memcg, |spaces| spaces.remove(&task.space));
     }
 
     #[inline]
@@ -353,15 +359,13 @@ impl Core {
             let (memcg, mut locked) = self.lock_owner_of(first);
             // Under the lock, whose a folio is does not change.
             let run = rest.iter().take_while(|&&folio| std::ptr::eq(self.owner_of(folio), memcg)).count();
-            let mut went = None;
+            let mut went = Vec::new();
             for &folio in &rest[..run] {
-                went = self.drain_one(memcg, &mut locked, queue, folio).or(went);
+                went.extend(self.drain_one(memcg, &mut locked, queue, folio));
             }
             self.grew(memcg);
             drop(locked);
-            if let Some(went) = went {
-                self.release_if_unused(self.memcg(went));
-            }
+            self.release_unused(&went);
             rest = &rest[run..];
         }
         folios.iter().for_each(|&folio| self.put(host, folio));

@@ -94,6 +94,12 @@ impl PageCounter {
         Some(usage)
     }
 
+    /// Charges `pages`, whatever the limit.
+    pub(super) fn charge(&self, pages: u64) {
+        let usage = self.usage.fetch_add(pages, AcqRel) + pages;
+        self.peak.fetch_max(usage, Relaxed);
+    }
+
     /// Takes a charge back; the usage without it. `None`: there was no such charge.
     #[inline]
     pub(super) fn uncharge(&self, pages: u64) -> Option<u64> {
