@@ -60,7 +60,6 @@ use folio::FolioTable;
 use lru::{Arrivals, LockedLruvec, Queue};
 use mapping::{LeafPool, MappingTable};
 use memcg::{MemcgTable, Stocks};
-use mm::AddressSpace;
 use node::Node;
 use std::sync::Arc;
 use swap::SwapArea;
@@ -199,9 +198,14 @@ impl Core {
 
     /// A task of `memcg` with an address space of its own.
     pub fn new_task(&self, memcg: MemcgId, cpu: usize) -> Task {
-        let space = Arc::new(AddressSpace::default());
-        self.with_spaces(memcg, |spaces| spaces.add(space.clone()));
-        Task { memcg, space, cpu }
+        let task = Task { memcg, space: Arc::default(), cpu };
+        self.begin_task(&task);
+        task
+    }
+
+    /// A task begins: its address space is looked at from now on.
+    pub fn begin_task(&self, task: &Task) {
+        self.with_spaces(task.memcg, |spaces| spaces.add(task.space.clone()));
     }
 
     /// Moves a task to another memcg, which pays for what it brings in from now on. Pages that it brought before stay where
@@ -248,6 +252,17 @@ impl Core {
         self.mappings.open(kind, host_bytes)
     }
 
+    /// The host keeps so many bytes more, which are metadata, too: they are paid for with the next page, or before, if
+    /// [`Self::owes_frames`].
+    pub fn count_host_bytes(&self, bytes: u64) {
+        self.leaves.count_bytes(bytes);
+    }
+
+    /// The host keeps so many bytes less.
+    pub fn forget_host_bytes(&self, bytes: u64) {
+        self.leaves.forget_bytes(bytes);
+    }
+
     /// The open mapping of that number.
     pub fn mapping(&self, id: MappingId) -> Option<Arc<Mapping>> {
         self.mappings.get(id)
@@ -277,8 +292,7 @@ impl Core {
     /// Bytes of everything that is kept besides page contents.
     pub fn metadata_bytes(&self) -> u64 {
         let per_frame = FolioTable::FOLIO_BYTES + size_of::<u32>() as u64;
-        let filters: u64 = self.memcgs.iter().map(|memcg| memcg.lruvec.filters.bytes()).sum();
-        u64::from(self.folios.len()) * per_frame + self.leaves.bytes() + filters + self.swap.bytes()
+        u64::from(self.folios.len()) * per_frame + self.leaves.bytes() + self.swap.bytes()
     }
 
     /// Leaves of the index in use, each for 64 consecutive pages of a file.

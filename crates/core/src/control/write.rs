@@ -5,7 +5,7 @@ use super::lru_gen::Commands;
 use super::{File, value};
 use crate::Core;
 use crate::host::{Host, Throttle};
-use crate::memcg::{Counter, MemcgId};
+use crate::memcg::MemcgId;
 use crate::reclaim::{Lowering, Proactive, RequestStep};
 use crate::tunables::MAIN;
 
@@ -24,8 +24,8 @@ pub enum ControlStep {
 #[derive(Debug)]
 pub(super) enum Work {
     Nothing,
-    /// Make room below a limit; whether it is `memory.max`.
-    Lower(Lowering, bool),
+    /// Make room below a limit.
+    Lower(Lowering),
     Reclaim(Proactive),
     Commands(Box<Commands>),
 }
@@ -52,17 +52,11 @@ impl ControlWrite {
     pub fn step(&mut self, core: &Core, host: &impl Host) -> Result<ControlStep, ControlError> {
         let step = match &mut self.work {
             Work::Nothing => Ok(ControlStep::Done),
-            Work::Lower(lowering, is_max) => Ok(match lowering.step(core, host) {
+            Work::Lower(lowering) => Ok(match lowering.step(core, host) {
                 RequestStep::More => ControlStep::More,
                 RequestStep::Wait(throttle) => ControlStep::Wait(throttle),
-                RequestStep::Done(_) => ControlStep::Done,
-                RequestStep::TryAgain(_) => {
-                    if *is_max {
-                        // The kernel kills somebody now, and where it finds nobody leaves it at that.
-                        core.memcg(self.memcg).stat.add(Counter::EventOom, 1);
-                    }
-                    ControlStep::Done
-                }
+                // The limit was written all the same.
+                RequestStep::Done(_) | RequestStep::TryAgain(_) => ControlStep::Done,
             }),
             Work::Reclaim(request) => match request.step(core, host) {
                 RequestStep::More => Ok(ControlStep::More),
@@ -114,11 +108,11 @@ impl Core {
             File::Low => self.set_low(id, value::limit(text)?),
             File::High => {
                 memcg.set_high_pages(value::limit(text)?);
-                return Ok(Work::Lower(Lowering::new(id, true, cpu), false));
+                return Ok(Work::Lower(Lowering::new(id, true, cpu)));
             }
             File::Max => {
                 memcg.set_max_pages(value::limit(text)?);
-                return Ok(Work::Lower(Lowering::new(id, false, cpu), true));
+                return Ok(Work::Lower(Lowering::new(id, false, cpu)));
             }
             File::SwapHigh => memcg.set_swap_high_pages(value::limit(text)?),
             File::SwapMax => memcg.set_swap_max_pages(value::limit(text)?),

@@ -193,7 +193,7 @@ impl Core {
                 Next::Walk { space, forced, first } => {
                     if first {
                         memcg.lruvec.forget_walks();
-                        memcg.lruvec.filters.clear(seq.next());
+                        self.leaves.count_bytes(memcg.lruvec.filters.clear(seq.next()));
                     }
                     self.walk_space(memcg, &space, seq, swappiness, forced, batch);
                     batch.flush(self, memcg.id());
