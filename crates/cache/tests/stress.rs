@@ -446,9 +446,8 @@ impl<'a> Actor<'a> {
             0 => ("memory.max", "max".to_owned()),
             1 => ("memory.high", "max".to_owned()),
             2 | 3 => ("memory.max", bytes.to_string()),
-            // Where nothing can be written, nothing goes, and every charge above the limit pauses for two seconds.
-            4 if !self.world.faulty => ("memory.high", bytes.to_string()),
-            4 | 5 => ("memory.low", bytes.to_string()),
+            4 => return self.set_high_for_a_moment(&path, bytes),
+            5 => ("memory.low", bytes.to_string()),
             6 => ("memory.min", (bytes / 32).to_string()),
             _ => ("memory.reclaim", (bytes / 8).to_string()),
         };
@@ -456,6 +455,17 @@ impl<'a> Actor<'a> {
             Ok(()) => {}
             Err(Error::Control(error)) if matches!(error.errno, Errno::NoEntry | Errno::Again) => {}
             Err(error) => panic!("{path}/{file} = {value}: {error:?}"),
+        }
+    }
+
+    /// Not for longer: where nothing can be written, nothing goes, and every charge pauses for two seconds.
+    fn set_high_for_a_moment(&mut self, path: &str, bytes: u64) {
+        for value in [bytes.to_string(), "max".to_owned()] {
+            match self.cache.control().write(&format!("{path}/memory.high"), &value) {
+                Ok(()) => self.read(),
+                Err(Error::Control(error)) if error.errno == Errno::NoEntry => {}
+                Err(error) => panic!("{path}/memory.high = {value}: {error:?}"),
+            }
         }
     }
 

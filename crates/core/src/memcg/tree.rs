@@ -58,7 +58,8 @@ struct Tree {
 /// All memcgs.
 #[derive(Debug)]
 pub(crate) struct MemcgTable {
-    memcgs: Segments<Memcg, SEGMENTS>,
+    /// Each on its own: places are made for twice as many.
+    memcgs: Segments<Box<Memcg>, SEGMENTS>,
     /// Numbers that were ever used.
     len: AtomicU32,
     tree: Mutex<Tree>,
@@ -92,7 +93,7 @@ impl MemcgTable {
     /// With the root.
     pub(crate) fn new(now: crate::Time) -> MemcgTable {
         let memcgs = Segments::new();
-        memcgs.get_or_init(0, || Memcg::new(MemcgId::ROOT, now)).set_life(Life::Online);
+        memcgs.get_or_init(0, || Box::new(Memcg::new(MemcgId::ROOT, now))).set_life(Life::Online);
         let tree = Tree { links: vec![Links::at_depth(0)], ..Tree::default() };
         MemcgTable { memcgs, len: AtomicU32::new(1), tree: Mutex::new(tree) }
     }
@@ -130,7 +131,7 @@ impl MemcgTable {
         let number = number.ok_or(MemcgError::TooMany)?;
         tree.links[number as usize] = Links::at_depth(depth);
         tree.append(parent.0, number);
-        let memcg = self.memcgs.get_or_init(number, || Memcg::new(MemcgId(number), now));
+        let memcg = self.memcgs.get_or_init(number, || Box::new(Memcg::new(MemcgId(number), now)));
         memcg.parent.store(parent.0, Relaxed);
         memcg.heir.store(NONE, Release);
         memcg.handles.store(1, Relaxed);
