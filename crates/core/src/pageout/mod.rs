@@ -84,7 +84,12 @@ impl Core {
         batch.clear();
         // Between steps its file may have been closed, and its number given to another.
         scan.last_mapping = LastMapping::default();
-        self.lock_living(memcg.id()).1.isolate(request, swappiness, &mut batch);
+        let mut locked = memcg.lruvec.lock(&self.folios);
+        // What its heir has is not for those to take who are after its own.
+        if memcg.heir().is_none() {
+            locked.isolate(request, swappiness, &mut batch);
+        }
+        drop(locked);
         let scanned = batch.scanned;
         self.count_scan(memcg, orders.kind, &batch);
         scan.progress.scanned += batch.folios.len() as u64;
@@ -508,9 +513,9 @@ impl Core {
         }
         if !back.is_empty() {
             let (owner, mut locked) = self.lock_living(memcg.id());
-            let mut went = None;
+            let mut went = Vec::new();
             for &(folio, unevictable) in &back {
-                went = self.adopt(owner, folio).or(went);
+                went.extend(self.adopt(owner, folio));
                 if unevictable {
                     locked.add_unevictable(folio);
                 } else {
@@ -519,9 +524,7 @@ impl Core {
             }
             self.grew(owner);
             drop(locked);
-            if let Some(went) = went {
-                self.release_if_unused(self.memcg(went));
-            }
+            self.release_unused(&went);
             for (folio, _) in back.drain(..) {
                 self.put(host, folio);
             }

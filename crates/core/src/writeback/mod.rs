@@ -139,7 +139,7 @@ impl Core {
 
     /// Whether a task that dirties pages of `memcg` must pause until some were written.
     pub fn must_pause_dirtying(&self, memcg: MemcgId) -> bool {
-        let memcg = self.living(memcg);
+        let memcg = self.payer(memcg);
         if self.pending(memcg) > self.dirty_limits(memcg).pages {
             return true;
         }
@@ -285,10 +285,12 @@ impl Core {
             let (index, slot) = locked.next(at, end)?;
             match slot.folio() {
                 None => {
+                    let owner = locked.forget(index);
+                    drop(locked);
                     if let (Kind::Anon, Some(entry)) = (mapping.kind(), slot.shadow()) {
                         self.drop_entry(host, entry);
                     }
-                    if let Some(owner) = locked.forget(index) {
+                    if let Some(owner) = owner {
                         self.living(owner).stat.sub(Counter::WorkingsetNodes, 1);
                     }
                 }

@@ -19,6 +19,7 @@ use crate::lru::{LockedLruvec, Lruvec, MAX_GENERATIONS, MIN_GENERATIONS, Seq, Sw
 use crate::mechanism::{Mechanisms, ReworkRule};
 use crate::memcg::{Counter, Memcg};
 use crate::mm::Next;
+use crate::tunables::LEAF_WALK;
 use crate::{Core, Time};
 
 /// Folios moved per lock hold while room is made.
@@ -182,11 +183,17 @@ impl Core {
         batch: &mut WalkBatch,
     ) -> bool {
         loop {
-            match memcg.spaces.next(seq.0, force) {
+            let next = if self.tunables.has(LEAF_WALK) {
+                memcg.spaces.next(seq.0, force)
+            } else {
+                memcg.spaces.skip(seq.0)
+            };
+            match next {
                 Next::Finished => return false,
                 Next::Walk { space, forced, first } => {
                     if first {
-                        memcg.lruvec.filters.clear(seq.next());
+                        memcg.lruvec.forget_walks();
+                        self.leaves.count_bytes(memcg.lruvec.filters.clear(seq.next()));
                     }
                     self.walk_space(memcg, &space, seq, swappiness, forced, batch);
                     batch.flush(self, memcg.id());

@@ -6,10 +6,10 @@
 //!
 //! Source: spec 40 §3–5.
 
-use crate::folio::{Kind, Tier};
-use crate::lru::{LockedLruvec, Swappiness};
+use crate::folio::{FolioTable, Kind, Tier};
+use crate::lru::{LockedLruvec, Lruvec, Swappiness};
 use crate::mechanism::ReworkRule;
-use crate::sync::Ordering::Relaxed;
+use crate::sync::{AtomicU64, Ordering::Relaxed};
 
 /// Fewer refaults than this say nothing.
 const REFAULTS_MIN: u64 = 64;
@@ -38,6 +38,21 @@ fn no_worse(set_point: Position, process: Position) -> bool {
     process.refaulted < REFAULTS_MIN
         || process.refaulted.wrapping_mul(set_point.total + TOTAL_BIAS).wrapping_mul(set_point.gain)
             <= (set_point.refaulted + 1).wrapping_mul(process.total).wrapping_mul(process.gain)
+}
+
+impl Lruvec {
+    /// By kind: pages refaulted, evicted and protected since the oldest generation became that, and the averages of the
+    /// refaulted and of all; each by tier.
+    pub(crate) fn feedback(&self, folios: &FolioTable) -> [[[u64; TIERS]; 5]; 2] {
+        let locked = self.lock(folios);
+        Kind::ALL.map(|kind| {
+            let averages = &locked.lists.averages[kind as usize];
+            let now = |counts: &[AtomicU64; TIERS]| std::array::from_fn(|tier| counts[tier].load(Relaxed));
+            let (refaulted, evicted) =
+                (now(&self.refaulted[kind as usize]), now(&self.evicted[kind as usize]));
+            [refaulted, evicted, averages.protected, averages.refaulted, averages.total]
+        })
+    }
 }
 
 impl LockedLruvec<'_> {
@@ -120,8 +135,6 @@ impl LockedLruvec<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::folio::FolioTable;
-    use crate::lru::Lruvec;
     use crate::memcg::MemcgId;
 
     /// An lruvec with (refaulted, total) per kind and tier.

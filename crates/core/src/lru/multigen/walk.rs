@@ -15,6 +15,7 @@ use crate::mapping::{Mapping, TABLE_PAGES};
 use crate::mechanism::ReworkRule;
 use crate::memcg::{Memcg, MemcgId};
 use crate::mm::AddressSpace;
+use crate::tunables::TABLE_WALK;
 
 /// Label changes that wait at most before sizes are corrected.
 const CHANGES_PER_FLUSH: u32 = 4096;
@@ -76,14 +77,16 @@ impl Core {
                     return;
                 }
                 if !forced {
-                    let used = mapping.clear_young_table(table);
+                    let used = mapping.clear_young_table(table) || !self.tunables.has(TABLE_WALK);
                     if !used || !memcg.lruvec.filters.may_contain(seq, mapping.id(), table) {
                         continue;
                     }
                 }
-                if self.walk_table(memcg, &mapping, table, batch) {
+                let added = self.walk_table(memcg, &mapping, table, batch);
+                if added {
                     memcg.lruvec.filters.insert(seq.next(), mapping.id(), table);
                 }
+                memcg.lruvec.count_walked([0, 0, 1, u64::from(added)]);
                 if batch.changes >= CHANGES_PER_FLUSH {
                     batch.flush(self, memcg.id());
                 }
@@ -110,6 +113,7 @@ impl Core {
             young += 1;
             batch.note(mapping.kind(), self.folios.flags(folio).found_young_by_walk(youngest, mechanisms));
         }
+        memcg.lruvec.count_walked([end - first, u64::from(young), 0, 0]);
         u64::from(young * DENSITY) >= end - first
     }
 
