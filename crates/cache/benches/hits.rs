@@ -277,6 +277,7 @@ fn reclaim() {
             goal_pages: u64::from(PAGES) / 2,
             swappiness: core.options().swappiness,
             cpu: 0,
+            whole: false,
         };
         let began = Instant::now();
         let mut effort = Effort::new(&core, orders);

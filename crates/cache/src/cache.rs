@@ -33,6 +33,7 @@ use crate::stat::{HandleStats, TenantStats};
 use crate::swap::{Store, Swap};
 use crate::workers::{InFlight, Workers};
 use mglru_core::lru::{GenerationRow, Swappiness};
+use mglru_core::memcg::CHARGE_BATCH_PAGES;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{Core, Counter, Event, Kind, Mapping, Mechanisms, MemcgId, Options, Task, Time, UNLIMITED};
 use std::collections::BTreeMap;
@@ -227,6 +228,7 @@ impl Builder {
         options.swap = self.swap.as_ref().map(Swap::options).unwrap_or_default();
         options.swappiness = self.swappiness;
         options.cpus = std::thread::available_parallelism().map_or(1, usize::from).clamp(1, CPUS_MAX);
+        options.charge_batch_pages = CHARGE_BATCH_PAGES;
         options.charge_metadata = true;
         options.pinned_frames = frames.pinned_count();
         let core = Core::new(options, Time::ZERO);
@@ -513,7 +515,7 @@ impl Tenant {
         TenantStats {
             name: state.name.clone(),
             max_pages: (max_pages != UNLIMITED).then_some(max_pages),
-            usage_pages: memcg.usage_pages(),
+            usage_pages: core.used_pages(memcg.id()),
             peak_pages: memcg.peak_pages(),
             hits: total.hits(),
             misses: total.misses(),

@@ -226,7 +226,7 @@ impl Core {
         let Some(before) = slot.touch(hit.folio) else { return };
         if !before.mapped() {
             let flags = &self.folios.flags(hit.folio);
-            let memcg = self.memcg(self.memcg_of(hit.folio));
+            let memcg = self.owner_of(hit.folio);
             memcg.stat.add(Counter::Pgfault, 1);
             if flags.set_mapped(hit.flags) {
                 count_mapped(mapping, memcg, 1);
@@ -293,7 +293,7 @@ impl Core {
         memcg.stat.add(Counter::FileReading, 1);
         let recency = arrival.in_fault && mapping.has_recency();
         if let Some(owner) = before.only_shadows_of {
-            self.memcg(owner).stat.sub(Counter::WorkingsetNodes, 1);
+            self.living(owner).stat.sub(Counter::WorkingsetNodes, 1);
         }
         let must_read = kind == Kind::File || swapped_in;
         if must_read {
@@ -370,14 +370,14 @@ impl Core {
 
     /// A page is no longer being read, which those who wait for memory count on.
     fn end_reading(&self, folio: FolioId) {
-        self.memcg(self.memcg_of(folio)).stat.sub(Counter::FileReading, 1);
+        self.owner_of(folio).stat.sub(Counter::FileReading, 1);
     }
 
     /// The content of an inserted folio could not be read: takes it out of its mapping again. Who waits for it looks
     /// again and finds nothing.
     pub fn abandon(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
         let index = self.folios.index(folio);
-        let memcg = self.memcg(self.memcg_of(folio));
+        let memcg = self.owner_of(folio);
         self.end_reading(folio);
         let entry = self.swap_slot(folio).map(|_| self.entry_of(folio, None));
         let removed = mapping.lock(&self.leaves).remove(index, folio, entry, memcg.id());
@@ -415,7 +415,7 @@ impl Core {
                     let flags = &self.folios.flags(folio);
                     flags.mark_accessed(flags.load(), self.mechanisms());
                 }
-                self.unmap_folio(mapping, self.memcg(self.memcg_of(folio)), folio);
+                self.unmap_folio(mapping, self.owner_of(folio), folio);
             }
             let Some(next) = index.checked_add(1) else { break };
             at = next;

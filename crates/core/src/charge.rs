@@ -14,10 +14,10 @@ use crate::Core;
 use crate::folio::FolioId;
 use crate::host::{FlushReason, Host, Throttle};
 use crate::mapping::LeafPool;
-use crate::memcg::{Counter, Memcg, MemcgId};
+use crate::memcg::{Charge, Counter, Memcg, MemcgId};
 use crate::node::Allocation;
 use crate::options::PAGE_BYTES;
-use crate::reclaim::{Effort, EffortKind, Orders, OutOfMemory, Progress, Step};
+use crate::reclaim::{Effort, EffortKind, HighStep, Orders, OutOfMemory, OverHigh, Progress, Step};
 
 /// Fruitless efforts before a charge fails.
 const RETRIES: u32 = 16;
@@ -62,6 +62,7 @@ enum Stage {
     Metadata,
     Limit,
     Frame,
+    High,
 }
 
 /// The payment for one page.
@@ -70,6 +71,13 @@ pub struct Charging {
     memcg: MemcgId,
     cpu: usize,
     stage: Stage,
+    /// Whose limit was met: its own or an ancestor's.
+    limited: MemcgId,
+    /// Pages charged that no limit had been looked at for.
+    charged_pages: u64,
+    folio: Option<FolioId>,
+    over_high: Option<Box<OverHigh>>,
+    drained: bool,
     effort: Option<Box<Effort>>,
     /// It reclaims, or did.
     stalled: bool,
@@ -88,6 +96,11 @@ impl Charging {
             memcg,
             cpu,
             stage: Stage::Metadata,
+            limited: memcg,
+            charged_pages: 0,
+            folio: None,
+            over_high: None,
+            drained: false,
             effort: None,
             stalled: false,
             retries: 0,
@@ -100,7 +113,7 @@ impl Charging {
     /// The memcg that was charged already for a page that has no frame yet: between steps, while a frame is being
     /// reclaimed.
     pub fn owes_frame(&self) -> Option<MemcgId> {
-        (self.stage == Stage::Frame).then_some(self.memcg)
+        matches!(self.stage, Stage::Frame | Stage::High).then_some(self.memcg)
     }
 
     /// Goes on until something has to be waited for, a batch was reclaimed, or the page is paid for.
@@ -115,17 +128,25 @@ impl Charging {
                 }
             }
         }
-        let memcg = core.memcg(self.memcg);
         loop {
             match self.stage {
                 Stage::Metadata => match core.pay_for_metadata(host, self.reclaimed_for_frame) {
-                    Ok(()) => self.stage = Stage::Limit,
+                    Ok(()) => {
+                        // Its tasks may outlive a memcg; then its heir pays.
+                        self.memcg = core.living(self.memcg).id();
+                        self.stage = Stage::Limit;
+                    }
                     Err(MetadataShort) => return self.reclaim(core, EffortKind::Direct),
                 },
                 Stage::Limit => {
-                    if !memcg.try_charge(1) {
-                        memcg.stat.add(Counter::EventMax, 1);
-                        return self.reclaim(core, EffortKind::Limit);
+                    match core.charge_one(self.memcg, self.cpu) {
+                        Charge::Refused(limited) => {
+                            self.limited = limited;
+                            core.memcg(limited).stat.add(Counter::EventMax, 1);
+                            return self.reclaim(core, EffortKind::Limit);
+                        }
+                        Charge::Charged(pages) => self.charged_pages = pages,
+                        Charge::FromStock => {}
                     }
                     self.stage = Stage::Frame;
                 }
@@ -141,7 +162,21 @@ impl Charging {
                             return self.reclaim(core, EffortKind::Direct);
                         }
                     };
-                    return ChargeStep::Charged(core.new_folio(memcg, folio));
+                    self.folio = Some(folio);
+                    self.stage = Stage::High;
+                    if self.charged_pages > 0 {
+                        let over = OverHigh::after(core, self.memcg, self.charged_pages, self.cpu);
+                        self.over_high = over.map(Box::new);
+                    }
+                }
+                Stage::High => {
+                    match self.over_high.as_mut().map(|over| over.step(core, host)) {
+                        Some(HighStep::More) => return ChargeStep::More,
+                        Some(HighStep::Wait(throttle)) => return ChargeStep::Wait(throttle),
+                        Some(HighStep::Done) | None => {}
+                    }
+                    let folio = self.folio.take().expect("it has a frame by now");
+                    return ChargeStep::Charged(core.new_folio(core.memcg(self.memcg), folio));
                 }
             }
         }
@@ -153,8 +188,11 @@ impl Charging {
     }
 
     fn give_back(&self, core: &Core) {
-        if self.stage == Stage::Frame {
-            core.memcg(self.memcg).uncharge(1);
+        if let Some(folio) = self.folio {
+            core.node.release(&[folio]);
+        }
+        if matches!(self.stage, Stage::Frame | Stage::High) {
+            core.uncharge_pages(self.memcg, 1);
         }
         if self.stage != Stage::Metadata {
             core.leaves.unreserve();
@@ -162,7 +200,7 @@ impl Charging {
     }
 
     fn reclaim(&mut self, core: &Core, kind: EffortKind) -> ChargeStep {
-        let target = if kind == EffortKind::Limit { self.memcg } else { MemcgId::ROOT };
+        let target = if kind == EffortKind::Limit { self.limited } else { MemcgId::ROOT };
         if !self.stalled {
             self.stalled = true;
             core.memcg(self.memcg).stat.add(Counter::Allocstall, 1);
@@ -170,24 +208,30 @@ impl Charging {
         let swappiness = core.options.swappiness;
         self.effort = Some(Box::new(Effort::new(
             core,
-            Orders { target, kind, goal_pages: 1, swappiness, cpu: self.cpu },
+            Orders { target, kind, goal_pages: 1, swappiness, cpu: self.cpu, whole: false },
         )));
         ChargeStep::More
     }
 
     fn target(&self) -> MemcgId {
-        if self.stage == Stage::Limit { self.memcg } else { MemcgId::ROOT }
+        if self.stage == Stage::Limit { self.limited } else { MemcgId::ROOT }
     }
 
     fn after_effort(&mut self, core: &Core, host: &impl Host, progress: Progress) -> ChargeStep {
         self.reclaimed_for_frame = self.stage != Stage::Limit;
         let room = match self.stage {
-            Stage::Limit => core.memcg(self.memcg).margin_pages() > 0,
+            Stage::Limit => core.memcg(self.limited).memory.margin_pages() > 0,
             Stage::Frame => core.node.free_pages() > 0,
+            Stage::High => unreachable!("its efforts are its own"),
             // Free frames are not enough: they must be of those that can be given back to the system.
             Stage::Metadata => false,
         };
         if room || progress.reclaimed > 0 {
+            return ChargeStep::More;
+        }
+        let stocked = core.options.charge_batch_pages > 1 && self.stage == Stage::Limit;
+        if stocked && !std::mem::replace(&mut self.drained, true) {
+            core.drain_stocks(self.limited);
             return ChargeStep::More;
         }
         // Folios that wait in the batches of other CPUs are out of reach of reclaim.
@@ -202,8 +246,7 @@ impl Charging {
     /// Everything is dirty, being written or being read: that is slow, not hopeless, as long as pages do get through.
     fn wait_for_transfers(&mut self, core: &Core, host: &impl Host) -> ChargeStep {
         let target = self.target();
-        let members =
-            || core.memcgs.iter().filter(move |memcg| target == MemcgId::ROOT || memcg.id() == target);
+        let members = || core.subtree(target);
         let under_way = [Counter::FileDirty, Counter::FileWriteback, Counter::FileReading];
         let pending = |memcg: &Memcg| under_way.map(|counter| memcg.stat.get(counter)).iter().sum::<u64>();
         let now = (core.written_pages(), members().map(|memcg| memcg.stat.get(Counter::FileReading)).sum());
@@ -264,7 +307,7 @@ impl Core {
     }
 
     fn new_folio(&self, memcg: &Memcg, folio: FolioId) -> NewFolio {
-        self.folios.set_memcg(folio, u32::from(memcg.id().0));
+        self.folios.set_memcg(folio, memcg.id().0);
         self.folios.flags(folio).allocate(false, NEW_REFERENCES);
         NewFolio { folio, memcg: memcg.id() }
     }

@@ -91,6 +91,8 @@ pub enum Throttle {
     Writeback,
     /// The target met nothing but dirty pages that are queued already: one tick.
     Congested,
+    /// Who charges is above `memory.high`: this long.
+    OverHigh(Duration),
 }
 
 impl Throttle {
@@ -100,6 +102,7 @@ impl Throttle {
             Throttle::Writeback => Duration::from_millis(100),
             // One tick of the 250 Hz clock of the kernels that the counts were measured on.
             Throttle::Congested => Duration::from_millis(4),
+            Throttle::OverHigh(pause) => pause,
         }
     }
 }

@@ -29,6 +29,7 @@ pub mod mm;
 mod node;
 pub mod options;
 pub mod pageout;
+mod random;
 pub mod readahead;
 pub mod reclaim;
 mod segments;
@@ -47,15 +48,15 @@ pub use folio::{FolioId, Kind};
 pub use host::{FlushReason, Host, Throttle, Time};
 pub use mapping::{InsertError, Mapping, MappingId};
 pub use mechanism::{MechanismError, Mechanisms, Preset, Switch};
-pub use memcg::{Counter, Memcg, MemcgError, MemcgId, UNLIMITED};
+pub use memcg::{Counter, Effective, Memcg, MemcgError, MemcgId, UNLIMITED};
 pub use options::{Options, PAGE_BYTES};
 pub use reclaim::OutOfMemory;
 pub use swap::{SwapOptions, SwapOut, SwapOutcome, SwapSlot, SwapStore};
 
 use folio::FolioTable;
-use lru::{Arrivals, LockedLruvec, Lruvec, Queue};
+use lru::{Arrivals, LockedLruvec, Queue};
 use mapping::{LeafPool, MappingTable};
-use memcg::MemcgTable;
+use memcg::{MemcgTable, Stocks};
 use mm::AddressSpace;
 use node::Node;
 use std::sync::Arc;
@@ -70,6 +71,7 @@ pub struct Core {
     pub(crate) leaves: LeafPool,
     pub(crate) mappings: MappingTable,
     pub(crate) memcgs: MemcgTable,
+    pub(crate) stocks: Stocks,
     pub(crate) node: Node,
     pub(crate) arrivals: Arrivals,
     pub(crate) swap: SwapArea,
@@ -84,13 +86,11 @@ const FRAMES_PER_FIRST_LEAF: u32 = 48;
 impl Core {
     /// An empty node with a root memcg. `now` is the birth of its first generations.
     pub fn new(options: Options, now: Time) -> Core {
-        let memcgs = MemcgTable::new();
-        memcgs.add("", UNLIMITED, now).expect("the first memcg");
         // One leaf per frame if no two cached pages are neighbours, one per eight for memories (spec 50 §5, and
         // as many again before they are trimmed), and some so that a tiny node can work.
         // Entries of swapped pages are never trimmed: in the worst case each is alone in its leaf.
         let leaves = (options.frames + options.frames / 4 + 1024).saturating_add(options.swap.pages);
-        Core {
+        let core = Core {
             folios: FolioTable::with_mechanisms(options.frames, options.mechanisms),
             leaves: LeafPool::new(
                 if cfg!(loom) { 0 } else { options.frames / FRAMES_PER_FIRST_LEAF },
@@ -99,11 +99,14 @@ impl Core {
             mappings: MappingTable::default(),
             node: Node::new(options.frames, options.pinned_frames, options.watermarks),
             arrivals: Arrivals::new(options.cpus, options.batch_folios),
-            memcgs,
+            memcgs: MemcgTable::new(now),
+            stocks: Stocks::new(options.cpus, options.charge_batch_pages),
             swap: SwapArea::new(options.swap, options.frames),
             written: AtomicU64::new(0),
             options,
-        }
+        };
+        core.join_order(MemcgId::ROOT);
+        core
     }
 
     /// How it was set up.
@@ -134,12 +137,47 @@ impl Core {
 
     // Memcgs.
 
-    /// Makes a memcg under the root.
+    /// Makes a memcg under the root; see [`Self::add_child`].
     ///
     /// # Errors
-    /// The name is taken, or there are too many.
+    /// The name is taken or cannot be one, or there are too many.
     pub fn add_memcg(&self, name: &str, max_pages: u64, now: Time) -> Result<&Memcg, MemcgError> {
-        self.memcgs.add(name, max_pages, now)
+        self.add_child(MemcgId::ROOT, name, max_pages, now)
+    }
+
+    /// Makes a memcg under another. The caller has a handle on it, which [`Self::drop_handle`] gives back.
+    ///
+    /// # Errors
+    /// The name is taken or cannot be one, the parent was removed, or there are too many, beside or above each other.
+    pub fn add_child(
+        &self,
+        parent: MemcgId,
+        name: &str,
+        max_pages: u64,
+        now: Time,
+    ) -> Result<&Memcg, MemcgError> {
+        let memcg = self.memcgs.add(parent, name, max_pages, now)?;
+        self.join_order(memcg.id());
+        self.begin_order(self.memcg(parent));
+        Ok(memcg)
+    }
+
+    /// The memcg of a path like `a/b`; of the empty path or `/`, the root.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn find_memcg(&self, path: &str) -> Result<MemcgId, MemcgError> {
+        let names = path.split('/').filter(|name| !name.is_empty());
+        names.into_iter().try_fold(MemcgId::ROOT, |parent, name| {
+            self.memcgs.child(parent, name).ok_or_else(|| MemcgError::Missing(path.to_owned()))
+        })
+    }
+
+    /// The path of a memcg: the names from the root down, with slashes between; of the root, nothing.
+    pub fn memcg_path(&self, memcg: MemcgId) -> String {
+        let mut names: Vec<_> = self.with_ancestors(memcg).map(Memcg::name).collect();
+        names.reverse();
+        names.join("/")
     }
 
     /// The memcg of that number.
@@ -148,7 +186,7 @@ impl Core {
         self.memcgs.get(id)
     }
 
-    /// All memcgs, the root first.
+    /// All memcgs that are there, by number, the root first; those that were removed, too, as long as they have pages.
     pub fn memcgs(&self) -> impl Iterator<Item = &Memcg> {
         self.memcgs.iter()
     }
@@ -156,13 +194,21 @@ impl Core {
     /// A task of `memcg` with an address space of its own.
     pub fn new_task(&self, memcg: MemcgId, cpu: usize) -> Task {
         let space = Arc::new(AddressSpace::default());
-        self.memcg(memcg).spaces.add(space.clone());
+        self.living(memcg).spaces.add(space.clone());
         Task { memcg, space, cpu }
+    }
+
+    /// Moves a task to another memcg, which pays for what it brings in from now on. Pages that it brought before stay where
+    /// they are charged, as in the kernel's unified hierarchy.
+    pub fn move_task(&self, task: &mut Task, memcg: MemcgId) {
+        self.living(task.memcg).spaces.remove(&task.space);
+        self.living(memcg).spaces.add(task.space.clone());
+        task.memcg = memcg;
     }
 
     #[inline]
     pub(crate) fn memcg_of(&self, folio: FolioId) -> MemcgId {
-        MemcgId(self.folios.memcg(folio) as u16)
+        MemcgId(self.folios.memcg(folio))
     }
 
     #[inline]
@@ -251,18 +297,18 @@ impl Core {
 
     /// Frees a folio without references: off its list, uncharged, its frame back to the node.
     fn free(&self, folio: FolioId) {
-        let memcg = self.memcg(self.memcg_of(folio));
         if self.folios.flags(folio).clear_lru() {
-            memcg.lruvec.lock(&self.folios).remove(folio);
+            self.lock_owner_of(folio).1.remove(folio);
         }
-        self.release_frames(memcg, &[folio]);
+        // Off the lists, it keeps its label.
+        self.release_frames(self.memcg(self.memcg_of(folio)), &[folio]);
     }
 
     /// Uncharges folios that are on no list, and returns their frames.
     pub(crate) fn release_frames(&self, memcg: &Memcg, folios: &[FolioId]) {
         debug_assert!(folios.iter().all(|&folio| self.folios.flags(folio).load().references() == 0));
-        memcg.uncharge(folios.len() as u64);
         self.node.release(folios);
+        self.uncharge_pages(memcg.id(), folios.len() as u64);
     }
 
     // Batches.
@@ -297,29 +343,46 @@ impl Core {
 
     /// Moves queued folios to their lists, with one lock hold per run of folios of one lruvec (spec 10 §6).
     fn drain_batch(&self, host: &impl Host, queue: Queue, folios: &[FolioId]) {
-        let lruvec_of = |folio: &FolioId| -> &Lruvec { &self.memcg(self.memcg_of(*folio)).lruvec };
-        for run in folios.chunk_by(|a, b| std::ptr::eq(lruvec_of(a), lruvec_of(b))) {
-            let memcg = self.memcg(self.memcg_of(run[0]));
-            let mut locked = memcg.lruvec.lock(&self.folios);
-            for &folio in run {
-                self.drain_one(memcg, &mut locked, queue, folio);
+        let mut rest = folios;
+        while let Some(&first) = rest.first() {
+            let (memcg, mut locked) = self.lock_owner_of(first);
+            // Under the lock, whose a folio is does not change.
+            let run = rest.iter().take_while(|&&folio| std::ptr::eq(self.owner_of(folio), memcg)).count();
+            let mut went = None;
+            for &folio in &rest[..run] {
+                went = self.drain_one(memcg, &mut locked, queue, folio).or(went);
             }
+            self.grew(memcg);
+            drop(locked);
+            if let Some(went) = went {
+                self.release_if_unused(self.memcg(went));
+            }
+            rest = &rest[run..];
         }
         folios.iter().for_each(|&folio| self.put(host, folio));
     }
 
-    fn drain_one(&self, memcg: &Memcg, locked: &mut LockedLruvec<'_>, queue: Queue, folio: FolioId) {
+    /// Moves one. Returned: who had it, if that was removed meanwhile.
+    fn drain_one(
+        &self,
+        memcg: &Memcg,
+        locked: &mut LockedLruvec<'_>,
+        queue: Queue,
+        folio: FolioId,
+    ) -> Option<MemcgId> {
         let flags = &self.folios.flags(folio);
         if queue == Queue::Add {
             // Only the batch still knows it: it is freed instead.
             if flags.load().references() > 1 {
+                let went = self.adopt(memcg, folio);
                 if flags.load().mlocked() {
                     locked.add_unevictable(folio);
                 } else {
                     locked.add(folio, false);
                 }
+                return went;
             }
-            return;
+            return None;
         }
         let now = flags.load();
         let leave = match queue {
@@ -328,7 +391,7 @@ impl Core {
             Queue::Activate | Queue::Add => now.active(),
         };
         if leave || now.unevictable() || now.generation().is_none() || !flags.clear_lru() {
-            return;
+            return None;
         }
         locked.remove(folio);
         match queue {
@@ -354,6 +417,7 @@ impl Core {
                 memcg.stat.add(Counter::Pgactivate, 1);
             }
         }
+        None
     }
 
     /// Locks a folio in memory, or lets it go. A locked one is moved out of the way when reclaim meets it.
@@ -364,12 +428,12 @@ impl Core {
     /// Puts a folio that reclaim found unevictable back on its lists, if it may be reclaimed again.
     pub fn rescue(&self, folio: FolioId) {
         let flags = &self.folios.flags(folio);
-        let memcg = self.memcg(self.memcg_of(folio));
-        let mut locked = memcg.lruvec.lock(&self.folios);
+        let (memcg, mut locked) = self.lock_owner_of(folio);
         let now = flags.load();
         if now.unevictable() && !now.mlocked() && flags.clear_lru() {
             locked.remove(folio);
             locked.add(folio, false);
+            self.grew(memcg);
         }
     }
 }

@@ -49,7 +49,7 @@ pub enum Switch {
     WorkingsetRework,
     /// The rework's correction: a page found young for the first time is kept, not activated.
     LuleshFix,
-    /// Global reclaim by generations of memcgs; off: every memcg in turn.
+    /// Global reclaim by generations of memcgs; off: a walk over the tree.
     MemcgLru,
     /// The reclaim loop of Linux 7.2: budget fixed at entry, steps of 64, dirty pages counted.
     ReclaimLoop,
@@ -61,15 +61,17 @@ pub enum Switch {
     Prefetch,
     /// Decisions use sizes as they are, not as they were up to 2 s ago.
     ExactStatistics,
-    /// The memcg LRU for any subtree.
+    /// The memcgs of any subtree give pages in turn.
     SubtreeLru,
+    /// Pages of a memcg that is removed are its parent's (Linux 7.2); off: nobody's, until they are reclaimed.
+    ReparentOffline,
     /// Root reclaim waits for dirty pages, too.
     GlobalDirtyThrottle,
 }
 
 impl Switch {
     /// All of them, in the order of the table in the design.
-    pub const ALL: [Switch; 10] = [
+    pub const ALL: [Switch; 11] = [
         Switch::WorkingsetRework,
         Switch::LuleshFix,
         Switch::MemcgLru,
@@ -79,6 +81,7 @@ impl Switch {
         Switch::Prefetch,
         Switch::ExactStatistics,
         Switch::SubtreeLru,
+        Switch::ReparentOffline,
         Switch::GlobalDirtyThrottle,
     ];
 
@@ -94,6 +97,7 @@ impl Switch {
             Switch::Prefetch => "prefetch",
             Switch::ExactStatistics => "exact_statistics",
             Switch::SubtreeLru => "subtree_lru",
+            Switch::ReparentOffline => "reparent_offline",
             Switch::GlobalDirtyThrottle => "global_dirty_throttle",
         }
     }
@@ -111,7 +115,13 @@ impl Switch {
     fn turns(self) -> bool {
         matches!(
             self,
-            Switch::WorkingsetRework | Switch::LuleshFix | Switch::ReclaimLoop | Switch::FaultPlacement
+            Switch::WorkingsetRework
+                | Switch::LuleshFix
+                | Switch::MemcgLru
+                | Switch::ReclaimLoop
+                | Switch::FaultPlacement
+                | Switch::SubtreeLru
+                | Switch::ReparentOffline
         )
     }
 
@@ -125,9 +135,7 @@ const PRESENT: u16 = Switch::ExactStatistics.bit();
 
 /// Which behaviours are on. A word and a byte, to be copied; asking it is a test of one bit.
 ///
-/// Six switches have one position yet. The presets linux-7.2 and default differ from it, and from each other, in nothing
-/// that a flat set of tenants with limits can tell: the switches that they would also turn on (`memcg_lru`; `prefetch`,
-/// `subtree_lru`, …) concern global reclaim over many memcgs, the classic LRU or speed.
+/// Four switches have one position yet: they concern the classic LRU, speed, and dirty pages of all tenants together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mechanisms {
     preset: Preset,
@@ -143,13 +151,17 @@ impl Default for Mechanisms {
 impl Mechanisms {
     /// The switches of a preset.
     pub const fn preset(preset: Preset) -> Mechanisms {
-        const REWORKED: u16 = PRESENT | Switch::WorkingsetRework.bit() | Switch::LuleshFix.bit();
+        const LINUX_612: u16 = PRESENT | Switch::MemcgLru.bit();
+        const LINUX_71: u16 = LINUX_612 | Switch::WorkingsetRework.bit() | Switch::LuleshFix.bit();
+        const LINUX_72: u16 = LINUX_71
+            | Switch::ReclaimLoop.bit()
+            | Switch::FaultPlacement.bit()
+            | Switch::ReparentOffline.bit();
         let on = match preset {
-            Preset::Linux612 => PRESENT,
-            Preset::Linux71 => REWORKED,
-            Preset::Linux72 | Preset::Default => {
-                REWORKED | Switch::ReclaimLoop.bit() | Switch::FaultPlacement.bit()
-            }
+            Preset::Linux612 => LINUX_612,
+            Preset::Linux71 => LINUX_71,
+            Preset::Linux72 => LINUX_72,
+            Preset::Default => LINUX_72 | Switch::SubtreeLru.bit(),
         };
         Mechanisms { preset, on }
     }
@@ -188,17 +200,18 @@ impl Mechanisms {
     }
 
     fn check(self) -> Result<Mechanisms, MechanismError> {
-        let needs_rework = [
-            (Switch::LuleshFix, "corrects two steps of the rework"),
-            (Switch::FaultPlacement, "places by the distances that the rework counts in"),
+        let needs = [
+            (Switch::LuleshFix, Switch::WorkingsetRework, "corrects two steps of the rework"),
+            (
+                Switch::FaultPlacement,
+                Switch::WorkingsetRework,
+                "places by the distances that the rework counts in",
+            ),
+            (Switch::SubtreeLru, Switch::MemcgLru, "does for any subtree what that does for the root"),
         ];
-        for (switch, reason) in needs_rework {
-            if self.is_on(switch) && !self.workingset_rework() {
-                return Err(MechanismError::Contradiction {
-                    switch,
-                    needs: Switch::WorkingsetRework,
-                    reason,
-                });
+        for (switch, needs, reason) in needs {
+            if self.is_on(switch) && !self.is_on(needs) {
+                return Err(MechanismError::Contradiction { switch, needs, reason });
             }
         }
         Ok(self)
@@ -228,6 +241,21 @@ impl Mechanisms {
     #[inline]
     pub(crate) const fn fault_placement(self) -> bool {
         self.is_on(Switch::FaultPlacement)
+    }
+
+    #[inline]
+    pub(crate) const fn memcg_lru(self) -> bool {
+        self.is_on(Switch::MemcgLru)
+    }
+
+    #[inline]
+    pub(crate) const fn subtree_lru(self) -> bool {
+        self.is_on(Switch::SubtreeLru)
+    }
+
+    #[inline]
+    pub(crate) const fn reparent_offline(self) -> bool {
+        self.is_on(Switch::ReparentOffline)
     }
 
     #[inline]
@@ -308,25 +336,35 @@ mod tests {
 
     /// The table of the design, as far as there is a choice.
     #[test]
-    fn presets_differ_in_four_switches() {
+    fn presets_differ_in_seven_switches() {
         let turning = Switch::ALL.into_iter().filter(|switch| switch.turns()).collect::<Vec<_>>();
         let on = |preset| {
             turning.iter().map(|&switch| Mechanisms::preset(preset).is_on(switch)).collect::<Vec<_>>()
         };
         assert_eq!(
             turning.iter().map(|switch| switch.name()).collect::<Vec<_>>(),
-            ["workingset_rework", "lulesh_fix", "reclaim_loop", "fault_placement",]
+            [
+                "workingset_rework",
+                "lulesh_fix",
+                "memcg_lru",
+                "reclaim_loop",
+                "fault_placement",
+                "subtree_lru",
+                "reparent_offline",
+            ]
         );
-        assert_eq!(on(Preset::Linux612), [false, false, false, false]);
-        assert_eq!(on(Preset::Linux71), [true, true, false, false]);
-        assert_eq!(on(Preset::Linux72), [true; 4]);
-        assert_eq!(on(Preset::Default), [true; 4]);
+        assert_eq!(on(Preset::Linux612), [false, false, true, false, false, false, false]);
+        assert_eq!(on(Preset::Linux71), [true, true, true, false, false, false, false]);
+        assert_eq!(on(Preset::Linux72), [true, true, true, true, true, false, true]);
+        assert_eq!(on(Preset::Default), [true; 7]);
     }
 
     #[test]
     fn switches_compose() {
-        use Switch::{FaultPlacement, LuleshFix, ReclaimLoop, WorkingsetRework};
-        let older = Mechanisms::compose(Preset::Linux72, &[], &[FaultPlacement, ReclaimLoop]).unwrap();
+        use Switch::{FaultPlacement, LuleshFix, ReclaimLoop, ReparentOffline, WorkingsetRework};
+        let older =
+            Mechanisms::compose(Preset::Linux72, &[], &[FaultPlacement, ReclaimLoop, ReparentOffline])
+                .unwrap();
         assert_eq!((older.on, older.name()), (Mechanisms::preset(Preset::Linux71).on, "linux-7.2"));
         let newer = Mechanisms::compose(Preset::Linux612, &[WorkingsetRework, LuleshFix], &[]).unwrap();
         assert_eq!(newer.on, Mechanisms::preset(Preset::Linux71).on);

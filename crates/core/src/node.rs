@@ -1,7 +1,4 @@
-//! The node: its free frames and watermarks, and whose turn global reclaim is.
-//!
-//! The memcg LRU will stand here; until then, global reclaim visits memcgs in turn, starting where the last visit
-//! ended, so that no memcg is first every time.
+//! The node: its free frames and watermarks, and what is dirty on it.
 //!
 //! # Locking
 //!
@@ -9,7 +6,7 @@
 
 use crate::folio::FolioId;
 use crate::reclaim::Watermarks;
-use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering::Relaxed};
+use crate::sync::{AtomicBool, AtomicI64, AtomicU32, Mutex, Ordering::Relaxed};
 
 /// One node.
 #[derive(Debug)]
@@ -20,7 +17,8 @@ pub(crate) struct Node {
     free_count: AtomicU32,
     retired: AtomicU32,
     watermarks: Watermarks,
-    next_memcg: AtomicU32,
+    /// Pages that are dirty, and that are being written.
+    pending: [AtomicI64; 2],
     writeback: AtomicBool,
     hopeless_failures: AtomicU32,
 }
@@ -61,7 +59,7 @@ impl Node {
             free_count: AtomicU32::new(frames),
             retired: AtomicU32::new(0),
             watermarks,
-            next_memcg: AtomicU32::new(0),
+            pending: Default::default(),
             writeback: AtomicBool::new(false),
             hopeless_failures: AtomicU32::new(0),
         }
@@ -128,14 +126,23 @@ impl Node {
         self.free_pages() > self.watermarks.high
     }
 
-    /// The memcg with which the next global pass starts.
-    pub(crate) fn first_memcg(&self, memcgs: u32) -> u32 {
-        self.next_memcg.load(Relaxed) % memcgs
+    /// Pages of files became dirty, or began to be written; or, negative, no longer are.
+    pub(crate) fn count_pending(&self, dirty: i64, writeback: i64) {
+        for (count, change) in self.pending.iter().zip([dirty, writeback]) {
+            if change != 0 {
+                count.fetch_add(change, Relaxed);
+            }
+        }
     }
 
-    /// The last visit was to this memcg.
-    pub(crate) fn visited(&self, memcg: u32) {
-        self.next_memcg.store(memcg.wrapping_add(1), Relaxed);
+    /// Dirty pages of all memcgs.
+    pub(crate) fn dirty_pages(&self) -> u64 {
+        self.pending[0].load(Relaxed).max(0) as u64
+    }
+
+    /// Dirty pages, and those being written.
+    pub(crate) fn pending_pages(&self) -> u64 {
+        self.dirty_pages() + self.pending[1].load(Relaxed).max(0) as u64
     }
 
     /// Background reclaim met nothing but pages under write-back.

@@ -28,6 +28,11 @@ pub struct Options {
     pub cpus: usize,
     /// Folios per batch of arrivals, 1…31. Default 31; smaller ones only for comparison with the golden traces.
     pub batch_folios: usize,
+    /// Pages that a CPU charges at once, for those to come. Default: 1, so that counts can be compared page by page, as what
+    /// is measured of kernels does without them; a cache says 64 ([`crate::memcg::CHARGE_BATCH_PAGES`]).
+    pub charge_batch_pages: u64,
+    /// Of what is drawn by chance: bins of the memcg LRU. Default: 0.
+    pub seed: u64,
     /// Whether index memory takes frames away. Default: no, as in the golden traces; a cache says yes.
     pub charge_metadata: bool,
 }
@@ -44,6 +49,8 @@ impl Options {
             swappiness: Swappiness::DEFAULT,
             cpus: 1,
             batch_folios: BATCH_FOLIOS,
+            charge_batch_pages: 1,
+            seed: 0,
             charge_metadata: false,
         }
     }

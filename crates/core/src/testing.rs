@@ -21,6 +21,7 @@ impl Harness {
             goal_pages,
             swappiness: Swappiness::FILE_ONLY,
             cpu: 0,
+            whole: false,
         }
     }
 
@@ -64,7 +65,7 @@ impl Harness {
 
     /// One pass over the target at one priority. The requests of its batches are what `pgscan` and `pgrefill` grew by.
     pub(crate) fn pass(&self, orders: Orders, priority: u8) -> (Vec<u64>, Scan) {
-        let mut walk = NodeWalk::new(&self.core, &orders, priority);
+        let mut walk = NodeWalk::new(&self.core, &orders, priority, false);
         let mut scan = Scan::default();
         let mut steps = Vec::new();
         loop {
@@ -142,7 +143,7 @@ impl Harness {
         let mechanisms = self.core.mechanisms();
         batch.note(Kind::File, flags.found_young_by_walk(youngest, mechanisms));
         batch.note(Kind::File, flags.found_young_by_walk(youngest, mechanisms));
-        batch.flush(&self.memcg().lruvec, &self.core.folios);
+        batch.flush(&self.core, self.memcg().id());
     }
 
     /// An anonymous folio at the tail of the oldest generation, of no mapping.

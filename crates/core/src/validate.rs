@@ -4,7 +4,7 @@ use crate::Core;
 use crate::folio::{FolioId, GenIndex, Kind};
 use crate::lru::multigen::lists::{UNEVICTABLE, list_of};
 use crate::lru::{MAX_GENERATIONS, MIN_GENERATIONS};
-use crate::memcg::{Counter, MemcgId};
+use crate::memcg::{Counter, Memcg, MemcgId};
 
 impl Core {
     /// Checks, while nobody else runs and no effort is in the middle of a batch: every used folio is in exactly one
@@ -81,23 +81,26 @@ impl Core {
                     }
                 }
             }
-            if memcg.usage_pages() > memcg.max_pages() {
-                return Err(format!("'{name}' uses {} of {} pages", memcg.usage_pages(), memcg.max_pages()));
-            }
         }
         self.validate_folios(&place, charged)
     }
 
     fn validate_folios(&self, place: &[Option<String>], charged: &[MemcgId]) -> Result<(), String> {
-        let mut usage = vec![0u64; self.memcgs.len() as usize];
-        charged.iter().for_each(|memcg| usage[usize::from(memcg.0)] += 1);
+        let mut usage = vec![0u64; self.memcgs.numbers() as usize];
+        let mut charge = |memcg: MemcgId, pages| {
+            self.with_ancestors(memcg).for_each(|payer| usage[payer.id().0 as usize] += pages);
+        };
+        charged.iter().for_each(|&memcg| charge(memcg, 1));
+        self.memcgs
+            .iter()
+            .for_each(|memcg| charge(memcg.id(), self.stocked_pages(|owner| owner == memcg.id())));
         let mut used = 0;
         for (number, place) in place.iter().enumerate() {
             let folio = FolioId(number as u32);
             let flags = self.folios.flags(folio).load();
             if flags.references() > 0 {
                 used += 1;
-                usage[usize::from(self.memcg_of(folio).0)] += 1;
+                charge(self.memcg_of(folio), 1);
             } else if let Some(place) = place {
                 return Err(format!("{folio:?} is free, but {place}"));
             }
@@ -110,7 +113,7 @@ impl Core {
                 self.folios.len()
             ));
         }
-        let mut counted = vec![(0u64, 0u64); self.memcgs.len() as usize];
+        let mut counted = vec![(0u64, 0u64); self.memcgs.numbers() as usize];
         for mapping in self.mappings.all() {
             let locked = mapping.lock(&self.leaves);
             let (mut at, mut folios) = (0, 0);
@@ -131,7 +134,7 @@ impl Core {
                             mapping.id()
                         ));
                     }
-                    let counted = &mut counted[usize::from(self.memcg_of(folio).0)];
+                    let counted = &mut counted[self.owner_of(folio).id().0 as usize];
                     counted.0 += 1;
                     counted.1 += u64::from(indexed);
                 }
@@ -147,8 +150,25 @@ impl Core {
             }
         }
         for memcg in self.memcgs.iter() {
-            let (files, dirty) = counted[usize::from(memcg.id().0)];
-            let stat = |counter| memcg.stat.get(counter);
+            if memcg.usage_pages() != usage[memcg.id().0 as usize] {
+                return Err(format!(
+                    "'{}' is charged {} pages and has {}",
+                    memcg.name(),
+                    memcg.usage_pages(),
+                    usage[memcg.id().0 as usize]
+                ));
+            }
+            if memcg.heir().is_some() {
+                continue;
+            }
+            let (files, dirty) = counted[memcg.id().0 as usize];
+            // Whoever went and has something left may count what its heir does not, or the other way round.
+            let went = self
+                .memcgs
+                .iter()
+                .filter(|went| went.heir().is_some() && std::ptr::eq(self.living(went.id()), memcg));
+            let counting: Vec<_> = went.chain([memcg]).collect();
+            let stat = |counter| counting.iter().map(|memcg| memcg.stat.signed(counter)).sum::<i64>() as u64;
             let cached = stat(Counter::File) + stat(Counter::Anon);
             if cached != files || stat(Counter::FileDirty) != dirty {
                 return Err(format!(
@@ -157,15 +177,34 @@ impl Core {
                     stat(Counter::FileDirty)
                 ));
             }
-            if memcg.usage_pages() != usage[usize::from(memcg.id().0)] {
-                let usage = usage[usize::from(memcg.id().0)];
+        }
+        self.validate_totals()?;
+        self.validate_swap()
+    }
+
+    /// What is counted for the node is the sum of what is counted for the memcgs.
+    fn validate_totals(&self) -> Result<(), String> {
+        let sum = |of: &dyn Fn(&Memcg) -> i64| self.memcgs.iter().map(of).sum::<i64>() as u64;
+        for kind in Kind::ALL {
+            let listed =
+                sum(&|memcg| (memcg.lruvec.active_pages(kind) + memcg.lruvec.inactive_pages(kind)) as i64);
+            let inactive = sum(&|memcg| memcg.lruvec.inactive_pages(kind) as i64);
+            let counted = (self.folios.listed().pages(kind), self.folios.listed().inactive_pages(kind));
+            if counted != (listed, inactive) {
                 return Err(format!(
-                    "'{}' is charged {} pages and has {usage}",
-                    memcg.name(),
-                    memcg.usage_pages()
+                    "the node counts {counted:?} {kind:?} pages listed and inactive, its memcgs {:?}",
+                    (listed, inactive)
                 ));
             }
         }
-        self.validate_swap()
+        let pending =
+            sum(&|memcg| memcg.stat.signed(Counter::FileDirty) + memcg.stat.signed(Counter::FileWriteback));
+        if self.node.pending_pages() != pending {
+            return Err(format!(
+                "the node counts {} dirty or written pages, its memcgs {pending}",
+                self.node.pending_pages()
+            ));
+        }
+        Ok(())
     }
 }

@@ -5,7 +5,7 @@
 //! lruvec learns that it evicted too early from that tier, and a hot page gets its rank back.
 //!
 //! ```text
-//! 62 ............................ 17 16 ........ 1  0
+//! 62 ............................ 21 20 ........ 1  0
 //! |  token: min_seq << 2 | accesses  |  memcg      | workingset |
 //! ```
 //!
@@ -28,7 +28,7 @@ use crate::mechanism::Mechanisms;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::{Core, sync::Ordering::Relaxed};
 
-const MEMCG_BITS: u32 = 16;
+const MEMCG_BITS: u32 = MemcgId::BITS;
 const TOKEN_BITS: u32 = 63 - 1 - MEMCG_BITS;
 const TOKEN_REFS_BITS: u32 = 2;
 /// Leaves of shadows that are trimmed together.
@@ -64,7 +64,7 @@ impl Shadow {
     /// The parts of a word.
     pub fn unpack(word: u64) -> Shadow {
         Shadow {
-            memcg: MemcgId((word >> 1) as u16),
+            memcg: MemcgId((word >> 1) as u32 & ((1 << MEMCG_BITS) - 1)),
             workingset: word & 1 != 0,
             token: word >> (1 + MEMCG_BITS),
         }
@@ -203,7 +203,7 @@ impl Core {
     }
 
     /// Drops the memories in the `most` oldest leaves. `true`: there were some.
-    fn trim_shadows(&self, memcg: &Memcg, most: u64) -> bool {
+    pub(crate) fn trim_shadows(&self, memcg: &Memcg, most: u64) -> bool {
         let mut trimmed = 0;
         while trimmed < most {
             let Some(leaf) = memcg.lruvec.shadow_leaves.lock().pop_front() else { break };
@@ -255,7 +255,7 @@ mod tests {
     /// spec 50 §9: "Token of R=0,W=1: (seq<<2)|0, workingset 1; tier 3".
     #[test]
     fn token_of_a_workingset_folio() {
-        let shadow = Shadow::of(flags(0, true), MemcgId(u16::MAX), Seq(5), NOW);
+        let shadow = Shadow::of(flags(0, true), MemcgId(0xF_FFFF), Seq(5), NOW);
         assert_eq!((shadow.token, shadow.workingset, shadow.regained(false, NOW).tier), (20, true, 3));
         assert_eq!(flags(0, true).tier(NOW), 3);
         assert_eq!(Shadow::unpack(shadow.pack()), shadow);

@@ -25,7 +25,7 @@ const LAYERS: &[&str] = &[
 ];
 
 /// Below everything: used by all, and using nothing.
-const FOUNDATION: &[&str] = &["segments", "sync"];
+const FOUNDATION: &[&str] = &["random", "segments", "sync"];
 
 /// The edge to hosts and users: its types are made of those of all layers, and used by all.
 const EDGE: &[&str] = &["event", "host", "mechanism", "options"];

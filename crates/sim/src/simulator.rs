@@ -390,7 +390,7 @@ impl Simulator {
             let memcg = world.memcg(tenant);
             let total = world.tally(tenant);
             TenantReport {
-                name: memcg.name().to_owned(),
+                name: world.core.memcg_path(memcg.id()),
                 max_pages: memcg.max_pages(),
                 usage_pages: memcg.usage_pages(),
                 peak_pages: memcg.peak_pages(),

@@ -39,6 +39,12 @@ impl<const K: usize> FolioLists<K> {
         (tail & END == 0).then_some(FolioId(tail))
     }
 
+    /// The folio that was added last at the young end.
+    pub(crate) fn head(&self, list: usize) -> Option<FolioId> {
+        let head = self.heads[list];
+        (head & END == 0).then_some(FolioId(head))
+    }
+
     /// The folios from tail to head, for validation and tests.
     pub(crate) fn iter<'a>(&self, table: &'a FolioTable, list: usize) -> impl Iterator<Item = FolioId> + 'a {
         let mut at = self.tails[list];

@@ -7,7 +7,7 @@
 //! (evictions and refaults: by anyone) and read by anyone.
 
 use super::multigen::bloom::Filters;
-use super::multigen::lists::MultiGen;
+use super::multigen::lists::{MultiGen, UNEVICTABLE};
 use super::multigen::window::{Seq, Window};
 use super::{MAX_GENERATIONS, Swappiness};
 use crate::Time;
@@ -68,9 +68,21 @@ impl Lruvec {
         }
     }
 
+    /// As new, for the next memcg of that number. The lists are empty.
+    pub(crate) fn reset(&self, now: Time) {
+        *self.lists.lock() = MultiGen::new();
+        self.window.reset(now);
+        self.sizes.iter().flatten().for_each(|size| size.store(0, Relaxed));
+        self.unevictable_pages.store(0, Relaxed);
+        self.evicted.iter().chain(&self.refaulted).flatten().for_each(|count| count.store(0, Relaxed));
+        self.filters.forget();
+        self.shadow_leaves.lock().clear();
+        self.congested.store(false, Relaxed);
+    }
+
     /// Takes the lruvec lock.
     pub(crate) fn lock<'a>(&'a self, folios: &'a FolioTable) -> LockedLruvec<'a> {
-        LockedLruvec { lruvec: self, folios, lists: self.lists.lock() }
+        LockedLruvec { lruvec: self, folios, lists: self.lists.lock(), listed: Default::default() }
     }
 
     /// Pages labelled with a generation.
@@ -102,6 +114,11 @@ impl Lruvec {
     /// Pages that reclaim must not take.
     pub fn unevictable_pages(&self) -> u64 {
         self.unevictable_pages.load(Relaxed).max(0) as u64
+    }
+
+    /// Pages in all generations, of both kinds.
+    pub(crate) fn reclaimable_pages(&self) -> u64 {
+        self.sizes.iter().flatten().map(|size| size.load(Relaxed)).sum::<i64>().max(0) as u64
     }
 
     pub(crate) fn size_of_all_lists(&self) -> u64 {
@@ -144,6 +161,19 @@ pub(crate) struct LockedLruvec<'a> {
     pub(crate) lruvec: &'a Lruvec,
     pub(crate) folios: &'a FolioTable,
     pub(crate) lists: MutexGuard<'a, MultiGen>,
+    /// What the node as a whole has to be told: pages listed, by kind, and of them the active ones.
+    listed: [[i64; 2]; 2],
+}
+
+impl Drop for LockedLruvec<'_> {
+    fn drop(&mut self) {
+        for kind in Kind::ALL {
+            let [pages, active] = self.listed[kind as usize];
+            if (pages, active) != (0, 0) {
+                self.folios.listed().change(kind, pages, active);
+            }
+        }
+    }
 }
 
 impl LockedLruvec<'_> {
@@ -151,6 +181,44 @@ impl LockedLruvec<'_> {
         // Only the holder of the lock writes sizes, so no read-modify-write is needed.
         let size = &self.lruvec.sizes[usize::from(generation.0)][kind as usize];
         size.store(size.load(Relaxed) + pages, Relaxed);
+        let [all, active] = &mut self.listed[kind as usize];
+        *all += pages;
+        let max = self.lruvec.window.max();
+        if generation == max.index() || generation == Seq(max.0 - 1).index() {
+            *active += pages;
+        }
+    }
+
+    /// Opens the next generation: what is active shifts by one.
+    pub(crate) fn open_generation(&mut self, now: Time) {
+        let before = Kind::ALL.map(|kind| self.lruvec.active_pages(kind) as i64);
+        self.lruvec.window.open(now);
+        for kind in Kind::ALL {
+            self.listed[kind as usize][1] += self.lruvec.active_pages(kind) as i64 - before[kind as usize];
+        }
+    }
+
+    /// Moves everything to the old ends of the lists of `heir`, which has all generations: the same list of each keeps the
+    /// same label. `relabel` is called for each folio.
+    pub(crate) fn hand_over(&mut self, heir: &mut LockedLruvec<'_>, mut relabel: impl FnMut(FolioId)) {
+        for list in 0..=UNEVICTABLE {
+            // From the young end, so that the oldest ends up last.
+            while let Some(folio) = self.lists.lists.head(list) {
+                self.lists.lists.remove(self.folios, folio);
+                heir.lists.lists.push_tail(self.folios, list, folio);
+                relabel(folio);
+            }
+        }
+        for generation in (0..MAX_GENERATIONS as u8).map(GenIndex) {
+            for kind in Kind::ALL {
+                let pages = self.lruvec.sizes[usize::from(generation.0)][kind as usize].load(Relaxed);
+                self.resize(generation, kind, -pages);
+                heir.resize(generation, kind, pages);
+            }
+        }
+        let unevictable = self.lruvec.unevictable_pages.load(Relaxed);
+        self.resize_unevictable(-unevictable);
+        heir.resize_unevictable(unevictable);
     }
 
     pub(crate) fn resize_unevictable(&mut self, pages: i64) {

@@ -8,12 +8,15 @@ mod arrivals;
 mod isolated;
 mod lruvec;
 pub(crate) mod multigen;
+mod order;
+pub(crate) mod turns;
 
 pub(crate) use arrivals::{Arrivals, BATCH_FOLIOS, Queue};
 pub(crate) use isolated::Isolated;
 pub(crate) use lruvec::LockedLruvec;
 pub use lruvec::{GenerationRow, Lruvec};
 pub use multigen::window::{MAX_GENERATIONS, MIN_GENERATIONS, Seq};
+pub(crate) use order::{MemcgOrder, OrderWalk, Visit};
 
 use crate::folio::Kind;
 

@@ -45,8 +45,8 @@ pub(crate) struct Leaf<'a> {
 #[derive(Debug)]
 struct Segment {
     slots: [Slots; SEGMENT_LEAVES],
-    /// Present folios (low 8 bits), shadows (next 8), the memcg that pays for it while it holds only shadows (next
-    /// 16), and above them a stamp that changes whenever the leaf stops or begins to hold only shadows.
+    /// Present folios (low 7 bits), shadows (next 7), the memcg that pays for it while it holds only shadows (next
+    /// 20), and above them a stamp that changes whenever the leaf stops or begins to hold only shadows.
     counts: [AtomicU64; SEGMENT_LEAVES],
 }
 
@@ -74,7 +74,17 @@ pub(crate) struct Counts {
     pub(crate) stamp: u32,
 }
 
+/// Bits of a count of up to 64.
+const COUNT_BITS: u32 = 7;
+const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
+const STAMP_SHIFT: u32 = 2 * COUNT_BITS + MemcgId::BITS;
+
 impl Counts {
+    /// The leaf stops or begins to hold only shadows.
+    pub(crate) fn restamp(&mut self) {
+        self.stamp = self.stamp.wrapping_add(1) & (u32::MAX >> (STAMP_SHIFT - u32::BITS));
+    }
+
     /// Only memories of evicted pages, no page.
     pub(crate) fn only_shadows(self) -> bool {
         self.folios == 0 && self.shadows > 0
@@ -94,18 +104,18 @@ impl Leaf<'_> {
     pub(crate) fn counts(&self) -> Counts {
         let word = self.counts.load(Relaxed);
         Counts {
-            folios: word as u8,
-            shadows: (word >> 8) as u8,
-            owner: MemcgId((word >> 16) as u16),
-            stamp: (word >> 32) as u32,
+            folios: (word & COUNT_MASK) as u8,
+            shadows: (word >> COUNT_BITS & COUNT_MASK) as u8,
+            owner: MemcgId((word >> (2 * COUNT_BITS)) as u32 & ((1 << MemcgId::BITS) - 1)),
+            stamp: (word >> STAMP_SHIFT) as u32,
         }
     }
 
     /// Under the mapping lock.
     pub(crate) fn set_counts(&self, counts: Counts) {
-        let word = u64::from(counts.stamp) << 32
-            | u64::from(counts.owner.0) << 16
-            | u64::from(counts.shadows) << 8
+        let word = u64::from(counts.stamp) << STAMP_SHIFT
+            | u64::from(counts.owner.0) << (2 * COUNT_BITS)
+            | u64::from(counts.shadows) << COUNT_BITS
             | u64::from(counts.folios);
         self.counts.store(word, Relaxed);
     }
@@ -222,8 +232,9 @@ impl LeafPool {
         let leaf = self.get(id);
         debug_assert!(leaf.slots.iter().all(AtomicSlot::is_empty), "a leaf was freed with pages in it");
         // The stamp goes on growing, so that an old entry of a list of shadow leaves cannot match.
-        let stamp = leaf.counts().stamp.wrapping_add(1);
-        leaf.set_counts(Counts { folios: 0, shadows: 0, owner: MemcgId::ROOT, stamp });
+        let mut counts = Counts { folios: 0, shadows: 0, owner: MemcgId::ROOT, ..leaf.counts() };
+        counts.restamp();
+        leaf.set_counts(counts);
         self.free.lock().push(id.0);
         self.unreserved.fetch_add(1, Relaxed);
         self.in_use.fetch_sub(1, Relaxed);

@@ -340,7 +340,7 @@ impl LockedMapping<'_> {
         let mut counts = leaf.counts();
         let only_shadows_of = (counts.only_shadows() && self.keeps_shadows()).then_some(counts.owner);
         if counts.only_shadows() {
-            counts.stamp = counts.stamp.wrapping_add(1);
+            counts.restamp();
         }
         counts.folios += 1;
         counts.shadows -= u8::from(shadow.is_some());
@@ -394,7 +394,7 @@ impl LockedMapping<'_> {
         counts.shadows += u8::from(shadow.is_some());
         if counts.only_shadows() {
             counts.owner = owner;
-            counts.stamp = counts.stamp.wrapping_add(1);
+            counts.restamp();
         }
         leaf.set_counts(counts);
         self.count_folios(-1);

@@ -1,78 +1,219 @@
 //! Memory cgroups ("tenants"): who pays for a page.
 //!
-//! Flat for now: a root and its children, each with `memory.max` and its own lruvec. The tree, protections
-//! and the memcg LRU take their place here.
+//! ```text
+//! root ─┬─ a ─┬─ a/x      a page is charged to its memcg and all its ancestors ([`counter`]), in advance and in
+//!       │     └─ a/y      batches ([`stock`]); what reclaim spares is in [`protection`]; the tree, and how it is walked,
+//!       └─ b              in [`tree`]; how a memcg goes in [`offline`].
+//! ```
+//!
+//! Each memcg has its own lists ([`Lruvec`]). The pages of a memcg that went belong to its *heir*, the nearest ancestor
+//! that is there.
 //!
 //! # Locking
 //!
-//! Usage and limit are atomic words. Memcgs are only ever added; one is found by number without a lock.
+//! Usage, limits and counters are atomic words. The tree has a lock of its own. A number is used again only when nothing
+//! refers to it any more, so that a memcg is found by number without a lock.
 
+mod counter;
+mod offline;
+mod protection;
 mod stat;
+mod stock;
+mod tree;
 
+pub use counter::{PageCounter, UNLIMITED};
+pub use protection::Effective;
 pub use stat::{Counter, Stat};
+pub use stock::CHARGE_BATCH_PAGES;
+pub(crate) use stock::{Charge, Stocks};
+use tree::SharedWalk;
+pub(crate) use tree::{MemcgTable, TreeWalk};
 
-use crate::lru::Lruvec;
+use crate::Core;
+use crate::lru::{Lruvec, MemcgOrder};
 use crate::mm::SpaceList;
-use crate::segments::Segments;
-use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering::AcqRel, Ordering::Relaxed};
+use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use protection::Protection;
+use std::sync::Arc;
 
-/// Number of a memcg; it fits the 16 bits of a shadow word.
+/// Number of a memcg; it fits the 20 bits of a shadow word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MemcgId(pub u16);
+pub struct MemcgId(pub u32);
 
 impl MemcgId {
-    /// The root, which all others are children of.
+    /// The root, which all others are below.
     pub const ROOT: MemcgId = MemcgId(0);
+
+    /// Bits of a number.
+    pub(crate) const BITS: u32 = 20;
+
+    const NONE: u32 = u32::MAX;
 }
 
-/// `memory.max` of a memcg without a limit.
-pub const UNLIMITED: u64 = u64::MAX;
+/// Most memcgs at once, the root included.
+pub const MEMCGS_MAX: u32 = 1 << MemcgId::BITS;
+/// Most levels below the root.
+pub const DEPTH_MAX: u32 = 64;
+/// Most bytes of a name.
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// How far a memcg's life has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Life {
+    /// Tasks may be charged to it.
+    Online,
+    /// It was removed, and something still refers to it: pages, swap slots, children or handles.
+    Offline,
+    /// Nothing does: the number is free.
+    Free,
+}
 
 /// One memory cgroup.
 #[derive(Debug)]
 pub struct Memcg {
     id: MemcgId,
-    name: String,
-    max_pages: AtomicU64,
-    usage_pages: AtomicU64,
-    peak_pages: AtomicU64,
+    name: Mutex<Arc<str>>,
+    parent: AtomicU32,
+    life: AtomicU32,
+    /// Who has its pages since it went.
+    heir: AtomicU32,
+    /// Owners outside the core, who may still charge to it.
+    handles: AtomicU32,
+    pub(crate) memory: PageCounter,
+    pub(crate) swap: PageCounter,
+    protection: Protection,
+    /// Where those who reclaim from its subtree together are.
+    shared_walk: Mutex<SharedWalk>,
+    /// The order in which its subtree gives pages, once somebody asked for it.
+    pub(crate) order: Mutex<Option<Box<MemcgOrder>>>,
+    /// Its place in the orders that it is in.
+    pub(crate) group: AtomicU32,
+    /// It has, or had, children: it keeps an order, in which it is itself.
+    pub(crate) has_children: AtomicBool,
     pub(crate) stat: Stat,
     pub(crate) lruvec: Lruvec,
     pub(crate) spaces: SpaceList,
 }
 
 impl Memcg {
+    fn new(id: MemcgId, now: crate::Time) -> Memcg {
+        Memcg {
+            id,
+            name: Mutex::new("".into()),
+            parent: AtomicU32::new(MemcgId::NONE),
+            life: AtomicU32::new(Life::Free as u32),
+            heir: AtomicU32::new(MemcgId::NONE),
+            handles: AtomicU32::new(0),
+            memory: PageCounter::new(UNLIMITED),
+            swap: PageCounter::new(UNLIMITED),
+            protection: Protection::new(),
+            shared_walk: Mutex::default(),
+            order: Mutex::new(None),
+            group: AtomicU32::new(0),
+            has_children: AtomicBool::new(id == MemcgId::ROOT),
+            stat: Stat::new(),
+            lruvec: Lruvec::new(id, now),
+            spaces: SpaceList::new(),
+        }
+    }
+
     /// Its number.
     pub fn id(&self) -> MemcgId {
         self.id
     }
 
     /// Its name, unique among its siblings; empty for the root.
-    pub fn name(&self) -> &str {
-        &self.name
+    pub fn name(&self) -> Arc<str> {
+        self.name.lock().clone()
+    }
+
+    /// The memcg that it is a child of; of the root, the root itself.
+    pub fn parent(&self) -> MemcgId {
+        let parent = self.parent.load(Relaxed);
+        if parent == MemcgId::NONE { MemcgId::ROOT } else { MemcgId(parent) }
+    }
+
+    /// Whether it was not removed.
+    pub fn is_online(&self) -> bool {
+        self.life() == Life::Online
+    }
+
+    pub(crate) fn life(&self) -> Life {
+        match self.life.load(Acquire) {
+            0 => Life::Online,
+            1 => Life::Offline,
+            _ => Life::Free,
+        }
+    }
+
+    fn set_life(&self, life: Life) {
+        self.life.store(life as u32, Release);
+    }
+
+    /// Who has its pages, if it went and passed them on.
+    pub(crate) fn heir(&self) -> Option<MemcgId> {
+        let heir = self.heir.load(Acquire);
+        (heir != MemcgId::NONE).then_some(MemcgId(heir))
+    }
+
+    /// `memory.current`, `.peak`, `.high` and `.max`.
+    pub fn memory(&self) -> &PageCounter {
+        &self.memory
+    }
+
+    /// `memory.swap.current`, `.peak`, `.high` and `.max`.
+    pub fn swap(&self) -> &PageCounter {
+        &self.swap
     }
 
     /// `memory.max`, in pages.
     pub fn max_pages(&self) -> u64 {
-        self.max_pages.load(Relaxed)
+        self.memory.max_pages()
     }
 
-    /// Sets `memory.max`, in pages. A smaller limit takes effect with the next charge.
+    /// `memory.min`, in pages.
+    pub fn min_pages(&self) -> u64 {
+        self.protection.min_pages()
+    }
+
+    /// `memory.low`, in pages.
+    pub fn low_pages(&self) -> u64 {
+        self.protection.low_pages()
+    }
+
+    /// Sets `memory.max`, in pages. A smaller limit takes effect with the next charge; [`crate::reclaim::Lowering`] makes
+    /// room at once.
     pub fn set_max_pages(&self, pages: u64) {
-        self.max_pages.store(pages, Relaxed);
+        self.memory.set_max(pages);
+    }
+
+    /// Sets `memory.high`, in pages.
+    pub fn set_high_pages(&self, pages: u64) {
+        self.memory.set_high(pages);
+    }
+
+    /// Sets `memory.swap.max`, in pages.
+    pub fn set_swap_max_pages(&self, pages: u64) {
+        self.swap.set_max(pages);
+    }
+
+    /// Sets `memory.swap.high`, in pages.
+    pub fn set_swap_high_pages(&self, pages: u64) {
+        self.swap.set_high(pages);
     }
 
     /// `memory.current`, in pages.
     pub fn usage_pages(&self) -> u64 {
-        self.usage_pages.load(Relaxed)
+        self.memory.usage_pages()
     }
 
     /// `memory.peak`, in pages.
     pub fn peak_pages(&self) -> u64 {
-        self.peak_pages.load(Relaxed)
+        self.memory.peak_pages()
     }
 
-    /// Its counters.
+    /// Its own counters; [`Core::subtree_stat`] has those of its children, too.
     pub fn stat(&self) -> &Stat {
         &self.stat
     }
@@ -81,43 +222,142 @@ impl Memcg {
     pub fn lruvec(&self) -> &Lruvec {
         &self.lruvec
     }
+}
 
-    /// Charges `pages` if they fit under the limit.
-    pub(crate) fn try_charge(&self, pages: u64) -> bool {
-        let max = self.max_pages();
-        let charged = self.usage_pages.fetch_update(AcqRel, Relaxed, |usage| {
-            let next = usage + pages;
-            (next <= max).then_some(next)
-        });
-        let Ok(before) = charged else { return false };
-        if before + pages > self.peak_pages.load(Relaxed) {
-            self.peak_pages.fetch_max(before + pages, Relaxed);
+impl Core {
+    /// A memcg and its ancestors below the root; of the root, itself.
+    #[inline]
+    pub(crate) fn with_ancestors(&self, memcg: MemcgId) -> impl Iterator<Item = &Memcg> {
+        let mut next = Some(memcg);
+        std::iter::from_fn(move || {
+            let memcg = self.memcg(next?);
+            next = Some(memcg.parent()).filter(|&parent| parent != MemcgId::ROOT);
+            Some(memcg)
+        })
+    }
+
+    /// Whether `memcg` is `ancestor` or below it.
+    pub(crate) fn is_within(&self, memcg: MemcgId, ancestor: MemcgId) -> bool {
+        ancestor == MemcgId::ROOT || self.with_ancestors(memcg).any(|memcg| memcg.id == ancestor)
+    }
+
+    /// Charges `pages` to a memcg and its ancestors.
+    ///
+    /// # Errors
+    /// Nothing was charged: it would exceed the limit of this one.
+    pub(crate) fn charge_pages(&self, memcg: MemcgId, pages: u64) -> Result<(), MemcgId> {
+        for payer in self.with_ancestors(memcg) {
+            let Some(usage) = payer.memory.try_charge(pages) else {
+                self.with_ancestors(memcg)
+                    .take_while(|paid| paid.id != payer.id)
+                    .for_each(|paid| self.uncharge_one(paid, pages));
+                return Err(payer.id);
+            };
+            payer.protection.update(usage, || &self.memcg(payer.parent()).protection);
         }
-        true
+        Ok(())
     }
 
-    pub(crate) fn uncharge(&self, pages: u64) {
-        let before = self.usage_pages.fetch_sub(pages, AcqRel);
-        assert!(before >= pages, "memcg {} was uncharged below zero", self.name);
+    /// Takes a charge back.
+    pub(crate) fn uncharge_pages(&self, memcg: MemcgId, pages: u64) {
+        self.with_ancestors(memcg).for_each(|payer| self.uncharge_one(payer, pages));
+        let memcg = self.memcg(memcg);
+        if !memcg.is_online() {
+            self.release_if_unused(memcg);
+        }
     }
 
-    /// Pages that may still be charged.
-    pub(crate) fn margin_pages(&self) -> u64 {
-        self.max_pages().saturating_sub(self.usage_pages())
+    fn uncharge_one(&self, payer: &Memcg, pages: u64) {
+        let usage = payer.memory.uncharge(pages);
+        let usage = usage.unwrap_or_else(|| panic!("memcg {:?} was uncharged below zero", payer.id));
+        payer.protection.update(usage, || &self.memcg(payer.parent()).protection);
+    }
+
+    /// Charges a swap slot to a memcg and its ancestors.
+    ///
+    /// # Errors
+    /// This one may have no more.
+    pub(crate) fn charge_swap(&self, memcg: MemcgId) -> Result<(), MemcgId> {
+        for payer in self.with_ancestors(memcg) {
+            if payer.swap.try_charge(1).is_none() {
+                let paid = self.with_ancestors(memcg).take_while(|paid| paid.id != payer.id);
+                paid.for_each(|paid| _ = paid.swap.uncharge(1));
+                return Err(payer.id);
+            }
+        }
+        let over = self.with_ancestors(memcg).filter(|payer| payer.swap.overage() > 0);
+        over.for_each(|payer| payer.stat.add(Counter::EventSwapHigh, 1));
+        Ok(())
+    }
+
+    /// Takes that back.
+    pub(crate) fn uncharge_swap(&self, memcg: MemcgId) {
+        for payer in self.with_ancestors(memcg) {
+            let usage = payer.swap.uncharge(1);
+            assert!(usage.is_some(), "memcg {:?} gave back a swap slot that it did not have", payer.id);
+        }
+        self.release_if_unused(self.memcg(memcg));
+    }
+
+    /// Sets `memory.min`, in pages. More than `memory.max` protects as much as that.
+    pub fn set_min(&self, memcg: MemcgId, pages: u64) {
+        self.memcg(memcg).protection.set_min(pages);
+        self.update_protection(memcg);
+    }
+
+    /// Sets `memory.low`, in pages.
+    pub fn set_low(&self, memcg: MemcgId, pages: u64) {
+        self.memcg(memcg).protection.set_low(pages);
+        self.update_protection(memcg);
+    }
+
+    fn update_protection(&self, memcg: MemcgId) {
+        let memcg = self.memcg(memcg);
+        memcg.protection.update(memcg.usage_pages(), || &self.memcg(memcg.parent()).protection);
+    }
+
+    /// A counter of a memcg and all below it. It visits them all.
+    pub fn subtree_stat(&self, memcg: MemcgId, counter: Counter) -> u64 {
+        self.subtree(memcg).map(|memcg| memcg.stat.get(counter)).sum()
+    }
+
+    /// A memcg and all below it, in the order in which the tree is walked: each before its children, siblings as they were
+    /// made.
+    pub fn subtree(&self, memcg: MemcgId) -> impl Iterator<Item = &Memcg> {
+        let mut next = Some(memcg);
+        std::iter::from_fn(move || {
+            let here = next?;
+            next = self.memcgs.next_in(memcg, Some(here));
+            Some(self.memcg(here))
+        })
     }
 }
 
-/// 2^16 memcgs.
-const SEGMENTS: usize = 12;
-
-/// Why a memcg could not be made.
+/// Why a memcg could not be made, found or removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MemcgError {
     /// The name is taken.
     Exists(String),
-    /// 65,535 exist already: their number has 16 bits in shadow entries.
+    /// As many exist as their numbers in shadow entries can tell apart.
     TooMany,
+    /// The parent has as many ancestors as there may be.
+    TooDeep,
+    /// The name cannot be part of a path.
+    BadName {
+        /// It.
+        name: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// It was removed.
+    Gone,
+    /// There is no such path.
+    Missing(String),
+    /// It has children: remove those first.
+    HasChildren,
+    /// The root cannot be removed.
+    IsRoot,
 }
 
 impl std::fmt::Display for MemcgError {
@@ -126,83 +366,19 @@ impl std::fmt::Display for MemcgError {
             MemcgError::Exists(name) => {
                 write!(f, "a tenant named '{name}' exists already: choose another name")
             }
-            MemcgError::TooMany => write!(f, "there are 65,535 tenants already, which is the most"),
+            MemcgError::TooMany => {
+                write!(f, "there are {} tenants already, which is the most: remove some", MEMCGS_MAX - 1)
+            }
+            MemcgError::TooDeep => write!(f, "the tree of tenants has {DEPTH_MAX} levels at most"),
+            MemcgError::BadName { name, reason } => {
+                write!(f, "'{name}' cannot be the name of a tenant: {reason}")
+            }
+            MemcgError::Gone => write!(f, "the tenant was removed: make it anew"),
+            MemcgError::Missing(path) => write!(f, "there is no tenant '{path}': make it first"),
+            MemcgError::HasChildren => write!(f, "the tenant has tenants below it: remove those first"),
+            MemcgError::IsRoot => write!(f, "the root cannot be removed"),
         }
     }
 }
 
 impl std::error::Error for MemcgError {}
-
-/// All memcgs, found by number without a lock.
-#[derive(Debug)]
-pub(crate) struct MemcgTable {
-    memcgs: Segments<Memcg, SEGMENTS>,
-    len: AtomicU32,
-    adding: Mutex<()>,
-}
-
-impl MemcgTable {
-    pub(crate) fn new() -> MemcgTable {
-        MemcgTable { memcgs: Segments::new(), len: AtomicU32::new(0), adding: Mutex::new(()) }
-    }
-
-    pub(crate) fn add(&self, name: &str, max_pages: u64, now: crate::Time) -> Result<&Memcg, MemcgError> {
-        let _adding = self.adding.lock();
-        if self.iter().any(|memcg| memcg.name == name) {
-            return Err(MemcgError::Exists(name.to_owned()));
-        }
-        let number = self.len.load(Relaxed);
-        let id = MemcgId(u16::try_from(number).map_err(|_| MemcgError::TooMany)?);
-        let memcg = self.memcgs.get_or_init(number, || Memcg {
-            id,
-            name: name.to_owned(),
-            max_pages: AtomicU64::new(max_pages),
-            usage_pages: AtomicU64::new(0),
-            peak_pages: AtomicU64::new(0),
-            stat: Stat::new(),
-            lruvec: Lruvec::new(id, now),
-            spaces: SpaceList::new(),
-        });
-        self.len.store(number + 1, crate::sync::Ordering::Release);
-        Ok(memcg)
-    }
-
-    pub(crate) fn len(&self) -> u32 {
-        self.len.load(crate::sync::Ordering::Acquire)
-    }
-
-    #[inline]
-    pub(crate) fn get(&self, id: MemcgId) -> &Memcg {
-        self.memcgs
-            .get(u32::from(id.0))
-            .expect("memcg numbers are handed out by the table and never taken back")
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Memcg> {
-        (0..self.len()).map(|number| self.get(MemcgId(number as u16)))
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn charges_stop_at_the_limit() {
-        let table = MemcgTable::new();
-        let memcg = table.add("a", 10, crate::Time::ZERO).unwrap();
-        assert!(memcg.try_charge(8) && !memcg.try_charge(3) && memcg.try_charge(2));
-        memcg.uncharge(4);
-        assert_eq!((memcg.usage_pages(), memcg.peak_pages(), memcg.margin_pages()), (6, 10, 4));
-    }
-
-    #[test]
-    fn names_are_unique_and_numbers_found() {
-        let table = MemcgTable::new();
-        for n in 0..100 {
-            table.add(&format!("t{n}"), UNLIMITED, crate::Time::ZERO).unwrap();
-        }
-        assert_eq!(table.add("t7", 1, crate::Time::ZERO).unwrap_err(), MemcgError::Exists("t7".into()));
-        assert!(table.iter().enumerate().all(|(n, memcg)| memcg.name() == format!("t{n}")));
-    }
-}

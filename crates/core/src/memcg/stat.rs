@@ -18,6 +18,17 @@ macro_rules! counters {
             /// All of them, in the order in which they are printed.
             pub const ALL: &[Counter] = &[$(Counter::$variant),*];
 
+            /// Those that are sizes: of pages that are there now.
+            pub const SIZES: &[Counter] = &[
+                Counter::Anon,
+                Counter::File,
+                Counter::FileMapped,
+                Counter::FileDirty,
+                Counter::FileWriteback,
+                Counter::FileReading,
+                Counter::WorkingsetNodes,
+            ];
+
             /// The kernel's name (or ours, where the kernel has no such counter).
             pub fn name(self) -> &'static str {
                 match self { $(Counter::$variant => $name),* }
@@ -103,10 +114,22 @@ counters! {
     Pageoutrun "pageoutrun";
     /// Charges that had to reclaim by themselves: because of `memory.max`, or as background reclaim did not keep up.
     Allocstall "allocstall";
+    /// Times that reclaim took pages although the memcg was below `memory.low`.
+    EventLow "low";
+    /// Times that reclaim ran, or somebody was slowed down, because of `memory.high`.
+    EventHigh "high";
     /// Charges that met `memory.max`.
     EventMax "max";
     /// Charges that failed although reclaim tried everything.
     EventOom "oom";
+    /// Victims of the OOM policy.
+    EventOomKill "oom_kill";
+    /// Swap slots that were over `memory.swap.high`.
+    EventSwapHigh "swap_high";
+    /// Swap slots that `memory.swap.max` refused.
+    EventSwapMax "swap_max";
+    /// Swap slots that could not be had, for whatever reason.
+    EventSwapFail "swap_fail";
 }
 
 /// All counters of one memcg, its children not included.
@@ -124,11 +147,41 @@ impl Stat {
         (self.0[counter as usize].load(Relaxed) as i64).max(0) as u64
     }
 
+    /// The word as it is: a size that is counted in two places may be negative in one of them.
+    pub(crate) fn signed(&self, counter: Counter) -> i64 {
+        self.0[counter as usize].load(Relaxed) as i64
+    }
+
     pub(crate) fn add(&self, counter: Counter, pages: u64) {
         self.0[counter as usize].fetch_add(pages, Relaxed);
     }
 
+    pub(crate) fn change(&self, counter: Counter, pages: i64) {
+        if pages != 0 {
+            self.0[counter as usize].fetch_add(pages as u64, Relaxed);
+        }
+    }
+
     pub(crate) fn sub(&self, counter: Counter, pages: u64) {
         self.0[counter as usize].fetch_sub(pages, Relaxed);
+    }
+
+    /// Sizes are counted by `heir` from now on.
+    pub(super) fn move_sizes(&self, heir: &Stat) {
+        Counter::SIZES.iter().for_each(|&counter| self.move_one(counter, heir));
+    }
+
+    /// Everything is.
+    pub(super) fn move_all(&self, heir: &Stat) {
+        Counter::ALL.iter().for_each(|&counter| self.move_one(counter, heir));
+    }
+
+    fn move_one(&self, counter: Counter, heir: &Stat) {
+        heir.0[counter as usize].fetch_add(self.0[counter as usize].swap(0, Relaxed), Relaxed);
+    }
+
+    /// As new.
+    pub(super) fn reset(&self) {
+        self.0.iter().for_each(|word| word.store(0, Relaxed));
     }
 }

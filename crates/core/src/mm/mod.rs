@@ -61,6 +61,12 @@ struct Iteration {
     walk_seq: u64,
 }
 
+impl Iteration {
+    fn new() -> Iteration {
+        Iteration { spaces: Vec::new(), next: 0, forced: false, selected: false, walk_seq: 2 }
+    }
+}
+
 /// The address spaces of one memcg.
 #[derive(Debug)]
 pub(crate) struct SpaceList(Mutex<Iteration>);
@@ -77,17 +83,34 @@ pub(crate) enum Next {
 
 impl SpaceList {
     pub(crate) fn new() -> SpaceList {
-        SpaceList(Mutex::new(Iteration {
-            spaces: Vec::new(),
-            next: 0,
-            forced: false,
-            selected: false,
-            walk_seq: 2,
-        }))
+        SpaceList(Mutex::new(Iteration::new()))
     }
 
     pub(crate) fn add(&self, space: Arc<AddressSpace>) {
         self.0.lock().spaces.push((space, true));
+    }
+
+    /// The tasks of an address space left.
+    pub(crate) fn remove(&self, space: &Arc<AddressSpace>) {
+        let mut iteration = self.0.lock();
+        if let Some(at) = iteration.spaces.iter().position(|(known, _)| Arc::ptr_eq(known, space)) {
+            iteration.spaces.remove(at);
+            iteration.next -= usize::from(at < iteration.next);
+        }
+    }
+
+    /// All address spaces are those of `heir` from now on, and new to it.
+    pub(crate) fn hand_over(&self, heir: &SpaceList) {
+        let mut own = self.0.lock();
+        own.next = 0;
+        let spaces = std::mem::take(&mut own.spaces);
+        drop(own);
+        heir.0.lock().spaces.extend(spaces.into_iter().map(|(space, _)| (space, true)));
+    }
+
+    /// As new.
+    pub(crate) fn reset(&self) {
+        *self.0.lock() = Iteration::new();
     }
 
     /// The next address space to walk for generation `seq`, the youngest one now.

@@ -82,7 +82,7 @@ impl Core {
         batch.clear();
         // Between steps its file may have been closed, and its number given to another.
         scan.last_mapping = LastMapping::default();
-        memcg.lruvec.lock(&self.folios).isolate(request, swappiness, &mut batch);
+        self.lock_living(memcg.id()).1.isolate(request, swappiness, &mut batch);
         let scanned = batch.scanned;
         self.count_scan(memcg, orders.kind, &batch);
         scan.progress.scanned += batch.folios.len() as u64;
@@ -96,7 +96,7 @@ impl Core {
             self.shrink(host, memcg, orders, scan, &mut batch.folios, false);
         }
         if let Some(walk) = &mut scan.walk {
-            walk.flush(&memcg.lruvec, &self.folios);
+            walk.flush(self, memcg.id());
         }
         scan.batch = batch;
         scanned
@@ -286,7 +286,7 @@ impl Core {
         let flags = self.folios.flags(folio);
         // All of it before the host is asked, which may be done with it on another thread when it answers.
         flags.start_swap_out();
-        memcg.stat.add(Counter::FileWriteback, 1);
+        self.count_pending(memcg, 0, 1);
         let write = SwapOut { page: self.page_of(folio), folio, slot: self.swap.slot_of(folio) };
         let outcome = host.swap_out(write);
         if outcome == SwapOutcome::Started {
@@ -298,7 +298,7 @@ impl Core {
         } else {
             flags.set_dirty();
         }
-        memcg.stat.sub(Counter::FileWriteback, 1);
+        self.count_pending(memcg, 0, -1);
         if flags.end_writeback().waiters() {
             host.wake_waiters(folio);
         }
@@ -474,15 +474,21 @@ impl Core {
             back.push((folio, false));
         }
         if !back.is_empty() {
-            let mut locked = memcg.lruvec.lock(&self.folios);
+            let (owner, mut locked) = self.lock_living(memcg.id());
+            let mut went = None;
             for &(folio, unevictable) in &back {
+                went = self.adopt(owner, folio).or(went);
                 if unevictable {
                     locked.add_unevictable(folio);
                 } else {
                     locked.add(folio, false);
                 }
             }
+            self.grew(owner);
             drop(locked);
+            if let Some(went) = went {
+                self.release_if_unused(self.memcg(went));
+            }
             for (folio, _) in back.drain(..) {
                 self.put(host, folio);
             }

@@ -35,8 +35,14 @@ impl Background {
     pub fn new(core: &Core, cpu: usize) -> Background {
         let goal_pages = u64::from(core.node.watermarks().high).max(CLUSTER_PAGES);
         let swappiness = core.options.swappiness;
-        let orders =
-            Orders { target: MemcgId::ROOT, kind: EffortKind::Background, goal_pages, swappiness, cpu };
+        let orders = Orders {
+            target: MemcgId::ROOT,
+            kind: EffortKind::Background,
+            goal_pages,
+            swappiness,
+            cpu,
+            whole: false,
+        };
         Background {
             orders,
             scan: Scan::default(),
@@ -57,7 +63,7 @@ impl Background {
             }
             self.scan.reset_tallies();
             self.scan.progress = Default::default();
-            self.walk = Some(NodeWalk::new(core, &self.orders, self.priority));
+            self.walk = Some(NodeWalk::new(core, &self.orders, self.priority, true));
             return BackgroundStep::More;
         };
         if walk.step(core, host, &self.orders, &mut self.scan) == WalkStep::More {

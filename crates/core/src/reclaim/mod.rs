@@ -15,15 +15,20 @@
 //! Nothing is held between steps.
 
 mod background;
+mod high;
 mod oom;
 mod order;
+mod proactive;
 mod scan;
 mod throttle;
+mod turn;
 mod watermark;
 
 pub use background::{Background, BackgroundStep};
+pub(crate) use high::{HighStep, OverHigh};
 pub use oom::OutOfMemory;
 pub(crate) use order::{NodeWalk, WalkStep};
+pub use proactive::{Lowering, Proactive, RequestStep};
 pub use scan::{EffortKind, Orders, Progress};
 pub(crate) use scan::{Scan, Tallies};
 pub use watermark::Watermarks;
@@ -32,7 +37,7 @@ use crate::Core;
 use crate::event::Event;
 use crate::folio::Kind;
 use crate::host::{Host, Throttle};
-use crate::memcg::{Counter, Memcg};
+use crate::memcg::Counter;
 
 /// Where an effort starts: it looks at 1/4096 of each lruvec.
 pub(crate) const PRIORITY_DEFAULT: u8 = 12;
@@ -75,7 +80,7 @@ impl Effort {
     pub fn step(&mut self, core: &Core, host: &impl Host) -> Step {
         let Some(walk) = &mut self.walk else {
             self.scan.reset_tallies();
-            self.walk = Some(NodeWalk::new(core, &self.orders, self.priority));
+            self.walk = Some(NodeWalk::new(core, &self.orders, self.priority, self.repeated));
             return Step::More;
         };
         if walk.step(core, host, &self.orders, &mut self.scan) == WalkStep::More {
@@ -102,6 +107,11 @@ impl Effort {
             self.priority = PRIORITY_DEFAULT;
             return wait.map_or(Step::More, Step::Wait);
         }
+        if progress.reclaimed == 0 && self.scan.low_skipped && !self.scan.low_override {
+            self.scan.low_override = true;
+            self.priority = PRIORITY_DEFAULT;
+            return wait.map_or(Step::More, Step::Wait);
+        }
         core.memcg(self.orders.target).stat.add(Counter::Pageoutrun, 1);
         host.event(Event::Effort {
             target: self.orders.target,
@@ -122,10 +132,8 @@ pub(crate) fn initial_priority(core: &Core, orders: &Orders) -> u8 {
     // File pages count whatever the swappiness, anonymous ones where they may be taken.
     let swappiness = core.swappiness_now(orders.swappiness);
     let counts = |kind: &Kind| *kind == Kind::File || swappiness.evicts(Kind::Anon);
-    let inactive = |memcg: &Memcg| -> u64 {
-        Kind::ALL.into_iter().filter(counts).map(|kind| memcg.lruvec.inactive_pages(kind)).sum()
-    };
-    let reclaimable = core.memcgs.iter().map(inactive).sum();
+    let inactive = |kind| core.folios.listed().inactive_pages(kind);
+    let reclaimable = Kind::ALL.into_iter().filter(counts).map(inactive).sum();
     priority_for(reclaimable, orders.goal_pages)
 }
 

@@ -22,18 +22,16 @@ pub struct OutOfMemory {
 
 impl OutOfMemory {
     pub(crate) fn of(core: &Core, memcg: MemcgId) -> OutOfMemory {
-        let of_all = |count: &dyn Fn(&crate::memcg::Memcg) -> u64| {
-            if memcg == MemcgId::ROOT {
-                core.memcgs.iter().map(count).sum()
-            } else {
-                count(core.memcg(memcg))
-            }
+        let of_all = |count: &dyn Fn(&crate::memcg::Memcg) -> u64| core.subtree(memcg).map(count).sum();
+        let frames = u64::from(core.folios.len());
+        let (usage_pages, max_pages) = if memcg == MemcgId::ROOT {
+            (frames - u64::from(core.free_pages()), frames)
+        } else {
+            (core.memcg(memcg).usage_pages(), core.memcg(memcg).max_pages())
         };
-        let max_pages =
-            if memcg == MemcgId::ROOT { u64::from(core.folios.len()) } else { core.memcg(memcg).max_pages() };
         OutOfMemory {
-            tenant: core.memcg(memcg).name().to_owned(),
-            usage_pages: of_all(&|m| m.usage_pages()),
+            tenant: core.memcg_path(memcg),
+            usage_pages,
             max_pages,
             dirty_pages: of_all(&|m| m.stat.get(Counter::FileDirty)),
             writeback_pages: of_all(&|m| m.stat.get(Counter::FileWriteback)),

@@ -1,46 +1,30 @@
-//! Which lruvec next, and how much of it: one pass over the node at one priority.
+//! Which lruvec next, and how much of it: one pass over the memcgs of a target at one priority.
 //!
 //! The pass is resumable. Each step takes at most one batch from one lruvec; between steps anybody may run.
 //!
-//! Source: spec 70 §4.1 (Linux 7.2): the budget of an lruvec is fixed when its turn comes; aging is part of it. How a turn
-//! was before is in [`before`].
-
-mod before;
+//! Source: spec 70 §2, §5; spec 60 §4, §5 and §7. What is done with one lruvec is its [`Turn`], and who comes next is
+//! decided by an [`OrderWalk`].
 
 use crate::Core;
 use crate::host::Host;
-use crate::lru::multigen::aging::Due;
-use crate::lru::{Seq, Swappiness};
-use crate::memcg::MemcgId;
+use crate::lru::{OrderWalk, Visit};
+use crate::memcg::{Counter, MemcgId};
 use crate::reclaim::scan::{Orders, Scan, Tallies};
-use crate::reclaim::{COMPACTION_GAP_PAGES, EffortKind, PRIORITY_DEFAULT};
+use crate::reclaim::turn::Turn;
+use crate::reclaim::{COMPACTION_GAP_PAGES, EffortKind};
 
-/// Folios per step: one lock hold.
-const STEP_FOLIOS: u64 = 64;
 /// Free pages beyond the mark at which background reclaim stops in the middle of a pass.
 const WATERMARK_SLACK_PAGES: u32 = 64;
-
-/// The turn of one lruvec.
-#[derive(Debug)]
-struct Turn {
-    memcg: MemcgId,
-    /// What the order's swappiness came to when the turn began.
-    swappiness: Swappiness,
-    /// Pages to look at.
-    budget: u64,
-    /// Pages looked at.
-    scanned: u64,
-    aging_was_due: bool,
-}
 
 /// One pass over the lruvecs of the target at one priority.
 #[derive(Debug)]
 pub(crate) struct NodeWalk {
     priority: u8,
-    /// The memcgs still to visit: the next one, and how many.
-    next: u32,
-    remaining: u32,
+    order: OrderWalk,
     turn: Option<Turn>,
+    /// What came of the visit before.
+    last: Option<(MemcgId, Visit)>,
+    finished: bool,
 }
 
 /// Whether a pass goes on.
@@ -51,14 +35,10 @@ pub(crate) enum WalkStep {
 }
 
 impl NodeWalk {
-    pub(crate) fn new(core: &Core, orders: &Orders, priority: u8) -> NodeWalk {
-        let memcgs = core.memcgs.len();
-        let (next, remaining) = if orders.is_root() {
-            (core.node.first_memcg(memcgs), memcgs)
-        } else {
-            (u32::from(orders.target.0), 1)
-        };
-        NodeWalk { priority, next, remaining, turn: None }
+    /// `full`: nobody is left to others who reclaim at the same time, where the tree is walked.
+    pub(crate) fn new(core: &Core, orders: &Orders, priority: u8, full: bool) -> NodeWalk {
+        let order = OrderWalk::new(core, orders.target, priority, full || orders.whole);
+        NodeWalk { priority, order, turn: None, last: None, finished: false }
     }
 
     /// Begins the next lruvec's turn, or takes one batch from the current one.
@@ -70,75 +50,57 @@ impl NodeWalk {
         scan: &mut Scan,
     ) -> WalkStep {
         let Some(turn) = &mut self.turn else { return self.begin_turn(core, host, orders, scan) };
-        if turn.step(core, host, orders, scan, self.priority) == WalkStep::Finished {
-            let memcg = core.memcg(turn.memcg);
+        if turn.step(core, host, orders, scan) == WalkStep::Finished {
+            let visit = turn.visit(core);
+            let memcg = core.memcg(turn.memcg());
             self.turn = None;
+            self.last = Some((memcg.id(), visit));
             scan.walk = None;
             core.shrink_shadows(memcg);
-            core.node.visited(u32::from(memcg.id().0));
-            if should_stop(core, orders, scan) {
-                self.remaining = 0;
+            if visit.aged && !orders.is_root() {
+                core.rejuvenate_in_order(memcg.id());
+            }
+            if !orders.whole && should_stop(core, orders, scan) {
+                self.order.stop(core, orders.target, self.last.take());
+                self.finished = true;
             }
         }
         WalkStep::More
     }
 
     fn begin_turn(&mut self, core: &Core, host: &impl Host, orders: &Orders, scan: &mut Scan) -> WalkStep {
-        if self.remaining == 0 {
+        if self.finished {
             return WalkStep::Finished;
         }
-        let memcg = MemcgId((self.next % core.memcgs.len()) as u16);
-        self.next += 1;
-        self.remaining -= 1;
-        core.drain(host, orders.cpu);
-        let swappiness = core.swappiness_now(orders.swappiness);
-        let size = core.memcg(memcg).lruvec.evictable_pages(swappiness);
-        // Background reclaim always owns a walk context, others only once they aged this lruvec.
-        scan.walk =
-            matches!(orders.kind, EffortKind::Background | EffortKind::Proactive).then(Default::default);
-        self.turn =
-            Some(Turn { memcg, swappiness, budget: size >> self.priority, scanned: 0, aging_was_due: false });
-        WalkStep::More
-    }
-}
-
-impl Turn {
-    fn step(
-        &mut self,
-        core: &Core,
-        host: &impl Host,
-        orders: &Orders,
-        scan: &mut Scan,
-        priority: u8,
-    ) -> WalkStep {
-        if !core.mechanisms().reclaim_loop() {
-            return self.step_before(core, host, orders, scan, priority);
-        }
-        if self.scanned >= self.budget {
+        let Some(id) = self.order.next(core, orders.target, self.last.take()) else {
+            self.finished = true;
             return WalkStep::Finished;
+        };
+        scan.progress.memcgs_visited += 1;
+        let memcg = core.memcg(id);
+        let spared = core.effective_protection(id, orders.target);
+        let usage = memcg.usage_pages();
+        let protected = id != orders.target && id != MemcgId::ROOT;
+        if protected && spared.min_pages >= usage {
+            self.last = Some((id, Visit { below_min: true, ..Visit::default() }));
+            return WalkStep::More;
         }
-        let memcg = core.memcg(self.memcg);
-        let max: Seq = memcg.lruvec.max_seq();
-        let due = memcg.lruvec.aging_due(self.swappiness, core.mechanisms());
-        if due == Due::Must || (due == Due::Should && priority != PRIORITY_DEFAULT) {
-            let mut batch = scan.walk.take().unwrap_or_default();
-            core.age(host, memcg, max, self.swappiness, false, &mut batch);
-            scan.walk = Some(batch);
-            self.aging_was_due = true;
+        if protected && spared.low_pages >= usage {
+            if !scan.low_override && !self.order.visits_below_low(core, orders.target, id) {
+                // In the LRU it has its second visit; elsewhere, the effort may come back for it.
+                scan.low_skipped |= !self.order.is_lru();
+                self.last = Some((id, Visit { below_low: true, ..Visit::default() }));
+                return WalkStep::More;
+            }
+            memcg.stat.add(Counter::EventLow, 1);
         }
-        let request = (self.budget - self.scanned).min(STEP_FOLIOS);
-        let scanned = core.evict_step(host, memcg, request, self.swappiness, orders, scan);
-        let root_aged = orders.is_root() && self.aging_was_due;
-        if scanned == 0 || should_stop(core, orders, scan) || root_aged {
-            return WalkStep::Finished;
-        }
-        self.scanned += scanned;
+        self.turn = Some(Turn::begin(core, host, orders, scan, (memcg, spared), self.priority));
         WalkStep::More
     }
 }
 
 /// Whether enough was reclaimed to stop in the middle of a pass (spec 70 §5).
-fn should_stop(core: &Core, orders: &Orders, scan: &Scan) -> bool {
+pub(super) fn should_stop(core: &Core, orders: &Orders, scan: &Scan) -> bool {
     if scan.progress.reclaimed >= orders.goal_pages.max(COMPACTION_GAP_PAGES) {
         return true;
     }
@@ -261,7 +223,7 @@ mod tests {
         harness.task = harness.core.new_task(second, 0);
         harness.bring_at(20_000..40_000, 4);
         let orders = Orders { kind: EffortKind::Background, ..harness.root_orders(8192) };
-        let mut walk = NodeWalk::new(&harness.core, &orders, 0);
+        let mut walk = NodeWalk::new(&harness.core, &orders, 0, false);
         let mut scan = Scan::default();
         while walk.step(&harness.core, &harness.host, &orders, &mut scan) == WalkStep::More {}
         let left = |memcg| harness.core.memcg(memcg).lruvec.inactive_pages(Kind::File);

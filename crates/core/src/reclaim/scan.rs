@@ -51,6 +51,9 @@ pub struct Orders {
     pub swappiness: Swappiness,
     /// The CPU on which it runs: whose batches are drained.
     pub cpu: usize,
+    /// Everybody gives, even if enough was reclaimed before: as before there was a memcg LRU (spec 60 §11). False but to
+    /// show what that did.
+    pub whole: bool,
 }
 
 impl Orders {
@@ -67,6 +70,8 @@ pub struct Progress {
     pub scanned: u64,
     /// Freed.
     pub reclaimed: u64,
+    /// Memcgs visited; one that was visited at several priorities counts as often.
+    pub memcgs_visited: u64,
 }
 
 /// What stood in the way of an effort, in pages (spec 40 §8).
@@ -96,6 +101,9 @@ impl Tallies {
 pub(crate) struct Scan {
     pub(crate) progress: Progress,
     pub(crate) tallies: Tallies,
+    /// `memory.low` spared pages; and whether it does not any more, as nothing else was found.
+    pub(crate) low_skipped: bool,
+    pub(crate) low_override: bool,
     /// Present while this effort owns a walk context: after it aged an lruvec, to the end of that lruvec's turn.
     pub(crate) walk: Option<WalkBatch>,
     pub(crate) batch: Isolated,

@@ -5,7 +5,6 @@
 use super::scan::{EffortKind, Orders, Tallies};
 use crate::Core;
 use crate::host::Throttle;
-use crate::memcg::Counter;
 use crate::sync::Ordering::Relaxed;
 
 /// Judges what stood in the way of one pass over the node.
@@ -24,12 +23,9 @@ pub(super) fn after_pass(core: &Core, orders: &Orders, tallies: &Tallies) -> Opt
 
 /// More than half of what could be reclaimed waits to be written.
 fn write_back_is_in_the_way(core: &Core) -> bool {
-    let (mut pending, mut reclaimable) = (0, 0);
-    for memcg in core.memcgs.iter() {
-        pending += memcg.stat.get(Counter::FileDirty) + memcg.stat.get(Counter::FileWriteback);
-        reclaimable += memcg.lruvec.evictable_pages(core.swappiness_now(core.options.swappiness));
-    }
-    2 * pending > reclaimable
+    let swappiness = core.swappiness_now(core.options.swappiness);
+    let reclaimable: u64 = swappiness.evictable().map(|kind| core.folios.listed().pages(kind)).sum();
+    2 * core.node.pending_pages() > reclaimable
 }
 
 /// The end of an effort: its target is judged afresh by the next.

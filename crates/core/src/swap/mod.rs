@@ -32,6 +32,7 @@ use crate::folio::{FolioId, Kind};
 use crate::host::Host;
 use crate::lru::Swappiness;
 use crate::mapping::{Mapping, MappingId};
+use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering::Relaxed};
 
 /// With fewer free slots than this, reclaim leaves anonymous pages alone (spec 30 §8).
@@ -90,6 +91,8 @@ pub(crate) struct SwapArea {
     shadows: Box<[AtomicU64]>,
     /// The slot of each folio that has one.
     of_folios: Box<[AtomicU32]>,
+    /// Who pays for each slot that is taken.
+    payers: Box<[AtomicU32]>,
     free: Mutex<FreeSlots>,
     free_slots: AtomicU32,
 }
@@ -108,6 +111,7 @@ impl SwapArea {
             store: options.store,
             shadows: (0..options.pages).map(|_| AtomicU64::new(0)).collect(),
             of_folios: (0..frames).map(|_| AtomicU32::new(0)).collect(),
+            payers: (0..options.pages).map(|_| AtomicU32::new(0)).collect(),
             free: Mutex::new(FreeSlots { given_back: Vec::new(), unused_from: 0 }),
             free_slots: AtomicU32::new(options.pages),
         }
@@ -123,7 +127,7 @@ impl SwapArea {
 
     /// Bytes kept about slots and folios.
     pub(crate) fn bytes(&self) -> u64 {
-        (size_of_val(&*self.shadows) + size_of_val(&*self.of_folios)) as u64
+        (size_of_val(&*self.shadows) + size_of_val(&*self.of_folios) + size_of_val(&*self.payers)) as u64
     }
 
     fn take(&self) -> Option<SwapSlot> {
@@ -202,9 +206,26 @@ impl Core {
         if self.swap.free_slots() < FREE_SLOTS_MIN { Swappiness::FILE_ONLY } else { wish }
     }
 
-    /// Gives a locked folio a slot, to which it has to be written. `false`: none is free.
+    /// The same for the pages of one memcg, which may have a limit of its own.
+    pub(crate) fn swappiness_of(&self, memcg: MemcgId, wish: Swappiness) -> Swappiness {
+        let full = |memcg: &Memcg| memcg.swap.margin_pages() < u64::from(FREE_SLOTS_MIN);
+        if self.with_ancestors(memcg).any(full) { Swappiness::FILE_ONLY } else { self.swappiness_now(wish) }
+    }
+
+    /// Gives a locked folio a slot, to which it has to be written. `false`: none is free, or its memcg may have no more.
     pub(crate) fn assign_slot(&self, folio: FolioId) -> bool {
-        let Some(slot) = self.swap.take() else { return false };
+        let memcg = self.owner_of(folio);
+        if let Err(refused) = self.charge_swap(memcg.id()) {
+            self.memcg(refused).stat.add(Counter::EventSwapMax, 1);
+            memcg.stat.add(Counter::EventSwapFail, 1);
+            return false;
+        }
+        let Some(slot) = self.swap.take() else {
+            self.uncharge_swap(memcg.id());
+            memcg.stat.add(Counter::EventSwapFail, 1);
+            return false;
+        };
+        self.swap.payers[slot.0 as usize].store(memcg.id().0, Relaxed);
         self.swap.set_slot_of(folio, slot);
         self.folios.flags(folio).enter_swap_cache();
         true
@@ -220,15 +241,25 @@ impl Core {
     fn free_slot(&self, host: &impl Host, slot: SwapSlot) {
         // In this order: afterwards another page may be written to it.
         host.swap_freed(slot);
+        let payer = MemcgId(self.swap.payers[slot.0 as usize].load(Relaxed));
         self.swap.give_back(slot);
+        self.uncharge_swap(payer);
     }
 
     /// The same, where slots are short and the folio, which is locked, is not being written.
     pub(crate) fn release_slot_if_short(&self, host: &impl Host, folio: FolioId) {
         let flags = self.folios.flags(folio).load();
-        if flags.swapcache() && !flags.writeback() && self.swap.is_short() {
+        if flags.swapcache() && !flags.writeback() && (self.swap.is_short() || self.owner_is_short(folio)) {
             self.release_slot(host, folio);
         }
+    }
+
+    /// Whether who pays for a folio, or an ancestor, uses more than half of the swap that it may (spec 70 §10).
+    fn owner_is_short(&self, folio: FolioId) -> bool {
+        self.with_ancestors(self.memcg_of(folio)).any(|memcg| {
+            let most = memcg.swap.max_pages().min(memcg.swap.high_pages());
+            memcg.swap.usage_pages().saturating_mul(2) >= most
+        })
     }
 
     /// A page left memory for its slot, or could not be read from it: the entry of its mapping. The mapping is locked.

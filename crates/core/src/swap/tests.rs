@@ -138,8 +138,14 @@ impl Anon {
     /// Reclaims so many pages, as a limit would.
     fn reclaim(&self, goal_pages: u64, swappiness: Swappiness) -> u64 {
         let target = self.task.memcg;
-        let orders =
-            crate::reclaim::Orders { target, kind: EffortKind::Limit, goal_pages, swappiness, cpu: 0 };
+        let orders = crate::reclaim::Orders {
+            target,
+            kind: EffortKind::Limit,
+            goal_pages,
+            swappiness,
+            cpu: 0,
+            whole: false,
+        };
         let mut effort = Effort::new(&self.core, orders);
         loop {
             if let Step::Done(progress) = effort.step(&self.core, &self.host) {

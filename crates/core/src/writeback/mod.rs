@@ -92,15 +92,25 @@ impl Core {
         }
         locked.tree.dirty.insert(index);
         drop(locked);
-        let memcg = self.memcg(self.memcg_of(folio));
-        memcg.stat.add(Counter::FileDirty, 1);
+        let memcg = self.owner_of(folio);
+        self.count_pending(memcg, 1, 0);
         if self.over_background(memcg) {
             host.wake_flusher(FlushReason::Background);
         }
     }
 
+    /// Pages became dirty, or began to be written; or, negative, no longer are.
+    pub(crate) fn count_pending(&self, memcg: &Memcg, dirty: i64, writeback: i64) {
+        memcg.stat.change(Counter::FileDirty, dirty);
+        memcg.stat.change(Counter::FileWriteback, writeback);
+        self.node.count_pending(dirty, writeback);
+    }
+
     fn dirty_limits(&self, memcg: &Memcg) -> DirtyLimits {
-        DirtyLimits::of(memcg.max_pages().min(u64::from(self.folios.len())))
+        let frames = u64::from(self.folios.len());
+        let memory =
+            self.with_ancestors(memcg.id()).map(|payer| payer.max_pages().min(payer.memory.high_pages()));
+        DirtyLimits::of(memory.fold(frames, u64::min))
     }
 
     fn pending(&self, memcg: &Memcg) -> u64 {
@@ -109,13 +119,17 @@ impl Core {
 
     /// Whether the flusher should write: a tenant, or all together, have more dirty pages than may be in the background.
     fn over_background(&self, memcg: &Memcg) -> bool {
-        memcg.stat.get(Counter::FileDirty) > self.dirty_limits(memcg).background_pages || self.flush_is_due()
+        memcg.stat.get(Counter::FileDirty) > self.dirty_limits(memcg).background_pages
+            || self.node_is_over_background()
+    }
+
+    fn node_is_over_background(&self) -> bool {
+        self.node.dirty_pages() > DirtyLimits::of(u64::from(self.folios.len())).background_pages
     }
 
     /// Whether more pages are dirty than may stay in the background.
     pub fn flush_is_due(&self) -> bool {
-        let all: u64 = self.memcgs.iter().map(|memcg| memcg.stat.get(Counter::FileDirty)).sum();
-        all > DirtyLimits::of(u64::from(self.folios.len())).background_pages
+        self.node_is_over_background()
             || self
                 .memcgs
                 .iter()
@@ -124,12 +138,11 @@ impl Core {
 
     /// Whether a task that dirties pages of `memcg` must pause until some were written.
     pub fn must_pause_dirtying(&self, memcg: MemcgId) -> bool {
-        let memcg = self.memcg(memcg);
+        let memcg = self.living(memcg);
         if self.pending(memcg) > self.dirty_limits(memcg).pages {
             return true;
         }
-        let all: u64 = self.memcgs.iter().map(|m| self.pending(m)).sum();
-        all > DirtyLimits::of(u64::from(self.folios.len())).pages
+        self.node.pending_pages() > DirtyLimits::of(u64::from(self.folios.len())).pages
     }
 
     /// Dirty pages of a mapping; those that are being written are not among them.
@@ -173,9 +186,7 @@ impl Core {
                 continue;
             }
             locked.tree.dirty.remove(&index);
-            let memcg = self.memcg(self.memcg_of(folio));
-            memcg.stat.sub(Counter::FileDirty, 1);
-            memcg.stat.add(Counter::FileWriteback, 1);
+            self.count_pending(self.owner_of(folio), -1, 1);
             run.get_or_insert_with(|| WritebackRun { first: index, folios: Vec::new() }).folios.push(folio);
             if index == u32::MAX {
                 break;
@@ -195,18 +206,18 @@ impl Core {
         cpu: usize,
     ) {
         let (flags, index) = (self.folios.flags(folio), self.folios.index(folio));
-        let memcg = self.memcg(self.memcg_of(folio));
+        let memcg = self.owner_of(folio);
         if !written && mapping.kind() == Kind::Anon {
             flags.set_dirty();
         } else if !written {
             let mut locked = mapping.lock(&self.leaves);
             if locked.slot(index).folio() == Some(folio) && flags.set_dirty() {
                 locked.tree.dirty.insert(index);
-                memcg.stat.add(Counter::FileDirty, 1);
+                self.count_pending(memcg, 1, 0);
             }
         }
         let before = flags.end_writeback();
-        memcg.stat.sub(Counter::FileWriteback, 1);
+        self.count_pending(memcg, 0, -1);
         if written {
             self.written.fetch_add(1, Relaxed);
             if mapping.kind() == Kind::File {
@@ -277,7 +288,7 @@ impl Core {
                         self.drop_entry(host, entry);
                     }
                     if let Some(owner) = locked.forget(index) {
-                        self.memcg(owner).stat.sub(Counter::WorkingsetNodes, 1);
+                        self.living(owner).stat.sub(Counter::WorkingsetNodes, 1);
                     }
                 }
                 Some(folio) => {
@@ -324,12 +335,12 @@ impl Core {
             }
             return if stays { Removal::Stays } else { Removal::Busy };
         }
-        let memcg = self.memcg(self.memcg_of(folio));
+        let memcg = self.owner_of(folio);
         let shadow_leaf = locked.remove(index, folio, None, memcg.id()).expect("it is in its slot");
         self.release_slot(host, folio);
         if flags.clear_dirty() && mapping.kind() == Kind::File {
             locked.tree.dirty.remove(&index);
-            memcg.stat.sub(Counter::FileDirty, 1);
+            self.count_pending(memcg, -1, 0);
         }
         drop(locked);
         if flags.leave_mapping() && mapping.kind() == Kind::File {
@@ -350,7 +361,7 @@ impl Core {
     fn deactivate(&self, host: &impl Host, cpu: usize, folio: FolioId) {
         let flags = self.folios.flags(folio);
         flags.forget_accesses(self.mechanisms());
-        let lruvec = &self.memcg(self.memcg_of(folio)).lruvec;
+        let lruvec = &self.owner_of(folio).lruvec;
         let kind = if flags.load().swapbacked() { Kind::Anon } else { Kind::File };
         // Before the rework, one in the oldest generation was moved to its tail, too.
         let stays = flags.load().generation() == Some(lruvec.min_seq(kind).index());

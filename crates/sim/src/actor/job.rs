@@ -580,7 +580,7 @@ fn wait_out(world: &World, throttle: Throttle) -> Pause {
     let until = world.now() + throttle.timeout();
     match throttle {
         Throttle::Writeback => Pause::Written(Some(until)),
-        Throttle::Congested => Pause::Until(until),
+        Throttle::Congested | Throttle::OverHigh(_) => Pause::Until(until),
     }
 }
 

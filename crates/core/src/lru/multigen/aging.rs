@@ -164,7 +164,7 @@ impl Core {
             let mut full =
                 Kind::ALL.into_iter().filter(|&kind| lruvec.window.generations(kind) == MAX_GENERATIONS);
             if full.all(|kind| locked.make_room(kind, swappiness)) {
-                lruvec.window.open(now);
+                locked.open_generation(now);
                 memcg.stat.add(Counter::Aged, 1);
                 return true;
             }
@@ -189,7 +189,7 @@ impl Core {
                         memcg.lruvec.filters.clear(seq.next());
                     }
                     self.walk_space(memcg, &space, seq, swappiness, forced, batch);
-                    batch.flush(&memcg.lruvec, &self.folios);
+                    batch.flush(self, memcg.id());
                 }
                 Next::Advance => break,
             }

@@ -57,6 +57,11 @@ impl Filters {
         filter.exists.store(true, Relaxed);
     }
 
+    /// As new: both pass everything.
+    pub(crate) fn forget(&self) {
+        self.0.iter().for_each(|filter| filter.exists.store(false, Relaxed));
+    }
+
     /// Whether a table may be worth walking when `seq` is the youngest generation.
     pub(crate) fn may_contain(&self, seq: Seq, mapping: MappingId, table: u32) -> bool {
         let Some(bits) = self.of(seq).bits.get() else { return true };

@@ -170,7 +170,7 @@ mod tests {
         assert!(look_around(&harness, 2, Some(&mut batch)));
         assert_eq!([0, 1, 2, 3].map(|page| harness.seq_of(page)), [Some(3), Some(3), Some(1), Some(3)]);
         assert_eq!(harness.sizes(), [0, 4, 0, 0], "sizes follow later");
-        batch.flush(&harness.memcg().lruvec, &harness.core.folios);
+        batch.flush(&harness.core, harness.memcg().id());
         assert_eq!(harness.sizes(), [0, 1, 0, 3]);
         assert_eq!(harness.list(1), [0, 1, 2, 3]);
         harness.core.validate().unwrap();

@@ -10,5 +10,6 @@ pub(crate) mod eviction;
 pub(crate) mod feedback;
 pub(crate) mod lists;
 pub(crate) mod look_around;
+pub(crate) mod memcg_lru;
 pub(crate) mod walk;
 pub(crate) mod window;

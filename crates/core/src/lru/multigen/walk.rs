@@ -9,10 +9,10 @@
 //! Labels change by compare-and-swap; sizes follow in batches, under the lruvec lock.
 
 use crate::Core;
-use crate::folio::{FolioTable, GenIndex, Kind, Neighbour};
-use crate::lru::{Lruvec, MAX_GENERATIONS, Seq, Swappiness};
+use crate::folio::{GenIndex, Kind, Neighbour};
+use crate::lru::{MAX_GENERATIONS, Seq, Swappiness};
 use crate::mapping::{Mapping, TABLE_PAGES};
-use crate::memcg::Memcg;
+use crate::memcg::{Memcg, MemcgId};
 use crate::mm::AddressSpace;
 
 /// Label changes that wait at most before sizes are corrected.
@@ -37,12 +37,12 @@ impl WalkBatch {
         }
     }
 
-    /// Applies what was noted.
-    pub(crate) fn flush(&mut self, lruvec: &Lruvec, folios: &FolioTable) {
+    /// Applies what was noted of the pages of a memcg, or who inherited them with their labels.
+    pub(crate) fn flush(&mut self, core: &Core, memcg: MemcgId) {
         if self.changes == 0 {
             return;
         }
-        let mut locked = lruvec.lock(folios);
+        let (_, mut locked) = core.lock_living(memcg);
         for (generation, pages) in self.pages.iter().enumerate() {
             for kind in Kind::ALL {
                 if pages[kind as usize] != 0 {
@@ -84,7 +84,7 @@ impl Core {
                     memcg.lruvec.filters.insert(seq.next(), mapping.id(), table);
                 }
                 if batch.changes >= CHANGES_PER_FLUSH {
-                    batch.flush(&memcg.lruvec, &self.folios);
+                    batch.flush(self, memcg.id());
                 }
             }
         }

@@ -54,6 +54,13 @@ impl Window {
         }
     }
 
+    /// Four empty generations, as new.
+    pub(crate) fn reset(&self, now: Time) {
+        self.birth_ns.iter().for_each(|birth| birth.store(now.as_nanos(), Relaxed));
+        self.min.iter().for_each(|min| min.store(0, Release));
+        self.max.store(MAX_GENERATIONS - 1, Release);
+    }
+
     #[inline]
     pub(crate) fn max(&self) -> Seq {
         Seq(self.max.load(Acquire))
@@ -75,7 +82,7 @@ impl Window {
     }
 
     /// Opens the next generation. Under the lruvec lock.
-    pub(super) fn open(&self, now: Time) {
+    pub(in crate::lru) fn open(&self, now: Time) {
         let next = self.max().next();
         for kind in Kind::ALL {
             assert!(next.0 - self.min(kind).0 < MAX_GENERATIONS, "a kind has no room for another generation");

@@ -6,11 +6,12 @@
 //!
 //! Source: spec 70 §4.2 (Linux 6.12 and 7.1).
 
-use super::{Turn, WalkStep, should_stop};
+use super::Turn;
 use crate::Core;
 use crate::host::{FlushReason, Host};
 use crate::lru::multigen::aging::Due;
 use crate::reclaim::PRIORITY_DEFAULT;
+use crate::reclaim::order::{WalkStep, should_stop};
 use crate::reclaim::scan::{Orders, Scan};
 
 /// Folios per step, at most. A step stops at 64 isolated ones, so that this is a bound on sorting.
@@ -23,9 +24,8 @@ impl Turn {
         host: &impl Host,
         orders: &Orders,
         scan: &mut Scan,
-        priority: u8,
     ) -> WalkStep {
-        if self.evict_or_age(core, host, orders, scan, priority) == WalkStep::More {
+        if self.evict_or_age(core, host, orders, scan) == WalkStep::More {
             return WalkStep::More;
         }
         let tallies = &scan.tallies;
@@ -35,27 +35,25 @@ impl Turn {
         WalkStep::Finished
     }
 
-    fn evict_or_age(
-        &mut self,
-        core: &Core,
-        host: &impl Host,
-        orders: &Orders,
-        scan: &mut Scan,
-        priority: u8,
-    ) -> WalkStep {
+    fn evict_or_age(&mut self, core: &Core, host: &impl Host, orders: &Orders, scan: &mut Scan) -> WalkStep {
         let memcg = core.memcg(self.memcg);
         let lruvec = &memcg.lruvec;
+        if self.is_below_min(memcg) {
+            self.visit.below_min = true;
+            return WalkStep::Finished;
+        }
         let max = lruvec.max_seq();
         let due = lruvec.aging_due(self.swappiness, core.mechanisms());
-        if due != Due::No && priority != PRIORITY_DEFAULT {
+        // With two generations nothing may be taken, and at the first priority there is no aging yet.
+        let pages = if due == Due::Must { 0 } else { lruvec.evictable_pages(self.swappiness) };
+        let whole = pages > 0 && !memcg.is_online();
+        if due != Due::No && self.priority != PRIORITY_DEFAULT && !whole {
             let mut batch = scan.walk.take().unwrap_or_default();
-            core.age(host, memcg, max, self.swappiness, false, &mut batch);
+            self.visit.aged |= core.age(host, memcg, max, self.swappiness, false, &mut batch);
             scan.walk = Some(batch);
             return WalkStep::Finished;
         }
-        // With two generations nothing may be taken, and at the first priority there is no aging yet.
-        let pages = if due == Due::Must { 0 } else { lruvec.evictable_pages(self.swappiness) };
-        let budget = pages >> priority;
+        let budget = self.share(core, memcg, pages, scan);
         if budget == 0 {
             return WalkStep::Finished;
         }
@@ -63,7 +61,8 @@ impl Turn {
             if core.mechanisms().workingset_rework() { budget.min(STEP_FOLIOS) } else { STEP_FOLIOS };
         let scanned = core.evict_step(host, memcg, request, self.swappiness, orders, scan);
         self.scanned += scanned;
-        let stop = orders.is_root() && should_stop(core, orders, scan);
+        let stop = orders.is_root() && !orders.whole && should_stop(core, orders, scan);
+        self.visit.unfinished = stop && scanned > 0 && self.scanned < budget;
         if scanned == 0 || self.scanned >= budget || stop { WalkStep::Finished } else { WalkStep::More }
     }
 }

@@ -1,0 +1,242 @@
+//! Who of a subtree gives pages next: by the kernel's memcg LRU, by our turns, or by a walk over the tree.
+//!
+//! With `subtree_lru`, every memcg with children keeps the turns of its subtree; else, with `memcg_lru`, the root keeps an
+//! LRU of all. Where neither is, the tree is walked ([`crate::memcg`]).
+//!
+//! # Locking
+//!
+//! The order of a memcg has a lock of its own, a leaf. Membership of turns changes with the member's lruvec lock held.
+
+use super::multigen::memcg_lru::{LruWalk, MemcgLru, Op, Segment};
+use super::turns::{Turns, TurnsWalk};
+use crate::Core;
+use crate::memcg::{Memcg, MemcgId, TreeWalk};
+use crate::sync::Ordering::Relaxed;
+
+/// The order that a memcg keeps of its subtree.
+#[derive(Debug)]
+pub(crate) enum MemcgOrder {
+    Lru(Box<MemcgLru>),
+    Turns(Turns),
+}
+
+impl MemcgOrder {
+    fn lru(&mut self) -> &mut MemcgLru {
+        match self {
+            MemcgOrder::Lru(lru) => lru,
+            MemcgOrder::Turns(_) => unreachable!("mechanisms do not change"),
+        }
+    }
+
+    fn turns(&mut self) -> &mut Turns {
+        match self {
+            MemcgOrder::Turns(turns) => turns,
+            MemcgOrder::Lru(_) => unreachable!("mechanisms do not change"),
+        }
+    }
+}
+
+/// What a visit to a memcg came to, as far as its place in the order depends on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Visit {
+    /// It is under its protection, and was passed over: `min`, or (with the LRU) `low` at the first visit.
+    pub(crate) below_min: bool,
+    pub(crate) below_low: bool,
+    /// This visit opened a generation.
+    pub(crate) aged: bool,
+    /// It has something to give at this priority.
+    pub(crate) sizable: bool,
+    /// It was stopped before it gave its share.
+    pub(crate) unfinished: bool,
+}
+
+/// One pass over the memcgs of a target.
+#[derive(Debug)]
+pub(crate) enum OrderWalk {
+    Tree(TreeWalk),
+    Lru(LruWalk),
+    Turns(TurnsWalk),
+}
+
+impl OrderWalk {
+    /// `full`: of a walk over the tree, everybody, whoever else is walking it.
+    pub(crate) fn new(core: &Core, target: MemcgId, priority: u8, full: bool) -> OrderWalk {
+        let mechanisms = core.mechanisms();
+        if mechanisms.subtree_lru() && core.memcg(target).has_children.load(Relaxed) {
+            return core
+                .with_order(target, |order| OrderWalk::Turns(TurnsWalk::new(order.turns(), priority)));
+        }
+        if mechanisms.memcg_lru() && target == MemcgId::ROOT {
+            return core.with_order(target, |order| OrderWalk::Lru(LruWalk::new(order.lru())));
+        }
+        OrderWalk::Tree(TreeWalk::new(full))
+    }
+
+    /// The next memcg; what came of the visit to the one before.
+    pub(crate) fn next(
+        &mut self,
+        core: &Core,
+        target: MemcgId,
+        before: Option<(MemcgId, Visit)>,
+    ) -> Option<MemcgId> {
+        match self {
+            OrderWalk::Tree(walk) => walk.next(core, target),
+            OrderWalk::Turns(walk) => {
+                if let Some((memcg, _)) = before {
+                    core.resize_in_orders(core.memcg(memcg));
+                }
+                core.with_order(target, |order| walk.next(order.turns()))
+            }
+            OrderWalk::Lru(walk) => core.with_order(target, |order| {
+                let lru = order.lru();
+                let op = before.and_then(|(memcg, visit)| judge(core, lru, memcg, visit));
+                walk.next(lru, op)
+            }),
+        }
+    }
+
+    /// Ends the pass before all were visited.
+    pub(crate) fn stop(&mut self, core: &Core, target: MemcgId, last: Option<(MemcgId, Visit)>) {
+        match self {
+            OrderWalk::Tree(walk) => *walk = TreeWalk::Finished,
+            OrderWalk::Turns(walk) => {
+                if let Some((memcg, _)) = last {
+                    core.resize_in_orders(core.memcg(memcg));
+                }
+                let unfinished = last.is_some_and(|(_, visit)| visit.unfinished);
+                core.with_order(target, |order| walk.stop(order.turns(), unfinished));
+            }
+            OrderWalk::Lru(walk) => core.with_order(target, |order| {
+                let lru = order.lru();
+                let op = last.and_then(|(memcg, visit)| judge(core, lru, memcg, visit));
+                walk.stop(lru, op);
+            }),
+        }
+    }
+
+    /// Whether a memcg below `low` is visited all the same now: the second time, in the LRU.
+    pub(crate) fn visits_below_low(&self, core: &Core, target: MemcgId, memcg: MemcgId) -> bool {
+        matches!(self, OrderWalk::Lru(_))
+            && core.with_order(target, |order| order.lru().segment(memcg)) == Some(Segment::Tail)
+    }
+
+    /// Whether `low` is respected by this walk at the first visit only, and not by the effort as a whole.
+    pub(crate) fn is_lru(&self) -> bool {
+        matches!(self, OrderWalk::Lru(_))
+    }
+}
+
+/// Where the LRU moves a memcg that was visited (spec 60 §3).
+fn judge(core: &Core, lru: &MemcgLru, memcg: MemcgId, visit: Visit) -> Option<Op> {
+    let segment = lru.segment(memcg)?;
+    if visit.below_min {
+        return Some(Op::Young);
+    }
+    if visit.below_low {
+        return Some(Op::Tail);
+    }
+    if visit.aged && core.memcg(memcg).is_online() {
+        return Some(Op::Young);
+    }
+    if visit.sizable {
+        return None;
+    }
+    Some(if segment == Segment::Tail { Op::Young } else { Op::Tail })
+}
+
+/// The group of sizes that a memcg is in as far as turns are concerned: 0 for none, else one more than the logarithm.
+fn group(pages: u64) -> u32 {
+    u64::BITS - pages.leading_zeros()
+}
+
+impl Core {
+    /// Works on the order of `target`'s subtree.
+    fn with_order<R>(&self, target: MemcgId, work: impl FnOnce(&mut MemcgOrder) -> R) -> R {
+        let mut order = self.memcg(target).order.lock();
+        let new = || {
+            Box::new(if self.mechanisms().subtree_lru() {
+                MemcgOrder::Turns(Turns::new())
+            } else {
+                // Each has its own stream, the same one in every run.
+                MemcgOrder::Lru(Box::new(MemcgLru::new(self.options.seed ^ u64::from(target.0) << 32)))
+            })
+        };
+        work(order.get_or_insert_with(new))
+    }
+
+    /// A memcg was made: the LRU has all of them.
+    pub(crate) fn join_order(&self, memcg: MemcgId) {
+        if self.mechanisms().memcg_lru() && !self.mechanisms().subtree_lru() {
+            self.with_order(MemcgId::ROOT, |order| order.lru().add(memcg));
+        }
+    }
+
+    /// A memcg gets a child: from now on it keeps the turns of its subtree, where it may be the first.
+    pub(crate) fn begin_order(&self, memcg: &Memcg) {
+        if self.mechanisms().subtree_lru() && !memcg.has_children.swap(true, Relaxed) {
+            let (memcg, _locked) = self.lock_living(memcg.id());
+            let pages = memcg.lruvec.reclaimable_pages();
+            self.set_group(memcg, group(pages), pages);
+        }
+    }
+
+    /// A memcg was removed and keeps its pages: the LRU meets it early (spec 60 §10).
+    pub(crate) fn age_in_order(&self, memcg: MemcgId) {
+        if self.mechanisms().memcg_lru() && !self.mechanisms().subtree_lru() {
+            self.with_order(MemcgId::ROOT, |order| order.lru().apply(memcg, Op::Old));
+        }
+    }
+
+    /// Limit reclaim opened a generation of a memcg: in the LRU, it is young (spec 60 §3).
+    pub(crate) fn rejuvenate_in_order(&self, memcg: MemcgId) {
+        if self.mechanisms().memcg_lru() && !self.mechanisms().subtree_lru() {
+            self.with_order(MemcgId::ROOT, |order| order.lru().apply(memcg, Op::Young));
+        }
+    }
+
+    /// A memcg goes for good, and nobody adds pages to it any more.
+    pub(crate) fn leave_orders(&self, memcg: &Memcg) {
+        if self.mechanisms().subtree_lru() {
+            self.set_group(memcg, 0, 0);
+        } else if self.mechanisms().memcg_lru() {
+            self.with_order(MemcgId::ROOT, |order| order.lru().apply(memcg.id(), Op::Leave));
+        }
+    }
+
+    /// Pages were added to the lists of a memcg, which are locked: it may have grown into another group.
+    #[inline]
+    pub(crate) fn grew(&self, memcg: &Memcg) {
+        if self.mechanisms().subtree_lru() {
+            let pages = memcg.lruvec.reclaimable_pages();
+            if group(pages) > memcg.group.load(Relaxed) {
+                self.set_group(memcg, group(pages), pages);
+            }
+        }
+    }
+
+    /// A memcg was visited, and may have become smaller.
+    fn resize_in_orders(&self, memcg: &Memcg) {
+        let (memcg, locked) = self.lock_living(memcg.id());
+        let pages = memcg.lruvec.reclaimable_pages();
+        if group(pages) != memcg.group.load(Relaxed) {
+            self.set_group(memcg, group(pages), pages);
+        }
+        drop(locked);
+    }
+
+    #[cold]
+    fn set_group(&self, memcg: &Memcg, group: u32, pages: u64) {
+        memcg.group.store(group, Relaxed);
+        let below_root = self.with_ancestors(memcg.id()).filter(|keeper| keeper.id() != MemcgId::ROOT);
+        let keepers = below_root.chain([self.memcg(MemcgId::ROOT)]);
+        for keeper in keepers.filter(|keeper| keeper.has_children.load(Relaxed)) {
+            self.with_order(keeper.id(), |order| {
+                if group == 0 {
+                    order.turns().leave(memcg.id());
+                } else {
+                    order.turns().set_size(memcg.id(), pages);
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What is charged to a memcg and its subtree, and what bounds it.
+//!
+//! A page is charged to its memcg and to every ancestor below the root; the root has no limit, so nobody pays there but
+//! its own tasks. Memory has one such counter per memcg, swap another.
+//!
+//! # Locking
+//!
+//! Atomic words. A charge walks up and is taken back where an ancestor refuses; an uncharge walks up, too. In between, a
+//! parent may count a page that a child does not, never the other way round.
+
+use crate::sync::{AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
+
+/// A limit that is none.
+pub const UNLIMITED: u64 = u64::MAX;
+
+/// Usage and limits, in pages.
+#[derive(Debug)]
+pub struct PageCounter {
+    usage: AtomicU64,
+    peak: AtomicU64,
+    high: AtomicU64,
+    max: AtomicU64,
+}
+
+impl PageCounter {
+    pub(super) fn new(max_pages: u64) -> PageCounter {
+        PageCounter {
+            usage: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+            high: AtomicU64::new(UNLIMITED),
+            max: AtomicU64::new(max_pages),
+        }
+    }
+
+    /// As new, for the next memcg of that number.
+    pub(super) fn reset(&self, max_pages: u64) {
+        for (word, value) in
+            [(&self.usage, 0), (&self.peak, 0), (&self.high, UNLIMITED), (&self.max, max_pages)]
+        {
+            word.store(value, Relaxed);
+        }
+    }
+
+    /// Pages charged now.
+    pub fn usage_pages(&self) -> u64 {
+        self.usage.load(Relaxed)
+    }
+
+    /// The most that were charged at once.
+    pub fn peak_pages(&self) -> u64 {
+        self.peak.load(Relaxed)
+    }
+
+    /// From here on, charges are slowed down.
+    pub fn high_pages(&self) -> u64 {
+        self.high.load(Relaxed)
+    }
+
+    /// What may be charged.
+    pub fn max_pages(&self) -> u64 {
+        self.max.load(Relaxed)
+    }
+
+    pub(super) fn set_high(&self, pages: u64) {
+        self.high.store(pages, Relaxed);
+    }
+
+    pub(super) fn set_max(&self, pages: u64) {
+        self.max.store(pages, Relaxed);
+    }
+
+    /// Pages that may still be charged.
+    pub fn margin_pages(&self) -> u64 {
+        self.max_pages().saturating_sub(self.usage_pages())
+    }
+
+    /// Charges `pages` if they fit under the limit; the usage with them.
+    #[inline]
+    pub(super) fn try_charge(&self, pages: u64) -> Option<u64> {
+        let max = self.max_pages();
+        let charged = self.usage.fetch_update(AcqRel, Relaxed, |usage| {
+            let next = usage + pages;
+            (next <= max).then_some(next)
+        });
+        let usage = charged.ok()? + pages;
+        if usage > self.peak.load(Relaxed) {
+            self.peak.fetch_max(usage, Relaxed);
+        }
+        Some(usage)
+    }
+
+    /// Takes a charge back; the usage without it. `None`: there was no such charge.
+    #[inline]
+    pub(super) fn uncharge(&self, pages: u64) -> Option<u64> {
+        self.usage.fetch_sub(pages, AcqRel).checked_sub(pages)
+    }
+
+    /// How far over `memory.high` (or `memory.swap.high`), as a share of it times 2^20 (spec 60 §8). 0: not at all.
+    pub(crate) fn overage(&self) -> u64 {
+        let (usage, high) = (self.usage_pages(), self.high_pages());
+        if usage <= high {
+            return 0;
+        }
+        ((usage - high) << 20) / high.max(1)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn charges_stop_at_the_limit() {
+        let counter = PageCounter::new(10);
+        assert_eq!([8, 3, 2].map(|pages| counter.try_charge(pages)), [Some(8), None, Some(10)]);
+        assert_eq!(counter.uncharge(4), Some(6));
+        assert_eq!((counter.usage_pages(), counter.peak_pages(), counter.margin_pages()), (6, 10, 4));
+        assert_eq!(counter.uncharge(7), None);
+    }
+
+    #[test]
+    fn overage_is_a_share_of_the_limit() {
+        let counter = PageCounter::new(UNLIMITED);
+        counter.try_charge(110);
+        assert_eq!(counter.overage(), 0);
+        counter.set_high(100);
+        assert_eq!(counter.overage(), (10 << 20) / 100);
+        counter.set_high(0);
+        assert_eq!(counter.overage(), 110 << 20, "no division by zero");
+    }
+}

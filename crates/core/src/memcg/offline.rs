@@ -1,0 +1,177 @@
+//! How a memcg goes.
+//!
+//! Removed, it is *offline*: it has no name, protects nothing and is charged no more. Its pages go to its *heir*, list by
+//! list to the old end, as a memcg that went is taken to be colder. A page that is on no list at that moment keeps the old
+//! label until it is put on one. When no page, swap slot, child or handle refers to the number any more, it is free.
+//!
+//! Before Linux 7.2 (`reparent_offline` off), an offline memcg keeps its pages until they are reclaimed.
+//!
+//! Source: spec 60 §10.
+//!
+//! # Locking
+//!
+//! Handing over takes two lruvec locks, that of the child first; nobody else takes two. Under both, the heir is set and the
+//! labels change: who locks an lruvec for a folio checks afterwards that the memcg has no heir and that the label is still its.
+
+use super::{Counter, Life, Memcg, MemcgError, MemcgId};
+use crate::Core;
+use crate::folio::{FolioId, Kind};
+use crate::host::Host;
+use crate::lru::{LockedLruvec, MAX_GENERATIONS};
+use crate::sync::Ordering::{AcqRel, Release};
+
+impl Core {
+    /// Removes a memcg. Its pages stay cached, and are its parent's from now on (before Linux 7.2: nobody's). The caller's
+    /// handle stays: see [`Self::drop_handle`].
+    ///
+    /// # Errors
+    /// It is the root, has children, or was removed already.
+    pub fn remove_memcg(&self, host: &impl Host, memcg: MemcgId) -> Result<(), MemcgError> {
+        let memcg = self.memcg(memcg);
+        self.memcgs.take_offline(memcg)?;
+        self.drain_stocks(memcg.id);
+        self.set_min(memcg.id, 0);
+        self.set_low(memcg.id, 0);
+        if self.mechanisms().reparent_offline() {
+            self.drain_all(host);
+            self.reparent(memcg, host);
+        } else {
+            self.age_in_order(memcg.id);
+        }
+        self.trim_all_shadows(memcg);
+        self.release_if_unused(memcg);
+        Ok(())
+    }
+
+    /// Another owner outside the core refers to a memcg.
+    pub fn add_handle(&self, memcg: MemcgId) {
+        self.memcg(memcg).handles.fetch_add(1, AcqRel);
+    }
+
+    /// An owner outside the core charges to a memcg no more. After the last one, and once it was removed and has no pages,
+    /// its number may be another's.
+    pub fn drop_handle(&self, memcg: MemcgId) {
+        let memcg = self.memcg(memcg);
+        let before = memcg.handles.fetch_sub(1, AcqRel);
+        assert!(before > 0, "a handle on memcg {:?} was dropped twice", memcg.id);
+        self.release_if_unused(memcg);
+    }
+
+    /// Who has the pages of a memcg: itself, or its heir.
+    #[inline]
+    pub(crate) fn living(&self, memcg: MemcgId) -> &Memcg {
+        let mut memcg = self.memcg(memcg);
+        while let Some(heir) = memcg.heir() {
+            memcg = self.memcg(heir);
+        }
+        memcg
+    }
+
+    /// Whose a folio is.
+    #[inline]
+    pub(crate) fn owner_of(&self, folio: FolioId) -> &Memcg {
+        self.living(self.memcg_of(folio))
+    }
+
+    /// Locks the lists of a memcg, or of who inherited them.
+    pub(crate) fn lock_living(&self, memcg: MemcgId) -> (&Memcg, LockedLruvec<'_>) {
+        loop {
+            let memcg = self.living(memcg);
+            let locked = memcg.lruvec.lock(&self.folios);
+            if memcg.heir().is_none() {
+                return (memcg, locked);
+            }
+        }
+    }
+
+    /// Locks the lists that a folio is on, or belongs on.
+    pub(crate) fn lock_owner_of(&self, folio: FolioId) -> (&Memcg, LockedLruvec<'_>) {
+        loop {
+            let (memcg, locked) = self.lock_living(self.memcg_of(folio));
+            if std::ptr::eq(self.owner_of(folio), memcg) {
+                return (memcg, locked);
+            }
+        }
+    }
+
+    /// A folio that is put on the lists of `memcg`, which are locked, becomes its. Who had it and went is returned: without
+    /// the lock, see [`Self::release_if_unused`].
+    #[inline]
+    pub(crate) fn adopt(&self, memcg: &Memcg, folio: FolioId) -> Option<MemcgId> {
+        let label = self.memcg_of(folio);
+        if label == memcg.id {
+            return None;
+        }
+        self.folios.set_memcg(folio, memcg.id.0);
+        self.with_ancestors(label)
+            .take_while(|payer| payer.id != memcg.id)
+            .for_each(|payer| self.uncharge_one(payer, 1));
+        Some(label)
+    }
+
+    /// Hands everything of an offline memcg to its heir.
+    fn reparent(&self, child: &Memcg, host: &impl Host) {
+        let moved = loop {
+            let parent = self.living(child.parent());
+            // A label of the child must be one of a live generation of the parent.
+            let full = |kind| parent.lruvec.window.generations(kind) == MAX_GENERATIONS;
+            while !Kind::ALL.into_iter().all(full) {
+                let max = parent.lruvec.window.max();
+                self.open_generation(parent, max, self.options.swappiness, host.now());
+            }
+            let mut from = child.lruvec.lock(&self.folios);
+            let mut to = parent.lruvec.lock(&self.folios);
+            if parent.heir().is_some() || !Kind::ALL.into_iter().all(full) {
+                continue;
+            }
+            let mut moved = 0;
+            from.hand_over(&mut to, |folio| {
+                self.folios.set_memcg(folio, parent.id.0);
+                moved += 1;
+            });
+            child.heir.store(parent.id.0, Release);
+            self.grew(parent);
+            self.leave_orders(child);
+            drop((from, to));
+            child.stat.move_sizes(&parent.stat);
+            child.spaces.hand_over(&parent.spaces);
+            break moved;
+        };
+        self.uncharge_one(child, moved);
+    }
+
+    /// Frees the number of a memcg to which nothing refers any more, and then its parent's, if that is so, too.
+    pub(crate) fn release_if_unused(&self, memcg: &Memcg) {
+        let mut memcg = memcg;
+        loop {
+            let unused = || {
+                memcg.handles.load(crate::sync::Ordering::Acquire) == 0
+                    && memcg.memory.usage_pages() == 0
+                    && memcg.swap.usage_pages() == 0
+            };
+            if memcg.life() != Life::Offline || !unused() {
+                return;
+            }
+            self.trim_all_shadows(memcg);
+            let parent = self.memcg(memcg.parent());
+            let released = self.memcgs.release(memcg, || {
+                let unused = unused();
+                if unused {
+                    self.leave_orders(memcg);
+                    // Whoever looked its owner up before it went may have counted here what moved to the heir.
+                    memcg.stat.move_all(&self.living(parent.id).stat);
+                }
+                unused
+            });
+            if !released {
+                return;
+            }
+            memcg = parent;
+        }
+    }
+
+    /// Drops what is remembered of evicted pages of a memcg: nobody can bring them back on its account.
+    fn trim_all_shadows(&self, memcg: &Memcg) {
+        self.trim_shadows(memcg, memcg.stat.get(Counter::WorkingsetNodes));
+    }
+}

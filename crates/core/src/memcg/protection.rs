@@ -1,0 +1,227 @@
+//! `memory.min` and `memory.low`: which pages of a memcg reclaim spares.
+//!
+//! What a memcg asks for counts as far as it uses it. Where the children of one parent ask for more than the parent has
+//! itself, each gets its share; where they ask for less, the rest protects whoever of them uses more than it asked for, in
+//! proportion.
+//!
+//! A memcg under its effective protection is passed over. One above it is scanned less, in proportion to the protected
+//! share.
+//!
+//! Source: spec 60 §6 (Linux 6.12 to 7.2, with recursive protection). They are computed at each visit, from the target
+//! down; the kernel's walk over the memcg LRU uses what background reclaim or the last tree walk computed.
+//!
+//! # Locking
+//!
+//! Atomic words. Each memcg tells its parent what it claims whenever its usage changes, as the sum over thousands of
+//! siblings is asked for at every visit.
+
+use super::{Memcg, MemcgId};
+use crate::Core;
+use crate::sync::{AtomicU64, Ordering::Relaxed};
+
+/// Fewest pages to scan that protection leaves.
+const SCAN_PAGES_MIN: u64 = 32;
+
+/// One of the two protections.
+#[derive(Debug)]
+struct Claim {
+    /// Wanted, in pages.
+    setting: AtomicU64,
+    /// min(usage, setting), as the parent knows it.
+    claimed: AtomicU64,
+    /// The sum of that over the children.
+    children: AtomicU64,
+}
+
+impl Claim {
+    fn new() -> Claim {
+        Claim { setting: AtomicU64::new(0), claimed: AtomicU64::new(0), children: AtomicU64::new(0) }
+    }
+
+    fn reset(&self) {
+        [&self.setting, &self.claimed, &self.children].into_iter().for_each(|word| word.store(0, Relaxed));
+    }
+
+    /// Tells the parent what changed.
+    #[inline]
+    fn update<'a>(&self, usage_pages: u64, parent: impl FnOnce() -> &'a Claim) {
+        let claim = usage_pages.min(self.setting.load(Relaxed));
+        if claim != self.claimed.load(Relaxed) {
+            let before = self.claimed.swap(claim, Relaxed);
+            parent().children.fetch_add(claim.wrapping_sub(before), Relaxed);
+        }
+    }
+}
+
+/// What a memcg asks for.
+#[derive(Debug)]
+pub(super) struct Protection {
+    min: Claim,
+    low: Claim,
+}
+
+impl Protection {
+    pub(super) fn new() -> Protection {
+        Protection { min: Claim::new(), low: Claim::new() }
+    }
+
+    pub(super) fn reset(&self) {
+        self.min.reset();
+        self.low.reset();
+    }
+
+    pub(super) fn min_pages(&self) -> u64 {
+        self.min.setting.load(Relaxed)
+    }
+
+    pub(super) fn low_pages(&self) -> u64 {
+        self.low.setting.load(Relaxed)
+    }
+
+    pub(super) fn set_min(&self, pages: u64) {
+        self.min.setting.store(pages, Relaxed);
+    }
+
+    pub(super) fn set_low(&self, pages: u64) {
+        self.low.setting.store(pages, Relaxed);
+    }
+
+    /// The usage of their memcg changed.
+    #[inline]
+    pub(super) fn update<'a>(&self, usage_pages: u64, parent: impl Fn() -> &'a Protection) {
+        self.min.update(usage_pages, || &parent().min);
+        self.low.update(usage_pages, || &parent().low);
+    }
+}
+
+/// Pages of a memcg that a reclaimer spares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effective {
+    /// Never taken.
+    pub min_pages: u64,
+    /// Taken only if nothing else is left.
+    pub low_pages: u64,
+}
+
+/// One effective protection: of what a memcg uses and claims, what its parent has, and what its siblings claim.
+fn effective(usage: u64, claimed: u64, parent_usage: u64, parent: u64, siblings: u64) -> u64 {
+    let share = |part: u64, of: u64, whole: u64| {
+        (u128::from(part) * u128::from(of) / u128::from(whole.max(1))) as u64
+    };
+    if siblings > parent {
+        return share(claimed, parent, siblings);
+    }
+    if parent > siblings && parent_usage > siblings && usage > claimed {
+        return claimed + share(parent - siblings, usage - claimed, parent_usage - siblings);
+    }
+    claimed
+}
+
+impl Effective {
+    /// Of `pages` that could be scanned, those that protection leaves (spec 60 §6, "proportional pressure"): the protected
+    /// share less. `override_low`: only `min` counts. Also whether it was `low` that spared some.
+    pub(crate) fn leaves(self, pages: u64, usage_pages: u64, override_low: bool) -> (u64, bool) {
+        if self == Effective::default() {
+            return (pages, false);
+        }
+        let by_low = !override_low && self.low_pages > self.min_pages;
+        let protection = if by_low { self.low_pages } else { self.min_pages };
+        let usage = usage_pages.max(protection);
+        let spared = (u128::from(pages) * u128::from(protection) / (u128::from(usage) + 1)) as u64;
+        ((pages - spared).max(SCAN_PAGES_MIN), by_low)
+    }
+}
+
+impl Core {
+    /// What of `memcg` a reclaimer of `target` spares. The target itself, and the root, are never spared.
+    pub fn effective_protection(&self, memcg: MemcgId, target: MemcgId) -> Effective {
+        if memcg == target || memcg == MemcgId::ROOT {
+            return Effective::default();
+        }
+        let own = self.memcg(memcg);
+        let parent = own.parent();
+        let (min, low) = (&own.protection.min, &own.protection.low);
+        if parent == target || parent == MemcgId::ROOT {
+            return Effective { min_pages: min.setting.load(Relaxed), low_pages: low.setting.load(Relaxed) };
+        }
+        let above = self.effective_protection(parent, target);
+        let parent: &Memcg = self.memcg(parent);
+        let usage = own.memory.usage_pages();
+        let of = |claim: &Claim, above: u64, siblings: &Claim| {
+            let claimed = usage.min(claim.setting.load(Relaxed));
+            effective(usage, claimed, parent.memory.usage_pages(), above, siblings.children.load(Relaxed))
+        };
+        Effective {
+            min_pages: of(min, above.min_pages, &parent.protection.min),
+            low_pages: of(low, above.low_pages, &parent.protection.low),
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{Options, Time, UNLIMITED};
+
+    /// A parent under the root with children; each with usage and low. The children's effective low.
+    fn lows(parent_low: u64, children: &[(u64, u64)]) -> Vec<u64> {
+        let core = Core::new(Options::new(64), Time::ZERO);
+        let parent = core.add_memcg("parent", UNLIMITED, Time::ZERO).unwrap().id();
+        core.set_low(parent, parent_low);
+        let child = |(n, &(usage, low)): (usize, &(u64, u64))| {
+            let child = core.add_child(parent, &format!("c{n}"), UNLIMITED, Time::ZERO).unwrap().id();
+            core.set_low(child, low);
+            core.charge_pages(child, usage).unwrap();
+            child
+        };
+        let children: Vec<_> = children.iter().enumerate().map(child).collect();
+        children.into_iter().map(|child| core.effective_protection(child, MemcgId::ROOT).low_pages).collect()
+    }
+
+    /// spec 60 §13: "Effective low with children lows 6+6, parent low 6, both used fully at 6: each 3."
+    #[test]
+    fn what_is_asked_for_too_much_is_shared() {
+        assert_eq!(lows(6, &[(6, 6), (6, 6)]), [3, 3]);
+    }
+
+    /// spec 60 §13: "Recursive: parent low 10, one child low 0 usage 5, other child low 4 usage 8 …: 3 and 6."
+    #[test]
+    fn what_is_left_over_protects_who_uses_more() {
+        assert_eq!(lows(10, &[(5, 0), (8, 4)]), [3, 6]);
+    }
+
+    /// The kernel's documentation of memory.low: A 50 with B 75, C 25, D 0 and E 500 of low, of which B, C and D use 50
+    /// each, E nothing; and A is the parent of all, with 100 of low and 150 of usage. An unused claim is none.
+    #[test]
+    fn an_unused_claim_protects_nobody() {
+        // B and C claim 50 and 25, fewer than the parent's 100: the rest goes to C (25 above) and D (50 above).
+        assert_eq!(lows(100, &[(50, 75), (50, 25), (50, 0), (0, 500)]), [50, 33, 16, 0]);
+        assert_eq!(
+            lows(50, &[(50, 75), (50, 25), (50, 0), (0, 500)]),
+            [33, 16, 0, 0],
+            "two thirds and one third"
+        );
+    }
+
+    /// spec 60 §6: a child of the target has what it asked for, the target itself nothing.
+    #[test]
+    fn protection_is_relative_to_the_target() {
+        let core = Core::new(Options::new(64), Time::ZERO);
+        let a = core.add_memcg("a", UNLIMITED, Time::ZERO).unwrap().id();
+        let b = core.add_child(a, "b", UNLIMITED, Time::ZERO).unwrap().id();
+        core.set_min(b, 7);
+        core.charge_pages(b, 20).unwrap();
+        let min = |target| core.effective_protection(b, target).min_pages;
+        assert_eq!((min(MemcgId::ROOT), min(a), min(b)), (0, 7, 0), "a itself has no protection to pass on");
+    }
+
+    /// spec 60 §13: "Proportional: size 1000, usage 1000, low 500 (not override): 501 pages"; never fewer than 32.
+    #[test]
+    fn pressure_is_proportional() {
+        let low = Effective { min_pages: 0, low_pages: 500 };
+        assert_eq!(low.leaves(1000, 1000, false), (501, true));
+        assert_eq!(low.leaves(1000, 1000, true), (1000, false));
+        assert_eq!(Effective { min_pages: 990, low_pages: 0 }.leaves(1000, 1000, true), (32, false));
+        assert_eq!(Effective::default().leaves(5, 5, false), (5, false));
+    }
+}

@@ -1,0 +1,184 @@
+//! Charges in advance, per CPU.
+//!
+//! A charge walks up the tree and writes one shared word per level. So a CPU charges 64 pages at once and hands them out
+//! one by one. It remembers those of seven memcgs, as many as share a CPU in turn without taking each other's.
+//!
+//! Source: spec 60 §8 ("charge batch"); Linux keeps seven since 6.16.
+//!
+//! # Locking
+//!
+//! One lock per CPU, a leaf; only who runs on it, and who drains, takes it.
+
+use super::MemcgId;
+use crate::Core;
+use crate::sync::Mutex;
+
+/// Pages charged at once.
+pub const CHARGE_BATCH_PAGES: u64 = 64;
+const MEMCGS_PER_CPU: usize = 7;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Stock {
+    memcg: u32,
+    pages: u64,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct CpuStocks {
+    stocks: Mutex<[Stock; MEMCGS_PER_CPU]>,
+}
+
+/// The stocks of all CPUs.
+#[derive(Debug)]
+pub(crate) struct Stocks {
+    cpus: Box<[CpuStocks]>,
+    batch_pages: u64,
+}
+
+impl Stocks {
+    /// `batch_pages` of 1: no stock is kept.
+    pub(crate) fn new(cpus: usize, batch_pages: u64) -> Stocks {
+        Stocks { cpus: (0..cpus).map(|_| CpuStocks::default()).collect(), batch_pages }
+    }
+
+    fn take(&self, cpu: usize, memcg: MemcgId) -> bool {
+        let mut stocks = self.cpus[cpu].stocks.lock();
+        let found = stocks.iter_mut().find(|stock| stock.memcg == memcg.0 && stock.pages > 0);
+        found.map(|stock| stock.pages -= 1).is_some()
+    }
+
+    /// Puts pages in stock; what has to be uncharged for it.
+    fn put(&self, cpu: usize, memcg: MemcgId, pages: u64) -> Option<(MemcgId, u64)> {
+        let mut stocks = self.cpus[cpu].stocks.lock();
+        let own = stocks.iter().position(|stock| stock.memcg == memcg.0 && stock.pages > 0);
+        // Else the fewest pages give way.
+        let place = own.or_else(|| (0..MEMCGS_PER_CPU).min_by_key(|&at| stocks[at].pages))?;
+        let stock = &mut stocks[place];
+        if stock.memcg == memcg.0 && own.is_some() {
+            stock.pages += pages;
+            return None;
+        }
+        let before = std::mem::replace(stock, Stock { memcg: memcg.0, pages });
+        (before.pages > 0).then_some((MemcgId(before.memcg), before.pages))
+    }
+}
+
+/// What a charge found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Charge {
+    /// From stock: limits were looked at when that was filled.
+    FromStock,
+    /// So many pages were charged, of which one is used now.
+    Charged(u64),
+    /// This memcg's limit is reached.
+    Refused(MemcgId),
+}
+
+impl Core {
+    /// Charges one page on behalf of a task on `cpu`.
+    pub(crate) fn charge_one(&self, memcg: MemcgId, cpu: usize) -> Charge {
+        let stocks = &self.stocks;
+        if stocks.batch_pages > 1 {
+            if stocks.take(cpu, memcg) {
+                return Charge::FromStock;
+            }
+            if self.memcg(memcg).is_online() && self.charge_pages(memcg, stocks.batch_pages).is_ok() {
+                if let Some((other, pages)) = stocks.put(cpu, memcg, stocks.batch_pages - 1) {
+                    self.uncharge_pages(other, pages);
+                }
+                return Charge::Charged(stocks.batch_pages);
+            }
+        }
+        self.charge_pages(memcg, 1).map_or_else(Charge::Refused, |()| Charge::Charged(1))
+    }
+
+    /// Gives back what is in stock of the memcgs below `top`.
+    pub(crate) fn drain_stocks(&self, top: MemcgId) {
+        if self.stocks.batch_pages == 1 {
+            return;
+        }
+        for cpu in &self.stocks.cpus {
+            let mut stocks = cpu.stocks.lock();
+            let within = |stock: &&mut Stock| stock.pages > 0 && self.is_within(MemcgId(stock.memcg), top);
+            let drained: Vec<Stock> = stocks.iter_mut().filter(within).map(std::mem::take).collect();
+            drop(stocks);
+            drained.into_iter().for_each(|stock| self.uncharge_pages(MemcgId(stock.memcg), stock.pages));
+        }
+    }
+
+    /// Pages that are charged to a memcg and its subtree and used: what is in stock is not among them, other than in
+    /// `memory.current`.
+    pub fn used_pages(&self, memcg: MemcgId) -> u64 {
+        let stocked = self.stocked_pages(|owner| self.is_within(owner, memcg));
+        self.memcg(memcg).usage_pages().saturating_sub(stocked)
+    }
+
+    /// Pages in stock of these memcgs themselves: charged, and used by nobody.
+    pub(crate) fn stocked_pages(&self, of: impl Fn(MemcgId) -> bool) -> u64 {
+        let of_cpu = |cpu: &CpuStocks| -> u64 {
+            let stocks = cpu.stocks.lock();
+            let counts = |stock: &&Stock| stock.pages > 0 && of(MemcgId(stock.memcg));
+            stocks.iter().filter(counts).map(|stock| stock.pages).sum()
+        };
+        self.stocks.cpus.iter().map(of_cpu).sum()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{Options, Time};
+
+    fn core(batch_pages: u64) -> (Core, [MemcgId; 2]) {
+        let mut options = Options::new(1024);
+        options.cpus = 2;
+        options.charge_batch_pages = batch_pages;
+        let core = Core::new(options, Time::ZERO);
+        let parent = core.add_memcg("parent", 200, Time::ZERO).unwrap().id();
+        let child = core.add_child(parent, "child", 100, Time::ZERO).unwrap().id();
+        (core, [parent, child])
+    }
+
+    /// One walk up the tree pays for 64 pages; near the limit, each pays for itself.
+    #[test]
+    fn charges_are_made_in_batches() {
+        let (core, [parent, child]) = core(64);
+        let usage = |memcg| core.memcg(memcg).usage_pages();
+        assert_eq!(core.charge_one(child, 0), Charge::Charged(64));
+        assert!((0..63).all(|_| core.charge_one(child, 0) == Charge::FromStock));
+        assert_eq!((usage(parent), usage(child)), (64, 64));
+        assert_eq!(core.charge_one(child, 0), Charge::Charged(1), "128 would be too many");
+        core.uncharge_pages(child, 30);
+        assert_eq!(core.charge_one(child, 1), Charge::Charged(64));
+        assert_eq!(core.charge_one(child, 0), Charge::Charged(1), "the other CPU's stock is not its own");
+        assert_eq!(core.charge_one(child, 0), Charge::Refused(child));
+        assert_eq!((core.stocked_pages(|id| id == child), usage(parent)), (63, 100));
+        core.drain_stocks(parent);
+        assert_eq!((core.stocked_pages(|id| id == child), usage(parent), usage(child)), (0, 37, 37));
+    }
+
+    #[test]
+    fn an_ancestor_refuses_and_nothing_is_charged() {
+        let (core, [parent, child]) = core(1);
+        core.memcg(parent).set_max_pages(5);
+        assert!((0..5).all(|_| core.charge_one(child, 0) == Charge::Charged(1)));
+        assert_eq!(core.charge_one(child, 0), Charge::Refused(parent));
+        assert_eq!([parent, child].map(|memcg| core.memcg(memcg).usage_pages()), [5, 5]);
+    }
+
+    #[test]
+    fn more_memcgs_than_places_take_each_others() {
+        let (core, [parent, _]) = core(16);
+        core.memcg(parent).set_max_pages(crate::UNLIMITED);
+        let children: Vec<_> = (0..9)
+            .map(|n| core.add_child(parent, &format!("c{n}"), 1000, Time::ZERO).unwrap().id())
+            .collect();
+        for &child in &children {
+            assert_eq!(core.charge_one(child, 0), Charge::Charged(16));
+        }
+        let used: u64 = children.len() as u64;
+        let stocked: u64 = children.iter().map(|&child| core.stocked_pages(|id| id == child)).sum();
+        assert_eq!((stocked, core.memcg(parent).usage_pages()), (7 * 15, 7 * 15 + used));
+    }
+}

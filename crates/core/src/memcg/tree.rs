@@ -1,0 +1,427 @@
+//! The tree of memcgs, and the orders in which it is walked.
+//!
+//! A number is found without a lock; who is whose child, and names, are under one. A walk is in pre-order: the target
+//! first, each memcg before its children, siblings as they were made. Memcgs that were removed stay in the tree as long as
+//! something refers to them.
+//!
+//! Those who reclaim from one target at the same time *share* a walk: each takes the next memcg, and nobody's ends before
+//! the round that it joined.
+//!
+//! Source: spec 60 §7 (Linux 6.12 to 7.2).
+//!
+//! # Locking
+//!
+//! The tree's lock is a leaf. A shared walk has a lock per target, in which the tree's is taken.
+
+use super::{DEPTH_MAX, Life, MEMCGS_MAX, Memcg, MemcgError, MemcgId, NAME_BYTES_MAX};
+use crate::Core;
+use crate::segments::Segments;
+use crate::sync::{AtomicU32, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// 16 × 2^16 memcgs.
+const SEGMENTS: usize = 16;
+
+/// A number is not used again before so many others were given up: who looked one up a moment ago may still add to its
+/// counters.
+const NUMBERS_RESTING: usize = 64;
+
+/// The neighbours of one memcg.
+#[derive(Clone, Copy, Debug)]
+struct Links {
+    first_child: u32,
+    last_child: u32,
+    next: u32,
+    previous: u32,
+    depth: u32,
+}
+
+const NONE: u32 = MemcgId::NONE;
+
+impl Links {
+    fn at_depth(depth: u32) -> Links {
+        Links { first_child: NONE, last_child: NONE, next: NONE, previous: NONE, depth }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Tree {
+    links: Vec<Links>,
+    /// Those that are online, by parent and name.
+    names: BTreeMap<(u32, Arc<str>), u32>,
+    free: VecDeque<u32>,
+}
+
+/// All memcgs.
+#[derive(Debug)]
+pub(crate) struct MemcgTable {
+    memcgs: Segments<Memcg, SEGMENTS>,
+    /// Numbers that were ever used.
+    len: AtomicU32,
+    tree: Mutex<Tree>,
+}
+
+fn check_name(name: &str) -> Result<(), MemcgError> {
+    let reason = if name.is_empty() {
+        "it is empty"
+    } else if name.contains('/') {
+        "it has a slash; make the parent first, then the child under it"
+    } else if name == "." || name == ".." {
+        "a path would mean something else by it"
+    } else if name.chars().any(char::is_control) {
+        "it has control characters"
+    } else if name.len() > NAME_BYTES_MAX {
+        "it is longer than 255 bytes"
+    } else if name.starts_with("memory.") {
+        "control files are called so"
+    } else {
+        return Ok(());
+    };
+    Err(MemcgError::BadName { name: name.to_owned(), reason })
+}
+
+impl MemcgTable {
+    /// With the root.
+    pub(crate) fn new(now: crate::Time) -> MemcgTable {
+        let memcgs = Segments::new();
+        memcgs.get_or_init(0, || Memcg::new(MemcgId::ROOT, now)).set_life(Life::Online);
+        let tree = Tree { links: vec![Links::at_depth(0)], ..Tree::default() };
+        MemcgTable { memcgs, len: AtomicU32::new(1), tree: Mutex::new(tree) }
+    }
+
+    /// Makes a child. The caller has a handle on it.
+    pub(crate) fn add(
+        &self,
+        parent: MemcgId,
+        name: &str,
+        max_pages: u64,
+        now: crate::Time,
+    ) -> Result<&Memcg, MemcgError> {
+        check_name(name)?;
+        let mut guard = self.tree.lock();
+        let tree = &mut *guard;
+        if !self.get(parent).is_online() {
+            return Err(MemcgError::Gone);
+        }
+        let depth = tree.links[parent.0 as usize].depth + 1;
+        if depth > DEPTH_MAX {
+            return Err(MemcgError::TooDeep);
+        }
+        let key = (parent.0, Arc::from(name));
+        if tree.names.contains_key(&key) {
+            return Err(MemcgError::Exists(name.to_owned()));
+        }
+        let number = if tree.free.len() > NUMBERS_RESTING {
+            tree.free.pop_front()
+        } else if tree.links.len() < MEMCGS_MAX as usize {
+            tree.links.push(Links::at_depth(depth));
+            Some(tree.links.len() as u32 - 1)
+        } else {
+            tree.free.pop_front()
+        };
+        let number = number.ok_or(MemcgError::TooMany)?;
+        tree.links[number as usize] = Links::at_depth(depth);
+        tree.append(parent.0, number);
+        let memcg = self.memcgs.get_or_init(number, || Memcg::new(MemcgId(number), now));
+        memcg.parent.store(parent.0, Relaxed);
+        memcg.heir.store(NONE, Release);
+        memcg.handles.store(1, Relaxed);
+        memcg.memory.reset(max_pages);
+        memcg.swap.reset(super::UNLIMITED);
+        memcg.protection.reset();
+        memcg.stat.reset();
+        memcg.lruvec.reset(now);
+        memcg.spaces.reset();
+        memcg.group.store(0, Relaxed);
+        memcg.has_children.store(false, Relaxed);
+        *memcg.order.lock() = None;
+        *memcg.name.lock() = key.1.clone();
+        tree.names.insert(key, number);
+        memcg.set_life(Life::Online);
+        self.len.fetch_max(number + 1, Release);
+        Ok(memcg)
+    }
+
+    /// One more than the highest number that was ever used.
+    pub(crate) fn numbers(&self) -> u32 {
+        self.len.load(Acquire)
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: MemcgId) -> &Memcg {
+        self.memcgs.get(id.0).expect("a memcg's place stays once it was made")
+    }
+
+    /// All that are online or still have something, by number.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Memcg> {
+        (0..self.numbers()).map(|number| self.get(MemcgId(number))).filter(|memcg| memcg.life() != Life::Free)
+    }
+
+    /// The online child of that name.
+    pub(crate) fn child(&self, parent: MemcgId, name: &str) -> Option<MemcgId> {
+        self.tree.lock().names.get(&(parent.0, Arc::from(name))).map(|&number| MemcgId(number))
+    }
+
+    /// Takes a memcg's name away, if it is online and has no child that is.
+    pub(super) fn take_offline(&self, memcg: &Memcg) -> Result<(), MemcgError> {
+        if memcg.id == MemcgId::ROOT {
+            return Err(MemcgError::IsRoot);
+        }
+        let mut tree = self.tree.lock();
+        if !memcg.is_online() {
+            return Err(MemcgError::Gone);
+        }
+        let children = (memcg.id.0, Arc::from(""))..(memcg.id.0 + 1, Arc::from(""));
+        if tree.names.range(children).next().is_some() {
+            return Err(MemcgError::HasChildren);
+        }
+        let name = memcg.name();
+        tree.names.remove(&(memcg.parent().0, name));
+        memcg.set_life(Life::Offline);
+        Ok(())
+    }
+
+    /// Gives the number of an offline memcg up if `unused` holds, asked under the lock.
+    pub(super) fn release(&self, memcg: &Memcg, unused: impl FnOnce() -> bool) -> bool {
+        let mut tree = self.tree.lock();
+        let childless = tree.links[memcg.id.0 as usize].first_child == NONE;
+        if memcg.life() != Life::Offline || !childless || !unused() {
+            return false;
+        }
+        tree.unlink(memcg.parent().0, memcg.id.0);
+        memcg.set_life(Life::Free);
+        tree.free.push_back(memcg.id.0);
+        true
+    }
+
+    /// The memcg after `at` in the subtree of `top`; of `None`, the first.
+    pub(crate) fn next_in(&self, top: MemcgId, at: Option<MemcgId>) -> Option<MemcgId> {
+        let Some(MemcgId(mut at)) = at else { return Some(top) };
+        let tree = self.tree.lock();
+        if !self.is_below(at, top.0) {
+            // It went meanwhile, and its number may be another's by now.
+            return None;
+        }
+        let child = tree.links[at as usize].first_child;
+        if child != NONE {
+            return Some(MemcgId(child));
+        }
+        while at != top.0 {
+            let next = tree.links[at as usize].next;
+            if next != NONE {
+                return Some(MemcgId(next));
+            }
+            at = self.get(MemcgId(at)).parent().0;
+        }
+        None
+    }
+
+    fn is_below(&self, mut at: u32, top: u32) -> bool {
+        if self.get(MemcgId(at)).life() == Life::Free {
+            return false;
+        }
+        while at != top && at != MemcgId::ROOT.0 {
+            at = self.get(MemcgId(at)).parent().0;
+        }
+        at == top
+    }
+}
+
+impl Tree {
+    fn append(&mut self, parent: u32, child: u32) {
+        let last = std::mem::replace(&mut self.links[parent as usize].last_child, child);
+        self.links[child as usize].previous = last;
+        if last == NONE {
+            self.links[parent as usize].first_child = child;
+        } else {
+            self.links[last as usize].next = child;
+        }
+    }
+
+    fn unlink(&mut self, parent: u32, child: u32) {
+        let Links { previous, next, .. } = self.links[child as usize];
+        if previous == NONE {
+            self.links[parent as usize].first_child = next;
+        } else {
+            self.links[previous as usize].next = next;
+        }
+        if next == NONE {
+            self.links[parent as usize].last_child = previous;
+        } else {
+            self.links[next as usize].previous = previous;
+        }
+    }
+}
+
+/// Where those who share the walks of one target are.
+#[derive(Debug, Default)]
+pub(super) struct SharedWalk {
+    last: Option<MemcgId>,
+    round: u64,
+}
+
+/// One reclaimer's walk over the subtree of a target.
+#[derive(Debug)]
+pub(crate) enum TreeWalk {
+    /// Shared with others; the round that it joined, once it has.
+    Shared(Option<u64>),
+    /// Its own, over all; where it is.
+    Full(Option<MemcgId>),
+    /// It ended.
+    Finished,
+}
+
+impl TreeWalk {
+    pub(crate) fn new(full: bool) -> TreeWalk {
+        if full { TreeWalk::Full(None) } else { TreeWalk::Shared(None) }
+    }
+
+    /// The next memcg to visit.
+    pub(crate) fn next(&mut self, core: &Core, target: MemcgId) -> Option<MemcgId> {
+        let found = match self {
+            TreeWalk::Finished => None,
+            TreeWalk::Full(at) => {
+                *at = core.memcgs.next_in(target, *at);
+                *at
+            }
+            TreeWalk::Shared(joined) => {
+                let mut walk = core.memcg(target).shared_walk.lock();
+                match *joined {
+                    Some(round) if round != walk.round => None,
+                    _ => {
+                        let mut next = core.memcgs.next_in(target, walk.last);
+                        if next.is_none() {
+                            walk.round += 1;
+                            // Whoever meets the end at once begins the next round; others are done.
+                            next = joined.is_none().then_some(target);
+                        }
+                        *joined = Some(walk.round);
+                        walk.last = next;
+                        next
+                    }
+                }
+            }
+        };
+        if found.is_none() {
+            *self = TreeWalk::Finished;
+        }
+        found
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{Options, Time, UNLIMITED};
+
+    fn core() -> Core {
+        Core::new(Options::new(64), Time::ZERO)
+    }
+
+    fn add(core: &Core, parent: MemcgId, name: &str) -> MemcgId {
+        core.add_child(parent, name, UNLIMITED, Time::ZERO).unwrap().id()
+    }
+
+    fn names(core: &Core, ids: impl IntoIterator<Item = MemcgId>) -> String {
+        ids.into_iter().map(|id| core.memcg(id).name().to_string()).collect::<Vec<_>>().join(" ")
+    }
+
+    fn tree(core: &Core) -> [MemcgId; 5] {
+        let a = add(core, MemcgId::ROOT, "a");
+        let b = add(core, MemcgId::ROOT, "b");
+        let ax = add(core, a, "x");
+        let ay = add(core, a, "y");
+        [a, b, ax, ay, add(core, ax, "z")]
+    }
+
+    #[test]
+    fn the_tree_is_walked_in_pre_order() {
+        let core = core();
+        let [a, b, ax, ..] = tree(&core);
+        let walked = |target, full| {
+            let mut walk = TreeWalk::new(full);
+            names(&core, std::iter::from_fn(|| walk.next(&core, target)))
+        };
+        for full in [true, false, false] {
+            assert_eq!(walked(MemcgId::ROOT, full), " a x z y b");
+            assert_eq!((walked(a, full), walked(b, full)), ("a x z y".into(), "b".into()));
+            assert_eq!(walked(ax, full), "x z");
+        }
+        assert_eq!(names(&core, core.subtree(a).map(Memcg::id)), "a x z y");
+    }
+
+    /// spec 60 §7: "one position …, shared by all concurrent reclaimers; each takes the next memcg. A walk ends when the
+    /// shared cycle it joined ends. A new walker that hits the end at once restarts from the beginning."
+    #[test]
+    fn reclaimers_share_a_round() {
+        let core = core();
+        let [a, ..] = tree(&core);
+        let (mut first, mut second) = (TreeWalk::new(false), TreeWalk::new(false));
+        let next = |walk: &mut TreeWalk| walk.next(&core, a).map(|id| core.memcg(id).name().to_string());
+        assert_eq!(next(&mut first).as_deref(), Some("a"));
+        assert_eq!(next(&mut second).as_deref(), Some("x"));
+        assert_eq!(next(&mut second).as_deref(), Some("z"));
+        assert_eq!(next(&mut first).as_deref(), Some("y"));
+        assert_eq!(next(&mut second), None, "the round is over");
+        let mut third = TreeWalk::new(false);
+        assert_eq!(next(&mut third), Some("a".into()));
+        assert_eq!((next(&mut first), next(&mut second)), (None, None), "nor do they join another");
+        // It leaves in the middle, and the next goes on from there.
+        let mut fourth = TreeWalk::new(false);
+        assert_eq!(next(&mut fourth).as_deref(), Some("x"));
+    }
+
+    #[test]
+    fn names_that_cannot_be_are_refused() {
+        let core = core();
+        let a = add(&core, MemcgId::ROOT, "a");
+        let refused =
+            |parent, name: &str| core.add_child(parent, name, UNLIMITED, Time::ZERO).unwrap_err().to_string();
+        assert!(refused(MemcgId::ROOT, "a").contains("exists already"));
+        for name in ["", "a/b", "..", "new\nline", "memory.max", &"x".repeat(256)] {
+            assert!(refused(a, name).starts_with(&format!("'{name}' cannot be")), "{name}");
+        }
+        add(&core, a, "a");
+        let mut parent = a;
+        for depth in 2..=DEPTH_MAX {
+            parent = add(&core, parent, &format!("d{depth}"));
+        }
+        assert!(refused(parent, "deeper").contains("64 levels"));
+    }
+
+    /// Numbers are used again, after a rest, and nothing is left of who had them.
+    #[test]
+    fn numbers_are_used_again() {
+        let core = core();
+        let first = add(&core, MemcgId::ROOT, "first");
+        core.memcg(first).set_max_pages(7);
+        core.set_low(first, 3);
+        core.remove_memcg(&crate::testing::QuietHost::default(), first).unwrap();
+        core.drop_handle(first);
+        let mut used = std::collections::BTreeSet::new();
+        for n in 0..1000 {
+            let memcg = add(&core, MemcgId::ROOT, &format!("t{n}"));
+            used.insert(memcg);
+            assert_eq!((core.memcg(memcg).max_pages(), core.memcg(memcg).low_pages()), (UNLIMITED, 0));
+            core.remove_memcg(&crate::testing::QuietHost::default(), memcg).unwrap();
+            core.drop_handle(memcg);
+        }
+        assert!(used.contains(&first) && used.len() <= NUMBERS_RESTING + 1, "{}", used.len());
+        assert_eq!(core.memcgs().count(), 1);
+    }
+
+    #[test]
+    fn who_has_children_stays() {
+        let core = core();
+        let [a, _, _, ay, _] = tree(&core);
+        let host = crate::testing::QuietHost::default();
+        assert_eq!(core.remove_memcg(&host, a), Err(MemcgError::HasChildren));
+        assert_eq!(core.remove_memcg(&host, MemcgId::ROOT), Err(MemcgError::IsRoot));
+        assert_eq!(core.remove_memcg(&host, ay), Ok(()));
+        assert_eq!(core.remove_memcg(&host, ay), Err(MemcgError::Gone));
+        let refused = core.add_child(ay, "below", UNLIMITED, Time::ZERO).unwrap_err();
+        assert_eq!(refused, MemcgError::Gone);
+        add(&core, a, "y");
+    }
+}

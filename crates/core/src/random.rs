@@ -1,0 +1,38 @@
+//! Chance that is the same in every run: splitmix64 (Steele, Lea and Flood 2014), seeded by the options.
+//!
+//! The core needs it where the kernel draws a random bin, so that reclaimers spread. A period of 2^64 and 64 bits of state
+//! are plenty for that.
+
+/// A stream of numbers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// The stream of a seed.
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// The next number, each of 0…`below` − 1 equally likely. `below` is a power of two.
+    pub(crate) fn below(&mut self, below: u64) -> u64 {
+        debug_assert!(below.is_power_of_two());
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ z >> 31) >> (u64::BITS - below.trailing_zeros()).min(63) & (below - 1)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_numbers_come_equally_often() {
+        let mut random = Random::new(1);
+        let mut counts = [0; 8];
+        (0..8000).for_each(|_| counts[random.below(8) as usize] += 1);
+        assert!(counts.iter().all(|count| (900..1100).contains(count)), "{counts:?}");
+        assert_eq!(random.below(1), 0);
+    }
+}

@@ -1,0 +1,139 @@
+//! `memory.high`: who charges above it reclaims, and then is slowed down, the more the further above.
+//!
+//! Source: spec 60 §8.
+//!
+//! # Locking
+//!
+//! Nothing is held between steps.
+
+use super::{CLUSTER_PAGES, Effort, EffortKind, Orders, Step};
+use crate::Core;
+use crate::host::{Host, Throttle};
+use crate::memcg::{CHARGE_BATCH_PAGES, Counter, MemcgId};
+use std::time::Duration;
+
+const RETRIES: u32 = 16;
+/// The longest pause.
+const DELAY_MAX: Duration = Duration::from_secs(2);
+/// A pause that is shorter is none.
+const DELAY_MIN: Duration = Duration::from_millis(10);
+
+/// How long who charged `pages` pauses for an overage in 2^-20 of the limit.
+fn delay(overage: u64, pages: u64) -> Duration {
+    // A thousand times the limit is 2 s many times over: what is beyond only overflows.
+    let (overage, pages) = (u128::from(overage.min(1 << 30)), u128::from(pages.min(1 << 30)));
+    // overage² >> 34 is in seconds; in nanoseconds before the shift, as it is a fraction.
+    let nanos = ((overage * overage * 1_000_000_000) >> 34) * pages / u128::from(CHARGE_BATCH_PAGES);
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)).min(DELAY_MAX)
+}
+
+/// The debt of who charged above `memory.high`.
+#[derive(Debug)]
+pub(crate) struct OverHigh {
+    memcg: MemcgId,
+    cpu: usize,
+    charged_pages: u64,
+    goal_pages: u64,
+    retries: u32,
+    /// The ancestor that is looked at next; `None`: all were, in this round.
+    next: Option<MemcgId>,
+    reclaimed: u64,
+    effort: Option<Box<Effort>>,
+    paused: bool,
+}
+
+/// What a step of paying the debt came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HighStep {
+    More,
+    Wait(Throttle),
+    Done,
+}
+
+impl OverHigh {
+    /// Whether somebody above `memcg`, or it itself, is over, after `charged_pages` were charged.
+    pub(crate) fn after(core: &Core, memcg: MemcgId, charged_pages: u64, cpu: usize) -> Option<OverHigh> {
+        let over =
+            core.with_ancestors(memcg).any(|payer| payer.memory.overage() > 0 || payer.swap.overage() > 0);
+        over.then(|| OverHigh {
+            memcg,
+            cpu,
+            charged_pages,
+            goal_pages: charged_pages,
+            retries: RETRIES,
+            next: Some(memcg),
+            reclaimed: 0,
+            effort: None,
+            paused: false,
+        })
+    }
+
+    pub(crate) fn step(&mut self, core: &Core, host: &impl Host) -> HighStep {
+        if let Some(effort) = &mut self.effort {
+            match effort.step(core, host) {
+                Step::More => return HighStep::More,
+                Step::Wait(throttle) => return HighStep::Wait(throttle),
+                Step::Done(progress) => self.reclaimed += progress.reclaimed,
+            }
+            self.effort = None;
+        }
+        if self.paused {
+            return HighStep::Done;
+        }
+        while let Some(memcg) = self.next {
+            let payer = core.memcg(memcg);
+            self.next = Some(payer.parent()).filter(|&parent| parent != MemcgId::ROOT);
+            if payer.memory.overage() > 0 {
+                payer.stat.add(Counter::EventHigh, 1);
+                let orders = Orders {
+                    target: memcg,
+                    kind: EffortKind::Limit,
+                    goal_pages: self.goal_pages,
+                    swappiness: core.options.swappiness,
+                    cpu: self.cpu,
+                    whole: false,
+                };
+                self.effort = Some(Box::new(Effort::new(core, orders)));
+                return HighStep::More;
+            }
+        }
+        self.end_round(core)
+    }
+
+    fn end_round(&mut self, core: &Core) -> HighStep {
+        let most = |overage: fn(&crate::Memcg) -> u64| {
+            core.with_ancestors(self.memcg).map(overage).max().unwrap_or(0)
+        };
+        let of = |overage| delay(overage, self.charged_pages);
+        let delay = (of(most(|memcg| memcg.memory.overage())) + of(most(|memcg| memcg.swap.overage())))
+            .min(DELAY_MAX);
+        if delay <= DELAY_MIN {
+            return HighStep::Done;
+        }
+        if self.reclaimed > 0 || self.retries > 0 {
+            self.retries -= u32::from(self.reclaimed == 0);
+            self.goal_pages = CLUSTER_PAGES;
+            self.reclaimed = 0;
+            self.next = Some(self.memcg);
+            return HighStep::More;
+        }
+        self.paused = true;
+        HighStep::Wait(Throttle::OverHigh(delay))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// spec 60 §8: "Computed delays with high = 100 MB: 101 MB → 6 ms, 105 → 159 ms, 110 → 639 ms, ≥ 118 → 2000 ms."
+    #[test]
+    fn delays_grow_with_the_square() {
+        let pages = 25_600;
+        let ms = |mb: u64| delay(((mb * 256 - pages) << 20) / pages, 64).as_millis();
+        assert_eq!([101, 105, 110, 118, 200].map(ms), [6, 159, 639, 2000, 2000]);
+        let overage = ((110 * 256 - pages) << 20) / pages;
+        assert_eq!(delay(overage, 1).as_millis(), 9, "one page instead of 64");
+        assert_eq!(delay(u64::MAX, u64::MAX), DELAY_MAX);
+    }
+}
