@@ -350,7 +350,7 @@ impl Core {
             let run = rest.iter().take_while(|&&folio| std::ptr::eq(self.owner_of(folio), memcg)).count();
             let mut went = None;
             for &folio in &rest[..run] {
-                went = self.drain_one(memcg, &mut locked, queue, folio).or(went);
+                went = self.drain_one(host, memcg, &mut locked, queue, folio).or(went);
             }
             self.grew(memcg);
             drop(locked);
@@ -365,6 +365,7 @@ impl Core {
     /// Moves one. Returned: who had it, if that was removed meanwhile.
     fn drain_one(
         &self,
+        host: &impl Host,
         memcg: &Memcg,
         locked: &mut LockedLruvec<'_>,
         queue: Queue,
@@ -380,6 +381,7 @@ impl Core {
                 } else {
                     locked.add(folio, false);
                 }
+                self.tell_listed(host, memcg, folio, queue.into());
                 return went;
             }
             return None;
@@ -417,6 +419,7 @@ impl Core {
                 memcg.stat.add(Counter::Pgactivate, 1);
             }
         }
+        self.tell_listed(host, memcg, folio, queue.into());
         None
     }
 

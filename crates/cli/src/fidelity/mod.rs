@@ -89,6 +89,7 @@ fn compare(table: &Path, subjects: &[Subject]) -> Result<Vec<Comparison>, Failur
             swappiness: Swappiness::DEFAULT,
             seed: 1,
             check_every: None,
+            watch: None,
         }));
     }
     let outcomes = run_all(plans, parallel::threads())?;

@@ -188,7 +188,7 @@ impl Core {
                     if first {
                         memcg.lruvec.filters.clear(seq.next());
                     }
-                    self.walk_space(memcg, &space, seq, swappiness, forced, batch);
+                    self.walk_space(host, memcg, &space, seq, swappiness, forced, batch);
                     batch.flush(self, memcg.id());
                 }
                 Next::Advance => break,

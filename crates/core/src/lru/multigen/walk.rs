@@ -9,7 +9,9 @@
 //! Labels change by compare-and-swap; sizes follow in batches, under the lruvec lock.
 
 use crate::Core;
+use crate::event::FoundBy;
 use crate::folio::{GenIndex, Kind, Neighbour};
+use crate::host::Host;
 use crate::lru::{MAX_GENERATIONS, Seq, Swappiness};
 use crate::mapping::{Mapping, TABLE_PAGES};
 use crate::memcg::{Memcg, MemcgId};
@@ -56,8 +58,10 @@ impl WalkBatch {
 
 impl Core {
     /// Walks one address space for generation `seq`. `forced`: also tables that nobody used or found dense.
+    #[expect(clippy::too_many_arguments, reason = "whose pages, where they are mapped, and how to look")]
     pub(crate) fn walk_space(
         &self,
+        host: &impl Host,
         memcg: &Memcg,
         space: &AddressSpace,
         seq: Seq,
@@ -80,7 +84,7 @@ impl Core {
                         continue;
                     }
                 }
-                if self.walk_table(memcg, &mapping, table, batch) {
+                if self.walk_table(host, memcg, &mapping, table, batch) {
                     memcg.lruvec.filters.insert(seq.next(), mapping.id(), table);
                 }
                 if batch.changes >= CHANGES_PER_FLUSH {
@@ -91,7 +95,14 @@ impl Core {
     }
 
     /// Walks one page table; whether it was worth it.
-    fn walk_table(&self, memcg: &Memcg, mapping: &Mapping, table: u32, batch: &mut WalkBatch) -> bool {
+    fn walk_table(
+        &self,
+        host: &impl Host,
+        memcg: &Memcg,
+        mapping: &Mapping,
+        table: u32,
+        batch: &mut WalkBatch,
+    ) -> bool {
         let mechanisms = self.mechanisms();
         let Some(locked) = mapping.try_lock(&self.leaves) else { return mechanisms.workingset_rework() };
         let youngest = memcg.lruvec.window.max().index();
@@ -105,7 +116,11 @@ impl Core {
             }
             slot.clear_accessed(folio);
             young += 1;
-            batch.note(mapping.kind(), self.folios.flags(folio).found_young_by_walk(youngest, mechanisms));
+            let change = self.folios.flags(folio).found_young_by_walk(youngest, mechanisms);
+            if let Neighbour::Relabelled(_, label) = change {
+                self.tell_promoted(host, memcg, folio, label, FoundBy::Walk);
+            }
+            batch.note(mapping.kind(), change);
         }
         u64::from(young * DENSITY) >= end - first
     }
