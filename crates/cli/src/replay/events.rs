@@ -5,17 +5,20 @@
 
 use super::record::{Record, What, digits, number};
 use crate::error::Failure;
+use mglru_core::Time;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-/// Bytes that are handed on together.
-const BUFFER_BYTES: usize = 1 << 20;
-/// Buffers that may wait to be written.
-const BUFFERS_AHEAD: usize = 4;
+/// Records that are handed on together.
+const BATCH_RECORDS: usize = 4096;
+/// Batches that may wait to be written.
+const BATCHES_AHEAD: usize = 16;
+/// Bytes that are written together.
+const BUFFER_BYTES: usize = 1 << 18;
 /// Changes of the number of cached pages from one count to the next.
 const CHANGES_PER_COUNT: u64 = 64;
 
@@ -57,25 +60,15 @@ impl EventsFile {
     }
 }
 
-/// Writes events. What is full is written by a thread of its own.
+/// Takes events and hands them on, some at a time, to a thread that writes them: making text takes as long as replaying.
 pub struct EventsWriter {
-    format: Format,
-    buffer: Vec<u8>,
-    full: SyncSender<Vec<u8>>,
-    writing: JoinHandle<std::io::Result<()>>,
+    batch: Vec<Record>,
+    full: SyncSender<Vec<Record>>,
+    /// Batches that were written.
+    empty: Receiver<Vec<Record>>,
+    writing: JoinHandle<io::Result<()>>,
     path: PathBuf,
-    /// For the viewer: cached pages, and the number of changes of that.
-    cached_pages: u64,
-    changes: u64,
-    /// The youngest generation, and when it was opened, in nanoseconds.
-    generation: (u64, u64),
-    /// When the last event was.
-    last_nanos: u64,
 }
-
-/// Kinds of events that get a track, in the order of the tracks.
-const TRACKS: [&str; 10] =
-    ["touch", "insert", "list", "promote", "sort", "isolate", "judge", "evict", "age", "effort"];
 
 impl EventsWriter {
     /// Begins the file.
@@ -83,25 +76,96 @@ impl EventsWriter {
     /// # Errors
     /// It cannot be made.
     pub fn create(file: &EventsFile) -> Result<EventsWriter, Failure> {
-        let mut output = File::create(&file.path).map_err(|error| failure(&file.path, &error))?;
-        let (full, buffers) = sync_channel::<Vec<u8>>(BUFFERS_AHEAD);
-        let writing =
-            std::thread::spawn(move || buffers.iter().try_for_each(|buffer| output.write_all(&buffer)));
-        let mut writer = EventsWriter {
-            format: file.format,
-            buffer: Vec::with_capacity(BUFFER_BYTES + 1024),
+        let output = File::create(&file.path).map_err(|error| failure(&file.path, &error))?;
+        let (full, batches) = sync_channel::<Vec<Record>>(BATCHES_AHEAD);
+        let (used, empty) = sync_channel(BATCHES_AHEAD + 1);
+        let mut encoder = Encoder::new(file.format, output);
+        let writing = std::thread::spawn(move || {
+            for mut batch in batches {
+                for record in &batch {
+                    encoder.write(record)?;
+                }
+                batch.clear();
+                // If there is no room, it is simply freed.
+                let _ = used.try_send(batch);
+            }
+            encoder.finish()
+        });
+        Ok(EventsWriter {
+            batch: Vec::with_capacity(BATCH_RECORDS),
             full,
+            empty,
             writing,
             path: file.path.clone(),
+        })
+    }
+
+    /// Writes one.
+    #[inline]
+    pub fn write(&mut self, record: &Record) {
+        self.batch.push(*record);
+        if self.batch.len() == BATCH_RECORDS {
+            self.hand_on();
+        }
+    }
+
+    #[cold]
+    fn hand_on(&mut self) {
+        let empty = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH_RECORDS));
+        // Whoever writes has failed, if it does not listen: it says so at the end.
+        let _ = self.full.send(std::mem::replace(&mut self.batch, empty));
+    }
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// Something could not be written.
+    pub fn finish(mut self) -> Result<(), Failure> {
+        self.hand_on();
+        drop(self.full);
+        let written = self.writing.join().expect("writing does not panic");
+        written.map_err(|error| failure(&self.path, &error))
+    }
+}
+
+/// Kinds of events that get a track, in the order of the tracks.
+const TRACKS: [&str; 10] =
+    ["touch", "insert", "list", "promote", "sort", "isolate", "judge", "evict", "age", "effort"];
+
+/// Makes text of records.
+struct Encoder {
+    format: Format,
+    output: File,
+    buffer: Vec<u8>,
+    /// For the viewer: cached pages, and the number of changes of that.
+    cached_pages: u64,
+    changes: u64,
+    /// The youngest generation, and when it was opened, in nanoseconds.
+    generation: (u64, u64),
+    /// When the last event was.
+    last_nanos: u64,
+    /// How a line begins, for the last access and time: most events share theirs with the one before.
+    beginning: Vec<u8>,
+    beginning_of: Option<(u64, Time)>,
+}
+
+impl Encoder {
+    fn new(format: Format, output: File) -> Encoder {
+        let mut encoder = Encoder {
+            format,
+            output,
+            buffer: Vec::with_capacity(BUFFER_BYTES + 1024),
             cached_pages: 0,
             changes: 0,
             generation: (3, 0),
             last_nanos: 0,
+            beginning: Vec::new(),
+            beginning_of: None,
         };
-        if file.format == Format::Viewer {
-            writer.name_tracks();
+        if format == Format::Viewer {
+            encoder.name_tracks();
         }
-        Ok(writer)
+        encoder
     }
 
     fn name_tracks(&mut self) {
@@ -118,29 +182,28 @@ impl EventsWriter {
         self.buffer.extend_from_slice(text.as_bytes());
     }
 
-    /// Writes one.
-    #[inline]
-    pub fn write(&mut self, record: &Record) {
+    fn write(&mut self, record: &Record) -> io::Result<()> {
         match self.format {
             Format::JsonLines => self.write_line(record),
             Format::Viewer => self.write_viewer(record),
         }
         if self.buffer.len() >= BUFFER_BYTES {
-            self.hand_on();
+            self.output.write_all(&self.buffer)?;
+            self.buffer.clear();
         }
-    }
-
-    fn hand_on(&mut self) {
-        let buffer = std::mem::replace(&mut self.buffer, Vec::with_capacity(BUFFER_BYTES + 1024));
-        // Whoever writes has failed: it says so at the end.
-        let _ = self.full.send(buffer);
+        Ok(())
     }
 
     fn write_line(&mut self, record: &Record) {
+        let at = (record.access, record.now);
+        if self.beginning_of.replace(at) != Some(at) {
+            self.beginning.clear();
+            number(&mut self.beginning, "{\"access\":", record.access);
+            number(&mut self.beginning, ",\"nanos\":", record.now.as_nanos());
+            self.beginning.extend_from_slice(b",\"event\":\"");
+        }
         let out = &mut self.buffer;
-        number(out, "{\"access\":", record.access);
-        number(out, ",\"nanos\":", record.now.as_nanos());
-        out.extend_from_slice(b",\"event\":\"");
+        out.extend_from_slice(&self.beginning);
         out.extend_from_slice(record.what.name().as_bytes());
         out.push(b'"');
         write_page(out, record);
@@ -197,23 +260,16 @@ impl EventsWriter {
         out.push(b'}');
     }
 
-    /// Ends the file.
-    ///
-    /// # Errors
-    /// Something could not be written.
-    pub fn finish(mut self) -> Result<(), Failure> {
+    fn finish(mut self) -> io::Result<()> {
         if self.format == Format::Viewer {
             self.end_generation(self.last_nanos);
             self.buffer.extend_from_slice(b"\n]}\n");
         }
-        self.hand_on();
-        drop(self.full);
-        let written = self.writing.join().expect("writing does not panic");
-        written.map_err(|error| failure(&self.path, &error))
+        self.output.write_all(&self.buffer)
     }
 }
 
-fn failure(path: &Path, error: &std::io::Error) -> Failure {
+fn failure(path: &Path, error: &io::Error) -> Failure {
     Failure::work(format_args!("{}: the events cannot be written: {error}", path.display()))
 }
 

@@ -198,6 +198,11 @@ impl What {
     #[inline]
     pub fn write_fields(&self, out: &mut Vec<u8>) {
         match *self {
+            // Half of all events: in one piece.
+            What::Touch { write: false, mapped: false, hit } => out.extend_from_slice(match hit {
+                true => b",\"write\":false,\"mapped\":false,\"hit\":true",
+                false => b",\"write\":false,\"mapped\":false,\"hit\":false",
+            }),
             What::Touch { write, mapped, hit } => {
                 boolean(out, ",\"write\":", write);
                 boolean(out, ",\"mapped\":", mapped);
@@ -384,15 +389,26 @@ pub fn number(out: &mut Vec<u8>, name: &str, value: u64) {
 
 /// Writes a number.
 pub fn digits(out: &mut Vec<u8>, mut value: u64) {
+    const PAIRS: [[u8; 2]; 100] = {
+        let mut pairs = [[0; 2]; 100];
+        let mut n = 0;
+        while n < 100 {
+            pairs[n] = [b'0' + n as u8 / 10, b'0' + n as u8 % 10];
+            n += 1;
+        }
+        pairs
+    };
+    // Two digits at a time: twenty at most.
     let mut text = [0; 20];
     let mut from = text.len();
-    loop {
+    while value >= 10 {
+        from -= 2;
+        text[from..from + 2].copy_from_slice(&PAIRS[(value % 100) as usize]);
+        value /= 100;
+    }
+    if value > 0 || from == text.len() {
         from -= 1;
-        text[from] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            break;
-        }
+        text[from] = b'0' + value as u8;
     }
     out.extend_from_slice(&text[from..]);
 }
@@ -412,7 +428,7 @@ mod tests {
 
     #[test]
     fn numbers_are_written_as_others_write_them() {
-        for value in [0, 9, 10, 12_345, u64::MAX] {
+        for value in [0, 7, 9, 10, 99, 100, 101, 999, 1000, 10_203, 12_345, u64::MAX - 1, u64::MAX] {
             let mut out = Vec::new();
             digits(&mut out, value);
             assert_eq!(String::from_utf8(out).unwrap(), value.to_string());
