@@ -128,10 +128,6 @@ impl EventsWriter {
     }
 }
 
-/// Kinds of events that get a track, in the order of the tracks.
-const TRACKS: [&str; 10] =
-    ["touch", "insert", "list", "promote", "sort", "isolate", "judge", "evict", "age", "effort"];
-
 /// Makes text of records.
 struct Encoder {
     format: Format,
@@ -144,7 +140,9 @@ struct Encoder {
     generation: (u64, u64),
     /// When the last event was.
     last_nanos: u64,
-    /// How a line begins, for the last access and time: most events share theirs with the one before.
+    /// How the events of each track begin.
+    tracks: [Vec<u8>; What::NAMES.len()],
+    /// Text of the last access and time: most events share theirs with the one before.
     beginning: Vec<u8>,
     beginning_of: Option<(u64, Time)>,
 }
@@ -159,6 +157,11 @@ impl Encoder {
             changes: 0,
             generation: (3, 0),
             last_nanos: 0,
+            tracks: std::array::from_fn(|track| {
+                let (name, tid) = (What::NAMES[track], track + 1);
+                format!(",\n{{\"name\":\"{name}\",\"ph\":\"i\",\"s\":\"t\",\"pid\":1,\"tid\":{tid},")
+                    .into_bytes()
+            }),
             beginning: Vec::new(),
             beginning_of: None,
         };
@@ -172,7 +175,7 @@ impl Encoder {
         let mut text = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n\
              {\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"args\":{\"name\":\"mglru replay\"}}"
             .to_owned();
-        for (track, name) in TRACKS.iter().enumerate() {
+        for (track, name) in What::NAMES.iter().enumerate() {
             let tid = track + 1;
             text.push_str(&format!(
                 ",\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":{tid},\"args\":{{\"name\":\"{name}\"}}}},\n\
@@ -214,14 +217,15 @@ impl Encoder {
     fn write_viewer(&mut self, record: &Record) {
         let nanos = record.now.as_nanos();
         self.last_nanos = nanos;
-        let name = record.what.name();
-        let track = TRACKS.iter().position(|&track| track == name).unwrap_or(0) as u64 + 1;
+        let at = (record.access, record.now);
+        if self.beginning_of.replace(at) != Some(at) {
+            self.beginning.clear();
+            microseconds(&mut self.beginning, "\"ts\":", nanos);
+            number(&mut self.beginning, ",\"args\":{\"access\":", record.access);
+        }
         let out = &mut self.buffer;
-        out.extend_from_slice(b",\n{\"name\":\"");
-        out.extend_from_slice(name.as_bytes());
-        number(out, "\",\"ph\":\"i\",\"s\":\"t\",\"pid\":1,\"tid\":", track);
-        microseconds(out, ",\"ts\":", nanos);
-        number(out, ",\"args\":{\"access\":", record.access);
+        out.extend_from_slice(&self.tracks[record.what.kind()]);
+        out.extend_from_slice(&self.beginning);
         write_page(out, record);
         record.what.write_fields(out);
         out.extend_from_slice(b"}}");
@@ -251,10 +255,9 @@ impl Encoder {
     /// The slice of the youngest generation, which is not the youngest any more.
     fn end_generation(&mut self, nanos: u64) {
         let (seq, since) = self.generation;
-        let track = TRACKS.iter().position(|&track| track == "age").unwrap_or(0) as u64 + 1;
         let out = &mut self.buffer;
         number(out, ",\n{\"name\":\"generation ", seq);
-        number(out, "\",\"ph\":\"X\",\"pid\":1,\"tid\":", track);
+        number(out, "\",\"ph\":\"X\",\"pid\":1,\"tid\":", What::AGE as u64 + 1);
         microseconds(out, ",\"ts\":", since);
         microseconds(out, ",\"dur\":", nanos.saturating_sub(since));
         out.push(b'}');

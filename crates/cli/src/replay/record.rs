@@ -178,20 +178,31 @@ impl Recorder {
 }
 
 impl What {
+    /// Words for what can happen.
+    pub const NAMES: [&str; 10] =
+        ["touch", "insert", "list", "promote", "sort", "isolate", "judge", "evict", "age", "effort"];
+    /// The place of `age` among them.
+    pub const AGE: usize = 8;
+
+    /// Which of these words is for it.
+    pub fn kind(&self) -> usize {
+        match self {
+            What::Touch { .. } => 0,
+            What::Insert(_) => 1,
+            What::List(..) => 2,
+            What::Promote(..) => 3,
+            What::Sort(..) => 4,
+            What::Isolate => 5,
+            What::Judge(_) => 6,
+            What::Evict(_) => 7,
+            What::Age(_) => What::AGE,
+            What::Effort { .. } => 9,
+        }
+    }
+
     /// A word for it.
     pub fn name(&self) -> &'static str {
-        match self {
-            What::Touch { .. } => "touch",
-            What::Insert(_) => "insert",
-            What::List(..) => "list",
-            What::Promote(..) => "promote",
-            What::Sort(..) => "sort",
-            What::Isolate => "isolate",
-            What::Judge(_) => "judge",
-            What::Evict(_) => "evict",
-            What::Age(_) => "age",
-            What::Effort { .. } => "effort",
-        }
+        What::NAMES[self.kind()]
     }
 
     /// Writes its fields as members of a JSON object, each after a comma.
