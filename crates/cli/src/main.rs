@@ -9,11 +9,13 @@
 mod cache_options;
 mod cache_report;
 mod demo;
+mod equal_memcgs;
 mod error;
 mod fidelity;
 mod fio;
 mod generate;
 mod layout;
+mod load;
 mod output;
 mod parallel;
 mod progress;
@@ -65,6 +67,7 @@ Examples:
   mglru replay trace.bin.zst --curve 1%,5%,10%,20%
   mglru fidelity ../shared/kernel/results.csv
   mglru reproduce workingset          Linux 6.12 against 7.1, two minutes
+  mglru reproduce workingset --world real
 
 Sizes: 512MiB, 2g, 8192p (pages of 4 KiB) or bytes. `mglru MODE --help` tells more about each mode.
 Exit status: 0 done, 1 the work failed, 2 wrong usage.";

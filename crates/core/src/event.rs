@@ -45,7 +45,7 @@ pub enum Event {
         memcg: MemcgId,
         /// What was remembered of it.
         shadow: Shadow,
-        /// Evicted less than four generations ago.
+        /// Evicted less than four generations ago. Classic: within reach, and activated.
         recent: bool,
     },
     /// A new youngest generation was opened.

@@ -47,7 +47,7 @@ pub use event::Event;
 pub use folio::{FolioId, Kind};
 pub use host::{FlushReason, Host, Throttle, Time};
 pub use mapping::{InsertError, Mapping, MappingId};
-pub use mechanism::{MechanismError, Mechanisms, Preset, Switch};
+pub use mechanism::{Lru, LruLock, MechanismError, Mechanisms, Preset, ReworkRule, Switch};
 pub use memcg::{Counter, Effective, Memcg, MemcgError, MemcgId, UNLIMITED};
 pub use options::{Options, PAGE_BYTES};
 pub use reclaim::OutOfMemory;
@@ -77,6 +77,8 @@ pub struct Core {
     pub(crate) swap: SwapArea,
     /// Pages written since the beginning.
     pub(crate) written: AtomicU64,
+    /// When list sizes are refreshed next, of which the classic LRU decides.
+    pub(crate) statistics_due_ns: AtomicU64,
 }
 
 /// A leaf is there from the beginning for every so many frames: 64 would do for pages that are all neighbours; the others
@@ -103,6 +105,7 @@ impl Core {
             stocks: Stocks::new(options.cpus, options.charge_batch_pages),
             swap: SwapArea::new(options.swap, options.frames),
             written: AtomicU64::new(0),
+            statistics_due_ns: AtomicU64::new(options.statistics_refresh.after(Time::ZERO).as_nanos()),
             options,
         };
         core.join_order(MemcgId::ROOT);
@@ -322,7 +325,7 @@ impl Core {
 
     /// Queues a folio with a reference of the caller, and drains the batch if it is full.
     pub(crate) fn enqueue_held(&self, host: &impl Host, cpu: usize, queue: Queue, folio: FolioId) {
-        if let Some(batch) = self.arrivals.push(cpu, queue, folio) {
+        if let Some(batch) = self.arrivals.push(cpu, queue, folio, self.mechanisms().is_classic()) {
             self.drain_batch(host, queue, batch.as_slice());
         }
     }
@@ -392,10 +395,11 @@ impl Core {
             Queue::DeactivateFile => now.mapped(),
             Queue::Activate | Queue::Add => now.active(),
         };
-        if leave || now.unevictable() || now.generation().is_none() || !flags.clear_lru() {
+        if leave || now.unevictable() || !flags.clear_lru() {
             return None;
         }
         locked.remove(folio);
+        let classic = self.mechanisms().is_classic();
         match queue {
             Queue::Rotate => {
                 flags.clear_active();
@@ -403,15 +407,19 @@ impl Core {
                 memcg.stat.add(Counter::Pgrotated, 1);
             }
             Queue::DeactivateFile => {
-                flags.forget_accesses(self.mechanisms());
-                flags.clear_active();
+                let was_active = flags.make_cold();
+                if !classic {
+                    flags.forget_accesses(self.mechanisms());
+                }
                 let dirty = now.dirty() || now.writeback();
                 locked.add(folio, !dirty);
                 if dirty {
                     // Set after adding: it goes to the old side and is rotated when its write-back ends.
                     flags.set_reclaim();
                 }
-                memcg.stat.add(Counter::Pgdeactivate, 1);
+                if was_active || !classic {
+                    memcg.stat.add(Counter::Pgdeactivate, 1);
+                }
             }
             Queue::Activate | Queue::Add => {
                 flags.set_active();

@@ -20,7 +20,7 @@ mod report;
 pub mod run;
 mod swap;
 
-use crate::cache_options::{compose, parse_lru};
+use crate::cache_options::{PolicyOptions, compose};
 use crate::error::Failure;
 use crate::output::Output;
 use crate::parallel;
@@ -30,6 +30,7 @@ use clap::ValueEnum;
 use events::EventsFile;
 use explain::Watch;
 use memory::{Memory, parse_fraction};
+use mglru_core::lru::Refresh;
 use mglru_core::{Mechanisms, Preset, Switch};
 use mglru_sim::Writes;
 use plot::PlotFile;
@@ -64,9 +65,8 @@ pub struct Args {
     /// Turn a mechanism off; may be repeated
     #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
     without: Vec<Switch>,
-    /// The policy: multigen
-    #[arg(long, value_name = "POLICY", value_parser = parse_lru, default_value = "multigen")]
-    lru: String,
+    #[command(flatten)]
+    policy: PolicyOptions,
     /// Other policies beside it: fifo, lru, clock, 2q, lirs, arc, w-tinylfu, s3-fifo, sieve, opt (Belady's), or all
     #[arg(long, value_name = "POLICY,...", value_parser = baseline::parse, value_delimiter = ',')]
     baseline: Vec<baseline::Choice>,
@@ -125,7 +125,7 @@ impl Args {
                 seen.push(preset);
             }
         }
-        seen.into_iter().map(|preset| compose(preset, &self.with, &self.without)).collect()
+        seen.into_iter().map(|preset| compose(preset, &self.with, &self.without, self.policy)).collect()
     }
 
     fn sizes(&self) -> &[Memory] {
@@ -189,6 +189,8 @@ impl Args {
             },
             swap,
             swappiness: self.swap.swappiness(),
+            statistics_refresh: Refresh::default(),
+            statistics_reads: None,
             seed: self.seed,
             check_every: self.check,
             watch: self.watch(),

@@ -92,7 +92,7 @@ impl<'a> Row<'a> {
     /// Who decided which page left.
     fn policy(&self) -> String {
         match self {
-            Row::Engine(outcome) => mechanisms(outcome)["lru"].as_str().unwrap_or_default().to_owned(),
+            Row::Engine(outcome) => outcome.plan.mechanisms.lru().name().to_owned(),
             Row::Baseline(outcome) => outcome.plan.baseline.name().to_owned(),
         }
     }
@@ -142,7 +142,7 @@ impl<'a> Row<'a> {
         let mut document = json!({ "trace": self.trace().display().to_string(), "policy": self.policy() });
         if let Row::Engine(outcome) = self {
             document["preset"] = outcome.plan.mechanisms.name().into();
-            document["mechanisms"] = mechanisms(outcome).into();
+            document["mechanisms"] = mechanisms_json(outcome.plan.mechanisms).into();
         }
         document["memory_pages"] = self.memory().1.into();
         if let Row::Engine(outcome) = self {
@@ -189,13 +189,6 @@ fn counts_json(counts: &Counts) -> [(&'static str, Value); 4] {
         ("misses", counts.misses.into()),
         ("miss_ratio", counts.miss_ratio().into()),
     ]
-}
-
-fn mechanisms(outcome: &Outcome) -> Map<String, Value> {
-    let mut map = Map::new();
-    map.insert("lru".to_owned(), "multigen".into());
-    map.extend(mechanisms_json(outcome.plan.mechanisms));
-    map
 }
 
 /// By the kernel's names; `pgscan` and `pgsteal` are sums, as in memory.stat.

@@ -7,7 +7,7 @@ use crate::parallel;
 use crate::progress;
 use crate::trace_file::{Decoding, TraceFile};
 use indicatif::ProgressBar;
-use mglru_core::lru::Swappiness;
+use mglru_core::lru::{Refresh, Swappiness};
 use mglru_core::{Counter, Mechanisms};
 use mglru_sim::{Machine, Report, SimError, Simulator, SwapModel, Writes};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -37,6 +37,10 @@ pub struct Plan<'a> {
     pub swap: Option<SwapModel>,
     /// How willing reclaim is to take them.
     pub swappiness: Swappiness,
+    /// When the list sizes by which the classic LRU decides are refreshed, unless they are exact.
+    pub statistics_refresh: Refresh,
+    /// Accesses from one read of the statistics to the next.
+    pub statistics_reads: Option<u64>,
     /// Decides what is left to chance.
     pub seed: u64,
     /// Steps from one check to the next.
@@ -79,6 +83,8 @@ impl Plan<'_> {
         machine.writes = self.writes;
         machine.swap = self.swap;
         machine.swappiness = self.swappiness;
+        machine.statistics_refresh = self.statistics_refresh;
+        machine.statistics_reads = self.statistics_reads;
         machine.seed = self.seed;
         Ok(machine)
     }

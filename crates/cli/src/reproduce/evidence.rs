@@ -60,6 +60,8 @@ pub struct Check {
 pub struct Experiment {
     /// Its name.
     pub name: &'static str,
+    /// Where it ran.
+    pub world: &'static str,
     /// What it runs, in sentences of at most 100 columns.
     pub workload: String,
     /// Runs of each setting.
@@ -211,7 +213,7 @@ impl Experiment {
             let check = |check: &Check| json!({"name": check.name, "holds": check.holds});
             json!({
                 "name": experiment.name,
-                "world": "sim",
+                "world": experiment.world,
                 "runs": experiment.runs,
                 "seconds": experiment.seconds,
                 "verdict": experiment.verdict(),

@@ -10,6 +10,7 @@
 use super::multigen::memcg_lru::{LruWalk, MemcgLru, Op, Segment};
 use super::turns::{Turns, TurnsWalk};
 use crate::Core;
+use crate::mechanism::Lru;
 use crate::memcg::{Memcg, MemcgId, TreeWalk};
 use crate::sync::Ordering::Relaxed;
 
@@ -66,7 +67,9 @@ impl OrderWalk {
             return core
                 .with_order(target, |order| OrderWalk::Turns(TurnsWalk::new(order.turns(), priority)));
         }
-        if mechanisms.memcg_lru() && target == MemcgId::ROOT {
+        // The kernel's order is one by generations: its classic LRU walks the tree.
+        let by_generations = !mechanisms.has_folios_of(Lru::Classic);
+        if mechanisms.memcg_lru() && target == MemcgId::ROOT && by_generations {
             return core.with_order(target, |order| OrderWalk::Lru(LruWalk::new(order.lru())));
         }
         OrderWalk::Tree(TreeWalk::new(full))

@@ -120,7 +120,7 @@ impl Core {
                 self.open_generation(parent, max, self.options.swappiness, host.now());
             }
             let mut from = child.lruvec.lock(&self.folios);
-            let mut to = parent.lruvec.lock(&self.folios);
+            let mut to = parent.lruvec.lock_beside(&from);
             if parent.heir().is_some() || !Kind::ALL.into_iter().all(full) {
                 continue;
             }

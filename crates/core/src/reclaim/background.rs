@@ -63,7 +63,7 @@ impl Background {
             }
             self.scan.reset_tallies();
             self.scan.progress = Default::default();
-            self.walk = Some(NodeWalk::new(core, &self.orders, self.priority, true));
+            self.walk = Some(NodeWalk::new(core, host, &self.orders, &self.scan, self.priority, true));
             return BackgroundStep::More;
         };
         if walk.step(core, host, &self.orders, &mut self.scan) == WalkStep::More {

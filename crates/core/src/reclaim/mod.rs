@@ -37,6 +37,7 @@ use crate::Core;
 use crate::event::Event;
 use crate::folio::Kind;
 use crate::host::{Host, Throttle};
+use crate::mechanism::Lru;
 use crate::memcg::Counter;
 
 /// Where an effort starts: it looks at 1/4096 of each lruvec.
@@ -80,7 +81,8 @@ impl Effort {
     pub fn step(&mut self, core: &Core, host: &impl Host) -> Step {
         let Some(walk) = &mut self.walk else {
             self.scan.reset_tallies();
-            self.walk = Some(NodeWalk::new(core, &self.orders, self.priority, self.repeated));
+            self.walk =
+                Some(NodeWalk::new(core, host, &self.orders, &self.scan, self.priority, self.repeated));
             return Step::More;
         };
         if walk.step(core, host, &self.orders, &mut self.scan) == WalkStep::More {
@@ -102,7 +104,13 @@ impl Effort {
             return wait.map_or(Step::More, Step::Wait);
         }
         throttle::end_effort(core, &self.orders);
-        if progress.reclaimed == 0 && !self.repeated {
+        if core.mechanisms().has_folios_of(Lru::Classic) {
+            core.note_refaults_seen(host, core.memcg(self.orders.target));
+        }
+        let force = std::mem::take(&mut self.scan.skipped_deactivation) && !self.scan.force_deactivation;
+        if progress.reclaimed == 0 && (!self.repeated || force) {
+            // First because others may have shared the walk, then because active pages were spared.
+            self.scan.force_deactivation = self.repeated;
             self.repeated = true;
             self.priority = PRIORITY_DEFAULT;
             return wait.map_or(Step::More, Step::Wait);
@@ -126,7 +134,7 @@ impl Effort {
 /// Where a root effort with a large goal starts, so that the first pass already looks at about that much
 /// (spec 70 §3). Small goals, and targeted reclaim, start at 12.
 pub(crate) fn initial_priority(core: &Core, orders: &Orders) -> u8 {
-    if !orders.is_root() || orders.goal_pages < 64 {
+    if !orders.is_root() || orders.goal_pages < 64 || core.mechanisms().is_classic() {
         return PRIORITY_DEFAULT;
     }
     // File pages count whatever the swappiness, anonymous ones where they may be taken.

@@ -12,6 +12,7 @@ use crate::folio::{FolioId, Neighbour};
 use crate::host::Host;
 use crate::lru::Queue;
 use crate::mapping::{Mapping, TABLE_PAGES};
+use crate::mechanism::ReworkRule;
 use crate::memcg::Memcg;
 
 /// Entries looked at.
@@ -60,7 +61,7 @@ impl Core {
         let max = memcg.lruvec.window.max();
         let mechanisms = self.mechanisms();
         // The second part of the LULESH fix: the first version of the rework noted twice what a walk finds once.
-        let twice = mechanisms.workingset_rework() && !mechanisms.lulesh_fix();
+        let twice = mechanisms.reworked(ReworkRule::Young) && !mechanisms.lulesh_fix();
         let mut count = 1;
         for neighbour in window {
             let Some((other, slot)) = locked.young_entry(neighbour as u32) else { continue };

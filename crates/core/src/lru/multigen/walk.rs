@@ -14,6 +14,7 @@ use crate::folio::{GenIndex, Kind, Neighbour};
 use crate::host::Host;
 use crate::lru::{MAX_GENERATIONS, Seq, Swappiness};
 use crate::mapping::{Mapping, TABLE_PAGES};
+use crate::mechanism::ReworkRule;
 use crate::memcg::{Memcg, MemcgId};
 use crate::mm::AddressSpace;
 
@@ -104,7 +105,9 @@ impl Core {
         batch: &mut WalkBatch,
     ) -> bool {
         let mechanisms = self.mechanisms();
-        let Some(locked) = mapping.try_lock(&self.leaves) else { return mechanisms.workingset_rework() };
+        let Some(locked) = mapping.try_lock(&self.leaves) else {
+            return mechanisms.reworked(ReworkRule::Young);
+        };
         let youngest = memcg.lruvec.window.max().index();
         let first = u64::from(table) * u64::from(TABLE_PAGES);
         let end = (first + u64::from(TABLE_PAGES)).min(mapping.mapped_pages());
@@ -129,6 +132,6 @@ impl Core {
     /// generation list. One that is isolated or waits in a batch keeps its bit since the working-set rework.
     pub(crate) fn counts_for(&self, memcg: &Memcg, folio: crate::folio::FolioId) -> bool {
         let listed = || self.folios.flags(folio).load().generation().is_some();
-        self.memcg_of(folio) == memcg.id() && (!self.mechanisms().workingset_rework() || listed())
+        self.memcg_of(folio) == memcg.id() && (!self.mechanisms().reworked(ReworkRule::Young) || listed())
     }
 }
