@@ -47,7 +47,7 @@ enum Mode {
     #[command(override_help = fio::HELP, disable_help_flag = true)]
     Fio(fio::Args),
     /// Replay page-access traces under a virtual clock: misses, counters, miss-ratio curves
-    Replay(replay::Args),
+    Replay(Box<replay::Args>),
     /// Tell what is in a trace, write it in another format, or generate one
     Trace(trace::Args),
     /// Replay what real kernels replayed, and compare the counts
@@ -89,7 +89,7 @@ fn run(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<(), Failur
     match command.mode {
         Mode::Demo(args) => demo::run(args),
         Mode::Fio(args) => fio::run(args),
-        Mode::Replay(args) => replay::run(args),
+        Mode::Replay(args) => replay::run(*args),
         Mode::Trace(args) => trace::run(args),
         Mode::Fidelity(args) => fidelity::run(args),
         Mode::Reproduce(args) => reproduce::run(args),

@@ -378,7 +378,7 @@ impl Core {
             let run = rest.iter().take_while(|&&folio| std::ptr::eq(self.owner_of(folio), memcg)).count();
             let mut went = Vec::new();
             for &folio in &rest[..run] {
-                went.extend(self.drain_one(memcg, &mut locked, queue, folio));
+                went.extend(self.drain_one(host, memcg, &mut locked, queue, folio));
             }
             self.grew(memcg);
             drop(locked);
@@ -391,6 +391,7 @@ impl Core {
     /// Moves one. Returned: who had it, if that was removed meanwhile.
     fn drain_one(
         &self,
+        host: &impl Host,
         memcg: &Memcg,
         locked: &mut LockedLruvec<'_>,
         queue: Queue,
@@ -406,6 +407,7 @@ impl Core {
                 } else {
                     locked.add(folio, false);
                 }
+                self.tell_listed(host, memcg, folio, queue.into());
                 return went;
             }
             return None;
@@ -448,6 +450,7 @@ impl Core {
                 memcg.stat.add(Counter::Pgactivate, 1);
             }
         }
+        self.tell_listed(host, memcg, folio, queue.into());
         None
     }
 

@@ -75,6 +75,11 @@ impl Shadow {
         }
     }
 
+    /// The oldest generation when the page was evicted, truncated to the bits that there are for it.
+    pub fn seq(self) -> u64 {
+        self.token >> TOKEN_REFS_BITS
+    }
+
     fn token_refs(self) -> u32 {
         (self.token & ((1 << TOKEN_REFS_BITS) - 1)) as u32
     }

@@ -15,7 +15,7 @@ mod verdict;
 pub use verdict::{Facts, Reason, References, Slot, Verdict, judge};
 
 use crate::Core;
-use crate::event::Event;
+use crate::event::{Event, ListedFrom};
 use crate::folio::{Flags, FolioId, Kind};
 use crate::host::{FlushReason, Host};
 use crate::lru::multigen::walk::WalkBatch;
@@ -84,6 +84,7 @@ impl Core {
         batch.clear();
         // Between steps its file may have been closed, and its number given to another.
         scan.last_mapping = LastMapping::default();
+        batch.observed = host.observes();
         let mut locked = memcg.lruvec.lock(&self.folios);
         // What its heir has is not for those to take who are after its own.
         if memcg.heir().is_none() {
@@ -91,6 +92,7 @@ impl Core {
         }
         drop(locked);
         let scanned = batch.scanned;
+        self.tell_isolated(host, memcg, &batch);
         self.count_scan(memcg, orders.kind, &batch);
         scan.progress.scanned += batch.folios.len() as u64;
         let taken = batch.folios.len() as u64;
@@ -218,6 +220,7 @@ impl Core {
         let flags = self.folios.flags(folio);
         let now = flags.load();
         if !now.locked() && self.verdict(orders, scan, folio, now, false, Asked::default()) == Verdict::Free {
+            self.tell_judged(host, folio, Verdict::Free);
             // Most are like that, and freeing them is one step, which fails if anything changes until then.
             return Fate::of_doomed(now, false);
         }
@@ -231,7 +234,9 @@ impl Core {
         let mut asked = Asked::default();
         loop {
             let now = flags.load();
-            match self.verdict(orders, scan, folio, now, !locked, asked) {
+            let verdict = self.verdict(orders, scan, folio, now, !locked, asked);
+            self.tell_judged(host, folio, verdict);
+            match verdict {
                 Verdict::LookAtMappings => {
                     asked.references = Some(self.check_references(host, memcg, orders.cpu, scan, folio));
                 }
@@ -435,6 +440,7 @@ impl Core {
                 }
                 host.event(Event::Evicted {
                     page: (id, index),
+                    folio,
                     memcg: memcg.id(),
                     shadow: Shadow::unpack(word),
                 });
@@ -521,6 +527,7 @@ impl Core {
                 } else {
                     locked.add(folio, false);
                 }
+                self.tell_listed(host, owner, folio, ListedFrom::Isolation);
             }
             self.grew(owner);
             drop(locked);

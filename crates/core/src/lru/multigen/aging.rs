@@ -195,7 +195,7 @@ impl Core {
                         memcg.lruvec.forget_walks();
                         self.leaves.count_bytes(memcg.lruvec.filters.clear(seq.next()));
                     }
-                    self.walk_space(memcg, &space, seq, swappiness, forced, batch);
+                    self.walk_space(host, memcg, &space, seq, swappiness, forced, batch);
                     batch.flush(self, memcg.id());
                 }
                 Next::Advance => break,

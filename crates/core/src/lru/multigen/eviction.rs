@@ -8,6 +8,7 @@
 //! without it, in [`crate::pageout`].
 
 use super::lists::list_of;
+use crate::event::Sorted;
 use crate::folio::{Climb, Kind, Tier};
 use crate::lru::{Isolated, LockedLruvec, MIN_GENERATIONS, Swappiness};
 use crate::mechanism::ReworkRule;
@@ -114,6 +115,7 @@ impl LockedLruvec<'_> {
             && label != oldest
         {
             self.relist(folio, list_of(label, kind), true);
+            batch.note_sorted(folio, label, Sorted::Relabelled);
             return true;
         }
         let mechanisms = self.folios.mechanisms();
@@ -132,6 +134,12 @@ impl LockedLruvec<'_> {
             Climb::Moved(next) => {
                 self.resize(oldest, kind, -1);
                 self.resize(next, kind, 1);
+                let why = match (protected, saturated) {
+                    (false, _) => Sorted::Dirty,
+                    (true, true) => Sorted::Saturated,
+                    (true, false) => Sorted::Protected(tier),
+                };
+                batch.note_sorted(folio, next, why);
                 // Before the rework, a protected folio is the next of its new generation; now it is the last.
                 let at_head = !protected || mechanisms.reworked(ReworkRule::Sorting);
                 self.relist(folio, list_of(next, kind), at_head);
@@ -141,7 +149,10 @@ impl LockedLruvec<'_> {
                     self.lists.averages[kind as usize].protected[usize::from(tier)] += 1;
                 }
             }
-            Climb::Relabelled(label) => self.relist(folio, list_of(label, kind), true),
+            Climb::Relabelled(label) => {
+                self.relist(folio, list_of(label, kind), true);
+                batch.note_sorted(folio, label, Sorted::Relabelled);
+            }
         }
         true
     }

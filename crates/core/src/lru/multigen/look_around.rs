@@ -7,7 +7,8 @@
 
 use super::walk::{DENSITY, WalkBatch};
 use crate::Core;
-use crate::folio::FolioId;
+use crate::event::FoundBy;
+use crate::folio::{FolioId, Neighbour};
 use crate::host::Host;
 use crate::lru::Queue;
 use crate::mapping::{Mapping, TABLE_PAGES};
@@ -71,7 +72,11 @@ impl Core {
             count += 1;
             let flags = &self.folios.flags(other);
             if let Some(batch) = walk.as_deref_mut() {
-                batch.note(mapping.kind(), flags.found_young_by_walk(max.index(), mechanisms));
+                let change = flags.found_young_by_walk(max.index(), mechanisms);
+                if let Neighbour::Relabelled(_, label) = change {
+                    self.tell_promoted(host, memcg, other, label, FoundBy::LookAround);
+                }
+                batch.note(mapping.kind(), change);
                 if !twice {
                     continue;
                 }
