@@ -104,7 +104,8 @@ impl EqualMemcgs {
         Machine { watermarks, ..Machine::new(self.memcgs as u32 * self.pages_each + 4096) }
     }
 
-    fn draws(&self) -> u32 {
+    /// Pages that a memcg loads in a round.
+    pub fn draws(&self) -> u32 {
         (-(1.0 - self.touched).ln() * f64::from(self.pages_each) + 0.5) as u32
     }
 }

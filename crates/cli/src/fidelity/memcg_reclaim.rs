@@ -8,6 +8,7 @@ use crate::equal_memcgs::{EqualMemcgs, Rounds};
 use crate::error::Failure;
 use crate::parallel;
 use crate::table::Table;
+use mglru_core::lru::Refresh;
 use mglru_core::{Mechanisms, Preset};
 use mglru_sim::Machine;
 use serde_json::{Value, json};
@@ -35,6 +36,7 @@ struct Row {
     scan_per_steal: f64,
     first_quarter_percent: f64,
     first_round: u32,
+    seconds: f64,
 }
 
 /// A row and what we make of it.
@@ -63,7 +65,10 @@ pub fn compare(path: &Path, filter: &Filter) -> Result<Vec<Compared>, Failure> {
     let rows = reader.deserialize().collect::<Result<Vec<Row>, _>>().map_err(failure)?;
     let mut machines: Vec<Vec<Row>> = Vec::new();
     for row in rows.into_iter().filter(|row| {
-        row.lru == "mglru" && (filter.kernels.is_empty() || filter.kernels.contains(&row.kernel))
+        let lru = super::kernel_run::lru_of(&row.lru);
+        lru.is_some()
+            && (filter.lru.is_none() || filter.lru == lru)
+            && (filter.kernels.is_empty() || filter.kernels.contains(&row.kernel))
     }) {
         match machines.last_mut() {
             Some(phases) if row.first_round > 0 => phases.push(row),
@@ -102,8 +107,17 @@ fn replay(phases: &[Row], seed: u64) -> Result<Vec<Rounds>, Failure> {
     };
     let machine = Machine {
         seed,
-        access_time: Duration::from_micros(1),
-        mechanisms: Mechanisms::preset(preset),
+        // Of the classic LRU, when the kernel collected its statistics is chance, too.
+        statistics_refresh: Refresh {
+            first: Duration::from_millis(500) * (seed % 4) as u32,
+            period: Duration::from_secs(2),
+        },
+        // A touch and its share of a request together: by the clock, statistics are refreshed every so many rounds.
+        access_time: Duration::from_secs_f64(
+            row.seconds / f64::from(row.rounds) / row.memcgs as f64 / f64::from(load.draws()),
+        ),
+        mechanisms: Mechanisms::preset(preset)
+            .with_lru(super::kernel_run::lru_of(&row.lru).unwrap_or_default()),
         ..load.machine()
     };
     let rounds =
