@@ -31,7 +31,7 @@ pub struct PolicyOptions {
     /// The policy: multigen or classic
     #[arg(long, value_name = "POLICY", value_parser = Lru::parse, default_value = "multigen")]
     lru: Lru,
-    /// What one lock covers: lruvec (one tenant's lists) or node (everybody's)
+    /// One lock per tenant (lruvec), or one for all (node)
     #[arg(long, value_name = "LOCK", value_parser = LruLock::parse, default_value = "lruvec")]
     lru_lock: LruLock,
 }

@@ -3,6 +3,7 @@
 //! A page is named by 64 bits. What they mean is the machine's choice ([`Numbering`]): a file in the high half and
 //! a position in the low half, or an opaque key.
 
+use mglru_core::Lru;
 use mglru_core::lru::Swappiness;
 use mglru_workload::trace::{PageAccess, Record};
 use std::error::Error;
@@ -106,6 +107,13 @@ pub enum Operation {
     Switch {
         /// Its number.
         process: usize,
+    },
+    /// Switches the policy that ranks pages, while the others go on, and waits until that is done.
+    SwitchLru {
+        /// To this one.
+        to: Lru,
+        /// Folios moved at a time.
+        folios: u32,
     },
     /// Does nothing for a while.
     Rest {

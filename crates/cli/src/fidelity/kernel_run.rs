@@ -144,6 +144,15 @@ pub struct Setting {
     wmode: String,
 }
 
+/// The policy that a row names.
+pub fn lru_of(name: &str) -> Option<Lru> {
+    match name {
+        "mglru" => Some(Lru::MultiGen),
+        "classic" => Some(Lru::Classic),
+        _ => None,
+    }
+}
+
 /// The presets that stand for kernels, each with its version.
 const KERNELS: [(&str, Preset); 3] =
     [("6.12", Preset::Linux612), ("7.1", Preset::Linux71), ("7.2", Preset::Linux72)];
@@ -172,11 +181,7 @@ impl Setting {
     }
 
     fn lru(&self) -> Option<Lru> {
-        match self.lru.as_str() {
-            "mglru" => Some(Lru::MultiGen),
-            "classic" => Some(Lru::Classic),
-            _ => None,
-        }
+        lru_of(&self.lru)
     }
 
     fn swap_device(&self) -> Option<SwapDevice> {

@@ -8,6 +8,7 @@ use crate::equal_memcgs::{Draws, EqualMemcgs, Phase, Rounds};
 use crate::error::Failure;
 use crate::parallel;
 use crate::table::Table;
+use mglru_core::lru::Refresh;
 use mglru_core::{Lru, Mechanisms, Preset};
 use mglru_sim::Machine;
 use serde_json::{Value, json};
@@ -119,6 +120,11 @@ fn replay(phases: &[Row], seed: u64) -> Result<Vec<Rounds>, Failure> {
         seed,
         access_time: Duration::from_micros(1),
         mechanisms: Mechanisms::preset(preset).with_lru(lru),
+        // Of the classic LRU, when the kernel collected its statistics is chance, too.
+        statistics_refresh: Refresh {
+            first: Duration::from_millis(500) * (seed % 4) as u32,
+            period: Duration::from_secs(2),
+        },
         ..load.machine()
     };
     // The rest of a round's time in the lab: the statistics that the classic LRU decides by are refreshed by the clock.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! on lists of   one │ both: new folios go to the new policy, reclaim takes from both │ the other
-//!               begin ──── step, step, … at most 4096 folios per lock hold ──────── end
+//!               begin ──── step, step, … a bounded number of folios per lock hold ──────── end
 //! ```
 //!
 //! In between a turn of an lruvec tries both policies, so there is no moment in which reclaim finds nothing because the
@@ -23,8 +23,8 @@ use crate::folio::{FolioId, Kind};
 use crate::mechanism::Lru;
 use crate::memcg::MemcgId;
 
-/// Folios moved per lock hold (spec 80 §11).
-const MOVES_PER_STEP: u32 = 4096;
+/// Folios that the kernel moves per lock hold (spec 80 §11).
+pub const SWITCH_FOLIOS: u32 = 4096;
 
 /// What a step came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,15 +65,15 @@ impl Core {
 }
 
 impl LruSwitch {
-    /// Moves some folios.
-    pub fn step(&mut self, core: &Core) -> SwitchStep {
+    /// Moves up to `folios` folios of one memcg, at least one: [`SWITCH_FOLIOS`], unless others are to run in between.
+    pub fn step(&mut self, core: &Core, folios: u32) -> SwitchStep {
         let known = core.folios.settings();
         if known.1 != self.number {
             return SwitchStep::Superseded;
         }
         if self.memcg < core.memcgs.numbers() {
             let memcg = core.memcg(MemcgId(self.memcg));
-            if memcg.lruvec.lock(&core.folios).move_to(self.to) {
+            if memcg.lruvec.lock(&core.folios).move_to(self.to, folios.max(1)) {
                 self.memcg += 1;
             }
             return SwitchStep::More;
@@ -87,9 +87,9 @@ impl LruSwitch {
 }
 
 impl LockedLruvec<'_> {
-    /// Moves folios to a policy's lists, from each list those first that would have been evicted first. `true`: all are
-    /// moved.
-    fn move_to(&mut self, to: Lru) -> bool {
+    /// Moves up to `most` folios to a policy's lists, from each list those first that would have been evicted first.
+    /// `true`: all are moved.
+    fn move_to(&mut self, to: Lru, most: u32) -> bool {
         let from = match to {
             Lru::Classic => 0..GENERATION_LISTS,
             Lru::MultiGen => GENERATION_LISTS..GENERATION_LISTS + classic::LISTS.len(),
@@ -99,7 +99,7 @@ impl LockedLruvec<'_> {
         let start = if to == Lru::Classic { oldest(Kind::File) } else { 0 };
         let lists: Vec<usize> =
             from.clone().map(|list| from.start + (list - from.start + start) % from.len()).collect();
-        let mut left = MOVES_PER_STEP;
+        let mut left = most;
         for list in lists {
             while let Some(folio) = self.lists.lists.tail(list) {
                 if left == 0 {

@@ -3,9 +3,10 @@
 //! Source: spec 70 §6. The host runs it on a thread or an actor of its own, and wakes it when the core asks.
 
 use super::scan::{EffortKind, Orders, Scan};
-use super::{CLUSTER_PAGES, NodeWalk, PRIORITY_DEFAULT, WalkStep, initial_priority};
+use super::{CLUSTER_PAGES, NodeWalk, PRIORITY_DEFAULT, WalkStep, initial_priority, throttle};
 use crate::Core;
 use crate::host::{Host, Throttle};
+use crate::mechanism::Lru;
 use crate::memcg::{Counter, MemcgId};
 
 /// What a step of background reclaim came to.
@@ -56,7 +57,7 @@ impl Background {
     pub fn step(&mut self, core: &Core, host: &impl Host) -> BackgroundStep {
         let Some(walk) = &mut self.walk else {
             if core.node.is_balanced() || core.node.is_hopeless() {
-                return self.sleep(core);
+                return self.sleep(core, host);
             }
             if self.priority == PRIORITY_DEFAULT {
                 self.priority = initial_priority(core, &self.orders);
@@ -70,11 +71,12 @@ impl Background {
             return BackgroundStep::More;
         }
         self.walk = None;
-        self.end_pass(core)
+        self.end_pass(core, host)
     }
 
-    fn end_pass(&mut self, core: &Core) -> BackgroundStep {
+    fn end_pass(&mut self, core: &Core, host: &impl Host) -> BackgroundStep {
         let progress = self.scan.progress;
+        let wait = throttle::after_background_pass(core, &self.orders, &self.scan.tallies);
         self.reclaimed_pages += progress.reclaimed;
         if progress.scanned < self.orders.goal_pages || progress.reclaimed == 0 {
             self.priority -= 1;
@@ -87,9 +89,9 @@ impl Background {
             if self.reclaimed_pages == 0 {
                 core.node.note_fruitless_run();
             }
-            return self.sleep(core);
+            return self.sleep(core, host);
         }
-        BackgroundStep::More
+        wait.map_or(BackgroundStep::More, BackgroundStep::Wait)
     }
 
     /// Nothing but pages under write-back: they are not hopeless, only slow.
@@ -99,10 +101,13 @@ impl Background {
         BackgroundStep::Wait(wait)
     }
 
-    fn sleep(&mut self, core: &Core) -> BackgroundStep {
+    fn sleep(&mut self, core: &Core, host: &impl Host) -> BackgroundStep {
         if self.reclaimed_pages > 0 && core.node.is_balanced() {
             core.node.note_progress();
-            core.node.set_full_of_writeback(false);
+            throttle::end_background(core);
+        }
+        if core.mechanisms().has_folios_of(Lru::Classic) {
+            core.note_refaults_seen(host, core.memcg(MemcgId::ROOT));
         }
         if self.reclaimed_pages > 0 {
             core.memcg(MemcgId::ROOT).stat.add(Counter::Pageoutrun, 1);

@@ -109,11 +109,16 @@ impl NodeWalk {
 
 /// Whether enough was reclaimed to stop in the middle of a pass (spec 70 §5).
 pub(super) fn should_stop(core: &Core, orders: &Orders, scan: &Scan) -> bool {
+    let mechanisms = core.mechanisms();
+    let background = orders.kind == EffortKind::Background;
+    if background && mechanisms.is_classic() && !mechanisms.subtree_lru() {
+        // The walk over the tree is for everybody.
+        return false;
+    }
     if scan.progress.reclaimed >= orders.goal_pages.max(COMPACTION_GAP_PAGES) {
         return true;
     }
-    orders.kind == EffortKind::Background
-        && core.node.free_pages() > core.node.watermarks().high + WATERMARK_SLACK_PAGES
+    background && core.node.free_pages() > core.node.watermarks().high + WATERMARK_SLACK_PAGES
 }
 
 impl Scan {

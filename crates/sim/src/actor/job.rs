@@ -16,6 +16,7 @@ use crate::host::PageTouch;
 use crate::operation::{Access, Operation, Request, Source, SourceError};
 use crate::report::RequestReport;
 use crate::world::{Pause, World};
+use mglru_core::lru::switch::{LruSwitch, SwitchStep};
 use mglru_core::mapping::TABLE_PAGES;
 use mglru_core::reclaim::{Proactive, RequestStep};
 use mglru_core::{
@@ -87,6 +88,7 @@ enum State {
     /// From this page on, before that one.
     Truncate(FileNumber, u32, u64),
     Close(Arc<Mapping>),
+    SwitchLru(LruSwitch, u32),
     /// So many pages are to be reclaimed.
     Reclaim(u64, Box<Proactive>),
 }
@@ -217,6 +219,7 @@ impl Job {
                 State::Sync(file, syncing) => self.sync(world, file, syncing),
                 State::Truncate(file, from, end) => self.truncate(world, file, from, end),
                 State::Close(mapping) => self.close(world, mapping),
+                State::SwitchLru(switch, folios) => self.switch_lru(world, switch, folios),
                 State::Reclaim(pages, request) => self.reclaim(world, pages, request),
             };
             if !self.skips(world, pause) {
@@ -575,6 +578,10 @@ impl Job {
                 self.state = State::Reclaim(pages, Box::new(request));
                 Pause::Ready
             }
+            Operation::SwitchLru { to, folios } => {
+                self.state = State::SwitchLru(world.core.switch_lru(to), folios);
+                Pause::Ready
+            }
             Operation::Remove { page } => {
                 let file = world.files.file_of(&world.core, page);
                 let old = world.files.replace(&world.core, file);
@@ -584,6 +591,14 @@ impl Job {
                 Pause::Ready
             }
         }
+    }
+
+    /// Moves some folios from one policy to the other. In between, everybody may act.
+    fn switch_lru(&mut self, world: &mut World, mut switch: LruSwitch, folios: u32) -> Pause {
+        if switch.step(&world.core, folios) == SwitchStep::More {
+            self.state = State::SwitchLru(switch, folios);
+        }
+        rest(world, world.access_nanos)
     }
 
     /// Goes on as another process. Each one's place among the others is its number less one; of the one that it is now, the

@@ -67,6 +67,8 @@ pub(crate) struct Circumstances {
 pub(crate) struct Balance {
     /// Active lists of the kind may be scanned, by [`Kind`].
     may_deactivate: [bool; 2],
+    /// The target's inactive list of anonymous pages is low.
+    anon_is_low: bool,
     costs: Costs,
     /// There are plenty of inactive file pages: no need to swap.
     trims_cache: bool,
@@ -78,6 +80,11 @@ impl Balance {
     /// Whether active folios of a kind may become inactive.
     pub(crate) fn may_deactivate(&self, kind: Kind) -> bool {
         self.may_deactivate[kind as usize]
+    }
+
+    /// Whether the inactive list of anonymous pages is low.
+    pub(crate) fn anon_is_low(&self) -> bool {
+        self.anon_is_low
     }
 
     /// Pages to scan of each list, as [`LISTS`], out of so many.
@@ -136,6 +143,7 @@ impl Core {
         };
         Balance {
             may_deactivate,
+            anon_is_low: known.is_low(Kind::Anon),
             costs: target.lruvec.lock(&self.folios).lists.costs,
             trims_cache: known.inactive(Kind::File) >> priority != 0 && !may(Kind::File),
             file_is_tiny: !of_memcg && file_is_tiny(),

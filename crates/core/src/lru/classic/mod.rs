@@ -20,6 +20,8 @@ pub(crate) mod balance;
 mod refault;
 mod shrink;
 mod statistics;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 use super::LockedLruvec;
 use super::lists::GENERATION_LISTS;

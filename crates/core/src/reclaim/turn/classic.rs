@@ -35,6 +35,8 @@ pub(super) struct ClassicTurn {
     unfinished: bool,
     /// The whole budget is used, whatever was freed.
     whole: bool,
+    /// Background reclaim begins with a little of the active anonymous list, where the node has few inactive ones.
+    ages_anon: bool,
 }
 
 fn lists_of(kind: Kind) -> std::ops::Range<usize> {
@@ -66,6 +68,7 @@ impl ClassicTurn {
             offline: !memcg.is_online(),
             priority,
         };
+        let ages_anon = orders.kind == EffortKind::Background && can_swap && balance.anon_is_low();
         let budgets = balance.amounts(sizes, how);
         let whole = orders.is_root() && orders.kind == EffortKind::Direct && priority == PRIORITY_DEFAULT;
         ClassicTurn {
@@ -79,6 +82,7 @@ impl ClassicTurn {
             reclaimed: 0,
             unfinished: false,
             whole: whole || orders.whole,
+            ages_anon,
         }
     }
 
@@ -99,6 +103,10 @@ impl ClassicTurn {
         scan: &mut Scan,
     ) -> WalkStep {
         let memcg = core.memcg(self.memcg);
+        if std::mem::take(&mut self.ages_anon) {
+            core.shrink_active(host, memcg, Kind::Anon, CLUSTER_PAGES, orders.cpu, scan);
+            return WalkStep::More;
+        }
         loop {
             if self.next == LISTS.len() {
                 self.next = 0;
