@@ -24,9 +24,9 @@ const PAGES_EACH: u32 = 491_520;
 const REQUEST_PAGES: u64 = 65_536;
 /// What each memcg touches between two requests: 768 MB of 1,920.
 const TOUCHED: f64 = 0.4;
-const REQUESTS: u32 = 36;
-/// Of them, those before anything is counted: all were touched, nothing was aged.
-const WARM_REQUESTS: u32 = 12;
+const REQUESTS: u32 = 16;
+/// Requests before anything is counted: at first all were touched, and nothing was aged.
+const WARM_REQUESTS: u32 = 4;
 
 #[derive(Clone, Copy)]
 struct Setting {
