@@ -198,7 +198,7 @@ impl AnonRegion {
 impl Drop for AnonRegion {
     fn drop(&mut self) {
         let shared = &*self.shared;
-        shared.core.unmap(&self.task, &self.mapping);
+        shared.core.unmap(&shared.host, &self.task, &self.mapping);
         while let Some(busy) = shared.core.close_mapping(&shared.host, &self.mapping) {
             shared.wait_for_folio(busy);
         }

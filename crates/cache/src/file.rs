@@ -228,7 +228,8 @@ impl CachedFile {
             return false;
         }
         if !again {
-            self.shared.core.accessed_glance(&seen);
+            let shared = &*self.shared;
+            shared.core.accessed_glance(&shared.host, || shared.cpu(), &seen);
         }
         self.stats.count(missed);
         true
@@ -260,7 +261,7 @@ impl CachedFile {
                         continue;
                     }
                     if !again {
-                        shared.core.accessed(&hit);
+                        shared.core.accessed(&shared.host, || shared.cpu(), &hit);
                     }
                     if hit.readahead() {
                         self.continue_readahead(piece.index, &hit);

@@ -252,7 +252,8 @@ impl Drop for Map {
         if *left == 0 {
             maps.remove(&self.file.task.memcg);
             // Other tenants' maps make their entries anew.
-            self.file.shared.core.unmap(&self.file.task, &self.file.inode.mapping);
+            let shared = &*self.file.shared;
+            shared.core.unmap(&shared.host, &self.file.task, &self.file.inode.mapping);
         }
     }
 }

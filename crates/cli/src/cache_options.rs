@@ -4,7 +4,7 @@ use crate::error::Failure;
 use crate::size;
 use clap::ValueEnum;
 use mglru_cache::{BackendKind, Builder, PageCache};
-use mglru_core::{Mechanisms, Preset, Switch};
+use mglru_core::{Lru, LruLock, Mechanisms, Preset, Switch};
 
 /// Where no budget is given: large enough for most experiments, small enough to be had on a laptop.
 const DEFAULT_BUDGET_BYTES_MAX: u64 = 1 << 30;
@@ -21,9 +21,19 @@ pub struct MechanismOptions {
     /// Turn a mechanism off; may be repeated
     #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
     without: Vec<Switch>,
-    /// The policy: multigen
-    #[arg(long, value_name = "POLICY", value_parser = parse_lru, default_value = "multigen")]
-    lru: String,
+    #[command(flatten)]
+    policy: PolicyOptions,
+}
+
+/// Which policy ranks pages, and under which lock.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub struct PolicyOptions {
+    /// The policy: multigen or classic
+    #[arg(long, value_name = "POLICY", value_parser = Lru::parse, default_value = "multigen")]
+    lru: Lru,
+    /// One lock per tenant (lruvec), or one for all (node)
+    #[arg(long, value_name = "LOCK", value_parser = LruLock::parse, default_value = "lruvec")]
+    lru_lock: LruLock,
 }
 
 impl MechanismOptions {
@@ -32,7 +42,7 @@ impl MechanismOptions {
     /// # Errors
     /// Some combination does not exist.
     pub fn mechanisms(&self) -> Result<Mechanisms, Failure> {
-        compose(self.preset, &self.with, &self.without)
+        compose(self.preset, &self.with, &self.without, self.policy)
     }
 }
 
@@ -40,24 +50,18 @@ impl MechanismOptions {
 ///
 /// # Errors
 /// Some combination does not exist.
-pub fn compose(preset: Preset, with: &[Switch], without: &[Switch]) -> Result<Mechanisms, Failure> {
+pub fn compose(
+    preset: Preset,
+    with: &[Switch],
+    without: &[Switch],
+    policy: PolicyOptions,
+) -> Result<Mechanisms, Failure> {
     if let Some(switch) = with.iter().find(|switch| without.contains(switch)) {
         let name = switch.name();
         return Err(Failure::usage(format_args!("--with {name} and --without {name}: choose one")));
     }
-    Mechanisms::compose(preset, with, without).map_err(Failure::usage)
-}
-
-/// Reads the name of a policy.
-///
-/// # Errors
-/// There is none of that name, or not yet.
-pub fn parse_lru(name: &str) -> Result<String, String> {
-    match name {
-        "multigen" => Ok(name.to_owned()),
-        "classic" => Err("is not implemented yet: use multigen".to_owned()),
-        _ => Err("there is no such policy; there is multigen".to_owned()),
-    }
+    let mechanisms = Mechanisms::compose(preset, with, without).map_err(Failure::usage)?;
+    Ok(mechanisms.with_lru(policy.lru).with_lru_lock(policy.lru_lock))
 }
 
 /// How files are read and written.
@@ -167,10 +171,15 @@ mod tests {
         let refused = |text: &str| format!("{:?}", of(text).unwrap_err());
         assert_eq!(of("--preset linux-6.12 --with reclaim_loop").unwrap().name(), "linux-6.12");
         assert!(refused("--preset linux-6.12 --with lulesh_fix").contains("workingset_rework is off"));
-        assert!(refused("--without exact_statistics").contains("not implemented yet"));
+        assert!(refused("--with prefetch").contains("not implemented yet"));
         assert!(refused("--with lulesh_fix --without lulesh_fix").contains("choose one"));
         assert!(line("--preset linux-9").unwrap_err().contains("there is no preset 'linux-9'"));
         assert!(line("--with turbo").unwrap_err().contains("there is no mechanism 'turbo'"));
-        assert!(line("--lru classic").unwrap_err().contains("not implemented yet"));
+        let classic = of("--lru classic --lru-lock node --preset linux-7.1").unwrap();
+        assert_eq!(
+            (classic.lru(), classic.lru_lock(), classic.name()),
+            (Lru::Classic, LruLock::Node, "linux-7.1")
+        );
+        assert!(line("--lru random").unwrap_err().contains("there are multigen, classic"));
     }
 }

@@ -165,12 +165,13 @@ impl CacheReport {
     }
 }
 
-/// The policy, and every switch: whether it is on.
+/// The policy and its lock, and every switch: whether it is on.
 pub fn mechanisms_json(mechanisms: Mechanisms) -> Map<String, Value> {
-    let lru = ("lru".to_owned(), "multigen".into());
+    let choices = [("lru", mechanisms.lru().name()), ("lru_lock", mechanisms.lru_lock().name())];
+    let choices = choices.map(|(name, choice)| (name.to_owned(), choice.into()));
     let switches =
         Switch::ALL.iter().map(|&switch| (switch.name().to_owned(), mechanisms.is_on(switch).into()));
-    std::iter::once(lru).chain(switches).collect()
+    choices.into_iter().chain(switches).collect()
 }
 
 fn tenant_json(tenant: &TenantStats) -> Value {

@@ -16,7 +16,7 @@ fn the_document_has_what_is_promised() {
     let folder = folder();
     let run = run(document(folder.path(), "replay skewed.txt --memory 300p --preset linux-7.2 --warm 0.25"));
     assert_eq!(run["trace"], "skewed.txt");
-    assert_eq!(run["preset"], "linux-7.2");
+    assert_eq!((&run["policy"], &run["preset"]), (&"multigen".into(), &"linux-7.2".into()));
     assert_eq!(run["mechanisms"]["lru"], "multigen");
     assert_eq!(run["mechanisms"]["reclaim_loop"], true);
     assert_eq!(run["memory_pages"], 300);
@@ -82,7 +82,11 @@ fn progress_changes_no_number() {
     let folder = folder();
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&terminal).and_then(|()| unlockpt(&terminal)).unwrap();
-    for replay in ["replay skewed.txt --memory 10%", "replay skewed.txt --curve 5%,10% --check=500"] {
+    for replay in [
+        "replay skewed.txt --memory 10%",
+        "replay skewed.txt --curve 5%,10% --check=500",
+        "replay skewed.txt --baseline lru,opt",
+    ] {
         let other_end = ioctl_tiocgptpeer(&terminal, OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         let mut terminal = fs::File::from(terminal.try_clone().unwrap());
         let drawn = std::thread::spawn(move || {

@@ -50,7 +50,7 @@ fn wrong_usage_is_named_and_has_status_2() {
         ("fio --name=a --size=1m --preset=linux-9", "linux-9"),
         ("fio --name=a --size=1m --with=turbo", "turbo"),
         ("fio --name=a --size=1m --without=workingset_rework", "workingset_rework is off"),
-        ("fio --name=a --size=1m --lru=classic", "not implemented yet"),
+        ("fio --name=a --size=1m --lru=random", "there are multigen, classic"),
         ("fio --name=a --size=1m --backend=floppy", "floppy"),
         ("fio --name=a --size=1m --tenant=b=1MiB", "the jobs are: a"),
         ("fio --name=a --size=1m --tenant=a", "NAME=SIZE"),

@@ -193,18 +193,29 @@ impl Core {
     /// Counts an access through a descriptor. Not to be called for the page in which the previous read on the same
     /// open file ended.
     #[inline]
-    pub fn accessed(&self, hit: &Hit) {
-        self.folios.flags(hit.folio).mark_accessed(hit.flags, self.mechanisms());
+    pub fn accessed(&self, host: &impl Host, cpu: impl FnOnce() -> usize, hit: &Hit) {
+        self.mark_accessed(host, cpu, hit.folio, hit.flags);
+    }
+
+    /// One access to the folio that was in state `then`. Under the classic LRU the second one moves it, which may drain a
+    /// batch of `cpu`.
+    #[inline]
+    fn mark_accessed(&self, host: &impl Host, cpu: impl FnOnce() -> usize, folio: FolioId, then: Flags) {
+        let (flags, mechanisms) = (self.folios.flags(folio), self.mechanisms());
+        if !mechanisms.is_classic() {
+            flags.mark_accessed(then, mechanisms);
+        } else if let Some(before) = flags.mark_accessed_classic(then) {
+            self.accessed_again(host, cpu(), folio, before);
+        }
     }
 
     /// As [`Core::accessed`], for a page that was only glanced at.
     #[inline]
-    pub fn accessed_glance(&self, seen: &Glance<'_>) {
-        let flags = self.folios.flags(seen.folio());
-        let now = flags.load();
+    pub fn accessed_glance(&self, host: &impl Host, cpu: impl FnOnce() -> usize, seen: &Glance<'_>) {
+        let now = self.folios.flags(seen.folio()).load();
         // Another page has the frame by now: its accesses are others.
         if now.version() & SEQUENCE_MASK == seen.sequence() {
-            flags.mark_accessed(now, self.mechanisms());
+            self.mark_accessed(host, cpu, seen.folio(), now);
         }
     }
 
@@ -305,7 +316,8 @@ impl Core {
         {
             self.refault(host, folio, kind, memcg, word, recency);
         }
-        if recency {
+        // The classic LRU knows of the fault by the accessed bit.
+        if recency && !self.mechanisms().is_classic() {
             flags.mark_faulted_in(self.mechanisms());
         }
         if arrival.in_fault && must_read {
@@ -404,7 +416,7 @@ impl Core {
     }
 
     /// Removes every page-table entry of a file. A page whose entry is young counts one access (spec 20 §1).
-    pub fn unmap(&self, task: &Task, mapping: &Arc<Mapping>) {
+    pub fn unmap(&self, host: &impl Host, task: &Task, mapping: &Arc<Mapping>) {
         task.space.unmap(mapping);
         let pages = mapping.mapped_pages();
         let locked = mapping.lock(&self.leaves);
@@ -412,8 +424,7 @@ impl Core {
         while let Some((index, slot)) = locked.next(at, pages) {
             if let (Some(folio), true) = (slot.folio(), slot.mapped()) {
                 if slot.accessed() && mapping.has_recency() && mapping.kind() == Kind::File {
-                    let flags = &self.folios.flags(folio);
-                    flags.mark_accessed(flags.load(), self.mechanisms());
+                    self.mark_accessed(host, || task.cpu, folio, self.folios.flags(folio).load());
                 }
                 self.unmap_folio(mapping, self.owner_of(folio), folio);
             }

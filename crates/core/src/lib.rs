@@ -50,7 +50,7 @@ pub use event::Event;
 pub use folio::{FolioId, Kind};
 pub use host::{FlushReason, Host, Throttle, Time};
 pub use mapping::{InsertError, Mapping, MappingId};
-pub use mechanism::{MechanismError, Mechanisms, Preset, Switch};
+pub use mechanism::{Lru, LruLock, MechanismError, Mechanisms, Preset, ReworkRule, Switch};
 pub use memcg::{Counter, Effective, Memcg, MemcgError, MemcgId, UNLIMITED};
 pub use options::{Options, PAGE_BYTES};
 pub use reclaim::OutOfMemory;
@@ -81,6 +81,8 @@ pub struct Core {
     pub(crate) tunables: Tunables,
     /// Pages written since the beginning.
     pub(crate) written: AtomicU64,
+    /// When list sizes are refreshed next, of which the classic LRU decides.
+    pub(crate) statistics_due_ns: AtomicU64,
 }
 
 /// A leaf is there from the beginning for every so many frames: 64 would do for pages that are all neighbours; the others
@@ -108,6 +110,7 @@ impl Core {
             swap: SwapArea::new(options.swap, options.frames),
             tunables: Tunables::new(),
             written: AtomicU64::new(0),
+            statistics_due_ns: AtomicU64::new(options.statistics_refresh.after(Time::ZERO).as_nanos()),
             options,
         };
         core.join_order(MemcgId::ROOT);
@@ -347,7 +350,7 @@ impl Core {
 
     /// Queues a folio with a reference of the caller, and drains the batch if it is full.
     pub(crate) fn enqueue_held(&self, host: &impl Host, cpu: usize, queue: Queue, folio: FolioId) {
-        if let Some(batch) = self.arrivals.push(cpu, queue, folio) {
+        if let Some(batch) = self.arrivals.push(cpu, queue, folio, self.mechanisms().is_classic()) {
             self.drain_batch(host, queue, batch.as_slice());
         }
     }
@@ -375,7 +378,7 @@ impl Core {
             let run = rest.iter().take_while(|&&folio| std::ptr::eq(self.owner_of(folio), memcg)).count();
             let mut went = Vec::new();
             for &folio in &rest[..run] {
-                went.extend(self.drain_one(memcg, &mut locked, queue, folio));
+                went.extend(self.drain_one(host, memcg, &mut locked, queue, folio));
             }
             self.grew(memcg);
             drop(locked);
@@ -388,6 +391,7 @@ impl Core {
     /// Moves one. Returned: who had it, if that was removed meanwhile.
     fn drain_one(
         &self,
+        host: &impl Host,
         memcg: &Memcg,
         locked: &mut LockedLruvec<'_>,
         queue: Queue,
@@ -403,6 +407,7 @@ impl Core {
                 } else {
                     locked.add(folio, false);
                 }
+                self.tell_listed(host, memcg, folio, queue.into());
                 return went;
             }
             return None;
@@ -413,10 +418,11 @@ impl Core {
             Queue::DeactivateFile => now.mapped(),
             Queue::Activate | Queue::Add => now.active(),
         };
-        if leave || now.unevictable() || now.generation().is_none() || !flags.clear_lru() {
+        if leave || now.unevictable() || !flags.clear_lru() {
             return None;
         }
         locked.remove(folio);
+        let classic = self.mechanisms().is_classic();
         match queue {
             Queue::Rotate => {
                 flags.clear_active();
@@ -424,15 +430,19 @@ impl Core {
                 memcg.stat.add(Counter::Pgrotated, 1);
             }
             Queue::DeactivateFile => {
-                flags.forget_accesses(self.mechanisms());
-                flags.clear_active();
+                let was_active = flags.make_cold();
+                if !classic {
+                    flags.forget_accesses(self.mechanisms());
+                }
                 let dirty = now.dirty() || now.writeback();
                 locked.add(folio, !dirty);
                 if dirty {
                     // Set after adding: it goes to the old side and is rotated when its write-back ends.
                     flags.set_reclaim();
                 }
-                memcg.stat.add(Counter::Pgdeactivate, 1);
+                if was_active || !classic {
+                    memcg.stat.add(Counter::Pgdeactivate, 1);
+                }
             }
             Queue::Activate | Queue::Add => {
                 flags.set_active();
@@ -440,6 +450,7 @@ impl Core {
                 memcg.stat.add(Counter::Pgactivate, 1);
             }
         }
+        self.tell_listed(host, memcg, folio, queue.into());
         None
     }
 

@@ -288,7 +288,7 @@ fn loom_mapped_pages_are_counted_once() {
 #[test]
 fn loom_a_walk_and_reclaim_agree_about_sizes() {
     let prepare = |world: &World| {
-        world.core.accessed(&world.hit().unwrap());
+        world.core.accessed(&Silent, || 0, &world.hit().unwrap());
         load(world);
     };
     let outcomes = explore(prepare, age, World::evict, |world, opened, _| {

@@ -42,6 +42,81 @@ impl Preset {
     }
 }
 
+/// Which policy ranks pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Lru {
+    /// The multi-generational LRU (spec 20–40).
+    #[default]
+    MultiGen,
+    /// Active and inactive lists (spec 80).
+    Classic,
+}
+
+impl Lru {
+    /// Both.
+    pub const ALL: [Lru; 2] = [Lru::MultiGen, Lru::Classic];
+
+    /// As it is written on the command line and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Lru::MultiGen => "multigen",
+            Lru::Classic => "classic",
+        }
+    }
+
+    /// Finds a policy by name.
+    ///
+    /// # Errors
+    /// [`MechanismError::UnknownChoice`] for a name that is none.
+    pub fn parse(name: &str) -> Result<Lru, MechanismError> {
+        choose("lru", name, &Lru::ALL, Lru::name)
+    }
+}
+
+/// Whose lists one lock covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum LruLock {
+    /// Those of one memcg, since Linux 5.11.
+    #[default]
+    Lruvec,
+    /// Those of all memcgs of the node, before.
+    Node,
+}
+
+impl LruLock {
+    /// Both.
+    pub const ALL: [LruLock; 2] = [LruLock::Lruvec, LruLock::Node];
+
+    /// As it is written on the command line and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            LruLock::Lruvec => "lruvec",
+            LruLock::Node => "node",
+        }
+    }
+
+    /// Finds a lock by name.
+    ///
+    /// # Errors
+    /// [`MechanismError::UnknownChoice`] for a name that is none.
+    pub fn parse(name: &str) -> Result<LruLock, MechanismError> {
+        choose("lru_lock", name, &LruLock::ALL, LruLock::name)
+    }
+}
+
+fn choose<T: Copy>(
+    what: &'static str,
+    name: &str,
+    all: &[T],
+    name_of: impl Fn(T) -> &'static str,
+) -> Result<T, MechanismError> {
+    all.iter().copied().find(|&choice| name_of(choice) == name).ok_or_else(|| MechanismError::UnknownChoice {
+        what,
+        name: name.to_owned(),
+        choices: all.iter().map(|&choice| name_of(choice)).collect(),
+    })
+}
+
 /// One behaviour that is on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
@@ -111,7 +186,7 @@ impl Switch {
         found.ok_or_else(|| MechanismError::UnknownSwitch(name.to_owned()))
     }
 
-    /// Whether it has both positions. Of the others, [`PRESENT`] says which one there is.
+    /// Whether it has both positions. The others can only be off.
     fn turns(self) -> bool {
         matches!(
             self,
@@ -120,26 +195,92 @@ impl Switch {
                 | Switch::MemcgLru
                 | Switch::ReclaimLoop
                 | Switch::FaultPlacement
+                | Switch::BatchNonresidentAge
+                | Switch::ExactStatistics
                 | Switch::SubtreeLru
                 | Switch::ReparentOffline
         )
     }
 
-    const fn bit(self) -> u16 {
-        1 << self as u16
+    const fn bit(self) -> u32 {
+        1 << self as u32
     }
 }
 
-/// Switches whose only position is on.
-const PRESENT: u16 = Switch::ExactStatistics.bit();
+/// Beside the switches: the policy is the classic LRU.
+const CLASSIC: u32 = 1 << 13;
+/// Folios of both policies are on lists: the policy was switched a moment ago.
+const SWITCHING: u32 = 1 << 14;
+/// One lock covers the lists of all memcgs.
+const NODE_LOCK: u32 = 1 << 15;
+
+const _: () = assert!(Switch::ALL.len() <= 13);
+
+/// One rule of the working-set rework. They belong together, and [`Switch::WorkingsetRework`] turns them together; apart
+/// they are for the question which of them does what ([`Mechanisms::with_rework_rules`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReworkRule {
+    /// What counts as an access, a tier and saturated, and what moving a folio makes it forget (spec 20 §1–4).
+    Counting,
+    /// What an accessed bit does, found by a walk, by eviction or beside it, also in isolation (spec 20 §7).
+    Young,
+    /// Into which generation a folio is put: the distance rule (spec 20 §6).
+    Placement,
+    /// Where protected folios stand in their new generation, and which count as protected (spec 40 §6).
+    Sorting,
+    /// How much more often a tier must refault to be protected (spec 40 §3).
+    Gains,
+    /// Which of anonymous pages and pages of files goes first (spec 40 §4).
+    FirstKind,
+    /// When the aging is due, and how far both kinds' oldest generations may be apart (spec 30 §2, §6).
+    Window,
+    /// What a shadow says, how long it is recent, and what a page gets that comes back (spec 50 §3).
+    Refault,
+}
+
+impl ReworkRule {
+    /// All of them.
+    pub const ALL: [ReworkRule; 8] = [
+        ReworkRule::Counting,
+        ReworkRule::Young,
+        ReworkRule::Placement,
+        ReworkRule::Sorting,
+        ReworkRule::Gains,
+        ReworkRule::FirstKind,
+        ReworkRule::Window,
+        ReworkRule::Refault,
+    ];
+
+    /// A short name, for tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            ReworkRule::Counting => "counting",
+            ReworkRule::Young => "young",
+            ReworkRule::Placement => "placement",
+            ReworkRule::Sorting => "sorting",
+            ReworkRule::Gains => "gains",
+            ReworkRule::FirstKind => "first_kind",
+            ReworkRule::Window => "window",
+            ReworkRule::Refault => "refault",
+        }
+    }
+
+    /// Beside those of the switches.
+    const fn bit(self) -> u32 {
+        1 << (16 + self as u32)
+    }
+}
+
+/// The rework with all of its rules.
+const REWORK: u32 = Switch::WorkingsetRework.bit() | 0xff << 16;
 
 /// Which behaviours are on. A word and a byte, to be copied; asking it is a test of one bit.
 ///
-/// Four switches have one position yet: they concern the classic LRU, speed, and dirty pages of all tenants together.
+/// Two switches have one position yet: they concern speed, and dirty pages of all tenants together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mechanisms {
     preset: Preset,
-    on: u16,
+    on: u32,
 }
 
 impl Default for Mechanisms {
@@ -151,17 +292,21 @@ impl Default for Mechanisms {
 impl Mechanisms {
     /// The switches of a preset.
     pub const fn preset(preset: Preset) -> Mechanisms {
-        const LINUX_612: u16 = PRESENT | Switch::MemcgLru.bit();
-        const LINUX_71: u16 = LINUX_612 | Switch::WorkingsetRework.bit() | Switch::LuleshFix.bit();
-        const LINUX_72: u16 = LINUX_71
+        const LINUX_612: u32 = Switch::MemcgLru.bit();
+        const LINUX_71: u32 = LINUX_612 | REWORK | Switch::LuleshFix.bit();
+        const LINUX_72: u32 = LINUX_71
             | Switch::ReclaimLoop.bit()
             | Switch::FaultPlacement.bit()
             | Switch::ReparentOffline.bit();
+        const OURS: u32 = LINUX_72
+            | Switch::SubtreeLru.bit()
+            | Switch::BatchNonresidentAge.bit()
+            | Switch::ExactStatistics.bit();
         let on = match preset {
             Preset::Linux612 => LINUX_612,
             Preset::Linux71 => LINUX_71,
             Preset::Linux72 => LINUX_72,
-            Preset::Default => LINUX_72 | Switch::SubtreeLru.bit(),
+            Preset::Default => OURS,
         };
         Mechanisms { preset, on }
     }
@@ -190,7 +335,8 @@ impl Mechanisms {
             return Ok(self);
         }
         if switch.turns() {
-            return Ok(Mechanisms { on: self.on ^ switch.bit(), ..self });
+            let bits = if switch == Switch::WorkingsetRework { REWORK } else { switch.bit() };
+            return Ok(Mechanisms { on: if on { self.on | bits } else { self.on & !bits }, ..self });
         }
         let (option, other) = if on { ("--with", "off") } else { ("--without", "on") };
         Err(MechanismError::NotYet {
@@ -217,6 +363,16 @@ impl Mechanisms {
         Ok(self)
     }
 
+    /// The same, with only these rules of the rework, and for the others what was before. For experiments: no kernel was
+    /// ever so. Without the rework there are none to choose from, and nothing changes.
+    pub fn with_rework_rules(self, rules: &[ReworkRule]) -> Mechanisms {
+        if !self.workingset_rework() {
+            return self;
+        }
+        let rules = rules.iter().fold(Switch::WorkingsetRework.bit(), |bits, rule| bits | rule.bit());
+        Mechanisms { on: self.on & !REWORK | rules, ..self }
+    }
+
     /// The preset it began with.
     pub fn name(self) -> &'static str {
         self.preset.name()
@@ -228,9 +384,82 @@ impl Mechanisms {
         self.on & switch.bit() != 0
     }
 
+    fn with_bit(self, bit: u32, on: bool) -> Mechanisms {
+        Mechanisms { on: if on { self.on | bit } else { self.on & !bit }, ..self }
+    }
+
+    /// With that policy. All presets have the multi-gen LRU, and a classic one, too.
+    pub fn with_lru(self, lru: Lru) -> Mechanisms {
+        self.with_bit(CLASSIC, lru == Lru::Classic)
+    }
+
+    /// The policy; while it is being switched, the new one.
+    #[inline]
+    pub const fn lru(self) -> Lru {
+        if self.on & CLASSIC != 0 { Lru::Classic } else { Lru::MultiGen }
+    }
+
+    /// With that lock. All presets have one per lruvec.
+    pub fn with_lru_lock(self, lock: LruLock) -> Mechanisms {
+        self.with_bit(NODE_LOCK, lock == LruLock::Node)
+    }
+
+    /// Whose lists one lock covers.
+    #[inline]
+    pub const fn lru_lock(self) -> LruLock {
+        if self.on & NODE_LOCK != 0 { LruLock::Node } else { LruLock::Lruvec }
+    }
+
+    /// While folios of the other policy may still be on lists, or not.
+    pub(crate) fn with_switching(self, switching: bool) -> Mechanisms {
+        self.with_bit(SWITCHING, switching)
+    }
+
+    /// Whether folios of the other policy may still be on lists.
+    #[inline]
+    pub(crate) const fn is_switching(self) -> bool {
+        self.on & SWITCHING != 0
+    }
+
+    #[inline]
+    pub(crate) const fn is_classic(self) -> bool {
+        self.on & CLASSIC != 0
+    }
+
+    /// Whether the lists of that policy may have folios.
+    pub(crate) fn has_folios_of(self, lru: Lru) -> bool {
+        self.is_switching() || self.lru() == lru
+    }
+
+    /// The half of the word that can change at run time, which the rules of the rework are not in.
+    pub(crate) const fn word(self) -> u16 {
+        self.on as u16
+    }
+
+    #[inline]
+    pub(crate) const fn with_word(self, on: u16) -> Mechanisms {
+        Mechanisms { preset: self.preset, on: self.on & !0xffff | on as u32 }
+    }
+
+    #[inline]
+    pub(crate) const fn batch_nonresident_age(self) -> bool {
+        self.is_on(Switch::BatchNonresidentAge)
+    }
+
+    #[inline]
+    pub(crate) const fn exact_statistics(self) -> bool {
+        self.is_on(Switch::ExactStatistics)
+    }
+
     #[inline]
     pub(crate) const fn workingset_rework(self) -> bool {
         self.is_on(Switch::WorkingsetRework)
+    }
+
+    /// Whether a rule of the rework holds, and not what was before it.
+    #[inline]
+    pub(crate) const fn reworked(self, rule: ReworkRule) -> bool {
+        self.on & rule.bit() != 0
     }
 
     #[inline]
@@ -280,6 +509,15 @@ pub enum MechanismError {
     UnknownPreset(String),
     /// No switch has that name.
     UnknownSwitch(String),
+    /// There is no such choice.
+    UnknownChoice {
+        /// Between what.
+        what: &'static str,
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        choices: Vec<&'static str>,
+    },
     /// Planned, but not there.
     NotYet {
         /// What was asked for.
@@ -312,6 +550,9 @@ impl fmt::Display for MechanismError {
                     list(&Switch::ALL.map(Switch::name))
                 )
             }
+            MechanismError::UnknownChoice { what, name, choices } => {
+                write!(f, "{what} '{name}' is none; there are {}", list(choices))
+            }
             MechanismError::NotYet { what, instead } => write!(f, "{what} is not implemented yet: {instead}"),
             MechanismError::Contradiction { switch, needs, reason } => {
                 let (switch, needs) = (switch.name(), needs.name());
@@ -336,7 +577,7 @@ mod tests {
 
     /// The table of the design, as far as there is a choice.
     #[test]
-    fn presets_differ_in_seven_switches() {
+    fn presets_differ_in_nine_switches() {
         let turning = Switch::ALL.into_iter().filter(|switch| switch.turns()).collect::<Vec<_>>();
         let on = |preset| {
             turning.iter().map(|&switch| Mechanisms::preset(preset).is_on(switch)).collect::<Vec<_>>()
@@ -349,14 +590,32 @@ mod tests {
                 "memcg_lru",
                 "reclaim_loop",
                 "fault_placement",
+                "batch_nonresident_age",
+                "exact_statistics",
                 "subtree_lru",
                 "reparent_offline",
             ]
         );
-        assert_eq!(on(Preset::Linux612), [false, false, true, false, false, false, false]);
-        assert_eq!(on(Preset::Linux71), [true, true, true, false, false, false, false]);
-        assert_eq!(on(Preset::Linux72), [true, true, true, true, true, false, true]);
-        assert_eq!(on(Preset::Default), [true; 7]);
+        assert_eq!(on(Preset::Linux612), [false, false, true, false, false, false, false, false, false]);
+        assert_eq!(on(Preset::Linux71), [true, true, true, false, false, false, false, false, false]);
+        assert_eq!(on(Preset::Linux72), [true, true, true, true, true, false, false, false, true]);
+        assert_eq!(on(Preset::Default), [true; 9]);
+    }
+
+    #[test]
+    fn policy_and_lock_are_beside_the_switches() {
+        for preset in Preset::ALL {
+            let plain = Mechanisms::preset(preset);
+            assert_eq!((plain.lru(), plain.lru_lock()), (Lru::MultiGen, LruLock::Lruvec));
+            let other = plain.with_lru(Lru::Classic).with_lru_lock(LruLock::Node);
+            assert_eq!((other.lru(), other.lru_lock()), (Lru::Classic, LruLock::Node));
+            assert!(Switch::ALL.iter().all(|&switch| plain.is_on(switch) == other.is_on(switch)));
+            assert_eq!(other.with_lru(Lru::MultiGen).with_lru_lock(LruLock::Lruvec), plain);
+        }
+        assert!(Lru::ALL.into_iter().all(|lru| Lru::parse(lru.name()) == Ok(lru)));
+        assert!(LruLock::ALL.into_iter().all(|lock| LruLock::parse(lock.name()) == Ok(lock)));
+        let error = Lru::parse("lru").unwrap_err().to_string();
+        assert_eq!(error, "lru 'lru' is none; there are multigen, classic");
     }
 
     #[test]
@@ -373,6 +632,22 @@ mod tests {
         for preset in Preset::ALL {
             assert_eq!(Mechanisms::compose(preset, &[], &[]), Ok(Mechanisms::preset(preset)));
         }
+    }
+
+    #[test]
+    fn rules_of_the_rework_turn_together_unless_they_are_chosen() {
+        let having = |mechanisms: Mechanisms| ReworkRule::ALL.map(|rule| mechanisms.reworked(rule));
+        let [older, newer] = [Preset::Linux612, Preset::Linux71].map(Mechanisms::preset);
+        assert_eq!((having(older), having(newer)), ([false; 8], [true; 8]));
+        let turned = Mechanisms::compose(Preset::Linux612, &[Switch::WorkingsetRework], &[]).unwrap();
+        assert_eq!(having(turned), [true; 8]);
+        for (position, rule) in ReworkRule::ALL.into_iter().enumerate() {
+            let one = newer.with_rework_rules(&[rule]);
+            assert_eq!(having(one), std::array::from_fn(|other| other == position), "{}", rule.name());
+            assert!(one.workingset_rework() && one.lulesh_fix());
+            assert_eq!(older.with_rework_rules(&[rule]), older);
+        }
+        assert_eq!(newer.with_rework_rules(&ReworkRule::ALL), newer);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! How a core is set up.
 
-use crate::lru::{BATCH_FOLIOS, Swappiness};
+use crate::lru::{BATCH_FOLIOS, Refresh, Swappiness};
 use crate::mechanism::Mechanisms;
 use crate::reclaim::Watermarks;
 use crate::swap::SwapOptions;
@@ -28,6 +28,8 @@ pub struct Options {
     pub cpus: usize,
     /// Folios per batch of arrivals, 1…31. Default 31; smaller ones only for comparison with the golden traces.
     pub batch_folios: usize,
+    /// When the list sizes by which the classic LRU decides are refreshed, unless they are exact. Default: every 2 s.
+    pub statistics_refresh: Refresh,
     /// Pages that a CPU charges at once, for those to come. Default: 1, so that counts can be compared page by page, as what
     /// is measured of kernels does without them; a cache says 64 ([`crate::memcg::CHARGE_BATCH_PAGES`]).
     pub charge_batch_pages: u64,
@@ -49,6 +51,7 @@ impl Options {
             swappiness: Swappiness::DEFAULT,
             cpus: 1,
             batch_folios: BATCH_FOLIOS,
+            statistics_refresh: Refresh::default(),
             charge_batch_pages: 1,
             seed: 0,
             charge_metadata: false,

@@ -13,6 +13,10 @@ pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64,
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
 
+/// A word that hardly ever changes. loom does not explore what was read of it: it stands in nearly every transition, and
+/// whoever must not miss a change looks at it under a lock.
+pub(crate) use std::sync::atomic::AtomicU32 as SettingsWord;
+
 #[cfg(loom)]
 use loom::sync::Mutex as Inner;
 #[cfg(loom)]

@@ -65,8 +65,8 @@ impl Harness {
 
     /// One pass over the target at one priority. The requests of its batches are what `pgscan` and `pgrefill` grew by.
     pub(crate) fn pass(&self, orders: Orders, priority: u8) -> (Vec<u64>, Scan) {
-        let mut walk = NodeWalk::new(&self.core, &orders, priority, false);
         let mut scan = Scan::default();
+        let mut walk = NodeWalk::new(&self.core, &self.host, &orders, &scan, priority, false);
         let mut steps = Vec::new();
         loop {
             let before = self.looked_at();

@@ -2,7 +2,8 @@
 
 use crate::Core;
 use crate::folio::{FolioId, GenIndex, Kind};
-use crate::lru::multigen::lists::{UNEVICTABLE, list_of};
+use crate::lru::classic;
+use crate::lru::lists::{all_lists, may_be_on};
 use crate::lru::{MAX_GENERATIONS, MIN_GENERATIONS};
 use crate::memcg::{Counter, Memcg, MemcgId};
 
@@ -46,26 +47,21 @@ impl Core {
             }
             let locked = lruvec.lock(&self.folios);
             let mut labelled = [[0u64; 2]; MAX_GENERATIONS as usize];
-            for list in 0..=UNEVICTABLE {
+            let mut listed = [0u64; classic::LISTS.len()];
+            for list in all_lists() {
                 for folio in locked.lists.lists.iter(&self.folios, list) {
                     put(folio, format!("on list {list} of '{name}'"))?;
                     let flags = self.folios.flags(folio).load();
-                    if self.memcg_of(folio) != memcg.id() || !flags.lru() || flags.active() {
+                    let hinted = flags.active() && flags.generation().is_some();
+                    let belongs = self.memcg_of(folio) == memcg.id() && may_be_on(flags, list);
+                    if !belongs || !flags.lru() || hinted {
                         return Err(format!("{folio:?} on list {list} of '{name}' is {flags:?}"));
                     }
                     let kind = if flags.swapbacked() { Kind::Anon } else { Kind::File };
-                    match flags.generation() {
-                        Some(label) => {
-                            labelled[usize::from(label.0)][kind as usize] += 1;
-                            let parity = list_of(label, kind) % 2 == list % 2;
-                            if list == UNEVICTABLE || !parity {
-                                return Err(format!("{folio:?} {flags:?} is on list {list}"));
-                            }
-                        }
-                        None if list != UNEVICTABLE => {
-                            return Err(format!("{folio:?} {flags:?} has no label"));
-                        }
-                        None => {}
+                    if let Some(label) = flags.generation() {
+                        labelled[usize::from(label.0)][kind as usize] += 1;
+                    } else if !flags.unevictable() {
+                        listed[kind as usize * 2 + usize::from(flags.active())] += 1;
                     }
                 }
             }
@@ -79,6 +75,14 @@ impl Core {
                             labelled[kind as usize]
                         ));
                     }
+                }
+            }
+            for ((kind, active), listed) in classic::LISTS.into_iter().zip(listed) {
+                let size = lruvec.classic.size(kind, active);
+                if size != listed {
+                    return Err(format!(
+                        "'{name}' counts {size} {kind:?} pages, active: {active}, but {listed} are listed so"
+                    ));
                 }
             }
         }

@@ -9,6 +9,8 @@
 //! |  token: min_seq << 2 | accesses  |  memcg      | workingset |
 //! ```
 //!
+//! Under the classic LRU, the memcg is the one on whose behalf it was evicted, and the token is the reading of its clock.
+//!
 //! 63 bits: the slot's tag takes one. There are no node bits, as there is one node (spec 50 §2 with NODE_BITS = 0).
 //!
 //! Source: spec 50. A refault is *recent* while the window has moved by fewer than four generations since the oldest one
@@ -22,14 +24,16 @@
 use crate::event::Event;
 use crate::folio::{Flags, FolioId, Kind, Tier, tier_of};
 use crate::host::Host;
+use crate::lru::classic::balance::IO_COST;
 use crate::lru::{Lruvec, MAX_GENERATIONS, Seq};
 use crate::mapping::ShadowLeaf;
-use crate::mechanism::Mechanisms;
+use crate::mechanism::{Mechanisms, ReworkRule};
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::{Core, sync::Ordering::Relaxed};
 
 const MEMCG_BITS: u32 = MemcgId::BITS;
 const TOKEN_BITS: u32 = 63 - 1 - MEMCG_BITS;
+const TOKEN_MASK: u64 = (1 << TOKEN_BITS) - 1;
 const TOKEN_REFS_BITS: u32 = 2;
 /// Leaves of shadows that are trimmed together.
 const TRIM_LEAVES: u64 = 128;
@@ -52,8 +56,9 @@ impl Shadow {
         let nrefs = flags.nrefs(mechanisms);
         let token = min.0 << TOKEN_REFS_BITS | u64::from(nrefs.saturating_sub(1));
         // Before the rework the bit is the one access that the token has no room for.
-        let workingset = if mechanisms.workingset_rework() { flags.workingset() } else { nrefs > 0 };
-        Shadow { memcg, workingset, token: token & ((1 << TOKEN_BITS) - 1) }
+        let workingset =
+            if mechanisms.reworked(ReworkRule::Refault) { flags.workingset() } else { nrefs > 0 };
+        Shadow { memcg, workingset, token: token & TOKEN_MASK }
     }
 
     /// The word, 63 bits.
@@ -70,6 +75,11 @@ impl Shadow {
         }
     }
 
+    /// The oldest generation when the page was evicted, truncated to the bits that there are for it.
+    pub fn seq(self) -> u64 {
+        self.token >> TOKEN_REFS_BITS
+    }
+
     fn token_refs(self) -> u32 {
         (self.token & ((1 << TOKEN_REFS_BITS) - 1)) as u32
     }
@@ -78,7 +88,7 @@ impl Shadow {
     pub fn is_recent(self, min: Seq, max: Seq, mechanisms: Mechanisms) -> bool {
         let truncated = |seq: Seq| seq.0 & ((1 << SEQ_BITS) - 1);
         let seq = self.token >> TOKEN_REFS_BITS;
-        if !mechanisms.workingset_rework() {
+        if !mechanisms.reworked(ReworkRule::Refault) {
             return seq == truncated(min);
         }
         truncated(max).abs_diff(seq) < MAX_GENERATIONS
@@ -86,7 +96,7 @@ impl Shadow {
 
     /// What the page gets if it was evicted recently (spec 50 §3.3).
     fn regained(self, in_fault: bool, mechanisms: Mechanisms) -> Regained {
-        if !mechanisms.workingset_rework() {
+        if !mechanisms.reworked(ReworkRule::Refault) {
             return self.regained_before(in_fault);
         }
         let refs = self.token_refs();
@@ -138,6 +148,18 @@ impl Lruvec {
 }
 
 impl Core {
+    /// The memory of a page of `memcg` in state `flags`, which is evicted now on behalf of `target`. Under the classic LRU,
+    /// the target's clock goes on.
+    pub(crate) fn remember(&self, memcg: &Memcg, target: MemcgId, kind: Kind, flags: Flags) -> u64 {
+        if !self.mechanisms().is_classic() {
+            return memcg.lruvec.shadow_of(kind, flags, self.mechanisms());
+        }
+        let target = self.memcg(target);
+        let token = target.lruvec.classic.nonresident_age() & TOKEN_MASK;
+        self.advance_nonresident_age(target, 1);
+        Shadow { memcg: target.id(), workingset: flags.workingset(), token }.pack()
+    }
+
     /// A page with a shadow is back as `folio`, not yet on a list (spec 50 §3.3).
     pub(crate) fn refault(
         &self,
@@ -149,6 +171,10 @@ impl Core {
         in_fault: bool,
     ) {
         let shadow = Shadow::unpack(word);
+        if self.mechanisms().is_classic() {
+            self.refault_classic(host, folio, kind, memcg, shadow);
+            return;
+        }
         if shadow.memcg != memcg.id() {
             return;
         }
@@ -171,6 +197,42 @@ impl Core {
             memcg.stat.add(pick(Counter::WorkingsetRestoreAnon, Counter::WorkingsetRestoreFile), 1);
         }
         self.folios.flags(folio).restore(regained.workingset, regained.refs);
+    }
+
+    /// The same under the classic LRU (spec 50 §4).
+    fn refault_classic(&self, host: &impl Host, folio: FolioId, kind: Kind, memcg: &Memcg, shadow: Shadow) {
+        let [refault, activate, restore] = match kind {
+            Kind::Anon => [
+                Counter::WorkingsetRefaultAnon,
+                Counter::WorkingsetActivateAnon,
+                Counter::WorkingsetRestoreAnon,
+            ],
+            Kind::File => [
+                Counter::WorkingsetRefaultFile,
+                Counter::WorkingsetActivateFile,
+                Counter::WorkingsetRestoreFile,
+            ],
+        };
+        memcg.stat.add(refault, 1);
+        let target = self.memcg(shadow.memcg);
+        let recent = target.is_online() && self.is_within_reach(host, target, kind, shadow.token, TOKEN_MASK);
+        host.event(Event::Refault { folio, memcg: memcg.id(), shadow, recent });
+        if !recent {
+            return;
+        }
+        self.folios.flags(folio).refault_active(shadow.workingset);
+        memcg.stat.add(activate, 1);
+        if !shadow.workingset {
+            self.advance_nonresident_age(memcg, 1);
+            return;
+        }
+        memcg.stat.add(restore, 1);
+        // The clock goes on in the walk that notes the cost, or in one of its own before.
+        let batched = self.mechanisms().batch_nonresident_age();
+        if !batched {
+            self.advance_nonresident_age(memcg, 1);
+        }
+        self.note_cost(host, memcg, None, kind, IO_COST, u64::from(batched));
     }
 
     /// Notes that a leaf holds only shadows now.

@@ -119,13 +119,13 @@ fn unmapping_counts_young_entries() {
         harness.read_ahead([0]);
         harness.load(0);
         harness.mapping.set_recency(recency);
-        harness.core.unmap(&harness.task, &harness.mapping);
+        harness.core.unmap(&harness.host, &harness.task, &harness.mapping);
         assert_eq!(harness.flags(0).referenced(), expected);
         assert!(!harness.flags(0).mapped());
         assert_eq!(harness.stat(Counter::FileMapped), 0);
         // Not mapped any more: nothing is left to count.
         let before = harness.rfw(0);
-        harness.core.unmap(&harness.task, &harness.mapping);
+        harness.core.unmap(&harness.host, &harness.task, &harness.mapping);
         assert_eq!(harness.rfw(0), before);
     }
 }

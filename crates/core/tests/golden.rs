@@ -5,7 +5,7 @@ mod common;
 
 use common::{Channel, Harness};
 use mglru_core::Preset::{self, Linux71, Linux72, Linux612};
-use mglru_core::{Counter, Kind};
+use mglru_core::{Counter, Kind, Lru, Mechanisms, Switch};
 
 const LIMIT_PAGES: u64 = 4096;
 
@@ -162,6 +162,105 @@ fn mapped_reads() {
     ];
     for (preset, name, trace, expected) in rows {
         assert_eq!(replay(preset, 31, &trace), expected, "{preset:?}, {name}");
+    }
+}
+
+/// Replays a trace under the classic LRU, whose statistics are refreshed after every so many reads, or exact. The columns
+/// of the table: misses; refaults; activated, restored; scanned, stolen; refilled, deactivated; `pgactivate`; efforts;
+/// priority rounds; the clock; pages on the inactive and the active list, and queued.
+fn replay_classic(batch: usize, refreshed_every: Option<usize>, trace: &[(u32, Channel)]) -> [u64; 15] {
+    let exact = [Switch::ExactStatistics];
+    let without: &[Switch] = if refreshed_every.is_none() { &[] } else { &exact };
+    let mechanisms = Mechanisms::compose(Preset::Default, &[], without).unwrap().with_lru(Lru::Classic);
+    let mut harness = Harness::with_mechanisms(mechanisms, LIMIT_PAGES, batch);
+    for (at, &(page, channel)) in trace.iter().enumerate() {
+        harness.access(page, channel);
+        if refreshed_every.is_some_and(|every| (at + 1).is_multiple_of(every)) {
+            harness.core.refresh_statistics();
+        }
+    }
+    harness.core.validate().unwrap();
+    let memcg = harness.memcg();
+    let stat = |counter| memcg.stat().get(counter);
+    let lruvec = memcg.lruvec();
+    let [inactive, active] = [lruvec.inactive_pages(Kind::File), lruvec.active_pages(Kind::File)];
+    let efforts = harness.host.efforts();
+    [
+        harness.misses,
+        stat(Counter::WorkingsetRefaultFile),
+        stat(Counter::WorkingsetActivateFile),
+        stat(Counter::WorkingsetRestoreFile),
+        stat(Counter::PgscanDirect),
+        stat(Counter::PgstealDirect),
+        stat(Counter::Pgrefill),
+        stat(Counter::Pgdeactivate),
+        stat(Counter::Pgactivate),
+        stat(Counter::Pageoutrun),
+        efforts.iter().map(|effort| 13 - u64::from(effort.priority)).sum(),
+        lruvec.nonresident_age(),
+        inactive,
+        active,
+        memcg.usage_pages() - inactive - active,
+    ]
+}
+
+/// spec 97 §5: "All rows are reproduced exactly". Scanned is stolen there, and refilled deactivated.
+#[test]
+fn descriptor_reads_of_the_classic_lru() {
+    let (t1, t2, t3) = (t1(Channel::Read), t2(Channel::Read), t3(Channel::Read));
+    // misses, refaults, activate, restore, steal, refill, pgactivate, efforts, rounds, clock, inactive, active, queued
+    type Row<'a> = (&'a str, &'a [(u32, Channel)], usize, Option<usize>, [u64; 13]);
+    let rows: [Row; 14] = [
+        ("T1", &t1, 1, None, [36000, 30000, 0, 0, 31958, 0, 0, 551, 3306, 31958, 4042, 0, 0]),
+        ("T1", &t1, 1, Some(1000), [36000, 30000, 0, 0, 31958, 0, 0, 551, 3306, 31958, 4042, 0, 0]),
+        ("T1", &t1, 31, None, [36000, 30000, 0, 0, 31920, 0, 0, 560, 3360, 31920, 4070, 0, 10]),
+        ("T1", &t1, 31, Some(1000), [36000, 30000, 0, 0, 31920, 0, 0, 560, 3360, 31920, 4070, 0, 10]),
+        ("T1", &t1, 31, Some(10_000), [36000, 30000, 0, 0, 31920, 0, 0, 560, 3360, 31920, 4070, 0, 10]),
+        ("T2", &t2, 1, None, [62000, 0, 0, 0, 57960, 0, 2000, 920, 6440, 59960, 2040, 2000, 0]),
+        ("T2", &t2, 1, Some(1000), [62000, 0, 0, 0, 57960, 0, 2000, 920, 6440, 59960, 2040, 2000, 0]),
+        ("T2", &t2, 31, None, [62000, 0, 0, 0, 57960, 0, 2000, 920, 6440, 59960, 2033, 2000, 7]),
+        ("T2", &t2, 31, Some(1000), [62000, 0, 0, 0, 57960, 0, 2000, 920, 6440, 59960, 2033, 2000, 7]),
+        ("T2", &t2, 31, Some(10_000), [62000, 0, 0, 0, 57960, 0, 2000, 920, 6440, 59960, 2033, 2000, 7]),
+        (
+            "T3",
+            &t3,
+            1,
+            None,
+            [134591, 118871, 11876, 4115, 130534, 49041, 38326, 3176, 19056, 180736, 2896, 1161, 0],
+        ),
+        (
+            "T3",
+            &t3,
+            31,
+            None,
+            [134571, 118851, 11812, 4100, 130480, 48945, 38133, 3175, 19050, 180616, 2910, 1176, 5],
+        ),
+        (
+            "T3",
+            &t3,
+            31,
+            Some(1000),
+            [133670, 117950, 19311, 6764, 129605, 47125, 29649, 2799, 18184, 178757, 2045, 2019, 1],
+        ),
+        (
+            "T3",
+            &t3,
+            31,
+            Some(10_000),
+            [133238, 117518, 22305, 7961, 129157, 46195, 27095, 3173, 20855, 178731, 681, 3375, 25],
+        ),
+    ];
+    for (name, trace, batch, refreshed_every, expected) in rows {
+        let [misses, refaults, activate, restore, steal, refill, pgactivate, rest @ ..] = expected;
+        let [efforts, rounds, clock, inactive, active, queued] = rest;
+        assert_eq!(
+            replay_classic(batch, refreshed_every, trace),
+            [
+                misses, refaults, activate, restore, steal, steal, refill, refill, pgactivate, efforts,
+                rounds, clock, inactive, active, queued
+            ],
+            "{name}, B = {batch}, S = {refreshed_every:?}"
+        );
     }
 }
 

@@ -114,7 +114,11 @@ impl World {
                 }
                 assert_eq!(bytes, bytes_of(tenant, page), "a reader of page {page} got another page");
                 self.accepted.fetch_add(1, Relaxed);
-                if mapped { self.core.touch(task, mapping, page, &hit) } else { self.core.accessed(&hit) }
+                if mapped {
+                    self.core.touch(task, mapping, page, &hit)
+                } else {
+                    self.core.accessed(&Silent, || task.cpu, &hit)
+                }
             }
         }
     }

@@ -14,11 +14,13 @@
 //! # Ok::<(), mglru_sim::SimError>(())
 //! ```
 //!
-//! Read on with [`simulator`] (who acts when), then `actor` (what they do), [`device`] and `world`.
+//! Read on with [`simulator`] (who acts when), then `actor` (what they do), [`device`] and `world`. [`baseline`] has
+//! other policies to compare with.
 
 #![forbid(unsafe_code)]
 
 mod actor;
+pub mod baseline;
 mod checker;
 pub mod clock;
 pub mod device;
@@ -33,10 +35,11 @@ pub mod swap;
 pub mod swarm;
 mod world;
 
+pub use baseline::Baseline;
 pub use device::{DeviceModel, Lane, Latency};
-pub use host::Observer;
+pub use host::{Observer, PageTouch};
 pub use machine::{FlusherModel, Interleaving, Machine, Tenant, Writes};
-pub use operation::{Access, Numbering, Operation, Source, SourceError, TraceSource};
-pub use report::{Counters, Counts, Report, Tally, TenantReport};
+pub use operation::{Access, Numbering, Operation, Request, Source, SourceError, TraceSource};
+pub use report::{Counters, Counts, Report, RequestReport, Tally, TenantReport};
 pub use simulator::{SimError, Simulator};
 pub use swap::{SwapDevice, SwapModel};

@@ -3,24 +3,42 @@
 use crate::device::{DeviceModel, Lane, Latency};
 use crate::operation::Numbering;
 use crate::swap::{Swap, SwapModel};
-use mglru_core::lru::Swappiness;
+use mglru_core::lru::{Refresh, Swappiness};
 use mglru_core::reclaim::Watermarks;
-use mglru_core::{Mechanisms, Options, PAGE_BYTES};
+use mglru_core::{Mechanisms, Options, PAGE_BYTES, UNLIMITED};
 use std::time::Duration;
 
 /// Who pays for pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tenant {
-    /// Its name, unique.
-    pub name: String,
+    /// Its path, unique: `a`, or `a/b` for a child of `a`, which comes before it.
+    pub path: String,
     /// `memory.max`, in pages.
     pub max_pages: u64,
+    /// `memory.high`, in pages.
+    pub high_pages: u64,
+    /// `memory.low`, in pages.
+    pub low_pages: u64,
+    /// `memory.min`, in pages.
+    pub min_pages: u64,
+    /// `memory.swap.max`, in pages.
+    pub swap_max_pages: u64,
+    /// `memory.swap.high`, in pages.
+    pub swap_high_pages: u64,
 }
 
 impl Tenant {
-    /// A tenant with a limit.
-    pub fn new(name: &str, max_pages: u64) -> Tenant {
-        Tenant { name: name.to_owned(), max_pages }
+    /// A tenant with a limit, and nothing else.
+    pub fn new(path: &str, max_pages: u64) -> Tenant {
+        Tenant {
+            path: path.to_owned(),
+            max_pages,
+            high_pages: UNLIMITED,
+            low_pages: 0,
+            min_pages: 0,
+            swap_max_pages: UNLIMITED,
+            swap_high_pages: UNLIMITED,
+        }
     }
 }
 
@@ -95,6 +113,12 @@ pub struct Machine {
     pub device_cpu: usize,
     /// Folios per batch of arrivals, 1…31.
     pub batch_folios: usize,
+    /// Pages that a CPU charges at once: 1, so that counts can be compared page by page, or 64, as in the kernel.
+    pub charge_batch_pages: u64,
+    /// When the list sizes by which the classic LRU decides are refreshed, unless they are exact.
+    pub statistics_refresh: Refresh,
+    /// Somebody reads the tenants' statistics whenever so many accesses have begun, which refreshes them, too.
+    pub statistics_reads: Option<u64>,
     /// Whether index memory takes frames away.
     pub charge_metadata: bool,
     /// Where files are.
@@ -123,6 +147,9 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// What an access takes in [`Self::kernel_lab`], what it waits for included.
+    pub const LAB_ACCESS_TIME: Duration = Duration::from_micros(40);
+
     /// A machine with so much memory and one tenant, `all`, that may have all of it. Kernel's watermarks, an NVMe
     /// disk, no swap, a flusher, a microsecond per touch.
     pub fn new(memory_pages: u32) -> Machine {
@@ -134,6 +161,9 @@ impl Machine {
             cpus: 1,
             device_cpu: 0,
             batch_folios: 31,
+            charge_batch_pages: 1,
+            statistics_refresh: Refresh::default(),
+            statistics_reads: None,
             charge_metadata: false,
             device: DeviceModel::nvme(),
             swap: None,
@@ -175,7 +205,7 @@ impl Machine {
     /// A run of the lab with `memory.max` at 8192 pages also paid for index nodes and page tables. `limit_pages`
     /// is what it had left: its measured mean of cached pages, and 28 more, which is half of what one effort frees.
     pub fn kernel_lab(limit_pages: u64) -> Machine {
-        let access_time = Duration::from_micros(40);
+        let access_time = Machine::LAB_ACCESS_TIME;
         let write = Lane {
             latency: Latency::ZERO,
             bytes_per_second: 2 * PAGE_BYTES * 1_000_000 / 40,
@@ -201,6 +231,9 @@ impl Machine {
             mechanisms: self.mechanisms,
             cpus: self.cpus,
             batch_folios: self.batch_folios,
+            charge_batch_pages: self.charge_batch_pages,
+            seed: self.seed,
+            statistics_refresh: self.statistics_refresh,
             charge_metadata: self.charge_metadata,
             swap: Swap::options(self.swap),
             swappiness: self.swappiness,

@@ -3,6 +3,8 @@
 //! A page is named by 64 bits. What they mean is the machine's choice ([`Numbering`]): a file in the high half and
 //! a position in the low half, or an opaque key.
 
+use mglru_core::Lru;
+use mglru_core::lru::Swappiness;
 use mglru_workload::trace::{PageAccess, Record};
 use std::error::Error;
 
@@ -101,11 +103,43 @@ pub enum Operation {
         /// How many.
         pages: u32,
     },
+    /// The job goes on as another of its processes ([`crate::Simulator::add_job_of`]).
+    Switch {
+        /// Its number.
+        process: usize,
+    },
+    /// Switches the policy that ranks pages, while the others go on, and waits until that is done.
+    SwitchLru {
+        /// To this one.
+        to: Lru,
+        /// Folios moved at a time.
+        folios: u32,
+    },
+    /// Does nothing for a while.
+    Rest {
+        /// How long.
+        nanos: u64,
+    },
+    /// Asks for pages of a tenant and all below it to be reclaimed (`memory.reclaim`).
+    Reclaim(Request),
     /// Removes a file. Its name stands for a new, empty one afterwards.
     Remove {
         /// A page of the file.
         page: u64,
     },
+}
+
+/// A request to reclaim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The number of the machine's tenant; `None`: everybody's pages.
+    pub tenant: Option<usize>,
+    /// How many pages.
+    pub pages: u64,
+    /// Which kinds, if not as everywhere on the machine.
+    pub swappiness: Option<Swappiness>,
+    /// The whole request at once, as before it was sliced ([`mglru_core::reclaim::Proactive::unsliced`]).
+    pub unsliced: bool,
 }
 
 impl From<Access> for Operation {

@@ -2,6 +2,7 @@
 
 use crate::device::DeviceCounts;
 use mglru_core::lru::GenerationRow;
+use mglru_core::reclaim::Progress;
 use mglru_core::{Counter, Memcg, Time};
 
 /// What became of accesses. `accesses` = `hits` + `misses`; the others are among them.
@@ -128,6 +129,17 @@ impl Tally {
     }
 }
 
+/// What came of a request to reclaim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestReport {
+    /// Pages asked for.
+    pub pages: u64,
+    /// What was scanned and reclaimed, and of how many memcgs.
+    pub progress: Progress,
+    /// It was too little ("try again").
+    pub fell_short: bool,
+}
+
 /// What happened to one tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantReport {
@@ -154,6 +166,8 @@ pub struct Report {
     pub now: Time,
     /// The access from which [`TenantReport::warm`] counts, if it was reached.
     pub warm_from: Option<u64>,
+    /// Requests to reclaim, in the order in which they ended.
+    pub requests: Vec<RequestReport>,
     /// The root first, then the machine's tenants in their order.
     pub tenants: Vec<TenantReport>,
     /// What the device did.

@@ -10,12 +10,12 @@
 //! An actor that is alone runnable is told so. It may then go on over rests that end before the next event, which
 //! changes nothing but speed; [`Simulator::set_shortcuts`] turns that off.
 
-use crate::actor::{Actor, BackgroundActor, FlusherActor, Job};
+use crate::actor::{Actor, BackgroundActor, FlusherActor, Job, Process};
 use crate::checker::{self, Model};
 use crate::host::Observer;
 use crate::machine::{Interleaving, Machine};
 use crate::operation::{Source, SourceError};
-use crate::report::{Report, TenantReport};
+use crate::report::{Report, RequestReport, TenantReport};
 use crate::swap::{Swap, SwapDevice, SwapModel};
 use crate::world::{ActorId, Due, Pause, World};
 use mglru_core::lru::Swappiness;
@@ -162,11 +162,25 @@ impl Simulator {
     /// # Panics
     /// If there is no such tenant.
     pub fn add_job(&mut self, tenant: usize, source: impl Source + 'static) -> usize {
+        self.add_job_of(&[Some(tenant)], source)
+    }
+
+    /// Adds a job that acts as several processes, one at a time ([`crate::Operation::Switch`]): of these tenants of the
+    /// machine; `None` is the root. It begins as the first. Its number.
+    ///
+    /// # Panics
+    /// If there is no such tenant, or none is given.
+    pub fn add_job_of(&mut self, tenants: &[Option<usize>], source: impl Source + 'static) -> usize {
         let cpu = self.jobs % self.cpus;
-        let tenant = tenant + 1;
-        let task: Task = self.world.core.new_task(self.world.tenants[tenant].memcg, cpu);
-        self.world.tasks.push(task.clone());
-        self.place(Actor::Job(Box::new(Job::new(tenant, task, Box::new(source)))));
+        let process = |tenant: &Option<usize>| {
+            let tenant = tenant.map_or(0, |tenant| tenant + 1);
+            let task: Task = self.world.core.new_task(self.world.tenants[tenant].memcg, cpu);
+            self.world.tasks.push(task.clone());
+            Process::new(tenant, task)
+        };
+        let mut processes: Vec<Process> = tenants.iter().map(process).collect();
+        let first = processes.remove(0);
+        self.place(Actor::Job(Box::new(Job::new(first, processes, Box::new(source)))));
         self.jobs += 1;
         self.jobs_left += 1;
         self.jobs - 1
@@ -174,7 +188,7 @@ impl Simulator {
 
     /// Counts also from this access on, the first being number 0.
     pub fn set_warm_from(&mut self, access: u64) {
-        self.world.warm_from = access;
+        self.world.set_warm_from(access);
     }
 
     /// Shows everything that happens in the core to `observer`.
@@ -202,6 +216,11 @@ impl Simulator {
     /// The time on the machine.
     pub fn now(&self) -> Time {
         self.world.now()
+    }
+
+    /// Requests to reclaim that ended so far.
+    pub fn requests(&self) -> &[RequestReport] {
+        &self.world.requests
     }
 
     /// Touches of a page that began so far.
@@ -402,7 +421,8 @@ impl Simulator {
         let tenants: Vec<TenantReport> = (0..world.tenants.len()).map(tenant).collect();
         Report {
             now: world.now(),
-            warm_from: tenants[0].warm.is_some().then_some(world.warm_from),
+            requests: world.requests.clone(),
+            warm_from: tenants[0].warm.is_some().then_some(world.warm_from()),
             tenants,
             device: world.device.counts(),
             swap: world.swap.as_ref().map(Swap::counts),

@@ -12,10 +12,11 @@ use crate::operation::{Access, Numbering, Operation};
 use crate::report::Report;
 use crate::simulator::{SimError, Simulator};
 use crate::swap::{SwapDevice, SwapModel};
-use mglru_core::lru::Swappiness;
+use mglru_core::lru::switch::SWITCH_FOLIOS;
+use mglru_core::lru::{Refresh, Swappiness};
 use mglru_core::reclaim::Watermarks;
 use mglru_core::swap::FREE_SLOTS_MIN;
-use mglru_core::{Mechanisms, Preset, Switch, UNLIMITED};
+use mglru_core::{Lru, LruLock, Mechanisms, Preset, Switch, UNLIMITED};
 use mglru_workload::Random;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -121,15 +122,18 @@ struct Weights {
     anon_load: u64,
     anon_store: u64,
     release: u64,
+    switch: u64,
 }
 
 impl Weights {
-    const ORDER: usize = 12;
+    const ORDER: usize = 13;
 
     fn all(&self) -> [u64; Weights::ORDER] {
         let Weights { read, write, load, store, sync, truncate, discard, unmap, remove, .. } = *self;
-        let Weights { anon_load, anon_store, release, .. } = *self;
-        [read, write, load, store, sync, truncate, discard, unmap, remove, anon_load, anon_store, release]
+        let Weights { anon_load, anon_store, release, switch, .. } = *self;
+        let of_files = [read, write, load, store, sync, truncate, discard, unmap, remove];
+        let others = [anon_load, anon_store, release, switch];
+        std::array::from_fn(|at| of_files.get(at).copied().unwrap_or_else(|| others[at - of_files.len()]))
     }
 }
 
@@ -227,6 +231,8 @@ fn random_machine(choices: &mut Choices, seed: u64) -> Machine {
         transfer_pages: choices.between(1, 64) as u32,
     };
     let ideal = choices.one_in(4);
+    let often =
+        Refresh { first: choices.micros(1000), period: Duration::from_micros(choices.between(1, 5000)) };
     Machine {
         watermarks,
         tenants,
@@ -245,6 +251,8 @@ fn random_machine(choices: &mut Choices, seed: u64) -> Machine {
         writes: choices.one_of(&[Writes::AfterRead, Writes::Overwrite]),
         count_repeats: choices.one_in(2),
         interleaving: if choices.one_in(4) { Interleaving::InOrder } else { Interleaving::Seeded },
+        statistics_refresh: choices.one_of(&[Refresh::default(), Refresh::NEVER, often]),
+        statistics_reads: choices.one_of(&[None, Some(1), Some(100)]),
         seed,
         ..Machine::new(memory_pages)
     }
@@ -253,14 +261,23 @@ fn random_machine(choices: &mut Choices, seed: u64) -> Machine {
 /// A preset, or one with a mechanism the other way round.
 fn random_mechanisms(choices: &mut Choices) -> Mechanisms {
     let preset = choices.one_of(&Preset::ALL);
-    let turned = choices.one_of(&[Switch::LuleshFix, Switch::ReclaimLoop, Switch::FaultPlacement]);
-    let plain = Mechanisms::preset(preset);
+    let turned = choices.one_of(&[
+        Switch::LuleshFix,
+        Switch::ReclaimLoop,
+        Switch::FaultPlacement,
+        Switch::BatchNonresidentAge,
+        Switch::ExactStatistics,
+    ]);
+    let lru = choices.one_of(&[Lru::MultiGen, Lru::MultiGen, Lru::Classic]);
+    let lock = choices.one_of(&[LruLock::Lruvec, LruLock::Lruvec, LruLock::Node]);
+    let plain = Mechanisms::preset(preset).with_lru(lru).with_lru_lock(lock);
     if !choices.one_in(3) {
         return plain;
     }
     let (with, without) = if plain.is_on(turned) { (vec![], vec![turned]) } else { (vec![turned], vec![]) };
     // Some make no sense together.
-    Mechanisms::compose(preset, &with, &without).unwrap_or(plain)
+    let composed = Mechanisms::compose(preset, &with, &without);
+    composed.map_or(plain, |mechanisms| mechanisms.with_lru(lru).with_lru_lock(lock))
 }
 
 fn random_swap(choices: &mut Choices, memory_pages: u64, cpus: usize) -> Option<SwapModel> {
@@ -339,7 +356,11 @@ fn random_job(choices: &mut Choices, machine: &Machine, files: &[FilePlan]) -> J
         anon_load: 0,
         anon_store: 0,
         release: 0,
+        switch: 0,
     };
+    if choices.one_in(4) {
+        weights.switch = choices.between(1, 20);
+    }
     if choices.one_in(2) {
         weights.anon_load = choices.between(0, 1000);
         weights.anon_store = choices.between(1, 1000);
@@ -416,6 +437,10 @@ impl JobPlan {
             8 => Operation::Remove { page },
             9 => Access::load(anon).anon().into(),
             10 => Access::store(anon).anon().into(),
+            12 => Operation::SwitchLru {
+                to: choices.one_of(&Lru::ALL),
+                folios: choices.one_of(&[1, 7, 50, SWITCH_FOLIOS]),
+            },
             _ => Operation::Release { page: anon, pages: 1 + choices.0.below(pages) as u32 },
         }
     }

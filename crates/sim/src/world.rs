@@ -4,11 +4,11 @@ use crate::clock::Events;
 use crate::device::Device;
 use crate::files::{FileNumber, Files};
 use crate::host::SimHost;
-use crate::machine::{Machine, Writes};
-use crate::report::{Counters, Counts, Tally};
+use crate::machine::{Machine, Tenant, Writes};
+use crate::report::{Counters, Counts, RequestReport, Tally};
 use crate::swap::Swap;
 use mglru_core::writeback::WritebackRun;
-use mglru_core::{Core, Mapping, Memcg, MemcgId, SwapOut, Task, Time};
+use mglru_core::{Core, Mapping, Memcg, MemcgError, MemcgId, SwapOut, Task, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -65,6 +65,19 @@ pub(crate) struct TenantState {
     pub(crate) at_warm: Option<Tally>,
 }
 
+/// Makes a tenant below its parent, which is there.
+fn add_tenant(core: &Core, wanted: &Tenant, now: Time) -> Result<MemcgId, MemcgError> {
+    let (parent, name) = wanted.path.rsplit_once('/').unwrap_or(("", &wanted.path));
+    let parent = core.find_memcg(parent)?;
+    let memcg = core.add_child(parent, name, wanted.max_pages, now)?;
+    memcg.set_high_pages(wanted.high_pages);
+    memcg.set_swap_max_pages(wanted.swap_max_pages);
+    memcg.set_swap_high_pages(wanted.swap_high_pages);
+    core.set_low(memcg.id(), wanted.low_pages);
+    core.set_min(memcg.id(), wanted.min_pages);
+    Ok(memcg.id())
+}
+
 /// Everything but the actors.
 #[derive(Debug)]
 pub(crate) struct World {
@@ -80,10 +93,15 @@ pub(crate) struct World {
     pub(crate) tasks: Vec<Task>,
     pub(crate) writes: BTreeMap<WriteId, Write>,
     next_write: u64,
+    /// Requests to reclaim that ended.
+    pub(crate) requests: Vec<RequestReport>,
     /// Touches of a page that began, by all jobs.
     pub(crate) accesses: u64,
     /// The access before which counters are noted.
-    pub(crate) warm_from: u64,
+    warm_from: u64,
+    /// The access before which somebody reads statistics, and how many there are between such reads.
+    read_from: u64,
+    reads_every: u64,
     /// What a touch takes, and what reclaiming a batch takes.
     pub(crate) access_nanos: u64,
     pub(crate) batch_nanos: u64,
@@ -95,12 +113,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(machine: &Machine) -> Result<World, mglru_core::MemcgError> {
+    pub(crate) fn new(machine: &Machine) -> Result<World, MemcgError> {
         let core = Core::new(machine.options(), Time::ZERO);
         let tenant = |memcg| TenantState { memcg, counts: Counts::default(), at_warm: None };
         let mut tenants = vec![tenant(MemcgId::ROOT)];
         for wanted in &machine.tenants {
-            tenants.push(tenant(core.add_memcg(&wanted.name, wanted.max_pages, Time::ZERO)?.id()));
+            tenants.push(tenant(add_tenant(&core, wanted, Time::ZERO)?));
         }
         Ok(World {
             core,
@@ -113,8 +131,11 @@ impl World {
             tasks: Vec::new(),
             writes: BTreeMap::new(),
             next_write: 0,
+            requests: Vec::new(),
             accesses: 0,
             warm_from: u64::MAX,
+            read_from: machine.statistics_reads.map_or(u64::MAX, |every| every.max(1)),
+            reads_every: machine.statistics_reads.map_or(0, |every| every.max(1)),
             access_nanos: machine.access_time.as_nanos() as u64,
             batch_nanos: machine.batch_time.as_nanos() as u64,
             overwrite: machine.writes == Writes::Overwrite,
@@ -151,15 +172,37 @@ impl World {
         true
     }
 
-    /// Touches of cached pages after which it is not yet the horizon, nor the warm point.
+    /// Counters are noted before this access.
+    pub(crate) fn set_warm_from(&mut self, access: u64) {
+        self.warm_from = access;
+    }
+
+    /// The warm point, if it was reached.
+    pub(crate) fn warm_from(&self) -> u64 {
+        self.warm_from
+    }
+
+    /// The access before which [`Self::look`] is to be called.
+    #[inline]
+    fn next_look(&self) -> u64 {
+        if self.accesses <= self.warm_from { self.warm_from.min(self.read_from) } else { self.read_from }
+    }
+
+    /// Whether it is to be called now.
+    #[inline]
+    pub(crate) fn looks(&self) -> bool {
+        self.accesses == self.warm_from || self.accesses == self.read_from
+    }
+
+    /// Touches of cached pages after which it is not yet the horizon, nor time for a look.
     pub(crate) fn accesses_before(&self, horizon: Time) -> u64 {
         if self.now() >= horizon {
             return 0;
         }
         let nanos = horizon.as_nanos() - 1 - self.now().as_nanos();
         let in_time = nanos.checked_div(self.access_nanos).unwrap_or(u64::MAX);
-        match self.warm_from.checked_sub(self.accesses) {
-            Some(cold) => in_time.min(cold),
+        match self.next_look().checked_sub(self.accesses) {
+            Some(before) => in_time.min(before),
             None => in_time,
         }
     }
@@ -178,9 +221,16 @@ impl World {
         Tally { counts: self.tenants[tenant].counts, counters: Counters::of(self.memcg(tenant)) }
     }
 
-    /// The warm point was reached.
+    /// Somebody looks at the counters: at the warm point to note them, at other times only to look.
     #[cold]
-    pub(crate) fn note_warm(&mut self) {
+    pub(crate) fn look(&mut self) {
+        if self.accesses == self.read_from {
+            self.read_from += self.reads_every;
+            self.core.refresh_statistics();
+        }
+        if self.accesses != self.warm_from {
+            return;
+        }
         for tenant in 0..self.tenants.len() {
             self.tenants[tenant].at_warm = Some(self.tally(tenant));
         }

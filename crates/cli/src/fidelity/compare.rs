@@ -3,16 +3,17 @@
 //! ```text
 //! one kernel run, reads     one replay at its capacity
 //! … mapped, writes, swap     the mean of five replays, at its capacity and 10 and 20 pages beside it
+//! … of the classic LRU       the median of five replays, which differ in when statistics are collected; what they differ by
+//!                            is allowed
 //! … and its repetitions     the same; what they differ by is allowed
 //! five limits, mapped       besides: the mean of the runs against the mean of a replay for each
 //! ```
 
 use super::kernel_run::{Access, KernelRun, Measure, Setting};
 use super::tolerance::{RowKind, Tolerance, tolerance};
+use super::variant::Variant;
+use mglru_core::Lru;
 
-/// Capacities of the replays of runs that do not repeat to the page, relative to the kernel's. Ten pages more or less
-/// change them as another run would.
-const AROUND_PAGES: [i64; 5] = [-20, -10, 0, 10, 20];
 /// Limits of a series are not further apart.
 const SERIES_SPAN_PAGES: u64 = 128;
 /// Runs of a series, at least.
@@ -25,8 +26,8 @@ pub struct Subject {
     pub runs: Vec<KernelRun>,
     /// Repetitions of a single run, itself among them.
     repetitions: Vec<KernelRun>,
-    /// Memory of the replays.
-    pub memories: Vec<u64>,
+    /// The replays.
+    pub variants: Vec<Variant>,
     kind: RowKind,
 }
 
@@ -99,10 +100,7 @@ pub fn subjects(runs: &[KernelRun]) -> Vec<Subject> {
 
 impl Subject {
     fn single(run: KernelRun, repetitions: Vec<KernelRun>) -> Subject {
-        let around: &[i64] = if run.access == Access::Reads { &[0] } else { &AROUND_PAGES };
-        let memories = around.iter().filter_map(|&by| run.memory_pages.checked_add_signed(by));
-        let memories = memories.filter(|&pages| pages > 0).collect();
-        Subject { memories, repetitions, kind: kind(&run, false), runs: vec![run] }
+        Subject { variants: Variant::of(&run), repetitions, kind: kind(&run, false), runs: vec![run] }
     }
 
     /// Runs of mapped reads at several limits that are close together.
@@ -110,49 +108,77 @@ impl Subject {
         let first = runs.first()?;
         let last = runs.last()?;
         let is_series = first.access == Access::MappedReads
+            && first.lru == Lru::MultiGen
             && runs.len() >= SERIES_RUNS_MIN
             && last.limit_pages - first.limit_pages <= SERIES_SPAN_PAGES;
         let kind = kind(first, true);
         is_series.then(|| Subject {
-            memories: runs.iter().map(|run| run.memory_pages).collect(),
+            variants: runs.iter().map(Variant::plain).collect(),
             repetitions: Vec::new(),
             kind,
             runs,
         })
     }
 
-    /// Compares all numbers. `ours`: of a replay with that memory.
-    pub fn compare(&self, ours: impl Fn(u64, Measure) -> f64) -> Vec<Comparison> {
-        let mean = |values: &mut dyn Iterator<Item = f64>, number: usize| values.sum::<f64>() / number as f64;
+    /// Compares all numbers. `ours`: of the replay of that number.
+    pub fn compare(&self, ours: impl Fn(usize, Measure) -> f64) -> Vec<Comparison> {
         let compare = |measure: Measure| {
-            let kernel = mean(&mut self.runs.iter().map(|run| run.count(measure)), self.runs.len());
-            let number = self.memories.len();
+            let kernel = mean(&self.runs.iter().map(|run| run.count(measure)).collect::<Vec<_>>());
+            let ours: Vec<f64> = (0..self.variants.len()).map(|number| ours(number, measure)).collect();
+            let is_classic = self.kind.lru == Lru::Classic;
+            let allowed = tolerance(self.kind, measure).or_noise(self.noise_percent(measure));
+            let spread = if is_classic && kernel > 0.0 { 100.0 * spread(&ours) / kernel } else { 0.0 };
             Comparison {
                 setting: self.runs[0].setting.clone(),
                 limit_pages: self.runs.iter().map(|run| run.limit_pages).sum::<u64>()
                     / self.runs.len() as u64,
-                memory_pages: self.memories.iter().sum::<u64>() / number as u64,
+                memory_pages: self.variants.iter().map(|variant| variant.memory_pages).sum::<u64>()
+                    / self.variants.len() as u64,
                 measure,
                 kernel,
                 kernel_runs: self.runs.len(),
-                ours: mean(&mut self.memories.iter().map(|&memory| ours(memory, measure)), number),
-                our_runs: number,
-                tolerance: tolerance(self.kind, measure).or_noise(self.noise_percent(measure)),
+                ours: if is_classic { median(&ours) } else { mean(&ours) },
+                our_runs: ours.len(),
+                tolerance: allowed.or_noise(spread),
             }
         };
-        Measure::of(&self.runs[0].setting).map(compare).collect()
+        Measure::of(&self.runs[0]).map(compare).collect()
     }
 
     /// What repetitions differ by, in percent of the run that they repeat.
     fn noise_percent(&self, measure: Measure) -> f64 {
-        let counts = || self.repetitions.iter().map(|run| run.count(measure));
-        let (least, most) = (counts().fold(f64::MAX, f64::min), counts().fold(0.0, f64::max));
+        let counts: Vec<f64> = self.repetitions.iter().map(|run| run.count(measure)).collect();
         let count = self.runs[0].count(measure);
-        if self.repetitions.len() < 2 || count == 0.0 { 0.0 } else { 100.0 * (most - least) / count }
+        if count == 0.0 { 0.0 } else { 100.0 * spread(&counts) / count }
     }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// The middle one.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
+/// From the least to the most.
+fn spread(values: &[f64]) -> f64 {
+    let (least, most) =
+        values.iter().fold((f64::MAX, 0.0f64), |(least, most), &value| (least.min(value), most.max(value)));
+    most - least
 }
 
 fn kind(run: &KernelRun, means: bool) -> RowKind {
     let shifts = run.setting.workload.contains("shift");
-    RowKind { preset: run.preset, access: run.access, shifts, means, limit_pages: run.limit_pages }
+    RowKind {
+        preset: run.preset,
+        lru: run.lru,
+        access: run.access,
+        shifts,
+        means,
+        limit_pages: run.limit_pages,
+    }
 }

@@ -1,7 +1,7 @@
 //! What a real kernel did: the rows of the lab's `results.csv` (`../shared/kernel/README.md`).
 
 use crate::error::Failure;
-use mglru_core::Preset;
+use mglru_core::{Lru, Preset};
 use mglru_sim::{SwapDevice, SwapModel, Writes};
 use std::path::{Path, PathBuf};
 
@@ -33,7 +33,9 @@ pub enum Measure {
     Activated,
     /// Of the refaults, those of pages that had been hot.
     Restored,
-    /// Generations created by the whole replay.
+    /// Refaults that were activated. Only under the classic LRU.
+    ActivatedRefaults,
+    /// Generations created by the whole replay. Only under the multi-gen LRU.
     Generations,
     /// Pages read from swap by the whole replay. Only of runs with swap, as the next.
     SwapIns,
@@ -43,7 +45,7 @@ pub enum Measure {
 
 impl Measure {
     /// All of them.
-    pub const ALL: [Measure; 11] = [
+    pub const ALL: [Measure; 12] = [
         Measure::TotalMisses,
         Measure::Misses,
         Measure::Refaults,
@@ -52,15 +54,20 @@ impl Measure {
         Measure::Sorted,
         Measure::Activated,
         Measure::Restored,
+        Measure::ActivatedRefaults,
         Measure::Generations,
         Measure::SwapIns,
         Measure::SwapOuts,
     ];
 
-    /// Those that a run with or without swap has.
-    pub fn of(setting: &Setting) -> impl Iterator<Item = Measure> + use<> {
-        let shown = if setting.has_swap() { Self::ALL.len() } else { Measure::SwapIns as usize };
-        Self::ALL.into_iter().take(shown)
+    /// Those that a run with or without swap has, under one policy or the other.
+    pub fn of(run: &KernelRun) -> impl Iterator<Item = Measure> + use<> {
+        let shown = if run.setting.has_swap() { Self::ALL.len() } else { Measure::SwapIns as usize };
+        let foreign = match run.lru {
+            Lru::Classic => Measure::Generations,
+            Lru::MultiGen => Measure::ActivatedRefaults,
+        };
+        Self::ALL.into_iter().take(shown).filter(move |&measure| measure != foreign)
     }
 
     /// By the kernel's name.
@@ -74,6 +81,7 @@ impl Measure {
             Measure::Sorted => "pgrefill",
             Measure::Activated => "pgactivate",
             Measure::Restored => "workingset_restore_file",
+            Measure::ActivatedRefaults => "workingset_activate_file",
             Measure::Generations => "generations_created",
             Measure::SwapIns => "pswpin",
             Measure::SwapOuts => "pswpout",
@@ -91,6 +99,7 @@ impl Measure {
             Measure::Sorted => Some("total_pgrefill"),
             Measure::Activated => Some("warm_pgactivate"),
             Measure::Restored => Some("warm_workingset_restore_file"),
+            Measure::ActivatedRefaults => Some("warm_workingset_activate_file"),
             Measure::Generations => None,
             Measure::SwapIns => Some("total_vm_pswpin"),
             Measure::SwapOuts => Some("total_vm_pswpout"),
@@ -102,7 +111,7 @@ impl Measure {
 const SEQ_COLUMNS: [&str; 2] = ["gen_start_max_seq", "gen_end_max_seq"];
 
 /// Columns beside those of [`Measure::column`] and [`SEQ_COLUMNS`].
-const COLUMNS: [&str; 14] = [
+const COLUMNS: [&str; 15] = [
     "workload",
     "kernel",
     "lru",
@@ -117,6 +126,7 @@ const COLUMNS: [&str; 14] = [
     "acc_write",
     "cap_file_mean",
     "cap_anon_mean",
+    "total_elapsed_ns",
 ];
 
 /// What tells runs apart, other than chance and the limit.
@@ -134,23 +144,32 @@ pub struct Setting {
     wmode: String,
 }
 
+/// The policy that a row names.
+pub fn lru_of(name: &str) -> Option<Lru> {
+    match name {
+        "mglru" => Some(Lru::MultiGen),
+        "classic" => Some(Lru::Classic),
+        _ => None,
+    }
+}
+
 /// The presets that stand for kernels, each with its version.
 const KERNELS: [(&str, Preset); 3] =
     [("6.12", Preset::Linux612), ("7.1", Preset::Linux71), ("7.2", Preset::Linux72)];
 
 impl Setting {
-    /// The preset that stands for its kernel.
+    /// The preset that stands for its kernel, and the policy.
     ///
     /// # Errors
-    /// Why it cannot be replayed yet.
-    pub fn preset(&self) -> Result<Preset, String> {
+    /// Why it cannot be replayed.
+    pub fn preset(&self) -> Result<(Preset, Lru), String> {
         let Setting { kernel, lru, swap, .. } = self;
         let version_of = |(version, _): &&(&str, Preset)| {
             kernel.strip_prefix(version).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
-        if lru != "mglru" {
-            return Err(format!("lru = {lru} is not implemented yet"));
-        }
+        let Some(policy) = self.lru() else {
+            return Err(format!("lru = {lru} is none that we have: mglru, classic"));
+        };
         let Some((_, preset)) = KERNELS.iter().find(version_of) else {
             let versions = KERNELS.map(|(version, _)| version).join(", ");
             return Err(format!("kernel {kernel} has no preset; {versions} have"));
@@ -158,7 +177,11 @@ impl Setting {
         if swap != "none" && self.swap_device().is_none() {
             return Err(format!("swap = {swap} is none that we have: disk, zram"));
         }
-        Ok(*preset)
+        Ok((*preset, policy))
+    }
+
+    fn lru(&self) -> Option<Lru> {
+        lru_of(&self.lru)
     }
 
     fn swap_device(&self) -> Option<SwapDevice> {
@@ -204,6 +227,8 @@ pub struct KernelRun {
     pub setting: Setting,
     /// What stands for its kernel.
     pub preset: Preset,
+    /// The policy.
+    pub lru: Lru,
     /// Empty, or `rep2`, `rep3`, … for repetitions.
     pub tag: String,
     /// `memory.max`.
@@ -216,6 +241,8 @@ pub struct KernelRun {
     pub warm_from: u64,
     /// How pages were touched.
     pub access: Access,
+    /// What an access took on average, what it waited for included.
+    pub access_nanos: f64,
     /// By [`Measure`].
     counts: [f64; Measure::ALL.len()],
 }
@@ -256,12 +283,15 @@ pub struct Filter {
     pub kernels: Vec<String>,
     /// Names of workloads.
     pub workloads: Vec<String>,
+    /// The policy.
+    pub lru: Option<Lru>,
 }
 
 impl Filter {
     fn wants(&self, setting: &Setting) -> bool {
         let wants = |wanted: &[String], name: &String| wanted.is_empty() || wanted.contains(name);
-        wants(&self.kernels, &setting.kernel) && wants(&self.workloads, &setting.workload)
+        let policy = self.lru.is_none_or(|lru| setting.lru() == Some(lru));
+        policy && wants(&self.kernels, &setting.kernel) && wants(&self.workloads, &setting.workload)
     }
 
     /// Every name stands in the table.
@@ -319,7 +349,7 @@ impl Fields<'_> {
         }
     }
 
-    fn run(&self, setting: Setting, preset: Preset) -> Result<KernelRun, Failure> {
+    fn run(&self, setting: Setting, (preset, lru): (Preset, Lru)) -> Result<KernelRun, Failure> {
         let mut counts = [0.0; Measure::ALL.len()];
         for measure in Measure::ALL {
             counts[measure as usize] = match measure.column() {
@@ -339,12 +369,14 @@ impl Fields<'_> {
         Ok(KernelRun {
             setting,
             preset,
+            lru,
             tag: self.text("tag").to_owned(),
             limit_pages: self.number("limit_pages")? as u64,
             memory_pages: (self.number("cap_file_mean")? + anon_pages) as u64 + HALF_AN_EFFORT_PAGES,
             records: self.number("n")? as u64,
             warm_from: self.number("warm_index")? as u64,
             access,
+            access_nanos: (self.number("total_elapsed_ns")? / self.number("n")?.max(1.0)).max(1.0),
             counts,
         })
     }

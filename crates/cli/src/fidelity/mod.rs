@@ -4,8 +4,10 @@
 
 mod compare;
 mod kernel_run;
+mod memcg_reclaim;
 mod report;
 mod tolerance;
+mod variant;
 
 use crate::error::Failure;
 use crate::output::Output;
@@ -15,7 +17,7 @@ use crate::trace_file::TraceFile;
 use compare::{Comparison, Subject, subjects};
 use kernel_run::{Filter, KernelRun, Measure, Table, trace_of};
 use mglru_core::lru::Swappiness;
-use mglru_core::{Counter, Mechanisms};
+use mglru_core::{Counter, Lru, Mechanisms};
 use mglru_sim::Tally;
 use mglru_workload::trace::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -32,6 +34,9 @@ pub struct Args {
     /// Only rows of these workloads
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     workload: Vec<String>,
+    /// Only rows of this policy: multigen or classic
+    #[arg(long, value_name = "POLICY", value_parser = Lru::parse)]
+    lru: Option<Lru>,
     /// One JSON document
     #[arg(long)]
     json: bool,
@@ -42,7 +47,14 @@ pub struct Args {
 /// # Errors
 /// The table or a trace cannot be read, or a count is not close enough.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let filter = Filter { kernels: args.kernel, workloads: args.workload };
+    let filter = Filter { kernels: args.kernel, workloads: args.workload, lru: args.lru };
+    if memcg_reclaim::is_meant(&args.results)? {
+        let compared = memcg_reclaim::compare(&args.results, &filter)?;
+        let mut output = Output::new(args.json);
+        output.text(&memcg_reclaim::text(&compared))?;
+        output.document(&memcg_reclaim::document(&compared))?;
+        return memcg_reclaim::verdict(&compared);
+    }
     let table = Table::read(&args.results, &filter)?;
     if table.runs.is_empty() {
         let reason = table.skipped.first().map_or("", |row| &row.reason);
@@ -78,29 +90,29 @@ fn compare(table: &Path, subjects: &[Subject]) -> Result<Vec<Comparison>, Failur
     for subject in subjects {
         let run = &subject.runs[0];
         check_length(trace_of(run), run)?;
-        plans.extend(subject.memories.iter().map(|&memory_pages| Plan {
+        plans.extend(subject.variants.iter().map(|variant| Plan {
             trace: trace_of(run),
-            mechanisms: Mechanisms::preset(run.preset),
-            memory: format!("{memory_pages}p"),
-            memory_pages,
+            mechanisms: Mechanisms::preset(run.preset).with_lru(run.lru),
+            memory: format!("{}p", variant.memory_pages),
+            memory_pages: variant.memory_pages,
             warm_from: run.warm_from,
             writes: run.setting.writes(),
             swap: run.setting.swap(),
             swappiness: Swappiness::DEFAULT,
+            statistics_refresh: variant.statistics_refresh,
+            statistics_reads: Some(variant.statistics_reads),
             seed: 1,
             check_every: None,
+            watch: None,
         }));
     }
     let outcomes = run_all(plans, parallel::threads())?;
     let mut comparisons = Vec::new();
     let mut next = 0;
     for subject in subjects {
-        let outcomes = &outcomes[next..next + subject.memories.len()];
-        next += subject.memories.len();
-        comparisons.extend(subject.compare(|memory_pages, measure| {
-            let outcome = outcomes.iter().find(|outcome| outcome.plan.memory_pages == memory_pages);
-            count(outcome.expect("a replay for each memory"), measure)
-        }));
+        let outcomes = &outcomes[next..next + subject.variants.len()];
+        next += subject.variants.len();
+        comparisons.extend(subject.compare(|number, measure| count(&outcomes[number], measure)));
     }
     Ok(comparisons)
 }
@@ -134,6 +146,7 @@ fn count(outcome: &Outcome, measure: Measure) -> f64 {
         Measure::Sorted => outcome.report.total().counters.get(Counter::Pgrefill),
         Measure::Activated => warm.counters.get(Counter::Pgactivate),
         Measure::Restored => warm.counters.get(Counter::WorkingsetRestoreFile),
+        Measure::ActivatedRefaults => warm.counters.get(Counter::WorkingsetActivateFile),
         Measure::Generations => outcome.generations_created(),
         Measure::SwapIns => total.counters.get(Counter::Pswpin),
         Measure::SwapOuts => total.counters.get(Counter::Pswpout),

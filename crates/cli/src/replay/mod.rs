@@ -4,29 +4,39 @@
 //! Args ─► TraceFile  each trace, once          trace_file.rs
 //!      ─► Plan       trace × preset × memory   run.rs
 //!      ─► Outcome    a report, and how long    run.rs
+//!         the same with other policies         baseline.rs
 //!      ─► text, JSON, plot                     report.rs, plot.rs
 //! ```
 //!
 //! Apart from how long it took, the same traces and options give the same output on every machine.
 
+mod baseline;
+mod events;
+mod explain;
 mod memory;
 mod plot;
+mod record;
 mod report;
 pub mod run;
 mod swap;
 
-use crate::cache_options::{compose, parse_lru};
+use crate::cache_options::{PolicyOptions, compose};
 use crate::error::Failure;
 use crate::output::Output;
 use crate::parallel;
 use crate::trace_file::{TraceFile, TraceOptions};
+use baseline::BaselinePlan;
 use clap::ValueEnum;
+use events::EventsFile;
+use explain::Watch;
 use memory::{Memory, parse_fraction};
+use mglru_core::lru::Refresh;
 use mglru_core::{Mechanisms, Preset, Switch};
 use mglru_sim::Writes;
 use plot::PlotFile;
-use report::Curve;
-use run::{Plan, run_all};
+use record::PageName;
+use report::{Curve, Row};
+use run::{Plan, run_all, run_baselines};
 use std::path::PathBuf;
 use swap::SwapArgs;
 
@@ -55,9 +65,11 @@ pub struct Args {
     /// Turn a mechanism off; may be repeated
     #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
     without: Vec<Switch>,
-    /// The policy: multigen
-    #[arg(long, value_name = "POLICY", value_parser = parse_lru, default_value = "multigen")]
-    lru: String,
+    #[command(flatten)]
+    policy: PolicyOptions,
+    /// Other policies beside it: fifo, lru, clock, 2q, lirs, arc, w-tinylfu, s3-fifo, sieve, opt (Belady's), or all
+    #[arg(long, value_name = "POLICY,...", value_parser = baseline::parse, value_delimiter = ',')]
+    baseline: Vec<baseline::Choice>,
     /// Count again from this share of accesses on: 0.25 or 25%; default: as beside the trace, or 0
     #[arg(long, value_name = "FRACTION", value_parser = parse_fraction)]
     warm: Option<f64>,
@@ -73,6 +85,12 @@ pub struct Args {
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1000",
           value_parser = clap::value_parser!(u64).range(1..))]
     check: Option<u64>,
+    /// Tell what became of these pages of the trace, from their first touch on: 4711,0x1267,anon:5
+    #[arg(long, value_name = "PAGE,...", value_delimiter = ',', conflicts_with = "curve")]
+    explain: Vec<PageName>,
+    /// Write all that happens: JSON Lines (.jsonl), or a trace that ui.perfetto.dev opens (.json, .perfetto)
+    #[arg(long, value_name = "FILE", conflicts_with = "curve")]
+    events: Option<EventsFile>,
     #[command(flatten)]
     options: TraceOptions,
     /// One JSON document
@@ -84,7 +102,9 @@ const EXAMPLES: &str = "\
 Examples:
   mglru replay trace.bin.zst --memory 10%
   mglru replay trace.csv --memory 64MiB --preset linux-7.2 --json
+  mglru replay trace.txt.zst --memory 10% --baseline arc,s3-fifo,opt
   mglru replay anon.bin.zst --memory 32MiB --swap 64MiB --swap-device zram
+  mglru replay trace.txt.zst --memory 1000p --explain 4711 --events events.jsonl
   mglru replay *.txt.zst --curve 1%,5%,10%,20% --plot curve.svg";
 
 /// How writes treat a page that is not cached.
@@ -105,25 +125,57 @@ impl Args {
                 seen.push(preset);
             }
         }
-        seen.into_iter().map(|preset| compose(preset, &self.with, &self.without)).collect()
+        seen.into_iter().map(|preset| compose(preset, &self.with, &self.without, self.policy)).collect()
     }
 
     fn sizes(&self) -> &[Memory] {
         if self.curve.is_empty() { std::slice::from_ref(&self.memory) } else { &self.curve }
     }
 
+    /// What is to be seen of a replay.
+    fn watch(&self) -> Option<Watch> {
+        let watch = Watch { pages: self.explain.clone(), events: self.events.clone() };
+        (!watch.pages.is_empty() || watch.events.is_some()).then_some(watch)
+    }
+
+    /// The access from which counting starts again.
+    fn warm_from(&self, trace: &TraceFile) -> Result<u64, Failure> {
+        match self.warm.or(trace.warm()).unwrap_or(0.0) {
+            0.0 => Ok(0),
+            warm => Ok(warm_point(trace.counts()?.accesses, warm)),
+        }
+    }
+
+    /// Distinct pages of the trace, where sizes depend on them.
+    fn distinct_pages(&self, trace: &TraceFile) -> Result<u64, Failure> {
+        match self.sizes().iter().any(Memory::is_share) || self.swap.is_share() {
+            true => Ok(trace.counts()?.distinct_pages),
+            false => Ok(0),
+        }
+    }
+
+    /// The replays of one trace with other policies: policy by policy, size by size.
+    fn baseline_plans<'a>(&self, trace: &'a TraceFile) -> Result<Vec<BaselinePlan<'a>>, Failure> {
+        let (warm_from, distinct_pages) = (self.warm_from(trace)?, self.distinct_pages(trace)?);
+        let mut plans = Vec::new();
+        for baseline in baseline::chosen(&self.baseline) {
+            for memory in self.sizes() {
+                plans.push(BaselinePlan {
+                    trace,
+                    baseline,
+                    memory: memory.text().to_owned(),
+                    memory_pages: memory.pages(|| distinct_pages),
+                    warm_from,
+                });
+            }
+        }
+        Ok(plans)
+    }
+
     /// The replays of one trace: preset by preset, size by size.
     fn plans<'a>(&self, trace: &'a TraceFile, mechanisms: &[Mechanisms]) -> Result<Vec<Plan<'a>>, Failure> {
-        let warm = self.warm.or(trace.warm()).unwrap_or(0.0);
-        let warm_from = match warm {
-            0.0 => 0,
-            _ => warm_point(trace.counts()?.accesses, warm),
-        };
-        let shares = self.sizes().iter().any(Memory::is_share) || self.swap.is_share();
-        let distinct_pages = match shares {
-            true => trace.counts()?.distinct_pages,
-            false => 0,
-        };
+        let warm_from = self.warm_from(trace)?;
+        let distinct_pages = self.distinct_pages(trace)?;
         let swap = self.swap.model(distinct_pages)?;
         let plan = |mechanisms: Mechanisms, memory: &Memory| Plan {
             trace,
@@ -137,8 +189,11 @@ impl Args {
             },
             swap,
             swappiness: self.swap.swappiness(),
+            statistics_refresh: Refresh::default(),
+            statistics_reads: None,
             seed: self.seed,
             check_every: self.check,
+            watch: self.watch(),
         };
         let sizes = self.sizes();
         Ok(mechanisms.iter().flat_map(|&of| sizes.iter().map(move |memory| plan(of, memory))).collect())
@@ -159,21 +214,33 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let mechanisms = args.mechanisms()?;
     let load = |path: &PathBuf| TraceFile::load(path, args.options.open_options());
     let traces: Vec<TraceFile> = args.traces.iter().map(load).collect::<Result<_, _>>()?;
-    let mut plans = Vec::new();
+    let (mut plans, mut baselines) = (Vec::new(), Vec::new());
     for trace in &traces {
         plans.extend(args.plans(trace, &mechanisms)?);
+        baselines.extend(args.baseline_plans(trace)?);
+    }
+    if args.watch().is_some() && plans.len() > 1 {
+        return Err(Failure::usage(
+            "--explain and --events are about one replay: give one trace and one preset",
+        ));
     }
     // Only curves run side by side: the speed of a replay is that of one that is alone.
     let is_curve = !args.curve.is_empty();
-    let outcomes = run_all(plans, if is_curve { parallel::threads() } else { 1 })?;
-    let curves = if is_curve { Curve::of(&outcomes, args.curve.len()) } else { Vec::new() };
+    let threads = if is_curve { parallel::threads() } else { 1 };
+    let outcomes = run_all(plans, threads)?;
+    let baselines = run_baselines(baselines, threads)?;
+    let rows = Row::all(&outcomes, &baselines);
+    let curves = if is_curve { Curve::of(&rows, args.curve.len()) } else { Vec::new() };
 
     let mut output = Output::new(args.json);
     output.text(&match is_curve {
         true => report::curves_text(&outcomes, &curves),
-        false => report::text(&outcomes),
+        false => report::text(&outcomes, &rows),
     })?;
-    output.document(&report::document(&outcomes, &curves))?;
+    output.document(&report::document(&rows, &curves))?;
+    if let Some(events) = &args.events {
+        output.text(&format!("\n{} has the events\n", events.path().display()))?;
+    }
     if let Some(plot) = &args.plot {
         let warm = outcomes.iter().any(|outcome| outcome.plan.warm_from > 0);
         plot.draw(&curves, warm)?;

@@ -110,7 +110,7 @@ where
         .label_style((FONT, 15))
         .axis_desc_style((FONT, 16))
         .draw()?;
-    let with_preset = curves.iter().any(|curve| curve.preset != curves[0].preset);
+    let several = curves.iter().any(|curve| curve.preset_or_policy() != curves[0].preset_or_policy());
     for (number, curve) in curves.iter().enumerate() {
         let colour = COLOURS[number % COLOURS.len()];
         let mut points: Vec<(f64, f64)> = curve
@@ -122,15 +122,26 @@ where
             })
             .collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        chart
-            .draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)))?
-            .label(curve.name(with_preset))
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 22, y)], colour.stroke_width(2)));
-        chart.draw_series(points.iter().map(|&point| Circle::new(point, 4, colour.filled())))?;
+        let line = colour.stroke_width(2);
+        // Where the colours begin again, lines are dashed.
+        let dashed = number >= COLOURS.len();
+        let drawn = match dashed {
+            false => chart.draw_series(LineSeries::new(points.iter().copied(), line))?,
+            true => chart.draw_series(DashedLineSeries::new(points.iter().copied(), 6, 4, line))?,
+        };
+        // The sample in the legend is as wide as two dashes.
+        drawn.label(curve.name(several)).legend(move |(x, y)| {
+            let gap = if dashed { 6 } else { 0 };
+            let half = |from, to| PathElement::new([(from, y), (to, y)], line);
+            EmptyElement::at((0, 0)) + half(x, x + 11 - gap / 2) + half(x + 11 + gap / 2, x + 22)
+        });
+        let fill = if dashed { line } else { colour.filled() };
+        chart.draw_series(points.iter().map(|&point| Circle::new(point, 4, fill)))?;
     }
+    // Curves fall: below their beginning there is room.
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
+        .position(SeriesLabelPosition::LowerLeft)
         .background_style(WHITE.mix(0.85))
         .border_style(RGBColor(220, 220, 220))
         .label_font((FONT, 15))
@@ -148,10 +159,18 @@ mod tests {
         let point = |pages: u64| Point {
             memory: format!("{pages}p"),
             memory_pages: pages,
+            misses: 100,
             miss_ratio: 1.0 / pages as f64,
             warm_miss_ratio: 0.5 / pages as f64,
         };
-        vec![Curve { trace: "a/b.txt".to_owned(), preset: "default", points: [1, 10, 100].map(point).into() }]
+        let curve = |policy: usize| Curve {
+            trace: "a/b.txt".to_owned(),
+            policy: format!("policy {policy}"),
+            preset: None,
+            warm_from: 0,
+            points: [1, 10, 100].map(point).into(),
+        };
+        (0..COLOURS.len() + 2).map(curve).collect()
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! What replays came to, as a table and as JSON.
 
+use super::baseline::BaselineOutcome;
+use super::explain::Life;
 use super::run::Outcome;
 use crate::cache_report::{generation_json, mechanisms_json};
 use crate::table::{Table, count};
 use mglru_core::Counter;
-use mglru_sim::Tally;
+use mglru_sim::{Counts, Tally};
 use serde_json::{Map, Value, json};
+use std::path::Path;
+use std::time::Duration;
 
 /// Tables are no wider.
 const COLUMNS_MAX: usize = 100;
@@ -22,14 +26,6 @@ impl Outcome<'_> {
     /// Generations that were created.
     pub fn generations_created(&self) -> u64 {
         self.report.total().counters.get(Counter::Aged)
-    }
-
-    fn preset(&self) -> &'static str {
-        self.plan.mechanisms.name()
-    }
-
-    fn accesses_per_second(&self) -> f64 {
-        self.report.accesses() as f64 / self.took.as_secs_f64().max(1e-9)
     }
 
     /// What a reader should know about the numbers.
@@ -55,49 +51,144 @@ impl Outcome<'_> {
         }
         notes
     }
+}
 
+/// One replay: by the engine, or by another policy.
+#[derive(Clone, Copy)]
+pub enum Row<'a> {
+    /// By the engine.
+    Engine(&'a Outcome<'a>),
+    /// By another policy.
+    Baseline(&'a BaselineOutcome<'a>),
+}
+
+impl<'a> Row<'a> {
+    /// All replays, trace by trace: the engine's first.
+    pub fn all(outcomes: &'a [Outcome<'a>], baselines: &'a [BaselineOutcome<'a>]) -> Vec<Row<'a>> {
+        let mut rows = Vec::new();
+        let of_trace = |a: &Outcome, b: &Outcome| std::ptr::eq(a.plan.trace, b.plan.trace);
+        for outcomes in outcomes.chunk_by(of_trace) {
+            rows.extend(outcomes.iter().map(Row::Engine));
+            let same = |other: &&BaselineOutcome| std::ptr::eq(other.plan.trace, outcomes[0].plan.trace);
+            rows.extend(baselines.iter().filter(same).map(Row::Baseline));
+        }
+        rows
+    }
+
+    fn trace(&self) -> &'a Path {
+        match self {
+            Row::Engine(outcome) => outcome.plan.trace.path(),
+            Row::Baseline(outcome) => outcome.plan.trace.path(),
+        }
+    }
+
+    fn preset(&self) -> Option<&'static str> {
+        match self {
+            Row::Engine(outcome) => Some(outcome.plan.mechanisms.name()),
+            Row::Baseline(_) => None,
+        }
+    }
+
+    /// Who decided which page left.
+    fn policy(&self) -> String {
+        match self {
+            Row::Engine(outcome) => outcome.plan.mechanisms.lru().name().to_owned(),
+            Row::Baseline(outcome) => outcome.plan.baseline.name().to_owned(),
+        }
+    }
+
+    fn memory(&self) -> (&'a str, u64) {
+        match self {
+            Row::Engine(outcome) => (&outcome.plan.memory, outcome.plan.memory_pages),
+            Row::Baseline(outcome) => (&outcome.plan.memory, outcome.plan.memory_pages),
+        }
+    }
+
+    fn warm_from(&self) -> u64 {
+        match self {
+            Row::Engine(outcome) => outcome.plan.warm_from,
+            Row::Baseline(outcome) => outcome.plan.warm_from,
+        }
+    }
+
+    fn total(&self) -> Counts {
+        match self {
+            Row::Engine(outcome) => outcome.report.total().counts,
+            Row::Baseline(outcome) => outcome.report.total,
+        }
+    }
+
+    fn warm(&self) -> Counts {
+        match self {
+            Row::Engine(outcome) => outcome.warm().counts,
+            Row::Baseline(outcome) => outcome.report.warm,
+        }
+    }
+
+    fn took(&self) -> Duration {
+        match self {
+            Row::Engine(outcome) => outcome.took,
+            Row::Baseline(outcome) => outcome.took,
+        }
+    }
+
+    fn accesses_per_second(&self) -> f64 {
+        self.total().accesses as f64 / self.took().as_secs_f64().max(1e-9)
+    }
+
+    /// What all replays have; of the engine's also what only they have.
     fn json(&self) -> Value {
-        let total = self.report.total();
-        let warm = self.warm();
-        let live: Vec<Value> = self.report.tenants[1].generations.iter().map(generation_json).collect();
-        let mut document = json!({
-            "trace": self.plan.trace.path().display().to_string(),
-            "preset": self.preset(),
-            "mechanisms": mechanisms(self),
-            "memory_pages": self.plan.memory_pages,
-            "swap_pages": self.plan.swap.map_or(0, |swap| swap.pages),
-            "swappiness": self.plan.swappiness.0,
-            "accesses": total.counts.accesses,
-            "hits": total.counts.hits,
-            "misses": total.counts.misses,
-            "miss_ratio": total.counts.miss_ratio(),
-            "warm": {
-                "from_access": self.plan.warm_from,
-                "accesses": warm.counts.accesses,
-                "hits": warm.counts.hits,
-                "misses": warm.counts.misses,
-                "miss_ratio": warm.counts.miss_ratio(),
-                "counters": counters(&warm),
-            },
-            "zero_fills": total.counts.zero_fills,
-            "counters": counters(&total),
-            "generations": { "created": self.generations_created(), "live": live },
-            "seconds": self.took.as_secs_f64(),
-            "accesses_per_second": self.accesses_per_second().round() as u64,
-        });
-        let notes = self.notes();
-        if !notes.is_empty() {
+        let (total, warm) = (self.total(), self.warm());
+        let mut document = json!({ "trace": self.trace().display().to_string(), "policy": self.policy() });
+        if let Row::Engine(outcome) = self {
+            document["preset"] = outcome.plan.mechanisms.name().into();
+            document["mechanisms"] = mechanisms_json(outcome.plan.mechanisms).into();
+        }
+        document["memory_pages"] = self.memory().1.into();
+        if let Row::Engine(outcome) = self {
+            document["swap_pages"] = outcome.plan.swap.map_or(0, |swap| swap.pages).into();
+            document["swappiness"] = outcome.plan.swappiness.0.into();
+        }
+        for (name, value) in counts_json(&total) {
+            document[name] = value;
+        }
+        let mut since = Map::new();
+        since.insert("from_access".to_owned(), self.warm_from().into());
+        since.extend(counts_json(&warm).map(|(name, value)| (name.to_owned(), value)));
+        document["warm"] = since.into();
+        if let Row::Engine(outcome) = self {
+            let all = outcome.report.total();
+            let live = outcome.report.tenants[1].generations.iter().map(generation_json);
+            document["warm"]["counters"] = counters(&outcome.warm()).into();
+            document["zero_fills"] = total.zero_fills.into();
+            document["counters"] = counters(&all).into();
+            document["generations"] =
+                json!({ "created": outcome.generations_created(), "live": live.collect::<Vec<_>>() });
+        }
+        document["seconds"] = self.took().as_secs_f64().into();
+        document["accesses_per_second"] = (self.accesses_per_second().round() as u64).into();
+        if let Row::Engine(outcome) = self
+            && !outcome.lives.is_empty()
+        {
+            document["explain"] = outcome.lives.iter().map(Life::json).collect();
+        }
+        if let Row::Engine(outcome) = self
+            && let notes = outcome.notes()
+            && !notes.is_empty()
+        {
             document["notes"] = notes.into();
         }
         document
     }
 }
 
-fn mechanisms(outcome: &Outcome) -> Map<String, Value> {
-    let mut map = Map::new();
-    map.insert("lru".to_owned(), "multigen".into());
-    map.extend(mechanisms_json(outcome.plan.mechanisms));
-    map
+fn counts_json(counts: &Counts) -> [(&'static str, Value); 4] {
+    [
+        ("accesses", counts.accesses.into()),
+        ("hits", counts.hits.into()),
+        ("misses", counts.misses.into()),
+        ("miss_ratio", counts.miss_ratio().into()),
+    ]
 }
 
 /// By the kernel's names; `pgscan` and `pgsteal` are sums, as in memory.stat.
@@ -110,8 +201,8 @@ fn counters(tally: &Tally) -> Map<String, Value> {
 }
 
 /// All replays as one document; with curves, those as well.
-pub fn document(outcomes: &[Outcome], curves: &[Curve]) -> Value {
-    let mut document = json!({ "runs": outcomes.iter().map(Outcome::json).collect::<Vec<_>>() });
+pub fn document(rows: &[Row], curves: &[Curve]) -> Value {
+    let mut document = json!({ "runs": rows.iter().map(Row::json).collect::<Vec<_>>() });
     if !curves.is_empty() {
         document["curves"] = curves.iter().map(Curve::json).collect();
     }
@@ -123,8 +214,7 @@ fn ratio(ratio: f64) -> String {
 }
 
 /// The file's name, cut to `width`.
-fn name(outcome: &Outcome, width: usize) -> String {
-    let path = outcome.plan.trace.path();
+fn name(path: &Path, width: usize) -> String {
     let name = path
         .file_name()
         .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
@@ -135,52 +225,67 @@ fn name(outcome: &Outcome, width: usize) -> String {
 }
 
 /// A row per replay; for a single one also its counters and generations.
-pub fn text(outcomes: &[Outcome]) -> String {
-    let warm = outcomes.iter().any(|outcome| outcome.plan.warm_from > 0);
-    let mut text = table(outcomes, warm, usize::MAX);
+pub fn text(outcomes: &[Outcome], rows: &[Row]) -> String {
+    let mut text = table(rows, usize::MAX);
     let width = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
     if width(&text) > COLUMNS_MAX {
-        let longest =
-            outcomes.iter().map(|outcome| name(outcome, usize::MAX).chars().count()).max().unwrap_or(0);
+        let longest = rows.iter().map(|row| name(row.trace(), usize::MAX).chars().count()).max().unwrap_or(0);
         let too_much = width(&text) - COLUMNS_MAX;
-        text = table(outcomes, warm, longest.saturating_sub(too_much).max(NAME_MIN));
+        text = table(rows, longest.saturating_sub(too_much).max(NAME_MIN));
     }
-    if let [outcome] = outcomes {
+    if let [Row::Engine(outcome)] = rows {
         text.push('\n');
         text.push_str(&counters_text(outcome));
         text.push('\n');
         text.push_str(&generations_text(outcome));
     }
+    for life in outcomes.iter().flat_map(|outcome| &outcome.lives) {
+        text.push('\n');
+        text.push_str(&life.text());
+    }
     text.push_str(&notes_text(outcomes));
     text
 }
 
-fn table(outcomes: &[Outcome], warm: bool, name_width: usize) -> String {
-    let counted = if warm { "counted" } else { "refaults" };
+fn table(rows: &[Row], name_width: usize) -> String {
+    let warm = rows.iter().any(|row| row.warm_from() > 0);
+    let baselines = rows.iter().any(|row| row.preset().is_none());
     let mut table = Table::new([
         "trace",
-        "preset",
+        if baselines { "policy" } else { "preset" },
         "pages",
         "accesses",
         "misses",
         "miss ratio",
-        counted,
+        if warm { "counted" } else { "refaults" },
         "generations",
         "M acc./s",
     ]);
-    for outcome in outcomes {
-        let total = outcome.report.total();
-        let refaults = total.counters.get(Counter::WorkingsetRefaultFile);
+    for row in rows {
+        let total = row.total();
+        let policy = match row.preset() {
+            Some(preset) if baselines => format!("{} {preset}", row.policy()),
+            Some(preset) => preset.to_owned(),
+            None => row.policy(),
+        };
+        // Other policies know neither refaults nor generations.
+        let (refaults, generations) = match row {
+            Row::Engine(outcome) => {
+                let refaults = outcome.report.total().counters.get(Counter::WorkingsetRefaultFile);
+                (count(refaults), count(outcome.generations_created()))
+            }
+            Row::Baseline(_) => ("-".to_owned(), "-".to_owned()),
+        };
         table.row([
-            name(outcome, name_width),
-            outcome.preset().to_owned(),
-            count(outcome.plan.memory_pages),
-            count(total.counts.accesses),
-            count(total.counts.misses),
-            ratio(total.counts.miss_ratio()),
-            if warm { ratio(outcome.warm().counts.miss_ratio()) } else { count(refaults) },
-            count(outcome.generations_created()),
-            format!("{:.1}", outcome.accesses_per_second() / 1e6),
+            name(row.trace(), name_width),
+            policy,
+            count(row.memory().1),
+            count(total.accesses),
+            count(total.misses),
+            ratio(total.miss_ratio()),
+            if warm { ratio(row.warm().miss_ratio()) } else { refaults },
+            generations,
+            format!("{:.1}", row.accesses_per_second() / 1e6),
         ]);
     }
     table.text()
@@ -233,7 +338,7 @@ pub fn notes_text(outcomes: &[Outcome]) -> String {
         for note in outcome.notes() {
             let about = match outcomes.len() {
                 1 => String::new(),
-                _ => format!("{}, {}: ", name(outcome, usize::MAX), outcome.plan.memory),
+                _ => format!("{}, {}: ", name(outcome.plan.trace.path(), usize::MAX), outcome.plan.memory),
             };
             text.push_str(&format!("\nnote: {about}{note}"));
         }
@@ -244,12 +349,16 @@ pub fn notes_text(outcomes: &[Outcome]) -> String {
     text
 }
 
-/// The miss ratio of one trace under one preset, by memory.
+/// The miss ratio of one trace under one policy, by memory.
 pub struct Curve {
     /// The trace.
     pub trace: String,
-    /// The preset.
-    pub preset: &'static str,
+    /// Who decides which page leaves.
+    pub policy: String,
+    /// The preset of the engine's.
+    pub preset: Option<&'static str>,
+    /// The access from which the counted ones begin.
+    pub warm_from: u64,
     /// In the order of `--curve`.
     pub points: Vec<Point>,
 }
@@ -262,26 +371,35 @@ pub struct Point {
     /// In pages.
     pub memory_pages: u64,
     /// Of all accesses.
+    pub misses: u64,
+    /// Of all accesses.
     pub miss_ratio: f64,
     /// Of the counted ones.
     pub warm_miss_ratio: f64,
 }
 
 impl Curve {
-    /// The curves of replays that are sorted by trace, preset and memory.
-    pub fn of(outcomes: &[Outcome], points: usize) -> Vec<Curve> {
-        let curve = |outcomes: &[Outcome]| Curve {
-            trace: outcomes[0].plan.trace.path().display().to_string(),
-            preset: outcomes[0].preset(),
-            points: outcomes.iter().map(Point::of).collect(),
+    /// The curves of replays that are sorted by trace, policy and memory.
+    pub fn of(rows: &[Row], points: usize) -> Vec<Curve> {
+        let curve = |rows: &[Row]| Curve {
+            trace: rows[0].trace().display().to_string(),
+            policy: rows[0].policy(),
+            preset: rows[0].preset(),
+            warm_from: rows[0].warm_from(),
+            points: rows.iter().map(Point::of).collect(),
         };
-        outcomes.chunks(points).map(curve).collect()
+        rows.chunks(points).map(curve).collect()
     }
 
-    /// Its name in a legend: the trace's file name, and the preset where there are several.
-    pub fn name(&self, with_preset: bool) -> String {
+    /// Its name in a legend: the trace's file name, and the policy where there are several.
+    pub fn name(&self, with_policy: bool) -> String {
         let name = self.trace.rsplit('/').next().unwrap_or(&self.trace);
-        if with_preset { format!("{name}, {}", self.preset) } else { name.to_owned() }
+        if with_policy { format!("{name}, {}", self.preset_or_policy()) } else { name.to_owned() }
+    }
+
+    /// What tells it from the other curves of its trace.
+    pub fn preset_or_policy(&self) -> &str {
+        self.preset.unwrap_or(&self.policy)
     }
 
     fn json(&self) -> Value {
@@ -293,21 +411,25 @@ impl Curve {
                 "warm_miss_ratio": point.warm_miss_ratio,
             })
         };
-        json!({
-            "trace": self.trace,
-            "preset": self.preset,
-            "points": self.points.iter().map(point).collect::<Vec<_>>(),
-        })
+        let mut document = json!({ "trace": self.trace, "policy": self.policy });
+        if let Some(preset) = self.preset {
+            document["preset"] = preset.into();
+        }
+        document["points"] = self.points.iter().map(point).collect();
+        document
     }
 }
 
 impl Point {
-    fn of(outcome: &Outcome) -> Point {
+    fn of(row: &Row) -> Point {
+        let (memory, memory_pages) = row.memory();
+        let total = row.total();
         Point {
-            memory: outcome.plan.memory.clone(),
-            memory_pages: outcome.plan.memory_pages,
-            miss_ratio: outcome.report.total().counts.miss_ratio(),
-            warm_miss_ratio: outcome.warm().counts.miss_ratio(),
+            memory: memory.to_owned(),
+            memory_pages,
+            misses: total.misses,
+            miss_ratio: total.miss_ratio(),
+            warm_miss_ratio: row.warm().miss_ratio(),
         }
     }
 }
@@ -315,22 +437,25 @@ impl Point {
 /// A table per curve.
 pub fn curves_text(outcomes: &[Outcome], curves: &[Curve]) -> String {
     let mut text = String::new();
-    for (curve, outcomes) in curves.iter().zip(outcomes.chunks(curves[0].points.len())) {
-        text.push_str(&format!("{}, preset {}\n", curve.trace, curve.preset));
-        let warm_from = outcomes[0].plan.warm_from;
-        let counted = format!("from access {}", count(warm_from));
-        let mut table = match warm_from {
+    for curve in curves {
+        let who = match curve.preset {
+            Some(preset) => format!("preset {preset}"),
+            None => format!("policy {}", curve.policy),
+        };
+        text.push_str(&format!("{}, {who}\n", curve.trace));
+        let counted = format!("from access {}", count(curve.warm_from));
+        let mut table = match curve.warm_from {
             0 => Table::new(["memory", "pages", "misses", "miss ratio"]),
             _ => Table::new(["memory", "pages", "misses", "miss ratio", &counted]),
         };
-        for (point, outcome) in curve.points.iter().zip(outcomes) {
+        for point in &curve.points {
             let mut cells = vec![
                 point.memory.clone(),
                 count(point.memory_pages),
-                count(outcome.report.total().counts.misses),
+                count(point.misses),
                 ratio(point.miss_ratio),
             ];
-            if warm_from > 0 {
+            if curve.warm_from > 0 {
                 cells.push(ratio(point.warm_miss_ratio));
             }
             table.row(cells);

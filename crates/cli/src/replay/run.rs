@@ -1,18 +1,20 @@
 //! One replay: one trace, one set of mechanisms, one memory size. And many of them, several at a time.
 
+use super::baseline::{BaselineOutcome, BaselinePlan};
+use super::explain::{Life, Seen, Watch, Watcher};
 use crate::error::Failure;
 use crate::parallel;
 use crate::progress;
 use crate::trace_file::{Decoding, TraceFile};
 use indicatif::ProgressBar;
-use mglru_core::lru::Swappiness;
+use mglru_core::lru::{Refresh, Swappiness};
 use mglru_core::{Counter, Mechanisms};
 use mglru_sim::{Machine, Report, SimError, Simulator, SwapModel, Writes};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// More memory than this, and the trace is counted first: it takes no more folios than it has pages.
-const PAGES_WITHOUT_COUNTING: u64 = 1 << 20;
+pub const PAGES_WITHOUT_COUNTING: u64 = 1 << 20;
 /// Steps of the progress bar per replay.
 const STEPS: u64 = 1000;
 
@@ -35,10 +37,16 @@ pub struct Plan<'a> {
     pub swap: Option<SwapModel>,
     /// How willing reclaim is to take them.
     pub swappiness: Swappiness,
+    /// When the list sizes by which the classic LRU decides are refreshed, unless they are exact.
+    pub statistics_refresh: Refresh,
+    /// Accesses from one read of the statistics to the next.
+    pub statistics_reads: Option<u64>,
     /// Decides what is left to chance.
     pub seed: u64,
     /// Steps from one check to the next.
     pub check_every: Option<u64>,
+    /// What somebody wants to see of it.
+    pub watch: Option<Watch>,
 }
 
 /// What came of it.
@@ -50,6 +58,8 @@ pub struct Outcome<'a> {
     pub report: Report,
     /// Bad records skipped.
     pub skipped: u64,
+    /// The lives of pages.
+    pub lives: Vec<Life>,
     /// How long the replay took.
     pub took: Duration,
 }
@@ -73,6 +83,8 @@ impl Plan<'_> {
         machine.writes = self.writes;
         machine.swap = self.swap;
         machine.swappiness = self.swappiness;
+        machine.statistics_refresh = self.statistics_refresh;
+        machine.statistics_reads = self.statistics_reads;
         machine.seed = self.seed;
         Ok(machine)
     }
@@ -91,6 +103,11 @@ impl<'a> Plan<'a> {
         }
         let (source, decoding) = self.trace.source()?;
         simulator.add_job(0, source);
+        let lru = self.mechanisms.lru();
+        let watcher = self.watch.as_ref().map(|watch| Watcher::new(watch, lru)).transpose()?;
+        if let Some(watcher) = &watcher {
+            simulator.observe(Seen(watcher.clone()));
+        }
         let began = Instant::now();
         while simulator.step().map_err(|error| failure(&self, error))? {
             advance(&decoding);
@@ -101,7 +118,8 @@ impl<'a> Plan<'a> {
         if self.check_every.is_some() {
             simulator.finish().map_err(|error| failure(&self, error))?;
         }
-        Ok(Outcome { report, skipped: decoding.skipped(), took, plan: self })
+        let lives = watcher.map_or(Ok(Vec::new()), |watcher| watcher.borrow_mut().finish())?;
+        Ok(Outcome { report, lives, skipped: decoding.skipped(), took, plan: self })
     }
 }
 
@@ -145,14 +163,37 @@ fn failure(plan: &Plan, error: SimError) -> Failure {
 /// # Errors
 /// That of the first plan, in that order, that failed.
 pub fn run_all<'a>(plans: Vec<Plan<'a>>, threads: usize) -> Result<Vec<Outcome<'a>>, Failure> {
-    let bar = Bar::new(plans.len());
-    let outcomes = parallel::all(&plans, threads, |number, plan| {
-        let outcome = plan.clone().run(|decoding| bar.advance(number, decoding.permille()));
+    with_bar(&plans, threads, "replay", |plan, advance| {
+        plan.clone().run(|decoding| advance(decoding.permille()))
+    })
+}
+
+/// Replays with other policies, as [`run_all`] does.
+///
+/// # Errors
+/// As [`run_all`].
+pub fn run_baselines<'a>(
+    plans: Vec<BaselinePlan<'a>>,
+    threads: usize,
+) -> Result<Vec<BaselineOutcome<'a>>, Failure> {
+    with_bar(&plans, threads, "baseline", |plan, advance| plan.run(advance))
+}
+
+/// Does tasks under one progress bar; each tells how many thousandths of it are done.
+fn with_bar<T: Sync, R: Send>(
+    tasks: &[T],
+    threads: usize,
+    what: &str,
+    work: impl Fn(&T, &dyn Fn(u64)) -> Result<R, Failure> + Sync,
+) -> Result<Vec<R>, Failure> {
+    let bar = Bar::new(tasks.len(), what);
+    let results = parallel::all(tasks, threads, |number, task| {
+        let result = work(task, &|step| bar.advance(number, step));
         bar.advance(number, STEPS);
-        outcome
+        result
     });
     bar.clear();
-    outcomes
+    results
 }
 
 /// One progress bar for all replays.
@@ -162,11 +203,11 @@ struct Bar {
 }
 
 impl Bar {
-    fn new(replays: usize) -> Bar {
+    fn new(replays: usize, what: &str) -> Bar {
         let bar = progress::of_share(replays as u64 * STEPS);
         bar.set_message(match replays {
-            1 => "replaying".to_owned(),
-            _ => format!("{replays} replays"),
+            1 => what.to_owned(),
+            _ => format!("{replays} {what}s"),
         });
         Bar { bar, steps: (0..replays).map(|_| AtomicUsize::new(0)).collect() }
     }

@@ -5,8 +5,8 @@
 //! cache of 2 MiB. It saves four bytes per folio over rows; alone, it made no measurable difference to the speed of a replay.
 
 use super::{FolioFlags, Kind};
-use crate::mechanism::Mechanisms;
-use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::mechanism::{LruLock, Mechanisms};
+use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering::Relaxed, SettingsWord};
 
 /// Number of a folio, and of the frame that holds its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,6 +70,9 @@ pub struct FolioTable {
     memcgs: Box<[AtomicU32]>,
     listed: Listed,
     mechanisms: Mechanisms,
+    /// What is on now: `mechanisms`, but for the policy, which can be switched. The high half counts such switches.
+    settings: SettingsWord,
+    node_lock: Mutex<()>,
 }
 
 impl FolioTable {
@@ -92,6 +95,8 @@ impl FolioTable {
             memcgs: (0..folios).map(|_| AtomicU32::new(0)).collect(),
             listed: Listed::new(),
             mechanisms,
+            settings: SettingsWord::new(u32::from(mechanisms.word())),
+            node_lock: Mutex::new(()),
         }
     }
 
@@ -104,7 +109,25 @@ impl FolioTable {
     /// By which rules states change: the same for all folios, so that whoever changes one has them at hand.
     #[inline]
     pub fn mechanisms(&self) -> Mechanisms {
-        self.mechanisms
+        self.mechanisms.with_word(self.settings.load(Relaxed) as u16)
+    }
+
+    /// What is on now, and the number of times that it was changed.
+    pub(crate) fn settings(&self) -> (Mechanisms, u32) {
+        let word = self.settings.load(Relaxed);
+        (self.mechanisms.with_word(word as u16), word >> 16)
+    }
+
+    /// Changes what is on. `false`: somebody else did since `known`.
+    pub(crate) fn set_settings(&self, known: (Mechanisms, u32), to: (Mechanisms, u32)) -> bool {
+        let word = |(mechanisms, changes): (Mechanisms, u32)| changes << 16 | u32::from(mechanisms.word());
+        self.settings.compare_exchange(word(known), word(to), Relaxed, Relaxed).is_ok()
+    }
+
+    /// The lock that covers all lists of the node, where there is one.
+    #[inline]
+    pub(crate) fn node_lock(&self) -> Option<MutexGuard<'_, ()>> {
+        (self.mechanisms.lru_lock() == LruLock::Node).then(|| self.node_lock.lock())
     }
 
     /// How many there are, used and free.

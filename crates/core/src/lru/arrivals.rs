@@ -24,7 +24,7 @@ pub(crate) enum Queue {
     Rotate = 1,
     /// Advised to be unneeded, perhaps dirty: to the old side.
     DeactivateFile = 2,
-    /// Found young by eviction beside the folio it looked at: to a younger generation.
+    /// Found young by eviction beside the folio it looked at: to a younger generation. Classic: accessed twice.
     Activate = 3,
 }
 
@@ -65,18 +65,28 @@ impl Arrivals {
         self.cpus.len()
     }
 
-    /// Queues a folio; the batch, if it is full now and must be drained.
-    pub(crate) fn push(&self, cpu: usize, queue: Queue, folio: FolioId) -> Option<Batch> {
+    /// Queues a folio; the batch, if it is full now and must be drained. `classic`: the policy.
+    pub(crate) fn push(&self, cpu: usize, queue: Queue, folio: FolioId, classic: bool) -> Option<Batch> {
         let mut batches = self.cpus[cpu % self.cpus.len()].lock();
         let batch = &mut batches[queue as usize];
         batch.folios[batch.len] = folio;
         batch.len += 1;
-        // Only arrivals are configurable: the other queues are 31 in every golden trace of spec 97.
-        let full = if queue == Queue::Add { self.batch_folios } else { BATCH_FOLIOS };
+        // Arrivals are configurable, as in the golden traces of spec 97: §2, and §5 with activations.
+        let small = queue == Queue::Add || classic && queue == Queue::Activate;
+        let full = if small { self.batch_folios } else { BATCH_FOLIOS };
         if batch.len < full {
             return None;
         }
         Some(std::mem::replace(batch, Batch::EMPTY))
+    }
+
+    /// Does something about a folio while it is in a batch, which cannot be drained meanwhile; nothing if it is not there.
+    /// What came last is looked at first.
+    pub(crate) fn while_queued(&self, cpu: usize, queue: Queue, folio: FolioId, act: impl FnOnce()) {
+        let batches = self.cpus[cpu % self.cpus.len()].lock();
+        if batches[queue as usize].as_slice().iter().rev().any(|&queued| queued == folio) {
+            act();
+        }
     }
 
     /// Takes what is queued.

@@ -2,12 +2,14 @@
 //!
 //! # Locking
 //!
-//! `lists` is the lruvec lock: [`Lruvec::lock`] hands out the only way to change lists, window and averages.
+//! `lists` is the lruvec lock: [`Lruvec::lock`] hands out the only way to change lists, window, averages and costs. Where one
+//! lock is to cover all lists of the node, that is held, too.
 //! Sizes, window and the counters of evictions and refaults are atomic words that are *written* under the lock
 //! (evictions and refaults: by anyone) and read by anyone.
 
+use super::classic::{Classic, LISTS};
+use super::lists::{Lists, all_lists};
 use super::multigen::bloom::Filters;
-use super::multigen::lists::{MultiGen, UNEVICTABLE};
 use super::multigen::window::{Seq, Window};
 use super::{MAX_GENERATIONS, Swappiness};
 use crate::Time;
@@ -35,7 +37,7 @@ pub struct GenerationRow {
 #[repr(align(128))]
 pub struct Lruvec {
     pub(crate) memcg: MemcgId,
-    lists: Mutex<MultiGen>,
+    lists: Mutex<Lists>,
     pub(crate) window: Window,
     /// Pages labelled with each generation, by kind. May be negative for a moment.
     sizes: [[AtomicI64; 2]; MAX_GENERATIONS as usize],
@@ -46,6 +48,7 @@ pub struct Lruvec {
     /// What the last walks found: leaves, young ones, tables in the filter, tables added to it.
     walked: [AtomicU64; 4],
     pub(crate) shadow_leaves: Mutex<VecDeque<ShadowLeaf>>,
+    pub(crate) classic: Classic,
     /// Limit reclaim met only dirty pages under write-back (spec 70 §8).
     pub(crate) congested: AtomicBool,
 }
@@ -58,7 +61,7 @@ impl Lruvec {
     pub(crate) fn new(memcg: MemcgId, now: Time) -> Lruvec {
         Lruvec {
             memcg,
-            lists: Mutex::new(MultiGen::new()),
+            lists: Mutex::new(Lists::new()),
             window: Window::new(now),
             sizes: std::array::from_fn(|_| std::array::from_fn(|_| AtomicI64::new(0))),
             unevictable_pages: AtomicI64::new(0),
@@ -67,13 +70,15 @@ impl Lruvec {
             filters: Filters::new(),
             walked: std::array::from_fn(|_| AtomicU64::new(0)),
             shadow_leaves: Mutex::new(VecDeque::new()),
+            classic: Classic::new(),
             congested: AtomicBool::new(false),
         }
     }
 
     /// As new, for the next memcg of that number. The lists are empty.
     pub(crate) fn reset(&self, now: Time) {
-        *self.lists.lock() = MultiGen::new();
+        *self.lists.lock() = Lists::new();
+        self.classic.reset();
         self.window.reset(now);
         self.sizes.iter().flatten().for_each(|size| size.store(0, Relaxed));
         self.unevictable_pages.store(0, Relaxed);
@@ -99,7 +104,26 @@ impl Lruvec {
 
     /// Takes the lruvec lock.
     pub(crate) fn lock<'a>(&'a self, folios: &'a FolioTable) -> LockedLruvec<'a> {
-        LockedLruvec { lruvec: self, folios, lists: self.lists.lock(), listed: Default::default() }
+        let node = folios.node_lock();
+        LockedLruvec {
+            lruvec: self,
+            folios,
+            lists: self.lists.lock(),
+            listed: Default::default(),
+            _node: node,
+        }
+    }
+
+    /// The same for who holds the lock of another lruvec.
+    pub(crate) fn lock_beside<'a>(&'a self, other: &LockedLruvec<'a>) -> LockedLruvec<'a> {
+        let folios = other.folios;
+        LockedLruvec {
+            lruvec: self,
+            folios,
+            lists: self.lists.lock(),
+            listed: Default::default(),
+            _node: None,
+        }
     }
 
     /// Pages labelled with a generation.
@@ -107,25 +131,39 @@ impl Lruvec {
         self.sizes[usize::from(generation.0)][kind as usize].load(Relaxed).max(0) as u64
     }
 
-    /// Pages in all generations of the kinds that `swappiness` allows.
+    /// Pages on lists, of the kinds that `swappiness` allows.
     pub fn evictable_pages(&self, swappiness: Swappiness) -> u64 {
+        let classic = swappiness.evictable().map(|kind| self.classic.pages(kind)).sum::<u64>();
+        classic + self.pages_in_generations(swappiness)
+    }
+
+    /// Pages in all generations of the kinds that `swappiness` allows.
+    pub(crate) fn pages_in_generations(&self, swappiness: Swappiness) -> u64 {
         let max = self.window.max();
         let size = |kind| self.window.min(kind).to(max).map(|seq| self.size(seq.index(), kind)).sum::<u64>();
         swappiness.evictable().map(size).sum()
     }
 
-    /// Pages labelled with one of the two youngest generations: what the kernel reports as active.
-    pub fn active_pages(&self, kind: Kind) -> u64 {
+    fn pages_in_active_generations(&self, kind: Kind) -> u64 {
         let max = self.window.max();
         Seq(max.0 - 1).to(max).map(|seq| self.size(seq.index(), kind)).sum()
     }
 
-    /// Pages in the other generations: what the kernel reports as inactive.
+    /// Pages on the active list, or labelled with one of the two youngest generations, which is what the kernel reports as
+    /// active.
+    pub fn active_pages(&self, kind: Kind) -> u64 {
+        self.classic.size(kind, true) + self.pages_in_active_generations(kind)
+    }
+
+    /// Pages on the inactive list, or in the other generations.
     pub fn inactive_pages(&self, kind: Kind) -> u64 {
-        let max = self.window.max();
         let all: u64 = (0..MAX_GENERATIONS as u8).map(|g| self.size(GenIndex(g), kind)).sum();
-        let active: u64 = Seq(max.0 - 1).to(max).map(|seq| self.size(seq.index(), kind)).sum();
-        all - active.min(all)
+        self.classic.size(kind, false) + all - self.pages_in_active_generations(kind).min(all)
+    }
+
+    /// Evictions and activations by the classic LRU, here and below, in pages: the clock by which refaults are judged.
+    pub fn nonresident_age(&self) -> u64 {
+        self.classic.nonresident_age()
     }
 
     /// Pages that reclaim must not take.
@@ -133,14 +171,14 @@ impl Lruvec {
         self.unevictable_pages.load(Relaxed).max(0) as u64
     }
 
-    /// Pages in all generations, of both kinds.
+    /// Pages on all lists that are scanned, of both kinds.
     pub(crate) fn reclaimable_pages(&self) -> u64 {
-        self.sizes.iter().flatten().map(|size| size.load(Relaxed)).sum::<i64>().max(0) as u64
+        let labelled = self.sizes.iter().flatten().map(|size| size.load(Relaxed)).sum::<i64>();
+        labelled.max(0) as u64 + Kind::ALL.map(|kind| self.classic.pages(kind)).iter().sum::<u64>()
     }
 
     pub(crate) fn size_of_all_lists(&self) -> u64 {
-        let listed = Kind::ALL
-            .map(|kind| (0..MAX_GENERATIONS as u8).map(|g| self.size(GenIndex(g), kind)).sum::<u64>());
+        let listed = Kind::ALL.map(|kind| self.active_pages(kind) + self.inactive_pages(kind));
         listed.iter().sum::<u64>() + self.unevictable_pages()
     }
 
@@ -177,9 +215,10 @@ impl Lruvec {
 pub(crate) struct LockedLruvec<'a> {
     pub(crate) lruvec: &'a Lruvec,
     pub(crate) folios: &'a FolioTable,
-    pub(crate) lists: MutexGuard<'a, MultiGen>,
+    pub(crate) lists: MutexGuard<'a, Lists>,
     /// What the node as a whole has to be told: pages listed, by kind, and of them the active ones.
-    listed: [[i64; 2]; 2],
+    pub(super) listed: [[i64; 2]; 2],
+    _node: Option<MutexGuard<'a, ()>>,
 }
 
 impl Drop for LockedLruvec<'_> {
@@ -226,7 +265,7 @@ impl LockedLruvec<'_> {
     /// Moves everything to the old ends of the lists of `heir`, which has all generations: the same list of each keeps the
     /// same label. `relabel` is called for each folio.
     pub(crate) fn hand_over(&mut self, heir: &mut LockedLruvec<'_>, mut relabel: impl FnMut(FolioId)) {
-        for list in 0..=UNEVICTABLE {
+        for list in all_lists() {
             // From the young end, so that the oldest ends up last.
             while let Some(folio) = self.lists.lists.head(list) {
                 self.lists.lists.remove(self.folios, folio);
@@ -240,6 +279,11 @@ impl LockedLruvec<'_> {
                 self.resize(generation, kind, -pages);
                 heir.resize(generation, kind, pages);
             }
+        }
+        for (kind, active) in LISTS {
+            let pages = self.lruvec.classic.size(kind, active) as i64;
+            self.resize_classic(kind, active, -pages);
+            heir.resize_classic(kind, active, pages);
         }
         let unevictable = self.lruvec.unevictable_pages.load(Relaxed);
         self.resize_unevictable(-unevictable);

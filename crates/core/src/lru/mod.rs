@@ -1,17 +1,35 @@
 //! Which pages are cold: the seam between reclaim and its policies.
 //!
-//! Only this folder knows how pages are ranked. The rest of the crate asks an [`Lruvec`] to add and remove
-//! folios, and a reclaim pass to take an eviction step. The multi-gen LRU is the only policy so far; the classic
-//! active/inactive LRU will stand beside it in `classic/`, and this file becomes the closed enum that picks one.
+//! Only this folder knows how pages are ranked. There are two policies, of which one is on: the multi-gen LRU in
+//! `multigen/`, and the classic active/inactive LRU in `classic/`. Which one, [`Mechanisms::lru`] says; it is asked where
+//! they part:
+//!
+//! | asked | multi-gen | classic |
+//! |---|---|---|
+//! | where a folio is put: [`LockedLruvec::add`] | distance rule | active or inactive list |
+//! | what an access does: [`Core::accessed`] | counts it | `classic/access.rs` |
+//! | what is remembered of a page, and what it gets back: `workingset.rs` | generation, accesses | the clock |
+//! | what a turn takes: `reclaim/turn.rs` | the oldest generation | inactive and active lists |
+//! | what the accessed bit says, and where rejected folios go: `pageout/` | looks around | the one entry |
+//!
+//! A folio belongs to the policy on whose lists it is: one that carries the label of a generation to the multi-gen LRU. So
+//! both can have folios at the same time, and have, while the policy is switched ([`switch`]).
+//!
+//! [`Core::accessed`]: crate::Core::accessed
+//! [`Mechanisms::lru`]: crate::Mechanisms::lru
 
 mod arrivals;
+pub(crate) mod classic;
 mod isolated;
+pub(crate) mod lists;
 mod lruvec;
 pub(crate) mod multigen;
 mod order;
+pub mod switch;
 pub(crate) mod turns;
 
 pub(crate) use arrivals::{Arrivals, BATCH_FOLIOS, Queue};
+pub use classic::Refresh;
 pub(crate) use isolated::Isolated;
 pub(crate) use lruvec::LockedLruvec;
 pub use lruvec::{GenerationRow, Lruvec};

@@ -253,6 +253,12 @@ impl Core {
         })
     }
 
+    /// A memcg and its ancestors, the root included.
+    pub(crate) fn lineage(&self, memcg: &Memcg) -> impl Iterator<Item = &Memcg> {
+        let root = (memcg.id != MemcgId::ROOT).then(|| self.memcg(MemcgId::ROOT));
+        self.with_ancestors(memcg.id).chain(root)
+    }
+
     /// Whether `memcg` is `ancestor` or below it.
     pub(crate) fn is_within(&self, memcg: MemcgId, ancestor: MemcgId) -> bool {
         ancestor == MemcgId::ROOT || self.with_ancestors(memcg).any(|memcg| memcg.id == ancestor)

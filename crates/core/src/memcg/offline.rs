@@ -176,7 +176,7 @@ impl Core {
             let mut spaces = child.spaces.lock();
             let mut spaces_of_heir = parent.spaces.lock();
             let mut from = child.lruvec.lock(&self.folios);
-            let mut to = parent.lruvec.lock(&self.folios);
+            let mut to = parent.lruvec.lock_beside(&from);
             if parent.heir().is_some() || !Kind::ALL.into_iter().all(full) {
                 continue;
             }

@@ -86,11 +86,11 @@ counters! {
     PgstealAnon "pgsteal_anon";
     /// Reclaimed file pages.
     PgstealFile "pgsteal_file";
-    /// Pages sorted by scans: moved to the generation they belong to, or protected.
+    /// Pages sorted by scans: moved to the generation they belong to, or protected. Classic: looked at on active lists.
     Pgrefill "pgrefill";
-    /// Pages moved to a younger generation by eviction.
+    /// Pages moved to a younger generation by eviction. Classic: to the active list, but for refaults.
     Pgactivate "pgactivate";
-    /// Pages moved to the old side on advice.
+    /// Pages moved to the old side on advice. Classic: also from the active to the inactive list.
     Pgdeactivate "pgdeactivate";
     /// Pages moved to the tail when their write-back ended.
     Pgrotated "pgrotated";
@@ -108,6 +108,8 @@ counters! {
     NrVmscanImmediateReclaim "nr_vmscan_immediate_reclaim";
     /// Ours: pages that scans moved up a generation because of their tier.
     Pgprotected "pgprotected";
+    /// Ours: writes to the clock of refaults, and as many to that of each ancestor (classic LRU).
+    NonresidentAgeWrites "nonresident_age_writes";
     /// Ours: new youngest generations.
     Aged "aged";
     /// Reclaim efforts: one each time a charge met the limit, plus those of background reclaim and requests.

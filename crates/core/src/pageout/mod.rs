@@ -8,18 +8,20 @@
 //! only tried. A folio leaves its mapping under the mapping lock, in the same moment in which its last references
 //! are taken.
 
+mod classic;
 mod leftover;
 mod verdict;
 
 pub use verdict::{Facts, Reason, References, Slot, Verdict, judge};
 
 use crate::Core;
-use crate::event::Event;
+use crate::event::{Event, ListedFrom};
 use crate::folio::{Flags, FolioId, Kind};
 use crate::host::{FlushReason, Host};
 use crate::lru::multigen::walk::WalkBatch;
 use crate::lru::{Isolated, Swappiness};
 use crate::mapping::{LockedMapping, Mapping, MappingId};
+use crate::mechanism::{Lru, ReworkRule};
 use crate::memcg::{Counter, Memcg};
 use crate::reclaim::{EffortKind, Orders, Scan, Tallies};
 use crate::swap::{SwapOut, SwapOutcome};
@@ -82,6 +84,7 @@ impl Core {
         batch.clear();
         // Between steps its file may have been closed, and its number given to another.
         scan.last_mapping = LastMapping::default();
+        batch.observed = host.observes();
         let mut locked = memcg.lruvec.lock(&self.folios);
         // What its heir has is not for those to take who are after its own.
         if memcg.heir().is_none() {
@@ -89,6 +92,7 @@ impl Core {
         }
         drop(locked);
         let scanned = batch.scanned;
+        self.tell_isolated(host, memcg, &batch);
         self.count_scan(memcg, orders.kind, &batch);
         scan.progress.scanned += batch.folios.len() as u64;
         let taken = batch.folios.len() as u64;
@@ -148,16 +152,33 @@ impl Core {
         folios: &mut Vec<FolioId>,
         retry: bool,
     ) -> Tallies {
-        let mut tallies = Tallies::default();
         let mut rejected = std::mem::take(&mut scan.rejected);
+        let (tallies, _) = self.examine_and_free(host, memcg, orders, scan, folios, &mut rejected);
+        folios.clear();
+        self.put_back(host, memcg, scan, &mut rejected, retry, folios);
+        scan.rejected = rejected;
+        tallies
+    }
+
+    /// Examines isolated folios and frees what can be freed; the others join `rejected`. What stood in the way, and pages
+    /// freed.
+    fn examine_and_free(
+        &self,
+        host: &impl Host,
+        memcg: &Memcg,
+        orders: &Orders,
+        scan: &mut Scan,
+        folios: &[FolioId],
+        rejected: &mut Vec<FolioId>,
+    ) -> (Tallies, u64) {
+        let mut tallies = Tallies::default();
         self.wait_for_slots(scan, folios);
         scan.fates.clear();
         for &folio in folios.iter() {
             let fate = self.examine(host, memcg, orders, scan, folio, &mut tallies);
             scan.fates.push(fate);
         }
-        let freed = self.free_isolated(host, memcg, scan, folios, &mut rejected);
-        folios.clear();
+        let freed = self.free_isolated(host, memcg, orders, scan, folios, rejected);
         let total = freed[0] + freed[1];
         if total > 0 {
             self.release_frames(memcg, &scan.freed);
@@ -167,9 +188,7 @@ impl Core {
             memcg.stat.add(Counter::PgstealFile, freed[Kind::File as usize]);
             scan.progress.reclaimed += total;
         }
-        self.put_back(host, memcg, scan, &mut rejected, retry, folios);
-        scan.rejected = rejected;
-        tallies
+        (tallies, total)
     }
 
     /// Loads the slots of all folios of a batch, which are about to be changed one by one. Pages that are evicted were not
@@ -201,6 +220,7 @@ impl Core {
         let flags = self.folios.flags(folio);
         let now = flags.load();
         if !now.locked() && self.verdict(orders, scan, folio, now, false, Asked::default()) == Verdict::Free {
+            self.tell_judged(host, folio, Verdict::Free);
             // Most are like that, and freeing them is one step, which fails if anything changes until then.
             return Fate::of_doomed(now, false);
         }
@@ -214,7 +234,9 @@ impl Core {
         let mut asked = Asked::default();
         loop {
             let now = flags.load();
-            match self.verdict(orders, scan, folio, now, !locked, asked) {
+            let verdict = self.verdict(orders, scan, folio, now, !locked, asked);
+            self.tell_judged(host, folio, verdict);
+            match verdict {
                 Verdict::LookAtMappings => {
                     asked.references = Some(self.check_references(host, memcg, orders.cpu, scan, folio));
                 }
@@ -222,8 +244,11 @@ impl Core {
                 Verdict::AssignSlot if !self.is_in_mapping(&mut scan.last_mapping, folio) => break,
                 Verdict::AssignSlot => asked.slots_exhausted = !self.assign_slot(folio),
                 Verdict::SwapOut => match self.swap_out(host, memcg, folio) {
-                    SwapOutcome::Done => {}
-                    SwapOutcome::Started => break,
+                    SwapOutcome::Done => tallies.swapped += 1,
+                    SwapOutcome::Started => {
+                        tallies.swapped += 1;
+                        break;
+                    }
                     SwapOutcome::Refused => {
                         self.activate(host, memcg, folio, now);
                         break;
@@ -321,6 +346,8 @@ impl Core {
         locked_by_other: bool,
         asked: Asked,
     ) -> Verdict {
+        let mechanisms = self.mechanisms();
+        let classic = mechanisms.has_folios_of(Lru::Classic);
         judge(Facts {
             locked_by_other,
             evictable: self.is_evictable(&mut scan.last_mapping, folio, now),
@@ -330,7 +357,9 @@ impl Core {
             dirty: now.dirty(),
             kind: if now.swapbacked() { Kind::Anon } else { Kind::File },
             node_writeback: orders.kind == EffortKind::Background && self.node.is_full_of_writeback(),
-            young_meanwhile: now.referenced() && !self.mechanisms().workingset_rework(),
+            // Of clean ones it would be forgotten when they are freed.
+            referenced: now.referenced() && now.dirty() && classic,
+            young_meanwhile: now.referenced() && !mechanisms.reworked(ReworkRule::Young) && !classic,
             slot: match (now.swapcache(), asked.slots_exhausted) {
                 (true, _) => Slot::Assigned,
                 (false, true) => Slot::Exhausted,
@@ -352,6 +381,9 @@ impl Core {
         let Some(mapping) = scan.last_mapping.get(self, self.mapping_of(folio)) else {
             return References::None;
         };
+        if self.mechanisms().has_folios_of(Lru::Classic) {
+            return self.check_references_classic(mapping, folio);
+        }
         let walk: Option<&mut WalkBatch> = scan.walk.as_mut();
         if !self.look_around(host, memcg, mapping, folio, cpu, walk) || !mapping.has_recency() {
             return References::None;
@@ -359,7 +391,7 @@ impl Core {
         let mechanisms = self.mechanisms();
         let again = self.folios.flags(folio).found_young_by_eviction(mechanisms);
         // The first part of the LULESH fix: the first version of the rework did not tell the first time from others.
-        if again || mechanisms.workingset_rework() && !mechanisms.lulesh_fix() {
+        if again || mechanisms.reworked(ReworkRule::Young) && !mechanisms.lulesh_fix() {
             References::Again
         } else {
             References::First
@@ -372,6 +404,7 @@ impl Core {
         &self,
         host: &impl Host,
         memcg: &Memcg,
+        orders: &Orders,
         scan: &mut Scan,
         folios: &[FolioId],
         rejected: &mut Vec<FolioId>,
@@ -396,7 +429,7 @@ impl Core {
                     rejected.push(folio);
                     continue;
                 };
-                let word = memcg.lruvec.shadow_of(kind, before, self.mechanisms());
+                let word = self.remember(memcg, orders.target, kind, before);
                 tiers[kind as usize][usize::from(before.tier(self.mechanisms()))] += 1;
                 let index = self.folios.index(folio);
                 let left = if kind == Kind::Anon { self.entry_of(folio, Some(word)) } else { word };
@@ -407,6 +440,7 @@ impl Core {
                 }
                 host.event(Event::Evicted {
                     page: (id, index),
+                    folio,
                     memcg: memcg.id(),
                     shadow: Shadow::unpack(word),
                 });
@@ -455,6 +489,11 @@ impl Core {
         if rejected.is_empty() {
             return;
         }
+        if self.mechanisms().is_classic() {
+            // The policy was switched during this turn.
+            self.put_back_classic(host, memcg, scan, rejected, None);
+            return;
+        }
         let window = &memcg.lruvec.window;
         let mechanisms = self.mechanisms();
         let mut back = std::mem::take(&mut scan.back);
@@ -488,6 +527,7 @@ impl Core {
                 } else {
                     locked.add(folio, false);
                 }
+                self.tell_listed(host, owner, folio, ListedFrom::Isolation);
             }
             self.grew(owner);
             drop(locked);

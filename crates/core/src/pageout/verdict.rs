@@ -47,6 +47,8 @@ pub struct Facts {
     pub slot: Slot,
     /// The caller is background reclaim and found the node full of pages under write-back.
     pub node_writeback: bool,
+    /// Classic LRU: it was accessed, which is forgotten when that is looked at.
+    pub referenced: bool,
     /// Before the working-set rework: its accessed bit was found set while it was isolated.
     pub young_meanwhile: bool,
     /// What its accessed bits said; `None`: nobody looked yet.
@@ -79,7 +81,7 @@ pub enum Verdict {
     Keep(Reason),
     /// Stays, in a younger generation.
     Activate(Reason),
-    /// Read the accessed bits of its mappings, then ask again.
+    /// Read the accessed bits of its mappings (classic: and take `referenced`), then ask again.
     LookAtMappings,
     /// Ask for a swap slot, then ask again.
     AssignSlot,
@@ -107,7 +109,7 @@ pub fn judge(facts: Facts) -> Verdict {
         let immediate = facts.node_writeback && facts.reclaim;
         return Verdict::Activate(if immediate { Reason::Immediate } else { Reason::Writeback });
     }
-    if facts.mapped {
+    if facts.mapped || facts.referenced {
         match facts.references {
             None => return Verdict::LookAtMappings,
             Some(References::Again) => return Verdict::Activate(Reason::Referenced),
@@ -144,6 +146,7 @@ mod tests {
         kind: Kind::File,
         slot: Slot::Missing,
         node_writeback: false,
+        referenced: false,
         young_meanwhile: false,
         references: None,
     };

@@ -3,10 +3,11 @@
 //! Source: spec 70 §6. The host runs it on a thread or an actor of its own, and wakes it when the core asks.
 
 use super::scan::{EffortKind, Orders, Scan};
-use super::{CLUSTER_PAGES, NodeWalk, PRIORITY_DEFAULT, WalkStep, initial_priority};
+use super::{CLUSTER_PAGES, NodeWalk, PRIORITY_DEFAULT, WalkStep, initial_priority, throttle};
 use crate::folio::Kind;
 use crate::host::{Host, Throttle};
 use crate::lru::Swappiness;
+use crate::mechanism::Lru;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::{Core, Time};
 use std::time::Duration;
@@ -59,7 +60,7 @@ impl Background {
     pub fn step(&mut self, core: &Core, host: &impl Host) -> BackgroundStep {
         let Some(walk) = &mut self.walk else {
             if core.node.is_balanced() || core.node.is_hopeless() {
-                return self.sleep(core);
+                return self.sleep(core, host);
             }
             if self.priority == PRIORITY_DEFAULT {
                 self.priority = initial_priority(core, &self.orders);
@@ -67,18 +68,19 @@ impl Background {
             self.scan.reset_tallies();
             self.scan.progress = Default::default();
             core.check_min_ttl(host, self.priority, self.orders.swappiness);
-            self.walk = Some(NodeWalk::new(core, &self.orders, self.priority, true));
+            self.walk = Some(NodeWalk::new(core, host, &self.orders, &self.scan, self.priority, true));
             return BackgroundStep::More;
         };
         if walk.step(core, host, &self.orders, &mut self.scan) == WalkStep::More {
             return BackgroundStep::More;
         }
         self.walk = None;
-        self.end_pass(core)
+        self.end_pass(core, host)
     }
 
-    fn end_pass(&mut self, core: &Core) -> BackgroundStep {
+    fn end_pass(&mut self, core: &Core, host: &impl Host) -> BackgroundStep {
         let progress = self.scan.progress;
+        let wait = throttle::after_background_pass(core, &self.orders, &self.scan.tallies);
         self.reclaimed_pages += progress.reclaimed;
         if progress.scanned < self.orders.goal_pages || progress.reclaimed == 0 {
             self.priority -= 1;
@@ -91,9 +93,9 @@ impl Background {
             if self.reclaimed_pages == 0 {
                 core.node.note_fruitless_run();
             }
-            return self.sleep(core);
+            return self.sleep(core, host);
         }
-        BackgroundStep::More
+        wait.map_or(BackgroundStep::More, BackgroundStep::Wait)
     }
 
     /// Nothing but pages under write-back: they are not hopeless, only slow.
@@ -103,10 +105,13 @@ impl Background {
         BackgroundStep::Wait(wait)
     }
 
-    fn sleep(&mut self, core: &Core) -> BackgroundStep {
+    fn sleep(&mut self, core: &Core, host: &impl Host) -> BackgroundStep {
         if self.reclaimed_pages > 0 && core.node.is_balanced() {
             core.node.note_progress();
-            core.node.set_full_of_writeback(false);
+            throttle::end_background(core);
+        }
+        if core.mechanisms().has_folios_of(Lru::Classic) {
+            core.note_refaults_seen(host, core.memcg(MemcgId::ROOT));
         }
         if self.reclaimed_pages > 0 {
             core.memcg(MemcgId::ROOT).stat.add(Counter::Pageoutrun, 1);

@@ -37,12 +37,15 @@ use crate::Core;
 use crate::event::Event;
 use crate::folio::Kind;
 use crate::host::{Host, Throttle};
+use crate::mechanism::Lru;
 use crate::memcg::Counter;
 
 /// Where an effort starts: it looks at 1/4096 of each lruvec.
 pub(crate) const PRIORITY_DEFAULT: u8 = 12;
 /// Fewest pages that an effort tries to reclaim.
 pub(crate) const CLUSTER_PAGES: u64 = 32;
+/// Pages that are isolated together, at most.
+const BATCH_PAGES: u64 = 64;
 /// A pass does not stop before it reclaimed so many, whatever its goal.
 pub(crate) const COMPACTION_GAP_PAGES: u64 = 2;
 
@@ -80,7 +83,8 @@ impl Effort {
     pub fn step(&mut self, core: &Core, host: &impl Host) -> Step {
         let Some(walk) = &mut self.walk else {
             self.scan.reset_tallies();
-            self.walk = Some(NodeWalk::new(core, &self.orders, self.priority, self.repeated));
+            self.walk =
+                Some(NodeWalk::new(core, host, &self.orders, &self.scan, self.priority, self.repeated));
             return Step::More;
         };
         if walk.step(core, host, &self.orders, &mut self.scan) == WalkStep::More {
@@ -102,7 +106,13 @@ impl Effort {
             return wait.map_or(Step::More, Step::Wait);
         }
         throttle::end_effort(core, &self.orders);
-        if progress.reclaimed == 0 && !self.repeated {
+        if core.mechanisms().has_folios_of(Lru::Classic) {
+            core.note_refaults_seen(host, core.memcg(self.orders.target));
+        }
+        let force = std::mem::take(&mut self.scan.skipped_deactivation) && !self.scan.force_deactivation;
+        if progress.reclaimed == 0 && (!self.repeated || force) {
+            // First because others may have shared the walk, then because active pages were spared.
+            self.scan.force_deactivation = self.repeated;
             self.repeated = true;
             self.priority = PRIORITY_DEFAULT;
             return wait.map_or(Step::More, Step::Wait);
@@ -126,7 +136,18 @@ impl Effort {
 /// Where a root effort with a large goal starts, so that the first pass already looks at about that much
 /// (spec 70 §3). Small goals, and targeted reclaim, start at 12.
 pub(crate) fn initial_priority(core: &Core, orders: &Orders) -> u8 {
-    if !orders.is_root() || orders.goal_pages < 64 {
+    let kernels = kernels_priority(core, orders);
+    core.turn_pages(orders.target).map_or(kernels, |pages| kernels.min(priority_of_turns(pages)))
+}
+
+/// Where memcgs of so many pages on average take turns: where each gives a whole batch, so that few are visited. One that
+/// is small gives an eighth of its pages at most.
+fn priority_of_turns(pages: u64) -> u8 {
+    (pages / BATCH_PAGES).max(1).ilog2().clamp(3, u32::from(PRIORITY_DEFAULT)) as u8
+}
+
+fn kernels_priority(core: &Core, orders: &Orders) -> u8 {
+    if !orders.is_root() || orders.goal_pages < 64 || core.mechanisms().is_classic() {
         return PRIORITY_DEFAULT;
     }
     // File pages count whatever the swappiness, anonymous ones where they may be taken.
@@ -153,6 +174,12 @@ mod tests {
         assert_eq!(priority_for(1 << 20, 1 << 10), 10);
         assert_eq!(priority_for(1 << 30, 64), 12);
         assert_eq!(priority_for(100, 8192), 6);
+    }
+
+    /// 2,048 pages >> 5 are 64.
+    #[test]
+    fn turns_are_of_a_batch() {
+        assert_eq!([10, 512, 2048, 4095, 1 << 20].map(priority_of_turns), [3, 3, 5, 5, 12]);
     }
 
     /// spec 70 §14: "Initial priority, goal 32: stays 12"; so does every targeted effort.

@@ -10,7 +10,7 @@ use crate::host::Host;
 use crate::lru::{OrderWalk, Visit};
 use crate::memcg::{Counter, MemcgId};
 use crate::reclaim::scan::{Orders, Scan, Tallies};
-use crate::reclaim::turn::Turn;
+use crate::reclaim::turn::{Pass, Turn};
 use crate::reclaim::{COMPACTION_GAP_PAGES, EffortKind};
 
 /// Free pages beyond the mark at which background reclaim stops in the middle of a pass.
@@ -19,7 +19,7 @@ const WATERMARK_SLACK_PAGES: u32 = 64;
 /// One pass over the lruvecs of the target at one priority.
 #[derive(Debug)]
 pub(crate) struct NodeWalk {
-    priority: u8,
+    pass: Pass,
     order: OrderWalk,
     turn: Option<Turn>,
     /// What came of the visit before.
@@ -36,9 +36,17 @@ pub(crate) enum WalkStep {
 
 impl NodeWalk {
     /// `full`: nobody is left to others who reclaim at the same time, where the tree is walked.
-    pub(crate) fn new(core: &Core, orders: &Orders, priority: u8, full: bool) -> NodeWalk {
+    pub(crate) fn new(
+        core: &Core,
+        host: &impl Host,
+        orders: &Orders,
+        scan: &Scan,
+        priority: u8,
+        full: bool,
+    ) -> NodeWalk {
         let order = OrderWalk::new(core, orders.target, priority, full || orders.whole);
-        NodeWalk { priority, order, turn: None, last: None, finished: false }
+        let pass = Pass::new(core, host, orders, scan, priority);
+        NodeWalk { pass, order, turn: None, last: None, finished: false }
     }
 
     /// Begins the next lruvec's turn, or takes one batch from the current one.
@@ -51,7 +59,7 @@ impl NodeWalk {
     ) -> WalkStep {
         let Some(turn) = &mut self.turn else { return self.begin_turn(core, host, orders, scan) };
         if turn.step(core, host, orders, scan) == WalkStep::Finished {
-            let visit = turn.visit(core);
+            let visit = turn.visit();
             let memcg = core.memcg(turn.memcg());
             self.turn = None;
             self.last = Some((memcg.id(), visit));
@@ -94,18 +102,23 @@ impl NodeWalk {
             }
             memcg.stat.add(Counter::EventLow, 1);
         }
-        self.turn = Some(Turn::begin(core, host, orders, scan, (memcg, spared), self.priority));
+        self.turn = Some(Turn::begin(core, host, orders, scan, (memcg, spared), &self.pass));
         WalkStep::More
     }
 }
 
 /// Whether enough was reclaimed to stop in the middle of a pass (spec 70 §5).
 pub(super) fn should_stop(core: &Core, orders: &Orders, scan: &Scan) -> bool {
+    let mechanisms = core.mechanisms();
+    let background = orders.kind == EffortKind::Background;
+    if background && mechanisms.is_classic() && !mechanisms.subtree_lru() {
+        // The walk over the tree is for everybody.
+        return false;
+    }
     if scan.progress.reclaimed >= orders.goal_pages.max(COMPACTION_GAP_PAGES) {
         return true;
     }
-    orders.kind == EffortKind::Background
-        && core.node.free_pages() > core.node.watermarks().high + WATERMARK_SLACK_PAGES
+    background && core.node.free_pages() > core.node.watermarks().high + WATERMARK_SLACK_PAGES
 }
 
 impl Scan {
@@ -223,7 +236,7 @@ mod tests {
         harness.task = harness.core.new_task(second, 0);
         harness.bring_at(20_000..40_000, 4);
         let orders = Orders { kind: EffortKind::Background, ..harness.root_orders(8192) };
-        let mut walk = NodeWalk::new(&harness.core, &orders, 0, false);
+        let mut walk = NodeWalk::new(&harness.core, &harness.host, &orders, &Scan::default(), 0, false);
         let mut scan = Scan::default();
         while walk.step(&harness.core, &harness.host, &orders, &mut scan) == WalkStep::More {}
         let left = |memcg| harness.core.memcg(memcg).lruvec.inactive_pages(Kind::File);

@@ -83,6 +83,8 @@ pub(crate) struct Tallies {
     pub(crate) congested: u64,
     pub(crate) writeback: u64,
     pub(crate) immediate: u64,
+    /// Not in the way: pages that began to be written to swap.
+    pub(crate) swapped: u64,
 }
 
 impl Tallies {
@@ -93,6 +95,7 @@ impl Tallies {
         self.congested += other.congested;
         self.writeback += other.writeback;
         self.immediate += other.immediate;
+        self.swapped += other.swapped;
     }
 }
 
@@ -101,6 +104,10 @@ impl Tallies {
 pub(crate) struct Scan {
     pub(crate) progress: Progress,
     pub(crate) tallies: Tallies,
+    /// Classic: active lists are scanned in any case.
+    pub(crate) force_deactivation: bool,
+    /// Classic: an active list was to be scanned, and was not.
+    pub(crate) skipped_deactivation: bool,
     /// `memory.low` spared pages; and whether it does not any more, as nothing else was found.
     pub(crate) low_skipped: bool,
     pub(crate) low_override: bool,

@@ -1,36 +1,47 @@
-//! The turn of one lruvec in a pass: what is taken from it, batch by batch.
+//! The turn of one lruvec in a pass: what is taken from it, batch by batch, by the policies that have folios on its lists.
 //!
-//! Source: spec 70 §4.1 (Linux 7.2): the budget of an lruvec is fixed when its turn comes; aging is part of it. How a turn
-//! was before is in [`before`].
+//! While the policy is being switched, that is both; the multi-gen LRU is the first of them (spec 80 §11).
 
-mod before;
+mod classic;
+mod multigen;
 
-use super::PRIORITY_DEFAULT;
-use super::order::{WalkStep, should_stop};
-use super::scan::{EffortKind, Orders, Scan};
+use super::order::WalkStep;
+use super::scan::{Orders, Scan};
 use crate::Core;
 use crate::host::Host;
-use crate::lru::multigen::aging::Due;
-use crate::lru::{Swappiness, Visit};
+use crate::lru::Visit;
+use crate::lru::classic::balance::Balance;
+use crate::mechanism::Lru;
 use crate::memcg::{Effective, Memcg, MemcgId};
+use classic::ClassicTurn;
+use multigen::MultiGenTurn;
 
-/// Folios per step: one lock hold.
-const STEP_FOLIOS: u64 = 64;
+/// What is decided once for the turns of all lruvecs of a pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pass {
+    priority: u8,
+    /// Where the classic LRU has folios.
+    balance: Option<Balance>,
+}
+
+impl Pass {
+    /// A pass at this priority begins.
+    pub(super) fn new(core: &Core, host: &impl Host, orders: &Orders, scan: &Scan, priority: u8) -> Pass {
+        let balance = core.mechanisms().has_folios_of(Lru::Classic).then(|| {
+            let target = core.memcg(orders.target);
+            core.balance(host, target, !orders.is_root(), priority, scan.force_deactivation)
+        });
+        Pass { priority, balance }
+    }
+}
 
 /// The turn of one lruvec.
 #[derive(Debug)]
 pub(super) struct Turn {
     memcg: MemcgId,
-    priority: u8,
-    /// What the order's swappiness came to when the turn began.
-    swappiness: Swappiness,
-    /// Pages to look at.
-    budget: u64,
-    /// Pages looked at.
-    scanned: u64,
-    aging_was_due: bool,
-    /// What of its pages is spared.
-    spared: Effective,
+    multigen: Option<MultiGenTurn>,
+    classic: Option<ClassicTurn>,
+    /// What came of those that are over.
     visit: Visit,
 }
 
@@ -42,52 +53,23 @@ impl Turn {
         orders: &Orders,
         scan: &mut Scan,
         (memcg, spared): (&Memcg, Effective),
-        priority: u8,
+        pass: &Pass,
     ) -> Turn {
-        core.drain(host, orders.cpu);
-        let swappiness = core.swappiness_of(memcg.id(), orders.swappiness);
-        let mut turn = Turn {
+        let has_generations = core.mechanisms().has_folios_of(Lru::MultiGen);
+        Turn {
             memcg: memcg.id(),
-            priority,
-            swappiness,
-            budget: 0,
-            scanned: 0,
-            aging_was_due: false,
-            spared,
+            multigen: has_generations
+                .then(|| MultiGenTurn::begin(core, host, orders, scan, (memcg, spared), pass.priority)),
+            classic: pass.balance.map(|balance| {
+                ClassicTurn::begin(core, orders, scan, (memcg, spared), balance, pass.priority)
+            }),
             visit: Visit::default(),
-        };
-        turn.budget = turn.share(core, memcg, memcg.lruvec.evictable_pages(swappiness), scan);
-        // Background reclaim always owns a walk context, others only once they aged this lruvec.
-        scan.walk =
-            matches!(orders.kind, EffortKind::Background | EffortKind::Proactive).then(Default::default);
-        turn
-    }
-
-    /// Of so many pages, those to look at: at this priority, a share of what protection leaves. Of a memcg that was
-    /// removed, all.
-    fn share(&self, core: &Core, memcg: &Memcg, pages: u64, scan: &mut Scan) -> u64 {
-        if !memcg.is_online() {
-            return pages;
         }
-        // Proportional protection came to the multi-gen LRU between 6.12 and 7.1, and has no switch.
-        if !core.mechanisms().workingset_rework() {
-            return pages >> self.priority;
-        }
-        let (pages, by_low) = self.spared.leaves(pages, memcg.usage_pages(), scan.low_override);
-        scan.low_skipped |= by_low;
-        pages >> self.priority
-    }
-
-    fn is_below_min(&self, memcg: &Memcg) -> bool {
-        self.spared.min_pages > 0 && self.spared.min_pages >= memcg.usage_pages()
     }
 
     /// What the turn came to.
-    pub(super) fn visit(&self, core: &Core) -> Visit {
-        let memcg = core.memcg(self.memcg);
-        let pages = memcg.lruvec.evictable_pages(self.swappiness);
-        let sizable = if memcg.is_online() { pages >> self.priority > 0 } else { pages > 0 };
-        Visit { sizable, ..self.visit }
+    pub(super) fn visit(&self) -> Visit {
+        self.visit
     }
 
     /// Whose it is.
@@ -103,31 +85,20 @@ impl Turn {
         orders: &Orders,
         scan: &mut Scan,
     ) -> WalkStep {
-        if !core.mechanisms().reclaim_loop() {
-            return self.step_before(core, host, orders, scan);
+        if let Some(turn) = &mut self.multigen {
+            if turn.step(core, host, orders, scan) == WalkStep::Finished {
+                self.visit = turn.visit(core);
+                self.multigen = None;
+            }
+        } else if let Some(turn) = &mut self.classic
+            && turn.step(core, host, orders, scan) == WalkStep::Finished
+        {
+            let visit = turn.visit(core);
+            self.visit.sizable |= visit.sizable;
+            self.visit.unfinished |= visit.unfinished;
+            self.classic = None;
         }
-        if self.scanned >= self.budget {
-            return WalkStep::Finished;
-        }
-        let memcg = core.memcg(self.memcg);
-        if self.is_below_min(memcg) {
-            self.visit.below_min = true;
-            return WalkStep::Finished;
-        }
-        let max = memcg.lruvec.max_seq();
-        let due = memcg.lruvec.aging_due(self.swappiness, core.mechanisms());
-        if due == Due::Must || (due == Due::Should && self.priority != PRIORITY_DEFAULT) {
-            let mut batch = scan.walk.take().unwrap_or_default();
-            self.visit.aged |= core.age(host, memcg, max, self.swappiness, false, &mut batch);
-            scan.walk = Some(batch);
-            self.aging_was_due = true;
-        }
-        let request = (self.budget - self.scanned).min(STEP_FOLIOS);
-        let scanned = core.evict_step(host, memcg, request, self.swappiness, orders, scan);
-        self.scanned += scanned;
-        let root_aged = orders.is_root() && self.aging_was_due;
-        let enough = !orders.whole && should_stop(core, orders, scan);
-        self.visit.unfinished = enough && scanned > 0 && self.scanned < self.budget;
-        if scanned == 0 || enough || root_aged { WalkStep::Finished } else { WalkStep::More }
+        let finished = self.multigen.is_none() && self.classic.is_none();
+        if finished { WalkStep::Finished } else { WalkStep::More }
     }
 }

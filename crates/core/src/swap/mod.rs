@@ -212,6 +212,12 @@ impl Core {
         if self.with_ancestors(memcg).any(full) { Swappiness::FILE_ONLY } else { self.swappiness_now(wish) }
     }
 
+    /// Whether a page of a memcg could get a slot now.
+    pub(crate) fn can_swap(&self, memcg: MemcgId) -> bool {
+        let has_room = |memcg: &Memcg| memcg.swap.margin_pages() > 0;
+        self.swap.free_slots() > 0 && self.with_ancestors(memcg).all(has_room)
+    }
+
     /// Gives a locked folio a slot, to which it has to be written. `false`: none is free, or its memcg may have no more.
     pub(crate) fn assign_slot(&self, folio: FolioId) -> bool {
         let memcg = self.owner_of(folio);

@@ -16,6 +16,7 @@ use crate::folio::{FolioId, Kind};
 use crate::host::{FlushReason, Host};
 use crate::lru::Queue;
 use crate::mapping::Mapping;
+use crate::mechanism::ReworkRule;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::sync::Ordering::Relaxed;
 
@@ -362,12 +363,16 @@ impl Core {
     /// Advice that a page is not needed, which could not be followed at once (spec 20 §8, deactivate-file).
     fn deactivate(&self, host: &impl Host, cpu: usize, folio: FolioId) {
         let flags = self.folios.flags(folio);
+        if self.mechanisms().is_classic() {
+            self.enqueue(host, cpu, Queue::DeactivateFile, folio);
+            return;
+        }
         flags.forget_accesses(self.mechanisms());
         let lruvec = &self.owner_of(folio).lruvec;
         let kind = if flags.load().swapbacked() { Kind::Anon } else { Kind::File };
         // Before the rework, one in the oldest generation was moved to its tail, too.
         let stays = flags.load().generation() == Some(lruvec.min_seq(kind).index());
-        if !stays || !self.mechanisms().workingset_rework() {
+        if !stays || !self.mechanisms().reworked(ReworkRule::Counting) {
             self.enqueue(host, cpu, Queue::DeactivateFile, folio);
         }
     }

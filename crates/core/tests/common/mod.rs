@@ -155,7 +155,7 @@ impl Harness {
             self.hit(page).expect("it was just brought in")
         });
         match channel {
-            Channel::Read => self.core.accessed(&hit),
+            Channel::Read => self.core.accessed(&self.host, || self.task.cpu, &hit),
             Channel::Mapped => self.core.touch(&self.task, &self.mapping, page, &hit),
         }
     }

@@ -12,9 +12,13 @@
 
 use super::rest;
 use crate::files::FileNumber;
-use crate::operation::{Access, Operation, Source, SourceError};
+use crate::host::PageTouch;
+use crate::operation::{Access, Operation, Request, Source, SourceError};
+use crate::report::RequestReport;
 use crate::world::{Pause, World};
+use mglru_core::lru::switch::{LruSwitch, SwitchStep};
 use mglru_core::mapping::TABLE_PAGES;
+use mglru_core::reclaim::{Proactive, RequestStep};
 use mglru_core::{
     Arrival, ChargeStep, Charging, Core, FlushReason, FolioId, Hit, Host, Kind, Lookup, Mapping, NewFolio,
     Task, Throttle, Time,
@@ -52,6 +56,8 @@ struct Touch {
     anon: bool,
     /// It was counted as a miss.
     missed: bool,
+    /// Observers saw it.
+    told: bool,
 }
 
 /// How far a sync is.
@@ -82,6 +88,9 @@ enum State {
     /// From this page on, before that one.
     Truncate(FileNumber, u32, u64),
     Close(Arc<Mapping>),
+    SwitchLru(LruSwitch, u32),
+    /// So many pages are to be reclaimed.
+    Reclaim(u64, Box<Proactive>),
 }
 
 /// A read under way.
@@ -120,20 +129,36 @@ struct Ahead {
     hits: [Option<Hit>; AHEAD_PAGES],
 }
 
-/// One job.
-pub(crate) struct Job {
+/// One of the processes as which a job acts: whose it is, and what it has open.
+#[derive(Debug)]
+pub(crate) struct Process {
     tenant: usize,
     task: Task,
+    /// By file number.
+    descriptors: Vec<Descriptor>,
+    /// They are right as long as this is the number of files that were replaced.
+    replacements: u64,
+}
+
+impl Process {
+    pub(crate) fn new(tenant: usize, task: Task) -> Process {
+        Process { tenant, task, descriptors: Vec::new(), replacements: 0 }
+    }
+}
+
+/// One job.
+pub(crate) struct Job {
+    process: Process,
+    /// Which of its processes that is, from 0.
+    number: usize,
+    /// Its other processes; in the place of the one that it is, the one that it was first.
+    others: Vec<Process>,
     source: Box<dyn Source>,
     batch: Vec<Operation>,
     /// The batch, with the places of pages found.
     located: Vec<Next>,
     next: usize,
     ahead: Ahead,
-    /// By file number.
-    descriptors: Vec<Descriptor>,
-    /// They are right as long as this is the number of files that were replaced.
-    replacements: u64,
     state: State,
     dirtied_pages: u32,
     /// Accesses until it returns to the simulator in any case.
@@ -144,23 +169,23 @@ pub(crate) struct Job {
 
 impl std::fmt::Debug for Job {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Job { tenant, state, .. } = self;
-        f.debug_struct("Job").field("tenant", tenant).field("state", state).finish_non_exhaustive()
+        let Job { process, state, .. } = self;
+        f.debug_struct("Job").field("tenant", &process.tenant).field("state", state).finish_non_exhaustive()
     }
 }
 
 impl Job {
-    pub(crate) fn new(tenant: usize, task: Task, source: Box<dyn Source>) -> Job {
+    /// `others`: the processes 1, 2, … as which it may go on; it begins as the first.
+    pub(crate) fn new(first: Process, others: Vec<Process>, source: Box<dyn Source>) -> Job {
         Job {
-            tenant,
-            task,
+            process: first,
+            number: 0,
+            others,
             source,
             batch: Vec::new(),
             located: Vec::new(),
             next: 0,
             ahead: Ahead::default(),
-            descriptors: Vec::new(),
-            replacements: 0,
             state: State::Next,
             dirtied_pages: 0,
             left: 0,
@@ -194,6 +219,8 @@ impl Job {
                 State::Sync(file, syncing) => self.sync(world, file, syncing),
                 State::Truncate(file, from, end) => self.truncate(world, file, from, end),
                 State::Close(mapping) => self.close(world, mapping),
+                State::SwitchLru(switch, folios) => self.switch_lru(world, switch, folios),
+                State::Reclaim(pages, request) => self.reclaim(world, pages, request),
             };
             if !self.skips(world, pause) {
                 return Ok(pause);
@@ -203,9 +230,9 @@ impl Job {
 
     /// What was open of a file that was replaced is not open any more.
     fn notice_replacements(&mut self, world: &World) {
-        if self.replacements != world.files.replacements() {
-            self.descriptors.fill(Descriptor::default());
-            self.replacements = world.files.replacements();
+        if self.process.replacements != world.files.replacements() {
+            self.process.descriptors.fill(Descriptor::default());
+            self.process.replacements = world.files.replacements();
         }
     }
 
@@ -225,7 +252,7 @@ impl Job {
                     return Ok(Pause::Done);
                 }
             }
-            if self.alone {
+            if self.alone && !world.host.observes() {
                 self.touch_ahead(world, horizon);
             }
             let Some(&next) = self.located.get(self.next) else { continue };
@@ -234,11 +261,11 @@ impl Job {
                 Next::Touch(touch) => touch,
                 Next::Other(operation) => return Ok(self.begin(world, operation)),
             };
-            if world.accesses == world.warm_from {
-                world.note_warm();
+            if world.looks() {
+                world.look();
             }
             world.accesses += 1;
-            world.tenants[self.tenant].counts.accesses += 1;
+            world.tenants[self.process.tenant].counts.accesses += 1;
             let pause = self.look(world, touch);
             self.left -= 1;
             if self.left == 0 || !matches!(self.state, State::Next) || !world.skips(pause, horizon) {
@@ -260,13 +287,16 @@ impl Job {
             let Next::Touch(touch) = self.located[self.next] else {
                 unreachable!("only reads are looked up")
             };
-            if self.descriptors[touch.file.0 as usize].goes_to(touch.index) || world.count_repeats {
-                world.core.accessed(hit);
+            let process = &mut self.process;
+            if touch.mapped {
+                world.core.touch(&process.task, &world.files.get(touch.file).mapping, touch.index, hit);
+            } else if process.descriptors[touch.file.0 as usize].goes_to(touch.index) || world.count_repeats {
+                world.core.accessed(&world.host, || process.task.cpu, hit);
             }
             self.next += 1;
             reads += 1;
         }
-        let counts = &mut world.tenants[self.tenant].counts;
+        let counts = &mut world.tenants[self.process.tenant].counts;
         counts.accesses += reads;
         counts.hits += reads;
         self.left -= reads as u32;
@@ -286,11 +316,16 @@ impl Job {
         }
         for ((hit, next), peeked) in self.ahead.hits.iter_mut().zip(coming).zip(peeked) {
             *hit = match next {
-                Next::Touch(touch) if !touch.write && !touch.mapped => {
+                Next::Touch(touch) if !touch.write => {
                     let mapping = &world.files.get(touch.file).mapping;
+                    let maps = || {
+                        self.process.descriptors[touch.file.0 as usize].mapped
+                            && mapping.mapped_pages() > u64::from(touch.index)
+                    };
                     match world.core.lookup_peeked(mapping, touch.index, peeked) {
-                        Lookup::Hit(hit) => Some(hit),
-                        Lookup::Pending(_) | Lookup::Miss => None,
+                        // A fault is more than a touch.
+                        Lookup::Hit(hit) if !touch.mapped || hit.flags.mapped() && maps() => Some(hit),
+                        _ => None,
                     }
                 }
                 _ => None,
@@ -316,38 +351,48 @@ impl Job {
             let (file, index) = world.files.locate(&world.core, kind, page);
             files = files.max(file.0 as usize + 1);
             let mapped = mapped || anon;
-            self.located.push(Next::Touch(Touch { file, index, write, mapped, anon, missed: false }));
+            self.located.push(Next::Touch(Touch {
+                file,
+                index,
+                write,
+                mapped,
+                anon,
+                missed: false,
+                told: false,
+            }));
         }
-        if self.descriptors.len() < files {
-            self.descriptors.resize(files, Descriptor::default());
+        if self.process.descriptors.len() < files {
+            self.process.descriptors.resize(files, Descriptor::default());
         }
         Ok(())
     }
 
     /// Looks a page up, and touches it if it is there.
     #[inline]
-    fn look(&mut self, world: &mut World, touch: Touch) -> Pause {
+    fn look(&mut self, world: &mut World, mut touch: Touch) -> Pause {
         if touch.mapped {
             self.map(world, touch);
         }
         match world.core.lookup(&world.files.get(touch.file).mapping, touch.index) {
             Lookup::Hit(hit) => self.touch(world, touch, &hit),
             Lookup::Pending(folio) => {
-                world.tenants[self.tenant].counts.waits += 1;
+                world.tenants[self.process.tenant].counts.waits += 1;
                 self.state = State::Look(touch);
                 wait_for(&world.core, folio)
             }
             Lookup::Miss => {
                 let mapping = &world.files.get(touch.file).mapping;
-                let counts = &mut world.tenants[self.tenant].counts;
                 let is_new = touch.anon && world.core.is_untouched(mapping, touch.index);
-                if is_new && !touch.write {
+                let zeros = is_new && !touch.write;
+                tell(world, &mut touch, is_new, !zeros);
+                let counts = &mut world.tenants[self.process.tenant].counts;
+                if zeros {
                     // All zeros, as the page that all such loads share.
                     counts.hits += u64::from(!touch.missed);
                     return rest(world, world.access_nanos);
                 }
                 counts.misses += u64::from(!touch.missed && !is_new);
-                let charging = Charging::new(self.task.memcg, self.task.cpu);
+                let charging = Charging::new(self.process.task.memcg, self.process.task.cpu);
                 let touch = Touch { missed: touch.missed || !is_new, ..touch };
                 if self.skips(world, Pause::Ready) {
                     return self.charge(world, touch, charging);
@@ -360,16 +405,17 @@ impl Job {
 
     /// Touches a cached page.
     #[inline]
-    fn touch(&mut self, world: &mut World, touch: Touch, hit: &Hit) -> Pause {
-        let counts = &mut world.tenants[self.tenant].counts;
+    fn touch(&mut self, world: &mut World, mut touch: Touch, hit: &Hit) -> Pause {
+        tell(world, &mut touch, true, false);
+        let counts = &mut world.tenants[self.process.tenant].counts;
         counts.hits += u64::from(!touch.missed);
         if touch.mapped {
             counts.minor_faults += u64::from(!touch.missed && !hit.flags.mapped());
-            world.core.touch(&self.task, &world.files.get(touch.file).mapping, touch.index, hit);
+            world.core.touch(&self.process.task, &world.files.get(touch.file).mapping, touch.index, hit);
         } else if !(touch.write && world.overwrite)
-            && (self.descriptors[touch.file.0 as usize].goes_to(touch.index) || world.count_repeats)
+            && (self.process.descriptors[touch.file.0 as usize].goes_to(touch.index) || world.count_repeats)
         {
-            world.core.accessed(hit);
+            world.core.accessed(&world.host, || self.process.task.cpu, hit);
         }
         if touch.write {
             self.dirty(world, touch, hit);
@@ -380,10 +426,10 @@ impl Job {
     /// Takes a file into the job's address space, as far as the page needs it: whole page tables.
     fn map(&mut self, world: &World, touch: Touch) {
         let mapping = &world.files.get(touch.file).mapping;
-        let mapped = &mut self.descriptors[touch.file.0 as usize].mapped;
+        let mapped = &mut self.process.descriptors[touch.file.0 as usize].mapped;
         if !*mapped || mapping.mapped_pages() <= u64::from(touch.index) {
             let tables = u64::from(touch.index / TABLE_PAGES) + 1;
-            world.core.map(&self.task, mapping, tables * u64::from(TABLE_PAGES));
+            world.core.map(&self.process.task, mapping, tables * u64::from(TABLE_PAGES));
             *mapped = true;
         }
     }
@@ -419,7 +465,7 @@ impl Job {
             ChargeStep::Wait(throttle) => wait_out(world, throttle),
             ChargeStep::Charged(new) => return self.bring(world, touch, new),
             ChargeStep::OutOfMemory(_) => {
-                let counts = &mut world.tenants[self.tenant].counts;
+                let counts = &mut world.tenants[self.process.tenant].counts;
                 counts.out_of_memory += 1;
                 counts.misses += u64::from(!touch.missed);
                 // The caller may want to give up.
@@ -436,7 +482,7 @@ impl Job {
         let mapping = &world.files.get(touch.file).mapping;
         let overwrite = world.overwrite && touch.write && !touch.mapped;
         let arrival = Arrival { in_fault: touch.mapped, overwrite, ..Arrival::default() };
-        let inserted = world.core.insert(&world.host, &self.task, mapping, touch.index, new, arrival);
+        let inserted = world.core.insert(&world.host, &self.process.task, mapping, touch.index, new, arrival);
         let Ok(folio) = inserted else {
             // Somebody else brought it meanwhile.
             self.state = State::Look(touch);
@@ -444,7 +490,7 @@ impl Job {
         };
         let swapped = world.core.swap_slot(folio).is_some();
         let zeros = touch.anon && !swapped;
-        world.tenants[self.tenant].counts.zero_fills += u64::from(zeros);
+        world.tenants[self.process.tenant].counts.zero_fills += u64::from(zeros);
         if overwrite || zeros {
             world.core.publish(&world.host, mapping, folio);
             return self.look(world, touch);
@@ -471,16 +517,16 @@ impl Job {
         }
         world.core.abandon(&world.host, &reading.mapping, reading.folio);
         world.note_removed(&reading.mapping, reading.index, u64::from(reading.index) + 1);
-        world.tenants[self.tenant].counts.read_errors += 1;
+        world.tenants[self.process.tenant].counts.read_errors += 1;
         rest(world, world.access_nanos)
     }
 
     /// Rests while too many pages are dirty.
     fn balance(&mut self, world: &mut World, pauses_left: u32) -> Pause {
-        if pauses_left == 0 || !world.core.must_pause_dirtying(self.task.memcg) {
+        if pauses_left == 0 || !world.core.must_pause_dirtying(self.process.task.memcg) {
             return Pause::Ready;
         }
-        world.tenants[self.tenant].counts.dirty_pauses += 1;
+        world.tenants[self.process.tenant].counts.dirty_pauses += 1;
         world.host.wake_flusher(FlushReason::Reclaim);
         self.state = State::Balance(pauses_left - 1);
         Pause::Until(world.now() + DIRTY_PAUSE)
@@ -511,27 +557,85 @@ impl Job {
                 let (file, from) = world.files.locate(&world.core, Kind::File, page);
                 let end = (u64::from(from) + u64::from(pages)).min(1 << 32);
                 let mapping = &world.files.get(file).mapping;
-                world.core.invalidate(&world.host, mapping, from, end, self.task.cpu);
+                world.core.invalidate(&world.host, mapping, from, end, self.process.task.cpu);
                 world.note_removed(mapping, from, end);
                 rest(world, world.access_nanos)
             }
             Operation::Unmap { page } => {
                 let file = world.files.file_of(&world.core, page);
-                world.core.unmap(&self.task, &world.files.get(file).mapping);
-                if let Some(descriptor) = self.descriptors.get_mut(file.0 as usize) {
+                world.core.unmap(&world.host, &self.process.task, &world.files.get(file).mapping);
+                if let Some(descriptor) = self.process.descriptors.get_mut(file.0 as usize) {
                     descriptor.mapped = false;
                 }
                 rest(world, world.access_nanos)
             }
+            Operation::Switch { process } => {
+                let files = self.process.descriptors.len();
+                self.switch(process);
+                if self.process.descriptors.len() < files {
+                    self.process.descriptors.resize(files, Descriptor::default());
+                }
+                self.notice_replacements(world);
+                Pause::Ready
+            }
+            Operation::Rest { nanos } => rest(world, nanos),
+            Operation::Reclaim(Request { tenant, pages, swappiness, unsliced }) => {
+                let target = world.tenants[tenant.map_or(0, |tenant| tenant + 1)].memcg;
+                let request = Proactive::new(&world.core, target, pages, swappiness, self.process.task.cpu);
+                let request = if unsliced { request.unsliced() } else { request };
+                self.state = State::Reclaim(pages, Box::new(request));
+                Pause::Ready
+            }
+            Operation::SwitchLru { to, folios } => {
+                self.state = State::SwitchLru(world.core.switch_lru(to), folios);
+                Pause::Ready
+            }
             Operation::Remove { page } => {
                 let file = world.files.file_of(&world.core, page);
                 let old = world.files.replace(&world.core, file);
-                world.tasks.iter().for_each(|task| world.core.unmap(task, &old));
+                world.tasks.iter().for_each(|task| world.core.unmap(&world.host, task, &old));
                 self.notice_replacements(world);
                 self.state = State::Close(old);
                 Pause::Ready
             }
         }
+    }
+
+    /// Moves some folios from one policy to the other. In between, everybody may act.
+    fn switch_lru(&mut self, world: &mut World, mut switch: LruSwitch, folios: u32) -> Pause {
+        if switch.step(&world.core, folios) == SwitchStep::More {
+            self.state = State::SwitchLru(switch, folios);
+        }
+        rest(world, world.access_nanos)
+    }
+
+    /// Goes on as another process. Each one's place among the others is its number less one; of the one that it is now, the
+    /// first has it.
+    fn switch(&mut self, number: usize) {
+        for place in [self.number, number] {
+            if place > 0 {
+                std::mem::swap(&mut self.process, &mut self.others[place - 1]);
+            }
+        }
+        self.number = number;
+    }
+
+    fn reclaim(&mut self, world: &mut World, pages: u64, mut request: Box<Proactive>) -> Pause {
+        let (progress, fell_short) = match request.step(&world.core, &world.host) {
+            RequestStep::More => {
+                self.state = State::Reclaim(pages, request);
+                let nanos = world.take_batch_nanos();
+                return rest(world, nanos);
+            }
+            RequestStep::Wait(throttle) => {
+                self.state = State::Reclaim(pages, request);
+                return wait_out(world, throttle);
+            }
+            RequestStep::Done(progress) => (progress, false),
+            RequestStep::TryAgain(progress) => (progress, true),
+        };
+        world.requests.push(RequestReport { pages, progress, fell_short });
+        Pause::Ready
     }
 
     fn sync(&mut self, world: &mut World, file: FileNumber, syncing: Syncing) -> Pause {
@@ -573,6 +677,18 @@ impl Job {
         let Some(folio) = busy else { return rest(world, world.access_nanos) };
         self.state = State::Close(mapping);
         wait_for(&world.core, folio)
+    }
+}
+
+/// Tells whoever wants to see it that a page is touched, once.
+#[inline]
+fn tell(world: &World, touch: &mut Touch, hit: bool, arrives: bool) {
+    if world.host.observes() && !std::mem::replace(&mut touch.told, true) {
+        let Touch { file, index, write, mapped, anon, .. } = *touch;
+        let place = (world.files.get(file).mapping.id(), index);
+        let page = world.files.page_name(file, index);
+        let access = world.accesses.saturating_sub(1);
+        world.host.tell_touch(&PageTouch { access, page, anon, write, mapped, hit, arrives, place });
     }
 }
 

@@ -10,7 +10,7 @@ mod job;
 
 pub(crate) use background::BackgroundActor;
 pub(crate) use flusher::FlusherActor;
-pub(crate) use job::Job;
+pub(crate) use job::{Job, Process};
 
 use crate::operation::SourceError;
 use crate::world::{Pause, World};

@@ -16,7 +16,7 @@ use crate::event::Event;
 use crate::folio::{Climb, Kind};
 use crate::host::Host;
 use crate::lru::{LockedLruvec, Lruvec, MAX_GENERATIONS, MIN_GENERATIONS, Seq, Swappiness};
-use crate::mechanism::Mechanisms;
+use crate::mechanism::{Mechanisms, ReworkRule};
 use crate::memcg::{Counter, Memcg};
 use crate::mm::Next;
 use crate::tunables::LEAF_WALK;
@@ -44,14 +44,14 @@ impl Lruvec {
         mechanisms: Mechanisms,
     ) -> Option<u64> {
         let mut generations = swappiness.evictable().map(|kind| self.window.generations(kind));
-        if mechanisms.workingset_rework() { generations.max() } else { generations.next() }
+        if mechanisms.reworked(ReworkRule::Window) { generations.max() } else { generations.next() }
     }
 
     /// Whether the aging is due, by the number of generations of the kinds that may be evicted.
     pub(crate) fn aging_due(&self, swappiness: Swappiness, mechanisms: Mechanisms) -> Due {
         match self.evictable_generations(swappiness, mechanisms) {
             Some(..=MIN_GENERATIONS) => Due::Must,
-            Some(3) if mechanisms.workingset_rework() || self.is_lopsided(swappiness) => Due::Should,
+            Some(3) if mechanisms.reworked(ReworkRule::Window) || self.is_lopsided(swappiness) => Due::Should,
             _ => Due::No,
         }
     }
@@ -64,7 +64,7 @@ impl Lruvec {
             let of = |kind| if seq < self.window.min(kind) { 0 } else { self.size(seq.index(), kind) };
             swappiness.evictable().map(of).sum::<u64>()
         };
-        let all = self.evictable_pages(swappiness);
+        let all = self.pages_in_generations(swappiness);
         2 * pages(max) > all || 4 * pages(Seq(max.0 - 2)) < all
     }
 }
@@ -87,7 +87,7 @@ impl LockedLruvec<'_> {
                         self.resize(label, kind, -1);
                         self.resize(next, kind, 1);
                         self.relist(folio, list_of(next, kind), false);
-                        if mechanisms.workingset_rework() && !before.saturated(mechanisms) {
+                        if mechanisms.reworked(ReworkRule::Sorting) && !before.saturated(mechanisms) {
                             let tier = usize::from(before.tier(mechanisms));
                             self.lists.averages[kind as usize].protected[tier] += 1;
                         }
@@ -121,7 +121,7 @@ impl LockedLruvec<'_> {
         if min == old {
             return false;
         }
-        if !self.folios.mechanisms().workingset_rework() {
+        if !self.folios.mechanisms().reworked(ReworkRule::Window) {
             if swappiness.evicts(Kind::Anon) {
                 // Files advance only together with anonymous pages, and never before them.
                 let [anon, file] = &mut min;
@@ -195,7 +195,7 @@ impl Core {
                         memcg.lruvec.forget_walks();
                         self.leaves.count_bytes(memcg.lruvec.filters.clear(seq.next()));
                     }
-                    self.walk_space(memcg, &space, seq, swappiness, forced, batch);
+                    self.walk_space(host, memcg, &space, seq, swappiness, forced, batch);
                     batch.flush(self, memcg.id());
                 }
                 Next::Advance => break,

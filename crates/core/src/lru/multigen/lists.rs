@@ -1,85 +1,24 @@
-//! The generation lists of one lruvec: adding and removing folios.
+//! The generation lists of one lruvec: where a folio is put, and what comes next.
 
-use super::feedback::Averages;
-use crate::folio::{FolioId, FolioLists, GenIndex, Kind};
-use crate::lru::{LockedLruvec, MAX_GENERATIONS, Seq};
-
-/// Lists of four generations × two kinds, then the unevictable list.
-const LISTS: usize = MAX_GENERATIONS as usize * 2 + 1;
-pub(crate) const UNEVICTABLE: usize = LISTS - 1;
+use crate::folio::{FolioId, GenIndex, Kind};
+use crate::lru::{LockedLruvec, Seq};
 
 /// Number of the list of a generation and kind.
 pub(crate) fn list_of(generation: GenIndex, kind: Kind) -> usize {
     usize::from(generation.0) * 2 + kind as usize
 }
 
-/// What the lruvec lock protects.
-#[derive(Debug)]
-pub(crate) struct MultiGen {
-    pub(crate) lists: FolioLists<LISTS>,
-    pub(crate) averages: [Averages; 2],
-}
-
-impl MultiGen {
-    pub(crate) fn new() -> MultiGen {
-        MultiGen { lists: FolioLists::new(), averages: Default::default() }
-    }
-}
-
 impl LockedLruvec<'_> {
     /// Puts a folio where the distance rule says: at the head, or at the tail as a rotation.
-    pub(crate) fn add(&mut self, folio: FolioId, rotation: bool) -> Seq {
+    pub(in crate::lru) fn add_to_generation(&mut self, folio: FolioId, rotation: bool) -> Seq {
         let flags = &self.folios.flags(folio);
         let kind = self.kind_of(folio);
         let mechanisms = self.folios.mechanisms();
         let seq = self.lruvec.window.place(kind, flags.load(), rotation, mechanisms);
         flags.enlist(seq.index(), mechanisms);
         self.resize(seq.index(), kind, 1);
-        let list = list_of(seq.index(), kind);
-        if rotation {
-            self.lists.lists.push_tail(self.folios, list, folio);
-        } else {
-            self.lists.lists.push_head(self.folios, list, folio);
-        }
+        self.push(folio, list_of(seq.index(), kind), !rotation);
         seq
-    }
-
-    /// Puts a folio that must not be reclaimed out of the way of scans.
-    pub(crate) fn add_unevictable(&mut self, folio: FolioId) {
-        self.folios.flags(folio).enlist_unevictable();
-        self.resize_unevictable(1);
-        self.lists.lists.push_head(self.folios, UNEVICTABLE, folio);
-    }
-
-    /// Takes a folio off its list, whichever that is. The caller has cleared its `lru` flag.
-    pub(crate) fn remove(&mut self, folio: FolioId) {
-        let label = self.folios.flags(folio).delist();
-        self.unlink(folio, label);
-    }
-
-    /// Takes a folio off its list to reclaim it, with a reference. `false`: it is being freed, or another thread has it.
-    pub(crate) fn isolate_folio(&mut self, folio: FolioId) -> bool {
-        let Some(label) = self.folios.flags(folio).isolate(self.folios.mechanisms()) else { return false };
-        self.unlink(folio, label);
-        true
-    }
-
-    fn unlink(&mut self, folio: FolioId, label: Option<GenIndex>) {
-        self.lists.lists.remove(self.folios, folio);
-        match label {
-            Some(generation) => self.resize(generation, self.kind_of(folio), -1),
-            None => self.resize_unevictable(-1),
-        }
-    }
-
-    /// Moves a folio that stays on lists to the head or tail of a generation's list; label and sizes as they are.
-    pub(crate) fn relist(&mut self, folio: FolioId, list: usize, at_head: bool) {
-        self.lists.lists.remove(self.folios, folio);
-        if at_head {
-            self.lists.lists.push_head(self.folios, list, folio);
-        } else {
-            self.lists.lists.push_tail(self.folios, list, folio);
-        }
     }
 
     /// The scan's next folio of a generation.
@@ -163,7 +102,7 @@ mod tests {
         let mut locked = harness.memcg().lruvec.lock(&harness.core.folios);
         assert!(harness.core.folios.flags(folio).clear_lru());
         locked.remove(folio);
-        assert_eq!(locked.add(folio, true), Seq(0));
+        assert_eq!(locked.add_to_generation(folio, true), Seq(0));
         drop(locked);
         assert_eq!((harness.list(0), harness.list(1)), (vec![10, 0, 1], vec![]));
         harness.core.validate().unwrap();

@@ -6,7 +6,7 @@
 //!
 //! Source: spec 70 §4.2 (Linux 6.12 and 7.1).
 
-use super::Turn;
+use super::MultiGenTurn;
 use crate::Core;
 use crate::host::{FlushReason, Host};
 use crate::lru::multigen::aging::Due;
@@ -17,7 +17,7 @@ use crate::reclaim::scan::{Orders, Scan};
 /// Folios per step, at most. A step stops at 64 isolated ones, so that this is a bound on sorting.
 const STEP_FOLIOS: u64 = 4096;
 
-impl Turn {
+impl MultiGenTurn {
     pub(super) fn step_before(
         &mut self,
         core: &Core,
@@ -45,7 +45,7 @@ impl Turn {
         let max = lruvec.max_seq();
         let due = lruvec.aging_due(self.swappiness, core.mechanisms());
         // With two generations nothing may be taken, and at the first priority there is no aging yet.
-        let pages = if due == Due::Must { 0 } else { lruvec.evictable_pages(self.swappiness) };
+        let pages = if due == Due::Must { 0 } else { lruvec.pages_in_generations(self.swappiness) };
         let whole = pages > 0 && !memcg.is_online();
         if due != Due::No && self.priority != PRIORITY_DEFAULT && !whole {
             let mut batch = scan.walk.take().unwrap_or_default();

@@ -1,0 +1,263 @@
+//! How much to scan of which list: costs, the length of the active list, and the mode of a pass.
+//!
+//! Source: spec 80 §4–6.
+
+use super::statistics::Sizes;
+use super::{Costs, LISTS};
+use crate::Core;
+use crate::folio::Kind;
+use crate::host::Host;
+use crate::lru::{LockedLruvec, Swappiness};
+use crate::memcg::{Counter, Memcg};
+
+/// A page that has to be transferred costs as much as looking at so many in vain.
+pub(crate) const IO_COST: u64 = 32;
+
+/// Whether the inactive list is so short that the active one has to give up pages: it may be `sqrt(10 × GiB)` times as
+/// long as the inactive one, or as long, if both are less than 1 GiB (2^18 pages).
+pub(crate) fn is_low(inactive_pages: u64, active_pages: u64) -> bool {
+    let gibibytes = (inactive_pages + active_pages) >> 18;
+    let ratio = if gibibytes > 0 { (10 * gibibytes).isqrt() } else { 1 };
+    inactive_pages * ratio < active_pages
+}
+
+impl Sizes {
+    /// Whether the inactive list of a kind is low.
+    pub(crate) fn is_low(&self, kind: Kind) -> bool {
+        is_low(self.inactive(kind), self.active(kind))
+    }
+}
+
+impl Costs {
+    /// Adds what reclaim of a kind cost. All of it counts half, and again, once it is more than a quarter of the `pages`
+    /// on the lists.
+    fn add(&mut self, kind: Kind, cost: u64, pages: u64) {
+        self.0[kind as usize] += cost;
+        if self.0[0] + self.0[1] > pages / 4 {
+            self.0.iter_mut().for_each(|cost| *cost /= 2);
+        }
+    }
+
+    /// The shares of both kinds in what is scanned, by [`Kind`]. What costs twice as much is scanned half as much, but
+    /// neither gets less than a third, before swappiness.
+    fn shares(self, swappiness: Swappiness) -> [u64; 2] {
+        let all = self.0[0] + self.0[1];
+        let limited = self.0.map(|cost| all + cost);
+        let all = limited[0] + limited[1];
+        let weights = [u64::from(swappiness.0), 200 - u64::from(swappiness.0)];
+        std::array::from_fn(|kind| weights[kind] * (all + 1) / (limited[kind] + 1))
+    }
+}
+
+/// Who is reclaimed from, and how, as far as the amounts depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Circumstances {
+    /// A limit was met, or somebody asked: the node as a whole is not short.
+    pub(crate) of_memcg: bool,
+    /// Anonymous pages have somewhere to go.
+    pub(crate) can_swap: bool,
+    pub(crate) swappiness: Swappiness,
+    /// The memcg was removed.
+    pub(crate) offline: bool,
+    pub(crate) priority: u8,
+}
+
+/// What is decided once for a pass over the target's lruvecs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Balance {
+    /// Active lists of the kind may be scanned, by [`Kind`].
+    may_deactivate: [bool; 2],
+    /// The target's inactive list of anonymous pages is low.
+    anon_is_low: bool,
+    costs: Costs,
+    /// There are plenty of inactive file pages: no need to swap.
+    trims_cache: bool,
+    /// There are so few file pages that taking them would not help.
+    file_is_tiny: bool,
+}
+
+impl Balance {
+    /// Whether active folios of a kind may become inactive.
+    pub(crate) fn may_deactivate(&self, kind: Kind) -> bool {
+        self.may_deactivate[kind as usize]
+    }
+
+    /// Whether the inactive list of anonymous pages is low.
+    pub(crate) fn anon_is_low(&self) -> bool {
+        self.anon_is_low
+    }
+
+    /// Pages to scan of each list, as [`LISTS`], out of so many.
+    pub(crate) fn amounts(&self, sizes: [u64; 4], how: Circumstances) -> [u64; 4] {
+        // Of a memcg that went, something in any case.
+        let shifted = sizes.map(|pages| match pages >> how.priority {
+            0 if how.offline => pages.min(32),
+            shifted => shifted,
+        });
+        let only =
+            |kind: Kind| std::array::from_fn(|list| if LISTS[list].0 == kind { shifted[list] } else { 0 });
+        if !how.can_swap || how.of_memcg && how.swappiness == Swappiness::FILE_ONLY {
+            only(Kind::File)
+        } else if how.swappiness == Swappiness::ANON_ONLY {
+            only(Kind::Anon)
+        } else if how.priority == 0 && how.swappiness != Swappiness::FILE_ONLY {
+            shifted
+        } else if self.file_is_tiny {
+            only(Kind::Anon)
+        } else if self.trims_cache {
+            only(Kind::File)
+        } else {
+            let shares = self.costs.shares(how.swappiness);
+            let share = |list: usize| shares[LISTS[list].0 as usize];
+            let all = shares[0] + shares[1];
+            let scaled = |list: usize| shifted[list] * share(list);
+            std::array::from_fn(
+                |list| if how.offline { scaled(list).div_ceil(all) } else { scaled(list) / all },
+            )
+        }
+    }
+}
+
+impl Core {
+    /// Decides about a pass over `target`, which is the root where the node is short. `forced`: active lists are scanned
+    /// in any case.
+    pub(crate) fn balance(
+        &self,
+        host: &impl Host,
+        target: &Memcg,
+        of_memcg: bool,
+        priority: u8,
+        forced: bool,
+    ) -> Balance {
+        let known = self.known_sizes(host, target);
+        let news = self.has_new_refaults(host, target);
+        let may_deactivate = Kind::ALL.map(|kind| forced || news[kind as usize] || known.is_low(kind));
+        let may = |kind: Kind| may_deactivate[kind as usize];
+        // The counters of the node are exact.
+        let file_is_tiny = || {
+            let file = self.folios.listed().pages(Kind::File);
+            let anon = self.folios.listed().inactive_pages(Kind::Anon);
+            file + u64::from(self.node.free_pages()) <= u64::from(self.node.watermarks().high)
+                && !may(Kind::Anon)
+                && anon >> priority != 0
+        };
+        Balance {
+            may_deactivate,
+            anon_is_low: known.is_low(Kind::Anon),
+            costs: target.lruvec.lock(&self.folios).lists.costs,
+            trims_cache: known.inactive(Kind::File) >> priority != 0 && !may(Kind::File),
+            file_is_tiny: !of_memcg && file_is_tiny(),
+        }
+    }
+
+    /// Reclaim of a kind cost something, for this lruvec and those of its ancestors. `aged`: the clocks go on by so many
+    /// pages, too, in the same walk. `locked`: this lruvec's lock, which is given back before anything of an ancestor is
+    /// touched.
+    pub(crate) fn note_cost(
+        &self,
+        host: &impl Host,
+        memcg: &Memcg,
+        locked: Option<LockedLruvec<'_>>,
+        kind: Kind,
+        cost: u64,
+        aged: u64,
+    ) {
+        if cost == 0 {
+            drop(locked);
+            if aged > 0 {
+                self.advance_nonresident_age(memcg, aged);
+            }
+            return;
+        }
+        let mut locked = locked;
+        for ancestor in self.lineage(memcg) {
+            let pages = self.known_sizes(host, ancestor).pages();
+            let mut locked = locked.take().unwrap_or_else(|| ancestor.lruvec.lock(&self.folios));
+            locked.lists.costs.add(kind, cost, pages);
+            drop(locked);
+            ancestor.lruvec.classic.advance(aged);
+        }
+        if aged > 0 {
+            memcg.stat.add(Counter::NonresidentAgeWrites, 1);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// spec 80 §4, the table; §13: "inactive 250 MB, active 750 MB (total < 1 GiB): ratio 1 → low. With 1 GiB total ratio
+    /// 3: inactive 65536 pages × 3 = active 196608 → not low; move one page to active → low".
+    #[test]
+    fn how_long_the_active_list_may_be() {
+        assert!(is_low(64_000, 192_000));
+        assert!(!is_low(65_536, 196_608) && is_low(65_535, 196_609));
+        let gib = 1 << 18;
+        for (gibibytes, ratio) in [(1, 3), (10, 10), (100, 31), (1024, 101)] {
+            let all = gibibytes * gib;
+            let inactive = all / (ratio + 1);
+            assert!(!is_low(inactive + 1, all - inactive - 1) && is_low(inactive - 1, all - inactive + 1));
+        }
+        assert!(!is_low(0, 0) && is_low(0, 1));
+    }
+
+    /// spec 80 §13: "Costs (a=100, f=0, s=100): … ap = 149, fp = 298 → anon share 1/3"; "Costs equal, s=60: ap:fp = 60:140".
+    #[test]
+    fn shares_by_cost_and_swappiness() {
+        assert_eq!(Costs([100, 0]).shares(Swappiness(100)), [149, 298]);
+        let [anon, file] = Costs([5000, 5000]).shares(Swappiness(60));
+        assert!((anon * 140 / 60).abs_diff(file) <= 2, "{anon}:{file}");
+        assert_eq!(Costs::default().shares(Swappiness(60)), [60, 140]);
+    }
+
+    /// spec 80 §13: "Lists of 4000 pages: cost sum reaching 1001 halves both".
+    #[test]
+    fn costs_decay() {
+        let mut costs = Costs([400, 500]);
+        costs.add(Kind::Anon, 100, 4000);
+        assert_eq!(costs, Costs([500, 500]));
+        costs.add(Kind::File, 1, 4000);
+        assert_eq!(costs, Costs([250, 250]));
+    }
+
+    const SIZES: [u64; 4] = [1000, 2000, 3000, 4000];
+
+    fn amounts(balance: Balance, change: impl Fn(&mut Circumstances)) -> [u64; 4] {
+        let mut how = Circumstances {
+            of_memcg: true,
+            can_swap: true,
+            swappiness: Swappiness(60),
+            offline: false,
+            priority: 2,
+        };
+        change(&mut how);
+        balance.amounts(SIZES, how)
+    }
+
+    /// spec 80 §6, the table of modes, first match.
+    #[test]
+    fn modes_of_a_pass() {
+        assert_eq!(
+            amounts(Balance::default(), |how| (how.offline, how.priority) = (true, 12)),
+            [10, 10, 23, 23]
+        );
+        let all = Balance { trims_cache: true, file_is_tiny: true, ..Balance::default() };
+        let file = [0, 0, 750, 1000];
+        let anon = [250, 500, 0, 0];
+        assert_eq!(amounts(all, |how| how.can_swap = false), file);
+        assert_eq!(amounts(all, |how| how.swappiness = Swappiness(0)), file);
+        assert_eq!(amounts(all, |how| how.swappiness = Swappiness(201)), anon);
+        assert_eq!(amounts(all, |how| how.priority = 0), SIZES, "equal");
+        assert_eq!(amounts(all, |_| ()), anon, "tiny");
+        let trims = Balance { file_is_tiny: false, ..all };
+        assert_eq!(amounts(trims, |_| ()), file);
+        // 60 and 140 of 200.
+        assert_eq!(amounts(Balance::default(), |_| ()), [75, 150, 525, 700]);
+        assert_eq!(
+            amounts(Balance::default(), |how| (how.of_memcg, how.swappiness) = (false, Swappiness(0))),
+            [0, 0, 750, 1000],
+            "the node is short, and anonymous pages have no share"
+        );
+    }
+}

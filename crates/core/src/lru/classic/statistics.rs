@@ -1,0 +1,206 @@
+//! List sizes and activated refaults as reclaim knows them: aggregated over a memcg and those below it, and late.
+//!
+//! The kernel collects these from per-CPU increments every two seconds, or when somebody reads the memcg's statistics.
+//! Until then every decision that uses them is the same: whether the active list gives up pages is frozen, so it swings
+//! far around its balance. Without that, nothing agrees with a measured kernel (spec 80 §14.4).
+//!
+//! The mechanism `exact_statistics` has them always right.
+//!
+//! Source: spec 80 §4.1.
+
+use super::LISTS;
+use crate::folio::Kind;
+use crate::host::Host;
+use crate::memcg::{Counter, Memcg, MemcgId};
+use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::{Core, Time};
+use std::time::Duration;
+
+/// What was known at the last refresh.
+#[derive(Debug)]
+pub(super) struct Aggregated {
+    /// Pages, as [`LISTS`].
+    sizes: [AtomicU64; 4],
+    /// Refaults that were activated, by kind.
+    activated: [AtomicU64; 2],
+}
+
+impl Aggregated {
+    pub(super) fn new() -> Aggregated {
+        let zeros = || std::array::from_fn(|_| AtomicU64::new(0));
+        Aggregated { sizes: zeros(), activated: std::array::from_fn(|_| AtomicU64::new(0)) }
+    }
+
+    pub(super) fn reset(&self) {
+        self.sizes.iter().chain(&self.activated).for_each(|word| word.store(0, Relaxed));
+    }
+}
+
+/// List sizes of a memcg and those below it, as far as is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sizes([u64; 4]);
+
+impl Sizes {
+    /// Pages on the inactive list of a kind.
+    pub(crate) fn inactive(&self, kind: Kind) -> u64 {
+        self.0[kind as usize * 2]
+    }
+
+    /// Pages on the active list of a kind.
+    pub(crate) fn active(&self, kind: Kind) -> u64 {
+        self.0[kind as usize * 2 + 1]
+    }
+
+    /// Pages on all four lists.
+    pub(crate) fn pages(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Those of one memcg alone.
+    fn of(memcg: &Memcg) -> Sizes {
+        let lruvec = &memcg.lruvec;
+        Sizes(LISTS.map(
+            |(kind, active)| {
+                if active { lruvec.active_pages(kind) } else { lruvec.inactive_pages(kind) }
+            },
+        ))
+    }
+
+    fn plus(self, other: Sizes) -> Sizes {
+        Sizes(std::array::from_fn(|list| self.0[list] + other.0[list]))
+    }
+}
+
+/// Refaults that were activated in one memcg alone, by kind.
+fn activated_in(memcg: &Memcg) -> [u64; 2] {
+    [Counter::WorkingsetActivateAnon, Counter::WorkingsetActivateFile].map(|counter| memcg.stat.get(counter))
+}
+
+/// When statistics are refreshed without anybody asking for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refresh {
+    /// For the first time, so long after the host began.
+    pub first: Duration,
+    /// And then every so long.
+    pub period: Duration,
+}
+
+impl Default for Refresh {
+    /// Every two seconds.
+    fn default() -> Refresh {
+        let period = Duration::from_secs(2);
+        Refresh { first: period, period }
+    }
+}
+
+impl Refresh {
+    /// Only when somebody reads them.
+    pub const NEVER: Refresh = Refresh { first: Duration::MAX, period: Duration::MAX };
+
+    /// The first refresh after `now`.
+    pub(crate) fn after(self, now: Time) -> Time {
+        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let (first, period) = (nanos(self.first), nanos(self.period).max(1));
+        let passed = now.as_nanos().checked_sub(first).map_or(0, |since| since / period + 1);
+        Time::from_nanos(first.saturating_add(period.saturating_mul(passed)))
+    }
+}
+
+impl Core {
+    /// Collects the statistics of all memcgs, as reading a memcg's statistics does in the kernel.
+    pub fn refresh_statistics(&self) {
+        let mut sums = vec![(Sizes::default(), [0; 2]); self.memcgs.numbers() as usize];
+        for memcg in self.memcgs.iter() {
+            let (sizes, activated) = (Sizes::of(memcg), activated_in(memcg));
+            for ancestor in self.lineage(memcg) {
+                let Some(sum) = sums.get_mut(ancestor.id().0 as usize) else { continue };
+                sum.0 = sum.0.plus(sizes);
+                sum.1 = [sum.1[0] + activated[0], sum.1[1] + activated[1]];
+            }
+        }
+        for (number, (sizes, activated)) in sums.into_iter().enumerate() {
+            let aggregated = &self.memcg(MemcgId(number as u32)).lruvec.classic.aggregated;
+            aggregated.sizes.iter().zip(sizes.0).for_each(|(word, pages)| word.store(pages, Relaxed));
+            aggregated.activated.iter().zip(activated).for_each(|(word, pages)| word.store(pages, Relaxed));
+        }
+    }
+
+    /// Refreshes what is not exact, if it is time.
+    fn refresh_if_due(&self, host: &impl Host) {
+        let now = host.now();
+        let due = self.statistics_due_ns.load(Relaxed);
+        if now.as_nanos() >= due {
+            let next = self.options.statistics_refresh.after(now).as_nanos();
+            // One of those who notice does it.
+            if self.statistics_due_ns.compare_exchange(due, next, Relaxed, Relaxed).is_ok() {
+                self.refresh_statistics();
+            }
+        }
+    }
+
+    /// The list sizes of a memcg and those below it.
+    pub(crate) fn known_sizes(&self, host: &impl Host, memcg: &Memcg) -> Sizes {
+        if !self.mechanisms().exact_statistics() {
+            self.refresh_if_due(host);
+            let sizes = &memcg.lruvec.classic.aggregated.sizes;
+            return Sizes(std::array::from_fn(|list| sizes[list].load(Relaxed)));
+        }
+        if memcg.id() == MemcgId::ROOT {
+            // Counted anyhow: all memcgs may be thousands.
+            let listed = self.folios.listed();
+            return Sizes(LISTS.map(|(kind, active)| {
+                let inactive = listed.inactive_pages(kind);
+                if active { listed.pages(kind).saturating_sub(inactive) } else { inactive }
+            }));
+        }
+        if !memcg.has_children.load(Relaxed) {
+            return Sizes::of(memcg);
+        }
+        self.subtree(memcg.id()).fold(Sizes::default(), |sum, memcg| sum.plus(Sizes::of(memcg)))
+    }
+
+    /// Refaults that were activated in a memcg and those below it, by kind.
+    fn known_activated(&self, host: &impl Host, memcg: &Memcg) -> [u64; 2] {
+        if !self.mechanisms().exact_statistics() {
+            self.refresh_if_due(host);
+            return std::array::from_fn(|kind| memcg.lruvec.classic.aggregated.activated[kind].load(Relaxed));
+        }
+        self.subtree(memcg.id()).map(activated_in).fold([0; 2], |sum, of| [sum[0] + of[0], sum[1] + of[1]])
+    }
+
+    /// An effort on `memcg` ends: activated refaults that are known now are no news to the next.
+    pub(crate) fn note_refaults_seen(&self, host: &impl Host, memcg: &Memcg) {
+        let known = self.known_activated(host, memcg);
+        memcg
+            .lruvec
+            .classic
+            .refaults_seen
+            .iter()
+            .zip(known)
+            .for_each(|(seen, known)| seen.store(known, Relaxed));
+    }
+
+    /// Whether refaults were activated since the last effort on `memcg` ended, by kind, as far as is known.
+    pub(crate) fn has_new_refaults(&self, host: &impl Host, memcg: &Memcg) -> [bool; 2] {
+        let known = self.known_activated(host, memcg);
+        let seen = &memcg.lruvec.classic.refaults_seen;
+        std::array::from_fn(|kind| seen[kind].load(Relaxed) != known[kind])
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refreshes_keep_their_phase() {
+        let seconds = |seconds: u64| Duration::from_secs(seconds);
+        let at = |refresh: Refresh, now| refresh.after(Time::ZERO + seconds(now));
+        let refresh = Refresh { first: seconds(1), period: seconds(2) };
+        assert_eq!(
+            [0, 1, 2, 3, 8].map(|now| at(refresh, now)),
+            [1, 3, 3, 5, 9].map(|s| Time::ZERO + seconds(s))
+        );
+        assert_eq!(at(Refresh::NEVER, 1_000_000).as_nanos(), u64::MAX);
+    }
+}

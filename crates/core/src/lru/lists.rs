@@ -1,0 +1,104 @@
+//! The lists of one lruvec, those of both policies: adding and removing folios.
+//!
+//! They are in one group, so that a folio is taken off whichever list it is on: which policy it belongs to is in its
+//! state word, by whether it carries the label of a generation.
+
+use super::classic::Costs;
+use super::multigen::feedback::Averages;
+use super::{LockedLruvec, MAX_GENERATIONS, classic};
+use crate::folio::{Flags, FolioId, FolioLists, Kind};
+
+/// Generations × kinds, before those of the classic LRU.
+pub(super) const GENERATION_LISTS: usize = MAX_GENERATIONS as usize * 2;
+/// Lists of generations, active and inactive lists × kinds, and the unevictable list.
+const LISTS: usize = GENERATION_LISTS + 5;
+/// The list of folios that must not be reclaimed, of both policies.
+pub(crate) const UNEVICTABLE: usize = LISTS - 1;
+
+/// What the lruvec lock protects.
+#[derive(Debug)]
+pub(crate) struct Lists {
+    pub(crate) lists: FolioLists<LISTS>,
+    /// Of the multi-gen LRU.
+    pub(crate) averages: [Averages; 2],
+    /// Of the classic LRU.
+    pub(crate) costs: Costs,
+}
+
+impl Lists {
+    pub(super) fn new() -> Lists {
+        Lists { lists: FolioLists::new(), averages: Default::default(), costs: Costs::default() }
+    }
+}
+
+impl LockedLruvec<'_> {
+    /// Puts a folio where the policy says. `rotation`: to be evicted next.
+    pub(crate) fn add(&mut self, folio: FolioId, rotation: bool) {
+        // Asked under the lock: once the policy is switched, nobody adds to lists that the switch has emptied.
+        if self.folios.mechanisms().is_classic() {
+            self.add_classic(folio, rotation);
+        } else {
+            self.add_to_generation(folio, rotation);
+        }
+    }
+
+    /// Puts a folio that must not be reclaimed out of the way of scans.
+    pub(crate) fn add_unevictable(&mut self, folio: FolioId) {
+        self.folios.flags(folio).enlist_unevictable();
+        self.resize_unevictable(1);
+        self.push(folio, UNEVICTABLE, true);
+    }
+
+    /// Takes a folio off its list, whichever that is. The caller has cleared its `lru` flag.
+    pub(crate) fn remove(&mut self, folio: FolioId) {
+        let before = self.folios.flags(folio).delist();
+        self.unlink(folio, before);
+    }
+
+    /// Takes a folio off its list to reclaim it, with a reference. `false`: it is being freed, or another thread has it.
+    pub(crate) fn isolate_folio(&mut self, folio: FolioId) -> bool {
+        let Some(before) = self.folios.flags(folio).isolate(self.folios.mechanisms()) else { return false };
+        self.unlink(folio, before);
+        true
+    }
+
+    fn unlink(&mut self, folio: FolioId, before: Flags) {
+        self.lists.lists.remove(self.folios, folio);
+        let kind = self.kind_of(folio);
+        match before.generation() {
+            Some(generation) => self.resize(generation, kind, -1),
+            None if before.unevictable() => self.resize_unevictable(-1),
+            None => self.resize_classic(kind, before.active(), -1),
+        }
+    }
+
+    /// Puts a folio at an end of a list, which it is on no other.
+    pub(super) fn push(&mut self, folio: FolioId, list: usize, at_head: bool) {
+        if at_head {
+            self.lists.lists.push_head(self.folios, list, folio);
+        } else {
+            self.lists.lists.push_tail(self.folios, list, folio);
+        }
+    }
+
+    /// Moves a folio that stays on lists to an end of a list; label and sizes as they are.
+    pub(crate) fn relist(&mut self, folio: FolioId, list: usize, at_head: bool) {
+        self.lists.lists.remove(self.folios, folio);
+        self.push(folio, list, at_head);
+    }
+}
+
+/// The list that a folio in such a state is on, or may be on: of the multi-gen LRU, that of its kind of any generation.
+pub(crate) fn may_be_on(now: Flags, list: usize) -> bool {
+    let kind = if now.swapbacked() { Kind::Anon } else { Kind::File };
+    match now.generation() {
+        Some(_) => list < GENERATION_LISTS && list % 2 == kind as usize,
+        None if now.unevictable() => list == UNEVICTABLE,
+        None => list == classic::list_of(kind, now.active()),
+    }
+}
+
+/// Numbers of all lists.
+pub(crate) fn all_lists() -> std::ops::Range<usize> {
+    0..LISTS
+}

@@ -1,0 +1,139 @@
+//! Switching the policy while everybody works: folios move from the lists of one to those of the other, some at a time.
+//!
+//! ```text
+//! on lists of   one │ both: new folios go to the new policy, reclaim takes from both │ the other
+//!               begin ──── step, step, … a bounded number of folios per lock hold ──────── end
+//! ```
+//!
+//! In between a turn of an lruvec tries both policies, so there is no moment in which reclaim finds nothing because the
+//! folios are on the lists that it does not look at: a kernel that told reclaim first, and then moved the folios, killed
+//! processes for that.
+//!
+//! Source: spec 80 §11.
+//!
+//! # Locking
+//!
+//! A folio is moved under the lruvec lock without being taken off anybody's hands: whoever frees or isolates it takes it
+//! off the list that it is on by then.
+
+use super::lists::GENERATION_LISTS;
+use super::{LockedLruvec, Seq, classic};
+use crate::Core;
+use crate::folio::{FolioId, Kind};
+use crate::mechanism::Lru;
+use crate::memcg::MemcgId;
+
+/// Folios that the kernel moves per lock hold (spec 80 §11).
+pub const SWITCH_FOLIOS: u32 = 4096;
+
+/// What a step came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwitchStep {
+    /// Call again; anybody may run before.
+    More,
+    /// Every folio is on the lists of the new policy.
+    Done,
+    /// Somebody else began to switch meanwhile, and this switch has nothing left to do.
+    Superseded,
+}
+
+/// A switch under way. Nothing is lost if it is dropped before its end: both policies keep working, and a later switch
+/// to either moves what is left.
+#[derive(Debug)]
+pub struct LruSwitch {
+    to: Lru,
+    number: u32,
+    memcg: u32,
+}
+
+impl Core {
+    /// The policy; while it is being switched, the new one.
+    pub fn lru(&self) -> Lru {
+        self.mechanisms().lru()
+    }
+
+    /// Begins to switch the policy. From now on new folios go to the new one's lists.
+    pub fn switch_lru(&self, to: Lru) -> LruSwitch {
+        loop {
+            let known = self.folios.settings();
+            let (mechanisms, number) = (known.0.with_lru(to).with_switching(true), (known.1 + 1) & 0xffff);
+            if self.folios.set_settings(known, (mechanisms, number)) {
+                return LruSwitch { to, number, memcg: 0 };
+            }
+        }
+    }
+}
+
+impl LruSwitch {
+    /// Moves up to `folios` folios of one memcg, at least one: [`SWITCH_FOLIOS`], unless others are to run in between.
+    pub fn step(&mut self, core: &Core, folios: u32) -> SwitchStep {
+        let known = core.folios.settings();
+        if known.1 != self.number {
+            return SwitchStep::Superseded;
+        }
+        if self.memcg < core.memcgs.numbers() {
+            let memcg = core.memcg(MemcgId(self.memcg));
+            if memcg.lruvec.lock(&core.folios).move_to(self.to, folios.max(1)) {
+                self.memcg += 1;
+            }
+            return SwitchStep::More;
+        }
+        // Memcgs that were made meanwhile never had anything on the other policy's lists.
+        if !core.folios.set_settings(known, (known.0.with_switching(false), known.1)) {
+            return SwitchStep::Superseded;
+        }
+        SwitchStep::Done
+    }
+}
+
+impl LockedLruvec<'_> {
+    /// Moves up to `most` folios to a policy's lists, from each list those first that would have been evicted first.
+    /// `true`: all are moved.
+    fn move_to(&mut self, to: Lru, most: u32) -> bool {
+        let from = match to {
+            Lru::Classic => 0..GENERATION_LISTS,
+            Lru::MultiGen => GENERATION_LISTS..GENERATION_LISTS + classic::LISTS.len(),
+        };
+        // Of the oldest generation first.
+        let oldest = |kind: Kind| self.lruvec.window.min(kind).index().0 as usize * 2;
+        let start = if to == Lru::Classic { oldest(Kind::File) } else { 0 };
+        let lists: Vec<usize> =
+            from.clone().map(|list| from.start + (list - from.start + start) % from.len()).collect();
+        let mut left = most;
+        for list in lists {
+            while let Some(folio) = self.lists.lists.tail(list) {
+                if left == 0 {
+                    return false;
+                }
+                left -= 1;
+                match to {
+                    Lru::Classic => self.move_to_classic(folio),
+                    Lru::MultiGen => self.move_to_generation(folio),
+                }
+            }
+        }
+        true
+    }
+
+    fn move_to_classic(&mut self, folio: FolioId) {
+        let max = self.lruvec.window.max();
+        let youngest = [max.index(), Seq(max.0 - 1).index()];
+        let (before, after) = self.folios.flags(folio).leave_generation(|label| youngest.contains(&label));
+        let kind = self.kind_of(folio);
+        if let Some(label) = before.generation() {
+            self.resize(label, kind, -1);
+        }
+        self.resize_classic(kind, after.active(), 1);
+        self.relist(folio, classic::list_of(kind, after.active()), true);
+    }
+
+    fn move_to_generation(&mut self, folio: FolioId) {
+        let flags = self.folios.flags(folio);
+        let (now, kind, mechanisms) = (flags.load(), self.kind_of(folio), self.folios.mechanisms());
+        let seq = self.lruvec.window.place(kind, now, false, mechanisms);
+        flags.join_generation(seq.index(), mechanisms);
+        self.resize_classic(kind, now.active(), -1);
+        self.resize(seq.index(), kind, 1);
+        self.relist(folio, super::multigen::lists::list_of(seq.index(), kind), true);
+    }
+}

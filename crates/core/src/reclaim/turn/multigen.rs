@@ -1,0 +1,128 @@
+//! The turn of the generations of one lruvec.
+//!
+//! Source: spec 70 §4.1 (Linux 7.2): the budget of an lruvec is fixed when its turn comes; aging is part of it. How a turn
+//! was before is in [`before`].
+
+mod before;
+
+use crate::Core;
+use crate::host::Host;
+use crate::lru::multigen::aging::Due;
+use crate::lru::{Swappiness, Visit};
+use crate::memcg::{Effective, Memcg, MemcgId};
+use crate::reclaim::PRIORITY_DEFAULT;
+use crate::reclaim::order::{WalkStep, should_stop};
+use crate::reclaim::scan::{EffortKind, Orders, Scan};
+
+/// Folios per step: one lock hold.
+const STEP_FOLIOS: u64 = 64;
+
+/// The turn of one lruvec's generations.
+#[derive(Debug)]
+pub(in crate::reclaim) struct MultiGenTurn {
+    memcg: MemcgId,
+    priority: u8,
+    /// What the order's swappiness came to when the turn began.
+    swappiness: Swappiness,
+    /// Pages to look at.
+    budget: u64,
+    /// Pages looked at.
+    scanned: u64,
+    aging_was_due: bool,
+    /// What of its pages is spared.
+    spared: Effective,
+    visit: Visit,
+}
+
+impl MultiGenTurn {
+    /// It is the turn of a memcg, of which protection spares some.
+    pub(in crate::reclaim) fn begin(
+        core: &Core,
+        host: &impl Host,
+        orders: &Orders,
+        scan: &mut Scan,
+        (memcg, spared): (&Memcg, Effective),
+        priority: u8,
+    ) -> MultiGenTurn {
+        core.drain(host, orders.cpu);
+        let swappiness = core.swappiness_of(memcg.id(), orders.swappiness);
+        let mut turn = MultiGenTurn {
+            memcg: memcg.id(),
+            priority,
+            swappiness,
+            budget: 0,
+            scanned: 0,
+            aging_was_due: false,
+            spared,
+            visit: Visit::default(),
+        };
+        turn.budget = turn.share(core, memcg, memcg.lruvec.pages_in_generations(swappiness), scan);
+        // Background reclaim always owns a walk context, others only once they aged this lruvec.
+        scan.walk =
+            matches!(orders.kind, EffortKind::Background | EffortKind::Proactive).then(Default::default);
+        turn
+    }
+
+    /// Of so many pages, those to look at: at this priority, a share of what protection leaves. Of a memcg that was
+    /// removed, all.
+    fn share(&self, core: &Core, memcg: &Memcg, pages: u64, scan: &mut Scan) -> u64 {
+        if !memcg.is_online() {
+            return pages;
+        }
+        // Proportional protection came to the multi-gen LRU between 6.12 and 7.1, and has no switch.
+        if !core.mechanisms().workingset_rework() {
+            return pages >> self.priority;
+        }
+        let (pages, by_low) = self.spared.leaves(pages, memcg.usage_pages(), scan.low_override);
+        scan.low_skipped |= by_low;
+        pages >> self.priority
+    }
+
+    fn is_below_min(&self, memcg: &Memcg) -> bool {
+        self.spared.min_pages > 0 && self.spared.min_pages >= memcg.usage_pages()
+    }
+
+    /// What the turn came to.
+    pub(in crate::reclaim) fn visit(&self, core: &Core) -> Visit {
+        let memcg = core.memcg(self.memcg);
+        let pages = memcg.lruvec.pages_in_generations(self.swappiness);
+        let sizable = if memcg.is_online() { pages >> self.priority > 0 } else { pages > 0 };
+        Visit { sizable, ..self.visit }
+    }
+
+    /// Takes at most one batch.
+    pub(in crate::reclaim) fn step(
+        &mut self,
+        core: &Core,
+        host: &impl Host,
+        orders: &Orders,
+        scan: &mut Scan,
+    ) -> WalkStep {
+        if !core.mechanisms().reclaim_loop() {
+            return self.step_before(core, host, orders, scan);
+        }
+        if self.scanned >= self.budget {
+            return WalkStep::Finished;
+        }
+        let memcg = core.memcg(self.memcg);
+        if self.is_below_min(memcg) {
+            self.visit.below_min = true;
+            return WalkStep::Finished;
+        }
+        let max = memcg.lruvec.max_seq();
+        let due = memcg.lruvec.aging_due(self.swappiness, core.mechanisms());
+        if due == Due::Must || (due == Due::Should && self.priority != PRIORITY_DEFAULT) {
+            let mut batch = scan.walk.take().unwrap_or_default();
+            self.visit.aged |= core.age(host, memcg, max, self.swappiness, false, &mut batch);
+            scan.walk = Some(batch);
+            self.aging_was_due = true;
+        }
+        let request = (self.budget - self.scanned).min(STEP_FOLIOS);
+        let scanned = core.evict_step(host, memcg, request, self.swappiness, orders, scan);
+        self.scanned += scanned;
+        let root_aged = orders.is_root() && self.aging_was_due;
+        let enough = !orders.whole && should_stop(core, orders, scan);
+        self.visit.unfinished = enough && scanned > 0 && self.scanned < self.budget;
+        if scanned == 0 || enough || root_aged { WalkStep::Finished } else { WalkStep::More }
+    }
+}

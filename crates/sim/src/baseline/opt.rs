@@ -1,0 +1,108 @@
+//! Belady's optimum: the page that is needed again last leaves. No policy that brings in every page misses less.
+//!
+//! L. A. Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2), 1966: MIN.
+//!
+//! It has to know the future: the whole trace, 4 bytes per access. That is turned into when each page is touched next,
+//! and then pages need no names any more: a page in memory is the time of its next touch, and an access is a hit
+//! if its own time is one of those.
+
+use super::Policy;
+use std::collections::BinaryHeap;
+
+/// The time of a touch that never comes.
+const NEVER: u32 = u32::MAX;
+
+/// The policy. `touch` must be called with the pages of the trace, one after the other.
+#[derive(Debug)]
+pub struct Opt {
+    memory_pages: u32,
+    /// By access: when its page is touched next.
+    next_touch: Vec<u32>,
+    now: usize,
+    /// A bit per access: its page is in memory, and was since it was touched last.
+    kept: Vec<u64>,
+    /// The next touches of the pages in memory, and some that are over.
+    farthest: BinaryHeap<u32>,
+    pages_kept: u32,
+}
+
+impl Opt {
+    /// With so much memory, for this trace of positions.
+    ///
+    /// # Panics
+    /// If it has 2^32 - 1 accesses or more.
+    pub fn new(memory_pages: u32, trace: Vec<u32>) -> Opt {
+        assert!(trace.len() < NEVER as usize, "a time is a word");
+        let mut next_touch = trace;
+        let pages = next_touch.iter().max().map_or(0, |&last| last as usize + 1);
+        let mut next_of_page = vec![NEVER; pages];
+        for (time, entry) in next_touch.iter_mut().enumerate().rev() {
+            let page = *entry as usize;
+            *entry = next_of_page[page];
+            next_of_page[page] = time as u32;
+        }
+        let kept = vec![0; next_touch.len().div_ceil(64)];
+        Opt { memory_pages, next_touch, now: 0, kept, farthest: BinaryHeap::new(), pages_kept: 0 }
+    }
+}
+
+impl Policy for Opt {
+    #[inline]
+    fn touch(&mut self, _page: u32) -> bool {
+        let now = self.now;
+        let next = self.next_touch[now];
+        let hit = self.kept[now / 64] >> (now % 64) & 1 == 1;
+        if !hit {
+            if self.pages_kept < self.memory_pages {
+                self.pages_kept += 1;
+            } else {
+                // Times that are over are smaller than those of the pages in memory: they are never on top.
+                match self.farthest.pop() {
+                    None | Some(NEVER) => {}
+                    Some(touch) => self.kept[touch as usize / 64] &= !(1 << (touch % 64)),
+                }
+            }
+        }
+        self.farthest.push(next);
+        if next != NEVER {
+            self.kept[next as usize / 64] |= 1 << (next % 64);
+        }
+        // Every hit leaves a time behind that is over. Half of the heap at most, so that this costs a step per access.
+        if self.farthest.len() as u64 > 2 * u64::from(self.memory_pages) + 64 {
+            self.farthest.retain(|&touch| touch as usize > now);
+        }
+        self.now += 1;
+        hit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn misses(memory_pages: u32, trace: &[u32]) -> u32 {
+        let mut policy = Opt::new(memory_pages, trace.to_vec());
+        trace.iter().map(|&page| u32::from(!policy.touch(page))).sum()
+    }
+
+    #[test]
+    fn the_textbooks_reference_string() {
+        // Silberschatz et al., Operating System Concepts: 9 faults with three frames.
+        let trace = [7, 0, 1, 2, 0, 3, 0, 4, 2, 3, 0, 3, 2, 1, 2, 0, 1, 7, 0, 1];
+        assert_eq!(misses(3, &trace), 9);
+    }
+
+    #[test]
+    fn a_cycle_keeps_all_but_one() {
+        // Of a cycle of 5 pages with room for 4: a page that stays is missed never; one in four accesses misses.
+        let trace: Vec<u32> = (0..405).map(|n| n % 5).collect();
+        assert_eq!(misses(4, &trace), 5 + 100);
+    }
+
+    #[test]
+    fn memory_for_all_misses_first_touches_only() {
+        let trace: Vec<u32> = (0..1000).map(|n| n * n % 17).collect();
+        assert_eq!(misses(17, &trace), 9);
+        assert_eq!(misses(1, &[0, 0, 1, 1, 0]), 3);
+    }
+}

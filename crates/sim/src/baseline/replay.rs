@@ -1,0 +1,193 @@
+//! A policy replays operations: touches of pages count, and whatever else a job does is left out.
+//!
+//! Anonymous pages are pages like all others: their first touch is a miss.
+
+use super::arc::Arc;
+use super::clock::Clock;
+use super::fifo::Fifo;
+use super::lirs::Lirs;
+use super::lru::Lru;
+use super::opt::Opt;
+use super::s3_fifo::S3Fifo;
+use super::sieve::Sieve;
+use super::two_q::TwoQ;
+use super::w_tiny_lfu::WTinyLfu;
+use super::{Baseline, Policy};
+use crate::keys::KeyTable;
+use crate::operation::{Access, Operation, Source, SourceError};
+use crate::report::Counts;
+
+/// What a replay came to. Of the counts, accesses, hits and misses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BaselineReport {
+    /// All accesses.
+    pub total: Counts,
+    /// Those from the warm point on.
+    pub warm: Counts,
+}
+
+/// How far a replay is, as it tells now and then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Some more of the source was read; but for the optimum, that is replayed as well.
+    Read,
+    /// The source is at its end, and so many accesses of so many are replayed.
+    Replayed {
+        /// Until now.
+        accesses: u64,
+        /// In all.
+        of: u64,
+    },
+}
+
+/// Accesses between two reports of progress.
+const ACCESSES_PER_REPORT: usize = 1 << 16;
+
+/// Replays what a source has, with memory for so many pages. From access `warm_from` on counting starts again.
+///
+/// # Errors
+/// The source cannot be read; or it has 2^32 accesses or more, and the optimum would have to know them all.
+///
+/// # Panics
+/// If `memory_pages` is 0.
+pub fn replay(
+    baseline: Baseline,
+    memory_pages: u64,
+    warm_from: u64,
+    source: &mut dyn Source,
+    advance: &mut dyn FnMut(Progress),
+) -> Result<BaselineReport, SourceError> {
+    assert!(memory_pages > 0, "every policy keeps at least one page");
+    // More pages than can be told apart: all of them fit.
+    let memory = u32::try_from(memory_pages).unwrap_or(u32::MAX);
+    let mut replay = Replay { source, advance, warm_from, pages: Positions::default() };
+    match baseline {
+        Baseline::Fifo => replay.online(Fifo::new(memory)),
+        Baseline::Lru => replay.online(Lru::new(memory)),
+        Baseline::Clock => replay.online(Clock::new(memory)),
+        Baseline::TwoQ => replay.online(TwoQ::new(memory)),
+        Baseline::Arc => replay.online(Arc::new(memory)),
+        Baseline::Lirs => replay.online(Lirs::new(memory)),
+        Baseline::S3Fifo => replay.online(S3Fifo::new(memory)),
+        Baseline::Sieve => replay.online(Sieve::new(memory)),
+        Baseline::WTinyLfu => replay.online(WTinyLfu::new(memory)),
+        Baseline::Opt => replay.offline(memory),
+    }
+}
+
+struct Replay<'a> {
+    source: &'a mut dyn Source,
+    advance: &'a mut dyn FnMut(Progress),
+    warm_from: u64,
+    pages: Positions,
+}
+
+impl Replay<'_> {
+    /// A batch of positions, to which `pages` is set. None: the source is at its end.
+    fn read(&mut self, operations: &mut Vec<Operation>, pages: &mut Vec<u32>) -> Result<bool, SourceError> {
+        operations.clear();
+        pages.clear();
+        self.source.fill(operations)?;
+        (self.advance)(Progress::Read);
+        // Look-ups of a batch wait for memory side by side; the policy would stand between them.
+        pages.extend(operations.iter().filter_map(|operation| match operation {
+            Operation::Access(access) => Some(self.pages.of(access)),
+            _ => None,
+        }));
+        Ok(!operations.is_empty())
+    }
+
+    fn online(&mut self, mut policy: impl Policy) -> Result<BaselineReport, SourceError> {
+        let mut counting = Counting::new(self.warm_from);
+        let (mut operations, mut pages) = (Vec::new(), Vec::new());
+        while self.read(&mut operations, &mut pages)? {
+            counting.touch(&mut policy, &pages);
+        }
+        Ok(counting.report())
+    }
+
+    fn offline(&mut self, memory_pages: u32) -> Result<BaselineReport, SourceError> {
+        let mut trace = Vec::new();
+        let (mut operations, mut pages) = (Vec::new(), Vec::new());
+        while self.read(&mut operations, &mut pages)? {
+            trace.extend_from_slice(&pages);
+            if trace.len() >= u32::MAX as usize {
+                return Err("the optimum has to know all accesses, and can know less than 2^32".into());
+            }
+        }
+        let accesses = trace.len();
+        let mut policy = Opt::new(memory_pages, trace);
+        let mut counting = Counting::new(self.warm_from);
+        let zeros = vec![0; ACCESSES_PER_REPORT.min(accesses)];
+        let mut done = 0;
+        while done < accesses {
+            // It knows which pages they are.
+            let step = zeros.len().min(accesses - done);
+            counting.touch(&mut policy, &zeros[..step]);
+            done += step;
+            (self.advance)(Progress::Replayed { accesses: done as u64, of: accesses as u64 });
+        }
+        Ok(counting.report())
+    }
+}
+
+/// Pages in the order of first use.
+#[derive(Default)]
+struct Positions {
+    table: KeyTable,
+}
+
+/// Of a trace that has anonymous pages, page numbers are smaller than this.
+const ANON: u64 = 1 << 63;
+
+impl Positions {
+    #[inline]
+    fn of(&mut self, access: &Access) -> u32 {
+        self.table.position(if access.anon { access.page ^ ANON } else { access.page })
+    }
+}
+
+struct Counting {
+    warm_from: u64,
+    total: Counts,
+    /// Those before the warm point, once it is reached.
+    cold: Option<Counts>,
+}
+
+impl Counting {
+    fn new(warm_from: u64) -> Counting {
+        Counting { warm_from, total: Counts::default(), cold: None }
+    }
+
+    #[inline]
+    fn touch(&mut self, policy: &mut impl Policy, pages: &[u32]) {
+        let until_warm = self.warm_from.saturating_sub(self.total.accesses);
+        if self.cold.is_none() && until_warm < pages.len() as u64 {
+            let (cold, warm) = pages.split_at(until_warm as usize);
+            self.count(policy, cold);
+            self.cold = Some(self.total);
+            self.count(policy, warm);
+        } else {
+            self.count(policy, pages);
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, policy: &mut impl Policy, pages: &[u32]) {
+        let hits = pages.iter().map(|&page| u64::from(policy.touch(page))).sum::<u64>();
+        self.total.accesses += pages.len() as u64;
+        self.total.hits += hits;
+        self.total.misses += pages.len() as u64 - hits;
+    }
+
+    fn report(self) -> BaselineReport {
+        let total = self.total;
+        let warm = self.cold.map_or(Counts::default(), |cold| Counts {
+            accesses: total.accesses - cold.accesses,
+            hits: total.hits - cold.hits,
+            misses: total.misses - cold.misses,
+            ..Counts::default()
+        });
+        BaselineReport { total, warm }
+    }
+}

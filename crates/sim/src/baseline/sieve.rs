@@ -1,0 +1,90 @@
+//! SIEVE: a hand moves over a queue from old to new and takes the first page that was not touched since it passed.
+//!
+//! Y. Zhang et al., "SIEVE is simpler than LRU: an efficient turn-key eviction algorithm for web caches", NSDI 2024,
+//! Algorithm 1. Unlike [`clock`](super::clock), a page that is passed stays where it is, and new pages come in at the
+//! newest end, not at the hand: they are sifted before what survived.
+
+use super::Policy;
+use super::queue::{Pages, Queue};
+
+/// The policy.
+#[derive(Debug)]
+pub struct Sieve {
+    memory_pages: u32,
+    pages: Pages<State>,
+    queue: Queue,
+    /// The page to be looked at next; none: the oldest.
+    hand: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+enum State {
+    #[default]
+    Out,
+    Unvisited,
+    Visited,
+}
+
+impl Sieve {
+    /// With so much memory.
+    pub fn new(memory_pages: u32) -> Sieve {
+        Sieve { memory_pages, pages: Pages::default(), queue: Queue::EMPTY, hand: None }
+    }
+
+    fn evict(&mut self) {
+        while let Some(page) = self.hand.or(self.queue.oldest()) {
+            self.hand = self.queue.newer(&self.pages, page);
+            if matches!(self.pages.tag(page), State::Unvisited) {
+                self.queue.remove(&mut self.pages, page);
+                self.pages.set_tag(page, State::Out);
+                return;
+            }
+            self.pages.set_tag(page, State::Unvisited);
+        }
+    }
+}
+
+impl Policy for Sieve {
+    #[inline]
+    fn touch(&mut self, page: u32) -> bool {
+        if !matches!(self.pages.reach(page), State::Out) {
+            self.pages.set_tag(page, State::Visited);
+            return true;
+        }
+        if self.queue.len() == self.memory_pages {
+            self.evict();
+        }
+        self.pages.set_tag(page, State::Unvisited);
+        self.queue.push(&mut self.pages, page);
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::baseline::hits;
+
+    fn inside(sieve: &Sieve) -> String {
+        let mut inside = String::new();
+        let mut next = sieve.queue.oldest();
+        while let Some(page) = next {
+            inside.push(char::from(b'a' + page as u8));
+            next = sieve.queue.newer(&sieve.pages, page);
+        }
+        inside
+    }
+
+    #[test]
+    fn the_hand_moves_from_old_to_new_and_survivors_stay_where_they_are() {
+        let mut sieve = Sieve::new(7);
+        assert_eq!(hits(&mut sieve, "abcdefgabg"), ".......hhh");
+        // The hand passes a and b, and takes c.
+        assert_eq!((hits(&mut sieve, "h").as_str(), inside(&sieve).as_str()), (".", "abdefgh"));
+        // It stands at d, which was touched meanwhile: e leaves, though a and b are older.
+        assert_eq!((hits(&mut sieve, "di").as_str(), inside(&sieve).as_str()), ("h.", "abdfghi"));
+        assert_eq!((hits(&mut sieve, "j").as_str(), inside(&sieve).as_str()), (".", "abdghij"));
+        // g is passed, and stays behind the hand with all that survived; new pages leave one after the other.
+        assert_eq!((hits(&mut sieve, "klmn").as_str(), inside(&sieve).as_str()), ("....", "abdglmn"));
+    }
+}

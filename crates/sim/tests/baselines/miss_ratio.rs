@@ -1,0 +1,123 @@
+//! Miss ratios of the baselines beside those of libCacheSim: `missratio.csv` of the shared traces.
+
+#![allow(dead_code, reason = "the tests and the example use their parts")]
+
+use mglru_sim::Baseline;
+use mglru_sim::baseline::replay;
+use mglru_sim::operation::Operation;
+use mglru_workload::trace::{OpenOptions, open};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// One of its rows that one of ours can be compared with.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// The trace's name.
+    pub trace: String,
+    /// Memory.
+    pub memory_pages: u64,
+    /// The policy.
+    pub baseline: Baseline,
+    /// libCacheSim's miss ratio, of four decimals.
+    pub reference: f64,
+    /// Ours.
+    pub miss_ratio: f64,
+    /// Accesses.
+    pub accesses: u64,
+    /// How long the replay was on a CPU, in seconds.
+    pub seconds: f64,
+}
+
+impl Row {
+    /// How much more we miss.
+    pub fn difference(&self) -> f64 {
+        difference(self.miss_ratio, self.reference)
+    }
+}
+
+/// How much larger a miss ratio is than the reference, relatively. What the rounding of the reference to four decimals
+/// can explain is no difference.
+pub fn difference(miss_ratio: f64, reference: f64) -> f64 {
+    let apart = miss_ratio - reference;
+    if apart.abs() < 0.000_050_001 { 0.0 } else { apart / reference }
+}
+
+/// The policy that libCacheSim calls so.
+fn baseline(algorithm: &str) -> Option<Baseline> {
+    let ours = match algorithm {
+        "twoq" => "2q",
+        "s3fifo" => "s3-fifo",
+        "wtinylfu" => "w-tinylfu",
+        "belady" => "opt",
+        same => same,
+    };
+    Baseline::parse(ours).ok()
+}
+
+/// What `missratio.csv` has of one trace: memory, policy, miss ratio.
+pub type Wanted = Vec<(u64, Baseline, f64)>;
+
+/// The rows that one of our policies can be compared with, by trace.
+pub fn wanted(folder: &Path) -> BTreeMap<String, Wanted> {
+    let text = std::fs::read_to_string(folder.join("missratio.csv")).expect("missratio.csv can be read");
+    let mut by_trace: BTreeMap<String, Wanted> = BTreeMap::new();
+    for line in text.lines().skip(1) {
+        let cells: Vec<&str> = line.split(',').collect();
+        let [trace, pages, algorithm, ratio] = cells[..] else { panic!("four cells: {line}") };
+        if let Some(baseline) = baseline(algorithm) {
+            let row = (pages.parse().expect(line), baseline, ratio.parse().expect(line));
+            by_trace.entry(trace.to_owned()).or_default().push(row);
+        }
+    }
+    assert!(by_trace.len() > 10, "{} traces", by_trace.len());
+    by_trace
+}
+
+/// Replays the traces with at most so many accesses, and tells of each.
+pub fn compare(folder: &Path, accesses_max: usize, mut tell: impl FnMut(&[Row])) -> Vec<Row> {
+    let mut all = Vec::new();
+    for (trace, wanted) in wanted(folder) {
+        let accesses = accesses(folder, &trace);
+        if accesses.len() > accesses_max {
+            continue;
+        }
+        let row = |(memory_pages, baseline, reference)| {
+            let began = cpu_seconds();
+            let mut source = accesses.iter().copied();
+            let report = replay(baseline, memory_pages, 0, &mut source, &mut |_| {}).expect("no error");
+            let counts = report.total;
+            assert_eq!(counts.accesses, accesses.len() as u64);
+            Row {
+                trace: trace.clone(),
+                memory_pages,
+                baseline,
+                reference,
+                miss_ratio: counts.miss_ratio(),
+                accesses: counts.accesses,
+                seconds: cpu_seconds() - began,
+            }
+        };
+        let rows: Vec<Row> = wanted.into_iter().map(row).collect();
+        tell(&rows);
+        all.extend(rows);
+    }
+    all
+}
+
+/// The accesses of a trace.
+pub fn accesses(folder: &Path, trace: &str) -> Vec<Operation> {
+    let path = folder.join(format!("{trace}.txt.zst"));
+    let mut reader = open(&path, OpenOptions::default()).unwrap_or_else(|error| panic!("{error}"));
+    let (mut all, mut batch) = (Vec::new(), Vec::new());
+    while reader.next_batch(&mut batch).unwrap_or_else(|error| panic!("{error}")) > 0 {
+        let operations = batch.iter().map(|&record| Operation::from(record));
+        all.extend(operations.filter(|operation| matches!(operation, Operation::Access(_))));
+    }
+    all
+}
+
+/// Time that this thread was on a CPU (Linux), so that waiting for other processes does not count; elsewhere 0.
+fn cpu_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split(' ').next().and_then(|nanos| nanos.parse::<f64>().ok()).unwrap_or(0.0) / 1e9
+}
