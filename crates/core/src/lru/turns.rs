@@ -29,7 +29,7 @@ use std::ops::Bound;
 /// What giving all of its pages once counts.
 const WHOLE: u64 = 1 << 32;
 /// A page that is looked at and kept counts one in so many.
-const KEPT_SHARE: u64 = 8;
+const KEPT_SHARE: u64 = 64;
 
 /// The group of a memcg with so many pages, which are more than none.
 fn group_of(pages: u64) -> u8 {
@@ -99,7 +99,8 @@ impl Turns {
     }
 }
 
-/// One pass: everyone who has something to give at its priority, once.
+/// One pass: everyone who has something to give at its priority, once, but for those who are ahead. If the others have too
+/// little that is cold, the next pass asks them for a larger share; only then is more taken from those who are ahead.
 #[derive(Debug)]
 pub(crate) struct TurnsWalk {
     number: u64,
@@ -108,14 +109,19 @@ pub(crate) struct TurnsWalk {
     /// take other memcgs.
     after: Option<(u64, MemcgId)>,
     advance: i64,
+    /// Who gave more than this is ahead of the others by a share, and left out.
+    most: u64,
     finished: bool,
 }
 
 impl TurnsWalk {
     pub(crate) fn new(turns: &mut Turns, priority: u8) -> TurnsWalk {
         turns.passes += 1;
-        let advance = (WHOLE >> priority) as i64;
-        TurnsWalk { number: turns.passes, priority, after: None, advance, finished: false }
+        let share = WHOLE >> priority;
+        let lowest = turns.groups.iter().skip(usize::from(priority)).filter_map(BTreeSet::first).min();
+        let most = lowest.map_or(0, |&(given, _)| given.saturating_add(share / 4));
+        let advance = share as i64;
+        TurnsWalk { number: turns.passes, priority, after: None, advance, most, finished: false }
     }
 
     pub(crate) fn next(&mut self, turns: &mut Turns, before: Option<Given>) -> Option<MemcgId> {
@@ -124,7 +130,7 @@ impl TurnsWalk {
             let from = self.after.map_or(Bound::Unbounded, Bound::Excluded);
             let large_enough = turns.groups.iter().skip(usize::from(self.priority));
             let firsts = large_enough.filter_map(|group| group.range((from, Bound::Unbounded)).next());
-            let Some(&(given, memcg)) = firsts.min() else {
+            let Some(&(given, memcg)) = firsts.min().filter(|(given, _)| *given <= self.most) else {
                 self.finished = true;
                 break;
             };
