@@ -11,6 +11,7 @@
 use crate::cache::Shared;
 use crate::error::Error;
 use crate::file::{LEN_MAX, pieces};
+use crate::tenant::{Tenant, TenantState};
 use mglru_core::{Arrival, InsertError, Kind, LockAttempt, Lookup, Mapping, PAGE_BYTES, Task};
 use std::ops::Range;
 use std::path::Path;
@@ -23,17 +24,23 @@ const REGION_BYTES: u64 = size_of::<Mapping>() as u64 + 256;
 pub struct AnonRegion {
     shared: Arc<Shared>,
     task: Task,
+    tenant: Arc<TenantState>,
     mapping: Arc<Mapping>,
     bytes: u64,
 }
 
 impl AnonRegion {
-    pub(crate) fn new(shared: Arc<Shared>, task: Task, bytes: u64) -> Result<AnonRegion, Error> {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        tenant: Arc<TenantState>,
+        bytes: u64,
+    ) -> Result<AnonRegion, Error> {
         if bytes > LEN_MAX {
             return Err(Error::TooLarge { path: name().to_owned(), end: bytes });
         }
         let mapping = shared.core.open_mapping_with(Kind::Anon, REGION_BYTES);
-        let region = AnonRegion { task: Task { cpu: shared.cpu(), ..task }, mapping, bytes, shared };
+        tenant.join(&shared.core);
+        let region = AnonRegion { task: tenant.task(shared.cpu()), tenant, mapping, bytes, shared };
         region.shared.core.map(&region.task, &region.mapping, bytes.div_ceil(PAGE_BYTES));
         region.shared.pay_for_index(&region.task)?;
         Ok(region)
@@ -47,6 +54,22 @@ impl AnonRegion {
     /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
+    }
+
+    /// From now on, pages that are stored to first, or come back from swap, are charged to `tenant`. Those that are in memory
+    /// stay where they are charged.
+    ///
+    /// # Errors
+    /// The tenant is another cache's.
+    pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Error> {
+        if !tenant.is_of(&self.shared) {
+            return Err(Error::ForeignTenant(tenant.name().to_owned()));
+        }
+        tenant.state().join(&self.shared.core);
+        let task = tenant.state().task(self.shared.cpu());
+        self.shared.core.move_mapping(&self.task, &task, &self.mapping);
+        (self.task, self.tenant) = (task, tenant.state().clone());
+        Ok(())
     }
 
     fn check(&self, offset: u64, bytes: u64) -> Result<(), Error> {

@@ -22,35 +22,34 @@
 //!
 //! `inodes` guards which files are known. It is taken with nothing held, and nobody waits for I/O under it.
 
-use crate::anon::AnonRegion;
 use crate::backend::{Backend, BackendKind, Completion, FileIdentity, OpenMode, choose};
 use crate::error::Error;
-use crate::file::{CachedFile, LEN_MAX};
+use crate::file::CachedFile;
 use crate::frames::{FRAME_BYTES, Frames};
 use crate::host::{CacheHost, Observer, thread_number};
 use crate::inode::Inode;
-use crate::stat::{HandleStats, TenantStats};
+use crate::stat::TenantStats;
 use crate::swap::{Store, Swap};
+use crate::tenant::{Limits, Tenant, Tenants};
 use crate::workers::{InFlight, Workers};
-use mglru_core::lru::{GenerationRow, Swappiness};
+use mglru_core::lru::Swappiness;
 use mglru_core::memcg::CHARGE_BATCH_PAGES;
 use mglru_core::reclaim::Watermarks;
-use mglru_core::{Core, Counter, Event, Kind, Mapping, Mechanisms, MemcgId, Options, Task, Time, UNLIMITED};
+use mglru_core::{Core, Event, Mechanisms, Options, Throttle, Time};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
+use std::time::Instant;
 
 /// Bytes that are set aside per frame for what is known about it: the folio, its place on the free list, and its
 /// share of the index of dirty pages. Measured parts are asserted to be less.
 pub const FRAME_METADATA_BYTES: u64 = 64;
-/// Bytes per tenant: its lists, counters and Bloom filters.
-const TENANT_BYTES: u64 = 24 << 10;
+/// Bytes per tenant that is named when the cache is built: its lists, counters and place in the order of tenants.
+const TENANT_BYTES: u64 = 16 << 10;
 /// Bytes for queues and tables of the cache itself.
 const FIXED_BYTES: u64 = 256 << 10;
-/// Bytes per file: its mapping, and what this cache and the backend keep about it.
-const FILE_BYTES: u64 = (size_of::<Mapping>() + size_of::<Inode>()) as u64 + 512;
 const FRAMES_MIN: u32 = 64;
 /// CPUs for which there are batches: more threads share them.
 const CPUS_MAX: usize = 64;
@@ -68,16 +67,9 @@ pub(crate) struct Shared {
     pub(crate) stopping: AtomicBool,
     /// Held shared by workers while they do something, and alone by who wants them to keep still.
     pub(crate) at_work: RwLock<()>,
-    tenants: Vec<TenantState>,
+    pub(crate) tenants: Tenants,
     budget_bytes: u64,
     why_not_uring: Option<String>,
-}
-
-struct TenantState {
-    name: String,
-    task: Task,
-    handles: Mutex<Vec<Arc<HandleStats>>>,
-    closed: HandleStats,
 }
 
 impl Shared {
@@ -85,29 +77,22 @@ impl Shared {
         thread_number() % self.core.options().cpus
     }
 
+    /// Parks the calling thread as the core asked. Only a pause above `memory.high` lasts its time whatever happens; the
+    /// others end when pages were written since `heard`.
+    pub(crate) fn park(&self, throttle: Throttle, heard: u64) {
+        let Throttle::OverHigh(pause) = throttle else { return self.host.park(throttle, heard) };
+        let end = Instant::now() + pause;
+        let mut heard = heard;
+        while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            if self.stopping.load(Ordering::Acquire) {
+                return;
+            }
+            heard = self.host.progress.wait(heard, left);
+        }
+    }
+
     pub(crate) fn inodes(&self) -> Vec<Arc<Inode>> {
         self.inodes.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
-    }
-
-    /// Counts of a handle that is closed go to its tenant.
-    pub(crate) fn close_handle(&self, memcg: MemcgId, stats: &Arc<HandleStats>) {
-        let tenant = self.tenant_state(memcg);
-        let mut handles = tenant.handles.lock().unwrap_or_else(PoisonError::into_inner);
-        handles.retain(|known| !Arc::ptr_eq(known, stats));
-        tenant.closed.add(stats);
-    }
-
-    /// Counts for a new handle.
-    pub(crate) fn new_handle_stats(&self, memcg: MemcgId) -> Arc<HandleStats> {
-        let stats = Arc::new(HandleStats::default());
-        let handles = &self.tenant_state(memcg).handles;
-        handles.lock().unwrap_or_else(PoisonError::into_inner).push(stats.clone());
-        stats
-    }
-
-    fn tenant_state(&self, memcg: MemcgId) -> &TenantState {
-        let found = self.tenants.iter().find(|tenant| tenant.task.memcg == memcg);
-        found.expect("every memcg of a cache is one of its tenants")
     }
 
     /// A file without handles, dirty pages and transfers is forgotten. Waits for no transfer: each rings the flusher
@@ -156,7 +141,7 @@ impl Completion for Sink {
 /// Sets a cache up. See [`PageCache::builder`].
 pub struct Builder {
     budget_bytes: u64,
-    tenants: Vec<(String, u64)>,
+    tenants: Vec<(String, Limits)>,
     mechanisms: Mechanisms,
     backend: BackendKind,
     swap: Option<Swap>,
@@ -166,9 +151,15 @@ pub struct Builder {
 
 impl Builder {
     /// Adds a tenant that may use up to `max_bytes` of the budget (`memory.max`). Limits may add up to more than the
-    /// budget. Default: no tenant but the root, which has no limit of its own.
-    pub fn tenant(mut self, name: &str, max_bytes: u64) -> Builder {
-        self.tenants.push((name.to_owned(), max_bytes));
+    /// budget. A path like `a/b` is that of a tenant below another, which has to be added before. Default: no tenant but the
+    /// root, which has no limit of its own. More can be added while the cache runs: [`PageCache::add_tenant`].
+    pub fn tenant(self, path: &str, max_bytes: u64) -> Builder {
+        self.tenant_with(path, Limits::max(max_bytes))
+    }
+
+    /// Adds a tenant with limits and protections.
+    pub fn tenant_with(mut self, path: &str, limits: Limits) -> Builder {
+        self.tenants.push((path.to_owned(), limits));
         self
     }
 
@@ -206,7 +197,7 @@ impl Builder {
     /// Starts the cache and its workers.
     ///
     /// # Errors
-    /// The budget is too small, a tenant's name is taken, or memory or the backend cannot be had.
+    /// The budget is too small, a tenant's name is taken or its parent missing, or memory or the backend cannot be had.
     pub fn build(self) -> Result<PageCache, Error> {
         let swap_bytes = self.swap.as_ref().map_or(0, Swap::budget_bytes);
         let fixed = FIXED_BYTES + (self.tenants.len() as u64 + 1) * TENANT_BYTES + swap_bytes;
@@ -232,12 +223,6 @@ impl Builder {
         options.charge_metadata = true;
         options.pinned_frames = frames.pinned_count();
         let core = Core::new(options, Time::ZERO);
-        let mut tenants = vec![tenant(&core, "", MemcgId::ROOT)];
-        for (name, max_bytes) in &self.tenants {
-            let max_pages = (max_bytes / FRAME_BYTES as u64).max(1);
-            let memcg = core.add_memcg(name, max_pages, Time::ZERO).map_err(Error::Tenant)?.id();
-            tenants.push(tenant(&core, name, memcg));
-        }
         let open = |path: &Path, mode| chosen.backend.open(path, mode);
         let store = self.swap.as_ref().map(|swap| swap.start(open)).transpose()?;
         let host = CacheHost::new(frames.clone(), store);
@@ -254,23 +239,18 @@ impl Builder {
             in_flight: InFlight::default(),
             stopping: AtomicBool::new(false),
             at_work: RwLock::new(()),
-            tenants,
+            tenants: Tenants::default(),
             budget_bytes: self.budget_bytes,
             why_not_uring: chosen.why_not_uring,
         });
         let _ = sink.0.set(Arc::downgrade(&shared));
+        shared.add_root();
+        for (path, limits) in &self.tenants {
+            shared.add_tenant(path, limits, true)?;
+        }
         let workers = Workers::start(&shared)
             .map_err(|e| Error::io("start the workers of", "the cache".as_ref(), e))?;
         Ok(PageCache { shared, workers: Mutex::new(Some(workers)) })
-    }
-}
-
-fn tenant(core: &Core, name: &str, memcg: MemcgId) -> TenantState {
-    TenantState {
-        name: name.to_owned(),
-        task: core.new_task(memcg, 0),
-        handles: Mutex::default(),
-        closed: HandleStats::default(),
     }
 }
 
@@ -325,16 +305,6 @@ impl PageCache {
         }
     }
 
-    /// The tenant of that name. The empty name is the root.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchTenant`].
-    pub fn tenant(&self, name: &str) -> Result<Tenant, Error> {
-        let found = self.shared.tenants.iter().position(|tenant| tenant.name == name);
-        let index = found.ok_or_else(|| Error::NoSuchTenant(name.to_owned()))?;
-        Ok(Tenant { shared: self.shared.clone(), index })
-    }
-
     /// Opens a file for the root tenant. See [`Tenant::open`].
     ///
     /// # Errors
@@ -359,9 +329,7 @@ impl PageCache {
             swap_bytes: shared.host.swap.as_ref().map_or(0, Store::memory_bytes),
             free_pages: u64::from(shared.core.free_pages()),
             preset: shared.core.options().mechanisms.name(),
-            tenants: (0..shared.tenants.len())
-                .map(|index| Tenant { shared: shared.clone(), index }.stats())
-                .collect(),
+            tenants: shared.tenants().iter().map(Tenant::stats).collect(),
         }
     }
 
@@ -416,121 +384,5 @@ impl Drop for PageCache {
             let _ = self.sync();
             self.stop();
         }
-    }
-}
-
-/// One tenant: a share of the budget, with pages of its own.
-#[derive(Clone)]
-pub struct Tenant {
-    shared: Arc<Shared>,
-    index: usize,
-}
-
-impl Tenant {
-    fn state(&self) -> &TenantState {
-        &self.shared.tenants[self.index]
-    }
-
-    /// Its name; empty for the root.
-    pub fn name(&self) -> &str {
-        &self.state().name
-    }
-
-    /// Opens a file whose pages, as far as they are read or written first through this handle, this tenant pays for.
-    /// Handles on the same file share its pages, whichever tenants they belong to.
-    ///
-    /// Pages stay in memory while some handle is open; after the last is closed, dirty pages are written and the file
-    /// is forgotten, so that opening it again sees what others did to it.
-    ///
-    /// # Errors
-    /// The system refuses to open it, it is beyond 16 TiB, the cache was closed, or there is no memory for what is kept
-    /// about an open file.
-    pub fn open(&self, path: &Path, mode: OpenMode) -> Result<CachedFile, Error> {
-        let shared = &self.shared;
-        let fail = |source| Error::io("open", path, source);
-        let file = shared.backend.open(path, mode).map_err(fail)?;
-        if shared.stopping.load(Ordering::Acquire) {
-            return Err(Error::Closed);
-        }
-        let len = file.len().map_err(fail)?;
-        if len > LEN_MAX {
-            return Err(Error::TooLarge { path: path.to_owned(), end: len });
-        }
-        let writable = mode != OpenMode::ReadOnly;
-        let mut was_idle = false;
-        let inode = {
-            let mut inodes = shared.inodes.lock().unwrap_or_else(PoisonError::into_inner);
-            let inode = match inodes.get(&file.identity()) {
-                Some(inode) => {
-                    if writable {
-                        let mut known = inode.writable.lock().unwrap_or_else(PoisonError::into_inner);
-                        known.get_or_insert(file);
-                    }
-                    inode.clone()
-                }
-                None => {
-                    let mapping = shared.core.open_mapping_with(Kind::File, FILE_BYTES);
-                    let inode = Arc::new(Inode::new(file, writable, mapping, len));
-                    inodes.insert(inode.identity, inode.clone());
-                    inode
-                }
-            };
-            was_idle |= inode.handles.fetch_add(1, Ordering::AcqRel) == 0;
-            inode
-        };
-        let stats = shared.new_handle_stats(self.state().task.memcg);
-        let handle =
-            CachedFile::new(shared.clone(), inode.clone(), self.state().task.clone(), writable, stats);
-        shared.pay_for_index(&self.state().task)?;
-        if was_idle {
-            // It was about to be forgotten; what is left of it may be out of date.
-            shared.drop_clean_pages(&inode, 0);
-        }
-        inode.revalidate(shared)?;
-        Ok(handle)
-    }
-
-    /// Makes `bytes` of anonymous memory, all zeros, that this tenant pays for as far as it is stored to.
-    ///
-    /// # Errors
-    /// It is more than 16 TiB, the cache was closed, or there is no memory for what is kept about it.
-    pub fn anonymous(&self, bytes: u64) -> Result<AnonRegion, Error> {
-        AnonRegion::new(self.shared.clone(), self.state().task.clone(), bytes)
-    }
-
-    /// What it holds and did.
-    pub fn stats(&self) -> TenantStats {
-        let state = self.state();
-        let core = &self.shared.core;
-        let memcg = core.memcg(state.task.memcg);
-        let total = HandleStats::default();
-        total.add(&state.closed);
-        state
-            .handles
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .iter()
-            .for_each(|handle| total.add(handle));
-        let max_pages = memcg.max_pages();
-        TenantStats {
-            name: state.name.clone(),
-            max_pages: (max_pages != UNLIMITED).then_some(max_pages),
-            usage_pages: core.used_pages(memcg.id()),
-            peak_pages: memcg.peak_pages(),
-            hits: total.hits(),
-            misses: total.misses(),
-            counters: Counter::ALL
-                .iter()
-                .map(|&counter| (counter.name(), memcg.stat().get(counter)))
-                .collect(),
-            generations: self.generations(),
-        }
-    }
-
-    /// Its live generations, oldest first.
-    pub fn generations(&self) -> Vec<GenerationRow> {
-        use mglru_core::Host;
-        let core = &self.shared.core;
-        core.memcg(self.state().task.memcg).lruvec().generations(self.shared.host.now())
     }
 }

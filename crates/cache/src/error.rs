@@ -1,6 +1,6 @@
 //! What can go wrong, and what to do about it.
 
-use mglru_core::{MechanismError, MemcgError, OutOfMemory};
+use mglru_core::{ControlError, MechanismError, MemcgError, OutOfMemory};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -59,10 +59,21 @@ pub enum Error {
         /// How many are open, or were and have dirty pages.
         open: usize,
     },
-    /// The tenant cannot be made.
+    /// What is kept about tenants takes too much of the budget.
+    TooManyTenants {
+        /// How many there are.
+        tenants: usize,
+    },
+    /// The tenant cannot be made, changed or removed.
     Tenant(MemcgError),
-    /// No tenant has that name.
+    /// No tenant has that path.
     NoSuchTenant(String),
+    /// The tenant of that path is another cache's.
+    ForeignTenant(String),
+    /// The root has neither limits nor protections.
+    RootHasNoLimits,
+    /// A control file could not be read or written.
+    Control(ControlError),
     /// The mechanisms asked for do not exist.
     Mechanisms(MechanismError),
     /// The budget is too small for a cache.
@@ -117,9 +128,21 @@ impl fmt::Display for Error {
                 )
             }
             Error::Tenant(error) => error.fmt(f),
-            Error::NoSuchTenant(name) => {
-                write!(f, "there is no tenant '{name}': name it when the cache is built")
+            Error::NoSuchTenant(path) => {
+                write!(f, "there is no tenant '{path}': name it when the cache is built, or add it")
             }
+            Error::ForeignTenant(path) => {
+                write!(f, "the tenant '{path}' is another cache's: open the file there")
+            }
+            Error::RootHasNoLimits => {
+                write!(f, "the root has no limits but the cache's budget: set those of a tenant")
+            }
+            Error::TooManyTenants { tenants } => write!(
+                f,
+                "there are {tenants} tenants, and what is kept about files and tenants takes half of the budget: remove \
+                 some or raise it"
+            ),
+            Error::Control(error) => error.fmt(f),
             Error::Mechanisms(error) => error.fmt(f),
             Error::BudgetTooSmall { bytes, least_bytes } => {
                 write!(f, "{bytes} bytes are too small a budget: a cache needs at least {least_bytes}")
@@ -134,6 +157,7 @@ impl std::error::Error for Error {
             Error::Io { source, .. } | Error::WriteBack { source, .. } => Some(&**source),
             Error::OutOfMemory(report) => Some(report),
             Error::Tenant(error) => Some(error),
+            Error::Control(error) => Some(error),
             Error::Mechanisms(error) => Some(error),
             _ => None,
         }
@@ -147,6 +171,7 @@ impl From<Error> for io::Error {
             Error::OutOfMemory(_) => io::ErrorKind::OutOfMemory,
             Error::ReadOnly { .. } => io::ErrorKind::PermissionDenied,
             Error::NoSuchTenant(_) => io::ErrorKind::NotFound,
+            Error::Control(error) => io::Error::from_raw_os_error(error.errno.number()).kind(),
             _ => io::ErrorKind::InvalidInput,
         };
         io::Error::new(kind, error)

@@ -128,7 +128,7 @@ impl Shared {
             match step {
                 ChargeStep::Charged(new) => return Ok(new),
                 ChargeStep::More => {}
-                ChargeStep::Wait(throttle) if patience == Patience::Needed => self.host.park(throttle, heard),
+                ChargeStep::Wait(throttle) if patience == Patience::Needed => self.park(throttle, heard),
                 // What it holds so far is given back.
                 ChargeStep::Wait(_) => {
                     charging.cancel(&self.core);

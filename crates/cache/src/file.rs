@@ -14,6 +14,7 @@ use crate::frames::Frames;
 use crate::inode::{Failed, Inode};
 use crate::mapped::Map;
 use crate::stat::HandleStats;
+use crate::tenant::{Tenant, TenantState};
 use mglru_core::mapping::Glance;
 use mglru_core::readahead::{DEFAULT_MAX_PAGES, Readahead, Window};
 use mglru_core::{Arrival, FolioId, Hit, LockAttempt, Lookup, MemcgId, PAGE_BYTES, Task};
@@ -74,6 +75,7 @@ pub struct CachedFile {
     pub(crate) shared: Arc<Shared>,
     pub(crate) inode: Arc<Inode>,
     pub(crate) task: Task,
+    pub(crate) tenant: Arc<TenantState>,
     writable: bool,
     pub(crate) stats: Arc<HandleStats>,
     /// Page in which the last read ended, plus one. Reading on in the same page is the same access.
@@ -88,18 +90,17 @@ impl CachedFile {
     pub(crate) fn new(
         shared: Arc<Shared>,
         inode: Arc<Inode>,
-        task: Task,
+        tenant: Arc<TenantState>,
         writable: bool,
-        stats: Arc<HandleStats>,
     ) -> CachedFile {
         let errors_told = AtomicU64::new(inode.errors_told());
-        let task = Task { cpu: shared.cpu(), ..task };
         CachedFile {
+            task: tenant.task(shared.cpu()),
+            stats: tenant.new_handle(),
             shared,
             inode,
-            task,
+            tenant,
             writable,
-            stats,
             last_page: AtomicU64::new(0),
             readahead: Mutex::new(Readahead::new(DEFAULT_MAX_PAGES)),
             errors_told,
@@ -115,6 +116,22 @@ impl CachedFile {
     /// Whose pages this handle fills.
     pub fn memcg(&self) -> MemcgId {
         self.task.memcg
+    }
+
+    /// From now on, pages that this handle brings in are charged to `tenant`. Those that are there stay where they are
+    /// charged. Clones and maps of the handle are not moved with it.
+    ///
+    /// # Errors
+    /// The tenant is another cache's.
+    pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Error> {
+        if !tenant.is_of(&self.shared) {
+            return Err(Error::ForeignTenant(tenant.name().to_owned()));
+        }
+        self.tenant.close_handle(&self.stats);
+        self.tenant = tenant.state().clone();
+        self.task = self.tenant.task(self.shared.cpu());
+        self.stats = self.tenant.new_handle();
+        Ok(())
     }
 
     /// Length in bytes, as readers of this cache see it.
@@ -445,9 +462,8 @@ impl CachedFile {
     /// own account of which errors it told.
     pub fn try_clone(&self) -> CachedFile {
         self.inode.handles.fetch_add(1, Ordering::AcqRel);
-        let stats = self.shared.new_handle_stats(self.task.memcg);
         let clone =
-            CachedFile::new(self.shared.clone(), self.inode.clone(), self.task.clone(), self.writable, stats);
+            CachedFile::new(self.shared.clone(), self.inode.clone(), self.tenant.clone(), self.writable);
         clone.set_pages_ahead_max(self.readahead.lock().unwrap_or_else(PoisonError::into_inner).max_pages());
         clone
     }
@@ -460,7 +476,7 @@ impl CachedFile {
 
 impl Drop for CachedFile {
     fn drop(&mut self) {
-        self.shared.close_handle(self.task.memcg, &self.stats);
+        self.tenant.close_handle(&self.stats);
         if self.inode.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
             // Dirty pages are left to the flusher, which then forgets the file.
             self.shared.host.flusher.ring();

@@ -26,6 +26,7 @@
 mod anon;
 pub mod backend;
 mod cache;
+mod control;
 mod error;
 mod fault;
 mod file;
@@ -37,13 +38,15 @@ mod many;
 mod mapped;
 mod stat;
 mod swap;
+mod tenant;
 #[cfg(test)]
 mod tests;
 mod workers;
 
 pub use anon::AnonRegion;
 pub use backend::{BackendKind, OpenMode};
-pub use cache::{Builder, CacheStats, FRAME_METADATA_BYTES, PageCache, Tenant};
+pub use cache::{Builder, CacheStats, FRAME_METADATA_BYTES, PageCache};
+pub use control::Control;
 pub use error::Error;
 pub use file::{Advice, CachedFile};
 pub use host::Observer;
@@ -51,3 +54,4 @@ pub use many::ReadRequest;
 pub use mapped::{Map, MapAdvice, PageGuard};
 pub use stat::TenantStats;
 pub use swap::Swap;
+pub use tenant::{Limits, Tenant};

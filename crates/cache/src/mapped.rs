@@ -52,6 +52,7 @@ pub struct Map {
 
 impl Map {
     pub(crate) fn new(file: CachedFile) -> Map {
+        file.tenant.join(&file.shared.core);
         let map = Map { frames: file.shared.frames.clone(), file };
         let mut maps = map.file.inode.maps();
         *maps.entry(map.file.task.memcg).or_default() += 1;

@@ -43,19 +43,28 @@ impl HandleStats {
 /// What a tenant holds and did.
 #[derive(Clone, Debug)]
 pub struct TenantStats {
-    /// Its name; empty for the root.
+    /// Its path; empty for the root.
     pub name: String,
+    /// `memory.min`, in pages.
+    pub min_pages: u64,
+    /// `memory.low`, in pages.
+    pub low_pages: u64,
+    /// `memory.high`, in pages.
+    pub high_pages: Option<u64>,
     /// Its limit, in pages.
     pub max_pages: Option<u64>,
-    /// Pages charged to it.
+    /// Pages charged to it and to those below it; of the root, to itself.
     pub usage_pages: u64,
-    /// The most that were ever charged to it.
+    /// The most that were ever charged.
     pub peak_pages: u64,
+    /// Pages in swap, of its own and of those below it.
+    pub swap_pages: u64,
     /// Page accesses through descriptors that found the page in memory.
     pub hits: u64,
     /// Page accesses, of both channels, that did not.
     pub misses: u64,
-    /// Counters and sizes under the kernel's names, in pages or events.
+    /// Counters and sizes under the kernel's names, in pages or events: its own, without those below it, which the control
+    /// files have.
     pub counters: Vec<(&'static str, u64)>,
     /// Its live generations, oldest first.
     pub generations: Vec<GenerationRow>,

@@ -1,14 +1,17 @@
-//! Hits allocate nothing, through descriptors, maps and guards.
+//! Hits allocate nothing, through descriptors, maps and guards; and tenants little.
 
 mod common;
 
 use common::{Disk, PAGE, assert_same, page, pages};
-use mglru_cache::OpenMode;
+use mglru_cache::{Limits, OpenMode};
+use mglru_core::{Core, Memcg, Options, Time};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    /// Bytes allocated and not freed.
+    static BYTES: Cell<i64> = const { Cell::new(0) };
 }
 
 struct Counting;
@@ -17,11 +20,13 @@ struct Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        BYTES.set(BYTES.get() + layout.size() as i64);
         // SAFETY: passed on to the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        BYTES.set(BYTES.get() - layout.size() as i64);
         // SAFETY: passed on to the caller; `System` allocated it.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -34,6 +39,32 @@ fn allocations(work: impl FnOnce()) -> u64 {
     let before = ALLOCATIONS.get();
     work();
     ALLOCATIONS.get() - before
+}
+
+/// An empty tenant takes at most 2 KiB in the core, and what the cache counts for it in the cache.
+#[test]
+fn an_empty_tenant_takes_little() {
+    const TENANTS: i64 = 20_000;
+    let core = Core::new(Options::new(64), Time::ZERO);
+    // The root keeps the order of its subtree from its first child on.
+    core.add_memcg("first", 1, Time::ZERO).unwrap();
+    let before = BYTES.get();
+    for number in 0..TENANTS {
+        core.add_memcg(&format!("tenant-{number}"), 1, Time::ZERO).unwrap();
+    }
+    let bytes = (BYTES.get() - before) / TENANTS;
+    println!("{bytes} bytes per empty memcg");
+    assert!((500..=Memcg::BYTES as i64).contains(&bytes), "{bytes} bytes per empty memcg");
+    let (disk, _files) = common::memory(1);
+    let cache = disk.builder(256 << 20).build().unwrap();
+    let (before, counted) = (BYTES.get(), cache.stats().metadata_bytes as i64);
+    for number in 0..TENANTS {
+        cache.add_tenant(&format!("tenant-{number}"), &Limits::default()).unwrap();
+    }
+    let bytes = (BYTES.get() - before) / TENANTS;
+    let counted = (cache.stats().metadata_bytes as i64 - counted) / TENANTS;
+    println!("{bytes} bytes per empty tenant, {counted} counted");
+    assert!(bytes <= counted, "{bytes} bytes per empty tenant, {counted} counted");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Eight threads over four tenants read, write, map, truncate, sync, advise and reopen a few files in a cache much
-//! smaller than these, on every backend, with and without faults; and every byte that anybody reads is verified.
+//! smaller than these, on every backend, with and without faults; and every byte that anybody reads is verified. Meanwhile
+//! other tenants, up to four levels deep, come and go with their files open, and limits are set to anything.
 //!
 //! A file consists of units (pages, or sectors of 512 bytes) that say which file, which unit, and which version of it
 //! they are, in every word: a torn, misplaced or stale unit is noticed wherever it is read. Versions of a unit grow;
@@ -14,7 +15,8 @@ mod common;
 
 use common::{Disk, PAGE, Random, mix};
 use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
-use mglru_cache::{Advice, CachedFile, Error, Map, OpenMode, PageCache, Tenant};
+use mglru_cache::{Advice, CachedFile, Error, Limits, Map, OpenMode, PageCache, Tenant};
+use mglru_core::{Errno, MemcgError};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, RwLock, mpsc};
 use std::time::{Duration, Instant};
@@ -213,7 +215,12 @@ impl<'a> Actor<'a> {
 
     fn step(&mut self) {
         match self.random.below(1000) {
-            0..300 => self.read(),
+            0..10 => self.add_tenant(),
+            10..18 => self.remove_tenant(),
+            18..30 => self.set_limits(),
+            30..40 => self.look_at_control_files(),
+            40..50 => self.move_handle(),
+            50..300 => self.read(),
             300..450 => self.load(),
             450..550 => self.lend(),
             550..750 => self.write(),
@@ -381,13 +388,116 @@ impl<'a> Actor<'a> {
     fn reopen(&mut self) {
         let (number, file, _) = self.pick();
         self.maps[number] = None;
-        let tenant = self.random.below(4) as usize;
+        let tenant = self.tenant();
         let path = self.disk.path(&file.name());
         self.handles[number] = if self.random.one_in(3) {
             self.handles[number].try_clone()
         } else {
-            self.tenants[tenant].open(&path, OpenMode::ReadWrite).unwrap()
+            tenant.open(&path, OpenMode::ReadWrite).unwrap()
         };
+    }
+
+    /// The path of a tenant that may be there: on its own, or up to three levels below one of the four.
+    fn tenant_path(&mut self) -> String {
+        let mut path = ["a", "b", "c", "d", "x", "y"][self.random.below(6) as usize].to_owned();
+        let least = u64::from(path < "x".to_owned());
+        for _ in 0..least + self.random.below(4 - least) {
+            path += ["/0", "/1"][self.random.below(2) as usize];
+        }
+        path
+    }
+
+    /// One of the four, or one that comes and goes.
+    fn tenant(&mut self) -> Tenant {
+        let path = self.tenant_path();
+        let other = self.random.below(4) as usize;
+        self.cache.tenant(&path).unwrap_or_else(|_| self.tenants[other].clone())
+    }
+
+    fn add_tenant(&mut self) {
+        let path = self.tenant_path();
+        let max_bytes = self.random.one_in(2).then(|| (128 << 10) + self.random.below(2 << 20));
+        let limits = Limits {
+            min_bytes: self.random.below(64 << 10),
+            low_bytes: self.random.below(1 << 20),
+            max_bytes,
+            ..Limits::default()
+        };
+        match self.cache.add_tenant(&path, &limits) {
+            Ok(_)
+            | Err(Error::NoSuchTenant(_) | Error::TooManyTenants { .. } | Error::OutOfMemory(_))
+            | Err(Error::Tenant(MemcgError::Exists(_) | MemcgError::Gone)) => {}
+            Err(error) => panic!("{path}: {error:?}"),
+        }
+    }
+
+    fn remove_tenant(&mut self) {
+        let path = self.tenant_path();
+        match self.cache.remove_tenant(&path) {
+            Ok(()) | Err(Error::NoSuchTenant(_) | Error::Tenant(MemcgError::HasChildren)) => {}
+            Err(error) => panic!("{path}: {error:?}"),
+        }
+    }
+
+    fn set_limits(&mut self) {
+        let path = self.tenant_path();
+        let bytes = (128 << 10) + self.random.below(2 << 20);
+        let (file, value) = match self.random.below(8) {
+            0 => ("memory.max", "max".to_owned()),
+            1 => ("memory.high", "max".to_owned()),
+            2 | 3 => ("memory.max", bytes.to_string()),
+            4 => return self.set_high_for_a_moment(&path, bytes),
+            5 => ("memory.low", bytes.to_string()),
+            6 => ("memory.min", (bytes / 32).to_string()),
+            _ => ("memory.reclaim", (bytes / 8).to_string()),
+        };
+        match self.cache.control().write(&format!("{path}/{file}"), &value) {
+            Ok(()) => {}
+            Err(Error::Control(error)) if matches!(error.errno, Errno::NoEntry | Errno::Again) => {}
+            Err(error) => panic!("{path}/{file} = {value}: {error:?}"),
+        }
+    }
+
+    /// Not for longer: where nothing can be written, nothing goes, and every charge pauses for two seconds.
+    fn set_high_for_a_moment(&mut self, path: &str, bytes: u64) {
+        for value in [bytes.to_string(), "max".to_owned()] {
+            match self.cache.control().write(&format!("{path}/memory.high"), &value) {
+                Ok(()) => self.read(),
+                Err(Error::Control(error)) if error.errno == Errno::NoEntry => {}
+                Err(error) => panic!("{path}/memory.high = {value}: {error:?}"),
+            }
+        }
+    }
+
+    fn look_at_control_files(&mut self) {
+        let path = self.tenant_path();
+        let control = self.cache.control();
+        let Ok(files) = control.list(&path) else { return };
+        for file in files.iter().filter(|file| file.starts_with("memory.")) {
+            match control.read(&format!("{path}/{file}")) {
+                Ok(text) => assert!(text.ends_with('\n'), "{file}: {text}"),
+                Err(Error::Control(error)) => {
+                    assert!(
+                        matches!(error.errno, Errno::NoEntry | Errno::Invalid | Errno::NotSupported),
+                        "{error}"
+                    );
+                }
+                Err(error) => panic!("{path}/{file}: {error:?}"),
+            }
+        }
+        let generations = control.read("lru_gen").unwrap();
+        // Ages and evicts what it meets.
+        if let Some(id) = generations.lines().filter_map(|line| line.strip_prefix("memcg ")).last() {
+            let id = id.split(' ').next().unwrap();
+            let result = control.write("lru_gen", &format!("+ {id} 0 0; - {id} 0 1 60 100"));
+            assert!(matches!(result, Ok(()) | Err(Error::Control(_))), "{result:?}");
+        }
+    }
+
+    fn move_handle(&mut self) {
+        let (number, ..) = self.pick();
+        let tenant = self.tenant();
+        self.handles[number].move_to(&tenant).unwrap();
     }
 }
 
@@ -448,10 +558,17 @@ fn round(seed: u64, operations: usize) -> (usize, usize) {
             });
         }
     });
-    let stats = cache.stats();
-    for tenant in &stats.tenants {
-        assert!(tenant.max_pages.is_none_or(|max| tenant.peak_pages <= max), "{tenant:?}");
+    // Only their limits were never lowered.
+    for (name, _) in TENANTS {
+        let tenant = cache.tenant(name).unwrap().stats();
+        assert!(tenant.max_pages.is_some_and(|max| tenant.peak_pages <= max), "{tenant:?}");
     }
+    for top in ["a", "b", "c", "d", "x", "y"] {
+        remove_below(&cache, top);
+    }
+    ["x", "y"].iter().for_each(|name| drop(cache.remove_tenant(name)));
+    assert_eq!(cache.stats().tenants.len(), 5, "nobody has a handle on the others");
+    cache.validate().unwrap_or_else(|what| panic!("seed {seed}: {what}"));
     if let Some(files) = &memory {
         files.clear_faults();
     }
@@ -476,6 +593,17 @@ fn round(seed: u64, operations: usize) -> (usize, usize) {
         verify_end(file, &read, "finally on disk");
     }
     (world.operations.into_inner(), world.failures.into_inner())
+}
+
+/// Removes all tenants below one.
+fn remove_below(cache: &PageCache, path: &str) {
+    for child in cache.control().list(path).unwrap_or_default() {
+        if let Some(name) = child.strip_suffix('/') {
+            let child = format!("{path}/{name}");
+            remove_below(cache, &child);
+            cache.remove_tenant(&child).unwrap();
+        }
+    }
 }
 
 fn verify_end(file: &File, read: &dyn Fn(u64, &mut [u8]) -> usize, how: &str) {

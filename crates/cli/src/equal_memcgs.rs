@@ -21,10 +21,32 @@ pub struct EqualMemcgs {
     pub pages_each: u32,
     /// Of them, the share that is touched between two requests.
     pub touched: f64,
+    /// How they are chosen.
+    pub draws: Draws,
     /// Each request at once, as before they were sliced.
     pub unsliced: bool,
     /// Seed of what is touched.
     pub seed: u64,
+}
+
+/// How pages are chosen that are touched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Draws {
+    /// Each at random, so that some are drawn more often: the kernel lab's, page by page.
+    Lab,
+    /// Each page with the same chance, in order: to the accessed bits it is the same, and ten times as many can be touched.
+    InOrder,
+}
+
+/// Rounds that are alike.
+#[derive(Debug, Clone, Copy)]
+pub struct Phase {
+    /// How many.
+    pub rounds: u32,
+    /// Pages per request.
+    pub request_pages: u64,
+    /// Time that passes after each.
+    pub rest_nanos: u64,
 }
 
 /// What some rounds came to.
@@ -73,11 +95,11 @@ pub struct Running {
 }
 
 impl EqualMemcgs {
-    /// A machine on which only requests take pages. `rounds` of so many pages each, one list after the other.
+    /// Begins, on a machine on which only requests take pages; one phase after the other.
     ///
     /// # Errors
     /// The machine cannot be built.
-    pub fn start(self, machine: Machine, rounds: Vec<(u32, u64)>) -> Result<Running, SimError> {
+    pub fn start(self, machine: Machine, phases: Vec<Phase>) -> Result<Running, SimError> {
         let tenants =
             (0..self.memcgs).map(|m| Tenant::new(&format!("m{m}"), mglru_core::UNLIMITED)).collect();
         let machine = Machine { tenants, flusher: None::<FlusherModel>, ..machine };
@@ -85,7 +107,7 @@ impl EqualMemcgs {
         let processes: Vec<Option<usize>> = (0..self.memcgs).map(Some).chain([None]).collect();
         let source = Touches {
             load: self,
-            rounds,
+            phases,
             phase: 0,
             round: 0,
             first_round: 0,
@@ -104,8 +126,16 @@ impl EqualMemcgs {
         Machine { watermarks, ..Machine::new(self.memcgs as u32 * self.pages_each + 4096) }
     }
 
-    /// Pages that a memcg loads in a round.
-    pub fn draws(&self) -> u32 {
+    /// Touches between two requests, of all.
+    pub fn touches_per_round(&self) -> u64 {
+        let of_one = match self.draws {
+            Draws::Lab => u64::from(self.draws()),
+            Draws::InOrder => (self.touched * f64::from(self.pages_each)) as u64,
+        };
+        self.memcgs as u64 * of_one
+    }
+
+    fn draws(&self) -> u32 {
         (-(1.0 - self.touched).ln() * f64::from(self.pages_each) + 0.5) as u32
     }
 }
@@ -140,8 +170,7 @@ impl Running {
 /// What the one job does, as all processes in turn.
 struct Touches {
     load: EqualMemcgs,
-    /// Rounds, and pages per request in them.
-    rounds: Vec<(u32, u64)>,
+    phases: Vec<Phase>,
     phase: usize,
     round: u32,
     /// Rounds of the phases before.
@@ -157,20 +186,30 @@ const BATCH: u32 = 4096;
 
 impl Source for Touches {
     fn fill(&mut self, batch: &mut Vec<Operation>) -> Result<(), SourceError> {
-        let Some(&(rounds, request_pages)) = self.rounds.get(self.phase) else { return Ok(()) };
+        let Some(&Phase { rounds, request_pages, rest_nanos }) = self.phases.get(self.phase) else {
+            return Ok(());
+        };
         let first = (self.memcg as u64) << 32;
         let touch = |page: u32| Operation::Access(Access::load(first | u64::from(page)));
         batch.push(Operation::Switch { process: self.memcg });
-        let end = if self.filled { self.load.draws() } else { self.load.pages_each };
+        let seed = 1_000_000_007u64
+            .wrapping_mul(self.load.seed)
+            .wrapping_add(65_536 * u64::from(self.first_round + self.round))
+            .wrapping_add(self.memcg as u64);
+        let pages = self.load.pages_each;
+        let in_order = !self.filled || self.load.draws == Draws::InOrder;
+        let end = if in_order { pages } else { self.load.draws() };
         let to = end.min(self.page + BATCH);
-        if self.filled {
-            let mut state = (1_000_000_007u64.wrapping_mul(self.load.seed))
-                .wrapping_add(65_536 * u64::from(self.first_round + self.round))
-                .wrapping_add(self.memcg as u64)
-                .wrapping_add(GOLDEN.wrapping_mul(u64::from(self.page)));
-            batch.extend((self.page..to).map(|_| touch(draw(&mut state, self.load.pages_each))));
-        } else {
+        let drawn = (self.page..to).map(|number| draw(seed, number));
+        if !self.filled {
             batch.extend((self.page..to).map(touch));
+        } else if in_order {
+            let touched = (self.load.touched * (1u64 << 32) as f64) as u64;
+            batch.extend(
+                (self.page..to).zip(drawn).filter(|&(_, drawn)| drawn < touched).map(|(page, _)| touch(page)),
+            );
+        } else {
+            batch.extend(drawn.map(|drawn| touch((drawn * u64::from(pages) >> 32) as u32)));
         }
         self.page = if to == end { 0 } else { to };
         if self.page > 0 {
@@ -192,6 +231,9 @@ impl Source for Touches {
             swappiness: None,
             unsliced,
         }));
+        if rest_nanos > 0 {
+            batch.push(Operation::Rest { nanos: rest_nanos });
+        }
         self.round += 1;
         if self.round == rounds {
             self.first_round += rounds;
@@ -201,12 +243,10 @@ impl Source for Touches {
     }
 }
 
-const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
-
-/// One draw of splitmix64, as the kernel lab makes it.
-fn draw(state: &mut u64, pages: u32) -> u32 {
-    *state = state.wrapping_add(GOLDEN);
-    let z = (*state ^ *state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+/// Draw `number` of the splitmix64 of `seed`, as the kernel lab makes it: 32 bits.
+fn draw(seed: u64, number: u32) -> u64 {
+    let state = seed.wrapping_add(0x9E37_79B9_7F4A_7C15u64.wrapping_mul(u64::from(number) + 1));
+    let z = (state ^ state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    (((z ^ z >> 31) >> 32) * u64::from(pages) >> 32) as u32
+    (z ^ z >> 31) >> 32
 }

@@ -24,6 +24,13 @@ impl Failure {
         Failure::Usage(reason.to_string())
     }
 
+    /// What is told.
+    pub fn text(&self) -> &str {
+        match self {
+            Failure::Usage(text) | Failure::Work(text) => text,
+        }
+    }
+
     /// Tells it on stderr. The exit status.
     pub fn tell(&self) -> ExitCode {
         let (text, status) = match self {

@@ -6,8 +6,7 @@ use crate::progress;
 use crate::size;
 use crate::table::count;
 use mglru_core::PAGE_BYTES;
-use mglru_workload::sweep::Sweep;
-use mglru_workload::tpcc::Tpcc;
+use mglru_workload::Load;
 use mglru_workload::trace::{Converted, Format, Record, TraceWriter, WriteOptions};
 use serde_json::json;
 use std::path::PathBuf;
@@ -19,11 +18,11 @@ const BATCH_ACCESSES: usize = 1 << 16;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    load: Load,
+    load: Kind,
 }
 
 #[derive(clap::Subcommand)]
-enum Load {
+enum Kind {
     /// A TPC-C-like database load: files by descriptor, the server's own cache in anonymous memory
     Tpcc {
         /// Warehouses, each of some 80 MiB
@@ -72,35 +71,27 @@ struct Common {
 /// # Errors
 /// The load makes no sense, or the trace cannot be written.
 pub fn run(args: Args) -> Result<(), Failure> {
-    match args.load {
-        Load::Tpcc { warehouses, cache, common } => {
+    let (load, clients, common) = match args.load {
+        Kind::Tpcc { warehouses, cache, common } => {
             let cache_pages = u32::try_from(cache / PAGE_BYTES)
                 .map_err(|_| Failure::usage("--cache: at most 16 TiB, which are 2^32 pages"))?;
-            let mut tpcc = Tpcc::new(warehouses, cache_pages, common.seed);
-            let mut touches = Vec::new();
-            write("tpcc", common, |records| {
-                touches.clear();
-                tpcc.next_transaction(&mut touches);
-                records.extend(touches.iter().copied().map(Record::Access));
-            })
+            (Load::Tpcc { warehouses, cache_pages }, 1, common)
         }
-        Load::Sweep { size, arrays, threads, common } => {
-            let pages = size / PAGE_BYTES / u64::from(arrays);
-            let array_pages = u32::try_from(pages).ok().filter(|&pages| pages >= threads);
-            let Some(array_pages) = array_pages else {
-                return Err(Failure::usage(format_args!(
-                    "--size {}: each of {arrays} arrays needs at least a page for each of {threads} threads, and at most \
-                     2^32 pages",
-                    size::show(size)
-                )));
-            };
-            let sweep = Sweep { arrays, array_pages, threads, seed: common.seed };
-            let mut threads: Vec<_> = (0..threads).map(|thread| sweep.thread(thread)).collect();
-            write("sweep", common, |records| {
-                records.extend(threads.iter_mut().filter_map(Iterator::next).map(Record::Access));
-            })
+        Kind::Sweep { size, arrays, threads, common } => {
+            let array_pages = u32::try_from(size / PAGE_BYTES / u64::from(arrays)).map_err(|_| {
+                Failure::usage(format_args!("--size {}: an array has at most 2^32 pages", size::show(size)))
+            })?;
+            (Load::Sweep { arrays, array_pages }, threads, common)
         }
-    }
+    };
+    let mut running = load.start(clients, common.seed).map_err(Failure::usage)?;
+    let (mut touches, mut client) = (Vec::new(), 0);
+    write(load.name(), common, |records| {
+        touches.clear();
+        running.draw(client, &mut touches);
+        client = (client + 1) % clients as usize;
+        records.extend(touches.iter().copied().map(Record::Access));
+    })
 }
 
 /// Writes what `draw` adds, until it is enough.

@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// One write. Large, so that the device decides how long it takes.
 const WRITE_BYTES: usize = 1 << 20;
@@ -127,6 +127,17 @@ pub fn is_in_memory(directory: &Path) -> bool {
     const TMPFS: FsWord = 0x0102_1994;
     const RAMFS: FsWord = 0x8584_58f6;
     rustix::fs::statfs(directory).is_ok_and(|found| [TMPFS, RAMFS].contains(&found.f_type))
+}
+
+/// The directory for temporary files, unless it lies in memory and another place for them does not.
+pub fn default_directory() -> PathBuf {
+    let first = std::env::temp_dir();
+    let others = [PathBuf::from("/var/tmp"), PathBuf::from(".")];
+    let on_disk = |directory: &Path| directory.is_dir() && !is_in_memory(directory);
+    if on_disk(&first) {
+        return first;
+    }
+    others.into_iter().find(|other| on_disk(other)).unwrap_or(first)
 }
 
 #[cfg(test)]

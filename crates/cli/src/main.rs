@@ -15,6 +15,7 @@ mod fidelity;
 mod fio;
 mod generate;
 mod layout;
+mod load;
 mod output;
 mod parallel;
 mod progress;
@@ -46,7 +47,7 @@ enum Mode {
     #[command(override_help = fio::HELP, disable_help_flag = true)]
     Fio(fio::Args),
     /// Replay page-access traces under a virtual clock: misses, counters, miss-ratio curves
-    Replay(replay::Args),
+    Replay(Box<replay::Args>),
     /// Tell what is in a trace, write it in another format, or generate one
     Trace(trace::Args),
     /// Replay what real kernels replayed, and compare the counts
@@ -66,6 +67,7 @@ Examples:
   mglru replay trace.bin.zst --curve 1%,5%,10%,20%
   mglru fidelity ../shared/kernel/results.csv
   mglru reproduce workingset          Linux 6.12 against 7.1, two minutes
+  mglru reproduce workingset --world real
 
 Sizes: 512MiB, 2g, 8192p (pages of 4 KiB) or bytes. `mglru MODE --help` tells more about each mode.
 Exit status: 0 done, 1 the work failed, 2 wrong usage.";
@@ -87,7 +89,7 @@ fn run(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<(), Failur
     match command.mode {
         Mode::Demo(args) => demo::run(args),
         Mode::Fio(args) => fio::run(args),
-        Mode::Replay(args) => replay::run(args),
+        Mode::Replay(args) => replay::run(*args),
         Mode::Trace(args) => trace::run(args),
         Mode::Fidelity(args) => fidelity::run(args),
         Mode::Reproduce(args) => reproduce::run(args),

@@ -445,3 +445,47 @@ fn remove_files(directory: &Path) {
         fs::remove_file(entry.unwrap().path()).unwrap();
     }
 }
+
+/// Loads of our own: the contents of a database and of arrays, verified while they run and at the end.
+#[test]
+fn loads_run_with_verified_contents() {
+    let here = tempfile::tempdir().unwrap();
+    for line in [
+        "--name=db --workload=tpcc:warehouses=1,cache=2m --numjobs=2 --runtime=300ms --group_reporting",
+        "--name=db --workload=tpcc:warehouses=1,cache=2m --ioengine=mmap --runtime=200ms",
+        "--name=a --workload=sweep:size=8m --numjobs=2 --runtime=300ms --group_reporting",
+    ] {
+        let told = document(here.path(), &format!("fio {line} --memory=8MiB --swap=3MiB"));
+        let job = &told["jobs"][0];
+        assert_eq!((&job["error"], &job["verify_errors"]), (&0.into(), &0.into()), "{line}");
+        let (reads, writes) = ios(&told)[0];
+        assert!(reads > 50 && writes > 50, "{line}: {reads} {writes}");
+        let swapped = told["mglru"]["tenants"][0]["counters"]["pswpout"].as_u64().unwrap();
+        assert!(swapped > 0 || line.contains("tpcc"), "{line}");
+    }
+    assert!(
+        here.path().join("db.order-line").is_file() && here.path().join("db.stock-index.nodes").is_file()
+    );
+    assert!(fs::metadata(here.path().join("db.stock")).unwrap().len() > 30_000_000);
+}
+
+#[test]
+fn what_makes_no_sense_beside_a_load_is_refused_where_it_stands() {
+    let here = tempfile::tempdir().unwrap();
+    let refused = |text: &str| {
+        fs::write(here.path().join("a.fio"), text).unwrap();
+        fails(here.path(), "fio a.fio", 2)
+    };
+    for (text, expected) in [
+        ("[a]\nworkload=tpcc\nruntime=1\nbs=8k\n", "a.fio:4: job `a`: `bs` is about accesses to blocks"),
+        ("[global]\nsize=1g\n[a]\nworkload=sweep\nruntime=1\n", "a.fio:2: job `a`: `size` is about"),
+        ("[a]\nworkload=tpcc\n", "a.fio:1: job `a`: `workload=tpcc` has no end; give `runtime=` too"),
+        ("[a]\nworkload=sweep\nruntime=1\nioengine=mmap\n", "a.fio:4: job `a`: `ioengine` says how files"),
+        ("[a]\nworkload=tpch\n", "there are tpcc and sweep"),
+        ("[a]\nruntime=1\nworkload=sweep:size=80k,arrays=10\nnumjobs=3\n", "fewer threads"),
+        ("[a]\nworkload=tpcc\nruntime=1\nverify=0\n", "always verifies"),
+    ] {
+        let told = refused(text);
+        assert!(told.contains(expected), "{text}: {told}");
+    }
+}

@@ -39,13 +39,50 @@ fn the_document_has_all_metrics() {
     assert!(checks.iter().any(|check| check["name"].as_str().unwrap().contains("lack of memory")));
 }
 
+/// The same rows on real files: what was measured depends on the machine, but contents do not.
+#[test]
+fn the_real_world_has_the_same_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let document =
+        document(folder.path(), "reproduce workingset --world real --directory . --quick --runs 1");
+    let experiment = &document["experiments"][0];
+    assert_eq!(experiment["world"], "real");
+    let rows = experiment["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 12);
+    let transactions = rows.iter().find(|row| row["metric"] == "tpcc_transactions").unwrap();
+    assert!(transactions["measured"]["after"].as_f64().unwrap() > 0.0);
+    let checks = experiment["checks"].as_array().unwrap();
+    let verified = checks.iter().find(|check| check["name"].as_str().unwrap().contains("contents")).unwrap();
+    assert_eq!(verified["holds"], true);
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "files are gone");
+}
+
+#[test]
+fn rules_are_apart_in_an_ablation() {
+    let folder = tempfile::tempdir().unwrap();
+    let document = document(folder.path(), "reproduce workingset --ablate --quick");
+    assert_eq!(document["map"].as_array().unwrap().len(), 18);
+    let apart = document["rules"].as_array().unwrap();
+    let names: Vec<_> = apart[0]["rules"].as_array().unwrap().iter().map(|rule| &rule["rule"]).collect();
+    assert_eq!((apart.len(), names.len()), (1, 8));
+    assert!(names.iter().any(|name| *name == "placement"));
+    let changes = |rule: &serde_json::Value| {
+        ["alone", "all_but_it"].iter().any(|which| rule[which]["transactions_percent"].as_f64() != Some(0.0))
+    };
+    // Sorting and the choice of the kind need longer than this.
+    let moving = apart[0]["rules"].as_array().unwrap().iter().filter(|rule| changes(rule)).count();
+    assert!((4..=8).contains(&moving), "{moving} rules change something");
+}
+
 #[test]
 fn what_is_not_there_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     for (arguments, expected) in [
         ("reproduce nothing", "there is no experiment 'nothing'; there is workingset"),
         ("reproduce memcg-lru", "not implemented yet"),
-        ("reproduce --world real", "--world real"),
+        ("reproduce --world moon", "--world"),
+        ("reproduce --directory .", "goes with --world real"),
+        ("reproduce --ablate --world real", "leave --world and --runs out"),
         ("reproduce --runs 0", "--runs"),
     ] {
         let told = fails(folder.path(), arguments, 2);

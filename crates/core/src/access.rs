@@ -435,6 +435,12 @@ impl Core {
         mapping.set_mapped_pages(0);
     }
 
+    /// A mapping is another task's from now on, with its page-table entries.
+    pub fn move_mapping(&self, from: &Task, to: &Task, mapping: &Arc<Mapping>) {
+        from.space.unmap(mapping);
+        to.space.map(mapping);
+    }
+
     /// Removes the page-table entry of one folio.
     pub(crate) fn unmap_folio(&self, mapping: &Mapping, memcg: &Memcg, folio: FolioId) {
         if let Some(slot) = mapping.slot(&self.leaves, self.folios.index(folio)) {

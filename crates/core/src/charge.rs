@@ -131,14 +131,12 @@ impl Charging {
         loop {
             match self.stage {
                 Stage::Metadata => match core.pay_for_metadata(host, self.reclaimed_for_frame) {
-                    Ok(()) => {
-                        // Its tasks may outlive a memcg; then its heir pays.
-                        self.memcg = core.living(self.memcg).id();
-                        self.stage = Stage::Limit;
-                    }
+                    Ok(()) => self.stage = Stage::Limit,
                     Err(MetadataShort) => return self.reclaim(core, EffortKind::Direct),
                 },
                 Stage::Limit => {
+                    // Its tasks may outlive a memcg.
+                    self.memcg = core.payer(self.memcg).id();
                     match core.charge_one(self.memcg, self.cpu) {
                         Charge::Refused(limited) => {
                             self.limited = limited;
@@ -246,15 +244,16 @@ impl Charging {
     /// Everything is dirty, being written or being read: that is slow, not hopeless, as long as pages do get through.
     fn wait_for_transfers(&mut self, core: &Core, host: &impl Host) -> ChargeStep {
         let target = self.target();
-        let members = || core.subtree(target);
+        let totals = core.subtree_totals(target);
         let under_way = [Counter::FileDirty, Counter::FileWriteback, Counter::FileReading];
-        let pending = |memcg: &Memcg| under_way.map(|counter| memcg.stat.get(counter)).iter().sum::<u64>();
-        let now = (core.written_pages(), members().map(|memcg| memcg.stat.get(Counter::FileReading)).sum());
+        let now = (core.written_pages(), totals.get(Counter::FileReading));
         if now != self.transfers_before {
             self.transfers_before = now;
             self.fruitless_waits = 0;
         }
-        if members().map(pending).sum::<u64>() == 0 || self.fruitless_waits == FRUITLESS_WAITS {
+        if under_way.iter().all(|&counter| totals.get(counter) == 0)
+            || self.fruitless_waits == FRUITLESS_WAITS
+        {
             core.memcg(target).stat.add(Counter::EventOom, 1);
             let report = OutOfMemory::of(core, target);
             self.give_back(core);

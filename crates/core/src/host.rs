@@ -78,6 +78,12 @@ pub trait Host {
     /// A frame pays for metadata from now on: its memory can be given back to the system.
     fn frame_retired(&self, frame: FolioId);
 
+    /// Whether somebody wants to know what happens to each folio. Asked before such an event is made.
+    #[inline]
+    fn observes(&self) -> bool {
+        false
+    }
+
     /// Something happened that an observer may want to see.
     fn event(&self, event: Event) {
         let _ = event;

@@ -16,6 +16,7 @@ extern crate self as mglru_core;
 
 pub mod access;
 pub mod charge;
+pub mod control;
 pub mod event;
 pub mod folio;
 pub mod host;
@@ -37,17 +38,19 @@ pub mod swap;
 mod sync;
 #[cfg(all(test, not(loom)))]
 mod testing;
+mod tunables;
 mod validate;
 pub mod workingset;
 pub mod writeback;
 
 pub use access::{Arrival, Hit, LockAttempt, Lookup, Task};
 pub use charge::{ChargeStep, Charging, NewFolio};
+pub use control::{ControlError, ControlStep, ControlWrite, Errno};
 pub use event::Event;
 pub use folio::{FolioId, Kind};
 pub use host::{FlushReason, Host, Throttle, Time};
 pub use mapping::{InsertError, Mapping, MappingId};
-pub use mechanism::{Lru, LruLock, MechanismError, Mechanisms, Preset, Switch};
+pub use mechanism::{Lru, LruLock, MechanismError, Mechanisms, Preset, ReworkRule, Switch};
 pub use memcg::{Counter, Effective, Memcg, MemcgError, MemcgId, UNLIMITED};
 pub use options::{Options, PAGE_BYTES};
 pub use reclaim::OutOfMemory;
@@ -57,11 +60,11 @@ use folio::FolioTable;
 use lru::{Arrivals, LockedLruvec, Queue};
 use mapping::{LeafPool, MappingTable};
 use memcg::{MemcgTable, Stocks};
-use mm::AddressSpace;
 use node::Node;
 use std::sync::Arc;
 use swap::SwapArea;
 use sync::AtomicU64;
+use tunables::Tunables;
 
 /// One node and everything that is cached on it. Shared by all threads.
 #[derive(Debug)]
@@ -75,6 +78,7 @@ pub struct Core {
     pub(crate) node: Node,
     pub(crate) arrivals: Arrivals,
     pub(crate) swap: SwapArea,
+    pub(crate) tunables: Tunables,
     /// Pages written since the beginning.
     pub(crate) written: AtomicU64,
     /// When list sizes are refreshed next, of which the classic LRU decides.
@@ -104,6 +108,7 @@ impl Core {
             memcgs: MemcgTable::new(now),
             stocks: Stocks::new(options.cpus, options.charge_batch_pages),
             swap: SwapArea::new(options.swap, options.frames),
+            tunables: Tunables::new(),
             written: AtomicU64::new(0),
             statistics_due_ns: AtomicU64::new(options.statistics_refresh.after(Time::ZERO).as_nanos()),
             options,
@@ -159,9 +164,10 @@ impl Core {
         max_pages: u64,
         now: Time,
     ) -> Result<&Memcg, MemcgError> {
+        // Before somebody finds the child and charges to it.
+        self.begin_order(self.memcg(parent));
         let memcg = self.memcgs.add(parent, name, max_pages, now)?;
         self.join_order(memcg.id());
-        self.begin_order(self.memcg(parent));
         Ok(memcg)
     }
 
@@ -170,10 +176,9 @@ impl Core {
     /// # Errors
     /// There is none.
     pub fn find_memcg(&self, path: &str) -> Result<MemcgId, MemcgError> {
-        let names = path.split('/').filter(|name| !name.is_empty());
-        names.into_iter().try_fold(MemcgId::ROOT, |parent, name| {
-            self.memcgs.child(parent, name).ok_or_else(|| MemcgError::Missing(path.to_owned()))
-        })
+        let found = self.hold_memcg(path)?;
+        self.drop_handle(found);
+        Ok(found)
     }
 
     /// The path of a memcg: the names from the root down, with slashes between; of the root, nothing.
@@ -196,17 +201,27 @@ impl Core {
 
     /// A task of `memcg` with an address space of its own.
     pub fn new_task(&self, memcg: MemcgId, cpu: usize) -> Task {
-        let space = Arc::new(AddressSpace::default());
-        self.living(memcg).spaces.add(space.clone());
-        Task { memcg, space, cpu }
+        let task = Task { memcg, space: Arc::default(), cpu };
+        self.begin_task(&task);
+        task
+    }
+
+    /// A task begins: its address space is looked at from now on.
+    pub fn begin_task(&self, task: &Task) {
+        self.with_spaces(task.memcg, |spaces| spaces.add(task.space.clone()));
     }
 
     /// Moves a task to another memcg, which pays for what it brings in from now on. Pages that it brought before stay where
     /// they are charged, as in the kernel's unified hierarchy.
     pub fn move_task(&self, task: &mut Task, memcg: MemcgId) {
-        self.living(task.memcg).spaces.remove(&task.space);
-        self.living(memcg).spaces.add(task.space.clone());
+        self.with_spaces(task.memcg, |spaces| spaces.remove(&task.space));
+        self.with_spaces(memcg, |spaces| spaces.add(task.space.clone()));
         task.memcg = memcg;
+    }
+
+    /// A task ends: nobody looks at its address space any more.
+    pub fn end_task(&self, task: &Task) {
+        self.with_spaces(task.memcg, |spaces| spaces.remove(&task.space));
     }
 
     #[inline]
@@ -240,6 +255,17 @@ impl Core {
         self.mappings.open(kind, host_bytes)
     }
 
+    /// The host keeps so many bytes more, which are metadata, too: they are paid for with the next page, or before, if
+    /// [`Self::owes_frames`].
+    pub fn count_host_bytes(&self, bytes: u64) {
+        self.leaves.count_bytes(bytes);
+    }
+
+    /// The host keeps so many bytes less.
+    pub fn forget_host_bytes(&self, bytes: u64) {
+        self.leaves.forget_bytes(bytes);
+    }
+
     /// The open mapping of that number.
     pub fn mapping(&self, id: MappingId) -> Option<Arc<Mapping>> {
         self.mappings.get(id)
@@ -269,8 +295,7 @@ impl Core {
     /// Bytes of everything that is kept besides page contents.
     pub fn metadata_bytes(&self) -> u64 {
         let per_frame = FolioTable::FOLIO_BYTES + size_of::<u32>() as u64;
-        let filters: u64 = self.memcgs.iter().map(|memcg| memcg.lruvec.filters.bytes()).sum();
-        u64::from(self.folios.len()) * per_frame + self.leaves.bytes() + filters + self.swap.bytes()
+        u64::from(self.folios.len()) * per_frame + self.leaves.bytes() + self.swap.bytes()
     }
 
     /// Leaves of the index in use, each for 64 consecutive pages of a file.
@@ -351,15 +376,13 @@ impl Core {
             let (memcg, mut locked) = self.lock_owner_of(first);
             // Under the lock, whose a folio is does not change.
             let run = rest.iter().take_while(|&&folio| std::ptr::eq(self.owner_of(folio), memcg)).count();
-            let mut went = None;
+            let mut went = Vec::new();
             for &folio in &rest[..run] {
-                went = self.drain_one(memcg, &mut locked, queue, folio).or(went);
+                went.extend(self.drain_one(host, memcg, &mut locked, queue, folio));
             }
             self.grew(memcg);
             drop(locked);
-            if let Some(went) = went {
-                self.release_if_unused(self.memcg(went));
-            }
+            self.release_unused(&went);
             rest = &rest[run..];
         }
         folios.iter().for_each(|&folio| self.put(host, folio));
@@ -368,6 +391,7 @@ impl Core {
     /// Moves one. Returned: who had it, if that was removed meanwhile.
     fn drain_one(
         &self,
+        host: &impl Host,
         memcg: &Memcg,
         locked: &mut LockedLruvec<'_>,
         queue: Queue,
@@ -383,6 +407,7 @@ impl Core {
                 } else {
                     locked.add(folio, false);
                 }
+                self.tell_listed(host, memcg, folio, queue.into());
                 return went;
             }
             return None;
@@ -425,6 +450,7 @@ impl Core {
                 memcg.stat.add(Counter::Pgactivate, 1);
             }
         }
+        self.tell_listed(host, memcg, folio, queue.into());
         None
     }
 

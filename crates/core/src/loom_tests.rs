@@ -86,6 +86,7 @@ impl World {
             goal_pages: 1,
             swappiness: Swappiness::FILE_ONLY,
             cpu: 0,
+            whole: false,
         };
         let mut scan = Scan::default();
         let memcg = self.core.memcg(self.task.memcg);
@@ -374,4 +375,27 @@ fn a_reader_of_a_reused_frame(read: fn(&World, fn(FolioId) -> u64) -> Option<u64
         },
     );
     assert_eq!(outcomes, ["missed", "read"]);
+}
+
+/// A memcg goes while its page is evicted, given up, written to or brought in: in the end the page is the root's or gone,
+/// and nothing is left of the memcg.
+#[test]
+fn loom_a_memcg_goes_meanwhile() {
+    fn check(prepare: fn(&World), act: fn(&World) -> bool, expected: &[&str]) {
+        let remove = |world: &World| world.core.remove_memcg(&Silent, world.task.memcg).is_ok();
+        let outcomes = explore_with(2, prepare, remove, act, |world, removed, _| {
+            assert!(removed);
+            let cached = world.hit().is_some();
+            assert_eq!(world.core.memcg(MemcgId::ROOT).usage_pages(), u64::from(cached));
+            assert_eq!(world.core.memcg(world.task.memcg).usage_pages(), 0);
+            world.core.drop_handle(world.task.memcg);
+            assert_eq!(world.core.memcgs().count(), 1);
+            if cached { "there" } else { "gone" }
+        });
+        assert_eq!(outcomes, expected);
+    }
+    check(|_| (), |world| world.evict() == 1, &["gone", "there"]);
+    check(|_| (), truncate, &["gone"]);
+    check(|_| (), write, &["there"]);
+    check(|world| assert!(truncate(world)), |world| world.bring(0, |_| ()).0 == 0, &["there"]);
 }

@@ -27,7 +27,7 @@ use crate::host::Host;
 use crate::lru::classic::balance::IO_COST;
 use crate::lru::{Lruvec, MAX_GENERATIONS, Seq};
 use crate::mapping::ShadowLeaf;
-use crate::mechanism::Mechanisms;
+use crate::mechanism::{Mechanisms, ReworkRule};
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::{Core, sync::Ordering::Relaxed};
 
@@ -56,7 +56,8 @@ impl Shadow {
         let nrefs = flags.nrefs(mechanisms);
         let token = min.0 << TOKEN_REFS_BITS | u64::from(nrefs.saturating_sub(1));
         // Before the rework the bit is the one access that the token has no room for.
-        let workingset = if mechanisms.workingset_rework() { flags.workingset() } else { nrefs > 0 };
+        let workingset =
+            if mechanisms.reworked(ReworkRule::Refault) { flags.workingset() } else { nrefs > 0 };
         Shadow { memcg, workingset, token: token & TOKEN_MASK }
     }
 
@@ -74,6 +75,11 @@ impl Shadow {
         }
     }
 
+    /// The oldest generation when the page was evicted, truncated to the bits that there are for it.
+    pub fn seq(self) -> u64 {
+        self.token >> TOKEN_REFS_BITS
+    }
+
     fn token_refs(self) -> u32 {
         (self.token & ((1 << TOKEN_REFS_BITS) - 1)) as u32
     }
@@ -82,7 +88,7 @@ impl Shadow {
     pub fn is_recent(self, min: Seq, max: Seq, mechanisms: Mechanisms) -> bool {
         let truncated = |seq: Seq| seq.0 & ((1 << SEQ_BITS) - 1);
         let seq = self.token >> TOKEN_REFS_BITS;
-        if !mechanisms.workingset_rework() {
+        if !mechanisms.reworked(ReworkRule::Refault) {
             return seq == truncated(min);
         }
         truncated(max).abs_diff(seq) < MAX_GENERATIONS
@@ -90,7 +96,7 @@ impl Shadow {
 
     /// What the page gets if it was evicted recently (spec 50 §3.3).
     fn regained(self, in_fault: bool, mechanisms: Mechanisms) -> Regained {
-        if !mechanisms.workingset_rework() {
+        if !mechanisms.reworked(ReworkRule::Refault) {
             return self.regained_before(in_fault);
         }
         let refs = self.token_refs();

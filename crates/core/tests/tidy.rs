@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// Modules of the core from top to bottom: each may use what stands below it.
 const LAYERS: &[&str] = &[
+    "control",
     "access",
     "readahead",
     "charge",
@@ -25,7 +26,7 @@ const LAYERS: &[&str] = &[
 ];
 
 /// Below everything: used by all, and using nothing.
-const FOUNDATION: &[&str] = &["random", "segments", "sync"];
+const FOUNDATION: &[&str] = &["random", "segments", "sync", "tunables"];
 
 /// The edge to hosts and users: its types are made of those of all layers, and used by all.
 const EDGE: &[&str] = &["event", "host", "mechanism", "options"];

@@ -35,7 +35,7 @@ fn main() {
             most => format!("{:+.2} %: {}, {} pages", most * 100.0, worst.trace, worst.memory_pages),
         };
         let rate = |row: &&Row| row.accesses as f64 / row.seconds / 1e6;
-        let mut rates: Vec<f64> = rows.iter().filter(|row| row.accesses > 100_000).map(rate).collect();
+        let mut rates: Vec<f64> = rows.iter().filter(|row| row.accesses > 900_000).map(rate).collect();
         rates.sort_by(f64::total_cmp);
         let rates = match rates[..] {
             [least, .., most] => format!("{:.0} ({least:.0}–{most:.0})", rates[rates.len() / 2]),

@@ -16,6 +16,8 @@ const DIRECT_NAMES: u32 = 1 << 16;
 /// One file.
 #[derive(Debug)]
 pub(crate) struct File {
+    /// As jobs call it.
+    name: u32,
     /// Its pages.
     pub(crate) mapping: Arc<Mapping>,
     /// When its oldest dirty page became dirty, as far as anybody keeps account of that: the first one since the
@@ -89,7 +91,7 @@ impl Files {
             return FileNumber(number);
         }
         let number = self.files.len() as u32;
-        self.files.push(File { mapping: core.open_mapping(kind), dirty_since: None });
+        self.files.push(File { name, mapping: core.open_mapping(kind), dirty_since: None });
         if name < DIRECT_NAMES {
             if direct.len() <= name as usize {
                 direct.resize(name as usize + 1, 0);
@@ -104,6 +106,15 @@ impl Files {
     #[inline]
     pub(crate) fn get(&self, file: FileNumber) -> &File {
         &self.files[file.0 as usize]
+    }
+
+    /// A page, as jobs name it.
+    pub(crate) fn page_name(&self, file: FileNumber, index: u32) -> u64 {
+        let File { name, mapping, .. } = self.get(file);
+        match self.numbering {
+            Numbering::Files => u64::from(*name) << 32 | u64::from(index),
+            Numbering::Keys => self.names[mapping.kind() as usize].keys.key(index),
+        }
     }
 
     /// Puts a new, empty file in the place of `file`; the mapping it had.

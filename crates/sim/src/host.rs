@@ -5,13 +5,44 @@
 
 use crate::checker::Model;
 use crate::clock::Clock;
-use mglru_core::{Event, FlushReason, FolioId, Host, SwapOut, SwapOutcome, SwapStore, Time};
+use mglru_core::{Event, FlushReason, FolioId, Host, MappingId, SwapOut, SwapOutcome, SwapStore, Time};
 use std::cell::{Cell, RefCell};
 
 /// Sees what happens inside the core, as it happens.
 pub trait Observer {
     /// Something happened at `now`.
     fn event(&mut self, now: Time, event: &Event);
+
+    /// A job touches a page.
+    fn touch(&mut self, now: Time, touch: &PageTouch) {
+        let _ = (now, touch);
+    }
+
+    /// Whether it wants to see touches, and events of every folio, which makes a run slower.
+    fn sees_folios(&self) -> bool {
+        false
+    }
+}
+
+/// A touch of a page by a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageTouch {
+    /// How many touches began before it, by all jobs.
+    pub access: u64,
+    /// The page, as the job names it.
+    pub page: u64,
+    /// It is of anonymous memory, which is another space of names.
+    pub anon: bool,
+    /// It is written to.
+    pub write: bool,
+    /// Through a mapping.
+    pub mapped: bool,
+    /// It was cached, or nothing had to be read.
+    pub hit: bool,
+    /// It was not cached, and this job is going to insert it.
+    pub arrives: bool,
+    /// The page, as the core names it.
+    pub place: (MappingId, u32),
 }
 
 impl<F: FnMut(Time, &Event)> Observer for F {
@@ -47,6 +78,8 @@ pub struct SimHost {
     /// Pages that were compressed since the last look.
     compressed: Cell<u64>,
     observers: Vec<RefCell<Box<dyn Observer>>>,
+    /// One of them wants to see all.
+    sees_folios: bool,
     /// What the checker knows.
     pub(crate) model: Option<RefCell<Model>>,
 }
@@ -80,7 +113,16 @@ impl SimHost {
     }
 
     pub(crate) fn observe(&mut self, observer: Box<dyn Observer>) {
+        self.sees_folios |= observer.sees_folios();
         self.observers.push(RefCell::new(observer));
+    }
+
+    /// Shows a touch to those who want to see it.
+    #[cold]
+    pub(crate) fn tell_touch(&self, touch: &PageTouch) {
+        for observer in &self.observers {
+            observer.borrow_mut().touch(self.now(), touch);
+        }
     }
 
     /// Frames that the core gave up to pay for its own memory.
@@ -134,6 +176,11 @@ impl Host for SimHost {
 
     fn frame_retired(&self, _: FolioId) {
         self.retired_frames.set(self.retired_frames.get() + 1);
+    }
+
+    #[inline]
+    fn observes(&self) -> bool {
+        self.sees_folios
     }
 
     fn event(&self, event: Event) {

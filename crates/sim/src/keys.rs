@@ -89,6 +89,11 @@ impl KeyTable {
         }
     }
 
+    /// The key at a position.
+    pub(crate) fn key(&self, position: u32) -> u64 {
+        self.keys[position as usize]
+    }
+
     #[cold]
     fn add(&mut self, key: u64, h: u64, slot: usize) -> u32 {
         let position = self.keys.len() as u32;

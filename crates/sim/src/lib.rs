@@ -37,7 +37,7 @@ mod world;
 
 pub use baseline::Baseline;
 pub use device::{DeviceModel, Lane, Latency};
-pub use host::Observer;
+pub use host::{Observer, PageTouch};
 pub use machine::{FlusherModel, Interleaving, Machine, Tenant, Writes};
 pub use operation::{Access, Numbering, Operation, Request, Source, SourceError, TraceSource};
 pub use report::{Counters, Counts, Report, RequestReport, Tally, TenantReport};

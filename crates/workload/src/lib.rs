@@ -2,7 +2,7 @@
 //!
 //! A workload is a stream of [`Access`]es. It comes from a job in fio's language ([`fio`]), whose
 //! [`Pattern`] draws accesses from a [`Distribution`] with a seed ([`random`]), or from a recorded
-//! trace ([`trace`]). Nothing here performs an access: hosts do, and may
+//! trace ([`trace`]). What touches many files and memory at once is a [`Load`]. Nothing here performs an access: hosts do, and may
 //! let [`verify`] fill and check the bytes.
 //!
 //! Everything is deterministic: no clock, no thread, no unordered iteration, and one seed per stream.
@@ -12,6 +12,7 @@
 pub mod access;
 pub mod distribution;
 pub mod fio;
+pub mod load;
 pub mod pattern;
 pub mod random;
 mod random_map;
@@ -22,5 +23,6 @@ pub mod verify;
 
 pub use access::Access;
 pub use distribution::Distribution;
+pub use load::Load;
 pub use pattern::{Accesses, BlockBytes, Length, Mix, Order, Pattern};
 pub use random::Random;

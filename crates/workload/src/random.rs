@@ -13,7 +13,7 @@ const INCREMENT: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Mixes a word so that every input bit can change every output bit. A bijection.
 #[inline]
-pub(crate) fn mix(mut word: u64) -> u64 {
+pub fn mix(mut word: u64) -> u64 {
     word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     word ^ (word >> 31)

@@ -26,6 +26,9 @@ pub struct Sweep {
 }
 
 impl Sweep {
+    /// Touches of a thread that belong together: the same element of each operand.
+    pub const STEP_TOUCHES: usize = OPERANDS.len();
+
     /// All pages.
     pub fn pages(&self) -> u64 {
         u64::from(self.arrays) * u64::from(self.array_pages)

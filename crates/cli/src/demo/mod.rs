@@ -19,7 +19,7 @@ use mglru_core::PAGE_BYTES;
 use mglru_workload::Order;
 use page_file::{DemoFile, PageFile};
 use report::{Report, SystemRun};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -84,7 +84,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     let cache = builder.build()?;
 
-    let directory = args.directory.unwrap_or_else(default_directory);
+    let directory = args.directory.unwrap_or_else(layout::default_directory);
     output.text(&report::introduction(&tenants, args.size, budget.bytes, &directory))?;
     let began = Instant::now();
     let file = DemoFile::lay_out(&directory, args.size, args.seed)?;
@@ -104,17 +104,6 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Report { file_bytes: args.size, directory, seed: args.seed, layout, tenants, done, cached, system };
     output.text(&report.comparison())?;
     output.document(&report.json())
-}
-
-/// The directory for temporary files, unless it lies in memory and another place for them does not.
-fn default_directory() -> PathBuf {
-    let first = std::env::temp_dir();
-    let others = [PathBuf::from("/var/tmp"), PathBuf::from(".")];
-    let on_disk = |directory: &Path| directory.is_dir() && !layout::is_in_memory(directory);
-    if on_disk(&first) {
-        return first;
-    }
-    others.into_iter().find(|other| on_disk(other)).unwrap_or(first)
 }
 
 type CachedRun = ([Done; TENANTS], mglru_cache::CacheStats, Duration);

@@ -3,13 +3,13 @@
 //! Two phases of one machine are two rows. Touches are the kernel lab's, page by page; where a walk begins is chance there
 //! and here, so that ours is the median over some seeds.
 
-use super::kernel_run::Filter;
-use crate::equal_memcgs::{EqualMemcgs, Rounds};
+use super::kernel_run::{Filter, lru_of};
+use crate::equal_memcgs::{Draws, EqualMemcgs, Phase, Rounds};
 use crate::error::Failure;
 use crate::parallel;
 use crate::table::Table;
 use mglru_core::lru::Refresh;
-use mglru_core::{Mechanisms, Preset};
+use mglru_core::{Lru, Mechanisms, Preset};
 use mglru_sim::Machine;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -65,13 +65,12 @@ pub fn compare(path: &Path, filter: &Filter) -> Result<Vec<Compared>, Failure> {
     let failure = |e: csv::Error| Failure::work(format_args!("{}: {e}", path.display()));
     let mut reader = csv::Reader::from_path(path).map_err(failure)?;
     let rows = reader.deserialize().collect::<Result<Vec<Row>, _>>().map_err(failure)?;
+    let wanted = |row: &Row| {
+        (filter.kernels.is_empty() || filter.kernels.contains(&row.kernel))
+            && filter.lru.is_none_or(|lru| policy(row) == Some(lru))
+    };
     let mut machines: Vec<Vec<Row>> = Vec::new();
-    for row in rows.into_iter().filter(|row| {
-        let lru = super::kernel_run::lru_of(&row.lru);
-        lru.is_some()
-            && (filter.lru.is_none() || filter.lru == lru)
-            && (filter.kernels.is_empty() || filter.kernels.contains(&row.kernel))
-    }) {
+    for row in rows.into_iter().filter(|row| wanted(row)) {
         match machines.last_mut() {
             Some(phases) if row.first_round > 0 => phases.push(row),
             _ => machines.push(vec![row]),
@@ -106,6 +105,10 @@ impl Row {
     }
 }
 
+fn policy(row: &Row) -> Option<Lru> {
+    lru_of(&row.lru)
+}
+
 fn replay(phases: &[Row], seed: u64) -> Result<Vec<Rounds>, Failure> {
     let row = &phases[0];
     let preset = match row.kernel.split('.').take(2).collect::<Vec<_>>().join(".").as_str() {
@@ -114,32 +117,37 @@ fn replay(phases: &[Row], seed: u64) -> Result<Vec<Rounds>, Failure> {
         "7.2" => Preset::Linux72,
         other => return Err(Failure::work(format_args!("there is no preset for Linux {other}"))),
     };
+    let Some(lru) = policy(row) else {
+        return Err(Failure::work(format_args!("lru = {} is none that we have: mglru, classic", row.lru)));
+    };
     let load = EqualMemcgs {
         memcgs: row.memcgs,
         pages_each: row.pages_each,
         touched: row.touch_fraction,
+        draws: Draws::Lab,
         unsliced: false,
         seed: 1,
     };
     let machine = Machine {
         seed,
+        access_time: Duration::from_micros(1),
+        mechanisms: Mechanisms::preset(preset).with_lru(lru),
         // Of the classic LRU, when the kernel collected its statistics is chance, too.
         statistics_refresh: Refresh {
             first: Duration::from_millis(500) * (seed % 4) as u32,
             period: Duration::from_secs(2),
         },
-        // A touch and its share of a request together: by the clock, statistics are refreshed every so many rounds.
-        access_time: Duration::from_secs_f64(
-            row.seconds / f64::from(row.rounds) / row.memcgs as f64 / f64::from(load.draws()),
-        ),
-        mechanisms: Mechanisms::preset(preset)
-            .with_lru(super::kernel_run::lru_of(&row.lru).unwrap_or_default()),
         ..load.machine()
     };
-    let rounds =
-        phases.iter().map(|phase| (phase.rounds, phase.request_bytes / mglru_core::PAGE_BYTES)).collect();
+    // The rest of a round's time in the lab: the statistics that the classic LRU decides by are refreshed by the clock.
+    let touching = load.touches_per_round() * 1000;
+    let phases_ours = phases.iter().map(|phase| Phase {
+        rounds: phase.rounds,
+        request_pages: phase.request_bytes / mglru_core::PAGE_BYTES,
+        rest_nanos: ((phase.seconds * 1e9) as u64 / u64::from(phase.rounds)).saturating_sub(touching),
+    });
     let bug = |error| Failure::work(format_args!("{} {}: {error}", row.kernel, row.lru));
-    let mut running = load.start(machine, rounds).map_err(bug)?;
+    let mut running = load.start(machine, phases_ours.collect()).map_err(bug)?;
     phases.iter().map(|phase| running.run(phase.rounds as usize).map_err(bug)).collect()
 }
 

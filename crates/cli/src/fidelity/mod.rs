@@ -103,6 +103,7 @@ fn compare(table: &Path, subjects: &[Subject]) -> Result<Vec<Comparison>, Failur
             statistics_reads: Some(variant.statistics_reads),
             seed: 1,
             check_every: None,
+            watch: None,
         }));
     }
     let outcomes = run_all(plans, parallel::threads())?;

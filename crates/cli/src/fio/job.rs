@@ -23,6 +23,7 @@ use super::plan::PlannedJob;
 use super::source::{Drawn, Source};
 use crate::error::Failure;
 use crate::layout;
+use crate::load::{Performed, RealLoad};
 use mglru_cache::{Advice, CachedFile, Error, Map, MapAdvice};
 use mglru_core::PAGE_BYTES;
 use mglru_workload::fio::report::{self, Outcome};
@@ -36,7 +37,7 @@ use std::time::{Duration, Instant};
 const BATCH_ACCESSES: usize = 4096;
 
 /// What verification failures are told as: `EILSEQ`, as in fio.
-const ERRNO_VERIFY: i32 = 84;
+pub const ERRNO_VERIFY: i32 = 84;
 const ERRNO_IO: i32 = 5;
 const ERRNO_NO_MEMORY: i32 = 12;
 const ERRNO_AGAIN: i32 = 11;
@@ -82,13 +83,16 @@ pub struct Runner<'a> {
     files: Vec<Open>,
     /// Of each file, if the job verifies.
     blocks: Vec<Blocks>,
+    /// What it does instead of accesses to files, together with the other instances of its job.
+    load: Option<Arc<RealLoad>>,
     page_accesses: u64,
     /// How far it is.
     pub meter: Arc<Meter>,
 }
 
 impl<'a> Runner<'a> {
-    /// A runner for files that are open. `blocks`: what is known of each, if the job verifies.
+    /// A runner for files that are open. `blocks`: what is known of each, if the job verifies. `load`: its job's, if it has
+    /// one; then there are no files.
     ///
     /// # Errors
     /// A file cannot be mapped or advised about.
@@ -96,6 +100,7 @@ impl<'a> Runner<'a> {
         planned: &'a PlannedJob,
         files: Vec<CachedFile>,
         blocks: Vec<Blocks>,
+        load: Option<Arc<RealLoad>>,
     ) -> Result<Runner<'a>, Failure> {
         let job = &planned.job;
         let sizes = planned.files.iter().map(|of| of.size_bytes);
@@ -108,6 +113,7 @@ impl<'a> Runner<'a> {
             planned,
             files: files?,
             blocks,
+            load,
             page_accesses: 0,
             meter: Arc::new(Meter::new(job, goal_bytes)),
         })
@@ -118,9 +124,9 @@ impl<'a> Runner<'a> {
         self.planned
     }
 
-    /// Whether it accesses mapped pages.
+    /// Whether it accesses mapped pages: a load has anonymous memory, whatever its files are.
     pub fn is_mapped(&self) -> bool {
-        self.planned.job.engine.channel() == Channel::Mapped
+        self.load.is_some() || self.planned.job.engine.channel() == Channel::Mapped
     }
 
     /// How many pages it accessed, counting again what it accessed again.
@@ -147,13 +153,14 @@ impl<'a> Runner<'a> {
         let _ = self.meter.began.set(began);
         let others: Vec<Vec<Open>> =
             (1..job.depth).map(|_| self.files.iter().map(Open::try_clone).collect()).collect();
-        let Runner { files, blocks, meter, .. } = self;
+        let Runner { files, blocks, load, meter, .. } = self;
         let (files, meter) = (&files[..], &**meter);
         let helpers: Vec<Lane> = (1..)
             .zip(&others)
             .map(|(number, files)| Lane::new(job, files, &mut [], meter, number, began))
             .collect();
         let mut first = Lane::new(job, files, blocks, meter, 0, began);
+        first.load = load.as_deref();
         let source = &source;
         self.page_accesses = std::thread::scope(|scope| {
             let mut threads = Vec::new();
@@ -176,6 +183,17 @@ impl<'a> Runner<'a> {
         self.meter.done.store(true, Relaxed);
     }
 
+    /// Reads everything that its load left once more, once for all instances of the job, while nothing runs.
+    ///
+    /// # Errors
+    /// What is not as it should be.
+    pub fn verify_load(&self) -> Result<(), Failure> {
+        match &self.load {
+            Some(load) if self.planned.job.instance == 0 => load.verify(false).map(drop),
+            _ => Ok(()),
+        }
+    }
+
     /// Writes what is dirty of the files to the device, if the job wrote. Returns what the job did.
     pub fn finish(&self) -> Outcome {
         let mut outcome = self.meter.outcome();
@@ -196,6 +214,8 @@ struct Lane<'a> {
     files: &'a [Open],
     /// Of each file, if the job verifies; then it has one lane.
     blocks: &'a mut [Blocks],
+    /// What it does instead.
+    load: Option<&'a RealLoad>,
     meter: &'a Meter,
     mine: &'a LaneMeter,
     is_first: bool,
@@ -228,6 +248,7 @@ impl<'a> Lane<'a> {
             job,
             files,
             blocks,
+            load: None,
             meter,
             mine: &meter.lanes[number],
             is_first: number == 0,
@@ -246,7 +267,10 @@ impl<'a> Lane<'a> {
     /// Runs to the end. How many pages it accessed.
     fn run(&mut self, source: &Mutex<Source>) -> u64 {
         let clock = ThreadClock::start();
-        self.work(source);
+        match self.load {
+            Some(load) => self.work_on(load),
+            None => self.work(source),
+        }
         if self.is_first && self.job.sync.end_fsync && self.job.mix.writes() {
             self.end_fsync();
         }
@@ -290,6 +314,34 @@ impl<'a> Lane<'a> {
                 if self.meter.stop.load(Relaxed) {
                     return;
                 }
+            }
+        }
+    }
+
+    /// Performs a load. A piece of it that has begun is finished.
+    fn work_on(&mut self, load: &RealLoad) {
+        // A load has no end of its own.
+        let Some(runtime) = self.job.runtime else { return };
+        let deadline = self.began + self.job.ramp + runtime;
+        let client = self.job.instance as usize;
+        loop {
+            let Lane { outcome, mine, page_accesses, .. } = self;
+            let done = load.step(client, &mut |Performed { access, time }| {
+                let transfer = if access.write { &mut outcome.write } else { &mut outcome.read };
+                transfer.record(PAGE_BYTES as u32, time.as_nanos() as u64);
+                mine.count(access.write, PAGE_BYTES as u32);
+                *page_accesses += 1;
+            });
+            if let Err(failure) = done {
+                return self.fail(ERRNO_IO, failure.text().to_owned());
+            }
+            let ended = Instant::now();
+            self.tell_if_asked();
+            if ended >= deadline || self.meter.stop.load(Relaxed) {
+                return;
+            }
+            if self.in_ramp && ended >= self.began + self.job.ramp {
+                self.end_ramp(ended);
             }
         }
     }
@@ -348,17 +400,22 @@ impl<'a> Lane<'a> {
             let message = format!("{}: {error}", handle.path().display());
             self.fail(ERRNO_VERIFY, message);
         }
+        self.tell_if_asked();
+        if write {
+            self.writes += 1;
+            self.written = Some(file);
+        }
+        Some(ended)
+    }
+
+    #[inline]
+    fn tell_if_asked(&mut self) {
         let asked = self.meter.asked.load(Relaxed);
         if asked != self.told {
             self.told = asked;
             self.set_runtime();
             self.mine.tell(&self.outcome);
         }
-        if write {
-            self.writes += 1;
-            self.written = Some(file);
-        }
-        Some(ended)
     }
 
     /// Syncs the file that was just written, if it is time to. As in fio, that is done before the next access, and not at

@@ -16,17 +16,21 @@ mod source;
 use crate::cache_options::CacheOptions;
 use crate::cache_report::CacheReport;
 use crate::error::Failure;
+use crate::load::RealLoad;
 use crate::output::Output;
 use crate::size;
 use blocks::Blocks;
 use clap::Parser;
 use job::Runner;
 use meter::Watch;
-use mglru_cache::{CacheStats, OpenMode, PageCache};
+use mglru_cache::{CacheStats, OpenMode, PageCache, Swap};
+use mglru_workload::Load;
 use mglru_workload::fio::report::{Outcome, Report, preamble};
-use mglru_workload::fio::{Invocation, Job, OutputFormat};
+use mglru_workload::fio::{Channel, Invocation, Job, OutputFormat};
 use monitor::Monitor;
-use plan::{Plan, PlannedUse};
+use plan::{Plan, PlannedJob, PlannedUse};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// What `mglru fio --help` prints.
@@ -58,6 +62,9 @@ What to do (also in job files, which have `include FILE`, ${VARIABLES} and comme
   --random_distribution=D  random, zipf:THETA or pareto:H
   --norandommap            draw blocks anew each time, instead of each once per pass
   --randseed=N             decides every random choice
+  --workload=LOAD          instead of blocks of files, a load of mglru's own, whose contents are always
+                           verified (docs/fio.md): tpcc:warehouses=N,cache=SIZE or
+                           sweep:size=SIZE,arrays=N; instances are its clients; needs --runtime
 On what:
   --directory=DIR          where files are; DIR:DIR: instances take turns
   --filename=FILE          the file, shared by all instances; FILE:FILE: several, in turns
@@ -97,6 +104,8 @@ What fio has not (command line only; sizes: 512MiB, 8192p for pages of 4 KiB, by
   --preset=NAME            linux-7.2 or default: how the cache behaves
   --with=MECHANISM         turn a mechanism on; may be repeated
   --without=MECHANISM      turn a mechanism off; may be repeated
+  --swap=SIZE              compressed memory, of what --memory allows, for anonymous memory of loads
+                           (default: none)
   --backend=KIND           auto, io_uring or threads: how files are read and written
   --seed=N                 --randseed for all jobs
 
@@ -126,6 +135,8 @@ struct OwnOptions {
     /// Heard by the workload crate already.
     #[arg(long)]
     json: bool,
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    swap: Option<u64>,
 }
 
 /// A tenant and what it may use.
@@ -164,6 +175,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
     for tenant in &own.tenants {
         builder = builder.tenant(&tenant.name, tenant.max_bytes);
     }
+    if let Some(bytes) = own.swap {
+        builder = builder.swap(Swap::compressed(bytes));
+    }
     // Built before files are made: what is wrong with the options shows before a gigabyte is written.
     let cache = builder.build()?;
     let mut output = match &invocation.output {
@@ -194,6 +208,15 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let sync = wrote.then(|| began.elapsed());
     watch.add_to(&mut outcomes);
     let stats = count_mapped_hits(cache.stats(), &runners);
+    for (runner, outcome) in runners.iter().zip(&mut outcomes) {
+        if let Err(failure) = runner.verify_load() {
+            outcome.verify_errors += 1;
+            let message = failure.text().to_owned();
+            outcome
+                .failure
+                .get_or_insert(mglru_workload::fio::report::Failure { errno: job::ERRNO_VERIFY, message });
+        }
+    }
     drop(runners);
     let closed = cache.close();
 
@@ -230,16 +253,38 @@ fn print(
 
 /// A runner per instance, with its files open.
 fn open<'a>(plan: &'a Plan, cache: &PageCache) -> Result<Vec<Runner<'a>>, Failure> {
+    // Of the job whose instances are looked at.
+    let mut load: Option<Arc<RealLoad>> = None;
     let open = |planned: &'a plan::PlannedJob| {
         let job = &planned.job;
+        if job.instance == 0 {
+            load = job.load.map(|load| start(load, planned, cache)).transpose()?.map(Arc::new);
+        }
         let mode = if job.mix.writes() { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
         let tenant = cache.tenant(&planned.tenant)?;
         let files: Result<_, _> = planned.files.iter().map(|used| tenant.open(&used.path, mode)).collect();
         let blocks = |used: &PlannedUse| Blocks::new(job, used, plan.others(planned, used));
         let verified = planned.files.iter().filter(|_| job.verify.is_some());
-        Runner::new(planned, files?, verified.map(blocks).collect())
+        Runner::new(planned, files?, verified.map(blocks).collect(), load.clone())
     };
     plan.jobs.iter().map(open).collect()
+}
+
+/// Makes the files of a load, and what else it needs.
+fn start(load: Load, planned: &PlannedJob, cache: &PageCache) -> Result<RealLoad, Failure> {
+    let job = &planned.job;
+    let path = std::path::absolute(&job.files[0]).map_err(Failure::work)?;
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    let mapped = job.engine.channel() == Channel::Mapped;
+    RealLoad::new(
+        load,
+        job.instances,
+        job.seed,
+        &cache.tenant(&planned.tenant)?,
+        directory,
+        &job.name,
+        mapped,
+    )
 }
 
 /// Hits through a mapping are not counted by the cache, which would cost more than the hit. But the jobs know how

@@ -105,8 +105,9 @@ impl Plan {
         }
         let mut plan = Plan { jobs: Vec::new(), files: Vec::new(), zeroes: None };
         for job in jobs {
-            let uses: Result<_, Failure> =
-                (0..job.files.len()).map(|position| plan.use_of(job, position)).collect();
+            // A load makes its files itself.
+            let files = if job.load.is_some() { 0 } else { job.files.len() };
+            let uses: Result<_, Failure> = (0..files).map(|position| plan.use_of(job, position)).collect();
             let tenant = tenants.iter().find(|tenant| tenant.name == job.name);
             plan.jobs.push(PlannedJob {
                 job: job.clone(),

@@ -11,8 +11,11 @@
 //! Apart from how long it took, the same traces and options give the same output on every machine.
 
 mod baseline;
+mod events;
+mod explain;
 mod memory;
 mod plot;
+mod record;
 mod report;
 pub mod run;
 mod swap;
@@ -24,11 +27,14 @@ use crate::parallel;
 use crate::trace_file::{TraceFile, TraceOptions};
 use baseline::BaselinePlan;
 use clap::ValueEnum;
+use events::EventsFile;
+use explain::Watch;
 use memory::{Memory, parse_fraction};
 use mglru_core::lru::Refresh;
 use mglru_core::{Mechanisms, Preset, Switch};
 use mglru_sim::Writes;
 use plot::PlotFile;
+use record::PageName;
 use report::{Curve, Row};
 use run::{Plan, run_all, run_baselines};
 use std::path::PathBuf;
@@ -79,6 +85,12 @@ pub struct Args {
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1000",
           value_parser = clap::value_parser!(u64).range(1..))]
     check: Option<u64>,
+    /// Tell what became of these pages of the trace, from their first touch on: 4711,0x1267,anon:5
+    #[arg(long, value_name = "PAGE,...", value_delimiter = ',', conflicts_with = "curve")]
+    explain: Vec<PageName>,
+    /// Write all that happens: JSON Lines (.jsonl), or a trace that ui.perfetto.dev opens (.json, .perfetto)
+    #[arg(long, value_name = "FILE", conflicts_with = "curve")]
+    events: Option<EventsFile>,
     #[command(flatten)]
     options: TraceOptions,
     /// One JSON document
@@ -92,6 +104,7 @@ Examples:
   mglru replay trace.csv --memory 64MiB --preset linux-7.2 --json
   mglru replay trace.txt.zst --memory 10% --baseline arc,s3-fifo,opt
   mglru replay anon.bin.zst --memory 32MiB --swap 64MiB --swap-device zram
+  mglru replay trace.txt.zst --memory 1000p --explain 4711 --events events.jsonl
   mglru replay *.txt.zst --curve 1%,5%,10%,20% --plot curve.svg";
 
 /// How writes treat a page that is not cached.
@@ -117,6 +130,12 @@ impl Args {
 
     fn sizes(&self) -> &[Memory] {
         if self.curve.is_empty() { std::slice::from_ref(&self.memory) } else { &self.curve }
+    }
+
+    /// What is to be seen of a replay.
+    fn watch(&self) -> Option<Watch> {
+        let watch = Watch { pages: self.explain.clone(), events: self.events.clone() };
+        (!watch.pages.is_empty() || watch.events.is_some()).then_some(watch)
     }
 
     /// The access from which counting starts again.
@@ -174,6 +193,7 @@ impl Args {
             statistics_reads: None,
             seed: self.seed,
             check_every: self.check,
+            watch: self.watch(),
         };
         let sizes = self.sizes();
         Ok(mechanisms.iter().flat_map(|&of| sizes.iter().map(move |memory| plan(of, memory))).collect())
@@ -199,6 +219,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
         plans.extend(args.plans(trace, &mechanisms)?);
         baselines.extend(args.baseline_plans(trace)?);
     }
+    if args.watch().is_some() && plans.len() > 1 {
+        return Err(Failure::usage(
+            "--explain and --events are about one replay: give one trace and one preset",
+        ));
+    }
     // Only curves run side by side: the speed of a replay is that of one that is alone.
     let is_curve = !args.curve.is_empty();
     let threads = if is_curve { parallel::threads() } else { 1 };
@@ -213,6 +238,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
         false => report::text(&outcomes, &rows),
     })?;
     output.document(&report::document(&rows, &curves))?;
+    if let Some(events) = &args.events {
+        output.text(&format!("\n{} has the events\n", events.path().display()))?;
+    }
     if let Some(plot) = &args.plot {
         let warm = outcomes.iter().any(|outcome| outcome.plan.warm_from > 0);
         plot.draw(&curves, warm)?;

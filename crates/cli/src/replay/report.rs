@@ -1,6 +1,7 @@
 //! What replays came to, as a table and as JSON.
 
 use super::baseline::BaselineOutcome;
+use super::explain::Life;
 use super::run::Outcome;
 use crate::cache_report::{generation_json, mechanisms_json};
 use crate::table::{Table, count};
@@ -167,6 +168,11 @@ impl<'a> Row<'a> {
         document["seconds"] = self.took().as_secs_f64().into();
         document["accesses_per_second"] = (self.accesses_per_second().round() as u64).into();
         if let Row::Engine(outcome) = self
+            && !outcome.lives.is_empty()
+        {
+            document["explain"] = outcome.lives.iter().map(Life::json).collect();
+        }
+        if let Row::Engine(outcome) = self
             && let notes = outcome.notes()
             && !notes.is_empty()
         {
@@ -232,6 +238,10 @@ pub fn text(outcomes: &[Outcome], rows: &[Row]) -> String {
         text.push_str(&counters_text(outcome));
         text.push('\n');
         text.push_str(&generations_text(outcome));
+    }
+    for life in outcomes.iter().flat_map(|outcome| &outcome.lives) {
+        text.push('\n');
+        text.push_str(&life.text());
     }
     text.push_str(&notes_text(outcomes));
     text

@@ -1,6 +1,7 @@
 //! One replay: one trace, one set of mechanisms, one memory size. And many of them, several at a time.
 
 use super::baseline::{BaselineOutcome, BaselinePlan};
+use super::explain::{Life, Seen, Watch, Watcher};
 use crate::error::Failure;
 use crate::parallel;
 use crate::progress;
@@ -44,6 +45,8 @@ pub struct Plan<'a> {
     pub seed: u64,
     /// Steps from one check to the next.
     pub check_every: Option<u64>,
+    /// What somebody wants to see of it.
+    pub watch: Option<Watch>,
 }
 
 /// What came of it.
@@ -55,6 +58,8 @@ pub struct Outcome<'a> {
     pub report: Report,
     /// Bad records skipped.
     pub skipped: u64,
+    /// The lives of pages.
+    pub lives: Vec<Life>,
     /// How long the replay took.
     pub took: Duration,
 }
@@ -98,6 +103,10 @@ impl<'a> Plan<'a> {
         }
         let (source, decoding) = self.trace.source()?;
         simulator.add_job(0, source);
+        let watcher = self.watch.as_ref().map(Watcher::new).transpose()?;
+        if let Some(watcher) = &watcher {
+            simulator.observe(Seen(watcher.clone()));
+        }
         let began = Instant::now();
         while simulator.step().map_err(|error| failure(&self, error))? {
             advance(&decoding);
@@ -108,7 +117,8 @@ impl<'a> Plan<'a> {
         if self.check_every.is_some() {
             simulator.finish().map_err(|error| failure(&self, error))?;
         }
-        Ok(Outcome { report, skipped: decoding.skipped(), took, plan: self })
+        let lives = watcher.map_or(Ok(Vec::new()), |watcher| watcher.borrow_mut().finish())?;
+        Ok(Outcome { report, lives, skipped: decoding.skipped(), took, plan: self })
     }
 }
 

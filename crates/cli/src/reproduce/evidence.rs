@@ -27,6 +27,8 @@ pub enum Published {
     },
     /// Nothing; it is not meant to change.
     Same,
+    /// Nothing.
+    Nothing,
 }
 
 /// A metric in all runs of three settings.
@@ -60,6 +62,8 @@ pub struct Check {
 pub struct Experiment {
     /// Its name.
     pub name: &'static str,
+    /// Where it ran.
+    pub world: &'static str,
     /// What it runs, in sentences of at most 100 columns.
     pub workload: String,
     /// Runs of each setting.
@@ -123,6 +127,7 @@ impl Row {
         match self.published {
             Published::Same if ours.abs() <= NO_CHANGE.max(noise) => "holds",
             Published::Same => "changes",
+            Published::Nothing => "-",
             Published::Change { before, after } => {
                 let published = change(before, after);
                 if published.abs() <= NO_CHANGE {
@@ -211,7 +216,7 @@ impl Experiment {
             let check = |check: &Check| json!({"name": check.name, "holds": check.holds});
             json!({
                 "name": experiment.name,
-                "world": "sim",
+                "world": experiment.world,
                 "runs": experiment.runs,
                 "seconds": experiment.seconds,
                 "verdict": experiment.verdict(),

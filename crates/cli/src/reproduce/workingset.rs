@@ -8,221 +8,169 @@
 //!
 //! *B*: eight threads sweep ten anonymous arrays of 1.5 times the limit, with swap on fast persistent memory, with the fix
 //! and without; the deviation over seeds is what the fix is about.
+//!
+//! Both worlds run the same: [`simulated`] a limit of 64 MiB under a virtual clock, [`real`] a quarter of that with
+//! the real cache, on real files with contents that are verified.
 
-use super::Effort;
 use super::evidence::{Check, Experiment, Published, Row, deviation_percent, resampled};
+use super::simulated;
+use super::{Effort, World, real};
 use crate::error::Failure;
 use crate::{parallel, progress};
-use mglru_core::lru::Swappiness;
-use mglru_core::{Counter, Mechanisms, Preset, Switch, Time};
-use mglru_sim::{
-    Access, DeviceModel, Interleaving, Lane, Latency, Machine, Operation, Simulator, Source, SourceError,
-    SwapDevice, SwapModel, Tally,
-};
-use mglru_workload::Random;
-use mglru_workload::sweep::Sweep;
-use mglru_workload::tpcc::Tpcc;
-use mglru_workload::trace::PageAccess;
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
-use std::time::Duration;
+use mglru_core::{Counter, Mechanisms, Preset, Switch};
+use mglru_workload::Load;
+use std::collections::BTreeMap;
 
-const LIMIT_PAGES: u64 = 16_384;
-/// As most distributions have it.
-const SWAPPINESS: Swappiness = Swappiness(60);
-
-const CLIENTS: usize = 4;
-const WAREHOUSES: u32 = 4;
-const SERVER_CACHE_PAGES: u32 = LIMIT_PAGES as u32 / 2;
-const TPCC_TIME: Duration = Duration::from_secs(30);
-/// Processor time per page that a transaction touches.
-const TOUCH_TIME: Duration = Duration::from_micros(1);
-
-const CONTROL_PAGES: u64 = 2 * LIMIT_PAGES;
-const CONTROL_TIME: Duration = Duration::from_secs(8);
-
-const SWEEP_THREADS: u32 = 8;
-const SWEEP_ARRAYS: u32 = 10;
-const SWEEP_ARRAY_PAGES: u32 = LIMIT_PAGES as u32 * 3 / 2 / SWEEP_ARRAYS;
-const SWEEP_TIME: Duration = Duration::from_secs(6);
-/// Computing on a page of each of three arrays takes this per array.
-const ZONE_TIME: Duration = Duration::from_micros(10);
-/// Reads of persistent memory through a block device.
-const PERSISTENT_READ_TIME: Duration = Duration::from_micros(20);
 /// Samples that say something about a deviation.
 const SWEEP_RUNS_MIN: u32 = 10;
+/// Clients of the database, and threads of the sweep.
+pub const CLIENTS: u32 = 4;
+pub const SWEEP_THREADS: u32 = 8;
 
 /// What is run.
 #[derive(Clone, Copy)]
-enum Load {
-    /// Files through descriptors, or through mappings.
-    Tpcc {
-        mapped: bool,
-    },
+pub enum Part {
+    /// TPC-C-like. `mapped_percent`: of the pages of files, that are reached through mappings.
+    Tpcc { mapped_percent: u64 },
+    /// Random reads of twice the limit.
     Control,
+    /// LULESH-like.
     Sweep,
 }
 
 /// One run.
-struct Task {
-    load: Load,
-    mechanisms: Mechanisms,
-    seed: u64,
-    shorter: u32,
+pub struct Task {
+    /// What is run.
+    pub part: Part,
+    /// How the cache behaves.
+    pub mechanisms: Mechanisms,
+    /// Decides every random choice.
+    pub seed: u64,
+    /// Time is divided by this.
+    pub shorter: u32,
+}
+
+impl Part {
+    /// The load for a limit of so many pages; `None`: the control is no load. Files of a warehouse are 4,100 to 5,100 pages
+    /// per 4,096 of limit, so that a limit of 16,384 has four of them.
+    pub fn load(self, limit_pages: u64) -> Option<Load> {
+        match self {
+            Part::Tpcc { .. } => Some(Load::Tpcc {
+                warehouses: (limit_pages / 4096) as u32,
+                cache_pages: (limit_pages / 2) as u32,
+            }),
+            Part::Control => None,
+            Part::Sweep => Some(Load::Sweep { arrays: 10, array_pages: (limit_pages * 3 / 2 / 10) as u32 }),
+        }
+    }
 }
 
 /// What came of it.
-struct Run {
-    tally: Tally,
-    transactions: u64,
-    seconds: f64,
+#[derive(Default)]
+pub struct Run {
+    /// The cache's counters, by name.
+    pub counters: BTreeMap<&'static str, u64>,
+    /// Touches that were performed.
+    pub accesses: u64,
+    /// Of those, how many failed for lack of memory.
+    pub out_of_memory: u64,
+    /// Transactions that were begun.
+    pub transactions: u64,
+    /// How long it took, on the clock of its world.
+    pub seconds: f64,
+    /// Pages whose contents were checked at the end.
+    pub verified_pages: u64,
 }
 
-/// The load of a client: the transactions of all are of one database.
-struct Client {
-    database: Rc<RefCell<Tpcc>>,
-    /// It reads and writes files through mappings.
-    mapped: bool,
-    begun: Rc<Cell<u64>>,
-    touches: Vec<PageAccess>,
-}
-
-impl Source for Client {
-    fn fill(&mut self, batch: &mut Vec<Operation>) -> Result<(), SourceError> {
-        self.touches.clear();
-        self.database.borrow_mut().next_transaction(&mut self.touches);
-        self.begun.set(self.begun.get() + 1);
-        batch.extend(self.touches.iter().map(|&touch| {
-            let access = Access::from(touch);
-            Operation::from(Access { mapped: access.mapped || self.mapped, ..access })
-        }));
-        Ok(())
-    }
-}
-
-impl Task {
-    fn machine(&self) -> Machine {
-        let persistent = Lane { latency: Latency::Fixed(PERSISTENT_READ_TIME), ..Lane::IDEAL };
-        let (cpus, access_time, device) = match self.load {
-            Load::Tpcc { .. } => (CLIENTS, TOUCH_TIME, SwapDevice::zram()),
-            Load::Control => (1, TOUCH_TIME, SwapDevice::zram()),
-            Load::Sweep => {
-                let model = DeviceModel { read: persistent, write: persistent };
-                (SWEEP_THREADS as usize, ZONE_TIME, SwapDevice::Disk { model, cpu: 0 })
-            }
-        };
-        Machine {
-            mechanisms: self.mechanisms,
-            cpus,
-            device_cpu: 0,
-            device: DeviceModel::nvme(),
-            swap: Some(SwapModel { pages: 4 * LIMIT_PAGES as u32, device }),
-            swappiness: SWAPPINESS,
-            access_time,
-            interleaving: Interleaving::Seeded,
-            seed: self.seed,
-            ..Machine::kernel_lab(LIMIT_PAGES)
-        }
-    }
-
-    fn run(&self) -> Result<Run, Failure> {
-        let mut simulator = Simulator::new(&self.machine()).map_err(Failure::work)?;
-        let begun = Rc::new(Cell::new(0));
-        let time = match self.load {
-            Load::Tpcc { mapped } => {
-                let database = Rc::new(RefCell::new(Tpcc::new(WAREHOUSES, SERVER_CACHE_PAGES, self.seed)));
-                for _ in 0..CLIENTS {
-                    let (database, begun) = (database.clone(), begun.clone());
-                    simulator.add_job(0, Client { database, mapped, begun, touches: Vec::new() });
-                }
-                TPCC_TIME
-            }
-            Load::Control => {
-                // Two jobs: one alone would run on beyond the end of the time.
-                for job in 0..2 {
-                    let mut random = Random::stream(self.seed, job);
-                    let read = move || Access::read(random.below(CONTROL_PAGES)).into();
-                    simulator.add_job(0, std::iter::repeat_with(read));
-                }
-                CONTROL_TIME
-            }
-            Load::Sweep => {
-                let sweep = Sweep {
-                    arrays: SWEEP_ARRAYS,
-                    array_pages: SWEEP_ARRAY_PAGES,
-                    threads: SWEEP_THREADS,
-                    seed: self.seed,
-                };
-                for thread in 0..SWEEP_THREADS {
-                    let touches = sweep.thread(thread);
-                    simulator.add_job(0, touches.map(|touch| Operation::from(Access::from(touch))));
-                }
-                SWEEP_TIME
-            }
-        };
-        let until = Time::ZERO + time / self.shorter;
-        while simulator.now() < until && simulator.step().map_err(Failure::work)? {}
-        simulator.core().validate().map_err(Failure::work)?;
-        let report = simulator.report();
-        let seconds = report.now.as_nanos() as f64 / 1e9;
-        Ok(Run { tally: report.total(), transactions: begun.get(), seconds })
+impl Run {
+    /// A counter.
+    pub fn count(&self, counter: Counter) -> f64 {
+        self.counters.get(counter.name()).copied().unwrap_or(0) as f64
     }
 }
 
 /// Runs it.
 ///
 /// # Errors
-/// The simulator has a bug.
-pub fn run(effort: Effort) -> Result<Experiment, Failure> {
+/// The simulator has a bug; or files cannot be made, or a page is not what it should be.
+pub fn run(effort: Effort, world: &World) -> Result<Experiment, Failure> {
     let preset = Mechanisms::preset;
     let unfixed = Mechanisms::compose(Preset::Linux71, &[], &[Switch::LuleshFix]).map_err(Failure::work)?;
     let settings = [preset(Preset::Linux612), preset(Preset::Linux71), preset(Preset::Default)];
     let sweep_settings = [unfixed, preset(Preset::Linux71), preset(Preset::Default)];
-    let sweep_runs = if effort.shorter > 1 { effort.runs } else { effort.runs.max(SWEEP_RUNS_MIN) };
+    let simulated = matches!(world, World::Sim);
+    let sweep_runs =
+        if effort.shorter == 1 && simulated { effort.runs.max(SWEEP_RUNS_MIN) } else { effort.runs };
     let parts = [
-        (Load::Tpcc { mapped: false }, settings, effort.runs),
-        (Load::Tpcc { mapped: true }, settings, effort.runs),
-        (Load::Control, settings, effort.runs),
-        (Load::Sweep, sweep_settings, sweep_runs),
+        (Part::Tpcc { mapped_percent: 0 }, settings, effort.runs),
+        (Part::Tpcc { mapped_percent: 100 }, settings, effort.runs),
+        (Part::Control, settings, effort.runs),
+        (Part::Sweep, sweep_settings, sweep_runs),
     ];
     let mut tasks = Vec::new();
-    for (load, settings, runs) in parts {
-        for mechanisms in settings {
-            let seeds = effort.seed..effort.seed + u64::from(runs);
-            tasks.extend(seeds.map(|seed| Task { load, mechanisms, seed, shorter: effort.shorter }));
+    for (part, settings, runs) in parts {
+        // Seed by seed, so that what else happens on a real machine hits all settings alike.
+        for seed in effort.seed..effort.seed + u64::from(runs) {
+            let task = |mechanisms| Task { part, mechanisms, seed, shorter: effort.shorter };
+            tasks.extend(settings.map(task));
         }
     }
     let bar = progress::of_share(tasks.len() as u64);
     bar.set_message("TPC-C, its control, and LULESH");
-    let runs = parallel::all(&tasks, parallel::threads(), |_, task| {
-        let run = task.run();
+    let threads = if simulated { parallel::threads() } else { 1 };
+    let runs = parallel::all(&tasks, threads, |_, task| {
+        let run = match world {
+            World::Sim => simulated::run(task),
+            World::Real { directory } => real::run(task, directory),
+        };
         bar.inc(1);
         run
     });
     bar.finish_and_clear();
     let mut runs = runs?.into_iter();
     let mut part = |count: u32| -> [Vec<Run>; 3] {
-        std::array::from_fn(|_| runs.by_ref().take(count as usize).collect())
+        let mut settings = [(); 3].map(|()| Vec::new());
+        for _ in 0..count {
+            settings.iter_mut().for_each(|setting| setting.extend(runs.next()));
+        }
+        settings
     };
     let (tpcc, mapped) = (part(effort.runs), part(effort.runs));
     let (control, sweep) = (part(effort.runs), part(sweep_runs));
+    let scale = match world {
+        World::Sim => simulated::SCALE,
+        World::Real { .. } => real::SCALE,
+    };
+    let mut checks = checks(&tpcc, &mapped, &sweep);
+    if !simulated {
+        let all = [&tpcc, &mapped, &control, &sweep].into_iter().flatten().flatten();
+        let pages: u64 = all.map(|run| run.verified_pages).sum();
+        checks.push(Check {
+            name: format!(
+                "contents were what they should be, {pages} pages at the end and each that was read"
+            ),
+            holds: pages > 0,
+        });
+    }
     Ok(Experiment {
         name: "workingset",
-        workload: WORKLOAD.to_owned(),
+        world: world.name(),
+        workload: format!("{WORKLOAD}{scale}"),
         runs: effort.runs,
         seconds: 0.0,
-        checks: checks(&tpcc, &mapped, &sweep),
+        checks,
         rows: rows(&tpcc, &mapped, &control, &sweep, effort.seed),
     })
 }
 
 const WORKLOAD: &str = "\
 Working-set protection: linux-6.12 (before) against linux-7.1 (after), and our default.
-A: TPC-C-like, 4 clients, limit 64 MiB, files 5.1 times that, server cache 32 MiB of anonymous
-   memory, swap in compressed memory, 30 s of simulated time; files by descriptor, and (mapped) as a
-   storage engine that maps them; control: random reads of 128 MiB.
+A: TPC-C-like, 4 clients, files 5.1 times the limit, the server's cache half of it in anonymous
+   memory, swap in compressed memory; files by descriptor, and (mapped) as a storage engine that maps
+   them; control: random reads of twice the limit.
 B: LULESH-like, 8 threads over ten anonymous arrays, 1.5 times the limit; before: linux-7.1 without
-   lulesh_fix, after: with it.";
+   lulesh_fix, after: with it.
+";
 
 /// A metric of all three settings.
 fn row(
@@ -236,10 +184,6 @@ fn row(
     Row { metric, unit, published, before, after, default }
 }
 
-fn counter(run: &Run, counter: Counter) -> f64 {
-    run.tally.counters.get(counter) as f64
-}
-
 fn rows(
     tpcc: &[Vec<Run>; 3],
     mapped: &[Vec<Run>; 3],
@@ -250,37 +194,35 @@ fn rows(
     let (anon, file) = (Counter::WorkingsetRefaultAnon, Counter::WorkingsetRefaultFile);
     let published = |before, after| Published::Change { before, after };
     let rates = |setting: usize| -> Vec<f64> {
-        sweep[setting].iter().map(|run| run.tally.counts.accesses as f64 / 3.0 / run.seconds).collect()
+        sweep[setting].iter().map(|run| run.accesses as f64 / 3.0 / run.seconds).collect()
     };
     let [before, after, default] =
         [0, 1, 2].map(|setting| resampled(&rates(setting), deviation_percent, seed));
     vec![
         row("tpcc_refault_file", "pages", published(1_294_678_786.0, 554_855_564.0), tpcc, |run| {
-            counter(run, file)
+            run.count(file)
         }),
-        row("tpcc_refault_anon", "pages", published(5_019_627.0, 7_281_831.0), tpcc, |run| {
-            counter(run, anon)
-        }),
+        row("tpcc_refault_anon", "pages", published(5_019_627.0, 7_281_831.0), tpcc, |run| run.count(anon)),
         row("tpcc_refaults", "pages", published(1_299_698_413.0, 562_137_395.0), tpcc, |run| {
-            counter(run, file) + counter(run, anon)
+            run.count(file) + run.count(anon)
         }),
         row("tpcc_transactions", "1", published(41_472.0, 43_663.0), tpcc, |run| run.transactions as f64),
         row("tpcc_workingset_nodes", "leaves", published(109_070.0, 120_244.0), tpcc, |run| {
-            counter(run, Counter::WorkingsetNodes)
+            run.count(Counter::WorkingsetNodes)
         }),
         row("tpcc_seconds", "s", published(10_801.0, 10_801.0), tpcc, |run| run.seconds),
         row("tpcc_mapped_refault_file", "pages", published(1_294_678_786.0, 554_855_564.0), mapped, |run| {
-            counter(run, file)
+            run.count(file)
         }),
         row("tpcc_mapped_refault_anon", "pages", published(5_019_627.0, 7_281_831.0), mapped, |run| {
-            counter(run, anon)
+            run.count(anon)
         }),
         row("tpcc_mapped_transactions", "1", published(41_472.0, 43_663.0), mapped, |run| {
             run.transactions as f64
         }),
-        row("control_refault_file", "pages", Published::Same, control, |run| counter(run, file)),
+        row("control_refault_file", "pages", Published::Same, control, |run| run.count(file)),
         row("lulesh_mean_zones_per_second", "1/s", published(6894.0, 7574.0), sweep, |run| {
-            run.tally.counts.accesses as f64 / 3.0 / run.seconds
+            run.accesses as f64 / 3.0 / run.seconds
         }),
         Row {
             metric: "lulesh_deviation_percent",
@@ -295,13 +237,13 @@ fn rows(
 
 fn checks(tpcc: &[Vec<Run>; 3], mapped: &[Vec<Run>; 3], sweep: &[Vec<Run>; 3]) -> Vec<Check> {
     let all = || tpcc.iter().chain(mapped).chain(sweep).flatten();
-    let swaps = tpcc.iter().chain(mapped).flatten().all(|run| counter(run, Counter::Pswpin) > 0.0);
-    let generations = |run: &Run| counter(run, Counter::Aged);
+    let swaps = tpcc.iter().chain(mapped).flatten().all(|run| run.count(Counter::Pswpin) > 0.0);
+    let generations = |run: &Run| run.count(Counter::Aged);
     let fewest = sweep.iter().flatten().map(generations).fold(f64::INFINITY, f64::min);
     vec![
         Check {
             name: "nothing failed for lack of memory".to_owned(),
-            holds: all().all(|run| run.tally.counts.out_of_memory == 0),
+            holds: all().all(|run| run.out_of_memory == 0),
         },
         Check { name: "TPC-C swaps in every run".to_owned(), holds: swaps },
         Check { name: format!("LULESH has at least 50 generations ({fewest})"), holds: fewest >= 50.0 },

@@ -1,6 +1,7 @@
 //! Folios that a scan took off the lists, and what it met on the way.
 
-use crate::folio::{FolioId, Kind};
+use crate::event::Sorted;
+use crate::folio::{FolioId, GenIndex, Kind};
 
 /// One isolated batch.
 #[derive(Debug, Default)]
@@ -22,6 +23,10 @@ pub(crate) struct Isolated {
     pub(crate) dirty: u64,
     /// Of these, those that nobody writes.
     pub(crate) unqueued_dirty: u64,
+    /// Somebody wants to know which folios were sorted.
+    pub(crate) observed: bool,
+    /// These, where they went and why, if so.
+    pub(crate) sorted_folios: Vec<(FolioId, GenIndex, Sorted)>,
 }
 
 impl Isolated {
@@ -29,7 +34,16 @@ impl Isolated {
     pub(crate) fn clear(&mut self) {
         self.folios.clear();
         self.skipped.clear();
+        self.sorted_folios.clear();
         let Isolated { kind, scanned, sorted, protected, dirty, unqueued_dirty, .. } = self;
         (*kind, *scanned, *sorted, *protected, *dirty, *unqueued_dirty) = (None, 0, 0, 0, 0, 0);
+    }
+
+    /// Notes for an observer that a folio was sorted.
+    #[inline]
+    pub(crate) fn note_sorted(&mut self, folio: FolioId, to: GenIndex, why: Sorted) {
+        if self.observed {
+            self.sorted_folios.push((folio, to, why));
+        }
     }
 }

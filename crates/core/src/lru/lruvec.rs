@@ -45,6 +45,8 @@ pub struct Lruvec {
     pub(crate) evicted: [[AtomicU64; 4]; 2],
     pub(crate) refaulted: [[AtomicU64; 4]; 2],
     pub(crate) filters: Filters,
+    /// What the last walks found: leaves, young ones, tables in the filter, tables added to it.
+    walked: [AtomicU64; 4],
     pub(crate) shadow_leaves: Mutex<VecDeque<ShadowLeaf>>,
     pub(crate) classic: Classic,
     /// Limit reclaim met only dirty pages under write-back (spec 70 §8).
@@ -66,6 +68,7 @@ impl Lruvec {
             evicted: zeros(),
             refaulted: zeros(),
             filters: Filters::new(),
+            walked: std::array::from_fn(|_| AtomicU64::new(0)),
             shadow_leaves: Mutex::new(VecDeque::new()),
             classic: Classic::new(),
             congested: AtomicBool::new(false),
@@ -81,8 +84,23 @@ impl Lruvec {
         self.unevictable_pages.store(0, Relaxed);
         self.evicted.iter().chain(&self.refaulted).flatten().for_each(|count| count.store(0, Relaxed));
         self.filters.forget();
+        self.forget_walks();
         self.shadow_leaves.lock().clear();
         self.congested.store(false, Relaxed);
+    }
+
+    /// What walks found since the youngest generation was begun: leaves, young ones, tables that the filter told of, and
+    /// tables added to the next.
+    pub(crate) fn walked(&self) -> [u64; 4] {
+        std::array::from_fn(|at| self.walked[at].load(Relaxed))
+    }
+
+    pub(crate) fn count_walked(&self, found: [u64; 4]) {
+        self.walked.iter().zip(found).for_each(|(count, found)| _ = count.fetch_add(found, Relaxed));
+    }
+
+    pub(crate) fn forget_walks(&self) {
+        self.walked.iter().for_each(|count| count.store(0, Relaxed));
     }
 
     /// Takes the lruvec lock.

@@ -69,6 +69,11 @@ impl PageCounter {
         self.max.store(pages, Relaxed);
     }
 
+    /// From now on, the most that is charged counts anew.
+    pub(crate) fn reset_peak(&self) {
+        self.peak.store(self.usage_pages(), Relaxed);
+    }
+
     /// Pages that may still be charged.
     pub fn margin_pages(&self) -> u64 {
         self.max_pages().saturating_sub(self.usage_pages())
@@ -87,6 +92,12 @@ impl PageCounter {
             self.peak.fetch_max(usage, Relaxed);
         }
         Some(usage)
+    }
+
+    /// Charges `pages`, whatever the limit.
+    pub(super) fn charge(&self, pages: u64) {
+        let usage = self.usage.fetch_add(pages, AcqRel) + pages;
+        self.peak.fetch_max(usage, Relaxed);
     }
 
     /// Takes a charge back; the usage without it. `None`: there was no such charge.

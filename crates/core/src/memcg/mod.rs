@@ -19,6 +19,7 @@ mod offline;
 mod protection;
 mod stat;
 mod stock;
+mod totals;
 mod tree;
 
 pub use counter::{PageCounter, UNLIMITED};
@@ -26,6 +27,7 @@ pub use protection::Effective;
 pub use stat::{Counter, Stat};
 pub use stock::CHARGE_BATCH_PAGES;
 pub(crate) use stock::{Charge, Stocks};
+pub(crate) use totals::Totals;
 use tree::SharedWalk;
 pub(crate) use tree::{MemcgTable, TreeWalk};
 
@@ -80,6 +82,8 @@ pub struct Memcg {
     heir: AtomicU32,
     /// Owners outside the core, who may still charge to it.
     handles: AtomicU32,
+    /// `memory.oom.group`.
+    oom_group: AtomicBool,
     pub(crate) memory: PageCounter,
     pub(crate) swap: PageCounter,
     protection: Protection,
@@ -97,6 +101,9 @@ pub struct Memcg {
 }
 
 impl Memcg {
+    /// Bytes of an empty one, with its place in the tree and its name. They stay when it goes, for the next.
+    pub const BYTES: u64 = 2048;
+
     fn new(id: MemcgId, now: crate::Time) -> Memcg {
         Memcg {
             id,
@@ -105,6 +112,7 @@ impl Memcg {
             life: AtomicU32::new(Life::Free as u32),
             heir: AtomicU32::new(MemcgId::NONE),
             handles: AtomicU32::new(0),
+            oom_group: AtomicBool::new(false),
             memory: PageCounter::new(UNLIMITED),
             swap: PageCounter::new(UNLIMITED),
             protection: Protection::new(),
@@ -201,6 +209,15 @@ impl Memcg {
     /// Sets `memory.swap.high`, in pages.
     pub fn set_swap_high_pages(&self, pages: u64) {
         self.swap.set_high(pages);
+    }
+
+    /// `memory.oom.group`: whoever kills one of its tasks kills all.
+    pub(crate) fn oom_group(&self) -> bool {
+        self.oom_group.load(Relaxed)
+    }
+
+    pub(crate) fn set_oom_group(&self, all: bool) {
+        self.oom_group.store(all, Relaxed);
     }
 
     /// `memory.current`, in pages.
@@ -320,11 +337,6 @@ impl Core {
     fn update_protection(&self, memcg: MemcgId) {
         let memcg = self.memcg(memcg);
         memcg.protection.update(memcg.usage_pages(), || &self.memcg(memcg.parent()).protection);
-    }
-
-    /// A counter of a memcg and all below it. It visits them all.
-    pub fn subtree_stat(&self, memcg: MemcgId, counter: Counter) -> u64 {
-        self.subtree(memcg).map(|memcg| memcg.stat.get(counter)).sum()
     }
 
     /// A memcg and all below it, in the order in which the tree is walked: each before its children, siblings as they were

@@ -12,12 +12,16 @@
 //!
 //! Handing over takes two lruvec locks, that of the child first; nobody else takes two. Under both, the heir is set and the
 //! labels change: who locks an lruvec for a folio checks afterwards that the memcg has no heir and that the label is still its.
+//! Before them it takes the lists of address spaces, of both.
+//!
+//! What is released is released without a lock: it may be the last thing that kept a memcg, whose shadows are then dropped.
 
 use super::{Counter, Life, Memcg, MemcgError, MemcgId};
 use crate::Core;
 use crate::folio::{FolioId, Kind};
 use crate::host::Host;
 use crate::lru::{LockedLruvec, MAX_GENERATIONS};
+use crate::mm::LockedSpaces;
 use crate::sync::Ordering::{AcqRel, Release};
 
 impl Core {
@@ -41,6 +45,19 @@ impl Core {
         self.trim_all_shadows(memcg);
         self.release_if_unused(memcg);
         Ok(())
+    }
+
+    /// The memcg of a path, as [`Self::find_memcg`], and a handle on it, so that it stays what it is.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn hold_memcg(&self, path: &str) -> Result<MemcgId, MemcgError> {
+        self.memcgs.hold(path)
+    }
+
+    /// Takes a handle on the memcg of that number, as long as there is one.
+    pub(crate) fn hold_number(&self, memcg: MemcgId) -> bool {
+        self.memcgs.hold_number(memcg)
     }
 
     /// Another owner outside the core refers to a memcg.
@@ -95,7 +112,7 @@ impl Core {
     }
 
     /// A folio that is put on the lists of `memcg`, which are locked, becomes its. Who had it and went is returned: without
-    /// the lock, see [`Self::release_if_unused`].
+    /// the lock, see [`Self::release_unused`].
     #[inline]
     pub(crate) fn adopt(&self, memcg: &Memcg, folio: FolioId) -> Option<MemcgId> {
         let label = self.memcg_of(folio);
@@ -103,15 +120,45 @@ impl Core {
             return None;
         }
         self.folios.set_memcg(folio, memcg.id.0);
-        self.with_ancestors(label)
-            .take_while(|payer| payer.id != memcg.id)
-            .for_each(|payer| self.uncharge_one(payer, 1));
+        self.move_charge(label, memcg, 1);
         Some(label)
+    }
+
+    /// What was charged to `from`, and to all above it, is charged to `to` and all above it from now on, which is one of
+    /// those.
+    fn move_charge(&self, from: MemcgId, to: &Memcg, pages: u64) {
+        if to.id == MemcgId::ROOT {
+            // It pays only for its own.
+            to.memory.charge(pages);
+        }
+        self.with_ancestors(from)
+            .take_while(|payer| payer.id != to.id)
+            .for_each(|payer| self.uncharge_one(payer, pages));
+    }
+
+    /// Who pays for new pages of a task of `memcg`: itself, or who is there of those above it.
+    pub(crate) fn payer(&self, memcg: MemcgId) -> &Memcg {
+        let mut memcg = self.memcg(memcg);
+        while !memcg.is_online() {
+            memcg = self.memcg(memcg.parent());
+        }
+        memcg
+    }
+
+    /// Works on the list of address spaces of a memcg, or of who inherited it.
+    pub(crate) fn with_spaces<R>(&self, memcg: MemcgId, work: impl FnOnce(&mut LockedSpaces<'_>) -> R) -> R {
+        loop {
+            let memcg = self.living(memcg);
+            let mut spaces = memcg.spaces.lock();
+            if memcg.heir().is_none() {
+                return work(&mut spaces);
+            }
+        }
     }
 
     /// Hands everything of an offline memcg to its heir.
     fn reparent(&self, child: &Memcg, host: &impl Host) {
-        let moved = loop {
+        loop {
             let parent = self.living(child.parent());
             // A label of the child must be one of a live generation of the parent.
             let full = |kind| parent.lruvec.window.generations(kind) == MAX_GENERATIONS;
@@ -119,6 +166,8 @@ impl Core {
                 let max = parent.lruvec.window.max();
                 self.open_generation(parent, max, self.options.swappiness, host.now());
             }
+            let mut spaces = child.spaces.lock();
+            let mut spaces_of_heir = parent.spaces.lock();
             let mut from = child.lruvec.lock(&self.folios);
             let mut to = parent.lruvec.lock_beside(&from);
             if parent.heir().is_some() || !Kind::ALL.into_iter().all(full) {
@@ -129,15 +178,21 @@ impl Core {
                 self.folios.set_memcg(folio, parent.id.0);
                 moved += 1;
             });
+            spaces.hand_over(&mut spaces_of_heir);
             child.heir.store(parent.id.0, Release);
             self.grew(parent);
             self.leave_orders(child);
-            drop((from, to));
+            drop((from, to, spaces, spaces_of_heir));
             child.stat.move_sizes(&parent.stat);
-            child.spaces.hand_over(&parent.spaces);
-            break moved;
-        };
-        self.uncharge_one(child, moved);
+            // Between the two there may be others that went meanwhile.
+            self.move_charge(child.id, parent, moved);
+            return;
+        }
+    }
+
+    /// Frees the numbers of memcgs that went, as far as nothing refers to them any more.
+    pub(crate) fn release_unused(&self, went: &[MemcgId]) {
+        went.iter().for_each(|&went| self.release_if_unused(self.memcg(went)));
     }
 
     /// Frees the number of a memcg to which nothing refers any more, and then its parent's, if that is so, too.
@@ -158,6 +213,7 @@ impl Core {
                 let unused = unused();
                 if unused {
                     self.leave_orders(memcg);
+                    memcg.protection.update(0, || &parent.protection);
                     // Whoever looked its owner up before it went may have counted here what moved to the heir.
                     memcg.stat.move_all(&self.living(parent.id).stat);
                 }
@@ -175,3 +231,6 @@ impl Core {
         self.trim_shadows(memcg, memcg.stat.get(Counter::WorkingsetNodes));
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

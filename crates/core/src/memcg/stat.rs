@@ -134,38 +134,54 @@ counters! {
     EventSwapFail "swap_fail";
 }
 
-/// All counters of one memcg, its children not included.
+/// The first of the counters behind which there are only events.
+const FIRST_EVENT: usize = Counter::EventLow as usize;
+const EVENTS: usize = Counter::ALL.len() - FIRST_EVENT;
+
+/// All counters of one memcg, its children not included; those of children that went are.
 #[derive(Debug)]
-pub struct Stat([AtomicU64; Counter::ALL.len()]);
+pub struct Stat {
+    counters: [AtomicU64; Counter::ALL.len()],
+    /// Of the events, those of children that went: `memory.events.local` is without them.
+    inherited: [AtomicU64; EVENTS],
+}
 
 impl Stat {
     pub(crate) fn new() -> Stat {
-        Stat(std::array::from_fn(|_| AtomicU64::new(0)))
+        Stat {
+            counters: std::array::from_fn(|_| AtomicU64::new(0)),
+            inherited: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+
+    /// The value of an event, without those of children that went.
+    pub(crate) fn get_local(&self, event: Counter) -> u64 {
+        self.get(event).saturating_sub(self.inherited[event as usize - FIRST_EVENT].load(Relaxed))
     }
 
     /// The value now.
     pub fn get(&self, counter: Counter) -> u64 {
         // A size may be decreased before the increase that belongs to it is seen; it is never reported negative.
-        (self.0[counter as usize].load(Relaxed) as i64).max(0) as u64
+        (self.counters[counter as usize].load(Relaxed) as i64).max(0) as u64
     }
 
     /// The word as it is: a size that is counted in two places may be negative in one of them.
     pub(crate) fn signed(&self, counter: Counter) -> i64 {
-        self.0[counter as usize].load(Relaxed) as i64
+        self.counters[counter as usize].load(Relaxed) as i64
     }
 
     pub(crate) fn add(&self, counter: Counter, pages: u64) {
-        self.0[counter as usize].fetch_add(pages, Relaxed);
+        self.counters[counter as usize].fetch_add(pages, Relaxed);
     }
 
     pub(crate) fn change(&self, counter: Counter, pages: i64) {
         if pages != 0 {
-            self.0[counter as usize].fetch_add(pages as u64, Relaxed);
+            self.counters[counter as usize].fetch_add(pages as u64, Relaxed);
         }
     }
 
     pub(crate) fn sub(&self, counter: Counter, pages: u64) {
-        self.0[counter as usize].fetch_sub(pages, Relaxed);
+        self.counters[counter as usize].fetch_sub(pages, Relaxed);
     }
 
     /// Sizes are counted by `heir` from now on.
@@ -179,11 +195,16 @@ impl Stat {
     }
 
     fn move_one(&self, counter: Counter, heir: &Stat) {
-        heir.0[counter as usize].fetch_add(self.0[counter as usize].swap(0, Relaxed), Relaxed);
+        let value = self.counters[counter as usize].swap(0, Relaxed);
+        heir.counters[counter as usize].fetch_add(value, Relaxed);
+        if let Some(event) = (counter as usize).checked_sub(FIRST_EVENT) {
+            self.inherited[event].store(0, Relaxed);
+            heir.inherited[event].fetch_add(value, Relaxed);
+        }
     }
 
     /// As new.
     pub(super) fn reset(&self) {
-        self.0.iter().for_each(|word| word.store(0, Relaxed));
+        self.counters.iter().chain(&self.inherited).for_each(|word| word.store(0, Relaxed));
     }
 }

@@ -87,6 +87,10 @@ impl Core {
                 if let Some((other, pages)) = stocks.put(cpu, memcg, stocks.batch_pages - 1) {
                     self.uncharge_pages(other, pages);
                 }
+                if !self.memcg(memcg).is_online() {
+                    // Who removed it may have drained before.
+                    self.drain_stocks(memcg);
+                }
                 return Charge::Charged(stocks.batch_pages);
             }
         }
@@ -110,7 +114,9 @@ impl Core {
     /// Pages that are charged to a memcg and its subtree and used: what is in stock is not among them, other than in
     /// `memory.current`.
     pub fn used_pages(&self, memcg: MemcgId) -> u64 {
-        let stocked = self.stocked_pages(|owner| self.is_within(owner, memcg));
+        // The root is charged only for its own.
+        let within = |owner| owner == memcg || memcg != MemcgId::ROOT && self.is_within(owner, memcg);
+        let stocked = self.stocked_pages(within);
         self.memcg(memcg).usage_pages().saturating_sub(stocked)
     }
 

@@ -16,7 +16,9 @@
 use super::{DEPTH_MAX, Life, MEMCGS_MAX, Memcg, MemcgError, MemcgId, NAME_BYTES_MAX};
 use crate::Core;
 use crate::segments::Segments;
-use crate::sync::{AtomicU32, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use crate::sync::{
+    AtomicU32, Mutex, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -56,10 +58,16 @@ struct Tree {
 /// All memcgs.
 #[derive(Debug)]
 pub(crate) struct MemcgTable {
-    memcgs: Segments<Memcg, SEGMENTS>,
+    /// Each on its own: places are made for twice as many.
+    memcgs: Segments<Box<Memcg>, SEGMENTS>,
     /// Numbers that were ever used.
     len: AtomicU32,
     tree: Mutex<Tree>,
+}
+
+/// The keys of the children of a memcg.
+fn children_of(parent: MemcgId) -> std::ops::Range<(u32, Arc<str>)> {
+    (parent.0, Arc::from(""))..(parent.0 + 1, Arc::from(""))
 }
 
 fn check_name(name: &str) -> Result<(), MemcgError> {
@@ -73,7 +81,7 @@ fn check_name(name: &str) -> Result<(), MemcgError> {
         "it has control characters"
     } else if name.len() > NAME_BYTES_MAX {
         "it is longer than 255 bytes"
-    } else if name.starts_with("memory.") {
+    } else if name.starts_with("memory.") || ["lru_gen", "lru_gen_full", "vmstat"].contains(&name) {
         "control files are called so"
     } else {
         return Ok(());
@@ -85,7 +93,7 @@ impl MemcgTable {
     /// With the root.
     pub(crate) fn new(now: crate::Time) -> MemcgTable {
         let memcgs = Segments::new();
-        memcgs.get_or_init(0, || Memcg::new(MemcgId::ROOT, now)).set_life(Life::Online);
+        memcgs.get_or_init(0, || Box::new(Memcg::new(MemcgId::ROOT, now))).set_life(Life::Online);
         let tree = Tree { links: vec![Links::at_depth(0)], ..Tree::default() };
         MemcgTable { memcgs, len: AtomicU32::new(1), tree: Mutex::new(tree) }
     }
@@ -123,10 +131,11 @@ impl MemcgTable {
         let number = number.ok_or(MemcgError::TooMany)?;
         tree.links[number as usize] = Links::at_depth(depth);
         tree.append(parent.0, number);
-        let memcg = self.memcgs.get_or_init(number, || Memcg::new(MemcgId(number), now));
+        let memcg = self.memcgs.get_or_init(number, || Box::new(Memcg::new(MemcgId(number), now)));
         memcg.parent.store(parent.0, Relaxed);
         memcg.heir.store(NONE, Release);
         memcg.handles.store(1, Relaxed);
+        memcg.set_oom_group(false);
         memcg.memory.reset(max_pages);
         memcg.swap.reset(super::UNLIMITED);
         memcg.protection.reset();
@@ -158,9 +167,41 @@ impl MemcgTable {
         (0..self.numbers()).map(|number| self.get(MemcgId(number))).filter(|memcg| memcg.life() != Life::Free)
     }
 
-    /// The online child of that name.
-    pub(crate) fn child(&self, parent: MemcgId, name: &str) -> Option<MemcgId> {
-        self.tree.lock().names.get(&(parent.0, Arc::from(name))).map(|&number| MemcgId(number))
+    /// The memcg of a path, with a handle more on it. What is found cannot go before the handle is there.
+    pub(crate) fn hold(&self, path: &str) -> Result<MemcgId, MemcgError> {
+        let tree = self.tree.lock();
+        let names = path.split('/').filter(|name| !name.is_empty());
+        let child = |parent, name| tree.names.get(&(parent, Arc::from(name))).copied();
+        let found = names.into_iter().try_fold(MemcgId::ROOT.0, child);
+        let found = found.ok_or_else(|| MemcgError::Missing(path.to_owned()))?;
+        self.get(MemcgId(found)).handles.fetch_add(1, AcqRel);
+        Ok(MemcgId(found))
+    }
+
+    /// Takes a handle on the memcg of that number. `false`: there is none.
+    pub(crate) fn hold_number(&self, id: MemcgId) -> bool {
+        let tree = self.tree.lock();
+        let there = (id.0 as usize) < tree.links.len() && self.get(id).life() != Life::Free;
+        if there {
+            self.get(id).handles.fetch_add(1, AcqRel);
+        }
+        there
+    }
+
+    /// The names of the online children of a memcg, in order.
+    pub(crate) fn children(&self, parent: MemcgId) -> Vec<Arc<str>> {
+        let tree = self.tree.lock();
+        tree.names.range(children_of(parent)).map(|((_, name), _)| name.clone()).collect()
+    }
+
+    /// Visits a memcg and all below it, each before its children, while none of them comes or goes. `visit` must lock nothing.
+    pub(crate) fn visit<'a>(&'a self, top: MemcgId, mut visit: impl FnMut(&'a Memcg)) {
+        let tree = self.tree.lock();
+        let mut next = Some(top.0);
+        while let Some(at) = next {
+            visit(self.get(MemcgId(at)));
+            next = self.after(&tree, at, top.0);
+        }
     }
 
     /// Takes a memcg's name away, if it is online and has no child that is.
@@ -172,8 +213,7 @@ impl MemcgTable {
         if !memcg.is_online() {
             return Err(MemcgError::Gone);
         }
-        let children = (memcg.id.0, Arc::from(""))..(memcg.id.0 + 1, Arc::from(""));
-        if tree.names.range(children).next().is_some() {
+        if tree.names.range(children_of(memcg.id)).next().is_some() {
             return Err(MemcgError::HasChildren);
         }
         let name = memcg.name();
@@ -197,20 +237,25 @@ impl MemcgTable {
 
     /// The memcg after `at` in the subtree of `top`; of `None`, the first.
     pub(crate) fn next_in(&self, top: MemcgId, at: Option<MemcgId>) -> Option<MemcgId> {
-        let Some(MemcgId(mut at)) = at else { return Some(top) };
+        let Some(MemcgId(at)) = at else { return Some(top) };
         let tree = self.tree.lock();
         if !self.is_below(at, top.0) {
             // It went meanwhile, and its number may be another's by now.
             return None;
         }
+        self.after(&tree, at, top.0).map(MemcgId)
+    }
+
+    /// The next in pre-order.
+    fn after(&self, tree: &Tree, mut at: u32, top: u32) -> Option<u32> {
         let child = tree.links[at as usize].first_child;
         if child != NONE {
-            return Some(MemcgId(child));
+            return Some(child);
         }
-        while at != top.0 {
+        while at != top {
             let next = tree.links[at as usize].next;
             if next != NONE {
-                return Some(MemcgId(next));
+                return Some(next);
             }
             at = self.get(MemcgId(at)).parent().0;
         }

@@ -10,7 +10,7 @@
 //! The list's lock is held only to pick the next address space; an address space's own lock guards its regions.
 
 use crate::mapping::Mapping;
-use crate::sync::{AtomicBool, Mutex, Ordering::AcqRel, Ordering::Relaxed};
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering::AcqRel, Ordering::Relaxed};
 use std::sync::Arc;
 
 /// What one task (or one tenant's threads together) has mapped.
@@ -86,31 +86,24 @@ impl SpaceList {
         SpaceList(Mutex::new(Iteration::new()))
     }
 
-    pub(crate) fn add(&self, space: Arc<AddressSpace>) {
-        self.0.lock().spaces.push((space, true));
-    }
-
-    /// The tasks of an address space left.
-    pub(crate) fn remove(&self, space: &Arc<AddressSpace>) {
-        let mut iteration = self.0.lock();
-        if let Some(at) = iteration.spaces.iter().position(|(known, _)| Arc::ptr_eq(known, space)) {
-            iteration.spaces.remove(at);
-            iteration.next -= usize::from(at < iteration.next);
-        }
-    }
-
-    /// All address spaces are those of `heir` from now on, and new to it.
-    pub(crate) fn hand_over(&self, heir: &SpaceList) {
-        let mut own = self.0.lock();
-        own.next = 0;
-        let spaces = std::mem::take(&mut own.spaces);
-        drop(own);
-        heir.0.lock().spaces.extend(spaces.into_iter().map(|(space, _)| (space, true)));
+    pub(crate) fn lock(&self) -> LockedSpaces<'_> {
+        LockedSpaces(self.0.lock())
     }
 
     /// As new.
     pub(crate) fn reset(&self) {
         *self.0.lock() = Iteration::new();
+    }
+
+    /// As if everything had been walked for `seq`, where no bits are to be read.
+    pub(crate) fn skip(&self, seq: u64) -> Next {
+        let mut iteration = self.0.lock();
+        if seq <= iteration.walk_seq {
+            return Next::Finished;
+        }
+        (iteration.next, iteration.forced, iteration.selected) = (0, false, false);
+        iteration.walk_seq = seq;
+        Next::Advance
     }
 
     /// The next address space to walk for generation `seq`, the youngest one now.
@@ -136,6 +129,30 @@ impl SpaceList {
     }
 }
 
+/// A list of address spaces that is locked.
+pub(crate) struct LockedSpaces<'a>(MutexGuard<'a, Iteration>);
+
+impl LockedSpaces<'_> {
+    pub(crate) fn add(&mut self, space: Arc<AddressSpace>) {
+        self.0.spaces.push((space, true));
+    }
+
+    /// The tasks of an address space left.
+    pub(crate) fn remove(&mut self, space: &Arc<AddressSpace>) {
+        let iteration = &mut *self.0;
+        if let Some(at) = iteration.spaces.iter().position(|(known, _)| Arc::ptr_eq(known, space)) {
+            iteration.spaces.remove(at);
+            iteration.next -= usize::from(at < iteration.next);
+        }
+    }
+
+    /// All address spaces are those of `heir` from now on, and new to it.
+    pub(crate) fn hand_over(&mut self, heir: &mut LockedSpaces<'_>) {
+        self.0.next = 0;
+        heir.0.spaces.extend(self.0.spaces.drain(..).map(|(space, _)| (space, true)));
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -157,11 +174,11 @@ mod tests {
     fn only_spaces_that_ran_are_walked() {
         let list = SpaceList::new();
         let spaces = [(); 3].map(|()| Arc::new(AddressSpace::default()));
-        spaces.iter().take(2).for_each(|space| list.add(space.clone()));
+        spaces.iter().take(2).for_each(|space| list.lock().add(space.clone()));
         assert_eq!(walked(&list, 3), [true, true], "the first walk is forced");
         assert_eq!(walked(&list, 4), []);
         spaces[1].mark_ran();
-        list.add(spaces[2].clone());
+        list.lock().add(spaces[2].clone());
         assert_eq!(walked(&list, 5), [false, true]);
         assert!(matches!(list.next(5, false), Next::Finished));
     }
@@ -169,7 +186,7 @@ mod tests {
     #[test]
     fn one_of_two_agers_advances() {
         let list = SpaceList::new();
-        list.add(Arc::default());
+        list.lock().add(Arc::default());
         assert!(matches!(list.next(3, false), Next::Walk { first: true, .. }));
         assert!(matches!(list.next(3, false), Next::Advance));
         assert!(matches!(list.next(3, false), Next::Finished));
@@ -185,7 +202,7 @@ mod loom_tests {
     fn loom_agers_share_the_list() {
         loom::model(|| {
             let list = Arc::new(SpaceList::new());
-            (0..2).for_each(|_| list.add(Arc::default()));
+            (0..2).for_each(|_| list.lock().add(Arc::default()));
             let age = |list: &SpaceList| {
                 let mut walked = 0;
                 loop {

@@ -15,13 +15,13 @@ mod verdict;
 pub use verdict::{Facts, Reason, References, Slot, Verdict, judge};
 
 use crate::Core;
-use crate::event::Event;
+use crate::event::{Event, ListedFrom};
 use crate::folio::{Flags, FolioId, Kind};
 use crate::host::{FlushReason, Host};
 use crate::lru::multigen::walk::WalkBatch;
 use crate::lru::{Isolated, Swappiness};
 use crate::mapping::{LockedMapping, Mapping, MappingId};
-use crate::mechanism::Lru;
+use crate::mechanism::{Lru, ReworkRule};
 use crate::memcg::{Counter, Memcg};
 use crate::reclaim::{EffortKind, Orders, Scan, Tallies};
 use crate::swap::{SwapOut, SwapOutcome};
@@ -84,8 +84,15 @@ impl Core {
         batch.clear();
         // Between steps its file may have been closed, and its number given to another.
         scan.last_mapping = LastMapping::default();
-        self.lock_living(memcg.id()).1.isolate(request, swappiness, &mut batch);
+        batch.observed = host.observes();
+        let mut locked = memcg.lruvec.lock(&self.folios);
+        // What its heir has is not for those to take who are after its own.
+        if memcg.heir().is_none() {
+            locked.isolate(request, swappiness, &mut batch);
+        }
+        drop(locked);
         let scanned = batch.scanned;
+        self.tell_isolated(host, memcg, &batch);
         self.count_scan(memcg, orders.kind, &batch);
         scan.progress.scanned += batch.folios.len() as u64;
         let taken = batch.folios.len() as u64;
@@ -213,6 +220,7 @@ impl Core {
         let flags = self.folios.flags(folio);
         let now = flags.load();
         if !now.locked() && self.verdict(orders, scan, folio, now, false, Asked::default()) == Verdict::Free {
+            self.tell_judged(host, folio, Verdict::Free);
             // Most are like that, and freeing them is one step, which fails if anything changes until then.
             return Fate::of_doomed(now, false);
         }
@@ -226,7 +234,9 @@ impl Core {
         let mut asked = Asked::default();
         loop {
             let now = flags.load();
-            match self.verdict(orders, scan, folio, now, !locked, asked) {
+            let verdict = self.verdict(orders, scan, folio, now, !locked, asked);
+            self.tell_judged(host, folio, verdict);
+            match verdict {
                 Verdict::LookAtMappings => {
                     asked.references = Some(self.check_references(host, memcg, orders.cpu, scan, folio));
                 }
@@ -349,7 +359,7 @@ impl Core {
             node_writeback: orders.kind == EffortKind::Background && self.node.is_full_of_writeback(),
             // Of clean ones it would be forgotten when they are freed.
             referenced: now.referenced() && now.dirty() && classic,
-            young_meanwhile: now.referenced() && !mechanisms.workingset_rework() && !classic,
+            young_meanwhile: now.referenced() && !mechanisms.reworked(ReworkRule::Young) && !classic,
             slot: match (now.swapcache(), asked.slots_exhausted) {
                 (true, _) => Slot::Assigned,
                 (false, true) => Slot::Exhausted,
@@ -381,7 +391,7 @@ impl Core {
         let mechanisms = self.mechanisms();
         let again = self.folios.flags(folio).found_young_by_eviction(mechanisms);
         // The first part of the LULESH fix: the first version of the rework did not tell the first time from others.
-        if again || mechanisms.workingset_rework() && !mechanisms.lulesh_fix() {
+        if again || mechanisms.reworked(ReworkRule::Young) && !mechanisms.lulesh_fix() {
             References::Again
         } else {
             References::First
@@ -430,6 +440,7 @@ impl Core {
                 }
                 host.event(Event::Evicted {
                     page: (id, index),
+                    folio,
                     memcg: memcg.id(),
                     shadow: Shadow::unpack(word),
                 });
@@ -508,20 +519,19 @@ impl Core {
         }
         if !back.is_empty() {
             let (owner, mut locked) = self.lock_living(memcg.id());
-            let mut went = None;
+            let mut went = Vec::new();
             for &(folio, unevictable) in &back {
-                went = self.adopt(owner, folio).or(went);
+                went.extend(self.adopt(owner, folio));
                 if unevictable {
                     locked.add_unevictable(folio);
                 } else {
                     locked.add(folio, false);
                 }
+                self.tell_listed(host, owner, folio, ListedFrom::Isolation);
             }
             self.grew(owner);
             drop(locked);
-            if let Some(went) = went {
-                self.release_if_unused(self.memcg(went));
-            }
+            self.release_unused(&went);
             for (folio, _) in back.drain(..) {
                 self.put(host, folio);
             }

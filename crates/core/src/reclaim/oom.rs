@@ -22,7 +22,7 @@ pub struct OutOfMemory {
 
 impl OutOfMemory {
     pub(crate) fn of(core: &Core, memcg: MemcgId) -> OutOfMemory {
-        let of_all = |count: &dyn Fn(&crate::memcg::Memcg) -> u64| core.subtree(memcg).map(count).sum();
+        let totals = core.subtree_totals(memcg);
         let frames = u64::from(core.folios.len());
         let (usage_pages, max_pages) = if memcg == MemcgId::ROOT {
             (frames - u64::from(core.free_pages()), frames)
@@ -33,9 +33,9 @@ impl OutOfMemory {
             tenant: core.memcg_path(memcg),
             usage_pages,
             max_pages,
-            dirty_pages: of_all(&|m| m.stat.get(Counter::FileDirty)),
-            writeback_pages: of_all(&|m| m.stat.get(Counter::FileWriteback)),
-            unevictable_pages: of_all(&|m| m.lruvec.unevictable_pages()),
+            dirty_pages: totals.get(Counter::FileDirty),
+            writeback_pages: totals.get(Counter::FileWriteback),
+            unevictable_pages: totals.unevictable_pages(),
         }
     }
 }

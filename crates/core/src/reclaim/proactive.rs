@@ -12,7 +12,7 @@ use super::{CLUSTER_PAGES, Effort, EffortKind, Orders, Progress, Step};
 use crate::Core;
 use crate::host::{Host, Throttle};
 use crate::lru::Swappiness;
-use crate::memcg::MemcgId;
+use crate::memcg::{Counter, MemcgId};
 
 /// Fruitless slices before a request fails.
 const RETRIES: u32 = 16;
@@ -116,7 +116,9 @@ pub struct Lowering {
 impl Lowering {
     /// To `memory.max`, or with `high` to `memory.high`, of a memcg that uses more.
     pub fn new(memcg: MemcgId, high: bool, cpu: usize) -> Lowering {
-        Lowering { memcg, high, retries: RETRIES, drained: false, effort: None, cpu }
+        // The kernel counts one more for `memory.high`.
+        let retries = RETRIES + u32::from(high);
+        Lowering { memcg, high, retries, drained: false, effort: None, cpu }
     }
 
     /// Reclaims at most one batch.
@@ -145,6 +147,10 @@ impl Lowering {
             return RequestStep::More;
         }
         if self.retries == 0 {
+            if !self.high {
+                // The kernel kills somebody now, and where it finds nobody leaves it at that.
+                memcg.stat.add(Counter::EventOom, 1);
+            }
             return RequestStep::TryAgain(Progress::default());
         }
         let orders = Orders {

@@ -16,6 +16,7 @@ use crate::folio::{FolioId, Kind};
 use crate::host::{FlushReason, Host};
 use crate::lru::Queue;
 use crate::mapping::Mapping;
+use crate::mechanism::ReworkRule;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::sync::Ordering::Relaxed;
 
@@ -138,7 +139,7 @@ impl Core {
 
     /// Whether a task that dirties pages of `memcg` must pause until some were written.
     pub fn must_pause_dirtying(&self, memcg: MemcgId) -> bool {
-        let memcg = self.living(memcg);
+        let memcg = self.payer(memcg);
         if self.pending(memcg) > self.dirty_limits(memcg).pages {
             return true;
         }
@@ -284,10 +285,12 @@ impl Core {
             let (index, slot) = locked.next(at, end)?;
             match slot.folio() {
                 None => {
+                    let owner = locked.forget(index);
+                    drop(locked);
                     if let (Kind::Anon, Some(entry)) = (mapping.kind(), slot.shadow()) {
                         self.drop_entry(host, entry);
                     }
-                    if let Some(owner) = locked.forget(index) {
+                    if let Some(owner) = owner {
                         self.living(owner).stat.sub(Counter::WorkingsetNodes, 1);
                     }
                 }
@@ -369,7 +372,7 @@ impl Core {
         let kind = if flags.load().swapbacked() { Kind::Anon } else { Kind::File };
         // Before the rework, one in the oldest generation was moved to its tail, too.
         let stays = flags.load().generation() == Some(lruvec.min_seq(kind).index());
-        if !stays || !self.mechanisms().workingset_rework() {
+        if !stays || !self.mechanisms().reworked(ReworkRule::Counting) {
             self.enqueue(host, cpu, Queue::DeactivateFile, folio);
         }
     }

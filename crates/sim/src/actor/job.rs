@@ -12,6 +12,7 @@
 
 use super::rest;
 use crate::files::FileNumber;
+use crate::host::PageTouch;
 use crate::operation::{Access, Operation, Request, Source, SourceError};
 use crate::report::RequestReport;
 use crate::world::{Pause, World};
@@ -55,6 +56,8 @@ struct Touch {
     anon: bool,
     /// It was counted as a miss.
     missed: bool,
+    /// Observers saw it.
+    told: bool,
 }
 
 /// How far a sync is.
@@ -249,7 +252,7 @@ impl Job {
                     return Ok(Pause::Done);
                 }
             }
-            if self.alone {
+            if self.alone && !world.host.observes() {
                 self.touch_ahead(world, horizon);
             }
             let Some(&next) = self.located.get(self.next) else { continue };
@@ -340,7 +343,15 @@ impl Job {
             let (file, index) = world.files.locate(&world.core, kind, page);
             files = files.max(file.0 as usize + 1);
             let mapped = mapped || anon;
-            self.located.push(Next::Touch(Touch { file, index, write, mapped, anon, missed: false }));
+            self.located.push(Next::Touch(Touch {
+                file,
+                index,
+                write,
+                mapped,
+                anon,
+                missed: false,
+                told: false,
+            }));
         }
         if self.process.descriptors.len() < files {
             self.process.descriptors.resize(files, Descriptor::default());
@@ -350,7 +361,7 @@ impl Job {
 
     /// Looks a page up, and touches it if it is there.
     #[inline]
-    fn look(&mut self, world: &mut World, touch: Touch) -> Pause {
+    fn look(&mut self, world: &mut World, mut touch: Touch) -> Pause {
         if touch.mapped {
             self.map(world, touch);
         }
@@ -363,9 +374,11 @@ impl Job {
             }
             Lookup::Miss => {
                 let mapping = &world.files.get(touch.file).mapping;
-                let counts = &mut world.tenants[self.process.tenant].counts;
                 let is_new = touch.anon && world.core.is_untouched(mapping, touch.index);
-                if is_new && !touch.write {
+                let zeros = is_new && !touch.write;
+                tell(world, &mut touch, is_new, !zeros);
+                let counts = &mut world.tenants[self.process.tenant].counts;
+                if zeros {
                     // All zeros, as the page that all such loads share.
                     counts.hits += u64::from(!touch.missed);
                     return rest(world, world.access_nanos);
@@ -384,7 +397,8 @@ impl Job {
 
     /// Touches a cached page.
     #[inline]
-    fn touch(&mut self, world: &mut World, touch: Touch, hit: &Hit) -> Pause {
+    fn touch(&mut self, world: &mut World, mut touch: Touch, hit: &Hit) -> Pause {
+        tell(world, &mut touch, true, false);
         let counts = &mut world.tenants[self.process.tenant].counts;
         counts.hits += u64::from(!touch.missed);
         if touch.mapped {
@@ -655,6 +669,18 @@ impl Job {
         let Some(folio) = busy else { return rest(world, world.access_nanos) };
         self.state = State::Close(mapping);
         wait_for(&world.core, folio)
+    }
+}
+
+/// Tells whoever wants to see it that a page is touched, once.
+#[inline]
+fn tell(world: &World, touch: &mut Touch, hit: bool, arrives: bool) {
+    if world.host.observes() && !std::mem::replace(&mut touch.told, true) {
+        let Touch { file, index, write, mapped, anon, .. } = *touch;
+        let place = (world.files.get(file).mapping.id(), index);
+        let page = world.files.page_name(file, index);
+        let access = world.accesses.saturating_sub(1);
+        world.host.tell_touch(&PageTouch { access, page, anon, write, mapped, hit, arrives, place });
     }
 }
 

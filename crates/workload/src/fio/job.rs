@@ -2,6 +2,7 @@
 
 use super::error::Error;
 use super::setting::Origin;
+use crate::load::Load;
 use crate::pattern::{BlockBytes, Length, Mix, Order, Pattern};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,7 +30,7 @@ pub struct Job {
     pub stage: u32,
     /// Whether it is reported together with the others of its group.
     pub group_reporting: bool,
-    /// Its files, at least one, accessed in turns. Relative paths are relative to the working directory.
+    /// Its files, at least one, accessed in turns; of a load, how their names begin. Relative paths are relative to the working directory.
     pub files: Vec<PathBuf>,
     /// Where in each file the part begins that it uses, in bytes.
     pub offset_bytes: u64,
@@ -43,6 +44,9 @@ pub struct Job {
     pub order: Order,
     /// How many read.
     pub mix: Mix,
+    /// What it does instead of accesses to blocks: all instances are clients of one such load, with files of its own, until
+    /// the runtime is over.
+    pub load: Option<Load>,
     /// Bytes per access.
     pub block_bytes: BlockBytes,
     /// How long to wait before it begins.
@@ -154,8 +158,11 @@ impl Job {
         self.engine.is_asynchronous() && !in_order
     }
 
-    /// fio's word for order and mix: `randread`, `rw`, ...
+    /// fio's word for order and mix: `randread`, `rw`, ...; or the name of its load.
     pub fn read_write(&self) -> &'static str {
+        if let Some(load) = self.load {
+            return load.name();
+        }
         match (self.order, self.mix) {
             (Order::Sequential, Mix::Read) => "read",
             (Order::Sequential, Mix::Write) => "write",

@@ -3,8 +3,9 @@
 use super::error::Error;
 use super::job::{DEPTH_MAX, Engine, FileSize, Hint, Job, Rate, SyncEvery, Verify};
 use super::options;
-use super::setting::{Section, Sections, pairs};
+use super::setting::{Origin, Section, Sections, pairs};
 use crate::distribution::Distribution;
+use crate::load::Load;
 use crate::pattern::{BlockBytes, Mix, Order};
 use crate::random::Random;
 use crate::verify::HEADER_BYTES;
@@ -15,6 +16,31 @@ use std::time::Duration;
 const SEED_DEFAULT: u64 = 0x6D67_6C72;
 
 const BLOCK_BYTES_DEFAULT: u32 = 4096;
+
+/// Options that go with `workload`: all that do not say what is accessed, or how one access follows the other.
+const WITH_LOADS: [&str; 21] = [
+    "name",
+    "description",
+    "directory",
+    "workload",
+    "ioengine",
+    "numjobs",
+    "thread",
+    "runtime",
+    "time_based",
+    "ramp_time",
+    "startdelay",
+    "stonewall",
+    "new_group",
+    "group_reporting",
+    "randseed",
+    "randrepeat",
+    "direct",
+    "buffered",
+    "verify",
+    "invalidate",
+    "create_on_open",
+];
 
 /// The options of one job, each read on its own. `None`: not given.
 #[derive(Debug, Default)]
@@ -36,6 +62,7 @@ pub(super) struct JobText {
     pub block_bytes: Parts<u32>,
     pub distribution: Option<Distribution>,
     pub no_random_map: bool,
+    pub load: Option<Load>,
     pub seed: Option<u64>,
     pub instances: Option<u32>,
     pub start_delay: Duration,
@@ -125,7 +152,14 @@ impl JobText {
         let name = self.name.as_ref().filter(|_| own_name).unwrap_or(&section.name);
         let error = |reason: String| Error::Job { job: name.clone(), reason, origin: section.origin.clone() };
 
-        let read_write = self.read_write.unwrap_or(ReadWrite::READ);
+        if let Some(load) = self.load {
+            self.check_load(load, section, name)?;
+        }
+        // A load reads and writes pages, wherever it likes.
+        let read_write = match self.load {
+            Some(_) => ReadWrite::MIXED.at_random(),
+            None => self.read_write.unwrap_or(ReadWrite::READ),
+        };
         let mix = match (read_write.reads, read_write.writes) {
             (true, true) => Mix::Mixed { read_percent: self.read_percent.unwrap_or(50) },
             (true, false) => Mix::Read,
@@ -136,7 +170,7 @@ impl JobText {
             write: self.block_bytes.write.unwrap_or(BLOCK_BYTES_DEFAULT),
         };
         let block = block_bytes.largest(mix);
-        if self.time_based && self.runtime.is_none() {
+        if self.load.is_none() && self.time_based && self.runtime.is_none() {
             return Err(error("`time_based` runs for the whole runtime; give `runtime=` too".to_owned()));
         }
         if self.verify.is_some() {
@@ -186,7 +220,12 @@ impl JobText {
         let instances = self.instances.unwrap_or(1);
         for instance in 0..instances {
             let index = jobs.len() as u32;
-            let files = self.files(name, instance);
+            let files = match self.load {
+                Some(_) => {
+                    vec![self.directories.first().map_or_else(PathBuf::new, PathBuf::clone).join(name)]
+                }
+                None => self.files(name, instance),
+            };
             let (size, io_size) = self.sizes(files.len() as u64);
             jobs.push(Job {
                 name: name.clone(),
@@ -207,11 +246,12 @@ impl JobText {
                     false => Order::Sequential,
                 },
                 mix,
+                load: self.load,
                 block_bytes,
                 start_delay: self.start_delay,
                 ramp: self.ramp,
                 runtime: self.runtime,
-                time_based: self.time_based,
+                time_based: self.time_based || self.load.is_some(),
                 engine: self.engine.unwrap_or_default(),
                 iodepth,
                 depth: 1,
@@ -223,7 +263,7 @@ impl JobText {
                 hint: self.hint,
                 invalidate: !self.keep_cached,
                 sync: self.sync,
-                verify: self.verify,
+                verify: self.verify.filter(|_| self.load.is_none()),
                 verify_written: !self.skip_verify_written,
                 seed: Random::stream(self.seed.unwrap_or(SEED_DEFAULT), u64::from(index)).next_u64(),
                 options: pairs(&section.settings),
@@ -231,6 +271,40 @@ impl JobText {
             });
         }
         Ok(())
+    }
+
+    /// A load decides about its accesses: options that would, too, are refused where they stand.
+    fn check_load(&self, load: Load, section: &Section, job: &str) -> Result<(), Error> {
+        let error = |reason: String, origin: &Origin| {
+            Err(Error::Job { job: job.to_owned(), reason, origin: origin.clone() })
+        };
+        let load_name = load.name();
+        for setting in section.inherited.iter().chain(&section.settings) {
+            let option = setting.option.name;
+            if option == "ioengine" && matches!(load, Load::Sweep { .. }) {
+                let reason =
+                    "`ioengine` says how files are reached, and `workload=sweep` has none: leave it out";
+                return error(reason.to_owned(), &setting.origin);
+            }
+            if option == "verify" && self.verify.is_none() {
+                let reason =
+                    format!("`workload={load_name}` always verifies its contents: leave `verify=0` out");
+                return error(reason, &setting.origin);
+            }
+            if !WITH_LOADS.contains(&option) {
+                let reason = format!(
+                    "`{option}` is about accesses to blocks of files, and `workload={load_name}` makes its own: leave one \
+                     of them out"
+                );
+                return error(reason, &setting.origin);
+            }
+        }
+        if self.runtime.is_none() {
+            let reason = format!("`workload={load_name}` has no end; give `runtime=` too");
+            return error(reason, &section.origin);
+        }
+        let clients = self.instances.unwrap_or(1);
+        load.start(clients, 0).map(drop).or_else(|reason| error(reason, &section.origin))
     }
 
     /// `norandommap` is about the random map, which only the uniform distribution has.

@@ -16,9 +16,10 @@ use crate::event::Event;
 use crate::folio::{Climb, Kind};
 use crate::host::Host;
 use crate::lru::{LockedLruvec, Lruvec, MAX_GENERATIONS, MIN_GENERATIONS, Seq, Swappiness};
-use crate::mechanism::Mechanisms;
+use crate::mechanism::{Mechanisms, ReworkRule};
 use crate::memcg::{Counter, Memcg};
 use crate::mm::Next;
+use crate::tunables::LEAF_WALK;
 use crate::{Core, Time};
 
 /// Folios moved per lock hold while room is made.
@@ -43,14 +44,14 @@ impl Lruvec {
         mechanisms: Mechanisms,
     ) -> Option<u64> {
         let mut generations = swappiness.evictable().map(|kind| self.window.generations(kind));
-        if mechanisms.workingset_rework() { generations.max() } else { generations.next() }
+        if mechanisms.reworked(ReworkRule::Window) { generations.max() } else { generations.next() }
     }
 
     /// Whether the aging is due, by the number of generations of the kinds that may be evicted.
     pub(crate) fn aging_due(&self, swappiness: Swappiness, mechanisms: Mechanisms) -> Due {
         match self.evictable_generations(swappiness, mechanisms) {
             Some(..=MIN_GENERATIONS) => Due::Must,
-            Some(3) if mechanisms.workingset_rework() || self.is_lopsided(swappiness) => Due::Should,
+            Some(3) if mechanisms.reworked(ReworkRule::Window) || self.is_lopsided(swappiness) => Due::Should,
             _ => Due::No,
         }
     }
@@ -86,7 +87,7 @@ impl LockedLruvec<'_> {
                         self.resize(label, kind, -1);
                         self.resize(next, kind, 1);
                         self.relist(folio, list_of(next, kind), false);
-                        if mechanisms.workingset_rework() && !before.saturated(mechanisms) {
+                        if mechanisms.reworked(ReworkRule::Sorting) && !before.saturated(mechanisms) {
                             let tier = usize::from(before.tier(mechanisms));
                             self.lists.averages[kind as usize].protected[tier] += 1;
                         }
@@ -120,7 +121,7 @@ impl LockedLruvec<'_> {
         if min == old {
             return false;
         }
-        if !self.folios.mechanisms().workingset_rework() {
+        if !self.folios.mechanisms().reworked(ReworkRule::Window) {
             if swappiness.evicts(Kind::Anon) {
                 // Files advance only together with anonymous pages, and never before them.
                 let [anon, file] = &mut min;
@@ -182,13 +183,19 @@ impl Core {
         batch: &mut WalkBatch,
     ) -> bool {
         loop {
-            match memcg.spaces.next(seq.0, force) {
+            let next = if self.tunables.has(LEAF_WALK) {
+                memcg.spaces.next(seq.0, force)
+            } else {
+                memcg.spaces.skip(seq.0)
+            };
+            match next {
                 Next::Finished => return false,
                 Next::Walk { space, forced, first } => {
                     if first {
-                        memcg.lruvec.filters.clear(seq.next());
+                        memcg.lruvec.forget_walks();
+                        self.leaves.count_bytes(memcg.lruvec.filters.clear(seq.next()));
                     }
-                    self.walk_space(memcg, &space, seq, swappiness, forced, batch);
+                    self.walk_space(host, memcg, &space, seq, swappiness, forced, batch);
                     batch.flush(self, memcg.id());
                 }
                 Next::Advance => break,

@@ -8,8 +8,10 @@
 //! without it, in [`crate::pageout`].
 
 use super::lists::list_of;
+use crate::event::Sorted;
 use crate::folio::{Climb, Kind, Tier};
 use crate::lru::{Isolated, LockedLruvec, MIN_GENERATIONS, Swappiness};
+use crate::mechanism::ReworkRule;
 
 /// Isolated (or skipped) pages at which a scan stops.
 const STOP_PAGES: usize = 64;
@@ -113,6 +115,7 @@ impl LockedLruvec<'_> {
             && label != oldest
         {
             self.relist(folio, list_of(label, kind), true);
+            batch.note_sorted(folio, label, Sorted::Relabelled);
             return true;
         }
         let mechanisms = self.folios.mechanisms();
@@ -131,16 +134,25 @@ impl LockedLruvec<'_> {
             Climb::Moved(next) => {
                 self.resize(oldest, kind, -1);
                 self.resize(next, kind, 1);
+                let why = match (protected, saturated) {
+                    (false, _) => Sorted::Dirty,
+                    (true, true) => Sorted::Saturated,
+                    (true, false) => Sorted::Protected(tier),
+                };
+                batch.note_sorted(folio, next, why);
                 // Before the rework, a protected folio is the next of its new generation; now it is the last.
-                let at_head = !protected || mechanisms.workingset_rework();
+                let at_head = !protected || mechanisms.reworked(ReworkRule::Sorting);
                 self.relist(folio, list_of(next, kind), at_head);
                 batch.protected += u64::from(protected);
                 // Nor was it told from the others that it would have been protected anyway.
-                if protected && (!saturated || !mechanisms.workingset_rework()) {
+                if protected && (!saturated || !mechanisms.reworked(ReworkRule::Sorting)) {
                     self.lists.averages[kind as usize].protected[usize::from(tier)] += 1;
                 }
             }
-            Climb::Relabelled(label) => self.relist(folio, list_of(label, kind), true),
+            Climb::Relabelled(label) => {
+                self.relist(folio, list_of(label, kind), true);
+                batch.note_sorted(folio, label, Sorted::Relabelled);
+            }
         }
         true
     }

@@ -6,9 +6,10 @@
 //!
 //! Source: spec 40 §3–5.
 
-use crate::folio::{Kind, Tier};
-use crate::lru::{LockedLruvec, Swappiness};
-use crate::sync::Ordering::Relaxed;
+use crate::folio::{FolioTable, Kind, Tier};
+use crate::lru::{LockedLruvec, Lruvec, Swappiness};
+use crate::mechanism::ReworkRule;
+use crate::sync::{AtomicU64, Ordering::Relaxed};
 
 /// Fewer refaults than this say nothing.
 const REFAULTS_MIN: u64 = 64;
@@ -39,6 +40,21 @@ fn no_worse(set_point: Position, process: Position) -> bool {
             <= (set_point.refaulted + 1).wrapping_mul(process.total).wrapping_mul(process.gain)
 }
 
+impl Lruvec {
+    /// By kind: pages refaulted, evicted and protected since the oldest generation became that, and the averages of the
+    /// refaulted and of all; each by tier.
+    pub(crate) fn feedback(&self, folios: &FolioTable) -> [[[u64; TIERS]; 5]; 2] {
+        let locked = self.lock(folios);
+        Kind::ALL.map(|kind| {
+            let averages = &locked.lists.averages[kind as usize];
+            let now = |counts: &[AtomicU64; TIERS]| std::array::from_fn(|tier| counts[tier].load(Relaxed));
+            let (refaulted, evicted) =
+                (now(&self.refaulted[kind as usize]), now(&self.evicted[kind as usize]));
+            [refaulted, evicted, averages.protected, averages.refaulted, averages.total]
+        })
+    }
+}
+
 impl LockedLruvec<'_> {
     fn position(&self, kind: Kind, tiers: std::ops::Range<usize>, gain: u64) -> Position {
         let averages = &self.lists.averages[kind as usize];
@@ -54,7 +70,8 @@ impl LockedLruvec<'_> {
 
     /// The highest tier that may be evicted; higher ones are protected.
     pub(crate) fn tier_limit(&self, kind: Kind) -> Tier {
-        let (first, others) = if self.folios.mechanisms().workingset_rework() { (2, 3) } else { (1, 2) };
+        let (first, others) =
+            if self.folios.mechanisms().reworked(ReworkRule::Gains) { (2, 3) } else { (1, 2) };
         self.tier_limit_against(self.position(kind, 0..1, first), kind, others)
     }
 
@@ -67,7 +84,7 @@ impl LockedLruvec<'_> {
 
     /// The kind to evict from first, and the highest of its tiers that may be, where that is known with it.
     pub(crate) fn first_kind(&self, swappiness: Swappiness) -> (Kind, Option<Tier>) {
-        if !self.folios.mechanisms().workingset_rework() {
+        if !self.folios.mechanisms().reworked(ReworkRule::FirstKind) {
             return self.first_kind_before(swappiness);
         }
         let kind = match swappiness.0 {
@@ -118,8 +135,6 @@ impl LockedLruvec<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::folio::FolioTable;
-    use crate::lru::Lruvec;
     use crate::memcg::MemcgId;
 
     /// An lruvec with (refaulted, total) per kind and tier.

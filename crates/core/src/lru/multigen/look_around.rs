@@ -7,10 +7,12 @@
 
 use super::walk::{DENSITY, WalkBatch};
 use crate::Core;
-use crate::folio::FolioId;
+use crate::event::FoundBy;
+use crate::folio::{FolioId, Neighbour};
 use crate::host::Host;
 use crate::lru::Queue;
 use crate::mapping::{Mapping, TABLE_PAGES};
+use crate::mechanism::ReworkRule;
 use crate::memcg::Memcg;
 
 /// Entries looked at.
@@ -59,7 +61,7 @@ impl Core {
         let max = memcg.lruvec.window.max();
         let mechanisms = self.mechanisms();
         // The second part of the LULESH fix: the first version of the rework noted twice what a walk finds once.
-        let twice = mechanisms.workingset_rework() && !mechanisms.lulesh_fix();
+        let twice = mechanisms.reworked(ReworkRule::Young) && !mechanisms.lulesh_fix();
         let mut count = 1;
         for neighbour in window {
             let Some((other, slot)) = locked.young_entry(neighbour as u32) else { continue };
@@ -70,7 +72,11 @@ impl Core {
             count += 1;
             let flags = &self.folios.flags(other);
             if let Some(batch) = walk.as_deref_mut() {
-                batch.note(mapping.kind(), flags.found_young_by_walk(max.index(), mechanisms));
+                let change = flags.found_young_by_walk(max.index(), mechanisms);
+                if let Neighbour::Relabelled(_, label) = change {
+                    self.tell_promoted(host, memcg, other, label, FoundBy::LookAround);
+                }
+                batch.note(mapping.kind(), change);
                 if !twice {
                     continue;
                 }

@@ -9,11 +9,15 @@
 //! Labels change by compare-and-swap; sizes follow in batches, under the lruvec lock.
 
 use crate::Core;
+use crate::event::FoundBy;
 use crate::folio::{GenIndex, Kind, Neighbour};
+use crate::host::Host;
 use crate::lru::{MAX_GENERATIONS, Seq, Swappiness};
 use crate::mapping::{Mapping, TABLE_PAGES};
+use crate::mechanism::ReworkRule;
 use crate::memcg::{Memcg, MemcgId};
 use crate::mm::AddressSpace;
+use crate::tunables::TABLE_WALK;
 
 /// Label changes that wait at most before sizes are corrected.
 const CHANGES_PER_FLUSH: u32 = 4096;
@@ -56,8 +60,10 @@ impl WalkBatch {
 
 impl Core {
     /// Walks one address space for generation `seq`. `forced`: also tables that nobody used or found dense.
+    #[expect(clippy::too_many_arguments, reason = "whose pages, where they are mapped, and how to look")]
     pub(crate) fn walk_space(
         &self,
+        host: &impl Host,
         memcg: &Memcg,
         space: &AddressSpace,
         seq: Seq,
@@ -75,14 +81,16 @@ impl Core {
                     return;
                 }
                 if !forced {
-                    let used = mapping.clear_young_table(table);
+                    let used = mapping.clear_young_table(table) || !self.tunables.has(TABLE_WALK);
                     if !used || !memcg.lruvec.filters.may_contain(seq, mapping.id(), table) {
                         continue;
                     }
                 }
-                if self.walk_table(memcg, &mapping, table, batch) {
+                let added = self.walk_table(host, memcg, &mapping, table, batch);
+                if added {
                     memcg.lruvec.filters.insert(seq.next(), mapping.id(), table);
                 }
+                memcg.lruvec.count_walked([0, 0, 1, u64::from(added)]);
                 if batch.changes >= CHANGES_PER_FLUSH {
                     batch.flush(self, memcg.id());
                 }
@@ -91,9 +99,18 @@ impl Core {
     }
 
     /// Walks one page table; whether it was worth it.
-    fn walk_table(&self, memcg: &Memcg, mapping: &Mapping, table: u32, batch: &mut WalkBatch) -> bool {
+    fn walk_table(
+        &self,
+        host: &impl Host,
+        memcg: &Memcg,
+        mapping: &Mapping,
+        table: u32,
+        batch: &mut WalkBatch,
+    ) -> bool {
         let mechanisms = self.mechanisms();
-        let Some(locked) = mapping.try_lock(&self.leaves) else { return mechanisms.workingset_rework() };
+        let Some(locked) = mapping.try_lock(&self.leaves) else {
+            return mechanisms.reworked(ReworkRule::Young);
+        };
         let youngest = memcg.lruvec.window.max().index();
         let first = u64::from(table) * u64::from(TABLE_PAGES);
         let end = (first + u64::from(TABLE_PAGES)).min(mapping.mapped_pages());
@@ -105,8 +122,13 @@ impl Core {
             }
             slot.clear_accessed(folio);
             young += 1;
-            batch.note(mapping.kind(), self.folios.flags(folio).found_young_by_walk(youngest, mechanisms));
+            let change = self.folios.flags(folio).found_young_by_walk(youngest, mechanisms);
+            if let Neighbour::Relabelled(_, label) = change {
+                self.tell_promoted(host, memcg, folio, label, FoundBy::Walk);
+            }
+            batch.note(mapping.kind(), change);
         }
+        memcg.lruvec.count_walked([end - first, u64::from(young), 0, 0]);
         u64::from(young * DENSITY) >= end - first
     }
 
@@ -114,6 +136,6 @@ impl Core {
     /// generation list. One that is isolated or waits in a batch keeps its bit since the working-set rework.
     pub(crate) fn counts_for(&self, memcg: &Memcg, folio: crate::folio::FolioId) -> bool {
         let listed = || self.folios.flags(folio).load().generation().is_some();
-        self.memcg_of(folio) == memcg.id() && (!self.mechanisms().workingset_rework() || listed())
+        self.memcg_of(folio) == memcg.id() && (!self.mechanisms().reworked(ReworkRule::Young) || listed())
     }
 }

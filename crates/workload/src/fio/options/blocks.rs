@@ -4,6 +4,7 @@ use super::{Argument, JobOption, Refusal};
 use crate::distribution::Distribution;
 use crate::fio::job_text::{JobText, ReadWrite};
 use crate::fio::units::{parse_integer, parse_parts, parse_size, parse_switch};
+use crate::load::Load;
 
 /// fio's θ when `zipf` stands alone.
 const THETA_DEFAULT: f64 = 1.1;
@@ -51,6 +52,16 @@ pub(super) const OPTIONS: &[JobOption] = &[
         argument: Argument::Required,
         help: "which blocks are hot: random (none), zipf:THETA or pareto:H",
         apply: random_distribution,
+    },
+    JobOption {
+        name: "workload",
+        aliases: &[],
+        argument: Argument::Required,
+        help: "instead of blocks of files, a load of its own: tpcc:warehouses=N,cache=SIZE or sweep:size=SIZE,arrays=N",
+        apply: |value, job| {
+            job.load = Some(Load::parse(value)?);
+            Ok(())
+        },
     },
     JobOption {
         name: "norandommap",

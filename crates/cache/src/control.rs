@@ -1,0 +1,93 @@
+//! Control files of the cache: the kernel's formats, read and written by path.
+
+use crate::cache::{PageCache, Shared};
+use crate::error::Error;
+use mglru_core::{ControlStep, Host, Throttle};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Reads and writes control files: `memory.*` of each tenant by its path, like `a/b/memory.stat`, those of the root, like
+/// `memory.stat`, and `lru_gen`, `lru_gen_full`, `lru_gen/enabled`, `lru_gen/min_ttl_ms` and `vmstat`. Values are those of the
+/// kernel: sizes in bytes, with K, M, G, T; `max` for none.
+///
+/// ```no_run
+/// # fn main() -> Result<(), mglru_cache::Error> {
+/// # let cache = mglru_cache::PageCache::builder(256 << 20).tenant("a", 64 << 20).build()?;
+/// cache.control().write("a/memory.high", "48M")?;
+/// print!("{}", cache.control().read("a/memory.stat")?);
+/// cache.control().write("memory.reclaim", "16M swappiness=0")?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Control {
+    shared: Arc<Shared>,
+}
+
+impl PageCache {
+    /// The control files.
+    pub fn control(&self) -> Control {
+        Control { shared: self.shared.clone() }
+    }
+}
+
+impl Control {
+    /// The text of a file. Values of `memory.stat` and the like cover the tenant and all below it.
+    ///
+    /// # Errors
+    /// [`Error::Control`]: there is no such file or tenant, or the file can only be written to.
+    pub fn read(&self, path: &str) -> Result<String, Error> {
+        self.shared.core.read_control(path, self.shared.host.now()).map_err(Error::Control)
+    }
+
+    /// Writes a value to a file, and waits until it took effect: of `memory.reclaim`, and of a limit that is lowered, until
+    /// pages were reclaimed.
+    ///
+    /// # Errors
+    /// [`Error::Control`]: there is no such file or tenant, the value is none, then nothing was changed; or less could be
+    /// reclaimed than was asked for. [`Error::Closed`]: the cache was closed meanwhile.
+    pub fn write(&self, path: &str, value: &str) -> Result<(), Error> {
+        let shared = &self.shared;
+        let mut write = shared.core.write_control(path, value, shared.cpu()).map_err(Error::Control)?;
+        let written = shared.run_steps(|| match write.step(&shared.core, &shared.host) {
+            Ok(ControlStep::More) => Ok(Some(None)),
+            Ok(ControlStep::Wait(throttle)) => Ok(Some(Some(throttle))),
+            Ok(ControlStep::Done) => Ok(None),
+            Err(error) => Err(Error::Control(error)),
+        });
+        if matches!(written, Err(Error::Closed)) {
+            write.cancel(&shared.core);
+        }
+        written
+    }
+
+    /// What there is under the path of a tenant: its files, then its children, each with a slash behind. The empty path is
+    /// the root, which also has the files of the system.
+    ///
+    /// # Errors
+    /// [`Error::Control`]: there is no such tenant.
+    pub fn list(&self, path: &str) -> Result<Vec<String>, Error> {
+        self.shared.core.list_control(path).map_err(Error::Control)
+    }
+}
+
+impl Shared {
+    /// Steps something on the calling thread until it says `None`, and waits where it says so.
+    pub(crate) fn run_steps(
+        &self,
+        mut step: impl FnMut() -> Result<Option<Option<Throttle>>, Error>,
+    ) -> Result<(), Error> {
+        loop {
+            if self.stopping.load(Ordering::Acquire) {
+                return Err(Error::Closed);
+            }
+            let heard = self.host.progress.rings();
+            let next = step();
+            self.submit_swap_outs();
+            match next? {
+                None => return Ok(()),
+                Some(None) => {}
+                Some(Some(throttle)) => self.park(throttle, heard),
+            }
+        }
+    }
+}

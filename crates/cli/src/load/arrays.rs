@@ -1,0 +1,113 @@
+//! The sweep on real anonymous memory.
+//!
+//! Half of each page is a block that verifies ([`verify`]), the other half is blank: numbers that are computed compress, but
+//! not to nothing. A thread knows how often it wrote each of its pages; nobody else writes them.
+
+use super::{PAGE, Performed, Verified, timed};
+use crate::error::Failure;
+use mglru_cache::{AnonRegion, Tenant};
+use mglru_workload::sweep::Sweep;
+use mglru_workload::trace::PageAccess;
+use mglru_workload::verify::{self, Identity};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// The part of a page that has contents.
+const BLOCK: usize = PAGE / 2;
+
+type Touches = Box<dyn Iterator<Item = PageAccess> + Send>;
+
+/// A thread's place in its sweep, and how often it wrote each page.
+struct Thread {
+    touches: Touches,
+    generations: BTreeMap<u64, u64>,
+    buffer: Vec<u8>,
+}
+
+/// The arrays and their threads.
+pub struct Arrays {
+    arrays: Vec<AnonRegion>,
+    /// Each locked by its own client only.
+    threads: Vec<Mutex<Thread>>,
+    seed: u64,
+}
+
+impl Arrays {
+    /// So many arrays, all blank.
+    pub fn new(
+        arrays: u32,
+        array_pages: u32,
+        threads: Vec<Touches>,
+        seed: u64,
+        tenant: &Tenant,
+    ) -> Result<Arrays, Failure> {
+        let bytes = u64::from(array_pages) * PAGE as u64;
+        let arrays: Result<_, _> = (0..arrays).map(|_| tenant.anonymous(bytes)).collect();
+        let thread =
+            |touches| Mutex::new(Thread { touches, generations: BTreeMap::new(), buffer: vec![0; PAGE] });
+        Ok(Arrays { arrays: arrays?, threads: threads.into_iter().map(thread).collect(), seed })
+    }
+
+    /// A step of a thread.
+    pub fn step(&self, client: usize, tell: &mut dyn FnMut(Performed)) -> Result<(), Failure> {
+        let mut thread = self.threads[client].lock().expect("no panic");
+        let Thread { touches, generations, buffer } = &mut *thread;
+        for access in touches.take(Sweep::STEP_TOUCHES) {
+            let generation = generations.entry(access.page).or_default();
+            let mut time = timed(|| self.load(access.page, buffer))?;
+            check(buffer, access.page, *generation)?;
+            if access.write {
+                *generation += 1;
+                let (page, generation, seed) = (access.page, *generation, self.seed);
+                verify::fill(&mut buffer[..BLOCK], Identity { offset: page, generation, seed });
+                time += timed(|| self.store(page, &buffer[..BLOCK]))?;
+            }
+            tell(Performed { access, time });
+        }
+        Ok(())
+    }
+
+    /// All pages of all threads.
+    pub fn verify(&self) -> Result<Verified, Failure> {
+        let (mut buffer, mut pages) = (vec![0; PAGE], 0);
+        for thread in &self.threads {
+            for (&page, &generation) in &thread.lock().expect("no panic").generations {
+                self.load(page, &mut buffer)?;
+                check(&buffer, page, generation)?;
+                pages += 1;
+            }
+        }
+        Ok(Verified { pages })
+    }
+
+    fn load(&self, page: u64, buffer: &mut [u8]) -> Result<(), mglru_cache::Error> {
+        self.array(page).load(offset(page), buffer)
+    }
+
+    fn store(&self, page: u64, bytes: &[u8]) -> Result<(), mglru_cache::Error> {
+        self.array(page).store(offset(page), bytes)
+    }
+
+    /// Arrays are numbered from 1.
+    fn array(&self, page: u64) -> &AnonRegion {
+        &self.arrays[(page >> 32) as usize - 1]
+    }
+}
+
+fn offset(page: u64) -> u64 {
+    (page & 0xffff_ffff) * PAGE as u64
+}
+
+fn check(bytes: &[u8], page: u64, generation: u64) -> Result<(), Failure> {
+    let (block, blank) = bytes.split_at(if generation == 0 { 0 } else { BLOCK });
+    if let Some(at) = blank.iter().position(|&byte| byte != 0) {
+        let (at, array, index) = (at + block.len(), page >> 32, page & 0xffff_ffff);
+        return Err(Failure::work(format_args!(
+            "page {index} of array {array} holds something at byte {at}, where nothing was written"
+        )));
+    }
+    if generation > 0 {
+        verify::check_generation(block, page, generation).map_err(Failure::work)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! `--explain PAGE`: a page's life, and the observer that sees it.
+
+use super::events::{EventsFile, EventsWriter};
+use super::record::{PageName, Record, Recorder, What};
+use crate::error::Failure;
+use crate::table::{Table, count};
+use mglru_core::{Event, Time};
+use mglru_sim::{Observer, PageTouch};
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// What somebody wants to see of a replay.
+#[derive(Debug, Clone, Default)]
+pub struct Watch {
+    /// Pages whose lives are told.
+    pub pages: Vec<PageName>,
+    /// Where all events go.
+    pub events: Option<EventsFile>,
+}
+
+/// One page's life.
+#[derive(Debug, Clone)]
+pub struct Life {
+    page: PageName,
+    entries: Vec<Entry>,
+    touches: u64,
+    misses: u64,
+    evictions: u64,
+    /// Pages that had been evicted when this one was.
+    evicted_at: Option<u64>,
+}
+
+/// One thing in a life; hits that follow each other are one.
+#[derive(Debug, Clone)]
+struct Entry {
+    record: Record,
+    times: u64,
+    last_access: u64,
+    /// Of an insertion: pages that were evicted since this one was.
+    evictions_since: Option<u64>,
+}
+
+impl Life {
+    fn of(page: PageName) -> Life {
+        Life { page, entries: Vec::new(), touches: 0, misses: 0, evictions: 0, evicted_at: None }
+    }
+
+    /// `evictions`: pages evicted until now.
+    fn note(&mut self, record: Record, evictions: u64) {
+        let mut evictions_since = None;
+        match record.what {
+            What::Touch { hit, .. } => {
+                self.touches += 1;
+                self.misses += u64::from(!hit);
+                if let Some(last) = self.entries.last_mut()
+                    && last.record.what == record.what
+                {
+                    last.times += 1;
+                    last.last_access = record.access;
+                    return;
+                }
+            }
+            What::Insert(_) => {
+                evictions_since = self.evicted_at.take().map(|then| evictions - then);
+            }
+            What::Evict(_) => {
+                self.evictions += 1;
+                self.evicted_at = Some(evictions);
+            }
+            _ => {}
+        }
+        let last_access = record.access;
+        self.entries.push(Entry { record, times: 1, last_access, evictions_since });
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        if self.entries.is_empty() {
+            return format!("{}: never touched\n", self.page);
+        }
+        let mut text = format!(
+            "{}: {} touches, {} of them misses; evicted {} times\n",
+            self.page,
+            count(self.touches),
+            count(self.misses),
+            count(self.evictions)
+        );
+        let mut table = Table::new(["access", "seconds", "what happened"]).with_words_last();
+        for entry in &self.entries {
+            let mut what = entry.record.what.text();
+            if entry.times > 1 {
+                what.push_str(&format!(
+                    ", {} times until access {}",
+                    count(entry.times),
+                    count(entry.last_access)
+                ));
+            }
+            if let Some(evictions) = entry.evictions_since {
+                what.push_str(&format!(" and {} evictions", count(evictions)));
+            }
+            let seconds = entry.record.now.as_nanos() as f64 / 1e9;
+            table.row([count(entry.record.access), format!("{seconds:.6}"), what]);
+        }
+        text.push_str(&table.text());
+        text
+    }
+
+    /// For programs: the same.
+    pub fn json(&self) -> Value {
+        let entry = |entry: &Entry| {
+            let mut fields = b"{\"event\":\"".to_vec();
+            fields.extend_from_slice(entry.record.what.name().as_bytes());
+            fields.push(b'"');
+            entry.record.what.write_fields(&mut fields);
+            fields.push(b'}');
+            let mut document: Value = serde_json::from_slice(&fields).expect("it is written as JSON");
+            document["access"] = entry.record.access.into();
+            document["nanos"] = entry.record.now.as_nanos().into();
+            if entry.times > 1 {
+                document["times"] = entry.times.into();
+                document["last_access"] = entry.last_access.into();
+            }
+            if let Some(evictions) = entry.evictions_since {
+                document["evictions_since"] = evictions.into();
+            }
+            document
+        };
+        json!({
+            "page": self.page.number,
+            "anon": self.page.anon,
+            "touches": self.touches,
+            "misses": self.misses,
+            "evictions": self.evictions,
+            "events": self.entries.iter().map(entry).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Sees a replay.
+pub struct Watcher {
+    recorder: Recorder,
+    lives: Vec<Life>,
+    writer: Option<EventsWriter>,
+    /// Pages evicted until now.
+    evictions: u64,
+}
+
+impl Watcher {
+    /// Of what `watch` asks for.
+    ///
+    /// # Errors
+    /// The file of events cannot be made.
+    pub fn new(watch: &Watch) -> Result<Rc<RefCell<Watcher>>, Failure> {
+        let writer = watch.events.as_ref().map(EventsWriter::create).transpose()?;
+        let lives = watch.pages.iter().map(|&page| Life::of(page)).collect();
+        let watcher = Watcher { recorder: Recorder::default(), lives, writer, evictions: 0 };
+        Ok(Rc::new(RefCell::new(watcher)))
+    }
+
+    /// What was seen, at the end.
+    ///
+    /// # Errors
+    /// Events could not be written.
+    pub fn finish(&mut self) -> Result<Vec<Life>, Failure> {
+        self.writer.take().map_or(Ok(()), EventsWriter::finish)?;
+        Ok(std::mem::take(&mut self.lives))
+    }
+
+    #[inline]
+    fn note(&mut self, record: Record) {
+        if let Some(writer) = &mut self.writer {
+            writer.write(&record);
+        }
+        self.evictions += u64::from(matches!(record.what, What::Evict(_)));
+        if let Some(page) = record.page
+            && let Some(life) = self.lives.iter_mut().find(|life| life.page == page)
+        {
+            life.note(record, self.evictions);
+        }
+    }
+}
+
+/// A watcher in the simulator's hands.
+pub struct Seen(pub Rc<RefCell<Watcher>>);
+
+impl Observer for Seen {
+    fn event(&mut self, now: Time, event: &Event) {
+        let mut watcher = self.0.borrow_mut();
+        if let Some(record) = watcher.recorder.event(now, event) {
+            watcher.note(record);
+        }
+    }
+
+    fn touch(&mut self, now: Time, touch: &PageTouch) {
+        let mut watcher = self.0.borrow_mut();
+        let record = watcher.recorder.touch(now, touch);
+        watcher.note(record);
+    }
+
+    fn sees_folios(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,448 @@
+//! What happens to pages, one record at a time: made from what the simulator shows, written as JSON or told in words.
+
+use mglru_core::event::{Event, FoundBy, List, ListedFrom, Sorted};
+use mglru_core::pageout::{Reason, Verdict};
+use mglru_core::workingset::Shadow;
+use mglru_core::{FolioId, MappingId, Time};
+use mglru_sim::PageTouch;
+
+/// A page of the trace. File and anonymous pages have spaces of numbers of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PageName {
+    /// The number in the trace.
+    pub number: u64,
+    /// Of anonymous memory.
+    pub anon: bool,
+}
+
+impl std::str::FromStr for PageName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PageName, String> {
+        let (number, anon) = match text.strip_prefix("anon:") {
+            Some(number) => (number, true),
+            None => (text, false),
+        };
+        let parsed = match number.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16),
+            None => number.parse(),
+        };
+        let number = parsed.map_err(|_| {
+            "a page is its number in the trace, such as 4711 or 0x1267; anon:4711 if it is anonymous"
+                .to_owned()
+        })?;
+        Ok(PageName { number, anon })
+    }
+}
+
+impl std::fmt::Display for PageName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}page {}", if self.anon { "anonymous " } else { "" }, self.number)
+    }
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// Accesses that began before.
+    pub access: u64,
+    /// When, on the simulated machine.
+    pub now: Time,
+    /// To which page; none: to all of them.
+    pub page: Option<PageName>,
+    /// What.
+    pub what: What,
+}
+
+/// What can happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// A job touched it.
+    Touch {
+        /// It was written to.
+        write: bool,
+        /// Through a mapping.
+        mapped: bool,
+        /// It was cached.
+        hit: bool,
+    },
+    /// It got a folio.
+    Insert(Option<Refault>),
+    /// It came to a list.
+    List(List, ListedFrom),
+    /// It was found young.
+    Promote(u64, FoundBy),
+    /// Eviction moved it on.
+    Sort(u64, Sorted),
+    /// Eviction took it off its list.
+    Isolate,
+    /// It was judged.
+    Judge(Verdict),
+    /// It left memory while this was the oldest generation.
+    Evict(u64),
+    /// A generation was opened.
+    Age(u64),
+    /// A reclaim effort ended.
+    Effort {
+        /// Pages looked at.
+        scanned: u64,
+        /// Pages reclaimed.
+        reclaimed: u64,
+        /// The last priority.
+        priority: u8,
+    },
+}
+
+/// How a page came back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refault {
+    /// Soon enough to get its rank back.
+    pub recent: bool,
+    /// From the oldest generation at its eviction to the youngest now.
+    pub generations: u64,
+}
+
+/// Makes records.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    /// Accesses that began.
+    access: u64,
+    /// The youngest generation; until one is opened it is number 3.
+    youngest: Option<u64>,
+    /// Pages that are going to be inserted.
+    arriving: Vec<((MappingId, u32), PageName)>,
+    /// By folio.
+    names: Vec<Option<PageName>>,
+    refault: Option<(FolioId, Refault)>,
+}
+
+impl Recorder {
+    /// The record of a touch.
+    #[inline]
+    pub fn touch(&mut self, now: Time, touch: &PageTouch) -> Record {
+        self.access = touch.access;
+        let page = PageName { number: touch.page, anon: touch.anon };
+        if touch.arrives {
+            self.arriving.retain(|(place, _)| *place != touch.place);
+            self.arriving.push((touch.place, page));
+        }
+        let PageTouch { write, mapped, hit, .. } = *touch;
+        Record { access: self.access, now, page: Some(page), what: What::Touch { write, mapped, hit } }
+    }
+
+    /// The record of an event; none: it is told together with the next one.
+    #[inline]
+    pub fn event(&mut self, now: Time, event: &Event) -> Option<Record> {
+        let (page, what) = match *event {
+            Event::Inserted { page: place, folio, .. } => {
+                let arriving = self.arriving.iter().position(|(other, _)| *other == place);
+                let name = arriving.map(|at| self.arriving.swap_remove(at).1);
+                let at = folio.0 as usize;
+                if self.names.len() <= at {
+                    self.names.resize(at + 1, None);
+                }
+                self.names[at] = name;
+                let refault = self.refault.take().filter(|&(of, _)| of == folio).map(|(_, refault)| refault);
+                (name, What::Insert(refault))
+            }
+            Event::Refault { folio, shadow, recent, .. } => {
+                self.refault = Some((folio, Refault { recent, generations: self.generations_since(shadow) }));
+                return None;
+            }
+            Event::Evicted { folio, shadow, .. } => (self.name(folio), What::Evict(shadow.seq())),
+            Event::Listed { folio, list, from, .. } => (self.name(folio), What::List(list, from)),
+            Event::Promoted { folio, seq, by, .. } => (self.name(folio), What::Promote(seq, by)),
+            Event::Sorted { folio, seq, why, .. } => (self.name(folio), What::Sort(seq, why)),
+            Event::Isolated { folio, .. } => (self.name(folio), What::Isolate),
+            Event::Judged { folio, verdict } => (self.name(folio), What::Judge(verdict)),
+            Event::Aged { max_seq, .. } => {
+                self.youngest = Some(max_seq);
+                (None, What::Age(max_seq))
+            }
+            Event::Effort { scanned, reclaimed, priority, .. } => {
+                (None, What::Effort { scanned, reclaimed, priority })
+            }
+            _ => return None,
+        };
+        Some(Record { access: self.access, now, page, what })
+    }
+
+    fn name(&self, folio: FolioId) -> Option<PageName> {
+        self.names.get(folio.0 as usize).copied().flatten()
+    }
+
+    fn generations_since(&self, shadow: Shadow) -> u64 {
+        // The shadow has the oldest generation of four at most.
+        self.youngest.unwrap_or(3).saturating_sub(shadow.seq())
+    }
+}
+
+impl What {
+    /// Words for what can happen.
+    pub const NAMES: [&str; 10] =
+        ["touch", "insert", "list", "promote", "sort", "isolate", "judge", "evict", "age", "effort"];
+    /// The place of `age` among them.
+    pub const AGE: usize = 8;
+
+    /// Which of these words is for it.
+    pub fn kind(&self) -> usize {
+        match self {
+            What::Touch { .. } => 0,
+            What::Insert(_) => 1,
+            What::List(..) => 2,
+            What::Promote(..) => 3,
+            What::Sort(..) => 4,
+            What::Isolate => 5,
+            What::Judge(_) => 6,
+            What::Evict(_) => 7,
+            What::Age(_) => What::AGE,
+            What::Effort { .. } => 9,
+        }
+    }
+
+    /// A word for it.
+    pub fn name(&self) -> &'static str {
+        What::NAMES[self.kind()]
+    }
+
+    /// Writes its fields as members of a JSON object, each after a comma.
+    #[inline]
+    pub fn write_fields(&self, out: &mut Vec<u8>) {
+        match *self {
+            // Half of all events: in one piece.
+            What::Touch { write: false, mapped: false, hit } => out.extend_from_slice(match hit {
+                true => b",\"write\":false,\"mapped\":false,\"hit\":true",
+                false => b",\"write\":false,\"mapped\":false,\"hit\":false",
+            }),
+            What::Touch { write, mapped, hit } => {
+                boolean(out, ",\"write\":", write);
+                boolean(out, ",\"mapped\":", mapped);
+                boolean(out, ",\"hit\":", hit);
+            }
+            What::Insert(refault) => {
+                boolean(out, ",\"refault\":", refault.is_some());
+                if let Some(Refault { recent, generations }) = refault {
+                    boolean(out, ",\"recent\":", recent);
+                    number(out, ",\"generations\":", generations);
+                }
+            }
+            What::List(list, from) => {
+                if let List::Generation(seq) = list {
+                    number(out, ",\"generation\":", seq);
+                } else {
+                    out.extend_from_slice(b",\"generation\":null");
+                }
+                string(out, ",\"from\":", from_name(from));
+            }
+            What::Promote(seq, by) => {
+                number(out, ",\"generation\":", seq);
+                string(out, ",\"by\":", by_name(by));
+            }
+            What::Sort(seq, why) => {
+                number(out, ",\"generation\":", seq);
+                string(out, ",\"why\":", why_name(why));
+                if let Sorted::Protected(tier) = why {
+                    number(out, ",\"tier\":", u64::from(tier));
+                }
+            }
+            What::Judge(verdict) => {
+                let (verdict, reason) = verdict_names(verdict);
+                string(out, ",\"verdict\":", verdict);
+                if let Some(reason) = reason {
+                    string(out, ",\"reason\":", reason);
+                }
+            }
+            What::Evict(seq) => number(out, ",\"oldest_generation\":", seq),
+            What::Age(seq) => number(out, ",\"generation\":", seq),
+            What::Effort { scanned, reclaimed, priority } => {
+                number(out, ",\"scanned\":", scanned);
+                number(out, ",\"reclaimed\":", reclaimed);
+                number(out, ",\"priority\":", u64::from(priority));
+            }
+            What::Isolate => {}
+        }
+    }
+
+    /// In words.
+    pub fn text(&self) -> String {
+        match *self {
+            What::Touch { write, mapped, hit } => {
+                let how = match (mapped, write) {
+                    (false, false) => "read",
+                    (false, true) => "written",
+                    (true, false) => "loaded through a mapping",
+                    (true, true) => "stored to through a mapping",
+                };
+                format!("{how}: {}", if hit { "hit" } else { "miss" })
+            }
+            What::Insert(None) => "inserted; nothing is remembered of it".to_owned(),
+            What::Insert(Some(Refault { recent, generations })) => format!(
+                "inserted: a refault, {}, after {generations} generations",
+                if recent { "recent" } else { "too long ago" }
+            ),
+            What::List(List::Generation(seq), from) => {
+                let why = match from {
+                    ListedFrom::Arrivals => "added",
+                    ListedFrom::Rotation => "its write-back ended, to be evicted next: moved",
+                    ListedFrom::Deactivation => "advised to be unneeded: moved",
+                    ListedFrom::Activation => "found young beside another page: moved",
+                    ListedFrom::Isolation => "put back",
+                };
+                format!("{why} to generation {seq}")
+            }
+            What::List(..) => "put with the unevictable pages".to_owned(),
+            What::Promote(seq, by) => {
+                let by = match by {
+                    FoundBy::Walk => "by a walk of page tables",
+                    FoundBy::LookAround => "by a look around another page",
+                };
+                format!("found young {by}: promoted to generation {seq}")
+            }
+            What::Sort(seq, why) => match why {
+                Sorted::Relabelled => {
+                    format!("met at the old end: it belongs to generation {seq}, and goes there")
+                }
+                Sorted::Protected(tier) => {
+                    format!(
+                        "met at the old end: protected, as pages of tier {tier} return; to generation {seq}"
+                    )
+                }
+                Sorted::Saturated => {
+                    format!(
+                        "met at the old end: protected, as its count of accesses is full; to generation {seq}"
+                    )
+                }
+                Sorted::Dirty => format!("met at the old end: dirty or being written; to generation {seq}"),
+            },
+            What::Isolate => "isolated".to_owned(),
+            What::Judge(verdict) => {
+                let (verdict, reason) = verdict_names(verdict);
+                let verdict = verdict.replace('_', " ");
+                match reason {
+                    Some(reason) => format!("verdict: {verdict}, as it is {}", reason.replace('_', " ")),
+                    None => format!("verdict: {verdict}"),
+                }
+            }
+            What::Evict(seq) => format!("evicted; the oldest generation is {seq}"),
+            What::Age(seq) => format!("generation {seq} was opened"),
+            What::Effort { scanned, reclaimed, priority } => {
+                format!("an effort ended at priority {priority}: {scanned} scanned, {reclaimed} reclaimed")
+            }
+        }
+    }
+}
+
+fn from_name(from: ListedFrom) -> &'static str {
+    match from {
+        ListedFrom::Arrivals => "arrivals",
+        ListedFrom::Rotation => "rotation",
+        ListedFrom::Deactivation => "deactivation",
+        ListedFrom::Activation => "activation",
+        ListedFrom::Isolation => "isolation",
+    }
+}
+
+fn by_name(by: FoundBy) -> &'static str {
+    match by {
+        FoundBy::Walk => "walk",
+        FoundBy::LookAround => "look_around",
+    }
+}
+
+fn why_name(why: Sorted) -> &'static str {
+    match why {
+        Sorted::Relabelled => "relabelled",
+        Sorted::Protected(_) => "protected",
+        Sorted::Saturated => "saturated",
+        Sorted::Dirty => "dirty",
+    }
+}
+
+/// What is to be done, and why.
+fn verdict_names(verdict: Verdict) -> (&'static str, Option<&'static str>) {
+    let because = |reason| match reason {
+        Reason::Locked => "locked",
+        Reason::Unevictable => "unevictable",
+        Reason::Immediate => "still_being_written",
+        Reason::Writeback => "being_written",
+        Reason::Referenced => "young",
+        Reason::NoSwap => "without_swap",
+        Reason::Dirty => "dirty",
+    };
+    match verdict {
+        Verdict::Keep(reason) => ("keep", Some(because(reason))),
+        Verdict::Activate(reason) => ("activate", Some(because(reason))),
+        Verdict::LookAtMappings => ("look_at_mappings", None),
+        Verdict::AssignSlot => ("assign_slot", None),
+        Verdict::Unmap => ("unmap", None),
+        Verdict::SwapOut => ("swap_out", None),
+        Verdict::Free => ("free", None),
+    }
+}
+
+fn boolean(out: &mut Vec<u8>, name: &str, value: bool) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(if value { b"true" } else { b"false" });
+}
+
+fn string(out: &mut Vec<u8>, name: &str, value: &str) {
+    out.extend_from_slice(name.as_bytes());
+    out.push(b'"');
+    out.extend_from_slice(value.as_bytes());
+    out.push(b'"');
+}
+
+/// Writes a member whose value is a number. `name` ends with a colon.
+pub fn number(out: &mut Vec<u8>, name: &str, value: u64) {
+    out.extend_from_slice(name.as_bytes());
+    digits(out, value);
+}
+
+/// Writes a number.
+pub fn digits(out: &mut Vec<u8>, mut value: u64) {
+    const PAIRS: [[u8; 2]; 100] = {
+        let mut pairs = [[0; 2]; 100];
+        let mut n = 0;
+        while n < 100 {
+            pairs[n] = [b'0' + n as u8 / 10, b'0' + n as u8 % 10];
+            n += 1;
+        }
+        pairs
+    };
+    // Two digits at a time: twenty at most.
+    let mut text = [0; 20];
+    let mut from = text.len();
+    while value >= 10 {
+        from -= 2;
+        text[from..from + 2].copy_from_slice(&PAIRS[(value % 100) as usize]);
+        value /= 100;
+    }
+    if value > 0 || from == text.len() {
+        from -= 1;
+        text[from] = b'0' + value as u8;
+    }
+    out.extend_from_slice(&text[from..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_named_by_number() {
+        assert_eq!("4711".parse(), Ok(PageName { number: 4711, anon: false }));
+        assert_eq!("anon:0x10".parse(), Ok(PageName { number: 16, anon: true }));
+        for wrong in ["", "page", "-1", "0xg", "anon:", "99999999999999999999"] {
+            assert!(wrong.parse::<PageName>().unwrap_err().contains("such as 4711"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_written_as_others_write_them() {
+        for value in [0, 7, 9, 10, 99, 100, 101, 999, 1000, 10_203, 12_345, u64::MAX - 1, u64::MAX] {
+            let mut out = Vec::new();
+            digits(&mut out, value);
+            assert_eq!(String::from_utf8(out).unwrap(), value.to_string());
+        }
+    }
+}

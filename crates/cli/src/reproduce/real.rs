@@ -1,0 +1,128 @@
+//! The experiments' runs with the real cache, on real files whose contents are verified.
+//!
+//! A quarter of the simulator's size, and some seconds of it, one run after the other: two processors and one disk are to be
+//! enough. All loads swap to compressed memory, which comes on top of the limit.
+
+use super::workingset::{CLIENTS, Part, Run, SWEEP_THREADS, Task};
+use crate::error::Failure;
+use crate::layout::{self, Content};
+use crate::load::{RealLoad, Verified};
+use indicatif::ProgressBar;
+use mglru_cache::{CachedFile, OpenMode, PageCache, Swap, Tenant};
+use mglru_core::PAGE_BYTES;
+use mglru_workload::Random;
+use mglru_workload::verify;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+const LIMIT_PAGES: u64 = 4096;
+/// Compressed memory beside the limit: anonymous memory of 1.5 times the limit that gets half as large.
+const SWAP_BYTES: u64 = LIMIT_PAGES * PAGE_BYTES;
+/// What the cache has besides, so that only the limit matters.
+const ROOM_BYTES: u64 = 8 << 20;
+const TPCC_TIME: Duration = Duration::from_secs(3);
+const SHORT_TIME: Duration = Duration::from_secs(2);
+const CONTROL_PAGES: u64 = 2 * LIMIT_PAGES;
+
+/// What the experiments say of it.
+pub const SCALE: &str = "\
+   With the real cache: limit 16 MiB, A 3 s on one warehouse, its control and B 2 s each; every page
+   that is read is verified, and everything at the end.";
+
+/// What somebody does until the time is over; each call is one piece of it.
+type Work<'a> = &'a (dyn Fn(u32) -> Result<u64, Failure> + Sync);
+
+/// Runs a part of an experiment, with its files in a directory of their own below `directory`.
+pub fn run(task: &Task, directory: &Path) -> Result<Run, Failure> {
+    let place = tempfile::Builder::new().prefix("mglru-reproduce-").tempdir_in(directory);
+    let place = place.map_err(|error| {
+        Failure::work(format_args!("cannot make a directory in {}: {error}", directory.display()))
+    })?;
+    let cache = PageCache::builder(LIMIT_PAGES * PAGE_BYTES + SWAP_BYTES + ROOM_BYTES)
+        .tenant("load", LIMIT_PAGES * PAGE_BYTES)
+        .swap(Swap::compressed(SWAP_BYTES))
+        .mechanisms(task.mechanisms)
+        .build()?;
+    let tenant = cache.tenant("load")?;
+    let (clients, mapped, time) = match task.part {
+        Part::Tpcc { mapped_percent } => (CLIENTS, mapped_percent > 0, TPCC_TIME),
+        Part::Control => (2, false, SHORT_TIME),
+        Part::Sweep => (SWEEP_THREADS, false, SHORT_TIME),
+    };
+    let time = time / task.shorter;
+    let Some(load) = task.part.load(LIMIT_PAGES) else {
+        return control(task.seed, &tenant, place.path(), time);
+    };
+    let load = RealLoad::new(load, clients, task.seed, &tenant, place.path(), "db", mapped)?;
+    let run = during(time, clients, &tenant, &|client| {
+        let mut touches = 0;
+        load.step(client as usize, &mut |_| touches += 1)?;
+        Ok(touches)
+    })?;
+    let Verified { pages } = load.verify(false)?;
+    cache.sync()?;
+    let on_device = load.verify(true)?.pages;
+    drop(load);
+    cache.close()?;
+    Ok(Run { verified_pages: pages + on_device, ..run })
+}
+
+/// Reads pages at random.
+fn control(seed: u64, tenant: &Tenant, place: &Path, time: Duration) -> Result<Run, Failure> {
+    let path = place.join("control");
+    let fail = |error| Failure::work(format_args!("cannot make {}: {error}", path.display()));
+    let file = File::create(&path).map_err(fail)?;
+    let content = Content::Verify { block_bytes: PAGE_BYTES as u32, seed };
+    layout::fill(&file, 0..CONTROL_PAGES * PAGE_BYTES, content, &ProgressBar::hidden()).map_err(fail)?;
+    layout::drop_from_system_cache(&file).map_err(fail)?;
+    let file = tenant.open(&path, OpenMode::ReadOnly)?;
+    let randoms = [0, 1].map(|reader| Mutex::new(Random::stream(seed, reader)));
+    let run = during(time, 2, tenant, &|reader| {
+        let page = randoms[reader as usize].lock().expect("no panic").below(CONTROL_PAGES);
+        read_verified(&file, page).map(|()| 1)
+    })?;
+    (0..CONTROL_PAGES).try_for_each(|page| read_verified(&file, page))?;
+    drop(file);
+    Ok(Run { verified_pages: CONTROL_PAGES, ..run })
+}
+
+fn read_verified(file: &CachedFile, page: u64) -> Result<(), Failure> {
+    let mut bytes = [0; PAGE_BYTES as usize];
+    file.read_at(&mut bytes, page * PAGE_BYTES)?;
+    verify::check_generation(&bytes, page * PAGE_BYTES, 1).map(drop).map_err(Failure::work)
+}
+
+/// Has clients work at once until the time is over. What the tenant counted meanwhile.
+fn during(time: Duration, clients: u32, tenant: &Tenant, work: Work<'_>) -> Result<Run, Failure> {
+    let (accesses, transactions, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    let began = Instant::now();
+    let client = |number| {
+        let mut result = Ok(());
+        while result.is_ok() && !stop.load(Relaxed) && began.elapsed() < time {
+            result = work(number).map(|touches| {
+                accesses.fetch_add(touches, Relaxed);
+                transactions.fetch_add(1, Relaxed);
+            });
+        }
+        if result.is_err() {
+            stop.store(true, Relaxed);
+        }
+        result
+    };
+    std::thread::scope(|scope| {
+        let client = &client;
+        let clients: Vec<_> = (0..clients).map(|number| scope.spawn(move || client(number))).collect();
+        clients.into_iter().try_for_each(|client| client.join().expect("a client does not panic"))
+    })?;
+    let seconds = began.elapsed().as_secs_f64();
+    Ok(Run {
+        counters: tenant.stats().counters.into_iter().collect(),
+        accesses: accesses.into_inner(),
+        transactions: transactions.into_inner(),
+        seconds,
+        ..Run::default()
+    })
+}

@@ -1,0 +1,178 @@
+//! The experiments' runs in the simulator.
+
+use super::workingset::{CLIENTS, Part, Run, SWEEP_THREADS, Task};
+use crate::error::Failure;
+use mglru_core::lru::Swappiness;
+use mglru_core::{Counter, Mechanisms, Time};
+use mglru_sim::{
+    Access, DeviceModel, Interleaving, Lane, Latency, Machine, Operation, Simulator, Source, SourceError,
+    SwapDevice, SwapModel,
+};
+use mglru_workload::load::Running;
+use mglru_workload::random::mix;
+use mglru_workload::trace::PageAccess;
+use mglru_workload::{Load, Random};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The limit of the experiments.
+pub const LIMIT_PAGES: u64 = 16_384;
+/// As most distributions have it.
+pub const SWAPPINESS: Swappiness = Swappiness(60);
+/// What the experiments say of it.
+pub const SCALE: &str = "\
+   In the simulator: limit 64 MiB, A 30 s, its control 8 s and B 6 s of simulated time.";
+
+const TPCC_TIME: Duration = Duration::from_secs(30);
+/// Processor time per page that a transaction touches.
+const TOUCH_TIME: Duration = Duration::from_micros(1);
+const CONTROL_TIME: Duration = Duration::from_secs(8);
+const SWEEP_TIME: Duration = Duration::from_secs(6);
+/// Computing on a page of each of three arrays takes this per array.
+const ZONE_TIME: Duration = Duration::from_micros(10);
+/// Reads of persistent memory through a block device.
+const PERSISTENT_READ_TIME: Duration = Duration::from_micros(20);
+
+/// A client of a load, which it shares with the others.
+struct Client {
+    running: Rc<RefCell<Running>>,
+    number: usize,
+    mapped_percent: u64,
+    begun: Rc<Cell<u64>>,
+    touches: Vec<PageAccess>,
+}
+
+impl Source for Client {
+    fn fill(&mut self, batch: &mut Vec<Operation>) -> Result<(), SourceError> {
+        self.touches.clear();
+        self.running.borrow_mut().draw(self.number, &mut self.touches);
+        self.begun.set(self.begun.get() + 1);
+        batch.extend(self.touches.iter().map(|&touch| {
+            let access = Access::from(touch);
+            let mapped = access.mapped || mix(access.page) % 100 < self.mapped_percent;
+            Operation::from(Access { mapped, ..access })
+        }));
+        Ok(())
+    }
+}
+
+/// A run of a load under a limit: what the parts of the experiments are made of.
+pub struct LoadRun {
+    /// What is run.
+    pub load: Load,
+    /// By so many clients, each with a processor.
+    pub clients: u32,
+    /// Of the pages of files, that are reached through mappings.
+    pub mapped_percent: u64,
+    /// How the cache behaves.
+    pub mechanisms: Mechanisms,
+    /// In pages.
+    pub limit_pages: u64,
+    /// How willing reclaim is to swap.
+    pub swappiness: Swappiness,
+    /// Decides every random choice.
+    pub seed: u64,
+    /// Simulated.
+    pub time: Duration,
+}
+
+impl LoadRun {
+    fn machine(&self) -> Machine {
+        let persistent = Lane { latency: Latency::Fixed(PERSISTENT_READ_TIME), ..Lane::IDEAL };
+        let (access_time, device) = match self.load {
+            Load::Tpcc { .. } => (TOUCH_TIME, SwapDevice::zram()),
+            Load::Sweep { .. } => {
+                let model = DeviceModel { read: persistent, write: persistent };
+                (ZONE_TIME, SwapDevice::Disk { model, cpu: 0 })
+            }
+        };
+        machine(
+            self.limit_pages,
+            self.mechanisms,
+            self.seed,
+            self.clients,
+            access_time,
+            device,
+            self.swappiness,
+        )
+    }
+
+    /// Runs it.
+    pub fn run(&self) -> Result<Run, Failure> {
+        let mut simulator = Simulator::new(&self.machine()).map_err(Failure::work)?;
+        let running = self.load.start(self.clients, self.seed).map_err(Failure::work)?;
+        let (running, begun) = (Rc::new(RefCell::new(running)), Rc::new(Cell::new(0)));
+        for number in 0..self.clients as usize {
+            let (running, begun) = (running.clone(), begun.clone());
+            let mapped_percent = self.mapped_percent;
+            simulator.add_job(0, Client { running, number, mapped_percent, begun, touches: Vec::new() });
+        }
+        let run = finish(simulator, self.time)?;
+        Ok(Run { transactions: begun.get(), ..run })
+    }
+}
+
+fn machine(
+    limit_pages: u64,
+    mechanisms: Mechanisms,
+    seed: u64,
+    cpus: u32,
+    access_time: Duration,
+    device: SwapDevice,
+    swappiness: Swappiness,
+) -> Machine {
+    Machine {
+        mechanisms,
+        cpus: cpus as usize,
+        device_cpu: 0,
+        device: DeviceModel::nvme(),
+        swap: Some(SwapModel { pages: 4 * limit_pages as u32, device }),
+        swappiness,
+        access_time,
+        interleaving: Interleaving::Seeded,
+        seed,
+        ..Machine::kernel_lab(limit_pages)
+    }
+}
+
+/// Runs until the time is over, and sums up.
+fn finish(mut simulator: Simulator, time: Duration) -> Result<Run, Failure> {
+    let until = Time::ZERO + time;
+    while simulator.now() < until && simulator.step().map_err(Failure::work)? {}
+    simulator.core().validate().map_err(Failure::work)?;
+    let report = simulator.report();
+    let tally = report.total();
+    Ok(Run {
+        counters: Counter::ALL.iter().map(|&counter| (counter.name(), tally.counters.get(counter))).collect(),
+        accesses: tally.counts.accesses,
+        out_of_memory: tally.counts.out_of_memory,
+        seconds: report.now.as_nanos() as f64 / 1e9,
+        ..Run::default()
+    })
+}
+
+/// Runs a part of an experiment.
+pub fn run(task: &Task) -> Result<Run, Failure> {
+    let &Task { part, mechanisms, seed, shorter } = task;
+    let (clients, mapped_percent, time) = match part {
+        Part::Tpcc { mapped_percent } => (CLIENTS, mapped_percent, TPCC_TIME),
+        Part::Control => (1, 0, CONTROL_TIME),
+        Part::Sweep => (SWEEP_THREADS, 0, SWEEP_TIME),
+    };
+    let time = time / shorter;
+    let (limit_pages, swappiness) = (LIMIT_PAGES, SWAPPINESS);
+    if let Some(load) = part.load(LIMIT_PAGES) {
+        return LoadRun { load, clients, mapped_percent, mechanisms, limit_pages, swappiness, seed, time }
+            .run();
+    }
+    let machine = machine(limit_pages, mechanisms, seed, clients, TOUCH_TIME, SwapDevice::zram(), swappiness);
+    let mut simulator = Simulator::new(&machine).map_err(Failure::work)?;
+    // Two jobs: one alone would run on beyond the end of the time.
+    for job in 0..2 {
+        let mut random = Random::stream(seed, job);
+        let read = move || Access::read(random.below(2 * LIMIT_PAGES)).into();
+        simulator.add_job(0, std::iter::repeat_with(read));
+    }
+    finish(simulator, time)
+}

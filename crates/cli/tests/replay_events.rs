@@ -1,0 +1,167 @@
+//! `mglru replay --explain` and `--events`.
+
+mod common;
+
+use common::{document, done, fails, folder, lines, number, run, skewed, timeless, words};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+const MAPPED: u32 = 1 << 30;
+const ANON: u32 = 1 << 29;
+const WRITE: u32 = 1 << 31;
+
+/// The events of a file of JSON Lines.
+fn events(folder: &Path, name: &str) -> Vec<Value> {
+    let text = fs::read_to_string(folder.join(name)).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}")))
+        .collect()
+}
+
+fn count(events: &[Value], wanted: impl Fn(&Value) -> bool) -> u64 {
+    events.iter().filter(|event| wanted(event)).count() as u64
+}
+
+#[test]
+fn events_are_counted_as_the_counters_count() {
+    let folder = folder();
+    let replay = "replay skewed.txt --memory 100p --preset linux-7.2";
+    let with = run(timeless(document(folder.path(), &format!("{replay} --events all.jsonl"))));
+    assert_eq!(with, run(timeless(document(folder.path(), replay))), "nobody notices being watched");
+    let events = events(folder.path(), "all.jsonl");
+    let of = |name: &str| count(&events, |event| event["event"] == name);
+    let counter = |name: &str| number(&with["counters"][name]);
+    assert_eq!(of("touch"), 20_000);
+    assert_eq!(count(&events, |event| event["hit"] == false), number(&with["misses"]));
+    assert_eq!(of("insert"), number(&with["misses"]));
+    assert_eq!(count(&events, |event| event["refault"] == true), counter("workingset_refault_file"));
+    assert_eq!((of("evict"), of("isolate")), (counter("pgsteal"), counter("pgscan")));
+    assert_eq!((of("sort"), of("age")), (counter("pgrefill"), number(&with["generations"]["created"])));
+    assert!(of("effort") > 0 && of("list") > of("evict") && of("judge") >= of("isolate"));
+    let times: Vec<u64> = events.iter().map(|event| number(&event["nanos"])).collect();
+    assert!(times.is_sorted());
+    let whole = ["age", "effort"];
+    let nameless = |event: &Value| event.get("page").is_none();
+    assert!(events.iter().all(|event| nameless(event) == whole.contains(&event["event"].as_str().unwrap())));
+}
+
+#[test]
+fn the_trace_for_the_viewer_is_one() {
+    let folder = folder();
+    let replay = |file: &str| format!("replay skewed.txt --memory 100p --events {file}");
+    let text = done(folder.path(), &replay("trace.json"));
+    assert!(text.contains("trace.json has the events"), "{text}");
+    done(folder.path(), &replay("all.jsonl"));
+    let trace: Value = serde_json::from_slice(&fs::read(folder.path().join("trace.json")).unwrap()).unwrap();
+    let all = trace["traceEvents"].as_array().unwrap();
+    let phase = |phase: &str| count(all, |event| event["ph"] == phase);
+    let lines = events(folder.path(), "all.jsonl");
+    assert_eq!(phase("i"), lines.len() as u64, "every event is there");
+    assert_eq!(phase("X"), count(&lines, |event| event["event"] == "age") + 1, "every generation is a slice");
+    assert!(phase("C") > 10 && phase("M") == 21);
+    for event in all {
+        assert!(event["name"].is_string() && event["pid"] == 1, "{event}");
+        assert!(event["ph"] == "M" || event["ts"].as_f64().unwrap() >= 0.0, "{event}");
+    }
+    let instants = all.iter().filter(|event| event["ph"] == "i");
+    for (instant, line) in instants.zip(&lines) {
+        assert_eq!((&instant["name"], &instant["args"]["page"]), (&line["event"], &line["page"]));
+        assert_eq!((instant["ts"].as_f64().unwrap() * 1000.0).round() as u64, number(&line["nanos"]));
+    }
+}
+
+/// Page 7 comes, is read again, leaves while others pass, and comes back.
+#[test]
+fn a_page_is_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = (0..5).map(|_| 7).chain(100..400).chain([7]);
+    lines(folder.path(), "story.txt", pages.map(|page| format!("R {page} 1")));
+    let replay = "replay story.txt --memory 100p --preset linux-7.2 --explain 7,0x64,5";
+    let lives = run(document(folder.path(), &format!("{replay} --events all.jsonl")))["explain"].clone();
+    let life = &lives[0];
+    let names: Vec<&str> =
+        life["events"].as_array().unwrap().iter().map(|event| event["event"].as_str().unwrap()).collect();
+    assert_eq!(names[..4], ["touch", "insert", "touch", "list"]);
+    assert_eq!(names[names.len() - 2..], ["touch", "insert"], "{names:?}");
+    assert_eq!((&life["page"], &life["touches"], &life["misses"]), (&7.into(), &6.into(), &2.into()));
+    assert_eq!((&life["events"][2]["times"], &life["events"][2]["last_access"]), (&4.into(), &4.into()));
+    let back = life["events"].as_array().unwrap().last().unwrap();
+    assert_eq!(back["refault"], true);
+    let events = events(folder.path(), "all.jsonl");
+    let evicted = events.iter().position(|event| event["event"] == "evict" && event["page"] == 7).unwrap();
+    assert_eq!(
+        number(&back["evictions_since"]),
+        count(&events[evicted + 1..], |event| event["event"] == "evict"),
+        "pages that left between"
+    );
+    let of_page = count(&events, |event| event["page"] == 7);
+    assert_eq!(of_page, names.len() as u64 + 3, "four hits are one line");
+    assert_eq!((&lives[1]["page"], &lives[1]["misses"]), (&100.into(), &1.into()));
+    assert_eq!(lives[2]["events"], Value::Array(vec![]));
+    let text = done(folder.path(), replay);
+    for part in [
+        "page 7: 6 touches, 2 of them misses; evicted 1 times",
+        "read: hit, 4 times until access 4",
+        "added to generation",
+        "verdict: free",
+        "inserted: a refault, ",
+        "page 5: never touched",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn mapped_and_anonymous_pages_are_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let word = |(n, page): (usize, u64)| match n % 4 {
+        0 => page as u32,
+        1 => page as u32 | MAPPED,
+        2 => page as u32 | ANON | WRITE,
+        _ => page as u32 | ANON,
+    };
+    words(folder.path(), "mixed.bin", skewed(20_000, 300).enumerate().map(word));
+    let options = "--memory 150p --swap 2MiB --swap-device zram --swappiness 100";
+    let replay = format!("replay mixed.bin {options} --explain 3,anon:3 --events all.jsonl");
+    let run = run(document(folder.path(), &replay));
+    let events = events(folder.path(), "all.jsonl");
+    for (life, anon) in [(0, false), (1, true)] {
+        let life = &run["explain"][life];
+        let touched = |event: &Value| {
+            event["event"] == "touch" && event["page"] == 3 && event.get("anon").is_some() == anon
+        };
+        assert_eq!((&life["anon"], number(&life["touches"])), (&anon.into(), count(&events, touched)));
+        assert!(number(&life["touches"]) > 50, "{life}");
+    }
+    let of = |name: &str| count(&events, |event| event["event"] == name);
+    assert_eq!(of("evict"), number(&run["counters"]["pgsteal"]));
+    assert_eq!(of("insert"), number(&run["misses"]) + number(&run["zero_fills"]));
+    assert!(count(&events, |event| event["verdict"] == "swap_out") > 0);
+    assert!(
+        of("promote") > 0 && events.iter().all(|event| event["event"] != "insert" || event["page"].is_u64())
+    );
+}
+
+#[test]
+fn what_cannot_be_watched_is_told() {
+    let folder = folder();
+    for (options, part) in [
+        ("skewed.txt skewed.txt --explain 5", "give one trace and one preset"),
+        ("skewed.txt --preset linux-7.2,default --events a.jsonl", "give one trace and one preset"),
+        ("skewed.txt --curve 5%,10% --events a.jsonl", "--curve"),
+        ("skewed.txt --events a.txt", ".jsonl"),
+        ("skewed.txt --explain page", "such as 4711"),
+    ] {
+        let error = fails(folder.path(), &format!("replay {options}"), 2);
+        assert!(error.contains(part), "{options}: {error}");
+    }
+    let error = fails(folder.path(), "replay skewed.txt --events missing/a.jsonl", 1);
+    assert!(error.contains("missing/a.jsonl: the events cannot be written"), "{error}");
+    let full = Path::new("/dev/full");
+    if full.exists() {
+        std::os::unix::fs::symlink(full, folder.path().join("full.jsonl")).unwrap();
+        let error = fails(folder.path(), "replay skewed.txt --events full.jsonl", 1);
+        assert!(error.contains("full.jsonl: the events cannot be written"), "{error}");
+    }
+}

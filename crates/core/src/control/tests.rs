@@ -1,0 +1,385 @@
+//! The checklist of spec 90 §6, and what kernels refuse.
+
+use super::*;
+use crate::testing::Harness;
+use crate::{Counter, UNLIMITED};
+
+/// Writes a value, to the end.
+fn write(harness: &Harness, path: &str, value: &str) -> Result<(), ControlError> {
+    let mut write = harness.core.write_control(path, value, 0)?;
+    while write.step(&harness.core, &harness.host)? != ControlStep::Done {}
+    Ok(())
+}
+
+fn read(harness: &Harness, path: &str) -> String {
+    harness.core.read_control(path, crate::Host::now(&harness.host)).unwrap()
+}
+
+fn errno<T: std::fmt::Debug>(result: Result<T, ControlError>) -> &'static str {
+    result.unwrap_err().errno.name()
+}
+
+/// The value of a line.
+fn line(text: &str, key: &str) -> u64 {
+    let found = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+    found.unwrap_or_else(|| panic!("no {key} in {text}")).parse().unwrap()
+}
+
+/// spec 90 §6: "`enabled`: writing `y` then `5` reads `0x0007` then `0x0005`." §2: unsupported bits read back as 0.
+#[test]
+fn bits_of_enabled_are_kept() {
+    let harness = Harness::new(100, 31);
+    for (value, text) in
+        [("y", "0x0007\n"), ("5", "0x0005\n"), ("0x3\n", "0x0003\n"), ("1", "0x0001\n"), ("0xff", "0x0007\n")]
+    {
+        write(&harness, "lru_gen/enabled", value).unwrap();
+        assert_eq!(read(&harness, "lru_gen/enabled"), text);
+    }
+    assert_eq!(errno(write(&harness, "lru_gen/enabled", "what")), "EINVAL");
+    assert_eq!(errno(write(&harness, "lru_gen/enabled", "n")), "EOPNOTSUPP");
+    assert_eq!(read(&harness, "lru_gen/enabled"), "0x0007\n");
+    write(&harness, "lru_gen/min_ttl_ms", "1000\n").unwrap();
+    assert_eq!(read(&harness, "lru_gen/min_ttl_ms"), "1000\n");
+    assert_eq!(errno(write(&harness, "lru_gen/min_ttl_ms", "-1")), "EINVAL");
+}
+
+/// spec 90 §2: bit 1, accessed bits of entries; bit 2, those of tables, without which all tables of the filter are walked.
+#[test]
+fn bits_of_enabled_say_what_walks_read() {
+    let mut harness = Harness::new(1000, 1);
+    (0..64).for_each(|page| harness.load(page));
+    write(&harness, "lru_gen/enabled", "5").unwrap();
+    assert!(harness.age());
+    assert!((0..64).all(|page| harness.is_young(page)), "no walk reads bits");
+    write(&harness, "lru_gen/enabled", "3").unwrap();
+    assert!(harness.age());
+    assert!((0..64).all(|page| !harness.is_young(page)));
+    // The table's own bit is clear, and does not count.
+    (0..64).for_each(|page| harness.load(page));
+    harness.mapping.clear_young_table(0);
+    harness.task.space.mark_ran();
+    assert!(harness.age());
+    assert!((0..64).all(|page| !harness.is_young(page)));
+}
+
+/// spec 90 §6: "`lru_gen` of a fresh lruvec prints 4 lines, seq 0…3, all sizes 0", in the format of §3.1.
+#[test]
+fn a_fresh_lruvec_has_four_generations() {
+    let harness = Harness::new(100, 31);
+    let generations = |seqs: std::ops::Range<u64>| -> String {
+        seqs.map(|seq| format!(" {seq:>10} {:>10} {:>10}  {:>10} \n", 0, 0, 0)).collect()
+    };
+    let block = |memcg: &str| format!("memcg {memcg}\n node     0\n{}", generations(0..4));
+    assert_eq!(read(&harness, "lru_gen"), block("0 /") + &block("1 /golden"));
+    assert!(read(&harness, "lru_gen").contains("\n          3          0          0           0 \n"));
+}
+
+/// spec 90 §3.1: ids are padded before 7.2.
+#[test]
+fn ids_were_padded() {
+    let harness = Harness::with_preset(crate::Preset::Linux71, 100, 31);
+    assert!(read(&harness, "/lru_gen").contains("memcg     1 /golden\n"));
+}
+
+/// spec 90 §3.2: four generations, four tiers each, and a line of walk statistics.
+#[test]
+fn lru_gen_full_has_tiers_and_walks() {
+    let mut harness = Harness::new(100, 1);
+    harness.read_ahead(0..20);
+    (0..10).for_each(|page| harness.load(page));
+    harness.evict(15);
+    assert!(harness.age() && harness.open_generation());
+    let text = read(&harness, "lru_gen_full");
+    let own: Vec<&str> = text.lines().skip_while(|line| !line.ends_with("/golden")).skip(2).collect();
+    assert_eq!(own.len(), 4 * (1 + 4 + 1), "{text}");
+    let marks = |at: usize| own[at].split_whitespace().collect::<Vec<_>>();
+    assert_eq!(marks(0)[0], "2");
+    // The oldest of files: refaulted, evicted and protected ones; of anonymous pages, older ones are gone, too.
+    assert!(own[1].trim_start().starts_with("0          0r"), "{}", own[1]);
+    assert_eq!(own[6 * 3 + 1].matches(['R', 'T', 'x']).collect::<String>(), "RTxRTx");
+    assert_eq!(own[6 + 1].matches('x').count(), 6);
+    assert_eq!(marks(6 * 3 + 5).iter().map(|word| &word[word.len() - 1..]).collect::<String>(), "TYFA");
+    assert_eq!(marks(6 * 3 + 5)[2], "1F", "one table was found");
+    assert_eq!(marks(5), ["0x"; 4]);
+    // Of a kind that has fewer generations, those that are closed are marked.
+    let mut harness = Harness::new(100, 31);
+    harness.bring_at([0], 2);
+    harness.isolate(0);
+    let text = read(&harness, "lru_gen_full");
+    let closed = format!(" {:>10} {:>10} {:>10}  {:>10}x\n", 0, 0, 0, 0);
+    assert!(text.contains(&closed), "{text}");
+    assert!(!read(&harness, "lru_gen").contains('x'));
+}
+
+/// spec 90 §6: "`+ id node max` makes max_seq+1 with age ≈ 0 and V7.2 fails 'exists' if it lost a race."
+#[test]
+fn a_command_opens_a_generation() {
+    let mut harness = Harness::new(100, 1);
+    harness.load(0);
+    harness.host.advance(std::time::Duration::from_secs(1));
+    write(&harness, "lru_gen", "+ 1 0 3").unwrap();
+    assert_eq!(harness.max_seq(), 4);
+    assert!(read(&harness, "lru_gen").contains("\n          4          0 "));
+    assert!(!harness.is_young(0), "it walked");
+    // What is older than the youngest ages all the same; what is younger is none.
+    write(&harness, "lru_gen", "+ 1 0 0 max 0").unwrap();
+    assert_eq!(harness.max_seq(), 5);
+    assert_eq!(errno(write(&harness, "lru_gen", "+ 1 0 6")), "EINVAL");
+    // Another thread has finished the walk for the youngest generation and is about to open the next.
+    assert!(matches!(harness.memcg().spaces.skip(5), crate::mm::Next::Advance));
+    assert_eq!(errno(write(&harness, "lru_gen", "+ 1 0 5")), "EEXIST");
+    assert_eq!(harness.max_seq(), 5);
+}
+
+/// spec 90 §3.3, the column "V6.x".
+#[test]
+fn commands_before_the_rework() {
+    let harness = Harness::with_preset(crate::Preset::Linux612, 100, 1);
+    write(&harness, "lru_gen", "+ 1 0 2").unwrap();
+    assert_eq!(harness.max_seq(), 3, "nothing is done");
+    assert_eq!(errno(write(&harness, "lru_gen", "+ 1 0 3 1 0")), "ERANGE");
+    write(&harness, "lru_gen", "+ 1 0 3 1").unwrap();
+    assert_eq!(harness.max_seq(), 4);
+    assert!(matches!(harness.memcg().spaces.skip(4), crate::mm::Next::Advance));
+    write(&harness, "lru_gen", "+ 1 0 4").unwrap();
+    assert_eq!(harness.max_seq(), 4, "lost the race, without an error");
+}
+
+/// spec 90 §6: "`- id node max-1` is invalid; `- id node max-2` is accepted."
+#[test]
+fn two_generations_are_not_evicted() {
+    let mut harness = Harness::new(1000, 1);
+    harness.read_ahead(0..200);
+    assert_eq!(errno(write(&harness, "lru_gen", "- 1 0 2")), "EINVAL");
+    assert_eq!(errno(write(&harness, "lru_gen", "- 1 0 18446744073709551615")), "EINVAL");
+    write(&harness, "lru_gen", "- 1 0 1").unwrap();
+    assert_eq!((harness.memcg().usage_pages(), harness.min_seq()), (0, 2));
+}
+
+/// spec 90 §6: "`-` with pages=100 on clean pages reclaims ≥ 100 and may overshoot within one 64-page isolation."
+#[test]
+fn an_eviction_stops_after_so_many_pages() {
+    let mut harness = Harness::new(1000, 1);
+    harness.read_ahead(0..500);
+    write(&harness, "lru_gen", "- 1 0 0 0 100").unwrap();
+    assert!((100..164).contains(&harness.stat(Counter::PgstealProactive)));
+    harness.core.validate().unwrap();
+}
+
+/// spec 90 §3.3: "Commands separated by newline, `,` or `;`. … Processing stops at the first error."
+#[test]
+fn commands_stop_at_the_first_error() {
+    let harness = Harness::new(100, 1);
+    assert_eq!(errno(write(&harness, "lru_gen", "+ 1 0 3; + 1 0 4,\n\n+ 1 0 9\n+ 1 0 5")), "EINVAL");
+    assert_eq!(harness.max_seq(), 5);
+    for wrong in [
+        "1 0 3",
+        "+",
+        "+ 1 0",
+        "+ 1 0 x",
+        "+ 1 1 5",
+        "+ 7 0 3",
+        "+ 9999999999 0 3",
+        "- 1 0 0 202",
+        "- 1 0 0 0 -1",
+        "- 1 0 0 0 1 2",
+        "é 1 0 3",
+        "*1 0 3",
+    ] {
+        let error = write(&harness, "lru_gen", wrong).unwrap_err();
+        assert!(error.errno == Errno::Invalid && error.to_string().contains(wrong), "{error}");
+    }
+    write(&harness, "lru_gen", "").unwrap();
+    // The handles that commands took are given back.
+    harness.core.remove_memcg(&harness.host, harness.task.memcg).unwrap();
+    harness.core.drop_handle(harness.task.memcg);
+    assert_eq!(harness.core.memcgs().count(), 1);
+}
+
+/// spec 90 §6: "`memory.reclaim` with more than is reclaimable fails with 'try again' on the 17th fruitless slice …, and
+/// still frees what it could. A full drain of per-CPU batches precedes the last try."
+#[test]
+fn requests_free_what_they_can() {
+    let mut harness = Harness::new(1000, 31);
+    harness.read_ahead(0..100);
+    let waiting = harness.core.arrivals.queued().len();
+    assert!(waiting > 0);
+    let efforts = harness.host.efforts().len();
+    let error = write(&harness, "golden/memory.reclaim", "1M").unwrap_err();
+    assert_eq!(error.errno, Errno::Again);
+    assert!(error.reason.contains("only 100 pages"), "{error}");
+    let fruitless = harness.host.efforts()[efforts..].iter().filter(|effort| effort.reclaimed == 0).count();
+    assert_eq!((fruitless, harness.memcg().usage_pages()), (17, 0));
+    write(&harness, "golden/memory.reclaim", "0").unwrap();
+    assert_eq!(line(&read(&harness, "golden/memory.stat"), "pgsteal_proactive"), 100);
+}
+
+/// spec 90 §6: "`memory.stat` pgsteal equals the sum of its four kinds." §1.1: the order, and that values cover the subtree.
+#[test]
+fn memory_stat_adds_up() {
+    let mut harness = Harness::new(200, 1);
+    let child = harness.core.add_child(harness.task.memcg, "child", UNLIMITED, Time::ZERO).unwrap().id();
+    harness.read_ahead(0..150);
+    harness.task = harness.core.new_task(child, 0);
+    harness.read_ahead(150..300);
+    write(&harness, "golden/memory.reclaim", "40K").unwrap();
+    let parent = read(&harness, "golden/memory.stat");
+    let sum = |text: &str, what: &str| {
+        ["kswapd", "direct", "khugepaged", "proactive"]
+            .map(|kind| line(text, &format!("{what}_{kind}")))
+            .iter()
+            .sum()
+    };
+    for what in ["pgsteal", "pgscan"] {
+        assert_eq!(line(&parent, what), sum(&parent, what), "{parent}");
+        assert!(line(&parent, what) >= 100);
+    }
+    let both: u64 = ["golden", "golden/child"]
+        .map(|path| harness.core.memcg(harness.core.find_memcg(path).unwrap()).stat.get(Counter::File))
+        .iter()
+        .sum();
+    assert_eq!(line(&parent, "file"), both * 4096);
+    assert_eq!(line(&parent, "inactive_file") + line(&parent, "active_file"), both * 4096);
+    let keys: Vec<&str> = parent.lines().map(|line| line.split_once(' ').unwrap().0).collect();
+    assert_eq!((keys[..4].to_vec(), keys.len()), (vec!["anon", "file", "kernel", "shmem"], 45));
+    assert!(read(&harness, "golden/memory.numa_stat").contains(&format!("\nfile N0={}\n", both * 4096)));
+    assert_eq!(line(&read(&harness, "memory.stat"), "pgsteal"), line(&parent, "pgsteal"));
+    assert_eq!(line(&read(&harness, "vmstat"), "nr_file_pages"), both);
+}
+
+/// spec 90 §6: "Invalid lines (`memory.reclaim` = `1G foo=1`) are rejected without side effects."
+#[test]
+fn what_is_wrong_changes_nothing() {
+    let mut harness = Harness::new(1000, 1);
+    harness.read_ahead(0..100);
+    let before = read(&harness, "golden/memory.stat");
+    assert_eq!(errno(write(&harness, "golden/memory.reclaim", "1G foo=1")), "EINVAL");
+    for (file, value) in [("max", "1Q"), ("high", ""), ("low", "-4096"), ("min", "x"), ("oom.group", "2")] {
+        let path = format!("golden/memory.{file}");
+        let text = read(&harness, &path);
+        assert_eq!(errno(write(&harness, &path, value)), "EINVAL", "{file}");
+        assert_eq!(read(&harness, &path), text);
+    }
+    assert_eq!(read(&harness, "golden/memory.stat"), before);
+}
+
+/// spec 90 §1: units, and which files the root has.
+#[test]
+fn files_are_where_the_kernel_has_them() {
+    let harness = Harness::new(100, 1);
+    let files = harness.core.list_control("golden").unwrap();
+    assert_eq!(files.len(), 18);
+    for file in &files {
+        let (own, root) = (format!("golden/{file}"), format!("/{file}"));
+        match file.as_str() {
+            "memory.reclaim" => assert_eq!(errno(harness.core.read_control(&own, Time::ZERO)), "EINVAL"),
+            "memory.pressure" => assert_eq!(errno(harness.core.read_control(&own, Time::ZERO)), "EOPNOTSUPP"),
+            _ => _ = read(&harness, &own),
+        }
+        let of_root = harness.core.read_control(&root, Time::ZERO).map_err(|error| error.errno.name());
+        let expected = match file.as_str() {
+            "memory.stat" | "memory.numa_stat" => None,
+            "memory.reclaim" => Some("EINVAL"),
+            "memory.pressure" => Some("EOPNOTSUPP"),
+            _ => Some("ENOENT"),
+        };
+        assert_eq!(of_root.err(), expected, "{file}");
+    }
+    let system = harness.core.list_control("").unwrap();
+    assert!(
+        ["vmstat", "lru_gen", "lru_gen/enabled", "golden/"]
+            .iter()
+            .all(|name| system.iter().any(|f| f == name))
+    );
+    assert_eq!(harness.core.list_control("lru_gen/").unwrap(), ["enabled", "min_ttl_ms"]);
+    for path in ["memory.none", "golden/cgroup.procs", "none/memory.max", "golden/x/memory.max", "", "golden"]
+    {
+        let error = harness.core.read_control(path, Time::ZERO).unwrap_err();
+        assert!(error.errno == Errno::NoEntry && error.to_string().contains("ENOENT"), "{error}");
+        assert_eq!(errno(harness.core.write_control(path, "1", 0)), "ENOENT");
+    }
+    for file in ["current", "stat", "numa_stat", "events", "events.local", "swap.current", "swap.events"] {
+        assert_eq!(errno(write(&harness, &format!("golden/memory.{file}"), "1")), "EINVAL");
+    }
+    assert_eq!(errno(write(&harness, "vmstat", "1")), "EIO");
+    assert_eq!(errno(write(&harness, "lru_gen_full", "1")), "EINVAL");
+    assert_eq!(errno(harness.core.list_control("none")), "ENOENT");
+}
+
+/// spec 90 §1: "Written values read back as page multiples. A `max` limit reads back as `max`."
+#[test]
+fn limits_read_back_as_pages() {
+    let harness = Harness::new(100, 1);
+    for file in ["min", "low", "high", "max", "swap.high", "swap.max"] {
+        let path = format!("golden/memory.{file}");
+        for (value, text) in [("10000", "8192\n"), ("1M\n", "1048576\n"), ("max", "max\n"), ("0", "0\n")] {
+            write(&harness, &path, value).unwrap();
+            assert_eq!(read(&harness, &path), text, "{file}");
+        }
+    }
+    write(&harness, "golden/memory.oom.group", "1").unwrap();
+    assert_eq!(read(&harness, "golden/memory.oom.group"), "1\n");
+}
+
+/// spec 60 §8: "lowering `high`/`max` | on write of the file | excess | up to 16 fruitless tries"; what cannot be
+/// reclaimed counts `oom` for `max`, and both are written all the same.
+#[test]
+fn lowering_a_limit_reclaims() {
+    let mut harness = Harness::new(1000, 1);
+    harness.read_ahead(0..300);
+    write(&harness, "golden/memory.high", "800K").unwrap();
+    assert!((130..=200).contains(&harness.memcg().usage_pages()), "{}", harness.memcg().usage_pages());
+    assert_eq!(read(&harness, "golden/memory.peak"), "1228800\n");
+    write(&harness, "golden/memory.peak", "reset").unwrap();
+    assert_eq!(read(&harness, "golden/memory.peak"), read(&harness, "golden/memory.current"));
+    write(&harness, "golden/memory.max", "400K").unwrap();
+    assert!(harness.memcg().usage_pages() <= 100);
+    // Pages that are in use cannot go.
+    let pages: Vec<u32> = (0..300).filter(|&page| harness.is_cached(page)).collect();
+    for &page in &pages {
+        assert!(harness.core.folios.flags(harness.folio(page)).try_get());
+    }
+    write(&harness, "golden/memory.high", "4K").unwrap();
+    assert_eq!(line(&read(&harness, "golden/memory.events"), "oom"), 0);
+    write(&harness, "golden/memory.max", "4K").unwrap();
+    assert_eq!(line(&read(&harness, "golden/memory.events"), "oom"), 1);
+    assert_eq!((harness.memcg().usage_pages(), harness.memcg().max_pages()), (pages.len() as u64, 1));
+}
+
+/// `memory.events` counts children, those that went included; `memory.events.local` does not.
+#[test]
+fn events_are_inherited() {
+    let harness = Harness::new(100, 1);
+    let parent = harness.task.memcg;
+    let child = harness.core.add_child(parent, "child", UNLIMITED, Time::ZERO).unwrap().id();
+    harness.core.memcg(child).stat.add(Counter::EventMax, 3);
+    harness.core.memcg(parent).stat.add(Counter::EventMax, 2);
+    let max = |path: &str| line(&read(&harness, path), "max");
+    assert_eq!((max("golden/memory.events"), max("golden/memory.events.local")), (5, 2));
+    harness.core.remove_memcg(&harness.host, child).unwrap();
+    harness.core.drop_handle(child);
+    assert_eq!((max("golden/memory.events"), max("golden/memory.events.local")), (5, 2));
+    assert_eq!(errno(harness.core.read_control("golden/child/memory.events", Time::ZERO)), "ENOENT");
+}
+
+/// Who is written to stays until the writing is over, also where that is given up.
+#[test]
+fn a_memcg_goes_after_what_is_written_to_it() {
+    let mut harness = Harness::new(1000, 1);
+    harness.read_ahead(0..300);
+    let memcg = harness.task.memcg;
+    let mut first = harness.core.write_control("golden/memory.max", "4K", 0).unwrap();
+    let second = harness.core.write_control("golden/memory.reclaim", "1M", 0).unwrap();
+    let mut third = harness.core.write_control("lru_gen", "- 1 0 1", 0).unwrap();
+    assert_eq!(first.step(&harness.core, &harness.host), Ok(ControlStep::More));
+    assert_eq!(third.step(&harness.core, &harness.host), Ok(ControlStep::More));
+    harness.core.remove_memcg(&harness.host, memcg).unwrap();
+    harness.core.drop_handle(memcg);
+    assert_eq!(harness.core.memcgs().count(), 2);
+    while first.step(&harness.core, &harness.host) != Ok(ControlStep::Done) {}
+    assert_eq!(harness.core.memcgs().count(), 2);
+    second.cancel(&harness.core);
+    assert_eq!(harness.core.memcgs().count(), 2);
+    third.cancel(&harness.core);
+    assert_eq!(harness.core.memcgs().count(), 1);
+}

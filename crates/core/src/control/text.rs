@@ -1,0 +1,183 @@
+//! What the files of a memcg say.
+//!
+//! Everything covers the subtree, except `memory.events.local`. Counts of slab, shared memory and other things that do not
+//! exist here are 0, as readers look for their keys.
+
+use super::File;
+use super::error::{Errno, Failure};
+use super::value::{bytes_text, limit_text};
+use crate::folio::Kind;
+use crate::memcg::{Counter, Memcg, MemcgId, Totals};
+use crate::options::PAGE_BYTES;
+use crate::{Core, Time};
+use Counter::{
+    Anon, EventHigh, EventLow, EventMax, EventOom, EventOomKill, EventSwapFail, EventSwapHigh, EventSwapMax,
+    FileDirty, FileMapped, FileWriteback, Pgactivate, Pgdeactivate, Pgfault, Pgmajfault, Pgrefill,
+    PgscanDirect, PgscanKswapd, PgscanProactive, PgstealDirect, PgstealKswapd, PgstealProactive, Pswpin,
+    Pswpout, WorkingsetActivateAnon, WorkingsetActivateFile, WorkingsetNodereclaim, WorkingsetRefaultAnon,
+    WorkingsetRefaultFile, WorkingsetRestoreAnon, WorkingsetRestoreFile,
+};
+use std::fmt::Write;
+
+/// Where a line's value comes from.
+#[derive(Clone, Copy)]
+enum Source {
+    /// A size, in bytes.
+    Size(Counter),
+    /// Pages of a kind that are on the active lists, or on the others, in bytes.
+    Listed(Kind, bool),
+    /// Pages that must not be reclaimed, in bytes.
+    Unevictable,
+    /// Pages or events.
+    Count(&'static [Counter]),
+    /// There is none.
+    Nothing,
+}
+
+use Source::{Count, Listed, Nothing, Size, Unevictable};
+
+/// The lines that tell of each node, too.
+const STATE: &[(&str, Source)] = &[
+    ("anon", Size(Anon)),
+    ("file", Size(Counter::File)),
+    ("shmem", Nothing),
+    ("file_mapped", Size(FileMapped)),
+    ("file_dirty", Size(FileDirty)),
+    ("file_writeback", Size(FileWriteback)),
+    ("inactive_anon", Listed(Kind::Anon, false)),
+    ("active_anon", Listed(Kind::Anon, true)),
+    ("inactive_file", Listed(Kind::File, false)),
+    ("active_file", Listed(Kind::File, true)),
+    ("unevictable", Unevictable),
+    ("slab_reclaimable", Nothing),
+    ("slab_unreclaimable", Nothing),
+    ("slab", Nothing),
+    ("workingset_refault_anon", Count(&[WorkingsetRefaultAnon])),
+    ("workingset_refault_file", Count(&[WorkingsetRefaultFile])),
+    ("workingset_activate_anon", Count(&[WorkingsetActivateAnon])),
+    ("workingset_activate_file", Count(&[WorkingsetActivateFile])),
+    ("workingset_restore_anon", Count(&[WorkingsetRestoreAnon])),
+    ("workingset_restore_file", Count(&[WorkingsetRestoreFile])),
+    ("workingset_nodereclaim", Count(&[WorkingsetNodereclaim])),
+];
+
+const SCANNED: &[Counter] = &[PgscanKswapd, PgscanDirect, PgscanProactive];
+const STOLEN: &[Counter] = &[PgstealKswapd, PgstealDirect, PgstealProactive];
+
+/// The lines of `memory.stat` behind those.
+const EVENTS: &[(&str, Source)] = &[
+    ("pgdemote_kswapd", Nothing),
+    ("pgdemote_direct", Nothing),
+    ("pgdemote_khugepaged", Nothing),
+    ("pgdemote_proactive", Nothing),
+    ("pgsteal_kswapd", Count(&[PgstealKswapd])),
+    ("pgsteal_direct", Count(&[PgstealDirect])),
+    ("pgsteal_khugepaged", Nothing),
+    ("pgsteal_proactive", Count(&[PgstealProactive])),
+    ("pgscan_kswapd", Count(&[PgscanKswapd])),
+    ("pgscan_direct", Count(&[PgscanDirect])),
+    ("pgscan_khugepaged", Nothing),
+    ("pgscan_proactive", Count(&[PgscanProactive])),
+    ("pgrefill", Count(&[Pgrefill])),
+    ("pgscan", Count(SCANNED)),
+    ("pgsteal", Count(STOLEN)),
+    ("pswpin", Count(&[Pswpin])),
+    ("pswpout", Count(&[Pswpout])),
+    ("pgfault", Count(&[Pgfault])),
+    ("pgmajfault", Count(&[Pgmajfault])),
+    ("pgactivate", Count(&[Pgactivate])),
+    ("pgdeactivate", Count(&[Pgdeactivate])),
+    ("pglazyfree", Nothing),
+    ("pglazyfreed", Nothing),
+];
+
+const MEMORY_EVENTS: &[(&str, Option<Counter>)] = &[
+    ("low", Some(EventLow)),
+    ("high", Some(EventHigh)),
+    ("max", Some(EventMax)),
+    ("oom", Some(EventOom)),
+    ("oom_kill", Some(EventOomKill)),
+    ("oom_group_kill", None),
+    ("sock_throttled", None),
+];
+
+const SWAP_EVENTS: &[(&str, Option<Counter>)] =
+    &[("high", Some(EventSwapHigh)), ("max", Some(EventSwapMax)), ("fail", Some(EventSwapFail))];
+
+impl Source {
+    fn value(self, totals: &Totals) -> u64 {
+        match self {
+            Size(counter) => totals.get(counter) * PAGE_BYTES,
+            Listed(kind, active) => totals.listed_pages(kind, active) * PAGE_BYTES,
+            Unevictable => totals.unevictable_pages() * PAGE_BYTES,
+            Count(counters) => counters.iter().map(|&counter| totals.get(counter)).sum(),
+            Nothing => 0,
+        }
+    }
+}
+
+fn lines<'a>(rows: impl IntoIterator<Item = (&'a str, u64)>) -> String {
+    rows.into_iter().fold(String::new(), |mut text, (name, value)| {
+        _ = writeln!(text, "{name} {value}");
+        text
+    })
+}
+
+fn events(kinds: &[(&'static str, Option<Counter>)], of: impl Fn(Counter) -> u64) -> String {
+    lines(kinds.iter().map(|&(name, counter)| (name, counter.map_or(0, &of))))
+}
+
+impl Core {
+    /// What a file says that can be read.
+    pub(super) fn control_text(&self, file: File, id: MemcgId, now: Time) -> Result<String, Failure> {
+        let memcg: &Memcg = self.memcg(id);
+        let totals = || self.subtree_totals(id);
+        Ok(match file {
+            File::Current => bytes_text(memcg.usage_pages()),
+            File::Peak => bytes_text(memcg.peak_pages()),
+            File::Min => limit_text(memcg.min_pages()),
+            File::Low => limit_text(memcg.low_pages()),
+            File::High => limit_text(memcg.memory.high_pages()),
+            File::Max => limit_text(memcg.max_pages()),
+            File::SwapCurrent => bytes_text(memcg.swap.usage_pages()),
+            File::SwapPeak => bytes_text(memcg.swap.peak_pages()),
+            File::SwapHigh => limit_text(memcg.swap.high_pages()),
+            File::SwapMax => limit_text(memcg.swap.max_pages()),
+            File::OomGroup => format!("{}\n", u8::from(memcg.oom_group())),
+            File::Stat => {
+                let totals = totals();
+                let state = STATE.iter().map(|&(name, source)| (name, source.value(&totals)));
+                // Between the state of pages and of slabs, the kernel has one line that is not of a node.
+                let (first, rest): (Vec<_>, Vec<_>) =
+                    (state.clone().take(2).collect(), state.skip(2).collect());
+                let events = EVENTS.iter().map(|&(name, source)| (name, source.value(&totals)));
+                lines(first.into_iter().chain([("kernel", 0)]).chain(rest).chain(events))
+            }
+            File::NumaStat => {
+                let totals = totals();
+                STATE.iter().fold(String::new(), |mut text, (name, source)| {
+                    _ = writeln!(text, "{name} N0={}", source.value(&totals));
+                    text
+                })
+            }
+            File::Events => {
+                let totals = totals();
+                events(MEMORY_EVENTS, |counter| totals.get(counter))
+            }
+            File::EventsLocal => events(MEMORY_EVENTS, |counter| memcg.stat.get_local(counter)),
+            File::SwapEvents => {
+                let totals = totals();
+                events(SWAP_EVENTS, |counter| totals.get(counter))
+            }
+            File::Pressure => {
+                return Err((Errno::NotSupported, "pressure stall information is not measured".to_owned()));
+            }
+            File::Vmstat => self.vmstat_text(),
+            File::LruGen => self.lru_gen_text(now, false),
+            File::LruGenFull => self.lru_gen_text(now, true),
+            File::Enabled => format!("0x{:04x}\n", self.tunables.capabilities()),
+            File::MinTtl => format!("{}\n", self.tunables.min_ttl_ms()),
+            File::Reclaim => unreachable!("it can only be written to"),
+        })
+    }
+}

@@ -1,0 +1,168 @@
+//! Values as they are written to control files.
+
+use super::error::{Errno, Failure};
+use crate::lru::Swappiness;
+use crate::memcg::UNLIMITED;
+use crate::options::PAGE_BYTES;
+
+fn invalid(reason: String) -> Failure {
+    (Errno::Invalid, reason)
+}
+
+/// The number that `text` begins with, decimal, octal (`0…`) or hexadecimal (`0x…`), and what follows it.
+fn leading_number(text: &str) -> Option<(u64, &str)> {
+    let hex = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+    let (digits, radix) = match hex.filter(|rest| rest.starts_with(|c: char| c.is_ascii_hexdigit())) {
+        Some(rest) => (rest, 16),
+        None if text.starts_with('0') => (text, 8),
+        None => (text, 10),
+    };
+    let end = digits.find(|c: char| !c.is_digit(radix)).unwrap_or(digits.len());
+    if end == 0 {
+        return None;
+    }
+    // All are digits: more than there is room for is as good as no end.
+    Some((u64::from_str_radix(&digits[..end], radix).unwrap_or(u64::MAX), &digits[end..]))
+}
+
+/// A whole number in any of those notations.
+pub(super) fn number(text: &str) -> Result<u64, Failure> {
+    match leading_number(text) {
+        Some((number, "")) => Ok(number),
+        _ => Err(invalid(format!("'{text}' is not a number"))),
+    }
+}
+
+/// The size that `text` begins with, in whole pages, and what follows it.
+fn leading_size(text: &str) -> Option<(u64, &str)> {
+    let (number, rest) = leading_number(text)?;
+    let power = rest.chars().next().and_then(|suffix| "KMGTPE".find(suffix.to_ascii_uppercase()));
+    let (shift, rest) = power.map_or((0, rest), |power| (10 * (power as u32 + 1), &rest[1..]));
+    let bytes = number.checked_mul(1 << shift).unwrap_or(u64::MAX);
+    Some((bytes / PAGE_BYTES, rest))
+}
+
+/// A limit or protection in pages; `max` is none.
+pub(super) fn limit(text: &str) -> Result<u64, Failure> {
+    let text = text.trim();
+    if text == "max" {
+        return Ok(UNLIMITED);
+    }
+    match leading_size(text) {
+        Some((pages, "")) => Ok(if pages == u64::MAX / PAGE_BYTES { UNLIMITED } else { pages }),
+        _ => Err(invalid(format!("'{text}' is neither a size in bytes, like 64M, nor 'max'"))),
+    }
+}
+
+/// How a limit is read back.
+pub(super) fn limit_text(pages: u64) -> String {
+    if pages == UNLIMITED { "max\n".to_owned() } else { bytes_text(pages) }
+}
+
+/// So many pages, as a line of bytes.
+pub(super) fn bytes_text(pages: u64) -> String {
+    format!("{}\n", pages * PAGE_BYTES)
+}
+
+/// `0` or `1`.
+pub(super) fn flag(text: &str) -> Result<bool, Failure> {
+    match text.trim() {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        other => Err(invalid(format!("'{other}' is neither 0 nor 1"))),
+    }
+}
+
+/// 0…200, or `max`.
+pub(super) fn swappiness(text: &str) -> Result<Swappiness, Failure> {
+    if text == "max" {
+        return Ok(Swappiness::ANON_ONLY);
+    }
+    let value = number(text).ok().and_then(|value| u8::try_from(value).ok());
+    let known = value.filter(|&value| value <= 200).and_then(Swappiness::new);
+    known.ok_or_else(|| invalid(format!("the swappiness '{text}' is neither 0 to 200 nor 'max'")))
+}
+
+/// What is written to `memory.reclaim`: pages, and a swappiness for this request.
+pub(super) fn request(text: &str) -> Result<(u64, Option<Swappiness>), Failure> {
+    let text = text.trim();
+    let Some((pages, rest)) = leading_size(text) else {
+        return Err(invalid(format!("'{text}' does not begin with a size in bytes, like 64M")));
+    };
+    let mut wanted = None;
+    for word in rest.split_whitespace() {
+        let Some(value) = word.strip_prefix("swappiness=") else {
+            return Err(invalid(format!("'{word}' is unknown: only swappiness= may follow the size")));
+        };
+        wanted = Some(swappiness(value)?);
+    }
+    Ok((pages, wanted))
+}
+
+/// What is written to `lru_gen/enabled`: a number, or a word that begins with y (all) or n (none).
+pub(super) fn capabilities(text: &str) -> Result<u64, Failure> {
+    let text = text.trim();
+    match text.chars().next() {
+        Some('y' | 'Y') => Ok(u64::MAX),
+        Some('n' | 'N') => Ok(0),
+        _ => number(text),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// spec 90 §1: "Sizes accept suffixes K, M, G, T, P, E (powers of 1024) and are truncated to whole pages."
+    #[test]
+    fn sizes_are_truncated_to_pages() {
+        for (text, pages) in [
+            ("0", 0),
+            ("4095", 0),
+            ("4096", 1),
+            (" 10000\n", 2),
+            ("9k", 2),
+            ("1M", 256),
+            ("3g", 3 << 18),
+            ("1T", 1 << 28),
+            ("2P", 1 << 39),
+            ("1E", 1 << 48),
+            ("0x2000", 2),
+            ("010000", 1),
+            ("max", UNLIMITED),
+            ("99999999999999999999", UNLIMITED),
+            ("16E", UNLIMITED),
+        ] {
+            assert_eq!(limit(text), Ok(pages), "{text}");
+        }
+        for text in ["", " ", "-1", "1.5G", "1GB", "1 G", "G", "maximum", "0x", "1K1", "é", "1é"] {
+            let (errno, reason) = limit(text).unwrap_err();
+            assert!(errno == Errno::Invalid && reason.contains("like 64M"), "{text}: {reason}");
+        }
+        assert_eq!((limit_text(UNLIMITED), limit_text(3)), ("max\n".into(), "12288\n".into()));
+    }
+
+    /// spec 90 §1: "`memory.reclaim` argument errors → 'invalid argument': unparsable size, unknown key, swappiness outside
+    /// 0…200."
+    #[test]
+    fn requests_may_have_a_swappiness() {
+        assert_eq!(request("256M swappiness=0"), Ok((65_536, Some(Swappiness(0)))));
+        assert_eq!(request("256M  swappiness=max \n"), Ok((65_536, Some(Swappiness::ANON_ONLY))));
+        assert_eq!(request("5000"), Ok((1, None)));
+        assert_eq!(request("1G swappiness=60 swappiness=200"), Ok((1 << 18, Some(Swappiness(200)))));
+        for text in
+            ["", "max", "1G foo=1", "1G swappiness=201", "1G swappiness=", "1G swappiness=-1", "1G 2", "1Gx"]
+        {
+            assert_eq!(request(text).unwrap_err().0, Errno::Invalid, "{text}");
+        }
+    }
+
+    #[test]
+    fn switches_are_numbers_or_words() {
+        let of = |text| capabilities(text).map_err(|(errno, _)| errno);
+        assert_eq!(["5", "0x7", "yes", "N", "07\n"].map(of), [Ok(5), Ok(7), Ok(u64::MAX), Ok(0), Ok(7)]);
+        assert_eq!(["", "on", "8x", "08"].map(of), [Err(Errno::Invalid); 4]);
+        assert_eq!((flag("1\n"), flag("0")), (Ok(true), Ok(false)));
+        assert!(flag("2").is_err() && flag("").is_err());
+    }
+}

@@ -1,0 +1,67 @@
+//! `vmstat`: what is counted for the node as a whole.
+
+use crate::Core;
+use crate::folio::Kind;
+use crate::memcg::{Counter, MemcgId};
+use std::fmt::Write;
+
+/// The lines that are counters of the memcgs, summed up. `pgskip` and `allocstall` are counted per zone, of which there is
+/// one.
+const COUNTERS: &[(&str, Counter)] = &[
+    ("nr_anon_pages", Counter::Anon),
+    ("nr_mapped", Counter::FileMapped),
+    ("nr_file_pages", Counter::File),
+    ("nr_dirty", Counter::FileDirty),
+    ("nr_writeback", Counter::FileWriteback),
+    ("workingset_nodes", Counter::WorkingsetNodes),
+    ("workingset_refault_anon", Counter::WorkingsetRefaultAnon),
+    ("workingset_refault_file", Counter::WorkingsetRefaultFile),
+    ("workingset_activate_anon", Counter::WorkingsetActivateAnon),
+    ("workingset_activate_file", Counter::WorkingsetActivateFile),
+    ("workingset_restore_anon", Counter::WorkingsetRestoreAnon),
+    ("workingset_restore_file", Counter::WorkingsetRestoreFile),
+    ("workingset_nodereclaim", Counter::WorkingsetNodereclaim),
+    ("nr_vmscan_immediate_reclaim", Counter::NrVmscanImmediateReclaim),
+    ("nr_written", Counter::NrWritten),
+    ("pswpin", Counter::Pswpin),
+    ("pswpout", Counter::Pswpout),
+    ("allocstall_normal", Counter::Allocstall),
+    ("pgactivate", Counter::Pgactivate),
+    ("pgdeactivate", Counter::Pgdeactivate),
+    ("pgfault", Counter::Pgfault),
+    ("pgmajfault", Counter::Pgmajfault),
+    ("pgrefill", Counter::Pgrefill),
+    ("pgsteal_kswapd", Counter::PgstealKswapd),
+    ("pgsteal_direct", Counter::PgstealDirect),
+    ("pgsteal_proactive", Counter::PgstealProactive),
+    ("pgscan_kswapd", Counter::PgscanKswapd),
+    ("pgscan_direct", Counter::PgscanDirect),
+    ("pgscan_proactive", Counter::PgscanProactive),
+    ("pgscan_anon", Counter::PgscanAnon),
+    ("pgscan_file", Counter::PgscanFile),
+    ("pgsteal_anon", Counter::PgstealAnon),
+    ("pgsteal_file", Counter::PgstealFile),
+    ("pageoutrun", Counter::Pageoutrun),
+    ("pgrotated", Counter::Pgrotated),
+    ("oom_kill", Counter::EventOomKill),
+];
+
+impl Core {
+    /// The lines of `vmstat`: pages and events.
+    pub(super) fn vmstat_text(&self) -> String {
+        let totals = self.subtree_totals(MemcgId::ROOT);
+        let sizes = [
+            ("nr_free_pages", u64::from(self.free_pages())),
+            ("nr_inactive_anon", totals.listed_pages(Kind::Anon, false)),
+            ("nr_active_anon", totals.listed_pages(Kind::Anon, true)),
+            ("nr_inactive_file", totals.listed_pages(Kind::File, false)),
+            ("nr_active_file", totals.listed_pages(Kind::File, true)),
+            ("nr_unevictable", totals.unevictable_pages()),
+        ];
+        let counters = COUNTERS.iter().map(|&(name, counter)| (name, totals.get(counter)));
+        sizes.into_iter().chain(counters).fold(String::new(), |mut text, (name, value)| {
+            _ = writeln!(text, "{name} {value}");
+            text
+        })
+    }
+}

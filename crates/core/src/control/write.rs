@@ -1,0 +1,144 @@
+//! Writing to control files.
+
+use super::error::{ControlError, Errno, Failure};
+use super::lru_gen::Commands;
+use super::{File, value};
+use crate::Core;
+use crate::host::{Host, Throttle};
+use crate::memcg::MemcgId;
+use crate::reclaim::{Lowering, Proactive, RequestStep};
+use crate::tunables::MAIN;
+
+/// What a step of writing came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControlStep {
+    /// Call again; anybody may run before.
+    More,
+    /// Wait, then call again.
+    Wait(Throttle),
+    /// All is done.
+    Done,
+}
+
+/// What is left to do.
+#[derive(Debug)]
+pub(super) enum Work {
+    Nothing,
+    /// Make room below a limit.
+    Lower(Lowering),
+    Reclaim(Proactive),
+    Commands(Box<Commands>),
+}
+
+/// A value that is being written to a control file. It is stepped to the end, or cancelled.
+#[derive(Debug)]
+#[must_use = "nothing more happens unless it is stepped; who does not want it any more cancels it"]
+pub struct ControlWrite {
+    path: String,
+    memcg: MemcgId,
+    cpu: usize,
+    work: Work,
+}
+
+impl ControlWrite {
+    pub(super) fn new(path: &str, memcg: MemcgId, cpu: usize, work: Work) -> ControlWrite {
+        ControlWrite { path: path.to_owned(), memcg, cpu, work }
+    }
+
+    /// Does at most one batch. Not to be called again after `Done` or an error.
+    ///
+    /// # Errors
+    /// Less could be reclaimed than was asked for, or a command is wrong. What was done before stays.
+    pub fn step(&mut self, core: &Core, host: &impl Host) -> Result<ControlStep, ControlError> {
+        let step = match &mut self.work {
+            Work::Nothing => Ok(ControlStep::Done),
+            Work::Lower(lowering) => Ok(match lowering.step(core, host) {
+                RequestStep::More => ControlStep::More,
+                RequestStep::Wait(throttle) => ControlStep::Wait(throttle),
+                // The limit was written all the same.
+                RequestStep::Done(_) | RequestStep::TryAgain(_) => ControlStep::Done,
+            }),
+            Work::Reclaim(request) => match request.step(core, host) {
+                RequestStep::More => Ok(ControlStep::More),
+                RequestStep::Wait(throttle) => Ok(ControlStep::Wait(throttle)),
+                RequestStep::Done(_) => Ok(ControlStep::Done),
+                RequestStep::TryAgain(progress) => Err((
+                    Errno::Again,
+                    format!(
+                        "only {} pages could be reclaimed: ask for less, or again later",
+                        progress.reclaimed
+                    ),
+                )),
+            },
+            Work::Commands(commands) => commands.step(core, host, self.cpu),
+        };
+        let step = step.map_err(|(errno, reason)| ControlError::new(errno, &self.path, reason));
+        if !matches!(step, Ok(ControlStep::More | ControlStep::Wait(_))) {
+            self.end(core);
+        }
+        step
+    }
+
+    /// Gives up. What was done stays.
+    pub fn cancel(mut self, core: &Core) {
+        self.end(core);
+    }
+
+    fn end(&mut self, core: &Core) {
+        if let Work::Commands(commands) = &mut self.work {
+            commands.end(core);
+        }
+        self.work = Work::Nothing;
+        core.drop_handle(self.memcg);
+    }
+}
+
+impl Core {
+    /// Checks a value, and sets what can be set at once.
+    pub(super) fn begin_write(
+        &self,
+        file: File,
+        id: MemcgId,
+        text: &str,
+        cpu: usize,
+    ) -> Result<Work, Failure> {
+        let memcg = self.memcg(id);
+        match file {
+            File::Min => self.set_min(id, value::limit(text)?),
+            File::Low => self.set_low(id, value::limit(text)?),
+            File::High => {
+                memcg.set_high_pages(value::limit(text)?);
+                return Ok(Work::Lower(Lowering::new(id, true, cpu)));
+            }
+            File::Max => {
+                memcg.set_max_pages(value::limit(text)?);
+                return Ok(Work::Lower(Lowering::new(id, false, cpu)));
+            }
+            File::SwapHigh => memcg.set_swap_high_pages(value::limit(text)?),
+            File::SwapMax => memcg.set_swap_max_pages(value::limit(text)?),
+            File::Peak => memcg.memory.reset_peak(),
+            File::SwapPeak => memcg.swap.reset_peak(),
+            File::OomGroup => memcg.set_oom_group(value::flag(text)?),
+            File::Reclaim => {
+                let (pages, swappiness) = value::request(text)?;
+                return Ok(Work::Reclaim(Proactive::new(self, id, pages, swappiness, cpu)));
+            }
+            File::LruGen => return Ok(Work::Commands(Box::new(Commands::new(text)))),
+            File::Enabled => {
+                let bits = value::capabilities(text)?;
+                if bits & MAIN == 0 {
+                    let reason =
+                        "the multi-gen LRU cannot be turned off here: choose the LRU when it is built";
+                    return Err((Errno::NotSupported, reason.to_owned()));
+                }
+                self.tunables.set_capabilities(bits);
+            }
+            File::MinTtl => self.tunables.set_min_ttl_ms(value::number(text.trim())?),
+            File::Pressure => {
+                return Err((Errno::NotSupported, "pressure stall information is not measured".to_owned()));
+            }
+            _ => unreachable!("it can only be read"),
+        }
+        Ok(Work::Nothing)
+    }
+}

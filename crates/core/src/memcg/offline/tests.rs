@@ -1,0 +1,187 @@
+//! What must hold when memcgs go.
+
+use crate::lru::Queue;
+use crate::testing::Harness;
+use crate::{ChargeStep, Charging, Counter, MemcgId, Preset, Time, UNLIMITED};
+
+fn add(harness: &Harness, parent: MemcgId, name: &str) -> MemcgId {
+    harness.core.add_child(parent, name, UNLIMITED, Time::ZERO).unwrap().id()
+}
+
+fn remove(harness: &Harness, memcg: MemcgId) {
+    harness.core.remove_memcg(&harness.host, memcg).unwrap();
+}
+
+/// Brings pages in for a memcg.
+fn bring(harness: &mut Harness, memcg: MemcgId, pages: std::ops::Range<u32>) {
+    harness.task = harness.core.new_task(memcg, 0);
+    harness.read_ahead(pages);
+}
+
+fn usage(harness: &Harness, memcg: MemcgId) -> u64 {
+    harness.core.memcg(memcg).usage_pages()
+}
+
+/// Pages of a memcg that went to the root are the root's: they can be evicted, and given up.
+#[test]
+fn pages_that_went_to_the_root_can_go() {
+    for batch_folios in [1, 31] {
+        let mut harness = Harness::new(1000, batch_folios);
+        harness.read_ahead(0..300);
+        let memcg = harness.task.memcg;
+        remove(&harness, memcg);
+        harness.core.validate().unwrap();
+        assert_eq!((usage(&harness, memcg), usage(&harness, MemcgId::ROOT)), (0, 300));
+        assert_eq!(harness.core.truncate(&harness.host, &harness.mapping, 0, 100), None);
+        harness.task.memcg = MemcgId::ROOT;
+        assert_eq!(harness.evict(64).0, 64);
+        assert_eq!(usage(&harness, MemcgId::ROOT), 136);
+        harness.core.validate().unwrap();
+        harness.core.drop_handle(memcg);
+        assert_eq!(harness.core.memcgs().count(), 1);
+    }
+}
+
+/// Folios that were on no list when their memcg went are their heir's when they are put on one.
+#[test]
+fn folios_on_their_way_are_adopted() {
+    let mut harness = Harness::new(1000, 31);
+    let memcgs: Vec<MemcgId> = ["a", "b", "c"].map(|name| add(&harness, MemcgId::ROOT, name)).to_vec();
+    for (&memcg, first) in memcgs.iter().zip([0, 10, 20]) {
+        bring(&mut harness, memcg, first..first + 5);
+    }
+    // All three go while these wait in one batch.
+    let queued = harness.core.arrivals.take(0, Queue::Add).unwrap();
+    for &memcg in &memcgs {
+        remove(&harness, memcg);
+        harness.core.drop_handle(memcg);
+        assert_eq!(usage(&harness, memcg), 5);
+    }
+    harness.core.drain_batch(&harness.host, Queue::Add, queued.as_slice());
+    assert_eq!(usage(&harness, MemcgId::ROOT), 15);
+    // Nothing refers to any of them now.
+    assert_eq!(harness.core.memcgs().count(), 2);
+    harness.core.validate().unwrap();
+}
+
+/// A parent may go while its child is handed over: then the pages are the grandparent's, and the parent is not charged.
+#[test]
+fn a_parent_may_go_first() {
+    let mut harness = Harness::new(1000, 1);
+    let top = harness.task.memcg;
+    let parent = add(&harness, top, "parent");
+    let child = add(&harness, parent, "child");
+    bring(&mut harness, child, 0..50);
+    bring(&mut harness, parent, 50..60);
+    harness.core.memcgs.take_offline(harness.core.memcg(child)).unwrap();
+    remove(&harness, parent);
+    assert_eq!((usage(&harness, top), usage(&harness, parent)), (60, 50));
+    harness.core.reparent(harness.core.memcg(child), &harness.host);
+    assert_eq!([top, parent, child].map(|memcg| usage(&harness, memcg)), [60, 0, 0]);
+    harness.core.validate().unwrap();
+    harness.core.drop_handle(parent);
+    assert_eq!(harness.core.memcgs().count(), 4, "the child is still there");
+    harness.core.drop_handle(child);
+    assert_eq!(harness.core.memcgs().count(), 2);
+}
+
+/// Who is in the middle of reclaiming from a memcg that goes takes nothing from its heir.
+#[test]
+fn reclaimers_of_who_went_leave_the_heir_alone() {
+    let mut harness = Harness::new(1000, 1);
+    let parent = harness.task.memcg;
+    let child = add(&harness, parent, "child");
+    bring(&mut harness, child, 0..100);
+    remove(&harness, child);
+    assert_eq!((harness.evict(64).0, usage(&harness, parent)), (0, 100));
+    harness.core.validate().unwrap();
+}
+
+/// A task outlives its memcg: who is above it pays, whether pages are handed over or not.
+#[test]
+fn tasks_may_outlive_their_memcg() {
+    for preset in [Preset::Default, Preset::Linux71] {
+        let mut harness = Harness::with_preset(preset, 1000, 1);
+        let parent = harness.task.memcg;
+        let child = add(&harness, parent, "child");
+        let grandchild = add(&harness, child, "grandchild");
+        bring(&mut harness, grandchild, 0..10);
+        remove(&harness, grandchild);
+        remove(&harness, child);
+        let kept = usage(&harness, grandchild);
+        assert_eq!(kept, if preset == Preset::Default { 0 } else { 10 });
+        harness.read_ahead(10..30);
+        assert_eq!((usage(&harness, parent), usage(&harness, grandchild)), (30, kept));
+        harness.core.validate().unwrap();
+        assert_eq!(harness.core.truncate(&harness.host, &harness.mapping, 0, 30), None);
+        [grandchild, child].into_iter().for_each(|memcg| harness.core.drop_handle(memcg));
+        assert_eq!(harness.core.memcgs().count(), 2);
+    }
+}
+
+/// A payment that is under way when its memcg goes is for whoever is above it.
+#[test]
+fn payments_survive_their_memcg() {
+    let mut harness = Harness::new(1000, 1);
+    let child = add(&harness, harness.task.memcg, "child");
+    harness.core.memcg(child).set_max_pages(0);
+    let mut charging = Charging::new(child, 0);
+    assert!(matches!(charging.step(&harness.core, &harness.host), ChargeStep::More));
+    remove(&harness, child);
+    let new = loop {
+        match charging.step(&harness.core, &harness.host) {
+            ChargeStep::Charged(new) => break new,
+            ChargeStep::More => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(harness.memcg().usage_pages(), 1);
+    harness.core.discard(&harness.host, new);
+    harness.task.memcg = MemcgId::ROOT;
+    harness.core.drop_handle(child);
+    assert_eq!(harness.core.memcgs().count(), 2);
+}
+
+/// What is in stock for a memcg that goes is given back, and it protects nothing any more.
+#[test]
+fn nothing_is_left_of_who_went() {
+    let mut options = crate::Options::new(1024);
+    options.charge_batch_pages = 64;
+    let harness = Harness::with_options(options, 1000);
+    let parent = harness.task.memcg;
+    let siblings = ["a", "b"].map(|name| add(&harness, parent, name));
+    for memcg in siblings {
+        harness.core.set_low(memcg, 100);
+        harness.core.charge_one(memcg, 0);
+    }
+    harness.core.set_low(parent, 100);
+    let low = |memcg| harness.core.effective_protection(memcg, MemcgId::ROOT).low_pages;
+    assert_eq!(siblings.map(low), [50, 50]);
+    remove(&harness, siblings[0]);
+    harness.core.uncharge_pages(siblings[0], 1);
+    // Whoever writes to its control file at this moment is late.
+    harness.core.set_low(siblings[0], 100);
+    harness.core.drop_handle(siblings[0]);
+    assert_eq!((harness.core.memcgs().count(), low(siblings[1])), (3, 64));
+    assert_eq!((usage(&harness, parent), harness.core.subtree_stat(parent, Counter::File)), (64, 0));
+}
+
+/// Moving a task takes its address space along, also from who went.
+#[test]
+fn address_spaces_follow_their_tasks() {
+    let mut harness = Harness::new(1000, 1);
+    let [a, b] = ["a", "b"].map(|name| add(&harness, MemcgId::ROOT, name));
+    let mut task = harness.core.new_task(a, 0);
+    remove(&harness, a);
+    harness.core.move_task(&mut task, b);
+    let has = |memcg, force| {
+        let spaces = &harness.core.memcg(memcg).spaces;
+        matches!(spaces.next(3, force), crate::mm::Next::Walk { .. })
+    };
+    assert!(!has(MemcgId::ROOT, true) && has(b, true));
+    harness.core.end_task(&task);
+    assert!(!has(b, true));
+    harness.core.drop_handle(a);
+    harness.read_ahead(0..1);
+    harness.core.validate().unwrap();
+}

@@ -1,0 +1,180 @@
+//! What observers see of every folio: a story that can be, with the counts of the report, and the run does not change by it.
+
+use mglru_core::event::{Event, List, ListedFrom, Sorted};
+use mglru_core::pageout::Verdict;
+use mglru_core::{Counter, Time};
+use mglru_sim::{Access, Machine, Observer, Operation, PageTouch, Report, Simulator, SwapDevice, SwapModel};
+use mglru_workload::Random;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Where a folio is, as far as events tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Inserted,
+    Listed,
+    Isolated,
+    Doomed,
+}
+
+#[derive(Default)]
+struct Story {
+    folios: BTreeMap<u32, State>,
+    counts: BTreeMap<&'static str, u64>,
+    touches: [u64; 2],
+    youngest: u64,
+}
+
+impl Story {
+    fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    fn goes(&mut self, folio: u32, from: &[State], to: State) {
+        let before = self.folios.insert(folio, to);
+        assert!(before.is_some_and(|state| from.contains(&state)), "folio {folio}: {before:?} to {to:?}");
+    }
+
+    fn is_live(&self, seq: u64) {
+        assert!(
+            (self.youngest.saturating_sub(3)..=self.youngest).contains(&seq),
+            "{seq} of {}",
+            self.youngest
+        );
+    }
+
+    fn event(&mut self, event: &Event) {
+        use State::{Doomed, Inserted, Isolated, Listed};
+        match *event {
+            Event::Inserted { folio, .. } => {
+                self.folios.insert(folio.0, Inserted);
+                self.count("inserted");
+            }
+            Event::Listed { folio, list, from, .. } => {
+                if let List::Generation(seq) = list {
+                    self.is_live(seq);
+                }
+                match from {
+                    ListedFrom::Arrivals => self.goes(folio.0, &[Inserted], Listed),
+                    ListedFrom::Isolation => self.goes(folio.0, &[Isolated, Doomed], Listed),
+                    ListedFrom::Rotation => {
+                        self.count("rotated");
+                        self.goes(folio.0, &[Listed], Listed);
+                    }
+                    _ => self.goes(folio.0, &[Listed], Listed),
+                }
+            }
+            Event::Promoted { folio, seq, .. } => {
+                assert_eq!(seq, self.youngest);
+                self.count("promoted");
+                assert!(self.folios.contains_key(&folio.0));
+            }
+            Event::Sorted { folio, seq, why, .. } => {
+                self.is_live(seq);
+                self.count("sorted");
+                if matches!(why, Sorted::Protected(_) | Sorted::Saturated) {
+                    self.count("protected");
+                }
+                self.goes(folio.0, &[Listed], Listed);
+            }
+            Event::Isolated { folio, .. } => {
+                self.count("isolated");
+                self.goes(folio.0, &[Listed], Isolated);
+            }
+            Event::Judged { folio, verdict } => {
+                let to = if verdict == Verdict::Free { Doomed } else { Isolated };
+                self.goes(folio.0, &[Isolated, Doomed], to);
+            }
+            Event::Evicted { folio, .. } => {
+                self.count("evicted");
+                let before = self.folios.remove(&folio.0);
+                assert_eq!(before, Some(Doomed), "folio {folio:?} was evicted");
+            }
+            Event::Aged { max_seq, .. } => {
+                assert_eq!(max_seq, self.youngest + 1);
+                self.youngest = max_seq;
+                self.count("aged");
+            }
+            _ => {}
+        }
+    }
+}
+
+struct Reader(Rc<RefCell<Story>>);
+
+impl Observer for Reader {
+    fn event(&mut self, _: Time, event: &Event) {
+        self.0.borrow_mut().event(event);
+    }
+
+    fn touch(&mut self, _: Time, touch: &PageTouch) {
+        self.0.borrow_mut().touches[usize::from(touch.hit)] += 1;
+    }
+
+    fn sees_folios(&self) -> bool {
+        true
+    }
+}
+
+fn operations(seed: u64, anon: bool) -> Vec<Operation> {
+    let mut random = Random::new(seed);
+    (0..30_000)
+        .map(|n| {
+            let page = random.below(400).min(random.below(400));
+            let access = match random.below(10) {
+                0 => Access::write(page),
+                1 | 2 => Access::load(page),
+                3 | 4 if anon => Access::store(page).anon(),
+                5 if n % 7 == 0 => return Operation::Sync { page },
+                _ => Access::read(page),
+            };
+            access.into()
+        })
+        .collect()
+}
+
+fn run(machine: &Machine, seed: u64, observer: Option<Reader>) -> Report {
+    let anon = machine.swap.is_some();
+    let mut simulator = Simulator::new(machine).unwrap();
+    if let Some(observer) = observer {
+        simulator.observe(observer);
+    }
+    for job in 0..2 {
+        simulator.add_job(0, operations(seed * 2 + job, anon).into_iter());
+    }
+    simulator.run().unwrap()
+}
+
+#[test]
+fn events_tell_a_story_that_can_be_and_change_nothing() {
+    for seed in 0..6 {
+        let mut machine = Machine::kernel_lab(200);
+        machine.seed = seed;
+        if seed % 2 == 1 {
+            machine.swap = Some(SwapModel { pages: 1000, device: SwapDevice::zram() });
+        }
+        let story = Rc::new(RefCell::new(Story { youngest: 3, ..Story::default() }));
+        let report = run(&machine, seed, Some(Reader(story.clone())));
+        assert_eq!(report, run(&machine, seed, None), "seed {seed}");
+        let story = story.borrow();
+        let total = report.total();
+        let told = |what| story.counts.get(what).copied().unwrap_or(0);
+        let counts = total.counts;
+        assert_eq!(story.touches.iter().sum::<u64>(), counts.accesses, "seed {seed}");
+        assert_eq!(story.touches[0], counts.misses);
+        assert_eq!(told("evicted"), total.counters.pgsteal());
+        assert_eq!(told("isolated"), total.counters.pgscan());
+        assert_eq!(told("sorted"), total.counters.get(Counter::Pgrefill));
+        assert_eq!(told("rotated"), total.counters.get(Counter::Pgrotated));
+        assert_eq!(told("aged"), total.counters.get(Counter::Aged));
+        assert!(told("protected") >= total.counters.get(Counter::Pgprotected));
+        // Where both jobs miss a page, one of them finds it inserted by the other.
+        let brought = told("inserted");
+        assert!(
+            (told("evicted")..=counts.misses + counts.zero_fills).contains(&brought),
+            "{brought}: {counts:?}"
+        );
+        assert!(told("promoted") > 0 && told("sorted") > 0 && told("evicted") > 1000, "{:?}", story.counts);
+    }
+}
