@@ -83,7 +83,6 @@ impl Lruvec {
         self.sizes.iter().flatten().for_each(|size| size.store(0, Relaxed));
         self.unevictable_pages.store(0, Relaxed);
         self.evicted.iter().chain(&self.refaulted).flatten().for_each(|count| count.store(0, Relaxed));
-        self.filters.forget();
         self.forget_walks();
         self.shadow_leaves.lock().clear();
         self.congested.store(false, Relaxed);

@@ -10,6 +10,7 @@
 use super::multigen::memcg_lru::{LruWalk, MemcgLru, Op, Segment};
 use super::turns::{Turns, TurnsWalk};
 use crate::Core;
+use crate::folio::Kind;
 use crate::mechanism::Lru;
 use crate::memcg::{Memcg, MemcgId, TreeWalk};
 use crate::sync::Ordering::Relaxed;
@@ -153,6 +154,18 @@ fn group(pages: u64) -> u32 {
 }
 
 impl Core {
+    /// Pages that a memcg below `target` has on average, where several take turns.
+    pub(crate) fn turn_pages(&self, target: MemcgId) -> Option<u64> {
+        let takes_turns = self.mechanisms().subtree_lru() && self.memcg(target).has_children.load(Relaxed);
+        let members = takes_turns.then(|| self.with_order(target, |order| order.turns().members()))?;
+        let pages = if target == MemcgId::ROOT {
+            Kind::ALL.into_iter().map(|kind| self.folios.listed().pages(kind)).sum()
+        } else {
+            self.memcg(target).usage_pages()
+        };
+        (members > 1).then(|| pages / members)
+    }
+
     /// Works on the order of `target`'s subtree.
     fn with_order<R>(&self, target: MemcgId, work: impl FnOnce(&mut MemcgOrder) -> R) -> R {
         let mut order = self.memcg(target).order.lock();

@@ -50,6 +50,11 @@ impl Turns {
         self.place(memcg, group_of(pages), ticket);
     }
 
+    /// How many memcgs have pages.
+    pub(crate) fn members(&self) -> u64 {
+        self.tickets.len() as u64
+    }
+
     /// A memcg without pages is no member.
     pub(crate) fn leave(&mut self, memcg: MemcgId) {
         if let Some((group, ticket)) = self.tickets.remove(&memcg) {
