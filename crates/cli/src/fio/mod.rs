@@ -104,6 +104,7 @@ What fio has not (command line only; sizes: 512MiB, 8192p for pages of 4 KiB, by
   --preset=NAME            linux-7.2 or default: how the cache behaves
   --with=MECHANISM         turn a mechanism on; may be repeated
   --without=MECHANISM      turn a mechanism off; may be repeated
+  --lru=POLICY             multigen or classic; --lru-lock=LOCK: lruvec or node
   --swap=SIZE              compressed memory, of what --memory allows, for anonymous memory of loads
                            (default: none)
   --backend=KIND           auto, io_uring or threads: how files are read and written

@@ -32,6 +32,9 @@ pub struct Background {
     walk: Option<NodeWalk>,
     /// Pages reclaimed since it woke.
     reclaimed_pages: u64,
+    /// Classic: a pass since it woke met pages under write-back. The last one may have met none, as those before made them
+    /// active.
+    met_writeback: bool,
 }
 
 impl Background {
@@ -53,6 +56,7 @@ impl Background {
             priority: PRIORITY_DEFAULT,
             walk: None,
             reclaimed_pages: 0,
+            met_writeback: false,
         }
     }
 
@@ -85,7 +89,9 @@ impl Background {
         if progress.scanned < self.orders.goal_pages || progress.reclaimed == 0 {
             self.priority -= 1;
         }
-        let stuck = progress.reclaimed == 0 && self.scan.tallies.writeback > 0;
+        let under_writeback = self.scan.tallies.writeback + self.scan.tallies.immediate > 0;
+        self.met_writeback |= under_writeback && core.mechanisms().has_folios_of(Lru::Classic);
+        let stuck = progress.reclaimed == 0 && (self.scan.tallies.writeback > 0 || self.met_writeback);
         if self.priority == 0 {
             if stuck {
                 return self.restart(Throttle::Writeback);
@@ -102,6 +108,7 @@ impl Background {
     fn restart(&mut self, wait: Throttle) -> BackgroundStep {
         self.priority = PRIORITY_DEFAULT;
         self.reclaimed_pages = 0;
+        self.met_writeback = false;
         BackgroundStep::Wait(wait)
     }
 
@@ -118,6 +125,7 @@ impl Background {
         }
         self.priority = PRIORITY_DEFAULT;
         self.reclaimed_pages = 0;
+        self.met_writeback = false;
         BackgroundStep::Sleep
     }
 }
