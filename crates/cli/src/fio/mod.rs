@@ -62,8 +62,8 @@ What to do (also in job files, which have `include FILE`, ${VARIABLES} and comme
   --random_distribution=D  random, zipf:THETA or pareto:H
   --norandommap            draw blocks anew each time, instead of each once per pass
   --randseed=N             decides every random choice
-  --workload=LOAD          instead of blocks of files, a load of mglru's own, whose contents are always
-                           verified (docs/fio.md): tpcc:warehouses=N,cache=SIZE or
+  --workload=LOAD          instead of blocks of files, a load of mglru's own, whose contents are
+                           always verified (docs/fio.md): tpcc:warehouses=N,cache=SIZE or
                            sweep:size=SIZE,arrays=N; instances are its clients; needs --runtime
 On what:
   --directory=DIR          where files are; DIR:DIR: instances take turns
