@@ -11,7 +11,7 @@ mod job;
 mod meter;
 mod monitor;
 mod plan;
-mod source;
+pub mod source;
 
 use crate::cache_options::CacheOptions;
 use crate::cache_report::CacheReport;

@@ -77,7 +77,7 @@ pub struct Machine {
     /// Processors, of the simulated machine.
     pub cpus: Option<u32>,
     /// Decides everything that is left to chance.
-    pub seed: Option<u64>,
+    pub seed: u64,
 }
 
 /// Swap space.
@@ -206,24 +206,30 @@ pub struct Print {
 }
 
 impl Scenario {
-    /// Reads a scenario from a file. Traces and included files are looked for beside it.
+    /// Reads a scenario from a file. Traces and included files are looked for beside it. `seed`: instead of the machine's.
     ///
     /// # Errors
     /// The first thing that is wrong.
-    pub fn read(path: &Path) -> Result<Scenario, Error> {
+    pub fn read(path: &Path, seed: Option<u64>) -> Result<Scenario, Error> {
         let text = std::fs::read_to_string(path).map_err(|error| {
             let reason = format!("{error}; name a scenario, which docs/scenarios.md tells how to write");
             Error::new(path, None, reason)
         })?;
-        Scenario::parse(&text, path)
+        Scenario::parse(&text, path, seed)
     }
 
     /// Understands the text of a scenario that is at `path`.
     ///
     /// # Errors
     /// The first thing that is wrong.
-    pub fn parse(text: &str, path: &Path) -> Result<Scenario, Error> {
-        read::scenario(text, path)
+    pub fn parse(text: &str, path: &Path, seed: Option<u64>) -> Result<Scenario, Error> {
+        read::scenario(text, path, seed)
+    }
+
+    /// The tenants that are there from the start: the first of all.
+    pub fn first_tenants(&self) -> &[Tenant] {
+        let later = self.actions.iter().filter(|action| matches!(action.what, What::Create(_))).count();
+        &self.tenants[..self.tenants.len() - later]
     }
 
     /// What is wrong with a value of it.

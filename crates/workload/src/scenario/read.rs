@@ -24,7 +24,7 @@ const MEMORY_BYTES_MAX: u64 = 1 << 40;
 const TIME_MAX: Duration = Duration::from_secs(1000 * 24 * 3600);
 
 /// Understands a scenario.
-pub(super) fn scenario(text: &str, path: &Path) -> Result<Scenario, Error> {
+pub(super) fn scenario(text: &str, path: &Path, seed: Option<u64>) -> Result<Scenario, Error> {
     let source = Text { path, text };
     let document = DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(text.len(), |span| span.start);
@@ -35,7 +35,8 @@ pub(super) fn scenario(text: &str, path: &Path) -> Result<Scenario, Error> {
     let machine = top.table("machine", MACHINE)?.ok_or_else(|| {
         top.error("a scenario begins with its [machine], which has `memory`, such as memory = \"64MiB\"")
     })?;
-    let machine = read_machine(&machine)?;
+    let mut machine = read_machine(&machine)?;
+    machine.seed = seed.unwrap_or(machine.seed);
     let mut tree = Tree::new(&source);
     for tenant in top.list("tenant", &["path", "memory"])? {
         let path = tenant.required("path", "path = \"a\"")?;
@@ -46,8 +47,8 @@ pub(super) fn scenario(text: &str, path: &Path) -> Result<Scenario, Error> {
     if jobs.is_empty() {
         return Err(top.error("nobody does anything: write a [[job]] with `fio`, `trace` or `load`"));
     }
-    let seed = machine.seed.unwrap_or(SEED_DEFAULT);
-    let jobs: Result<Vec<Job>, Error> = jobs.iter().map(|job| read_job(job, &source, &tree, seed)).collect();
+    let jobs: Result<Vec<Job>, Error> =
+        jobs.iter().map(|job| read_job(job, &source, &tree, machine.seed)).collect();
     Ok(Scenario {
         path: path.to_owned(),
         description: top.optional("description", |value, text| Ok(value.text(text)?.to_owned()))?,
@@ -86,7 +87,7 @@ fn read_machine(table: &Table) -> Result<Machine, Error> {
         swappiness: table.optional("swappiness", |value, text| Ok(value.number(text, 0..=201)? as u8))?,
         device: table.optional("device", device)?.unwrap_or_default(),
         cpus: table.optional("cpus", |value, text| Ok(value.number(text, 1..=CPUS_MAX)? as u32))?,
-        seed: table.optional("seed", |value, text| value.number(text, 0..=u64::MAX))?,
+        seed: table.optional("seed", |value, text| value.number(text, 0..=u64::MAX))?.unwrap_or(SEED_DEFAULT),
     })
 }
 
