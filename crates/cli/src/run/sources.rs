@@ -197,6 +197,15 @@ impl Names {
         Names { numbers, files: BTreeMap::new(), positions }
     }
 
+    /// An operation of the job, whose pages get the machine's names.
+    pub fn operation(&mut self, operation: Operation) -> Operation {
+        match operation {
+            Operation::Access(access) => Operation::Access(Access { page: self.page(access.page), ..access }),
+            Operation::Sync { page } => Operation::Sync { page: self.page(page) },
+            other => other,
+        }
+    }
+
     fn page(&mut self, page: u64) -> u64 {
         let page = match &mut self.positions {
             None => page,
@@ -207,10 +216,6 @@ impl Names {
         };
         let number = self.files.entry((page >> 32) as u32).or_insert_with(|| self.numbers.next());
         u64::from(*number) << 32 | page & 0xffff_ffff
-    }
-
-    fn access(&mut self, access: PageAccess) -> Operation {
-        Operation::Access(PageAccess { page: self.page(access.page), ..access }.into())
     }
 }
 
@@ -246,15 +251,7 @@ impl Source for Replay {
             self.trace.fill(&mut self.decoded)?;
         }
         let end = self.decoded.len().min(self.next + BATCH);
-        for &operation in &self.decoded[self.next..end] {
-            batch.push(match operation {
-                Operation::Access(access) => {
-                    Operation::Access(Access { page: self.names.page(access.page), ..access })
-                }
-                Operation::Sync { page } => Operation::Sync { page: self.names.page(page) },
-                other => other,
-            });
-        }
+        batch.extend(self.decoded[self.next..end].iter().map(|&operation| self.names.operation(operation)));
         self.next = end;
         Ok(())
     }
@@ -289,7 +286,7 @@ impl Source for Client {
         let (running, names) = &mut *self.load.borrow_mut();
         self.touches.clear();
         running.draw(self.client, &mut self.touches);
-        batch.extend(self.touches.iter().map(|&touch| names.access(touch)));
+        batch.extend(self.touches.iter().map(|&touch| names.operation(Operation::Access(touch.into()))));
         Ok(())
     }
 
