@@ -49,7 +49,7 @@ enum Mode {
     Fio(fio::Args),
     /// Replay page-access traces under a virtual clock: misses, counters, miss-ratio curves
     Replay(Box<replay::Args>),
-    /// Run a scenario: a machine, tenants, jobs, and what happens when; simulated or on real files
+    /// Run a scenario: tenants, jobs, and what happens when; simulated or on real files
     Run(run::Args),
     /// Tell what is in a trace, write it in another format, or generate one
     Trace(trace::Args),

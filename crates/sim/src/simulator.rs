@@ -197,7 +197,12 @@ impl Simulator {
     ///
     /// # Panics
     /// If there are jobs already.
-    pub fn administer(&mut self, later: Vec<Tenant>, orders: Vec<(Time, Order)>, every: Option<(Duration, Vec<String>)>) {
+    pub fn administer(
+        &mut self,
+        later: Vec<Tenant>,
+        orders: Vec<(Time, Order)>,
+        every: Option<(Duration, Vec<String>)>,
+    ) {
         assert_eq!(self.jobs, 0, "the administrator comes before the jobs");
         let first_later = self.world.tenants.len();
         self.world.tenants.extend(later.iter().map(|_| TenantState::new(None)));

@@ -148,3 +148,33 @@ pub fn run(args: Args) -> Result<(), Failure> {
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn the_help_has_a_scenario_that_runs() {
+        let (_, text) = TEACHES.split_once("whole:\n").unwrap();
+        let (text, _) = text.split_once("\nExamples:").unwrap();
+        let text = text.lines().map(|line| line.trim_start_matches("  ")).collect::<Vec<_>>().join("\n");
+        let scenario = Scenario::parse(&text, Path::new("help.toml"), None).unwrap();
+        assert_eq!((scenario.tenants.len(), scenario.jobs.len(), scenario.actions.len()), (2, 2, 1));
+        let args = Args {
+            scenario: "help.toml".into(),
+            world: World::Sim,
+            directory: None,
+            memory: Some(16 << 20),
+            preset: None,
+            with: Vec::new(),
+            without: Vec::new(),
+            lru: None,
+            seed: None,
+            json: false,
+        };
+        let plan = Plan::new(scenario, &args).unwrap();
+        let outcome = simulated::run(&plan).unwrap();
+        assert_eq!(outcome.tenants[1].hits + outcome.tenants[1].misses, 20_000);
+    }
+}

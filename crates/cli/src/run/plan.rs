@@ -44,7 +44,8 @@ impl Plan {
         let mechanisms = mechanisms(&scenario, args)?;
         rehearse(&scenario, mechanisms)?;
         let known = |name: &str| {
-            Counter::ALL.iter().any(|counter| counter.name() == name) || SUMS.iter().any(|(sum, _)| *sum == name)
+            Counter::ALL.iter().any(|counter| counter.name() == name)
+                || SUMS.iter().any(|(sum, _)| *sum == name)
         };
         if let Some(unknown) = scenario.print.counters.iter().find(|counter| !known(&counter.value)) {
             let reason = format!("there is no counter `{}`: docs/scenarios.md lists them", unknown.value);
@@ -96,7 +97,8 @@ fn rehearse(scenario: &Scenario, mechanisms: Mechanisms) -> Result<(), Failure> 
     let create = |number: usize, place: Place| {
         let path = &scenario.tenants[number].path;
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let made = core.find_memcg(parent).and_then(|parent| core.add_child(parent, name, UNLIMITED, Time::ZERO));
+        let made =
+            core.find_memcg(parent).and_then(|parent| core.add_child(parent, name, UNLIMITED, Time::ZERO));
         made.map(drop).map_err(|error| at(scenario, place, error))
     };
     for (number, tenant) in scenario.first_tenants().iter().enumerate() {

@@ -12,8 +12,8 @@ use crate::error::Failure;
 use crate::fio::gate::Gate;
 use crate::fio::job::Runner;
 use crate::fio::meter::Meter;
-use crate::fio::plan::{Plan as FioPlan, PlannedJob};
 use crate::fio::open_one;
+use crate::fio::plan::{Plan as FioPlan, PlannedJob};
 use crate::layout;
 use crate::load::RealLoad;
 use crate::output::Output;
@@ -37,7 +37,9 @@ pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<Outcome, Failure> {
         Some(_) => None,
         None => Some(tempfile::Builder::new().prefix("mglru-run-").tempdir_in(&parent).map_err(|error| {
             let place = parent.display();
-            Failure::work(format_args!("cannot make a place for files in {place}: {error}; name one with --directory"))
+            Failure::work(format_args!(
+                "cannot make a place for files in {place}: {error}; name one with --directory"
+            ))
         })?),
     };
     let directory = temporary.as_ref().map(tempfile::TempDir::path).or(directory).unwrap_or(&parent);
@@ -209,14 +211,9 @@ impl<'p> Part<'p> {
         let Some(tenant) = stage.enter(self) else { return ended(None) };
         let done = match &self.task {
             Task::Fio(plan, planned) => self.perform_fio(plan, planned, &tenant),
-            Task::Trace(job) => {
-                job.run(&tenant, &self.stop).map(|(accesses, mapped, failure, files)| Ended {
-                    accesses,
-                    mapped,
-                    failure,
-                    open: Open::Trace { _files: files },
-                })
-            }
+            Task::Trace(job) => job.run(&tenant, &self.stop).map(|(accesses, mapped, failure, files)| {
+                Ended { accesses, mapped, failure, open: Open::Trace { _files: files } }
+            }),
             Task::Load { load, clients, runtime, seed, directory, name } => {
                 let load = RealLoad::new(*load, *clients, *seed, &tenant, directory, name, false);
                 load.map(|load| self.perform_load(load, *clients, *runtime))
@@ -418,7 +415,8 @@ fn read(cache: &PageCache, files: &[String], time: Duration) -> Vec<Read> {
 }
 
 fn row(stats: &TenantStats, number: Option<usize>, parts: &[Part], ended: &[Ended]) -> TenantRow {
-    let of_tenant = || parts.iter().zip(ended).filter(|(part, _)| part.tenant == number).map(|(_, ended)| ended);
+    let of_tenant =
+        || parts.iter().zip(ended).filter(|(part, _)| part.tenant == number).map(|(_, ended)| ended);
     let accesses: u64 = of_tenant().map(|ended| ended.accesses).sum();
     let hits = match of_tenant().any(|ended| ended.mapped) {
         true => accesses.saturating_sub(stats.misses),

@@ -94,7 +94,9 @@ fn tenants(plan: &Plan, outcome: &Outcome) -> String {
     let fixed = ["tenant", "usage", "peak", "hits", "misses", "miss ratio", "oom"];
     let headings = fixed.into_iter().chain(plan.counters.iter().map(String::as_str));
     let mut table = Table::with_headings(headings);
-    for tenant in outcome.tenants.iter().filter(|tenant| !tenant.path.is_empty() || tenant.hits + tenant.misses > 0) {
+    for tenant in
+        outcome.tenants.iter().filter(|tenant| !tenant.path.is_empty() || tenant.hits + tenant.misses > 0)
+    {
         let counter = |name: &String| {
             let found = tenant.counters.iter().find(|(known, _)| known == name);
             found.map_or("-".to_owned(), |&(_, value)| count(value))
@@ -165,6 +167,8 @@ fn readings(plan: &Plan, outcome: &Outcome) -> String {
 /// The document.
 pub fn document(plan: &Plan, outcome: &Outcome) -> Value {
     let scenario = &plan.scenario;
+    // Those that could not be made have no row.
+    let mut tenants = scenario.tenants.iter();
     json!({
         "scenario": scenario.name(),
         "world": plan.world.name(),
@@ -173,8 +177,9 @@ pub fn document(plan: &Plan, outcome: &Outcome) -> Value {
         "mechanisms": mechanisms_json(plan.mechanisms),
         "seed": scenario.machine.seed,
         "seconds": outcome.time.as_secs_f64(),
-        "tenants": outcome.tenants.iter().enumerate().map(|(number, row)| {
-            tenant_json(row, number.checked_sub(1).and_then(|number| scenario.tenants.get(number)))
+        "tenants": outcome.tenants.iter().map(|row| {
+            let tenant = if row.path.is_empty() { None } else { tenants.find(|tenant| tenant.path == row.path) };
+            tenant_json(row, tenant)
         }).collect::<Vec<_>>(),
         "actions": scenario.actions.iter().zip(&outcome.answers).map(|(action, answer)| {
             action_json(&scenario.tenants, action, answer)

@@ -8,10 +8,10 @@ use crate::trace_file::TraceFile;
 use mglru_core::lru::Swappiness;
 use mglru_core::{PAGE_BYTES, Time, UNLIMITED};
 use mglru_sim::{
-    Counters, DeviceModel, Machine, Numbering, Order, SimError, Simulator, SwapDevice, SwapModel, Tenant, TenantReport,
-    Writes,
+    Counters, DeviceModel, Machine, Numbering, Order, SimError, Simulator, SwapDevice, SwapModel, Tenant,
+    TenantReport, Writes,
 };
-use mglru_workload::scenario::{self, Device, Job, What, Work};
+use mglru_workload::scenario::{self, Device, Job, MEMORY_BYTES_MAX, What, Work};
 use mglru_workload::trace::OpenOptions;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -76,14 +76,18 @@ fn failure(error: SimError) -> Failure {
     match error {
         SimError::Machine(_) | SimError::Tenant(_) => Failure::usage(error),
         SimError::Job(_, error) => Failure::work(error),
-        error => Failure::work(format_args!("{error}; this is a fault of mglru: please report it with the scenario")),
+        error => Failure::work(format_args!(
+            "{error}; this is a fault of mglru: please report it with the scenario"
+        )),
     }
 }
 
 fn machine(plan: &Plan, tenants: Vec<Tenant>) -> Result<Machine, Failure> {
     let wanted = &plan.scenario.machine;
-    let pages = u32::try_from(plan.memory_bytes / PAGE_BYTES)
-        .map_err(|_| Failure::usage("--memory: at most 16 TiB, which are 2^32 pages"))?;
+    if plan.memory_bytes > MEMORY_BYTES_MAX {
+        return Err(Failure::usage("--memory: at most 1 TiB can be simulated"));
+    }
+    let pages = (plan.memory_bytes / PAGE_BYTES) as u32;
     let device = match wanted.device {
         Device::Nvme => DeviceModel::nvme(),
         Device::Ideal => DeviceModel::IDEAL,

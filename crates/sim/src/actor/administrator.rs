@@ -174,11 +174,125 @@ impl ControlReader {
     pub(crate) fn step(&mut self, world: &mut World) -> Pause {
         let time = world.now();
         if time >= self.next {
-            let read = |(file, path): (usize, &String)| Reading { time, file, text: world.core.read_control(path, time) };
+            let read = |(file, path): (usize, &String)| Reading {
+                time,
+                file,
+                text: world.core.read_control(path, time),
+            };
             let readings: Vec<Reading> = self.files.iter().enumerate().map(read).collect();
             world.readings.extend(readings);
             self.next = self.next + self.every;
         }
         Pause::Until(self.next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Access, Interleaving, Machine, Operation, Simulator, SwapDevice, SwapModel};
+    use mglru_core::UNLIMITED;
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Duration::from_millis(millis)
+    }
+
+    fn write(millis: u64, file: &str, value: &str) -> (Time, Order) {
+        (at(millis), Order::Write { file: file.to_owned(), value: value.to_owned() })
+    }
+
+    fn machine(seed: u64) -> Machine {
+        Machine {
+            tenants: vec![Tenant::new("a", 200)],
+            swap: Some(SwapModel { pages: 1000, device: SwapDevice::zram() }),
+            cpus: 2,
+            access_time: Duration::from_micros(20),
+            interleaving: Interleaving::Seeded,
+            seed,
+            ..Machine::new(256)
+        }
+    }
+
+    /// Touches of every kind, without end.
+    fn touches(file: u64, seed: u64) -> impl Iterator<Item = Operation> {
+        let mut random = mglru_workload::Random::stream(seed, file);
+        std::iter::repeat_with(move || {
+            let page = file << 32 | random.below(300);
+            let (write, mapped, anon) = (random.below(3) == 0, random.below(2) == 0, random.below(3) == 0);
+            Operation::Access(Access { page, write, mapped, anon })
+        })
+    }
+
+    #[test]
+    fn tenants_come_and_go_under_their_jobs() {
+        for seed in 1..=4 {
+            let mut simulator = Simulator::new(&machine(seed)).unwrap();
+            simulator.check_every(1);
+            let later = vec![Tenant::new("a/b", 100), Tenant::new("a/b", UNLIMITED), Tenant::new("c/d", 100)];
+            let orders = vec![
+                (at(1), Order::Create(1)),
+                write(5, "a/b/memory.max", "200K"),
+                (at(20), Order::Remove(1)),
+                (at(20), Order::Create(2)),
+                write(30, "memory.reclaim", "100K"),
+                write(30, "a/b/memory.max", "soon"),
+                // There is no `c`: its job ends without beginning.
+                (at(31), Order::Create(3)),
+                (at(31), Order::Remove(0)),
+                (at(40), Order::Remove(2)),
+            ];
+            let files = ["a/b/memory.current", "a/memory.current"].map(str::to_owned).into();
+            simulator.administer(later, orders, Some((Duration::from_millis(10), files)));
+            simulator.add_job(0, touches(1, seed).take(2000));
+            for tenant in 1..=3 {
+                simulator.add_job(tenant, touches(tenant as u64 + 1, seed));
+            }
+            let report = simulator.run().unwrap();
+            simulator.finish().unwrap();
+            let refused: Vec<bool> =
+                simulator.answers().iter().map(|answer| answer.result.is_err()).collect();
+            assert_eq!(refused, [false, false, false, false, false, true, true, true, false]);
+            let told = simulator.answers()[5].result.as_ref().unwrap_err().to_string();
+            assert!(told.contains("'soon' is neither a size"), "{told}");
+            let names: Vec<&str> = report.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
+            assert_eq!(names, ["", "a", "a/b", "a/b"], "what was never made is not told of");
+            for tenant in &report.tenants[1..] {
+                assert!(tenant.total.counts.accesses > 100, "{tenant:?}");
+            }
+            assert_eq!(
+                report.tenants[2].usage_pages + report.tenants[3].usage_pages,
+                0,
+                "the parent has them"
+            );
+            assert!(report.tenants[1].usage_pages > 0 && report.now >= at(40));
+            let of_child: Vec<(u64, bool)> = simulator
+                .readings()
+                .iter()
+                .filter(|reading| reading.file == 0)
+                .map(|reading| (reading.time.as_nanos() / 1_000_000, reading.text.is_ok()))
+                .collect();
+            // At 20 ms one goes and the next comes: who reads may be between them.
+            assert_eq!([0, 1, 3].map(|n| of_child[n]), [(0, false), (10, true), (30, true)]);
+        }
+    }
+
+    #[test]
+    fn a_source_has_an_end_in_time() {
+        struct Endless;
+        impl crate::Source for Endless {
+            fn fill(&mut self, batch: &mut Vec<Operation>) -> Result<(), crate::SourceError> {
+                batch.push(Operation::RestUntil { time: at(3) });
+                batch.extend((0..8).map(|page| Operation::from(Access::read(page))));
+                Ok(())
+            }
+
+            fn end(&self) -> Option<Time> {
+                Some(at(5))
+            }
+        }
+        let mut simulator = Simulator::new(&machine(1)).unwrap();
+        simulator.add_job(0, Endless);
+        let report = simulator.run().unwrap();
+        assert!((at(5)..at(6)).contains(&report.now), "{:?}", report.now);
     }
 }

@@ -347,7 +347,8 @@ impl Job {
         self.located.clear();
         self.ahead.range = 0..0;
         self.next = 0;
-        if world.tenants[self.process.tenant].gone || self.source.end().is_some_and(|end| world.now() >= end) {
+        if world.tenants[self.process.tenant].gone || self.source.end().is_some_and(|end| world.now() >= end)
+        {
             return Ok(());
         }
         self.source.fill(&mut self.batch)?;

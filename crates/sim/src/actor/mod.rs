@@ -9,15 +9,15 @@ mod background;
 mod flusher;
 mod job;
 
-pub use administrator::{Answer, Order, Reading};
 pub(crate) use administrator::{Administrator, ControlReader};
+pub use administrator::{Answer, Order, Reading};
 pub(crate) use background::BackgroundActor;
 pub(crate) use flusher::FlusherActor;
 pub(crate) use job::{Job, Process};
 
 use crate::operation::SourceError;
-use job::wait_out;
 use crate::world::{Pause, World};
+use job::wait_out;
 use mglru_core::Time;
 
 /// Whoever acts.

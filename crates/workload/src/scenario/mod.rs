@@ -26,6 +26,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const PAGE_BYTES: u64 = 4096;
+/// Most memory, and most swap: where they are simulated, a page costs tens of bytes.
+pub const MEMORY_BYTES_MAX: u64 = 1 << 40;
 
 /// A value, and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]

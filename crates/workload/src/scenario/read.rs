@@ -4,7 +4,7 @@ use super::error::Error;
 use super::table::{Table, Text, Value};
 use super::tree::Tree;
 use super::{
-    Action, Device, Job, Limits, Machine, Print, Scenario, Swap, What, Work, split_control,
+    Action, Device, Job, Limits, MEMORY_BYTES_MAX, Machine, Print, Scenario, Swap, What, Work, split_control,
 };
 use crate::fio;
 use crate::load::Load;
@@ -13,13 +13,21 @@ use std::time::Duration;
 use toml::de::DeTable;
 
 const MACHINE: &[&str] = &[
-    "memory", "preset", "with", "without", "lru", "swap", "swap_device", "swappiness", "device", "cpus", "seed",
+    "memory",
+    "preset",
+    "with",
+    "without",
+    "lru",
+    "swap",
+    "swap_device",
+    "swappiness",
+    "device",
+    "cpus",
+    "seed",
 ];
 const SEED_DEFAULT: u64 = 1;
 const CPUS_MAX: u64 = 1024;
 const CLIENTS_MAX: u64 = 10_000;
-/// Simulated memory and swap cost tens of bytes per page.
-const MEMORY_BYTES_MAX: u64 = 1 << 40;
 /// Far beyond all experiments, and no sum of times overflows.
 const TIME_MAX: Duration = Duration::from_secs(1000 * 24 * 3600);
 
@@ -104,7 +112,8 @@ fn limits(tenant: &Table) -> Result<Limits, Error> {
     let Some(memory) = tenant.table("memory", &["min", "low", "high", "max", "swap"])? else {
         return Ok(Limits::default());
     };
-    let limit = |table: &Table, key: &str| Ok(table.optional(key, |value, text| value.limit(text))?.flatten());
+    let limit =
+        |table: &Table, key: &str| Ok(table.optional(key, |value, text| value.limit(text))?.flatten());
     let protection = |key: &str| {
         let read = |value: &Value, text: &Text| Ok(value.limit(text)?.unwrap_or(u64::MAX));
         Ok(memory.optional(key, read)?.unwrap_or(0))
@@ -146,7 +155,9 @@ fn actions(top: &Table, source: &Text, tree: &mut Tree) -> Result<Vec<Action>, E
         let mut add = |what| actions.push(Action { at, what, place });
         let (create, remove, write) = (action.get("create"), action.get("remove"), action.get("write"));
         if let (Some(memory), None) = (action.get("memory"), &create) {
-            return Err(memory.wrong(source, "is for `create`; write { \"a/memory.max\" = \"64M\" } sets it later"));
+            return Err(
+                memory.wrong(source, "is for `create`; write { \"a/memory.max\" = \"64M\" } sets it later")
+            );
         }
         match (create, remove, write) {
             (Some(path), None, None) => {
@@ -161,7 +172,11 @@ fn actions(top: &Table, source: &Text, tree: &mut Tree) -> Result<Vec<Action>, E
                     }
                     let text = value.text(source)?.to_owned();
                     let place = source.place(value.at);
-                    actions.push(Action { at, what: What::Write { file: file.to_owned(), value: text }, place });
+                    actions.push(Action {
+                        at,
+                        what: What::Write { file: file.to_owned(), value: text },
+                        place,
+                    });
                 }
             }
             _ => {
@@ -199,8 +214,9 @@ fn read_job(table: &Table, source: &Text, tree: &Tree, seed: u64) -> Result<Job,
         (None, None, Some(load)) => {
             let clients = |value: &Value, text: &Text| Ok(value.number(text, 1..=CLIENTS_MAX)? as u32);
             let clients = table.optional("clients", clients)?.unwrap_or(1);
-            let runtime = runtime
-                .ok_or_else(|| load.wrong(source, "a load has no end: give it a `runtime`, such as \"10s\""))?;
+            let runtime = runtime.ok_or_else(|| {
+                load.wrong(source, "a load has no end: give it a `runtime`, such as \"10s\"")
+            })?;
             let name = load.text(source)?;
             let parsed = Load::parse(name).and_then(|load| load.start(clients, 0).map(|_| load));
             Work::Load { load: parsed.map_err(|reason| load.wrong(source, reason))?, clients, runtime }
@@ -217,16 +233,17 @@ fn read_fio(value: &Value, source: &Text, seed: u64) -> Result<Vec<fio::Job>, Er
     // The line break behind the opening quotes is no part of the text.
     let opening = source.text.get(value.at..).unwrap_or("").get(3..).unwrap_or("");
     let is_multi_line = opening.starts_with('\n') || opening.starts_with("\r\n");
-    let jobs = fio::jobs_of_text(text, source.path, first + usize::from(is_multi_line), seed).map_err(|error| {
-        let whole = error.to_string();
-        match error.origin() {
-            Some(origin @ fio::Origin::JobFile { path, line }) if **path == *source.path => {
-                let reason = whole.strip_prefix(&format!("{origin}: ")).unwrap_or(&whole);
-                source.error_in_line(*line, reason)
+    let jobs =
+        fio::jobs_of_text(text, source.path, first + usize::from(is_multi_line), seed).map_err(|error| {
+            let whole = error.to_string();
+            match error.origin() {
+                Some(origin @ fio::Origin::JobFile { path, line }) if **path == *source.path => {
+                    let reason = whole.strip_prefix(&format!("{origin}: ")).unwrap_or(&whole);
+                    source.error_in_line(*line, reason)
+                }
+                _ => value.wrong(source, whole),
             }
-            _ => value.wrong(source, whole),
-        }
-    })?;
+        })?;
     for job in &jobs {
         let line = match &job.origin {
             fio::Origin::JobFile { line, .. } => *line,
@@ -244,7 +261,9 @@ fn read_fio(value: &Value, source: &Text, seed: u64) -> Result<Vec<fio::Job>, Er
 }
 
 fn print(top: &Table, tree: &Tree) -> Result<Print, Error> {
-    let Some(print) = top.table("print", &["every", "files", "counters"])? else { return Ok(Print::default()) };
+    let Some(print) = top.table("print", &["every", "files", "counters"])? else {
+        return Ok(Print::default());
+    };
     let every = |value: &Value, text: &Text| match time(value, text)? {
         every if every < Duration::from_millis(1) => Err(value.wrong(text, "is less than 1ms")),
         every => Ok(every),

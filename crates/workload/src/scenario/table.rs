@@ -30,9 +30,11 @@ impl<'t> Text<'t> {
 
     /// A place in the middle of the text, by its line: the first thing that stands there.
     pub(super) fn error_in_line(&self, line: usize, reason: impl Into<String>) -> Error {
-        let blanks = self.text.lines().nth(line.saturating_sub(1)).map_or(0, |text| {
-            text.chars().take_while(|letter| letter.is_whitespace()).count()
-        });
+        let blanks = self
+            .text
+            .lines()
+            .nth(line.saturating_sub(1))
+            .map_or(0, |text| text.chars().take_while(|letter| letter.is_whitespace()).count());
         Error::new(self.path, Some(Place { line, column: blanks + 1 }), reason)
     }
 
@@ -193,7 +195,8 @@ impl<'v> Value<'v> {
 
     /// Bytes.
     pub(super) fn size(&self, text: &Text) -> Result<u64, Error> {
-        let size = self.value.as_str().ok_or_else(|| self.is_not(text, "a size in quotes, such as \"64MiB\""))?;
+        let size =
+            self.value.as_str().ok_or_else(|| self.is_not(text, "a size in quotes, such as \"64MiB\""))?;
         size::parse(size).map_err(|reason| self.wrong(text, format_args!("\"{size}\": {reason}")))
     }
 
@@ -211,16 +214,23 @@ impl<'v> Value<'v> {
     }
 
     pub(super) fn time(&self, text: &Text) -> Result<Duration, Error> {
-        let time = self.value.as_str().ok_or_else(|| self.is_not(text, "a time in quotes, such as \"10s\""))?;
+        let time =
+            self.value.as_str().ok_or_else(|| self.is_not(text, "a time in quotes, such as \"10s\""))?;
         parse_duration(time).map_err(|reason| self.wrong(text, format_args!("\"{time}\": {reason}")))
     }
 }
 
 /// What to do about a name that is unknown.
-pub(super) fn advice<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone, otherwise: &str) -> String {
+pub(super) fn advice<'k>(
+    name: &str,
+    known: impl Iterator<Item = &'k str> + Clone,
+    otherwise: &str,
+) -> String {
     let near = known.clone().map(|known| (strsim::damerau_levenshtein(name, known), known)).min();
     match near {
-        Some((slips, near)) if slips <= 2 && slips < near.chars().count() => format!("did you mean `{near}`?"),
+        Some((slips, near)) if slips <= 2 && slips < near.chars().count() => {
+            format!("did you mean `{near}`?")
+        }
         _ => format!("{otherwise}: {}", known.collect::<Vec<_>>().join(", ")),
     }
 }

@@ -87,7 +87,8 @@ fn a_scenario_is_understood() {
     assert_eq!((b.limits.min_bytes, b.limits.low_bytes), (4 << 20, 8 << 20));
     assert_eq!((b.limits.high_bytes, b.limits.swap_high_bytes), (Some(16 << 20), Some(1 << 20)));
     assert_eq!((c.from, c.until), (seconds(10), Some(seconds(20))));
-    let whats: Vec<(Duration, &What)> = scenario.actions.iter().map(|action| (action.at, &action.what)).collect();
+    let whats: Vec<(Duration, &What)> =
+        scenario.actions.iter().map(|action| (action.at, &action.what)).collect();
     let write = |file: &str, value: &str| What::Write { file: file.to_owned(), value: value.to_owned() };
     let half = Duration::from_millis(500);
     assert_eq!(
@@ -112,7 +113,11 @@ fn a_scenario_is_understood() {
 #[test]
 fn what_is_wrong_is_told_with_its_place() {
     for (there, instead, told) in [
-        ("memory = \"64MiB\"", "memroy = \"64MiB\"", "dir/s.toml:4:1: [machine] has no `memroy`; did you mean `memory`?"),
+        (
+            "memory = \"64MiB\"",
+            "memroy = \"64MiB\"",
+            "dir/s.toml:4:1: [machine] has no `memroy`; did you mean `memory`?",
+        ),
         ("seed = 7", "sede = 7", "14:1: [machine] has no `sede`; did you mean `seed`?"),
         ("memory = \"64MiB\"", "", "3:1: [machine] needs `memory`, such as memory = \"64MiB\""),
         ("memory = \"64MiB\"", "memory = \"64MB\"", "4:10: `memory`: \"64MB\": `MB` is a power of 1000"),
@@ -145,12 +150,16 @@ fn what_is_wrong_is_told_with_its_place() {
         ("\"a/memory.max\" = \"24M\"", "\"a/memory.max\" = 24", "is integer, and should be text in quotes"),
         ("tenant = \"a/b\"", "tenant = \"a/c\"", "42:10: tenant `a/c` does not exist; did you mean `a/b`?"),
         ("start = \"12s\"", "start = \"9s\"", "tenant `c` is created at 10s only: do this later"),
-        ("start = \"12s\"", "start = \"20s\"", "tenant `c` is removed at 20s: do this before, or create it again"),
+        (
+            "start = \"12s\"",
+            "start = \"20s\"",
+            "tenant `c` is removed at 20s: do this before, or create it again",
+        ),
         ("load = \"tpcc:warehouses=1\"", "load = \"tpch\"", "there are tpcc and sweep"),
         ("load = \"tpcc:warehouses=1\"", "", "a job has one of `fio`, `trace` and `load`"),
         ("runtime = \"5s\"", "", "a load has no end"),
-        ("rw=randread", "rw=randraed", "dir/s.toml:46:1: `rw=randraed`"),
-        ("rw=randread", "stonewalll", "46:1: unknown option `stonewalll`; did you mean `stonewall`?"),
+        ("rw=randread", "rw=randraed", "dir/s.toml:45:1: `rw=randraed`"),
+        ("rw=randread", "stonewalll", "45:1: unknown option `stonewalll`; did you mean `stonewall`?"),
         ("numjobs=2", "  workload=tpcc\nruntime=1", "`size` is about accesses to blocks"),
         ("\"c/memory.current\"", "\"d/memory.current\"", "tenant `d` does not exist"),
         ("every = \"1s\"", "every = \"0s\"", "less than 1ms"),
@@ -202,4 +211,12 @@ fn nothing_panics_on_what_is_no_scenario() {
         }
     }
     assert!(refused > 1000, "{refused}");
+}
+
+#[test]
+fn the_reference_has_a_scenario_that_is_one() {
+    let (_, text) = include_str!("../../../../docs/scenarios.md").split_once("```toml\n").unwrap();
+    let (text, _) = text.split_once("```").unwrap();
+    let scenario = parse(text).unwrap();
+    assert_eq!((scenario.tenants.len(), scenario.jobs.len(), scenario.actions.len()), (4, 3, 4));
 }

@@ -26,7 +26,13 @@ impl<'t> Tree<'t> {
     }
 
     /// Makes a tenant. Its number.
-    pub(super) fn create(&mut self, path: &str, at: usize, limits: Limits, from: Duration) -> Result<usize, Error> {
+    pub(super) fn create(
+        &mut self,
+        path: &str,
+        at: usize,
+        limits: Limits,
+        from: Duration,
+    ) -> Result<usize, Error> {
         let fail = |reason: String| Err(self.text.error(at, format!("tenant `{path}`: {reason}")));
         if let Err(reason) = path.split('/').try_for_each(check_name) {
             return fail(reason);
@@ -39,7 +45,13 @@ impl<'t> Tree<'t> {
         {
             return fail(format!("its parent `{parent}` {}", self.missing(parent, from)));
         }
-        self.tenants.push(Tenant { path: path.to_owned(), limits, from, until: None, place: self.text.place(at) });
+        self.tenants.push(Tenant {
+            path: path.to_owned(),
+            limits,
+            from,
+            until: None,
+            place: self.text.place(at),
+        });
         self.online.insert(path.to_owned(), self.tenants.len() - 1);
         Ok(self.tenants.len() - 1)
     }

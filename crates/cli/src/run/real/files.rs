@@ -116,7 +116,9 @@ impl TraceJob {
                     accesses += 1;
                     mapped |= access.mapped || access.anon;
                 }
-                Operation::Sync { page } => open.files.get(&place(page).0).map_or(Ok(()), CachedFile::sync_data)?,
+                Operation::Sync { page } => {
+                    open.files.get(&place(page).0).map_or(Ok(()), CachedFile::sync_data)?
+                }
                 _ => {}
             }
             Ok(!stop.load(Relaxed) && deadline.is_none_or(|deadline| Instant::now() < deadline))
