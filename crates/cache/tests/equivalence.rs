@@ -7,7 +7,7 @@ mod common;
 
 use common::{Disk, PAGE, Random};
 use mglru_cache::{Advice, CachedFile, Map, OpenMode};
-use mglru_core::{Event, MappingId};
+use mglru_core::{Event, Lru, MappingId, Mechanisms};
 use mglru_sim::{Access, Machine, Operation, Simulator};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -78,11 +78,12 @@ impl Log {
     }
 }
 
-fn in_the_cache(trace: &[Operation], limit_pages: u64, disk: &Disk) -> Vec<String> {
+fn in_the_cache(trace: &[Operation], limit_pages: u64, mechanisms: Mechanisms, disk: &Disk) -> Vec<String> {
     let log = Arc::new(Mutex::new(Log::default()));
     let for_observer = log.clone();
     let cache = disk
         .builder(32 << 20)
+        .mechanisms(mechanisms)
         .tenant("t", limit_pages * PAGE as u64)
         .observer(move |event| for_observer.lock().unwrap().note(&event))
         .build()
@@ -123,8 +124,8 @@ fn in_the_cache(trace: &[Operation], limit_pages: u64, disk: &Disk) -> Vec<Strin
     std::mem::take(&mut log.lock().unwrap().events)
 }
 
-fn in_the_simulator(trace: &[Operation], limit_pages: u64) -> Vec<String> {
-    let machine = Machine { count_repeats: false, ..Machine::ideal(limit_pages, 31) };
+fn in_the_simulator(trace: &[Operation], limit_pages: u64, mechanisms: Mechanisms) -> Vec<String> {
+    let machine = Machine { count_repeats: false, mechanisms, ..Machine::ideal(limit_pages, 31) };
     let mut simulator = Simulator::new(&machine).unwrap();
     let log = Arc::new(Mutex::new(Log::default()));
     let for_observer = log.clone();
@@ -137,15 +138,17 @@ fn in_the_simulator(trace: &[Operation], limit_pages: u64) -> Vec<String> {
 
 #[test]
 fn cache_and_simulator_evict_the_same_pages() {
-    for seed in 0..6 {
+    for seed in 0..12 {
+        let lru = if seed < 6 { Lru::MultiGen } else { Lru::Classic };
+        let mechanisms = Mechanisms::default().with_lru(lru);
         let disk = [Disk::uring, Disk::threads, || common::memory(0).0][seed as usize % 3]();
         for file in 0..FILES {
             disk.set(&format!("f{file}"), &vec![file as u8 + 1; FILE_PAGES as usize * PAGE]);
         }
         let limit_pages = [200, 500, 1000][seed as usize % 3];
         let trace = trace(seed);
-        let simulated = in_the_simulator(&trace, limit_pages);
-        let cached = in_the_cache(&trace, limit_pages, &disk);
+        let simulated = in_the_simulator(&trace, limit_pages, mechanisms);
+        let cached = in_the_cache(&trace, limit_pages, mechanisms, &disk);
         assert!(simulated.len() > 3000, "{} events", simulated.len());
         let differs = simulated.iter().zip(&cached).position(|(a, b)| a != b);
         if let Some(at) = differs {

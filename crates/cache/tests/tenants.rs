@@ -252,12 +252,10 @@ fn tenants_are_paid_for() {
         cache.remove_tenant(tenant.name()).unwrap();
     }
     for round in 0..3 {
-        for at in 0..100 {
-            cache.remove_tenant(tenants[at].name()).unwrap();
-            tenants[at] =
-                cache.add_tenant(&format!("r{round}-{at}"), &Limits::default()).unwrap_or_else(|error| {
-                    panic!("round {round}, {at}: {error}");
-                });
+        for (at, tenant) in tenants.iter_mut().enumerate().take(100) {
+            cache.remove_tenant(tenant.name()).unwrap();
+            let added = cache.add_tenant(&format!("r{round}-{at}"), &Limits::default());
+            *tenant = added.unwrap_or_else(|error| panic!("round {round}, {at}: {error}"));
         }
     }
     read_all(&open(&cache, tenants[7].name()), 0..100);

@@ -34,7 +34,7 @@ use std::process::ExitCode;
 
 /// A page cache whose reclaim is Linux's multi-generational LRU, over real files.
 #[derive(Parser)]
-#[command(name = "mglru", version, after_help = EXAMPLES, arg_required_else_help = false)]
+#[command(name = "mglru", version, after_help = EXAMPLES, arg_required_else_help = false, max_term_width = 100)]
 struct Command {
     #[command(subcommand)]
     mode: Mode,

@@ -144,6 +144,28 @@ fn mapped_and_anonymous_pages_are_explained() {
 }
 
 #[test]
+fn the_classic_lru_has_lists_instead_of_generations() {
+    let folder = folder();
+    let replay = "replay skewed.txt --memory 100p --lru classic --explain 3 --events all.jsonl";
+    let run = run(document(folder.path(), replay));
+    let events = events(folder.path(), "all.jsonl");
+    for list in ["active", "inactive"] {
+        assert!(count(&events, |event| event["list"] == list) > 100, "{list}");
+    }
+    let generations = ["generation", "generations", "oldest_generation"];
+    assert!(events.iter().all(|event| generations.iter().all(|name| event.get(name).is_none())));
+    assert_eq!(count(&events, |event| event["event"] == "evict"), number(&run["counters"]["pgsteal"]));
+    let busy =
+        events.iter().find(|event| event["from"] == "activation").expect("some page was accessed twice");
+    let page = number(&busy["page"]);
+    let text =
+        done(folder.path(), &format!("replay skewed.txt --memory 100p --lru classic --explain {page}"));
+    for part in ["added to the inactive list", "accessed twice: moved to the active list"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
 fn what_cannot_be_watched_is_told() {
     let folder = folder();
     for (options, part) in [

@@ -121,6 +121,10 @@ pub enum Event {
 pub enum List {
     /// In the generation of this number.
     Generation(u64),
+    /// Classic LRU: on the active list.
+    Active,
+    /// Classic LRU: on the inactive list.
+    Inactive,
     /// With those that reclaim must not take.
     Unevictable,
 }
@@ -134,7 +138,7 @@ pub enum ListedFrom {
     Rotation,
     /// It was advised to be unneeded.
     Deactivation,
-    /// It was found young beside a folio that was judged.
+    /// It was found young beside a folio that was judged; classic LRU: it was accessed twice.
     Activation,
     /// It was isolated, and is put back.
     Isolation,
@@ -179,7 +183,11 @@ impl Core {
         if flags.unevictable() {
             return Some(List::Unevictable);
         }
-        flags.generation().map(|label| List::Generation(seq_of(memcg, label)))
+        match flags.generation() {
+            Some(label) => Some(List::Generation(seq_of(memcg, label))),
+            None if !flags.lru() => None,
+            None => Some(if flags.active() { List::Active } else { List::Inactive }),
+        }
     }
 
     /// Tells where a folio is now.

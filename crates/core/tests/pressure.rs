@@ -19,42 +19,56 @@ fn run_background(core: &Core, host: &QuietHost, background: &mut Background) ->
     }
 }
 
-/// A node of 200 frames that background reclaim keeps between 50 and 60 free ones.
-fn node() -> Harness {
-    let mut options = Options::new(200);
-    options.watermarks = Watermarks { min: 0, low: 50, high: 60 };
-    Harness::with_options(options, UNLIMITED)
+/// Nodes of 200 frames that background reclaim keeps between 50 and 60 free ones: one for each policy, and one on which it
+/// is being switched.
+fn nodes() -> [Harness; 3] {
+    [(Lru::MultiGen, None), (Lru::Classic, None), (Lru::Classic, Some(Lru::MultiGen))].map(|(lru, to)| {
+        let mut options = Options::new(200);
+        options.watermarks = Watermarks { min: 0, low: 50, high: 60 };
+        options.mechanisms = options.mechanisms.with_lru(lru);
+        let harness = Harness::with_options(options, UNLIMITED);
+        if let Some(to) = to {
+            harness.core.switch_lru(to);
+        }
+        harness
+    })
 }
 
 /// Who meets no free frame reclaims, and is counted; who is served by background reclaim is not.
 #[test]
 fn those_who_reclaim_by_themselves_are_counted() {
-    let mut harness = node();
-    let stalls =
-        |harness: &Harness| harness.core.memcg(harness.task.memcg).stat().get(memcg::Counter::Allocstall);
-    let mut background = Background::new(&harness.core, 0);
-    harness.read_ahead(0..190);
-    assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
-    harness.read_ahead(190..200);
-    assert_eq!(stalls(&harness), 0);
-    harness.read_ahead(200..400);
-    assert!((1..=10).contains(&stalls(&harness)), "{} efforts of at least 32 pages each", stalls(&harness));
+    for mut harness in nodes() {
+        let stalls =
+            |harness: &Harness| harness.core.memcg(harness.task.memcg).stat().get(memcg::Counter::Allocstall);
+        let mut background = Background::new(&harness.core, 0);
+        harness.read_ahead(0..190);
+        assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
+        harness.read_ahead(190..200);
+        assert_eq!(stalls(&harness), 0);
+        harness.read_ahead(200..400);
+        assert!(
+            (1..=10).contains(&stalls(&harness)),
+            "{} efforts of at least 32 pages each",
+            stalls(&harness)
+        );
+    }
 }
 
 /// Numbers of closed files are used again: reclaim must not take the new file for the old one.
 #[test]
 fn a_file_that_is_opened_again_is_reclaimed() {
-    let mut harness = node();
-    let mut background = Background::new(&harness.core, 0);
-    for _ in 0..3 {
-        harness.read_ahead(0..190);
-        assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
-        assert!(harness.core.free_pages() > 60, "{} pages are free", harness.core.free_pages());
-        let old = harness.mapping.clone();
-        assert!(harness.core.close_mapping(&harness.host, &old).is_none());
-        harness.mapping = harness.core.open_mapping(Kind::File);
-        assert!(harness.mapping.id() == old.id() && !Arc::ptr_eq(&harness.mapping, &old));
-        harness.drain();
+    for mut harness in nodes() {
+        let mut background = Background::new(&harness.core, 0);
+        for _ in 0..3 {
+            harness.read_ahead(0..190);
+            assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
+            assert!(harness.core.free_pages() > 60, "{} pages are free", harness.core.free_pages());
+            let old = harness.mapping.clone();
+            assert!(harness.core.close_mapping(&harness.host, &old).is_none());
+            harness.mapping = harness.core.open_mapping(Kind::File);
+            assert!(harness.mapping.id() == old.id() && !Arc::ptr_eq(&harness.mapping, &old));
+            harness.drain();
+        }
     }
 }
 
@@ -62,49 +76,60 @@ fn a_file_that_is_opened_again_is_reclaimed() {
 /// node is balanced at that moment".
 #[test]
 fn hope_comes_back_with_progress() {
-    let mut harness = node();
-    let mut background = Background::new(&harness.core, 0);
-    harness.read_ahead(0..190);
-    harness.drain();
-    (0..190).for_each(|page| harness.write(page));
-    (0..16).for_each(|_| assert_eq!(run_background(&harness.core, &harness.host, &mut background), None));
-    harness.end_writeback(harness.start_writeback());
-    assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
-    assert_eq!(harness.core.free_pages(), 10, "it gave up, and leaves the work to those who allocate");
-    let reclaim = |pages| {
-        let (target, swappiness) = (MemcgId::ROOT, lru::Swappiness::FILE_ONLY);
-        let orders =
-            Orders { target, kind: EffortKind::Direct, goal_pages: pages, swappiness, cpu: 0, whole: false };
-        let mut effort = Effort::new(&harness.core, orders);
-        while !matches!(effort.step(&harness.core, &harness.host), Step::Done(_)) {}
-        harness.core.free_pages()
-    };
-    let free = reclaim(1);
-    assert!(free > 10 && free <= 60, "progress, but no balance");
-    assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
-    assert_eq!(harness.core.free_pages(), free);
-    assert!(reclaim(100) > 60);
-    harness.read_ahead(200..350);
-    assert!(harness.core.free_pages() < 60);
-    assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
-    assert!(harness.core.free_pages() > 60, "it works again");
+    for mut harness in nodes() {
+        let mut background = Background::new(&harness.core, 0);
+        harness.read_ahead(0..190);
+        harness.drain();
+        (0..190).for_each(|page| harness.write(page));
+        (0..16).for_each(|_| assert_eq!(run_background(&harness.core, &harness.host, &mut background), None));
+        harness.end_writeback(harness.start_writeback());
+        assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
+        assert_eq!(harness.core.free_pages(), 10, "it gave up, and leaves the work to those who allocate");
+        let reclaim = |pages| {
+            let (target, swappiness) = (MemcgId::ROOT, lru::Swappiness::FILE_ONLY);
+            let orders = Orders {
+                target,
+                kind: EffortKind::Direct,
+                goal_pages: pages,
+                swappiness,
+                cpu: 0,
+                whole: false,
+            };
+            let mut effort = Effort::new(&harness.core, orders);
+            while !matches!(effort.step(&harness.core, &harness.host), Step::Done(_)) {}
+            harness.core.free_pages()
+        };
+        let free = reclaim(1);
+        assert!(free > 10 && free <= 60, "progress, but no balance");
+        assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
+        assert_eq!(harness.core.free_pages(), free);
+        assert!(reclaim(100) > 60);
+        harness.read_ahead(200..350);
+        assert!(harness.core.free_pages() < 60);
+        assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
+        assert!(harness.core.free_pages() > 60, "it works again");
+    }
 }
 
 /// Pages that are only being written are slow, not hopeless: background reclaim waits for them as often as it takes.
 #[test]
 fn slow_writes_are_not_hopeless() {
-    let mut harness = node();
-    let mut background = Background::new(&harness.core, 0);
-    harness.read_ahead(0..190);
-    harness.drain();
-    (0..190).for_each(|page| harness.write(page));
-    let folios = harness.start_writeback();
-    for _ in 0..40 {
-        assert_eq!(run_background(&harness.core, &harness.host, &mut background), Some(Throttle::Writeback));
+    for mut harness in nodes() {
+        let mut background = Background::new(&harness.core, 0);
+        harness.read_ahead(0..190);
+        harness.drain();
+        (0..190).for_each(|page| harness.write(page));
+        let folios = harness.start_writeback();
+        for _ in 0..40 {
+            assert_eq!(
+                run_background(&harness.core, &harness.host, &mut background),
+                Some(Throttle::Writeback)
+            );
+        }
+        harness.end_writeback(folios);
+        assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
+        assert!(harness.core.free_pages() > 60);
     }
-    harness.end_writeback(folios);
-    assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
-    assert!(harness.core.free_pages() > 60);
 }
 
 /// Pages that have an index leaf each, so that every evicted one leaves a leaf of shadows.

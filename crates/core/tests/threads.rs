@@ -4,6 +4,7 @@
 //! whose bytes it has. In the end everything is given back, and every counter must be where it began. What exactly runs at
 //! the same time is up to the machine; `loom_tests.rs` goes through single steps in every order.
 
+use mglru_core::lru::switch::SwitchStep;
 use mglru_core::reclaim::{Background, BackgroundStep, Effort, EffortKind, Orders, Step, Watermarks};
 use mglru_core::*;
 use std::sync::Arc;
@@ -46,8 +47,9 @@ fn bytes_of(tenant: usize, page: u32) -> u64 {
 }
 
 impl World {
-    fn new() -> World {
+    fn new(mechanisms: Mechanisms) -> World {
         let mut options = Options::new(FRAMES);
+        options.mechanisms = mechanisms;
         // The first tenant meets its limit, the second the watermarks.
         options.watermarks = Watermarks { min: 10, low: 30, high: 50 };
         options.cpus = 3;
@@ -196,6 +198,21 @@ impl World {
         while !matches!(effort.step(&self.core, &Silent), Step::Done(_)) {}
     }
 
+    /// Switches the policy to and fro, 20 folios at a time, and once in a while stops in the middle.
+    fn switch(&self, stop: &AtomicBool) {
+        for round in 0.. {
+            let mut switch = self.core.switch_lru(Lru::ALL[round % 2]);
+            while switch.step(&self.core, 20) == SwitchStep::More && round % 7 != 0 {
+                std::thread::yield_now();
+            }
+            if stop.load(Relaxed) {
+                let mut last = self.core.switch_lru(Lru::MultiGen);
+                while last.step(&self.core, 20) == SwitchStep::More {}
+                return;
+            }
+        }
+    }
+
     fn reclaim_in_the_background(&self, stop: &AtomicBool) {
         let mut background = Background::new(&self.core, TENANTS);
         while !stop.load(Relaxed) {
@@ -208,10 +225,28 @@ impl World {
 
 #[test]
 fn threads_leave_nothing_behind() {
-    let world = World::new();
+    leave_nothing_behind(Mechanisms::default(), false);
+}
+
+/// The same under the classic LRU, with one lock for all lists and late statistics, and while the policy is switched to and
+/// fro all the time.
+#[test]
+fn threads_leave_nothing_behind_under_the_classic_lru() {
+    leave_nothing_behind(Mechanisms::default().with_lru(Lru::Classic), false);
+    let linux = Mechanisms::preset(Preset::Linux72).with_lru_lock(LruLock::Node);
+    leave_nothing_behind(linux.with_lru(Lru::Classic), false);
+    leave_nothing_behind(Mechanisms::default(), true);
+    leave_nothing_behind(linux, true);
+}
+
+fn leave_nothing_behind(mechanisms: Mechanisms, switching: bool) {
+    let world = World::new(mechanisms);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| world.reclaim_in_the_background(&stop));
+        if switching {
+            scope.spawn(|| world.switch(&stop));
+        }
         let workers = [0, 1, 2].map(|thread| {
             let world = &world;
             scope.spawn(move || world.work(thread))
@@ -227,7 +262,8 @@ fn threads_leave_nothing_behind() {
         world.accepted.load(Relaxed) > 1000 && stat(Counter::PgstealFile) > 1000,
         "there was not enough pressure"
     );
-    assert!(stat(Counter::Aged) > 0 && core.written_pages() > 100);
+    let worked = if mechanisms.lru() == Lru::Classic { Counter::Pgdeactivate } else { Counter::Aged };
+    assert!(stat(worked) > 0 && core.written_pages() > 100);
     // Everything goes.
     for (_, mapping) in &world.files {
         assert!(core.close_mapping(&Silent, mapping).is_none());

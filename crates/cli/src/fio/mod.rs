@@ -62,8 +62,8 @@ What to do (also in job files, which have `include FILE`, ${VARIABLES} and comme
   --random_distribution=D  random, zipf:THETA or pareto:H
   --norandommap            draw blocks anew each time, instead of each once per pass
   --randseed=N             decides every random choice
-  --workload=LOAD          instead of blocks of files, a load of mglru's own, whose contents are always
-                           verified (docs/fio.md): tpcc:warehouses=N,cache=SIZE or
+  --workload=LOAD          instead of blocks of files, a load of mglru's own, whose contents are
+                           always verified (docs/fio.md): tpcc:warehouses=N,cache=SIZE or
                            sweep:size=SIZE,arrays=N; instances are its clients; needs --runtime
 On what:
   --directory=DIR          where files are; DIR:DIR: instances take turns
@@ -104,6 +104,7 @@ What fio has not (command line only; sizes: 512MiB, 8192p for pages of 4 KiB, by
   --preset=NAME            linux-7.2 or default: how the cache behaves
   --with=MECHANISM         turn a mechanism on; may be repeated
   --without=MECHANISM      turn a mechanism off; may be repeated
+  --lru=POLICY             multigen or classic; --lru-lock=LOCK: lruvec or node
   --swap=SIZE              compressed memory, of what --memory allows, for anonymous memory of loads
                            (default: none)
   --backend=KIND           auto, io_uring or threads: how files are read and written

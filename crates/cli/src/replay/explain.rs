@@ -4,7 +4,7 @@ use super::events::{EventsFile, EventsWriter};
 use super::record::{PageName, Record, Recorder, What};
 use crate::error::Failure;
 use crate::table::{Table, count};
-use mglru_core::{Event, Time};
+use mglru_core::{Event, Lru, Time};
 use mglru_sim::{Observer, PageTouch};
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -97,7 +97,7 @@ impl Life {
                 ));
             }
             if let Some(evictions) = entry.evictions_since {
-                what.push_str(&format!(" and {} evictions", count(evictions)));
+                what.push_str(&format!(", {} evictions", count(evictions)));
             }
             let seconds = entry.record.now.as_nanos() as f64 / 1e9;
             table.row([count(entry.record.access), format!("{seconds:.6}"), what]);
@@ -151,10 +151,10 @@ impl Watcher {
     ///
     /// # Errors
     /// The file of events cannot be made.
-    pub fn new(watch: &Watch) -> Result<Rc<RefCell<Watcher>>, Failure> {
+    pub fn new(watch: &Watch, lru: Lru) -> Result<Rc<RefCell<Watcher>>, Failure> {
         let writer = watch.events.as_ref().map(EventsWriter::create).transpose()?;
         let lives = watch.pages.iter().map(|&page| Life::of(page)).collect();
-        let watcher = Watcher { recorder: Recorder::default(), lives, writer, evictions: 0 };
+        let watcher = Watcher { recorder: Recorder::new(lru), lives, writer, evictions: 0 };
         Ok(Rc::new(RefCell::new(watcher)))
     }
 

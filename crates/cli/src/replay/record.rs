@@ -3,7 +3,7 @@
 use mglru_core::event::{Event, FoundBy, List, ListedFrom, Sorted};
 use mglru_core::pageout::{Reason, Verdict};
 use mglru_core::workingset::Shadow;
-use mglru_core::{FolioId, MappingId, Time};
+use mglru_core::{FolioId, Lru, MappingId, Time};
 use mglru_sim::PageTouch;
 
 /// A page of the trace. File and anonymous pages have spaces of numbers of their own.
@@ -78,8 +78,8 @@ pub enum What {
     Isolate,
     /// It was judged.
     Judge(Verdict),
-    /// It left memory while this was the oldest generation.
-    Evict(u64),
+    /// It left memory. Multi-gen: while this was the oldest generation.
+    Evict(Option<u64>),
     /// A generation was opened.
     Age(u64),
     /// A reclaim effort ended.
@@ -98,13 +98,15 @@ pub enum What {
 pub struct Refault {
     /// Soon enough to get its rank back.
     pub recent: bool,
-    /// From the oldest generation at its eviction to the youngest now.
-    pub generations: u64,
+    /// Multi-gen: from the oldest generation at its eviction to the youngest now.
+    pub generations: Option<u64>,
 }
 
 /// Makes records.
 #[derive(Debug, Default)]
 pub struct Recorder {
+    /// There are no generations.
+    classic: bool,
     /// Accesses that began.
     access: u64,
     /// The youngest generation; until one is opened it is number 3.
@@ -117,6 +119,11 @@ pub struct Recorder {
 }
 
 impl Recorder {
+    /// Of a replay under that policy.
+    pub fn new(lru: Lru) -> Recorder {
+        Recorder { classic: lru == Lru::Classic, ..Recorder::default() }
+    }
+
     /// The record of a touch.
     #[inline]
     pub fn touch(&mut self, now: Time, touch: &PageTouch) -> Record {
@@ -149,7 +156,9 @@ impl Recorder {
                 self.refault = Some((folio, Refault { recent, generations: self.generations_since(shadow) }));
                 return None;
             }
-            Event::Evicted { folio, shadow, .. } => (self.name(folio), What::Evict(shadow.seq())),
+            Event::Evicted { folio, shadow, .. } => {
+                (self.name(folio), What::Evict((!self.classic).then(|| shadow.seq())))
+            }
             Event::Listed { folio, list, from, .. } => (self.name(folio), What::List(list, from)),
             Event::Promoted { folio, seq, by, .. } => (self.name(folio), What::Promote(seq, by)),
             Event::Sorted { folio, seq, why, .. } => (self.name(folio), What::Sort(seq, why)),
@@ -171,9 +180,9 @@ impl Recorder {
         self.names.get(folio.0 as usize).copied().flatten()
     }
 
-    fn generations_since(&self, shadow: Shadow) -> u64 {
-        // The shadow has the oldest generation of four at most.
-        self.youngest.unwrap_or(3).saturating_sub(shadow.seq())
+    fn generations_since(&self, shadow: Shadow) -> Option<u64> {
+        // The shadow has the oldest generation of four at most; of the classic LRU, a reading of its clock.
+        (!self.classic).then(|| self.youngest.unwrap_or(3).saturating_sub(shadow.seq()))
     }
 }
 
@@ -223,14 +232,15 @@ impl What {
                 boolean(out, ",\"refault\":", refault.is_some());
                 if let Some(Refault { recent, generations }) = refault {
                     boolean(out, ",\"recent\":", recent);
-                    number(out, ",\"generations\":", generations);
+                    if let Some(generations) = generations {
+                        number(out, ",\"generations\":", generations);
+                    }
                 }
             }
             What::List(list, from) => {
-                if let List::Generation(seq) = list {
-                    number(out, ",\"generation\":", seq);
-                } else {
-                    out.extend_from_slice(b",\"generation\":null");
+                match list {
+                    List::Generation(seq) => number(out, ",\"generation\":", seq),
+                    other => string(out, ",\"list\":", list_name(other)),
                 }
                 string(out, ",\"from\":", from_name(from));
             }
@@ -252,14 +262,14 @@ impl What {
                     string(out, ",\"reason\":", reason);
                 }
             }
-            What::Evict(seq) => number(out, ",\"oldest_generation\":", seq),
+            What::Evict(Some(seq)) => number(out, ",\"oldest_generation\":", seq),
             What::Age(seq) => number(out, ",\"generation\":", seq),
             What::Effort { scanned, reclaimed, priority } => {
                 number(out, ",\"scanned\":", scanned);
                 number(out, ",\"reclaimed\":", reclaimed);
                 number(out, ",\"priority\":", u64::from(priority));
             }
-            What::Isolate => {}
+            What::Evict(None) | What::Isolate => {}
         }
     }
 
@@ -276,21 +286,27 @@ impl What {
                 format!("{how}: {}", if hit { "hit" } else { "miss" })
             }
             What::Insert(None) => "inserted; nothing is remembered of it".to_owned(),
-            What::Insert(Some(Refault { recent, generations })) => format!(
-                "inserted: a refault, {}, after {generations} generations",
-                if recent { "recent" } else { "too long ago" }
-            ),
-            What::List(List::Generation(seq), from) => {
+            What::Insert(Some(Refault { recent, generations })) => {
+                let recent = if recent { "recent" } else { "too long ago" };
+                let generations = generations.map(|count| format!(", after {count} generations"));
+                format!("inserted: a refault, {recent}{}", generations.unwrap_or_default())
+            }
+            What::List(list, from) => {
                 let why = match from {
                     ListedFrom::Arrivals => "added",
                     ListedFrom::Rotation => "its write-back ended, to be evicted next: moved",
                     ListedFrom::Deactivation => "advised to be unneeded: moved",
-                    ListedFrom::Activation => "found young beside another page: moved",
+                    ListedFrom::Activation if matches!(list, List::Generation(_)) => {
+                        "found young beside another page: moved"
+                    }
+                    ListedFrom::Activation => "accessed twice: moved",
                     ListedFrom::Isolation => "put back",
                 };
-                format!("{why} to generation {seq}")
+                match list {
+                    List::Generation(seq) => format!("{why} to generation {seq}"),
+                    other => format!("{why} to the {} list", list_name(other)),
+                }
             }
-            What::List(..) => "put with the unevictable pages".to_owned(),
             What::Promote(seq, by) => {
                 let by = match by {
                     FoundBy::Walk => "by a walk of page tables",
@@ -323,12 +339,21 @@ impl What {
                     None => format!("verdict: {verdict}"),
                 }
             }
-            What::Evict(seq) => format!("evicted; the oldest generation is {seq}"),
+            What::Evict(Some(seq)) => format!("evicted; the oldest generation is {seq}"),
+            What::Evict(None) => "evicted".to_owned(),
             What::Age(seq) => format!("generation {seq} was opened"),
             What::Effort { scanned, reclaimed, priority } => {
                 format!("an effort ended at priority {priority}: {scanned} scanned, {reclaimed} reclaimed")
             }
         }
+    }
+}
+
+fn list_name(list: List) -> &'static str {
+    match list {
+        List::Active => "active",
+        List::Inactive => "inactive",
+        _ => "unevictable",
     }
 }
 

@@ -103,7 +103,8 @@ impl<'a> Plan<'a> {
         }
         let (source, decoding) = self.trace.source()?;
         simulator.add_job(0, source);
-        let watcher = self.watch.as_ref().map(Watcher::new).transpose()?;
+        let lru = self.mechanisms.lru();
+        let watcher = self.watch.as_ref().map(|watch| Watcher::new(watch, lru)).transpose()?;
         if let Some(watcher) = &watcher {
             simulator.observe(Seen(watcher.clone()));
         }

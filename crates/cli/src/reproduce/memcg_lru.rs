@@ -24,9 +24,9 @@ const PAGES_EACH: u32 = 491_520;
 const REQUEST_PAGES: u64 = 65_536;
 /// What each memcg touches between two requests: 768 MB of 1,920.
 const TOUCHED: f64 = 0.4;
-const REQUESTS: u32 = 36;
-/// Of them, those before anything is counted: all were touched, nothing was aged.
-const WARM_REQUESTS: u32 = 12;
+const REQUESTS: u32 = 12;
+/// Requests before anything is counted: at first all were touched, and nothing was aged.
+const WARM_REQUESTS: u32 = 2;
 
 #[derive(Clone, Copy)]
 struct Setting {
@@ -147,15 +147,16 @@ pub fn run(effort: Effort, world: &World) -> Result<Experiment, Failure> {
 }
 
 fn one_run(setting: Setting, seed: u64, shorter: u32) -> Result<Rounds, Failure> {
+    // Shorter is smaller here: as many requests, of as many pages less.
     let load = EqualMemcgs {
         memcgs: setting.memcgs,
-        pages_each: PAGES_EACH,
+        pages_each: PAGES_EACH / shorter,
         touched: TOUCHED,
         draws: Draws::InOrder,
         unsliced: setting.unsliced,
         seed,
     };
-    let request_pages = REQUEST_PAGES * setting.memcgs as u64 / MEMCGS as u64;
+    let request_pages = REQUEST_PAGES * setting.memcgs as u64 / MEMCGS as u64 / u64::from(shorter);
     let touching = load.touches_per_round();
     // Six seconds between two requests.
     let machine = Machine {
@@ -164,7 +165,7 @@ fn one_run(setting: Setting, seed: u64, shorter: u32) -> Result<Rounds, Failure>
         access_time: Duration::from_nanos(6_000_000_000 / touching),
         ..load.machine()
     };
-    let phase = |requests: u32| Phase { rounds: requests.div_ceil(shorter), request_pages, rest_nanos: 0 };
+    let phase = |requests: u32| Phase { rounds: requests, request_pages, rest_nanos: 0 };
     let (warm, counted) = (phase(WARM_REQUESTS), phase(REQUESTS));
     let bug = |error| Failure::work(format_args!("memcg-lru, seed {seed}: {error}"));
     let mut running = load.start(machine, vec![warm, counted]).map_err(bug)?;

@@ -38,7 +38,7 @@ fn leading_size(text: &str) -> Option<(u64, &str)> {
     let (number, rest) = leading_number(text)?;
     let power = rest.chars().next().and_then(|suffix| "KMGTPE".find(suffix.to_ascii_uppercase()));
     let (shift, rest) = power.map_or((0, rest), |power| (10 * (power as u32 + 1), &rest[1..]));
-    let bytes = number.checked_mul(1 << shift).unwrap_or(u64::MAX);
+    let bytes = number.saturating_mul(1 << shift);
     Some((bytes / PAGE_BYTES, rest))
 }
 

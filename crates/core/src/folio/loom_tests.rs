@@ -132,7 +132,7 @@ fn loom_sizes_follow_a_walk_and_a_removal() {
             sizes[usize::from(old.0)] -= 1;
             sizes[usize::from(new.0)] += 1;
         }
-        sizes[usize::from(label.unwrap().0)] -= 1;
+        sizes[usize::from(label.generation().unwrap().0)] -= 1;
         assert_eq!(sizes, [0; 4]);
         assert_eq!(flags.load().generation(), None);
     });

@@ -83,7 +83,6 @@ impl Lruvec {
         self.sizes.iter().flatten().for_each(|size| size.store(0, Relaxed));
         self.unevictable_pages.store(0, Relaxed);
         self.evicted.iter().chain(&self.refaulted).flatten().for_each(|count| count.store(0, Relaxed));
-        self.filters.forget();
         self.forget_walks();
         self.shadow_leaves.lock().clear();
         self.congested.store(false, Relaxed);
@@ -248,12 +247,19 @@ impl LockedLruvec<'_> {
 
     /// Opens the next generation: what is active shifts by one.
     pub(crate) fn open_generation(&mut self, now: Time) {
-        let before = Kind::ALL.map(|kind| self.lruvec.pages_in_active_generations(kind) as i64);
+        let before = Kind::ALL.map(|kind| self.active_words(kind));
         self.lruvec.window.open(now);
         for kind in Kind::ALL {
-            let now = self.lruvec.pages_in_active_generations(kind) as i64;
-            self.listed[kind as usize][1] += now - before[kind as usize];
+            self.listed[kind as usize][1] += self.active_words(kind) - before[kind as usize];
         }
+    }
+
+    /// The sizes of the active generations as they are: one is negative while a walk has not told of a folio yet that it
+    /// relabelled, and that went since.
+    fn active_words(&self, kind: Kind) -> i64 {
+        let max = self.lruvec.window.max();
+        let words = Seq(max.0 - 1).to(max).map(|seq| &self.lruvec.sizes[usize::from(seq.index().0)]);
+        words.map(|size| size[kind as usize].load(Relaxed)).sum()
     }
 
     /// Moves everything to the old ends of the lists of `heir`, which has all generations: the same list of each keeps the

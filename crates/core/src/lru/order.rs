@@ -8,8 +8,9 @@
 //! The order of a memcg has a lock of its own, a leaf. Membership of turns changes with the member's lruvec lock held.
 
 use super::multigen::memcg_lru::{LruWalk, MemcgLru, Op, Segment};
-use super::turns::{Turns, TurnsWalk};
+use super::turns::{Given, Turns, TurnsWalk};
 use crate::Core;
+use crate::folio::Kind;
 use crate::mechanism::Lru;
 use crate::memcg::{Memcg, MemcgId, TreeWalk};
 use crate::sync::Ordering::Relaxed;
@@ -47,8 +48,9 @@ pub(crate) struct Visit {
     pub(crate) aged: bool,
     /// It has something to give at this priority.
     pub(crate) sizable: bool,
-    /// It was stopped before it gave its share.
-    pub(crate) unfinished: bool,
+    /// Pages looked at, and freed.
+    pub(crate) scanned: u64,
+    pub(crate) stolen: u64,
 }
 
 /// One pass over the memcgs of a target.
@@ -85,10 +87,8 @@ impl OrderWalk {
         match self {
             OrderWalk::Tree(walk) => walk.next(core, target),
             OrderWalk::Turns(walk) => {
-                if let Some((memcg, _)) = before {
-                    core.resize_in_orders(core.memcg(memcg));
-                }
-                core.with_order(target, |order| walk.next(order.turns()))
+                let given = before.map(|(memcg, visit)| core.given(memcg, visit));
+                core.with_order(target, |order| walk.next(order.turns(), given))
             }
             OrderWalk::Lru(walk) => core.with_order(target, |order| {
                 let lru = order.lru();
@@ -103,11 +103,8 @@ impl OrderWalk {
         match self {
             OrderWalk::Tree(walk) => *walk = TreeWalk::Finished,
             OrderWalk::Turns(walk) => {
-                if let Some((memcg, _)) = last {
-                    core.resize_in_orders(core.memcg(memcg));
-                }
-                let unfinished = last.is_some_and(|(_, visit)| visit.unfinished);
-                core.with_order(target, |order| walk.stop(order.turns(), unfinished));
+                let given = last.map(|(memcg, visit)| core.given(memcg, visit));
+                core.with_order(target, |order| walk.stop(order.turns(), given));
             }
             OrderWalk::Lru(walk) => core.with_order(target, |order| {
                 let lru = order.lru();
@@ -153,6 +150,18 @@ fn group(pages: u64) -> u32 {
 }
 
 impl Core {
+    /// Pages that a memcg below `target` has on average, where several take turns.
+    pub(crate) fn turn_pages(&self, target: MemcgId) -> Option<u64> {
+        let takes_turns = self.mechanisms().subtree_lru() && self.memcg(target).has_children.load(Relaxed);
+        let members = takes_turns.then(|| self.with_order(target, |order| order.turns().members()))?;
+        let pages = if target == MemcgId::ROOT {
+            Kind::ALL.into_iter().map(|kind| self.folios.listed().pages(kind)).sum()
+        } else {
+            self.memcg(target).usage_pages()
+        };
+        (members > 1).then(|| pages / members)
+    }
+
     /// Works on the order of `target`'s subtree.
     fn with_order<R>(&self, target: MemcgId, work: impl FnOnce(&mut MemcgOrder) -> R) -> R {
         let mut order = self.memcg(target).order.lock();
@@ -218,13 +227,15 @@ impl Core {
     }
 
     /// A memcg was visited, and may have become smaller.
-    fn resize_in_orders(&self, memcg: &Memcg) {
-        let (memcg, locked) = self.lock_living(memcg.id());
+    fn given(&self, id: MemcgId, visit: Visit) -> Given {
+        let Visit { scanned, stolen, .. } = visit;
+        let (memcg, locked) = self.lock_living(id);
         let pages = memcg.lruvec.reclaimable_pages();
         if group(pages) != memcg.group.load(Relaxed) {
             self.set_group(memcg, group(pages), pages);
         }
         drop(locked);
+        Given { memcg: id, scanned, stolen }
     }
 
     #[cold]

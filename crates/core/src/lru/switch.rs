@@ -16,8 +16,8 @@
 //! A folio is moved under the lruvec lock without being taken off anybody's hands: whoever frees or isolates it takes it
 //! off the list that it is on by then.
 
-use super::lists::GENERATION_LISTS;
-use super::{LockedLruvec, Seq, classic};
+use super::multigen::lists::list_of;
+use super::{LockedLruvec, MAX_GENERATIONS, Seq, classic};
 use crate::Core;
 use crate::folio::{FolioId, Kind};
 use crate::mechanism::Lru;
@@ -87,21 +87,25 @@ impl LruSwitch {
 }
 
 impl LockedLruvec<'_> {
-    /// Moves up to `most` folios to a policy's lists, from each list those first that would have been evicted first.
-    /// `true`: all are moved.
+    /// Moves up to `most` folios to a policy's lists. `true`: all are moved.
+    ///
+    /// From each list the youngest goes first, to the old end: so folios that came meanwhile stay younger than all that
+    /// are moved, and those that are not moved yet are the oldest.
     fn move_to(&mut self, to: Lru, most: u32) -> bool {
-        let from = match to {
-            Lru::Classic => 0..GENERATION_LISTS,
-            Lru::MultiGen => GENERATION_LISTS..GENERATION_LISTS + classic::LISTS.len(),
+        let window = &self.lruvec.window;
+        let lists: Vec<usize> = match to {
+            Lru::Classic => (0..MAX_GENERATIONS)
+                .flat_map(|age| Kind::ALL.map(|kind| list_of(Seq(window.max().0 - age).index(), kind)))
+                .collect(),
+            // The active lists first.
+            Lru::MultiGen => [true, false]
+                .into_iter()
+                .flat_map(|active| Kind::ALL.map(|kind| classic::list_of(kind, active)))
+                .collect(),
         };
-        // Of the oldest generation first.
-        let oldest = |kind: Kind| self.lruvec.window.min(kind).index().0 as usize * 2;
-        let start = if to == Lru::Classic { oldest(Kind::File) } else { 0 };
-        let lists: Vec<usize> =
-            from.clone().map(|list| from.start + (list - from.start + start) % from.len()).collect();
         let mut left = most;
         for list in lists {
-            while let Some(folio) = self.lists.lists.tail(list) {
+            while let Some(folio) = self.lists.lists.head(list) {
                 if left == 0 {
                     return false;
                 }
@@ -124,7 +128,7 @@ impl LockedLruvec<'_> {
             self.resize(label, kind, -1);
         }
         self.resize_classic(kind, after.active(), 1);
-        self.relist(folio, classic::list_of(kind, after.active()), true);
+        self.relist(folio, classic::list_of(kind, after.active()), false);
     }
 
     fn move_to_generation(&mut self, folio: FolioId) {
@@ -134,6 +138,6 @@ impl LockedLruvec<'_> {
         flags.join_generation(seq.index(), mechanisms);
         self.resize_classic(kind, now.active(), -1);
         self.resize(seq.index(), kind, 1);
-        self.relist(folio, super::multigen::lists::list_of(seq.index(), kind), true);
+        self.relist(folio, list_of(seq.index(), kind), false);
     }
 }

@@ -24,6 +24,16 @@ use crate::lru::{LockedLruvec, MAX_GENERATIONS};
 use crate::mm::LockedSpaces;
 use crate::sync::Ordering::{AcqRel, Release};
 
+impl Memcg {
+    /// It is about to have a page that was charged to one below it, and so to itself: other than the root, which pays only
+    /// for its own. Before that page can be given up.
+    fn inherit_charge(&self) {
+        if self.id == MemcgId::ROOT {
+            self.memory.charge(1);
+        }
+    }
+}
+
 impl Core {
     /// Removes a memcg. Its pages stay cached, and are its parent's from now on (before Linux 7.2: nobody's). The caller's
     /// handle stays: see [`Self::drop_handle`].
@@ -119,18 +129,15 @@ impl Core {
         if label == memcg.id {
             return None;
         }
+        memcg.inherit_charge();
         self.folios.set_memcg(folio, memcg.id.0);
-        self.move_charge(label, memcg, 1);
+        self.end_charge(label, memcg, 1);
         Some(label)
     }
 
-    /// What was charged to `from`, and to all above it, is charged to `to` and all above it from now on, which is one of
-    /// those.
-    fn move_charge(&self, from: MemcgId, to: &Memcg, pages: u64) {
-        if to.id == MemcgId::ROOT {
-            // It pays only for its own.
-            to.memory.charge(pages);
-        }
+    /// Pages that were charged to `from` and to all above it became those of `to`, which is one of these: the others do not
+    /// pay for them any more.
+    fn end_charge(&self, from: MemcgId, to: &Memcg, pages: u64) {
         self.with_ancestors(from)
             .take_while(|payer| payer.id != to.id)
             .for_each(|payer| self.uncharge_one(payer, pages));
@@ -175,6 +182,7 @@ impl Core {
             }
             let mut moved = 0;
             from.hand_over(&mut to, |folio| {
+                parent.inherit_charge();
                 self.folios.set_memcg(folio, parent.id.0);
                 moved += 1;
             });
@@ -185,7 +193,8 @@ impl Core {
             drop((from, to, spaces, spaces_of_heir));
             child.stat.move_sizes(&parent.stat);
             // Between the two there may be others that went meanwhile.
-            self.move_charge(child.id, parent, moved);
+            self.end_charge(child.id, parent, moved);
+            self.leaves.forget_bytes(child.lruvec.filters.forget());
             return;
         }
     }
@@ -214,6 +223,7 @@ impl Core {
                 if unused {
                     self.leave_orders(memcg);
                     memcg.protection.update(0, || &parent.protection);
+                    self.leaves.forget_bytes(memcg.lruvec.filters.forget());
                     // Whoever looked its owner up before it went may have counted here what moved to the heir.
                     memcg.stat.move_all(&self.living(parent.id).stat);
                 }

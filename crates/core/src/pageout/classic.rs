@@ -4,6 +4,7 @@
 
 use super::{LastMapping, References};
 use crate::Core;
+use crate::event::ListedFrom;
 use crate::folio::{FolioId, Kind};
 use crate::host::{FlushReason, Host};
 use crate::lru::classic::balance::IO_COST;
@@ -33,6 +34,7 @@ impl Core {
         scan.last_mapping = LastMapping::default();
         self.drain(host, orders.cpu);
         self.lock_living(memcg.id()).1.isolate_from(kind, false, request, &mut batch);
+        self.tell_isolated(host, memcg, &batch);
         if batch.scanned > 0 {
             memcg.stat.add(orders.kind.pgscan(), batch.scanned);
             let counter = if kind == Kind::Anon { Counter::PgscanAnon } else { Counter::PgscanFile };
@@ -74,6 +76,7 @@ impl Core {
         scan.last_mapping = LastMapping::default();
         self.drain(host, cpu);
         self.lock_living(memcg.id()).1.isolate_from(kind, true, request, &mut batch);
+        self.tell_isolated(host, memcg, &batch);
         if batch.scanned > 0 {
             memcg.stat.add(Counter::Pgrefill, batch.scanned);
         }
@@ -142,10 +145,12 @@ impl Core {
                 went = self.adopt(owner, folio).or(went);
                 if unevictable {
                     locked.add_unevictable(folio);
+                    self.tell_listed(host, owner, folio, ListedFrom::Isolation);
                     continue;
                 }
                 let active = self.folios.flags(folio).load().active();
                 locked.add(folio, false);
+                self.tell_listed(host, owner, folio, ListedFrom::Isolation);
                 if !active {
                 } else if batched {
                     activated += 1;

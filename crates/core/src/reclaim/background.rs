@@ -4,10 +4,13 @@
 
 use super::scan::{EffortKind, Orders, Scan};
 use super::{CLUSTER_PAGES, NodeWalk, PRIORITY_DEFAULT, WalkStep, initial_priority, throttle};
-use crate::Core;
+use crate::folio::Kind;
 use crate::host::{Host, Throttle};
+use crate::lru::Swappiness;
 use crate::mechanism::Lru;
-use crate::memcg::{Counter, MemcgId};
+use crate::memcg::{Counter, Memcg, MemcgId};
+use crate::{Core, Time};
+use std::time::Duration;
 
 /// What a step of background reclaim came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +32,9 @@ pub struct Background {
     walk: Option<NodeWalk>,
     /// Pages reclaimed since it woke.
     reclaimed_pages: u64,
+    /// Classic: a pass since it woke met pages under write-back. The last one may have met none, as those before made them
+    /// active.
+    met_writeback: bool,
 }
 
 impl Background {
@@ -50,6 +56,7 @@ impl Background {
             priority: PRIORITY_DEFAULT,
             walk: None,
             reclaimed_pages: 0,
+            met_writeback: false,
         }
     }
 
@@ -64,6 +71,7 @@ impl Background {
             }
             self.scan.reset_tallies();
             self.scan.progress = Default::default();
+            core.check_min_ttl(host, self.priority, self.orders.swappiness);
             self.walk = Some(NodeWalk::new(core, host, &self.orders, &self.scan, self.priority, true));
             return BackgroundStep::More;
         };
@@ -81,7 +89,9 @@ impl Background {
         if progress.scanned < self.orders.goal_pages || progress.reclaimed == 0 {
             self.priority -= 1;
         }
-        let stuck = progress.reclaimed == 0 && self.scan.tallies.writeback > 0;
+        let under_writeback = self.scan.tallies.writeback + self.scan.tallies.immediate > 0;
+        self.met_writeback |= under_writeback && core.mechanisms().has_folios_of(Lru::Classic);
+        let stuck = progress.reclaimed == 0 && (self.scan.tallies.writeback > 0 || self.met_writeback);
         if self.priority == 0 {
             if stuck {
                 return self.restart(Throttle::Writeback);
@@ -98,6 +108,7 @@ impl Background {
     fn restart(&mut self, wait: Throttle) -> BackgroundStep {
         self.priority = PRIORITY_DEFAULT;
         self.reclaimed_pages = 0;
+        self.met_writeback = false;
         BackgroundStep::Wait(wait)
     }
 
@@ -114,6 +125,78 @@ impl Background {
         }
         self.priority = PRIORITY_DEFAULT;
         self.reclaimed_pages = 0;
+        self.met_writeback = false;
         BackgroundStep::Sleep
+    }
+}
+
+impl Core {
+    /// `lru_gen/min_ttl_ms` (spec 30 §7): where every memcg is too young, too small or protected, reclaim would thrash. The
+    /// kernel kills somebody then. Here nobody is killed; it is counted, for the root.
+    fn check_min_ttl(&self, host: &impl Host, priority: u8, swappiness: Swappiness) {
+        let min_ttl = Duration::from_millis(self.tunables.min_ttl_ms());
+        let now = host.now();
+        let is_old = |memcg| {
+            self.is_reclaimable(memcg, priority, self.swappiness_of(memcg.id(), swappiness), now, min_ttl)
+        };
+        if !min_ttl.is_zero() && !self.memcgs.iter().any(is_old) {
+            self.memcg(MemcgId::ROOT).stat.add(Counter::EventOom, 1);
+        }
+    }
+
+    /// Whether a memcg has something to give whose generation was opened more than `min_ttl` ago.
+    fn is_reclaimable(
+        &self,
+        memcg: &Memcg,
+        priority: u8,
+        swappiness: Swappiness,
+        now: Time,
+        min_ttl: Duration,
+    ) -> bool {
+        let lruvec = &memcg.lruvec;
+        let pages = lruvec.evictable_pages(swappiness);
+        let sizable = if memcg.is_online() { pages >> priority > 0 } else { pages > 0 };
+        let kinds = || swappiness.evictable();
+        let oldest = if self.mechanisms().workingset_rework() {
+            kinds().map(|kind| lruvec.min_seq(kind)).min()
+        } else {
+            Some(lruvec.min_seq(Kind::File))
+        };
+        let spared = self.effective_protection(memcg.id(), MemcgId::ROOT).min_pages;
+        sizable
+            && (memcg.id() == MemcgId::ROOT || spared < memcg.usage_pages())
+            && oldest.is_some_and(|oldest| lruvec.window.birth(oldest) + min_ttl < now)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use crate::reclaim::Watermarks;
+    use crate::testing::Harness;
+
+    /// spec 30 §7: "the killer runs when every memcg is too young, too small, or fully protected. Eviction itself is not
+    /// stopped by `min_ttl`".
+    #[test]
+    fn thrashing_is_counted() {
+        for (ttl_ms, age_ms, min_pages, expected) in
+            [(0, 0, 0, 0), (1000, 1001, 0, 0), (1000, 1000, 0, 1), (1000, 1001, 1000, 1)]
+        {
+            let mut options = Options::new(1064);
+            options.watermarks = Watermarks { min: 0, low: 100, high: 200 };
+            let mut harness = Harness::with_options(options, 1000);
+            harness.read_ahead(0..930);
+            harness.drain();
+            harness.core.tunables.set_min_ttl_ms(ttl_ms);
+            harness.core.set_min(harness.task.memcg, min_pages);
+            harness.host.advance(Duration::from_millis(age_ms));
+            let mut background = Background::new(&harness.core, 0);
+            assert_eq!(background.step(&harness.core, &harness.host), BackgroundStep::More);
+            let root = harness.core.memcg(MemcgId::ROOT);
+            assert_eq!(root.stat.get(Counter::EventOom), expected, "{ttl_ms} {age_ms} {min_pages}");
+            while background.step(&harness.core, &harness.host) == BackgroundStep::More {}
+            assert_eq!(harness.stat(Counter::PgstealKswapd) > 0, min_pages == 0);
+        }
     }
 }

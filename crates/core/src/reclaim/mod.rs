@@ -44,6 +44,8 @@ use crate::memcg::Counter;
 pub(crate) const PRIORITY_DEFAULT: u8 = 12;
 /// Fewest pages that an effort tries to reclaim.
 pub(crate) const CLUSTER_PAGES: u64 = 32;
+/// Pages that are isolated together, at most.
+const BATCH_PAGES: u64 = 64;
 /// A pass does not stop before it reclaimed so many, whatever its goal.
 pub(crate) const COMPACTION_GAP_PAGES: u64 = 2;
 
@@ -134,6 +136,17 @@ impl Effort {
 /// Where a root effort with a large goal starts, so that the first pass already looks at about that much
 /// (spec 70 §3). Small goals, and targeted reclaim, start at 12.
 pub(crate) fn initial_priority(core: &Core, orders: &Orders) -> u8 {
+    let kernels = kernels_priority(core, orders);
+    core.turn_pages(orders.target).map_or(kernels, |pages| kernels.min(priority_of_turns(pages)))
+}
+
+/// Where memcgs of so many pages on average take turns: where each gives a whole batch, so that few are visited. One that
+/// is small gives an eighth of its pages at most.
+fn priority_of_turns(pages: u64) -> u8 {
+    (pages / BATCH_PAGES).max(1).ilog2().clamp(3, u32::from(PRIORITY_DEFAULT)) as u8
+}
+
+fn kernels_priority(core: &Core, orders: &Orders) -> u8 {
     if !orders.is_root() || orders.goal_pages < 64 || core.mechanisms().is_classic() {
         return PRIORITY_DEFAULT;
     }
@@ -161,6 +174,12 @@ mod tests {
         assert_eq!(priority_for(1 << 20, 1 << 10), 10);
         assert_eq!(priority_for(1 << 30, 64), 12);
         assert_eq!(priority_for(100, 8192), 6);
+    }
+
+    /// 2,048 pages >> 5 are 64.
+    #[test]
+    fn turns_are_of_a_batch() {
+        assert_eq!([10, 512, 2048, 4095, 1 << 20].map(priority_of_turns), [3, 3, 5, 5, 12]);
     }
 
     /// spec 70 §14: "Initial priority, goal 32: stays 12"; so does every targeted effort.

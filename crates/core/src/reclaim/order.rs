@@ -9,7 +9,7 @@ use crate::Core;
 use crate::host::Host;
 use crate::lru::{OrderWalk, Visit};
 use crate::memcg::{Counter, MemcgId};
-use crate::reclaim::scan::{Orders, Scan, Tallies};
+use crate::reclaim::scan::{Orders, Progress, Scan, Tallies};
 use crate::reclaim::turn::{Pass, Turn};
 use crate::reclaim::{COMPACTION_GAP_PAGES, EffortKind};
 
@@ -22,6 +22,8 @@ pub(crate) struct NodeWalk {
     pass: Pass,
     order: OrderWalk,
     turn: Option<Turn>,
+    /// What the effort had achieved when the turn began.
+    before: Progress,
     /// What came of the visit before.
     last: Option<(MemcgId, Visit)>,
     finished: bool,
@@ -46,7 +48,7 @@ impl NodeWalk {
     ) -> NodeWalk {
         let order = OrderWalk::new(core, orders.target, priority, full || orders.whole);
         let pass = Pass::new(core, host, orders, scan, priority);
-        NodeWalk { pass, order, turn: None, last: None, finished: false }
+        NodeWalk { pass, order, turn: None, before: Progress::default(), last: None, finished: false }
     }
 
     /// Begins the next lruvec's turn, or takes one batch from the current one.
@@ -60,6 +62,13 @@ impl NodeWalk {
         let Some(turn) = &mut self.turn else { return self.begin_turn(core, host, orders, scan) };
         if turn.step(core, host, orders, scan) == WalkStep::Finished {
             let visit = turn.visit();
+            let (now, before) = (scan.progress, self.before);
+            let visit = Visit {
+                // Of the multi-gen LRU, what was sorted was looked at, too.
+                scanned: visit.scanned.max(now.scanned - before.scanned),
+                stolen: now.reclaimed - before.reclaimed,
+                ..visit
+            };
             let memcg = core.memcg(turn.memcg());
             self.turn = None;
             self.last = Some((memcg.id(), visit));
@@ -102,6 +111,7 @@ impl NodeWalk {
             }
             memcg.stat.add(Counter::EventLow, 1);
         }
+        self.before = scan.progress;
         self.turn = Some(Turn::begin(core, host, orders, scan, (memcg, spared), &self.pass));
         WalkStep::More
     }

@@ -95,7 +95,6 @@ impl Turn {
         {
             let visit = turn.visit(core);
             self.visit.sizable |= visit.sizable;
-            self.visit.unfinished |= visit.unfinished;
             self.classic = None;
         }
         let finished = self.multigen.is_none() && self.classic.is_none();

@@ -303,8 +303,11 @@ impl Job {
             let Next::Touch(touch) = self.located[self.next] else {
                 unreachable!("only reads are looked up")
             };
-            if self.process.descriptors[touch.file.0 as usize].goes_to(touch.index) || world.count_repeats {
-                world.core.accessed(&world.host, || self.process.task.cpu, hit);
+            let process = &mut self.process;
+            if touch.mapped {
+                world.core.touch(&process.task, &world.files.get(touch.file).mapping, touch.index, hit);
+            } else if process.descriptors[touch.file.0 as usize].goes_to(touch.index) || world.count_repeats {
+                world.core.accessed(&world.host, || process.task.cpu, hit);
             }
             self.next += 1;
             reads += 1;
@@ -329,11 +332,16 @@ impl Job {
         }
         for ((hit, next), peeked) in self.ahead.hits.iter_mut().zip(coming).zip(peeked) {
             *hit = match next {
-                Next::Touch(touch) if !touch.write && !touch.mapped => {
+                Next::Touch(touch) if !touch.write => {
                     let mapping = &world.files.get(touch.file).mapping;
+                    let maps = || {
+                        self.process.descriptors[touch.file.0 as usize].mapped
+                            && mapping.mapped_pages() > u64::from(touch.index)
+                    };
                     match world.core.lookup_peeked(mapping, touch.index, peeked) {
-                        Lookup::Hit(hit) => Some(hit),
-                        Lookup::Pending(_) | Lookup::Miss => None,
+                        // A fault is more than a touch.
+                        Lookup::Hit(hit) if !touch.mapped || hit.flags.mapped() && maps() => Some(hit),
+                        _ => None,
                     }
                 }
                 _ => None,

@@ -15,7 +15,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Our own options that take a value. The caller reads them; here they only have to be told from fio's.
-const OWN_WITH_VALUE: &[&str] = &["memory", "tenant", "preset", "with", "without", "lru", "backend", "swap"];
+const OWN_WITH_VALUE: &[&str] =
+    &["memory", "tenant", "preset", "with", "without", "lru", "lru-lock", "backend", "swap"];
 
 /// Our own flags.
 const OWN_FLAGS: &[&str] = &["json", "help", "version"];
@@ -69,7 +70,7 @@ pub struct Invocation {
     /// How often to print results while jobs run. fio: `--status-interval`.
     pub status_interval: Option<Duration>,
     /// The options that are not fio's but ours, in order, as `--name=value` or `--name`: `--memory`,
-    /// `--tenant`, `--preset`, `--with`, `--without`, `--lru`, `--backend`, `--swap`, `--json`, `--help`, `--version`.
+    /// `--tenant`, `--preset`, `--with`, `--without`, `--lru`, `--lru-lock`, `--backend`, `--swap`, `--json`, `--help`, `--version`.
     pub own: Vec<String>,
 }
 

@@ -8,21 +8,18 @@
 //!
 //! # Locking
 //!
-//! Bits are atomic words; whether a filter exists is a flag beside them.
+//! Each has a lock, a leaf: it is taken once for every 512 pages that are looked at.
 
 use crate::lru::Seq;
 use crate::mapping::MappingId;
-use crate::sync::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::OnceLock;
+use crate::sync::Mutex;
 
 const HASH_BITS: u32 = 15;
 const WORDS: usize = (1 << HASH_BITS) / u64::BITS as usize;
 
-#[derive(Debug)]
-struct Filter {
-    bits: OnceLock<Box<[AtomicU64]>>,
-    exists: AtomicBool,
-}
+/// `None`: it does not exist.
+type Filter = Mutex<Option<Box<[u64; WORDS]>>>;
+const BYTES: u64 = WORDS as u64 * 8;
 
 /// The two filters of an lruvec. Each takes 4 KiB once a walk made it.
 #[derive(Debug)]
@@ -41,8 +38,7 @@ fn hashes(mapping: MappingId, table: u32) -> [usize; 2] {
 
 impl Filters {
     pub(crate) fn new() -> Filters {
-        let missing = || Filter { bits: OnceLock::new(), exists: AtomicBool::new(false) };
-        Filters([missing(), missing()])
+        Filters([Mutex::new(None), Mutex::new(None)])
     }
 
     fn of(&self, seq: Seq) -> &Filter {
@@ -51,46 +47,41 @@ impl Filters {
 
     /// Empties the filter of `seq`, making it if it is missing. Bytes that it takes more than before.
     pub(crate) fn clear(&self, seq: Seq) -> u64 {
-        let filter = self.of(seq);
-        let mut made = 0;
-        let bits = filter.bits.get_or_init(|| {
-            made = WORDS as u64 * 8;
-            (0..WORDS).map(|_| AtomicU64::new(0)).collect()
-        });
-        bits.iter().for_each(|word| word.store(0, Relaxed));
-        filter.exists.store(true, Relaxed);
-        made
+        let mut filter = self.of(seq).lock();
+        if let Some(bits) = &mut *filter {
+            bits.fill(0);
+            return 0;
+        }
+        *filter = Some(Box::new([0; WORDS]));
+        BYTES
     }
 
-    /// As new: both pass everything.
-    pub(crate) fn forget(&self) {
-        self.0.iter().for_each(|filter| filter.exists.store(false, Relaxed));
-    }
-
-    /// The bits of the filter of `seq`, unless it is missing.
-    fn bits(&self, seq: Seq) -> Option<&[AtomicU64]> {
-        let filter = self.of(seq);
-        filter.bits.get().filter(|_| filter.exists.load(Relaxed)).map(|bits| &**bits)
+    /// As new: neither exists. Bytes that they took.
+    pub(crate) fn forget(&self) -> u64 {
+        self.0.iter().filter_map(|filter| filter.lock().take()).count() as u64 * BYTES
     }
 
     /// Whether a table may be worth walking when `seq` is the youngest generation.
     pub(crate) fn may_contain(&self, seq: Seq, mapping: MappingId, table: u32) -> bool {
-        let Some(bits) = self.bits(seq) else { return true };
-        hashes(mapping, table).iter().all(|&bit| bits[bit / 64].load(Relaxed) & 1 << (bit % 64) != 0)
+        let filter = self.of(seq).lock();
+        let contains =
+            |bits: &[u64]| hashes(mapping, table).iter().all(|&bit| bits[bit / 64] & 1 << (bit % 64) != 0);
+        filter.as_ref().is_none_or(|bits| contains(&bits[..]))
     }
 
     /// Notes a dense table. Lost where the filter is missing.
     pub(crate) fn insert(&self, seq: Seq, mapping: MappingId, table: u32) {
-        let Some(bits) = self.bits(seq) else { return };
+        let mut filter = self.of(seq).lock();
+        let Some(bits) = &mut *filter else { return };
         for bit in hashes(mapping, table) {
-            bits[bit / 64].fetch_or(1 << (bit % 64), Relaxed);
+            bits[bit / 64] |= 1 << (bit % 64);
         }
     }
 
     /// Bytes of the filters that exist.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn bytes(&self) -> u64 {
-        self.0.iter().filter(|f| f.exists.load(Relaxed)).count() as u64 * WORDS as u64 * 8
+        self.0.iter().filter(|filter| filter.lock().is_some()).count() as u64 * BYTES
     }
 }
 
@@ -106,10 +97,10 @@ mod tests {
         filters.clear(Seq(3));
         assert!(!filters.may_contain(Seq(3), MappingId(0), 7));
         assert!(filters.may_contain(Seq(4), MappingId(0), 7), "the other one is still missing");
-        filters.forget();
+        assert_eq!(filters.forget(), 4096);
         filters.insert(Seq(3), MappingId(0), 7);
         assert!(filters.may_contain(Seq(3), MappingId(0), 8), "forgotten, it is missing again");
-        assert_eq!((filters.clear(Seq(3)), filters.clear(Seq(4))), (0, 4096), "it is made once");
+        assert_eq!([3, 3, 4].map(|seq| filters.clear(Seq(seq))), [4096, 0, 4096]);
         assert!(!filters.may_contain(Seq(3), MappingId(0), 7));
     }
 

@@ -139,3 +139,32 @@ impl Core {
         self.memcg_of(folio) == memcg.id() && (!self.mechanisms().reworked(ReworkRule::Young) || listed())
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::lru::multigen::walk::WalkBatch;
+    use crate::testing::Harness;
+    use crate::{Counter, Kind};
+
+    /// A folio that a walk relabelled goes before the walk corrects sizes, and a generation is opened in between: the node
+    /// knows all the same how many pages are inactive.
+    #[test]
+    fn sizes_may_be_corrected_late() {
+        let mut harness = Harness::new(100, 1);
+        harness.read_ahead(0..10);
+        let youngest = harness.memcg().lruvec.max_seq().index();
+        let mut batch = WalkBatch::default();
+        let mechanisms = harness.core.mechanisms();
+        for _ in 0..2 {
+            let flags = harness.core.folios.flags(harness.folio(3));
+            batch.note(Kind::File, flags.found_young_by_walk(youngest, mechanisms));
+        }
+        assert!(harness.open_generation());
+        assert_eq!(harness.core.truncate(&harness.host, &harness.mapping, 3, 4), None);
+        // The generation of which one page more went than came is not active any more.
+        assert!(harness.open_generation());
+        batch.flush(&harness.core, harness.task.memcg);
+        assert_eq!(harness.stat(Counter::File), 9);
+        harness.core.validate().unwrap();
+    }
+}

@@ -71,9 +71,12 @@ impl Window {
         Seq(self.min[kind as usize].load(Acquire))
     }
 
-    /// Generations that a kind has.
+    /// Generations that a kind has. Without the lock, it may be any number that it had, or more.
     pub(crate) fn generations(&self, kind: Kind) -> u64 {
-        self.max().0 + 1 - self.min(kind).0
+        // In this order, as both only grow: else others might open and close generations in between until the oldest is
+        // younger than what was the youngest. A memcg that is made anew begins with 0 again.
+        let min = self.min(kind);
+        (self.max().0 + 1).saturating_sub(min.0)
     }
 
     /// When a live generation was opened.

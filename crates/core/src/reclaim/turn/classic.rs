@@ -32,7 +32,6 @@ pub(super) struct ClassicTurn {
     /// Pages that this turn freed; what the effort freed before does not count.
     reclaimed: u64,
     /// It was stopped before its budget was used up.
-    unfinished: bool,
     /// The whole budget is used, whatever was freed.
     whole: bool,
     /// Background reclaim begins with a little of the active anonymous list, where the node has few inactive ones.
@@ -80,8 +79,7 @@ impl ClassicTurn {
             left: budgets,
             next: 0,
             reclaimed: 0,
-            unfinished: false,
-            whole: whole || orders.whole,
+            whole,
             ages_anon,
         }
     }
@@ -91,7 +89,7 @@ impl ClassicTurn {
         let memcg = core.memcg(self.memcg);
         let pages: u64 = Kind::ALL.map(|kind| memcg.lruvec.classic.pages(kind)).iter().sum();
         let sizable = if memcg.is_online() { pages >> self.priority > 0 } else { pages > 0 };
-        Visit { sizable, unfinished: self.unfinished, ..Visit::default() }
+        Visit { sizable, ..Visit::default() }
     }
 
     /// Scans one list for up to 32 pages.
@@ -151,7 +149,6 @@ impl ClassicTurn {
         let left = Kind::ALL.map(|kind| self.left[lists_of(kind)].iter().sum::<u64>());
         let less =
             if left[Kind::File as usize] > left[Kind::Anon as usize] { Kind::Anon } else { Kind::File };
-        self.unfinished = left != [0, 0];
         if left.contains(&0) {
             self.left = [0; 4];
             return;

@@ -87,7 +87,7 @@ impl MultiGenTurn {
         let memcg = core.memcg(self.memcg);
         let pages = memcg.lruvec.pages_in_generations(self.swappiness);
         let sizable = if memcg.is_online() { pages >> self.priority > 0 } else { pages > 0 };
-        Visit { sizable, ..self.visit }
+        Visit { sizable, scanned: self.scanned, ..self.visit }
     }
 
     /// Takes at most one batch.
@@ -122,7 +122,6 @@ impl MultiGenTurn {
         self.scanned += scanned;
         let root_aged = orders.is_root() && self.aging_was_due;
         let enough = !orders.whole && should_stop(core, orders, scan);
-        self.visit.unfinished = enough && scanned > 0 && self.scanned < self.budget;
         if scanned == 0 || enough || root_aged { WalkStep::Finished } else { WalkStep::More }
     }
 }

@@ -62,7 +62,6 @@ impl MultiGenTurn {
         let scanned = core.evict_step(host, memcg, request, self.swappiness, orders, scan);
         self.scanned += scanned;
         let stop = orders.is_root() && !orders.whole && should_stop(core, orders, scan);
-        self.visit.unfinished = stop && scanned > 0 && self.scanned < budget;
         if scanned == 0 || self.scanned >= budget || stop { WalkStep::Finished } else { WalkStep::More }
     }
 }
