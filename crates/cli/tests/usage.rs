@@ -17,6 +17,7 @@ fn it_teaches() {
         ("fio --help", "--random_distribution"),
         ("fio -h", "--memory"),
         ("help fio", "--tenant"),
+        ("run --help", "[[tenant]]"),
         ("fio --version", env!("CARGO_PKG_VERSION")),
         ("--version", env!("CARGO_PKG_VERSION")),
     ] {
