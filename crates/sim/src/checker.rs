@@ -120,7 +120,7 @@ fn check_under_way(world: &World, jobs: &[&Job]) -> Result<(), String> {
 fn check_budget(world: &World, charged: u64) -> Result<(), String> {
     // A memcg is charged for those below it, too; only the root is not.
     let top = world.core.memcgs().filter(|memcg| memcg.parent() == MemcgId::ROOT);
-    let used: u64 = top.map(|memcg| memcg.usage_pages()).sum();
+    let used: u64 = top.map(|memcg| world.core.used_pages(memcg.id())).sum();
     let frames = u64::from(world.core.folios().len());
     let free = u64::from(world.core.free_pages());
     let retired = u64::from(world.core.retired_pages());
