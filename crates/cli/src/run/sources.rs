@@ -9,6 +9,7 @@ use mglru_core::{PAGE_BYTES, Time};
 use mglru_sim::{Access, Numbering, Operation, Source, SourceError};
 use mglru_workload::fio::{self, Channel};
 use mglru_workload::load::Running;
+use mglru_workload::scenario::TIME_MAX;
 use mglru_workload::trace::PageAccess;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -71,14 +72,14 @@ pub struct Span {
     /// It begins.
     pub start: Time,
     /// It ends at the latest.
-    pub end: Option<Time>,
+    pub end: Time,
 }
 
 impl Span {
-    /// From a time on, and for so long.
+    /// From a time on, and for so long; in any case not for ever.
     pub fn new(start: Duration, runtime: Option<Duration>) -> Span {
         let start = Time::ZERO + start;
-        Span { start, end: runtime.map(|runtime| start + runtime) }
+        Span { start, end: start + runtime.unwrap_or(TIME_MAX) }
     }
 }
 
@@ -166,7 +167,7 @@ impl Source for FioSource {
         let mut drawn = std::mem::take(&mut self.drawn);
         self.drawing.draw(&mut drawn, self.due);
         // What is due after the end is not waited for.
-        drawn.retain(|drawn| self.span.end.is_none_or(|end| self.span.start + drawn.due < end));
+        drawn.retain(|drawn| self.span.start + drawn.due < self.span.end);
         drawn.iter().for_each(|&drawn| self.perform(drawn, batch));
         if drawn.is_empty() && self.job.sync.end_fsync && self.job.mix.writes() && !self.ended {
             self.ended = true;
@@ -177,7 +178,7 @@ impl Source for FioSource {
     }
 
     fn end(&self) -> Option<Time> {
-        self.span.end
+        Some(self.span.end)
     }
 }
 
@@ -257,7 +258,7 @@ impl Source for Replay {
     }
 
     fn end(&self) -> Option<Time> {
-        self.span.end
+        Some(self.span.end)
     }
 }
 
@@ -291,6 +292,6 @@ impl Source for Client {
     }
 
     fn end(&self) -> Option<Time> {
-        self.span.end
+        Some(self.span.end)
     }
 }

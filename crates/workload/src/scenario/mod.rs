@@ -28,6 +28,8 @@ use std::time::Duration;
 const PAGE_BYTES: u64 = 4096;
 /// Most memory, and most swap: where they are simulated, a page costs tens of bytes.
 pub const MEMORY_BYTES_MAX: u64 = 1 << 40;
+/// The longest of all times, far beyond all experiments: no sum of some of them overflows.
+pub const TIME_MAX: Duration = Duration::from_secs(1000 * 24 * 3600);
 
 /// A value, and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]

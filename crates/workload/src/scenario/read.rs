@@ -4,7 +4,8 @@ use super::error::Error;
 use super::table::{Table, Text, Value};
 use super::tree::Tree;
 use super::{
-    Action, Device, Job, Limits, MEMORY_BYTES_MAX, Machine, Print, Scenario, Swap, What, Work, split_control,
+    Action, Device, Job, Limits, MEMORY_BYTES_MAX, Machine, Print, Scenario, Swap, TIME_MAX, What, Work,
+    split_control,
 };
 use crate::fio;
 use crate::load::Load;
@@ -28,8 +29,6 @@ const MACHINE: &[&str] = &[
 const SEED_DEFAULT: u64 = 1;
 const CPUS_MAX: u64 = 1024;
 const CLIENTS_MAX: u64 = 10_000;
-/// Far beyond all experiments, and no sum of times overflows.
-const TIME_MAX: Duration = Duration::from_secs(1000 * 24 * 3600);
 
 /// Understands a scenario.
 pub(super) fn scenario(text: &str, path: &Path, seed: Option<u64>) -> Result<Scenario, Error> {
@@ -252,6 +251,9 @@ fn read_fio(value: &Value, source: &Text, seed: u64) -> Result<Vec<fio::Job>, Er
         let refuse = |reason: &str| Err(source.error_in_line(line, format!("job `{}`: {reason}", job.name)));
         if job.load.is_some() {
             return refuse("`workload` is written as `load = \"tpcc\"` of a [[job]] here");
+        }
+        if [job.start_delay, job.ramp, job.runtime.unwrap_or_default()].iter().any(|&time| time > TIME_MAX) {
+            return refuse("a time is more than 1000 days");
         }
         if job.stage > 0 {
             return refuse("`stonewall` has no meaning here: give the [[job]] a `start`");
