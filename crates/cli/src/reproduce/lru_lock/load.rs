@@ -16,6 +16,7 @@ use mglru_core::{
     LruLock, Mapping, Mechanisms, MemcgId, Options, Task, Time, UNLIMITED,
 };
 use mglru_workload::Random;
+use rustix::time::{ClockId, clock_gettime};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
@@ -73,6 +74,8 @@ pub struct Outcome {
     pub reclaimed: u64,
     /// The same, per second: the sum over the threads.
     pub reclaimed_per_second: f64,
+    /// Processors that the threads had: as many as threads, unless they waited for each other or the machine was busy.
+    pub processors: f64,
     /// Writes to the tenants' clocks. Each is a write to the clock of each ancestor, too.
     pub clock_writes: u64,
     /// Of the locks that were shared between threads: the node's, or those of the ancestors' lruvecs.
@@ -238,9 +241,9 @@ impl Worker<'_> {
         }
     }
 
-    /// Works for so long. Pages reclaimed per second.
-    fn work(&mut self, time: Duration) -> f64 {
-        let (before, began) = (self.reclaimed(), Instant::now());
+    /// Works for so long. Pages reclaimed per second, and the share of that time for which it ran.
+    fn work(&mut self, time: Duration) -> (f64, f64) {
+        let (before, ran, began) = (self.reclaimed(), cpu_seconds(), Instant::now());
         if self.load == Load::Request {
             // Some wait in batches, so the last few may be out of reach.
             let (core, host) = (&self.world.core, &self.world.host);
@@ -252,8 +255,15 @@ impl Worker<'_> {
                 (0..READS_PER_LOOK).for_each(|_| self.read());
             }
         }
-        (self.reclaimed() - before) as f64 / began.elapsed().as_secs_f64()
+        let took = began.elapsed().as_secs_f64();
+        ((self.reclaimed() - before) as f64 / took, (cpu_seconds() - ran) / took)
     }
+}
+
+/// Seconds for which this thread ran.
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// Runs one setting.
@@ -279,11 +289,16 @@ pub fn run(setting: &Setting, size: Size) -> Outcome {
         barrier.wait();
         let working = || !workers.iter().all(|worker| worker.is_finished());
         let held = if setting.watched { world.watch(working) } else { 0.0 };
-        let reclaimed_per_second = workers.into_iter().map(|worker| worker.join().expect("no panic")).sum();
+        let (mut reclaimed_per_second, mut processors) = (0.0, 0.0);
+        for worker in workers {
+            let (rate, share) = worker.join().expect("no panic");
+            (reclaimed_per_second, processors) = (reclaimed_per_second + rate, processors + share);
+        }
         let ([reclaimed_after, writes_after], locks_after) = (counts(), world.locks());
         Outcome {
             reclaimed: reclaimed_after - reclaimed,
             reclaimed_per_second,
+            processors,
             clock_writes: writes_after - writes,
             shared: LockCounts {
                 taken: locks_after.taken - locks.taken,
