@@ -55,6 +55,7 @@ pub use memcg::{Counter, Effective, Memcg, MemcgError, MemcgId, UNLIMITED};
 pub use options::{Options, PAGE_BYTES};
 pub use reclaim::OutOfMemory;
 pub use swap::{SwapOptions, SwapOut, SwapOutcome, SwapSlot, SwapStore};
+pub use sync::LockCounts;
 
 use folio::FolioTable;
 use lru::{Arrivals, LockedLruvec, Queue};

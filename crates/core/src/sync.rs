@@ -40,6 +40,15 @@ impl<T> Mutex<T> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
+    /// The same, and whether it had to be waited for.
+    pub(crate) fn lock_noting(&self) -> (MutexGuard<'_, T>, bool) {
+        // loom explores who waits for whom by itself, and an attempt would be one step more.
+        match if cfg!(loom) { None } else { self.try_lock() } {
+            Some(guard) => (guard, false),
+            None => (self.lock(), !cfg!(loom)),
+        }
+    }
+
     /// `None` where another thread holds it now.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
@@ -47,5 +56,21 @@ impl<T> Mutex<T> {
             Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(std::sync::TryLockError::WouldBlock) => None,
         }
+    }
+}
+
+/// How often a lock was taken; kept under the lock itself, so that counting costs nobody a shared word.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct LockCounts {
+    /// Times that it was taken.
+    pub taken: u64,
+    /// Times that it was waited for, because another thread had it.
+    pub waited: u64,
+}
+
+impl LockCounts {
+    pub(crate) fn count(&mut self, waited: bool) {
+        self.taken += 1;
+        self.waited += u64::from(waited);
     }
 }

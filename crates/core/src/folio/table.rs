@@ -6,7 +6,9 @@
 
 use super::{FolioFlags, Kind};
 use crate::mechanism::{LruLock, Mechanisms};
-use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering::Relaxed, SettingsWord};
+use crate::sync::{
+    AtomicI64, AtomicU32, AtomicU64, LockCounts, Mutex, MutexGuard, Ordering::Relaxed, SettingsWord,
+};
 
 /// Number of a folio, and of the frame that holds its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,7 +74,7 @@ pub struct FolioTable {
     mechanisms: Mechanisms,
     /// What is on now: `mechanisms`, but for the policy, which can be switched. The high half counts such switches.
     settings: SettingsWord,
-    node_lock: Mutex<()>,
+    node_lock: Mutex<LockCounts>,
 }
 
 impl FolioTable {
@@ -96,7 +98,7 @@ impl FolioTable {
             listed: Listed::new(),
             mechanisms,
             settings: SettingsWord::new(u32::from(mechanisms.word())),
-            node_lock: Mutex::new(()),
+            node_lock: Mutex::default(),
         }
     }
 
@@ -126,8 +128,22 @@ impl FolioTable {
 
     /// The lock that covers all lists of the node, where there is one.
     #[inline]
-    pub(crate) fn node_lock(&self) -> Option<MutexGuard<'_, ()>> {
-        (self.mechanisms.lru_lock() == LruLock::Node).then(|| self.node_lock.lock())
+    pub(crate) fn node_lock(&self) -> Option<MutexGuard<'_, LockCounts>> {
+        (self.mechanisms.lru_lock() == LruLock::Node).then(|| {
+            let (mut counts, waited) = self.node_lock.lock_noting();
+            counts.count(waited);
+            counts
+        })
+    }
+
+    /// How often the lock that covers all lists of the node was taken; never, where each lruvec has its own.
+    pub fn node_lock_counts(&self) -> LockCounts {
+        *self.node_lock.lock()
+    }
+
+    /// Whether somebody holds that lock now.
+    pub fn is_node_locked(&self) -> bool {
+        self.node_lock.try_lock().is_none()
     }
 
     /// How many there are, used and free.

@@ -7,6 +7,7 @@ use super::classic::Costs;
 use super::multigen::feedback::Averages;
 use super::{LockedLruvec, MAX_GENERATIONS, classic};
 use crate::folio::{Flags, FolioId, FolioLists, Kind};
+use crate::sync::LockCounts;
 
 /// Generations × kinds, before those of the classic LRU.
 pub(super) const GENERATION_LISTS: usize = MAX_GENERATIONS as usize * 2;
@@ -23,11 +24,18 @@ pub(crate) struct Lists {
     pub(crate) averages: [Averages; 2],
     /// Of the classic LRU.
     pub(crate) costs: Costs,
+    /// Of the lock itself.
+    pub(super) lock: LockCounts,
 }
 
 impl Lists {
     pub(super) fn new() -> Lists {
-        Lists { lists: FolioLists::new(), averages: Default::default(), costs: Costs::default() }
+        Lists {
+            lists: FolioLists::new(),
+            averages: Default::default(),
+            costs: Costs::default(),
+            lock: LockCounts::default(),
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::Time;
 use crate::folio::{FolioId, FolioTable, GenIndex, Kind};
 use crate::mapping::ShadowLeaf;
 use crate::memcg::MemcgId;
-use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex, MutexGuard, Ordering::Relaxed};
+use crate::sync::{AtomicBool, AtomicI64, AtomicU64, LockCounts, Mutex, MutexGuard, Ordering::Relaxed};
 use std::collections::VecDeque;
 
 /// One generation, as `lru_gen` prints it.
@@ -108,7 +108,7 @@ impl Lruvec {
         LockedLruvec {
             lruvec: self,
             folios,
-            lists: self.lists.lock(),
+            lists: self.lock_lists(),
             listed: Default::default(),
             _node: node,
         }
@@ -120,10 +120,26 @@ impl Lruvec {
         LockedLruvec {
             lruvec: self,
             folios,
-            lists: self.lists.lock(),
+            lists: self.lock_lists(),
             listed: Default::default(),
             _node: None,
         }
+    }
+
+    fn lock_lists(&self) -> MutexGuard<'_, Lists> {
+        let (mut lists, waited) = self.lists.lock_noting();
+        lists.lock.count(waited);
+        lists
+    }
+
+    /// How often the lruvec lock was taken since the memcg was made.
+    pub fn lock_counts(&self) -> LockCounts {
+        self.lists.lock().lock
+    }
+
+    /// Whether somebody holds the lruvec lock now: asked often enough, the share of time that it is held.
+    pub fn is_locked(&self) -> bool {
+        self.lists.try_lock().is_none()
     }
 
     /// Pages labelled with a generation.
@@ -218,7 +234,7 @@ pub(crate) struct LockedLruvec<'a> {
     pub(crate) lists: MutexGuard<'a, Lists>,
     /// What the node as a whole has to be told: pages listed, by kind, and of them the active ones.
     pub(super) listed: [[i64; 2]; 2],
-    _node: Option<MutexGuard<'a, ()>>,
+    _node: Option<MutexGuard<'a, LockCounts>>,
 }
 
 impl Drop for LockedLruvec<'_> {
