@@ -79,7 +79,7 @@ fn what_is_not_there_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     for (arguments, expected) in [
         ("reproduce nothing", "there is no experiment 'nothing'; there is workingset"),
-        ("reproduce memcg-lru", "not implemented yet"),
+        ("reproduce reclaim-loop", "not implemented yet"),
         ("reproduce --world moon", "--world"),
         ("reproduce --directory .", "goes with --world real"),
         ("reproduce --ablate --world real", "leave --world and --runs out"),

@@ -61,8 +61,8 @@ impl NewFolio {
 enum Stage {
     Metadata,
     Limit,
-    Frame,
     High,
+    Frame,
 }
 
 /// The payment for one page.
@@ -73,9 +73,6 @@ pub struct Charging {
     stage: Stage,
     /// Whose limit was met: its own or an ancestor's.
     limited: MemcgId,
-    /// Pages charged that no limit had been looked at for.
-    charged_pages: u64,
-    folio: Option<FolioId>,
     over_high: Option<Box<OverHigh>>,
     drained: bool,
     effort: Option<Box<Effort>>,
@@ -97,8 +94,6 @@ impl Charging {
             cpu,
             stage: Stage::Metadata,
             limited: memcg,
-            charged_pages: 0,
-            folio: None,
             over_high: None,
             drained: false,
             effort: None,
@@ -143,10 +138,13 @@ impl Charging {
                             core.memcg(limited).stat.add(Counter::EventMax, 1);
                             return self.reclaim(core, EffortKind::Limit);
                         }
-                        Charge::Charged(pages) => self.charged_pages = pages,
+                        Charge::Charged(pages) => {
+                            let over = OverHigh::after(core, self.memcg, pages, self.cpu);
+                            self.over_high = over.map(Box::new);
+                        }
                         Charge::FromStock => {}
                     }
-                    self.stage = Stage::Frame;
+                    self.stage = Stage::High;
                 }
                 Stage::Frame => {
                     let folio = match core.node.allocate(self.reclaimed_for_frame) {
@@ -160,21 +158,16 @@ impl Charging {
                             return self.reclaim(core, EffortKind::Direct);
                         }
                     };
-                    self.folio = Some(folio);
-                    self.stage = Stage::High;
-                    if self.charged_pages > 0 {
-                        let over = OverHigh::after(core, self.memcg, self.charged_pages, self.cpu);
-                        self.over_high = over.map(Box::new);
-                    }
+                    return ChargeStep::Charged(core.new_folio(core.memcg(self.memcg), folio));
                 }
+                // Before it has a frame: who is slowed down holds none.
                 Stage::High => {
                     match self.over_high.as_mut().map(|over| over.step(core, host)) {
                         Some(HighStep::More) => return ChargeStep::More,
                         Some(HighStep::Wait(throttle)) => return ChargeStep::Wait(throttle),
                         Some(HighStep::Done) | None => {}
                     }
-                    let folio = self.folio.take().expect("it has a frame by now");
-                    return ChargeStep::Charged(core.new_folio(core.memcg(self.memcg), folio));
+                    self.stage = Stage::Frame;
                 }
             }
         }
@@ -186,9 +179,6 @@ impl Charging {
     }
 
     fn give_back(&self, core: &Core) {
-        if let Some(folio) = self.folio {
-            core.node.release(&[folio]);
-        }
         if matches!(self.stage, Stage::Frame | Stage::High) {
             core.uncharge_pages(self.memcg, 1);
         }

@@ -207,14 +207,9 @@ impl Plan {
         let jobs: Vec<JobPlan> = (0..jobs).map(|_| random_job(&mut choices, &machine, &files)).collect();
         let accesses: u64 = jobs.iter().map(|job| job.operations).sum();
         let (later, orders) = random_orders(&mut choices, &machine);
-        Plan {
-            machine,
-            jobs,
-            later,
-            orders,
-            check_every: choices.one_of(&[5, 23, 61]),
-            warm_from: accesses / 3,
-        }
+        // Requests and limits that cannot be met make reclaim take many steps.
+        let check_every = choices.one_of(if orders.is_empty() { &[5, 23, 61] } else { &[61, 211, 499] });
+        Plan { machine, jobs, later, orders, check_every, warm_from: accesses / 3 }
     }
 }
 
@@ -413,7 +408,14 @@ fn random_tenant(choices: &mut Choices, others: &[Tenant], name: &str, memory_pa
         format!("{}/", others[choices.0.below(others.len() as u64) as usize].path)
     };
     let mut limit = |times, none| if choices.one_in(times) { choices.between(0, memory_pages) } else { none };
-    let limits = [limit(6, UNLIMITED), limit(5, 0), limit(6, 0), limit(6, UNLIMITED), limit(8, UNLIMITED)];
+    // A low limit that slows down would show how long reclaim keeps trying, and nothing else.
+    let limits = [
+        limit(12, UNLIMITED).max(memory_pages / 2),
+        limit(5, 0),
+        limit(6, 0),
+        limit(6, UNLIMITED),
+        limit(8, UNLIMITED),
+    ];
     let [high_pages, low_pages, min_pages, swap_max_pages, swap_high_pages] = limits;
     let max_pages = if choices.one_in(4) { UNLIMITED } else { choices.between(8, memory_pages) };
     let path = format!("{parent}{name}");
@@ -435,7 +437,7 @@ fn random_orders(choices: &mut Choices, machine: &Machine) -> (Vec<Tenant>, Vec<
         let some = choices.0.below(numbers as u64) as usize;
         let path = machine.tenants.iter().chain(&later).nth(some).map(|tenant: &Tenant| tenant.path.clone());
         let path = path.expect("a number of a tenant");
-        let bytes = choices.between(4, pages) * mglru_core::PAGE_BYTES;
+        let bytes = choices.between(pages / 8, pages) * mglru_core::PAGE_BYTES;
         orders.push((
             time,
             match choices.between(0, 9) {
@@ -449,8 +451,13 @@ fn random_orders(choices: &mut Choices, machine: &Machine) -> (Vec<Tenant>, Vec<
                     AdminOrder::Write { file: format!("{path}/memory.reclaim"), value: format!("{bytes}") }
                 }
                 _ => {
-                    let file = choices.one_of(&["max", "high", "low", "min", "swap.max", "swap.high"]);
-                    let bytes = if file == "min" { bytes / 8 } else { bytes };
+                    let file =
+                        choices.one_of(&["max", "max", "low", "low", "min", "high", "swap.max", "swap.high"]);
+                    let bytes = match file {
+                        "min" => bytes / 8,
+                        "high" => bytes.max(pages / 2 * mglru_core::PAGE_BYTES),
+                        _ => bytes,
+                    };
                     AdminOrder::Write { file: format!("{path}/memory.{file}"), value: format!("{bytes}") }
                 }
             },
