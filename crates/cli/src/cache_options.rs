@@ -36,6 +36,13 @@ pub struct PolicyOptions {
     lru_lock: LruLock,
 }
 
+impl PolicyOptions {
+    /// A policy under the default lock.
+    pub fn new(lru: Lru) -> PolicyOptions {
+        PolicyOptions { lru, ..PolicyOptions::default() }
+    }
+}
+
 impl MechanismOptions {
     /// The set of mechanisms that was asked for.
     ///

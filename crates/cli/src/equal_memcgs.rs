@@ -209,7 +209,7 @@ impl Source for Touches {
                 (self.page..to).zip(drawn).filter(|&(_, drawn)| drawn < touched).map(|(page, _)| touch(page)),
             );
         } else {
-            batch.extend(drawn.map(|drawn| touch((drawn * u64::from(pages) >> 32) as u32)));
+            batch.extend(drawn.map(|drawn| touch(((drawn * u64::from(pages)) >> 32) as u32)));
         }
         self.page = if to == end { 0 } else { to };
         if self.page > 0 {

@@ -21,6 +21,7 @@ mod parallel;
 mod progress;
 mod replay;
 mod reproduce;
+mod run;
 mod size;
 mod table;
 mod trace;
@@ -33,7 +34,7 @@ use std::process::ExitCode;
 
 /// A page cache whose reclaim is Linux's multi-generational LRU, over real files.
 #[derive(Parser)]
-#[command(name = "mglru", version, after_help = EXAMPLES, arg_required_else_help = false)]
+#[command(name = "mglru", version, after_help = EXAMPLES, arg_required_else_help = false, max_term_width = 100)]
 struct Command {
     #[command(subcommand)]
     mode: Mode,
@@ -48,6 +49,8 @@ enum Mode {
     Fio(fio::Args),
     /// Replay page-access traces under a virtual clock: misses, counters, miss-ratio curves
     Replay(Box<replay::Args>),
+    /// Run a scenario: tenants, jobs, and what happens when; simulated or on real files
+    Run(run::Args),
     /// Tell what is in a trace, write it in another format, or generate one
     Trace(trace::Args),
     /// Replay what real kernels replayed, and compare the counts
@@ -65,6 +68,7 @@ Examples:
   mglru trace info trace.bin.zst
   mglru trace generate tpcc tpcc.bin.zst --accesses 5000000
   mglru replay trace.bin.zst --curve 1%,5%,10%,20%
+  mglru run experiments/floors.toml   tenants with limits, jobs, and what happens when
   mglru fidelity ../shared/kernel/results.csv
   mglru reproduce workingset          Linux 6.12 against 7.1, two minutes
   mglru reproduce workingset --world real
@@ -90,6 +94,7 @@ fn run(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<(), Failur
         Mode::Demo(args) => demo::run(args),
         Mode::Fio(args) => fio::run(args),
         Mode::Replay(args) => replay::run(*args),
+        Mode::Run(args) => run::run(args),
         Mode::Trace(args) => trace::run(args),
         Mode::Fidelity(args) => fidelity::run(args),
         Mode::Reproduce(args) => reproduce::run(args),

@@ -1,35 +1,6 @@
-//! Sizes as they are typed and shown: `512MiB`, `2g`, `8192p` (pages), bytes.
+//! Sizes as they are shown; how they are typed, the workload crate knows.
 
-use mglru_core::PAGE_BYTES;
-
-/// Bytes of a size. Letters stand for powers of 1024, as in fio; `p` for pages of 4 KiB.
-///
-/// # Errors
-/// What is wrong, and what would be right.
-pub fn parse(text: &str) -> Result<u64, String> {
-    let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(end);
-    if digits.is_empty() || unit.starts_with(['.', ',']) {
-        return Err("a size is a whole number and a unit, such as 512MiB, 2g or 8192p (pages)".to_owned());
-    }
-    let bytes_per_unit = match unit.trim_start().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "p" => PAGE_BYTES,
-        "k" | "kib" => 1 << 10,
-        "m" | "mib" => 1 << 20,
-        "g" | "gib" => 1 << 30,
-        "t" | "tib" => 1 << 40,
-        "kb" | "mb" | "gb" | "tb" => {
-            let letter = &unit.trim_start()[..1].to_ascii_uppercase();
-            return Err(format!(
-                "`{unit}` is a power of 1000 to some and of 1024 to others; write {letter}iB"
-            ));
-        }
-        _ => return Err(format!("`{unit}` is no unit; use KiB, MiB, GiB, TiB, p (pages) or none (bytes)")),
-    };
-    let number: Option<u64> = digits.parse().ok();
-    number.and_then(|number| number.checked_mul(bytes_per_unit)).ok_or_else(|| "is too large".to_owned())
-}
+pub use mglru_workload::size::parse;
 
 /// A size for people: four digits at most, then the unit.
 pub fn show(bytes: u64) -> String {
@@ -58,43 +29,6 @@ pub fn mib(bytes: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_have_units() {
-        for (text, bytes) in [
-            ("4096", 4096),
-            ("1b", 1),
-            ("8192p", 8192 * 4096),
-            ("64k", 64 << 10),
-            ("512MiB", 512 << 20),
-            ("512mib", 512 << 20),
-            ("512 MiB", 512 << 20),
-            ("2g", 2 << 30),
-            ("1TiB", 1 << 40),
-            ("0", 0),
-        ] {
-            assert_eq!(parse(text), Ok(bytes), "{text}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_size_is_told_why() {
-        for (text, why) in [
-            ("", "whole number"),
-            ("MiB", "whole number"),
-            ("-1", "whole number"),
-            ("1.5GiB", "whole number"),
-            ("512MB", "write MiB"),
-            ("512 gb", "write GiB"),
-            ("10%", "no unit"),
-            ("5q", "`q` is no unit"),
-            ("99999999999TiB", "too large"),
-            ("99999999999999999999", "too large"),
-        ] {
-            let error = parse(text).unwrap_err();
-            assert!(error.contains(why), "{text}: {error}");
-        }
-    }
 
     #[test]
     fn sizes_are_shown_with_few_digits() {

@@ -13,7 +13,12 @@ const GAP: &str = "  ";
 impl Table {
     /// A table with these headings.
     pub fn new<const COLUMNS: usize>(headings: [&str; COLUMNS]) -> Table {
-        Table { rows: vec![headings.map(str::to_owned).into()], last_is_words: false }
+        Table::with_headings(headings)
+    }
+
+    /// A table with these headings, as many as they are.
+    pub fn with_headings<'h>(headings: impl IntoIterator<Item = &'h str>) -> Table {
+        Table { rows: vec![headings.into_iter().map(str::to_owned).collect()], last_is_words: false }
     }
 
     /// The last column holds words, as the first does.

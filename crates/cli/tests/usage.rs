@@ -12,9 +12,12 @@ fn it_teaches() {
     for (arguments, teaches) in [
         ("--help", "mglru fio --name"),
         ("demo --help", "--seconds"),
+        ("replay --help", "--baseline"),
+        ("reproduce --help", "memcg-lru"),
         ("fio --help", "--random_distribution"),
         ("fio -h", "--memory"),
         ("help fio", "--tenant"),
+        ("run --help", "[[tenant]]"),
         ("fio --version", env!("CARGO_PKG_VERSION")),
         ("--version", env!("CARGO_PKG_VERSION")),
     ] {

@@ -118,7 +118,9 @@ fn check_under_way(world: &World, jobs: &[&Job]) -> Result<(), String> {
 
 /// `charged`: pages that were charged and have no frame yet.
 fn check_budget(world: &World, charged: u64) -> Result<(), String> {
-    let used: u64 = world.core.memcgs().map(|memcg| memcg.usage_pages()).sum();
+    // A memcg is charged for those below it, too; only the root is not.
+    let top = world.core.memcgs().filter(|memcg| memcg.parent() == MemcgId::ROOT);
+    let used: u64 = top.map(|memcg| world.core.used_pages(memcg.id())).sum();
     let frames = u64::from(world.core.folios().len());
     let free = u64::from(world.core.free_pages());
     let retired = u64::from(world.core.retired_pages());

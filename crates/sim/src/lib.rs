@@ -35,6 +35,7 @@ pub mod swap;
 pub mod swarm;
 mod world;
 
+pub use actor::{Answer, Order, Reading};
 pub use baseline::Baseline;
 pub use device::{DeviceModel, Lane, Latency};
 pub use host::{Observer, PageTouch};

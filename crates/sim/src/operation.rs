@@ -3,8 +3,8 @@
 //! A page is named by 64 bits. What they mean is the machine's choice ([`Numbering`]): a file in the high half and
 //! a position in the low half, or an opaque key.
 
-use mglru_core::Lru;
 use mglru_core::lru::Swappiness;
+use mglru_core::{Lru, Time};
 use mglru_workload::trace::{PageAccess, Record};
 use std::error::Error;
 
@@ -120,6 +120,11 @@ pub enum Operation {
         /// How long.
         nanos: u64,
     },
+    /// Does nothing until that time, unless it is over.
+    RestUntil {
+        /// The time on the machine.
+        time: Time,
+    },
     /// Asks for pages of a tenant and all below it to be reclaimed (`memory.reclaim`).
     Reclaim(Request),
     /// Removes a file. Its name stands for a new, empty one afterwards.
@@ -167,6 +172,11 @@ pub trait Source {
     /// # Errors
     /// The input cannot be read: the run ends with this error.
     fn fill(&mut self, batch: &mut Vec<Operation>) -> Result<(), SourceError>;
+
+    /// The time from which on no batch is taken any more: the job is at its end.
+    fn end(&self) -> Option<Time> {
+        None
+    }
 }
 
 /// Operations per batch of an iterator: small enough for the first-level cache.

@@ -10,20 +10,23 @@
 //! An actor that is alone runnable is told so. It may then go on over rests that end before the next event, which
 //! changes nothing but speed; [`Simulator::set_shortcuts`] turns that off.
 
-use crate::actor::{Actor, BackgroundActor, FlusherActor, Job, Process};
+use crate::actor::{
+    Actor, Administrator, Answer, BackgroundActor, ControlReader, FlusherActor, Job, Order, Process, Reading,
+};
 use crate::checker::{self, Model};
 use crate::host::Observer;
-use crate::machine::{Interleaving, Machine};
+use crate::machine::{Interleaving, Machine, Tenant};
 use crate::operation::{Source, SourceError};
 use crate::report::{Report, RequestReport, TenantReport};
 use crate::swap::{Swap, SwapDevice, SwapModel};
-use crate::world::{ActorId, Due, Pause, World};
+use crate::world::{ActorId, Due, Pause, TenantState, World};
 use mglru_core::lru::Swappiness;
-use mglru_core::{Core, MemcgError, Task, Time};
+use mglru_core::{Core, MemcgError, MemcgId, Task, Time};
 use mglru_workload::Random;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
+use std::time::Duration;
 
 /// Steps without an access or a tick of the clock after which something must be wrong.
 const FRUITLESS_STEPS_MAX: u64 = 10_000_000;
@@ -174,7 +177,9 @@ impl Simulator {
         let cpu = self.jobs % self.cpus;
         let process = |tenant: &Option<usize>| {
             let tenant = tenant.map_or(0, |tenant| tenant + 1);
-            let task: Task = self.world.core.new_task(self.world.tenants[tenant].memcg, cpu);
+            // Who is to be in a tenant that is made later begins in the root.
+            let memcg = self.world.tenants[tenant].memcg.unwrap_or(MemcgId::ROOT);
+            let task: Task = self.world.core.new_task(memcg, cpu);
             self.world.tasks.push(task.clone());
             Process::new(tenant, task)
         };
@@ -184,6 +189,38 @@ impl Simulator {
         self.jobs += 1;
         self.jobs_left += 1;
         self.jobs - 1
+    }
+
+    /// Has orders carried out, each at its time or, if those before take long, after them; and control files read `every` so
+    /// often, beginning with the start. `later`: tenants that orders make, whose numbers follow those of the machine's. To be
+    /// called once, before jobs are added. The run lasts until orders are carried out, too.
+    ///
+    /// # Panics
+    /// If there are jobs already.
+    pub fn administer(
+        &mut self,
+        later: Vec<Tenant>,
+        orders: Vec<(Time, Order)>,
+        every: Option<(Duration, Vec<String>)>,
+    ) {
+        assert_eq!(self.jobs, 0, "the administrator comes before the jobs");
+        let first_later = self.world.tenants.len();
+        self.world.tenants.extend(later.iter().map(|_| TenantState::new(None)));
+        self.place(Actor::Administrator(Administrator::new(first_later, later, orders)));
+        self.jobs_left += 1;
+        if let Some((every, files)) = every {
+            self.place(Actor::Reader(ControlReader::new(every, files)));
+        }
+    }
+
+    /// What came of the orders so far.
+    pub fn answers(&self) -> &[Answer] {
+        &self.world.answers
+    }
+
+    /// What was read of control files so far.
+    pub fn readings(&self) -> &[Reading] {
+        &self.world.readings
     }
 
     /// Counts also from this access on, the first being number 0.
@@ -265,7 +302,7 @@ impl Simulator {
         };
         let alone = self.shortcuts && self.check_every.is_none() && self.runnable.is_empty();
         let acted = self.places[id.0].actor.step(&mut self.world, alone);
-        // The actors before the jobs are background reclaim and perhaps the flusher.
+        // The actors before the jobs, such as background reclaim, read no source.
         let pause = acted.map_err(|error| SimError::Job(id.0 - (self.places.len() - self.jobs), error))?;
         self.answer_calls();
         self.settle(id, pause);
@@ -406,9 +443,9 @@ impl Simulator {
     pub fn report(&self) -> Report {
         let world = &self.world;
         let tenant = |tenant: usize| {
-            let memcg = world.memcg(tenant);
+            let memcg = world.memcg(tenant)?;
             let total = world.tally(tenant);
-            TenantReport {
+            Some(TenantReport {
                 name: world.core.memcg_path(memcg.id()),
                 max_pages: memcg.max_pages(),
                 usage_pages: memcg.usage_pages(),
@@ -416,9 +453,9 @@ impl Simulator {
                 total,
                 warm: world.tenants[tenant].at_warm.map(|warm| total.since(&warm)),
                 generations: memcg.lruvec().generations(world.now()),
-            }
+            })
         };
-        let tenants: Vec<TenantReport> = (0..world.tenants.len()).map(tenant).collect();
+        let tenants: Vec<TenantReport> = (0..world.tenants.len()).filter_map(tenant).collect();
         Report {
             now: world.now(),
             requests: world.requests.clone(),

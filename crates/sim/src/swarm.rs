@@ -6,6 +6,7 @@
 //!
 //! A failure names its seed, and the seed is all that it takes to see it again.
 
+use crate::actor::Order as AdminOrder;
 use crate::device::{DeviceModel, Lane, Latency};
 use crate::machine::{FlusherModel, Interleaving, Machine, Tenant, Writes};
 use crate::operation::{Access, Numbering, Operation};
@@ -16,7 +17,7 @@ use mglru_core::lru::switch::SWITCH_FOLIOS;
 use mglru_core::lru::{Refresh, Swappiness};
 use mglru_core::reclaim::Watermarks;
 use mglru_core::swap::FREE_SLOTS_MIN;
-use mglru_core::{Lru, LruLock, Mechanisms, Preset, Switch, UNLIMITED};
+use mglru_core::{Lru, LruLock, Mechanisms, Preset, Switch, Time, UNLIMITED};
 use mglru_workload::Random;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -72,6 +73,9 @@ pub fn run_seed(seed: u64) -> Result<SwarmReport, SwarmFailure> {
 /// One run; where and why it failed.
 fn run(plan: &Plan, check_every: Option<u64>) -> Result<(u64, Report), (u64, String)> {
     let mut simulator = Simulator::new(&plan.machine).map_err(|error| (0, error.to_string()))?;
+    if !plan.orders.is_empty() {
+        simulator.administer(plan.later.clone(), plan.orders.clone(), None);
+    }
     for job in &plan.jobs {
         simulator.add_job(job.tenant, job.operations());
     }
@@ -103,6 +107,9 @@ fn run(plan: &Plan, check_every: Option<u64>) -> Result<(u64, Report), (u64, Str
 struct Plan {
     machine: Machine,
     jobs: Vec<JobPlan>,
+    /// Tenants that orders make, and the orders.
+    later: Vec<Tenant>,
+    orders: Vec<(Time, AdminOrder)>,
     check_every: u64,
     warm_from: u64,
 }
@@ -199,7 +206,15 @@ impl Plan {
         let jobs = choices.between(1, 6);
         let jobs: Vec<JobPlan> = (0..jobs).map(|_| random_job(&mut choices, &machine, &files)).collect();
         let accesses: u64 = jobs.iter().map(|job| job.operations).sum();
-        Plan { machine, jobs, check_every: choices.one_of(&[5, 23, 61]), warm_from: accesses / 3 }
+        let (later, orders) = random_orders(&mut choices, &machine);
+        Plan {
+            machine,
+            jobs,
+            later,
+            orders,
+            check_every: choices.one_of(&[5, 23, 61]),
+            warm_from: accesses / 3,
+        }
     }
 }
 
@@ -207,12 +222,11 @@ fn random_machine(choices: &mut Choices, seed: u64) -> Machine {
     let charge_metadata = choices.one_in(4);
     // Memory for the index comes in portions of some 33 pages.
     let memory_pages = choices.between(if charge_metadata { 160 } else { 24 }, 640) as u32;
-    let tenants = choices.between(1, 4);
-    let tenants = (0..tenants).map(|number| {
-        let limit = if choices.one_in(4) { UNLIMITED } else { choices.between(8, u64::from(memory_pages)) };
-        Tenant::new(&format!("t{number}"), limit)
-    });
-    let tenants = tenants.collect();
+    let mut tenants: Vec<Tenant> = Vec::new();
+    for number in 0..choices.between(1, 6) {
+        let tenant = random_tenant(choices, &tenants, &format!("t{number}"), u64::from(memory_pages));
+        tenants.push(tenant);
+    }
     let min = choices.between(0, u64::from(memory_pages) / 16) as u32;
     let low = min + choices.between(0, u64::from(memory_pages) / 16) as u32;
     let high = low + choices.between(0, u64::from(memory_pages) / 16) as u32;
@@ -240,6 +254,7 @@ fn random_machine(choices: &mut Choices, seed: u64) -> Machine {
         cpus,
         device_cpu: choices.between(0, cpus as u64 - 1) as usize,
         batch_folios: choices.one_of(&[1, 2, 5, 15, 31, 31, 31, 31]),
+        charge_batch_pages: choices.one_of(&[1, 1, 7, 64]),
         charge_metadata,
         device: if ideal { DeviceModel::IDEAL } else { random_device(choices) },
         flusher: (!choices.one_in(6)).then_some(flusher),
@@ -388,6 +403,60 @@ fn random_job(choices: &mut Choices, machine: &Machine, files: &[FilePlan]) -> J
         order: choices.one_of(&[Order::Uniform, Order::Skewed, Order::Cyclic, Order::Drifting]),
         weights,
     }
+}
+
+/// A tenant at the top or below another, with some of the limits that there are.
+fn random_tenant(choices: &mut Choices, others: &[Tenant], name: &str, memory_pages: u64) -> Tenant {
+    let parent = if others.is_empty() || choices.one_in(2) {
+        String::new()
+    } else {
+        format!("{}/", others[choices.0.below(others.len() as u64) as usize].path)
+    };
+    let mut limit = |times, none| if choices.one_in(times) { choices.between(0, memory_pages) } else { none };
+    let limits = [limit(6, UNLIMITED), limit(5, 0), limit(6, 0), limit(6, UNLIMITED), limit(8, UNLIMITED)];
+    let [high_pages, low_pages, min_pages, swap_max_pages, swap_high_pages] = limits;
+    let max_pages = if choices.one_in(4) { UNLIMITED } else { choices.between(8, memory_pages) };
+    let path = format!("{parent}{name}");
+    // More than a quarter of all memory that may not be taken would only show how long reclaim keeps trying.
+    let min_pages = min_pages / 8;
+    Tenant { path, max_pages, high_pages, low_pages, min_pages, swap_max_pages, swap_high_pages }
+}
+
+/// What an administrator does while jobs run: changes limits, asks for pages, makes tenants and removes them.
+fn random_orders(choices: &mut Choices, machine: &Machine) -> (Vec<Tenant>, Vec<(Time, AdminOrder)>) {
+    let (mut later, mut orders, mut time) = (Vec::new(), Vec::new(), Time::ZERO);
+    if choices.one_in(2) {
+        return (later, orders);
+    }
+    let pages = u64::from(machine.memory_pages);
+    for number in 0..choices.between(1, 12) {
+        time = time + choices.micros(3000);
+        let numbers = machine.tenants.len() + later.len();
+        let some = choices.0.below(numbers as u64) as usize;
+        let path = machine.tenants.iter().chain(&later).nth(some).map(|tenant: &Tenant| tenant.path.clone());
+        let path = path.expect("a number of a tenant");
+        let bytes = choices.between(4, pages) * mglru_core::PAGE_BYTES;
+        orders.push((
+            time,
+            match choices.between(0, 9) {
+                0 => {
+                    later.push(random_tenant(choices, &machine.tenants, &format!("l{number}"), pages));
+                    AdminOrder::Create(numbers)
+                }
+                1 => AdminOrder::Remove(some),
+                2 => AdminOrder::Write { file: "memory.reclaim".to_owned(), value: format!("{}", bytes / 8) },
+                3 | 4 => {
+                    AdminOrder::Write { file: format!("{path}/memory.reclaim"), value: format!("{bytes}") }
+                }
+                _ => {
+                    let file = choices.one_of(&["max", "high", "low", "min", "swap.max", "swap.high"]);
+                    let bytes = if file == "min" { bytes / 8 } else { bytes };
+                    AdminOrder::Write { file: format!("{path}/memory.{file}"), value: format!("{bytes}") }
+                }
+            },
+        ));
+    }
+    (later, orders)
 }
 
 /// Pages of anonymous memory: what fits into swap, and a little more. What has no room there stays in memory, and

@@ -1,5 +1,6 @@
 //! What actors act upon: the core and everything around it, except the actors themselves.
 
+use crate::actor::{Answer, Reading};
 use crate::clock::Events;
 use crate::device::Device;
 use crate::files::{FileNumber, Files};
@@ -59,14 +60,23 @@ pub(crate) struct Write {
 /// A tenant, while the machine runs.
 #[derive(Debug)]
 pub(crate) struct TenantState {
-    pub(crate) memcg: MemcgId,
+    /// `None`: it is made later.
+    pub(crate) memcg: Option<MemcgId>,
+    /// It was removed, or could not be made: its jobs end.
+    pub(crate) gone: bool,
     pub(crate) counts: Counts,
     /// What it had at the warm point.
     pub(crate) at_warm: Option<Tally>,
 }
 
+impl TenantState {
+    pub(crate) fn new(memcg: Option<MemcgId>) -> TenantState {
+        TenantState { memcg, gone: false, counts: Counts::default(), at_warm: None }
+    }
+}
+
 /// Makes a tenant below its parent, which is there.
-fn add_tenant(core: &Core, wanted: &Tenant, now: Time) -> Result<MemcgId, MemcgError> {
+pub(crate) fn add_tenant(core: &Core, wanted: &Tenant, now: Time) -> Result<MemcgId, MemcgError> {
     let (parent, name) = wanted.path.rsplit_once('/').unwrap_or(("", &wanted.path));
     let parent = core.find_memcg(parent)?;
     let memcg = core.add_child(parent, name, wanted.max_pages, now)?;
@@ -95,6 +105,9 @@ pub(crate) struct World {
     next_write: u64,
     /// Requests to reclaim that ended.
     pub(crate) requests: Vec<RequestReport>,
+    /// What came of the administrator's orders, and what was read of control files.
+    pub(crate) answers: Vec<Answer>,
+    pub(crate) readings: Vec<Reading>,
     /// Touches of a page that began, by all jobs.
     pub(crate) accesses: u64,
     /// The access before which counters are noted.
@@ -115,10 +128,9 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(machine: &Machine) -> Result<World, MemcgError> {
         let core = Core::new(machine.options(), Time::ZERO);
-        let tenant = |memcg| TenantState { memcg, counts: Counts::default(), at_warm: None };
-        let mut tenants = vec![tenant(MemcgId::ROOT)];
+        let mut tenants = vec![TenantState::new(Some(MemcgId::ROOT))];
         for wanted in &machine.tenants {
-            tenants.push(tenant(add_tenant(&core, wanted, Time::ZERO)?));
+            tenants.push(TenantState::new(Some(add_tenant(&core, wanted, Time::ZERO)?)));
         }
         Ok(World {
             core,
@@ -132,6 +144,8 @@ impl World {
             writes: BTreeMap::new(),
             next_write: 0,
             requests: Vec::new(),
+            answers: Vec::new(),
+            readings: Vec::new(),
             accesses: 0,
             warm_from: u64::MAX,
             read_from: machine.statistics_reads.map_or(u64::MAX, |every| every.max(1)),
@@ -213,12 +227,14 @@ impl World {
         self.host.clock.advance(Time::from_nanos(self.now().as_nanos() + accesses * self.access_nanos));
     }
 
-    pub(crate) fn memcg(&self, tenant: usize) -> &Memcg {
-        self.core.memcg(self.tenants[tenant].memcg)
+    /// The memcg of a tenant, once it was made.
+    pub(crate) fn memcg(&self, tenant: usize) -> Option<&Memcg> {
+        self.tenants[tenant].memcg.map(|memcg| self.core.memcg(memcg))
     }
 
     pub(crate) fn tally(&self, tenant: usize) -> Tally {
-        Tally { counts: self.tenants[tenant].counts, counters: Counters::of(self.memcg(tenant)) }
+        let counters = self.memcg(tenant).map_or(Tally::default().counters, Counters::of);
+        Tally { counts: self.tenants[tenant].counts, counters }
     }
 
     /// Somebody looks at the counters: at the warm point to note them, at other times only to look.

@@ -2,7 +2,8 @@
 //!
 //! A workload is a stream of [`Access`]es. It comes from a job in fio's language ([`fio`]), whose
 //! [`Pattern`] draws accesses from a [`Distribution`] with a seed ([`random`]), or from a recorded
-//! trace ([`trace`]). What touches many files and memory at once is a [`Load`]. Nothing here performs an access: hosts do, and may
+//! trace ([`trace`]). What touches many files and memory at once is a [`Load`]; a
+//! [`scenario`] has several of them, in tenants, over time. Nothing here performs an access: hosts do, and may
 //! let [`verify`] fill and check the bytes.
 //!
 //! Everything is deterministic: no clock, no thread, no unordered iteration, and one seed per stream.
@@ -16,6 +17,8 @@ pub mod load;
 pub mod pattern;
 pub mod random;
 mod random_map;
+pub mod scenario;
+pub mod size;
 pub mod sweep;
 pub mod tpcc;
 pub mod trace;

@@ -6,12 +6,12 @@
 
 mod blocks;
 mod cpu;
-mod gate;
-mod job;
-mod meter;
+pub mod gate;
+pub mod job;
+pub mod meter;
 mod monitor;
-mod plan;
-mod source;
+pub mod plan;
+pub mod source;
 
 use crate::cache_options::CacheOptions;
 use crate::cache_report::CacheReport;
@@ -23,7 +23,7 @@ use blocks::Blocks;
 use clap::Parser;
 use job::Runner;
 use meter::Watch;
-use mglru_cache::{CacheStats, OpenMode, PageCache, Swap};
+use mglru_cache::{CacheStats, OpenMode, PageCache, Swap, Tenant};
 use mglru_workload::Load;
 use mglru_workload::fio::report::{Outcome, Report, preamble};
 use mglru_workload::fio::{Channel, Invocation, Job, OutputFormat};
@@ -62,8 +62,8 @@ What to do (also in job files, which have `include FILE`, ${VARIABLES} and comme
   --random_distribution=D  random, zipf:THETA or pareto:H
   --norandommap            draw blocks anew each time, instead of each once per pass
   --randseed=N             decides every random choice
-  --workload=LOAD          instead of blocks of files, a load of mglru's own, whose contents are always
-                           verified (docs/fio.md): tpcc:warehouses=N,cache=SIZE or
+  --workload=LOAD          instead of blocks of files, a load of mglru's own, whose contents are
+                           always verified (docs/fio.md): tpcc:warehouses=N,cache=SIZE or
                            sweep:size=SIZE,arrays=N; instances are its clients; needs --runtime
 On what:
   --directory=DIR          where files are; DIR:DIR: instances take turns
@@ -142,7 +142,7 @@ struct OwnOptions {
 
 /// A tenant and what it may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct TenantLimit {
+pub struct TenantLimit {
     name: String,
     max_bytes: u64,
 }
@@ -261,14 +261,27 @@ fn open<'a>(plan: &'a Plan, cache: &PageCache) -> Result<Vec<Runner<'a>>, Failur
         if job.instance == 0 {
             load = job.load.map(|load| start(load, planned, cache)).transpose()?.map(Arc::new);
         }
-        let mode = if job.mix.writes() { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
-        let tenant = cache.tenant(&planned.tenant)?;
-        let files: Result<_, _> = planned.files.iter().map(|used| tenant.open(&used.path, mode)).collect();
-        let blocks = |used: &PlannedUse| Blocks::new(job, used, plan.others(planned, used));
-        let verified = planned.files.iter().filter(|_| job.verify.is_some());
-        Runner::new(planned, files?, verified.map(blocks).collect(), load.clone())
+        open_one(plan, planned, &cache.tenant(&planned.tenant)?, load.clone())
     };
     plan.jobs.iter().map(open).collect()
+}
+
+/// The runner of an instance, with its files open in a tenant.
+///
+/// # Errors
+/// A file cannot be opened.
+pub fn open_one<'a>(
+    plan: &Plan,
+    planned: &'a PlannedJob,
+    tenant: &Tenant,
+    load: Option<Arc<RealLoad>>,
+) -> Result<Runner<'a>, Failure> {
+    let job = &planned.job;
+    let mode = if job.mix.writes() { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
+    let files: Result<_, _> = planned.files.iter().map(|used| tenant.open(&used.path, mode)).collect();
+    let blocks = |used: &PlannedUse| Blocks::new(job, used, plan.others(planned, used));
+    let verified = planned.files.iter().filter(|_| job.verify.is_some());
+    Runner::new(planned, files?, verified.map(blocks).collect(), load)
 }
 
 /// Makes the files of a load, and what else it needs.

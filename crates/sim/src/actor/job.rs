@@ -15,7 +15,7 @@ use crate::files::FileNumber;
 use crate::host::PageTouch;
 use crate::operation::{Access, Operation, Request, Source, SourceError};
 use crate::report::RequestReport;
-use crate::world::{Pause, World};
+use crate::world::{Pause, TenantState, World};
 use mglru_core::lru::switch::{LruSwitch, SwitchStep};
 use mglru_core::mapping::TABLE_PAGES;
 use mglru_core::reclaim::{Proactive, RequestStep};
@@ -35,6 +35,8 @@ const AHEAD_PAGES: usize = 32;
 const DIRTIED_PER_LOOK: u32 = 32;
 /// How long a job rests while too many pages are dirty.
 const DIRTY_PAUSE: Duration = Duration::from_millis(10);
+/// How often a job looks whether its tenant is there.
+const TENANT_PAUSE: Duration = Duration::from_millis(1);
 /// After so many pauses it goes on anyhow: the device may be failing for good.
 const DIRTY_PAUSES_MAX: u32 = 100;
 
@@ -144,6 +146,17 @@ impl Process {
     pub(crate) fn new(tenant: usize, task: Task) -> Process {
         Process { tenant, task, descriptors: Vec::new(), replacements: 0 }
     }
+
+    /// Enters its tenant, if that was made meanwhile. `false`: it is not there yet.
+    fn enter(&mut self, world: &World) -> bool {
+        let TenantState { memcg, gone, .. } = &world.tenants[self.tenant];
+        match memcg {
+            Some(memcg) if *memcg != self.task.memcg => world.core.move_task(&mut self.task, *memcg),
+            Some(_) => {}
+            None => return *gone,
+        }
+        true
+    }
 }
 
 /// One job.
@@ -205,6 +218,9 @@ impl Job {
 
     /// Goes on until it has to wait, or somebody else may want to act.
     pub(crate) fn step(&mut self, world: &mut World, alone: bool) -> Result<Pause, SourceError> {
+        if !self.process.enter(world) {
+            return Ok(Pause::Until(world.now() + TENANT_PAUSE));
+        }
         self.notice_replacements(world);
         self.left = ACCESSES_PER_STEP;
         self.alone = alone;
@@ -339,6 +355,10 @@ impl Job {
         self.located.clear();
         self.ahead.range = 0..0;
         self.next = 0;
+        if world.tenants[self.process.tenant].gone || self.source.end().is_some_and(|end| world.now() >= end)
+        {
+            return Ok(());
+        }
         self.source.fill(&mut self.batch)?;
         let mut files = 0;
         for &operation in &self.batch {
@@ -579,8 +599,11 @@ impl Job {
                 Pause::Ready
             }
             Operation::Rest { nanos } => rest(world, nanos),
+            Operation::RestUntil { time } if time > world.now() => Pause::Until(time),
+            Operation::RestUntil { .. } => Pause::Ready,
             Operation::Reclaim(Request { tenant, pages, swappiness, unsliced }) => {
-                let target = world.tenants[tenant.map_or(0, |tenant| tenant + 1)].memcg;
+                let tenant = tenant.map_or(0, |tenant| tenant + 1);
+                let target = world.tenants[tenant].memcg.expect("a job asks tenants that are there");
                 let request = Proactive::new(&world.core, target, pages, swappiness, self.process.task.cpu);
                 let request = if unsliced { request.unsliced() } else { request };
                 self.state = State::Reclaim(pages, Box::new(request));
@@ -692,7 +715,7 @@ fn tell(world: &World, touch: &mut Touch, hit: bool, arrives: bool) {
     }
 }
 
-fn wait_out(world: &World, throttle: Throttle) -> Pause {
+pub(super) fn wait_out(world: &World, throttle: Throttle) -> Pause {
     let until = world.now() + throttle.timeout();
     match throttle {
         Throttle::Writeback => Pause::Written(Some(until)),

@@ -1,19 +1,23 @@
-//! Who acts on the machine: jobs, background reclaim, the flusher.
+//! Who acts on the machine: jobs, background reclaim, the flusher, the administrator.
 //!
 //! An actor is a value with a `step`: it acts until it has to wait, and says for what. It never blocks, and nothing
 //! happens behind its back inside a step: between two steps anything may. It suspends where the core returns a
 //! wait, where the device takes time, and between batches of reclaim.
 
+mod administrator;
 mod background;
 mod flusher;
 mod job;
 
+pub(crate) use administrator::{Administrator, ControlReader};
+pub use administrator::{Answer, Order, Reading};
 pub(crate) use background::BackgroundActor;
 pub(crate) use flusher::FlusherActor;
 pub(crate) use job::{Job, Process};
 
 use crate::operation::SourceError;
 use crate::world::{Pause, World};
+use job::wait_out;
 use mglru_core::Time;
 
 /// Whoever acts.
@@ -23,6 +27,8 @@ pub(crate) enum Actor {
     Job(Box<Job>),
     Background(BackgroundActor),
     Flusher(FlusherActor),
+    Administrator(Administrator),
+    Reader(ControlReader),
 }
 
 impl Actor {
@@ -32,6 +38,8 @@ impl Actor {
             Actor::Job(job) => job.step(world, alone),
             Actor::Background(background) => Ok(background.step(world)),
             Actor::Flusher(flusher) => Ok(flusher.step(world)),
+            Actor::Administrator(administrator) => Ok(administrator.step(world)),
+            Actor::Reader(reader) => Ok(reader.step(world)),
         }
     }
 }

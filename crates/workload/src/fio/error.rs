@@ -87,6 +87,22 @@ pub enum Error {
     NoJobs,
 }
 
+impl Error {
+    /// Where it is, if it is in one place. Its text begins with that, and a colon.
+    pub fn origin(&self) -> Option<&Origin> {
+        match self {
+            Error::UnknownOption { origin, .. }
+            | Error::UnsupportedOption { origin, .. }
+            | Error::UnsupportedValue { origin, .. }
+            | Error::InvalidValue { origin, .. }
+            | Error::MissingValue { origin, .. }
+            | Error::Job { origin, .. }
+            | Error::Line { origin, .. } => Some(origin),
+            Error::JobFile { .. } | Error::NoJobs => None,
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

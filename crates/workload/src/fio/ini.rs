@@ -14,7 +14,9 @@
 //! included is looked for in the working directory, then beside the file that includes it.
 
 use super::error::Error;
-use super::setting::{Origin, Sections, Setting};
+use super::job::Job;
+use super::job_text::resolve;
+use super::setting::{Origin, Sections, Setting, shared_path};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -29,6 +31,19 @@ enum Place {
     Job,
     /// In a section that is not to be run.
     Skipped,
+}
+
+/// The instances of the jobs of a text that stands in another file: of what is in `path`, from line `first_line` on.
+/// `seed` is for jobs that name none.
+///
+/// # Errors
+/// The first thing that is wrong, with the line of `path`; or there is no job.
+pub fn jobs_of_text(text: &str, path: &Path, first_line: usize, seed: u64) -> Result<Vec<Job>, Error> {
+    let mut sections = Sections::default();
+    // Lines are counted from the first of the file.
+    let text = "\n".repeat(first_line.saturating_sub(1)) + text;
+    parse(&text, &shared_path(path), &mut [], &mut sections)?;
+    resolve(&sections, Some(seed))
 }
 
 /// Adds the sections of a job file to `sections`, whose global settings the file inherits.
@@ -164,7 +179,6 @@ fn without_comment(line: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fio::setting::shared_path;
 
     fn parsed(text: &str) -> Result<Sections, Error> {
         let mut sections = Sections::default();

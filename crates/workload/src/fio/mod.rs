@@ -24,10 +24,11 @@ mod job_text;
 mod options;
 pub mod report;
 mod setting;
-mod units;
+pub(crate) mod units;
 
 pub use command_line::{Eta, Invocation, OutputFormat};
 pub use error::Error;
 pub use histogram::Latencies;
+pub use ini::jobs_of_text;
 pub use job::{Channel, DEPTH_MAX, Engine, FileSize, Hint, Job, Rate, SyncEvery, Verify};
 pub use setting::Origin;

@@ -143,8 +143,8 @@ pub(super) fn pairs(settings: &[Setting]) -> Vec<(String, String)> {
 }
 
 /// Named so that errors can own it cheaply.
-pub(super) fn shared_path(path: &str) -> Arc<Path> {
-    PathBuf::from(path).into()
+pub(super) fn shared_path(path: impl Into<PathBuf>) -> Arc<Path> {
+    path.into().into()
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 /// A time: seconds, or with a unit of us, ms, s, m (minutes), h, d.
-pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split_number(text)?;
     let microseconds: u64 = match unit.to_ascii_lowercase().as_str() {
         "us" => 1,

@@ -1,0 +1,180 @@
+//! `mglru run`: a scenario, under the virtual clock or on real files.
+//!
+//! ```text
+//! Scenario    what the file says             mglru_workload::scenario
+//! Plan        what the core makes of it      plan.rs
+//! Outcome     what happened                  simulated.rs | real.rs
+//! text, JSON                                 report.rs
+//! ```
+
+mod plan;
+mod real;
+mod report;
+mod simulated;
+mod sources;
+
+use crate::error::Failure;
+use crate::output::Output;
+use crate::size;
+use clap::ValueEnum;
+use mglru_core::{Lru, Preset, Switch};
+use mglru_workload::scenario::Scenario;
+use plan::Plan;
+use std::path::PathBuf;
+
+/// Arguments of the mode.
+#[derive(clap::Args)]
+#[command(after_help = TEACHES)]
+pub struct Args {
+    /// The scenario, a TOML file
+    #[arg(value_name = "SCENARIO.toml")]
+    scenario: PathBuf,
+    /// Under a virtual clock (sim), or by the cache on real files in real time (real)
+    #[arg(long, value_name = "sim|real", value_enum, default_value = "sim", hide_possible_values = true)]
+    world: World,
+    /// Where the files of the jobs are, in the real world; default: in a temporary directory
+    #[arg(long, value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// Memory, instead of the machine's
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    memory: Option<u64>,
+    /// Behaviours, instead of the machine's: linux-7.2 or default (ours)
+    #[arg(long, value_name = "NAME", value_parser = Preset::parse)]
+    preset: Option<Preset>,
+    /// Turn a mechanism on; may be repeated
+    #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
+    with: Vec<Switch>,
+    /// Turn a mechanism off; may be repeated
+    #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
+    without: Vec<Switch>,
+    /// The policy, instead of the machine's: multigen or classic
+    #[arg(long, value_name = "POLICY", value_parser = Lru::parse)]
+    lru: Option<Lru>,
+    /// Decides everything that is left to chance, instead of the machine's
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// One JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+const TEACHES: &str = "\
+A scenario, whole:
+  [machine]
+  memory = \"32MiB\"
+
+  [[tenant]]
+  path = \"web\"
+  memory.low = \"16MiB\"
+
+  [[tenant]]
+  path = \"batch\"
+
+  [[job]]                          # fio = job text, trace = \"file\", or load = \"tpcc\"
+  tenant = \"web\"
+  fio = \"\"\"
+  [pages]
+  rw=randread
+  size=12m
+  rate_iops=2000
+  time_based
+  runtime=10
+  \"\"\"
+
+  [[job]]
+  tenant = \"batch\"
+  start = \"2s\"
+  fio = \"\"\"
+  [scan]
+  rw=read
+  size=128m
+  \"\"\"
+
+  [[action]]                       # write, create or remove
+  at = \"6s\"
+  write = { \"batch/memory.max\" = \"4M\" }
+
+  [print]
+  every = \"1s\"
+  files = [\"web/memory.current\", \"batch/memory.current\", \"web/memory.events\"]
+  counters = [\"workingset_refault_file\", \"pgsteal\"]
+
+Examples:
+  mglru run experiments/floors.toml
+  mglru run experiments/floors.toml --without memcg_lru --json
+  mglru run experiments/soft-limit.toml --world real
+
+docs/scenarios.md tells all there is. Exit status: 0 done; 1 a job failed; 2 wrong usage, or a scenario
+that makes no sense.";
+
+/// Which world a scenario happens in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum World {
+    /// Under the virtual clock.
+    Sim,
+    /// On real files.
+    Real,
+}
+
+impl World {
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            World::Sim => "sim",
+            World::Real => "real",
+        }
+    }
+}
+
+/// Runs the mode.
+///
+/// # Errors
+/// Wrong usage, a scenario that makes no sense, a job that failed.
+pub fn run(args: Args) -> Result<(), Failure> {
+    if args.directory.is_some() && args.world == World::Sim {
+        return Err(Failure::usage("--directory is for --world real: simulated files are nowhere"));
+    }
+    let scenario = Scenario::read(&args.scenario, args.seed).map_err(Failure::usage)?;
+    let plan = Plan::new(scenario, &args)?;
+    let outcome = match args.world {
+        World::Sim => simulated::run(&plan)?,
+        World::Real => real::run(&plan, args.directory.as_deref())?,
+    };
+    let mut output = Output::new(args.json);
+    output.text(&report::text(&plan, &outcome))?;
+    output.document(&report::document(&plan, &outcome))?;
+    match outcome.failures.first() {
+        Some(failure) => Err(Failure::work(failure)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn the_help_has_a_scenario_that_runs() {
+        let (_, text) = TEACHES.split_once("whole:\n").unwrap();
+        let (text, _) = text.split_once("\nExamples:").unwrap();
+        let text = text.lines().map(|line| line.trim_start_matches("  ")).collect::<Vec<_>>().join("\n");
+        let scenario = Scenario::parse(&text, Path::new("help.toml"), None).unwrap();
+        assert_eq!((scenario.tenants.len(), scenario.jobs.len(), scenario.actions.len()), (2, 2, 1));
+        let args = Args {
+            scenario: "help.toml".into(),
+            world: World::Sim,
+            directory: None,
+            memory: Some(16 << 20),
+            preset: None,
+            with: Vec::new(),
+            without: Vec::new(),
+            lru: None,
+            seed: None,
+            json: false,
+        };
+        let plan = Plan::new(scenario, &args).unwrap();
+        let outcome = simulated::run(&plan).unwrap();
+        assert_eq!(outcome.tenants[1].hits + outcome.tenants[1].misses, 20_000);
+    }
+}

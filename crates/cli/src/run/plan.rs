@@ -1,0 +1,131 @@
+//! What the core makes of a scenario: names are looked up, and its actions are rehearsed.
+//!
+//! The rehearsal makes the tenants on a core without pages, and begins and cancels every write. So a control file that
+//! does not exist or a value that is none shows before anything runs, in the core's own words and with its place.
+
+use super::{Args, World};
+use crate::cache_options::{PolicyOptions, compose};
+use crate::error::Failure;
+use mglru_core::{Core, Counter, Lru, MechanismError, Mechanisms, Options, Preset, Switch, Time, UNLIMITED};
+use mglru_sim::host::SimHost;
+use mglru_workload::scenario::{Located, Place, Scenario, What};
+
+/// Memory of the rehearsal: next to nothing.
+const REHEARSAL_PAGES: u32 = 64;
+
+/// Sums of counters that `memory.stat` has, too.
+pub const SUMS: [(&str, [Counter; 2]); 2] = [
+    ("pgscan", [Counter::PgscanAnon, Counter::PgscanFile]),
+    ("pgsteal", [Counter::PgstealAnon, Counter::PgstealFile]),
+];
+/// What is told of each tenant where the scenario does not say it.
+const COUNTERS_DEFAULT: [&str; 2] = ["pgsteal", "workingset_refault_file"];
+
+/// A scenario that can be run.
+pub struct Plan {
+    /// It.
+    pub scenario: Scenario,
+    /// In which world.
+    pub world: World,
+    /// Which behaviours are on.
+    pub mechanisms: Mechanisms,
+    /// Memory.
+    pub memory_bytes: u64,
+    /// What is told of each tenant.
+    pub counters: Vec<String>,
+}
+
+impl Plan {
+    /// Looks names up and rehearses the actions. Options of the command line come before what the file says.
+    ///
+    /// # Errors
+    /// What makes no sense.
+    pub fn new(scenario: Scenario, args: &Args) -> Result<Plan, Failure> {
+        let mechanisms = mechanisms(&scenario, args)?;
+        rehearse(&scenario, mechanisms)?;
+        let known = |name: &str| {
+            Counter::ALL.iter().any(|counter| counter.name() == name)
+                || SUMS.iter().any(|(sum, _)| *sum == name)
+        };
+        if let Some(unknown) = scenario.print.counters.iter().find(|counter| !known(&counter.value)) {
+            let reason = format!("there is no counter `{}`: docs/scenarios.md lists them", unknown.value);
+            return Err(at(&scenario, unknown.place, reason));
+        }
+        let mut counters: Vec<String> =
+            scenario.print.counters.iter().map(|counter| counter.value.clone()).collect();
+        if counters.is_empty() {
+            counters = COUNTERS_DEFAULT.map(str::to_owned).into();
+        }
+        let memory_bytes = args.memory.unwrap_or(scenario.machine.memory_bytes);
+        Ok(Plan { world: args.world, mechanisms, memory_bytes, counters, scenario })
+    }
+}
+
+fn at(scenario: &Scenario, place: Place, reason: impl std::fmt::Display) -> Failure {
+    Failure::usage(scenario.error(place, reason.to_string()))
+}
+
+fn mechanisms(scenario: &Scenario, args: &Args) -> Result<Mechanisms, Failure> {
+    let machine = &scenario.machine;
+    fn parse<T>(
+        scenario: &Scenario,
+        name: &Located<String>,
+        parse: fn(&str) -> Result<T, MechanismError>,
+    ) -> Result<T, Failure> {
+        parse(&name.value).map_err(|error| at(scenario, name.place, error))
+    }
+    let switches = |names: &[Located<String>], also: &[Switch], but: &[Switch]| {
+        let of_file: Result<Vec<Switch>, Failure> =
+            names.iter().map(|name| parse(scenario, name, Switch::parse)).collect();
+        let of_file = of_file?.into_iter().filter(|switch| !but.contains(switch));
+        Ok::<_, Failure>(of_file.chain(also.iter().copied()).collect::<Vec<Switch>>())
+    };
+    let preset = machine.preset.as_ref().map(|name| parse(scenario, name, Preset::parse)).transpose()?;
+    let lru = machine.lru.as_ref().map(|name| parse(scenario, name, Lru::parse)).transpose()?;
+    compose(
+        args.preset.or(preset).unwrap_or_default(),
+        &switches(&machine.with, &args.with, &args.without)?,
+        &switches(&machine.without, &args.without, &args.with)?,
+        PolicyOptions::new(args.lru.or(lru).unwrap_or_default()),
+    )
+}
+
+/// Does everything that happens, without pages.
+fn rehearse(scenario: &Scenario, mechanisms: Mechanisms) -> Result<(), Failure> {
+    let core = Core::new(Options { mechanisms, ..Options::new(REHEARSAL_PAGES) }, Time::ZERO);
+    let host = SimHost::default();
+    let create = |number: usize, place: Place| {
+        let path = &scenario.tenants[number].path;
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let made =
+            core.find_memcg(parent).and_then(|parent| core.add_child(parent, name, UNLIMITED, Time::ZERO));
+        made.map(drop).map_err(|error| at(scenario, place, error))
+    };
+    for (number, tenant) in scenario.first_tenants().iter().enumerate() {
+        create(number, tenant.place)?;
+    }
+    let mut unread: Vec<&Located<String>> = scenario.print.files.iter().collect();
+    unread.retain(|file| core.read_control(&file.value, Time::ZERO).is_err());
+    for action in &scenario.actions {
+        match &action.what {
+            What::Create(number) => create(*number, action.place)?,
+            What::Remove(number) => {
+                let path = &scenario.tenants[*number].path;
+                let removed = core.find_memcg(path).and_then(|memcg| core.remove_memcg(&host, memcg));
+                removed.map_err(|error| at(scenario, action.place, error))?;
+            }
+            What::Write { file, value } => match core.write_control(file, value, 0) {
+                Ok(write) => write.cancel(&core),
+                Err(error) => return Err(at(scenario, action.place, error)),
+            },
+        }
+        unread.retain(|file| core.read_control(&file.value, Time::ZERO).is_err());
+    }
+    match unread.first() {
+        Some(file) => match core.read_control(&file.value, Time::ZERO) {
+            Err(error) => Err(at(scenario, file.place, error)),
+            Ok(_) => unreachable!("it could not be read a moment ago"),
+        },
+        None => Ok(()),
+    }
+}

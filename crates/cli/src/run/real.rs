@@ -1,0 +1,436 @@
+//! A scenario by the cache on real files, in real time.
+//!
+//! One thread per instance of a job or client of a load; the calling thread carries out the actions and reads control files
+//! at their times. When a tenant is removed, its jobs are told to end, and what they still do is charged to the parent, as
+//! in the simulator. What jobs have open stays open to the end, so that what they brought in can be seen until then.
+
+mod files;
+
+use super::plan::{Plan, SUMS};
+use super::report::{Answered, Outcome, Read, TenantRow};
+use crate::error::Failure;
+use crate::fio::gate::Gate;
+use crate::fio::job::Runner;
+use crate::fio::meter::Meter;
+use crate::fio::open_one;
+use crate::fio::plan::{Plan as FioPlan, PlannedJob};
+use crate::layout;
+use crate::load::RealLoad;
+use crate::output::Output;
+use files::TraceJob;
+use mglru_cache::{Limits, PageCache, Swap, Tenant, TenantStats};
+use mglru_core::lru::Swappiness;
+use mglru_workload::Load;
+use mglru_workload::scenario::{Action, What, Work};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Runs a plan. `directory`: where the files of the jobs are; `None`: in a temporary one.
+///
+/// # Errors
+/// The cache cannot be built, or files cannot be made.
+pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<Outcome, Failure> {
+    let parent = layout::default_directory();
+    let temporary = match directory {
+        Some(_) => None,
+        None => Some(tempfile::Builder::new().prefix("mglru-run-").tempdir_in(&parent).map_err(|error| {
+            let place = parent.display();
+            Failure::work(format_args!(
+                "cannot make a place for files in {place}: {error}; name one with --directory"
+            ))
+        })?),
+    };
+    let directory = temporary.as_ref().map(tempfile::TempDir::path).or(directory).unwrap_or(&parent);
+    let cache = build(plan, directory)?;
+    let fio = fio_plan(plan, directory)?;
+    fio.lay_out(&mut Output::new(true))?;
+    let parts = parts(plan, &fio, directory)?;
+    let stage = Stage::new(plan, &cache, parts.len())?;
+    let files: Vec<String> = plan.scenario.print.files.iter().map(|file| file.value.clone()).collect();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = parts
+            .iter()
+            .map(|part| {
+                let stage = &stage;
+                scope.spawn(move || {
+                    let _leaving = Leaving(stage);
+                    part.perform(stage)
+                })
+            })
+            .collect();
+        let (answers, mut readings) = administer(plan, &cache, &stage, &parts, &files);
+        let joined = threads.into_iter().map(|thread| thread.join());
+        let ended: Vec<Ended> =
+            joined.map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect();
+        let time = stage.began.elapsed();
+        readings.extend(read(&cache, &files, time));
+        let mut tenants = vec![row(&cache.tenant("")?.stats(), None, &parts, &ended)];
+        for (number, presence) in stage.state().tenants.iter().enumerate() {
+            if let Some(tenant) = &presence.tenant {
+                tenants.push(row(&tenant.stats(), Some(number), &parts, &ended));
+            }
+        }
+        let failures = ended.iter().filter_map(Ended::failure).collect();
+        Ok(Outcome { time, tenants, answers, readings, failures })
+    })
+}
+
+fn build(plan: &Plan, directory: &Path) -> Result<PageCache, Failure> {
+    let machine = &plan.scenario.machine;
+    let mut builder = PageCache::builder(plan.memory_bytes)
+        .mechanisms(plan.mechanisms)
+        .swappiness(machine.swappiness.map_or(Swappiness::DEFAULT, Swappiness));
+    if let Some(swap) = machine.swap {
+        builder = builder.swap(match swap.on_disk {
+            true => Swap::file(&directory.join("swap"), swap.bytes),
+            false => Swap::compressed(swap.bytes),
+        });
+    }
+    for tenant in plan.scenario.first_tenants() {
+        builder = builder.tenant_with(&tenant.path, limits(&tenant.limits));
+    }
+    Ok(builder.build()?)
+}
+
+fn limits(of: &mglru_workload::scenario::Limits) -> Limits {
+    Limits {
+        min_bytes: of.min_bytes,
+        low_bytes: of.low_bytes,
+        high_bytes: of.high_bytes,
+        max_bytes: of.max_bytes,
+        swap_high_bytes: of.swap_high_bytes,
+        swap_max_bytes: of.swap_max_bytes,
+    }
+}
+
+/// What the jobs in fio's language need of files. Their names are those in the directory.
+fn fio_plan(plan: &Plan, directory: &Path) -> Result<FioPlan, Failure> {
+    let mut jobs = Vec::new();
+    for job in &plan.scenario.jobs {
+        let Work::Fio(instances) = &job.work else { continue };
+        for instance in instances {
+            let mut instance = instance.clone();
+            instance.index = jobs.len() as u32;
+            instance.files.iter_mut().for_each(|file| *file = directory.join(&*file));
+            // Waited for here, where it can be cut short.
+            instance.start_delay = Duration::ZERO;
+            jobs.push(instance);
+        }
+    }
+    FioPlan::new(&jobs, &[])
+}
+
+/// What one thread does.
+struct Part<'p> {
+    tenant: Option<usize>,
+    start: Duration,
+    task: Task<'p>,
+    /// It is to end.
+    stop: AtomicBool,
+    /// Through which its threads hear of that, if it is a job in fio's language.
+    meter: OnceLock<Arc<Meter>>,
+}
+
+enum Task<'p> {
+    Fio(&'p FioPlan, &'p PlannedJob),
+    Trace(TraceJob),
+    Load { load: Load, clients: u32, runtime: Duration, seed: u64, directory: &'p Path, name: String },
+}
+
+/// What it came to, with what it has open.
+struct Ended<'p> {
+    accesses: u64,
+    /// Hits through mappings are counted here only.
+    mapped: bool,
+    failure: Option<String>,
+    open: Open<'p>,
+}
+
+enum Open<'p> {
+    Nothing,
+    Fio(Box<Runner<'p>>),
+    Trace { _files: files::OpenFiles },
+    Load(RealLoad),
+}
+
+impl Ended<'_> {
+    /// Why it failed, perhaps at last: what it wrote is synced and checked.
+    fn failure(&self) -> Option<String> {
+        let at_last = || match &self.open {
+            Open::Fio(runner) => {
+                let name = &runner.planned().job.name;
+                runner.finish().failure.map(|failure| format!("job `{name}` failed: {}", failure.message))
+            }
+            Open::Load(load) => load.verify(false).err().map(|failure| failure.text().to_owned()),
+            Open::Trace { .. } | Open::Nothing => None,
+        };
+        self.failure.clone().or_else(at_last)
+    }
+}
+
+fn parts<'p>(plan: &Plan, fio: &'p FioPlan, directory: &'p Path) -> Result<Vec<Part<'p>>, Failure> {
+    let mut planned = fio.jobs.iter();
+    let mut parts = Vec::new();
+    for (number, job) in plan.scenario.jobs.iter().enumerate() {
+        let name = format!("job{}", number + 1);
+        let mut add = |start: Duration, task| {
+            let (stop, meter) = (AtomicBool::new(false), OnceLock::new());
+            parts.push(Part { tenant: job.tenant, start, task, stop, meter });
+        };
+        match &job.work {
+            Work::Fio(instances) => {
+                for (instance, planned) in instances.iter().zip(&mut planned) {
+                    add(job.start.saturating_add(instance.start_delay), Task::Fio(fio, planned));
+                }
+            }
+            Work::Trace { path, runtime } => {
+                add(job.start, Task::Trace(TraceJob::new(path, *runtime, &directory.join(name))?));
+            }
+            &Work::Load { load, clients, runtime } => {
+                let seed = plan.scenario.machine.seed;
+                add(job.start, Task::Load { load, clients, runtime, seed, directory, name });
+            }
+        }
+    }
+    Ok(parts)
+}
+
+impl<'p> Part<'p> {
+    fn stop(&self) {
+        self.stop.store(true, Relaxed);
+        if let Some(meter) = self.meter.get() {
+            meter.stop.store(true, Relaxed);
+        }
+    }
+
+    /// Waits for its time and its tenant, and does what it is for.
+    fn perform(&self, stage: &Stage) -> Ended<'p> {
+        let ended = |failure| Ended { accesses: 0, mapped: false, failure, open: Open::Nothing };
+        let Some(tenant) = stage.enter(self) else { return ended(None) };
+        let done = match &self.task {
+            Task::Fio(plan, planned) => self.perform_fio(plan, planned, &tenant),
+            Task::Trace(job) => job.run(&tenant, &self.stop).map(|(accesses, mapped, failure, files)| {
+                Ended { accesses, mapped, failure, open: Open::Trace { _files: files } }
+            }),
+            Task::Load { load, clients, runtime, seed, directory, name } => {
+                let load = RealLoad::new(*load, *clients, *seed, &tenant, directory, name, false);
+                load.map(|load| self.perform_load(load, *clients, *runtime))
+            }
+        };
+        done.unwrap_or_else(|failure| ended(Some(failure.text().to_owned())))
+    }
+
+    fn perform_fio(
+        &self,
+        plan: &'p FioPlan,
+        planned: &'p PlannedJob,
+        tenant: &Tenant,
+    ) -> Result<Ended<'p>, Failure> {
+        let mut runner = open_one(plan, planned, tenant, None)?;
+        let _ = self.meter.set(runner.meter.clone());
+        if self.stop.load(Relaxed) {
+            self.stop();
+        }
+        let gate = Gate::default();
+        gate.open_for(0);
+        runner.run(&gate);
+        let (accesses, mapped) = (runner.page_accesses(), runner.is_mapped());
+        Ok(Ended { accesses, mapped, failure: None, open: Open::Fio(Box::new(runner)) })
+    }
+
+    fn perform_load(&self, load: RealLoad, clients: u32, runtime: Duration) -> Ended<'p> {
+        let deadline = Instant::now() + runtime;
+        let client = |client: usize| {
+            let mut accesses = 0;
+            while Instant::now() < deadline && !self.stop.load(Relaxed) {
+                if let Err(failure) = load.step(client, &mut |_| accesses += 1) {
+                    return (accesses, Some(failure.text().to_owned()));
+                }
+            }
+            (accesses, None)
+        };
+        let done: Vec<(u64, Option<String>)> = std::thread::scope(|scope| {
+            let client = &client;
+            let threads: Vec<_> =
+                (0..clients as usize).map(|number| scope.spawn(move || client(number))).collect();
+            threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+        });
+        let accesses = done.iter().map(|(accesses, _)| accesses).sum();
+        let failure = done.into_iter().find_map(|(_, failure)| failure);
+        Ended { accesses, mapped: true, failure, open: Open::Load(load) }
+    }
+}
+
+/// Whether a tenant is there.
+#[derive(Default)]
+struct Presence {
+    /// Since it was made; it stays, to be asked what it did.
+    tenant: Option<Tenant>,
+    /// It was removed, or could not be made.
+    gone: bool,
+}
+
+struct State {
+    /// Parts that have not ended.
+    left: usize,
+    tenants: Vec<Presence>,
+}
+
+/// A part ends, however.
+struct Leaving<'s>(&'s Stage);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.state().left -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
+/// Where everybody meets: the time, and who is there.
+struct Stage {
+    began: Instant,
+    root: Tenant,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Stage {
+    fn new(plan: &Plan, cache: &PageCache, left: usize) -> Result<Stage, Failure> {
+        let mut tenants: Vec<Presence> = plan.scenario.tenants.iter().map(|_| Presence::default()).collect();
+        for (presence, tenant) in tenants.iter_mut().zip(plan.scenario.first_tenants()) {
+            presence.tenant = Some(cache.tenant(&tenant.path)?);
+        }
+        Ok(Stage {
+            began: Instant::now(),
+            root: cache.tenant("")?,
+            state: Mutex::new(State { left, tenants }),
+            changed: Condvar::new(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until a time, at most until something is over.
+    fn wait(&self, until: Duration, over: impl Fn(&State) -> bool) {
+        let mut state = self.state();
+        while let Some(left) = until.checked_sub(self.began.elapsed()).filter(|left| !left.is_zero())
+            && !over(&state)
+        {
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Waits until a part may begin. Its tenant; `None`: that is gone.
+    fn enter(&self, part: &Part) -> Option<Tenant> {
+        let gone = |state: &State| part.tenant.is_some_and(|tenant| state.tenants[tenant].gone);
+        self.wait(part.start, gone);
+        let Some(tenant) = part.tenant else { return Some(self.root.clone()) };
+        let mut state = self.state();
+        loop {
+            match &state.tenants[tenant] {
+                Presence { gone: true, .. } => return None,
+                Presence { tenant: Some(tenant), .. } => return Some(tenant.clone()),
+                _ => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+}
+
+/// Carries out the actions and reads files, each at its time, until nobody does anything any more.
+fn administer(
+    plan: &Plan,
+    cache: &PageCache,
+    stage: &Stage,
+    parts: &[Part],
+    files: &[String],
+) -> (Vec<Answered>, Vec<Read>) {
+    let (mut answers, mut readings) = (Vec::new(), Vec::new());
+    let mut actions = plan.scenario.actions.iter().peekable();
+    let every = plan.scenario.print.every.filter(|_| !files.is_empty());
+    let mut next_read = Duration::ZERO;
+    loop {
+        let action_at = actions.peek().map(|action| action.at);
+        let read_at = every.map(|_| next_read);
+        let Some(next) = action_at.into_iter().chain(read_at).min() else { break };
+        stage.wait(next, |state| action_at.is_none() && state.left == 0);
+        if action_at.is_none() && stage.state().left == 0 {
+            break;
+        }
+        // What is due together: actions first.
+        if let Some(action) = actions.next_if(|action| action.at <= next) {
+            let began = stage.began.elapsed();
+            let done = carry_out(plan, action, cache, stage, parts);
+            let error = done.err().map(|error| error.to_string());
+            answers.push(Answered { began, ended: stage.began.elapsed(), error });
+        } else if let Some(every) = every {
+            readings.extend(read(cache, files, stage.began.elapsed()));
+            while next_read <= stage.began.elapsed() {
+                next_read += every;
+            }
+        }
+    }
+    (answers, readings)
+}
+
+fn carry_out(
+    plan: &Plan,
+    action: &Action,
+    cache: &PageCache,
+    stage: &Stage,
+    parts: &[Part],
+) -> Result<(), mglru_cache::Error> {
+    match &action.what {
+        What::Write { file, value } => cache.control().write(file, value),
+        &What::Create(number) => {
+            let tenant = &plan.scenario.tenants[number];
+            let made = cache.add_tenant(&tenant.path, &limits(&tenant.limits));
+            let error = made.as_ref().err().is_some();
+            let result = made.map(|made| stage.state().tenants[number].tenant = Some(made));
+            stage.state().tenants[number].gone = error;
+            stage.changed.notify_all();
+            result
+        }
+        &What::Remove(number) => {
+            cache.remove_tenant(&plan.scenario.tenants[number].path)?;
+            stage.state().tenants[number].gone = true;
+            stage.changed.notify_all();
+            parts.iter().filter(|part| part.tenant == Some(number)).for_each(Part::stop);
+            Ok(())
+        }
+    }
+}
+
+fn read(cache: &PageCache, files: &[String], time: Duration) -> Vec<Read> {
+    let control = cache.control();
+    let read = |(file, path): (usize, &String)| {
+        let text = control.read(path).map_err(|error| error.to_string());
+        Read { time, file, text }
+    };
+    files.iter().enumerate().map(read).collect()
+}
+
+fn row(stats: &TenantStats, number: Option<usize>, parts: &[Part], ended: &[Ended]) -> TenantRow {
+    let of_tenant =
+        || parts.iter().zip(ended).filter(|(part, _)| part.tenant == number).map(|(_, ended)| ended);
+    let accesses: u64 = of_tenant().map(|ended| ended.accesses).sum();
+    let hits = match of_tenant().any(|ended| ended.mapped) {
+        true => accesses.saturating_sub(stats.misses),
+        false => stats.hits,
+    };
+    let counter = |name: &str| stats.counter(name).unwrap_or(0);
+    let sums = SUMS.iter().map(|&(name, of)| (name, of.iter().map(|of| counter(of.name())).sum()));
+    TenantRow {
+        path: stats.name.clone(),
+        usage_pages: stats.usage_pages,
+        peak_pages: stats.peak_pages,
+        hits,
+        misses: stats.misses,
+        out_of_memory: counter("oom"),
+        counters: sums.chain(stats.counters.iter().copied()).collect(),
+    }
+}

@@ -1,0 +1,144 @@
+//! A trace on real files: one per file of the trace, made of holes, and memory for its anonymous pages.
+
+use crate::error::Failure;
+use crate::run::sources::{Names, Numbers};
+use crate::trace_file::TraceFile;
+use mglru_cache::{AnonRegion, CachedFile, Map, OpenMode, Tenant};
+use mglru_core::PAGE_BYTES;
+use mglru_sim::{Access, Operation, Source};
+use mglru_workload::trace::OpenOptions;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Bytes of each file or region, by its number.
+type Sizes = BTreeMap<u32, u64>;
+
+/// A trace whose files are made.
+pub struct TraceJob {
+    trace: TraceFile,
+    runtime: Option<Duration>,
+    /// How the names of its files begin.
+    stem: PathBuf,
+    files: Sizes,
+    regions: Sizes,
+}
+
+/// What it has open.
+#[derive(Default)]
+pub struct OpenFiles {
+    files: BTreeMap<u32, CachedFile>,
+    maps: BTreeMap<u32, Map>,
+    regions: BTreeMap<u32, AnonRegion>,
+}
+
+fn place(page: u64) -> (u32, u64) {
+    ((page >> 32) as u32, (page & 0xffff_ffff) * PAGE_BYTES)
+}
+
+/// Performs something with every operation, whose pages are named as those of this job's files are.
+fn each(trace: &TraceFile, mut with: impl FnMut(Operation) -> Result<bool, Failure>) -> Result<(), Failure> {
+    let mut names = Names::new(Numbers::default(), trace.numbering());
+    let (mut source, _) = trace.source()?;
+    let mut batch = Vec::new();
+    loop {
+        batch.clear();
+        source.fill(&mut batch).map_err(Failure::work)?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        for &operation in &batch {
+            if !with(names.operation(operation))? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl TraceJob {
+    /// Makes the files of a trace, whose names begin with `stem`.
+    ///
+    /// # Errors
+    /// The trace cannot be read, or the files not be made.
+    pub fn new(path: &Path, runtime: Option<Duration>, stem: &Path) -> Result<TraceJob, Failure> {
+        let trace = TraceFile::load(path, OpenOptions::default())?;
+        let (mut files, mut regions) = (Sizes::new(), Sizes::new());
+        each(&trace, |operation| {
+            if let Operation::Access(access) = operation {
+                let (number, offset) = place(access.page);
+                let sizes = if access.anon { &mut regions } else { &mut files };
+                let size = sizes.entry(number).or_default();
+                *size = (*size).max(offset + PAGE_BYTES);
+            }
+            Ok(true)
+        })?;
+        let job = TraceJob { trace, runtime, stem: stem.to_owned(), files, regions };
+        for (&number, &bytes) in &job.files {
+            let path = job.path(number);
+            File::create(&path).and_then(|file| file.set_len(bytes)).map_err(|error| {
+                Failure::work(format_args!("cannot make {} {bytes} bytes large: {error}", path.display()))
+            })?;
+        }
+        Ok(job)
+    }
+
+    fn path(&self, number: u32) -> PathBuf {
+        self.stem.with_extension(number.to_string())
+    }
+
+    /// Runs to its end, or until it is to stop: its accesses, whether some are mapped, why it failed, what it has open.
+    ///
+    /// # Errors
+    /// Files cannot be opened.
+    pub fn run(
+        &self,
+        tenant: &Tenant,
+        stop: &AtomicBool,
+    ) -> Result<(u64, bool, Option<String>, OpenFiles), Failure> {
+        let mut open = OpenFiles::default();
+        for &number in self.files.keys() {
+            let file = tenant.open(&self.path(number), OpenMode::ReadWrite)?;
+            open.maps.insert(number, file.map()?);
+            open.files.insert(number, file);
+        }
+        for (&number, &bytes) in &self.regions {
+            open.regions.insert(number, tenant.anonymous(bytes)?);
+        }
+        let deadline = self.runtime.map(|runtime| Instant::now() + runtime);
+        let mut page = vec![1; PAGE_BYTES as usize];
+        let (mut accesses, mut mapped) = (0, false);
+        let done = each(&self.trace, |operation| {
+            match operation {
+                Operation::Access(access) => {
+                    open.perform(access, &mut page)?;
+                    accesses += 1;
+                    mapped |= access.mapped || access.anon;
+                }
+                Operation::Sync { page } => {
+                    open.files.get(&place(page).0).map_or(Ok(()), CachedFile::sync_data)?
+                }
+                _ => {}
+            }
+            Ok(!stop.load(Relaxed) && deadline.is_none_or(|deadline| Instant::now() < deadline))
+        });
+        Ok((accesses, mapped, done.err().map(|failure| failure.text().to_owned()), open))
+    }
+}
+
+impl OpenFiles {
+    fn perform(&self, access: Access, page: &mut [u8]) -> Result<(), Failure> {
+        let Access { write, mapped, anon, .. } = access;
+        let (number, offset) = place(access.page);
+        match (anon, mapped, write) {
+            (true, _, true) => self.regions[&number].store(offset, page)?,
+            (true, _, false) => self.regions[&number].load(offset, page)?,
+            (false, true, true) => self.maps[&number].store(offset, page)?,
+            (false, true, false) => self.maps[&number].load(offset, page)?,
+            (false, false, true) => self.files[&number].write_at(page, offset).map(drop)?,
+            (false, false, false) => self.files[&number].read_at(page, offset).map(drop)?,
+        }
+        Ok(())
+    }
+}

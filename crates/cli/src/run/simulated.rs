@@ -1,0 +1,195 @@
+//! A scenario on the simulated machine.
+
+use super::plan::{Plan, SUMS};
+use super::report::{Answered, Outcome, Read, TenantRow};
+use super::sources::{Client, Files, FioSource, Names, Numbers, Replay, Span};
+use crate::error::Failure;
+use crate::trace_file::TraceFile;
+use mglru_core::lru::Swappiness;
+use mglru_core::{PAGE_BYTES, Time, UNLIMITED};
+use mglru_sim::{
+    Counters, DeviceModel, Machine, Numbering, Order, SimError, Simulator, SwapDevice, SwapModel, Tenant,
+    TenantReport, Writes,
+};
+use mglru_workload::scenario::{self, Device, Job, MEMORY_BYTES_MAX, What, Work};
+use mglru_workload::trace::OpenOptions;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Runs a plan.
+///
+/// # Errors
+/// The machine cannot be built, a trace cannot be read, or something is wrong in here.
+pub fn run(plan: &Plan) -> Result<Outcome, Failure> {
+    let scenario = &plan.scenario;
+    let first = scenario.first_tenants();
+    let tenants: Vec<Tenant> = scenario.tenants.iter().map(tenant).collect();
+    let (now, later) = tenants.split_at(first.len());
+    let mut simulator = Simulator::new(&machine(plan, now.to_vec())?).map_err(failure)?;
+    let files: Vec<String> = scenario.print.files.iter().map(|file| file.value.clone()).collect();
+    let orders = scenario.actions.iter().map(order).collect();
+    let every = scenario.print.every.filter(|_| !files.is_empty());
+    simulator.administer(later.to_vec(), orders, every.map(|every| (every, files.clone())));
+    let numbers = Numbers::default();
+    let mut shared_files = Files::new(numbers.clone());
+    for job in &scenario.jobs {
+        add(&mut simulator, job, scenario.machine.seed, &numbers, &mut shared_files)?;
+    }
+    let report = simulator.run().map_err(failure)?;
+    let mut readings: Vec<Read> = simulator
+        .readings()
+        .iter()
+        .map(|reading| Read {
+            time: since_start(reading.time),
+            file: reading.file,
+            text: reading.text.clone().map_err(|error| error.to_string()),
+        })
+        .collect();
+    let end = simulator.now();
+    readings.extend(files.iter().enumerate().map(|(file, path)| Read {
+        time: since_start(end),
+        file,
+        text: simulator.core().read_control(path, end).map_err(|error| error.to_string()),
+    }));
+    let answers = simulator.answers().iter().map(|answer| Answered {
+        began: since_start(answer.time.0),
+        ended: since_start(answer.time.1),
+        error: answer.result.as_ref().err().map(ToString::to_string),
+    });
+    let answers = answers.collect();
+    simulator.finish().map_err(failure)?;
+    Ok(Outcome {
+        time: since_start(report.now),
+        tenants: report.tenants.iter().map(row).collect(),
+        answers,
+        readings,
+        failures: Vec::new(),
+    })
+}
+
+fn since_start(time: Time) -> Duration {
+    time.since(Time::ZERO)
+}
+
+fn failure(error: SimError) -> Failure {
+    match error {
+        SimError::Machine(_) | SimError::Tenant(_) => Failure::usage(error),
+        SimError::Job(_, error) => Failure::work(error),
+        error => Failure::work(format_args!(
+            "{error}; this is a fault of mglru: please report it with the scenario"
+        )),
+    }
+}
+
+fn machine(plan: &Plan, tenants: Vec<Tenant>) -> Result<Machine, Failure> {
+    let wanted = &plan.scenario.machine;
+    if plan.memory_bytes > MEMORY_BYTES_MAX {
+        return Err(Failure::usage("--memory: at most 1 TiB can be simulated"));
+    }
+    let pages = (plan.memory_bytes / PAGE_BYTES) as u32;
+    let device = match wanted.device {
+        Device::Nvme => DeviceModel::nvme(),
+        Device::Ideal => DeviceModel::IDEAL,
+    };
+    let swap = wanted.swap.map(|swap| SwapModel {
+        pages: (swap.bytes / PAGE_BYTES) as u32,
+        device: match swap.on_disk {
+            true => SwapDevice::Disk { model: device, cpu: 0 },
+            false => SwapDevice::zram(),
+        },
+    });
+    Ok(Machine {
+        tenants,
+        mechanisms: plan.mechanisms,
+        cpus: wanted.cpus.unwrap_or(1) as usize,
+        device,
+        swap,
+        swappiness: wanted.swappiness.map_or(Swappiness::DEFAULT, Swappiness),
+        // As fio's, and databases', whose blocks are whole pages.
+        writes: Writes::Overwrite,
+        seed: wanted.seed,
+        ..Machine::new(pages)
+    })
+}
+
+fn pages(bytes: Option<u64>) -> u64 {
+    bytes.map_or(UNLIMITED, |bytes| bytes / PAGE_BYTES)
+}
+
+fn tenant(wanted: &scenario::Tenant) -> Tenant {
+    let limits = &wanted.limits;
+    let protection = |bytes: u64| if bytes == u64::MAX { UNLIMITED } else { bytes / PAGE_BYTES };
+    Tenant {
+        path: wanted.path.clone(),
+        max_pages: pages(limits.max_bytes),
+        high_pages: pages(limits.high_bytes),
+        low_pages: protection(limits.low_bytes),
+        min_pages: protection(limits.min_bytes),
+        swap_max_pages: pages(limits.swap_max_bytes),
+        swap_high_pages: pages(limits.swap_high_bytes),
+    }
+}
+
+fn order(action: &scenario::Action) -> (Time, Order) {
+    let order = match &action.what {
+        What::Write { file, value } => Order::Write { file: file.clone(), value: value.clone() },
+        What::Create(number) => Order::Create(*number),
+        What::Remove(number) => Order::Remove(*number),
+    };
+    (Time::ZERO + action.at, order)
+}
+
+/// Adds a job, or all instances or clients of it.
+fn add(
+    simulator: &mut Simulator,
+    job: &Job,
+    seed: u64,
+    numbers: &Numbers,
+    files: &mut Files,
+) -> Result<(), Failure> {
+    let tenant = [job.tenant];
+    match &job.work {
+        Work::Fio(jobs) => {
+            for instance in jobs {
+                simulator.add_job_of(&tenant, FioSource::new(instance, job.start, files)?);
+            }
+        }
+        Work::Trace { path, runtime } => {
+            let trace = TraceFile::load(path, OpenOptions::default())?;
+            let span = Span::new(job.start, *runtime);
+            simulator.add_job_of(&tenant, Replay::new(&trace, span, numbers.clone())?);
+        }
+        Work::Load { load, clients, runtime } => {
+            let running = load.start(*clients, seed).map_err(Failure::usage)?;
+            let names = Names::new(numbers.clone(), Numbering::Files);
+            let load = Rc::new(RefCell::new((running, names)));
+            let span = Span::new(job.start, Some(*runtime));
+            for client in 0..*clients as usize {
+                let source = Client { span, client, load: load.clone(), started: false, touches: Vec::new() };
+                simulator.add_job_of(&tenant, source);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn row(tenant: &TenantReport) -> TenantRow {
+    let counts = &tenant.total.counts;
+    TenantRow {
+        path: tenant.name.clone(),
+        usage_pages: tenant.usage_pages,
+        peak_pages: tenant.peak_pages,
+        hits: counts.hits,
+        misses: counts.misses,
+        out_of_memory: counts.out_of_memory,
+        counters: counters(&tenant.total.counters),
+    }
+}
+
+fn counters(counters: &Counters) -> Vec<(&'static str, u64)> {
+    let sum = |&(name, of): &(&'static str, [mglru_core::Counter; 2])| {
+        (name, of.iter().map(|&counter| counters.get(counter)).sum())
+    };
+    SUMS.iter().map(sum).chain(counters.iter()).collect()
+}

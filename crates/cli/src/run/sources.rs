@@ -1,0 +1,297 @@
+//! The jobs of a scenario as streams of operations of the simulated machine.
+//!
+//! Every `[[job]]` has files and memory of its own, except that fio's jobs share files of the same path.
+
+use crate::error::Failure;
+use crate::fio::source::{Drawn, Source as Drawing};
+use crate::trace_file::{TraceFile, TraceSource};
+use mglru_core::{PAGE_BYTES, Time};
+use mglru_sim::{Access, Numbering, Operation, Source, SourceError};
+use mglru_workload::fio::{self, Channel};
+use mglru_workload::load::Running;
+use mglru_workload::scenario::TIME_MAX;
+use mglru_workload::trace::PageAccess;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Operations that a job takes at once. It ends, and sees what happens to its tenant, between two batches.
+const BATCH: usize = 64;
+/// The last position of a file, in bytes.
+const FILE_BYTES_MAX: u64 = PAGE_BYTES << 32;
+
+/// Numbers for files and regions of memory, each given out once.
+#[derive(Clone, Default)]
+pub struct Numbers(Rc<Cell<u32>>);
+
+impl Numbers {
+    fn next(&self) -> u32 {
+        self.0.replace(self.0.get() + 1)
+    }
+}
+
+/// The files of jobs in fio's language, by path.
+#[derive(Default)]
+pub struct Files {
+    numbers: Numbers,
+    /// Number and bytes.
+    known: BTreeMap<PathBuf, (u32, u64)>,
+}
+
+impl Files {
+    /// Files that get these numbers.
+    pub fn new(numbers: Numbers) -> Files {
+        Files { numbers, known: BTreeMap::new() }
+    }
+
+    /// A job's file: its number, and how much of it the job uses.
+    fn file(&mut self, job: &fio::Job, position: usize) -> Result<(u32, u64), Failure> {
+        // Memory of zeroes is each instance's own.
+        let path = match &job.files[position] {
+            path if path == Path::new("/dev/zero") => path.join(format!("{}.{position}", job.index)),
+            path => path.clone(),
+        };
+        let existing = self.known.get(&path).map(|&(_, bytes)| bytes);
+        let bytes = job.size_bytes(position, existing).map_err(Failure::usage)?;
+        let end = job.offset_bytes.saturating_add(bytes);
+        if end > FILE_BYTES_MAX {
+            let (origin, name) = (&job.origin, &job.name);
+            return Err(Failure::usage(format_args!("{origin}: job `{name}`: a file has at most 16 TiB")));
+        }
+        let (number, known) = self.known.entry(path).or_insert_with(|| (self.numbers.next(), 0));
+        *known = (*known).max(end);
+        Ok((*number, bytes))
+    }
+}
+
+/// When a job begins and ends.
+#[derive(Debug, Clone, Copy)]
+pub struct Span {
+    /// It begins.
+    pub start: Time,
+    /// It ends at the latest.
+    pub end: Time,
+}
+
+impl Span {
+    /// From a time on, and for so long; in any case not for ever.
+    pub fn new(start: Duration, runtime: Option<Duration>) -> Span {
+        let start = Time::ZERO + start;
+        Span { start, end: start + runtime.unwrap_or(TIME_MAX) }
+    }
+}
+
+/// The first operation of every job: it waits for its start.
+fn begin(started: &mut bool, span: Span, batch: &mut Vec<Operation>) -> bool {
+    let begins = !std::mem::replace(started, true);
+    if begins {
+        batch.push(Operation::RestUntil { time: span.start });
+    }
+    begins
+}
+
+/// An instance of a job in fio's language.
+pub struct FioSource {
+    span: Span,
+    started: bool,
+    drawing: Drawing,
+    drawn: Vec<Drawn>,
+    /// Numbers of its files.
+    files: Vec<u32>,
+    job: fio::Job,
+    /// When the last access was due, from its start.
+    due: Duration,
+    writes: u64,
+    /// It synced its files at the end.
+    ended: bool,
+}
+
+impl FioSource {
+    /// An instance whose `[[job]]` begins at `start`.
+    ///
+    /// # Errors
+    /// It does not say how large its files are, or they are too large.
+    pub fn new(job: &fio::Job, start: Duration, files: &mut Files) -> Result<FioSource, Failure> {
+        let used: Result<Vec<(u32, u64)>, Failure> =
+            (0..job.files.len()).map(|position| files.file(job, position)).collect();
+        let used = used?;
+        let accesses = used.iter().enumerate().map(|(file, &(_, bytes))| job.pattern(file, bytes).accesses());
+        let accesses = accesses.collect::<Result<Vec<_>, _>>().map_err(Failure::usage)?;
+        let runtime = job.runtime.map(|runtime| runtime.saturating_add(job.ramp));
+        Ok(FioSource {
+            span: Span::new(start.saturating_add(job.start_delay), runtime),
+            started: false,
+            drawing: Drawing::new(accesses, job.offset_bytes, job.limit_bytes(), BATCH, job.rate),
+            drawn: Vec::new(),
+            files: used.iter().map(|&(number, _)| number).collect(),
+            job: job.clone(),
+            due: Duration::ZERO,
+            writes: 0,
+            ended: false,
+        })
+    }
+
+    fn page(&self, file: usize, index: u64) -> u64 {
+        u64::from(self.files[file]) << 32 | index
+    }
+
+    fn perform(&mut self, drawn: Drawn, batch: &mut Vec<Operation>) {
+        let Drawn { file, access, due } = drawn;
+        if !due.is_zero() {
+            batch.push(Operation::RestUntil { time: self.span.start + due });
+            self.due = due;
+        }
+        let mapped = self.job.engine.channel() == Channel::Mapped;
+        for index in access.pages(PAGE_BYTES as u32) {
+            let page = self.page(file, index);
+            batch.push(Operation::Access(Access { page, write: access.write, mapped, anon: false }));
+        }
+        if access.write {
+            self.writes += 1;
+            let sync = &self.job.sync;
+            let is_due = |every: u32| every > 0 && self.writes.is_multiple_of(every.into());
+            if is_due(sync.fsync_writes) || is_due(sync.fdatasync_writes) {
+                batch.push(Operation::Sync { page: self.page(file, 0) });
+            }
+        }
+    }
+}
+
+impl Source for FioSource {
+    fn fill(&mut self, batch: &mut Vec<Operation>) -> Result<(), SourceError> {
+        if begin(&mut self.started, self.span, batch) {
+            return Ok(());
+        }
+        let mut drawn = std::mem::take(&mut self.drawn);
+        self.drawing.draw(&mut drawn, self.due);
+        // What is due after the end is not waited for.
+        drawn.retain(|drawn| self.span.start + drawn.due < self.span.end);
+        drawn.iter().for_each(|&drawn| self.perform(drawn, batch));
+        if drawn.is_empty() && self.job.sync.end_fsync && self.job.mix.writes() && !self.ended {
+            self.ended = true;
+            batch.extend((0..self.files.len()).map(|file| Operation::Sync { page: self.page(file, 0) }));
+        }
+        self.drawn = drawn;
+        Ok(())
+    }
+
+    fn end(&self) -> Option<Time> {
+        Some(self.span.end)
+    }
+}
+
+/// Names of pages, among those of all jobs.
+pub struct Names {
+    numbers: Numbers,
+    /// The job's number of a file or region → the machine's.
+    files: BTreeMap<u32, u32>,
+    /// Where its pages are opaque keys: their positions in one file.
+    positions: Option<HashMap<u64, u32>>,
+}
+
+impl Names {
+    /// Names for a job whose pages are numbered so.
+    pub fn new(numbers: Numbers, numbering: Numbering) -> Names {
+        let positions = (numbering == Numbering::Keys).then(HashMap::new);
+        Names { numbers, files: BTreeMap::new(), positions }
+    }
+
+    /// An operation of the job, whose pages get the machine's names.
+    pub fn operation(&mut self, operation: Operation) -> Operation {
+        match operation {
+            Operation::Access(access) => Operation::Access(Access { page: self.page(access.page), ..access }),
+            Operation::Sync { page } => Operation::Sync { page: self.page(page) },
+            other => other,
+        }
+    }
+
+    fn page(&mut self, page: u64) -> u64 {
+        let page = match &mut self.positions {
+            None => page,
+            Some(positions) => {
+                let next = positions.len() as u32;
+                u64::from(*positions.entry(page).or_insert(next))
+            }
+        };
+        let number = self.files.entry((page >> 32) as u32).or_insert_with(|| self.numbers.next());
+        u64::from(*number) << 32 | page & 0xffff_ffff
+    }
+}
+
+/// A trace.
+pub struct Replay {
+    span: Span,
+    started: bool,
+    trace: TraceSource,
+    names: Names,
+    decoded: Vec<Operation>,
+    next: usize,
+}
+
+impl Replay {
+    /// The whole trace.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn new(trace: &TraceFile, span: Span, numbers: Numbers) -> Result<Replay, Failure> {
+        let names = Names::new(numbers, trace.numbering());
+        Ok(Replay { span, started: false, trace: trace.source()?.0, names, decoded: Vec::new(), next: 0 })
+    }
+}
+
+impl Source for Replay {
+    fn fill(&mut self, batch: &mut Vec<Operation>) -> Result<(), SourceError> {
+        if begin(&mut self.started, self.span, batch) {
+            return Ok(());
+        }
+        if self.next == self.decoded.len() {
+            self.decoded.clear();
+            self.next = 0;
+            self.trace.fill(&mut self.decoded)?;
+        }
+        let end = self.decoded.len().min(self.next + BATCH);
+        batch.extend(self.decoded[self.next..end].iter().map(|&operation| self.names.operation(operation)));
+        self.next = end;
+        Ok(())
+    }
+
+    fn end(&self) -> Option<Time> {
+        Some(self.span.end)
+    }
+}
+
+/// A load that its clients share, and the names of its pages.
+pub type SharedLoad = Rc<RefCell<(Running, Names)>>;
+
+/// A client of a load.
+pub struct Client {
+    /// When.
+    pub span: Span,
+    /// Which one.
+    pub client: usize,
+    /// Of this.
+    pub load: SharedLoad,
+    /// It began.
+    pub started: bool,
+    /// What it touches next.
+    pub touches: Vec<PageAccess>,
+}
+
+impl Source for Client {
+    fn fill(&mut self, batch: &mut Vec<Operation>) -> Result<(), SourceError> {
+        if begin(&mut self.started, self.span, batch) {
+            return Ok(());
+        }
+        let (running, names) = &mut *self.load.borrow_mut();
+        self.touches.clear();
+        running.draw(self.client, &mut self.touches);
+        batch.extend(self.touches.iter().map(|&touch| names.operation(Operation::Access(touch.into()))));
+        Ok(())
+    }
+
+    fn end(&self) -> Option<Time> {
+        Some(self.span.end)
+    }
+}

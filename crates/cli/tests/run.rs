@@ -1,0 +1,211 @@
+//! `mglru run`: the scenarios that come along, in both worlds, and what is wrong with others.
+
+mod common;
+
+use common::{document, done, fails, folder, number};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn experiment(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments").join(name)
+}
+
+/// Runs one of the scenarios that come along.
+fn run(name: &str, options: &str) -> Value {
+    let here = tempfile::tempdir().unwrap();
+    let document = document(here.path(), &format!("run {} {options}", experiment(name).display()));
+    assert_eq!(fs::read_dir(here.path()).unwrap().count(), 0, "nothing is left over");
+    document
+}
+
+fn tenant<'d>(document: &'d Value, path: &str) -> &'d Value {
+    let tenants = document["tenants"].as_array().unwrap();
+    tenants.iter().find(|tenant| tenant["path"] == path).unwrap_or_else(|| panic!("{path}: {document:#}"))
+}
+
+fn counter(document: &Value, path: &str, name: &str) -> u64 {
+    number(&tenant(document, path)["counters"][name])
+}
+
+/// Half of A's touches bring its pages in; with its floor, the other half finds them.
+fn keeps_its_floor(document: &Value) {
+    let a = tenant(document, "a");
+    let (hits, misses) = (number(&a["hits"]), number(&a["misses"]));
+    assert_eq!(hits + misses, 6144);
+    assert!(misses < 3200, "{a}");
+    assert!(counter(document, "b", "pgsteal") > 20_000);
+    assert_eq!(document["failures"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn a_floor_keeps_a_tenant_from_starving() {
+    let with = run("floors.toml", "");
+    keeps_its_floor(&with);
+    assert_eq!(with, run("floors.toml", ""), "the same to the last bit");
+
+    let here = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(experiment("floors.toml")).unwrap().replace("memory.low", "memory.high");
+    let text = text.replace("\"14MiB\"", "\"max\"");
+    fs::write(here.path().join("bare.toml"), text).unwrap();
+    let without = document(here.path(), "run bare.toml");
+    assert!(number(&tenant(&without, "a")["misses"]) > 5000, "without it, it does starve");
+}
+
+#[test]
+fn a_floor_keeps_a_real_tenant_from_starving() {
+    keeps_its_floor(&run("floors.toml", "--world real"));
+}
+
+/// Slowed down, and never at its limit.
+fn is_slowed_down(document: &Value) {
+    assert!(counter(document, "log", "high") > 50);
+    assert_eq!((counter(document, "log", "max"), counter(document, "log", "oom")), (0, 0));
+    assert!(number(&tenant(document, "log")["peak_pages"]) < 4096, "16 of 32 MiB");
+}
+
+#[test]
+fn a_soft_limit_throttles_before_the_hard_one() {
+    is_slowed_down(&run("soft-limit.toml", ""));
+    is_slowed_down(&run("soft-limit.toml", "--world real"));
+}
+
+fn comes_and_goes(document: &Value) {
+    let (first, second) = (tenant(document, "jobs/first"), tenant(document, "jobs/second"));
+    assert_eq!((&first["created_seconds"], &first["removed_seconds"]), (&0.5.into(), &1.5.into()));
+    assert_eq!(number(&first["usage_pages"]), 0, "its parent has its pages");
+    assert!(number(&first["misses"]) > 100 && number(&second["misses"]) > 100);
+    assert!(number(&second["usage_pages"]) <= 6 << 8, "6 MiB");
+    assert!(number(&tenant(document, "jobs")["usage_pages"]) <= 10 << 8);
+    let actions = document["actions"].as_array().unwrap();
+    assert!(actions.len() == 5 && actions.iter().all(|action| action["error"].is_null()), "{actions:?}");
+    let texts: Vec<&Value> = document["readings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|reading| reading["file"] == "jobs/first/memory.current")
+        .map(|reading| &reading["text"])
+        .collect();
+    assert!(texts[0].is_null() && texts.last().unwrap().is_null(), "it is not there");
+    assert!(texts.iter().any(|text| text.is_string()));
+}
+
+#[test]
+fn tenants_come_and_go() {
+    comes_and_goes(&run("churn.toml", ""));
+}
+
+#[test]
+fn real_tenants_come_and_go() {
+    comes_and_goes(&run("churn.toml", "--world real"));
+}
+
+#[test]
+fn reclaim_is_asked_for_and_told() {
+    let document = run("proactive.toml", "");
+    let stolen = counter(&document, "web", "pgsteal_proactive");
+    assert!((4096..4500).contains(&stolen), "16 MiB were asked for: {stolen}");
+    let text = done(Path::new("."), &format!("run {}", experiment("proactive.toml").display()));
+    for expected in
+        ["web/memory.reclaim = 4M swappiness=0  3.000 s", "pgsteal_proactive", "web/memory.current"]
+    {
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+const TRACE_AND_LOAD: &str = r#"
+[machine]
+memory = "40MiB"
+swap = "16MiB"
+swap_device = "disk"
+seed = 3
+
+[[tenant]]
+path = "t"
+memory.max = "2MiB"
+
+[[tenant]]
+path = "s"
+memory.max = "4MiB"
+
+[[job]]
+tenant = "t"
+trace = "skewed.txt"
+
+[[job]]
+tenant = "s"
+load = "sweep:size=6m,arrays=4"
+clients = 2
+runtime = "300ms"
+
+[[job]]
+fio = """
+[of_the_root]
+size=1m
+"""
+
+[print]
+files = ["t/memory.max"]
+"#;
+
+#[test]
+fn traces_and_loads_run_in_both_worlds() {
+    let here = folder();
+    fs::write(here.path().join("s.toml"), TRACE_AND_LOAD).unwrap();
+    for world in ["sim", "real"] {
+        let document = document(here.path(), &format!("run s.toml --world {world}"));
+        let t = tenant(&document, "t");
+        assert_eq!(number(&t["hits"]) + number(&t["misses"]), 20_000, "{world}: all of the trace");
+        assert!(number(&t["misses"]) > 1000 && number(&t["usage_pages"]) <= 512, "{world}: {t}");
+        assert!(counter(&document, "s", "pswpout") > 100, "{world}");
+        assert_eq!(document["readings"][0]["text"], "2097152\n");
+        assert_eq!(document["world"], world);
+    }
+    let of = |options: &str| document(here.path(), &format!("run s.toml {options}"));
+    assert_eq!(of("--seed 3"), of(""));
+    assert_ne!(of("--seed 4")["tenants"], of("")["tenants"]);
+    assert_eq!(of("--memory 8MiB")["memory_pages"], 2048);
+    assert_eq!(of("--preset linux-7.2 --lru classic")["mechanisms"]["lru"], "classic");
+    done(here.path(), "run s.toml --world real --directory .");
+    assert!(here.path().join("of_the_root.0.0").is_file(), "files stay where they were asked for");
+}
+
+#[test]
+fn what_makes_no_sense_is_told_with_its_place() {
+    let here = folder();
+    let write = |there: &str, instead: &str| {
+        assert!(TRACE_AND_LOAD.contains(there));
+        fs::write(here.path().join("s.toml"), TRACE_AND_LOAD.replacen(there, instead, 1)).unwrap();
+    };
+    for (there, instead, told) in [
+        ("seed = 3", "sede = 3", "s.toml:6:1: [machine] has no `sede`; did you mean `seed`?"),
+        ("seed = 3", "preset = \"linux-9\"", "s.toml:6:10: there is no preset 'linux-9'"),
+        ("seed = 3", "with = [\"turbo\"]", "s.toml:6:9: there is no mechanism 'turbo'"),
+        ("seed = 3", "lru = \"random\"", "s.toml:6:7: "),
+        ("t/memory.max", "t/memory.mx", "s.toml:33:10: "),
+        ("t/memory.max", "t/memory.reclaim", "can only be written to"),
+        ("[print]", "[print]\ncounters = [\"pgstael\"]", "s.toml:33:13: there is no counter `pgstael`"),
+        (
+            "[print]",
+            "[[action]]\nat = \"1s\"\nwrite = { \"t/memory.max\" = \"lots\" }\n[print]",
+            "s.toml:34:11: 't/memory.max': 'lots' is neither a size",
+        ),
+        (
+            "[print]",
+            "[[action]]\nat = \"1s\"\nwrite = { \"t/memory.stat\" = \"1\" }\n[print]",
+            "s.toml:34:11: 't/memory.stat': it can only be read",
+        ),
+        ("size=1m", "size=20%", "does not exist"),
+        ("memory = \"40MiB\"", "memory = \"40MiB", "this is no TOML"),
+    ] {
+        write(there, instead);
+        let stderr = fails(here.path(), "run s.toml", 2);
+        assert!(stderr.contains(told), "{instead}: {stderr}");
+    }
+    write("skewed.txt", "missing.txt");
+    assert!(fails(here.path(), "run s.toml", 1).contains("missing.txt"));
+    write("size=6m", "size=6m");
+    assert!(fails(here.path(), "run s.toml --directory x", 2).contains("--world real"));
+    assert!(fails(here.path(), "run missing.toml", 2).contains("missing.toml"));
+    assert!(fails(here.path(), "run", 2).contains("SCENARIO.toml"));
+}

@@ -1,0 +1,298 @@
+//! The administrator: writes to control files, makes and removes tenants, at their times; and who reads control files.
+//!
+//! One order after the other. A write takes as long as what it makes reclaim do, and orders behind it wait for it, as the
+//! lines of a shell script do.
+//!
+//! When a tenant is removed, its jobs end before their next batch of operations. What one of them has begun is finished
+//! and charged to the parent, so that it does not matter how far they are.
+
+use super::{rest, wait_out};
+use crate::machine::Tenant;
+use crate::world::{Pause, World, add_tenant};
+use mglru_core::{ControlError, ControlStep, ControlWrite, MemcgError, Time};
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+
+/// On whose behalf control files are written.
+const CPU: usize = 0;
+
+/// Something to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Writes a value to a control file.
+    Write {
+        /// Like `a/b/memory.max`.
+        file: String,
+        /// As to the kernel.
+        value: String,
+    },
+    /// Makes the tenant of this number.
+    Create(usize),
+    /// Ends the jobs of the tenant of this number, and removes it.
+    Remove(usize),
+}
+
+/// Why an order was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The control file refused the value, or could not do all that was asked for.
+    Control(ControlError),
+    /// The tenant cannot be made or removed.
+    Tenant(MemcgError),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Control(error) => error.fmt(f),
+            Refusal::Tenant(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// What came of an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// When it began, and when it ended.
+    pub time: (Time, Time),
+    /// Whether it was carried out.
+    pub result: Result<(), Refusal>,
+}
+
+/// The text of a control file at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// When.
+    pub time: Time,
+    /// The number of the file among those that are read.
+    pub file: usize,
+    /// The text; or there is no such file, as its tenant is not there.
+    pub text: Result<String, ControlError>,
+}
+
+/// The actor that carries out orders.
+#[derive(Debug)]
+pub(crate) struct Administrator {
+    /// The number of the first of the tenants that are made later.
+    first_later: usize,
+    later: Vec<Tenant>,
+    orders: VecDeque<(Time, Order)>,
+    /// A write on its way, and when it began.
+    write: Option<(Time, ControlWrite)>,
+}
+
+impl Administrator {
+    /// `first_later`: the place of the first of the `later` tenants among all, the root being the first.
+    pub(crate) fn new(first_later: usize, later: Vec<Tenant>, orders: Vec<(Time, Order)>) -> Administrator {
+        Administrator { first_later, later, orders: orders.into(), write: None }
+    }
+
+    /// Carries out an order, or goes on with one.
+    pub(crate) fn step(&mut self, world: &mut World) -> Pause {
+        if let Some((began, write)) = self.write.take() {
+            return self.go_on(world, began, write);
+        }
+        let now = world.now();
+        match self.orders.front() {
+            None => return Pause::Done,
+            Some((time, _)) if *time > now => return Pause::Until(*time),
+            Some(_) => {}
+        }
+        let Some((_, order)) = self.orders.pop_front() else { unreachable!("it was there") };
+        let result = match order {
+            Order::Write { file, value } => match world.core.write_control(&file, &value, CPU) {
+                Ok(write) => return self.go_on(world, now, write),
+                Err(error) => Err(Refusal::Control(error)),
+            },
+            Order::Create(number) => self.create(world, number + 1).map_err(Refusal::Tenant),
+            Order::Remove(number) => remove(world, number + 1).map_err(Refusal::Tenant),
+        };
+        world.answers.push(Answer { time: (now, now), result });
+        Pause::Ready
+    }
+
+    fn go_on(&mut self, world: &mut World, began: Time, mut write: ControlWrite) -> Pause {
+        let result = match write.step(&world.core, &world.host) {
+            Ok(ControlStep::More) => {
+                self.write = Some((began, write));
+                let nanos = world.take_batch_nanos();
+                return rest(world, nanos);
+            }
+            Ok(ControlStep::Wait(throttle)) => {
+                self.write = Some((began, write));
+                return wait_out(world, throttle);
+            }
+            Ok(ControlStep::Done) => Ok(()),
+            Err(error) => Err(Refusal::Control(error)),
+        };
+        world.answers.push(Answer { time: (began, world.now()), result });
+        Pause::Ready
+    }
+
+    fn create(&self, world: &mut World, tenant: usize) -> Result<(), MemcgError> {
+        let wanted = &self.later[tenant - self.first_later];
+        let made = add_tenant(&world.core, wanted, world.now());
+        let state = &mut world.tenants[tenant];
+        match made {
+            Ok(memcg) => state.memcg = Some(memcg),
+            Err(_) => state.gone = true,
+        }
+        made.map(drop)
+    }
+}
+
+fn remove(world: &mut World, tenant: usize) -> Result<(), MemcgError> {
+    let state = &mut world.tenants[tenant];
+    let memcg = state.memcg.ok_or(MemcgError::Gone)?;
+    // Its jobs still use the number, and the report reads its counters.
+    world.core.add_handle(memcg);
+    let removed = world.core.remove_memcg(&world.host, memcg);
+    match removed {
+        Ok(()) => state.gone = true,
+        Err(_) => world.core.drop_handle(memcg),
+    }
+    removed
+}
+
+/// The actor that reads control files again and again. It does not keep the machine running.
+#[derive(Debug)]
+pub(crate) struct ControlReader {
+    every: Duration,
+    files: Vec<String>,
+    next: Time,
+}
+
+impl ControlReader {
+    pub(crate) fn new(every: Duration, files: Vec<String>) -> ControlReader {
+        assert!(!every.is_zero(), "who reads all the time leaves no time");
+        ControlReader { every, files, next: Time::ZERO }
+    }
+
+    pub(crate) fn step(&mut self, world: &mut World) -> Pause {
+        let time = world.now();
+        if time >= self.next {
+            let read = |(file, path): (usize, &String)| Reading {
+                time,
+                file,
+                text: world.core.read_control(path, time),
+            };
+            let readings: Vec<Reading> = self.files.iter().enumerate().map(read).collect();
+            world.readings.extend(readings);
+            self.next = self.next + self.every;
+        }
+        Pause::Until(self.next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Access, Interleaving, Machine, Operation, Simulator, SwapDevice, SwapModel};
+    use mglru_core::UNLIMITED;
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Duration::from_millis(millis)
+    }
+
+    fn write(millis: u64, file: &str, value: &str) -> (Time, Order) {
+        (at(millis), Order::Write { file: file.to_owned(), value: value.to_owned() })
+    }
+
+    fn machine(seed: u64) -> Machine {
+        Machine {
+            tenants: vec![Tenant::new("a", 200)],
+            swap: Some(SwapModel { pages: 1000, device: SwapDevice::zram() }),
+            cpus: 2,
+            access_time: Duration::from_micros(20),
+            interleaving: Interleaving::Seeded,
+            seed,
+            ..Machine::new(256)
+        }
+    }
+
+    /// Touches of every kind, without end.
+    fn touches(file: u64, seed: u64) -> impl Iterator<Item = Operation> {
+        let mut random = mglru_workload::Random::stream(seed, file);
+        std::iter::repeat_with(move || {
+            let page = file << 32 | random.below(300);
+            let (write, mapped, anon) = (random.below(3) == 0, random.below(2) == 0, random.below(3) == 0);
+            Operation::Access(Access { page, write, mapped, anon })
+        })
+    }
+
+    #[test]
+    fn tenants_come_and_go_under_their_jobs() {
+        for seed in 1..=4 {
+            let mut simulator = Simulator::new(&machine(seed)).unwrap();
+            simulator.check_every(1);
+            let later = vec![Tenant::new("a/b", 100), Tenant::new("a/b", UNLIMITED), Tenant::new("c/d", 100)];
+            let orders = vec![
+                (at(1), Order::Create(1)),
+                write(5, "a/b/memory.max", "200K"),
+                (at(20), Order::Remove(1)),
+                (at(20), Order::Create(2)),
+                write(30, "memory.reclaim", "100K"),
+                write(30, "a/b/memory.max", "soon"),
+                // There is no `c`: its job ends without beginning.
+                (at(31), Order::Create(3)),
+                (at(31), Order::Remove(0)),
+                (at(40), Order::Remove(2)),
+            ];
+            let files = ["a/b/memory.current", "a/memory.current"].map(str::to_owned).into();
+            simulator.administer(later, orders, Some((Duration::from_millis(10), files)));
+            simulator.add_job(0, touches(1, seed).take(2000));
+            for tenant in 1..=3 {
+                simulator.add_job(tenant, touches(tenant as u64 + 1, seed));
+            }
+            let report = simulator.run().unwrap();
+            simulator.finish().unwrap();
+            let refused: Vec<bool> =
+                simulator.answers().iter().map(|answer| answer.result.is_err()).collect();
+            assert_eq!(refused, [false, false, false, false, false, true, true, true, false]);
+            let told = simulator.answers()[5].result.as_ref().unwrap_err().to_string();
+            assert!(told.contains("'soon' is neither a size"), "{told}");
+            let names: Vec<&str> = report.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
+            assert_eq!(names, ["", "a", "a/b", "a/b"], "what was never made is not told of");
+            for tenant in &report.tenants[1..] {
+                assert!(tenant.total.counts.accesses > 100, "{tenant:?}");
+            }
+            assert_eq!(
+                report.tenants[2].usage_pages + report.tenants[3].usage_pages,
+                0,
+                "the parent has them"
+            );
+            assert!(report.tenants[1].usage_pages > 0 && report.now >= at(40));
+            let of_child: Vec<(u64, bool)> = simulator
+                .readings()
+                .iter()
+                .filter(|reading| reading.file == 0)
+                .map(|reading| (reading.time.as_nanos() / 1_000_000, reading.text.is_ok()))
+                .collect();
+            // At 20 ms one goes and the next comes: who reads may be between them.
+            assert_eq!([0, 1, 3].map(|n| of_child[n]), [(0, false), (10, true), (30, true)]);
+        }
+    }
+
+    #[test]
+    fn a_source_has_an_end_in_time() {
+        struct Endless;
+        impl crate::Source for Endless {
+            fn fill(&mut self, batch: &mut Vec<Operation>) -> Result<(), crate::SourceError> {
+                batch.push(Operation::RestUntil { time: at(3) });
+                batch.extend((0..8).map(|page| Operation::from(Access::read(page))));
+                Ok(())
+            }
+
+            fn end(&self) -> Option<Time> {
+                Some(at(5))
+            }
+        }
+        let mut simulator = Simulator::new(&machine(1)).unwrap();
+        simulator.add_job(0, Endless);
+        let report = simulator.run().unwrap();
+        assert!((at(5)..at(6)).contains(&report.now), "{:?}", report.now);
+    }
+}

@@ -1,0 +1,47 @@
+//! What can be wrong with a scenario, and where.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// A place in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Place {
+    /// From 1.
+    pub line: usize,
+    /// In characters, from 1.
+    pub column: usize,
+}
+
+/// A scenario that cannot be run. Wrong usage: exit status 2.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    /// The file as it was named.
+    path: PathBuf,
+    /// Where in it; `None`: it cannot be read at all.
+    place: Option<Place>,
+    /// What is wrong, and what to do.
+    reason: String,
+}
+
+impl Error {
+    pub(super) fn new(path: &Path, place: Option<Place>, reason: impl Into<String>) -> Error {
+        Error { path: path.to_owned(), place, reason: reason.into() }
+    }
+
+    /// Where it is.
+    pub fn place(&self) -> Option<Place> {
+        self.place
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.path.display())?;
+        if let Some(Place { line, column }) = self.place {
+            write!(f, "{line}:{column}:")?;
+        }
+        write!(f, " {}", self.reason)
+    }
+}
+
+impl std::error::Error for Error {}

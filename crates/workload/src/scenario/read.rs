@@ -1,0 +1,282 @@
+//! From TOML to a [`Scenario`].
+
+use super::error::Error;
+use super::table::{Table, Text, Value};
+use super::tree::Tree;
+use super::{
+    Action, Device, Job, Limits, MEMORY_BYTES_MAX, Machine, Print, Scenario, Swap, TIME_MAX, What, Work,
+    split_control,
+};
+use crate::fio;
+use crate::load::Load;
+use std::path::Path;
+use std::time::Duration;
+use toml::de::DeTable;
+
+const MACHINE: &[&str] = &[
+    "memory",
+    "preset",
+    "with",
+    "without",
+    "lru",
+    "swap",
+    "swap_device",
+    "swappiness",
+    "device",
+    "cpus",
+    "seed",
+];
+const SEED_DEFAULT: u64 = 1;
+const CPUS_MAX: u64 = 1024;
+const CLIENTS_MAX: u64 = 10_000;
+
+/// Understands a scenario.
+pub(super) fn scenario(text: &str, path: &Path, seed: Option<u64>) -> Result<Scenario, Error> {
+    let source = Text { path, text };
+    let document = DeTable::parse(text).map_err(|error| {
+        let at = error.span().map_or(text.len(), |span| span.start);
+        source.error(at, format!("this is no TOML: {}", error.message().replace('\n', ", ")))
+    })?;
+    let known = ["description", "machine", "tenant", "job", "action", "print"];
+    let top = Table::of_document(&source, document.get_ref(), &known)?;
+    let machine = top.table("machine", MACHINE)?.ok_or_else(|| {
+        top.error("a scenario begins with its [machine], which has `memory`, such as memory = \"64MiB\"")
+    })?;
+    let mut machine = read_machine(&machine)?;
+    machine.seed = seed.unwrap_or(machine.seed);
+    let mut tree = Tree::new(&source);
+    for tenant in top.list("tenant", &["path", "memory"])? {
+        let path = tenant.required("path", "path = \"a\"")?;
+        tree.create(path.text(&source)?, path.at, limits(&tenant)?, Duration::ZERO)?;
+    }
+    let actions = actions(&top, &source, &mut tree)?;
+    let jobs = top.list("job", &["tenant", "start", "fio", "trace", "load", "clients", "runtime"])?;
+    if jobs.is_empty() {
+        return Err(top.error("nobody does anything: write a [[job]] with `fio`, `trace` or `load`"));
+    }
+    let jobs: Result<Vec<Job>, Error> =
+        jobs.iter().map(|job| read_job(job, &source, &tree, machine.seed)).collect();
+    Ok(Scenario {
+        path: path.to_owned(),
+        description: top.optional("description", |value, text| Ok(value.text(text)?.to_owned()))?,
+        machine,
+        jobs: jobs?,
+        actions,
+        print: print(&top, &tree)?,
+        tenants: tree.tenants,
+    })
+}
+
+fn read_machine(table: &Table) -> Result<Machine, Error> {
+    let name = |value: &Value, text: &Text| Ok(text.located(value.text(text)?.to_owned(), value));
+    let names = |value: &Value, text: &Text| value.texts(text);
+    let memory = |value: &Value, text: &Text| match value.pages_size(text)? {
+        bytes if bytes > MEMORY_BYTES_MAX => Err(value.wrong(text, "is more than 1 TiB, which is the most")),
+        bytes => Ok(bytes),
+    };
+    table.required("memory", "memory = \"64MiB\"")?;
+    let on_disk = table.optional("swap_device", |value, text| match value.text(text)? {
+        "zram" => Ok(false),
+        "disk" => Ok(true),
+        other => Err(value.wrong(text, format_args!("there is no `{other}`; there are: zram, disk"))),
+    })?;
+    let swap = table.optional("swap", memory)?.map(|bytes| Swap { bytes, on_disk: on_disk.unwrap_or(false) });
+    if swap.is_none() && on_disk.is_some() {
+        return Err(table.error("`swap_device` needs `swap`, its size"));
+    }
+    Ok(Machine {
+        memory_bytes: table.optional("memory", memory)?.unwrap_or_default(),
+        preset: table.optional("preset", name)?,
+        with: table.optional("with", names)?.unwrap_or_default(),
+        without: table.optional("without", names)?.unwrap_or_default(),
+        lru: table.optional("lru", name)?,
+        swap,
+        swappiness: table.optional("swappiness", |value, text| Ok(value.number(text, 0..=201)? as u8))?,
+        device: table.optional("device", device)?.unwrap_or_default(),
+        cpus: table.optional("cpus", |value, text| Ok(value.number(text, 1..=CPUS_MAX)? as u32))?,
+        seed: table.optional("seed", |value, text| value.number(text, 0..=u64::MAX))?.unwrap_or(SEED_DEFAULT),
+    })
+}
+
+fn device(value: &Value, text: &Text) -> Result<Device, Error> {
+    match value.text(text)? {
+        "nvme" => Ok(Device::Nvme),
+        "ideal" => Ok(Device::Ideal),
+        other => Err(value.wrong(text, format_args!("there is no device `{other}`; there are: nvme, ideal"))),
+    }
+}
+
+/// The `memory.min`, `memory.swap.max` and so on of a tenant.
+fn limits(tenant: &Table) -> Result<Limits, Error> {
+    let Some(memory) = tenant.table("memory", &["min", "low", "high", "max", "swap"])? else {
+        return Ok(Limits::default());
+    };
+    let limit =
+        |table: &Table, key: &str| Ok(table.optional(key, |value, text| value.limit(text))?.flatten());
+    let protection = |key: &str| {
+        let read = |value: &Value, text: &Text| Ok(value.limit(text)?.unwrap_or(u64::MAX));
+        Ok(memory.optional(key, read)?.unwrap_or(0))
+    };
+    let max = |value: &Value, text: &Text| match value.limit(text)? {
+        Some(_) => value.pages_size(text).map(Some),
+        None => Ok(None),
+    };
+    let swap = memory.table("swap", &["max", "high"])?;
+    let swap_limit = |key: &str| swap.as_ref().map_or(Ok(None), |swap| limit(swap, key));
+    Ok(Limits {
+        min_bytes: protection("min")?,
+        low_bytes: protection("low")?,
+        high_bytes: limit(&memory, "high")?,
+        max_bytes: memory.optional("max", max)?.flatten(),
+        swap_high_bytes: swap_limit("high")?,
+        swap_max_bytes: swap_limit("max")?,
+    })
+}
+
+/// A time that can be added to others.
+fn time(value: &Value, text: &Text) -> Result<Duration, Error> {
+    match value.time(text)? {
+        time if time > TIME_MAX => Err(value.wrong(text, "is more than 1000 days")),
+        time => Ok(time),
+    }
+}
+
+/// The actions in the order of time; those of the same time in the order in which they stand.
+fn actions(top: &Table, source: &Text, tree: &mut Tree) -> Result<Vec<Action>, Error> {
+    let mut tables = Vec::new();
+    for action in top.list("action", &["at", "write", "create", "remove", "memory"])? {
+        tables.push((time(&action.required("at", "at = \"10s\"")?, source)?, action));
+    }
+    tables.sort_by_key(|&(at, _)| at);
+    let mut actions = Vec::new();
+    for (at, action) in tables {
+        let place = source.place(action.at);
+        let mut add = |what| actions.push(Action { at, what, place });
+        let (create, remove, write) = (action.get("create"), action.get("remove"), action.get("write"));
+        if let (Some(memory), None) = (action.get("memory"), &create) {
+            return Err(
+                memory.wrong(source, "is for `create`; write { \"a/memory.max\" = \"64M\" } sets it later")
+            );
+        }
+        match (create, remove, write) {
+            (Some(path), None, None) => {
+                add(What::Create(tree.create(path.text(source)?, path.at, limits(&action)?, at)?));
+            }
+            (None, Some(path), None) => add(What::Remove(tree.remove(path.text(source)?, path.at, at)?)),
+            (None, None, Some(files)) => {
+                for (file, value) in files.as_any_table(source, "write".to_owned())?.in_order() {
+                    let (tenant, _) = split_control(file);
+                    if !tenant.is_empty() {
+                        tree.find(tenant, value.at, at)?;
+                    }
+                    let text = value.text(source)?.to_owned();
+                    let place = source.place(value.at);
+                    actions.push(Action {
+                        at,
+                        what: What::Write { file: file.to_owned(), value: text },
+                        place,
+                    });
+                }
+            }
+            _ => {
+                let reason = "an action is one of `write`, `create` and `remove`: such as \
+                              write = { \"a/memory.max\" = \"64M\" }, create = \"a/b\", remove = \"a/b\"";
+                return Err(action.error(reason));
+            }
+        }
+    }
+    Ok(actions)
+}
+
+fn read_job(table: &Table, source: &Text, tree: &Tree, seed: u64) -> Result<Job, Error> {
+    let start = table.optional("start", time)?.unwrap_or_default();
+    let tenant = table.get("tenant").map(|value| match value.text(source)? {
+        "" => Ok(None),
+        path => tree.find_at(path, value.at, start).map(Some),
+    });
+    let runtime = table.optional("runtime", time)?;
+    let refuse = |key: &str, why: &str| match table.get(key) {
+        Some(value) => Err(value.wrong(source, why)),
+        None => Ok(()),
+    };
+    let work = match (table.get("fio"), table.get("trace"), table.get("load")) {
+        (Some(fio), None, None) => {
+            refuse("runtime", "write `runtime` into the fio text")?;
+            refuse("clients", "write `numjobs` into the fio text")?;
+            Work::Fio(read_fio(&fio, source, seed)?)
+        }
+        (None, Some(trace), None) => {
+            refuse("clients", "is for a `load`; a trace has one")?;
+            let folder = source.path.parent().unwrap_or(Path::new(""));
+            Work::Trace { path: folder.join(trace.text(source)?), runtime }
+        }
+        (None, None, Some(load)) => {
+            let clients = |value: &Value, text: &Text| Ok(value.number(text, 1..=CLIENTS_MAX)? as u32);
+            let clients = table.optional("clients", clients)?.unwrap_or(1);
+            let runtime = runtime.ok_or_else(|| {
+                load.wrong(source, "a load has no end: give it a `runtime`, such as \"10s\"")
+            })?;
+            let name = load.text(source)?;
+            let parsed = Load::parse(name).and_then(|load| load.start(clients, 0).map(|_| load));
+            Work::Load { load: parsed.map_err(|reason| load.wrong(source, reason))?, clients, runtime }
+        }
+        _ => return Err(table.error("a job has one of `fio`, `trace` and `load`")),
+    };
+    Ok(Job { tenant: tenant.transpose()?.flatten(), start, work, place: source.place(table.at) })
+}
+
+/// The instances of the jobs of a text.
+fn read_fio(value: &Value, source: &Text, seed: u64) -> Result<Vec<fio::Job>, Error> {
+    let text = value.text(source)?;
+    let first = source.place(value.at).line;
+    // The line break behind the opening quotes is no part of the text.
+    let opening = source.text.get(value.at..).unwrap_or("").get(3..).unwrap_or("");
+    let is_multi_line = opening.starts_with('\n') || opening.starts_with("\r\n");
+    let jobs =
+        fio::jobs_of_text(text, source.path, first + usize::from(is_multi_line), seed).map_err(|error| {
+            let whole = error.to_string();
+            match error.origin() {
+                Some(origin @ fio::Origin::JobFile { path, line }) if **path == *source.path => {
+                    let reason = whole.strip_prefix(&format!("{origin}: ")).unwrap_or(&whole);
+                    source.error_in_line(*line, reason)
+                }
+                _ => value.wrong(source, whole),
+            }
+        })?;
+    for job in &jobs {
+        let line = match &job.origin {
+            fio::Origin::JobFile { line, .. } => *line,
+            fio::Origin::CommandLine => first,
+        };
+        let refuse = |reason: &str| Err(source.error_in_line(line, format!("job `{}`: {reason}", job.name)));
+        if job.load.is_some() {
+            return refuse("`workload` is written as `load = \"tpcc\"` of a [[job]] here");
+        }
+        if [job.start_delay, job.ramp, job.runtime.unwrap_or_default()].iter().any(|&time| time > TIME_MAX) {
+            return refuse("a time is more than 1000 days");
+        }
+        if job.stage > 0 {
+            return refuse("`stonewall` has no meaning here: give the [[job]] a `start`");
+        }
+    }
+    Ok(jobs)
+}
+
+fn print(top: &Table, tree: &Tree) -> Result<Print, Error> {
+    let Some(print) = top.table("print", &["every", "files", "counters"])? else {
+        return Ok(Print::default());
+    };
+    let every = |value: &Value, text: &Text| match time(value, text)? {
+        every if every < Duration::from_millis(1) => Err(value.wrong(text, "is less than 1ms")),
+        every => Ok(every),
+    };
+    let files = print.optional("files", |value, text| value.texts(text))?.unwrap_or_default();
+    for file in &files {
+        tree.check_known(split_control(&file.value).0, file.place)?;
+    }
+    Ok(Print {
+        every: print.optional("every", every)?,
+        files,
+        counters: print.optional("counters", |value, text| value.texts(text))?.unwrap_or_default(),
+    })
+}

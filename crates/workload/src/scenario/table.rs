@@ -1,0 +1,236 @@
+//! TOML with places: tables whose keys are known, and values of the kinds that scenarios have.
+
+use super::error::{Error, Place};
+use super::{Located, PAGE_BYTES};
+use crate::fio::units::parse_duration;
+use crate::size;
+use std::path::Path;
+use std::time::Duration;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// The text of a scenario, and where it is from.
+pub(super) struct Text<'t> {
+    pub(super) path: &'t Path,
+    pub(super) text: &'t str,
+}
+
+impl<'t> Text<'t> {
+    /// The line and column of a byte.
+    pub(super) fn place(&self, at: usize) -> Place {
+        // The end of what was cut off in the middle of a character is the last whole one.
+        let before = (0..=at.min(self.text.len())).rev().find_map(|at| self.text.get(..at)).unwrap_or("");
+        let line = before.rsplit('\n').next().unwrap_or(before);
+        Place { line: before.matches('\n').count() + 1, column: line.chars().count() + 1 }
+    }
+
+    pub(super) fn error(&self, at: usize, reason: impl Into<String>) -> Error {
+        Error::new(self.path, Some(self.place(at)), reason)
+    }
+
+    /// A place in the middle of the text, by its line: the first thing that stands there.
+    pub(super) fn error_in_line(&self, line: usize, reason: impl Into<String>) -> Error {
+        let blanks = self
+            .text
+            .lines()
+            .nth(line.saturating_sub(1))
+            .map_or(0, |text| text.chars().take_while(|letter| letter.is_whitespace()).count());
+        Error::new(self.path, Some(Place { line, column: blanks + 1 }), reason)
+    }
+
+    pub(super) fn located<T>(&self, value: T, of: &Value) -> Located<T> {
+        Located { value, place: self.place(of.at) }
+    }
+}
+
+/// A value, what it is called, and where it is.
+#[derive(Clone)]
+pub(super) struct Value<'v> {
+    pub(super) name: String,
+    pub(super) at: usize,
+    value: &'v DeValue<'v>,
+}
+
+/// A table, of which only `known` keys make sense.
+pub(super) struct Table<'v> {
+    /// As messages call it.
+    pub(super) name: String,
+    pub(super) at: usize,
+    text: &'v Text<'v>,
+    entries: &'v DeTable<'v>,
+}
+
+impl<'v> Table<'v> {
+    /// The whole document.
+    pub(super) fn of_document(
+        text: &'v Text<'v>,
+        entries: &'v DeTable<'v>,
+        known: &[&str],
+    ) -> Result<Table<'v>, Error> {
+        Table { name: "a scenario".to_owned(), at: 0, text, entries }.with_known(known)
+    }
+
+    fn with_known(self, known: &[&str]) -> Result<Table<'v>, Error> {
+        let in_order = || {
+            let mut keys: Vec<_> = self.entries.keys().collect();
+            keys.sort_by_key(|key| key.span().start);
+            keys
+        };
+        let Some(key) = in_order().into_iter().find(|key| !known.contains(&&**key.get_ref())) else {
+            return Ok(self);
+        };
+        let advice = advice(key.get_ref(), known.iter().copied(), "it has");
+        let reason = format!("{} has no `{}`; {advice}", self.name, key.get_ref());
+        Err(self.text.error(key.span().start, reason))
+    }
+
+    /// The value of a key, if it is there.
+    pub(super) fn get(&self, key: &str) -> Option<Value<'v>> {
+        let (_, value) = self.entries.iter().find(|(known, _)| known.get_ref() == key)?;
+        Some(Value { name: key.to_owned(), at: value.span().start, value: value.get_ref() })
+    }
+
+    /// All keys, in the order in which they stand, and their values.
+    pub(super) fn in_order(&self) -> Vec<(&'v str, Value<'v>)> {
+        let mut entries: Vec<_> = self.entries.iter().collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        let entry = |(key, value): (&'v Spanned<_>, &'v Spanned<DeValue<'v>>)| {
+            let name: &'v str = std::borrow::Cow::as_ref(key.get_ref());
+            (name, Value { name: format!("\"{name}\""), at: key.span().start, value: value.get_ref() })
+        };
+        entries.into_iter().map(entry).collect()
+    }
+
+    /// What is wrong with the table as a whole.
+    pub(super) fn error(&self, reason: impl Into<String>) -> Error {
+        self.text.error(self.at, reason)
+    }
+
+    /// The value of a key that must be there.
+    pub(super) fn required(&self, key: &str, such_as: &str) -> Result<Value<'v>, Error> {
+        self.get(key).ok_or_else(|| self.error(format!("{} needs `{key}`, such as {such_as}", self.name)))
+    }
+
+    /// Reads a value, if it is there.
+    pub(super) fn optional<T>(
+        &self,
+        key: &str,
+        read: impl FnOnce(&Value<'v>, &Text) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        self.get(key).map(|value| read(&value, self.text)).transpose()
+    }
+
+    /// The tables of a list of tables: `[[key]]`.
+    pub(super) fn list(&self, key: &str, known: &[&str]) -> Result<Vec<Table<'v>>, Error> {
+        let Some(value) = self.get(key) else { return Ok(Vec::new()) };
+        let Some(array) = value.value.as_array() else {
+            return Err(value.error(self.text, format!("there may be several: write `[[{key}]]`")));
+        };
+        let table = |item: &'v Spanned<DeValue<'v>>| {
+            let name = format!("[[{key}]]");
+            Value { name: key.to_owned(), at: item.span().start, value: item.get_ref() }
+                .as_table(self.text, name, known)
+        };
+        array.iter().map(table).collect()
+    }
+
+    /// A table: `[key]`.
+    pub(super) fn table(&self, key: &str, known: &[&str]) -> Result<Option<Table<'v>>, Error> {
+        self.get(key).map(|value| value.as_table(self.text, format!("[{key}]"), known)).transpose()
+    }
+}
+
+impl<'v> Value<'v> {
+    fn error(&self, text: &Text, reason: impl Into<String>) -> Error {
+        text.error(self.at, reason)
+    }
+
+    /// What is wrong with it.
+    pub(super) fn wrong(&self, text: &Text, reason: impl std::fmt::Display) -> Error {
+        self.error(text, format!("`{}`: {reason}", self.name))
+    }
+
+    fn is_not(&self, text: &Text, wanted: &str) -> Error {
+        self.wrong(text, format_args!("is {}, and should be {wanted}", self.value.type_str()))
+    }
+
+    /// A table in which only these keys make sense.
+    pub(super) fn as_table(
+        &self,
+        text: &'v Text<'v>,
+        name: String,
+        known: &[&str],
+    ) -> Result<Table<'v>, Error> {
+        self.as_any_table(text, name)?.with_known(known)
+    }
+
+    /// A table whose keys are anything.
+    pub(super) fn as_any_table(&self, text: &'v Text<'v>, name: String) -> Result<Table<'v>, Error> {
+        let entries = self.value.as_table().ok_or_else(|| self.is_not(text, "a table"))?;
+        Ok(Table { name, at: self.at, text, entries })
+    }
+
+    pub(super) fn text(&self, text: &Text) -> Result<&'v str, Error> {
+        self.value.as_str().ok_or_else(|| self.is_not(text, "text in quotes"))
+    }
+
+    pub(super) fn texts(&self, text: &Text) -> Result<Vec<Located<String>>, Error> {
+        let wanted = "a list of texts, such as [\"one\", \"two\"]";
+        let array = self.value.as_array().ok_or_else(|| self.is_not(text, wanted))?;
+        let item = |item: &'v Spanned<DeValue<'v>>| {
+            let value = Value { name: self.name.clone(), at: item.span().start, value: item.get_ref() };
+            Ok(text.located(value.text(text)?.to_owned(), &value))
+        };
+        array.iter().map(item).collect()
+    }
+
+    /// A whole number.
+    pub(super) fn number(&self, text: &Text, range: std::ops::RangeInclusive<u64>) -> Result<u64, Error> {
+        let number = self.value.as_integer().and_then(|number| {
+            u64::from_str_radix(number.as_str(), number.radix()).ok().filter(|number| range.contains(number))
+        });
+        let wanted = || format!("should be a whole number from {} to {}", range.start(), range.end());
+        number.ok_or_else(|| self.wrong(text, wanted()))
+    }
+
+    /// Bytes.
+    pub(super) fn size(&self, text: &Text) -> Result<u64, Error> {
+        let size =
+            self.value.as_str().ok_or_else(|| self.is_not(text, "a size in quotes, such as \"64MiB\""))?;
+        size::parse(size).map_err(|reason| self.wrong(text, format_args!("\"{size}\": {reason}")))
+    }
+
+    /// Bytes that are a page at least.
+    pub(super) fn pages_size(&self, text: &Text) -> Result<u64, Error> {
+        match self.size(text)? {
+            bytes if bytes < PAGE_BYTES => Err(self.wrong(text, "is less than a page, which has 4 KiB")),
+            bytes => Ok(bytes),
+        }
+    }
+
+    /// Bytes; `None`: `max`.
+    pub(super) fn limit(&self, text: &Text) -> Result<Option<u64>, Error> {
+        if self.value.as_str() == Some("max") { Ok(None) } else { self.size(text).map(Some) }
+    }
+
+    pub(super) fn time(&self, text: &Text) -> Result<Duration, Error> {
+        let time =
+            self.value.as_str().ok_or_else(|| self.is_not(text, "a time in quotes, such as \"10s\""))?;
+        parse_duration(time).map_err(|reason| self.wrong(text, format_args!("\"{time}\": {reason}")))
+    }
+}
+
+/// What to do about a name that is unknown.
+pub(super) fn advice<'k>(
+    name: &str,
+    known: impl Iterator<Item = &'k str> + Clone,
+    otherwise: &str,
+) -> String {
+    let near = known.clone().map(|known| (strsim::damerau_levenshtein(name, known), known)).min();
+    match near {
+        Some((slips, near)) if slips <= 2 && slips < near.chars().count() => {
+            format!("did you mean `{near}`?")
+        }
+        _ => format!("{otherwise}: {}", known.collect::<Vec<_>>().join(", ")),
+    }
+}
