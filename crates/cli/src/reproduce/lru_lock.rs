@@ -163,7 +163,7 @@ fn run_in_turn<const GROUPS: usize>(
             // Forth and back, so that none is always the first.
             let order = if run.is_multiple_of(2) { [0, 1, 2] } else { [2, 1, 0] };
             let mut outcomes = order.map(|setting| load::run(&group[setting], size));
-            if run % 2 == 1 {
+            if !run.is_multiple_of(2) {
                 outcomes.reverse();
             }
             outcomes
