@@ -80,6 +80,7 @@ fn what_is_not_there_is_refused() {
     for (arguments, expected) in [
         ("reproduce nothing", "there is no experiment 'nothing'; there is workingset"),
         ("reproduce reclaim-loop", "not implemented yet"),
+        ("reproduce memcg-lru --world real", "in the simulator only so far"),
         ("reproduce --world moon", "--world"),
         ("reproduce --directory .", "goes with --world real"),
         ("reproduce --ablate --world real", "leave --world and --runs out"),

@@ -9,8 +9,8 @@
 //! there is in rows of their own, where only `memcg_lru` differs, and in the control, where there is one memcg: nobody to
 //! be fair to.
 
+use super::Effort;
 use super::evidence::{Check, Experiment, Published, Row};
-use super::{Effort, World};
 use crate::equal_memcgs::{Draws, EqualMemcgs, Phase, Rounds};
 use crate::error::Failure;
 use crate::{parallel, progress};
@@ -40,7 +40,7 @@ struct Setting {
 ///
 /// # Errors
 /// The simulator has a bug.
-pub fn run(effort: Effort, world: &World) -> Result<Experiment, Failure> {
+pub fn run(effort: Effort) -> Result<Experiment, Failure> {
     let preset = Mechanisms::preset;
     let before = preset(Preset::Linux612).with_lru(Lru::Classic);
     let tree_walk = Mechanisms::compose(Preset::Linux72, &[], &[Switch::MemcgLru]).map_err(Failure::work)?;
@@ -134,7 +134,7 @@ pub fn run(effort: Effort, world: &World) -> Result<Experiment, Failure> {
     ];
     Ok(Experiment {
         name: "memcg-lru",
-        world: world.name(),
+        world: "sim",
         workload: format!(
             "memcg-lru: {MEMCGS} memcgs of {PAGES_EACH} pages, each touches 40 % of them between two requests of \
              {REQUEST_PAGES} pages to the root.\n  before: linux-6.12, classic, requests not sliced. after: linux-7.2. \

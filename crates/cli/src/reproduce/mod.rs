@@ -23,6 +23,9 @@ const NAMES: [&str; 3] = ["workingset", "lru-lock", "memcg-lru"];
 /// Named in the design, and not there yet.
 const LATER: [&str; 2] = ["prefetch", "reclaim-loop"];
 
+/// Has no real world yet.
+const ONLY_SIMULATED: &str = "memcg-lru";
+
 /// Runs of each setting, unless they are told.
 const RUNS_SIMULATED: u32 = 6;
 const RUNS_REAL: u32 = 2;
@@ -144,13 +147,22 @@ pub fn run(args: Args) -> Result<(), Failure> {
         output.text(&ablation.text())?;
         return output.document(&ablation.document());
     }
-    let wanted = |name: &&str| args.names.is_empty() || args.names.iter().any(|wanted| wanted == name);
+    let real = matches!(world, World::Real { .. });
+    if real && args.names.iter().any(|name| name == ONLY_SIMULATED) {
+        return Err(Failure::usage(format_args!(
+            "{ONLY_SIMULATED} --world real: it runs in the simulator only so far; leave --world out"
+        )));
+    }
+    let wanted = |name: &&str| {
+        let named = args.names.iter().any(|wanted| wanted == name);
+        named || args.names.is_empty() && !(real && *name == ONLY_SIMULATED)
+    };
     let mut experiments = Vec::new();
     for name in NAMES.into_iter().filter(wanted) {
         let began = Instant::now();
         let mut experiment = match name {
             "lru-lock" => lru_lock::run(effort, args.quick)?,
-            "memcg-lru" => memcg_lru::run(effort, &world)?,
+            "memcg-lru" => memcg_lru::run(effort)?,
             _ => workingset::run(effort, &world)?,
         };
         experiment.seconds = began.elapsed().as_secs_f64();

@@ -9,8 +9,8 @@
 //!
 //! Each memcg has a count of what it gave, as a share of its size, and whose is lowest is next (stride scheduling; Waldspurger
 //! and Weihl 1995). Who is ahead of the others by a quarter of a pass's share is left out of the pass, so that among equals
-//! everyone gives the same. A page that was looked at and kept counts a little, so that who uses its pages gives less. A memcg that comes begins with the lowest count there is, so that it does not
-//! have to make up for the time before.
+//! everyone gives the same. A page that was looked at and kept counts a little, so that who uses its pages gives less. A
+//! memcg that comes begins with the lowest count there is, so that it does not have to make up for the time before.
 //!
 //! Members are only those with pages, grouped by size, which keeps the cost of a pass at the number of those that can give:
 //! 100,000 tenants of which 1,000 are in use cost as much as 1,000.
