@@ -31,8 +31,8 @@ const WHOLE: u64 = 1 << 32;
 /// A page that is looked at and kept counts one in so many.
 const KEPT_SHARE: u64 = 64;
 
-/// The group of a memcg with so many pages: 0 of one without, which is no member, else one more than the logarithm.
-pub(super) fn group_of(pages: u64) -> u32 {
+/// The group of a memcg with so many pages, or of whatever else: 0 of one without, else one more than the logarithm.
+pub(crate) fn group_of(pages: u64) -> u32 {
     u64::BITS - pages.leading_zeros()
 }
 

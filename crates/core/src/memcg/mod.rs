@@ -16,6 +16,7 @@
 
 mod counter;
 mod offline;
+mod pending;
 mod protection;
 mod stat;
 mod stock;
@@ -23,6 +24,7 @@ mod totals;
 mod tree;
 
 pub use counter::{PageCounter, UNLIMITED};
+pub(crate) use pending::Pending;
 pub use protection::Effective;
 pub use stat::{Counter, Stat};
 pub use stock::CHARGE_BATCH_PAGES;
@@ -96,6 +98,8 @@ pub struct Memcg {
     /// It has, or had, children: it keeps an order, in which it is itself.
     pub(crate) has_children: AtomicBool,
     pub(crate) stat: Stat,
+    /// Of its subtree.
+    pub(crate) pending: Pending,
     pub(crate) lruvec: Lruvec,
     pub(crate) spaces: SpaceList,
 }
@@ -121,6 +125,7 @@ impl Memcg {
             group: AtomicU32::new(0),
             has_children: AtomicBool::new(id == MemcgId::ROOT),
             stat: Stat::new(),
+            pending: Pending::default(),
             lruvec: Lruvec::new(id, now),
             spaces: SpaceList::new(),
         }
