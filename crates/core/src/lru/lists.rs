@@ -7,6 +7,7 @@ use super::classic::Costs;
 use super::multigen::feedback::Averages;
 use super::{LockedLruvec, MAX_GENERATIONS, classic};
 use crate::folio::{Flags, FolioId, FolioLists, Kind};
+use crate::host::Host;
 use crate::sync::LockCounts;
 
 /// Generations × kinds, before those of the classic LRU.
@@ -15,6 +16,10 @@ pub(super) const GENERATION_LISTS: usize = MAX_GENERATIONS as usize * 2;
 const LISTS: usize = GENERATION_LISTS + 5;
 /// The list of folios that must not be reclaimed, of both policies.
 pub(crate) const UNEVICTABLE: usize = LISTS - 1;
+
+/// Folios that are neighbours on a list and this close in memory, two cache lines of states: the processor fetches them by
+/// itself, and telling it costs 12 % of a scan.
+const PREFETCH_NEARER: u32 = 16;
 
 /// What the lruvec lock protects.
 #[derive(Debug)]
@@ -64,8 +69,13 @@ impl LockedLruvec<'_> {
     }
 
     /// Takes a folio off its list to reclaim it, with a reference. `false`: it is being freed, or another thread has it.
-    pub(crate) fn isolate_folio(&mut self, folio: FolioId) -> bool {
-        let Some(before) = self.folios.flags(folio).isolate(self.folios.mechanisms()) else { return false };
+    /// Which page it is will be looked at as soon as the lock is given back.
+    pub(crate) fn isolate_folio(&mut self, host: &impl Host, folio: FolioId) -> bool {
+        let mechanisms = self.folios.mechanisms();
+        let Some(before) = self.folios.flags(folio).isolate(mechanisms) else { return false };
+        if mechanisms.prefetch() {
+            host.prefetch(self.folios.page_word(folio));
+        }
         self.unlink(folio, before);
         true
     }
@@ -86,6 +96,23 @@ impl LockedLruvec<'_> {
             self.lists.lists.push_head(self.folios, list, folio);
         } else {
             self.lists.lists.push_tail(self.folios, list, folio);
+        }
+    }
+
+    /// While a folio is processed, what the scan writes of the next one comes from memory: its state and its links, which
+    /// are apart here (spec 40 §11).
+    ///
+    /// What was measured (`mglru reproduce prefetch`, docs/experiments/prefetch.md): the state alone, as in the kernel,
+    /// where links are in the same cache line, gains nothing. One step ahead gains with lists of any size; two steps gain
+    /// more where nothing is in a cache, and cost up to a third of that in between.
+    #[inline]
+    pub(crate) fn prefetch_next(&self, host: &impl Host, folio: FolioId) {
+        if self.folios.mechanisms().prefetch()
+            && let Some(next) = self.lists.lists.next(self.folios, folio)
+            && next.0.abs_diff(folio.0) > PREFETCH_NEARER
+        {
+            host.prefetch(self.folios.flags(next));
+            host.prefetch(self.folios.links(next));
         }
     }
 
