@@ -137,3 +137,100 @@ pub(crate) fn may_be_on(now: Flags, list: usize) -> bool {
 pub(crate) fn all_lists() -> std::ops::Range<usize> {
     0..LISTS
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::lru::{Isolated, Swappiness};
+    use crate::testing::Harness;
+    use crate::{FlushReason, Lru, Mechanisms, Preset, Switch, Time};
+    use std::cell::RefCell;
+
+    /// Notes the addresses that it is to fetch.
+    #[derive(Default)]
+    struct Fetching(RefCell<Vec<usize>>);
+
+    impl Host for Fetching {
+        fn now(&self) -> Time {
+            Time::ZERO
+        }
+
+        fn wake_flusher(&self, _: FlushReason) {}
+
+        fn wake_background(&self) {}
+
+        fn wake_waiters(&self, _: FolioId) {}
+
+        fn frame_retired(&self, _: FolioId) {}
+
+        fn prefetch<T>(&self, at: &T) {
+            self.0.borrow_mut().push(std::ptr::from_ref(at).addr());
+        }
+    }
+
+    /// Three pages far from each other in memory and a fourth beside the third, on one list.
+    fn harness(lru: Lru, prefetch: bool) -> (Harness, [FolioId; 4]) {
+        let without = [Switch::Prefetch];
+        let without = if prefetch { &[] } else { &without[..] };
+        let mechanisms = Mechanisms::compose(Preset::Default, &[], without).unwrap().with_lru(lru);
+        let mut harness = Harness::with_mechanisms(mechanisms, 200, 1);
+        harness.read_ahead(0..52);
+        for page in (0..50).filter(|page| page % 25 != 0) {
+            assert!(
+                harness.core.truncate(&harness.host, &harness.mapping, page, u64::from(page) + 1).is_none()
+            );
+        }
+        let folios = [0, 25, 50, 51].map(|page| harness.folio(page));
+        (harness, folios)
+    }
+
+    /// spec 40 §11: "look up the next folio towards the head … and issue a prefetch for writing to the cache line of its flag
+    /// word. No prefetch at the last element." Ours is for its links, too, and for which page an isolated folio is; and none
+    /// for what the processor fetches anyway.
+    #[test]
+    fn the_next_folio_is_prefetched() {
+        for lru in Lru::ALL {
+            let (harness, [a, b, c, d]) = harness(lru, true);
+            let folios = &harness.core.folios;
+            let state = |folio| std::ptr::from_ref(folios.flags(folio)).addr();
+            let links = |folio| std::ptr::from_ref(folios.links(folio)).addr();
+            let page = |folio| std::ptr::from_ref(folios.page_word(folio)).addr();
+            let (host, mut batch) = (Fetching::default(), Isolated::default());
+            let mut locked = harness.memcg().lruvec.lock(folios);
+            match lru {
+                Lru::MultiGen => locked.isolate(&host, 64, Swappiness::FILE_ONLY, &mut batch),
+                Lru::Classic => locked.isolate_from(&host, Kind::File, false, 64, &mut batch),
+            }
+            assert_eq!(batch.folios, [a, b, c, d]);
+            let expected = [state(b), links(b), page(a), state(c), links(c), page(b), page(c), page(d)];
+            assert_eq!(*host.0.borrow(), expected, "{lru:?}");
+        }
+    }
+
+    #[test]
+    fn making_room_prefetches_what_it_moves() {
+        let (harness, [_, b, c, _]) = harness(Lru::MultiGen, true);
+        let host = Fetching::default();
+        let max = harness.memcg().lruvec.max_seq();
+        assert!(harness.core.open_generation(harness.memcg(), max, Swappiness::FILE_ONLY, &host));
+        let folios = &harness.core.folios;
+        let fetched = [b, c].map(|folio| {
+            [std::ptr::from_ref(folios.flags(folio)).addr(), std::ptr::from_ref(folios.links(folio)).addr()]
+        });
+        assert_eq!(*host.0.borrow(), fetched.as_flattened());
+    }
+
+    #[test]
+    fn nothing_is_prefetched_without_it() {
+        for lru in Lru::ALL {
+            let (harness, _) = harness(lru, false);
+            let (host, mut batch) = (Fetching::default(), Isolated::default());
+            let mut locked = harness.memcg().lruvec.lock(&harness.core.folios);
+            match lru {
+                Lru::MultiGen => locked.isolate(&host, 64, Swappiness::FILE_ONLY, &mut batch),
+                Lru::Classic => locked.isolate_from(&host, Kind::File, false, 64, &mut batch),
+            }
+            assert_eq!((batch.folios.len(), host.0.borrow().len()), (4, 0), "{lru:?}");
+        }
+    }
+}
