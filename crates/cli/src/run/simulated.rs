@@ -181,7 +181,7 @@ fn add(
             let load = Rc::new(RefCell::new((running, names)));
             let span = Span::new(job.start, Some(*runtime));
             for client in 0..*clients as usize {
-                let source = Client { span, client, load: load.clone(), started: false, touches: Vec::new() };
+                let source = Client { span, client, load: load.clone(), started: false, steps: Vec::new() };
                 simulator.add_job_of(&tenant, source);
             }
         }

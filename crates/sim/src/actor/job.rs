@@ -379,6 +379,7 @@ impl Job {
         {
             return Ok(());
         }
+        self.source.at(world.now());
         self.source.fill(&mut self.batch)?;
         let mut files = 0;
         for &operation in &self.batch {
