@@ -8,6 +8,7 @@ mod evidence;
 mod lru_lock;
 mod memcg_lru;
 mod real;
+mod reclaim_loop;
 mod simulated;
 mod workingset;
 
@@ -19,9 +20,9 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 /// Experiments by name.
-const NAMES: [&str; 3] = ["workingset", "lru-lock", "memcg-lru"];
+const NAMES: [&str; 4] = ["workingset", "lru-lock", "memcg-lru", "reclaim-loop"];
 /// Named in the design, and not there yet.
-const LATER: [&str; 2] = ["prefetch", "reclaim-loop"];
+const LATER: [&str; 1] = ["prefetch"];
 
 /// Has no real world yet.
 const ONLY_SIMULATED: &str = "memcg-lru";
@@ -163,6 +164,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         let mut experiment = match name {
             "lru-lock" => lru_lock::run(effort, args.quick)?,
             "memcg-lru" => memcg_lru::run(effort)?,
+            "reclaim-loop" => reclaim_loop::run(effort)?,
             _ => workingset::run(effort, &world)?,
         };
         experiment.seconds = began.elapsed().as_secs_f64();

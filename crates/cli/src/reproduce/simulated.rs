@@ -8,9 +8,8 @@ use mglru_sim::{
     Access, DeviceModel, Interleaving, Lane, Latency, Machine, Operation, Simulator, Source, SourceError,
     SwapDevice, SwapModel,
 };
-use mglru_workload::load::Running;
+use mglru_workload::load::{Running, Step};
 use mglru_workload::random::mix;
-use mglru_workload::trace::PageAccess;
 use mglru_workload::{Load, Random};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -40,18 +39,20 @@ struct Client {
     number: usize,
     mapped_percent: u64,
     begun: Rc<Cell<u64>>,
-    touches: Vec<PageAccess>,
+    steps: Vec<Step>,
 }
 
 impl Source for Client {
     fn fill(&mut self, batch: &mut Vec<Operation>) -> Result<(), SourceError> {
-        self.touches.clear();
-        self.running.borrow_mut().draw(self.number, &mut self.touches);
+        self.steps.clear();
+        self.running.borrow_mut().draw(self.number, &mut self.steps);
         self.begun.set(self.begun.get() + 1);
-        batch.extend(self.touches.iter().map(|&touch| {
-            let access = Access::from(touch);
-            let mapped = access.mapped || mix(access.page) % 100 < self.mapped_percent;
-            Operation::from(Access { mapped, ..access })
+        batch.extend(self.steps.iter().map(|&step| match step {
+            Step::Touch(touch) => {
+                let mapped = touch.mapped || mix(touch.page) % 100 < self.mapped_percent;
+                Access { mapped, ..Access::from(touch) }.into()
+            }
+            step => Operation::from(step),
         }));
         Ok(())
     }
@@ -81,11 +82,11 @@ impl LoadRun {
     fn machine(&self) -> Machine {
         let persistent = Lane { latency: Latency::Fixed(PERSISTENT_READ_TIME), ..Lane::IDEAL };
         let (access_time, device) = match self.load {
-            Load::Tpcc { .. } => (TOUCH_TIME, SwapDevice::zram()),
             Load::Sweep { .. } => {
                 let model = DeviceModel { read: persistent, write: persistent };
                 (ZONE_TIME, SwapDevice::Disk { model, cpu: 0 })
             }
+            _ => (TOUCH_TIME, SwapDevice::zram()),
         };
         machine(
             self.limit_pages,
@@ -106,7 +107,7 @@ impl LoadRun {
         for number in 0..self.clients as usize {
             let (running, begun) = (running.clone(), begun.clone());
             let mapped_percent = self.mapped_percent;
-            simulator.add_job(0, Client { running, number, mapped_percent, begun, touches: Vec::new() });
+            simulator.add_job(0, Client { running, number, mapped_percent, begun, steps: Vec::new() });
         }
         let run = finish(simulator, self.time)?;
         Ok(Run { transactions: begun.get(), ..run })

@@ -155,7 +155,7 @@ fn what_is_wrong_is_told_with_its_place() {
             "start = \"20s\"",
             "tenant `c` is removed at 20s: do this before, or create it again",
         ),
-        ("load = \"tpcc:warehouses=1\"", "load = \"tpch\"", "there are tpcc and sweep"),
+        ("load = \"tpcc:warehouses=1\"", "load = \"tpch\"", "there are tpcc, sweep"),
         ("load = \"tpcc:warehouses=1\"", "", "a job has one of `fio`, `trace` and `load`"),
         ("runtime = \"5s\"", "", "a load has no end"),
         ("rw=randread", "rw=randraed", "dir/s.toml:45:1: `rw=randraed`"),
