@@ -7,6 +7,7 @@ mod ablation;
 mod evidence;
 mod lru_lock;
 mod memcg_lru;
+mod prefetch;
 mod real;
 mod reclaim_loop;
 mod simulated;
@@ -20,10 +21,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 /// Experiments by name.
-const NAMES: [&str; 4] = ["workingset", "lru-lock", "memcg-lru", "reclaim-loop"];
-/// Named in the design, and not there yet.
-const LATER: [&str; 1] = ["prefetch"];
-
+const NAMES: [&str; 5] = ["prefetch", "workingset", "lru-lock", "memcg-lru", "reclaim-loop"];
 /// Has no real world yet.
 const ONLY_SIMULATED: &str = "memcg-lru";
 
@@ -107,12 +105,6 @@ pub struct Effort {
 /// There is no such experiment, or the simulator has a bug.
 pub fn run(args: Args) -> Result<(), Failure> {
     for name in &args.names {
-        if LATER.contains(&name.as_str()) {
-            return Err(Failure::usage(format_args!(
-                "the experiment '{name}' is not implemented yet; there is {}",
-                NAMES.join(", ")
-            )));
-        }
         if !NAMES.contains(&name.as_str()) {
             return Err(Failure::usage(format_args!(
                 "there is no experiment '{name}'; there is {}",
@@ -162,6 +154,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     for name in NAMES.into_iter().filter(wanted) {
         let began = Instant::now();
         let mut experiment = match name {
+            "prefetch" => prefetch::run(effort, args.quick)?,
             "lru-lock" => lru_lock::run(effort, args.quick)?,
             "memcg-lru" => memcg_lru::run(effort)?,
             "reclaim-loop" => reclaim_loop::run(effort)?,

@@ -12,11 +12,9 @@ use mglru_core::{
     Mechanisms, Options, Task, Time, UNLIMITED,
 };
 use mglru_workload::Random;
+use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use std::time::Instant;
-
-/// What a scan writes of each folio: its state, and its links.
-pub const SCANNED_BYTES: u64 = 16;
 
 /// The core's host: real time, and a processor that fetches what it is told to.
 struct Clock(Instant);
@@ -41,15 +39,20 @@ impl Host for Clock {
 }
 
 /// Folios that were processed, and how long that took.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Scanned {
     /// How many.
     pub folios: u64,
-    /// For so long.
+    /// For so long, of which the thread ran.
     pub seconds: f64,
 }
 
 impl Scanned {
+    /// Both, one after the other.
+    pub fn and(self, other: Scanned) -> Scanned {
+        Scanned { folios: self.folios + other.folios, seconds: self.seconds + other.seconds }
+    }
+
     /// Folios per second.
     pub fn rate(&self) -> f64 {
         self.folios as f64 / self.seconds
@@ -99,23 +102,28 @@ impl World {
         let (max, oldest) =
             (memcg.lruvec().max_seq().0, memcg.lruvec().generations(Time::ZERO)[0].file_pages);
         let command = format!("+ {} 0 {max}", memcg.id().0);
-        let began = Instant::now();
+        let began = thread_seconds();
         let mut write = self.core.write_control("lru_gen", &command, 0).expect("a command of ours");
         while write.step(&self.core, &self.host).expect("it is right") != ControlStep::Done {}
-        Scanned { folios: oldest, seconds: began.elapsed().as_secs_f64() }
+        Scanned { folios: oldest, seconds: thread_seconds() - began }
     }
 
     /// Takes that many pages back from a tenant.
     pub fn reclaim(&self, tenant: usize, pages: u64) -> Scanned {
         let memcg = self.core.memcg(self.tenants[tenant].task.memcg);
         let before = memcg.stat().get(Counter::PgscanProactive);
-        let began = Instant::now();
+        let began = thread_seconds();
         let mut request = Proactive::new(&self.core, memcg.id(), pages, Some(Swappiness::FILE_ONLY), 0);
         while !matches!(request.step(&self.core, &self.host), RequestStep::Done(_) | RequestStep::TryAgain(_))
         {
         }
-        let seconds = began.elapsed().as_secs_f64();
+        let seconds = thread_seconds() - began;
         Scanned { folios: memcg.stat().get(Counter::PgscanProactive) - before, seconds }
+    }
+
+    /// Of everything that is kept besides page contents.
+    pub fn metadata_bytes(&self) -> u64 {
+        self.core.metadata_bytes()
     }
 
     /// What was counted, over all tenants, by the counters' names.
@@ -140,4 +148,10 @@ fn bring(core: &Core, host: &Clock, tenant: &Tenant, page: u32) {
     };
     let folio = core.insert(host, &tenant.task, &tenant.mapping, page, new, Arrival::default());
     core.publish(host, &tenant.mapping, folio.expect("nobody else inserts"));
+}
+
+/// Seconds that this thread ran: others on the processor are not waited for by it.
+fn thread_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
