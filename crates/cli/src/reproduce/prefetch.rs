@@ -7,7 +7,8 @@
 mod files;
 mod scan;
 
-use super::Effort;
+use super::summary::Claim;
+use super::{Effort, Order, Registration};
 use super::evidence::{Check, Experiment, Published, Row};
 use crate::error::Failure;
 use crate::progress;
@@ -17,6 +18,22 @@ use mglru_core::{Lru, Mechanisms, Preset, Switch};
 use scan::{Scanned, World};
 use std::fs;
 use std::time::Duration;
+
+/// What the mode knows of it.
+pub const REGISTRATION: Registration = Registration {
+    name: "prefetch",
+    claims: &[
+        Claim { words: "lists are scanned faster", metric: "folios_scanned_per_second" },
+        Claim { words: "random reads gain", metric: "randread_zipf05_mib_per_second" },
+        Claim { words: "reads and writes gain", metric: "hybrid_zipf07_read_mib_per_second" },
+        Claim { words: "queries do not change", metric: "sysbench_queries_per_second" },
+        Claim { words: "compiling does not change", metric: "compile_units_per_second" },
+        Claim { words: "sets lose", metric: "memcached_sets_per_second" },
+    ],
+    in_real_world: true,
+    runs_among_all: None,
+    run,
+};
 
 /// At least: fewer show nothing at all to a sign test.
 const RUNS_MIN: u32 = 12;
@@ -40,7 +57,8 @@ type Pair = [Vec<f64>; 2];
 ///
 /// # Errors
 /// A file cannot be made, or the cache fails.
-pub fn run(effort: Effort, quick: bool) -> Result<Experiment, Failure> {
+pub fn run(order: &Order) -> Result<Experiment, Failure> {
+    let (effort, quick) = (order.effort, order.quick);
     let without = Mechanisms::compose(Preset::Default, &[], &[Switch::Prefetch]).map_err(Failure::work)?;
     let settings = [without, Mechanisms::default()];
     let runs = if quick { effort.runs } else { effort.runs.max(RUNS_MIN) };
@@ -123,6 +141,7 @@ pub fn run(effort: Effort, quick: bool) -> Result<Experiment, Failure> {
         seconds: 0.0,
         rows,
         checks,
+        shown: Vec::new(),
     })
 }
 

@@ -85,9 +85,7 @@ pub fn run(effort: Effort) -> Result<Experiment, Failure> {
     let warm: u64 = std::env::var("WARM").map_or(2_000_000, |v| v.parse().unwrap());
     let only: Option<usize> = std::env::var("ONLY").ok().map(|v| v.parse().unwrap());
     for (i, mechanisms) in presets.into_iter().enumerate() {
-        if only.is_some_and(|o| o != i) {
-            continue;
-        }
+        if only.is_some_and(|o| o != i) { continue; }
         let began = std::time::Instant::now();
         let facts = StoreRun {
             mechanisms,
@@ -101,42 +99,12 @@ pub fn run(effort: Effort) -> Result<Experiment, Failure> {
         let c = |counter| facts.count(counter);
         println!(
             "{i} {}: {:.1}s wall, {:.0} op/s, refault {} read {} miss {} pgout {} dirty {} wb {} aged {} prot {} act {} refill {} scan {} steal {} rot {} imm {} efforts {:?} scanned {} pauses {}",
-            mechanisms.name(),
-            began.elapsed().as_secs_f64(),
+            mechanisms.name(), began.elapsed().as_secs_f64(),
             facts.operations as f64 / facts.seconds,
-            c(Counter::WorkingsetRefaultFile),
-            facts.pages_read,
-            facts.tally.counts.misses,
-            c(Counter::NrWritten),
-            c(Counter::FileDirty),
-            c(Counter::FileWriteback),
-            c(Counter::Aged),
-            c(Counter::Pgprotected),
-            c(Counter::Pgactivate),
-            c(Counter::Pgrefill),
-            facts.tally.counters.pgscan(),
-            facts.tally.counters.pgsteal(),
-            c(Counter::Pgrotated),
-            c(Counter::NrVmscanImmediateReclaim),
-            facts.efforts.at_priority,
-            facts.efforts.scanned,
-            facts.tally.counts.dirty_pauses
+            c(Counter::WorkingsetRefaultFile), facts.pages_read, facts.tally.counts.misses, c(Counter::NrWritten),
+            c(Counter::FileDirty), c(Counter::FileWriteback), c(Counter::Aged), c(Counter::Pgprotected), c(Counter::Pgactivate), c(Counter::Pgrefill), facts.tally.counters.pgscan(), facts.tally.counters.pgsteal(),
+            c(Counter::Pgrotated), c(Counter::NrVmscanImmediateReclaim), facts.efforts.at_priority, facts.efforts.scanned, facts.tally.counts.dirty_pauses
         );
     }
-    Ok(Experiment {
-        name: "reclaim-loop",
-        world: "sim",
-        workload: String::new(),
-        runs: 1,
-        seconds: 0.0,
-        rows: vec![Row {
-            metric: "x",
-            unit: "",
-            published: Published::Nothing,
-            before: vec![1.0],
-            after: vec![1.0],
-            default: vec![1.0],
-        }],
-        checks: vec![Check { name: String::new(), holds: true }],
-    })
+    Ok(Experiment { name: "reclaim-loop", world: "sim", workload: String::new(), runs: 1, seconds: 0.0, rows: vec![Row { metric: "x", unit: "", published: Published::Nothing, before: vec![1.0], after: vec![1.0], default: vec![1.0]}], checks: vec![Check { name: String::new(), holds: true }], shown: Vec::new() })
 }
