@@ -7,9 +7,9 @@
 mod files;
 mod scan;
 
+use super::evidence::{Check, Experiment, Published, Row};
 use super::summary::Claim;
 use super::{Effort, Order, Registration};
-use super::evidence::{Check, Experiment, Published, Row};
 use crate::error::Failure;
 use crate::progress;
 use files::{Load, Side, Turn};

@@ -100,15 +100,14 @@ impl LockedLruvec<'_> {
     }
 
     /// While a folio is processed, what the scan writes of the next one comes from memory: its state and its links, which
-    /// are apart here (spec 40 §11).
+    /// are apart here (spec 40 §11). Scans ask once whether [`Switch::Prefetch`](crate::Switch) is on.
     ///
     /// What was measured (`mglru reproduce prefetch`, docs/experiments/prefetch.md): the state alone, as in the kernel,
     /// where links are in the same cache line, gains nothing. One step ahead gains with lists of any size; two steps gain
     /// more where nothing is in a cache, and cost up to a third of that in between.
     #[inline]
     pub(crate) fn prefetch_next(&self, host: &impl Host, folio: FolioId) {
-        if self.folios.mechanisms().prefetch()
-            && let Some(next) = self.lists.lists.next(self.folios, folio)
+        if let Some(next) = self.lists.lists.next(self.folios, folio)
             && next.0.abs_diff(folio.0) > PREFETCH_NEARER
         {
             host.prefetch(self.folios.flags(next));

@@ -20,9 +20,12 @@ impl LockedLruvec<'_> {
     ) {
         let list = list_of(kind, active);
         batch.kind = Some(kind);
+        let prefetch = self.folios.mechanisms().prefetch();
         while batch.scanned < request {
             let Some(folio) = self.lists.lists.tail(list) else { break };
-            self.prefetch_next(host, folio);
+            if prefetch {
+                self.prefetch_next(host, folio);
+            }
             batch.scanned += 1;
             if self.isolate_folio(host, folio) {
                 batch.folios.push(folio);

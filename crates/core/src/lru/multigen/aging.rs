@@ -78,9 +78,12 @@ impl LockedLruvec<'_> {
         // The folios of a kind that is not evictable stay where they are and become members of the youngest
         // generation, whose list set this is: a cold/hot inversion that the kernel accepts.
         if swappiness.evicts(kind) {
+            let prefetch = mechanisms.prefetch();
             let mut moves = 0;
             while let Some(folio) = self.tail(label, kind) {
-                self.prefetch_next(host, folio);
+                if prefetch {
+                    self.prefetch_next(host, folio);
+                }
                 let flags = &self.folios.flags(folio);
                 let before = flags.load();
                 match flags.climb(label, false, mechanisms) {

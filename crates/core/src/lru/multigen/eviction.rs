@@ -86,10 +86,13 @@ impl LockedLruvec<'_> {
         }
         batch.kind = Some(kind);
         let oldest = window.min(kind).index();
+        let prefetch = self.folios.mechanisms().prefetch();
         let mut left = request;
         while left > 0 && batch.folios.len() < STOP_PAGES && batch.skipped.len() < STOP_PAGES {
             let Some(folio) = self.tail(oldest, kind) else { break };
-            self.prefetch_next(host, folio);
+            if prefetch {
+                self.prefetch_next(host, folio);
+            }
             left -= 1;
             batch.scanned += 1;
             if self.sort(folio, kind, oldest, limit, batch) {
