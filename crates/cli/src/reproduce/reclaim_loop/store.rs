@@ -4,7 +4,7 @@ use super::Facts;
 use crate::error::Failure;
 use mglru_core::{Event, Mechanisms};
 use mglru_sim::{
-    DeviceModel, FlusherModel, Interleaving, Lane, Latency, Machine, Operation, Simulator, Source, SourceError,
+    Access,    DeviceModel, FlusherModel, Interleaving, Lane, Latency, Machine, Operation, Simulator, Source, SourceError,
     Writes,
 };
 use mglru_workload::Load;
@@ -76,6 +76,7 @@ pub struct StoreRun {
 struct Client {
     running: Rc<RefCell<Running>>,
     begun: Rc<Cell<u64>>,
+    mapped: bool,
     steps: Vec<Step>,
 }
 
@@ -84,7 +85,12 @@ impl Source for Client {
         self.steps.clear();
         self.running.borrow_mut().draw(0, &mut self.steps);
         self.begun.set(self.begun.get() + 1);
-        batch.extend(self.steps.iter().map(|&step| Operation::from(step)));
+        let mapped = self.mapped;
+        batch.extend(self.steps.iter().map(|&step| match step {
+            // Stores through mappings would read pages that are written whole.
+            Step::Touch(touch) if mapped && !touch.write => Access { mapped, ..Access::from(touch) }.into(),
+            step => Operation::from(step),
+        }));
         Ok(())
     }
 }
@@ -124,7 +130,7 @@ impl StoreRun {
         let (running, begun) = (Rc::new(RefCell::new(running)), Rc::new(Cell::new(0)));
         for _ in 0..CLIENTS {
             let (running, begun) = (running.clone(), begun.clone());
-            simulator.add_job(0, Client { running, begun, steps: Vec::new() });
+            simulator.add_job(0, Client { running, begun, mapped: std::env::var("MAPPED").is_ok(), steps: Vec::new() });
         }
         let efforts = Rc::new(RefCell::new(super::Efforts::default()));
         let seen = efforts.clone();
