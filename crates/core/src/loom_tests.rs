@@ -80,14 +80,7 @@ impl World {
 
     /// One eviction step; pages freed.
     fn evict(&self) -> u64 {
-        let orders = Orders {
-            target: self.task.memcg,
-            kind: EffortKind::Limit,
-            goal_pages: 1,
-            swappiness: Swappiness::FILE_ONLY,
-            cpu: 0,
-            whole: false,
-        };
+        let orders = Orders::new(self.task.memcg, EffortKind::Limit, 1, Swappiness::FILE_ONLY, 0);
         let mut scan = Scan::default();
         let memcg = self.core.memcg(self.task.memcg);
         self.core.evict_step(&Silent, memcg, 1, orders.swappiness, &orders, &mut scan);

@@ -330,6 +330,14 @@ impl Mechanisms {
         mechanisms.check()
     }
 
+    /// The same with some switches off.
+    ///
+    /// # Errors
+    /// As [`Self::compose`].
+    pub fn without(self, switches: &[Switch]) -> Result<Mechanisms, MechanismError> {
+        switches.iter().try_fold(self, |mechanisms, &switch| mechanisms.turned(switch, false))?.check()
+    }
+
     fn turned(self, switch: Switch, on: bool) -> Result<Mechanisms, MechanismError> {
         if self.is_on(switch) == on {
             return Ok(self);
@@ -629,6 +637,10 @@ mod tests {
         assert_eq!(newer.on, Mechanisms::preset(Preset::Linux71).on);
         assert!(Mechanisms::compose(Preset::Linux612, &[ReclaimLoop], &[]).is_ok());
         assert!(Mechanisms::compose(Preset::Linux71, &[], &[LuleshFix]).is_ok());
+        let classic = Mechanisms::preset(Preset::Linux72).with_lru(Lru::Classic);
+        let without = classic.without(&[FaultPlacement, ReclaimLoop, ReparentOffline]).unwrap();
+        assert_eq!(without, older.with_lru(Lru::Classic), "the policy stays");
+        assert!(classic.without(&[WorkingsetRework]).is_err());
         for preset in Preset::ALL {
             assert_eq!(Mechanisms::compose(preset, &[], &[]), Ok(Mechanisms::preset(preset)));
         }

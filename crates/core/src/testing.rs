@@ -15,14 +15,7 @@ use crate::{Counter, FolioId, Kind};
 impl Harness {
     /// Orders of limit reclaim that want `goal_pages`.
     pub(crate) fn orders(&self, goal_pages: u64) -> Orders {
-        Orders {
-            target: self.task.memcg,
-            kind: EffortKind::Limit,
-            goal_pages,
-            swappiness: Swappiness::FILE_ONLY,
-            cpu: 0,
-            whole: false,
-        }
+        Orders::new(self.task.memcg, EffortKind::Limit, goal_pages, Swappiness::FILE_ONLY, 0)
     }
 
     /// The same, from everybody.

@@ -13,12 +13,12 @@
 mod baseline;
 mod events;
 mod explain;
-mod memory;
+pub mod memory;
 mod plot;
 mod record;
 mod report;
 pub mod run;
-mod swap;
+pub mod swap;
 
 use crate::cache_options::{PolicyOptions, compose};
 use crate::error::Failure;
@@ -201,7 +201,7 @@ impl Args {
 }
 
 /// The access at which so much of the trace is over; one of its accesses in any case.
-fn warm_point(accesses: u64, warm: f64) -> u64 {
+pub fn warm_point(accesses: u64, warm: f64) -> u64 {
     // 0.29 × 100 is 28.999…
     ((accesses as f64 * warm + 1e-6) as u64).min(accesses.saturating_sub(1))
 }

@@ -96,6 +96,19 @@ impl<'a> Plan<'a> {
     /// # Errors
     /// The trace is damaged, its anonymous pages do not fit into memory and swap, or the simulator has a bug.
     pub fn run(self, advance: impl Fn(&Decoding)) -> Result<Outcome<'a>, Failure> {
+        self.run_with(advance, |_| (), |_| ()).map(|(outcome, ())| outcome)
+    }
+
+    /// Replays on a simulator that is prepared before and looked at afterwards.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn run_with<R>(
+        self,
+        advance: impl Fn(&Decoding),
+        prepare: impl FnOnce(&mut Simulator),
+        look: impl FnOnce(&Simulator) -> R,
+    ) -> Result<(Outcome<'a>, R), Failure> {
         let mut simulator = Simulator::new(&self.machine()?).map_err(Failure::usage)?;
         simulator.set_warm_from(self.warm_from);
         if let Some(steps) = self.check_every {
@@ -108,18 +121,20 @@ impl<'a> Plan<'a> {
         if let Some(watcher) = &watcher {
             simulator.observe(Seen(watcher.clone()));
         }
+        prepare(&mut simulator);
         let began = Instant::now();
         while simulator.step().map_err(|error| failure(&self, error))? {
             advance(&decoding);
             stop_if_stuck(&self, &simulator)?;
         }
         let took = began.elapsed();
+        let looked = look(&simulator);
         let report = simulator.report();
         if self.check_every.is_some() {
             simulator.finish().map_err(|error| failure(&self, error))?;
         }
         let lives = watcher.map_or(Ok(Vec::new()), |watcher| watcher.borrow_mut().finish())?;
-        Ok(Outcome { report, lives, skipped: decoding.skipped(), took, plan: self })
+        Ok((Outcome { report, lives, skipped: decoding.skipped(), took, plan: self }, looked))
     }
 }
 

@@ -16,7 +16,7 @@
 //!
 //! What is released is released without a lock: it may be the last thing that kept a memcg, whose shadows are then dropped.
 
-use super::{Counter, Life, Memcg, MemcgError, MemcgId};
+use super::{Life, Memcg, MemcgError, MemcgId};
 use crate::Core;
 use crate::folio::{FolioId, Kind};
 use crate::host::Host;
@@ -222,6 +222,7 @@ impl Core {
                 let unused = unused();
                 if unused {
                     self.leave_orders(memcg);
+                    self.forget_remembering(memcg);
                     memcg.protection.update(0, || &parent.protection);
                     self.leaves.forget_bytes(memcg.lruvec.filters.forget());
                     // Whoever looked its owner up before it went may have counted here what moved to the heir.
@@ -238,7 +239,7 @@ impl Core {
 
     /// Drops what is remembered of evicted pages of a memcg: nobody can bring them back on its account.
     fn trim_all_shadows(&self, memcg: &Memcg) {
-        self.trim_shadows(memcg, memcg.stat.get(Counter::WorkingsetNodes));
+        self.trim_shadows(memcg, u64::MAX);
     }
 }
 

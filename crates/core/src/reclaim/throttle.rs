@@ -28,7 +28,7 @@ pub(super) fn after_pass(core: &Core, orders: &Orders, tallies: &Tallies) -> Opt
 fn write_back_is_in_the_way(core: &Core) -> bool {
     let swappiness = core.swappiness_now(core.options.swappiness);
     let reclaimable: u64 = swappiness.evictable().map(|kind| core.folios.listed().pages(kind)).sum();
-    2 * core.node.pending_pages() > reclaimable
+    2 * core.node.pending.pages() > reclaimable
 }
 
 /// The end of an effort: its target is judged afresh by the next.

@@ -138,14 +138,7 @@ impl Anon {
     /// Reclaims so many pages, as a limit would.
     fn reclaim(&self, goal_pages: u64, swappiness: Swappiness) -> u64 {
         let target = self.task.memcg;
-        let orders = crate::reclaim::Orders {
-            target,
-            kind: EffortKind::Limit,
-            goal_pages,
-            swappiness,
-            cpu: 0,
-            whole: false,
-        };
+        let orders = crate::reclaim::Orders::new(target, EffortKind::Limit, goal_pages, swappiness, 0);
         let mut effort = Effort::new(&self.core, orders);
         loop {
             if let Step::Done(progress) = effort.step(&self.core, &self.host) {
