@@ -24,8 +24,8 @@ const NAMES: [&str; 4] = ["workingset", "lru-lock", "memcg-lru", "reclaim-loop"]
 /// Named in the design, and not there yet.
 const LATER: [&str; 1] = ["prefetch"];
 
-/// Has no real world yet.
-const ONLY_SIMULATED: &str = "memcg-lru";
+/// Have no real world yet.
+const ONLY_SIMULATED: [&str; 2] = ["memcg-lru", "reclaim-loop"];
 
 /// Runs of each setting, unless they are told.
 const RUNS_SIMULATED: u32 = 6;
@@ -34,7 +34,7 @@ const RUNS_REAL: u32 = 2;
 /// Arguments of the mode.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Experiments: workingset, lru-lock, memcg-lru (default: all there are)
+    /// Experiments: workingset, lru-lock, memcg-lru, reclaim-loop (default: all there are)
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// Runs of each setting, each with a seed of its own; in the simulator, experiments that look at spread make at least
@@ -51,7 +51,8 @@ pub struct Args {
     /// Where files are made, with --world real [default: where temporary files are]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// Instead of the experiment: where the rework gains and loses, and which of its rules does it
+    /// Instead of the experiment: where the rework gains and loses, and which of its rules does it; of reclaim-loop, where the
+    /// loop gains and loses
     #[arg(long)]
     ablate: bool,
     /// An eighth of the time and at most 2 runs: whether it works, not what comes out
@@ -143,20 +144,26 @@ pub fn run(args: Args) -> Result<(), Failure> {
         shorter: if args.quick { 8 } else { 1 },
     };
     let mut output = Output::new(args.json);
+    if args.ablate && args.names == ["reclaim-loop"] {
+        let map = reclaim_loop::map::run(effort)?;
+        output.text(&map.text())?;
+        return output.document(&map.document());
+    }
     if args.ablate {
         let ablation = ablation::run(effort)?;
         output.text(&ablation.text())?;
         return output.document(&ablation.document());
     }
     let real = matches!(world, World::Real { .. });
-    if real && args.names.iter().any(|name| name == ONLY_SIMULATED) {
+    let only_simulated = |name: &str| ONLY_SIMULATED.contains(&name);
+    if let (true, Some(name)) = (real, args.names.iter().find(|name| only_simulated(name))) {
         return Err(Failure::usage(format_args!(
-            "{ONLY_SIMULATED} --world real: it runs in the simulator only so far; leave --world out"
+            "{name} --world real: it runs in the simulator only so far; leave --world out"
         )));
     }
     let wanted = |name: &&str| {
         let named = args.names.iter().any(|wanted| wanted == name);
-        named || args.names.is_empty() && !(real && *name == ONLY_SIMULATED)
+        named || args.names.is_empty() && !(real && only_simulated(name))
     };
     let mut experiments = Vec::new();
     for name in NAMES.into_iter().filter(wanted) {
