@@ -111,8 +111,13 @@ pub fn resampled(values: &[f64], statistic: fn(&[f64]) -> f64, seed: u64) -> Vec
     (0..SAMPLES).map(|_| statistic(&values.iter().map(|_| draw()).collect::<Vec<f64>>())).collect()
 }
 
+/// From nothing to something is a change by all of it.
 fn change(before: f64, after: f64) -> f64 {
-    if before == 0.0 { 0.0 } else { after / before - 1.0 }
+    match (before == 0.0, after == 0.0) {
+        (true, true) => 0.0,
+        (true, false) => after.signum(),
+        _ => after / before - 1.0,
+    }
 }
 
 impl Row {

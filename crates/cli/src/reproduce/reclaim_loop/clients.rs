@@ -103,6 +103,8 @@ pub struct Facts {
     pub seconds: f64,
     /// What reclaim did.
     pub efforts: Efforts,
+    /// Of the whole run: isolated ≥ stolen, and all that was stolen was reclaimed by an effort.
+    pub adds_up: bool,
 }
 
 impl Facts {
@@ -239,11 +241,14 @@ pub fn run(script: &Script) -> Result<Facts, Failure> {
         }
     }
     let to = simulator.report();
-    let efforts = efforts.borrow().since(&efforts_before);
+    let efforts_seen = efforts;
+    let efforts = efforts_seen.borrow().since(&efforts_before);
     // All come to rest before everything is counted anew.
     let ended = counts.borrow().clone();
     counts.borrow_mut().over = true;
-    simulator.run().and_then(|_| simulator.finish()).map_err(Failure::work)?;
+    let whole = simulator.run().map_err(Failure::work)?.total().counters;
+    simulator.finish().map_err(Failure::work)?;
+    let adds_up = whole.pgscan() >= whole.pgsteal() && efforts_seen.borrow().reclaimed == whole.pgsteal();
     let counts = &ended;
     let of_all: u64 = counts.done_of_client.iter().sum();
     Ok(Facts {
@@ -257,5 +262,6 @@ pub fn run(script: &Script) -> Result<Facts, Failure> {
         died,
         seconds: to.now.since(from.now).as_secs_f64(),
         efforts,
+        adds_up,
     })
 }

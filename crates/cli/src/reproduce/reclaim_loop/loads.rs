@@ -6,8 +6,8 @@ use super::clients::{self, BUCKETS, Facts, Script, Window};
 use crate::error::Failure;
 use mglru_core::Mechanisms;
 use mglru_sim::{
-    Access, DeviceModel, FlusherModel, Interleaving, Lane, Latency, Machine, Operation, Simulator, SwapDevice,
-    SwapModel, Tenant, Writes,
+    Access, DeviceModel, FlusherModel, Interleaving, Machine, Operation, Simulator, SwapDevice, SwapModel, Tenant,
+    Writes,
 };
 use mglru_workload::compile::Compile;
 use mglru_workload::file_anon::FileAnon;
@@ -136,8 +136,8 @@ pub fn mapped_reads(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<F
 pub fn file_anon(mechanisms: Mechanisms, seed: u64, smaller: u64, rounds: u64) -> Result<Facts, Failure> {
     let machine = Machine { cpus: 16, ..Machine::kernel_lab(48 * GIB_PAGES / smaller) };
     let mix = FileAnon {
-        file_pages: (7_187_271_680 / 4096 / smaller) as u32,
-        anon_pages: (44_352_327_680 / 4096 / smaller) as u32,
+        file_pages: (8 * GIB_PAGES / smaller) as u32,
+        anon_pages: (44 * GIB_PAGES / smaller) as u32,
         readers: 8,
     };
     clients::run(&Script {
@@ -150,16 +150,10 @@ pub fn file_anon(mechanisms: Mechanisms, seed: u64, smaller: u64, rounds: u64) -
 /// Whether all could be written.
 pub fn small_writer(mechanisms: Mechanisms, seed: u64) -> Result<bool, Failure> {
     const LIMIT_PAGES: u64 = GIB_PAGES / 4;
-    let write = Lane {
-        latency: Latency::Fixed(Duration::from_micros(100)),
-        bytes_per_second: 30_000_000,
-        depth: 128,
-        failures_per_million: 0,
-    };
     let machine = Machine {
         // 120 MB/s.
         access_time: Duration::from_micros(34),
-        device: DeviceModel { write, ..DeviceModel::nvme() },
+        device: DeviceModel::slow(),
         // Nobody flushes because one memcg has much that is dirty: the legacy hierarchy.
         flusher: Some(FlusherModel { tenant_permille: 1000, memory_permille: 1000, ..FlusherModel::default() }),
         ..with_swap(Machine::kernel_lab(LIMIT_PAGES), mechanisms, 0, seed)
