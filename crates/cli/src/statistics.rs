@@ -60,6 +60,13 @@ pub fn deviation_percent(values: &[f64]) -> f64 {
     100.0 * (squares / (values.len() - 1).max(1) as f64).sqrt() / mean
 }
 
+/// How evenly something is divided: 1 where all have the same, 1 / n where one has all (Jain, Chiu and Hawe, "A quantitative measure
+/// of fairness", 1984).
+pub fn jain(values: &[f64]) -> f64 {
+    let squares: f64 = values.iter().map(|value| value * value).sum();
+    if squares == 0.0 { 1.0 } else { values.iter().sum::<f64>().powi(2) / (values.len() as f64 * squares) }
+}
+
 /// A statistic of resampled values, many times over: its spread says how far the sample determines it (bootstrap; Efron,
 /// "Bootstrap methods", 1979).
 pub fn resampled(values: &[f64], statistic: fn(&[f64]) -> f64, seed: u64) -> Vec<f64> {
@@ -128,6 +135,14 @@ mod tests {
         assert_eq!(deviation_percent(&[5.0]), 0.0);
         let deviations = resampled(&[90.0, 100.0, 110.0, 95.0, 105.0], deviation_percent, 1);
         assert!((4.0..9.0).contains(&median(&deviations)) && spread(&deviations) > 0.5);
+    }
+
+    #[test]
+    fn fairness_is_1_at_most() {
+        assert_eq!(
+            (jain(&[3.0, 3.0, 3.0]), jain(&[5.0, 0.0, 0.0, 0.0]), jain(&[0.0, 0.0])),
+            (1.0, 0.25, 1.0)
+        );
     }
 
     /// The table of any book: n = 6: all, 96.9 %; 12: 2 left out on each side, 96.1 %; 20: 5, 95.9 %.

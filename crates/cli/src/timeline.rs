@@ -18,7 +18,7 @@ const TENANTS_MAX: usize = 4;
 #[derive(Debug, Clone)]
 pub struct Timeline {
     /// Which run: what tells it from others beside it.
-    pub label: String,
+    label: String,
     /// Tenants that did something.
     tenants: Vec<TenantLine>,
 }
@@ -84,6 +84,12 @@ impl Timeline {
             .map(|(number, name)| TenantLine { name: name.clone(), pieces: pieces(&samples, number + 1) });
         let busy = |tenant: &TenantLine| tenant.pieces.iter().any(|piece| piece.accesses > 0);
         Timeline { label: label.into(), tenants: tenants.filter(busy).collect() }
+    }
+
+    /// The same with another label.
+    pub fn labelled(mut self, label: impl Into<String>) -> Timeline {
+        self.label = label.into();
+        self
     }
 
     /// As part of a document.

@@ -199,16 +199,11 @@ impl TraceInput {
             seed,
             check_every: None,
             watch: None,
+            over_time: looks,
         };
-        let prepare = |simulator: &mut Simulator| {
-            if looks {
-                timeline::watch(simulator);
-            }
-        };
-        let names = ["the trace".to_owned()];
-        let look = |simulator: &Simulator| looks.then(|| Timeline::of("all mechanisms", simulator, &names));
-        let (outcome, timeline) = plan.run_with(|_| (), prepare, look)?;
+        let outcome = plan.run(|_| ())?;
         let counted = outcome.warm();
+        let timeline = outcome.timeline.map(|timeline| timeline.labelled("all mechanisms"));
         Ok(Run { timeline, ..Run::of(&counted, 0.0, None) })
     }
 }

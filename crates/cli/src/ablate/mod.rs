@@ -17,7 +17,7 @@ mod variant;
 
 use crate::error::Failure;
 use crate::output::Output;
-use crate::page::PageFile;
+use crate::page::ReportFile;
 use crate::replay::memory::{Memory, parse_fraction};
 use crate::replay::swap::SwapArgs;
 use crate::run::plan::Behaviours;
@@ -60,7 +60,7 @@ pub struct Args {
     options: TraceOptions,
     /// Write one page with tables and figures, readable without a network
     #[arg(long, value_name = "FILE.html")]
-    report: Option<PageFile>,
+    report: Option<ReportFile>,
     /// One JSON document
     #[arg(long)]
     json: bool,

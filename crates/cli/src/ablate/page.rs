@@ -1,6 +1,6 @@
 //! What was found, as a page.
 
-use super::effect::{Ablation, Row};
+use super::effect::Ablation;
 use super::report::{difference, value};
 use crate::page::chart::{self, Bar, BarGroup};
 use crate::page::{Figure, Page, Part, Section};
@@ -34,7 +34,7 @@ impl Ablation {
         if let Some(timeline) = &self.timeline {
             let mut section = Section::new("Over time");
             section.parts =
-                timeline::figures("ablate", &self.kind.1, std::slice::from_ref(timeline), self.along);
+                timeline::figures("ablate", &file_name(input), std::slice::from_ref(timeline), self.along);
             sections.push(section);
         }
         Page {
@@ -47,8 +47,7 @@ impl Ablation {
     }
 
     fn effects_figure(&self, metric: usize) -> Figure {
-        let mut rows: Vec<Row> = self.rows.iter().filter(|row| !row.is_pair).cloned().collect();
-        super::effect::sort(&mut rows, metric);
+        let rows = self.rows_by(metric, false);
         let is_percent =
             rows.iter().filter_map(|row| row.effects.get(metric)).all(|effect| effect.is_percent);
         let effects = rows.iter().filter_map(|row| {
@@ -61,10 +60,7 @@ impl Ablation {
                 value: effect.median,
                 range: (effect.interval.low, effect.interval.high),
                 is_noise: effect.is_noise(),
-                shown: match row.changes_nothing {
-                    true => "no change".to_owned(),
-                    false => show(effect.median),
-                },
+                shown: show(effect.median),
             })
         });
         let effects: Vec<chart::Effect> = effects.collect();

@@ -26,14 +26,8 @@ pub fn difference(difference: f64, is_percent: bool) -> String {
 
 impl Row {
     /// What is to be said of an effect.
-    fn verdict(&self, effect: &Effect) -> &'static str {
-        if self.changes_nothing {
-            "changes nothing"
-        } else if effect.is_noise() {
-            "within the noise"
-        } else {
-            ""
-        }
+    fn verdict(effect: &Effect) -> &'static str {
+        if effect.is_noise() { "within the noise" } else { "" }
     }
 }
 
@@ -72,9 +66,10 @@ impl Ablation {
         )
     }
 
-    /// Single mechanisms, or pairs, by their effect on a metric.
-    fn rows_by(&self, metric: usize, pairs: bool) -> Vec<Row> {
-        let mut rows: Vec<Row> = self.rows.iter().filter(|row| row.is_pair == pairs).cloned().collect();
+    /// Single mechanisms, or pairs, that change something: by their effect on a metric.
+    pub fn rows_by(&self, metric: usize, pairs: bool) -> Vec<Row> {
+        let mut rows: Vec<Row> =
+            self.rows.iter().filter(|row| row.is_pair == pairs && !row.changes_nothing).cloned().collect();
         sort(&mut rows, metric);
         rows
     }
@@ -108,7 +103,7 @@ impl Ablation {
                 show(effect.median),
                 show(effect.interval.low),
                 show(effect.interval.high),
-                row.verdict(effect).to_owned(),
+                Row::verdict(effect).to_owned(),
             ]);
         }
         table

@@ -86,6 +86,11 @@ fn ticks(least: f64, most: f64) -> Vec<f64> {
         .collect()
 }
 
+/// What is between two marks.
+fn gap(ticks: &[f64]) -> f64 {
+    if let [first, second, ..] = ticks { second - first } else { 1.0 }
+}
+
 /// One bar.
 #[derive(Debug, Clone)]
 pub struct Bar {
@@ -199,10 +204,11 @@ pub fn effects(title: &str, description: &str, unit: &str, effects: &[Effect]) -
             }
         }
     });
+    let scale = ticks(least, most);
     let body = html! {
-        @for tick in ticks(least, most) {
+        @for &tick in &scale {
             (line(if tick == 0.0 { "zero" } else { "grid" }, [place(tick), 4.0], [place(tick), bottom]))
-            (text(place(tick), bottom + 14.0, "tick middle", &number(tick)))
+            (text(place(tick), bottom + 14.0, "tick middle", &number(tick, gap(&scale))))
         }
         (text((LEFT + RIGHT) / 2.0, bottom + 30.0, "tick middle", unit))
         @for row in rows { (row) }
@@ -210,14 +216,17 @@ pub fn effects(title: &str, description: &str, unit: &str, effects: &[Effect]) -
     Chart { title: title.to_owned(), description: description.to_owned(), height: bottom + 38.0, body }
 }
 
-/// A number at a scale.
-fn number(value: f64) -> String {
+/// A number at a scale whose marks are so far apart.
+fn number(value: f64, step: f64) -> String {
     match value.abs() {
         1e9.. => format!("{} G", at(value / 1e9)),
         1e6.. => format!("{} M", at(value / 1e6)),
         1e4.. => format!("{} k", at(value / 1e3)),
         0.0 => "0".to_owned(),
-        size if size < 0.095 => format!("{value:.2}"),
+        _ if step < 1.0 => {
+            let decimals = (-step.log10()).ceil().clamp(0.0, 6.0) as usize;
+            format!("{value:.decimals$}")
+        }
         _ => at(value),
     }
 }
@@ -248,8 +257,12 @@ const PLOT_RIGHT: f64 = WIDTH - 16.0;
 
 /// Lines over a common axis.
 pub fn lines(title: &str, description: &str, axes: Axes, series: &[Series]) -> Chart {
-    const TOP: f64 = 34.0;
-    const BOTTOM: f64 = 220.0;
+    // The legend stands above, as many names in a row as there is room for.
+    let longest = series.iter().map(|series| series.label.chars().count()).max().unwrap_or(0);
+    let column = 40.0 + 7.0 * longest as f64;
+    let per_row = ((PLOT_RIGHT - PLOT_LEFT) / column).clamp(1.0, 6.0) as usize;
+    let top = 18.0 * series.len().div_ceil(per_row) as f64 + 16.0;
+    let bottom = top + 186.0;
     let points = || series.iter().flat_map(|series| &series.points);
     let (first, last) =
         points().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), point| (a.min(point.0), b.max(point.0)));
@@ -257,7 +270,7 @@ pub fn lines(title: &str, description: &str, axes: Axes, series: &[Series]) -> C
     let (least, most) =
         points().filter_map(|point| point.1).fold(axes.range, |(l, m), value| (l.min(value), m.max(value)));
     let x = |value: f64| PLOT_LEFT + (PLOT_RIGHT - PLOT_LEFT) * (value - first) / (last - first);
-    let y = |value: f64| BOTTOM - (BOTTOM - TOP) * (value - least) / (most - least).max(f64::MIN_POSITIVE);
+    let y = |value: f64| bottom - (bottom - top) * (value - least) / (most - least).max(f64::MIN_POSITIVE);
     let path = |series: &Series| {
         let mut path = String::new();
         let mut up = true;
@@ -272,26 +285,31 @@ pub fn lines(title: &str, description: &str, axes: Axes, series: &[Series]) -> C
         }
         path
     };
-    let step = (PLOT_RIGHT - PLOT_LEFT) / series.len().max(1) as f64;
+    let legend = |number: usize| {
+        (PLOT_LEFT + column * (number % per_row) as f64, 18.0 * (number / per_row) as f64 + 8.0)
+    };
+    let (up, along) = (ticks(least, most), ticks(first, last));
+    // The first of several is what others are compared with, and grey.
+    let class = |number: usize| format!("curve line-{}", if series.len() == 1 { 1 } else { number % 6 });
     let body = html! {
-        @for tick in ticks(least, most) {
+        @for &tick in &up {
             (line("grid", [PLOT_LEFT, y(tick)], [PLOT_RIGHT, y(tick)]))
-            (text(PLOT_LEFT - 6.0, y(tick) + 4.0, "tick end", &number(tick)))
+            (text(PLOT_LEFT - 6.0, y(tick) + 4.0, "tick end", &number(tick, gap(&up))))
         }
-        @for tick in ticks(first, last) {
-            (line("grid", [x(tick), BOTTOM], [x(tick), BOTTOM + 4.0]))
-            (text(x(tick), BOTTOM + 17.0, "tick middle", &number(tick)))
+        @for &tick in &along {
+            (line("grid", [x(tick), bottom], [x(tick), bottom + 4.0]))
+            (text(x(tick), bottom + 17.0, "tick middle", &number(tick, gap(&along))))
         }
-        (text((PLOT_LEFT + PLOT_RIGHT) / 2.0, BOTTOM + 34.0, "tick middle", axes.x))
-        (text(4.0, 26.0, "tick", axes.y))
+        (text((PLOT_LEFT + PLOT_RIGHT) / 2.0, bottom + 34.0, "tick middle", axes.x))
+        (text(4.0, top - 8.0, "tick", axes.y))
         @for (number, series) in series.iter().enumerate() {
-            path class=(format!("curve line-{}", number % 6)) d=(path(series)) {}
-            line class=(format!("curve line-{}", number % 6)) x1=(at(PLOT_LEFT + step * number as f64)) y1="8"
-                x2=(at(PLOT_LEFT + step * number as f64 + 24.0)) y2="8" {}
-            (text(PLOT_LEFT + step * number as f64 + 30.0, 12.0, "", &series.label))
+            path class=(class(number)) d=(path(series)) {}
+            line class=(class(number)) x1=(at(legend(number).0)) y1=(at(legend(number).1)) x2=(at(legend(number).0 + 24.0))
+                y2=(at(legend(number).1)) {}
+            (text(legend(number).0 + 30.0, legend(number).1 + 4.0, "", &series.label))
         }
     };
-    Chart { title: title.to_owned(), description: description.to_owned(), height: BOTTOM + 42.0, body }
+    Chart { title: title.to_owned(), description: description.to_owned(), height: bottom + 42.0, body }
 }
 
 /// Values in cells: columns along an axis, rows with names.
@@ -333,6 +351,7 @@ pub fn heat(title: &str, description: &str, heat: &Heat) -> Chart {
         }
         cells
     };
+    let along = ticks(0.0, last);
     let body = html! {
         (text(LEFT, 14.0, "tick", "share of the cached pages:"))
         @for step in 0..=4u8 {
@@ -346,9 +365,9 @@ pub fn heat(title: &str, description: &str, heat: &Heat) -> Chart {
             @for cell in cells(values, TOP + ROW * number as f64) { (cell) }
         }
         rect class="frame" x=(at(LEFT)) y=(at(TOP - 1.0)) width=(at(PLOT_RIGHT - LEFT)) height=(at(bottom - TOP)) {}
-        @for tick in ticks(0.0, last) {
+        @for &tick in &along {
             (line("grid", [x(tick), bottom], [x(tick), bottom + 4.0]))
-            (text(x(tick), bottom + 17.0, "tick middle", &crate::page::chart::number(tick)))
+            (text(x(tick), bottom + 17.0, "tick middle", &number(tick, gap(&along))))
         }
         (text((LEFT + PLOT_RIGHT) / 2.0, bottom + 34.0, "tick middle", &heat.x))
     };
@@ -365,8 +384,8 @@ mod tests {
         assert_eq!(ticks(-3.0, 3.0), [-2.0, 0.0, 2.0]);
         assert!(ticks(0.0, 0.0).len() <= 12 && ticks(0.0, 1e12).len() <= 12);
         assert_eq!(
-            [0.0, 0.05, 2.5, 12_000.0, 3e6, 2e9].map(number),
-            ["0", "0.05", "2.5", "12 k", "3 M", "2 G"]
+            [0.0, 0.05, 2.5, 12_000.0, 3e6, 2e9].map(|value| number(value, 0.05)),
+            ["0", "0.05", "2.50", "12 k", "3 M", "2 G"]
         );
     }
 

@@ -19,19 +19,19 @@ const STYLE: [&str; 2] = [include_str!("page.css"), include_str!("chart.css")];
 
 /// Where the page is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PageFile(PathBuf);
+pub struct ReportFile(PathBuf);
 
-impl FromStr for PageFile {
+impl FromStr for ReportFile {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<PageFile, String> {
+    fn from_str(text: &str) -> Result<ReportFile, String> {
         let path = PathBuf::from(text);
         let is_page = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html"));
-        if is_page { Ok(PageFile(path)) } else { Err("a report is a file that ends in .html".to_owned()) }
+        if is_page { Ok(ReportFile(path)) } else { Err("a report is a file that ends in .html".to_owned()) }
     }
 }
 
-impl PageFile {
+impl ReportFile {
     /// Where it is going to be.
     pub fn path(&self) -> &Path {
         &self.0

@@ -62,10 +62,10 @@ fn charts_have_words_and_tables_beside_them() {
 
 #[test]
 fn a_report_is_html() {
-    assert!("x.HTML".parse::<PageFile>().is_ok());
+    assert!("x.HTML".parse::<ReportFile>().is_ok());
     for name in ["x", "x.htm", ".html"] {
-        assert!(name.parse::<PageFile>().unwrap_err().contains(".html"), "{name}");
+        assert!(name.parse::<ReportFile>().unwrap_err().contains(".html"), "{name}");
     }
-    let nowhere: PageFile = "/no/such/folder/x.html".parse().unwrap();
+    let nowhere: ReportFile = "/no/such/folder/x.html".parse().unwrap();
     assert!(nowhere.try_out().unwrap_err().text().contains("/no/such/folder/x.html"));
 }

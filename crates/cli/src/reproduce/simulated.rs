@@ -2,6 +2,7 @@
 
 use super::workingset::{CLIENTS, Part, Run, SWEEP_THREADS, Task};
 use crate::error::Failure;
+use crate::timeline::{self, Timeline};
 use mglru_core::lru::Swappiness;
 use mglru_core::{Counter, Mechanisms, Time};
 use mglru_sim::{
@@ -76,6 +77,8 @@ pub struct LoadRun {
     pub seed: u64,
     /// Simulated.
     pub time: Duration,
+    /// It is watched over time.
+    pub watched: bool,
 }
 
 impl LoadRun {
@@ -102,6 +105,9 @@ impl LoadRun {
     /// Runs it.
     pub fn run(&self) -> Result<Run, Failure> {
         let mut simulator = Simulator::new(&self.machine()).map_err(Failure::work)?;
+        if self.watched {
+            timeline::watch(&mut simulator);
+        }
         let running = self.load.start(self.clients, self.seed).map_err(Failure::work)?;
         let (running, begun) = (Rc::new(RefCell::new(running)), Rc::new(Cell::new(0)));
         for number in 0..self.clients as usize {
@@ -109,8 +115,9 @@ impl LoadRun {
             let mapped_percent = self.mapped_percent;
             simulator.add_job(0, Client { running, number, mapped_percent, begun, steps: Vec::new() });
         }
-        let run = finish(simulator, self.time)?;
-        Ok(Run { transactions: begun.get(), ..run })
+        let run = finish(&mut simulator, self.time)?;
+        let timeline = self.watched.then(|| Timeline::of("", &simulator, &["the load".to_owned()]));
+        Ok(Run { transactions: begun.get(), timeline, ..run })
     }
 }
 
@@ -138,7 +145,7 @@ fn machine(
 }
 
 /// Runs until the time is over, and sums up.
-fn finish(mut simulator: Simulator, time: Duration) -> Result<Run, Failure> {
+fn finish(simulator: &mut Simulator, time: Duration) -> Result<Run, Failure> {
     let until = Time::ZERO + time;
     while simulator.now() < until && simulator.step().map_err(Failure::work)? {}
     simulator.core().validate().map_err(Failure::work)?;
@@ -155,7 +162,7 @@ fn finish(mut simulator: Simulator, time: Duration) -> Result<Run, Failure> {
 
 /// Runs a part of an experiment.
 pub fn run(task: &Task) -> Result<Run, Failure> {
-    let &Task { part, mechanisms, seed, shorter } = task;
+    let &Task { part, mechanisms, seed, shorter, watched } = task;
     let (clients, mapped_percent, time) = match part {
         Part::Tpcc { mapped_percent } => (CLIENTS, mapped_percent, TPCC_TIME),
         Part::Control => (1, 0, CONTROL_TIME),
@@ -164,8 +171,18 @@ pub fn run(task: &Task) -> Result<Run, Failure> {
     let time = time / shorter;
     let (limit_pages, swappiness) = (LIMIT_PAGES, SWAPPINESS);
     if let Some(load) = part.load(LIMIT_PAGES) {
-        return LoadRun { load, clients, mapped_percent, mechanisms, limit_pages, swappiness, seed, time }
-            .run();
+        let run = LoadRun {
+            load,
+            clients,
+            mapped_percent,
+            mechanisms,
+            limit_pages,
+            swappiness,
+            seed,
+            time,
+            watched,
+        };
+        return run.run();
     }
     let machine = machine(limit_pages, mechanisms, seed, clients, TOUCH_TIME, SwapDevice::zram(), swappiness);
     let mut simulator = Simulator::new(&machine).map_err(Failure::work)?;
@@ -175,5 +192,5 @@ pub fn run(task: &Task) -> Result<Run, Failure> {
         let read = move || Access::read(random.below(2 * LIMIT_PAGES)).into();
         simulator.add_job(0, std::iter::repeat_with(read));
     }
-    finish(simulator, time)
+    finish(&mut simulator, time)
 }

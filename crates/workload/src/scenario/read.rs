@@ -103,7 +103,9 @@ fn device(value: &Value, text: &Text) -> Result<Device, Error> {
         "nvme" => Ok(Device::Nvme),
         "slow" => Ok(Device::Slow),
         "ideal" => Ok(Device::Ideal),
-        other => Err(value.wrong(text, format_args!("there is no device `{other}`; there are: nvme, slow, ideal"))),
+        other => {
+            Err(value.wrong(text, format_args!("there is no device `{other}`; there are: nvme, slow, ideal")))
+        }
     }
 }
 
