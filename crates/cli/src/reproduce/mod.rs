@@ -40,34 +40,14 @@ pub struct Registration {
     pub run: fn(&Order) -> Result<Experiment, Failure>,
 }
 
-<<<<<<< HEAD
-/// Has no real world yet.
-const ONLY_SIMULATED: [&str; 1] = ["memcg-lru"];
-=======
 /// All of them.
 const EXPERIMENTS: [&Registration; 5] = [
     &prefetch::REGISTRATION,
     &workingset::REGISTRATION,
     &lru_lock::REGISTRATION,
     &memcg_lru::REGISTRATION,
-    &RECLAIM_LOOP,
+    &reclaim_loop::REGISTRATION,
 ];
-
-const RECLAIM_LOOP: Registration = Registration {
-    name: "reclaim-loop",
-    claims: &[
-        Claim { words: "fewer refaults under writes", metric: "ycsb_b_refault_file" },
-        Claim { words: "fewer pages read", metric: "ycsb_b_pgpgin" },
-        Claim { words: "more operations", metric: "ycsb_b_operations_per_second" },
-        Claim { words: "as fair as before", metric: "fairness_jain" },
-        Claim { words: "file and anon mix lives", metric: "file_anon_mix_rounds" },
-        Claim { words: "dd in a small memcg lives", metric: "dd_small_memcg_survives" },
-    ],
-    in_real_world: false,
-    runs_among_all: None,
-    run: |order| reclaim_loop::run(order.effort),
-};
->>>>>>> main
 
 /// Runs of each setting, unless they are told.
 const RUNS_SIMULATED: u32 = 6;
@@ -76,7 +56,7 @@ const RUNS_REAL: u32 = 2;
 /// Arguments of the mode.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Experiments: workingset, lru-lock, memcg-lru, reclaim-loop (default: all there are)
+    /// Experiments: workingset, lru-lock, memcg-lru (default: all there are)
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// Runs of each setting, each with a seed of its own; in the simulator, experiments that look at spread make at least
@@ -202,7 +182,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let usual = if is_simulated { RUNS_SIMULATED } else { RUNS_REAL };
     let mut output = Output::new(args.json);
     if args.ablate && args.names == ["reclaim-loop"] {
-        let map = reclaim_loop::map::run(effort)?;
+        let map = reclaim_loop::map::run(effort(RUNS_SIMULATED))?;
         output.text(&map.text())?;
         return output.document(&map.document());
     }
@@ -211,31 +191,6 @@ pub fn run(args: Args) -> Result<(), Failure> {
         output.text(&ablation.text())?;
         return output.document(&ablation.document());
     }
-<<<<<<< HEAD
-    let real = matches!(world, World::Real { .. });
-    let only_simulated = |name: &str| ONLY_SIMULATED.contains(&name);
-    if let (true, Some(name)) = (real, args.names.iter().find(|name| only_simulated(name))) {
-        return Err(Failure::usage(format_args!(
-            "{name} --world real: it runs in the simulator only so far; leave --world out"
-        )));
-    }
-    let wanted = |name: &&str| {
-        let named = args.names.iter().any(|wanted| wanted == name);
-        named || args.names.is_empty() && !(real && only_simulated(name))
-    };
-    let mut experiments = Vec::new();
-    for name in NAMES.into_iter().filter(wanted) {
-        let began = Instant::now();
-        let mut experiment = match name {
-            "lru-lock" => lru_lock::run(effort, args.quick)?,
-            "memcg-lru" => memcg_lru::run(effort)?,
-            "reclaim-loop" => reclaim_loop::run(effort, &world)?,
-            _ => workingset::run(effort, &world)?,
-        };
-        experiment.seconds = began.elapsed().as_secs_f64();
-        output.text(&experiment.text())?;
-        experiments.push(experiment);
-=======
     let named = |experiment: &Registration| args.names.iter().any(|name| name == experiment.name);
     if let Some(only_simulated) =
         EXPERIMENTS.iter().find(|&&one| named(one) && !one.in_real_world && !is_simulated)
@@ -325,6 +280,5 @@ mod tests {
             );
             seen.push(experiment.name);
         }
->>>>>>> main
     }
 }

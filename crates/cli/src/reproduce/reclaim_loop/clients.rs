@@ -123,7 +123,11 @@ impl Facts {
     pub fn jain(&self) -> f64 {
         let done = || self.of_client.iter().map(|&done| done as f64);
         let squares: f64 = done().map(|done| done * done).sum();
-        if squares == 0.0 { 1.0 } else { done().sum::<f64>().powi(2) / (self.of_client.len() as f64 * squares) }
+        if squares == 0.0 {
+            1.0
+        } else {
+            done().sum::<f64>().powi(2) / (self.of_client.len() as f64 * squares)
+        }
     }
 }
 
@@ -170,7 +174,8 @@ impl Source for Client {
         counts.begun += 1;
         let reads = |step: &&Step| matches!(step, Step::Touch(touch) if !touch.anon && !touch.write);
         counts.file_reads += self.steps.iter().filter(reads).count() as u64;
-        counts.releases += self.steps.iter().filter(|step| matches!(step, Step::Release { .. })).count() as u64;
+        counts.releases +=
+            self.steps.iter().filter(|step| matches!(step, Step::Release { .. })).count() as u64;
         let mapped = self.mapped;
         batch.extend(self.steps.iter().map(|&step| match step {
             // What is written whole is written by descriptor: a store would read it first.
@@ -212,7 +217,8 @@ pub fn run(script: &Script) -> Result<Facts, Failure> {
     while counts.borrow().begun < warm_draws {
         simulator.step().map_err(Failure::work)?;
     }
-    let (from, efforts_before, begun_before) = (simulator.report(), efforts.borrow().clone(), counts.borrow().begun);
+    let (from, efforts_before, begun_before) =
+        (simulator.report(), efforts.borrow().clone(), counts.borrow().begun);
     {
         let counts = &mut *counts.borrow_mut();
         counts.done_of_client.fill(0);

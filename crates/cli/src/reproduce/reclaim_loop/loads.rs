@@ -6,8 +6,8 @@ use super::clients::{self, BUCKETS, Facts, Script, Window};
 use crate::error::Failure;
 use mglru_core::Mechanisms;
 use mglru_sim::{
-    Access, DeviceModel, FlusherModel, Interleaving, Machine, Operation, Simulator, SwapDevice, SwapModel, Tenant,
-    Writes,
+    Access, DeviceModel, FlusherModel, Interleaving, Machine, Operation, Simulator, SwapDevice, SwapModel,
+    Tenant, Writes,
 };
 use mglru_workload::compile::Compile;
 use mglru_workload::file_anon::FileAnon;
@@ -25,8 +25,7 @@ fn with_swap(machine: Machine, mechanisms: Mechanisms, swap_pages: u64, seed: u6
     Machine {
         mechanisms,
         device: DeviceModel::nvme(),
-        swap: (swap_pages > 0)
-            .then(|| SwapModel { pages: swap_pages as u32, device: SwapDevice::zram() }),
+        swap: (swap_pages > 0).then(|| SwapModel { pages: swap_pages as u32, device: SwapDevice::zram() }),
         access_time: TOUCH_TIME,
         device_cpu: 0,
         writes: Writes::Overwrite,
@@ -89,7 +88,10 @@ pub fn compilers(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Fact
         ..Script::new(
             with_swap(machine, mechanisms, 64 * GIB_PAGES / SMALLER, seed),
             // 70 MiB for each compiler, on average.
-            Load::Compile(Compile { sources: 60_000 / SMALLER as u32, heap_pages: (70 * 256 / SMALLER) as u32 }),
+            Load::Compile(Compile {
+                sources: 60_000 / SMALLER as u32,
+                heap_pages: (70 * 256 / SMALLER) as u32,
+            }),
             96,
         )
     })
@@ -112,7 +114,8 @@ pub fn mapped_reads(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<F
             seed: seed * JOBS + job,
         };
         let reads = pattern.accesses().map_err(Failure::work)?;
-        simulator.add_job(0, reads.map(move |read| Operation::from(Access::load(job << 32 | read.offset / 4096))));
+        simulator
+            .add_job(0, reads.map(move |read| Operation::from(Access::load(job << 32 | read.offset / 4096))));
     }
     let accesses = 16_000_000 / u64::from(shorter);
     let mut to = |accesses: u64| -> Result<_, Failure> {
@@ -155,7 +158,11 @@ pub fn small_writer(mechanisms: Mechanisms, seed: u64) -> Result<bool, Failure> 
         access_time: Duration::from_micros(34),
         device: DeviceModel::slow(),
         // Nobody flushes because one memcg has much that is dirty: the legacy hierarchy.
-        flusher: Some(FlusherModel { tenant_permille: 1000, memory_permille: 1000, ..FlusherModel::default() }),
+        flusher: Some(FlusherModel {
+            tenant_permille: 1000,
+            memory_permille: 1000,
+            ..FlusherModel::default()
+        }),
         ..with_swap(Machine::kernel_lab(LIMIT_PAGES), mechanisms, 0, seed)
     };
     let mut simulator = Simulator::new(&machine).map_err(Failure::work)?;

@@ -77,7 +77,8 @@ impl Place {
 impl Map {
     /// As text: changes of refaults / of operations per second.
     pub fn text(&self) -> String {
-        let mut table = Table::new(["limit", "writes", "device", "files", COMPARED[0].1, COMPARED[1].1, COMPARED[2].1]);
+        let mut table =
+            Table::new(["limit", "writes", "device", "files", COMPARED[0].1, COMPARED[1].1, COMPARED[2].1]);
         for place in &self.places {
             let run = &place.run;
             let [after, only_loop, placement] = COMPARED.map(|(setting, _)| {

@@ -14,7 +14,7 @@ use mglru_cache::{CachedFile, OpenMode, PageCache};
 use mglru_core::Mechanisms;
 use mglru_workload::verify::{self, Identity};
 use mglru_workload::ycsb::{Keys, Letter, Ycsb};
-use redb::{Builder, Database, Durability, ReadableDatabase, StorageBackend, TableDefinition};
+use redb::{Builder, Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io;
@@ -112,7 +112,12 @@ pub fn run(effort: Effort, settings: [Mechanisms; 3], directory: &Path) -> Resul
     for seed in effort.seed..effort.seed + u64::from(runs) {
         for (part, writes_percent) in [5, 0].into_iter().enumerate() {
             for (setting, &mechanisms) in settings.iter().enumerate() {
-                facts[3 * part + setting].push(prepared.run(mechanisms, writes_percent, seed, effort.shorter.min(2))?);
+                facts[3 * part + setting].push(prepared.run(
+                    mechanisms,
+                    writes_percent,
+                    seed,
+                    effort.shorter.min(2),
+                )?);
                 bar.inc(1);
             }
         }
@@ -128,7 +133,9 @@ pub fn run(effort: Effort, settings: [Mechanisms; 3], directory: &Path) -> Resul
     let each = |facts: &RealFacts, count: f64| count / facts.operations as f64;
     let rows = vec![
         row("ycsb_b_refault_file", "pages", change(34_365_441.0, 18_934_364.0), 0, &refaults),
-        row("ycsb_b_pgpgin", "kB", change(164_636_727.0, 108_820_685.0), 0, &|facts| 4.0 * facts.misses as f64),
+        row("ycsb_b_pgpgin", "kB", change(164_636_727.0, 108_820_685.0), 0, &|facts| {
+            4.0 * facts.misses as f64
+        }),
         row("ycsb_b_operations_per_second", "1/s", change(63_050.38, 79_937.12), 0, &RealFacts::rate),
         row("ycsb_b_refaults_per_operation", "pages", change(5.7276, 3.1557), 0, &|facts| {
             each(facts, refaults(facts))
@@ -152,11 +159,14 @@ pub fn run(effort: Effort, settings: [Mechanisms; 3], directory: &Path) -> Resul
         rows,
         checks: vec![
             Check {
-                name: format!("all values were of their keys, and none was lost: {verified} records at the end"),
+                name: format!(
+                    "all values were of their keys, and none was lost: {verified} records at the end"
+                ),
                 holds: verified > 0,
             },
             Check { name: "pages came back in every run".to_owned(), holds: evicts },
         ],
+        shown: Vec::new(),
     })
 }
 
@@ -218,7 +228,8 @@ impl Prepared {
             Failure::work(format_args!("cannot make a directory in {}: {error}", directory.display()))
         })?;
         let prepared = Prepared { directory, seed };
-        let mut database = Builder::new().create(prepared.path("first")).map_err(|error| failed("create", error))?;
+        let mut database =
+            Builder::new().create(prepared.path("first")).map_err(|error| failed("create", error))?;
         let write = database.begin_write().map_err(|error| failed("begin", error))?;
         {
             let mut table = write.open_table(TABLE).map_err(|error| failed("open", error))?;
@@ -240,20 +251,34 @@ impl Prepared {
     ///
     /// # Errors
     /// The system's, the store's; or a record is not what it should be.
-    pub fn run(&self, mechanisms: Mechanisms, writes_percent: u32, seed: u64, shorter: u32) -> Result<RealFacts, Failure> {
+    pub fn run(
+        &self,
+        mechanisms: Mechanisms,
+        writes_percent: u32,
+        seed: u64,
+        shorter: u32,
+    ) -> Result<RealFacts, Failure> {
         let path = self.path("run");
         let fail = |error| Failure::work(format_args!("cannot make {}: {error}", path.display()));
         std::fs::copy(self.path("first"), &path).map_err(fail)?;
         let file = OpenOptions::new().read(true).write(true).open(&path).map_err(fail)?;
         layout::drop_from_system_cache(&file).map_err(fail)?;
-        let cache =
-            PageCache::builder(LIMIT_BYTES + ROOM_BYTES).tenant("store", LIMIT_BYTES).mechanisms(mechanisms).build()?;
+        let cache = PageCache::builder(LIMIT_BYTES + ROOM_BYTES)
+            .tenant("store", LIMIT_BYTES)
+            .mechanisms(mechanisms)
+            .build()?;
         let tenant = cache.tenant("store")?;
         let database = Builder::new()
             .set_cache_size(STORE_CACHE_BYTES as usize)
             .create_with_backend(Backend(tenant.open(&path, OpenMode::ReadWrite)?))
             .map_err(|error| failed("open", error))?;
-        let store = Store { database, generations: Generations::new(), seed: self.seed, writer: Mutex::new(()), commits: AtomicU64::new(0) };
+        let store = Store {
+            database,
+            generations: Generations::new(),
+            seed: self.seed,
+            writer: Mutex::new(()),
+            commits: AtomicU64::new(0),
+        };
         // Caches are filled first.
         during(TIME / 2 / shorter, |client| store.client(writes_percent, seed * 2 * CLIENTS + client))?;
         let before = tenant.stats();
@@ -343,7 +368,9 @@ impl Store {
         let found = found.ok_or_else(|| Failure::work(format_args!("record {number} is gone")))?;
         let identity = verify::check(found.value(), number).map_err(Failure::work)?;
         // One more may be committed, and not noted yet.
-        if identity.generation < u64::from(committed) || identity.generation > u64::from(self.generations.of(number)) + 1 {
+        if identity.generation < u64::from(committed)
+            || identity.generation > u64::from(self.generations.of(number)) + 1
+        {
             return Err(Failure::work(format_args!(
                 "record {number} is of generation {}, where {committed} was committed",
                 identity.generation
@@ -385,7 +412,11 @@ fn verify_all(database: &Database, generations: &Generations) -> Result<u64, Fai
     for entry in table.iter().map_err(|error| failed("iterate", error))? {
         let (found, value) = entry.map_err(|error| failed("next", error))?;
         // A value says of which record it is, which then has to be that of the key.
-        let number = value.value().get(8..16).and_then(|bytes| bytes.try_into().ok()).map_or(u64::MAX, u64::from_le_bytes);
+        let number = value
+            .value()
+            .get(8..16)
+            .and_then(|bytes| bytes.try_into().ok())
+            .map_or(u64::MAX, u64::from_le_bytes);
         if number >= u64::from(RECORDS) || key(number) != found.value() {
             return Err(Failure::work(format_args!("{} has the value of another record", found.value())));
         }

@@ -2,16 +2,8 @@
 
 use super::clients::{self, Facts, Script, Window};
 use crate::error::Failure;
-<<<<<<< HEAD
 use mglru_core::Mechanisms;
 use mglru_sim::{DeviceModel, FlusherModel, Interleaving, Lane, Latency, Machine, Writes};
-=======
-use mglru_core::{Event, Mechanisms};
-use mglru_sim::{
-    DeviceModel, FlusherModel, Interleaving, Lane, Latency, Machine, Operation, Simulator, Source,
-    SourceError, Writes,
-};
->>>>>>> main
 use mglru_workload::Load;
 use mglru_workload::ycsb::{Letter, Ycsb};
 use std::time::Duration;
@@ -112,14 +104,8 @@ impl StoreRun {
             letter: Letter::B,
             writes_percent: self.writes_percent,
             records: (limit * RECORDS_PER_LIMIT) as u32,
-<<<<<<< HEAD
             cache_pages: (limit * self.cache_share.unwrap_or(CACHE_PER_LIMIT)) as u32,
             uniform: false,
-=======
-            cache_pages: (limit * std::env::var("CACHE").map_or(CACHE_PER_LIMIT, |v| v.parse().unwrap()))
-                as u32,
-            uniform: std::env::var("UNIFORM").is_ok(),
->>>>>>> main
         })
     }
 
