@@ -235,7 +235,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             command: command(of, &args, &world, (runs != usual).then_some(runs)),
         });
     }
-    if all {
+    if all || done.len() > 1 {
         output.text(&summary::text(&done))?;
     }
     let document = json!({"experiments": done.iter().map(|done| {
