@@ -55,14 +55,17 @@ fn check(html: &str) {
         charts += usize::from(name == "svg");
         tables += usize::from(name == "table");
         if name == "svg" {
-            assert!(attributes.contains("role=\"img\"") && attributes.contains("aria-labelledby"), "{attributes}");
+            assert!(
+                attributes.contains("role=\"img\"") && attributes.contains("aria-labelledby"),
+                "{attributes}"
+            );
         }
         if !["meta", "script", "style"].contains(&name.as_str()) {
             open.push(name);
         }
     }
     assert_eq!(open, Vec::<String>::new(), "everything ends");
-    assert!(charts > 0 && tables > charts, "{charts} charts, {tables} tables");
+    assert!(charts > 0 && tables >= charts, "{charts} charts, {tables} tables");
     assert_eq!(html.matches("<desc ").count(), charts, "each chart is described");
     assert!(html.contains("prefers-color-scheme:dark") && html.contains("@media print"));
 }
@@ -80,7 +83,8 @@ fn read(folder: &Path, name: &str) -> String {
 #[test]
 fn an_ablation_has_a_page_with_its_numbers() {
     let folder = folder();
-    let printed = document(folder.path(), "ablate skewed.txt --memory 200p --runs 3 --pairs --report page.html");
+    let printed =
+        document(folder.path(), "ablate skewed.txt --memory 200p --runs 3 --pairs --report page.html");
     let html = read(folder.path(), "page.html");
     check(&html);
     let mut inside = embedded(&html);
@@ -100,43 +104,57 @@ fn an_ablation_has_a_page_with_its_numbers() {
 #[test]
 fn an_experiment_has_a_page_and_figures() {
     let folder = tempfile::tempdir().unwrap();
-    let printed =
-        document(folder.path(), "reproduce workingset --quick --runs 1 --report page.html --figures figures");
+    let printed = document(
+        folder.path(),
+        "reproduce workingset lru-lock --quick --runs 1 --report page.html --figures figures",
+    );
     let html = read(folder.path(), "page.html");
     check(&html);
     assert_eq!(embedded(&html), printed);
-    for part in ["Generations over time", "Hit ratio over time", "All in one table", "more than halve", "as published"] {
+    for part in [
+        "Generations over time",
+        "Hit ratio over time",
+        "All in one table",
+        "more than halve",
+        "as published",
+        "one clock write per batch",
+    ] {
         assert!(html.contains(part), "{part}");
     }
     let experiment = &printed["experiments"][0];
     assert_eq!(experiment["command"], "mglru reproduce workingset --runs 1 --quick");
     assert_eq!(experiment["shown"].as_array().unwrap().len(), 2);
+    for check in experiment["checks"].as_array().unwrap() {
+        let name = check["name"].as_str().unwrap();
+        // An eighth of the time is too short for the others.
+        let always =
+            ["scanned = sorted", "isolated = reclaimed", "no more refaults", "priorities", "lack of memory"];
+        assert!(check["holds"] == true || !always.iter().any(|words| name.contains(words)), "{name}");
+    }
     let figures: Vec<PathBuf> =
         folder.path().join("figures").read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(figures.len(), 1 + 2 * 4, "metrics, and of two loads: hits, and three settings' generations");
+    assert_eq!(
+        figures.len(),
+        1 + 1 + 2 * 4,
+        "metrics of both, and of two loads: hits, and three settings' generations"
+    );
     for path in figures {
         let svg = std::fs::read_to_string(&path).unwrap();
-        assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"") && svg.contains("<desc id=\"description\">"));
+        assert!(
+            svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"")
+                && svg.contains("<desc id=\"description\">")
+        );
         assert!(svg.len() < 60_000 && !svg.contains("NaN"), "{}: {} bytes", path.display(), svg.len());
-    }
-}
-
-#[test]
-fn all_experiments_make_one_table() {
-    let folder = tempfile::tempdir().unwrap();
-    let text = done(folder.path(), "reproduce lru-lock memcg-lru --quick --runs 1 --report page.html");
-    assert!(text.contains("pgsteal_over_requested_percent"), "named ones are told in full");
-    let html = read(folder.path(), "page.html");
-    check(&html);
-    for part in ["Fairness", "one clock write per batch", "Jain", "mglru reproduce lru-lock --runs 1 --quick"] {
-        assert!(html.contains(part), "{part}");
     }
 }
 
 #[test]
 fn replays_and_curves_have_pages() {
     let folder = folder();
-    done(folder.path(), "replay skewed.txt --memory 200p --preset linux-7.2,linux-6.12 --baseline arc --report one.html");
+    done(
+        folder.path(),
+        "replay skewed.txt --memory 200p --preset linux-7.2,linux-6.12 --baseline arc --report one.html",
+    );
     let html = read(folder.path(), "one.html");
     check(&html);
     assert!(html.contains("multigen linux-6.12, 200p") && html.contains("<td>arc</td>"));
@@ -165,7 +183,9 @@ fn the_demo_has_the_same_page() {
 fn browser() -> Option<PathBuf> {
     let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).flat_map(|folder| names.map(|name| folder.join(name))).find(|file| file.is_file())
+    std::env::split_paths(&path)
+        .flat_map(|folder| names.map(|name| folder.join(name)))
+        .find(|file| file.is_file())
 }
 
 /// Runs it on a page; it is given a minute.
@@ -173,7 +193,13 @@ fn browse(browser: &Path, folder: &Path, options: &[&str], page: &str) -> Option
     let mut command = Command::new("timeout");
     command.arg("60").arg(browser);
     // Without a sandbox: tests may run as root. The page is ours.
-    command.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
+    command.args([
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--no-first-run",
+    ]);
     command.args(["--hide-scrollbars", "--window-size=1000,1600"]).args(options);
     command.arg(format!("--user-data-dir={}", folder.join("profile").display()));
     command.arg(format!("file://{}", folder.join(page).display()));

@@ -5,6 +5,7 @@
 //! disagrees with the published one is no failure: the status is 0.
 
 mod ablation;
+mod crosscheck;
 mod evidence;
 mod lru_lock;
 mod memcg_lru;
