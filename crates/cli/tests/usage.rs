@@ -49,7 +49,10 @@ fn wrong_usage_is_named_and_has_status_2() {
         ("fio --name=a", "size="),
         ("fio --name=a --size=1m --memory=lots", "--memory"),
         ("fio --name=a --size=1m --memory=100", "at least"),
-        ("fio --name=a --size=1m --preset=linux-7.1 --with=prefetch", "prefetch is not implemented yet"),
+        (
+            "fio --name=a --size=1m --preset=linux-7.1 --with=global_dirty_throttle",
+            "global_dirty_throttle is not implemented yet",
+        ),
         ("fio --name=a --size=1m --preset=linux-9", "linux-9"),
         ("fio --name=a --size=1m --with=turbo", "turbo"),
         ("fio --name=a --size=1m --without=workingset_rework", "workingset_rework is off"),

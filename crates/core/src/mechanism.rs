@@ -196,6 +196,7 @@ impl Switch {
                 | Switch::ReclaimLoop
                 | Switch::FaultPlacement
                 | Switch::BatchNonresidentAge
+                | Switch::Prefetch
                 | Switch::ExactStatistics
                 | Switch::SubtreeLru
                 | Switch::ReparentOffline
@@ -276,7 +277,7 @@ const REWORK: u32 = Switch::WorkingsetRework.bit() | 0xff << 16;
 
 /// Which behaviours are on. A word and a byte, to be copied; asking it is a test of one bit.
 ///
-/// Two switches have one position yet: they concern speed, and dirty pages of all tenants together.
+/// One switch has one position yet: it concerns dirty pages of all tenants together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mechanisms {
     preset: Preset,
@@ -301,6 +302,7 @@ impl Mechanisms {
         const OURS: u32 = LINUX_72
             | Switch::SubtreeLru.bit()
             | Switch::BatchNonresidentAge.bit()
+            | Switch::Prefetch.bit()
             | Switch::ExactStatistics.bit();
         let on = match preset {
             Preset::Linux612 => LINUX_612,
@@ -455,6 +457,11 @@ impl Mechanisms {
     }
 
     #[inline]
+    pub(crate) const fn prefetch(self) -> bool {
+        self.is_on(Switch::Prefetch)
+    }
+
+    #[inline]
     pub(crate) const fn exact_statistics(self) -> bool {
         self.is_on(Switch::ExactStatistics)
     }
@@ -585,7 +592,7 @@ mod tests {
 
     /// The table of the design, as far as there is a choice.
     #[test]
-    fn presets_differ_in_nine_switches() {
+    fn presets_differ_in_ten_switches() {
         let turning = Switch::ALL.into_iter().filter(|switch| switch.turns()).collect::<Vec<_>>();
         let on = |preset| {
             turning.iter().map(|&switch| Mechanisms::preset(preset).is_on(switch)).collect::<Vec<_>>()
@@ -599,15 +606,19 @@ mod tests {
                 "reclaim_loop",
                 "fault_placement",
                 "batch_nonresident_age",
+                "prefetch",
                 "exact_statistics",
                 "subtree_lru",
                 "reparent_offline",
             ]
         );
-        assert_eq!(on(Preset::Linux612), [false, false, true, false, false, false, false, false, false]);
-        assert_eq!(on(Preset::Linux71), [true, true, true, false, false, false, false, false, false]);
-        assert_eq!(on(Preset::Linux72), [true, true, true, true, true, false, false, false, true]);
-        assert_eq!(on(Preset::Default), [true; 9]);
+        assert_eq!(
+            on(Preset::Linux612),
+            [false, false, true, false, false, false, false, false, false, false]
+        );
+        assert_eq!(on(Preset::Linux71), [true, true, true, false, false, false, false, false, false, false]);
+        assert_eq!(on(Preset::Linux72), [true, true, true, true, true, false, false, false, false, true]);
+        assert_eq!(on(Preset::Default), [true; 10]);
     }
 
     #[test]

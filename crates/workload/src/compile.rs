@@ -60,7 +60,9 @@ impl Compilers {
         self.next += 1;
         let file = |page, write| Step::Touch(PageAccess { page, write, mapped: false, anon: false });
         // A size of its own: 1 to 16 pages, small ones more often.
-        let pages = |number: u64| 1 + mix(number) % FILE_PAGES_MAX * (mix(number + 1) % FILE_PAGES_MAX) / FILE_PAGES_MAX;
+        let pages = |number: u64| {
+            1 + mix(number) % FILE_PAGES_MAX * (mix(number + 1) % FILE_PAGES_MAX) / FILE_PAGES_MAX
+        };
         let read = |first: u64, number: u64, steps: &mut Vec<Step>| {
             let pages = first + number * FILE_PAGES_MAX..first + number * FILE_PAGES_MAX + pages(number);
             steps.extend(pages.map(|page| file(page, false)));
@@ -100,14 +102,17 @@ mod tests {
             for step in &steps {
                 match step {
                     Step::Touch(touch) if touch.anon => assert_eq!(touch.page >> 32, 2),
-                    Step::Touch(touch) if touch.write => written += u64::from(touch.page >= OBJECTS + unit * 8),
+                    Step::Touch(touch) if touch.write => {
+                        written += u64::from(touch.page >= OBJECTS + unit * 8)
+                    }
                     Step::Touch(touch) => *read.entry(touch.page).or_insert(0) += 1,
                     _ => {}
                 }
             }
             assert_eq!(written, 8);
         }
-        let of = |file: u64| read.iter().filter(move |(page, _)| **page >> 32 == file).map(|(_, count)| *count);
+        let of =
+            |file: u64| read.iter().filter(move |(page, _)| **page >> 32 == file).map(|(_, count)| *count);
         assert!(of(1).all(|count| count == 1), "each source once");
         assert!(of(2).max() > Some(1000), "popular headers again and again");
     }

@@ -49,8 +49,11 @@ impl Rounds {
     /// Appends some touches of a client. A round of an allocator ends with [`Step::Release`].
     pub fn next(&mut self, client: usize, steps: &mut Vec<Step>) {
         let reads = (client as u32) < self.mix.readers;
-        let (pages, parts) =
-            if reads { (self.mix.file_pages, self.mix.readers) } else { (self.mix.anon_pages, self.allocators) };
+        let (pages, parts) = if reads {
+            (self.mix.file_pages, self.mix.readers)
+        } else {
+            (self.mix.anon_pages, self.allocators)
+        };
         let part = (pages / parts).max(1);
         let touched = &mut self.touched[client];
         let first = match reads {

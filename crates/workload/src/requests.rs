@@ -64,7 +64,8 @@ impl Workers {
         *young = (*young + touches / 5) % heap;
         for _ in 0..touches {
             steps.push(Step::Rest { nanos: TOUCH_NANOS });
-            let page = if random.below(5) < 4 { (*young + random.below(fifth)) % heap } else { random.below(heap) };
+            let page =
+                if random.below(5) < 4 { (*young + random.below(fifth)) % heap } else { random.below(heap) };
             let write = random.below(3) == 0;
             steps.push(Step::Touch(PageAccess { page: region | page, write, mapped: true, anon: true }));
         }

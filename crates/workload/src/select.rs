@@ -51,7 +51,11 @@ impl Selects {
             let special = self.random.below(100) < 75;
             // The special rows lie in the middle, as sysbench has them.
             let few = (self.rows / 100).max(1);
-            let row = if special { (self.rows - few) / 2 + self.random.below(few) } else { self.random.below(self.rows) };
+            let row = if special {
+                (self.rows - few) / 2 + self.random.below(few)
+            } else {
+                self.random.below(self.rows)
+            };
             self.store.visit((row / ROWS_PER_LEAF) as u32, row, false, steps);
         }
     }
@@ -77,7 +81,9 @@ mod tests {
         let mut steps = Vec::new();
         (0..2000).for_each(|_| selects.next(&mut steps));
         let leaf = |step: &Step| match step {
-            Step::Touch(touch) if !touch.anon && touch.page >> 32 == 1 => Some((touch.page & 0xffff_ffff) / 4),
+            Step::Touch(touch) if !touch.anon && touch.page >> 32 == 1 => {
+                Some((touch.page & 0xffff_ffff) / 4)
+            }
             _ => None,
         };
         let leaves: Vec<u64> = steps.iter().filter_map(leaf).collect();

@@ -10,6 +10,7 @@ mod evidence;
 mod lru_lock;
 mod memcg_lru;
 mod page;
+mod prefetch;
 mod real;
 mod reclaim_loop;
 mod simulated;
@@ -41,10 +42,13 @@ pub struct Registration {
 }
 
 /// All of them.
-const EXPERIMENTS: [&Registration; 4] =
-    [&workingset::REGISTRATION, &lru_lock::REGISTRATION, &memcg_lru::REGISTRATION, &RECLAIM_LOOP];
-/// Named in the design, and not there yet.
-const LATER: [&str; 1] = ["prefetch"];
+const EXPERIMENTS: [&Registration; 5] = [
+    &prefetch::REGISTRATION,
+    &workingset::REGISTRATION,
+    &lru_lock::REGISTRATION,
+    &memcg_lru::REGISTRATION,
+    &RECLAIM_LOOP,
+];
 
 const RECLAIM_LOOP: Registration = Registration {
     name: "reclaim-loop",
@@ -158,12 +162,6 @@ pub struct Effort {
 pub fn run(args: Args) -> Result<(), Failure> {
     let names = || EXPERIMENTS.map(|experiment| experiment.name).join(", ");
     for name in &args.names {
-        if LATER.contains(&name.as_str()) {
-            return Err(Failure::usage(format_args!(
-                "the experiment '{name}' is not implemented yet; there is {}",
-                names()
-            )));
-        }
         if !EXPERIMENTS.iter().any(|experiment| experiment.name == name) {
             return Err(Failure::usage(format_args!(
                 "there is no experiment '{name}'; there is {}",
@@ -282,7 +280,7 @@ mod tests {
     fn names_are_those_that_the_help_lists_and_each_has_a_claim() {
         let mut seen = Vec::new();
         for experiment in EXPERIMENTS {
-            assert!(!seen.contains(&experiment.name) && !LATER.contains(&experiment.name));
+            assert!(!seen.contains(&experiment.name));
             assert!(!experiment.claims.is_empty(), "{}", experiment.name);
             let long = |claim: &&Claim| experiment.name.len() + claim.words.chars().count() > 48;
             assert_eq!(

@@ -75,8 +75,7 @@ impl Load {
         readers: 8,
     });
     /// A tree of 20,000 sources, 8 MiB for each compiler.
-    pub const COMPILE: Load =
-        Load::Compile(Compile { sources: 20_000, heap_pages: 8 * MIB_PAGES as u32 });
+    pub const COMPILE: Load = Load::Compile(Compile { sources: 20_000, heap_pages: 8 * MIB_PAGES as u32 });
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -219,7 +218,8 @@ mod tests {
     fn a_draw_is_what_belongs_together() {
         let mut steps = Vec::new();
         Load::parse("sweep:size=80p,arrays=4").unwrap().start(2, 1).unwrap().draw(1, &mut steps);
-        let anonymous = |step: &Step| matches!(step, Step::Touch(touch) if touch.anon && touch.page >> 32 > 0);
+        let anonymous =
+            |step: &Step| matches!(step, Step::Touch(touch) if touch.anon && touch.page >> 32 > 0);
         assert!(steps.len() == 3 && steps.iter().all(anonymous));
         steps.clear();
         Load::parse("tpcc:warehouses=1").unwrap().start(1, 7).unwrap().draw(0, &mut steps);

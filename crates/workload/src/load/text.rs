@@ -100,7 +100,11 @@ impl fmt::Display for Load {
             Load::Select(select) => write!(f, "select:rows={},cache={}p", select.rows, select.cache_pages),
             Load::Requests(requests) => write!(f, "requests:heap={}p", requests.heap_pages),
             Load::FileAnon(mix) => {
-                write!(f, "file-anon:file={}p,anon={}p,readers={}", mix.file_pages, mix.anon_pages, mix.readers)
+                write!(
+                    f,
+                    "file-anon:file={}p,anon={}p,readers={}",
+                    mix.file_pages, mix.anon_pages, mix.readers
+                )
             }
             Load::Compile(compile) => {
                 write!(f, "compile:sources={},heap={}p", compile.sources, compile.heap_pages)
@@ -111,9 +115,8 @@ impl fmt::Display for Load {
 
 fn count(key: &str, value: &str, range: std::ops::RangeInclusive<u64>) -> Result<u32, String> {
     let count = value.parse().ok().filter(|count| range.contains(count));
-    let count = count.ok_or_else(|| {
-        format!("`{key}` must be a whole number from {} to {}", range.start(), range.end())
-    })?;
+    let count = count
+        .ok_or_else(|| format!("`{key}` must be a whole number from {} to {}", range.start(), range.end()))?;
     Ok(count as u32)
 }
 

@@ -147,7 +147,8 @@ impl Operations {
                 let records = 1 + self.random.below(SCAN_RECORDS);
                 let first = self.leaf(key);
                 // The first record lies anywhere in its leaf.
-                let last = u64::from(first) + (self.random.below(RECORDS_PER_LEAF) + records - 1) / RECORDS_PER_LEAF;
+                let last =
+                    u64::from(first) + (self.random.below(RECORDS_PER_LEAF) + records - 1) / RECORDS_PER_LEAF;
                 for leaf in first..=last.min(u64::from(self.store.leaves()) - 1) as u32 {
                     self.store.visit(leaf, 0, false, steps);
                 }
@@ -180,10 +181,9 @@ impl Operations {
 
 /// The hash that YCSB scatters keys with: 64-bit FNV-1a over the value's bytes, without its sign.
 fn fnv_hash(value: u64) -> u64 {
-    let hash = value
-        .to_le_bytes()
-        .iter()
-        .fold(0xCBF2_9CE4_8422_2325_u64, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3));
+    let hash = value.to_le_bytes().iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3)
+    });
     (hash as i64).unsigned_abs() & (i64::MAX as u64)
 }
 
@@ -255,6 +255,10 @@ mod tests {
         };
         let steps = draw();
         assert_eq!(steps, draw());
-        assert_eq!(steps.iter().filter(|step| matches!(step, Step::Sync { .. })).count(), 1, "one checkpoint in 1,900");
+        assert_eq!(
+            steps.iter().filter(|step| matches!(step, Step::Sync { .. })).count(),
+            1,
+            "one checkpoint in 1,900"
+        );
     }
 }

@@ -4,8 +4,8 @@ use super::Facts;
 use crate::error::Failure;
 use mglru_core::{Event, Mechanisms};
 use mglru_sim::{
-    DeviceModel, FlusherModel, Interleaving, Lane, Latency, Machine, Operation, Simulator, Source, SourceError,
-    Writes,
+    DeviceModel, FlusherModel, Interleaving, Lane, Latency, Machine, Operation, Simulator, Source,
+    SourceError, Writes,
 };
 use mglru_workload::Load;
 use mglru_workload::load::{Running, Step};
@@ -97,7 +97,8 @@ impl StoreRun {
             letter: Letter::B,
             writes_percent: self.writes_percent,
             records: (limit * RECORDS_PER_LIMIT) as u32,
-            cache_pages: (limit * std::env::var("CACHE").map_or(CACHE_PER_LIMIT, |v| v.parse().unwrap())) as u32,
+            cache_pages: (limit * std::env::var("CACHE").map_or(CACHE_PER_LIMIT, |v| v.parse().unwrap()))
+                as u32,
             uniform: std::env::var("UNIFORM").is_ok(),
         })
     }

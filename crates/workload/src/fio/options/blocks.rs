@@ -62,7 +62,10 @@ pub(super) const OPTIONS: &[JobOption] = &[
             let load = Load::parse(value)?;
             if !load.has_contents() {
                 let name = load.name();
-                return Err(format!("{name} is a page workload: write it as `load = \"{name}\"` of a scenario").into());
+                return Err(format!(
+                    "{name} is a page workload: write it as `load = \"{name}\"` of a scenario"
+                )
+                .into());
             }
             job.load = Some(load);
             Ok(())
