@@ -65,7 +65,8 @@ fn a_trace_has_counts_and_no_time() {
     assert!(number("low") <= number("effect") && number("effect") <= number("high"));
     assert_eq!(of["within_noise"], number("low") <= 0.0 && number("high") >= 0.0);
     assert!(ablation["timeline"]["tenants"][0]["samples"].as_array().unwrap().len() >= 40);
-    let names = ablation["cannot_matter"].as_array().unwrap().iter().map(|one| one["mechanism"].as_str().unwrap());
+    let names =
+        ablation["cannot_matter"].as_array().unwrap().iter().map(|one| one["mechanism"].as_str().unwrap());
     assert_eq!(names.collect::<Vec<_>>(), ["prefetch", "lru_lock"]);
 }
 
@@ -86,15 +87,22 @@ fn the_full_set_is_a_replay() {
 #[test]
 fn text_says_what_the_document_says_and_nothing_depends_on_the_machine() {
     let folder = folder();
-    let timeless = |text: String| text.lines().filter(|line| !line.contains("runs in")).collect::<Vec<_>>().join("\n");
+    let timeless =
+        |text: String| text.lines().filter(|line| !line.contains("runs in")).collect::<Vec<_>>().join("\n");
     let text = timeless(done(folder.path(), "ablate skewed.txt --memory 200p"));
     assert_eq!(text, timeless(done(folder.path(), "ablate skewed.txt --memory 200p")));
-    for words in ["by at most 1 %", "prefetch cannot matter here", "turn both on, or both off", "scanned per reclaimed"] {
+    for words in [
+        "by at most 1 %",
+        "prefetch cannot matter here",
+        "turn both on, or both off",
+        "scanned per reclaimed",
+    ] {
         assert!(text.replace('\n', " ").contains(words), "{words} in {text}");
     }
     assert_eq!(text.lines().find(|line| line.chars().count() > 110), None);
     let document = document(folder.path(), "ablate skewed.txt --memory 200p");
-    let classic = variants(&document["ablation"]).iter().find(|variant| variant["without"][0] == "lru").unwrap();
+    let classic =
+        variants(&document["ablation"]).iter().find(|variant| variant["without"][0] == "lru").unwrap();
     let shown = format!("{:+.2} %", effect(classic, "misses")["effect"].as_f64().unwrap());
     let line = text.lines().find(|line| line.trim_start().starts_with("lru ")).unwrap();
     assert!(line.contains(&shown), "{shown} in {line}");
@@ -103,7 +111,8 @@ fn text_says_what_the_document_says_and_nothing_depends_on_the_machine() {
 #[test]
 fn pairs_do_more_or_less_than_the_sum() {
     let folder = folder();
-    let document = document(folder.path(), "ablate skewed.txt --memory 200p --pairs --runs 3 --preset linux-7.2");
+    let document =
+        document(folder.path(), "ablate skewed.txt --memory 200p --pairs --runs 3 --preset linux-7.2");
     let pairs: Vec<&Value> =
         variants(&document["ablation"]).iter().filter(|variant| variant["pair"] == true).collect();
     assert!(pairs.len() >= 6, "{}", pairs.len());
@@ -123,7 +132,10 @@ fn a_scenario_has_time_and_tenants() {
     assert_eq!(ablation["kind"], "scenario");
     let full = ablation["full"].as_array().unwrap();
     let metrics: Vec<&str> = full.iter().map(|metric| metric["metric"].as_str().unwrap()).collect();
-    assert_eq!(metrics, ["accesses_per_second", "p99_access_us", "misses", "refaults", "scanned_per_reclaimed"]);
+    assert_eq!(
+        metrics,
+        ["accesses_per_second", "p99_access_us", "misses", "refaults", "scanned_per_reclaimed"]
+    );
     assert!(full[..3].iter().all(|metric| metric["median"].as_f64().unwrap() > 0.0), "{full:?}");
     let misses = full[2]["values"].as_array().unwrap();
     assert!(misses.iter().any(|value| value != &misses[0]), "seeds vary something: {misses:?}");

@@ -72,7 +72,7 @@ const RUNS_REAL: u32 = 2;
 /// Arguments of the mode.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Experiments: workingset, lru-lock, memcg-lru (default: all there are)
+    /// Experiments: prefetch, workingset, lru-lock, memcg-lru, reclaim-loop (default: all, in one table)
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// Runs of each setting, each with a seed of its own; in the simulator, experiments that look at spread make at least
