@@ -271,14 +271,8 @@ fn reclaim() {
             core.publish(&Quiet, &mapping, folio);
         }
         inserted.push(began.elapsed().as_nanos() as f64 / f64::from(PAGES));
-        let orders = Orders {
-            target: memcg,
-            kind: EffortKind::Proactive,
-            goal_pages: u64::from(PAGES) / 2,
-            swappiness: core.options().swappiness,
-            cpu: 0,
-            whole: false,
-        };
+        let orders =
+            Orders::new(memcg, EffortKind::Proactive, u64::from(PAGES) / 2, core.options().swappiness, 0);
         let began = Instant::now();
         let mut effort = Effort::new(&core, orders);
         let progress = loop {

@@ -194,10 +194,7 @@ impl Charging {
             core.memcg(self.memcg).stat.add(Counter::Allocstall, 1);
         }
         let swappiness = core.options.swappiness;
-        self.effort = Some(Box::new(Effort::new(
-            core,
-            Orders { target, kind, goal_pages: 1, swappiness, cpu: self.cpu, whole: false },
-        )));
+        self.effort = Some(Box::new(Effort::new(core, Orders::new(target, kind, 1, swappiness, self.cpu))));
         ChargeStep::More
     }
 

@@ -80,14 +80,7 @@ impl World {
 
     /// One eviction step; pages freed.
     fn evict(&self) -> u64 {
-        let orders = Orders {
-            target: self.task.memcg,
-            kind: EffortKind::Limit,
-            goal_pages: 1,
-            swappiness: Swappiness::FILE_ONLY,
-            cpu: 0,
-            whole: false,
-        };
+        let orders = Orders::new(self.task.memcg, EffortKind::Limit, 1, Swappiness::FILE_ONLY, 0);
         let mut scan = Scan::default();
         let memcg = self.core.memcg(self.task.memcg);
         self.core.evict_step(&Silent, memcg, 1, orders.swappiness, &orders, &mut scan);
@@ -308,7 +301,7 @@ fn loom_a_walk_and_reclaim_agree_about_sizes() {
 fn loom_one_of_two_threads_ages() {
     let open = |world: &World| {
         let memcg = world.core.memcg(world.task.memcg);
-        world.core.open_generation(memcg, lru::Seq(3), Swappiness::FILE_ONLY, Time::ZERO)
+        world.core.open_generation(memcg, lru::Seq(3), Swappiness::FILE_ONLY, &Silent)
     };
     let judge = |world: &World, first: bool, second: bool| {
         assert!(first != second);

@@ -132,7 +132,7 @@ pub enum Switch {
     FaultPlacement,
     /// Nonresident ages are advanced per batch (classic LRU).
     BatchNonresidentAge,
-    /// The next folio's state is prefetched while a list is scanned.
+    /// What is written of the next folio is prefetched while a list is scanned (spec 40 §11). Only the host's processor notices.
     Prefetch,
     /// Decisions use sizes as they are, not as they were up to 2 s ago.
     ExactStatistics,
@@ -196,6 +196,7 @@ impl Switch {
                 | Switch::ReclaimLoop
                 | Switch::FaultPlacement
                 | Switch::BatchNonresidentAge
+                | Switch::Prefetch
                 | Switch::ExactStatistics
                 | Switch::SubtreeLru
                 | Switch::ReparentOffline
@@ -276,7 +277,7 @@ const REWORK: u32 = Switch::WorkingsetRework.bit() | 0xff << 16;
 
 /// Which behaviours are on. A word and a byte, to be copied; asking it is a test of one bit.
 ///
-/// Two switches have one position yet: they concern speed, and dirty pages of all tenants together.
+/// One switch has one position yet: it concerns dirty pages of all tenants together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mechanisms {
     preset: Preset,
@@ -301,6 +302,7 @@ impl Mechanisms {
         const OURS: u32 = LINUX_72
             | Switch::SubtreeLru.bit()
             | Switch::BatchNonresidentAge.bit()
+            | Switch::Prefetch.bit()
             | Switch::ExactStatistics.bit();
         let on = match preset {
             Preset::Linux612 => LINUX_612,
@@ -328,6 +330,14 @@ impl Mechanisms {
             }
         }
         mechanisms.check()
+    }
+
+    /// The same with some switches off.
+    ///
+    /// # Errors
+    /// As [`Self::compose`].
+    pub fn without(self, switches: &[Switch]) -> Result<Mechanisms, MechanismError> {
+        switches.iter().try_fold(self, |mechanisms, &switch| mechanisms.turned(switch, false))?.check()
     }
 
     fn turned(self, switch: Switch, on: bool) -> Result<Mechanisms, MechanismError> {
@@ -444,6 +454,11 @@ impl Mechanisms {
     #[inline]
     pub(crate) const fn batch_nonresident_age(self) -> bool {
         self.is_on(Switch::BatchNonresidentAge)
+    }
+
+    #[inline]
+    pub(crate) const fn prefetch(self) -> bool {
+        self.is_on(Switch::Prefetch)
     }
 
     #[inline]
@@ -577,7 +592,7 @@ mod tests {
 
     /// The table of the design, as far as there is a choice.
     #[test]
-    fn presets_differ_in_nine_switches() {
+    fn presets_differ_in_ten_switches() {
         let turning = Switch::ALL.into_iter().filter(|switch| switch.turns()).collect::<Vec<_>>();
         let on = |preset| {
             turning.iter().map(|&switch| Mechanisms::preset(preset).is_on(switch)).collect::<Vec<_>>()
@@ -591,15 +606,19 @@ mod tests {
                 "reclaim_loop",
                 "fault_placement",
                 "batch_nonresident_age",
+                "prefetch",
                 "exact_statistics",
                 "subtree_lru",
                 "reparent_offline",
             ]
         );
-        assert_eq!(on(Preset::Linux612), [false, false, true, false, false, false, false, false, false]);
-        assert_eq!(on(Preset::Linux71), [true, true, true, false, false, false, false, false, false]);
-        assert_eq!(on(Preset::Linux72), [true, true, true, true, true, false, false, false, true]);
-        assert_eq!(on(Preset::Default), [true; 9]);
+        assert_eq!(
+            on(Preset::Linux612),
+            [false, false, true, false, false, false, false, false, false, false]
+        );
+        assert_eq!(on(Preset::Linux71), [true, true, true, false, false, false, false, false, false, false]);
+        assert_eq!(on(Preset::Linux72), [true, true, true, true, true, false, false, false, false, true]);
+        assert_eq!(on(Preset::Default), [true; 10]);
     }
 
     #[test]
@@ -629,6 +648,10 @@ mod tests {
         assert_eq!(newer.on, Mechanisms::preset(Preset::Linux71).on);
         assert!(Mechanisms::compose(Preset::Linux612, &[ReclaimLoop], &[]).is_ok());
         assert!(Mechanisms::compose(Preset::Linux71, &[], &[LuleshFix]).is_ok());
+        let classic = Mechanisms::preset(Preset::Linux72).with_lru(Lru::Classic);
+        let without = classic.without(&[FaultPlacement, ReclaimLoop, ReparentOffline]).unwrap();
+        assert_eq!(without, older.with_lru(Lru::Classic), "the policy stays");
+        assert!(classic.without(&[WorkingsetRework]).is_err());
         for preset in Preset::ALL {
             assert_eq!(Mechanisms::compose(preset, &[], &[]), Ok(Mechanisms::preset(preset)));
         }

@@ -3,6 +3,9 @@
 //! The core needs it where the kernel draws a random bin, so that reclaimers spread. A period of 2^64 and 64 bits of state
 //! are plenty for that.
 
+/// 2^64 divided by the golden ratio, and odd.
+const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
 /// A stream of numbers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Random(u64);
@@ -16,11 +19,18 @@ impl Random {
     /// The next number, each of 0…`below` − 1 equally likely. `below` is a power of two.
     pub(crate) fn below(&mut self, below: u64) -> u64 {
         debug_assert!(below.is_power_of_two());
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ z >> 31) >> (u64::BITS - below.trailing_zeros()).min(63) & (below - 1)
+        let drawn = mix(self.0);
+        self.0 = self.0.wrapping_add(STEP);
+        drawn >> (u64::BITS - below.trailing_zeros()).min(63) & (below - 1)
     }
+}
+
+/// A word spread over 64 bits: one step and the finaliser of splitmix64, where every input bit reaches every output bit.
+pub(crate) fn mix(word: u64) -> u64 {
+    let z = word.wrapping_add(STEP);
+    let z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ z >> 31
 }
 
 #[cfg(all(test, not(loom)))]

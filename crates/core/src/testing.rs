@@ -15,14 +15,7 @@ use crate::{Counter, FolioId, Kind};
 impl Harness {
     /// Orders of limit reclaim that want `goal_pages`.
     pub(crate) fn orders(&self, goal_pages: u64) -> Orders {
-        Orders {
-            target: self.task.memcg,
-            kind: EffortKind::Limit,
-            goal_pages,
-            swappiness: Swappiness::FILE_ONLY,
-            cpu: 0,
-            whole: false,
-        }
+        Orders::new(self.task.memcg, EffortKind::Limit, goal_pages, Swappiness::FILE_ONLY, 0)
     }
 
     /// The same, from everybody.
@@ -45,7 +38,7 @@ impl Harness {
     pub(crate) fn isolate(&self, request: u64) -> Isolated {
         let mut batch = Isolated::default();
         let mut locked = self.memcg().lruvec.lock(&self.core.folios);
-        locked.isolate(request, Swappiness::FILE_ONLY, &mut batch);
+        locked.isolate(&self.host, request, Swappiness::FILE_ONLY, &mut batch);
         batch
     }
 
@@ -88,7 +81,7 @@ impl Harness {
     /// Opens the next generation without a walk.
     pub(crate) fn open_generation(&self) -> bool {
         let max = self.memcg().lruvec.max_seq();
-        self.core.open_generation(self.memcg(), max, Swappiness::FILE_ONLY, crate::Host::now(&self.host))
+        self.core.open_generation(self.memcg(), max, Swappiness::FILE_ONLY, &self.host)
     }
 
     /// Walks the page tables, then opens the next generation.

@@ -87,14 +87,7 @@ fn hope_comes_back_with_progress() {
         assert_eq!(harness.core.free_pages(), 10, "it gave up, and leaves the work to those who allocate");
         let reclaim = |pages| {
             let (target, swappiness) = (MemcgId::ROOT, lru::Swappiness::FILE_ONLY);
-            let orders = Orders {
-                target,
-                kind: EffortKind::Direct,
-                goal_pages: pages,
-                swappiness,
-                cpu: 0,
-                whole: false,
-            };
+            let orders = Orders::new(target, EffortKind::Direct, pages, swappiness, 0);
             let mut effort = Effort::new(&harness.core, orders);
             while !matches!(effort.step(&harness.core, &harness.host), Step::Done(_)) {}
             harness.core.free_pages()

@@ -193,8 +193,7 @@ impl World {
     fn reclaim(&self, task: &Task) {
         let swappiness = lru::Swappiness::FILE_ONLY;
         let (target, kind, cpu) = (task.memcg, EffortKind::Proactive, task.cpu);
-        let mut effort =
-            Effort::new(&self.core, Orders { target, kind, goal_pages: 32, swappiness, cpu, whole: false });
+        let mut effort = Effort::new(&self.core, Orders::new(target, kind, 32, swappiness, cpu));
         while !matches!(effort.step(&self.core, &Silent), Step::Done(_)) {}
     }
 

@@ -2,8 +2,8 @@
 //!
 //! [`MemoryFiles`] is the disk: a name space of sparse files with a capacity, a list of faults and a gate. A test
 //! keeps it, hands it to a cache ([`super::BackendKind::Memory`]) and looks at it, or changes it behind the
-//! cache's back. What happens by chance (which transfer fails, in which order submitted ones complete)
-//! follows from the seed; with a single thread at work every run is the same.
+//! cache's back. What happens by chance (which transfer fails, in which order submitted ones complete, what survives a
+//! loss of power) follows from the seed; with a single thread at work every run is the same.
 //!
 //! Nothing here sleeps. To catch the cache in the middle of a transfer, a test closes the gate with
 //! [`MemoryFiles::hold`], waits with [`MemoryFiles::wait_held`] until so many transfers stand before it, looks, and lets
@@ -100,15 +100,21 @@ struct State {
     capacity_pages: u64,
     used_pages: u64,
     gate_closed: bool,
+    powered: bool,
     /// Transfers that began and did not pass the gate yet.
     at_gate: usize,
 }
+
+type Page = Box<[u8; FRAME_BYTES]>;
 
 #[derive(Default)]
 struct Content {
     bytes: u64,
     /// Pages by number; those missing are holes.
-    pages: BTreeMap<u64, Box<[u8; FRAME_BYTES]>>,
+    pages: BTreeMap<u64, Page>,
+    /// What a loss of power may bring back: the length and the pages as of the last sync, where they changed since.
+    synced_bytes: u64,
+    unsynced: BTreeMap<u64, Option<Page>>,
     counts: Counts,
 }
 
@@ -137,6 +143,7 @@ impl MemoryFiles {
             capacity_pages: u64::MAX,
             used_pages: 0,
             gate_closed: false,
+            powered: true,
             at_gate: 0,
         };
         Arc::new(MemoryFiles { state: Mutex::new(state), gate: Condvar::new() })
@@ -160,6 +167,7 @@ impl MemoryFiles {
             state.used_pages += 1;
         }
         state.set_len(identity, contents.len() as u64);
+        state.content(identity).synced();
     }
 
     /// What the file holds. `None`: there is no file of that name.
@@ -217,13 +225,43 @@ impl MemoryFiles {
         self.lock().at_gate
     }
 
-    /// Waits until at least so many transfers stand before the gate.
+    /// Waits until at least so many transfers stand before the gate, or somebody opens it.
     pub fn wait_held(&self, count: usize) {
         let mut state = self.lock();
-        assert!(state.gate_closed, "nobody stops before an open gate");
-        while state.at_gate < count {
+        while state.gate_closed && state.at_gate < count {
             state = self.wait(state);
         }
+    }
+
+    /// From now on everything fails with `EIO`, and what was written or cut since a file's last successful sync survives
+    /// by chance, page by page. Opens the gate.
+    pub fn cut_power(&self) {
+        let mut state = self.lock();
+        let State { files, random, used_pages, powered, .. } = &mut *state;
+        for file in files.values_mut() {
+            for (number, before) in std::mem::take(&mut file.unsynced) {
+                if random.below(2) == 0 {
+                    continue;
+                }
+                let now = match before {
+                    Some(before) => file.pages.insert(number, before).map_or(1, |_| 0),
+                    None => -i64::from(file.pages.remove(&number).is_some()),
+                };
+                *used_pages = used_pages.checked_add_signed(now).expect("pages are counted");
+            }
+            if random.below(2) == 1 {
+                file.bytes = file.synced_bytes;
+            }
+            *used_pages -= file.cut_to(file.bytes).len() as u64;
+        }
+        *powered = false;
+        drop(state);
+        self.release();
+    }
+
+    /// The disk works again.
+    pub fn restore_power(&self) {
+        self.lock().powered = true;
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -316,6 +354,28 @@ impl fmt::Debug for MemoryFiles {
     }
 }
 
+impl Content {
+    /// Ends the file here: what is beyond reads zero if it grows again. The pages that went.
+    fn cut_to(&mut self, bytes: u64) -> BTreeMap<u64, Page> {
+        let cut = self.pages.split_off(&bytes.div_ceil(FRAME_BYTES as u64));
+        if let Some(last) = self.pages.get_mut(&(bytes / FRAME_BYTES as u64)) {
+            last[bytes as usize % FRAME_BYTES..].fill(0);
+        }
+        self.bytes = bytes;
+        cut
+    }
+
+    /// Remembers how a page is before it changes for the first time since the last sync.
+    fn note_change(&mut self, number: u64) {
+        self.unsynced.entry(number).or_insert_with(|| self.pages.get(&number).cloned());
+    }
+
+    fn synced(&mut self) {
+        self.unsynced.clear();
+        self.synced_bytes = self.bytes;
+    }
+}
+
 impl State {
     fn create(&mut self, path: &Path) -> FileIdentity {
         if let Some(identity) = self.names.get(path) {
@@ -334,17 +394,17 @@ impl State {
 
     fn set_len(&mut self, identity: FileIdentity, bytes: u64) {
         let file = self.files.get_mut(&identity).expect("files stay, only names are removed");
-        let cut = file.pages.split_off(&bytes.div_ceil(FRAME_BYTES as u64));
-        // What is beyond the end reads zero if the file grows again.
-        if let Some(last) = file.pages.get_mut(&(bytes / FRAME_BYTES as u64)) {
-            last[bytes as usize % FRAME_BYTES..].fill(0);
-        }
-        file.bytes = bytes;
-        self.used_pages -= cut.len() as u64;
+        let kept = bytes / FRAME_BYTES as u64;
+        let changed: Vec<u64> = file.pages.range(kept..).map(|(number, _)| *number).collect();
+        changed.into_iter().for_each(|number| file.note_change(number));
+        self.used_pages -= file.cut_to(bytes).len() as u64;
     }
 
     /// The fault that strikes this operation.
     fn fault(&mut self, path: &Path, operation: FaultOperation, bytes: Range<u64>) -> Option<FaultEffect> {
+        if !self.powered {
+            return Some(FaultEffect::Error(libc::EIO));
+        }
         let mut effect = None;
         let State { faults, random, .. } = self;
         faults.retain_mut(|fault| {
@@ -440,13 +500,14 @@ impl State {
         range: Range<usize>,
     ) -> bool {
         let full = self.used_pages >= self.capacity_pages;
-        let pages = &mut self.content(identity).pages;
+        let file = self.content(identity);
         let number = at / FRAME_BYTES as u64;
-        let is_new = !pages.contains_key(&number);
+        let is_new = !file.pages.contains_key(&number);
         if is_new && full {
             return false;
         }
-        let page = pages.entry(number).or_insert_with(|| Box::new([0; FRAME_BYTES]));
+        file.note_change(number);
+        let page = file.pages.entry(number).or_insert_with(|| Box::new([0; FRAME_BYTES]));
         frames.copy_out(frame, range.start, &mut page[range]);
         self.used_pages += u64::from(is_new);
         true
@@ -471,7 +532,11 @@ impl BackendFile for MemoryFile {
         if self.mode == OpenMode::ReadOnly {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
-        self.files.lock().set_len(self.identity, bytes);
+        let mut state = self.files.lock();
+        if !state.powered {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+        state.set_len(self.identity, bytes);
         Ok(())
     }
 
@@ -480,7 +545,10 @@ impl BackendFile for MemoryFile {
         state.content(self.identity).counts.syncs += 1;
         match state.fault(&self.path, FaultOperation::Sync, 0..0) {
             Some(FaultEffect::Error(number)) => Err(io::Error::from_raw_os_error(number)),
-            Some(FaultEffect::Short(_)) | None => Ok(()),
+            Some(FaultEffect::Short(_)) | None => {
+                state.content(self.identity).synced();
+                Ok(())
+            }
         }
     }
 

@@ -196,14 +196,7 @@ impl Evicting {
         if oldest.is_none_or(|oldest| oldest > self.until) || left == 0 {
             return false;
         }
-        let orders = Orders {
-            target: self.memcg,
-            kind: EffortKind::Proactive,
-            goal_pages: left,
-            swappiness: self.swappiness,
-            cpu,
-            whole: false,
-        };
+        let orders = Orders::new(self.memcg, EffortKind::Proactive, left, self.swappiness, cpu);
         core.evict_step(host, memcg, left.min(STEP_FOLIOS), self.swappiness, &orders, &mut self.scan) > 0
     }
 }

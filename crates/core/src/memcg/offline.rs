@@ -171,7 +171,7 @@ impl Core {
             let full = |kind| parent.lruvec.window.generations(kind) == MAX_GENERATIONS;
             while !Kind::ALL.into_iter().all(full) {
                 let max = parent.lruvec.window.max();
-                self.open_generation(parent, max, self.options.swappiness, host.now());
+                self.open_generation(parent, max, self.options.swappiness, host);
             }
             let mut spaces = child.spaces.lock();
             let mut spaces_of_heir = parent.spaces.lock();

@@ -42,14 +42,7 @@ impl Background {
     pub fn new(core: &Core, cpu: usize) -> Background {
         let goal_pages = u64::from(core.node.watermarks().high).max(CLUSTER_PAGES);
         let swappiness = core.options.swappiness;
-        let orders = Orders {
-            target: MemcgId::ROOT,
-            kind: EffortKind::Background,
-            goal_pages,
-            swappiness,
-            cpu,
-            whole: false,
-        };
+        let orders = Orders::new(MemcgId::ROOT, EffortKind::Background, goal_pages, swappiness, cpu);
         Background {
             orders,
             scan: Scan::default(),

@@ -85,14 +85,8 @@ impl OverHigh {
             self.next = Some(payer.parent()).filter(|&parent| parent != MemcgId::ROOT);
             if payer.memory.overage() > 0 {
                 payer.stat.add(Counter::EventHigh, 1);
-                let orders = Orders {
-                    target: memcg,
-                    kind: EffortKind::Limit,
-                    goal_pages: self.goal_pages,
-                    swappiness: core.options.swappiness,
-                    cpu: self.cpu,
-                    whole: false,
-                };
+                let orders =
+                    Orders::new(memcg, EffortKind::Limit, self.goal_pages, core.options.swappiness, self.cpu);
                 self.effort = Some(Box::new(Effort::new(core, orders)));
                 return HighStep::More;
             }

@@ -53,7 +53,7 @@ impl Proactive {
         let swappiness = swappiness.unwrap_or(core.options.swappiness);
         let kind = EffortKind::Proactive;
         Proactive {
-            orders: Orders { target, kind, goal_pages: 0, swappiness, cpu, whole: false },
+            orders: Orders::new(target, kind, 0, swappiness, cpu),
             left_pages: pages,
             sliced: true,
             retries: RETRIES,
@@ -153,14 +153,8 @@ impl Lowering {
             }
             return RequestStep::TryAgain(Progress::default());
         }
-        let orders = Orders {
-            target: self.memcg,
-            kind: EffortKind::Limit,
-            goal_pages: usage - limit,
-            swappiness: core.options.swappiness,
-            cpu: self.cpu,
-            whole: false,
-        };
+        let orders =
+            Orders::new(self.memcg, EffortKind::Limit, usage - limit, core.options.swappiness, self.cpu);
         self.effort = Some(Box::new(Effort::new(core, orders)));
         RequestStep::More
     }

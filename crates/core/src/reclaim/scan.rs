@@ -57,6 +57,17 @@ pub struct Orders {
 }
 
 impl Orders {
+    /// What one effort is asked for; it stops when that is done.
+    pub fn new(
+        target: MemcgId,
+        kind: EffortKind,
+        goal_pages: u64,
+        swappiness: Swappiness,
+        cpu: usize,
+    ) -> Orders {
+        Orders { target, kind, goal_pages, swappiness, cpu, whole: false }
+    }
+
     /// Whether everybody's pages may be taken.
     pub fn is_root(&self) -> bool {
         self.target == MemcgId::ROOT

@@ -138,14 +138,7 @@ impl Anon {
     /// Reclaims so many pages, as a limit would.
     fn reclaim(&self, goal_pages: u64, swappiness: Swappiness) -> u64 {
         let target = self.task.memcg;
-        let orders = crate::reclaim::Orders {
-            target,
-            kind: EffortKind::Limit,
-            goal_pages,
-            swappiness,
-            cpu: 0,
-            whole: false,
-        };
+        let orders = crate::reclaim::Orders::new(target, EffortKind::Limit, goal_pages, swappiness, 0);
         let mut effort = Effort::new(&self.core, orders);
         loop {
             if let Step::Done(progress) = effort.step(&self.core, &self.host) {
@@ -336,7 +329,7 @@ fn swappiness_decides_who_leaves() {
         }
         // New anonymous pages are in the second youngest generation: too young to leave.
         let max = anon.memcg().lruvec.max_seq();
-        assert!(anon.core.open_generation(anon.memcg(), max, Swappiness::DEFAULT, Time::ZERO));
+        assert!(anon.core.open_generation(anon.memcg(), max, Swappiness::DEFAULT, &anon.host));
         assert!(anon.reclaim(32, Swappiness(swappiness)) >= 32);
         let stolen = [Counter::PgstealAnon, Counter::PgstealFile].map(|counter| anon.stat(counter) > 0);
         assert_eq!(stolen, leaves, "swappiness {swappiness}");

@@ -266,8 +266,7 @@ impl Harness {
     /// Runs one effort on the memcg to its end, however long it says to wait.
     pub fn effort(&self, kind: EffortKind, goal_pages: u64) -> Progress {
         let (target, cpu) = (self.task.memcg, self.task.cpu);
-        let orders =
-            Orders { target, kind, goal_pages, swappiness: Swappiness::FILE_ONLY, cpu, whole: false };
+        let orders = Orders::new(target, kind, goal_pages, Swappiness::FILE_ONLY, cpu);
         let mut effort = Effort::new(&self.core, orders);
         loop {
             if let Step::Done(progress) = effort.step(&self.core, &self.host) {

@@ -330,8 +330,7 @@ pub fn clock_writes_per_batch(mechanisms: Mechanisms, depth: u32) -> Result<u64,
     world.core.drain_all(&world.host);
     let (target, swappiness) = (worker.task.memcg, Swappiness::FILE_ONLY);
     let (goal_pages, kind) = (BATCH, EffortKind::Proactive);
-    let mut effort =
-        Effort::new(&world.core, Orders { target, kind, goal_pages, swappiness, cpu: 0, whole: false });
+    let mut effort = Effort::new(&world.core, Orders::new(target, kind, goal_pages, swappiness, 0));
     loop {
         let counts =
             || [Counter::NonresidentAgeWrites, Counter::Pgactivate].map(|counter| world.stat(counter));

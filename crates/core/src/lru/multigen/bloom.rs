@@ -12,6 +12,7 @@
 
 use crate::lru::Seq;
 use crate::mapping::MappingId;
+use crate::random::mix;
 use crate::sync::Mutex;
 
 const HASH_BITS: u32 = 15;
@@ -27,11 +28,7 @@ pub(crate) struct Filters([Filter; 2]);
 
 /// Two bit numbers out of one 30-bit hash of the table's identity.
 fn hashes(mapping: MappingId, table: u32) -> [usize; 2] {
-    // The finaliser of splitmix64: every input bit reaches both halves.
-    let mut z = (u64::from(mapping.0) << 32 | u64::from(table)).wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^= z >> 31;
+    let z = mix(u64::from(mapping.0) << 32 | u64::from(table));
     let mask = (1 << HASH_BITS) - 1;
     [z as usize & mask, (z >> HASH_BITS) as usize & mask]
 }
