@@ -77,7 +77,7 @@ pub fn resampled(values: &[f64], statistic: fn(&[f64]) -> f64, seed: u64) -> Vec
 }
 
 /// The chance of at most `count` heads in `throws` of a coin.
-fn at_most(count: usize, throws: usize) -> f64 {
+pub fn heads_at_most(count: usize, throws: usize) -> f64 {
     let mut chance = 0.5f64.powi(throws as i32);
     let mut sum = chance;
     for heads in 1..=count {
@@ -112,7 +112,7 @@ impl Interval {
 /// Without values.
 pub fn median_interval(values: &[f64]) -> Interval {
     let sorted = sorted(values);
-    let confidence = |left_out: usize| 1.0 - 2.0 * at_most(left_out, sorted.len());
+    let confidence = |left_out: usize| 1.0 - 2.0 * heads_at_most(left_out, sorted.len());
     let left_out =
         (0..sorted.len() / 2).take_while(|&count| confidence(count) >= CONFIDENCE).last().unwrap_or(0);
     Interval {

@@ -202,7 +202,10 @@ fn hit_ratios(name: &str, about: &str, timelines: &[Timeline], along: Along) -> 
             table.row([label.clone(), place_text(place, along), percent(piece.hit_ratio())]);
         }
     }
-    let axes = Axes { x: axis(along), y: "hit ratio, %", range: (0.0, 100.0) };
+    // Most ratios are high, and near each other: from the ten below the lowest.
+    let ratios = series.iter().flat_map(|series| &series.points).filter_map(|point| point.1);
+    let least = ratios.fold(100.0, f64::min);
+    let axes = Axes { x: axis(along), y: "hit ratio, %", range: ((least / 10.0).floor() * 10.0, 100.0) };
     let (title, caption) =
         (format!("Hit ratio over time: {about}."), "Of the accesses since the point before.");
     let chart =

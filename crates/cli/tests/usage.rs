@@ -14,6 +14,7 @@ fn it_teaches() {
         ("demo --help", "--seconds"),
         ("replay --help", "--baseline"),
         ("reproduce --help", "memcg-lru"),
+        ("ablate --help", "--pairs"),
         ("fio --help", "--random_distribution"),
         ("fio -h", "--memory"),
         ("help fio", "--tenant"),

@@ -355,10 +355,10 @@ pub fn heat(title: &str, description: &str, heat: &Heat) -> Chart {
     let body = html! {
         (text(LEFT, 14.0, "tick", "share of the cached pages:"))
         @for step in 0..=4u8 {
-            rect class="heat" x=(at(LEFT + 160.0 + 70.0 * f64::from(step))) y="4" width="18" height="12"
+            rect class="heat" x=(at(LEFT + 172.0 + 70.0 * f64::from(step))) y="4" width="18" height="12"
                 fill-opacity=(format!("{:.2}", f64::from(step) / 4.0)) {}
-            rect class="frame" x=(at(LEFT + 160.0 + 70.0 * f64::from(step))) y="4" width="18" height="12" {}
-            (text(LEFT + 183.0 + 70.0 * f64::from(step), 14.0, "tick", &format!("{} %", 25 * step)))
+            rect class="frame" x=(at(LEFT + 172.0 + 70.0 * f64::from(step))) y="4" width="18" height="12" {}
+            (text(LEFT + 195.0 + 70.0 * f64::from(step), 14.0, "tick", &format!("{} %", 25 * step)))
         }
         @for (number, (name, values)) in heat.rows.iter().enumerate() {
             (text(LEFT - 6.0, TOP + ROW * (number as f64 + 0.5) + 3.0, "end", name))

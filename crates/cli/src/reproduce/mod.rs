@@ -5,6 +5,7 @@
 //! disagrees with the published one is no failure: the status is 0.
 
 mod ablation;
+mod crosscheck;
 mod evidence;
 mod lru_lock;
 mod memcg_lru;
@@ -56,7 +57,7 @@ const RUNS_REAL: u32 = 2;
 /// Arguments of the mode.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Experiments: workingset, lru-lock, memcg-lru (default: all there are)
+    /// Experiments: prefetch, workingset, lru-lock, memcg-lru, reclaim-loop (default: all, in one table)
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// Runs of each setting, each with a seed of its own; in the simulator, experiments that look at spread make at least
@@ -224,7 +225,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             command: command(of, &args, &world, (runs != usual).then_some(runs)),
         });
     }
-    if all {
+    if all || done.len() > 1 {
         output.text(&summary::text(&done))?;
     }
     let document = json!({"experiments": done.iter().map(|done| {

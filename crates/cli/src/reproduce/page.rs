@@ -187,3 +187,31 @@ pub fn write_figures(page: &Page, directory: &Path) -> Result<usize, Failure> {
     }
     Ok(written)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fairness_is_told_in_shares_of_the_mean() {
+        let settings = vec![("even", vec![5.0; 4]), ("uneven", vec![20.0, 0.0, 0.0, 0.0])];
+        let shown = Shown::Fairness { about: "pages", settings };
+        let document = shown.json();
+        assert_eq!(
+            (document["settings"][0]["jain"].as_f64(), document["settings"][1]["jain"].as_f64()),
+            (Some(1.0), Some(0.25))
+        );
+        let parts = shown.parts("x");
+        let [Part::Figure(figure)] = &parts[..] else { panic!("one figure") };
+        assert_eq!(figure.name, "x-fairness");
+        let (headings, rows) = figure.table.parts();
+        assert_eq!(
+            (headings, &rows[0]),
+            (
+                &["tenant", "even", "uneven"].map(str::to_owned)[..],
+                &vec!["1".to_owned(), "5".to_owned(), "20".to_owned()]
+            )
+        );
+        assert!(figure.chart.file().contains("uneven (Jain 0.2500)"));
+    }
+}

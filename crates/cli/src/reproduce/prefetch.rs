@@ -12,6 +12,7 @@ use super::summary::Claim;
 use super::{Effort, Order, Registration};
 use crate::error::Failure;
 use crate::progress;
+use crate::statistics::heads_at_most;
 use files::{Load, Side, Turn};
 use indicatif::ProgressBar;
 use mglru_core::{Lru, Mechanisms, Preset, Switch};
@@ -254,15 +255,8 @@ impl Signs {
             row.before.iter().zip(&row.after).filter(differ).count() as u32
         };
         let (ups, downs) = (signs(true), signs(false));
-        let throws = ups + downs;
-        // Heads at most as often as the rarer side came: a row of Pascal's triangle, summed from its end.
-        let mut ways = 1.0;
-        let mut sum = 1.0;
-        for heads in 1..=ups.min(downs) {
-            ways *= f64::from(throws - heads + 1) / f64::from(heads);
-            sum += ways;
-        }
-        let chance = (2.0 * sum / 2f64.powi(throws as i32)).min(1.0);
+        // Of heads at most as often as the rarer side came, or tails.
+        let chance = (2.0 * heads_at_most(ups.min(downs) as usize, (ups + downs) as usize)).min(1.0);
         Signs { ups, downs, chance }
     }
 

@@ -1,5 +1,6 @@
 //! The experiments' runs in the simulator.
 
+use super::crosscheck::Watcher;
 use super::workingset::{CLIENTS, Part, Run, SWEEP_THREADS, Task};
 use crate::error::Failure;
 use crate::timeline::{self, Timeline};
@@ -105,9 +106,10 @@ impl LoadRun {
     /// Runs it.
     pub fn run(&self) -> Result<Run, Failure> {
         let mut simulator = Simulator::new(&self.machine()).map_err(Failure::work)?;
-        if self.watched {
+        let watcher = self.watched.then(|| {
             timeline::watch(&mut simulator);
-        }
+            Watcher::watch(&mut simulator)
+        });
         let running = self.load.start(self.clients, self.seed).map_err(Failure::work)?;
         let (running, begun) = (Rc::new(RefCell::new(running)), Rc::new(Cell::new(0)));
         for number in 0..self.clients as usize {
@@ -117,7 +119,8 @@ impl LoadRun {
         }
         let run = finish(&mut simulator, self.time)?;
         let timeline = self.watched.then(|| Timeline::of("", &simulator, &["the load".to_owned()]));
-        Ok(Run { transactions: begun.get(), timeline, ..run })
+        let crosscheck = watcher.map(|watcher| watcher.finish(&simulator));
+        Ok(Run { transactions: begun.get(), timeline, crosscheck, ..run })
     }
 }
 

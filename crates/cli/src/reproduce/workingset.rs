@@ -12,6 +12,7 @@
 //! Both worlds run the same: [`simulated`] a limit of 64 MiB under a virtual clock, [`real`] a quarter of that with
 //! the real cache, on real files with contents that are verified.
 
+use super::crosscheck::{self, Crosscheck};
 use super::evidence::{Check, Experiment, Published, Row};
 use super::page::Shown;
 use super::simulated;
@@ -104,6 +105,8 @@ pub struct Run {
     pub verified_pages: u64,
     /// How it went, if it was watched.
     pub timeline: Option<Timeline>,
+    /// And what was seen of it.
+    pub crosscheck: Option<Crosscheck>,
 }
 
 impl Run {
@@ -168,6 +171,11 @@ pub fn run(order: &Order) -> Result<Experiment, Failure> {
         World::Real { .. } => real::SCALE,
     };
     let mut checks = checks(&tpcc, &mapped, &sweep);
+    let watched = tpcc.iter().chain(&mapped).flatten().filter_map(|run| run.crosscheck.as_ref());
+    if watched.clone().next().is_some() {
+        // Background reclaim besides.
+        checks.extend(crosscheck::checks(watched, u64::from(CLIENTS) + 1));
+    }
     if !simulated {
         let all = [&tpcc, &mapped, &control, &sweep].into_iter().flatten().flatten();
         let pages: u64 = all.map(|run| run.verified_pages).sum();
