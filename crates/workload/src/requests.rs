@@ -1,17 +1,18 @@
 //! Requests to workers that each have a heap, as of browsers' or script engines' workers.
 //!
-//! A request computes for half a second to eight: of four that follow one another, one each takes up to 1, 2, 4 and 8 s, in any order.
-//! While it computes it touches its heap: four pages in five are of the young fifth, and a third of all are stored to. So
-//! how long requests take without pressure is known, and what reclaim adds shows as requests that go to a later bucket, and
-//! as workers that get less done than others.
+//! A request computes for 5 to 80 ms: of four that follow one another, one each takes up to 10, 20, 40 and 80 ms, in any order
+//! (a hundredth of the seconds by which the published run sorted its requests). While it computes it touches its heap: four
+//! pages in five are of the young fifth, and a third of all are stored to. So how long requests take without pressure is
+//! known, and what reclaim adds shows as requests that go to a later bucket, and as workers that get less done.
 
 use crate::load::Step;
 use crate::random::Random;
 use crate::trace::PageAccess;
 
 /// Computing per page that is touched.
-const TOUCH_NANOS: u64 = 5_000_000;
-const NANOS_PER_SECOND: u64 = 1_000_000_000;
+const TOUCH_NANOS: u64 = 20_000;
+/// What the shortest request takes.
+const LEAST_NANOS: u64 = 5_000_000;
 
 /// The workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +58,7 @@ impl Workers {
             deck.extend(0..4);
         }
         let kind = deck.swap_remove(random.below(deck.len() as u64) as usize);
-        let least = (NANOS_PER_SECOND / 2) << kind;
+        let least = LEAST_NANOS << kind;
         let nanos = least + random.below(least);
         let touches = nanos / TOUCH_NANOS;
         let fifth = (heap / 5).max(1);
@@ -88,7 +89,7 @@ mod tests {
         for _ in 0..100 {
             let mut steps = Vec::new();
             workers.next(1, &mut steps);
-            let bucket = [1.0, 2.0, 4.0, 8.0].iter().position(|&end| seconds(&steps) < end).unwrap();
+            let bucket = [0.01, 0.02, 0.04, 0.08].iter().position(|&end| seconds(&steps) < end).unwrap();
             buckets[bucket] += 1;
         }
         assert_eq!(buckets, [25; 4]);

@@ -86,8 +86,13 @@ pub struct Experiment {
     pub shown: Vec<Shown>,
 }
 
+/// From nothing to something is a change by all of it.
 fn change(before: f64, after: f64) -> f64 {
-    if before == 0.0 { 0.0 } else { after / before - 1.0 }
+    match (before == 0.0, after == 0.0) {
+        (true, true) => 0.0,
+        (true, false) => after.signum(),
+        _ => after / before - 1.0,
+    }
 }
 
 impl Row {

@@ -47,23 +47,8 @@ const EXPERIMENTS: [&Registration; 5] = [
     &workingset::REGISTRATION,
     &lru_lock::REGISTRATION,
     &memcg_lru::REGISTRATION,
-    &RECLAIM_LOOP,
+    &reclaim_loop::REGISTRATION,
 ];
-
-const RECLAIM_LOOP: Registration = Registration {
-    name: "reclaim-loop",
-    claims: &[
-        Claim { words: "fewer refaults under writes", metric: "ycsb_b_refault_file" },
-        Claim { words: "fewer pages read", metric: "ycsb_b_pgpgin" },
-        Claim { words: "more operations", metric: "ycsb_b_operations_per_second" },
-        Claim { words: "as fair as before", metric: "fairness_jain" },
-        Claim { words: "file and anon mix lives", metric: "file_anon_mix_rounds" },
-        Claim { words: "dd in a small memcg lives", metric: "dd_small_memcg_survives" },
-    ],
-    in_real_world: false,
-    runs_among_all: None,
-    run: |order| reclaim_loop::run(order.effort),
-};
 
 /// Runs of each setting, unless they are told.
 const RUNS_SIMULATED: u32 = 6;
@@ -89,7 +74,8 @@ pub struct Args {
     /// Where files are made, with --world real [default: where temporary files are]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// Instead of the experiment: where the rework gains and loses, and which of its rules does it
+    /// Instead of the experiment: where the rework gains and loses, and which of its rules does it; of reclaim-loop, where the
+    /// loop gains and loses
     #[arg(long)]
     ablate: bool,
     /// An eighth of the time and at most 2 runs: whether it works, not what comes out
@@ -196,6 +182,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
     };
     let usual = if is_simulated { RUNS_SIMULATED } else { RUNS_REAL };
     let mut output = Output::new(args.json);
+    if args.ablate && args.names == ["reclaim-loop"] {
+        let map = reclaim_loop::map::run(effort(RUNS_SIMULATED))?;
+        output.text(&map.text())?;
+        return output.document(&map.document());
+    }
     if args.ablate {
         let ablation = ablation::run(effort(usual))?;
         output.text(&ablation.text())?;

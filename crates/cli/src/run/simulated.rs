@@ -105,6 +105,7 @@ fn machine(plan: &Plan, tenants: Vec<Tenant>) -> Result<Machine, Failure> {
     let pages = (plan.memory_bytes / PAGE_BYTES) as u32;
     let device = match wanted.device {
         Device::Nvme => DeviceModel::nvme(),
+        Device::Slow => DeviceModel::slow(),
         Device::Ideal => DeviceModel::IDEAL,
     };
     let swap = wanted.swap.map(|swap| SwapModel {

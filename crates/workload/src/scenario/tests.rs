@@ -126,7 +126,11 @@ fn what_is_wrong_is_told_with_its_place() {
         ("memory = \"64MiB\"", "memory = \"2TiB\"", "more than 1 TiB"),
         ("cpus = 2", "cpus = 0", "13:8: `cpus`: should be a whole number from 1 to 1024"),
         ("cpus = 2", "cpus = 0xfffffffffffffffffff", "`cpus`"),
-        ("device = \"nvme\"", "device = \"floppy\"", "there is no device `floppy`; there are: nvme, ideal"),
+        (
+            "device = \"nvme\"",
+            "device = \"floppy\"",
+            "there is no device `floppy`; there are: nvme, slow, ideal",
+        ),
         ("swap = \"16MiB\"", "", "`swap_device` needs `swap`"),
         ("path = \"a/b\"", "path = \"d/b\"", "tenant `d/b`: its parent `d` does not exist; there are: a"),
         ("path = \"a/b\"", "path = \"a\"", "22:8: tenant `a`: is there already"),

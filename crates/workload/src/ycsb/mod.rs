@@ -87,17 +87,45 @@ impl Ycsb {
     }
 }
 
-/// A workload that runs.
+/// Draws keys, and whether they are written to.
 #[derive(Debug)]
-pub struct Operations {
+pub struct Keys {
     ycsb: Ycsb,
-    store: Store,
     scattered: Skewed,
-    /// Of ages, 0 the latest.
-    ages: Skewed,
     random: Random,
     /// Records, with those that were inserted.
     records: u64,
+}
+
+impl Keys {
+    /// From the beginning.
+    pub fn new(ycsb: Ycsb, seed: u64) -> Keys {
+        // Only ranks are asked for: where the hottest would lie does not matter.
+        let scattered = Skewed::whole_zipf(THETA, SCATTERED_RANKS, &mut Random::new(0));
+        Keys { ycsb, scattered, random: Random::stream(seed, 0x9C5B), records: u64::from(ycsb.records) }
+    }
+
+    /// Whether the next operation writes.
+    pub fn writes(&mut self) -> bool {
+        self.random.below(100) < u64::from(self.ycsb.writes_percent)
+    }
+
+    /// A key, from 0 on, as A, B, C, E and F draw it.
+    pub fn scattered(&mut self) -> u64 {
+        match self.ycsb.uniform {
+            true => self.random.below(self.records),
+            false => fnv_hash(self.scattered.rank(&mut self.random)) % self.records,
+        }
+    }
+}
+
+/// A workload that runs.
+#[derive(Debug)]
+pub struct Operations {
+    keys: Keys,
+    store: Store,
+    /// Of ages, 0 the latest.
+    ages: Skewed,
     begun: u64,
     checkpoint_every: u64,
 }
@@ -110,15 +138,10 @@ impl Operations {
     pub fn new(ycsb: Ycsb, seed: u64) -> Operations {
         let records = u64::from(ycsb.records);
         let leaves = records.div_ceil(RECORDS_PER_LEAF) as u32;
-        // Only ranks are asked for: where the hottest would lie does not matter.
-        let zipf = |ranks| Skewed::whole_zipf(THETA, ranks, &mut Random::new(0));
         Operations {
-            ycsb,
+            keys: Keys::new(ycsb, seed),
             store: Store::new(leaves, LEAF_PAGES, u64::from(ycsb.cache_pages)),
-            scattered: zipf(SCATTERED_RANKS),
-            ages: zipf(records),
-            random: Random::stream(seed, 0x9C5B),
-            records,
+            ages: Skewed::whole_zipf(THETA, records, &mut Random::new(0)),
             begun: 0,
             checkpoint_every: (records * CHECKPOINT_PERCENT / 100).max(1),
         }
@@ -127,43 +150,36 @@ impl Operations {
     /// Appends what one operation touches.
     pub fn next(&mut self, steps: &mut Vec<Step>) {
         steps.push(Step::Rest { nanos: OPERATION_NANOS });
-        let write = self.random.below(100) < u64::from(self.ycsb.writes_percent);
-        match self.ycsb.letter {
+        let write = self.keys.writes();
+        match self.keys.ycsb.letter {
             Letter::A | Letter::B | Letter::C | Letter::F => {
-                let key = self.scattered_key();
+                let key = self.keys.scattered();
                 self.visit(key, write, steps);
             }
             Letter::D | Letter::E if write => {
-                let key = self.records;
-                self.records += 1;
+                let key = self.keys.records;
+                self.keys.records += 1;
                 self.visit(key, true, steps);
             }
             Letter::D => {
-                let age = self.ages.rank(&mut self.random);
-                self.visit(self.records - 1 - age, false, steps);
+                let age = self.ages.rank(&mut self.keys.random);
+                self.visit(self.keys.records - 1 - age, false, steps);
             }
             Letter::E => {
-                let key = self.scattered_key();
-                let records = 1 + self.random.below(SCAN_RECORDS);
+                let key = self.keys.scattered();
+                let records = 1 + self.keys.random.below(SCAN_RECORDS);
                 let first = self.leaf(key);
                 // The first record lies anywhere in its leaf.
-                let last =
-                    u64::from(first) + (self.random.below(RECORDS_PER_LEAF) + records - 1) / RECORDS_PER_LEAF;
+                let last = u64::from(first)
+                    + (self.keys.random.below(RECORDS_PER_LEAF) + records - 1) / RECORDS_PER_LEAF;
                 for leaf in first..=last.min(u64::from(self.store.leaves()) - 1) as u32 {
                     self.store.visit(leaf, 0, false, steps);
                 }
             }
         }
         self.begun += 1;
-        if self.begun.is_multiple_of(self.checkpoint_every) && self.ycsb.writes_percent > 0 {
+        if self.begun.is_multiple_of(self.checkpoint_every) && self.keys.ycsb.writes_percent > 0 {
             self.store.checkpoint(steps);
-        }
-    }
-
-    fn scattered_key(&mut self) -> u64 {
-        match self.ycsb.uniform {
-            true => self.random.below(self.records),
-            false => fnv_hash(self.scattered.rank(&mut self.random)) % self.records,
         }
     }
 
@@ -229,7 +245,7 @@ mod tests {
         let mut operations = operations(Letter::C, 1_000_000);
         let mut counts = BTreeMap::new();
         for _ in 0..200_000 {
-            *counts.entry(operations.scattered_key()).or_insert(0) += 1;
+            *counts.entry(operations.keys.scattered()).or_insert(0) += 1;
         }
         // YCSB's ζ(10¹⁰, 0.99) is 26.469: the first rank has 1 / 26.469 of all draws, plus nothing to speak of.
         let most = *counts.values().max().unwrap() as f64 / 200_000.0;

@@ -80,9 +80,11 @@ impl LockedLruvec<'_> {
         if swappiness.evicts(kind) {
             let prefetch = mechanisms.prefetch();
             let mut moves = 0;
-            while let Some(folio) = self.tail(label, kind) {
+            let mut tail = self.tail(label, kind);
+            while let Some(folio) = tail {
+                tail = self.after(folio);
                 if prefetch {
-                    self.prefetch_next(host, folio);
+                    self.prefetch_next(host, folio, tail);
                 }
                 let flags = &self.folios.flags(folio);
                 let before = flags.load();
