@@ -108,7 +108,10 @@ pub fn checks<'a>(runs: impl Iterator<Item = &'a Crosscheck> + Clone, reclaimers
             seen.refaults >= refaults(counters) && refaults(counters) <= seen.reclaimed
         }),
         Check {
-            name: format!("each run opened {GENERATIONS_MIN} generations or more (the fewest: {})", count(fewest)),
+            name: format!(
+                "each run opened {GENERATIONS_MIN} generations or more (the fewest: {})",
+                count(fewest)
+            ),
             holds: fewest >= GENERATIONS_MIN,
         },
         Check {
