@@ -23,6 +23,7 @@ const PREFETCH_NEARER: u32 = 16;
 
 /// What the lruvec lock protects.
 #[derive(Debug)]
+#[cfg_attr(lruvec_layout = "lock_apart", repr(align(128)))]
 pub(crate) struct Lists {
     pub(crate) lists: FolioLists<LISTS>,
     /// Of the multi-gen LRU.
