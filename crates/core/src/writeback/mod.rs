@@ -120,7 +120,8 @@ impl Core {
 
     /// Whether the flusher should write: a tenant, or all together, have more dirty pages than may be in the background.
     fn over_background(&self, memcg: &Memcg) -> bool {
-        memcg.stat.get(Counter::FileDirty) > self.dirty_limits(memcg).background_pages
+        let own = self.options.memcg_dirty_limits;
+        own && memcg.stat.get(Counter::FileDirty) > self.dirty_limits(memcg).background_pages
             || self.node_is_over_background()
     }
 
@@ -130,17 +131,19 @@ impl Core {
 
     /// Whether more pages are dirty than may stay in the background.
     pub fn flush_is_due(&self) -> bool {
+        let own = self.options.memcg_dirty_limits;
         self.node_is_over_background()
-            || self
-                .memcgs
-                .iter()
-                .any(|m| m.stat.get(Counter::FileDirty) > self.dirty_limits(m).background_pages)
+            || own
+                && self
+                    .memcgs
+                    .iter()
+                    .any(|m| m.stat.get(Counter::FileDirty) > self.dirty_limits(m).background_pages)
     }
 
     /// Whether a task that dirties pages of `memcg` must pause until some were written.
     pub fn must_pause_dirtying(&self, memcg: MemcgId) -> bool {
         let memcg = self.payer(memcg);
-        if self.pending(memcg) > self.dirty_limits(memcg).pages {
+        if self.options.memcg_dirty_limits && self.pending(memcg) > self.dirty_limits(memcg).pages {
             return true;
         }
         self.node.pending_pages() > DirtyLimits::of(u64::from(self.folios.len())).pages
