@@ -21,7 +21,8 @@ pub(crate) const UNEVICTABLE: usize = LISTS - 1;
 /// itself, and telling it costs 12 % of a scan.
 const PREFETCH_NEARER: u32 = 16;
 
-/// What the lruvec lock protects.
+/// What the lruvec lock protects. By default right behind the lock, as nothing better could be measured on two cores
+/// (docs/experiments/lru-lock.md); `lock_apart` is for the benchmark.
 #[derive(Debug)]
 #[cfg_attr(lruvec_layout = "lock_apart", repr(align(128)))]
 pub(crate) struct Lists {
