@@ -79,7 +79,6 @@ fn what_is_not_there_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     for (arguments, expected) in [
         ("reproduce nothing", "there is no experiment 'nothing'; there is prefetch"),
-        ("reproduce reclaim-loop", "not implemented yet"),
         ("reproduce memcg-lru --world real", "in the simulator only so far"),
         ("reproduce --world moon", "--world"),
         ("reproduce --directory .", "goes with --world real"),
