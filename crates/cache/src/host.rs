@@ -6,6 +6,7 @@
 
 use crate::frames::Frames;
 use crate::latch::Latches;
+use crate::prefetch::prefetch_for_write;
 use crate::swap::Store;
 use mglru_core::{Event, FlushReason, FolioId, Host, SwapOut, SwapOutcome, SwapSlot, Throttle, Time};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -115,6 +116,11 @@ impl Host for CacheHost {
         if let Some(swap) = &self.swap {
             swap.freed(slot);
         }
+    }
+
+    #[inline]
+    fn prefetch<T>(&self, at: &T) {
+        prefetch_for_write(at);
     }
 
     fn frame_retired(&self, frame: FolioId) {

@@ -21,7 +21,7 @@
 //! # Unsafe code
 //!
 //! In `frames` (memory that readers copy while writers write), `backend/uring`, `backend/disk_file` and
-//! `backend/threads` (system calls on it), and at one place of `mapped` (guards).
+//! `backend/threads` (system calls on it), at one place of `mapped` (guards), and in `prefetch` (an instruction).
 
 mod anon;
 pub mod backend;
@@ -36,6 +36,7 @@ mod inode;
 mod latch;
 mod many;
 mod mapped;
+mod prefetch;
 mod stat;
 mod swap;
 mod tenant;
@@ -52,6 +53,7 @@ pub use file::{Advice, CachedFile};
 pub use host::Observer;
 pub use many::ReadRequest;
 pub use mapped::{Map, MapAdvice, PageGuard};
+pub use prefetch::prefetch_for_write;
 pub use stat::TenantStats;
 pub use swap::Swap;
 pub use tenant::{Limits, Tenant};

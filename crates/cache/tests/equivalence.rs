@@ -7,7 +7,7 @@ mod common;
 
 use common::{Disk, PAGE, Random};
 use mglru_cache::{Advice, CachedFile, Map, OpenMode};
-use mglru_core::{Event, Lru, MappingId, Mechanisms};
+use mglru_core::{Event, Lru, MappingId, Mechanisms, Preset, Switch};
 use mglru_sim::{Access, Machine, Operation, Simulator};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -141,13 +141,15 @@ fn cache_and_simulator_evict_the_same_pages() {
     for seed in 0..12 {
         let lru = if seed < 6 { Lru::MultiGen } else { Lru::Classic };
         let mechanisms = Mechanisms::default().with_lru(lru);
+        // spec 95 §14, E1: "identical eviction order with and without PF for the same trace". Only the cache does it.
+        let unfetched = Mechanisms::compose(Preset::Default, &[], &[Switch::Prefetch]).unwrap().with_lru(lru);
         let disk = [Disk::uring, Disk::threads, || common::memory(0).0][seed as usize % 3]();
         for file in 0..FILES {
             disk.set(&format!("f{file}"), &vec![file as u8 + 1; FILE_PAGES as usize * PAGE]);
         }
         let limit_pages = [200, 500, 1000][seed as usize % 3];
         let trace = trace(seed);
-        let simulated = in_the_simulator(&trace, limit_pages, mechanisms);
+        let simulated = in_the_simulator(&trace, limit_pages, unfetched);
         let cached = in_the_cache(&trace, limit_pages, mechanisms, &disk);
         assert!(simulated.len() > 3000, "{} events", simulated.len());
         let differs = simulated.iter().zip(&cached).position(|(a, b)| a != b);

@@ -490,6 +490,11 @@ impl<'a> Actor<'a> {
                 Err(error) => panic!("{path}/{file}: {error:?}"),
             }
         }
+        if self.random.one_in(4) {
+            // Whoever else switches it meanwhile takes over.
+            let enabled = if self.random.one_in(2) { "n" } else { "y" };
+            control.write("lru_gen/enabled", enabled).unwrap();
+        }
         let generations = control.read("lru_gen").unwrap();
         // Ages and evicts what it meets.
         if let Some(id) = generations.lines().filter_map(|line| line.strip_prefix("memcg ")).next_back() {

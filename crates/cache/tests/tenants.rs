@@ -282,3 +282,34 @@ fn control_files_have_the_kernels_errors() {
     let systems = [libc::EIO, libc::EAGAIN, libc::EEXIST, libc::EINVAL, libc::ERANGE, libc::EOPNOTSUPP];
     assert_eq!(numbers.map(Errno::number), systems);
 }
+
+#[test]
+fn the_policy_is_switched_while_threads_read() {
+    let (_disk, cache) = cache(16 * MIB, 3000);
+    let file = open(&cache, "");
+    let control = cache.control();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let readers = [1, 2].map(|seed| {
+            let (file, done) = (&file, &done);
+            scope.spawn(move || {
+                let mut random = common::Random(seed);
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    let first = random.below(2900);
+                    read_all(file, first..first + 20);
+                }
+            })
+        });
+        for _ in 0..20 {
+            control.write("lru_gen/enabled", "n").unwrap();
+            assert_eq!(control.read("lru_gen/enabled").unwrap(), "0x0000\n");
+            control.write("lru_gen/enabled", "7").unwrap();
+            assert_eq!(control.read("lru_gen/enabled").unwrap(), "0x0007\n");
+        }
+        control.write("lru_gen/enabled", "n").unwrap();
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+    });
+    cache.validate().unwrap();
+    assert!(line(&cache, "memory.stat", "file") > 0);
+}

@@ -11,6 +11,7 @@ use mglru_core::{Counter, MemcgId};
 use mglru_sim::{
     Access, FlusherModel, Machine, Operation, Request, SimError, Simulator, Source, SourceError, Tenant,
 };
+use mglru_workload::random::{INCREMENT, mix};
 
 /// The load.
 #[derive(Debug, Clone, Copy)]
@@ -245,8 +246,5 @@ impl Source for Touches {
 
 /// Draw `number` of the splitmix64 of `seed`, as the kernel lab makes it: 32 bits.
 fn draw(seed: u64, number: u32) -> u64 {
-    let state = seed.wrapping_add(0x9E37_79B9_7F4A_7C15u64.wrapping_mul(u64::from(number) + 1));
-    let z = (state ^ state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    (z ^ z >> 31) >> 32
+    mix(seed.wrapping_add(INCREMENT.wrapping_mul(u64::from(number) + 1))) >> 32
 }

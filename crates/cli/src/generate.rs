@@ -7,6 +7,7 @@ use crate::size;
 use crate::table::count;
 use mglru_core::PAGE_BYTES;
 use mglru_workload::Load;
+use mglru_workload::load::Step;
 use mglru_workload::trace::{Converted, Format, Record, TraceWriter, WriteOptions};
 use serde_json::json;
 use std::path::PathBuf;
@@ -85,13 +86,22 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }
     };
     let mut running = load.start(clients, common.seed).map_err(Failure::usage)?;
-    let (mut touches, mut client) = (Vec::new(), 0);
+    let (mut steps, mut client) = (Vec::new(), 0);
     write(load.name(), common, |records| {
-        touches.clear();
-        running.draw(client, &mut touches);
+        steps.clear();
+        running.draw(client, &mut steps);
         client = (client + 1) % clients as usize;
-        records.extend(touches.iter().copied().map(Record::Access));
+        records.extend(steps.iter().filter_map(record));
     })
+}
+
+/// What a trace can hold.
+fn record(step: &Step) -> Option<Record> {
+    match *step {
+        Step::Touch(access) => Some(Record::Access(access)),
+        Step::Sync { page } => Some(Record::Sync { file: (page >> 32) as u32 }),
+        Step::Rest { .. } | Step::Release { .. } => None,
+    }
 }
 
 /// Writes what `draw` adds, until it is enough.

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ablate;
 mod cache_options;
 mod cache_report;
 mod demo;
@@ -17,13 +18,16 @@ mod generate;
 mod layout;
 mod load;
 mod output;
+mod page;
 mod parallel;
 mod progress;
 mod replay;
 mod reproduce;
 mod run;
 mod size;
+mod statistics;
 mod table;
+mod timeline;
 mod trace;
 mod trace_file;
 
@@ -57,6 +61,8 @@ enum Mode {
     Fidelity(fidelity::Args),
     /// Run the published experiments, before against after, and say what is reproduced
     Reproduce(reproduce::Args),
+    /// Turn each mechanism off, alone, and say what that does, and how sure it is
+    Ablate(Box<ablate::Args>),
 }
 
 const EXAMPLES: &str = "\
@@ -72,6 +78,7 @@ Examples:
   mglru fidelity ../shared/kernel/results.csv
   mglru reproduce workingset          Linux 6.12 against 7.1, two minutes
   mglru reproduce workingset --world real
+  mglru ablate trace.bin.zst --report ablation.html
 
 Sizes: 512MiB, 2g, 8192p (pages of 4 KiB) or bytes. `mglru MODE --help` tells more about each mode.
 Exit status: 0 done, 1 the work failed, 2 wrong usage.";
@@ -98,5 +105,6 @@ fn run(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<(), Failur
         Mode::Trace(args) => trace::run(args),
         Mode::Fidelity(args) => fidelity::run(args),
         Mode::Reproduce(args) => reproduce::run(args),
+        Mode::Ablate(args) => ablate::run(*args),
     }
 }

@@ -1,6 +1,7 @@
 //! Tables of text: words to the left, figures to the right, two blanks between.
 
 /// A table that is filled row by row.
+#[derive(Debug, Clone)]
 pub struct Table {
     rows: Vec<Vec<String>>,
     /// Columns of words: the first, and perhaps the last.
@@ -35,6 +36,16 @@ impl Table {
         let cells: Vec<String> = cells.into_iter().collect();
         assert_eq!(cells.len(), self.rows[0].len(), "a cell for each column");
         self.rows.push(cells);
+    }
+
+    /// Its headings and its rows.
+    pub fn parts(&self) -> (&[String], &[Vec<String>]) {
+        (&self.rows[0], &self.rows[1..])
+    }
+
+    /// Whether the last column holds words.
+    pub fn has_words_last(&self) -> bool {
+        self.last_is_words
     }
 
     /// The table as lines, each ended.

@@ -481,7 +481,7 @@ fn what_makes_no_sense_beside_a_load_is_refused_where_it_stands() {
         ("[global]\nsize=1g\n[a]\nworkload=sweep\nruntime=1\n", "a.fio:2: job `a`: `size` is about"),
         ("[a]\nworkload=tpcc\n", "a.fio:1: job `a`: `workload=tpcc` has no end; give `runtime=` too"),
         ("[a]\nworkload=sweep\nruntime=1\nioengine=mmap\n", "a.fio:4: job `a`: `ioengine` says how files"),
-        ("[a]\nworkload=tpch\n", "there are tpcc and sweep"),
+        ("[a]\nworkload=tpch\n", "there are tpcc, sweep"),
         ("[a]\nruntime=1\nworkload=sweep:size=80k,arrays=10\nnumjobs=3\n", "fewer threads"),
         ("[a]\nworkload=tpcc\nruntime=1\nverify=0\n", "always verifies"),
     ] {

@@ -78,7 +78,7 @@ fn rules_are_apart_in_an_ablation() {
 fn what_is_not_there_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     for (arguments, expected) in [
-        ("reproduce nothing", "there is no experiment 'nothing'; there is workingset"),
+        ("reproduce nothing", "there is no experiment 'nothing'; there is prefetch"),
         ("reproduce reclaim-loop", "not implemented yet"),
         ("reproduce memcg-lru --world real", "in the simulator only so far"),
         ("reproduce --world moon", "--world"),

@@ -209,3 +209,34 @@ fn what_makes_no_sense_is_told_with_its_place() {
     assert!(fails(here.path(), "run missing.toml", 2).contains("missing.toml"));
     assert!(fails(here.path(), "run", 2).contains("SCENARIO.toml"));
 }
+
+/// The loads that the reclaim loop was published with: pages come and go, and nobody finds no memory.
+#[test]
+fn published_loads_run() {
+    for (name, counter_name) in [
+        ("ycsb.toml", "workingset_refault_file"),
+        ("workers.toml", "pswpin"),
+        ("file-anon.toml", "workingset_refault_file"),
+        ("dd.toml", "nr_written"),
+        ("select.toml", "pswpin"),
+        ("compile.toml", "pswpout"),
+        ("mapped-zipf.toml", "workingset_refault_file"),
+    ] {
+        let document = run(name, "");
+        for tenant in &document["tenants"].as_array().unwrap()[1..] {
+            assert_eq!(number(&tenant["out_of_memory"]), 0, "{name}: {tenant}");
+            assert!(number(&tenant["counters"][counter_name]) > 0, "{name}: {tenant}");
+        }
+    }
+    // Too large to run here.
+    let text = fs::read_to_string(experiment("ycsb-b.toml")).unwrap();
+    mglru_workload::scenario::Scenario::parse(&text, Path::new("ycsb-b.toml"), None).unwrap();
+}
+
+#[test]
+fn a_page_workload_has_no_real_world() {
+    let here = tempfile::tempdir().unwrap();
+    let scenario = "[machine]\nmemory = \"64MiB\"\n[[job]]\nload = \"ycsb\"\nruntime = \"1s\"\n";
+    fs::write(here.path().join("y.toml"), scenario).unwrap();
+    assert!(fails(here.path(), "run y.toml --world real", 1).contains("page workload"));
+}

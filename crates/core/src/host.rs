@@ -75,6 +75,13 @@ pub trait Host {
         let _ = slot;
     }
 
+    /// What lies at that address is written soon, so that the host may have the processor fetch it. A hint: whatever is
+    /// done, no value is changed. Here, nothing is done.
+    #[inline]
+    fn prefetch<T>(&self, at: &T) {
+        let _ = at;
+    }
+
     /// A frame pays for metadata from now on: its memory can be given back to the system.
     fn frame_retired(&self, frame: FolioId);
 

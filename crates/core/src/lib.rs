@@ -62,9 +62,10 @@ use lru::{Arrivals, LockedLruvec, Queue};
 use mapping::{LeafPool, MappingTable};
 use memcg::{MemcgTable, Stocks};
 use node::Node;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use swap::SwapArea;
-use sync::AtomicU64;
+use sync::{AtomicU64, Mutex};
 use tunables::Tunables;
 
 /// One node and everything that is cached on it. Shared by all threads.
@@ -82,6 +83,10 @@ pub struct Core {
     pub(crate) tunables: Tunables,
     /// Pages written since the beginning.
     pub(crate) written: AtomicU64,
+    /// Who has leaves with shadows only, by the logarithm of how many there were at most.
+    pub(crate) remembering: Mutex<BTreeSet<(u32, MemcgId)>>,
+    /// Who had more dirty pages than may stay in the background when it was looked at last.
+    pub(crate) over_background: Mutex<BTreeSet<MemcgId>>,
     /// When list sizes are refreshed next, of which the classic LRU decides.
     pub(crate) statistics_due_ns: AtomicU64,
 }
@@ -111,6 +116,8 @@ impl Core {
             swap: SwapArea::new(options.swap, options.frames),
             tunables: Tunables::new(),
             written: AtomicU64::new(0),
+            remembering: Mutex::default(),
+            over_background: Mutex::default(),
             statistics_due_ns: AtomicU64::new(options.statistics_refresh.after(Time::ZERO).as_nanos()),
             options,
         };

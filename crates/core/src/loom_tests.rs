@@ -301,7 +301,7 @@ fn loom_a_walk_and_reclaim_agree_about_sizes() {
 fn loom_one_of_two_threads_ages() {
     let open = |world: &World| {
         let memcg = world.core.memcg(world.task.memcg);
-        world.core.open_generation(memcg, lru::Seq(3), Swappiness::FILE_ONLY, Time::ZERO)
+        world.core.open_generation(memcg, lru::Seq(3), Swappiness::FILE_ONLY, &Silent)
     };
     let judge = |world: &World, first: bool, second: bool| {
         assert!(first != second);

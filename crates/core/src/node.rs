@@ -5,8 +5,9 @@
 //! The free list has a lock of its own, taken last. Counts are atomic.
 
 use crate::folio::FolioId;
+use crate::memcg::Pending;
 use crate::reclaim::Watermarks;
-use crate::sync::{AtomicBool, AtomicI64, AtomicU32, Mutex, Ordering::Relaxed};
+use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering::Relaxed};
 
 /// One node.
 #[derive(Debug)]
@@ -17,8 +18,7 @@ pub(crate) struct Node {
     free_count: AtomicU32,
     retired: AtomicU32,
     watermarks: Watermarks,
-    /// Pages that are dirty, and that are being written.
-    pending: [AtomicI64; 2],
+    pub(crate) pending: Pending,
     writeback: AtomicBool,
     hopeless_failures: AtomicU32,
 }
@@ -59,7 +59,7 @@ impl Node {
             free_count: AtomicU32::new(frames),
             retired: AtomicU32::new(0),
             watermarks,
-            pending: Default::default(),
+            pending: Pending::default(),
             writeback: AtomicBool::new(false),
             hopeless_failures: AtomicU32::new(0),
         }
@@ -124,25 +124,6 @@ impl Node {
     /// Whether background reclaim has reached its goal.
     pub(crate) fn is_balanced(&self) -> bool {
         self.free_pages() > self.watermarks.high
-    }
-
-    /// Pages of files became dirty, or began to be written; or, negative, no longer are.
-    pub(crate) fn count_pending(&self, dirty: i64, writeback: i64) {
-        for (count, change) in self.pending.iter().zip([dirty, writeback]) {
-            if change != 0 {
-                count.fetch_add(change, Relaxed);
-            }
-        }
-    }
-
-    /// Dirty pages of all memcgs.
-    pub(crate) fn dirty_pages(&self) -> u64 {
-        self.pending[0].load(Relaxed).max(0) as u64
-    }
-
-    /// Dirty pages, and those being written.
-    pub(crate) fn pending_pages(&self) -> u64 {
-        self.dirty_pages() + self.pending[1].load(Relaxed).max(0) as u64
     }
 
     /// Background reclaim met nothing but pages under write-back.

@@ -38,7 +38,7 @@ impl Harness {
     pub(crate) fn isolate(&self, request: u64) -> Isolated {
         let mut batch = Isolated::default();
         let mut locked = self.memcg().lruvec.lock(&self.core.folios);
-        locked.isolate(request, Swappiness::FILE_ONLY, &mut batch);
+        locked.isolate(&self.host, request, Swappiness::FILE_ONLY, &mut batch);
         batch
     }
 
@@ -81,7 +81,7 @@ impl Harness {
     /// Opens the next generation without a walk.
     pub(crate) fn open_generation(&self) -> bool {
         let max = self.memcg().lruvec.max_seq();
-        self.core.open_generation(self.memcg(), max, Swappiness::FILE_ONLY, crate::Host::now(&self.host))
+        self.core.open_generation(self.memcg(), max, Swappiness::FILE_ONLY, &self.host)
     }
 
     /// Walks the page tables, then opens the next generation.

@@ -1,4 +1,5 @@
-//! What can be changed while the core runs: the words behind `lru_gen/enabled` and `lru_gen/min_ttl_ms`.
+//! What can be changed while the core runs: the words behind `lru_gen/enabled` and `lru_gen/min_ttl_ms`. Whether the multi-gen
+//! LRU is on is no word of its own: the mechanisms say it.
 //!
 //! # Locking
 //!
@@ -22,23 +23,23 @@ pub(crate) struct Tunables {
 
 impl Tunables {
     pub(crate) fn new() -> Tunables {
-        let capabilities = AtomicU64::new(MAIN | LEAF_WALK | TABLE_WALK);
+        let capabilities = AtomicU64::new(LEAF_WALK | TABLE_WALK);
         Tunables { capabilities, min_ttl_ms: AtomicU64::new(0) }
     }
 
-    /// `lru_gen/enabled`.
-    pub(crate) fn capabilities(&self) -> u64 {
+    /// The bits of `lru_gen/enabled` that are about walks.
+    pub(crate) fn walk_capabilities(&self) -> u64 {
         self.capabilities.load(Relaxed)
     }
 
-    /// Whether that bit of it is set.
+    /// Whether that bit of them is set.
     pub(crate) fn has(&self, bit: u64) -> bool {
-        self.capabilities() & bit != 0
+        self.walk_capabilities() & bit != 0
     }
 
-    /// Sets it. Bits that nobody knows are forgotten.
-    pub(crate) fn set_capabilities(&self, bits: u64) {
-        self.capabilities.store(bits & (MAIN | LEAF_WALK | TABLE_WALK), Relaxed);
+    /// Sets them. Other bits are forgotten.
+    pub(crate) fn set_walk_capabilities(&self, bits: u64) {
+        self.capabilities.store(bits & (LEAF_WALK | TABLE_WALK), Relaxed);
     }
 
     /// `lru_gen/min_ttl_ms`: what was used in this time is not thrashed; 0: off.

@@ -203,11 +203,24 @@ impl Core {
         }
         let pending =
             sum(&|memcg| memcg.stat.signed(Counter::FileDirty) + memcg.stat.signed(Counter::FileWriteback));
-        if self.node.pending_pages() != pending {
+        if self.node.pending.pages() != pending {
             return Err(format!(
                 "the node counts {} dirty or written pages, its memcgs {pending}",
-                self.node.pending_pages()
+                self.node.pending.pages()
             ));
+        }
+        // The root counts its own only; whoever went, those from before.
+        let counts_below = |memcg: &&Memcg| memcg.id() != MemcgId::ROOT && memcg.heir().is_none();
+        for memcg in self.memcgs.iter().filter(counts_below) {
+            let of = |counter| self.subtree_stat(memcg.id(), counter);
+            let (dirty, writeback) = (of(Counter::FileDirty), of(Counter::FileWriteback));
+            if (memcg.pending.dirty_pages(), memcg.pending.pages()) != (dirty, dirty + writeback) {
+                return Err(format!(
+                    "'{}' counts {:?} in its subtree, which has {dirty} dirty and {writeback} written",
+                    memcg.name(),
+                    memcg.pending
+                ));
+            }
         }
         Ok(())
     }

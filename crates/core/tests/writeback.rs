@@ -120,3 +120,50 @@ fn the_flusher_starts_at_the_background_share() {
     harness.write(20);
     assert!(harness.core.must_pause_dirtying(harness.task.memcg));
 }
+
+/// What is dirty below a tenant counts for it: two children of which neither has too much.
+#[test]
+fn dirty_limits_are_those_of_the_subtree() {
+    let mut harness = Harness::new(100, 31);
+    let parent = harness.task.memcg;
+    let children = ["a", "b"].map(|name| {
+        let child = harness.core.add_child(parent, name, UNLIMITED, harness.host.now()).unwrap();
+        harness.core.new_task(child.id(), 0)
+    });
+    let [a, b] = children.each_ref().map(|task| task.memcg);
+    for (task, pages) in children.into_iter().zip([0..30, 30..60]) {
+        harness.task = task;
+        harness.read_ahead(pages);
+    }
+    (0..6).chain(30..34).for_each(|page| harness.write(page));
+    assert!(!harness.core.flush_is_due(), "10 of 100");
+    harness.write(34);
+    assert_eq!(*harness.host.flushes.borrow(), [FlushReason::Background]);
+    assert!(harness.core.flush_is_due());
+    (35..44).for_each(|page| harness.write(page));
+    assert!(![a, b, parent].into_iter().any(|memcg| harness.core.must_pause_dirtying(memcg)), "20 of 100");
+    harness.write(44);
+    assert!([a, b, parent].into_iter().all(|memcg| harness.core.must_pause_dirtying(memcg)));
+    let other = harness.core.add_memcg("other", 100, harness.host.now()).unwrap().id();
+    assert!(!harness.core.must_pause_dirtying(other));
+
+    // Who went passes its dirty pages on, and the sum stays what it was.
+    harness.core.remove_memcg(&harness.host, a).unwrap();
+    assert!(harness.core.must_pause_dirtying(b));
+    let folios = harness.start_writeback();
+    assert!(harness.core.must_pause_dirtying(b) && !harness.core.flush_is_due(), "all is being written");
+    harness.core.validate().unwrap();
+    harness.end_writeback(folios);
+    assert!(!harness.core.must_pause_dirtying(b));
+    harness.core.validate().unwrap();
+}
+
+/// A limit was lowered, and who pauses for it wakes a flusher that knows why.
+#[test]
+fn who_pauses_is_flushed() {
+    let mut harness = Harness::new(1000, 31);
+    harness.read_ahead(0..100);
+    (0..50).for_each(|page| harness.write(page));
+    harness.core.memcg(harness.task.memcg).set_max_pages(200);
+    assert!(harness.core.must_pause_dirtying(harness.task.memcg) && harness.core.flush_is_due());
+}

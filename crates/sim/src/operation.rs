@@ -5,6 +5,7 @@
 
 use mglru_core::lru::Swappiness;
 use mglru_core::{Lru, Time};
+use mglru_workload::load::Step;
 use mglru_workload::trace::{PageAccess, Record};
 use std::error::Error;
 
@@ -153,6 +154,17 @@ impl From<Access> for Operation {
     }
 }
 
+impl From<Step> for Operation {
+    fn from(step: Step) -> Operation {
+        match step {
+            Step::Touch(access) => Operation::Access(access.into()),
+            Step::Rest { nanos } => Operation::Rest { nanos },
+            Step::Release { page, pages } => Operation::Release { page, pages },
+            Step::Sync { page } => Operation::Sync { page },
+        }
+    }
+}
+
 impl From<Record> for Operation {
     fn from(record: Record) -> Operation {
         match record {
@@ -172,6 +184,11 @@ pub trait Source {
     /// # Errors
     /// The input cannot be read: the run ends with this error.
     fn fill(&mut self, batch: &mut Vec<Operation>) -> Result<(), SourceError>;
+
+    /// It is `now`, and a batch is going to be taken: what came of the last one is done.
+    fn at(&mut self, now: Time) {
+        let _ = now;
+    }
 
     /// The time from which on no batch is taken any more: the job is at its end.
     fn end(&self) -> Option<Time> {

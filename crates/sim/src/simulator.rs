@@ -18,11 +18,13 @@ use crate::host::Observer;
 use crate::machine::{Interleaving, Machine, Tenant};
 use crate::operation::{Source, SourceError};
 use crate::report::{Report, RequestReport, TenantReport};
+use crate::sample::Sample;
 use crate::swap::{Swap, SwapDevice, SwapModel};
 use crate::world::{ActorId, Due, Pause, TenantState, World};
 use mglru_core::lru::Swappiness;
 use mglru_core::{Core, MemcgError, MemcgId, Task, Time};
 use mglru_workload::Random;
+use mglru_workload::fio::Latencies;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
@@ -226,6 +228,31 @@ impl Simulator {
     /// Counts also from this access on, the first being number 0.
     pub fn set_warm_from(&mut self, access: u64) {
         self.world.set_warm_from(access);
+    }
+
+    /// Takes samples of hits and generations, evenly spaced: at least `wanted`, if the run is long enough, and less than twice
+    /// as many. Changes no result. To be called before anything runs.
+    pub fn sample(&mut self, wanted: usize) {
+        self.world.sample(wanted);
+    }
+
+    /// The samples, and how things stand now.
+    pub fn samples(&self) -> Vec<Sample> {
+        let now = (self.world.accesses > 0).then(|| self.world.sample_now());
+        let mut samples = self.world.samples().to_vec();
+        samples.extend(now.filter(|now| samples.last().is_none_or(|last| last.access < now.access)));
+        samples
+    }
+
+    /// Measures how long accesses take, from the moment at which a job begins one to that at which it can go on. Changes no
+    /// result. To be called before anything runs.
+    pub fn time_accesses(&mut self) {
+        self.world.times_accesses = true;
+    }
+
+    /// How long accesses took so far, if that is measured: the root's first, then those of the machine's tenants.
+    pub fn latencies(&self) -> impl Iterator<Item = &Latencies> {
+        self.world.tenants.iter().map(|tenant| &tenant.latencies)
     }
 
     /// Shows everything that happens in the core to `observer`.

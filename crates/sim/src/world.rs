@@ -7,10 +7,12 @@ use crate::files::{FileNumber, Files};
 use crate::host::SimHost;
 use crate::machine::{Machine, Preemption, Tenant, Writes};
 use crate::report::{Counters, Counts, RequestReport, Tally};
+use crate::sample::{Sample, Sampler, TenantSample};
 use crate::swap::Swap;
 use mglru_core::writeback::WritebackRun;
 use mglru_core::{Core, Counter, Mapping, Memcg, MemcgError, MemcgId, SwapOut, Task, Time};
 use mglru_workload::Random;
+use mglru_workload::fio::Latencies;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -68,11 +70,19 @@ pub(crate) struct TenantState {
     pub(crate) counts: Counts,
     /// What it had at the warm point.
     pub(crate) at_warm: Option<Tally>,
+    /// How long its accesses took.
+    pub(crate) latencies: Latencies,
 }
 
 impl TenantState {
     pub(crate) fn new(memcg: Option<MemcgId>) -> TenantState {
-        TenantState { memcg, gone: false, counts: Counts::default(), at_warm: None }
+        TenantState {
+            memcg,
+            gone: false,
+            counts: Counts::default(),
+            at_warm: None,
+            latencies: Latencies::default(),
+        }
     }
 }
 
@@ -116,6 +126,11 @@ pub(crate) struct World {
     /// The access before which somebody reads statistics, and how many there are between such reads.
     read_from: u64,
     reads_every: u64,
+    /// Takes samples, and the access before which the next one is taken.
+    sampler: Option<Sampler>,
+    sample_at: u64,
+    /// How long accesses take is measured.
+    pub(crate) times_accesses: bool,
     /// What a touch takes, and what reclaiming a batch takes.
     pub(crate) access_nanos: u64,
     pub(crate) batch_nanos: u64,
@@ -157,6 +172,9 @@ impl World {
             warm_from: u64::MAX,
             read_from: machine.statistics_reads.map_or(u64::MAX, |every| every.max(1)),
             reads_every: machine.statistics_reads.map_or(0, |every| every.max(1)),
+            sampler: None,
+            sample_at: u64::MAX,
+            times_accesses: false,
             access_nanos: machine.access_time.as_nanos() as u64,
             batch_nanos: machine.batch_time.as_nanos() as u64,
             scan_nanos: machine.scan_time.as_nanos() as u64,
@@ -211,13 +229,38 @@ impl World {
     /// The access before which [`Self::look`] is to be called.
     #[inline]
     fn next_look(&self) -> u64 {
-        if self.accesses <= self.warm_from { self.warm_from.min(self.read_from) } else { self.read_from }
+        let next = self.read_from.min(self.sample_at);
+        if self.accesses <= self.warm_from { self.warm_from.min(next) } else { next }
     }
 
     /// Whether it is to be called now.
     #[inline]
     pub(crate) fn looks(&self) -> bool {
-        self.accesses == self.warm_from || self.accesses == self.read_from
+        self.accesses == self.warm_from || self.accesses == self.read_from || self.accesses == self.sample_at
+    }
+
+    /// Takes samples from here on, at least so many, if the run is long enough.
+    pub(crate) fn sample(&mut self, wanted: usize) {
+        let sampler = Sampler::new(wanted);
+        self.sample_at = sampler.next();
+        self.sampler = Some(sampler);
+    }
+
+    pub(crate) fn samples(&self) -> &[Sample] {
+        self.sampler.as_ref().map_or(&[], Sampler::samples)
+    }
+
+    /// How things stand.
+    pub(crate) fn sample_now(&self) -> Sample {
+        let tenant = |(number, state): (usize, &TenantState)| TenantSample {
+            accesses: state.counts.accesses,
+            hits: state.counts.hits,
+            generations: self
+                .memcg(number)
+                .map_or(Vec::new(), |memcg| memcg.lruvec().generations(self.now())),
+        };
+        let tenants = self.tenants.iter().enumerate().map(tenant).collect();
+        Sample { access: self.accesses, time: self.now(), tenants }
     }
 
     /// Touches of cached pages after which it is not yet the horizon, nor time for a look.
@@ -255,6 +298,12 @@ impl World {
         if self.accesses == self.read_from {
             self.read_from += self.reads_every;
             self.core.refresh_statistics();
+        }
+        if self.accesses == self.sample_at {
+            let sample = self.sample_now();
+            let sampler = self.sampler.as_mut().expect("somebody said when");
+            sampler.take(sample);
+            self.sample_at = sampler.next();
         }
         if self.accesses != self.warm_from {
             return;

@@ -2,7 +2,7 @@
 
 use mglru_core::event::{Event, List, ListedFrom, Sorted};
 use mglru_core::pageout::Verdict;
-use mglru_core::{Counter, Lru, Time};
+use mglru_core::{Counter, Lru, Mechanisms, Preset, Switch, Time};
 use mglru_sim::{Access, Machine, Observer, Operation, PageTouch, Report, Simulator, SwapDevice, SwapModel};
 use mglru_workload::Random;
 use std::cell::RefCell;
@@ -188,5 +188,44 @@ fn events_tell_a_story_that_can_be_and_change_nothing() {
         );
         let used = if classic { "activated" } else { "promoted" };
         assert!(told(used) > 0 && told("evicted") > 1000, "{used}: {:?}", story.counts);
+    }
+}
+
+/// Everything that happens, in words.
+struct Words(Rc<RefCell<Vec<String>>>);
+
+impl Observer for Words {
+    fn event(&mut self, now: Time, event: &Event) {
+        self.0.borrow_mut().push(format!("{now:?} {event:?}"));
+    }
+
+    fn touch(&mut self, _: Time, _: &PageTouch) {}
+
+    fn sees_folios(&self) -> bool {
+        true
+    }
+}
+
+/// spec 40 §11: prefetching "must not change any order or decision".
+#[test]
+fn prefetching_changes_no_event() {
+    for seed in 0..8 {
+        let lru = Lru::ALL[seed as usize % 2];
+        let [with, without] =
+            [(&[Switch::Prefetch][..], &[][..]), (&[], &[Switch::Prefetch])].map(|(with, without)| {
+                let preset = Preset::ALL[seed as usize / 2];
+                let mut machine = Machine::kernel_lab(200);
+                machine.seed = seed;
+                machine.mechanisms = Mechanisms::compose(preset, with, without).unwrap().with_lru(lru);
+                machine.swap = Some(SwapModel { pages: 1000, device: SwapDevice::zram() });
+                let words = Rc::new(RefCell::new(Vec::new()));
+                let mut simulator = Simulator::new(&machine).unwrap();
+                simulator.observe(Words(words.clone()));
+                (0..2).for_each(|job| _ = simulator.add_job(0, operations(seed * 2 + job, true).into_iter()));
+                let counters = simulator.run().unwrap().total().counters;
+                (counters, words.take())
+            });
+        assert!(with.1.len() > 50_000, "seed {seed}: {} events", with.1.len());
+        assert!(with == without, "seed {seed}: prefetching changed what happens");
     }
 }

@@ -97,9 +97,18 @@ enum Curve {
 impl Skewed {
     /// A zipf generator over `blocks` blocks, the hottest at a random place.
     pub fn zipf(theta: f64, blocks: u64, placement: &mut Random) -> Self {
+        Self::zipf_of_terms(theta, blocks, blocks.min(ZETA_TERMS_MAX), placement)
+    }
+
+    /// A zipf generator whose ζ has all its terms, as Gray et al. have it and YCSB does.
+    pub fn whole_zipf(theta: f64, blocks: u64, placement: &mut Random) -> Self {
+        Self::zipf_of_terms(theta, blocks, blocks, placement)
+    }
+
+    fn zipf_of_terms(theta: f64, blocks: u64, terms: u64, placement: &mut Random) -> Self {
         assert!(blocks > 0, "a file needs a block to draw");
         assert!(Distribution::zipf(theta).is_some(), "theta {theta}");
-        let zeta = zeta(blocks.min(ZETA_TERMS_MAX), theta);
+        let zeta = zeta(terms, theta);
         let zeta_two = 1.0 + libm::pow(0.5, theta);
         let curve = Curve::Zipf {
             zeta,
@@ -125,7 +134,7 @@ impl Skewed {
     }
 
     /// The next rank, from 0 for the hottest.
-    fn rank(&self, random: &mut Random) -> u64 {
+    pub(crate) fn rank(&self, random: &mut Random) -> u64 {
         let draw = random.unit();
         let share = match self.curve {
             Curve::Pareto { exponent } => libm::pow(draw, exponent),

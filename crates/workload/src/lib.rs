@@ -11,18 +11,23 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod compile;
 pub mod distribution;
+pub mod file_anon;
 pub mod fio;
 pub mod load;
 pub mod pattern;
 pub mod random;
 mod random_map;
+pub mod requests;
 pub mod scenario;
+pub mod select;
 pub mod size;
 pub mod sweep;
 pub mod tpcc;
 pub mod trace;
 pub mod verify;
+pub mod ycsb;
 
 pub use access::Access;
 pub use distribution::Distribution;

@@ -9,7 +9,7 @@
 //! other numbers, would be the larger risk.
 
 /// What the state advances by: 2⁶⁴ divided by the golden ratio, made odd.
-const INCREMENT: u64 = 0x9E37_79B9_7F4A_7C15;
+pub const INCREMENT: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Mixes a word so that every input bit can change every output bit. A bijection.
 #[inline]

@@ -3,6 +3,7 @@
 //! Three tenants with limits of their own share one cache that is a quarter of their file ([`tenant`]). After a table
 //! of what happened, the very same operations go through `pread` and `pwrite`. Every page that is read is verified.
 
+mod page;
 mod page_file;
 mod report;
 mod tenant;
@@ -11,6 +12,7 @@ use crate::cache_options::{CacheOptions, available_memory_bytes, memory_info_byt
 use crate::cache_report::{CacheReport, name_of};
 use crate::error::Failure;
 use crate::output::Output;
+use crate::page::ReportFile;
 use crate::progress::{self, Board};
 use crate::table::percent;
 use crate::{layout, size};
@@ -52,6 +54,9 @@ pub struct Args {
     /// Decides every random choice
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Write one page with tables and figures, readable without a network
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<ReportFile>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -76,6 +81,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
             "--memory {}: the tenants need {least} at least",
             budget.bytes
         )));
+    }
+    if let Some(file) = &args.report {
+        file.try_out()?;
     }
     let tenants = tenant::tenants(args.size, budget.bytes, args.seed);
     let (mut builder, mechanisms) = args.cache.builder(budget)?;
@@ -103,7 +111,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let report =
         Report { file_bytes: args.size, directory, seed: args.seed, layout, tenants, done, cached, system };
     output.text(&report.comparison())?;
-    output.document(&report.json())
+    let document = report.json();
+    output.document(&document)?;
+    if let Some(file) = &args.report {
+        file.write(&report.page(&document))?;
+        output.text(&format!("\n{} shows it\n", file.path().display()))?;
+    }
+    Ok(())
 }
 
 type CachedRun = ([Done; TENANTS], mglru_cache::CacheStats, Duration);

@@ -93,7 +93,8 @@ pub fn cache_section(tenants: &[Tenant; TENANTS], done: &[Done; TENANTS], cached
     )
 }
 
-fn microseconds(ns: f64) -> String {
+/// Nanoseconds as microseconds.
+pub fn microseconds(ns: f64) -> String {
     format!("{:.1}", ns / 1000.0)
 }
 
@@ -134,7 +135,7 @@ impl Report {
     }
 
     /// What the comparison means, and what it does not.
-    fn verdict(&self) -> String {
+    pub fn verdict(&self) -> String {
         let system = &self.system;
         let sync = |sync: Duration| format!("{} more to write what was dirty", seconds(sync));
         let budget = size::show(self.cached.stats.budget_bytes);

@@ -12,6 +12,7 @@
 use super::kernel_run::{Access, KernelRun, Measure, Setting};
 use super::tolerance::{RowKind, Tolerance, tolerance};
 use super::variant::Variant;
+use crate::statistics::{mean, median, range};
 use mglru_core::Lru;
 
 /// Limits of a series are not further apart.
@@ -153,21 +154,9 @@ impl Subject {
     }
 }
 
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
-/// The middle one.
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() / 2]
-}
-
 /// From the least to the most.
 fn spread(values: &[f64]) -> f64 {
-    let (least, most) =
-        values.iter().fold((f64::MAX, 0.0f64), |(least, most), &value| (least.min(value), most.max(value)));
+    let (least, most) = range(values);
     most - least
 }
 

@@ -157,6 +157,24 @@ pub fn lru_of(name: &str) -> Option<Lru> {
 pub const KERNELS: [(&str, Preset); 3] =
     [("6.12", Preset::Linux612), ("7.1", Preset::Linux71), ("7.2", Preset::Linux72)];
 
+/// The preset that stands for a kernel, and the policy of that name.
+///
+/// # Errors
+/// Which of them there is not.
+pub fn preset_of(kernel: &str, lru: &str) -> Result<(Preset, Lru), String> {
+    let version_of = |(version, _): &&(&str, Preset)| {
+        kernel.strip_prefix(version).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let Some(policy) = lru_of(lru) else {
+        return Err(format!("lru = {lru} is none that we have: mglru, classic"));
+    };
+    let Some((_, preset)) = KERNELS.iter().find(version_of) else {
+        let versions = KERNELS.map(|(version, _)| version).join(", ");
+        return Err(format!("kernel {kernel} has no preset; {versions} have"));
+    };
+    Ok((*preset, policy))
+}
+
 impl Setting {
     /// The preset that stands for its kernel, and the policy.
     ///
@@ -164,20 +182,11 @@ impl Setting {
     /// Why it cannot be replayed.
     pub fn preset(&self) -> Result<(Preset, Lru), String> {
         let Setting { kernel, lru, swap, .. } = self;
-        let version_of = |(version, _): &&(&str, Preset)| {
-            kernel.strip_prefix(version).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        };
-        let Some(policy) = self.lru() else {
-            return Err(format!("lru = {lru} is none that we have: mglru, classic"));
-        };
-        let Some((_, preset)) = KERNELS.iter().find(version_of) else {
-            let versions = KERNELS.map(|(version, _)| version).join(", ");
-            return Err(format!("kernel {kernel} has no preset; {versions} have"));
-        };
+        let found = preset_of(kernel, lru)?;
         if swap != "none" && self.swap_device().is_none() {
             return Err(format!("swap = {swap} is none that we have: disk, zram"));
         }
-        Ok((*preset, policy))
+        Ok(found)
     }
 
     fn lru(&self) -> Option<Lru> {

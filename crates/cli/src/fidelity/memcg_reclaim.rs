@@ -3,13 +3,14 @@
 //! Two phases of one machine are two rows. Touches are the kernel lab's, page by page; where a walk begins is chance there
 //! and here, so that ours is the median over some seeds.
 
-use super::kernel_run::{Filter, lru_of};
+use super::kernel_run::{Filter, lru_of, preset_of};
 use crate::equal_memcgs::{Draws, EqualMemcgs, Phase, Rounds};
 use crate::error::Failure;
 use crate::parallel;
+use crate::statistics::{median, range};
 use crate::table::Table;
+use mglru_core::Mechanisms;
 use mglru_core::lru::Refresh;
-use mglru_core::{Lru, Mechanisms, Preset};
 use mglru_sim::Machine;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -62,7 +63,7 @@ pub fn compare(path: &Path, filter: &Filter) -> Result<Vec<Compared>, Failure> {
     let rows = reader.deserialize().collect::<Result<Vec<Row>, _>>().map_err(failure)?;
     let wanted = |row: &Row| {
         (filter.kernels.is_empty() || filter.kernels.contains(&row.kernel))
-            && filter.lru.is_none_or(|lru| policy(row) == Some(lru))
+            && filter.lru.is_none_or(|lru| lru_of(&row.lru) == Some(lru))
     };
     let mut machines: Vec<Vec<Row>> = Vec::new();
     for row in rows.into_iter().filter(|row| wanted(row)) {
@@ -87,8 +88,7 @@ pub fn compare(path: &Path, filter: &Filter) -> Result<Vec<Compared>, Failure> {
     let rows: Vec<Row> = compared.iter().map(|one| one.row.clone()).collect();
     for one in compared.iter_mut().filter(|one| one.row.lru == "classic") {
         let same = rows.iter().filter(|row| row.load() == one.row.load());
-        let spread = same.map(|row| row.stddev_over_mean_percent);
-        let (least, most) = spread.fold((f64::MAX, 0.0f64), |(l, m), one| (one.min(l), one.max(m)));
+        let (least, most) = range(&same.map(|row| row.stddev_over_mean_percent).collect::<Vec<f64>>());
         one.noise = most - least;
     }
     Ok(compared)
@@ -100,21 +100,9 @@ impl Row {
     }
 }
 
-fn policy(row: &Row) -> Option<Lru> {
-    lru_of(&row.lru)
-}
-
 fn replay(phases: &[Row], seed: u64) -> Result<Vec<Rounds>, Failure> {
     let row = &phases[0];
-    let preset = match row.kernel.split('.').take(2).collect::<Vec<_>>().join(".").as_str() {
-        "6.12" => Preset::Linux612,
-        "7.1" => Preset::Linux71,
-        "7.2" => Preset::Linux72,
-        other => return Err(Failure::work(format_args!("there is no preset for Linux {other}"))),
-    };
-    let Some(lru) = policy(row) else {
-        return Err(Failure::work(format_args!("lru = {} is none that we have: mglru, classic", row.lru)));
-    };
+    let (preset, lru) = preset_of(&row.kernel, &row.lru).map_err(Failure::work)?;
     let load = EqualMemcgs {
         memcgs: row.memcgs,
         pages_each: row.pages_each,
@@ -173,9 +161,7 @@ impl Compared {
     fn figures(&self) -> [Figure; 2] {
         let figure = |counter, kernel: f64, of: fn(&Rounds) -> f64, tolerance| {
             let ours: Vec<f64> = self.ours.iter().map(of).collect();
-            let range =
-                ours.iter().fold((f64::MAX, f64::MIN), |(least, most), &one| (one.min(least), one.max(most)));
-            Figure { counter, kernel, ours: median(&ours), tolerance, range }
+            Figure { counter, kernel, ours: median(&ours), tolerance, range: range(&ours) }
         };
         let deviation = self.row.stddev_over_mean_percent;
         [
@@ -276,10 +262,4 @@ pub fn verdict(compared: &[Compared]) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::work(format_args!("further from the kernel than allowed: {}", outside.join("; "))))
-}
-
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) / 2.0
 }

@@ -123,6 +123,7 @@ fn compare(table: &Path, subjects: &[Subject]) -> Result<Vec<Comparison>, Failur
             seed: 1,
             check_every: None,
             watch: None,
+            over_time: false,
         }));
     }
     let outcomes = run_all(plans, parallel::threads())?;

@@ -67,7 +67,10 @@ impl RealLoad {
             (Load::Sweep { arrays, array_pages }, mglru_workload::load::Running::Sweep(threads)) => {
                 Ok(RealLoad::Arrays(Arrays::new(arrays, array_pages, threads, seed, tenant)?))
             }
-            _ => unreachable!("a load starts as itself"),
+            (load, _) => Err(Failure::usage(format_args!(
+                "{} is a page workload without contents: run it in the simulator (--world sim)",
+                load.name()
+            ))),
         }
     }
 

@@ -13,16 +13,18 @@
 mod baseline;
 mod events;
 mod explain;
-mod memory;
+pub mod memory;
+mod page;
 mod plot;
 mod record;
 mod report;
 pub mod run;
-mod swap;
+pub mod swap;
 
 use crate::cache_options::{PolicyOptions, compose};
 use crate::error::Failure;
 use crate::output::Output;
+use crate::page::ReportFile;
 use crate::parallel;
 use crate::trace_file::{TraceFile, TraceOptions};
 use baseline::BaselinePlan;
@@ -93,6 +95,9 @@ pub struct Args {
     events: Option<EventsFile>,
     #[command(flatten)]
     options: TraceOptions,
+    /// Write one page with tables and figures, readable without a network
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<ReportFile>,
     /// One JSON document
     #[arg(long)]
     json: bool,
@@ -194,6 +199,7 @@ impl Args {
             seed: self.seed,
             check_every: self.check,
             watch: self.watch(),
+            over_time: self.report.is_some() && self.curve.is_empty(),
         };
         let sizes = self.sizes();
         Ok(mechanisms.iter().flat_map(|&of| sizes.iter().map(move |memory| plan(of, memory))).collect())
@@ -201,7 +207,7 @@ impl Args {
 }
 
 /// The access at which so much of the trace is over; one of its accesses in any case.
-fn warm_point(accesses: u64, warm: f64) -> u64 {
+pub fn warm_point(accesses: u64, warm: f64) -> u64 {
     // 0.29 × 100 is 28.999…
     ((accesses as f64 * warm + 1e-6) as u64).min(accesses.saturating_sub(1))
 }
@@ -214,6 +220,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let mechanisms = args.mechanisms()?;
     let load = |path: &PathBuf| TraceFile::load(path, args.options.open_options());
     let traces: Vec<TraceFile> = args.traces.iter().map(load).collect::<Result<_, _>>()?;
+    if let Some(file) = &args.report {
+        file.try_out()?;
+    }
     let (mut plans, mut baselines) = (Vec::new(), Vec::new());
     for trace in &traces {
         plans.extend(args.plans(trace, &mechanisms)?);
@@ -237,7 +246,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
         true => report::curves_text(&outcomes, &curves),
         false => report::text(&outcomes, &rows),
     })?;
-    output.document(&report::document(&rows, &curves))?;
+    let document = report::document(&rows, &curves);
+    output.document(&document)?;
+    if let Some(file) = &args.report {
+        file.write(&page::page(&outcomes, &rows, &curves, &document))?;
+        output.text(&format!("\n{} shows it\n", file.path().display()))?;
+    }
     if let Some(events) = &args.events {
         output.text(&format!("\n{} has the events\n", events.path().display()))?;
     }

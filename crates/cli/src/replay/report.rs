@@ -168,6 +168,11 @@ impl<'a> Row<'a> {
         document["seconds"] = self.took().as_secs_f64().into();
         document["accesses_per_second"] = (self.accesses_per_second().round() as u64).into();
         if let Row::Engine(outcome) = self
+            && let Some(timeline) = &outcome.timeline
+        {
+            document["timeline"] = timeline.json();
+        }
+        if let Row::Engine(outcome) = self
             && !outcome.lives.is_empty()
         {
             document["explain"] = outcome.lives.iter().map(Life::json).collect();
@@ -214,7 +219,7 @@ fn ratio(ratio: f64) -> String {
 }
 
 /// The file's name, cut to `width`.
-fn name(path: &Path, width: usize) -> String {
+pub fn name(path: &Path, width: usize) -> String {
     let name = path
         .file_name()
         .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
@@ -226,18 +231,18 @@ fn name(path: &Path, width: usize) -> String {
 
 /// A row per replay; for a single one also its counters and generations.
 pub fn text(outcomes: &[Outcome], rows: &[Row]) -> String {
-    let mut text = table(rows, usize::MAX);
+    let mut text = table(rows, usize::MAX).text();
     let width = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
     if width(&text) > COLUMNS_MAX {
         let longest = rows.iter().map(|row| name(row.trace(), usize::MAX).chars().count()).max().unwrap_or(0);
         let too_much = width(&text) - COLUMNS_MAX;
-        text = table(rows, longest.saturating_sub(too_much).max(NAME_MIN));
+        text = table(rows, longest.saturating_sub(too_much).max(NAME_MIN)).text();
     }
     if let [Row::Engine(outcome)] = rows {
         text.push('\n');
-        text.push_str(&counters_text(outcome));
+        text.push_str(&counters_table(outcome).text());
         text.push('\n');
-        text.push_str(&generations_text(outcome));
+        text.push_str(&generations_table(outcome).text());
     }
     for life in outcomes.iter().flat_map(|outcome| &outcome.lives) {
         text.push('\n');
@@ -247,7 +252,8 @@ pub fn text(outcomes: &[Outcome], rows: &[Row]) -> String {
     text
 }
 
-fn table(rows: &[Row], name_width: usize) -> String {
+/// A row per replay.
+pub fn table(rows: &[Row], name_width: usize) -> Table {
     let warm = rows.iter().any(|row| row.warm_from() > 0);
     let baselines = rows.iter().any(|row| row.preset().is_none());
     let mut table = Table::new([
@@ -288,11 +294,11 @@ fn table(rows: &[Row], name_width: usize) -> String {
             format!("{:.1}", row.accesses_per_second() / 1e6),
         ]);
     }
-    table.text()
+    table
 }
 
 /// Counters that are not 0.
-fn counters_text(outcome: &Outcome) -> String {
+pub fn counters_table(outcome: &Outcome) -> Table {
     let (total, warm) = (outcome.report.total(), outcome.warm());
     let from = format!("from access {}", count(outcome.plan.warm_from));
     let mut table = match outcome.plan.warm_from {
@@ -313,10 +319,11 @@ fn counters_text(outcome: &Outcome) -> String {
             table.row([name.to_owned(), count(all)]);
         }
     }
-    table.text()
+    table
 }
 
-fn generations_text(outcome: &Outcome) -> String {
+/// The generations at the end.
+pub fn generations_table(outcome: &Outcome) -> Table {
     let rows = &outcome.report.tenants[1].generations;
     let anon = rows.iter().any(|row| row.anon_pages > 0);
     let mut table = match anon {
@@ -328,7 +335,7 @@ fn generations_text(outcome: &Outcome) -> String {
         let cells = [row.seq.to_string(), age, count(row.file_pages), count(row.anon_pages)];
         table.row(cells.into_iter().take(if anon { 4 } else { 3 }));
     }
-    table.text()
+    table
 }
 
 /// Notes, each once, with the traces they are about.
@@ -402,6 +409,36 @@ impl Curve {
         self.preset.unwrap_or(&self.policy)
     }
 
+    /// Who decides, in words.
+    pub fn who(&self) -> String {
+        match self.preset {
+            Some(preset) => format!("preset {preset}"),
+            None => format!("policy {}", self.policy),
+        }
+    }
+
+    /// Its points.
+    pub fn table(&self) -> Table {
+        let counted = format!("from access {}", count(self.warm_from));
+        let mut table = match self.warm_from {
+            0 => Table::new(["memory", "pages", "misses", "miss ratio"]),
+            _ => Table::new(["memory", "pages", "misses", "miss ratio", &counted]),
+        };
+        for point in &self.points {
+            let mut cells = vec![
+                point.memory.clone(),
+                count(point.memory_pages),
+                count(point.misses),
+                ratio(point.miss_ratio),
+            ];
+            if self.warm_from > 0 {
+                cells.push(ratio(point.warm_miss_ratio));
+            }
+            table.row(cells);
+        }
+        table
+    }
+
     fn json(&self) -> Value {
         let point = |point: &Point| {
             json!({
@@ -438,30 +475,7 @@ impl Point {
 pub fn curves_text(outcomes: &[Outcome], curves: &[Curve]) -> String {
     let mut text = String::new();
     for curve in curves {
-        let who = match curve.preset {
-            Some(preset) => format!("preset {preset}"),
-            None => format!("policy {}", curve.policy),
-        };
-        text.push_str(&format!("{}, {who}\n", curve.trace));
-        let counted = format!("from access {}", count(curve.warm_from));
-        let mut table = match curve.warm_from {
-            0 => Table::new(["memory", "pages", "misses", "miss ratio"]),
-            _ => Table::new(["memory", "pages", "misses", "miss ratio", &counted]),
-        };
-        for point in &curve.points {
-            let mut cells = vec![
-                point.memory.clone(),
-                count(point.memory_pages),
-                count(point.misses),
-                ratio(point.miss_ratio),
-            ];
-            if curve.warm_from > 0 {
-                cells.push(ratio(point.warm_miss_ratio));
-            }
-            table.row(cells);
-        }
-        text.push_str(&table.text());
-        text.push('\n');
+        text.push_str(&format!("{}, {}\n{}\n", curve.trace, curve.who(), curve.table().text()));
     }
     let notes = notes_text(outcomes);
     text.truncate(text.trim_end().len());

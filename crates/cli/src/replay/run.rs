@@ -5,6 +5,7 @@ use super::explain::{Life, Seen, Watch, Watcher};
 use crate::error::Failure;
 use crate::parallel;
 use crate::progress;
+use crate::timeline::{self, Timeline};
 use crate::trace_file::{Decoding, TraceFile};
 use indicatif::ProgressBar;
 use mglru_core::lru::{Refresh, Swappiness};
@@ -47,6 +48,8 @@ pub struct Plan<'a> {
     pub check_every: Option<u64>,
     /// What somebody wants to see of it.
     pub watch: Option<Watch>,
+    /// Whether to note how it goes over time.
+    pub over_time: bool,
 }
 
 /// What came of it.
@@ -60,6 +63,8 @@ pub struct Outcome<'a> {
     pub skipped: u64,
     /// The lives of pages.
     pub lives: Vec<Life>,
+    /// How it went over time, if that was noted.
+    pub timeline: Option<Timeline>,
     /// How long the replay took.
     pub took: Duration,
 }
@@ -108,18 +113,26 @@ impl<'a> Plan<'a> {
         if let Some(watcher) = &watcher {
             simulator.observe(Seen(watcher.clone()));
         }
+        if self.over_time {
+            timeline::watch(&mut simulator);
+        }
         let began = Instant::now();
         while simulator.step().map_err(|error| failure(&self, error))? {
             advance(&decoding);
             stop_if_stuck(&self, &simulator)?;
         }
         let took = began.elapsed();
+        let timeline = self.over_time.then(|| {
+            let label =
+                format!("{} {}, {}", self.mechanisms.lru().name(), self.mechanisms.name(), self.memory);
+            Timeline::of(label, &simulator, &["the trace".to_owned()])
+        });
         let report = simulator.report();
         if self.check_every.is_some() {
             simulator.finish().map_err(|error| failure(&self, error))?;
         }
         let lives = watcher.map_or(Ok(Vec::new()), |watcher| watcher.borrow_mut().finish())?;
-        Ok(Outcome { report, lives, skipped: decoding.skipped(), took, plan: self })
+        Ok(Outcome { report, lives, timeline, skipped: decoding.skipped(), took, plan: self })
     }
 }
 

@@ -10,7 +10,7 @@ use mglru_sim::{SwapDevice, SwapModel};
 const PAGES_MAX: u64 = 1 << 28;
 
 /// Arguments about swap.
-#[derive(clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct SwapArgs {
     /// Swap for anonymous pages: a size (64MiB), pages (8192p) or a share of the trace's distinct pages (10%);
     /// default: none, and anonymous pages stay in memory
@@ -41,6 +41,11 @@ enum DeviceKind {
 }
 
 impl SwapArgs {
+    /// Whether there is to be some.
+    pub fn is_given(&self) -> bool {
+        self.swap.is_some()
+    }
+
     /// Whether it depends on the trace.
     pub fn is_share(&self) -> bool {
         self.swap.as_ref().is_some_and(Memory::is_share)

@@ -75,6 +75,7 @@ impl Place {
             swappiness: Swappiness(self.swappiness),
             seed,
             time: TIME / shorter,
+            watched: false,
         };
         run.run().map(Outcome::of)
     }

@@ -6,8 +6,9 @@
 //! reproduced* otherwise. Where no change was published, or a control should not change, it *holds* if the change is
 //! below 2 % or below the spread.
 
+use super::page::Shown;
+use crate::statistics::{median, spread};
 use crate::table::Table;
-use mglru_workload::Random;
 use serde_json::{Value, json};
 
 /// The part of a published change that has to show.
@@ -57,6 +58,13 @@ pub struct Check {
     pub holds: bool,
 }
 
+impl Check {
+    /// Whether it holds.
+    pub fn word(&self) -> &'static str {
+        if self.holds { "holds" } else { "DOES NOT HOLD" }
+    }
+}
+
 /// An experiment that was run.
 #[derive(Debug)]
 pub struct Experiment {
@@ -74,49 +82,22 @@ pub struct Experiment {
     pub rows: Vec<Row>,
     /// What was checked.
     pub checks: Vec<Check>,
+    /// What it shows besides.
+    pub shown: Vec<Shown>,
 }
 
-/// The value that lies at that share of the sorted values, between two of them if need be.
-fn quantile(values: &[f64], share: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let place = share * (sorted.len() - 1) as f64;
-    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
-    below + (above - below) * place.fract()
-}
-
-/// The value in the middle.
-pub fn median(values: &[f64]) -> f64 {
-    quantile(values, 0.5)
-}
-
-/// From the first to the third quartile.
-fn spread(values: &[f64]) -> f64 {
-    quantile(values, 0.75) - quantile(values, 0.25)
-}
-
-/// Standard deviation of a sample, in percent of its mean.
-pub fn deviation_percent(values: &[f64]) -> f64 {
-    let mean = values.iter().sum::<f64>() / values.len() as f64;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    100.0 * (squares / (values.len() - 1).max(1) as f64).sqrt() / mean
-}
-
-/// A statistic of resampled values, many times over: its spread says how far the sample determines it (bootstrap; Efron,
-/// "Bootstrap methods", 1979).
-pub fn resampled(values: &[f64], statistic: fn(&[f64]) -> f64, seed: u64) -> Vec<f64> {
-    const SAMPLES: usize = 500;
-    let mut random = Random::stream(seed, 0xB0);
-    let mut draw = || values[random.below(values.len() as u64) as usize];
-    (0..SAMPLES).map(|_| statistic(&values.iter().map(|_| draw()).collect::<Vec<f64>>())).collect()
-}
-
+/// From nothing to something is a change by all of it.
 fn change(before: f64, after: f64) -> f64 {
-    if before == 0.0 { 0.0 } else { after / before - 1.0 }
+    match (before == 0.0, after == 0.0) {
+        (true, true) => 0.0,
+        (true, false) => after.signum(),
+        _ => after / before - 1.0,
+    }
 }
 
 impl Row {
-    fn change(&self) -> f64 {
+    /// The change of the median, as a share of what was before.
+    pub fn change(&self) -> f64 {
         change(median(&self.before), median(&self.after))
     }
 
@@ -143,13 +124,19 @@ impl Row {
         }
     }
 
-    fn published_pair(&self) -> Option<(f64, f64)> {
+    /// The published change, as a share of what was before.
+    pub fn published_change(&self) -> Option<f64> {
+        self.published_pair().map(|(before, after)| change(before, after))
+    }
+
+    /// What was published.
+    pub fn published_pair(&self) -> Option<(f64, f64)> {
         if let Published::Change { before, after } = self.published { Some((before, after)) } else { None }
     }
 }
 
 /// As short as a figure can be read: three or four digits, or thousands and millions.
-fn figure(value: f64) -> String {
+pub fn figure(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
         1e9.. => format!("{:.2} G", value / 1e9),
@@ -160,7 +147,8 @@ fn figure(value: f64) -> String {
     }
 }
 
-fn percent(change: f64) -> String {
+/// A share as a change.
+pub fn percent(change: f64) -> String {
     format!("{:+.1} %", 100.0 * change)
 }
 
@@ -170,8 +158,8 @@ impl Experiment {
         self.rows[0].verdict()
     }
 
-    /// As text.
-    pub fn text(&self) -> String {
+    /// Its metrics.
+    pub fn table(&self) -> Table {
         let mut table = Table::new([
             "metric",
             "published",
@@ -197,34 +185,32 @@ impl Experiment {
                 row.verdict().to_owned(),
             ]);
         }
-        let mut text = format!("{}\n\n{}", self.workload, table.text());
+        table
+    }
+
+    /// As text.
+    pub fn text(&self) -> String {
+        let mut text = format!("{}\n\n{}", self.workload, self.table().text());
         for check in &self.checks {
-            text.push_str(&format!(
-                "\n  {}: {}",
-                if check.holds { "holds" } else { "DOES NOT HOLD" },
-                check.name
-            ));
+            text.push_str(&format!("\n  {}: {}", check.word(), check.name));
         }
         text.push_str(&format!("\n\n  {} runs of each setting, {:.0} s in all\n", self.runs, self.seconds));
         text
     }
 
-    /// The document of some experiments.
-    pub fn document(experiments: &[Experiment]) -> Value {
-        let one = |experiment: &Experiment| {
-            let rows: Vec<Value> = experiment.rows.iter().map(row_value).collect();
-            let check = |check: &Check| json!({"name": check.name, "holds": check.holds});
-            json!({
-                "name": experiment.name,
-                "world": experiment.world,
-                "runs": experiment.runs,
-                "seconds": experiment.seconds,
-                "verdict": experiment.verdict(),
-                "rows": rows,
-                "checks": experiment.checks.iter().map(check).collect::<Vec<_>>(),
-            })
-        };
-        json!({"experiments": experiments.iter().map(one).collect::<Vec<_>>()})
+    /// As part of a document.
+    pub fn json(&self) -> Value {
+        let check = |check: &Check| json!({"name": check.name, "holds": check.holds});
+        json!({
+            "name": self.name,
+            "world": self.world,
+            "runs": self.runs,
+            "seconds": self.seconds,
+            "verdict": self.verdict(),
+            "rows": self.rows.iter().map(row_value).collect::<Vec<_>>(),
+            "checks": self.checks.iter().map(check).collect::<Vec<_>>(),
+            "shown": self.shown.iter().map(Shown::json).collect::<Vec<_>>(),
+        })
     }
 }
 
@@ -259,16 +245,6 @@ mod tests {
             after: after.into(),
             default: vec![1.0],
         }
-    }
-
-    #[test]
-    fn quantiles_lie_between_values() {
-        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
-        assert_eq!((quantile(&[1.0, 2.0], 0.5), spread(&[1.0, 2.0, 3.0, 4.0, 5.0])), (1.5, 2.0));
-        assert!((deviation_percent(&[90.0, 100.0, 110.0]) - 10.0).abs() < 1e-9);
-        assert_eq!(deviation_percent(&[5.0]), 0.0);
-        let deviations = resampled(&[90.0, 100.0, 110.0, 95.0, 105.0], deviation_percent, 1);
-        assert!((4.0..9.0).contains(&median(&deviations)) && spread(&deviations) > 0.5);
     }
 
     #[test]

@@ -10,13 +10,27 @@
 
 mod load;
 
-use super::Effort;
-use super::evidence::{Check, Experiment, Published, Row, median};
+use super::evidence::{Check, Experiment, Published, Row};
+use super::summary::Claim;
+use super::{Effort, Order, Registration};
 use crate::error::Failure;
 use crate::progress;
+use crate::statistics::median;
 use load::{Load, Outcome, Setting, Size, clock_writes_per_batch};
 use mglru_core::{Lru, LruLock, Mechanisms, Preset, Switch};
 use std::time::Duration;
+
+/// The experiment.
+pub const REGISTRATION: Registration = Registration {
+    name: "lru-lock",
+    claims: &[
+        Claim { words: "tenants do not wait for each other", metric: "reclaimed_per_second_2_threads" },
+        Claim { words: "one clock write per batch", metric: "ancestor_clock_writes_per_batch" },
+    ],
+    in_real_world: true,
+    runs_among_all: None,
+    run,
+};
 
 /// 256 MiB.
 const TENANT_PAGES: u32 = 65_536;
@@ -35,7 +49,8 @@ type Three = [Mechanisms; 3];
 ///
 /// # Errors
 /// Reclaim did not do what the count of clock writes needs.
-pub fn run(effort: Effort, quick: bool) -> Result<Experiment, Failure> {
+pub fn run(order: &Order) -> Result<Experiment, Failure> {
+    let &Order { effort, quick, .. } = order;
     let classic = |mechanisms: Mechanisms| mechanisms.with_lru(Lru::Classic);
     let linux = classic(Mechanisms::preset(Preset::Linux72));
     let batched = Mechanisms::compose(Preset::Linux72, &[Switch::BatchNonresidentAge], &[]);
@@ -144,6 +159,7 @@ pub fn run(effort: Effort, quick: bool) -> Result<Experiment, Failure> {
         seconds: 0.0,
         rows,
         checks,
+        shown: Vec::new(),
     })
 }
 

@@ -9,14 +9,30 @@
 //! there is in rows of their own, where only `memcg_lru` differs, and in the control, where there is one memcg: nobody to
 //! be fair to.
 
-use super::Effort;
 use super::evidence::{Check, Experiment, Published, Row};
+use super::page::Shown;
+use super::summary::Claim;
+use super::{Order, Registration};
 use crate::equal_memcgs::{Draws, EqualMemcgs, Phase, Rounds};
 use crate::error::Failure;
 use crate::{parallel, progress};
 use mglru_core::{Lru, Mechanisms, Preset, Switch};
 use mglru_sim::Machine;
 use std::time::Duration;
+
+/// The experiment.
+pub const REGISTRATION: Registration = Registration {
+    name: "memcg-lru",
+    claims: &[
+        Claim { words: "accurate", metric: "pgsteal_over_requested_percent" },
+        Claim { words: "fair", metric: "pgsteal_stddev_over_mean_percent" },
+        Claim { words: "fair, by that alone", metric: "memcg_lru_alone_stddev_over_mean_percent" },
+    ],
+    in_real_world: false,
+    // 150 s of processor time for each, and 5.4 GB at a time.
+    runs_among_all: Some(3),
+    run,
+};
 
 const MEMCGS: usize = 128;
 /// 1,920 MiB.
@@ -40,7 +56,8 @@ struct Setting {
 ///
 /// # Errors
 /// The simulator has a bug.
-pub fn run(effort: Effort) -> Result<Experiment, Failure> {
+pub fn run(order: &Order) -> Result<Experiment, Failure> {
+    let effort = order.effort;
     let preset = Mechanisms::preset;
     let before = preset(Preset::Linux612).with_lru(Lru::Classic);
     let tree_walk = Mechanisms::compose(Preset::Linux72, &[], &[Switch::MemcgLru]).map_err(Failure::work)?;
@@ -116,6 +133,16 @@ pub fn run(effort: Effort) -> Result<Experiment, Failure> {
             Rounds::ratio_percent,
         ),
     ];
+    let lost = |setting: usize| runs[setting].stolen_pages.iter().map(|&pages| pages as f64).collect();
+    let shown = Shown::Fairness {
+        about: "what each memcg lost to all requests, pages",
+        settings: vec![
+            ("before", lost(0)),
+            ("after", lost(1)),
+            ("default", lost(2)),
+            ("walking the tree", lost(3)),
+        ],
+    };
     let within = |setting: usize, figure: fn(&Rounds) -> f64, range: std::ops::RangeInclusive<f64>| {
         of(setting, figure).iter().all(|value| range.contains(value))
     };
@@ -144,6 +171,7 @@ pub fn run(effort: Effort) -> Result<Experiment, Failure> {
         seconds: 0.0,
         rows,
         checks,
+        shown: vec![shown],
     })
 }
 

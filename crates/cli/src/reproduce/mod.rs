@@ -1,30 +1,54 @@
 //! `mglru reproduce`: the published experiments, before against after, with the published figures beside ours.
 //!
-//! [`workingset`] says what is run; [`evidence`] what is measured, how it is summed up and when it counts as reproduced;
-//! here both are put together and printed. A result that disagrees with the published one is no failure: the status is 0.
+//! Each experiment has a file that says what is run, and a [`Registration`] here; [`evidence`] says what is measured, how it is
+//! summed up and when it counts as reproduced; [`summary`] is the one table of all of them, [`page`] the report. A result that
+//! disagrees with the published one is no failure: the status is 0.
 
 mod ablation;
+mod crosscheck;
 mod evidence;
 mod lru_lock;
 mod memcg_lru;
+mod page;
+mod prefetch;
 mod real;
+mod reclaim_loop;
 mod simulated;
+mod summary;
 mod workingset;
 
 use crate::error::Failure;
 use crate::layout;
 use crate::output::Output;
+use crate::page::ReportFile;
 use evidence::Experiment;
+use serde_json::json;
 use std::path::PathBuf;
 use std::time::Instant;
+use summary::{Claim, Done};
 
-/// Experiments by name.
-const NAMES: [&str; 3] = ["workingset", "lru-lock", "memcg-lru"];
-/// Named in the design, and not there yet.
-const LATER: [&str; 2] = ["prefetch", "reclaim-loop"];
+/// An experiment, as the mode knows it.
+pub struct Registration {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What was published, each with the metric that shows it: the lines of the one table.
+    pub claims: &'static [Claim],
+    /// It also runs with `--world real`, if only as it does anyhow.
+    pub in_real_world: bool,
+    /// Runs of each setting where all experiments are run and nobody says how many: fewer than usual where one takes long.
+    pub runs_among_all: Option<u32>,
+    /// Runs it.
+    pub run: fn(&Order) -> Result<Experiment, Failure>,
+}
 
-/// Has no real world yet.
-const ONLY_SIMULATED: &str = "memcg-lru";
+/// All of them.
+const EXPERIMENTS: [&Registration; 5] = [
+    &prefetch::REGISTRATION,
+    &workingset::REGISTRATION,
+    &lru_lock::REGISTRATION,
+    &memcg_lru::REGISTRATION,
+    &reclaim_loop::REGISTRATION,
+];
 
 /// Runs of each setting, unless they are told.
 const RUNS_SIMULATED: u32 = 6;
@@ -33,7 +57,7 @@ const RUNS_REAL: u32 = 2;
 /// Arguments of the mode.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Experiments: workingset, lru-lock, memcg-lru (default: all there are)
+    /// Experiments: prefetch, workingset, lru-lock, memcg-lru, reclaim-loop (default: all, in one table)
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// Runs of each setting, each with a seed of its own; in the simulator, experiments that look at spread make at least
@@ -50,12 +74,19 @@ pub struct Args {
     /// Where files are made, with --world real [default: where temporary files are]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// Instead of the experiment: where the rework gains and loses, and which of its rules does it
+    /// Instead of the experiment: where the rework gains and loses, and which of its rules does it; of reclaim-loop, where the
+    /// loop gains and loses
     #[arg(long)]
     ablate: bool,
     /// An eighth of the time and at most 2 runs: whether it works, not what comes out
     #[arg(long)]
     quick: bool,
+    /// Write one page with tables and figures, readable without a network
+    #[arg(long, value_name = "FILE.html", conflicts_with = "ablate")]
+    report: Option<ReportFile>,
+    /// Write the figures of that page, each into an SVG file of its own
+    #[arg(long, value_name = "DIR", conflicts_with = "ablate")]
+    figures: Option<PathBuf>,
     /// One JSON document
     #[arg(long)]
     json: bool,
@@ -89,6 +120,16 @@ impl World {
     }
 }
 
+/// What an experiment is told.
+pub struct Order<'a> {
+    /// How much is run.
+    pub effort: Effort,
+    /// Only whether it works.
+    pub quick: bool,
+    /// Where.
+    pub world: &'a World,
+}
+
 /// How much is run.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
@@ -105,21 +146,16 @@ pub struct Effort {
 /// # Errors
 /// There is no such experiment, or the simulator has a bug.
 pub fn run(args: Args) -> Result<(), Failure> {
+    let names = || EXPERIMENTS.map(|experiment| experiment.name).join(", ");
     for name in &args.names {
-        if LATER.contains(&name.as_str()) {
-            return Err(Failure::usage(format_args!(
-                "the experiment '{name}' is not implemented yet; there is {}",
-                NAMES.join(", ")
-            )));
-        }
-        if !NAMES.contains(&name.as_str()) {
+        if !EXPERIMENTS.iter().any(|experiment| experiment.name == name) {
             return Err(Failure::usage(format_args!(
                 "there is no experiment '{name}'; there is {}",
-                NAMES.join(", ")
+                names()
             )));
         }
     }
-    let world = match (args.world, args.directory) {
+    let world = match (args.world, &args.directory) {
         (WorldName::Sim, None) => World::Sim,
         (WorldName::Sim, Some(_)) => {
             return Err(Failure::usage(
@@ -127,7 +163,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             ));
         }
         (WorldName::Real, directory) => {
-            World::Real { directory: directory.unwrap_or_else(layout::default_directory) }
+            World::Real { directory: directory.clone().unwrap_or_else(layout::default_directory) }
         }
     };
     if args.ablate && !(matches!(world, World::Sim) && args.runs.is_none()) {
@@ -135,39 +171,115 @@ pub fn run(args: Args) -> Result<(), Failure> {
             "--ablate runs in the simulator, each setting as often as it needs: leave --world and --runs out";
         return Err(Failure::usage(reason));
     }
-    let runs = args.runs.unwrap_or(if matches!(world, World::Sim) { RUNS_SIMULATED } else { RUNS_REAL });
-    let effort = Effort {
-        runs: if args.quick { runs.min(2) } else { runs },
-        seed: args.seed,
-        shorter: if args.quick { 8 } else { 1 },
+    let is_simulated = matches!(world, World::Sim);
+    let effort = |runs_default: u32| {
+        let runs = args.runs.unwrap_or(runs_default);
+        Effort {
+            runs: if args.quick { runs.min(2) } else { runs },
+            seed: args.seed,
+            shorter: if args.quick { 8 } else { 1 },
+        }
     };
+    let usual = if is_simulated { RUNS_SIMULATED } else { RUNS_REAL };
     let mut output = Output::new(args.json);
+    if args.ablate && args.names == ["reclaim-loop"] {
+        let map = reclaim_loop::map::run(effort(RUNS_SIMULATED))?;
+        output.text(&map.text())?;
+        return output.document(&map.document());
+    }
     if args.ablate {
-        let ablation = ablation::run(effort)?;
+        let ablation = ablation::run(effort(usual))?;
         output.text(&ablation.text())?;
         return output.document(&ablation.document());
     }
-    let real = matches!(world, World::Real { .. });
-    if real && args.names.iter().any(|name| name == ONLY_SIMULATED) {
+    let named = |experiment: &Registration| args.names.iter().any(|name| name == experiment.name);
+    if let Some(only_simulated) =
+        EXPERIMENTS.iter().find(|&&one| named(one) && !one.in_real_world && !is_simulated)
+    {
         return Err(Failure::usage(format_args!(
-            "{ONLY_SIMULATED} --world real: it runs in the simulator only so far; leave --world out"
+            "{} --world real: it runs in the simulator only so far; leave --world out",
+            only_simulated.name
         )));
     }
-    let wanted = |name: &&str| {
-        let named = args.names.iter().any(|wanted| wanted == name);
-        named || args.names.is_empty() && !(real && *name == ONLY_SIMULATED)
-    };
-    let mut experiments = Vec::new();
-    for name in NAMES.into_iter().filter(wanted) {
-        let began = Instant::now();
-        let mut experiment = match name {
-            "lru-lock" => lru_lock::run(effort, args.quick)?,
-            "memcg-lru" => memcg_lru::run(effort)?,
-            _ => workingset::run(effort, &world)?,
-        };
-        experiment.seconds = began.elapsed().as_secs_f64();
-        output.text(&experiment.text())?;
-        experiments.push(experiment);
+    if let Some(report) = &args.report {
+        report.try_out()?;
     }
-    output.document(&Experiment::document(&experiments))
+    let all = args.names.is_empty();
+    let wanted = |experiment: &&&'static Registration| match all {
+        true => is_simulated || experiment.in_real_world,
+        false => named(experiment),
+    };
+    let mut done: Vec<Done> = Vec::new();
+    for &of in EXPERIMENTS.iter().filter(wanted) {
+        let began = Instant::now();
+        let runs = of.runs_among_all.filter(|_| all && is_simulated).unwrap_or(usual);
+        let effort = effort(runs);
+        let mut experiment = (of.run)(&Order { effort, quick: args.quick, world: &world })?;
+        experiment.seconds = began.elapsed().as_secs_f64();
+        if !all {
+            output.text(&experiment.text())?;
+        }
+        done.push(Done {
+            of,
+            experiment,
+            command: command(of, &args, &world, (runs != usual).then_some(runs)),
+        });
+    }
+    if all || done.len() > 1 {
+        output.text(&summary::text(&done))?;
+    }
+    let document = json!({"experiments": done.iter().map(|done| {
+        let mut document = done.experiment.json();
+        let claims = done.of.claims.iter().map(|claim| json!({"claim": claim.words, "metric": claim.metric}));
+        document["claims"] = claims.collect();
+        document["command"] = done.command.clone().into();
+        document
+    }).collect::<Vec<_>>()});
+    output.document(&document)?;
+    let page = page::page(&done, &document);
+    if let Some(report) = &args.report {
+        report.write(&page)?;
+        output.text(&format!("\n{} shows it\n", report.path().display()))?;
+    }
+    if let Some(directory) = &args.figures {
+        let figures = page::write_figures(&page, directory)?;
+        output.text(&format!("\n{figures} figures are in {}\n", directory.display()))?;
+    }
+    Ok(())
+}
+
+/// What to type to get the same, of this experiment alone.
+fn command(of: &Registration, args: &Args, world: &World, runs: Option<u32>) -> String {
+    let mut command = format!("mglru reproduce {}", of.name);
+    if let Some(runs) = args.runs.or(runs) {
+        command += &format!(" --runs {runs}");
+    }
+    if args.seed != 1 {
+        command += &format!(" --seed {}", args.seed);
+    }
+    if matches!(world, World::Real { .. }) {
+        command += " --world real";
+    }
+    command + if args.quick { " --quick" } else { "" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_the_help_lists_and_each_has_a_claim() {
+        let mut seen = Vec::new();
+        for experiment in EXPERIMENTS {
+            assert!(!seen.contains(&experiment.name));
+            assert!(!experiment.claims.is_empty(), "{}", experiment.name);
+            let long = |claim: &&Claim| experiment.name.len() + claim.words.chars().count() > 48;
+            assert_eq!(
+                experiment.claims.iter().find(long).map(|claim| claim.words),
+                None,
+                "too wide for the table"
+            );
+            seen.push(experiment.name);
+        }
+    }
 }

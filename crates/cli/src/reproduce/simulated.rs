@@ -1,16 +1,17 @@
 //! The experiments' runs in the simulator.
 
+use super::crosscheck::Watcher;
 use super::workingset::{CLIENTS, Part, Run, SWEEP_THREADS, Task};
 use crate::error::Failure;
+use crate::timeline::{self, Timeline};
 use mglru_core::lru::Swappiness;
 use mglru_core::{Counter, Mechanisms, Time};
 use mglru_sim::{
     Access, DeviceModel, Interleaving, Lane, Latency, Machine, Operation, Simulator, Source, SourceError,
     SwapDevice, SwapModel,
 };
-use mglru_workload::load::Running;
+use mglru_workload::load::{Running, Step};
 use mglru_workload::random::mix;
-use mglru_workload::trace::PageAccess;
 use mglru_workload::{Load, Random};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -40,18 +41,20 @@ struct Client {
     number: usize,
     mapped_percent: u64,
     begun: Rc<Cell<u64>>,
-    touches: Vec<PageAccess>,
+    steps: Vec<Step>,
 }
 
 impl Source for Client {
     fn fill(&mut self, batch: &mut Vec<Operation>) -> Result<(), SourceError> {
-        self.touches.clear();
-        self.running.borrow_mut().draw(self.number, &mut self.touches);
+        self.steps.clear();
+        self.running.borrow_mut().draw(self.number, &mut self.steps);
         self.begun.set(self.begun.get() + 1);
-        batch.extend(self.touches.iter().map(|&touch| {
-            let access = Access::from(touch);
-            let mapped = access.mapped || mix(access.page) % 100 < self.mapped_percent;
-            Operation::from(Access { mapped, ..access })
+        batch.extend(self.steps.iter().map(|&step| match step {
+            Step::Touch(touch) => {
+                let mapped = touch.mapped || mix(touch.page) % 100 < self.mapped_percent;
+                Access { mapped, ..Access::from(touch) }.into()
+            }
+            step => Operation::from(step),
         }));
         Ok(())
     }
@@ -75,17 +78,19 @@ pub struct LoadRun {
     pub seed: u64,
     /// Simulated.
     pub time: Duration,
+    /// It is watched over time.
+    pub watched: bool,
 }
 
 impl LoadRun {
     fn machine(&self) -> Machine {
         let persistent = Lane { latency: Latency::Fixed(PERSISTENT_READ_TIME), ..Lane::IDEAL };
         let (access_time, device) = match self.load {
-            Load::Tpcc { .. } => (TOUCH_TIME, SwapDevice::zram()),
             Load::Sweep { .. } => {
                 let model = DeviceModel { read: persistent, write: persistent };
                 (ZONE_TIME, SwapDevice::Disk { model, cpu: 0 })
             }
+            _ => (TOUCH_TIME, SwapDevice::zram()),
         };
         machine(
             self.limit_pages,
@@ -101,15 +106,21 @@ impl LoadRun {
     /// Runs it.
     pub fn run(&self) -> Result<Run, Failure> {
         let mut simulator = Simulator::new(&self.machine()).map_err(Failure::work)?;
+        let watcher = self.watched.then(|| {
+            timeline::watch(&mut simulator);
+            Watcher::watch(&mut simulator)
+        });
         let running = self.load.start(self.clients, self.seed).map_err(Failure::work)?;
         let (running, begun) = (Rc::new(RefCell::new(running)), Rc::new(Cell::new(0)));
         for number in 0..self.clients as usize {
             let (running, begun) = (running.clone(), begun.clone());
             let mapped_percent = self.mapped_percent;
-            simulator.add_job(0, Client { running, number, mapped_percent, begun, touches: Vec::new() });
+            simulator.add_job(0, Client { running, number, mapped_percent, begun, steps: Vec::new() });
         }
-        let run = finish(simulator, self.time)?;
-        Ok(Run { transactions: begun.get(), ..run })
+        let run = finish(&mut simulator, self.time)?;
+        let timeline = self.watched.then(|| Timeline::of("", &simulator, &["the load".to_owned()]));
+        let crosscheck = watcher.map(|watcher| watcher.finish(&simulator));
+        Ok(Run { transactions: begun.get(), timeline, crosscheck, ..run })
     }
 }
 
@@ -137,7 +148,7 @@ fn machine(
 }
 
 /// Runs until the time is over, and sums up.
-fn finish(mut simulator: Simulator, time: Duration) -> Result<Run, Failure> {
+fn finish(simulator: &mut Simulator, time: Duration) -> Result<Run, Failure> {
     let until = Time::ZERO + time;
     while simulator.now() < until && simulator.step().map_err(Failure::work)? {}
     simulator.core().validate().map_err(Failure::work)?;
@@ -154,7 +165,7 @@ fn finish(mut simulator: Simulator, time: Duration) -> Result<Run, Failure> {
 
 /// Runs a part of an experiment.
 pub fn run(task: &Task) -> Result<Run, Failure> {
-    let &Task { part, mechanisms, seed, shorter } = task;
+    let &Task { part, mechanisms, seed, shorter, watched } = task;
     let (clients, mapped_percent, time) = match part {
         Part::Tpcc { mapped_percent } => (CLIENTS, mapped_percent, TPCC_TIME),
         Part::Control => (1, 0, CONTROL_TIME),
@@ -163,8 +174,18 @@ pub fn run(task: &Task) -> Result<Run, Failure> {
     let time = time / shorter;
     let (limit_pages, swappiness) = (LIMIT_PAGES, SWAPPINESS);
     if let Some(load) = part.load(LIMIT_PAGES) {
-        return LoadRun { load, clients, mapped_percent, mechanisms, limit_pages, swappiness, seed, time }
-            .run();
+        let run = LoadRun {
+            load,
+            clients,
+            mapped_percent,
+            mechanisms,
+            limit_pages,
+            swappiness,
+            seed,
+            time,
+            watched,
+        };
+        return run.run();
     }
     let machine = machine(limit_pages, mechanisms, seed, clients, TOUCH_TIME, SwapDevice::zram(), swappiness);
     let mut simulator = Simulator::new(&machine).map_err(Failure::work)?;
@@ -174,5 +195,5 @@ pub fn run(task: &Task) -> Result<Run, Failure> {
         let read = move || Access::read(random.below(2 * LIMIT_PAGES)).into();
         simulator.add_job(0, std::iter::repeat_with(read));
     }
-    finish(simulator, time)
+    finish(&mut simulator, time)
 }

@@ -12,14 +12,35 @@
 //! Both worlds run the same: [`simulated`] a limit of 64 MiB under a virtual clock, [`real`] a quarter of that with
 //! the real cache, on real files with contents that are verified.
 
-use super::evidence::{Check, Experiment, Published, Row, deviation_percent, resampled};
+use super::crosscheck::{self, Crosscheck};
+use super::evidence::{Check, Experiment, Published, Row};
+use super::page::Shown;
 use super::simulated;
-use super::{Effort, World, real};
+use super::summary::Claim;
+use super::{Order, Registration, World, real};
 use crate::error::Failure;
+use crate::statistics::{deviation_percent, resampled};
+use crate::timeline::Timeline;
 use crate::{parallel, progress};
 use mglru_core::{Counter, Mechanisms, Preset, Switch};
 use mglru_workload::Load;
 use std::collections::BTreeMap;
+
+/// The experiment.
+pub const REGISTRATION: Registration = Registration {
+    name: "workingset",
+    claims: &[
+        Claim { words: "file refaults more than halve", metric: "tpcc_refault_file" },
+        Claim { words: "so when files are mapped", metric: "tpcc_mapped_refault_file" },
+        Claim { words: "more anonymous refaults", metric: "tpcc_mapped_refault_anon" },
+        Claim { words: "slightly more work", metric: "tpcc_mapped_transactions" },
+        Claim { words: "the fix adds throughput", metric: "lulesh_mean_zones_per_second" },
+        Claim { words: "the fix removes outliers", metric: "lulesh_deviation_percent" },
+    ],
+    in_real_world: true,
+    runs_among_all: None,
+    run,
+};
 
 /// Samples that say something about a deviation.
 const SWEEP_RUNS_MIN: u32 = 10;
@@ -48,6 +69,8 @@ pub struct Task {
     pub seed: u64,
     /// Time is divided by this.
     pub shorter: u32,
+    /// It is watched over time, in the simulator.
+    pub watched: bool,
 }
 
 impl Part {
@@ -80,6 +103,10 @@ pub struct Run {
     pub seconds: f64,
     /// Pages whose contents were checked at the end.
     pub verified_pages: u64,
+    /// How it went, if it was watched.
+    pub timeline: Option<Timeline>,
+    /// And what was seen of it.
+    pub crosscheck: Option<Crosscheck>,
 }
 
 impl Run {
@@ -93,7 +120,8 @@ impl Run {
 ///
 /// # Errors
 /// The simulator has a bug; or files cannot be made, or a page is not what it should be.
-pub fn run(effort: Effort, world: &World) -> Result<Experiment, Failure> {
+pub fn run(order: &Order) -> Result<Experiment, Failure> {
+    let &Order { effort, world, .. } = order;
     let preset = Mechanisms::preset;
     let unfixed = Mechanisms::compose(Preset::Linux71, &[], &[Switch::LuleshFix]).map_err(Failure::work)?;
     let settings = [preset(Preset::Linux612), preset(Preset::Linux71), preset(Preset::Default)];
@@ -111,7 +139,8 @@ pub fn run(effort: Effort, world: &World) -> Result<Experiment, Failure> {
     for (part, settings, runs) in parts {
         // Seed by seed, so that what else happens on a real machine hits all settings alike.
         for seed in effort.seed..effort.seed + u64::from(runs) {
-            let task = |mechanisms| Task { part, mechanisms, seed, shorter: effort.shorter };
+            let watched = seed == effort.seed && matches!(part, Part::Tpcc { .. });
+            let task = |mechanisms| Task { part, mechanisms, seed, shorter: effort.shorter, watched };
             tasks.extend(settings.map(task));
         }
     }
@@ -142,6 +171,11 @@ pub fn run(effort: Effort, world: &World) -> Result<Experiment, Failure> {
         World::Real { .. } => real::SCALE,
     };
     let mut checks = checks(&tpcc, &mapped, &sweep);
+    let watched = tpcc.iter().chain(&mapped).flatten().filter_map(|run| run.crosscheck.as_ref());
+    if watched.clone().next().is_some() {
+        // Background reclaim besides.
+        checks.extend(crosscheck::checks(watched, u64::from(CLIENTS) + 1));
+    }
     if !simulated {
         let all = [&tpcc, &mapped, &control, &sweep].into_iter().flatten().flatten();
         let pages: u64 = all.map(|run| run.verified_pages).sum();
@@ -160,6 +194,7 @@ pub fn run(effort: Effort, world: &World) -> Result<Experiment, Failure> {
         seconds: 0.0,
         checks,
         rows: rows(&tpcc, &mapped, &control, &sweep, effort.seed),
+        shown: shown(&tpcc, &mapped),
     })
 }
 
@@ -233,6 +268,22 @@ fn rows(
             default,
         },
     ]
+}
+
+/// The first run of each setting over time.
+fn shown(tpcc: &[Vec<Run>; 3], mapped: &[Vec<Run>; 3]) -> Vec<Shown> {
+    let labels = ["before: linux-6.12", "after: linux-7.1", "default"];
+    let of = |name, about, runs: &[Vec<Run>; 3]| {
+        let first = runs
+            .iter()
+            .zip(labels)
+            .filter_map(|(runs, label)| Some((runs.first()?.timeline.clone()?, label)));
+        let timelines = first.map(|(timeline, label)| timeline.labelled(label));
+        Shown::Timelines { name, about, timelines: timelines.collect() }
+    };
+    let shown =
+        [of("tpcc", "TPC-C, files by descriptor", tpcc), of("tpcc-mapped", "TPC-C, files mapped", mapped)];
+    shown.into_iter().filter(|shown| !shown.is_empty()).collect()
 }
 
 fn checks(tpcc: &[Vec<Run>; 3], mapped: &[Vec<Run>; 3], sweep: &[Vec<Run>; 3]) -> Vec<Check> {

@@ -7,19 +7,18 @@
 //! text, JSON                                 report.rs
 //! ```
 
-mod plan;
+pub mod plan;
 mod real;
-mod report;
-mod simulated;
+pub mod report;
+pub mod simulated;
 mod sources;
 
 use crate::error::Failure;
 use crate::output::Output;
 use crate::size;
 use clap::ValueEnum;
-use mglru_core::{Lru, Preset, Switch};
 use mglru_workload::scenario::Scenario;
-use plan::Plan;
+use plan::{Behaviours, Plan};
 use std::path::PathBuf;
 
 /// Arguments of the mode.
@@ -38,18 +37,8 @@ pub struct Args {
     /// Memory, instead of the machine's
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<u64>,
-    /// Behaviours, instead of the machine's: linux-7.2 or default (ours)
-    #[arg(long, value_name = "NAME", value_parser = Preset::parse)]
-    preset: Option<Preset>,
-    /// Turn a mechanism on; may be repeated
-    #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
-    with: Vec<Switch>,
-    /// Turn a mechanism off; may be repeated
-    #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
-    without: Vec<Switch>,
-    /// The policy, instead of the machine's: multigen or classic
-    #[arg(long, value_name = "POLICY", value_parser = Lru::parse)]
-    lru: Option<Lru>,
+    #[command(flatten)]
+    behaviours: Behaviours,
     /// Decides everything that is left to chance, instead of the machine's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -135,7 +124,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::usage("--directory is for --world real: simulated files are nowhere"));
     }
     let scenario = Scenario::read(&args.scenario, args.seed).map_err(Failure::usage)?;
-    let plan = Plan::new(scenario, &args)?;
+    let plan = Plan::new(scenario, args.world, &args.behaviours, args.memory)?;
     let outcome = match args.world {
         World::Sim => simulated::run(&plan)?,
         World::Real => real::run(&plan, args.directory.as_deref())?,
@@ -161,19 +150,7 @@ mod tests {
         let text = text.lines().map(|line| line.trim_start_matches("  ")).collect::<Vec<_>>().join("\n");
         let scenario = Scenario::parse(&text, Path::new("help.toml"), None).unwrap();
         assert_eq!((scenario.tenants.len(), scenario.jobs.len(), scenario.actions.len()), (2, 2, 1));
-        let args = Args {
-            scenario: "help.toml".into(),
-            world: World::Sim,
-            directory: None,
-            memory: Some(16 << 20),
-            preset: None,
-            with: Vec::new(),
-            without: Vec::new(),
-            lru: None,
-            seed: None,
-            json: false,
-        };
-        let plan = Plan::new(scenario, &args).unwrap();
+        let plan = Plan::new(scenario, World::Sim, &Behaviours::default(), Some(16 << 20)).unwrap();
         let outcome = simulated::run(&plan).unwrap();
         assert_eq!(outcome.tenants[1].hits + outcome.tenants[1].misses, 20_000);
     }

@@ -3,7 +3,7 @@
 //! The rehearsal makes the tenants on a core without pages, and begins and cancels every write. So a control file that
 //! does not exist or a value that is none shows before anything runs, in the core's own words and with its place.
 
-use super::{Args, World};
+use super::World;
 use crate::cache_options::{PolicyOptions, compose};
 use crate::error::Failure;
 use mglru_core::{Core, Counter, Lru, MechanismError, Mechanisms, Options, Preset, Switch, Time, UNLIMITED};
@@ -21,7 +21,36 @@ pub const SUMS: [(&str, [Counter; 2]); 2] = [
 /// What is told of each tenant where the scenario does not say it.
 const COUNTERS_DEFAULT: [&str; 2] = ["pgsteal", "workingset_refault_file"];
 
+/// Which behaviours are on, instead of what a file says.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Behaviours {
+    /// Behaviours, instead of the machine's: linux-7.2 or default (ours)
+    #[arg(long, value_name = "NAME", value_parser = Preset::parse)]
+    pub preset: Option<Preset>,
+    /// Turn a mechanism on; may be repeated
+    #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
+    pub with: Vec<Switch>,
+    /// Turn a mechanism off; may be repeated
+    #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
+    pub without: Vec<Switch>,
+    /// The policy, instead of the machine's: multigen or classic
+    #[arg(long, value_name = "POLICY", value_parser = Lru::parse)]
+    pub lru: Option<Lru>,
+}
+
+impl Behaviours {
+    /// Where no file says anything.
+    ///
+    /// # Errors
+    /// Some combination does not exist.
+    pub fn mechanisms(&self) -> Result<Mechanisms, Failure> {
+        let policy = PolicyOptions::new(self.lru.unwrap_or_default());
+        compose(self.preset.unwrap_or_default(), &self.with, &self.without, policy)
+    }
+}
+
 /// A scenario that can be run.
+#[derive(Clone)]
 pub struct Plan {
     /// It.
     pub scenario: Scenario,
@@ -40,8 +69,13 @@ impl Plan {
     ///
     /// # Errors
     /// What makes no sense.
-    pub fn new(scenario: Scenario, args: &Args) -> Result<Plan, Failure> {
-        let mechanisms = mechanisms(&scenario, args)?;
+    pub fn new(
+        scenario: Scenario,
+        world: World,
+        behaviours: &Behaviours,
+        memory_bytes: Option<u64>,
+    ) -> Result<Plan, Failure> {
+        let mechanisms = mechanisms(&scenario, behaviours)?;
         rehearse(&scenario, mechanisms)?;
         let known = |name: &str| {
             Counter::ALL.iter().any(|counter| counter.name() == name)
@@ -56,8 +90,8 @@ impl Plan {
         if counters.is_empty() {
             counters = COUNTERS_DEFAULT.map(str::to_owned).into();
         }
-        let memory_bytes = args.memory.unwrap_or(scenario.machine.memory_bytes);
-        Ok(Plan { world: args.world, mechanisms, memory_bytes, counters, scenario })
+        let memory_bytes = memory_bytes.unwrap_or(scenario.machine.memory_bytes);
+        Ok(Plan { world, mechanisms, memory_bytes, counters, scenario })
     }
 }
 
@@ -65,7 +99,7 @@ fn at(scenario: &Scenario, place: Place, reason: impl std::fmt::Display) -> Fail
     Failure::usage(scenario.error(place, reason.to_string()))
 }
 
-fn mechanisms(scenario: &Scenario, args: &Args) -> Result<Mechanisms, Failure> {
+fn mechanisms(scenario: &Scenario, args: &Behaviours) -> Result<Mechanisms, Failure> {
     let machine = &scenario.machine;
     fn parse<T>(
         scenario: &Scenario,

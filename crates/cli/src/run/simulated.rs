@@ -22,6 +22,18 @@ use std::time::Duration;
 /// # Errors
 /// The machine cannot be built, a trace cannot be read, or something is wrong in here.
 pub fn run(plan: &Plan) -> Result<Outcome, Failure> {
+    run_with(plan, |_| (), |_| ()).map(|(outcome, ())| outcome)
+}
+
+/// Runs a plan on a simulator that is prepared before and looked at afterwards.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with<R>(
+    plan: &Plan,
+    prepare: impl FnOnce(&mut Simulator),
+    look: impl FnOnce(&Simulator) -> R,
+) -> Result<(Outcome, R), Failure> {
     let scenario = &plan.scenario;
     let first = scenario.first_tenants();
     let tenants: Vec<Tenant> = scenario.tenants.iter().map(tenant).collect();
@@ -36,7 +48,9 @@ pub fn run(plan: &Plan) -> Result<Outcome, Failure> {
     for job in &scenario.jobs {
         add(&mut simulator, job, scenario.machine.seed, &numbers, &mut shared_files)?;
     }
+    prepare(&mut simulator);
     let report = simulator.run().map_err(failure)?;
+    let looked = look(&simulator);
     let mut readings: Vec<Read> = simulator
         .readings()
         .iter()
@@ -59,13 +73,14 @@ pub fn run(plan: &Plan) -> Result<Outcome, Failure> {
     });
     let answers = answers.collect();
     simulator.finish().map_err(failure)?;
-    Ok(Outcome {
+    let outcome = Outcome {
         time: since_start(report.now),
         tenants: report.tenants.iter().map(row).collect(),
         answers,
         readings,
         failures: Vec::new(),
-    })
+    };
+    Ok((outcome, looked))
 }
 
 fn since_start(time: Time) -> Duration {
@@ -90,6 +105,7 @@ fn machine(plan: &Plan, tenants: Vec<Tenant>) -> Result<Machine, Failure> {
     let pages = (plan.memory_bytes / PAGE_BYTES) as u32;
     let device = match wanted.device {
         Device::Nvme => DeviceModel::nvme(),
+        Device::Slow => DeviceModel::slow(),
         Device::Ideal => DeviceModel::IDEAL,
     };
     let swap = wanted.swap.map(|swap| SwapModel {
@@ -166,7 +182,7 @@ fn add(
             let load = Rc::new(RefCell::new((running, names)));
             let span = Span::new(job.start, Some(*runtime));
             for client in 0..*clients as usize {
-                let source = Client { span, client, load: load.clone(), started: false, touches: Vec::new() };
+                let source = Client { span, client, load: load.clone(), started: false, steps: Vec::new() };
                 simulator.add_job_of(&tenant, source);
             }
         }

@@ -8,9 +8,8 @@ use crate::trace_file::{TraceFile, TraceSource};
 use mglru_core::{PAGE_BYTES, Time};
 use mglru_sim::{Access, Numbering, Operation, Source, SourceError};
 use mglru_workload::fio::{self, Channel};
-use mglru_workload::load::Running;
+use mglru_workload::load::{Running, Step};
 use mglru_workload::scenario::TIME_MAX;
-use mglru_workload::trace::PageAccess;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -203,6 +202,7 @@ impl Names {
         match operation {
             Operation::Access(access) => Operation::Access(Access { page: self.page(access.page), ..access }),
             Operation::Sync { page } => Operation::Sync { page: self.page(page) },
+            Operation::Release { page, pages } => Operation::Release { page: self.page(page), pages },
             other => other,
         }
     }
@@ -275,8 +275,8 @@ pub struct Client {
     pub load: SharedLoad,
     /// It began.
     pub started: bool,
-    /// What it touches next.
-    pub touches: Vec<PageAccess>,
+    /// What it does next.
+    pub steps: Vec<Step>,
 }
 
 impl Source for Client {
@@ -285,9 +285,9 @@ impl Source for Client {
             return Ok(());
         }
         let (running, names) = &mut *self.load.borrow_mut();
-        self.touches.clear();
-        running.draw(self.client, &mut self.touches);
-        batch.extend(self.touches.iter().map(|&touch| names.operation(Operation::Access(touch.into()))));
+        self.steps.clear();
+        running.draw(self.client, &mut self.steps);
+        batch.extend(self.steps.iter().map(|&step| names.operation(step.into())));
         Ok(())
     }
 

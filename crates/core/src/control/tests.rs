@@ -1,8 +1,10 @@
 //! The checklist of spec 90 §6, and what kernels refuse.
 
 use super::*;
+use crate::lru::Swappiness;
+use crate::reclaim::EffortKind;
 use crate::testing::Harness;
-use crate::{Counter, UNLIMITED};
+use crate::{Counter, Lru, UNLIMITED};
 
 /// Writes a value, to the end.
 fn write(harness: &Harness, path: &str, value: &str) -> Result<(), ControlError> {
@@ -36,11 +38,53 @@ fn bits_of_enabled_are_kept() {
         assert_eq!(read(&harness, "lru_gen/enabled"), text);
     }
     assert_eq!(errno(write(&harness, "lru_gen/enabled", "what")), "EINVAL");
-    assert_eq!(errno(write(&harness, "lru_gen/enabled", "n")), "EOPNOTSUPP");
     assert_eq!(read(&harness, "lru_gen/enabled"), "0x0007\n");
     write(&harness, "lru_gen/min_ttl_ms", "1000\n").unwrap();
     assert_eq!(read(&harness, "lru_gen/min_ttl_ms"), "1000\n");
     assert_eq!(errno(write(&harness, "lru_gen/min_ttl_ms", "-1")), "EINVAL");
+}
+
+/// spec 90 §2: bit 0 is the main switch. Folios move in bounded steps, between which everything goes on (spec 80 §11).
+#[test]
+fn the_main_bit_of_enabled_switches_the_policy() {
+    let mut harness = Harness::new(10_000, 31);
+    harness.read_all(0..9000);
+    harness.drain();
+    let file = "lru_gen/enabled";
+    let mut off = harness.core.write_control(file, "n", 0).unwrap();
+    assert_eq!(
+        (harness.core.lru(), read(&harness, file).as_str()),
+        (Lru::Classic, "0x0000\n"),
+        "for new pages"
+    );
+    let mut steps = 1;
+    while off.step(&harness.core, &harness.host).unwrap() == ControlStep::More {
+        steps += 1;
+        let base = 10_000 * steps;
+        harness.read_all(base..base + 100);
+        harness.core.validate().unwrap();
+        assert!(harness.effort(EffortKind::Limit, 32).reclaimed >= 32, "reclaim finds pages all the time");
+    }
+    assert!(steps >= 9000 / 4096 + 1, "{steps}");
+    assert_eq!(harness.sizes().iter().sum::<u64>(), 0, "no generation has any");
+    harness.core.validate().unwrap();
+
+    // Back, with walks of entries only; taken over by who wants it off, and on again.
+    let step = |write: &mut ControlWrite| write.step(&harness.core, &harness.host).unwrap();
+    let mut on = harness.core.write_control(file, "3", 0).unwrap();
+    assert_eq!((step(&mut on), read(&harness, file).as_str()), (ControlStep::More, "0x0003\n"));
+    let mut off = harness.core.write_control(file, "2", 0).unwrap();
+    assert_eq!((step(&mut on), step(&mut off)), (ControlStep::Done, ControlStep::More));
+    assert_eq!((harness.core.lru(), read(&harness, file).as_str()), (Lru::Classic, "0x0002\n"));
+    off.cancel(&harness.core);
+    write(&harness, file, "y").unwrap();
+    assert_eq!((harness.core.lru(), read(&harness, file).as_str()), (Lru::MultiGen, "0x0007\n"));
+    let lruvec = harness.memcg().lruvec();
+    assert_eq!(harness.sizes().iter().sum::<u64>(), lruvec.evictable_pages(Swappiness::FILE_ONLY));
+    harness.core.validate().unwrap();
+    // There is nothing to do now.
+    let mut again = harness.core.write_control(file, "y", 0).unwrap();
+    assert_eq!(step(&mut again), ControlStep::Done);
 }
 
 /// spec 90 §2: bit 1, accessed bits of entries; bit 2, those of tables, without which all tables of the filter are walked.

@@ -7,8 +7,10 @@ use super::File;
 use super::error::{Errno, Failure};
 use super::value::{bytes_text, limit_text};
 use crate::folio::Kind;
+use crate::mechanism::Lru;
 use crate::memcg::{Counter, Memcg, MemcgId, Totals};
 use crate::options::PAGE_BYTES;
+use crate::tunables::MAIN;
 use crate::{Core, Time};
 use Counter::{
     Anon, EventHigh, EventLow, EventMax, EventOom, EventOomKill, EventSwapFail, EventSwapHigh, EventSwapMax,
@@ -175,7 +177,10 @@ impl Core {
             File::Vmstat => self.vmstat_text(),
             File::LruGen => self.lru_gen_text(now, false),
             File::LruGenFull => self.lru_gen_text(now, true),
-            File::Enabled => format!("0x{:04x}\n", self.tunables.capabilities()),
+            File::Enabled => {
+                let main = if self.lru() == Lru::MultiGen { MAIN } else { 0 };
+                format!("0x{:04x}\n", self.tunables.walk_capabilities() | main)
+            }
             File::MinTtl => format!("{}\n", self.tunables.min_ttl_ms()),
             File::Reclaim => unreachable!("it can only be written to"),
         })

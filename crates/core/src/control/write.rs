@@ -5,6 +5,8 @@ use super::lru_gen::Commands;
 use super::{File, value};
 use crate::Core;
 use crate::host::{Host, Throttle};
+use crate::lru::switch::{LruSwitch, SWITCH_FOLIOS, SwitchStep};
+use crate::mechanism::Lru;
 use crate::memcg::MemcgId;
 use crate::reclaim::{Lowering, Proactive, RequestStep};
 use crate::tunables::MAIN;
@@ -28,6 +30,8 @@ pub(super) enum Work {
     Lower(Lowering),
     Reclaim(Proactive),
     Commands(Box<Commands>),
+    /// The policy.
+    Switch(LruSwitch),
 }
 
 /// A value that is being written to a control file. It is stepped to the end, or cancelled.
@@ -71,6 +75,11 @@ impl ControlWrite {
                 )),
             },
             Work::Commands(commands) => commands.step(core, host, self.cpu),
+            Work::Switch(switch) => Ok(match switch.step(core, SWITCH_FOLIOS) {
+                SwitchStep::More => ControlStep::More,
+                // Who took over does the rest.
+                SwitchStep::Done | SwitchStep::Superseded => ControlStep::Done,
+            }),
         };
         let step = step.map_err(|(errno, reason)| ControlError::new(errno, &self.path, reason));
         if !matches!(step, Ok(ControlStep::More | ControlStep::Wait(_))) {
@@ -126,12 +135,12 @@ impl Core {
             File::LruGen => return Ok(Work::Commands(Box::new(Commands::new(text)))),
             File::Enabled => {
                 let bits = value::capabilities(text)?;
-                if bits & MAIN == 0 {
-                    let reason =
-                        "the multi-gen LRU cannot be turned off here: choose the LRU when it is built";
-                    return Err((Errno::NotSupported, reason.to_owned()));
+                self.tunables.set_walk_capabilities(bits);
+                let to = if bits & MAIN == 0 { Lru::Classic } else { Lru::MultiGen };
+                // One that is under way is taken over, so that this write ends when folios are where it wants them.
+                if self.lru() != to || self.mechanisms().is_switching() {
+                    return Ok(Work::Switch(self.switch_lru(to)));
                 }
-                self.tunables.set_capabilities(bits);
             }
             File::MinTtl => self.tunables.set_min_ttl_ms(value::number(text.trim())?),
             File::Pressure => {

@@ -39,6 +39,13 @@ impl<const K: usize> FolioLists<K> {
         (tail & END == 0).then_some(FolioId(tail))
     }
 
+    /// The folio that is scanned after this one, which is on a list.
+    #[inline]
+    pub(crate) fn next(&self, table: &FolioTable, folio: FolioId) -> Option<FolioId> {
+        let next = table.links(folio).towards_head.load(Relaxed);
+        (next & END == 0).then_some(FolioId(next))
+    }
+
     /// The folio that was added last at the young end.
     pub(crate) fn head(&self, list: usize) -> Option<FolioId> {
         let head = self.heads[list];

@@ -167,6 +167,12 @@ impl FolioTable {
         &self.links[folio.0 as usize]
     }
 
+    /// Where the page that a folio is stands, for who will look at it soon.
+    #[inline]
+    pub(crate) fn page_word(&self, folio: FolioId) -> &AtomicU64 {
+        &self.pages[folio.0 as usize]
+    }
+
     /// The page that a folio is: the number of its mapping, and its index inside that.
     #[inline]
     pub(crate) fn page(&self, folio: FolioId) -> (u32, u32) {

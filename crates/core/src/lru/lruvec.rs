@@ -16,7 +16,9 @@ use crate::Time;
 use crate::folio::{FolioId, FolioTable, GenIndex, Kind};
 use crate::mapping::ShadowLeaf;
 use crate::memcg::MemcgId;
-use crate::sync::{AtomicBool, AtomicI64, AtomicU64, LockCounts, Mutex, MutexGuard, Ordering::Relaxed};
+use crate::sync::{
+    AtomicBool, AtomicI64, AtomicU32, AtomicU64, LockCounts, Mutex, MutexGuard, Ordering::Relaxed,
+};
 use std::collections::VecDeque;
 
 /// One generation, as `lru_gen` prints it.
@@ -48,6 +50,8 @@ pub struct Lruvec {
     /// What the last walks found: leaves, young ones, tables in the filter, tables added to it.
     walked: [AtomicU64; 4],
     pub(crate) shadow_leaves: Mutex<VecDeque<ShadowLeaf>>,
+    /// As how many it is known to those who drop them: see [`Core::give_up_shadows`](crate::Core).
+    pub(crate) shadow_group: AtomicU32,
     pub(crate) classic: Classic,
     /// Limit reclaim met only dirty pages under write-back (spec 70 §8).
     pub(crate) congested: AtomicBool,
@@ -70,6 +74,7 @@ impl Lruvec {
             filters: Filters::new(),
             walked: std::array::from_fn(|_| AtomicU64::new(0)),
             shadow_leaves: Mutex::new(VecDeque::new()),
+            shadow_group: AtomicU32::new(0),
             classic: Classic::new(),
             congested: AtomicBool::new(false),
         }

@@ -8,7 +8,7 @@
 //! The order of a memcg has a lock of its own, a leaf. Membership of turns changes with the member's lruvec lock held.
 
 use super::multigen::memcg_lru::{LruWalk, MemcgLru, Op, Segment};
-use super::turns::{Given, Turns, TurnsWalk};
+use super::turns::{Given, Turns, TurnsWalk, group_of};
 use crate::Core;
 use crate::folio::Kind;
 use crate::mechanism::Lru;
@@ -144,11 +144,6 @@ fn judge(core: &Core, lru: &MemcgLru, memcg: MemcgId, visit: Visit) -> Option<Op
     Some(if segment == Segment::Tail { Op::Young } else { Op::Tail })
 }
 
-/// The group of sizes that a memcg is in as far as turns are concerned: 0 for none, else one more than the logarithm.
-fn group(pages: u64) -> u32 {
-    u64::BITS - pages.leading_zeros()
-}
-
 impl Core {
     /// Pages that a memcg below `target` has on average, where several take turns.
     pub(crate) fn turn_pages(&self, target: MemcgId) -> Option<u64> {
@@ -176,43 +171,41 @@ impl Core {
         work(order.get_or_insert_with(new))
     }
 
+    /// Works on the kernel's order of all memcgs, where that is the one that is kept.
+    fn with_lru(&self, work: impl FnOnce(&mut MemcgLru)) {
+        if self.mechanisms().memcg_lru() && !self.mechanisms().subtree_lru() {
+            self.with_order(MemcgId::ROOT, |order| work(order.lru()));
+        }
+    }
+
     /// A memcg was made: the LRU has all of them.
     pub(crate) fn join_order(&self, memcg: MemcgId) {
-        if self.mechanisms().memcg_lru() && !self.mechanisms().subtree_lru() {
-            self.with_order(MemcgId::ROOT, |order| order.lru().add(memcg));
-        }
+        self.with_lru(|lru| lru.add(memcg));
     }
 
     /// A memcg gets a child: from now on it keeps the turns of its subtree, where it may be the first.
     pub(crate) fn begin_order(&self, memcg: &Memcg) {
         if self.mechanisms().subtree_lru() && !memcg.has_children.swap(true, Relaxed) {
-            let (memcg, _locked) = self.lock_living(memcg.id());
-            let pages = memcg.lruvec.reclaimable_pages();
-            self.set_group(memcg, group(pages), pages);
+            self.regroup(memcg.id(), true);
         }
     }
 
     /// A memcg was removed and keeps its pages: the LRU meets it early (spec 60 §10).
     pub(crate) fn age_in_order(&self, memcg: MemcgId) {
-        if self.mechanisms().memcg_lru() && !self.mechanisms().subtree_lru() {
-            self.with_order(MemcgId::ROOT, |order| order.lru().apply(memcg, Op::Old));
-        }
+        self.with_lru(|lru| lru.apply(memcg, Op::Old));
     }
 
     /// Limit reclaim opened a generation of a memcg: in the LRU, it is young (spec 60 §3).
     pub(crate) fn rejuvenate_in_order(&self, memcg: MemcgId) {
-        if self.mechanisms().memcg_lru() && !self.mechanisms().subtree_lru() {
-            self.with_order(MemcgId::ROOT, |order| order.lru().apply(memcg, Op::Young));
-        }
+        self.with_lru(|lru| lru.apply(memcg, Op::Young));
     }
 
     /// A memcg goes for good, and nobody adds pages to it any more.
     pub(crate) fn leave_orders(&self, memcg: &Memcg) {
         if self.mechanisms().subtree_lru() {
-            self.set_group(memcg, 0, 0);
-        } else if self.mechanisms().memcg_lru() {
-            self.with_order(MemcgId::ROOT, |order| order.lru().apply(memcg.id(), Op::Leave));
+            self.set_size(memcg, 0);
         }
+        self.with_lru(|lru| lru.apply(memcg.id(), Op::Leave));
     }
 
     /// Pages were added to the lists of a memcg, which are locked: it may have grown into another group.
@@ -220,8 +213,8 @@ impl Core {
     pub(crate) fn grew(&self, memcg: &Memcg) {
         if self.mechanisms().subtree_lru() {
             let pages = memcg.lruvec.reclaimable_pages();
-            if group(pages) > memcg.group.load(Relaxed) {
-                self.set_group(memcg, group(pages), pages);
+            if group_of(pages) > memcg.group.load(Relaxed) {
+                self.set_size(memcg, pages);
             }
         }
     }
@@ -229,28 +222,24 @@ impl Core {
     /// A memcg was visited, and may have become smaller.
     fn given(&self, id: MemcgId, visit: Visit) -> Given {
         let Visit { scanned, stolen, .. } = visit;
-        let (memcg, locked) = self.lock_living(id);
-        let pages = memcg.lruvec.reclaimable_pages();
-        if group(pages) != memcg.group.load(Relaxed) {
-            self.set_group(memcg, group(pages), pages);
-        }
-        drop(locked);
+        self.regroup(id, false);
         Given { memcg: id, scanned, stolen }
     }
 
+    /// Puts a memcg, or who inherited its lists, among those of its size, if it is not there; `anew`: anyway.
+    fn regroup(&self, memcg: MemcgId, anew: bool) {
+        let (memcg, _locked) = self.lock_living(memcg);
+        let pages = memcg.lruvec.reclaimable_pages();
+        if anew || group_of(pages) != memcg.group.load(Relaxed) {
+            self.set_size(memcg, pages);
+        }
+    }
+
     #[cold]
-    fn set_group(&self, memcg: &Memcg, group: u32, pages: u64) {
-        memcg.group.store(group, Relaxed);
-        let below_root = self.with_ancestors(memcg.id()).filter(|keeper| keeper.id() != MemcgId::ROOT);
-        let keepers = below_root.chain([self.memcg(MemcgId::ROOT)]);
-        for keeper in keepers.filter(|keeper| keeper.has_children.load(Relaxed)) {
-            self.with_order(keeper.id(), |order| {
-                if group == 0 {
-                    order.turns().leave(memcg.id());
-                } else {
-                    order.turns().set_size(memcg.id(), pages);
-                }
-            });
+    fn set_size(&self, memcg: &Memcg, pages: u64) {
+        memcg.group.store(group_of(pages), Relaxed);
+        for keeper in self.lineage(memcg).filter(|keeper| keeper.has_children.load(Relaxed)) {
+            self.with_order(keeper.id(), |order| order.turns().set_size(memcg.id(), pages));
         }
     }
 }

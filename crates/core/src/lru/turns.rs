@@ -31,14 +31,14 @@ const WHOLE: u64 = 1 << 32;
 /// A page that is looked at and kept counts one in so many.
 const KEPT_SHARE: u64 = 64;
 
-/// The group of a memcg with so many pages, which are more than none.
-fn group_of(pages: u64) -> u8 {
-    pages.max(1).ilog2() as u8
+/// The group of a memcg with so many pages, or of whatever else: 0 of one without, else one more than the logarithm.
+pub(crate) fn group_of(pages: u64) -> u32 {
+    u64::BITS - pages.leading_zeros()
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Member {
-    group: u8,
+    group: u32,
     /// What it gave.
     given: u64,
     pages: u64,
@@ -65,8 +65,11 @@ impl Turns {
         self.members.len() as u64
     }
 
-    /// A memcg has so many pages now. Who is no member becomes one.
+    /// A memcg has so many pages now. Who is no member becomes one; who has none is none.
     pub(crate) fn set_size(&mut self, memcg: MemcgId, pages: u64) {
+        if pages == 0 {
+            return self.leave(memcg);
+        }
         let member = self.members.get(&memcg).copied();
         let member = member.unwrap_or_else(|| {
             let lowest = self.groups.iter().filter_map(|group| group.first()).min();
@@ -75,10 +78,14 @@ impl Turns {
         self.place(memcg, Member { group: group_of(pages), pages, ..member });
     }
 
-    /// A memcg without pages is no member.
-    pub(crate) fn leave(&mut self, memcg: MemcgId) {
+    /// The groups of those who have something to give at a priority.
+    fn large_enough(&self, priority: u8) -> impl Iterator<Item = &BTreeSet<(u64, MemcgId)>> {
+        self.groups.iter().skip(group_of(1 << priority) as usize)
+    }
+
+    fn leave(&mut self, memcg: MemcgId) {
         if let Some(member) = self.members.remove(&memcg) {
-            self.groups[usize::from(member.group)].remove(&(member.given, memcg));
+            self.groups[member.group as usize].remove(&(member.given, memcg));
         }
     }
 
@@ -91,10 +98,11 @@ impl Turns {
 
     fn place(&mut self, memcg: MemcgId, member: Member) {
         self.leave(memcg);
-        if self.groups.len() <= usize::from(member.group) {
-            self.groups.resize_with(usize::from(member.group) + 1, BTreeSet::new);
+        let group = member.group as usize;
+        if self.groups.len() <= group {
+            self.groups.resize_with(group + 1, BTreeSet::new);
         }
-        self.groups[usize::from(member.group)].insert((member.given, memcg));
+        self.groups[group].insert((member.given, memcg));
         self.members.insert(memcg, member);
     }
 }
@@ -118,7 +126,7 @@ impl TurnsWalk {
     pub(crate) fn new(turns: &mut Turns, priority: u8) -> TurnsWalk {
         turns.passes += 1;
         let share = WHOLE >> priority;
-        let lowest = turns.groups.iter().skip(usize::from(priority)).filter_map(BTreeSet::first).min();
+        let lowest = turns.large_enough(priority).filter_map(BTreeSet::first).min();
         let most = lowest.map_or(0, |&(given, _)| given.saturating_add(share / 4));
         let advance = share as i64;
         TurnsWalk { number: turns.passes, priority, after: None, advance, most, finished: false }
@@ -128,8 +136,8 @@ impl TurnsWalk {
         self.settle(turns, before);
         while !self.finished {
             let from = self.after.map_or(Bound::Unbounded, Bound::Excluded);
-            let large_enough = turns.groups.iter().skip(usize::from(self.priority));
-            let firsts = large_enough.filter_map(|group| group.range((from, Bound::Unbounded)).next());
+            let groups = turns.large_enough(self.priority);
+            let firsts = groups.filter_map(|group| group.range((from, Bound::Unbounded)).next());
             let Some(&(given, memcg)) = firsts.min().filter(|(given, _)| *given <= self.most) else {
                 self.finished = true;
                 break;

@@ -16,6 +16,7 @@
 
 mod counter;
 mod offline;
+mod pending;
 mod protection;
 mod stat;
 mod stock;
@@ -23,6 +24,7 @@ mod totals;
 mod tree;
 
 pub use counter::{PageCounter, UNLIMITED};
+pub(crate) use pending::Pending;
 pub use protection::Effective;
 pub use stat::{Counter, Stat};
 pub use stock::CHARGE_BATCH_PAGES;
@@ -96,6 +98,8 @@ pub struct Memcg {
     /// It has, or had, children: it keeps an order, in which it is itself.
     pub(crate) has_children: AtomicBool,
     pub(crate) stat: Stat,
+    /// Of its subtree.
+    pub(crate) pending: Pending,
     pub(crate) lruvec: Lruvec,
     pub(crate) spaces: SpaceList,
 }
@@ -121,6 +125,7 @@ impl Memcg {
             group: AtomicU32::new(0),
             has_children: AtomicBool::new(id == MemcgId::ROOT),
             stat: Stat::new(),
+            pending: Pending::default(),
             lruvec: Lruvec::new(id, now),
             spaces: SpaceList::new(),
         }
@@ -264,21 +269,30 @@ impl Core {
         ancestor == MemcgId::ROOT || self.with_ancestors(memcg).any(|memcg| memcg.id == ancestor)
     }
 
+    /// Charges a memcg and all its ancestors; or, where one refuses, takes back what the others were charged.
+    fn charge_all(
+        &self,
+        memcg: MemcgId,
+        charge: impl Fn(&Memcg) -> bool,
+        uncharge: impl Fn(&Memcg),
+    ) -> Result<(), MemcgId> {
+        let Some(refused) = self.with_ancestors(memcg).find(|&payer| !charge(payer)) else { return Ok(()) };
+        self.with_ancestors(memcg).take_while(|paid| paid.id != refused.id).for_each(uncharge);
+        Err(refused.id)
+    }
+
     /// Charges `pages` to a memcg and its ancestors.
     ///
     /// # Errors
     /// Nothing was charged: it would exceed the limit of this one.
     pub(crate) fn charge_pages(&self, memcg: MemcgId, pages: u64) -> Result<(), MemcgId> {
-        for payer in self.with_ancestors(memcg) {
-            let Some(usage) = payer.memory.try_charge(pages) else {
-                self.with_ancestors(memcg)
-                    .take_while(|paid| paid.id != payer.id)
-                    .for_each(|paid| self.uncharge_one(paid, pages));
-                return Err(payer.id);
-            };
-            payer.protection.update(usage, || &self.memcg(payer.parent()).protection);
-        }
-        Ok(())
+        let charge = |payer: &Memcg| {
+            let usage = payer.memory.try_charge(pages);
+            let charged =
+                usage.map(|usage| payer.protection.update(usage, || &self.memcg(payer.parent()).protection));
+            charged.is_some()
+        };
+        self.charge_all(memcg, charge, |paid| self.uncharge_one(paid, pages))
     }
 
     /// Takes a charge back.
@@ -301,13 +315,7 @@ impl Core {
     /// # Errors
     /// This one may have no more.
     pub(crate) fn charge_swap(&self, memcg: MemcgId) -> Result<(), MemcgId> {
-        for payer in self.with_ancestors(memcg) {
-            if payer.swap.try_charge(1).is_none() {
-                let paid = self.with_ancestors(memcg).take_while(|paid| paid.id != payer.id);
-                paid.for_each(|paid| _ = paid.swap.uncharge(1));
-                return Err(payer.id);
-            }
-        }
+        self.charge_all(memcg, |payer| payer.swap.try_charge(1).is_some(), |paid| _ = paid.swap.uncharge(1))?;
         let over = self.with_ancestors(memcg).filter(|payer| payer.swap.overage() > 0);
         over.for_each(|payer| payer.stat.add(Counter::EventSwapHigh, 1));
         Ok(())

@@ -16,7 +16,7 @@
 //!
 //! What is released is released without a lock: it may be the last thing that kept a memcg, whose shadows are then dropped.
 
-use super::{Counter, Life, Memcg, MemcgError, MemcgId};
+use super::{Life, Memcg, MemcgError, MemcgId};
 use crate::Core;
 use crate::folio::{FolioId, Kind};
 use crate::host::Host;
@@ -171,7 +171,7 @@ impl Core {
             let full = |kind| parent.lruvec.window.generations(kind) == MAX_GENERATIONS;
             while !Kind::ALL.into_iter().all(full) {
                 let max = parent.lruvec.window.max();
-                self.open_generation(parent, max, self.options.swappiness, host.now());
+                self.open_generation(parent, max, self.options.swappiness, host);
             }
             let mut spaces = child.spaces.lock();
             let mut spaces_of_heir = parent.spaces.lock();
@@ -222,6 +222,7 @@ impl Core {
                 let unused = unused();
                 if unused {
                     self.leave_orders(memcg);
+                    self.forget_remembering(memcg);
                     memcg.protection.update(0, || &parent.protection);
                     self.leaves.forget_bytes(memcg.lruvec.filters.forget());
                     // Whoever looked its owner up before it went may have counted here what moved to the heir.
@@ -238,7 +239,7 @@ impl Core {
 
     /// Drops what is remembered of evicted pages of a memcg: nobody can bring them back on its account.
     fn trim_all_shadows(&self, memcg: &Memcg) {
-        self.trim_shadows(memcg, memcg.stat.get(Counter::WorkingsetNodes));
+        self.trim_shadows(memcg, u64::MAX);
     }
 }
 

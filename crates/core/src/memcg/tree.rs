@@ -140,6 +140,7 @@ impl MemcgTable {
         memcg.swap.reset(super::UNLIMITED);
         memcg.protection.reset();
         memcg.stat.reset();
+        memcg.pending.reset();
         memcg.lruvec.reset(now);
         memcg.spaces.reset();
         memcg.group.store(0, Relaxed);

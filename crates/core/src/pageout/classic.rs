@@ -33,7 +33,7 @@ impl Core {
         batch.clear();
         scan.last_mapping = LastMapping::default();
         self.drain(host, orders.cpu);
-        self.lock_living(memcg.id()).1.isolate_from(kind, false, request, &mut batch);
+        self.lock_living(memcg.id()).1.isolate_from(host, kind, false, request, &mut batch);
         self.tell_isolated(host, memcg, &batch);
         if batch.scanned > 0 {
             memcg.stat.add(orders.kind.pgscan(), batch.scanned);
@@ -75,7 +75,7 @@ impl Core {
         batch.clear();
         scan.last_mapping = LastMapping::default();
         self.drain(host, cpu);
-        self.lock_living(memcg.id()).1.isolate_from(kind, true, request, &mut batch);
+        self.lock_living(memcg.id()).1.isolate_from(host, kind, true, request, &mut batch);
         self.tell_isolated(host, memcg, &batch);
         if batch.scanned > 0 {
             memcg.stat.add(Counter::Pgrefill, batch.scanned);

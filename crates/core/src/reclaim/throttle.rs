@@ -46,7 +46,7 @@ fn waiting_helps(core: &Core) -> bool {
 fn write_back_is_in_the_way(core: &Core) -> bool {
     let swappiness = core.swappiness_now(core.options.swappiness);
     let reclaimable: u64 = swappiness.evictable().map(|kind| core.folios.listed().pages(kind)).sum();
-    2 * core.node.pending_pages() > reclaimable
+    2 * core.node.pending.pages() > reclaimable
 }
 
 /// The end of an effort: its target is judged afresh by the next.

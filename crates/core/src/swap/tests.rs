@@ -329,7 +329,7 @@ fn swappiness_decides_who_leaves() {
         }
         // New anonymous pages are in the second youngest generation: too young to leave.
         let max = anon.memcg().lruvec.max_seq();
-        assert!(anon.core.open_generation(anon.memcg(), max, Swappiness::DEFAULT, Time::ZERO));
+        assert!(anon.core.open_generation(anon.memcg(), max, Swappiness::DEFAULT, &anon.host));
         assert!(anon.reclaim(32, Swappiness(swappiness)) >= 32);
         let stolen = [Counter::PgstealAnon, Counter::PgstealFile].map(|counter| anon.stat(counter) > 0);
         assert_eq!(stolen, leaves, "swappiness {swappiness}");

@@ -17,7 +17,7 @@ use crate::host::{FlushReason, Host};
 use crate::lru::Queue;
 use crate::mapping::Mapping;
 use crate::mechanism::ReworkRule;
-use crate::memcg::{Counter, Memcg, MemcgId};
+use crate::memcg::{Counter, Memcg, MemcgId, Pending};
 use crate::sync::Ordering::Relaxed;
 
 /// Share of memory that may be dirty before writers wait.
@@ -95,7 +95,8 @@ impl Core {
         drop(locked);
         let memcg = self.owner_of(folio);
         self.count_pending(memcg, 1, 0);
-        if self.over_background(memcg) {
+        if self.is_over_background(memcg) {
+            self.over_background.lock().insert(memcg.id());
             host.wake_flusher(FlushReason::Background);
         }
     }
@@ -104,49 +105,47 @@ impl Core {
     pub(crate) fn count_pending(&self, memcg: &Memcg, dirty: i64, writeback: i64) {
         memcg.stat.change(Counter::FileDirty, dirty);
         memcg.stat.change(Counter::FileWriteback, writeback);
-        self.node.count_pending(dirty, writeback);
+        self.with_ancestors(memcg.id()).for_each(|memcg| memcg.pending.change(dirty, writeback));
+        self.node.pending.change(dirty, writeback);
     }
 
-    fn dirty_limits(&self, memcg: &Memcg) -> DirtyLimits {
+    /// Whether a memcg, one above it, or all together have more pages pending than may be of their memory.
+    fn is_over(
+        &self,
+        memcg: &Memcg,
+        pages: impl Fn(&Pending) -> u64,
+        most: impl Fn(DirtyLimits) -> u64,
+    ) -> bool {
         let frames = u64::from(self.folios.len());
-        let memory =
-            self.with_ancestors(memcg.id()).map(|payer| payer.max_pages().min(payer.memory.high_pages()));
-        DirtyLimits::of(memory.fold(frames, u64::min))
+        let memory = |memcg: &Memcg| memcg.max_pages().min(memcg.memory.high_pages()).min(frames);
+        self.with_ancestors(memcg.id())
+            .filter(|_| self.options.memcg_dirty_limits)
+            .map(|memcg| (&memcg.pending, memory(memcg)))
+            .chain([(&self.node.pending, frames)])
+            .any(|(pending, memory)| pages(pending) > most(DirtyLimits::of(memory)))
     }
 
-    fn pending(&self, memcg: &Memcg) -> u64 {
-        memcg.stat.get(Counter::FileDirty) + memcg.stat.get(Counter::FileWriteback)
+    fn is_over_background(&self, memcg: &Memcg) -> bool {
+        self.is_over(memcg, Pending::dirty_pages, |limits| limits.background_pages)
     }
 
-    /// Whether the flusher should write: a tenant, or all together, have more dirty pages than may be in the background.
-    fn over_background(&self, memcg: &Memcg) -> bool {
-        let own = self.options.memcg_dirty_limits;
-        own && memcg.stat.get(Counter::FileDirty) > self.dirty_limits(memcg).background_pages
-            || self.node_is_over_background()
-    }
-
-    fn node_is_over_background(&self) -> bool {
-        self.node.dirty_pages() > DirtyLimits::of(u64::from(self.folios.len())).background_pages
-    }
-
-    /// Whether more pages are dirty than may stay in the background.
+    /// Whether more pages are dirty than may stay in the background: of all together, or of a memcg that met that when pages
+    /// were dirtied. (Where a limit is lowered, reclaim makes room, and asks for what is dirty.)
     pub fn flush_is_due(&self) -> bool {
-        let own = self.options.memcg_dirty_limits;
-        self.node_is_over_background()
-            || own
-                && self
-                    .memcgs
-                    .iter()
-                    .any(|m| m.stat.get(Counter::FileDirty) > self.dirty_limits(m).background_pages)
+        let mut over = self.over_background.lock();
+        over.retain(|&memcg| self.is_over_background(self.living(memcg)));
+        !over.is_empty() || self.is_over_background(self.memcg(MemcgId::ROOT))
     }
 
     /// Whether a task that dirties pages of `memcg` must pause until some were written.
     pub fn must_pause_dirtying(&self, memcg: MemcgId) -> bool {
         let memcg = self.payer(memcg);
-        if self.options.memcg_dirty_limits && self.pending(memcg) > self.dirty_limits(memcg).pages {
-            return true;
+        let pauses = self.is_over(memcg, Pending::pages, |limits| limits.pages);
+        if pauses {
+            // The flusher that it waits for has to know.
+            self.over_background.lock().insert(memcg.id());
         }
-        self.node.pending_pages() > DirtyLimits::of(u64::from(self.folios.len())).pages
+        pauses
     }
 
     /// Dirty pages of a mapping; those that are being written are not among them.

@@ -276,6 +276,46 @@ mod tests {
         }
     }
 
+    /// `lru_gen/enabled`, off and on while jobs of two tenants go on, the second time before the first is over.
+    #[test]
+    fn the_policy_is_switched_under_load() {
+        for seed in 1..=6 {
+            let mut tenants = machine(seed).tenants;
+            tenants.push(Tenant::new("b", 20_000));
+            let (memory_pages, watermarks) = (30_000, Machine::new(30_000).watermarks);
+            let machine = Machine { memory_pages, watermarks, tenants, swap: None, ..machine(seed) };
+            let mut simulator = Simulator::new(&machine).unwrap();
+            simulator.check_every(500);
+            let file = "lru_gen/enabled";
+            let orders =
+                vec![write(20, file, "n"), write(60, file, "y"), write(90, file, "0"), write(90, file, "7")];
+            simulator.administer(
+                Vec::new(),
+                orders,
+                Some((Duration::from_millis(10), vec![file.to_owned()])),
+            );
+            let files = |file, pages, seed| {
+                let mut random = mglru_workload::Random::stream(seed, file);
+                std::iter::repeat_with(move || {
+                    Operation::from(Access::read(file << 32 | random.below(pages)))
+                })
+            };
+            simulator.add_job(0, files(1, 300, seed).take(6000));
+            simulator.add_job(1, files(2, 40_000, seed).take(6000));
+            simulator.run().unwrap();
+            simulator.finish().unwrap();
+            assert!(
+                simulator.answers().iter().all(|answer| answer.result.is_ok()),
+                "{:?}",
+                simulator.answers()
+            );
+            let told: Vec<_> =
+                simulator.readings().iter().map(|reading| reading.text.clone().unwrap()).collect();
+            let at = |millis: usize| told[millis / 10].as_str();
+            assert_eq!([at(10), at(40), at(80), at(100)], ["0x0007\n", "0x0000\n", "0x0007\n", "0x0007\n"]);
+        }
+    }
+
     #[test]
     fn a_source_has_an_end_in_time() {
         struct Endless;

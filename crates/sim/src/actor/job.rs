@@ -174,6 +174,8 @@ pub(crate) struct Job {
     ahead: Ahead,
     state: State,
     dirtied_pages: u32,
+    /// When its last access began, as long as that is under way and somebody wants to know.
+    began: Option<Time>,
     /// Accesses until it returns to the simulator in any case.
     left: u32,
     /// Nobody else is runnable during this step.
@@ -201,6 +203,7 @@ impl Job {
             ahead: Ahead::default(),
             state: State::Next,
             dirtied_pages: 0,
+            began: None,
             left: 0,
             alone: false,
         }
@@ -262,6 +265,9 @@ impl Job {
     fn run(&mut self, world: &mut World) -> Result<Pause, SourceError> {
         let horizon = world.horizon(self.alone);
         loop {
+            if world.times_accesses {
+                self.note_latency(world);
+            }
             if self.next == self.located.len() {
                 self.refill(world)?;
                 if self.located.is_empty() {
@@ -280,6 +286,9 @@ impl Job {
             if world.looks() {
                 world.look();
             }
+            if world.times_accesses {
+                self.began = Some(world.now());
+            }
             world.accesses += 1;
             world.tenants[self.process.tenant].counts.accesses += 1;
             let pause = self.look(world, touch);
@@ -287,6 +296,14 @@ impl Job {
             if self.left == 0 || !matches!(self.state, State::Next) || !world.skips(pause, horizon) {
                 return Ok(pause);
             }
+        }
+    }
+
+    /// The last access is over, if there was one.
+    fn note_latency(&mut self, world: &mut World) {
+        if let Some(began) = self.began.take() {
+            let nanos = world.now().since(began).as_nanos() as u64;
+            world.tenants[self.process.tenant].latencies.record(nanos);
         }
     }
 
@@ -315,6 +332,9 @@ impl Job {
         let counts = &mut world.tenants[self.process.tenant].counts;
         counts.accesses += reads;
         counts.hits += reads;
+        if world.times_accesses {
+            world.tenants[self.process.tenant].latencies.record_many(world.access_nanos, reads);
+        }
         self.left -= reads as u32;
         world.pass(reads);
     }
@@ -359,6 +379,7 @@ impl Job {
         {
             return Ok(());
         }
+        self.source.at(world.now());
         self.source.fill(&mut self.batch)?;
         let mut files = 0;
         for &operation in &self.batch {

@@ -42,6 +42,21 @@ impl Latencies {
         self.squares += from_mean * (latency_ns as f64 - self.mean_ns);
     }
 
+    /// Counts one latency many times.
+    pub fn record_many(&mut self, latency_ns: u64, times: u64) {
+        if times == 0 {
+            return;
+        }
+        let (ours, theirs) = (self.samples as f64, times as f64);
+        let apart = latency_ns as f64 - self.mean_ns;
+        self.counts[bucket(latency_ns)] += times;
+        self.samples += times;
+        self.min_ns = self.min_ns.min(latency_ns);
+        self.max_ns = self.max_ns.max(latency_ns);
+        self.squares += apart * apart * ours * theirs / (ours + theirs);
+        self.mean_ns += apart * theirs / (ours + theirs);
+    }
+
     /// Adds what another histogram counted.
     pub fn merge(&mut self, other: &Self) {
         if other.samples == 0 {
@@ -131,6 +146,18 @@ mod tests {
         let mut latencies = Latencies::default();
         values.iter().for_each(|&value| latencies.record(value));
         latencies
+    }
+
+    #[test]
+    fn many_at_once_are_as_one_by_one() {
+        let (mut one_by_one, mut at_once) = (of(&[5, 900]), of(&[5, 900]));
+        (0..1000).for_each(|_| one_by_one.record(77));
+        at_once.record_many(77, 1000);
+        at_once.record_many(1, 0);
+        assert_eq!(at_once.counts, one_by_one.counts);
+        assert_eq!((at_once.samples(), at_once.min_ns(), at_once.max_ns()), (1002, 5, 900));
+        assert!((at_once.mean_ns() - one_by_one.mean_ns()).abs() < 1e-6);
+        assert!((at_once.stddev_ns() - one_by_one.stddev_ns()).abs() < 1e-6);
     }
 
     #[test]

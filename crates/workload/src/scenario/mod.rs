@@ -99,6 +99,8 @@ pub enum Device {
     /// An NVMe disk of a server.
     #[default]
     Nvme,
+    /// A disk that writes 30 MB per second.
+    Slow,
     /// Everything at once.
     Ideal,
 }

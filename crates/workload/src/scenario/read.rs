@@ -101,8 +101,11 @@ fn read_machine(table: &Table) -> Result<Machine, Error> {
 fn device(value: &Value, text: &Text) -> Result<Device, Error> {
     match value.text(text)? {
         "nvme" => Ok(Device::Nvme),
+        "slow" => Ok(Device::Slow),
         "ideal" => Ok(Device::Ideal),
-        other => Err(value.wrong(text, format_args!("there is no device `{other}`; there are: nvme, ideal"))),
+        other => {
+            Err(value.wrong(text, format_args!("there is no device `{other}`; there are: nvme, slow, ideal")))
+        }
     }
 }
 

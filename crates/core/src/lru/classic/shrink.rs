@@ -4,18 +4,30 @@
 
 use super::list_of;
 use crate::folio::Kind;
+use crate::host::Host;
 use crate::lru::{Isolated, LockedLruvec};
 
 impl LockedLruvec<'_> {
     /// Isolates up to `request` pages from the tail of a list into an empty `batch`. What cannot be isolated counts as
     /// looked at, and makes way for others.
-    pub(crate) fn isolate_from(&mut self, kind: Kind, active: bool, request: u64, batch: &mut Isolated) {
+    pub(crate) fn isolate_from(
+        &mut self,
+        host: &impl Host,
+        kind: Kind,
+        active: bool,
+        request: u64,
+        batch: &mut Isolated,
+    ) {
         let list = list_of(kind, active);
         batch.kind = Some(kind);
+        let prefetch = self.folios.mechanisms().prefetch();
         while batch.scanned < request {
             let Some(folio) = self.lists.lists.tail(list) else { break };
+            if prefetch {
+                self.prefetch_next(host, folio, self.after(folio));
+            }
             batch.scanned += 1;
-            if self.isolate_folio(folio) {
+            if self.isolate_folio(host, folio) {
                 batch.folios.push(folio);
             } else {
                 self.relist(folio, list, true);

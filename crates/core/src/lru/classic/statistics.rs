@@ -71,10 +71,8 @@ impl Sizes {
     }
 }
 
-/// Refaults that were activated in one memcg alone, by kind.
-fn activated_in(memcg: &Memcg) -> [u64; 2] {
-    [Counter::WorkingsetActivateAnon, Counter::WorkingsetActivateFile].map(|counter| memcg.stat.get(counter))
-}
+/// Refaults that were activated, by kind.
+const ACTIVATED: [Counter; 2] = [Counter::WorkingsetActivateAnon, Counter::WorkingsetActivateFile];
 
 /// When statistics are refreshed without anybody asking for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +109,7 @@ impl Core {
     pub fn refresh_statistics(&self) {
         let mut sums = vec![(Sizes::default(), [0; 2]); self.memcgs.numbers() as usize];
         for memcg in self.memcgs.iter() {
-            let (sizes, activated) = (Sizes::of(memcg), activated_in(memcg));
+            let (sizes, activated) = (Sizes::of(memcg), ACTIVATED.map(|counter| memcg.stat.get(counter)));
             for ancestor in self.lineage(memcg) {
                 let Some(sum) = sums.get_mut(ancestor.id().0 as usize) else { continue };
                 sum.0 = sum.0.plus(sizes);
@@ -156,7 +154,9 @@ impl Core {
         if !memcg.has_children.load(Relaxed) {
             return Sizes::of(memcg);
         }
-        self.subtree(memcg.id()).fold(Sizes::default(), |sum, memcg| sum.plus(Sizes::of(memcg)))
+        let mut sum = Sizes::default();
+        self.memcgs.visit(memcg.id(), |memcg| sum = sum.plus(Sizes::of(memcg)));
+        sum
     }
 
     /// Refaults that were activated in a memcg and those below it, by kind.
@@ -165,7 +165,7 @@ impl Core {
             self.refresh_if_due(host);
             return std::array::from_fn(|kind| memcg.lruvec.classic.aggregated.activated[kind].load(Relaxed));
         }
-        self.subtree(memcg.id()).map(activated_in).fold([0; 2], |sum, of| [sum[0] + of[0], sum[1] + of[1]])
+        ACTIVATED.map(|counter| self.subtree_stat(memcg.id(), counter))
     }
 
     /// An effort on `memcg` ends: activated refaults that are known now are no news to the next.

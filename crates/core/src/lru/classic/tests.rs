@@ -143,7 +143,13 @@ fn an_isolated_page_is_not_activated() {
     harness.read_ahead([7]);
     harness.read(7);
     let mut batch = Default::default();
-    harness.memcg().lruvec.lock(&harness.core.folios).isolate_from(Kind::File, false, 1, &mut batch);
+    harness.memcg().lruvec.lock(&harness.core.folios).isolate_from(
+        &harness.host,
+        Kind::File,
+        false,
+        1,
+        &mut batch,
+    );
     harness.read(7);
     let flags = harness.flags(7);
     assert_eq!((flags.referenced(), flags.active(), harness.clock()), (false, false, 1));

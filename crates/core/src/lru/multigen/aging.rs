@@ -12,6 +12,7 @@
 
 use super::lists::list_of;
 use super::walk::WalkBatch;
+use crate::Core;
 use crate::event::Event;
 use crate::folio::{Climb, Kind};
 use crate::host::Host;
@@ -20,7 +21,6 @@ use crate::mechanism::{Mechanisms, ReworkRule};
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::mm::Next;
 use crate::tunables::LEAF_WALK;
-use crate::{Core, Time};
 
 /// Folios moved per lock hold while room is made.
 const MOVES_PER_LOCK: u32 = 4096;
@@ -82,15 +82,21 @@ impl Lruvec {
 
 impl LockedLruvec<'_> {
     /// Empties the oldest generation of a kind and closes it. `false`: the lock was held long enough, call again.
-    fn make_room(&mut self, kind: Kind, swappiness: Swappiness) -> bool {
+    fn make_room(&mut self, host: &impl Host, kind: Kind, swappiness: Swappiness) -> bool {
         let oldest = self.lruvec.window.min(kind);
         let label = oldest.index();
         let mechanisms = self.folios.mechanisms();
         // The folios of a kind that is not evictable stay where they are and become members of the youngest
         // generation, whose list set this is: a cold/hot inversion that the kernel accepts.
         if swappiness.evicts(kind) {
+            let prefetch = mechanisms.prefetch();
             let mut moves = 0;
-            while let Some(folio) = self.tail(label, kind) {
+            let mut tail = self.tail(label, kind);
+            while let Some(folio) = tail {
+                tail = self.after(folio);
+                if prefetch {
+                    self.prefetch_next(host, folio, tail);
+                }
                 let flags = &self.folios.flags(folio);
                 let before = flags.load();
                 match flags.climb(label, false, mechanisms) {
@@ -163,7 +169,13 @@ impl LockedLruvec<'_> {
 
 impl Core {
     /// Opens a generation after `seq`, the youngest that the caller knows. `false`: somebody else did.
-    pub(crate) fn open_generation(&self, memcg: &Memcg, seq: Seq, swappiness: Swappiness, now: Time) -> bool {
+    pub(crate) fn open_generation(
+        &self,
+        memcg: &Memcg,
+        seq: Seq,
+        swappiness: Swappiness,
+        host: &impl Host,
+    ) -> bool {
         let lruvec = &memcg.lruvec;
         loop {
             if seq < lruvec.window.max() {
@@ -175,8 +187,8 @@ impl Core {
             }
             let mut full =
                 Kind::ALL.into_iter().filter(|&kind| lruvec.window.generations(kind) == MAX_GENERATIONS);
-            if full.all(|kind| locked.make_room(kind, swappiness)) {
-                locked.open_generation(now);
+            if full.all(|kind| locked.make_room(host, kind, swappiness)) {
+                locked.open_generation(host.now());
                 memcg.stat.add(Counter::Aged, 1);
                 return true;
             }
@@ -241,7 +253,7 @@ impl Core {
         seq: Seq,
         swappiness: Swappiness,
     ) -> bool {
-        let opened = self.open_generation(memcg, seq, swappiness, host.now());
+        let opened = self.open_generation(memcg, seq, swappiness, host);
         if opened {
             host.event(Event::Aged { memcg: memcg.id(), max_seq: seq.next().0 });
         }
@@ -260,7 +272,8 @@ impl Core {
 mod tests {
     use super::*;
     use crate::Preset;
-    use crate::testing::Harness;
+    use crate::Time;
+    use crate::testing::{Harness, QuietHost};
 
     /// spec 30 §10: "Aging with 4 generations of file moves the oldest generation's folios to the *tail* of the second
     /// oldest and increases `min_seq[file]`".
@@ -310,14 +323,14 @@ mod tests {
         assert_eq!(lruvec.lock(&harness.core.folios).tail(oldest, Kind::Anon), Some(anon));
         assert_eq!((pages(Seq(1)), pages(Seq(4))), (Some(0), Some(1)));
         // With a swappiness that allows it, it would have been moved.
-        assert!(harness.core.open_generation(harness.memcg(), Seq(4), Swappiness(60), Time::ZERO));
+        assert!(harness.core.open_generation(harness.memcg(), Seq(4), Swappiness(60), &harness.host));
         let anon = harness.add_anon();
         (0..3).for_each(|_| {
             assert!(harness.core.open_generation(
                 harness.memcg(),
                 lruvec.max_seq(),
                 Swappiness(60),
-                Time::ZERO
+                &harness.host
             ))
         });
         assert_eq!(
@@ -358,7 +371,7 @@ mod tests {
         let kind = Kind::File;
         let folios = &harness.core.folios;
         let mut locked = harness.memcg().lruvec.lock(folios);
-        assert!(!locked.make_room(kind, Swappiness::FILE_ONLY));
+        assert!(!locked.make_room(&harness.host, kind, Swappiness::FILE_ONLY));
         assert_eq!(harness.memcg().lruvec.size(Seq(1).index(), kind), 4096);
         drop(locked);
         assert!(harness.open_generation());
@@ -380,7 +393,7 @@ mod tests {
                         core.memcg(crate::MemcgId(1)),
                         seq,
                         Swappiness(0),
-                        Time::ZERO,
+                        &QuietHost::default(),
                     ))
                 };
                 [(); 4].map(|()| scope.spawn(age)).into_iter().map(|thread| thread.join().unwrap()).sum()
@@ -546,7 +559,7 @@ mod tests {
     fn files_waited_for_anonymous_pages() {
         let mut harness = Harness::with_preset(Preset::Linux612, 100, 31);
         harness.add_anon();
-        assert!(harness.core.open_generation(harness.memcg(), Seq(3), Swappiness(60), Time::ZERO));
+        assert!(harness.core.open_generation(harness.memcg(), Seq(3), Swappiness(60), &harness.host));
         harness.bring_at([0], 2);
         let mut locked = harness.memcg().lruvec.lock(&harness.core.folios);
         let min = |locked: &LockedLruvec<'_>| Kind::ALL.map(|kind| locked.lruvec.min_seq(kind).0);

@@ -10,6 +10,7 @@
 use super::lists::list_of;
 use crate::event::Sorted;
 use crate::folio::{Climb, Kind, Tier};
+use crate::host::Host;
 use crate::lru::{Isolated, LockedLruvec, MIN_GENERATIONS, Swappiness};
 use crate::mechanism::ReworkRule;
 
@@ -18,16 +19,22 @@ const STOP_PAGES: usize = 64;
 
 impl LockedLruvec<'_> {
     /// Isolates up to `request` pages of the kind that suffers least, into an empty `batch`.
-    pub(crate) fn isolate(&mut self, request: u64, swappiness: Swappiness, batch: &mut Isolated) {
+    pub(crate) fn isolate(
+        &mut self,
+        host: &impl Host,
+        request: u64,
+        swappiness: Swappiness,
+        batch: &mut Isolated,
+    ) {
         if !self.folios.mechanisms().reclaim_loop() {
-            return self.isolate_before(request, swappiness, batch);
+            return self.isolate_before(host, request, swappiness, batch);
         }
         self.drop_empty_generations(swappiness);
         let (mut kind, mut limit) = self.first_kind(swappiness);
         for _ in swappiness.evictable() {
             let before = batch.scanned;
             let limit = limit.take().unwrap_or_else(|| self.tier_limit(kind));
-            self.scan(kind, limit, request, batch);
+            self.scan(host, kind, limit, request, batch);
             if !batch.folios.is_empty() {
                 break;
             }
@@ -44,12 +51,18 @@ impl LockedLruvec<'_> {
     /// The same before the reclaim loop of 7.2: empty generations are dropped afterwards only, which counts as a page
     /// looked at, so that the caller goes on. Looking at pages without isolating one counts only if the request was
     /// used up; otherwise it is the other kind's turn. With two generations left, the caller is to stop.
-    fn isolate_before(&mut self, request: u64, swappiness: Swappiness, batch: &mut Isolated) {
+    fn isolate_before(
+        &mut self,
+        host: &impl Host,
+        request: u64,
+        swappiness: Swappiness,
+        batch: &mut Isolated,
+    ) {
         let (mut kind, mut limit) = self.first_kind(swappiness);
         for _ in swappiness.evictable() {
             batch.scanned = 0;
             let limit = limit.take().unwrap_or_else(|| self.tier_limit(kind));
-            self.scan(kind, limit, request, batch);
+            self.scan(host, kind, limit, request, batch);
             if !batch.folios.is_empty() || batch.scanned == request {
                 break;
             }
@@ -66,23 +79,30 @@ impl LockedLruvec<'_> {
     }
 
     /// Scans the oldest generation of one kind from the tail. Tiers above `limit` are protected.
-    fn scan(&mut self, kind: Kind, limit: Tier, request: u64, batch: &mut Isolated) {
+    fn scan(&mut self, host: &impl Host, kind: Kind, limit: Tier, request: u64, batch: &mut Isolated) {
         let window = &self.lruvec.window;
         if window.generations(kind) == MIN_GENERATIONS {
             return;
         }
         batch.kind = Some(kind);
         let oldest = window.min(kind).index();
+        let prefetch = self.folios.mechanisms().prefetch();
+        let mut tail = self.tail(oldest, kind);
         let mut left = request;
         while left > 0 && batch.folios.len() < STOP_PAGES && batch.skipped.len() < STOP_PAGES {
-            let Some(folio) = self.tail(oldest, kind) else { break };
+            let Some(folio) = tail else { break };
+            // Whatever becomes of it, it leaves this list.
+            tail = self.after(folio);
+            if prefetch {
+                self.prefetch_next(host, folio, tail);
+            }
             left -= 1;
             batch.scanned += 1;
             if self.sort(folio, kind, oldest, limit, batch) {
                 batch.sorted += 1;
                 continue;
             }
-            if self.isolate_folio(folio) {
+            if self.isolate_folio(host, folio) {
                 batch.folios.push(folio);
             } else {
                 // Being freed, or another thread has it. Out of the way until the scan is over.
@@ -297,7 +317,12 @@ mod tests {
     /// An isolation with both kinds allowed; file pages first, as nothing refaulted.
     fn isolate_both(harness: &Harness, request: u64) -> Isolated {
         let mut batch = Isolated::default();
-        harness.memcg().lruvec.lock(&harness.core.folios).isolate(request, Swappiness(60), &mut batch);
+        harness.memcg().lruvec.lock(&harness.core.folios).isolate(
+            &harness.host,
+            request,
+            Swappiness(60),
+            &mut batch,
+        );
         batch
     }
 

@@ -185,3 +185,18 @@ fn address_spaces_follow_their_tasks() {
     harness.read_ahead(0..1);
     harness.core.validate().unwrap();
 }
+
+/// What is remembered of its evicted pages goes with a memcg, and so do the leaves that held it.
+#[test]
+fn memories_go_with_their_memcg() {
+    for preset in [Preset::Default, Preset::Linux612] {
+        let mut harness = Harness::with_preset(preset, 256, 1);
+        let memcg = harness.task.memcg;
+        harness.read_all(0..2048);
+        let nodes = || harness.core.subtree_stat(MemcgId::ROOT, Counter::WorkingsetNodes);
+        assert!(nodes() > 16, "leaves of 64 pages: {}", nodes());
+        remove(&harness, memcg);
+        assert_eq!(nodes(), 0, "{preset:?}");
+        harness.core.validate().unwrap();
+    }
+}

@@ -59,7 +59,15 @@ pub(super) const OPTIONS: &[JobOption] = &[
         argument: Argument::Required,
         help: "instead of blocks of files, a load of its own: tpcc:warehouses=N,cache=SIZE or sweep:size=SIZE,arrays=N",
         apply: |value, job| {
-            job.load = Some(Load::parse(value)?);
+            let load = Load::parse(value)?;
+            if !load.has_contents() {
+                let name = load.name();
+                return Err(format!(
+                    "{name} is a page workload: write it as `load = \"{name}\"` of a scenario"
+                )
+                .into());
+            }
+            job.load = Some(load);
             Ok(())
         },
     },

@@ -1,0 +1,296 @@
+//! What turning mechanisms off does: runs with the same seed are compared, seed by seed.
+//!
+//! Of these differences the median is told, with the interval in which it lies for 95 % of all samples of this size
+//! ([`median_interval`]; of six it is all of them). An effect whose interval has nothing in it but one sign is one; any other is
+//! within the noise.
+
+use super::input::{Input, Run, TenantCounts};
+use super::variant::Variants;
+use crate::statistics::{Interval, median, median_interval};
+use crate::timeline::{Along, Timeline};
+use mglru_core::Mechanisms;
+
+/// What is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Metric {
+    /// Accesses that had to wait for a device.
+    Misses,
+    /// Evicted pages that came back.
+    Refaults,
+    /// Pages looked at for each that was freed.
+    ScannedPerReclaimed,
+    /// Touches per second of simulated time.
+    Throughput,
+    /// 99 of 100 accesses take no longer.
+    P99,
+}
+
+impl Metric {
+    /// Those of an input.
+    pub fn of(input: &Input) -> &'static [Metric] {
+        use Metric::{Misses, P99, Refaults, ScannedPerReclaimed, Throughput};
+        if input.has_time() {
+            &[Throughput, P99, Misses, Refaults, ScannedPerReclaimed]
+        } else {
+            &[Misses, Refaults, ScannedPerReclaimed]
+        }
+    }
+
+    /// Its stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Metric::Misses => "misses",
+            Metric::Refaults => "refaults",
+            Metric::ScannedPerReclaimed => "scanned_per_reclaimed",
+            Metric::Throughput => "accesses_per_second",
+            Metric::P99 => "p99_access_us",
+        }
+    }
+
+    /// For people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Metric::Misses => "misses",
+            Metric::Refaults => "refaults",
+            Metric::ScannedPerReclaimed => "scanned per reclaimed",
+            Metric::Throughput => "accesses per second of simulated time",
+            Metric::P99 => "99th percentile of an access, µs of simulated time",
+        }
+    }
+
+    fn value(self, run: &Run) -> f64 {
+        match self {
+            Metric::Misses => run.misses as f64,
+            Metric::Refaults => run.refaults as f64,
+            Metric::ScannedPerReclaimed if run.reclaimed == 0 => 0.0,
+            Metric::ScannedPerReclaimed => run.scanned as f64 / run.reclaimed as f64,
+            Metric::Throughput => run.accesses_per_second,
+            Metric::P99 => run.p99_nanos as f64 / 1000.0,
+        }
+    }
+}
+
+/// What turning something off did to a metric.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Effect {
+    /// The metric without it, of all seeds the median.
+    pub without: f64,
+    /// Differences, seed by seed: their median.
+    pub median: f64,
+    /// Where that median is.
+    pub interval: Interval,
+    /// They are percent of what it is with everything on. Not so where that is 0.
+    pub is_percent: bool,
+    /// Of a pair: what it does beyond the sum of what each does, in the same unit.
+    pub beyond: Option<(f64, Interval)>,
+}
+
+impl Effect {
+    /// It cannot be told from nothing.
+    pub fn is_noise(&self) -> bool {
+        self.interval.contains(0.0)
+    }
+}
+
+/// A variant, and what it did.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// What was off.
+    pub without: Vec<&'static str>,
+    /// It is two variants together.
+    pub is_pair: bool,
+    /// Every counter was the same in every run.
+    pub changes_nothing: bool,
+    /// Why it could not be run, if so.
+    pub failed: Option<String>,
+    /// One per metric; none where it could not be run.
+    pub effects: Vec<Effect>,
+}
+
+/// What was found.
+pub struct Ablation {
+    /// What the input is, and its name.
+    pub kind: (&'static str, String),
+    /// The full set.
+    pub mechanisms: Mechanisms,
+    /// Memory.
+    pub memory_pages: u64,
+    /// What seeds vary.
+    pub varied: &'static str,
+    /// What is compared.
+    pub metrics: &'static [Metric],
+    /// The full set, by metric and seed.
+    pub full: Vec<Vec<f64>>,
+    /// The variants; by the size of their effect on the first metric, and those within the noise at the end.
+    pub rows: Vec<Row>,
+    /// What was not run.
+    pub variants: Variants,
+    /// Tenants of the full set, by seed.
+    pub tenants: Vec<Vec<TenantCounts>>,
+    /// The full set over time, with the first seed.
+    pub timeline: Option<Timeline>,
+    /// Along what that is shown.
+    pub along: Along,
+    /// How long all took.
+    pub seconds: f64,
+}
+
+impl Ablation {
+    /// Compares. `runs`: by variant, then by seed; those of the full set, which come first, were all made.
+    pub fn new(
+        input: &Input,
+        variants: Variants,
+        runs: Vec<Vec<Result<Run, String>>>,
+        seconds: f64,
+    ) -> Ablation {
+        let metrics = Metric::of(input);
+        let done = |runs: &[Result<Run, String>]| runs.iter().cloned().collect::<Result<Vec<Run>, String>>();
+        let full = done(&runs[0]).expect("a failure of the full set ends the mode");
+        let values =
+            |runs: &[Run], metric: Metric| runs.iter().map(|run| metric.value(run)).collect::<Vec<f64>>();
+        let all: Vec<Result<Vec<Run>, String>> = runs.iter().map(|runs| done(runs)).collect();
+        let mut rows: Vec<Row> = Vec::new();
+        for (variant, runs) in variants.run.iter().zip(&all).skip(1) {
+            let effect = |runs: &[Run], metric: Metric| {
+                let (before, after) = (values(&full, metric), values(runs, metric));
+                let parts =
+                    variant.pair.map(|pair| pair.map(|at| all[at].as_ref().map(|runs| values(runs, metric))));
+                let parts = parts.and_then(|[a, b]| Some([a.ok()?, b.ok()?]));
+                effect(&before, &after, parts)
+            };
+            rows.push(Row {
+                name: variant.name(),
+                without: variant.without.clone(),
+                is_pair: variant.pair.is_some(),
+                changes_nothing: runs.as_ref().is_ok_and(|runs| {
+                    runs.iter().zip(&full).all(|(run, full)| {
+                        run.counters == full.counters
+                            && run.p99_nanos == full.p99_nanos
+                            && run.tenants == full.tenants
+                    })
+                }),
+                failed: runs.as_ref().err().cloned(),
+                effects: match runs {
+                    Ok(runs) => metrics.iter().map(|&metric| effect(runs, metric)).collect(),
+                    Err(_) => Vec::new(),
+                },
+            });
+        }
+        sort(&mut rows, 0);
+        Ablation {
+            kind: input.kind(),
+            mechanisms: input.mechanisms(),
+            memory_pages: input.memory_pages(),
+            varied: input.varied(),
+            metrics,
+            full: metrics.iter().map(|&metric| values(&full, metric)).collect(),
+            rows,
+            variants,
+            tenants: full.iter().map(|run| run.tenants.clone()).collect(),
+            timeline: full.iter().find_map(|run| run.timeline.clone()),
+            along: input.along(),
+            seconds,
+        }
+    }
+}
+
+/// By the size of the effect on a metric; what is within the noise at the end, and what could not be run first.
+pub fn sort(rows: &mut [Row], metric: usize) {
+    let rank = |row: &Row| match row.effects.get(metric) {
+        None => (0, 0.0),
+        Some(effect) if effect.is_noise() => (2, -effect.median.abs()),
+        Some(effect) => (1, -effect.median.abs()),
+    };
+    rows.sort_by(|a, b| {
+        let ((a_class, a_size), (b_class, b_size)) = (rank(a), rank(b));
+        a_class.cmp(&b_class).then(a_size.total_cmp(&b_size))
+    });
+}
+
+/// `parts`: of a pair, both of them alone.
+fn effect(before: &[f64], after: &[f64], parts: Option<[Vec<f64>; 2]>) -> Effect {
+    let is_percent = before.iter().all(|&value| value > 0.0);
+    let difference = |before: f64, after: f64| {
+        if is_percent { 100.0 * (after / before - 1.0) } else { after - before }
+    };
+    let differences: Vec<f64> = before.iter().zip(after).map(|(&b, &a)| difference(b, a)).collect();
+    let beyond = parts.map(|[first, second]| {
+        let beyond: Vec<f64> = (0..before.len())
+            .map(|seed| {
+                let alone = |values: &[f64]| difference(before[seed], values[seed]);
+                differences[seed] - alone(&first) - alone(&second)
+            })
+            .collect();
+        (median(&beyond), median_interval(&beyond))
+    });
+    Effect {
+        without: median(after),
+        median: median(&differences),
+        interval: median_interval(&differences),
+        is_percent,
+        beyond,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_of_runs_are_compared_seed_by_seed() {
+        // Runs scatter far more than the effect is large.
+        let before = [100.0, 200.0, 300.0, 400.0, 500.0, 600.0];
+        let after = before.map(|value| value * 1.01);
+        let found = effect(&before, &after, None);
+        assert!((found.median - 1.0).abs() < 1e-9 && !found.is_noise() && found.is_percent, "{found:?}");
+        let mixed = [101.0, 198.0, 303.0, 396.0, 505.0, 594.0];
+        assert!(effect(&before, &mixed, None).is_noise());
+        assert!(effect(&before, &before, None).is_noise());
+    }
+
+    #[test]
+    fn from_nothing_there_is_no_percentage() {
+        let found = effect(&[0.0; 6], &[5.0; 6], None);
+        assert_eq!((found.median, found.is_percent, found.is_noise()), (5.0, false, false));
+    }
+
+    #[test]
+    fn two_together_do_more_than_each() {
+        let before = [100.0; 6];
+        let found = effect(&before, &[130.0; 6], Some([vec![110.0; 6], vec![105.0; 6]]));
+        let (beyond, interval) = found.beyond.unwrap();
+        assert!((beyond - 15.0).abs() < 1e-9 && !interval.contains(0.0));
+    }
+
+    #[test]
+    fn large_effects_come_first_and_noise_last() {
+        let row = |name: &str, median, low, high| Row {
+            name: name.to_owned(),
+            without: Vec::new(),
+            is_pair: false,
+            changes_nothing: false,
+            failed: None,
+            effects: vec![Effect {
+                without: 0.0,
+                median,
+                interval: Interval { low, high, confidence: 0.97 },
+                is_percent: true,
+                beyond: None,
+            }],
+        };
+        let mut rows =
+            vec![row("noise", 9.0, -1.0, 20.0), row("small", 1.0, 0.5, 2.0), row("large", -5.0, -6.0, -4.0)];
+        rows.push(Row {
+            effects: Vec::new(),
+            failed: Some("why".to_owned()),
+            ..row("failed", 0.0, 0.0, 0.0)
+        });
+        sort(&mut rows, 0);
+        assert_eq!(
+            rows.iter().map(|row| row.name.as_str()).collect::<Vec<_>>(),
+            ["failed", "large", "small", "noise"]
+        );
+    }
+}

@@ -1,0 +1,119 @@
+//! `mglru ablate`: each mechanism off, alone, against all of them, over seeds.
+//!
+//! ```text
+//! Variant   which mechanisms are off together       variant.rs
+//! Input     a trace or a scenario, run once          input.rs
+//! Effect    what turning them off does, and how sure that is: pairs of runs with the same seed      effect.rs
+//! text, JSON, page                                   report.rs, page.rs
+//! ```
+//!
+//! Everything happens in the simulator: the same command gives the same figures on every machine.
+
+mod effect;
+mod input;
+mod page;
+mod report;
+mod variant;
+
+use crate::error::Failure;
+use crate::output::Output;
+use crate::page::ReportFile;
+use crate::replay::memory::{Memory, parse_fraction};
+use crate::replay::swap::SwapArgs;
+use crate::run::plan::Behaviours;
+use crate::trace_file::TraceOptions;
+use crate::{parallel, progress};
+use effect::Ablation;
+use input::{Input, Run};
+use std::path::PathBuf;
+use std::time::Instant;
+use variant::Variants;
+
+/// Arguments of the mode.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// A trace, in any of the formats of `mglru trace formats`, or a scenario (.toml)
+    #[arg(value_name = "TRACE|SCENARIO")]
+    input: PathBuf,
+    #[command(flatten)]
+    behaviours: Behaviours,
+    /// Memory: a size (64MiB), pages (8192p) or a share of the trace's distinct pages (10%)
+    /// [default: 10% of a trace; a scenario's own]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Memory>,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Seeds: with fewer than six, no effect is certain to 95 %
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// Two mechanisms at a time as well, and what they do together beyond what each does
+    #[arg(long)]
+    pairs: bool,
+    /// Of a trace: count from this share of accesses on; default: as beside the trace, or 0
+    #[arg(long, value_name = "FRACTION", value_parser = parse_fraction)]
+    warm: Option<f64>,
+    #[command(flatten)]
+    swap: SwapArgs,
+    #[command(flatten)]
+    options: TraceOptions,
+    /// Write one page with tables and figures, readable without a network
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<ReportFile>,
+    /// One JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  mglru ablate trace.bin.zst --memory 10% --report ablation.html
+  mglru ablate trace.bin.zst --preset linux-7.2 --pairs
+  mglru ablate experiments/floors.toml --runs 12 --json
+
+What seeds vary: of a scenario, everything that its jobs leave to chance. A trace leaves nothing to chance,
+so its memory is varied, by at most 1 % (3 pages at least); the first seed has it as it was asked for.";
+
+/// Runs the mode.
+///
+/// # Errors
+/// Wrong usage, or an input that cannot be read or run.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let began = Instant::now();
+    let input = Input::load(&args)?;
+    let variants = Variants::of(input.mechanisms(), args.pairs);
+    if let Some(report) = &args.report {
+        report.try_out()?;
+    }
+    let seeds: Vec<u64> = (0..u64::from(args.runs)).map(|number| args.seed.wrapping_add(number)).collect();
+    let tasks: Vec<(usize, u64)> =
+        seeds.iter().flat_map(|&seed| (0..variants.run.len()).map(move |variant| (variant, seed))).collect();
+    let bar = progress::of_share(tasks.len() as u64);
+    bar.set_message(format!("{} runs", tasks.len()));
+    let runs = parallel::all(&tasks, parallel::threads(), |_, &(variant, seed)| {
+        let looks = variant == 0 && seed == args.seed;
+        let run = input.run(variants.run[variant].mechanisms, seed, args.seed, looks);
+        bar.inc(1);
+        match run {
+            // Without that mechanism the load may need more memory: this says something, too.
+            Err(Failure::Work(reason)) if variant > 0 => Ok(Err(reason)),
+            run => run.map(Ok),
+        }
+    });
+    bar.finish_and_clear();
+    let mut by_variant: Vec<Vec<Result<Run, String>>> = variants.run.iter().map(|_| Vec::new()).collect();
+    for (&(variant, _), run) in tasks.iter().zip(runs?) {
+        by_variant[variant].push(run);
+    }
+    let ablation = Ablation::new(&input, variants, by_variant, began.elapsed().as_secs_f64());
+    let document = ablation.document(args.seed);
+    let mut output = Output::new(args.json);
+    output.text(&ablation.text(args.seed))?;
+    output.document(&document)?;
+    if let Some(report) = &args.report {
+        report.write(&ablation.page(&args.input, args.seed, &document))?;
+        output.text(&format!("\n{} shows it\n", report.path().display()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! What was found, as a page.
+
+use super::effect::Ablation;
+use super::report::{difference, value};
+use crate::page::chart::{self, Bar, BarGroup};
+use crate::page::{Figure, Page, Part, Section};
+use crate::statistics::{median, range};
+use crate::table::Table;
+use crate::timeline;
+use serde_json::Value;
+use std::path::Path;
+
+impl Ablation {
+    /// As a page.
+    pub fn page<'a>(&self, input: &Path, seed: u64, document: &'a Value) -> Page<'a> {
+        let mut sections = Vec::new();
+        for (number, metric) in self.metrics.iter().enumerate() {
+            let mut section = Section::new(capital(metric.words()));
+            section.parts.push(Part::Figure(self.effects_figure(number)));
+            if let Some(table) = self.pairs_table(number) {
+                section.text("Two at a time: what both do together, and how much of that is beyond the sum of what each does.");
+                section.parts.push(Part::Table(table));
+            }
+            sections.push(section);
+        }
+        let mut rest = Section::new("What is not in the figures");
+        self.not_run().into_iter().for_each(|line| rest.text(line));
+        sections.push(rest);
+        if !self.tenants[0].is_empty() {
+            let mut section = Section::new("Tenants");
+            section.parts.push(Part::Figure(self.tenants_figure()));
+            sections.push(section);
+        }
+        if let Some(timeline) = &self.timeline {
+            let mut section = Section::new("Over time");
+            section.parts =
+                timeline::figures("ablate", &file_name(input), std::slice::from_ref(timeline), self.along);
+            sections.push(section);
+        }
+        Page {
+            title: format!("What each mechanism does: {}", file_name(input)),
+            summary: vec![self.what(seed), self.how()],
+            command: crate::page::command_line(),
+            sections,
+            document,
+        }
+    }
+
+    fn effects_figure(&self, metric: usize) -> Figure {
+        let rows = self.rows_by(metric, false);
+        let is_percent =
+            rows.iter().filter_map(|row| row.effects.get(metric)).all(|effect| effect.is_percent);
+        let effects = rows.iter().filter_map(|row| {
+            let effect = row.effects.get(metric)?;
+            let Some((first, others)) = row.without.split_first() else { return None };
+            let and = if others.is_empty() { String::new() } else { format!(" + {} more", others.len()) };
+            let show = |figure| difference(figure, effect.is_percent);
+            Some(chart::Effect {
+                label: format!("{first}{and}"),
+                value: effect.median,
+                range: (effect.interval.low, effect.interval.high),
+                is_noise: effect.is_noise(),
+                shown: show(effect.median),
+            })
+        });
+        let effects: Vec<chart::Effect> = effects.collect();
+        let words = self.metrics[metric].words();
+        let title = format!("{} without each mechanism.", capital(words));
+        let caption = format!(
+            "With all of them it is {} (median). To the right: more of it without the mechanism. Lines are intervals; grey: within the noise.",
+            value(median(&self.full[metric]))
+        );
+        let unit =
+            if is_percent { "change when it is turned off, %" } else { "change when it is turned off" };
+        let chart = chart::effects(&title, &caption, unit, &effects);
+        let name = format!("ablate-{}", self.metrics[metric].name().replace('_', "-"));
+        Figure { name, title, caption, chart, table: self.table(metric) }
+    }
+
+    fn tenants_figure(&self) -> Figure {
+        let names: Vec<&str> = self.tenants[0].iter().map(|tenant| tenant.name.as_str()).collect();
+        let mut table = Table::new(["tenant", "hit ratio", "least", "most"]);
+        let bars = names.iter().map(|name| {
+            let of_seed = |seed: &Vec<super::input::TenantCounts>| {
+                let tenant = seed.iter().find(|tenant| tenant.name == *name)?;
+                Some(100.0 * tenant.hits as f64 / (tenant.hits + tenant.misses).max(1) as f64)
+            };
+            let ratios: Vec<f64> = self.tenants.iter().filter_map(of_seed).collect();
+            let (middle, ends) = (median(&ratios), range(&ratios));
+            let show = |ratio: f64| format!("{ratio:.2} %");
+            table.row([(*name).to_owned(), show(middle), show(ends.0), show(ends.1)]);
+            Bar { label: (*name).to_owned(), value: middle, range: ends, shown: show(middle) }
+        });
+        let group =
+            BarGroup { name: "hit ratio".to_owned(), note: String::new(), bars: bars.collect(), mark: None };
+        let (title, caption) = (
+            "Hit ratio of each tenant, with all mechanisms.",
+            "Median of the seeds; lines: the least and the most.",
+        );
+        let chart = chart::bars(title, caption, &[group]);
+        Figure {
+            name: "ablate-tenants".to_owned(),
+            title: title.to_owned(),
+            caption: caption.to_owned(),
+            chart,
+            table,
+        }
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}

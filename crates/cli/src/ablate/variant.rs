@@ -1,0 +1,181 @@
+//! Which mechanisms are off together: none, each alone, two at a time.
+//!
+//! Some mechanisms need others. [`Mechanisms`] refuses a combination that does not fit, with a sentence; those that need what is off
+//! are then turned off, too, and the sentence is told.
+
+use mglru_core::{Lru, MechanismError, Mechanisms, Switch};
+
+/// What is run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Variant {
+    /// What is off that is on in the full set; `lru` stands for the multi-gen LRU.
+    pub without: Vec<&'static str>,
+    /// What is on.
+    pub mechanisms: Mechanisms,
+    /// The places of two variants that it puts together.
+    pub pair: Option<[usize; 2]>,
+}
+
+impl Variant {
+    /// Its name.
+    pub fn name(&self) -> String {
+        self.without.join(" + ")
+    }
+}
+
+/// What is run, and what is not, and why.
+#[derive(Debug, Clone)]
+pub struct Variants {
+    /// The full set first, then each alone, then pairs.
+    pub run: Vec<Variant>,
+    /// Mechanisms that cannot change what is counted, with the reason.
+    pub cannot_matter: Vec<(&'static str, &'static str)>,
+    /// Mechanisms that others need: the sentence that refuses the combination.
+    pub not_alone: Vec<(&'static str, String)>,
+    /// Mechanisms that are off in the full set.
+    pub off: Vec<&'static str>,
+}
+
+/// They change how long something takes on a real machine, and no decision.
+const SPEED_ONLY: [(Switch, &str); 1] =
+    [(Switch::Prefetch, "it fetches the next folio's state earlier, and decides nothing")];
+const LOCK: (&str, &str) =
+    ("lru_lock", "whose lists one lock covers decides who waits, and in the simulator nobody does");
+
+/// Something that can be off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Switch(Switch),
+    /// The classic LRU instead of the multi-gen one.
+    MultiGen,
+}
+
+impl Variants {
+    /// Those of a full set.
+    pub fn of(full: Mechanisms, pairs: bool) -> Variants {
+        let mut variants = Variants {
+            run: vec![Variant { without: Vec::new(), mechanisms: full, pair: None }],
+            cannot_matter: Vec::new(),
+            not_alone: Vec::new(),
+            off: Vec::new(),
+        };
+        let mut parts: Vec<Part> = Vec::new();
+        if full.lru() == Lru::MultiGen {
+            parts.push(Part::MultiGen);
+        }
+        for switch in Switch::ALL {
+            if let Some((_, why)) = SPEED_ONLY.iter().find(|(speed, _)| *speed == switch) {
+                variants.cannot_matter.push((switch.name(), why));
+            } else if full.is_on(switch) {
+                parts.push(Part::Switch(switch));
+            } else {
+                variants.off.push(switch.name());
+            }
+        }
+        variants.cannot_matter.push(LOCK);
+        for &part in &parts {
+            variants.add(full, &[part], None);
+        }
+        let singles = variants.run.len();
+        for first in (1..singles).take_while(|_| pairs) {
+            for second in first + 1..singles {
+                let both: Vec<Part> = [first, second].iter().flat_map(|&at| variants.parts(at)).collect();
+                variants.add(full, &both, Some([first, second]));
+            }
+        }
+        variants
+    }
+
+    fn parts(&self, at: usize) -> Vec<Part> {
+        let part = |name: &&str| match Switch::parse(name) {
+            Ok(switch) => Part::Switch(switch),
+            Err(_) => Part::MultiGen,
+        };
+        self.run[at].without.iter().map(part).collect()
+    }
+
+    fn add(&mut self, full: Mechanisms, parts: &[Part], pair: Option<[usize; 2]>) {
+        let mut off: Vec<Switch> = Vec::new();
+        let mut without = Vec::new();
+        for &part in parts {
+            match part {
+                Part::MultiGen => without.push("lru"),
+                Part::Switch(switch) if !off.contains(&switch) => off.push(switch),
+                Part::Switch(_) => {}
+            }
+        }
+        let mechanisms = loop {
+            match full.without(&off) {
+                Ok(mechanisms) => break mechanisms,
+                Err(error) => {
+                    let MechanismError::Contradiction { switch, needs, .. } = error else { return };
+                    if pair.is_none() {
+                        self.not_alone.push((needs.name(), error.to_string()));
+                    }
+                    off.push(switch);
+                }
+            }
+        };
+        without.extend(off.iter().map(|switch| switch.name()));
+        let lru = if parts.contains(&Part::MultiGen) { Lru::Classic } else { full.lru() };
+        let variant = Variant { without, mechanisms: mechanisms.with_lru(lru), pair };
+        // Two that need each other are, together, what one of them is alone.
+        if self.run.iter().all(|other| other.mechanisms != variant.mechanisms) {
+            self.run.push(variant);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mglru_core::Preset;
+
+    #[test]
+    fn each_is_off_alone_or_with_what_needs_it() {
+        let variants = Variants::of(Mechanisms::default(), false);
+        let names: Vec<String> = variants.run.iter().map(Variant::name).collect();
+        for name in [
+            "",
+            "lru",
+            "lulesh_fix",
+            "workingset_rework + lulesh_fix + fault_placement",
+            "memcg_lru + subtree_lru",
+            "subtree_lru",
+            "reclaim_loop",
+        ] {
+            assert!(names.contains(&name.to_owned()), "{name} in {names:?}");
+        }
+        let sentence = &variants.not_alone[0];
+        assert!(
+            sentence.0 == "workingset_rework" && sentence.1.contains("turn both on, or both off"),
+            "{sentence:?}"
+        );
+        assert!(variants.cannot_matter.iter().any(|(name, _)| *name == "prefetch"));
+        assert!(variants.run[1..].iter().all(|variant| variant.mechanisms != Mechanisms::default()));
+        let mut all: Vec<&str> = variants.run.iter().flat_map(|v| v.without.clone()).collect();
+        all.extend(variants.off.iter().chain(variants.cannot_matter.iter().map(|(name, _)| name)));
+        assert!(Switch::ALL.iter().all(|switch| all.contains(&switch.name())), "none is forgotten");
+    }
+
+    #[test]
+    fn pairs_are_different_from_what_they_are_made_of() {
+        let variants = Variants::of(Mechanisms::preset(Preset::Linux72), true);
+        let singles = variants.run.iter().filter(|variant| variant.pair.is_none()).count();
+        let pairs: Vec<&Variant> = variants.run.iter().filter(|variant| variant.pair.is_some()).collect();
+        assert!(pairs.len() > singles && pairs.len() <= singles * (singles - 1) / 2);
+        for (at, variant) in variants.run.iter().enumerate() {
+            let same = variants.run.iter().filter(|other| other.mechanisms == variant.mechanisms);
+            assert_eq!(same.count(), 1, "{}", variant.name());
+            assert!(variant.pair.is_none_or(|pair| pair.iter().all(|&of| of > 0 && of < at)));
+        }
+    }
+
+    #[test]
+    fn a_classic_set_has_no_multi_gen_to_turn_off() {
+        let classic = Mechanisms::preset(Preset::Linux612).with_lru(Lru::Classic);
+        let variants = Variants::of(classic, false);
+        assert_eq!(variants.run.iter().map(Variant::name).collect::<Vec<_>>(), ["", "memcg_lru"]);
+        assert!(variants.off.contains(&"workingset_rework"));
+    }
+}

@@ -1,0 +1,427 @@
+//! Charts as SVG that is part of a page, or a file of its own.
+//!
+//! Colours are classes (`style.css`), so that a chart follows the page into the dark, and everything has a title and a description
+//! for who cannot see it. That is why they are not drawn by plotters, whose SVG has fixed colours and no such text; it draws
+//! `replay --plot`, also as PNG.
+
+use maud::{Markup, PreEscaped, html};
+
+/// All charts are as wide, in units of which a page of this width shows one per pixel.
+const WIDTH: f64 = 720.0;
+const STYLE: &str = include_str!("chart.css");
+
+/// A chart.
+#[derive(Debug, Clone)]
+pub struct Chart {
+    title: String,
+    description: String,
+    height: f64,
+    body: Markup,
+}
+
+impl Chart {
+    /// As part of a page. `number`: of all on that page, so that names are unique.
+    pub fn inline(&self, number: usize) -> Markup {
+        let (title, description) = (format!("title-{number}"), format!("description-{number}"));
+        html! {
+            svg class="chart" viewBox=(format!("0 0 {WIDTH} {}", self.height)) role="img"
+                aria-labelledby=(format!("{title} {description}")) {
+                title id=(title) { (self.title) }
+                desc id=(description) { (self.description) }
+                (self.body)
+            }
+        }
+    }
+
+    /// As a file.
+    pub fn file(&self) -> String {
+        let svg = html! {
+            svg xmlns="http://www.w3.org/2000/svg" class="chart alone" viewBox=(format!("0 0 {WIDTH} {}", self.height))
+                width=(WIDTH) height=(self.height) role="img" aria-labelledby="title description" {
+                title id="title" { (self.title) }
+                desc id="description" { (self.description) }
+                style { (PreEscaped(STYLE)) }
+                rect class="ground" width=(WIDTH) height=(self.height) {}
+                (self.body)
+            }
+        };
+        svg.into_string() + "\n"
+    }
+}
+
+/// A coordinate, short.
+fn at(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+}
+
+fn text(x: f64, y: f64, class: &str, words: &str) -> Markup {
+    html! { text x=(at(x)) y=(at(y)) class=(class) { (words) } }
+}
+
+fn line(class: &str, [x1, y1]: [f64; 2], [x2, y2]: [f64; 2]) -> Markup {
+    html! { line class=(class) x1=(at(x1)) y1=(at(y1)) x2=(at(x2)) y2=(at(y2)) {} }
+}
+
+/// A range with whiskers at both ends.
+fn whisker(low: f64, high: f64, y: f64, half: f64) -> Markup {
+    html! {
+        (line("whisker", [low, y], [high, y]))
+        (line("whisker", [low, y - half], [low, y + half]))
+        (line("whisker", [high, y - half], [high, y + half]))
+    }
+}
+
+/// Round numbers from the least to the most, some five of them.
+fn ticks(least: f64, most: f64) -> Vec<f64> {
+    let raw = (most - least).max(f64::MIN_POSITIVE) / 5.0;
+    let power = 10f64.powf(raw.log10().floor());
+    let step =
+        [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * power).find(|&step| step >= raw).unwrap_or(raw);
+    let first = (least / step).ceil() as i64;
+    (first..)
+        .map(|number| number as f64 * step)
+        .take_while(|&tick| tick <= most + step * 1e-6)
+        .take(12)
+        .collect()
+}
+
+/// What is between two marks.
+fn gap(ticks: &[f64]) -> f64 {
+    if let [first, second, ..] = ticks { second - first } else { 1.0 }
+}
+
+/// One bar.
+#[derive(Debug, Clone)]
+pub struct Bar {
+    /// What it stands for.
+    pub label: String,
+    /// How long it is.
+    pub value: f64,
+    /// How far that is certain.
+    pub range: (f64, f64),
+    /// As it is told.
+    pub shown: String,
+}
+
+/// Bars of the same unit, with a scale of their own.
+#[derive(Debug, Clone)]
+pub struct BarGroup {
+    /// What is measured.
+    pub name: String,
+    /// What it comes to, at the right.
+    pub note: String,
+    /// The bars.
+    pub bars: Vec<Bar>,
+    /// A mark to compare with, and what it says.
+    pub mark: Option<(f64, String)>,
+}
+
+/// Groups of horizontal bars.
+pub fn bars(title: &str, description: &str, groups: &[BarGroup]) -> Chart {
+    const LEFT: f64 = 84.0;
+    const RIGHT: f64 = 590.0;
+    const BAR: f64 = 15.0;
+    let mut y = 4.0;
+    let mut body = Vec::new();
+    for group in groups {
+        let values = group.bars.iter().flat_map(|bar| [bar.value, bar.range.1]);
+        let most = values.chain(group.mark.iter().map(|mark| mark.0)).fold(0.0, f64::max);
+        let place = |value: f64| {
+            LEFT + (RIGHT - LEFT) * if most > 0.0 { (value / most).clamp(0.0, 1.0) } else { 0.0 }
+        };
+        y += 18.0;
+        body.push(
+            html! { (text(4.0, y, "name", &group.name)) (text(WIDTH - 4.0, y, "note end", &group.note)) },
+        );
+        y += 6.0;
+        let top = y;
+        for (number, bar) in group.bars.iter().enumerate() {
+            let (middle, end) = (y + BAR / 2.0, place(bar.value));
+            let after = end.max(place(bar.range.1)) + 6.0;
+            body.push(html! {
+                (text(LEFT - 6.0, middle + 4.0, "end", &bar.label))
+                rect class=(format!("series-{}", number % 6)) x=(at(LEFT)) y=(at(y)) width=(at((end - LEFT).max(1.0)))
+                    height=(at(BAR - 2.0)) {}
+                @if bar.range.1 > bar.range.0 { (whisker(place(bar.range.0), place(bar.range.1), middle - 1.0, 3.0)) }
+                (text(after, middle + 4.0, "figure", &bar.shown))
+            });
+            y += BAR;
+        }
+        if let Some((value, words)) = &group.mark {
+            let x = place(*value);
+            body.push(line("mark", [x, top - 2.0], [x, y + 3.0]));
+            let class = if x > (LEFT + RIGHT) / 2.0 { "marked end" } else { "marked" };
+            body.push(text(x, y + 13.0, class, words));
+            y += 13.0;
+        }
+        y += 10.0;
+    }
+    Chart {
+        title: title.to_owned(),
+        description: description.to_owned(),
+        height: y,
+        body: html! { @for part in &body { (part) } },
+    }
+}
+
+/// An effect that may be above or below nothing.
+#[derive(Debug, Clone)]
+pub struct Effect {
+    /// What has it.
+    pub label: String,
+    /// Its middle.
+    pub value: f64,
+    /// How far that is certain.
+    pub range: (f64, f64),
+    /// It cannot be told from nothing.
+    pub is_noise: bool,
+    /// As it is told.
+    pub shown: String,
+}
+
+/// Effects below each other, on one scale, with their intervals (a forest plot).
+pub fn effects(title: &str, description: &str, unit: &str, effects: &[Effect]) -> Chart {
+    const LEFT: f64 = 236.0;
+    const RIGHT: f64 = 530.0;
+    const ROW: f64 = 20.0;
+    let all = effects.iter().flat_map(|effect| [effect.range.0, effect.range.1, effect.value]);
+    let (least, most) =
+        all.filter(|value| value.is_finite()).fold((0.0f64, 0.0f64), |(l, m), v| (l.min(v), m.max(v)));
+    let room = if most > least { (most - least) * 0.04 } else { 1.0 };
+    let (least, most) = (least - room, most + room);
+    let place = |value: f64| LEFT + (RIGHT - LEFT) * ((value - least) / (most - least)).clamp(0.0, 1.0);
+    let bottom = 8.0 + ROW * effects.len() as f64;
+    let rows = effects.iter().enumerate().map(|(number, effect)| {
+        let y = 8.0 + ROW * (number as f64 + 0.5);
+        let class = if effect.is_noise { "noise" } else { "strong" };
+        html! {
+            g class=(class) {
+                (text(LEFT - 10.0, y + 4.0, "end", &effect.label))
+                (whisker(place(effect.range.0), place(effect.range.1), y, 4.0))
+                circle class="dot" cx=(at(place(effect.value))) cy=(at(y)) r="4" {}
+                (text(RIGHT + 10.0, y + 4.0, "figure", &effect.shown))
+            }
+        }
+    });
+    let scale = ticks(least, most);
+    let body = html! {
+        @for &tick in &scale {
+            (line(if tick == 0.0 { "zero" } else { "grid" }, [place(tick), 4.0], [place(tick), bottom]))
+            (text(place(tick), bottom + 14.0, "tick middle", &number(tick, gap(&scale))))
+        }
+        (text((LEFT + RIGHT) / 2.0, bottom + 30.0, "tick middle", unit))
+        @for row in rows { (row) }
+    };
+    Chart { title: title.to_owned(), description: description.to_owned(), height: bottom + 38.0, body }
+}
+
+/// A number at a scale whose marks are so far apart.
+fn number(value: f64, step: f64) -> String {
+    match value.abs() {
+        1e9.. => format!("{} G", at(value / 1e9)),
+        1e6.. => format!("{} M", at(value / 1e6)),
+        1e4.. => format!("{} k", at(value / 1e3)),
+        0.0 => "0".to_owned(),
+        _ if step < 1.0 => {
+            let decimals = (-step.log10()).ceil().clamp(0.0, 6.0) as usize;
+            format!("{value:.decimals$}")
+        }
+        _ => at(value),
+    }
+}
+
+/// Points in order.
+#[derive(Debug, Clone)]
+pub struct Series {
+    /// What it is.
+    pub label: String,
+    /// Where it is; gaps are where `None` is.
+    pub points: Vec<(f64, Option<f64>)>,
+}
+
+/// What the axes of [`lines`] are.
+#[derive(Debug, Clone, Copy)]
+pub struct Axes<'a> {
+    /// Along the bottom.
+    pub x: &'a str,
+    /// Along the left side.
+    pub y: &'a str,
+    /// The least range of the left side.
+    pub range: (f64, f64),
+}
+
+/// Where all that has a time or a number along its bottom is.
+const PLOT_LEFT: f64 = 60.0;
+const PLOT_RIGHT: f64 = WIDTH - 16.0;
+
+/// Lines over a common axis.
+pub fn lines(title: &str, description: &str, axes: Axes, series: &[Series]) -> Chart {
+    // The legend stands above, as many names in a row as there is room for.
+    let longest = series.iter().map(|series| series.label.chars().count()).max().unwrap_or(0);
+    let column = 40.0 + 7.0 * longest as f64;
+    let per_row = ((PLOT_RIGHT - PLOT_LEFT) / column).clamp(1.0, 6.0) as usize;
+    let top = 18.0 * series.len().div_ceil(per_row) as f64 + 16.0;
+    let bottom = top + 186.0;
+    let points = || series.iter().flat_map(|series| &series.points);
+    let (first, last) =
+        points().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), point| (a.min(point.0), b.max(point.0)));
+    let (first, last) = if last > first { (first, last) } else { (0.0, last.max(1.0)) };
+    let (least, most) =
+        points().filter_map(|point| point.1).fold(axes.range, |(l, m), value| (l.min(value), m.max(value)));
+    let x = |value: f64| PLOT_LEFT + (PLOT_RIGHT - PLOT_LEFT) * (value - first) / (last - first);
+    let y = |value: f64| bottom - (bottom - top) * (value - least) / (most - least).max(f64::MIN_POSITIVE);
+    let path = |series: &Series| {
+        let mut path = String::new();
+        let mut up = true;
+        for &(place, value) in &series.points {
+            match value {
+                Some(value) => {
+                    path += &format!("{}{} {}", if up { "M" } else { "L" }, at(x(place)), at(y(value)))
+                }
+                None => {}
+            }
+            up = value.is_none();
+        }
+        path
+    };
+    let legend = |number: usize| {
+        (PLOT_LEFT + column * (number % per_row) as f64, 18.0 * (number / per_row) as f64 + 8.0)
+    };
+    let (up, along) = (ticks(least, most), ticks(first, last));
+    // The first of several is what others are compared with, and grey.
+    let class = |number: usize| format!("curve line-{}", if series.len() == 1 { 1 } else { number % 6 });
+    let body = html! {
+        @for &tick in &up {
+            (line("grid", [PLOT_LEFT, y(tick)], [PLOT_RIGHT, y(tick)]))
+            (text(PLOT_LEFT - 6.0, y(tick) + 4.0, "tick end", &number(tick, gap(&up))))
+        }
+        @for &tick in &along {
+            (line("grid", [x(tick), bottom], [x(tick), bottom + 4.0]))
+            (text(x(tick), bottom + 17.0, "tick middle", &number(tick, gap(&along))))
+        }
+        (text((PLOT_LEFT + PLOT_RIGHT) / 2.0, bottom + 34.0, "tick middle", axes.x))
+        (text(4.0, top - 8.0, "tick", axes.y))
+        @for (number, series) in series.iter().enumerate() {
+            path class=(class(number)) d=(path(series)) {}
+            line class=(class(number)) x1=(at(legend(number).0)) y1=(at(legend(number).1)) x2=(at(legend(number).0 + 24.0))
+                y2=(at(legend(number).1)) {}
+            (text(legend(number).0 + 30.0, legend(number).1 + 4.0, "", &series.label))
+        }
+    };
+    Chart { title: title.to_owned(), description: description.to_owned(), height: bottom + 42.0, body }
+}
+
+/// Values in cells: columns along an axis, rows with names.
+#[derive(Debug, Clone)]
+pub struct Heat {
+    /// The end of each column, on the axis; the first begins at 0.
+    pub ends: Vec<f64>,
+    /// Along the bottom.
+    pub x: String,
+    /// From the top: a name, and a value from 0 to 1 for each column.
+    pub rows: Vec<(String, Vec<f64>)>,
+}
+
+/// A heat map.
+pub fn heat(title: &str, description: &str, heat: &Heat) -> Chart {
+    const ROW: f64 = 26.0;
+    const TOP: f64 = 26.0;
+    /// Shades that the eye can tell apart; cells of the same one are drawn together.
+    const SHADES: f64 = 20.0;
+    const LEFT: f64 = 76.0;
+    let last = heat.ends.last().copied().unwrap_or(1.0);
+    let x = |value: f64| LEFT + (PLOT_RIGHT - LEFT) * value / last;
+    let bottom = TOP + ROW * heat.rows.len() as f64;
+    let shade = |value: f64| (value.clamp(0.0, 1.0) * SHADES).round();
+    let cells = |values: &[f64], top: f64| {
+        let mut cells = Vec::new();
+        let mut begin = 0;
+        while begin < values.len() {
+            let of = shade(values[begin]);
+            let end = (begin..values.len()).find(|&at| shade(values[at]) != of).unwrap_or(values.len());
+            let from = x(if begin == 0 { 0.0 } else { heat.ends[begin - 1] });
+            if of > 0.0 {
+                cells.push(html! {
+                    rect class="heat" x=(at(from)) y=(at(top)) width=(at(x(heat.ends[end - 1]) - from)) height=(at(ROW - 2.0))
+                        fill-opacity=(format!("{:.2}", of / SHADES)) {}
+                });
+            }
+            begin = end;
+        }
+        cells
+    };
+    let along = ticks(0.0, last);
+    let body = html! {
+        (text(LEFT, 14.0, "tick", "share of the cached pages:"))
+        @for step in 0..=4u8 {
+            rect class="heat" x=(at(LEFT + 172.0 + 70.0 * f64::from(step))) y="4" width="18" height="12"
+                fill-opacity=(format!("{:.2}", f64::from(step) / 4.0)) {}
+            rect class="frame" x=(at(LEFT + 172.0 + 70.0 * f64::from(step))) y="4" width="18" height="12" {}
+            (text(LEFT + 195.0 + 70.0 * f64::from(step), 14.0, "tick", &format!("{} %", 25 * step)))
+        }
+        @for (number, (name, values)) in heat.rows.iter().enumerate() {
+            (text(LEFT - 6.0, TOP + ROW * (number as f64 + 0.5) + 3.0, "end", name))
+            @for cell in cells(values, TOP + ROW * number as f64) { (cell) }
+        }
+        rect class="frame" x=(at(LEFT)) y=(at(TOP - 1.0)) width=(at(PLOT_RIGHT - LEFT)) height=(at(bottom - TOP)) {}
+        @for &tick in &along {
+            (line("grid", [x(tick), bottom], [x(tick), bottom + 4.0]))
+            (text(x(tick), bottom + 17.0, "tick middle", &number(tick, gap(&along))))
+        }
+        (text((LEFT + PLOT_RIGHT) / 2.0, bottom + 34.0, "tick middle", &heat.x))
+    };
+    Chart { title: title.to_owned(), description: description.to_owned(), height: bottom + 42.0, body }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round() {
+        assert_eq!(ticks(0.0, 100.0), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
+        assert_eq!(ticks(-3.0, 3.0), [-2.0, 0.0, 2.0]);
+        assert!(ticks(0.0, 0.0).len() <= 12 && ticks(0.0, 1e12).len() <= 12);
+        assert_eq!(
+            [0.0, 0.05, 2.5, 12_000.0, 3e6, 2e9].map(|value| number(value, 0.05)),
+            ["0", "0.05", "2.50", "12 k", "3 M", "2 G"]
+        );
+    }
+
+    #[test]
+    fn words_are_escaped_and_cells_of_a_shade_are_one() {
+        let of = Heat {
+            ends: vec![1.0, 2.0, 3.0],
+            x: "a < b".to_owned(),
+            rows: vec![("r".to_owned(), vec![0.5, 0.51, 0.9])],
+        };
+        let file = heat("t & u", "d", &of).file();
+        assert!(
+            file.contains("a &lt; b") && file.contains("<title id=\"title\">t &amp; u</title>"),
+            "{file}"
+        );
+        assert_eq!(file.matches("class=\"heat\"").count(), 5 + 2);
+    }
+
+    #[test]
+    fn nothing_to_show_is_no_reason_to_fail() {
+        let group = BarGroup {
+            name: String::new(),
+            note: String::new(),
+            bars: vec![Bar { label: String::new(), value: 0.0, range: (0.0, 0.0), shown: String::new() }],
+            mark: None,
+        };
+        let axes = Axes { x: "", y: "", range: (0.0, 0.0) };
+        let empty = Heat { ends: Vec::new(), x: String::new(), rows: vec![(String::new(), Vec::new())] };
+        let series = Series { label: String::new(), points: vec![(5.0, None)] };
+        let charts = [
+            bars("", "", &[group]),
+            effects("", "", "", &[]),
+            lines("", "", axes, &[]),
+            lines("", "", axes, &[series]),
+            heat("", "", &empty),
+        ];
+        assert!(charts.iter().all(|chart| !chart.file().contains("NaN") && !chart.file().contains("inf")));
+    }
+}

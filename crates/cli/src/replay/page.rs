@@ -1,0 +1,76 @@
+//! What replays came to, as a page.
+
+use super::report::{self, Curve, Row};
+use super::run::Outcome;
+use crate::page::chart::{self, Axes, Series};
+use crate::page::{Figure, Page, Part, Section, command_line};
+use crate::table::Table;
+use crate::timeline::{self, Along, Timeline};
+use serde_json::Value;
+
+/// As a page.
+pub fn page<'a>(outcomes: &[Outcome], rows: &[Row], curves: &[Curve], document: &'a Value) -> Page<'a> {
+    let mut replays = Section::new("Replays");
+    replays.parts.push(Part::Table(report::table(rows, usize::MAX)));
+    let notes = report::notes_text(outcomes);
+    notes.lines().filter(|line| !line.is_empty()).for_each(|line| replays.text(line));
+    let mut sections = vec![replays];
+    if !curves.is_empty() {
+        let mut section = Section::new("Miss ratio by memory");
+        section.parts.push(Part::Figure(curves_figure(curves)));
+        sections.push(section);
+    }
+    for outcomes in outcomes.chunk_by(|a, b| std::ptr::eq(a.plan.trace, b.plan.trace)) {
+        let timelines: Vec<Timeline> =
+            outcomes.iter().filter_map(|outcome| outcome.timeline.clone()).collect();
+        if timelines.is_empty() {
+            continue;
+        }
+        let name = report::name(outcomes[0].plan.trace.path(), usize::MAX);
+        let mut section = Section::new(format!("{name} over time"));
+        section.parts = timeline::figures("replay", &name, &timelines, Along::Accesses);
+        sections.push(section);
+    }
+    if let [Row::Engine(outcome)] = rows {
+        let mut section = Section::new("Counters");
+        section.parts.push(Part::Table(report::counters_table(outcome)));
+        section.parts.push(Part::Table(report::generations_table(outcome)));
+        sections.push(section);
+    }
+    Page {
+        title: "Traces, replayed".to_owned(),
+        summary: vec![
+            "Under a virtual clock: the same command gives the same counts on every machine.".to_owned(),
+        ],
+        command: command_line(),
+        sections,
+        document,
+    }
+}
+
+fn curves_figure(curves: &[Curve]) -> Figure {
+    let mut table = Table::new(["curve", "memory", "pages", "misses", "miss ratio"]);
+    let series = curves.iter().map(|curve| {
+        let label = format!("{}, {}", curve.name(false), curve.who());
+        let mut points: Vec<(f64, Option<f64>)> = Vec::new();
+        for point in &curve.points {
+            let ratio = if curve.warm_from > 0 { point.warm_miss_ratio } else { point.miss_ratio };
+            points.push((point.memory_pages as f64, Some(100.0 * ratio)));
+            table.row([
+                label.clone(),
+                point.memory.clone(),
+                point.memory_pages.to_string(),
+                point.misses.to_string(),
+                format!("{:.2} %", 100.0 * ratio),
+            ]);
+        }
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Series { label, points }
+    });
+    let series: Vec<Series> = series.collect();
+    let title = "Miss ratio by memory.".to_owned();
+    let caption = "Of the accesses that count: after the warm point, where there is one.".to_owned();
+    let axes = Axes { x: "memory, pages of 4 KiB", y: "miss ratio, %", range: (0.0, 0.0) };
+    let chart = chart::lines(&title, &caption, axes, &series);
+    Figure { name: "replay-curves".to_owned(), title, caption, chart, table }
+}

@@ -1,0 +1,217 @@
+//! Experiments as a page, and as figures for the documentation.
+
+use super::evidence::{Experiment, Row, figure, percent};
+use super::summary::{self, Done};
+use crate::error::Failure;
+use crate::page::chart::{self, Axes, Bar, BarGroup, Series};
+use crate::page::{Figure, Page, Part, Section, command_line};
+use crate::statistics::{jain, median, quartiles};
+use crate::table::Table;
+use crate::timeline::{self, Along, Timeline};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// What an experiment shows besides its metrics.
+#[derive(Debug, Clone)]
+pub enum Shown {
+    /// Runs of some settings over time.
+    Timelines {
+        /// Of what: letters, digits, `-`.
+        name: &'static str,
+        /// Of what, in words.
+        about: &'static str,
+        /// The runs.
+        timelines: Vec<Timeline>,
+    },
+    /// What each of many equal tenants got, or lost, in one run of each setting.
+    Fairness {
+        /// What.
+        about: &'static str,
+        /// By setting: its name, and a value for each tenant in the order in which they were made.
+        settings: Vec<(&'static str, Vec<f64>)>,
+    },
+}
+
+impl Shown {
+    /// There is nothing to see.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Shown::Timelines { timelines, .. } => timelines.is_empty(),
+            Shown::Fairness { settings, .. } => settings.is_empty(),
+        }
+    }
+
+    /// As part of a document.
+    pub fn json(&self) -> Value {
+        match self {
+            Shown::Timelines { name, about, timelines } => json!({
+                "kind": "timelines",
+                "name": name,
+                "about": about,
+                "timelines": timelines.iter().map(Timeline::json).collect::<Vec<_>>(),
+            }),
+            Shown::Fairness { about, settings } => json!({
+                "kind": "fairness",
+                "about": about,
+                "settings": settings.iter().map(|(name, values)| {
+                    json!({"label": name, "jain": jain(values), "values": values})
+                }).collect::<Vec<_>>(),
+            }),
+        }
+    }
+
+    fn parts(&self, experiment: &str) -> Vec<Part> {
+        match self {
+            Shown::Timelines { name, about, timelines } => {
+                timeline::figures(&format!("{experiment}-{name}"), about, timelines, Along::Seconds)
+            }
+            Shown::Fairness { about, settings } => vec![Part::Figure(fairness(experiment, about, settings))],
+        }
+    }
+}
+
+/// What each tenant got, of what it would have got if all had got the same.
+fn fairness(experiment: &str, about: &str, settings: &[(&'static str, Vec<f64>)]) -> Figure {
+    let shares = |values: &[f64]| -> Vec<f64> {
+        let mean = crate::statistics::mean(values).max(f64::MIN_POSITIVE);
+        values.iter().map(|value| 100.0 * value / mean).collect()
+    };
+    let series = settings.iter().map(|(name, values)| Series {
+        label: format!("{name} (Jain {:.4})", jain(values)),
+        points: shares(values)
+            .into_iter()
+            .enumerate()
+            .map(|(at, share)| (at as f64 + 1.0, Some(share)))
+            .collect(),
+    });
+    let series: Vec<Series> = series.collect();
+    let mut table =
+        Table::with_headings(["tenant"].into_iter().chain(settings.iter().map(|(name, _)| *name)));
+    for tenant in 0..settings.first().map_or(0, |(_, values)| values.len()) {
+        let cells = settings.iter().map(|(_, values)| format!("{:.0}", values[tenant]));
+        table.row(std::iter::once((tenant + 1).to_string()).chain(cells));
+    }
+    let title = format!("Fairness: {about}.");
+    let caption = "For each tenant, in the order in which they were made, in percent of the mean of all: 100 is fair. Jain's index is 1 where \
+                   all have the same.";
+    let axes = Axes { x: "tenant", y: "% of the mean", range: (0.0, 120.0) };
+    let chart = chart::lines(&title, caption, axes, &series);
+    Figure { name: format!("{experiment}-fairness"), title, caption: caption.to_owned(), chart, table }
+}
+
+fn group(row: &Row) -> BarGroup {
+    let bar = |label: &str, values: &[f64]| Bar {
+        label: label.to_owned(),
+        value: median(values),
+        range: quartiles(values),
+        shown: figure(median(values)),
+    };
+    let verdict = match row.verdict() {
+        "-" => percent(row.change()),
+        verdict => format!("{}, {verdict}", percent(row.change())),
+    };
+    let mark = row.published_change().map(|change| {
+        (median(&row.before) * (1.0 + change), format!("as published: {} of before", percent(change)))
+    });
+    BarGroup {
+        name: format!("{}, {}", row.metric, row.unit),
+        note: verdict,
+        bars: vec![bar("before", &row.before), bar("after", &row.after), bar("default", &row.default)],
+        mark,
+    }
+}
+
+fn metrics(experiment: &Experiment) -> Figure {
+    let groups: Vec<BarGroup> = experiment.rows.iter().map(group).collect();
+    let title = format!("{}: before, after, and by default.", experiment.name);
+    let caption = "Medians of the runs; lines: the middle half of them. Each metric has a scale of its own that begins at 0. Dashed: where \
+                   'after' would be if it changed as published.";
+    let chart = chart::bars(&title, caption, &groups);
+    let table = experiment.table();
+    Figure { name: format!("{}-metrics", experiment.name), title, caption: caption.to_owned(), chart, table }
+}
+
+fn section(done: &Done) -> Section {
+    let experiment = &done.experiment;
+    let mut section = Section::new(experiment.name);
+    section.parts.push(Part::Verbatim(experiment.workload.clone()));
+    section.text(format!(
+        "{} runs of each setting, {:.0} s: {}",
+        experiment.runs, experiment.seconds, done.command
+    ));
+    section.parts.push(Part::Figure(metrics(experiment)));
+    let mut checks = Table::new(["check", ""]).with_words_last();
+    for check in &experiment.checks {
+        checks.row([check.name.clone(), check.word().to_owned()]);
+    }
+    section.parts.push(Part::Table(checks));
+    section.parts.extend(experiment.shown.iter().flat_map(|shown| shown.parts(experiment.name)));
+    section
+}
+
+/// All of it.
+pub fn page<'a>(done: &[Done], document: &'a Value) -> Page<'a> {
+    let mut all = Section::new("All in one table");
+    all.parts.push(Part::Table(summary::table(done)));
+    all.parts.push(Part::Table(summary::commands(done)));
+    Page {
+        title: "Published experiments, run again".to_owned(),
+        summary: vec![
+            "Before and after are the kernel versions, or the settings, that each publication compared; default is ours. All figures are \
+             medians over runs with seeds of their own."
+                .to_owned(),
+            "Reproduced: the change has the published direction and at least 70 % of its size. Weaker: the direction is right, and the \
+             change larger than the spread of the runs. A control holds if it changes by less than 2 %, or than the spread."
+                .to_owned(),
+        ],
+        command: command_line(),
+        sections: std::iter::once(all).chain(done.iter().map(section)).collect(),
+        document,
+    }
+}
+
+/// Writes each figure of a page into a file of its own in a directory, which is made if there is none.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn write_figures(page: &Page, directory: &Path) -> Result<usize, Failure> {
+    let failure = |path: &Path, error: std::io::Error| {
+        Failure::work(format_args!("cannot write the figure {}: {error}", path.display()))
+    };
+    std::fs::create_dir_all(directory).map_err(|error| failure(directory, error))?;
+    let mut written = 0;
+    for (name, chart) in page.charts() {
+        let path = directory.join(format!("{name}.svg"));
+        std::fs::write(&path, chart.file()).map_err(|error| failure(&path, error))?;
+        written += 1;
+    }
+    Ok(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fairness_is_told_in_shares_of_the_mean() {
+        let settings = vec![("even", vec![5.0; 4]), ("uneven", vec![20.0, 0.0, 0.0, 0.0])];
+        let shown = Shown::Fairness { about: "pages", settings };
+        let document = shown.json();
+        assert_eq!(
+            (document["settings"][0]["jain"].as_f64(), document["settings"][1]["jain"].as_f64()),
+            (Some(1.0), Some(0.25))
+        );
+        let parts = shown.parts("x");
+        let [Part::Figure(figure)] = &parts[..] else { panic!("one figure") };
+        assert_eq!(figure.name, "x-fairness");
+        let (headings, rows) = figure.table.parts();
+        assert_eq!(
+            (headings, &rows[0]),
+            (
+                &["tenant", "even", "uneven"].map(str::to_owned)[..],
+                &vec!["1".to_owned(), "5".to_owned(), "20".to_owned()]
+            )
+        );
+        assert!(figure.chart.file().contains("uneven (Jain 0.2500)"));
+    }
+}

@@ -1,0 +1,327 @@
+//! E1: while a list is scanned, what will be written of the next folio is prefetched.
+//!
+//! Two things are measured in real time, as no other clock knows of cache misses: how fast lists are scanned that no cache of the
+//! processor holds, straight on the core ([`scan`]), and what that means from end to end, with the real cache and the publication's
+//! loads ([`files`]). Before and after take turns, forth and back; each pair of turns is one throw of the sign test.
+
+mod files;
+mod scan;
+
+use super::evidence::{Check, Experiment, Published, Row};
+use super::summary::Claim;
+use super::{Effort, Order, Registration};
+use crate::error::Failure;
+use crate::progress;
+use crate::statistics::heads_at_most;
+use files::{Load, Side, Turn};
+use indicatif::ProgressBar;
+use mglru_core::{Lru, Mechanisms, Preset, Switch};
+use scan::{Scanned, World};
+use std::fs;
+use std::time::Duration;
+
+/// What the mode knows of it.
+pub const REGISTRATION: Registration = Registration {
+    name: "prefetch",
+    claims: &[
+        Claim { words: "lists are scanned faster", metric: "folios_scanned_per_second" },
+        Claim { words: "random reads gain", metric: "randread_zipf05_mib_per_second" },
+        Claim { words: "reads and writes gain", metric: "hybrid_zipf07_read_mib_per_second" },
+        Claim { words: "queries do not change", metric: "sysbench_queries_per_second" },
+        Claim { words: "compiling does not change", metric: "compile_units_per_second" },
+        Claim { words: "sets lose", metric: "memcached_sets_per_second" },
+    ],
+    in_real_world: true,
+    runs_among_all: None,
+    run,
+};
+
+/// At least: fewer show nothing at all to a sign test.
+const RUNS_MIN: u32 = 12;
+/// 64 GiB of pages. What is known about them is larger than the caches of most processors.
+const FOLIOS: u32 = 16 << 20;
+/// Frames go to tenants at random, so that two neighbours on a list are that many folios apart.
+const TENANTS: u32 = 1024;
+/// A list that a level-2 cache holds, of frames in their order.
+const FEW_FOLIOS: u32 = 40_000;
+const FEW_ROUNDS: u32 = 50;
+/// Of each load, each time.
+const TURN: Duration = Duration::from_millis(250);
+const MIB_BYTES: f64 = (1 << 20) as f64;
+/// A sign test that says less says nothing.
+const SIGNIFICANT: f64 = 0.05;
+
+/// Before and after: one value per run.
+type Pair = [Vec<f64>; 2];
+
+/// Runs it.
+///
+/// # Errors
+/// A file cannot be made, or the cache fails.
+pub fn run(order: &Order) -> Result<Experiment, Failure> {
+    let (effort, quick) = (order.effort, order.quick);
+    let without = Mechanisms::compose(Preset::Default, &[], &[Switch::Prefetch]).map_err(Failure::work)?;
+    let settings = [without, Mechanisms::default()];
+    let runs = if quick { effort.runs } else { effort.runs.max(RUNS_MIN) };
+    let bar = progress::of_share(10);
+    let scans = Scans::new(settings, effort, runs, &bar);
+    let loads = |load| turns(load, settings, effort, runs, &bar);
+    let random_read = loads(Load::RandomRead)?;
+    let hybrid = loads(Load::Hybrid)?;
+    let [sysbench, compile, memcached] = [Load::Sysbench, Load::Compile, Load::Memcached].map(loads);
+    let (sysbench, compile, memcached) = (sysbench?, compile?, memcached?);
+    bar.finish_and_clear();
+
+    type Figure = fn(&Turn) -> f64;
+    let of = |turns: &[Vec<Turn>; 2], seconds: Figure, figure: Figure| -> Pair {
+        [0, 1].map(|setting| turns[setting].iter().map(|turn| figure(turn) / seconds(turn)).collect())
+    };
+    let (wall, cpu): (Figure, Figure) = (|turn| turn.seconds, |turn| turn.cpu_seconds);
+    let (mib, mib_written): (Figure, Figure) =
+        (|turn| turn.reads as f64 / MIB_BYTES, |turn| turn.writes as f64 / MIB_BYTES);
+    let done: Figure = |turn| turn.reads as f64;
+    let change = |before, after| Published::Change { before, after };
+    let rows = vec![
+        row("folios_scanned_per_second", "folios/s", change(1.0, 1.072), scans.making_room),
+        row("reclaim_folios_scanned_per_second", "folios/s", Published::Nothing, scans.reclaim),
+        row("classic_reclaim_folios_scanned_per_second", "folios/s", Published::Nothing, scans.classic),
+        row("randread_zipf05_mib_per_second", "MiB/s", change(8747.59, 9381.31), of(&random_read, wall, mib)),
+        row("randread_zipf05_mib_per_cpu_second", "MiB/s", Published::Nothing, of(&random_read, cpu, mib)),
+        row("hybrid_zipf07_read_mib_per_second", "MiB/s", change(6622.0, 6926.6), of(&hybrid, wall, mib)),
+        row(
+            "hybrid_zipf07_write_mib_per_second",
+            "MiB/s",
+            change(1256.3, 1297.3),
+            of(&hybrid, wall, mib_written),
+        ),
+        row("hybrid_zipf07_read_mib_per_cpu_second", "MiB/s", Published::Nothing, of(&hybrid, cpu, mib)),
+        row("sysbench_queries_per_second", "1/s", change(134_743.71, 135_005.78), of(&sysbench, wall, done)),
+        row("sysbench_queries_per_cpu_second", "1/s", Published::Same, of(&sysbench, cpu, done)),
+        row(
+            "compile_units_per_second",
+            "1/s",
+            change(1.0 / 1456.77, 1.0 / 1455.66),
+            of(&compile, wall, done),
+        ),
+        row("compile_units_per_cpu_second", "1/s", Published::Same, of(&compile, cpu, done)),
+        row("memcached_sets_per_second", "1/s", change(50_317.98, 47_691.34), of(&memcached, wall, done)),
+        row("memcached_sets_per_cpu_second", "1/s", Published::Nothing, of(&memcached, cpu, done)),
+        row("control_short_list_folios_per_second", "folios/s", Published::Same, scans.few),
+    ];
+    let all_reclaim = [&random_read, &hybrid, &sysbench, &compile, &memcached]
+        .iter()
+        .all(|turns| turns.iter().all(|turns| turns.iter().map(|turn| turn.reclaimed).sum::<u64>() > 0));
+    let cache_bytes = last_level_cache_bytes();
+    let checks = vec![
+        Check {
+            name: "with and without prefetching, everything was counted alike in the scans".to_owned(),
+            holds: scans.counted_alike,
+        },
+        Check { name: "every load was short of memory".to_owned(), holds: all_reclaim },
+        Check {
+            name: format!(
+                "what is known about pages is larger than the last-level cache: {} MiB against {}",
+                scans.metadata_bytes >> 20,
+                cache_bytes.map_or("an unknown size".to_owned(), |bytes| format!("{} MiB", bytes >> 20))
+            ),
+            holds: cache_bytes.is_some_and(|bytes| scans.metadata_bytes > bytes),
+        },
+        signs("scans are faster", &rows, &["scanned_per_second"], |signs| signs.is_gain()),
+        signs("loads are no slower", &rows, &["per_cpu_second", "control"], |signs| !signs.is_loss()),
+    ];
+    Ok(Experiment {
+        name: "prefetch",
+        world: "real",
+        workload: format!(
+            "prefetch: scans of {FOLIOS} folios on the lists of {TENANTS} tenants, none beside its neighbour in memory (making \
+             room,\n  and reclaim without I/O); then two jobs with the real cache on files in memory: random reads of 3.75 \
+             times\n  the limit, reads and writes of 1.9 times; as controls selects, compiling and sets like those of the \
+             publication.\n  before: our defaults without prefetch; after: with it. They take turns, forth and back."
+        ),
+        runs,
+        seconds: 0.0,
+        rows,
+        checks,
+        shown: Vec::new(),
+    })
+}
+
+fn row(metric: &'static str, unit: &'static str, published: Published, [before, after]: Pair) -> Row {
+    Row { metric, unit, published, before, default: after.clone(), after }
+}
+
+/// Has both settings do one thing after the other, in turns: what came of each, run by run.
+fn in_turn<T>(runs: u32, mut one: impl FnMut(usize, u32) -> T) -> [Vec<T>; 2] {
+    let mut all = [Vec::new(), Vec::new()];
+    for run in 0..runs {
+        // Forth and back, so that none is always the first.
+        let first = run as usize % 2;
+        for setting in [first, 1 - first] {
+            all[setting].push(one(setting, run));
+        }
+    }
+    all
+}
+
+/// What scans came to.
+struct Scans {
+    making_room: Pair,
+    reclaim: Pair,
+    classic: Pair,
+    few: Pair,
+    counted_alike: bool,
+    metadata_bytes: u64,
+}
+
+impl Scans {
+    fn new(settings: [Mechanisms; 2], effort: Effort, runs: u32, bar: &ProgressBar) -> Scans {
+        let (folios, seed) = (FOLIOS / effort.shorter, effort.seed);
+        let each = u64::from(folios / TENANTS);
+        // Each run has tenants of its own, so that it meets lists that no cache knows.
+        let tenants = |run: u32| (run * TENANTS / runs) as usize..((run + 1) * TENANTS / runs) as usize;
+        let scan = |worlds: &[World; 2], what: &dyn Fn(&World, usize) -> Scanned| {
+            bar.inc(1);
+            in_turn(runs, |setting, run| {
+                let all = tenants(run).map(|tenant| what(&worlds[setting], tenant));
+                all.fold(Scanned::default(), Scanned::and).rate()
+            })
+        };
+        bar.set_message("scanning");
+        let worlds = settings.map(|mechanisms| World::new(mechanisms, folios, TENANTS, seed));
+        let making_room = scan(&worlds, &World::make_room);
+        let reclaim = scan(&worlds, &|world, tenant| world.reclaim(tenant, each / 2));
+        let mut counted_alike = worlds[0].counters() == worlds[1].counters();
+        let metadata_bytes = worlds[0].metadata_bytes();
+        drop(worlds);
+
+        let worlds = settings
+            .map(|mechanisms| World::new(mechanisms.with_lru(Lru::Classic), folios / 4, TENANTS, seed));
+        let classic = scan(&worlds, &|world, tenant| world.reclaim(tenant, each / 8));
+        counted_alike &= worlds[0].counters() == worlds[1].counters();
+        drop(worlds);
+
+        let worlds = settings.map(|mechanisms| World::new(mechanisms, FEW_FOLIOS, 1, seed));
+        let few = in_turn(runs, |setting, _| {
+            let rounds = (0..FEW_ROUNDS).map(|_| worlds[setting].make_room(0));
+            rounds.fold(Scanned::default(), Scanned::and).rate()
+        });
+        Scans { making_room, reclaim, classic, few, counted_alike, metadata_bytes }
+    }
+}
+
+/// What a load came to, turn by turn.
+fn turns(
+    load: Load,
+    settings: [Mechanisms; 2],
+    effort: Effort,
+    runs: u32,
+    bar: &ProgressBar,
+) -> Result<[Vec<Turn>; 2], Failure> {
+    bar.inc(1);
+    bar.set_message(load.name());
+    let directory = files::directory();
+    let place =
+        tempfile::Builder::new().prefix("mglru-prefetch-").tempdir_in(&directory).map_err(|error| {
+            Failure::work(format_args!("cannot make a directory in {}: {error}", directory.display()))
+        })?;
+    let mut sides = Vec::new();
+    for (name, mechanisms) in ["before", "after"].into_iter().zip(settings) {
+        let place = place.path().join(name);
+        fs::create_dir(&place)
+            .map_err(|error| Failure::work(format_args!("cannot make {}: {error}", place.display())))?;
+        sides.push(Side::new(load, mechanisms, &place, effort.shorter, effort.seed)?);
+    }
+    let [before, after] = in_turn(runs, |setting, _| sides[setting].turn(TURN / effort.shorter));
+    let turns: [Vec<Turn>; 2] =
+        [before.into_iter().collect::<Result<_, _>>()?, after.into_iter().collect::<Result<_, _>>()?];
+    sides.into_iter().try_for_each(Side::close)?;
+    Ok(turns)
+}
+
+/// What the signs of the differences say.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Signs {
+    ups: u32,
+    downs: u32,
+    /// Of a coin that shows as much or more.
+    chance: f64,
+}
+
+impl Signs {
+    /// Of pairs that were measured one after the other.
+    fn of(row: &Row) -> Signs {
+        let signs = |up: bool| {
+            let differ = |(before, after): &(&f64, &f64)| if up { after > before } else { after < before };
+            row.before.iter().zip(&row.after).filter(differ).count() as u32
+        };
+        let (ups, downs) = (signs(true), signs(false));
+        // Of heads at most as often as the rarer side came, or tails.
+        let chance = (2.0 * heads_at_most(ups.min(downs) as usize, (ups + downs) as usize)).min(1.0);
+        Signs { ups, downs, chance }
+    }
+
+    fn is_gain(&self) -> bool {
+        self.ups > self.downs && self.chance < SIGNIFICANT
+    }
+
+    fn is_loss(&self) -> bool {
+        self.downs > self.ups && self.chance < SIGNIFICANT
+    }
+}
+
+/// Of rows whose names have one of these parts. Where a machine is busy, time of the processors is what can be compared.
+fn signs(what: &str, rows: &[Row], parts: &[&str], holds: impl Fn(&Signs) -> bool) -> Check {
+    let rows = rows.iter().filter(|row| parts.iter().any(|part| row.metric.contains(part)));
+    let all: Vec<_> = rows.map(|row| (row.metric, Signs::of(row))).collect();
+    let texts = all.iter().map(|(metric, signs)| {
+        format!("{} of {} (p {:.2}) {metric}", signs.ups, signs.ups + signs.downs, signs.chance)
+    });
+    let texts: Vec<_> = texts.collect();
+    Check {
+        name: format!("{what}, by the signs of pairs of runs: {}", texts.join(", ")),
+        holds: all.iter().all(|(_, signs)| holds(signs)),
+    }
+}
+
+/// Of the processor that this runs on, where the system tells.
+fn last_level_cache_bytes() -> Option<u64> {
+    let caches = fs::read_dir("/sys/devices/system/cpu/cpu0/cache").ok()?;
+    let sizes = caches.filter_map(|cache| {
+        let size = fs::read_to_string(cache.ok()?.path().join("size")).ok()?;
+        size.trim().strip_suffix('K')?.parse::<u64>().ok()
+    });
+    sizes.max().map(|kib| kib << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signs_are_thrown_coins() {
+        let of = |before: &[f64], after: &[f64]| {
+            Signs::of(&row("m", "1", Published::Nothing, [before.to_vec(), after.to_vec()]))
+        };
+        let signs = of(&[1.0; 12], &[2.0; 12]);
+        assert_eq!((signs.ups, signs.downs), (12, 0));
+        assert!((signs.chance - 2.0 / 4096.0).abs() < 1e-12 && !signs.is_loss(), "{signs:?}");
+        assert!(of(&[2.0; 12], &[1.0; 12]).is_loss());
+        let even = of(&[1.0, 1.0, 1.0], &[2.0, 0.0, 1.0]);
+        assert_eq!((even.ups, even.downs, even.chance), (1, 1, 1.0));
+        // The table of any book: 2 of 12 is 3.9 %.
+        let mut after = [0.0; 12];
+        after[..2].fill(2.0);
+        assert!((of(&[1.0; 12], &after).chance - 0.0386).abs() < 1e-4);
+    }
+
+    #[test]
+    fn both_settings_are_the_first_in_turn() {
+        let mut order = Vec::new();
+        let all = in_turn(3, |setting, run| {
+            order.push((run, setting));
+            10 * run + setting as u32
+        });
+        assert_eq!(order, [(0, 0), (0, 1), (1, 1), (1, 0), (2, 0), (2, 1)]);
+        assert_eq!(all, [vec![0, 10, 20], vec![1, 11, 21]]);
+    }
+}

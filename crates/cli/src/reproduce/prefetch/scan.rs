@@ -1,0 +1,157 @@
+//! Lists of folios that no cache of the processor holds: how many are scanned per second, straight on the core.
+//!
+//! Frames are faked, as nobody looks at page contents: a machine whose folios' states and links alone are larger than the last-level
+//! cache would need hundreds of gigabytes of them. Tenants take frames in turn, and each puts its own on its list in random order, so
+//! that neighbours on a list are no neighbours in memory.
+
+use mglru_cache::prefetch_for_write;
+use mglru_core::lru::Swappiness;
+use mglru_core::reclaim::{Proactive, RequestStep, Watermarks};
+use mglru_core::{
+    Arrival, ChargeStep, Charging, ControlStep, Core, Counter, FlushReason, FolioId, Host, Kind, Mapping,
+    Mechanisms, Options, Task, Time, UNLIMITED,
+};
+use mglru_workload::Random;
+use rustix::time::{ClockId, clock_gettime};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The core's host: real time, and a processor that fetches what it is told to.
+struct Clock(Instant);
+
+impl Host for Clock {
+    fn now(&self) -> Time {
+        Time::from_nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn wake_flusher(&self, _: FlushReason) {}
+
+    fn wake_background(&self) {}
+
+    fn wake_waiters(&self, _: FolioId) {}
+
+    fn frame_retired(&self, _: FolioId) {}
+
+    #[inline]
+    fn prefetch<T>(&self, at: &T) {
+        prefetch_for_write(at);
+    }
+}
+
+/// Folios that were processed, and how long that took.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Scanned {
+    /// How many.
+    pub folios: u64,
+    /// For so long, of which the thread ran.
+    pub seconds: f64,
+}
+
+impl Scanned {
+    /// Both, one after the other.
+    pub fn and(self, other: Scanned) -> Scanned {
+        Scanned { folios: self.folios + other.folios, seconds: self.seconds + other.seconds }
+    }
+
+    /// Folios per second.
+    pub fn rate(&self) -> f64 {
+        self.folios as f64 / self.seconds
+    }
+}
+
+struct Tenant {
+    task: Task,
+    mapping: Arc<Mapping>,
+}
+
+/// A node full of folios of some tenants.
+pub struct World {
+    core: Core,
+    host: Clock,
+    tenants: Vec<Tenant>,
+}
+
+impl World {
+    /// All folios are in the oldest generation of their tenants.
+    pub fn new(mechanisms: Mechanisms, folios: u32, tenants: u32, seed: u64) -> World {
+        let mut options = Options::new(folios);
+        options.watermarks = Watermarks { min: 0, low: 0, high: 0 };
+        options.mechanisms = mechanisms;
+        let (core, host) = (Core::new(options, Time::ZERO), Clock(Instant::now()));
+        let tenants: Vec<Tenant> = (0..tenants)
+            .map(|number| {
+                let memcg = core.add_memcg(&format!("t{number}"), UNLIMITED, Time::ZERO);
+                let task = core.new_task(memcg.expect("names differ, and there are few").id(), 0);
+                Tenant { task, mapping: core.open_mapping(Kind::File) }
+            })
+            .collect();
+        let mut random = Random::stream(seed, 0);
+        let mut pages = vec![0; tenants.len()];
+        for _ in 0..folios {
+            let number = random.below(tenants.len() as u64) as usize;
+            bring(&core, &host, &tenants[number], pages[number]);
+            pages[number] += 1;
+        }
+        core.drain_all(&host);
+        World { core, host, tenants }
+    }
+
+    /// Opens a generation of a tenant, for which the oldest is emptied into the next one.
+    pub fn make_room(&self, tenant: usize) -> Scanned {
+        let memcg = self.core.memcg(self.tenants[tenant].task.memcg);
+        let (max, oldest) =
+            (memcg.lruvec().max_seq().0, memcg.lruvec().generations(Time::ZERO)[0].file_pages);
+        let command = format!("+ {} 0 {max}", memcg.id().0);
+        let began = thread_seconds();
+        let mut write = self.core.write_control("lru_gen", &command, 0).expect("a command of ours");
+        while write.step(&self.core, &self.host).expect("it is right") != ControlStep::Done {}
+        Scanned { folios: oldest, seconds: thread_seconds() - began }
+    }
+
+    /// Takes that many pages back from a tenant.
+    pub fn reclaim(&self, tenant: usize, pages: u64) -> Scanned {
+        let memcg = self.core.memcg(self.tenants[tenant].task.memcg);
+        let before = memcg.stat().get(Counter::PgscanProactive);
+        let began = thread_seconds();
+        let mut request = Proactive::new(&self.core, memcg.id(), pages, Some(Swappiness::FILE_ONLY), 0);
+        while !matches!(request.step(&self.core, &self.host), RequestStep::Done(_) | RequestStep::TryAgain(_))
+        {
+        }
+        let seconds = thread_seconds() - began;
+        Scanned { folios: memcg.stat().get(Counter::PgscanProactive) - before, seconds }
+    }
+
+    /// Of everything that is kept besides page contents.
+    pub fn metadata_bytes(&self) -> u64 {
+        self.core.metadata_bytes()
+    }
+
+    /// What was counted, over all tenants, by the counters' names.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        let of = |&counter: &Counter| {
+            let memcgs = self.tenants.iter().map(|tenant| self.core.memcg(tenant.task.memcg));
+            (counter.name(), memcgs.map(|memcg| memcg.stat().get(counter)).sum())
+        };
+        Counter::ALL.iter().map(of).collect()
+    }
+}
+
+/// Pays for a page and puts it on the list.
+fn bring(core: &Core, host: &Clock, tenant: &Tenant, page: u32) {
+    let mut charging = Charging::new(tenant.task.memcg, 0);
+    let new = loop {
+        match charging.step(core, host) {
+            ChargeStep::Charged(new) => break new,
+            ChargeStep::More | ChargeStep::Wait(_) => {}
+            ChargeStep::OutOfMemory(report) => panic!("there is a frame for each: {report:?}"),
+        }
+    };
+    let folio = core.insert(host, &tenant.task, &tenant.mapping, page, new, Arrival::default());
+    core.publish(host, &tenant.mapping, folio.expect("nobody else inserts"));
+}
+
+/// Seconds that this thread ran: others on the processor are not waited for by it.
+fn thread_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}

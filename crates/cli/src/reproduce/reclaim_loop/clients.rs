@@ -1,0 +1,273 @@
+//! Clients of a load on a simulated machine, and what came of them: operations, latencies, who got how much done, and what
+//! reclaim did meanwhile.
+
+use crate::error::Failure;
+use mglru_core::{Counter, Event, Time};
+use mglru_sim::{Access, Machine, Operation, Simulator, Source, SourceError, Tally};
+use mglru_workload::Load;
+use mglru_workload::load::{Running, Step};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Ends of the buckets of latencies; what takes longer is in none.
+pub const BUCKETS: usize = 4;
+
+/// When a run begins to count, and when it ends: after all of these.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Window {
+    /// Draws before anything is counted.
+    pub warm_draws: u64,
+    /// Draws that are counted.
+    pub draws: u64,
+    /// Simulated time that is counted.
+    pub time: Duration,
+    /// The run ends early once each allocator has gone so many rounds, or somebody finds no memory; 0: it does not.
+    pub rounds: u64,
+}
+
+/// What is run.
+pub struct Script {
+    /// On this.
+    pub machine: Machine,
+    /// By these.
+    pub load: Load,
+    /// So many, of the machine's tenants in turn.
+    pub clients: u32,
+    /// Reads of files go through mappings.
+    pub mapped: bool,
+    /// For so long.
+    pub window: Window,
+    /// Of latencies.
+    pub bucket_ends: [Duration; BUCKETS],
+}
+
+impl Script {
+    /// A load, by descriptor where it does not say.
+    pub fn new(machine: Machine, load: Load, clients: u32) -> Script {
+        let (window, bucket_ends) = (Window::default(), [Duration::ZERO; BUCKETS]);
+        Script { machine, load, clients, mapped: false, window, bucket_ends }
+    }
+}
+
+/// What reclaim efforts came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Efforts {
+    /// By the priority at which they ended.
+    pub at_priority: [u64; 13],
+    /// Pages reclaimed by all of them.
+    pub reclaimed: u64,
+}
+
+impl Efforts {
+    fn note(&mut self, event: &Event) {
+        if let Event::Effort { reclaimed, priority, .. } = *event {
+            self.at_priority[usize::from(priority.min(12))] += 1;
+            self.reclaimed += reclaimed;
+        }
+    }
+
+    fn since(&self, before: &Efforts) -> Efforts {
+        Efforts {
+            at_priority: std::array::from_fn(|at| self.at_priority[at] - before.at_priority[at]),
+            reclaimed: self.reclaimed - before.reclaimed,
+        }
+    }
+
+    /// All of them.
+    pub fn count(&self) -> u64 {
+        self.at_priority.iter().sum()
+    }
+}
+
+/// What came of a run, where it was counted.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// Counters and counts.
+    pub tally: Tally,
+    /// By the device.
+    pub pages_read: u64,
+    /// Pages that operations read from files, cached or not, in whole draws.
+    pub file_reads: u64,
+    /// Draws of the load.
+    pub operations: u64,
+    /// Those of each client.
+    pub of_client: Vec<u64>,
+    /// Shares of their latencies, in percent.
+    pub buckets_percent: [f64; BUCKETS],
+    /// Rounds of an allocator, on average.
+    pub rounds: f64,
+    /// Somebody found no memory in time.
+    pub died: bool,
+    /// On the machine's clock.
+    pub seconds: f64,
+    /// What reclaim did.
+    pub efforts: Efforts,
+    /// Of the whole run: isolated ≥ stolen, and all that was stolen was reclaimed by an effort.
+    pub adds_up: bool,
+}
+
+impl Facts {
+    /// A counter.
+    pub fn count(&self, counter: Counter) -> f64 {
+        self.tally.counters.get(counter) as f64
+    }
+
+    /// Operations per second.
+    pub fn rate(&self) -> f64 {
+        self.operations as f64 / self.seconds
+    }
+
+    /// How even clients got on: 1 if all did as much, 1 / n if one did everything (Jain, Chiu and Hawe, "A quantitative
+    /// measure of fairness", 1984).
+    pub fn jain(&self) -> f64 {
+        let done = || self.of_client.iter().map(|&done| done as f64);
+        let squares: f64 = done().map(|done| done * done).sum();
+        if squares == 0.0 {
+            1.0
+        } else {
+            done().sum::<f64>().powi(2) / (self.of_client.len() as f64 * squares)
+        }
+    }
+}
+
+/// What clients count, from the moment when it is to be.
+#[derive(Debug, Default, Clone)]
+struct Counts {
+    /// Draws of all, from the beginning.
+    begun: u64,
+    done_of_client: Vec<u64>,
+    buckets: [u64; BUCKETS],
+    releases: u64,
+    file_reads: u64,
+    /// Nobody begins anything more.
+    over: bool,
+}
+
+struct Client {
+    running: Rc<RefCell<Running>>,
+    counts: Rc<RefCell<Counts>>,
+    number: usize,
+    mapped: bool,
+    bucket_ends: [Duration; BUCKETS],
+    /// When the draw began that it is at.
+    began: Option<Time>,
+    steps: Vec<Step>,
+}
+
+impl Source for Client {
+    fn at(&mut self, now: Time) {
+        if let Some(began) = self.began.replace(now) {
+            let counts = &mut *self.counts.borrow_mut();
+            counts.done_of_client[self.number] += 1;
+            let took = now.since(began);
+            if let Some(bucket) = self.bucket_ends.iter().position(|&end| took < end) {
+                counts.buckets[bucket] += 1;
+            }
+        }
+    }
+
+    fn fill(&mut self, batch: &mut Vec<Operation>) -> Result<(), SourceError> {
+        self.steps.clear();
+        self.running.borrow_mut().draw(self.number, &mut self.steps);
+        let counts = &mut *self.counts.borrow_mut();
+        counts.begun += 1;
+        let reads = |step: &&Step| matches!(step, Step::Touch(touch) if !touch.anon && !touch.write);
+        counts.file_reads += self.steps.iter().filter(reads).count() as u64;
+        counts.releases +=
+            self.steps.iter().filter(|step| matches!(step, Step::Release { .. })).count() as u64;
+        let mapped = self.mapped;
+        batch.extend(self.steps.iter().map(|&step| match step {
+            // What is written whole is written by descriptor: a store would read it first.
+            Step::Touch(touch) if mapped && !touch.write => Access { mapped, ..Access::from(touch) }.into(),
+            step => Operation::from(step),
+        }));
+        Ok(())
+    }
+
+    fn end(&self) -> Option<Time> {
+        self.counts.borrow().over.then_some(Time::ZERO)
+    }
+}
+
+/// Runs it.
+pub fn run(script: &Script) -> Result<Facts, Failure> {
+    let mut simulator = Simulator::new(&script.machine).map_err(Failure::work)?;
+    let running = script.load.start(script.clients, script.machine.seed).map_err(Failure::work)?;
+    let running = Rc::new(RefCell::new(running));
+    let counts = Counts { done_of_client: vec![0; script.clients as usize], ..Counts::default() };
+    let counts = Rc::new(RefCell::new(counts));
+    for number in 0..script.clients as usize {
+        let client = Client {
+            running: running.clone(),
+            counts: counts.clone(),
+            number,
+            mapped: script.mapped,
+            bucket_ends: script.bucket_ends,
+            began: None,
+            steps: Vec::new(),
+        };
+        simulator.add_job(number % script.machine.tenants.len(), client);
+    }
+    let efforts = Rc::new(RefCell::new(Efforts::default()));
+    let seen = efforts.clone();
+    simulator.observe(move |_, event: &Event| seen.borrow_mut().note(event));
+
+    let Window { warm_draws, draws, time, rounds } = script.window;
+    while counts.borrow().begun < warm_draws {
+        simulator.step().map_err(Failure::work)?;
+    }
+    let (from, efforts_before, begun_before) =
+        (simulator.report(), efforts.borrow().clone(), counts.borrow().begun);
+    {
+        let counts = &mut *counts.borrow_mut();
+        counts.done_of_client.fill(0);
+        counts.buckets = [0; BUCKETS];
+        counts.file_reads = 0;
+    }
+    let allocators = match script.load {
+        Load::FileAnon(mix) => u64::from(script.clients - mix.readers),
+        _ => u64::from(script.clients),
+    };
+    let end = from.now + time;
+    let mut died = false;
+    let mut steps = 0_u64;
+    loop {
+        steps += 1;
+        // Looking at all counters is slow: an allocator that finds no memory does nothing else for long.
+        if rounds > 0 && steps.is_multiple_of(64) && simulator.report().total().counts.out_of_memory > 0 {
+            died = true;
+            break;
+        }
+        let (begun, releases) = (counts.borrow().begun, counts.borrow().releases);
+        let all_rounds = rounds > 0 && releases >= rounds * allocators;
+        let enough = begun >= warm_draws + draws && simulator.now() >= end;
+        if all_rounds || rounds == 0 && enough || !simulator.step().map_err(Failure::work)? {
+            break;
+        }
+    }
+    let to = simulator.report();
+    let efforts_seen = efforts;
+    let efforts = efforts_seen.borrow().since(&efforts_before);
+    // All come to rest before everything is counted anew.
+    let ended = counts.borrow().clone();
+    counts.borrow_mut().over = true;
+    let whole = simulator.run().map_err(Failure::work)?.total().counters;
+    simulator.finish().map_err(Failure::work)?;
+    let adds_up = whole.pgscan() >= whole.pgsteal() && efforts_seen.borrow().reclaimed == whole.pgsteal();
+    let counts = &ended;
+    let of_all: u64 = counts.done_of_client.iter().sum();
+    Ok(Facts {
+        tally: to.total().since(&from.total()),
+        pages_read: to.device.pages_read - from.device.pages_read,
+        file_reads: counts.file_reads,
+        operations: counts.begun - begun_before,
+        of_client: counts.done_of_client.clone(),
+        buckets_percent: counts.buckets.map(|bucket| 100.0 * bucket as f64 / of_all.max(1) as f64),
+        rounds: counts.releases as f64 / allocators as f64,
+        died,
+        seconds: to.now.since(from.now).as_secs_f64(),
+        efforts,
+        adds_up,
+    })
+}

@@ -1,0 +1,176 @@
+//! The smaller rows: workers, mapped reads, selects, compilers, files beside anonymous memory, and a writer in a small memcg.
+//!
+//! Sizes are the published ones divided by what each says; ratios are kept.
+
+use super::clients::{self, BUCKETS, Facts, Script, Window};
+use crate::error::Failure;
+use mglru_core::Mechanisms;
+use mglru_sim::{
+    Access, DeviceModel, FlusherModel, Interleaving, Machine, Operation, Simulator, SwapDevice, SwapModel,
+    Tenant, Writes,
+};
+use mglru_workload::compile::Compile;
+use mglru_workload::file_anon::FileAnon;
+use mglru_workload::requests::Requests;
+use mglru_workload::select::Select;
+use mglru_workload::{BlockBytes, Distribution, Length, Load, Mix, Order, Pattern};
+use std::time::Duration;
+
+const GIB_PAGES: u64 = 1 << 18;
+const TOUCH_TIME: Duration = Duration::from_nanos(500);
+/// Rounds of the mix that count as survival.
+pub const ROUNDS: u64 = 128;
+
+fn with_swap(machine: Machine, mechanisms: Mechanisms, swap_pages: u64, seed: u64) -> Machine {
+    Machine {
+        mechanisms,
+        device: DeviceModel::nvme(),
+        swap: (swap_pages > 0).then(|| SwapModel { pages: swap_pages as u32, device: SwapDevice::zram() }),
+        access_time: TOUCH_TIME,
+        device_cpu: 0,
+        writes: Writes::Overwrite,
+        interleaving: Interleaving::Seeded,
+        seed,
+        ..machine
+    }
+}
+
+/// Row 2: 64 workers in 32 memcgs, whose heaps are 1.5 times the memory; swap in compressed memory.
+pub fn workers(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts, Failure> {
+    const WORKERS: u32 = 64;
+    const HEAP_PAGES: u64 = 4096;
+    let heaps = u64::from(WORKERS) * HEAP_PAGES;
+    let memory = (heaps * 2 / 3) as u32;
+    let tenants = (0..32).map(|memcg| Tenant::new(&format!("m{memcg:02}"), u64::from(memory))).collect();
+    let machine = Machine { tenants, cpus: WORKERS as usize, ..Machine::new(memory) };
+    clients::run(&Script {
+        window: Window {
+            warm_draws: 10 * u64::from(WORKERS),
+            time: Duration::from_secs(8) / shorter,
+            ..Window::default()
+        },
+        bucket_ends: [10, 20, 40, 80].map(Duration::from_millis) as [Duration; BUCKETS],
+        ..Script::new(
+            with_swap(machine, mechanisms, 4 * heaps, seed),
+            Load::Requests(Requests { heap_pages: HEAP_PAGES as u32 }),
+            WORKERS,
+        )
+    })
+}
+
+/// Row 5, a sixteenth: a buffer pool of 24.3 G under 2 G, point selects by 48 threads.
+pub fn selects(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts, Failure> {
+    const SMALLER: u64 = 16;
+    let limit = 2 * GIB_PAGES / SMALLER;
+    let pool = 26_106_127_360 / 4096 / SMALLER;
+    let machine = Machine { cpus: 48, ..Machine::kernel_lab(limit) };
+    clients::run(&Script {
+        window: Window {
+            warm_draws: 100_000 / u64::from(shorter),
+            draws: 100_000 / u64::from(shorter),
+            ..Window::default()
+        },
+        ..Script::new(
+            with_swap(machine, mechanisms, 2 * pool, seed),
+            Load::Select(Select { rows: 48 * 2_000_000 / SMALLER as u32, cache_pages: pool as u32 }),
+            48,
+        )
+    })
+}
+
+/// Row 7, a sixteenth: 96 compilers under 3 G, swap in compressed memory.
+pub fn compilers(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts, Failure> {
+    const SMALLER: u64 = 16;
+    let machine = Machine { cpus: 96, ..Machine::kernel_lab(3 * GIB_PAGES / SMALLER) };
+    let units = 3000 / u64::from(shorter);
+    clients::run(&Script {
+        window: Window { warm_draws: units / 3, draws: units, ..Window::default() },
+        ..Script::new(
+            with_swap(machine, mechanisms, 64 * GIB_PAGES / SMALLER, seed),
+            // 70 MiB for each compiler, on average.
+            Load::Compile(Compile {
+                sources: 60_000 / SMALLER as u32,
+                heap_pages: (70 * 256 / SMALLER) as u32,
+            }),
+            96,
+        )
+    })
+}
+
+/// Row 6, a sixteenth: 16 jobs that read 16 files of 3 G through mappings under 12 G, zipf 1.2.
+pub fn mapped_reads(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts, Failure> {
+    const SMALLER: u64 = 16;
+    const JOBS: u64 = 16;
+    let machine = Machine { cpus: JOBS as usize, ..Machine::kernel_lab(12 * GIB_PAGES / SMALLER) };
+    let machine = with_swap(machine, mechanisms, 0, seed);
+    let mut simulator = Simulator::new(&machine).map_err(Failure::work)?;
+    for job in 0..JOBS {
+        let pattern = Pattern {
+            order: Order::Random(Distribution::Zipf { theta: 1.2 }),
+            mix: Mix::Read,
+            block_bytes: BlockBytes::both(4096),
+            size_bytes: 3 * GIB_PAGES / SMALLER * 4096,
+            length: Length::Endless,
+            seed: seed * JOBS + job,
+        };
+        let reads = pattern.accesses().map_err(Failure::work)?;
+        simulator
+            .add_job(0, reads.map(move |read| Operation::from(Access::load(job << 32 | read.offset / 4096))));
+    }
+    let accesses = 16_000_000 / u64::from(shorter);
+    let mut to = |accesses: u64| -> Result<_, Failure> {
+        while simulator.accesses() < accesses {
+            simulator.step().map_err(Failure::work)?;
+        }
+        Ok(simulator.report())
+    };
+    let from = to(accesses / 2)?;
+    let end = to(accesses)?;
+    Ok(Facts {
+        tally: end.total().since(&from.total()),
+        operations: end.accesses() - from.accesses(),
+        pages_read: end.device.pages_read - from.device.pages_read,
+        seconds: end.now.since(from.now).as_secs_f64(),
+        ..Facts::default()
+    })
+}
+
+/// Row 3: 44 G of anonymous memory and a file of 8 G under 48 G without swap, so many times smaller; 8 clients read, 8 allocate.
+pub fn file_anon(mechanisms: Mechanisms, seed: u64, smaller: u64, rounds: u64) -> Result<Facts, Failure> {
+    let machine = Machine { cpus: 16, ..Machine::kernel_lab(48 * GIB_PAGES / smaller) };
+    let mix = FileAnon {
+        file_pages: (8 * GIB_PAGES / smaller) as u32,
+        anon_pages: (44 * GIB_PAGES / smaller) as u32,
+        readers: 8,
+    };
+    clients::run(&Script {
+        window: Window { rounds, ..Window::default() },
+        ..Script::new(with_swap(machine, mechanisms, 0, seed), Load::FileAnon(mix), 16)
+    })
+}
+
+/// Row 4, at its size: 800 MB are written one after the other under 256 M, four times as fast as the device takes them.
+/// Whether all could be written.
+pub fn small_writer(mechanisms: Mechanisms, seed: u64) -> Result<bool, Failure> {
+    const LIMIT_PAGES: u64 = GIB_PAGES / 4;
+    let machine = Machine {
+        // 120 MB/s.
+        access_time: Duration::from_micros(34),
+        device: DeviceModel::slow(),
+        // Nobody flushes because one memcg has much that is dirty: the legacy hierarchy.
+        flusher: Some(FlusherModel {
+            tenant_permille: 1000,
+            memory_permille: 1000,
+            ..FlusherModel::default()
+        }),
+        ..with_swap(Machine::kernel_lab(LIMIT_PAGES), mechanisms, 0, seed)
+    };
+    let mut simulator = Simulator::new(&machine).map_err(Failure::work)?;
+    simulator.add_job(0, (0..800 * 256).map(|page| Access::write(page).into()));
+    while simulator.step().map_err(Failure::work)? {
+        if simulator.report().total().counts.out_of_memory > 0 {
+            return Ok(false);
+        }
+    }
+    Ok(simulator.report().total().counts.out_of_memory == 0)
+}

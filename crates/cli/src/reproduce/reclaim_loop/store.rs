@@ -1,0 +1,135 @@
+//! YCSB on a document store under one limit: the runs behind rows 1 and its controls.
+
+use super::clients::{self, Facts, Script, Window};
+use crate::error::Failure;
+use mglru_core::Mechanisms;
+use mglru_sim::{DeviceModel, FlusherModel, Interleaving, Lane, Latency, Machine, Writes};
+use mglru_workload::Load;
+use mglru_workload::ycsb::{Letter, Ycsb};
+use std::time::Duration;
+
+/// As published.
+pub const CLIENTS: u32 = 32;
+/// 10 G.
+pub const PUBLISHED_LIMIT_PAGES: u64 = 2_621_440;
+/// The published proportions, per page of limit: 20 M records, 6 M operations, and a cache of 4.5 G.
+const RECORDS_PER_LIMIT: f64 = 20_000_000.0 / PUBLISHED_LIMIT_PAGES as f64;
+const OPERATIONS_PER_LIMIT: f64 = 6_000_000.0 / PUBLISHED_LIMIT_PAGES as f64;
+const CACHE_PER_LIMIT: f64 = 0.45;
+/// Before anything is counted, a third as many operations as are counted fill memory.
+const WARM: u64 = 3;
+const TOUCH_TIME: Duration = Duration::from_nanos(500);
+/// A leaf's eight pages are read one after the other here: each in an eighth of the time of one read of 32 KiB.
+const LEAF_READ_TIME: Duration = Duration::from_micros(96);
+const WRITE_TIME: Duration = Duration::from_micros(20);
+
+/// A device, by what reading a leaf and writing take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disk {
+    /// 96 µs, 3 and 1.5 GB/s.
+    Nvme,
+    /// 288 µs, 500 and 200 MB/s.
+    Sata,
+    /// 960 µs, 200 and 60 MB/s.
+    Network,
+}
+
+impl Disk {
+    /// All of them.
+    pub const ALL: [Disk; 3] = [Disk::Nvme, Disk::Sata, Disk::Network];
+
+    /// As tables have it.
+    pub fn name(self) -> &'static str {
+        ["nvme", "sata", "network"][self as usize]
+    }
+
+    fn model(self) -> DeviceModel {
+        let (slower, bytes_read, bytes_written) = match self {
+            Disk::Nvme => (1, 3_000_000_000, 1_500_000_000),
+            Disk::Sata => (3, 500_000_000, 200_000_000),
+            Disk::Network => (10, 200_000_000, 60_000_000),
+        };
+        let lane = |median: Duration, bytes_per_second| Lane {
+            latency: Latency::Skewed { median, spread_permille: 250 },
+            bytes_per_second,
+            depth: 128,
+            failures_per_million: 0,
+        };
+        DeviceModel {
+            read: lane(LEAF_READ_TIME * slower / 8, bytes_read),
+            write: lane(WRITE_TIME * slower, bytes_written),
+        }
+    }
+}
+
+/// A run.
+#[derive(Debug, Clone, Copy)]
+pub struct StoreRun {
+    /// How the cache behaves.
+    pub mechanisms: Mechanisms,
+    /// Of a hundred operations.
+    pub writes_percent: u32,
+    /// The limit. Records, operations and the engine's cache are in proportion to it.
+    pub limit_pages: u64,
+    /// Of the limit, the engine's cache, if not as published.
+    pub cache_share: Option<f64>,
+    /// Leaves are read through mappings.
+    pub mapped: bool,
+    /// Where the file is.
+    pub disk: Disk,
+    /// Decides every random choice.
+    pub seed: u64,
+    /// Operations are divided by this.
+    pub shorter: u64,
+}
+
+impl StoreRun {
+    /// As published, but for the size.
+    pub fn new(mechanisms: Mechanisms, limit_pages: u64, seed: u64) -> StoreRun {
+        StoreRun {
+            mechanisms,
+            writes_percent: 5,
+            limit_pages,
+            cache_share: None,
+            mapped: false,
+            disk: Disk::Nvme,
+            seed,
+            shorter: 1,
+        }
+    }
+
+    fn load(&self) -> Load {
+        let limit = self.limit_pages as f64;
+        Load::Ycsb(Ycsb {
+            letter: Letter::B,
+            writes_percent: self.writes_percent,
+            records: (limit * RECORDS_PER_LIMIT) as u32,
+            cache_pages: (limit * self.cache_share.unwrap_or(CACHE_PER_LIMIT)) as u32,
+            uniform: false,
+        })
+    }
+
+    /// Runs it.
+    pub fn run(&self) -> Result<Facts, Failure> {
+        let machine = Machine {
+            mechanisms: self.mechanisms,
+            cpus: CLIENTS as usize,
+            device: self.disk.model(),
+            // The published machine has 128 GB: only the limit is short.
+            flusher: Some(FlusherModel { memory_permille: 1000, ..FlusherModel::default() }),
+            writes: Writes::Overwrite,
+            access_time: TOUCH_TIME,
+            interleaving: Interleaving::Seeded,
+            seed: self.seed,
+            ..Machine::kernel_lab(self.limit_pages)
+        };
+        let counted = (self.limit_pages as f64 * OPERATIONS_PER_LIMIT) as u64 / self.shorter;
+        // Memory is filled whatever is shorter.
+        let warm = (self.limit_pages as f64 * OPERATIONS_PER_LIMIT) as u64 / WARM;
+        clients::run(&Script {
+            mapped: self.mapped,
+            window: Window { warm_draws: warm, draws: counted, ..Window::default() },
+            ..Script::new(machine, self.load(), CLIENTS)
+        })
+    }
+}

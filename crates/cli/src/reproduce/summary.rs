@@ -1,0 +1,89 @@
+//! All experiments in one table: what was claimed, what was published, what we measured, and what that comes to.
+
+use super::Registration;
+use super::evidence::{Experiment, Row, figure};
+use crate::statistics::median;
+use crate::table::Table;
+
+/// Something that a publication says, and the metric that shows it.
+#[derive(Debug, Clone, Copy)]
+pub struct Claim {
+    /// What it says, in a few words.
+    pub words: &'static str,
+    /// The stable name of the metric.
+    pub metric: &'static str,
+}
+
+/// An experiment that was run, with what is known of it beforehand.
+pub struct Done {
+    /// What is known.
+    pub of: &'static Registration,
+    /// What came out.
+    pub experiment: Experiment,
+    /// What to type to get it, alone.
+    pub command: String,
+}
+
+impl Done {
+    fn claimed(&self) -> impl Iterator<Item = (&Claim, &Row)> {
+        let row = |claim: &Claim| self.experiment.rows.iter().find(|row| row.metric == claim.metric);
+        self.of.claims.iter().filter_map(move |claim| Some((claim, row(claim)?)))
+    }
+
+    fn failed_checks(&self) -> impl Iterator<Item = &str> {
+        self.experiment.checks.iter().filter(|check| !check.holds).map(|check| check.name.as_str())
+    }
+}
+
+/// The one table.
+pub fn table(done: &[Done]) -> Table {
+    let mut table = Table::new(["experiment: claim", "published", "before", "after", "default", "verdict"])
+        .with_words_last();
+    for done in done {
+        for (claim, row) in done.claimed() {
+            let published = row
+                .published_pair()
+                .map_or("-".to_owned(), |(before, after)| format!("{} → {}", figure(before), figure(after)));
+            table.row([
+                format!("{}: {}", done.of.name, claim.words),
+                published,
+                figure(median(&row.before)),
+                figure(median(&row.after)),
+                figure(median(&row.default)),
+                row.verdict().to_owned(),
+            ]);
+        }
+    }
+    table
+}
+
+/// What to type for each alone, how long it took, and what else is to be known.
+pub fn commands(done: &[Done]) -> Table {
+    let mut table = Table::new(["command", "runs", "seconds", "checks"]).with_words_last();
+    for done in done {
+        let failed: Vec<&str> = done.failed_checks().collect();
+        table.row([
+            done.command.clone(),
+            done.experiment.runs.to_string(),
+            format!("{:.0}", done.experiment.seconds),
+            match failed.len() {
+                0 => format!("all {} hold", done.experiment.checks.len()),
+                some => format!("{some} of {} do not hold", done.experiment.checks.len()),
+            },
+        ]);
+    }
+    table
+}
+
+/// As text.
+pub fn text(done: &[Done]) -> String {
+    let mut text = format!("{}\n{}", table(done).text(), commands(done).text());
+    for done in done {
+        for check in done.failed_checks() {
+            text += &format!("\n  {}: DOES NOT HOLD: {check}", done.of.name);
+        }
+    }
+    let seconds: f64 = done.iter().map(|done| done.experiment.seconds).sum();
+    text.truncate(text.trim_end().len());
+    text + &format!("\n\n  {seconds:.0} s in all\n")
+}

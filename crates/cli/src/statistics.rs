@@ -1,0 +1,172 @@
+//! What some runs come to: their middle, how far they scatter, and how sure that is.
+//!
+//! Medians and quartiles lie between two values where they have to (Hyndman and Fan's definition 7, as most programs have it).
+//! Differences of pairs are judged without assuming how they are distributed: by their signs.
+
+use mglru_workload::Random;
+
+/// How sure an interval is to be, where there are values enough.
+const CONFIDENCE: f64 = 0.95;
+
+/// The value that lies at that share of the sorted values, between two of them if need be.
+///
+/// # Panics
+/// Without values.
+pub fn quantile(values: &[f64], share: f64) -> f64 {
+    let sorted = sorted(values);
+    let place = share * (sorted.len() - 1) as f64;
+    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+    below + (above - below) * place.fract()
+}
+
+fn sorted(values: &[f64]) -> Vec<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+/// The value in the middle.
+pub fn median(values: &[f64]) -> f64 {
+    quantile(values, 0.5)
+}
+
+/// The first and the third quartile.
+pub fn quartiles(values: &[f64]) -> (f64, f64) {
+    (quantile(values, 0.25), quantile(values, 0.75))
+}
+
+/// From the first to the third quartile.
+pub fn spread(values: &[f64]) -> f64 {
+    let (first, third) = quartiles(values);
+    third - first
+}
+
+/// The arithmetic mean.
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// The least and the most.
+pub fn range(values: &[f64]) -> (f64, f64) {
+    values
+        .iter()
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), &value| (least.min(value), most.max(value)))
+}
+
+/// Standard deviation of a sample, in percent of its mean.
+pub fn deviation_percent(values: &[f64]) -> f64 {
+    let mean = mean(values);
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    100.0 * (squares / (values.len() - 1).max(1) as f64).sqrt() / mean
+}
+
+/// How evenly something is divided: 1 where all have the same, 1 / n where one has all (Jain, Chiu and Hawe, "A quantitative measure
+/// of fairness", 1984).
+pub fn jain(values: &[f64]) -> f64 {
+    let squares: f64 = values.iter().map(|value| value * value).sum();
+    if squares == 0.0 { 1.0 } else { values.iter().sum::<f64>().powi(2) / (values.len() as f64 * squares) }
+}
+
+/// A statistic of resampled values, many times over: its spread says how far the sample determines it (bootstrap; Efron,
+/// "Bootstrap methods", 1979).
+pub fn resampled(values: &[f64], statistic: fn(&[f64]) -> f64, seed: u64) -> Vec<f64> {
+    const SAMPLES: usize = 500;
+    let mut random = Random::stream(seed, 0xB0);
+    let mut draw = || values[random.below(values.len() as u64) as usize];
+    (0..SAMPLES).map(|_| statistic(&values.iter().map(|_| draw()).collect::<Vec<f64>>())).collect()
+}
+
+/// The chance of at most `count` heads in `throws` of a coin.
+pub fn heads_at_most(count: usize, throws: usize) -> f64 {
+    let mut chance = 0.5f64.powi(throws as i32);
+    let mut sum = chance;
+    for heads in 1..=count {
+        chance *= (throws - heads + 1) as f64 / heads as f64;
+        sum += chance;
+    }
+    sum.min(1.0)
+}
+
+/// Where a median is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Interval {
+    /// It is not below.
+    pub low: f64,
+    /// It is not above.
+    pub high: f64,
+    /// With this probability: at least 0.95, if there are six values or more.
+    pub confidence: f64,
+}
+
+impl Interval {
+    /// Whether the value is in it.
+    pub fn contains(&self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
+    }
+}
+
+/// Where the median is of what the values are a sample of: between two of them, by the sign test turned round, which assumes
+/// nothing about their distribution. Of six values it is from the least to the most, with 97 %.
+///
+/// # Panics
+/// Without values.
+pub fn median_interval(values: &[f64]) -> Interval {
+    let sorted = sorted(values);
+    let confidence = |left_out: usize| 1.0 - 2.0 * heads_at_most(left_out, sorted.len());
+    let left_out =
+        (0..sorted.len() / 2).take_while(|&count| confidence(count) >= CONFIDENCE).last().unwrap_or(0);
+    Interval {
+        low: sorted[left_out],
+        high: sorted[sorted.len() - 1 - left_out],
+        confidence: confidence(left_out).max(0.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_lie_between_values() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!((quantile(&[1.0, 2.0], 0.5), spread(&[1.0, 2.0, 3.0, 4.0, 5.0])), (1.5, 2.0));
+        assert_eq!((mean(&[1.0, 2.0, 6.0]), range(&[2.0, -1.0, 6.0])), (3.0, (-1.0, 6.0)));
+        assert!((deviation_percent(&[90.0, 100.0, 110.0]) - 10.0).abs() < 1e-9);
+        assert_eq!(deviation_percent(&[5.0]), 0.0);
+        let deviations = resampled(&[90.0, 100.0, 110.0, 95.0, 105.0], deviation_percent, 1);
+        assert!((4.0..9.0).contains(&median(&deviations)) && spread(&deviations) > 0.5);
+    }
+
+    #[test]
+    fn fairness_is_1_at_most() {
+        assert_eq!(
+            (jain(&[3.0, 3.0, 3.0]), jain(&[5.0, 0.0, 0.0, 0.0]), jain(&[0.0, 0.0])),
+            (1.0, 0.25, 1.0)
+        );
+    }
+
+    /// The table of any book: n = 6: all, 96.9 %; 12: 2 left out on each side, 96.1 %; 20: 5, 95.9 %.
+    #[test]
+    fn medians_are_between_the_values_of_the_sign_test() {
+        for (count, left_out, confidence) in
+            [(1, 0, 0.0), (5, 0, 0.9375), (6, 0, 0.969), (12, 2, 0.961), (20, 5, 0.959)]
+        {
+            let values: Vec<f64> = (0..count).map(f64::from).collect();
+            let interval = median_interval(&values);
+            assert_eq!((interval.low, interval.high), (f64::from(left_out), f64::from(count - 1 - left_out)));
+            assert!((interval.confidence - confidence).abs() < 1e-3, "{interval:?}");
+        }
+    }
+
+    /// Of samples of a skewed distribution, so many intervals have the median that should.
+    #[test]
+    fn intervals_cover() {
+        let mut random = Random::new(7);
+        let covered = (0..2000).filter(|_| {
+            let values: Vec<f64> = (0..9).map(|_| -(1.0 - random.unit()).ln()).collect();
+            median_interval(&values).contains(2f64.ln())
+        });
+        let share = covered.count() as f64 / 2000.0;
+        assert!((0.94..0.98).contains(&share), "{share}");
+    }
+}

@@ -1,0 +1,41 @@
+//! `mglru reproduce prefetch`: its rows, and what does not depend on the machine.
+
+mod common;
+
+use common::document;
+use serde_json::Value;
+
+#[test]
+fn scans_are_counted_alike_and_every_load_reclaims() {
+    let folder = tempfile::tempdir().unwrap();
+    let document = document(folder.path(), "reproduce prefetch --quick --runs 1");
+    let experiment = &document["experiments"][0];
+    assert_eq!(
+        (&experiment["name"], &experiment["world"], &experiment["runs"]),
+        (&"prefetch".into(), &"real".into(), &1.into()),
+    );
+    let rows = experiment["rows"].as_array().unwrap();
+    let row = |metric: &str| -> &Value {
+        rows.iter().find(|row| row["metric"] == metric).unwrap_or_else(|| panic!("no {metric}"))
+    };
+    // How much faster is for a quiet machine to say.
+    for row in rows {
+        for setting in ["before", "after", "default"] {
+            assert!(row["measured"][setting].as_f64().unwrap() > 0.0, "{row}");
+        }
+    }
+    // spec 95, E1: tests 1, 2 and 5.
+    for (metric, before, after) in [
+        ("randread_zipf05_mib_per_second", 8747.59, 9381.31),
+        ("hybrid_zipf07_read_mib_per_second", 6622.0, 6926.6),
+        ("hybrid_zipf07_write_mib_per_second", 1256.3, 1297.3),
+        ("memcached_sets_per_second", 50_317.98, 47_691.34),
+    ] {
+        assert_eq!(row(metric)["published"], serde_json::json!({"before": before, "after": after}));
+    }
+    let checks = experiment["checks"].as_array().unwrap();
+    // The others are about the size of the processor's caches, and about time.
+    assert!(checks.len() == 5 && checks[..2].iter().all(|check| check["holds"] == true), "{checks:?}");
+    assert!(checks[0]["name"].as_str().unwrap().contains("counted alike"));
+    assert!(checks[1]["name"].as_str().unwrap().contains("short of memory"));
+}

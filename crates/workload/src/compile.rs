@@ -1,0 +1,119 @@
+//! Compilers: many small files that are read once, some that all read, and memory that comes and goes.
+//!
+//! The shape is that of a kernel build with many jobs: a unit is a source file of a few pages, some dozens of headers (a few of
+//! which nearly every unit includes: zipfian 0.99), an object that is written, and a heap that grows while the unit is
+//! compiled, is looked at again, and is given up. A tenth of the tree's files are headers.
+
+use crate::distribution::Skewed;
+use crate::load::Step;
+use crate::random::{Random, mix};
+use crate::trace::PageAccess;
+
+/// Of a unit.
+const HEADERS: u64 = 60;
+const OBJECT_PAGES: u64 = 8;
+/// Computing per page of the heap.
+const HEAP_PAGE_NANOS: u64 = 100_000;
+/// The files: sources, headers and objects lie one after the other, as their file system would have them.
+const SOURCES: u64 = 1 << 32;
+const HEADERS_FILE: u64 = 2 << 32;
+const OBJECTS: u64 = 3 << 32;
+/// Room of each.
+const FILE_PAGES_MAX: u64 = 16;
+
+/// The tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compile {
+    /// Units; at least 1.
+    pub sources: u32,
+    /// Of each compiler, on average; at least a page.
+    pub heap_pages: u32,
+}
+
+/// The compilers of one tree.
+#[derive(Debug)]
+pub struct Compilers {
+    sources: u64,
+    heap_pages: u64,
+    popular: Skewed,
+    random: Random,
+    /// The unit that comes next; after the last, the tree is compiled again.
+    next: u64,
+}
+
+impl Compilers {
+    /// Some compilers; how many does not matter, as they take unit after unit.
+    pub fn new(compile: Compile, _compilers: u32, seed: u64) -> Compilers {
+        let headers = u64::from(compile.sources / 10).max(1);
+        Compilers {
+            sources: u64::from(compile.sources),
+            heap_pages: u64::from(compile.heap_pages),
+            popular: Skewed::zipf(0.99, headers, &mut Random::stream(seed, 1)),
+            random: Random::stream(seed, 0xCC),
+            next: 0,
+        }
+    }
+
+    /// Appends a unit.
+    pub fn next(&mut self, client: usize, steps: &mut Vec<Step>) {
+        let unit = self.next % self.sources;
+        self.next += 1;
+        let file = |page, write| Step::Touch(PageAccess { page, write, mapped: false, anon: false });
+        // A size of its own: 1 to 16 pages, small ones more often.
+        let pages = |number: u64| {
+            1 + mix(number) % FILE_PAGES_MAX * (mix(number + 1) % FILE_PAGES_MAX) / FILE_PAGES_MAX
+        };
+        let read = |first: u64, number: u64, steps: &mut Vec<Step>| {
+            let pages = first + number * FILE_PAGES_MAX..first + number * FILE_PAGES_MAX + pages(number);
+            steps.extend(pages.map(|page| file(page, false)));
+        };
+        read(SOURCES, unit, steps);
+        for _ in 0..HEADERS {
+            read(HEADERS_FILE, self.popular.block(&mut self.random), steps);
+        }
+        // Half to one and a half times what is usual.
+        let heap = self.heap_pages / 2 + self.random.below(self.heap_pages + 1);
+        let first = (client as u64 + 1) << 32;
+        for page in 0..heap.max(1) {
+            let anon = |page, write| Step::Touch(PageAccess { page, write, mapped: true, anon: true });
+            steps.push(anon(first + page, true));
+            steps.push(anon(first + self.random.below(page + 1), false));
+            steps.push(Step::Rest { nanos: HEAP_PAGE_NANOS });
+        }
+        steps.extend((0..OBJECT_PAGES).map(|page| file(OBJECTS + unit * OBJECT_PAGES + page, true)));
+        steps.push(Step::Release { page: first, pages: heap.max(1) as u32 });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_unit_reads_writes_and_gives_its_memory_up() {
+        let mut compilers = Compilers::new(Compile { sources: 1000, heap_pages: 50 }, 2, 3);
+        let mut read = BTreeMap::new();
+        for unit in 0..200u64 {
+            let mut steps = Vec::new();
+            compilers.next(1, &mut steps);
+            assert!(matches!(steps.last(), Some(Step::Release { pages: 25..=76, .. })), "{:?}", steps.last());
+            let mut written = 0;
+            for step in &steps {
+                match step {
+                    Step::Touch(touch) if touch.anon => assert_eq!(touch.page >> 32, 2),
+                    Step::Touch(touch) if touch.write => {
+                        written += u64::from(touch.page >= OBJECTS + unit * 8)
+                    }
+                    Step::Touch(touch) => *read.entry(touch.page).or_insert(0) += 1,
+                    _ => {}
+                }
+            }
+            assert_eq!(written, 8);
+        }
+        let of =
+            |file: u64| read.iter().filter(move |(page, _)| **page >> 32 == file).map(|(_, count)| *count);
+        assert!(of(1).all(|count| count == 1), "each source once");
+        assert!(of(2).max() > Some(1000), "popular headers again and again");
+    }
+}

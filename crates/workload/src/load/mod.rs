@@ -1,0 +1,230 @@
+//! The loads that the project brings along, by name and parameters: one way for `trace generate`, `fio`, scenarios and
+//! experiments to ask for them.
+//!
+//! A load is written as its name and what differs from its defaults, `tpcc:warehouses=2,cache=16m` ([`text`]). Started for
+//! some clients (threads of the program that it stands for), it gives each of them the steps that it takes next.
+//!
+//! `tpcc` and `sweep` have contents and run on real files as well; the others are page workloads, for the simulator.
+
+mod text;
+
+use crate::compile::{Compile, Compilers};
+use crate::file_anon::{FileAnon, Rounds};
+use crate::requests::{Requests, Workers};
+use crate::select::{Select, Selects};
+use crate::sweep::Sweep;
+use crate::tpcc::Tpcc;
+use crate::trace::PageAccess;
+use crate::ycsb::{Letter, Operations, Ycsb};
+
+const PAGE_BYTES: u64 = 4096;
+const MIB_PAGES: u64 = (1 << 20) / PAGE_BYTES;
+/// Clients are at most as many.
+const CLIENTS_MAX: u32 = 10_000;
+
+/// A load and its parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Load {
+    /// [`Tpcc`]: files by descriptor (or as the host likes), and the server's own cache in anonymous memory.
+    Tpcc {
+        /// Each of some 80 MiB; at least 1. `warehouses=`
+        warehouses: u32,
+        /// The server's own cache; 0: none. `cache=`
+        cache_pages: u32,
+    },
+    /// [`Sweep`]: anonymous memory only.
+    Sweep {
+        /// At least 4. `arrays=`
+        arrays: u32,
+        /// Pages of each; at least one for each client. `size=`, of all arrays together
+        array_pages: u32,
+    },
+    /// YCSB on a document store. `workload=`, `records=`, `cache=`, `writes=`, `requests=`
+    Ycsb(Ycsb),
+    /// Point selects on a database with a buffer pool. `rows=`, `cache=`
+    Select(Select),
+    /// Requests to workers, each with a heap. `heap=`
+    Requests(Requests),
+    /// Some read a mapped file, others allocate and free. `file=`, `anon=`, `readers=`
+    FileAnon(FileAnon),
+    /// Compilers: many small files, and memory that comes and goes. `sources=`, `heap=`
+    Compile(Compile),
+}
+
+impl Load {
+    /// TPC-C-like, four warehouses, 32 MiB of cache.
+    pub const TPCC: Load = Load::Tpcc { warehouses: 4, cache_pages: 32 * MIB_PAGES as u32 };
+    /// LULESH-like, 96 MiB in ten arrays.
+    pub const SWEEP: Load = Load::Sweep { arrays: 10, array_pages: (96 * MIB_PAGES / 10) as u32 };
+    /// Workload B, 100,000 records in 112 MiB, 23 MiB of cache: the proportions of the published run.
+    pub const YCSB: Load = Load::Ycsb(Ycsb {
+        letter: Letter::B,
+        writes_percent: 5,
+        records: 100_000,
+        cache_pages: 23 * MIB_PAGES as u32,
+        uniform: false,
+    });
+    /// 500,000 rows in 112 MiB, and a pool that holds them all.
+    pub const SELECT: Load = Load::Select(Select { rows: 500_000, cache_pages: 112 * MIB_PAGES as u32 });
+    /// 16 MiB for each worker.
+    pub const REQUESTS: Load = Load::Requests(Requests { heap_pages: 16 * MIB_PAGES as u32 });
+    /// The published sizes, in MiB instead of GiB.
+    pub const FILE_ANON: Load = Load::FileAnon(FileAnon {
+        file_pages: 8 * MIB_PAGES as u32,
+        anon_pages: 44 * MIB_PAGES as u32,
+        readers: 8,
+    });
+    /// A tree of 20,000 sources, 8 MiB for each compiler.
+    pub const COMPILE: Load = Load::Compile(Compile { sources: 20_000, heap_pages: 8 * MIB_PAGES as u32 });
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Load::Tpcc { .. } => "tpcc",
+            Load::Sweep { .. } => "sweep",
+            Load::Ycsb(_) => "ycsb",
+            Load::Select(_) => "select",
+            Load::Requests(_) => "requests",
+            Load::FileAnon(_) => "file-anon",
+            Load::Compile(_) => "compile",
+        }
+    }
+
+    /// Whether it has contents, and can run on real files.
+    pub fn has_contents(self) -> bool {
+        matches!(self, Load::Tpcc { .. } | Load::Sweep { .. })
+    }
+
+    /// Its steps, of so many clients.
+    ///
+    /// # Errors
+    /// There are too many clients for it, or too few.
+    pub fn start(self, clients: u32, seed: u64) -> Result<Running, String> {
+        if !(1..=CLIENTS_MAX).contains(&clients) {
+            return Err(format!("a load has 1 to {CLIENTS_MAX} clients, not {clients}"));
+        }
+        Ok(match self {
+            Load::Tpcc { warehouses, cache_pages } => {
+                Running::Tpcc(Box::new(Tpcc::new(warehouses, cache_pages, seed)))
+            }
+            Load::Sweep { array_pages, .. } if array_pages < clients => {
+                return Err(format!(
+                    "each of {clients} threads needs at least a page of each array, which have {array_pages}: give the \
+                     sweep more size, or fewer threads"
+                ));
+            }
+            Load::Sweep { arrays, array_pages } => {
+                let sweep = Sweep { arrays, array_pages, threads: clients, seed };
+                let thread = |thread| Box::new(sweep.thread(thread)) as Box<_>;
+                Running::Sweep((0..clients).map(thread).collect())
+            }
+            Load::Ycsb(ycsb) => Running::Ycsb(Box::new(Operations::new(ycsb, seed))),
+            Load::Select(select) => Running::Select(Box::new(Selects::new(select, seed))),
+            Load::Requests(requests) => Running::Requests(Workers::new(requests, clients, seed)),
+            Load::FileAnon(mix) if mix.readers >= clients => {
+                return Err(format!(
+                    "{} of {clients} clients read, and nobody allocates: give it more clients, or fewer readers",
+                    mix.readers
+                ));
+            }
+            Load::FileAnon(mix) => Running::FileAnon(Rounds::new(mix, clients, seed)),
+            Load::Compile(compile) => Running::Compile(Compilers::new(compile, clients, seed)),
+        })
+    }
+}
+
+/// What a client does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// It touches a page.
+    Touch(PageAccess),
+    /// It computes, or waits, for so long.
+    Rest {
+        /// In nanoseconds.
+        nanos: u64,
+    },
+    /// It gives anonymous memory up.
+    Release {
+        /// The first page.
+        page: u64,
+        /// How many.
+        pages: u32,
+    },
+    /// It has a file written, and waits for that.
+    Sync {
+        /// A page of the file.
+        page: u64,
+    },
+}
+
+/// A load that runs. It is shared by its clients, whose turns decide what comes next.
+pub enum Running {
+    /// Transactions of one database.
+    Tpcc(Box<Tpcc>),
+    /// Each thread's part.
+    Sweep(Vec<Box<dyn Iterator<Item = PageAccess> + Send>>),
+    /// Operations on one store.
+    Ycsb(Box<Operations>),
+    /// Selects on one database.
+    Select(Box<Selects>),
+    /// Each worker's requests.
+    Requests(Workers),
+    /// Readers and allocators.
+    FileAnon(Rounds),
+    /// Compilers of one tree.
+    Compile(Compilers),
+}
+
+impl Running {
+    /// Appends what a client does next, as much as belongs together: a transaction, an operation, a request, one step of a
+    /// thread. A file's or array's number is in the high half of a page's; anonymous pages of `tpcc` are the server's cache,
+    /// and have none.
+    ///
+    /// # Panics
+    /// If there is no such client, where clients have parts of their own.
+    pub fn draw(&mut self, client: usize, steps: &mut Vec<Step>) {
+        match self {
+            Running::Tpcc(tpcc) => {
+                let mut touches = Vec::new();
+                tpcc.next_transaction(&mut touches);
+                steps.extend(touches.into_iter().map(Step::Touch));
+            }
+            Running::Sweep(threads) => {
+                steps.extend(threads[client].by_ref().take(Sweep::STEP_TOUCHES).map(Step::Touch));
+            }
+            Running::Ycsb(operations) => operations.next(steps),
+            Running::Select(selects) => selects.next(steps),
+            Running::Requests(workers) => workers.next(client, steps),
+            Running::FileAnon(rounds) => rounds.next(client, steps),
+            Running::Compile(compilers) => compilers.next(client, steps),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_clients_are_refused() {
+        let few = Load::parse("sweep:size=40p,arrays=10").unwrap();
+        assert!(few.start(4, 1).is_ok_and(|running| matches!(running, Running::Sweep(_))));
+        assert!(few.start(5, 1).err().unwrap().contains("fewer threads"));
+        assert!(Load::TPCC.start(0, 1).is_err());
+        assert!(Load::FILE_ANON.start(8, 1).err().unwrap().contains("fewer readers"));
+    }
+
+    #[test]
+    fn a_draw_is_what_belongs_together() {
+        let mut steps = Vec::new();
+        Load::parse("sweep:size=80p,arrays=4").unwrap().start(2, 1).unwrap().draw(1, &mut steps);
+        let anonymous =
+            |step: &Step| matches!(step, Step::Touch(touch) if touch.anon && touch.page >> 32 > 0);
+        assert!(steps.len() == 3 && steps.iter().all(anonymous));
+        steps.clear();
+        Load::parse("tpcc:warehouses=1").unwrap().start(1, 7).unwrap().draw(0, &mut steps);
+        let mut expected = Vec::new();
+        Tpcc::new(1, 8192, 7).next_transaction(&mut expected);
+        assert!(steps.into_iter().eq(expected.into_iter().map(Step::Touch)));
+    }
+}

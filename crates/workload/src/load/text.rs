@@ -1,0 +1,198 @@
+//! Loads as text: a name, and what differs from the defaults.
+
+use super::{Load, MIB_PAGES, PAGE_BYTES};
+use crate::ycsb::Letter;
+use std::fmt;
+
+/// Warehouses and arrays are at most as many.
+const COUNT_MAX: u64 = 10_000;
+/// Records and rows are.
+const RECORDS_MAX: u64 = 1 << 31;
+
+impl Load {
+    /// Each with its defaults, and the parameters that it has.
+    pub const ALL: [(Load, &str); 7] = [
+        (Load::TPCC, "warehouses and cache"),
+        (Load::SWEEP, "size and arrays"),
+        (Load::YCSB, "workload, records, cache, writes and requests"),
+        (Load::SELECT, "rows and cache"),
+        (Load::REQUESTS, "heap"),
+        (Load::FILE_ANON, "file, anon and readers"),
+        (Load::COMPILE, "sources and heap"),
+    ];
+
+    /// Reads a load as `Display` writes it.
+    ///
+    /// # Errors
+    /// What makes no sense, and what would.
+    pub fn parse(text: &str) -> Result<Load, String> {
+        let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
+        let Some(&(mut load, has)) = Load::ALL.iter().find(|(load, _)| load.name() == name) else {
+            let names: Vec<&str> = Load::ALL.iter().map(|(load, _)| load.name()).collect();
+            return Err(format!("there is no load `{name}`; there are {}", names.join(", ")));
+        };
+        let (mut size, mut writes) = (None, None);
+        for parameter in parameters.split(',').filter(|parameter| !parameter.is_empty()) {
+            let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            match (&mut load, key) {
+                (Load::Tpcc { warehouses, .. }, "warehouses") => {
+                    *warehouses = count(key, value, 1..=COUNT_MAX)?;
+                }
+                (Load::Tpcc { cache_pages, .. }, "cache") => *cache_pages = pages_32(key, value)?,
+                (Load::Sweep { arrays, .. }, "arrays") => *arrays = count(key, value, 4..=COUNT_MAX)?,
+                (Load::Sweep { .. }, "size") => size = Some(pages(key, value)?),
+                (Load::Ycsb(ycsb), "workload") => {
+                    let letter = Letter::ALL.into_iter().find(|letter| letter.name() == value);
+                    ycsb.letter = letter.ok_or("`workload` is one of a, b, c, d, e and f")?;
+                }
+                (Load::Ycsb(ycsb), "records") => ycsb.records = count(key, value, 1..=RECORDS_MAX)?,
+                (Load::Ycsb(ycsb), "cache") => ycsb.cache_pages = pages_32(key, value)?,
+                (Load::Ycsb(ycsb), "requests") => {
+                    ycsb.uniform = match value {
+                        "uniform" => true,
+                        "zipfian" => false,
+                        _ => return Err("`requests` are zipfian or uniform".to_owned()),
+                    }
+                }
+                (Load::Ycsb(_), "writes") => writes = Some(count(key, value, 0..=100)?),
+                (Load::Select(select), "rows") => select.rows = count(key, value, 1..=RECORDS_MAX)?,
+                (Load::Select(select), "cache") => select.cache_pages = pages_32(key, value)?,
+                (Load::Requests(requests), "heap") => requests.heap_pages = some_pages(key, value)?,
+                (Load::FileAnon(mix), "file") => mix.file_pages = some_pages(key, value)?,
+                (Load::FileAnon(mix), "anon") => mix.anon_pages = some_pages(key, value)?,
+                (Load::FileAnon(mix), "readers") => mix.readers = count(key, value, 0..=COUNT_MAX)?,
+                (Load::Compile(compile), "sources") => compile.sources = count(key, value, 1..=1_000_000)?,
+                (Load::Compile(compile), "heap") => compile.heap_pages = some_pages(key, value)?,
+                _ => return Err(format!("{name} has no parameter `{key}`; it has {has}")),
+            }
+        }
+        match &mut load {
+            Load::Sweep { arrays, array_pages } => {
+                let pages = size.unwrap_or(96 * MIB_PAGES) / u64::from(*arrays);
+                *array_pages = u32::try_from(pages).map_err(|_| "`size`: an array has at most 2^32 pages")?;
+            }
+            Load::Ycsb(ycsb) => ycsb.writes_percent = writes.unwrap_or(ycsb.letter.writes_percent()),
+            _ => {}
+        }
+        Ok(load)
+    }
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Load::Tpcc { warehouses, cache_pages } => {
+                write!(f, "tpcc:warehouses={warehouses},cache={cache_pages}p")
+            }
+            Load::Sweep { arrays, array_pages } => {
+                let pages = u64::from(arrays) * u64::from(array_pages);
+                write!(f, "sweep:size={pages}p,arrays={arrays}")
+            }
+            Load::Ycsb(ycsb) => write!(
+                f,
+                "ycsb:workload={},records={},cache={}p,writes={},requests={}",
+                ycsb.letter.name(),
+                ycsb.records,
+                ycsb.cache_pages,
+                ycsb.writes_percent,
+                if ycsb.uniform { "uniform" } else { "zipfian" }
+            ),
+            Load::Select(select) => write!(f, "select:rows={},cache={}p", select.rows, select.cache_pages),
+            Load::Requests(requests) => write!(f, "requests:heap={}p", requests.heap_pages),
+            Load::FileAnon(mix) => {
+                write!(
+                    f,
+                    "file-anon:file={}p,anon={}p,readers={}",
+                    mix.file_pages, mix.anon_pages, mix.readers
+                )
+            }
+            Load::Compile(compile) => {
+                write!(f, "compile:sources={},heap={}p", compile.sources, compile.heap_pages)
+            }
+        }
+    }
+}
+
+fn count(key: &str, value: &str, range: std::ops::RangeInclusive<u64>) -> Result<u32, String> {
+    let count = value.parse().ok().filter(|count| range.contains(count));
+    let count = count
+        .ok_or_else(|| format!("`{key}` must be a whole number from {} to {}", range.start(), range.end()))?;
+    Ok(count as u32)
+}
+
+fn pages(key: &str, value: &str) -> Result<u64, String> {
+    let wrong = || format!("`{key}` must be a size such as 32m (k, m and g are powers of 1024, p is a page)");
+    let digits = value.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = value.split_at(digits);
+    let bytes = match unit {
+        "" => 1,
+        "p" => PAGE_BYTES,
+        "k" | "KiB" => 1 << 10,
+        "m" | "MiB" => 1 << 20,
+        "g" | "GiB" => 1 << 30,
+        _ => return Err(wrong()),
+    };
+    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(bytes));
+    Ok(bytes.ok_or_else(wrong)? / PAGE_BYTES)
+}
+
+fn pages_32(key: &str, value: &str) -> Result<u32, String> {
+    u32::try_from(pages(key, value)?).map_err(|_| format!("`{key}` is at most 16 TiB"))
+}
+
+/// At least one.
+fn some_pages(key: &str, value: &str) -> Result<u32, String> {
+    match pages_32(key, value)? {
+        0 => Err(format!("`{key}` is at least a page of 4 KiB")),
+        pages => Ok(pages),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_are_read_as_they_are_written() {
+        for text in [
+            "tpcc:warehouses=2,cache=4096p",
+            "sweep:size=500p,arrays=5",
+            "ycsb:workload=f,records=1000,cache=16p,writes=50,requests=uniform",
+            "select:rows=1000,cache=0p",
+            "requests:heap=7p",
+            "file-anon:file=8p,anon=44p,readers=3",
+            "compile:sources=10,heap=5p",
+        ] {
+            assert_eq!(Load::parse(text).unwrap().to_string(), text);
+        }
+        for (load, _) in Load::ALL {
+            assert_eq!(Load::parse(load.name()), Ok(load));
+        }
+        assert_eq!(Load::parse("sweep:"), Ok(Load::SWEEP));
+        assert_eq!(Load::parse("tpcc:cache=16m"), Load::parse("tpcc:warehouses=4,cache=4096p"));
+        assert_eq!(Load::parse("tpcc:cache=0").unwrap().to_string(), "tpcc:warehouses=4,cache=0p");
+        assert!(Load::parse("ycsb:workload=a").unwrap().to_string().contains("writes=50"));
+        assert!(Load::parse("ycsb:writes=25,workload=a").unwrap().to_string().contains("writes=25"));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_what_would() {
+        for (text, expected) in [
+            ("tpch", "there are tpcc, sweep, ycsb"),
+            ("tpcc:size=1m", "it has warehouses and cache"),
+            ("sweep:threads=2", "it has size and arrays"),
+            ("tpcc:warehouses=0", "from 1 to 10000"),
+            ("tpcc:warehouses", "from 1 to 10000"),
+            ("sweep:arrays=3", "from 4"),
+            ("tpcc:cache=much", "such as 32m"),
+            ("tpcc:cache=99999999999g", "such as 32m"),
+            ("tpcc:cache=17179869184k", "16 TiB"),
+            ("ycsb:workload=g", "a, b, c, d, e and f"),
+            ("ycsb:writes=101", "from 0 to 100"),
+            ("requests:heap=1k", "at least a page"),
+        ] {
+            let error = Load::parse(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Pages that a document store touches: a tree of leaves in a file, and the engine's own cache of them in anonymous memory.
+//!
+//! The engine is like WiredTiger with its defaults. A leaf is read whole into the cache, and the one that was not used longest
+//! goes. A changed leaf is written whole, at eviction, at a checkpoint, or as soon as a twentieth of the cache is dirty, the
+//! oldest first; and always to another place of its file: the lowest that is free, else at the end. The place that it
+//! had is free after the next checkpoint, which writes all changed leaves and syncs the file. Inner pages stay in memory once
+//! they were read. Leaves do not split.
+
+use crate::load::Step;
+use crate::trace::PageAccess;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// Leaves below one inner page of 4 KiB.
+const INNER_ENTRIES: u32 = 512;
+/// Of the cache, so much may be dirty: a twentieth.
+const DIRTY_SHARE: usize = 20;
+/// Nobody, in a list.
+const NONE: u32 = u32::MAX;
+
+/// The file of leaves, and the region of the engine's cache.
+const LEAVES: u64 = 1 << 32;
+/// The file of inner pages, and the region of those in memory.
+const INNER: u64 = 2 << 32;
+
+/// A leaf in the engine's cache.
+#[derive(Debug, Clone, Copy)]
+struct Cached {
+    leaf: u32,
+    dirty: bool,
+    /// Used after this one, and before.
+    newer: u32,
+    older: u32,
+}
+
+/// A store.
+#[derive(Debug)]
+pub(crate) struct Store {
+    leaf_pages: u64,
+    /// Where each leaf is in the file, in leaves.
+    extents: Vec<u32>,
+    free: BinaryHeap<Reverse<u32>>,
+    /// Free after the next checkpoint.
+    freed: Vec<u32>,
+    end: u32,
+    /// By place of the cache; it fills from the first on.
+    cached: Vec<Cached>,
+    places: usize,
+    /// Of each leaf, its place.
+    place_of: Vec<u32>,
+    newest: u32,
+    oldest: u32,
+    /// Places in the order in which they became dirty; some are clean again.
+    dirtied: VecDeque<u32>,
+    dirty: usize,
+    inner_read: Vec<bool>,
+}
+
+fn touch(page: u64, write: bool, anon: bool) -> Step {
+    Step::Touch(PageAccess { page, write, mapped: anon, anon })
+}
+
+impl Store {
+    /// A store of so many leaves, whose engine caches some of them: at least one.
+    pub(crate) fn new(leaves: u32, leaf_pages: u32, cache_pages: u64) -> Store {
+        let places = (cache_pages / u64::from(leaf_pages)).max(1) as usize;
+        Store {
+            leaf_pages: u64::from(leaf_pages),
+            extents: (0..leaves).collect(),
+            free: BinaryHeap::new(),
+            freed: Vec::new(),
+            end: leaves,
+            cached: Vec::new(),
+            places,
+            place_of: vec![NONE; leaves as usize],
+            newest: NONE,
+            oldest: NONE,
+            dirtied: VecDeque::new(),
+            dirty: 0,
+            inner_read: vec![false; leaves.div_ceil(INNER_ENTRIES) as usize],
+        }
+    }
+
+    /// Leaves.
+    pub(crate) fn leaves(&self) -> u32 {
+        self.extents.len() as u32
+    }
+
+    /// Reads a record in a leaf, and perhaps changes it. `record`: any number that is its own; it says in which page it is.
+    pub(crate) fn visit(&mut self, leaf: u32, record: u64, write: bool, steps: &mut Vec<Step>) {
+        let inner = leaf / INNER_ENTRIES;
+        if !std::mem::replace(&mut self.inner_read[inner as usize], true) {
+            steps.push(touch(INNER | u64::from(inner), false, false));
+            steps.push(touch(INNER | u64::from(inner), true, true));
+        }
+        steps.push(touch(INNER | u64::from(inner), false, true));
+        let place = match self.place_of[leaf as usize] {
+            NONE => self.bring(leaf, steps),
+            place => {
+                self.unlink(place);
+                place
+            }
+        };
+        self.link(place);
+        steps.push(touch(self.cache_page(place) + record % self.leaf_pages, write, true));
+        if write && !std::mem::replace(&mut self.cached[place as usize].dirty, true) {
+            self.dirtied.push_back(place);
+            self.dirty += 1;
+        }
+        while self.dirty * DIRTY_SHARE > self.places.max(DIRTY_SHARE) {
+            self.write_oldest_dirty(steps);
+        }
+    }
+
+    /// Writes all changed leaves, and syncs the file.
+    pub(crate) fn checkpoint(&mut self, steps: &mut Vec<Step>) {
+        while self.dirty > 0 {
+            self.write_oldest_dirty(steps);
+        }
+        steps.push(Step::Sync { page: LEAVES });
+        self.free.extend(self.freed.drain(..).map(Reverse));
+    }
+
+    fn cache_page(&self, place: u32) -> u64 {
+        LEAVES | u64::from(place) * self.leaf_pages
+    }
+
+    fn bring(&mut self, leaf: u32, steps: &mut Vec<Step>) -> u32 {
+        let fresh = Cached { leaf, dirty: false, newer: NONE, older: NONE };
+        let place = if self.cached.len() < self.places {
+            self.cached.push(fresh);
+            self.cached.len() as u32 - 1
+        } else {
+            let place = self.oldest;
+            self.write(place, steps);
+            self.unlink(place);
+            self.place_of[self.cached[place as usize].leaf as usize] = NONE;
+            self.cached[place as usize] = fresh;
+            place
+        };
+        self.place_of[leaf as usize] = place;
+        let from = LEAVES | u64::from(self.extents[leaf as usize]) * self.leaf_pages;
+        steps.extend((0..self.leaf_pages).map(|page| touch(from + page, false, false)));
+        let to = self.cache_page(place);
+        steps.extend((0..self.leaf_pages).map(|page| touch(to + page, true, true)));
+        place
+    }
+
+    fn write_oldest_dirty(&mut self, steps: &mut Vec<Step>) {
+        let place = self.dirtied.pop_front().expect("what is dirty stands in the row");
+        self.write(place, steps);
+    }
+
+    /// Writes a leaf, if it is dirty.
+    fn write(&mut self, place: u32, steps: &mut Vec<Step>) {
+        let cached = &mut self.cached[place as usize];
+        if !std::mem::replace(&mut cached.dirty, false) {
+            return;
+        }
+        self.dirty -= 1;
+        let extent = self.free.pop().map_or(self.end, |Reverse(extent)| extent);
+        self.end = self.end.max(extent + 1);
+        self.freed.push(std::mem::replace(&mut self.extents[cached.leaf as usize], extent));
+        let from = self.cache_page(place);
+        steps.extend((0..self.leaf_pages).map(|page| touch(from + page, false, true)));
+        let to = LEAVES | u64::from(extent) * self.leaf_pages;
+        steps.extend((0..self.leaf_pages).map(|page| touch(to + page, true, false)));
+    }
+
+    /// Takes a place out of the order of use.
+    fn unlink(&mut self, place: u32) {
+        let Cached { newer, older, .. } = self.cached[place as usize];
+        match newer {
+            NONE => self.newest = older,
+            newer => self.cached[newer as usize].older = older,
+        }
+        match older {
+            NONE => self.oldest = newer,
+            older => self.cached[older as usize].newer = newer,
+        }
+    }
+
+    /// Makes a place the one used last.
+    fn link(&mut self, place: u32) {
+        let older = std::mem::replace(&mut self.newest, place);
+        match older {
+            NONE => self.oldest = place,
+            older => self.cached[older as usize].newer = place,
+        }
+        let cached = &mut self.cached[place as usize];
+        (cached.newer, cached.older) = (NONE, older);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(steps: &[Step]) -> Vec<(u64, bool)> {
+        let of_leaves = |step: &Step| match step {
+            Step::Touch(touch) if !touch.anon && touch.page >> 32 == 1 => {
+                Some((touch.page & 0xffff_ffff, touch.write))
+            }
+            _ => None,
+        };
+        steps.iter().filter_map(of_leaves).collect()
+    }
+
+    fn visit(store: &mut Store, leaf: u32, write: bool) -> Vec<(u64, bool)> {
+        let mut steps = Vec::new();
+        store.visit(leaf, 0, write, &mut steps);
+        file(&steps)
+    }
+
+    #[test]
+    fn the_leaf_that_was_not_used_longest_goes() {
+        let mut store = Store::new(10, 2, 4);
+        assert_eq!(visit(&mut store, 3, false), [(6, false), (7, false)]);
+        assert_eq!(visit(&mut store, 4, false), [(8, false), (9, false)]);
+        assert_eq!(visit(&mut store, 3, false), []);
+        assert_eq!(visit(&mut store, 5, false).len(), 2);
+        assert_eq!(visit(&mut store, 3, false), [], "4 went");
+        assert_eq!(visit(&mut store, 4, false).len(), 2);
+    }
+
+    #[test]
+    fn changed_leaves_go_to_another_place_that_is_free_after_a_checkpoint() {
+        let mut store = Store::new(10, 1, 2);
+        assert_eq!(visit(&mut store, 0, true), [(0, false)]);
+        // The second dirty one is more than may be: the first is written behind the end.
+        assert_eq!(visit(&mut store, 1, true), [(1, false), (10, true)]);
+        assert_eq!(visit(&mut store, 0, true), [(11, true)], "leaf 1 is written, 0 is dirty anew");
+        let mut steps = Vec::new();
+        store.checkpoint(&mut steps);
+        assert_eq!(file(&steps), [(12, true)]);
+        assert!(matches!(steps.last(), Some(Step::Sync { page: LEAVES })));
+        assert_eq!(visit(&mut store, 0, true), []);
+        assert_eq!(visit(&mut store, 1, true), [(0, true)], "the lowest of the free places");
+        assert_eq!(store.extents[..2], [0, 11]);
+    }
+
+    #[test]
+    fn a_dirty_leaf_that_must_go_is_written_first() {
+        let mut store = Store::new(10, 1, 1);
+        visit(&mut store, 0, true);
+        assert_eq!(visit(&mut store, 1, false), [(10, true), (1, false)]);
+        assert_eq!(visit(&mut store, 0, false), [(10, false)]);
+    }
+
+    #[test]
+    fn a_cached_leaf_touches_its_page_of_the_cache_only() {
+        let mut store = Store::new(10, 8, 80);
+        visit(&mut store, 7, false);
+        let mut steps = Vec::new();
+        store.visit(7, 21, true, &mut steps);
+        assert_eq!(steps, [touch(INNER, false, true), touch(LEAVES + 5, true, true)]);
+    }
+}
