@@ -1,6 +1,6 @@
 //! Every behaviour that can be switched, and the named sets of them that stand for kernel versions.
 //!
-//! A combination that is not there yet, or makes no sense, is refused with a sentence that says so.
+//! A combination that makes no sense is refused with a sentence that says so.
 
 use std::fmt;
 
@@ -142,11 +142,14 @@ pub enum Switch {
     ReparentOffline,
     /// Root reclaim waits for dirty pages, too.
     GlobalDirtyThrottle,
+    /// Before a request fails for want of memory, what is being written or read is waited for; off: 16 fruitless efforts
+    /// are enough.
+    WaitBeforeOom,
 }
 
 impl Switch {
     /// All of them, in the order of the table in the design.
-    pub const ALL: [Switch; 11] = [
+    pub const ALL: [Switch; 12] = [
         Switch::WorkingsetRework,
         Switch::LuleshFix,
         Switch::MemcgLru,
@@ -158,6 +161,7 @@ impl Switch {
         Switch::SubtreeLru,
         Switch::ReparentOffline,
         Switch::GlobalDirtyThrottle,
+        Switch::WaitBeforeOom,
     ];
 
     /// As it is written on the command line and in JSON.
@@ -174,6 +178,7 @@ impl Switch {
             Switch::SubtreeLru => "subtree_lru",
             Switch::ReparentOffline => "reparent_offline",
             Switch::GlobalDirtyThrottle => "global_dirty_throttle",
+            Switch::WaitBeforeOom => "wait_before_oom",
         }
     }
 
@@ -184,23 +189,6 @@ impl Switch {
     pub fn parse(name: &str) -> Result<Switch, MechanismError> {
         let found = Switch::ALL.into_iter().find(|switch| switch.name() == name);
         found.ok_or_else(|| MechanismError::UnknownSwitch(name.to_owned()))
-    }
-
-    /// Whether it has both positions. The others can only be off.
-    fn turns(self) -> bool {
-        matches!(
-            self,
-            Switch::WorkingsetRework
-                | Switch::LuleshFix
-                | Switch::MemcgLru
-                | Switch::ReclaimLoop
-                | Switch::FaultPlacement
-                | Switch::BatchNonresidentAge
-                | Switch::Prefetch
-                | Switch::ExactStatistics
-                | Switch::SubtreeLru
-                | Switch::ReparentOffline
-        )
     }
 
     const fn bit(self) -> u32 {
@@ -276,8 +264,6 @@ impl ReworkRule {
 const REWORK: u32 = Switch::WorkingsetRework.bit() | 0xff << 16;
 
 /// Which behaviours are on. A word and a byte, to be copied; asking it is a test of one bit.
-///
-/// One switch has one position yet: it concerns dirty pages of all tenants together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mechanisms {
     preset: Preset,
@@ -303,7 +289,9 @@ impl Mechanisms {
             | Switch::SubtreeLru.bit()
             | Switch::BatchNonresidentAge.bit()
             | Switch::Prefetch.bit()
-            | Switch::ExactStatistics.bit();
+            | Switch::ExactStatistics.bit()
+            | Switch::GlobalDirtyThrottle.bit()
+            | Switch::WaitBeforeOom.bit();
         let on = match preset {
             Preset::Linux612 => LINUX_612,
             Preset::Linux71 => LINUX_71,
@@ -316,8 +304,7 @@ impl Mechanisms {
     /// The switches of a preset, with some turned on and then some turned off.
     ///
     /// # Errors
-    /// [`MechanismError::NotYet`] where only the other position exists, [`MechanismError::Contradiction`] where the
-    /// switches make no sense together.
+    /// [`MechanismError::Contradiction`] where the switches make no sense together.
     pub fn compose(
         preset: Preset,
         with: &[Switch],
@@ -326,7 +313,7 @@ impl Mechanisms {
         let mut mechanisms = Mechanisms::preset(preset);
         for (switches, on) in [(with, true), (without, false)] {
             for &switch in switches {
-                mechanisms = mechanisms.turned(switch, on)?;
+                mechanisms = mechanisms.turned(switch, on);
             }
         }
         mechanisms.check()
@@ -337,22 +324,12 @@ impl Mechanisms {
     /// # Errors
     /// As [`Self::compose`].
     pub fn without(self, switches: &[Switch]) -> Result<Mechanisms, MechanismError> {
-        switches.iter().try_fold(self, |mechanisms, &switch| mechanisms.turned(switch, false))?.check()
+        switches.iter().fold(self, |mechanisms, &switch| mechanisms.turned(switch, false)).check()
     }
 
-    fn turned(self, switch: Switch, on: bool) -> Result<Mechanisms, MechanismError> {
-        if self.is_on(switch) == on {
-            return Ok(self);
-        }
-        if switch.turns() {
-            let bits = if switch == Switch::WorkingsetRework { REWORK } else { switch.bit() };
-            return Ok(Mechanisms { on: if on { self.on | bits } else { self.on & !bits }, ..self });
-        }
-        let (option, other) = if on { ("--with", "off") } else { ("--without", "on") };
-        Err(MechanismError::NotYet {
-            what: format!("{option} {}", switch.name()),
-            instead: format!("leave it {other}, which is all that this version has"),
-        })
+    fn turned(self, switch: Switch, on: bool) -> Mechanisms {
+        let bits = if switch == Switch::WorkingsetRework { REWORK } else { switch.bit() };
+        if self.is_on(switch) == on { self } else { self.with_bit(bits, on) }
     }
 
     fn check(self) -> Result<Mechanisms, MechanismError> {
@@ -503,6 +480,16 @@ impl Mechanisms {
     }
 
     #[inline]
+    pub(crate) const fn global_dirty_throttle(self) -> bool {
+        self.is_on(Switch::GlobalDirtyThrottle)
+    }
+
+    #[inline]
+    pub(crate) const fn wait_before_oom(self) -> bool {
+        self.is_on(Switch::WaitBeforeOom)
+    }
+
+    #[inline]
     pub(crate) const fn reclaim_loop(self) -> bool {
         self.is_on(Switch::ReclaimLoop)
     }
@@ -533,13 +520,6 @@ pub enum MechanismError {
         /// What there is.
         choices: Vec<&'static str>,
     },
-    /// Planned, but not there.
-    NotYet {
-        /// What was asked for.
-        what: String,
-        /// What to do.
-        instead: String,
-    },
     /// One makes no sense without the other.
     Contradiction {
         /// What is on.
@@ -568,7 +548,6 @@ impl fmt::Display for MechanismError {
             MechanismError::UnknownChoice { what, name, choices } => {
                 write!(f, "{what} '{name}' is none; there are {}", list(choices))
             }
-            MechanismError::NotYet { what, instead } => write!(f, "{what} is not implemented yet: {instead}"),
             MechanismError::Contradiction { switch, needs, reason } => {
                 let (switch, needs) = (switch.name(), needs.name());
                 write!(f, "{switch} {reason}, and {needs} is off: turn both on, or both off")
@@ -592,13 +571,10 @@ mod tests {
 
     /// The table of the design, as far as there is a choice.
     #[test]
-    fn presets_differ_in_ten_switches() {
-        let turning = Switch::ALL.into_iter().filter(|switch| switch.turns()).collect::<Vec<_>>();
-        let on = |preset| {
-            turning.iter().map(|&switch| Mechanisms::preset(preset).is_on(switch)).collect::<Vec<_>>()
-        };
+    fn presets_differ_in_twelve_switches() {
+        let on = |preset| Switch::ALL.map(|switch| Mechanisms::preset(preset).is_on(switch));
         assert_eq!(
-            turning.iter().map(|switch| switch.name()).collect::<Vec<_>>(),
+            Switch::ALL.map(Switch::name),
             [
                 "workingset_rework",
                 "lulesh_fix",
@@ -610,15 +586,23 @@ mod tests {
                 "exact_statistics",
                 "subtree_lru",
                 "reparent_offline",
+                "global_dirty_throttle",
+                "wait_before_oom",
             ]
         );
         assert_eq!(
             on(Preset::Linux612),
-            [false, false, true, false, false, false, false, false, false, false]
+            [false, false, true, false, false, false, false, false, false, false, false, false]
         );
-        assert_eq!(on(Preset::Linux71), [true, true, true, false, false, false, false, false, false, false]);
-        assert_eq!(on(Preset::Linux72), [true, true, true, true, true, false, false, false, false, true]);
-        assert_eq!(on(Preset::Default), [true; 10]);
+        assert_eq!(
+            on(Preset::Linux71),
+            [true, true, true, false, false, false, false, false, false, false, false, false]
+        );
+        assert_eq!(
+            on(Preset::Linux72),
+            [true, true, true, true, true, false, false, false, false, true, false, false]
+        );
+        assert_eq!(on(Preset::Default), [true; 12]);
     }
 
     #[test]
@@ -691,17 +675,8 @@ mod tests {
     }
 
     #[test]
-    fn switches_that_have_one_position_say_so() {
-        for switch in Switch::ALL.into_iter().filter(|switch| !switch.turns()) {
-            let on = Mechanisms::default().is_on(switch);
-            let turn = |on: bool| {
-                let (with, without) = if on { (vec![switch], vec![]) } else { (vec![], vec![switch]) };
-                Mechanisms::compose(Preset::Default, &with, &without)
-            };
-            assert_eq!(turn(on), Ok(Mechanisms::default()));
-            let error = turn(!on).unwrap_err().to_string();
-            assert!(error.contains(switch.name()) && error.contains("not implemented yet"), "{error}");
-        }
+    fn switches_by_name() {
+        assert!(Switch::ALL.into_iter().all(|switch| Switch::parse(switch.name()) == Ok(switch)));
         assert!(Switch::parse("turbo").unwrap_err().to_string().contains("turbo"));
     }
 }

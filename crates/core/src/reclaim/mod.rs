@@ -94,8 +94,10 @@ impl Effort {
     }
 
     fn end_priority(&mut self, core: &Core, host: &impl Host) -> Step {
-        let wait = throttle::after_pass(core, &self.orders, &self.scan.tallies);
         let progress = self.scan.progress;
+        let wait = throttle::after_pass(core, &self.orders, &self.scan.tallies).or_else(|| {
+            throttle::after_fruitless_pass(core, &self.orders, self.priority, progress.reclaimed)
+        });
         if progress.reclaimed > 0 {
             core.node.note_progress();
         }

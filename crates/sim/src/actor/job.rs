@@ -802,7 +802,7 @@ pub(super) fn wait_out(world: &World, throttle: Throttle) -> Pause {
     let until = world.now() + throttle.timeout();
     match throttle {
         Throttle::Writeback => Pause::Written(Some(until)),
-        Throttle::Congested | Throttle::OverHigh(_) => Pause::Until(until),
+        Throttle::Congested | Throttle::NoProgress | Throttle::OverHigh(_) => Pause::Until(until),
     }
 }
 

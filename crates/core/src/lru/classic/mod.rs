@@ -43,7 +43,7 @@ pub(crate) fn list_of(kind: Kind, active: bool) -> usize {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Costs(pub(crate) [u64; 2]);
 
-/// The clock. All threads below write to it.
+/// The clock. All threads below write to it. `clock_apart` is for the benchmark, as `lock_apart` is.
 #[derive(Debug)]
 #[cfg_attr(lruvec_layout = "clock_apart", repr(align(128)))]
 struct NonresidentAge(AtomicU64);
