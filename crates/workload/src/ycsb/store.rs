@@ -122,7 +122,7 @@ impl Store {
     }
 
     fn cache_page(&self, place: u32) -> u64 {
-        LEAVES | u64::from(place) * self.leaf_pages
+        LEAVES + u64::from(place) * self.leaf_pages
     }
 
     fn bring(&mut self, leaf: u32, steps: &mut Vec<Step>) -> u32 {
@@ -139,7 +139,7 @@ impl Store {
             place
         };
         self.place_of[leaf as usize] = place;
-        let from = LEAVES | u64::from(self.extents[leaf as usize]) * self.leaf_pages;
+        let from = LEAVES + u64::from(self.extents[leaf as usize]) * self.leaf_pages;
         steps.extend((0..self.leaf_pages).map(|page| touch(from + page, false, false)));
         let to = self.cache_page(place);
         steps.extend((0..self.leaf_pages).map(|page| touch(to + page, true, true)));
@@ -163,7 +163,7 @@ impl Store {
         self.freed.push(std::mem::replace(&mut self.extents[cached.leaf as usize], extent));
         let from = self.cache_page(place);
         steps.extend((0..self.leaf_pages).map(|page| touch(from + page, false, true)));
-        let to = LEAVES | u64::from(extent) * self.leaf_pages;
+        let to = LEAVES + u64::from(extent) * self.leaf_pages;
         steps.extend((0..self.leaf_pages).map(|page| touch(to + page, true, false)));
     }
 

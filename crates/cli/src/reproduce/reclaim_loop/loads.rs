@@ -114,8 +114,10 @@ pub fn mapped_reads(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<F
             seed: seed * JOBS + job,
         };
         let reads = pattern.accesses().map_err(Failure::work)?;
-        simulator
-            .add_job(0, reads.map(move |read| Operation::from(Access::load(job << 32 | read.offset / 4096))));
+        simulator.add_job(
+            0,
+            reads.map(move |read| Operation::from(Access::load((job << 32) + read.offset / 4096))),
+        );
     }
     let accesses = 16_000_000 / u64::from(shorter);
     let mut to = |accesses: u64| -> Result<_, Failure> {

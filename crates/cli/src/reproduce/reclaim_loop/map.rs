@@ -11,8 +11,8 @@ use mglru_core::Counter;
 use serde_json::{Value, json};
 
 /// The published limit is divided by these.
-const SMALLER: [u64; 3] = [256, 64, 16];
-const WRITES_PERCENT: [u32; 4] = [0, 5, 25, 50];
+const SMALLER: [u64; 2] = [256, 32];
+const WRITES_PERCENT: [u32; 3] = [5, 25, 50];
 /// Settings that are compared with linux-7.1: linux-7.2, 7.2 without fault_placement, 7.1 with it.
 const COMPARED: [(usize, &str); 3] = [(1, "linux-7.2"), (3, "loop alone"), (4, "placement alone")];
 

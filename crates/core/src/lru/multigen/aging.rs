@@ -91,11 +91,9 @@ impl LockedLruvec<'_> {
         if swappiness.evicts(kind) {
             let prefetch = mechanisms.prefetch();
             let mut moves = 0;
-            let mut tail = self.tail(label, kind);
-            while let Some(folio) = tail {
-                tail = self.after(folio);
+            while let Some(folio) = self.tail(label, kind) {
                 if prefetch {
-                    self.prefetch_next(host, folio, tail);
+                    self.prefetch_next(host, folio);
                 }
                 let flags = &self.folios.flags(folio);
                 let before = flags.load();
