@@ -82,7 +82,7 @@ pub fn selects(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts,
 pub fn compilers(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts, Failure> {
     const SMALLER: u64 = 16;
     let machine = Machine { cpus: 96, ..Machine::kernel_lab(3 * GIB_PAGES / SMALLER) };
-    let units = 3000 / u64::from(shorter);
+    let units = 1500 / u64::from(shorter);
     clients::run(&Script {
         window: Window { warm_draws: units / 3, draws: units, ..Window::default() },
         ..Script::new(
