@@ -74,12 +74,24 @@ fn rules_are_apart_in_an_ablation() {
     assert!((4..=8).contains(&moving), "{moving} rules change something");
 }
 
+/// In the cache, memory is real: every page that is loaded is verified, and no request falls short.
+#[test]
+fn the_memcg_lru_runs_in_the_cache() {
+    let folder = tempfile::tempdir().unwrap();
+    let document =
+        document(folder.path(), "reproduce memcg-lru --world real --directory . --quick --runs 1");
+    let experiment = &document["experiments"][0];
+    assert_eq!(experiment["world"], "real");
+    assert_eq!(experiment["rows"].as_array().unwrap().len(), 4);
+    assert_eq!(experiment["checks"][0]["holds"], true, "{}", experiment["checks"]);
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "files are gone");
+}
+
 #[test]
 fn what_is_not_there_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     for (arguments, expected) in [
         ("reproduce nothing", "there is no experiment 'nothing'; there is prefetch"),
-        ("reproduce memcg-lru --world real", "in the simulator only so far"),
         ("reproduce --world moon", "--world"),
         ("reproduce --directory .", "goes with --world real"),
         ("reproduce --ablate --world real", "leave --world and --runs out"),

@@ -18,7 +18,7 @@ use crate::event::Event;
 use crate::folio::{Flags, FolioId, Kind};
 use crate::host::Host;
 use crate::lru::Queue;
-use crate::mapping::{Found, Glance, InsertError, Mapping, SEQUENCE_MASK};
+use crate::mapping::{Found, Glance, InsertError, LEAF_SLOTS, Mapping, SEQUENCE_MASK};
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::mm::AddressSpace;
 use std::sync::Arc;
@@ -228,6 +228,19 @@ impl Core {
         if mapping.touch_table(index) {
             task.space.mark_ran();
         }
+    }
+
+    /// Mapped accesses to several of the 64 pages from `first`, a multiple of 64, on: bit `n` stands for page `first + n`. As
+    /// [`Core::lookup`] and [`Core::touch`] of each, where a page-table entry is there already; the bits of the others are
+    /// returned, and nothing was done about those.
+    pub fn touch_mapped(&self, task: &Task, mapping: &Mapping, first: u32, pages: u64) -> u64 {
+        assert!(first.is_multiple_of(LEAF_SLOTS as u32), "page {first} does not begin a leaf");
+        // The lock keeps the leaf the mapping's.
+        let without = mapping.lock(&self.leaves).touch_mapped(first, pages);
+        if without != pages && mapping.touch_table(first) {
+            task.space.mark_ran();
+        }
+        without
     }
 
     /// Sets the bits of a page-table entry, and makes the entry where there was none.

@@ -1,8 +1,8 @@
 //! A page is paid for: a frame, a charge to its memcg, and room for its place in the index.
 //!
 //! [`Charging`] is asked step by step until it has all three. Over `memory.max` it runs a reclaim effort on the
-//! memcg, below the node's min watermark one on everybody; where neither helps it first waits for write-back, and
-//! then fails with a report.
+//! memcg, below the node's min watermark one on everybody. Where 16 efforts do not help it fails with a report; with
+//! `wait_before_oom`, which no kernel has, it first waits for what is being written or read.
 //!
 //! Source: spec 60 §8 (max loop), spec 70 §6, §9.
 //!
@@ -80,8 +80,8 @@ pub struct Charging {
     stalled: bool,
     retries: u32,
     fruitless_waits: u32,
-    /// Pages written so far, and being read, when it waited last.
-    transfers_before: (u64, u64),
+    /// Pages written, being read and stolen, and generations opened, when it waited last.
+    seen_before: [u64; 4],
     /// Reclaim was run because the node is below its min watermark; a frame may be taken now.
     reclaimed_for_frame: bool,
 }
@@ -100,7 +100,7 @@ impl Charging {
             stalled: false,
             retries: 0,
             fruitless_waits: 0,
-            transfers_before: (0, 0),
+            seen_before: [0; 4],
             reclaimed_for_frame: false,
         }
     }
@@ -225,30 +225,46 @@ impl Charging {
         if self.retries < RETRIES {
             return ChargeStep::More;
         }
-        self.wait_for_transfers(core, host)
+        if core.mechanisms().wait_before_oom() {
+            self.wait_for_transfers(core, host)
+        } else {
+            self.fail(core)
+        }
     }
 
     /// Everything is dirty, being written or being read: that is slow, not hopeless, as long as pages do get through.
     fn wait_for_transfers(&mut self, core: &Core, host: &impl Host) -> ChargeStep {
         let target = self.target();
         let totals = core.subtree_totals(target);
-        let under_way = [Counter::FileDirty, Counter::FileWriteback, Counter::FileReading];
-        let now = (core.written_pages(), totals.get(Counter::FileReading));
-        if now != self.transfers_before {
-            self.transfers_before = now;
+        let transfers = [Counter::FileDirty, Counter::FileWriteback, Counter::FileReading];
+        let under_way = transfers.iter().any(|&counter| totals.get(counter) > 0);
+        let stolen = totals.get(Counter::PgstealFile) + totals.get(Counter::PgstealAnon);
+        let now = [core.written_pages(), totals.get(Counter::FileReading), stolen, totals.get(Counter::Aged)];
+        let moves = now != self.seen_before;
+        if moves {
+            self.seen_before = now;
             self.fruitless_waits = 0;
         }
-        if under_way.iter().all(|&counter| totals.get(counter) == 0)
-            || self.fruitless_waits == FRUITLESS_WAITS
-        {
-            core.memcg(target).stat.add(Counter::EventOom, 1);
-            let report = OutOfMemory::of(core, target);
-            self.give_back(core);
-            return ChargeStep::OutOfMemory(report);
+        // Where all but one of a few generations are empty, nobody takes anything until those who walk for the next one
+        // are done; and who walks may have to wait for a CPU longer than 16 efforts take (docs/fidelity.md).
+        let ages = core.is_aging(target);
+        if !under_way && !ages && !moves || self.fruitless_waits == FRUITLESS_WAITS {
+            return self.fail(core);
         }
         self.fruitless_waits += 1;
+        if !under_way {
+            return ChargeStep::Wait(Throttle::NoProgress);
+        }
         host.wake_flusher(FlushReason::Reclaim);
         ChargeStep::Wait(Throttle::Writeback)
+    }
+
+    fn fail(&mut self, core: &Core) -> ChargeStep {
+        let target = self.target();
+        core.memcg(target).stat.add(Counter::EventOom, 1);
+        let report = OutOfMemory::of(core, target);
+        self.give_back(core);
+        ChargeStep::OutOfMemory(report)
     }
 }
 

@@ -104,6 +104,8 @@ pub enum Throttle {
     Writeback,
     /// The target met nothing but dirty pages that are queued already: one tick.
     Congested,
+    /// Direct reclaim is about to have looked at everything, and freed nothing: one tick.
+    NoProgress,
     /// Who charges is above `memory.high`: this long.
     OverHigh(Duration),
 }
@@ -114,7 +116,7 @@ impl Throttle {
         match self {
             Throttle::Writeback => Duration::from_millis(100),
             // One tick of the 250 Hz clock of the kernels that the counts were measured on.
-            Throttle::Congested => Duration::from_millis(4),
+            Throttle::Congested | Throttle::NoProgress => Duration::from_millis(4),
             Throttle::OverHigh(pause) => pause,
         }
     }

@@ -142,11 +142,14 @@ pub enum Switch {
     ReparentOffline,
     /// Root reclaim waits for dirty pages, too.
     GlobalDirtyThrottle,
+    /// Before a request fails for want of memory, what is being written or read is waited for; off: 16 fruitless efforts
+    /// are enough.
+    WaitBeforeOom,
 }
 
 impl Switch {
     /// All of them, in the order of the table in the design.
-    pub const ALL: [Switch; 11] = [
+    pub const ALL: [Switch; 12] = [
         Switch::WorkingsetRework,
         Switch::LuleshFix,
         Switch::MemcgLru,
@@ -158,6 +161,7 @@ impl Switch {
         Switch::SubtreeLru,
         Switch::ReparentOffline,
         Switch::GlobalDirtyThrottle,
+        Switch::WaitBeforeOom,
     ];
 
     /// As it is written on the command line and in JSON.
@@ -174,6 +178,7 @@ impl Switch {
             Switch::SubtreeLru => "subtree_lru",
             Switch::ReparentOffline => "reparent_offline",
             Switch::GlobalDirtyThrottle => "global_dirty_throttle",
+            Switch::WaitBeforeOom => "wait_before_oom",
         }
     }
 
@@ -200,6 +205,8 @@ impl Switch {
                 | Switch::ExactStatistics
                 | Switch::SubtreeLru
                 | Switch::ReparentOffline
+                | Switch::GlobalDirtyThrottle
+                | Switch::WaitBeforeOom
         )
     }
 
@@ -277,7 +284,6 @@ const REWORK: u32 = Switch::WorkingsetRework.bit() | 0xff << 16;
 
 /// Which behaviours are on. A word and a byte, to be copied; asking it is a test of one bit.
 ///
-/// One switch has one position yet: it concerns dirty pages of all tenants together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mechanisms {
     preset: Preset,
@@ -303,7 +309,9 @@ impl Mechanisms {
             | Switch::SubtreeLru.bit()
             | Switch::BatchNonresidentAge.bit()
             | Switch::Prefetch.bit()
-            | Switch::ExactStatistics.bit();
+            | Switch::ExactStatistics.bit()
+            | Switch::GlobalDirtyThrottle.bit()
+            | Switch::WaitBeforeOom.bit();
         let on = match preset {
             Preset::Linux612 => LINUX_612,
             Preset::Linux71 => LINUX_71,
@@ -503,6 +511,16 @@ impl Mechanisms {
     }
 
     #[inline]
+    pub(crate) const fn global_dirty_throttle(self) -> bool {
+        self.is_on(Switch::GlobalDirtyThrottle)
+    }
+
+    #[inline]
+    pub(crate) const fn wait_before_oom(self) -> bool {
+        self.is_on(Switch::WaitBeforeOom)
+    }
+
+    #[inline]
     pub(crate) const fn reclaim_loop(self) -> bool {
         self.is_on(Switch::ReclaimLoop)
     }
@@ -592,7 +610,7 @@ mod tests {
 
     /// The table of the design, as far as there is a choice.
     #[test]
-    fn presets_differ_in_ten_switches() {
+    fn presets_differ_in_twelve_switches() {
         let turning = Switch::ALL.into_iter().filter(|switch| switch.turns()).collect::<Vec<_>>();
         let on = |preset| {
             turning.iter().map(|&switch| Mechanisms::preset(preset).is_on(switch)).collect::<Vec<_>>()
@@ -610,15 +628,23 @@ mod tests {
                 "exact_statistics",
                 "subtree_lru",
                 "reparent_offline",
+                "global_dirty_throttle",
+                "wait_before_oom",
             ]
         );
         assert_eq!(
             on(Preset::Linux612),
-            [false, false, true, false, false, false, false, false, false, false]
+            [false, false, true, false, false, false, false, false, false, false, false, false]
         );
-        assert_eq!(on(Preset::Linux71), [true, true, true, false, false, false, false, false, false, false]);
-        assert_eq!(on(Preset::Linux72), [true, true, true, true, true, false, false, false, false, true]);
-        assert_eq!(on(Preset::Default), [true; 10]);
+        assert_eq!(
+            on(Preset::Linux71),
+            [true, true, true, false, false, false, false, false, false, false, false, false]
+        );
+        assert_eq!(
+            on(Preset::Linux72),
+            [true, true, true, true, true, false, false, false, false, true, false, false]
+        );
+        assert_eq!(on(Preset::Default), [true; 12]);
     }
 
     #[test]

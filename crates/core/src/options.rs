@@ -35,6 +35,9 @@ pub struct Options {
     pub charge_batch_pages: u64,
     /// Of what is drawn by chance: bins of the memcg LRU. Default: 0.
     pub seed: u64,
+    /// Whether what a memcg has dirty is held against its own memory; false: only what all have, as on Linux where the I/O
+    /// controller is not on the unified hierarchy. Default: yes.
+    pub memcg_dirty_limits: bool,
     /// Whether index memory takes frames away. Default: no, as in the golden traces; a cache says yes.
     pub charge_metadata: bool,
 }
@@ -54,6 +57,7 @@ impl Options {
             statistics_refresh: Refresh::default(),
             charge_batch_pages: 1,
             seed: 0,
+            memcg_dirty_limits: true,
             charge_metadata: false,
         }
     }

@@ -41,7 +41,7 @@ impl Latency {
     /// None at all.
     pub const ZERO: Latency = Latency::Fixed(Duration::ZERO);
 
-    fn draw(self, random: &mut Random) -> Duration {
+    pub(crate) fn draw(self, random: &mut Random) -> Duration {
         match self {
             Latency::Fixed(always) => always,
             Latency::Uniform { least, most } => {

@@ -40,7 +40,7 @@ pub use actor::{Answer, Order, Reading};
 pub use baseline::Baseline;
 pub use device::{DeviceModel, Lane, Latency};
 pub use host::{Observer, PageTouch};
-pub use machine::{FlusherModel, Interleaving, Machine, Tenant, Writes};
+pub use machine::{FlusherModel, Interleaving, Machine, Preemption, Tenant, Writes};
 pub use operation::{Access, Numbering, Operation, Request, Source, SourceError, TraceSource};
 pub use report::{Counters, Counts, Report, RequestReport, Tally, TenantReport};
 pub use sample::{Sample, TenantSample};

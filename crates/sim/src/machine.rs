@@ -86,6 +86,15 @@ impl Default for FlusherModel {
     }
 }
 
+/// Where there are fewer CPUs than tasks, a task that reclaims may have to let others go first, in the middle of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preemption {
+    /// On average it keeps its CPU for so long.
+    pub slice: Duration,
+    /// Until it has one again.
+    pub away: Latency,
+}
+
 /// Which of several actors goes on that could go on at the same moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Interleaving {
@@ -133,6 +142,12 @@ pub struct Machine {
     pub access_time: Duration,
     /// What reclaiming one batch takes.
     pub batch_time: Duration,
+    /// What reclaim takes besides for each page that it takes off a list and examines. Sorting is almost free beside that.
+    pub scan_time: Duration,
+    /// How a task that reclaims loses its CPU to others; `None`: never.
+    pub preemption: Option<Preemption>,
+    /// Whether what a tenant has dirty is held against its own limit ([`Options::memcg_dirty_limits`]).
+    pub memcg_dirty_limits: bool,
     /// What page names mean.
     pub numbering: Numbering,
     /// How writes through descriptors treat missing pages.
@@ -171,6 +186,9 @@ impl Machine {
             flusher: Some(FlusherModel::default()),
             access_time: Duration::from_micros(1),
             batch_time: Duration::ZERO,
+            scan_time: Duration::ZERO,
+            preemption: None,
+            memcg_dirty_limits: true,
             numbering: Numbering::Files,
             writes: Writes::AfterRead,
             count_repeats: false,
@@ -237,6 +255,7 @@ impl Machine {
             charge_metadata: self.charge_metadata,
             swap: Swap::options(self.swap),
             swappiness: self.swappiness,
+            memcg_dirty_limits: self.memcg_dirty_limits,
             ..Options::new(self.memory_pages)
         }
     }

@@ -75,6 +75,13 @@ impl From<PageAccess> for Access {
 pub enum Operation {
     /// Touches a page.
     Access(Access),
+    /// Loads from several of 64 pages through a mapping, in any order. Where pages are [`Numbering::Files`].
+    Loads {
+        /// The first of the 64: a multiple of 64.
+        first: u64,
+        /// Bit `n`: from page `first + n`.
+        pages: u64,
+    },
     /// Writes the dirty pages of a file and waits for the device (fsync).
     Sync {
         /// A page of the file.

@@ -5,12 +5,13 @@ use crate::clock::Events;
 use crate::device::Device;
 use crate::files::{FileNumber, Files};
 use crate::host::SimHost;
-use crate::machine::{Machine, Tenant, Writes};
+use crate::machine::{Machine, Preemption, Tenant, Writes};
 use crate::report::{Counters, Counts, RequestReport, Tally};
 use crate::sample::{Sample, Sampler, TenantSample};
 use crate::swap::Swap;
 use mglru_core::writeback::WritebackRun;
-use mglru_core::{Core, Mapping, Memcg, MemcgError, MemcgId, SwapOut, Task, Time};
+use mglru_core::{Core, Counter, Mapping, Memcg, MemcgError, MemcgId, SwapOut, Task, Time};
+use mglru_workload::Random;
 use mglru_workload::fio::Latencies;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -133,10 +134,16 @@ pub(crate) struct World {
     /// What a touch takes, and what reclaiming a batch takes.
     pub(crate) access_nanos: u64,
     pub(crate) batch_nanos: u64,
+    /// What scanning a page takes, and pages that were scanned before the last batch.
+    scan_nanos: u64,
+    scanned: u64,
+    preemption: Option<Preemption>,
+    random: Random,
     pub(crate) overwrite: bool,
     pub(crate) count_repeats: bool,
     pub(crate) transfer_pages: usize,
     pub(crate) has_flusher: bool,
+    pub(crate) memcg_dirty_limits: bool,
     device_cpu: usize,
 }
 
@@ -170,10 +177,15 @@ impl World {
             times_accesses: false,
             access_nanos: machine.access_time.as_nanos() as u64,
             batch_nanos: machine.batch_time.as_nanos() as u64,
+            scan_nanos: machine.scan_time.as_nanos() as u64,
+            scanned: 0,
+            preemption: machine.preemption,
+            random: Random::stream(machine.seed, 0xC9),
             overwrite: machine.writes == Writes::Overwrite,
             count_repeats: machine.count_repeats,
             transfer_pages: machine.flusher.unwrap_or_default().transfer_pages.max(1) as usize,
             has_flusher: machine.flusher.is_some(),
+            memcg_dirty_limits: machine.memcg_dirty_limits,
             device_cpu: machine.device_cpu,
         })
     }
@@ -336,10 +348,31 @@ impl World {
     /// What reclaiming the last batch took.
     #[inline]
     pub(crate) fn take_batch_nanos(&mut self) -> u64 {
+        let scanning = if self.scan_nanos == 0 { 0 } else { self.scan_nanos * self.take_scanned() };
+        let nanos = self.batch_nanos + scanning;
+        let nanos = nanos + self.preemption.map_or(0, |preemption| self.lose_cpu(preemption, nanos));
         match self.host.take_compressed() {
-            0 => self.batch_nanos,
-            pages => self.compress(pages) + self.batch_nanos,
+            0 => nanos,
+            pages => self.compress(pages) + nanos,
         }
+    }
+
+    /// For how long others have the CPU of a task that used it for so long.
+    #[cold]
+    fn lose_cpu(&mut self, Preemption { slice, away }: Preemption, nanos: u64) -> u64 {
+        let loses = self.random.below(slice.as_nanos() as u64) < nanos;
+        if loses { away.draw(&mut self.random).as_nanos() as u64 } else { 0 }
+    }
+
+    /// Pages that were scanned since the last call of this.
+    #[cold]
+    fn take_scanned(&mut self) -> u64 {
+        const SCANNED: [Counter; 2] = [Counter::PgscanAnon, Counter::PgscanFile];
+        let of = |memcg: &Memcg| SCANNED.iter().map(|&counter| memcg.stat().get(counter)).sum::<u64>();
+        let scanned = self.core.memcgs().map(of).sum();
+        // What a memcg counted that was removed meanwhile is its parent's then.
+        let before = std::mem::replace(&mut self.scanned, scanned);
+        scanned.saturating_sub(before)
     }
 
     /// What compressing so many pages took.

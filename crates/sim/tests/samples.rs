@@ -22,7 +22,7 @@ fn run(look: bool, jobs: u64) -> (Report, Simulator) {
         let mut random = Random::stream(1, job);
         let touches = (0..ACCESSES / jobs).map(move |_| {
             let page = random.below(3000).min(random.below(3000));
-            if page % 9 == 0 { Access::write(page) } else { Access::read(page) }
+            if page.is_multiple_of(9) { Access::write(page) } else { Access::read(page) }
         });
         simulator.add_job(0, touches.map(Operation::from));
     }

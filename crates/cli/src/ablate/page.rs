@@ -52,7 +52,7 @@ impl Ablation {
             rows.iter().filter_map(|row| row.effects.get(metric)).all(|effect| effect.is_percent);
         let effects = rows.iter().filter_map(|row| {
             let effect = row.effects.get(metric)?;
-            let Some((first, others)) = row.without.split_first() else { return None };
+            let (first, others) = row.without.split_first()?;
             let and = if others.is_empty() { String::new() } else { format!(" + {} more", others.len()) };
             let show = |figure| difference(figure, effect.is_percent);
             Some(chart::Effect {

@@ -154,7 +154,7 @@ pub fn lru_of(name: &str) -> Option<Lru> {
 }
 
 /// The presets that stand for kernels, each with its version.
-const KERNELS: [(&str, Preset); 3] =
+pub const KERNELS: [(&str, Preset); 3] =
     [("6.12", Preset::Linux612), ("7.1", Preset::Linux71), ("7.2", Preset::Linux72)];
 
 /// The preset that stands for a kernel, and the policy of that name.

@@ -5,6 +5,7 @@
 mod compare;
 mod kernel_run;
 mod memcg_reclaim;
+mod oom;
 mod report;
 mod tolerance;
 mod variant;
@@ -20,6 +21,8 @@ use mglru_core::lru::Swappiness;
 use mglru_core::{Counter, Lru, Mechanisms};
 use mglru_sim::Tally;
 use mglru_workload::trace::OpenOptions;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 /// Arguments of the mode.
@@ -48,7 +51,15 @@ pub struct Args {
 /// The table or a trace cannot be read, or a count is not close enough.
 pub fn run(args: Args) -> Result<(), Failure> {
     let filter = Filter { kernels: args.kernel, workloads: args.workload, lru: args.lru };
-    if memcg_reclaim::is_meant(&args.results)? {
+    let header = header_of(&args.results)?;
+    if oom::is_meant(&header) {
+        let compared = oom::compare(&args.results, &filter)?;
+        let mut output = Output::new(args.json);
+        output.text(&oom::text(&compared))?;
+        output.document(&oom::document(&compared))?;
+        return oom::verdict(&compared);
+    }
+    if memcg_reclaim::is_meant(&header) {
         let compared = memcg_reclaim::compare(&args.results, &filter)?;
         let mut output = Output::new(args.json);
         output.text(&memcg_reclaim::text(&compared))?;
@@ -69,6 +80,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
     output.text(&report::text(&comparisons, &table.skipped))?;
     output.document(&report::document(&comparisons, &table.skipped))?;
     verdict(&comparisons)
+}
+
+/// The names of a table's columns, which say what it is about.
+fn header_of(path: &Path) -> Result<String, Failure> {
+    let failure = |e: std::io::Error| Failure::work(format_args!("{}: {e}", path.display()));
+    let mut header = String::new();
+    BufReader::new(File::open(path).map_err(failure)?).read_line(&mut header).map_err(failure)?;
+    Ok(header)
 }
 
 /// Replays what all subjects need, and compares.

@@ -275,11 +275,8 @@ pub fn lines(title: &str, description: &str, axes: Axes, series: &[Series]) -> C
         let mut path = String::new();
         let mut up = true;
         for &(place, value) in &series.points {
-            match value {
-                Some(value) => {
-                    path += &format!("{}{} {}", if up { "M" } else { "L" }, at(x(place)), at(y(value)))
-                }
-                None => {}
+            if let Some(value) = value {
+                path += &format!("{}{} {}", if up { "M" } else { "L" }, at(x(place)), at(y(value)));
             }
             up = value.is_none();
         }

@@ -226,7 +226,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         });
     }
     if all || done.len() > 1 {
-        output.text(&summary::text(&done))?;
+        output.text(&format!("{}{}", if all { "" } else { "\n" }, summary::text(&done)))?;
     }
     let document = json!({"experiments": done.iter().map(|done| {
         let mut document = done.experiment.json();

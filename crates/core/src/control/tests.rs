@@ -65,7 +65,7 @@ fn the_main_bit_of_enabled_switches_the_policy() {
         harness.core.validate().unwrap();
         assert!(harness.effort(EffortKind::Limit, 32).reclaimed >= 32, "reclaim finds pages all the time");
     }
-    assert!(steps >= 9000 / 4096 + 1, "{steps}");
+    assert!(steps > 9000 / 4096, "{steps}");
     assert_eq!(harness.sizes().iter().sum::<u64>(), 0, "no generation has any");
     harness.core.validate().unwrap();
 

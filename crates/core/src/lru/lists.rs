@@ -21,8 +21,10 @@ pub(crate) const UNEVICTABLE: usize = LISTS - 1;
 /// itself, and telling it costs 12 % of a scan.
 const PREFETCH_NEARER: u32 = 16;
 
-/// What the lruvec lock protects.
+/// What the lruvec lock protects. By default right behind the lock, as nothing better could be measured on two cores
+/// (docs/experiments/lru-lock.md); `lock_apart` is for the benchmark.
 #[derive(Debug)]
+#[cfg_attr(lruvec_layout = "lock_apart", repr(align(128)))]
 pub(crate) struct Lists {
     pub(crate) lists: FolioLists<LISTS>,
     /// Of the multi-gen LRU.
@@ -106,19 +108,13 @@ impl LockedLruvec<'_> {
     /// where links are in the same cache line, gains nothing. One step ahead gains with lists of any size; two steps gain
     /// more where nothing is in a cache, and cost up to a third of that in between.
     #[inline]
-    pub(crate) fn prefetch_next(&self, host: &impl Host, folio: FolioId, next: Option<FolioId>) {
-        if let Some(next) = next
+    pub(crate) fn prefetch_next(&self, host: &impl Host, folio: FolioId) {
+        if let Some(next) = self.lists.lists.next(self.folios, folio)
             && next.0.abs_diff(folio.0) > PREFETCH_NEARER
         {
             host.prefetch(self.folios.flags(next));
             host.prefetch(self.folios.links(next));
         }
-    }
-
-    /// The folio that is scanned after this one, if this one leaves the list.
-    #[inline]
-    pub(crate) fn after(&self, folio: FolioId) -> Option<FolioId> {
-        self.lists.lists.next(self.folios, folio)
     }
 
     /// Moves a folio that stays on lists to an end of a list; label and sizes as they are.

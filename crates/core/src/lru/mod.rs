@@ -34,7 +34,7 @@ pub(crate) use isolated::Isolated;
 pub(crate) use lruvec::LockedLruvec;
 pub use lruvec::{GenerationRow, Lruvec};
 pub use multigen::window::{MAX_GENERATIONS, MIN_GENERATIONS, Seq};
-pub(crate) use order::{MemcgOrder, OrderWalk, Visit};
+pub(crate) use order::{MemcgOrder, OrderWalk, TURN_PAGES, Visit};
 
 use crate::folio::Kind;
 

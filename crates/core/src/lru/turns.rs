@@ -9,8 +9,9 @@
 //!
 //! Each memcg has a count of what it gave, as a share of its size, and whose is lowest is next (stride scheduling; Waldspurger
 //! and Weihl 1995). Who is ahead of the others by a quarter of a pass's share is left out of the pass, so that among equals
-//! everyone gives the same. A page that was looked at and kept counts a little, so that who uses its pages gives less. A
-//! memcg that comes begins with the lowest count there is, so that it does not have to make up for the time before.
+//! everyone gives the same. A turn ends with twice the memcg's share of what is wanted ([`super::order`]), as one whose cold
+//! pages are found together would else give for all. A page that was looked at and kept counts a little, so that who uses its
+//! pages gives less. A memcg that comes begins with the lowest count there is, so that it does not have to make up for the time before.
 //!
 //! Members are only those with pages, grouped by size, which keeps the cost of a pass at the number of those that can give:
 //! 100,000 tenants of which 1,000 are in use cost as much as 1,000.
@@ -28,8 +29,10 @@ use std::ops::Bound;
 
 /// What giving all of its pages once counts.
 const WHOLE: u64 = 1 << 32;
-/// A page that is looked at and kept counts one in so many.
-const KEPT_SHARE: u64 = 64;
+/// A page that is looked at and kept counts one in so many. Of 16 equal memcgs of 491,520 pages, 40 % of them touched between two
+/// requests, what each gave in 12 requests deviated by 20 % with 64, and by 6 % with 256. With none at all it was 0.3 %, but
+/// then who used 60 % of its pages gave about as much as who used 2 %.
+const KEPT_SHARE: u64 = 256;
 
 /// The group of a memcg with so many pages, or of whatever else: 0 of one without, else one more than the logarithm.
 pub(crate) fn group_of(pages: u64) -> u32 {
@@ -222,14 +225,14 @@ mod tests {
         assert_eq!(pass(&mut turns, 0, |_| 0), [9, 3, 1, 2, 0], "a new one does not catch up");
     }
 
-    /// What is looked at and kept counts one in 64.
+    /// What is looked at and kept counts one in 256.
     #[test]
     fn keeping_counts_little() {
         let mut turns = turns(&[1000; 2]);
         let mut walk = TurnsWalk::new(&mut turns, 5);
         let mut visit = |before| walk.next(&mut turns, before);
         assert_eq!(visit(None), Some(MemcgId(0)));
-        assert_eq!(visit(Some(Given { memcg: MemcgId(0), scanned: 64, stolen: 0 })), Some(MemcgId(1)));
+        assert_eq!(visit(Some(Given { memcg: MemcgId(0), scanned: 256, stolen: 0 })), Some(MemcgId(1)));
         assert_eq!(visit(Some(Given { memcg: MemcgId(1), scanned: 2, stolen: 2 })), None);
         assert_eq!(pass(&mut turns, 0, |_| 0), [0, 1], "one against two");
     }

@@ -314,14 +314,37 @@ impl LockedMapping<'_> {
         self.mapping.slot(self.leaves, index).map_or(Slot::EMPTY, AtomicSlot::load)
     }
 
-    /// The folio behind a page-table entry whose accessed bit is set, and its slot.
-    pub(crate) fn young_entry(&self, index: u32) -> Option<(FolioId, &AtomicSlot)> {
-        let slot = self.mapping.slot(self.leaves, index)?;
-        let now = slot.load();
-        if !now.mapped() || !now.accessed() {
-            return None;
+    /// Accesses to pages of the leaf that begins at `first`, as bits, by way of their page-table entries. Those of them that
+    /// have none.
+    pub(crate) fn touch_mapped(&self, first: u32, pages: u64) -> u64 {
+        let Some((_, leaf)) = self.leaf(first) else { return pages };
+        let mut without = pages;
+        let mut left = pages;
+        while left != 0 {
+            let at = left.trailing_zeros();
+            left &= left - 1;
+            without &= !(u64::from(leaf.slots[at as usize].touch_mapped()) << at);
         }
-        Some((now.folio()?, slot))
+        without
+    }
+
+    /// Of these pages, the folios behind page-table entries whose accessed bit is set, and their slots.
+    pub(crate) fn young_entries(
+        &self,
+        pages: std::ops::Range<u64>,
+    ) -> impl Iterator<Item = (FolioId, &AtomicSlot)> {
+        let leaf_pages = LEAF_SLOTS as u64;
+        let firsts =
+            (pages.start / leaf_pages..pages.end.div_ceil(leaf_pages)).map(move |leaf| leaf * leaf_pages);
+        let slots = firsts.filter_map(move |first| {
+            let (_, leaf) = self.leaf(first as u32)?;
+            let within = pages.start.max(first) - first..(pages.end - first).min(leaf_pages);
+            Some(&leaf.slots[within.start as usize..within.end as usize])
+        });
+        slots.flatten().filter_map(|slot| {
+            let now = slot.load();
+            Some((now.folio().filter(|_| now.mapped() && now.accessed())?, slot))
+        })
     }
 
     /// Puts a folio into an empty or remembered slot; what was there. The caller's leaf reservation is used up or given

@@ -175,6 +175,20 @@ impl AtomicSlot {
         self.change(folio, MAPPED | ACCESSED, 0)
     }
 
+    /// An access by way of the page-table entry, where there is one. `false`: there is none.
+    #[inline]
+    pub(crate) fn touch_mapped(&self) -> bool {
+        const ENTRY: u64 = FOLIO | UPTODATE | MAPPED;
+        let mut now = self.0.load(Ordering::Acquire);
+        while now & (ENTRY | SHADOW | ACCESSED) == ENTRY {
+            match self.0.compare_exchange_weak(now, now | ACCESSED, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(other) => now = other,
+            }
+        }
+        now & (ENTRY | SHADOW) == ENTRY
+    }
+
     /// Tests and clears the accessed bit.
     pub(crate) fn clear_accessed(&self, folio: FolioId) -> bool {
         self.change(folio, 0, ACCESSED).is_some_and(Slot::accessed)

@@ -95,6 +95,12 @@ impl SpaceList {
         *self.0.lock() = Iteration::new();
     }
 
+    /// Whether a walk for generation `seq` is under way, or was finished.
+    pub(crate) fn are_walked_for(&self, seq: u64) -> bool {
+        let iteration = self.0.lock();
+        iteration.next > 0 || iteration.walk_seq >= seq
+    }
+
     /// As if everything had been walked for `seq`, where no bits are to be read.
     pub(crate) fn skip(&self, seq: u64) -> Next {
         let mut iteration = self.0.lock();

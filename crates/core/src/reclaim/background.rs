@@ -32,8 +32,8 @@ pub struct Background {
     walk: Option<NodeWalk>,
     /// Pages reclaimed since it woke.
     reclaimed_pages: u64,
-    /// Classic: a pass since it woke met pages under write-back. The last one may have met none, as those before made them
-    /// active.
+    /// Where it waits for write-back (the classic LRU; `global_dirty_throttle`): a pass since it woke met pages under it. The
+    /// last one may have met none, as those before made them active.
     met_writeback: bool,
 }
 
@@ -83,7 +83,9 @@ impl Background {
             self.priority -= 1;
         }
         let under_writeback = self.scan.tallies.writeback + self.scan.tallies.immediate > 0;
-        self.met_writeback |= under_writeback && core.mechanisms().has_folios_of(Lru::Classic);
+        let waits =
+            core.mechanisms().has_folios_of(Lru::Classic) || core.mechanisms().global_dirty_throttle();
+        self.met_writeback |= under_writeback && waits;
         let stuck = progress.reclaimed == 0 && (self.scan.tallies.writeback > 0 || self.met_writeback);
         if self.priority == 0 {
             if stuck {

@@ -37,6 +37,7 @@ use crate::Core;
 use crate::event::Event;
 use crate::folio::Kind;
 use crate::host::{Host, Throttle};
+use crate::lru::TURN_PAGES;
 use crate::mechanism::Lru;
 use crate::memcg::Counter;
 
@@ -44,8 +45,6 @@ use crate::memcg::Counter;
 pub(crate) const PRIORITY_DEFAULT: u8 = 12;
 /// Fewest pages that an effort tries to reclaim.
 pub(crate) const CLUSTER_PAGES: u64 = 32;
-/// Pages that are isolated together, at most.
-const BATCH_PAGES: u64 = 64;
 /// A pass does not stop before it reclaimed so many, whatever its goal.
 pub(crate) const COMPACTION_GAP_PAGES: u64 = 2;
 
@@ -95,8 +94,10 @@ impl Effort {
     }
 
     fn end_priority(&mut self, core: &Core, host: &impl Host) -> Step {
-        let wait = throttle::after_pass(core, &self.orders, &self.scan.tallies);
         let progress = self.scan.progress;
+        let wait = throttle::after_pass(core, &self.orders, &self.scan.tallies).or_else(|| {
+            throttle::after_fruitless_pass(core, &self.orders, self.priority, progress.reclaimed)
+        });
         if progress.reclaimed > 0 {
             core.node.note_progress();
         }
@@ -140,11 +141,10 @@ pub(crate) fn initial_priority(core: &Core, orders: &Orders) -> u8 {
     core.turn_pages(orders.target).map_or(kernels, |pages| kernels.min(priority_of_turns(pages)))
 }
 
-/// Where memcgs of so many pages on average take turns: where each gives two whole batches, so that few are visited. A memcg
-/// that was not touched for long costs some 5 µs of cache misses: with one batch a page of 1,000 memcgs took 110 ns, against 60
-/// ns of few. One that is small gives an eighth of its pages at most.
+/// Where memcgs of so many pages on average take turns: where each gives a whole turn, so that few are visited. One that is
+/// small gives an eighth of its pages at most.
 fn priority_of_turns(pages: u64) -> u8 {
-    (pages / (2 * BATCH_PAGES)).max(1).ilog2().clamp(3, u32::from(PRIORITY_DEFAULT)) as u8
+    (pages / TURN_PAGES).max(1).ilog2().clamp(3, u32::from(PRIORITY_DEFAULT)) as u8
 }
 
 fn kernels_priority(core: &Core, orders: &Orders) -> u8 {

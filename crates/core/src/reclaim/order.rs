@@ -24,6 +24,8 @@ pub(crate) struct NodeWalk {
     turn: Option<Turn>,
     /// What the effort had achieved when the turn began.
     before: Progress,
+    /// What the turn may free at most.
+    most_pages: u64,
     /// What came of the visit before.
     last: Option<(MemcgId, Visit)>,
     finished: bool,
@@ -48,7 +50,15 @@ impl NodeWalk {
     ) -> NodeWalk {
         let order = OrderWalk::new(core, orders.target, priority, full || orders.whole);
         let pass = Pass::new(core, host, orders, scan, priority);
-        NodeWalk { pass, order, turn: None, before: Progress::default(), last: None, finished: false }
+        NodeWalk {
+            pass,
+            order,
+            turn: None,
+            before: Progress::default(),
+            most_pages: 0,
+            last: None,
+            finished: false,
+        }
     }
 
     /// Begins the next lruvec's turn, or takes one batch from the current one.
@@ -60,9 +70,10 @@ impl NodeWalk {
         scan: &mut Scan,
     ) -> WalkStep {
         let Some(turn) = &mut self.turn else { return self.begin_turn(core, host, orders, scan) };
-        if turn.step(core, host, orders, scan) == WalkStep::Finished {
-            let visit = turn.visit();
-            let (now, before) = (scan.progress, self.before);
+        let finished = turn.step(core, host, orders, scan) == WalkStep::Finished;
+        let (now, before) = (scan.progress, self.before);
+        if finished || now.reclaimed - before.reclaimed >= self.most_pages {
+            let visit = turn.visit(core);
             let visit = Visit {
                 // Of the multi-gen LRU, what was sorted was looked at, too.
                 scanned: visit.scanned.max(now.scanned - before.scanned),
@@ -112,6 +123,11 @@ impl NodeWalk {
             memcg.stat.add(Counter::EventLow, 1);
         }
         self.before = scan.progress;
+        self.most_pages = if orders.whole {
+            u64::MAX
+        } else {
+            self.order.most_pages(core, orders.target, orders.goal_pages, memcg)
+        };
         self.turn = Some(Turn::begin(core, host, orders, scan, (memcg, spared), &self.pass));
         WalkStep::More
     }
@@ -232,6 +248,38 @@ mod tests {
         (0..100).for_each(|page| harness.promote(page));
         let (steps, scan) = harness.pass(harness.orders(1000), 3);
         assert_eq!((steps, scan.progress.reclaimed), (vec![64, 61], 25));
+    }
+
+    /// Ours: a turn ends with twice the share of what is wanted, or two batches. The kernel's ends with its budget.
+    #[test]
+    fn a_turn_ends_with_twice_its_share() {
+        for (preset, goal, expected) in [
+            (crate::Preset::Default, 1000, [512, 488]),
+            (crate::Preset::Default, 200, [128, 72]),
+            (crate::Preset::Linux72, 1000, [1000, 0]),
+        ] {
+            let mut options = Options::new(40_100);
+            options.mechanisms = crate::Mechanisms::preset(preset);
+            let mut harness = Harness::with_options(options, 20_000);
+            let parent = harness.task.memcg;
+            let children: Vec<_> = (0..4)
+                .map(|n| {
+                    harness.core.add_child(parent, &n.to_string(), 20_000, crate::Time::ZERO).unwrap().id()
+                })
+                .collect();
+            for (&child, n) in children.iter().zip(0..) {
+                harness.task = harness.core.new_task(child, 0);
+                harness.bring_at(n * 4000..(n + 1) * 4000, 4);
+            }
+            let orders = Orders { target: parent, ..harness.orders(goal) };
+            let mut walk = NodeWalk::new(&harness.core, &harness.host, &orders, &Scan::default(), 0, false);
+            let mut scan = Scan::default();
+            while walk.step(&harness.core, &harness.host, &orders, &mut scan) == WalkStep::More {}
+            let gave = |child: &crate::MemcgId| 4000 - harness.core.memcg(*child).usage_pages();
+            let gave: Vec<u64> = children.iter().map(gave).collect();
+            let near = gave[..2].iter().zip(expected).all(|(&gave, expected)| gave.abs_diff(expected) < 64);
+            assert!(near && gave[2..] == [0, 0], "{preset:?}, {goal}: {gave:?}");
+        }
     }
 
     /// spec 70 §14: "kswapd with a goal of 8192 that frees 8192 in one lruvec stops the walk".

@@ -1,6 +1,7 @@
 //! When a reclaimer has to wait for write-back (spec 70 §8).
 //!
-//! The rest of the reasons come with the throttling of the reclaim loop as a whole.
+//! The kernel's multi-gen LRU never waits in root reclaim, of which dirty pages are nobody's business then; with
+//! `global_dirty_throttle` it does as reclaim for a limit does.
 
 use super::scan::{EffortKind, Orders, Tallies};
 use crate::Core;
@@ -10,18 +11,35 @@ use crate::sync::Ordering::Relaxed;
 
 /// Judges what stood in the way of one pass over the node.
 pub(super) fn after_pass(core: &Core, orders: &Orders, tallies: &Tallies) -> Option<Throttle> {
-    if orders.is_root() && !core.mechanisms().is_classic() {
-        // The multi-gen LRU returns from root reclaim before this stage.
+    let everywhere = core.mechanisms().global_dirty_throttle();
+    if orders.is_root() && !core.mechanisms().is_classic() && !everywhere {
+        // The kernel's multi-gen LRU returns from root reclaim before this stage.
         return None;
     }
     let target = core.memcg(orders.target);
-    // Of the node, background reclaim judges.
-    let judges = !orders.is_root() || orders.kind == EffortKind::Background;
+    // Of the node, the kernel's background reclaim judges alone.
+    let judges = !orders.is_root() || orders.kind == EffortKind::Background || everywhere;
     if judges && tallies.dirty > 0 && tallies.dirty == tallies.congested {
         target.lruvec.congested.store(true, Relaxed);
     }
     let congested = target.lruvec.congested.load(Relaxed) && orders.kind != EffortKind::Background;
-    (congested && write_back_is_in_the_way(core)).then_some(Throttle::Congested)
+    (congested && waiting_helps(core)).then_some(Throttle::Congested)
+}
+
+/// Direct reclaim that is at its last priority but one, and has found nothing.
+pub(super) fn after_fruitless_pass(
+    core: &Core,
+    orders: &Orders,
+    priority: u8,
+    reclaimed: u64,
+) -> Option<Throttle> {
+    let stands_still = orders.kind == EffortKind::Direct && priority == 1 && reclaimed == 0;
+    (stands_still && waiting_helps(core)).then_some(Throttle::NoProgress)
+}
+
+/// Whether time may change anything: background reclaim has not given up, and what is in the way will be clean.
+fn waiting_helps(core: &Core) -> bool {
+    !core.node.is_hopeless() && write_back_is_in_the_way(core)
 }
 
 /// More than half of what could be reclaimed waits to be written.
@@ -33,15 +51,15 @@ fn write_back_is_in_the_way(core: &Core) -> bool {
 
 /// The end of an effort: its target is judged afresh by the next.
 pub(super) fn end_effort(core: &Core, orders: &Orders) {
-    if !orders.is_root() {
+    if !orders.is_root() || core.mechanisms().global_dirty_throttle() {
         core.memcg(orders.target).lruvec.congested.store(false, Relaxed);
     }
 }
 
-/// The same of background reclaim under the classic LRU, which waits where it meets pages again that it had wanted freed
-/// before. Under the multi-gen LRU these flags are never set.
+/// The same of background reclaim, which waits where it meets pages again that it had wanted freed before. Under the kernel's
+/// multi-gen LRU these flags are never set.
 pub(super) fn after_background_pass(core: &Core, orders: &Orders, tallies: &Tallies) -> Option<Throttle> {
-    if !core.mechanisms().is_classic() {
+    if !core.mechanisms().is_classic() && !core.mechanisms().global_dirty_throttle() {
         return None;
     }
     after_pass(core, orders, tallies);

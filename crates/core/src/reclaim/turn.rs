@@ -67,9 +67,11 @@ impl Turn {
         }
     }
 
-    /// What the turn came to.
-    pub(super) fn visit(&self) -> Visit {
-        self.visit
+    /// What the turn came to so far.
+    pub(super) fn visit(&self, core: &Core) -> Visit {
+        let visit = self.multigen.as_ref().map_or(self.visit, |turn| turn.visit(core));
+        let classic = self.classic.as_ref().is_some_and(|turn| turn.visit(core).sizable);
+        Visit { sizable: visit.sizable || classic, ..visit }
     }
 
     /// Whose it is.

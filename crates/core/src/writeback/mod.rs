@@ -118,7 +118,9 @@ impl Core {
     ) -> bool {
         let frames = u64::from(self.folios.len());
         let memory = |memcg: &Memcg| memcg.max_pages().min(memcg.memory.high_pages()).min(frames);
+        let own = self.options.memcg_dirty_limits;
         self.with_ancestors(memcg.id())
+            .filter(|_| own)
             .map(|memcg| (&memcg.pending, memory(memcg)))
             .chain([(&self.node.pending, frames)])
             .any(|(pending, memory)| pages(pending) > most(DirtyLimits::of(memory)))

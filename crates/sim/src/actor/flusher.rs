@@ -100,7 +100,9 @@ impl FlusherActor {
         for memcg in world.core.memcgs() {
             let pending = pending_pages(memcg);
             all += pending;
-            if over(pending, memcg.max_pages().min(memory_pages), self.model.tenant_permille) {
+            if world.memcg_dirty_limits
+                && over(pending, memcg.max_pages().min(memory_pages), self.model.tenant_permille)
+            {
                 return true;
             }
         }

@@ -17,7 +17,7 @@ use crate::operation::{Access, Operation, Request, Source, SourceError};
 use crate::report::RequestReport;
 use crate::world::{Pause, TenantState, World};
 use mglru_core::lru::switch::{LruSwitch, SwitchStep};
-use mglru_core::mapping::TABLE_PAGES;
+use mglru_core::mapping::{LEAF_SLOTS, TABLE_PAGES};
 use mglru_core::reclaim::{Proactive, RequestStep};
 use mglru_core::{
     Arrival, ChargeStep, Charging, Core, FlushReason, FolioId, Hit, Host, Kind, Lookup, Mapping, NewFolio,
@@ -44,6 +44,7 @@ const DIRTY_PAUSES_MAX: u32 = 100;
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Touch(Touch),
+    Loads(Loads),
     Other(Operation),
 }
 
@@ -60,6 +61,32 @@ struct Touch {
     missed: bool,
     /// Observers saw it.
     told: bool,
+}
+
+impl Touch {
+    fn of(file: FileNumber, index: u32, access: Access) -> Touch {
+        let Access { write, mapped, anon, .. } = access;
+        Touch { file, index, write, mapped: mapped || anon, anon, missed: false, told: false }
+    }
+}
+
+/// Loads through a mapping from pages of one leaf, as bits.
+#[derive(Clone, Copy, Debug)]
+struct Loads {
+    file: FileNumber,
+    first: u32,
+    pages: u64,
+}
+
+impl Loads {
+    const NONE: Loads = Loads { file: FileNumber(0), first: 0, pages: 0 };
+
+    /// Takes one of them.
+    fn pop(&mut self) -> Option<Touch> {
+        let at = self.pages.trailing_zeros();
+        self.pages &= self.pages.checked_sub(1)?;
+        Some(Touch::of(self.file, self.first + at, Access::load(0)))
+    }
 }
 
 /// How far a sync is.
@@ -171,6 +198,8 @@ pub(crate) struct Job {
     /// The batch, with the places of pages found.
     located: Vec<Next>,
     next: usize,
+    /// Of the operation before, what is still to be touched.
+    loads: Loads,
     ahead: Ahead,
     state: State,
     dirtied_pages: u32,
@@ -200,6 +229,7 @@ impl Job {
             batch: Vec::new(),
             located: Vec::new(),
             next: 0,
+            loads: Loads::NONE,
             ahead: Ahead::default(),
             state: State::Next,
             dirtied_pages: 0,
@@ -268,20 +298,33 @@ impl Job {
             if world.times_accesses {
                 self.note_latency(world);
             }
-            if self.next == self.located.len() {
-                self.refill(world)?;
-                if self.located.is_empty() {
-                    return Ok(Pause::Done);
+            let touch = match self.loads.pop() {
+                Some(touch) => touch,
+                None => {
+                    if self.next == self.located.len() {
+                        self.refill(world)?;
+                        if self.located.is_empty() {
+                            return Ok(Pause::Done);
+                        }
+                    }
+                    let together = self.alone && !world.host.observes();
+                    if together {
+                        self.touch_ahead(world, horizon);
+                    }
+                    let Some(&next) = self.located.get(self.next) else { continue };
+                    self.next += 1;
+                    match next {
+                        Next::Touch(touch) => touch,
+                        Next::Loads(loads) => {
+                            self.loads = loads;
+                            if together {
+                                self.load_together(world, horizon);
+                            }
+                            continue;
+                        }
+                        Next::Other(operation) => return Ok(self.begin(world, operation)),
+                    }
                 }
-            }
-            if self.alone && !world.host.observes() {
-                self.touch_ahead(world, horizon);
-            }
-            let Some(&next) = self.located.get(self.next) else { continue };
-            self.next += 1;
-            let touch = match next {
-                Next::Touch(touch) => touch,
-                Next::Other(operation) => return Ok(self.begin(world, operation)),
             };
             if world.looks() {
                 world.look();
@@ -339,6 +382,28 @@ impl Job {
         world.pass(reads);
     }
 
+    /// Loads from those pages that are mapped, without a look at each.
+    fn load_together(&mut self, world: &mut World, horizon: Time) {
+        let Loads { file, first, pages } = self.loads;
+        let mapping = &world.files.get(file).mapping;
+        let is_mapped = self.process.descriptors[file.0 as usize].mapped
+            && mapping.mapped_pages() >= u64::from(first) + LEAF_SLOTS as u64;
+        let most = world.accesses_before(horizon).min(u64::from(self.left - 1));
+        if !is_mapped || u64::from(pages.count_ones()) > most {
+            return;
+        }
+        self.loads.pages = world.core.touch_mapped(&self.process.task, mapping, first, pages);
+        let reads = pages.count_ones() - self.loads.pages.count_ones();
+        let counts = &mut world.tenants[self.process.tenant].counts;
+        counts.accesses += u64::from(reads);
+        counts.hits += u64::from(reads);
+        if world.times_accesses {
+            world.tenants[self.process.tenant].latencies.record_many(world.access_nanos, u64::from(reads));
+        }
+        self.left -= reads;
+        world.pass(u64::from(reads));
+    }
+
     /// Looks up the pages that come next. What is found is true until pages are reclaimed or others act.
     fn look_ahead(&mut self, world: &World) {
         let end = self.located.len().min(self.next + AHEAD_PAGES);
@@ -383,24 +448,21 @@ impl Job {
         self.source.fill(&mut self.batch)?;
         let mut files = 0;
         for &operation in &self.batch {
-            let Operation::Access(access) = operation else {
-                self.located.push(Next::Other(operation));
-                continue;
+            let next = match operation {
+                Operation::Access(access) => {
+                    let kind = if access.anon { Kind::Anon } else { Kind::File };
+                    let (file, index) = world.files.locate(&world.core, kind, access.page);
+                    files = files.max(file.0 as usize + 1);
+                    Next::Touch(Touch::of(file, index, access))
+                }
+                Operation::Loads { first, pages } => {
+                    let (file, first) = world.files.locate(&world.core, Kind::File, first);
+                    files = files.max(file.0 as usize + 1);
+                    Next::Loads(Loads { file, first, pages })
+                }
+                other => Next::Other(other),
             };
-            let Access { page, write, mapped, anon } = access;
-            let kind = if anon { Kind::Anon } else { Kind::File };
-            let (file, index) = world.files.locate(&world.core, kind, page);
-            files = files.max(file.0 as usize + 1);
-            let mapped = mapped || anon;
-            self.located.push(Next::Touch(Touch {
-                file,
-                index,
-                write,
-                mapped,
-                anon,
-                missed: false,
-                told: false,
-            }));
+            self.located.push(next);
         }
         if self.process.descriptors.len() < files {
             self.process.descriptors.resize(files, Descriptor::default());
@@ -577,7 +639,7 @@ impl Job {
     fn begin(&mut self, world: &mut World, operation: Operation) -> Pause {
         self.ahead.range = 0..0;
         match operation {
-            Operation::Access(_) => unreachable!("touches are dealt with before"),
+            Operation::Access(_) | Operation::Loads { .. } => unreachable!("touches are dealt with before"),
             Operation::Sync { page } => {
                 let file = world.files.file_of(&world.core, page);
                 self.state = State::Sync(file, Syncing::Settle(world.writes_begun()));
@@ -740,7 +802,7 @@ pub(super) fn wait_out(world: &World, throttle: Throttle) -> Pause {
     let until = world.now() + throttle.timeout();
     match throttle {
         Throttle::Writeback => Pause::Written(Some(until)),
-        Throttle::Congested | Throttle::OverHigh(_) => Pause::Until(until),
+        Throttle::Congested | Throttle::NoProgress | Throttle::OverHigh(_) => Pause::Until(until),
     }
 }
 

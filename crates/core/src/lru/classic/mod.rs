@@ -43,13 +43,18 @@ pub(crate) fn list_of(kind: Kind, active: bool) -> usize {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Costs(pub(crate) [u64; 2]);
 
+/// The clock. All threads below write to it. `clock_apart` is for the benchmark, as `lock_apart` is.
+#[derive(Debug)]
+#[cfg_attr(lruvec_layout = "clock_apart", repr(align(128)))]
+struct NonresidentAge(AtomicU64);
+
 /// The classic part of an lruvec.
 #[derive(Debug)]
 pub(crate) struct Classic {
     /// Pages on each list, as [`LISTS`]. May be negative for a moment.
     sizes: [AtomicI64; 4],
     /// Evictions and activations here and below, in pages: the clock by which refaults are judged.
-    nonresident_age: AtomicU64,
+    nonresident_age: NonresidentAge,
     /// What is known of this lruvec and those below it.
     aggregated: Aggregated,
     /// Refaults that were activated, by kind, when the last effort on this lruvec ended.
@@ -60,7 +65,7 @@ impl Classic {
     pub(super) fn new() -> Classic {
         Classic {
             sizes: std::array::from_fn(|_| AtomicI64::new(0)),
-            nonresident_age: AtomicU64::new(0),
+            nonresident_age: NonresidentAge(AtomicU64::new(0)),
             aggregated: Aggregated::new(),
             refaults_seen: std::array::from_fn(|_| AtomicU64::new(0)),
         }
@@ -69,7 +74,7 @@ impl Classic {
     /// As new, for the next memcg of that number.
     pub(super) fn reset(&self) {
         self.sizes.iter().for_each(|size| size.store(0, Relaxed));
-        self.nonresident_age.store(0, Relaxed);
+        self.nonresident_age.0.store(0, Relaxed);
         self.aggregated.reset();
         self.refaults_seen.iter().for_each(|seen| seen.store(0, Relaxed));
     }
@@ -86,12 +91,12 @@ impl Classic {
 
     /// The clock.
     pub(crate) fn nonresident_age(&self) -> u64 {
-        self.nonresident_age.load(Relaxed)
+        self.nonresident_age.0.load(Relaxed)
     }
 
     fn advance(&self, pages: u64) {
         if pages > 0 {
-            self.nonresident_age.fetch_add(pages, Relaxed);
+            self.nonresident_age.0.fetch_add(pages, Relaxed);
         }
     }
 }

@@ -24,7 +24,7 @@ impl LockedLruvec<'_> {
         while batch.scanned < request {
             let Some(folio) = self.lists.lists.tail(list) else { break };
             if prefetch {
-                self.prefetch_next(host, folio, self.after(folio));
+                self.prefetch_next(host, folio);
             }
             batch.scanned += 1;
             if self.isolate_folio(host, folio) {

@@ -18,7 +18,7 @@ use crate::folio::{Climb, Kind};
 use crate::host::Host;
 use crate::lru::{LockedLruvec, Lruvec, MAX_GENERATIONS, MIN_GENERATIONS, Seq, Swappiness};
 use crate::mechanism::{Mechanisms, ReworkRule};
-use crate::memcg::{Counter, Memcg};
+use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::mm::Next;
 use crate::tunables::LEAF_WALK;
 
@@ -33,6 +33,17 @@ pub(crate) enum Due {
     Should,
     /// Nothing can be evicted before.
     Must,
+}
+
+/// What a step of aging came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AgeStep {
+    /// Call again; anybody may run before.
+    More,
+    /// All address spaces were walked: the caller is the one that opens the generation.
+    Walked,
+    /// Others did it, or are about to.
+    Others,
 }
 
 impl Lruvec {
@@ -80,11 +91,9 @@ impl LockedLruvec<'_> {
         if swappiness.evicts(kind) {
             let prefetch = mechanisms.prefetch();
             let mut moves = 0;
-            let mut tail = self.tail(label, kind);
-            while let Some(folio) = tail {
-                tail = self.after(folio);
+            while let Some(folio) = self.tail(label, kind) {
                 if prefetch {
-                    self.prefetch_next(host, folio, tail);
+                    self.prefetch_next(host, folio);
                 }
                 let flags = &self.folios.flags(folio);
                 let before = flags.load();
@@ -184,7 +193,7 @@ impl Core {
         }
     }
 
-    /// Walks the address spaces of a memcg and opens the next generation. `true`: this thread opened it.
+    /// Walks the address spaces of a memcg and opens the next generation, at once. `true`: this thread opened it.
     pub(crate) fn age(
         &self,
         host: &impl Host,
@@ -195,29 +204,65 @@ impl Core {
         batch: &mut WalkBatch,
     ) -> bool {
         loop {
-            let next = if self.tunables.has(LEAF_WALK) {
-                memcg.spaces.next(seq.0, force)
-            } else {
-                memcg.spaces.skip(seq.0)
-            };
-            match next {
-                Next::Finished => return false,
-                Next::Walk { space, forced, first } => {
-                    if first {
-                        memcg.lruvec.forget_walks();
-                        self.leaves.count_bytes(memcg.lruvec.filters.clear(seq.next()));
-                    }
-                    self.walk_space(host, memcg, &space, seq, swappiness, forced, batch);
-                    batch.flush(self, memcg.id());
-                }
-                Next::Advance => break,
+            match self.age_step(host, memcg, seq, swappiness, force, batch) {
+                AgeStep::More => {}
+                AgeStep::Walked => return self.open_after(host, memcg, seq, swappiness),
+                AgeStep::Others => return false,
             }
         }
+    }
+
+    /// Walks the next address space of a memcg, if there is one. Who finds that there is none has to open the generation
+    /// ([`Self::open_after`]); nobody else does.
+    pub(crate) fn age_step(
+        &self,
+        host: &impl Host,
+        memcg: &Memcg,
+        seq: Seq,
+        swappiness: Swappiness,
+        force: bool,
+        batch: &mut WalkBatch,
+    ) -> AgeStep {
+        let next = if self.tunables.has(LEAF_WALK) {
+            memcg.spaces.next(seq.0, force)
+        } else {
+            memcg.spaces.skip(seq.0)
+        };
+        match next {
+            Next::Finished => AgeStep::Others,
+            Next::Walk { space, forced, first } => {
+                if first {
+                    memcg.lruvec.forget_walks();
+                    self.leaves.count_bytes(memcg.lruvec.filters.clear(seq.next()));
+                }
+                self.walk_space(host, memcg, &space, seq, swappiness, forced, batch);
+                batch.flush(self, memcg.id());
+                AgeStep::More
+            }
+            Next::Advance => AgeStep::Walked,
+        }
+    }
+
+    /// Opens the generation for which all address spaces were walked. `false`: it is open.
+    pub(crate) fn open_after(
+        &self,
+        host: &impl Host,
+        memcg: &Memcg,
+        seq: Seq,
+        swappiness: Swappiness,
+    ) -> bool {
         let opened = self.open_generation(memcg, seq, swappiness, host);
         if opened {
             host.event(Event::Aged { memcg: memcg.id(), max_seq: seq.next().0 });
         }
         opened
+    }
+
+    /// Whether somebody walks for a generation of a memcg or one below it, or is about to open it.
+    pub(crate) fn is_aging(&self, memcg: MemcgId) -> bool {
+        let mut aging = false;
+        self.memcgs.visit(memcg, |memcg| aging |= memcg.spaces.are_walked_for(memcg.lruvec.max_seq().0));
+        aging
     }
 }
 

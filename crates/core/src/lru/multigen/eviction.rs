@@ -87,14 +87,11 @@ impl LockedLruvec<'_> {
         batch.kind = Some(kind);
         let oldest = window.min(kind).index();
         let prefetch = self.folios.mechanisms().prefetch();
-        let mut tail = self.tail(oldest, kind);
         let mut left = request;
         while left > 0 && batch.folios.len() < STOP_PAGES && batch.skipped.len() < STOP_PAGES {
-            let Some(folio) = tail else { break };
-            // Whatever becomes of it, it leaves this list.
-            tail = self.after(folio);
+            let Some(folio) = self.tail(oldest, kind) else { break };
             if prefetch {
-                self.prefetch_next(host, folio, tail);
+                self.prefetch_next(host, folio);
             }
             left -= 1;
             batch.scanned += 1;

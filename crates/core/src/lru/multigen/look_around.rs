@@ -63,8 +63,7 @@ impl Core {
         // The second part of the LULESH fix: the first version of the rework noted twice what a walk finds once.
         let twice = mechanisms.reworked(ReworkRule::Young) && !mechanisms.lulesh_fix();
         let mut count = 1;
-        for neighbour in window {
-            let Some((other, slot)) = locked.young_entry(neighbour as u32) else { continue };
+        for (other, slot) in locked.young_entries(window) {
             if !self.counts_for(memcg, other) {
                 continue;
             }

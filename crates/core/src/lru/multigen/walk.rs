@@ -115,8 +115,7 @@ impl Core {
         let first = u64::from(table) * u64::from(TABLE_PAGES);
         let end = (first + u64::from(TABLE_PAGES)).min(mapping.mapped_pages());
         let mut young = 0;
-        for index in first..end {
-            let Some((folio, slot)) = locked.young_entry(index as u32) else { continue };
+        for (folio, slot) in locked.young_entries(first..end) {
             if !self.counts_for(memcg, folio) {
                 continue;
             }

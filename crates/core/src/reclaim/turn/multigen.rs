@@ -7,8 +7,8 @@ mod before;
 
 use crate::Core;
 use crate::host::Host;
-use crate::lru::multigen::aging::Due;
-use crate::lru::{Swappiness, Visit};
+use crate::lru::multigen::aging::{AgeStep, Due};
+use crate::lru::{Seq, Swappiness, Visit};
 use crate::memcg::{Effective, Memcg, MemcgId};
 use crate::reclaim::PRIORITY_DEFAULT;
 use crate::reclaim::order::{WalkStep, should_stop};
@@ -29,6 +29,8 @@ pub(in crate::reclaim) struct MultiGenTurn {
     /// Pages looked at.
     scanned: u64,
     aging_was_due: bool,
+    /// It is walking, to open a generation after this one; true: only that is left to do.
+    aging: Option<(Seq, bool)>,
     /// What of its pages is spared.
     spared: Effective,
     visit: Visit,
@@ -53,6 +55,7 @@ impl MultiGenTurn {
             budget: 0,
             scanned: 0,
             aging_was_due: false,
+            aging: None,
             spared,
             visit: Visit::default(),
         };
@@ -90,7 +93,25 @@ impl MultiGenTurn {
         Visit { sizable, scanned: self.scanned, ..self.visit }
     }
 
-    /// Takes at most one batch.
+    /// Walks one address space, or opens the generation. Where others take part, one of them opens it; the others go their
+    /// ways before, and may find it closed yet.
+    fn age(&mut self, core: &Core, host: &impl Host, memcg: &Memcg, scan: &mut Scan) -> WalkStep {
+        let (seq, walked) = self.aging.take().unwrap_or((memcg.lruvec.max_seq(), false));
+        if walked {
+            self.visit.aged |= core.open_after(host, memcg, seq, self.swappiness);
+            return WalkStep::Finished;
+        }
+        let mut batch = scan.walk.take().unwrap_or_default();
+        let step = core.age_step(host, memcg, seq, self.swappiness, false, &mut batch);
+        scan.walk = Some(batch);
+        if step == AgeStep::Others {
+            return WalkStep::Finished;
+        }
+        self.aging = Some((seq, step == AgeStep::Walked));
+        WalkStep::More
+    }
+
+    /// Takes at most one batch, or walks one address space.
     pub(in crate::reclaim) fn step(
         &mut self,
         core: &Core,
@@ -109,13 +130,13 @@ impl MultiGenTurn {
             self.visit.below_min = true;
             return WalkStep::Finished;
         }
-        let max = memcg.lruvec.max_seq();
         let due = memcg.lruvec.aging_due(self.swappiness, core.mechanisms());
-        if due == Due::Must || (due == Due::Should && self.priority != PRIORITY_DEFAULT) {
-            let mut batch = scan.walk.take().unwrap_or_default();
-            self.visit.aged |= core.age(host, memcg, max, self.swappiness, false, &mut batch);
-            scan.walk = Some(batch);
+        let ages = due == Due::Must || (due == Due::Should && self.priority != PRIORITY_DEFAULT);
+        if self.aging.is_some() || ages {
             self.aging_was_due = true;
+            if self.age(core, host, memcg, scan) == WalkStep::More {
+                return WalkStep::More;
+            }
         }
         let request = (self.budget - self.scanned).min(STEP_FOLIOS);
         let scanned = core.evict_step(host, memcg, request, self.swappiness, orders, scan);

@@ -42,16 +42,12 @@ impl MultiGenTurn {
             self.visit.below_min = true;
             return WalkStep::Finished;
         }
-        let max = lruvec.max_seq();
         let due = lruvec.aging_due(self.swappiness, core.mechanisms());
         // With two generations nothing may be taken, and at the first priority there is no aging yet.
         let pages = if due == Due::Must { 0 } else { lruvec.pages_in_generations(self.swappiness) };
         let whole = pages > 0 && !memcg.is_online();
-        if due != Due::No && self.priority != PRIORITY_DEFAULT && !whole {
-            let mut batch = scan.walk.take().unwrap_or_default();
-            self.visit.aged |= core.age(host, memcg, max, self.swappiness, false, &mut batch);
-            scan.walk = Some(batch);
-            return WalkStep::Finished;
+        if self.aging.is_some() || due != Due::No && self.priority != PRIORITY_DEFAULT && !whole {
+            return self.age(core, host, memcg, scan);
         }
         let budget = self.share(core, memcg, pages, scan);
         if budget == 0 {

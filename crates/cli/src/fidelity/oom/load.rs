@@ -1,0 +1,260 @@
+//! The two loads of the lab that may end in a kill (`../shared/kernel/README.md`, "A, dirty writer" and "B, file and
+//! anonymous mix"), on a machine like the lab's.
+//!
+//! What the lab's machine took for things is not in its table, and is modelled from what is:
+//! * `SCAN_TIME`: 6.12 multi-gen never sleeps while it waits for a disk of 40 MB/s, and looks at 2.2 to 3.8 million pages in 4 to
+//!   19 s, so that a page takes 1.8 to 5 µs.
+//! * `WRITE_TIME`: an unlimited disk took 192 MiB in 0.8 s.
+//! * The mix is 16 processes on two CPUs. The simulator has a CPU for each, so that each is slower: 128 rounds of 22,609
+//!   stores in 50 to 60 s are some 150 µs for each of eight workers' stores.
+
+use mglru_core::{Counter, Mechanisms, Time};
+use mglru_sim::{
+    Access, DeviceModel, FlusherModel, Interleaving, Lane, Latency, Machine, Operation, Preemption, SimError,
+    Simulator, Source, SourceError, Tenant, Writes,
+};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+const SCAN_TIME: Duration = Duration::from_micros(2);
+/// What a step of reclaim takes besides.
+const STEP_TIME: Duration = Duration::from_micros(2);
+const WRITE_TIME: Duration = Duration::from_micros(10);
+const MIX_TOUCH_TIME: Duration = Duration::from_micros(30);
+/// Stores of a worker in one slice, and until it has the next.
+const SLICE_STORES: u64 = 133;
+/// What a read from the mix's "fast disk" takes, its wait for a CPU included.
+const MIX_READ_TIME: Duration = Duration::from_micros(200);
+/// Some ten of the processes run at a time, on two CPUs, for a tick of 4 ms each.
+const MIX_AWAY: Duration = Duration::from_millis(16);
+const MIX_PREEMPTION: Preemption = Preemption {
+    slice: Duration::from_millis(4),
+    away: Latency::Uniform { least: Duration::from_millis(4), most: Duration::from_millis(28) },
+};
+/// How often a worker looks whether the others are done.
+const BARRIER_LOOK: Duration = Duration::from_micros(500);
+/// Pages of the buffer that is written over and over: 1 MiB, which is also the largest transfer.
+const BUFFER_PAGES: u64 = 256;
+/// Of a thousand pages of a limit, those left for pages of files and anonymous memory: 15,872 of 16,384, 31,896 of 32,768.
+const CAPACITY_PERMILLE: u64 = 972;
+
+/// What a load came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// A charge failed: the kernel would have killed.
+    pub killed: bool,
+    /// Buffers written, or rounds.
+    pub iterations: u64,
+    /// When it ended.
+    pub end: Time,
+    /// Most pages that were dirty at once.
+    pub peak_dirty_pages: u64,
+    /// Pages looked at, of files.
+    pub scanned_pages: u64,
+    /// Pages freed, of files.
+    pub stolen_pages: u64,
+}
+
+/// The dirty writer.
+#[derive(Clone, Copy, Debug)]
+pub struct DirtyWriter {
+    pub limit_pages: u64,
+    pub file_pages: u64,
+    /// 0: unlimited.
+    pub disk_bytes_per_second: u64,
+    /// What the cgroup has dirty is held against its own limit.
+    pub memcg_dirty_limits: bool,
+}
+
+/// Readers of a file and users of anonymous memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix {
+    pub limit_pages: u64,
+    pub readers: u32,
+    pub file_pages: u32,
+    pub workers: u32,
+    pub anon_pages: u32,
+    pub pause: Duration,
+    pub rounds: u64,
+    pub time_limit: Duration,
+}
+
+/// A machine of 16 times the limit, whose dirty limits the tenant alone never meets.
+fn machine(mechanisms: Mechanisms, seed: u64, limit_pages: u64) -> Machine {
+    Machine {
+        tenants: vec![Tenant::new("lab", limit_pages)],
+        mechanisms,
+        cpus: 2,
+        device_cpu: 1,
+        charge_batch_pages: mglru_core::memcg::CHARGE_BATCH_PAGES,
+        batch_time: STEP_TIME,
+        scan_time: SCAN_TIME,
+        flusher: Some(FlusherModel::default()),
+        writes: Writes::Overwrite,
+        interleaving: Interleaving::Seeded,
+        seed,
+        ..Machine::new(u32::try_from(16 * limit_pages).expect("a small limit"))
+    }
+}
+
+impl DirtyWriter {
+    /// Runs it once.
+    pub fn run(&self, mechanisms: Mechanisms, seed: u64) -> Result<Outcome, SimError> {
+        let limit_pages = self.limit_pages * CAPACITY_PERMILLE / 1000;
+        // When an interrupt comes is chance, as it is in the lab.
+        let latency = Latency::Uniform { least: Duration::from_micros(50), most: Duration::from_millis(2) };
+        let write =
+            Lane { latency, bytes_per_second: self.disk_bytes_per_second, depth: 8, failures_per_million: 0 };
+        let machine = Machine {
+            access_time: WRITE_TIME,
+            device: DeviceModel { read: Lane::IDEAL, write },
+            memcg_dirty_limits: self.memcg_dirty_limits,
+            ..machine(mechanisms, seed, limit_pages)
+        };
+        let mut simulator = Simulator::new(&machine)?;
+        let buffer = (0..BUFFER_PAGES).map(|page| Access::store(page).anon());
+        let file = (0..self.file_pages).map(Access::write);
+        simulator.add_job(0, buffer.chain(file).map(Operation::from));
+        let mut outcome = watch(&mut simulator, None)?;
+        let written = simulator.accesses().saturating_sub(BUFFER_PAGES);
+        outcome.iterations = written / BUFFER_PAGES;
+        Ok(outcome)
+    }
+}
+
+/// Runs on until the end, that time or a failed charge.
+fn watch(simulator: &mut Simulator, until: Option<Time>) -> Result<Outcome, SimError> {
+    let lab = simulator.core().find_memcg("lab").expect("it was made");
+    let count = |simulator: &Simulator, counter| simulator.core().memcg(lab).stat().get(counter);
+    let (mut killed, mut peak_dirty_pages) = (false, 0);
+    while !killed && until.is_none_or(|until| simulator.now() < until) && simulator.step()? {
+        killed = count(simulator, Counter::EventOom) > 0;
+        peak_dirty_pages = peak_dirty_pages.max(count(simulator, Counter::FileDirty));
+    }
+    Ok(Outcome {
+        killed,
+        iterations: 0,
+        end: simulator.now(),
+        peak_dirty_pages,
+        scanned_pages: count(simulator, Counter::PgscanFile),
+        stolen_pages: count(simulator, Counter::PgstealFile),
+    })
+}
+
+/// What the workers of a mix have done.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Stores of all pages, of all workers together.
+    filled: u64,
+    workers: u64,
+    rounds: u64,
+    over: bool,
+}
+
+impl Mix {
+    /// Runs it once.
+    pub fn run(&self, mechanisms: Mechanisms, seed: u64) -> Result<Outcome, SimError> {
+        let read = Lane {
+            latency: Latency::Skewed { median: MIX_READ_TIME, spread_permille: 500 },
+            depth: 128,
+            ..Lane::IDEAL
+        };
+        let machine = Machine {
+            access_time: MIX_TOUCH_TIME,
+            preemption: Some(MIX_PREEMPTION),
+            device: DeviceModel { read, write: Lane::IDEAL },
+            ..machine(mechanisms, seed, self.limit_pages)
+        };
+        let mut simulator = Simulator::new(&machine)?;
+        let progress =
+            Rc::new(RefCell::new(Progress { workers: u64::from(self.workers), ..Progress::default() }));
+        let file_part = self.file_pages / self.readers;
+        for reader in 0..self.readers {
+            let first = u64::from(reader * file_part);
+            let source = Reader { first, pages: file_part, pause: self.pause, progress: progress.clone() };
+            simulator.add_job(0, source);
+        }
+        let part = self.anon_pages / self.workers;
+        for worker in 0..self.workers {
+            let first = u64::from(worker + 1) << 32;
+            let target = self.rounds;
+            let phase = Phase::Begin;
+            simulator.add_job(
+                0,
+                Worker { first, pages: part, target, round: 0, phase, progress: progress.clone() },
+            );
+        }
+        let mut outcome = watch(&mut simulator, Some(Time::ZERO + self.time_limit))?;
+        outcome.iterations = progress.borrow().rounds;
+        Ok(outcome)
+    }
+}
+
+struct Reader {
+    first: u64,
+    pages: u32,
+    pause: Duration,
+    progress: Rc<RefCell<Progress>>,
+}
+
+impl Source for Reader {
+    fn fill(&mut self, batch: &mut Vec<Operation>) -> Result<(), SourceError> {
+        if self.progress.borrow().over {
+            return Ok(());
+        }
+        batch.extend((0..self.pages).map(|page| Operation::from(Access::load(self.first + u64::from(page)))));
+        batch.push(Operation::Rest { nanos: self.pause.as_nanos() as u64 });
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Begin,
+    Fill,
+    Wait,
+}
+
+struct Worker {
+    first: u64,
+    pages: u32,
+    target: u64,
+    round: u64,
+    phase: Phase,
+    progress: Rc<RefCell<Progress>>,
+}
+
+impl Source for Worker {
+    fn fill(&mut self, batch: &mut Vec<Operation>) -> Result<(), SourceError> {
+        let mut progress = self.progress.borrow_mut();
+        if self.phase == Phase::Fill {
+            self.phase = Phase::Wait;
+            progress.filled += 1;
+        }
+        if self.phase == Phase::Wait {
+            if progress.filled < (self.round + 1) * progress.workers {
+                batch.push(Operation::Rest { nanos: BARRIER_LOOK.as_nanos() as u64 });
+                return Ok(());
+            }
+            self.round += 1;
+            progress.rounds = progress.rounds.max(self.round);
+            progress.over |= self.round >= self.target;
+            batch.push(Operation::Release { page: self.first, pages: self.pages });
+            if progress.over {
+                self.phase = Phase::Begin;
+            }
+        }
+        if progress.over {
+            return Ok(());
+        }
+        self.phase = Phase::Fill;
+        for page in 0..u64::from(self.pages) {
+            batch.push(Operation::from(Access::store(self.first + page).anon()));
+            if page % SLICE_STORES == SLICE_STORES - 1 {
+                batch.push(Operation::Rest { nanos: MIX_AWAY.as_nanos() as u64 });
+            }
+        }
+        Ok(())
+    }
+}

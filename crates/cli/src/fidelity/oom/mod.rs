@@ -1,0 +1,361 @@
+//! Rows of `oom.csv`: loads that kernels were killed by, or not.
+//!
+//! Each row is one run of a kernel. Here a load runs with several seeds. A disk of 20 or 40 MB/s leaves no choice: all of ours
+//! must end as the row did. Where it does (a fast disk; the mix), rates are held against each other: how likely as many
+//! kills as the kernel had are at our rate. And our own preset never kills.
+
+mod load;
+
+use super::kernel_run::{Filter, KERNELS, lru_of};
+use crate::error::Failure;
+use crate::parallel;
+use crate::table::Table;
+use load::{DirtyWriter, Mix, Outcome};
+use mglru_core::{Lru, Mechanisms, PAGE_BYTES, Preset};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+
+/// Seeds, and those of loads of which kernels killed some: there the rate counts.
+const SEEDS: u64 = 3;
+const RATE_SEEDS: u64 = 16;
+/// Disks that are at most so fast are slower than any effort of reclaim.
+const SLOW_DISK: u64 = 40_000_000;
+/// A kernel's count of kills that is less likely than this at our rate is not ours.
+const LIKELY: f64 = 0.05;
+
+/// A row.
+#[derive(Debug, Clone, serde::Deserialize)]
+struct Row {
+    case: String,
+    kernel: String,
+    lru: String,
+    cgroup_version: String,
+    limit_bytes: u64,
+    parameters: String,
+    outcome: String,
+    iterations: u64,
+    seconds: f64,
+    peak_dirty_pages: Option<u64>,
+    pgscan_file: u64,
+    pgsteal_file: u64,
+}
+
+/// What a row ran.
+#[derive(Debug, Clone, Copy)]
+enum Load {
+    Writer(DirtyWriter),
+    Mix(Mix),
+}
+
+/// Rows of one kernel, policy and load, and what we make of it.
+pub struct Compared {
+    rows: Vec<Row>,
+    load: Load,
+    /// Ours, under the kernel's preset.
+    ours: Vec<Outcome>,
+    /// Ours, under our own.
+    default: Vec<Outcome>,
+}
+
+/// Whether the file has such rows.
+pub fn is_meant(header: &str) -> bool {
+    header.contains("oom_kills")
+}
+
+impl Row {
+    /// One of `name=value` in its parameters.
+    fn parameter(&self, name: &str) -> Result<&str, Failure> {
+        let found = self.parameters.split(' ').find_map(|one| one.strip_prefix(name)?.strip_prefix('='));
+        found.ok_or_else(|| Failure::work(format_args!("'{}' has no {name}", self.parameters)))
+    }
+
+    fn number(&self, name: &str) -> Result<u64, Failure> {
+        let text = self.parameter(name)?;
+        text.parse().map_err(|_| Failure::work(format_args!("{name} = {text} is no number")))
+    }
+
+    fn load(&self) -> Result<Load, Failure> {
+        let limit_pages = self.limit_bytes / PAGE_BYTES;
+        if self.case == "A" {
+            let speed = self.parameter("disk_write_bytes_per_s")?;
+            return Ok(Load::Writer(DirtyWriter {
+                limit_pages,
+                file_pages: self.number("write_bytes")? / PAGE_BYTES,
+                disk_bytes_per_second: match speed {
+                    "unlimited" => 0,
+                    _ => self.number("disk_write_bytes_per_s")?,
+                },
+                memcg_dirty_limits: self.cgroup_version == "v2",
+            }));
+        }
+        let small = |name| Ok::<u32, Failure>(self.number(name)?.try_into().unwrap_or(u32::MAX));
+        Ok(Load::Mix(Mix {
+            limit_pages,
+            readers: small("readers")?.max(1),
+            file_pages: small("file_pages")?,
+            workers: small("anon_workers")?.max(1),
+            anon_pages: small("anon_pages")?,
+            pause: Duration::from_millis(self.number("pause_ms")?),
+            rounds: self.number("target_iterations")?,
+            time_limit: Duration::from_secs(self.number("time_limit_s")?),
+        }))
+    }
+
+    fn mechanisms(&self) -> Result<Mechanisms, Failure> {
+        let preset = KERNELS.iter().find(|(version, _)| {
+            self.kernel.strip_prefix(version).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        });
+        match (preset, self.policy()) {
+            (Some((_, preset)), Some(lru)) => Ok(Mechanisms::preset(*preset).with_lru(lru)),
+            _ => Err(Failure::work(format_args!(
+                "{} {}: there is no preset for that kernel, or no such policy",
+                self.kernel, self.lru
+            ))),
+        }
+    }
+
+    fn policy(&self) -> Option<Lru> {
+        lru_of(&self.lru)
+    }
+
+    fn killed(&self) -> bool {
+        self.outcome == "killed"
+    }
+
+    /// What is the same of rows that are repetitions: of the mix, however long they ran.
+    fn group(&self) -> (&str, &str, &str, &str, u64, &str) {
+        let parameters = if self.case == "A" { self.parameters.as_str() } else { "" };
+        (&self.case, &self.kernel, &self.lru, &self.cgroup_version, self.limit_bytes, parameters)
+    }
+}
+
+/// Runs the rows' loads.
+///
+/// # Errors
+/// The file cannot be read, or the simulator has a bug.
+pub fn compare(path: &Path, filter: &Filter) -> Result<Vec<Compared>, Failure> {
+    let failure = |e: csv::Error| Failure::work(format_args!("{}: {e}", path.display()));
+    let mut reader = csv::Reader::from_path(path).map_err(failure)?;
+    let rows = reader.deserialize().collect::<Result<Vec<Row>, _>>().map_err(failure)?;
+    let mut compared: Vec<Compared> = Vec::new();
+    for row in rows {
+        let wanted = (filter.kernels.is_empty() || filter.kernels.contains(&row.kernel))
+            && (filter.workloads.is_empty() || filter.workloads.contains(&row.case))
+            && filter.lru.is_none_or(|lru| row.policy() == Some(lru));
+        if !wanted {
+            continue;
+        }
+        match compared.iter_mut().find(|one| one.rows[0].group() == row.group()) {
+            Some(one) => {
+                // Repetitions of the mix ran for different times: ours do for the longest.
+                if let (Load::Mix(longest), Load::Mix(mix)) = (&mut one.load, row.load()?) {
+                    longest.rounds = longest.rounds.max(mix.rounds);
+                    longest.time_limit = longest.time_limit.max(mix.time_limit);
+                }
+                one.rows.push(row);
+            }
+            None => {
+                let load = row.load()?;
+                compared.push(Compared { rows: vec![row], load, ours: Vec::new(), default: Vec::new() });
+            }
+        }
+    }
+    let mut tasks: Vec<(usize, bool, Mechanisms, u64)> = Vec::new();
+    for (number, one) in compared.iter().enumerate() {
+        let kernels = one.rows[0].mechanisms()?;
+        tasks.extend((1..=one.seeds()).map(|seed| (number, false, kernels, seed)));
+        if one.is_for_default() {
+            let ours = Mechanisms::preset(Preset::Default);
+            tasks.extend((1..=one.seeds()).map(|seed| (number, true, ours, seed)));
+        }
+    }
+    let outcomes = parallel::all(&tasks, parallel::threads(), |_, &(number, _, mechanisms, seed)| {
+        let run = match compared[number].load {
+            Load::Writer(writer) => writer.run(mechanisms, seed),
+            Load::Mix(mix) => mix.run(mechanisms, seed),
+        };
+        run.map_err(|error| Failure::work(format_args!("{}: {error}", compared[number].name())))
+    })?;
+    for ((number, default, ..), outcome) in tasks.into_iter().zip(outcomes) {
+        let one = &mut compared[number];
+        if default { one.default.push(outcome) } else { one.ours.push(outcome) }
+    }
+    Ok(compared)
+}
+
+fn kills(outcomes: &[Outcome]) -> usize {
+    outcomes.iter().filter(|outcome| outcome.killed).count()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+impl Compared {
+    fn seeds(&self) -> u64 {
+        if !self.is_certain() && kernel_kills(&self.rows) > 0 { RATE_SEEDS } else { SEEDS }
+    }
+
+    /// Once for each load that a multi-gen kernel had.
+    fn is_for_default(&self) -> bool {
+        self.rows[0].kernel.starts_with("7.2") && self.rows[0].lru == "mglru" || kernel_kills(&self.rows) > 0
+    }
+
+    /// Whether only one outcome is right.
+    fn is_certain(&self) -> bool {
+        match self.load {
+            Load::Writer(writer) => {
+                writer.memcg_dirty_limits || (1..=SLOW_DISK).contains(&writer.disk_bytes_per_second)
+            }
+            Load::Mix(_) => false,
+        }
+    }
+
+    /// How likely a count of kills as far from ours as the kernel's is, at our rate.
+    fn likelihood(&self) -> f64 {
+        // With no kill, or nothing else, in so many runs, the next one may still be different.
+        let rate = (kills(&self.ours) as f64 + 0.5) / (self.ours.len() as f64 + 1.0);
+        likelihood(self.rows.len(), kernel_kills(&self.rows), rate)
+    }
+
+    fn within(&self) -> bool {
+        let agrees = if self.is_certain() {
+            let killed = self.rows[0].killed();
+            self.ours.iter().all(|outcome| outcome.killed == killed)
+        } else {
+            self.likelihood() >= LIKELY
+        };
+        agrees && kills(&self.default) == 0
+    }
+
+    fn name(&self) -> String {
+        let Row { case, kernel, lru, cgroup_version, limit_bytes, .. } = &self.rows[0];
+        let speed = match self.load {
+            Load::Writer(DirtyWriter { disk_bytes_per_second: 0, .. }) => ", any speed".to_owned(),
+            Load::Writer(writer) => format!(", {} MB/s", writer.disk_bytes_per_second / 1_000_000),
+            Load::Mix(_) => String::new(),
+        };
+        let throttled = if cgroup_version == "v2" { "" } else { " no cgroup writeback" };
+        format!("{case} {kernel} {lru}, {} MiB{speed}{throttled}", limit_bytes >> 20)
+    }
+}
+
+fn kernel_kills(rows: &[Row]) -> usize {
+    rows.iter().filter(|row| row.killed()).count()
+}
+
+/// The sum of the chances of all counts that are at most as likely as `count`, of `runs` at this rate.
+fn likelihood(runs: usize, count: usize, rate: f64) -> f64 {
+    let chance = |count: usize| {
+        let ways = (0..count).fold(1.0, |ways, at| ways * (runs - at) as f64 / (at + 1) as f64);
+        ways * rate.powi(count as i32) * (1.0 - rate).powi((runs - count) as i32)
+    };
+    (0..=runs).map(chance).filter(|&one| one <= chance(count) * 1.000_001).sum()
+}
+
+/// As text.
+pub fn text(compared: &[Compared]) -> String {
+    let mut table = Table::new([
+        "case, kernel, limit, disk",
+        "killed",
+        "ours",
+        "default",
+        "after",
+        "ours",
+        "s",
+        "ours",
+        "peak dirty",
+        "ours",
+        "scanned",
+        "ours",
+        "",
+    ])
+    .with_words_last();
+    for one in compared {
+        let row = &one.rows[0];
+        let of = |figure: fn(&Outcome) -> f64| median(one.ours.iter().map(figure).collect());
+        let ratio = |part: usize, all: usize| if all == 0 { "-".to_owned() } else { format!("{part}/{all}") };
+        table.row([
+            one.name(),
+            ratio(kernel_kills(&one.rows), one.rows.len()),
+            ratio(kills(&one.ours), one.ours.len()),
+            ratio(kills(&one.default), one.default.len()),
+            row.iterations.to_string(),
+            of(|outcome| outcome.iterations as f64).to_string(),
+            format!("{:.2}", row.seconds),
+            format!("{:.2}", of(|outcome| outcome.end.as_nanos() as f64 / 1e9)),
+            row.peak_dirty_pages.map_or(String::new(), |pages| pages.to_string()),
+            of(|outcome| outcome.peak_dirty_pages as f64).to_string(),
+            row.pgscan_file.to_string(),
+            of(|outcome| outcome.scanned_pages as f64).to_string(),
+            (if one.within() { "" } else { "OUTSIDE" }).to_owned(),
+        ]);
+    }
+    table.text()
+}
+
+/// As a document, in the form of the other rows.
+pub fn document(compared: &[Compared]) -> Value {
+    let rows = compared.iter().map(|one| {
+        let row = &one.rows[0];
+        let percent = |kills: usize, runs: usize| 100.0 * kills as f64 / runs.max(1) as f64;
+        let kernel = percent(kernel_kills(&one.rows), one.rows.len());
+        let ours = percent(kills(&one.ours), one.ours.len());
+        json!({
+            "workload": format!("oom {}", one.name()),
+            "kernel": row.kernel,
+            "lru": row.lru,
+            "limit_pages": row.limit_bytes / PAGE_BYTES,
+            "counter": "killed_percent",
+            "kernel_count": kernel,
+            "our_count": ours,
+            "difference_percent": ours - kernel,
+            "kernel_runs": one.rows.len(),
+            "our_runs": one.ours.len(),
+            "likelihood": if one.is_certain() { Value::Null } else { json!(one.likelihood()) },
+            "default_kills": if one.default.is_empty() { Value::Null } else { json!(kills(&one.default)) },
+            "kernel_pgsteal_file": row.pgsteal_file,
+            "our_pgsteal_file": median(one.ours.iter().map(|outcome| outcome.stolen_pages as f64).collect()),
+            "within": one.within(),
+        })
+    });
+    json!({"rows": rows.collect::<Vec<_>>()})
+}
+
+/// Names what is outside.
+///
+/// # Errors
+/// Something is.
+pub fn verdict(compared: &[Compared]) -> Result<(), Failure> {
+    let outside = compared.iter().filter(|one| !one.within()).map(|one| {
+        format!(
+            "{}: {} of {} killed, the kernel {} of {}, our preset {} of {}",
+            one.name(),
+            kills(&one.ours),
+            one.ours.len(),
+            kernel_kills(&one.rows),
+            one.rows.len(),
+            kills(&one.default),
+            one.default.len()
+        )
+    });
+    let outside: Vec<String> = outside.collect();
+    if outside.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::work(format_args!("not as the kernel: {}", outside.join("; "))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn likelihoods_of_counts() {
+        assert!((likelihood(4, 4, 0.5) - 0.125).abs() < 1e-9, "all or none of four");
+        assert!((likelihood(2, 1, 0.5) - 1.0).abs() < 1e-9);
+        assert!(likelihood(5, 5, 0.04) < 1e-6 && likelihood(5, 0, 0.04) > 0.9);
+    }
+}
