@@ -78,8 +78,7 @@ fn rules_are_apart_in_an_ablation() {
 #[test]
 fn the_memcg_lru_runs_in_the_cache() {
     let folder = tempfile::tempdir().unwrap();
-    let document =
-        document(folder.path(), "reproduce memcg-lru --world real --directory . --quick --runs 1");
+    let document = document(folder.path(), "reproduce memcg-lru --world real --directory . --quick --runs 1");
     let experiment = &document["experiments"][0];
     assert_eq!(experiment["world"], "real");
     assert_eq!(experiment["rows"].as_array().unwrap().len(), 4);

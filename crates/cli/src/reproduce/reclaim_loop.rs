@@ -292,7 +292,8 @@ fn checks(runs: &Runs) -> Vec<Check> {
     let all = || parts.into_iter().flat_map(|part| runs.all(part));
     vec![
         check(
-            "isolated ≥ stolen, and what was stolen efforts reclaimed, to the last one".to_owned(),
+            "isolated ≥ stolen; what tasks stole is what their efforts reclaimed, to the last page"
+                .to_owned(),
             all().all(|facts| facts.adds_up),
         ),
         check(
