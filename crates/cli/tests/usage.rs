@@ -51,8 +51,8 @@ fn wrong_usage_is_named_and_has_status_2() {
         ("fio --name=a --size=1m --memory=lots", "--memory"),
         ("fio --name=a --size=1m --memory=100", "at least"),
         (
-            "fio --name=a --size=1m --preset=linux-7.1 --with=global_dirty_throttle",
-            "global_dirty_throttle is not implemented yet",
+            "fio --name=a --size=1m --preset=linux-6.12 --with=fault_placement",
+            "fault_placement places by the distances that the rework counts in",
         ),
         ("fio --name=a --size=1m --preset=linux-9", "linux-9"),
         ("fio --name=a --size=1m --with=turbo", "turbo"),

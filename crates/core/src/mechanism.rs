@@ -1,6 +1,6 @@
 //! Every behaviour that can be switched, and the named sets of them that stand for kernel versions.
 //!
-//! A combination that is not there yet, or makes no sense, is refused with a sentence that says so.
+//! A combination that makes no sense is refused with a sentence that says so.
 
 use std::fmt;
 
@@ -191,25 +191,6 @@ impl Switch {
         found.ok_or_else(|| MechanismError::UnknownSwitch(name.to_owned()))
     }
 
-    /// Whether it has both positions. The others can only be off.
-    fn turns(self) -> bool {
-        matches!(
-            self,
-            Switch::WorkingsetRework
-                | Switch::LuleshFix
-                | Switch::MemcgLru
-                | Switch::ReclaimLoop
-                | Switch::FaultPlacement
-                | Switch::BatchNonresidentAge
-                | Switch::Prefetch
-                | Switch::ExactStatistics
-                | Switch::SubtreeLru
-                | Switch::ReparentOffline
-                | Switch::GlobalDirtyThrottle
-                | Switch::WaitBeforeOom
-        )
-    }
-
     const fn bit(self) -> u32 {
         1 << self as u32
     }
@@ -283,7 +264,6 @@ impl ReworkRule {
 const REWORK: u32 = Switch::WorkingsetRework.bit() | 0xff << 16;
 
 /// Which behaviours are on. A word and a byte, to be copied; asking it is a test of one bit.
-///
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mechanisms {
     preset: Preset,
@@ -324,8 +304,7 @@ impl Mechanisms {
     /// The switches of a preset, with some turned on and then some turned off.
     ///
     /// # Errors
-    /// [`MechanismError::NotYet`] where only the other position exists, [`MechanismError::Contradiction`] where the
-    /// switches make no sense together.
+    /// [`MechanismError::Contradiction`] where the switches make no sense together.
     pub fn compose(
         preset: Preset,
         with: &[Switch],
@@ -334,7 +313,7 @@ impl Mechanisms {
         let mut mechanisms = Mechanisms::preset(preset);
         for (switches, on) in [(with, true), (without, false)] {
             for &switch in switches {
-                mechanisms = mechanisms.turned(switch, on)?;
+                mechanisms = mechanisms.turned(switch, on);
             }
         }
         mechanisms.check()
@@ -345,22 +324,12 @@ impl Mechanisms {
     /// # Errors
     /// As [`Self::compose`].
     pub fn without(self, switches: &[Switch]) -> Result<Mechanisms, MechanismError> {
-        switches.iter().try_fold(self, |mechanisms, &switch| mechanisms.turned(switch, false))?.check()
+        switches.iter().fold(self, |mechanisms, &switch| mechanisms.turned(switch, false)).check()
     }
 
-    fn turned(self, switch: Switch, on: bool) -> Result<Mechanisms, MechanismError> {
-        if self.is_on(switch) == on {
-            return Ok(self);
-        }
-        if switch.turns() {
-            let bits = if switch == Switch::WorkingsetRework { REWORK } else { switch.bit() };
-            return Ok(Mechanisms { on: if on { self.on | bits } else { self.on & !bits }, ..self });
-        }
-        let (option, other) = if on { ("--with", "off") } else { ("--without", "on") };
-        Err(MechanismError::NotYet {
-            what: format!("{option} {}", switch.name()),
-            instead: format!("leave it {other}, which is all that this version has"),
-        })
+    fn turned(self, switch: Switch, on: bool) -> Mechanisms {
+        let bits = if switch == Switch::WorkingsetRework { REWORK } else { switch.bit() };
+        if self.is_on(switch) == on { self } else { self.with_bit(bits, on) }
     }
 
     fn check(self) -> Result<Mechanisms, MechanismError> {
@@ -551,13 +520,6 @@ pub enum MechanismError {
         /// What there is.
         choices: Vec<&'static str>,
     },
-    /// Planned, but not there.
-    NotYet {
-        /// What was asked for.
-        what: String,
-        /// What to do.
-        instead: String,
-    },
     /// One makes no sense without the other.
     Contradiction {
         /// What is on.
@@ -586,7 +548,6 @@ impl fmt::Display for MechanismError {
             MechanismError::UnknownChoice { what, name, choices } => {
                 write!(f, "{what} '{name}' is none; there are {}", list(choices))
             }
-            MechanismError::NotYet { what, instead } => write!(f, "{what} is not implemented yet: {instead}"),
             MechanismError::Contradiction { switch, needs, reason } => {
                 let (switch, needs) = (switch.name(), needs.name());
                 write!(f, "{switch} {reason}, and {needs} is off: turn both on, or both off")
@@ -611,12 +572,9 @@ mod tests {
     /// The table of the design, as far as there is a choice.
     #[test]
     fn presets_differ_in_twelve_switches() {
-        let turning = Switch::ALL.into_iter().filter(|switch| switch.turns()).collect::<Vec<_>>();
-        let on = |preset| {
-            turning.iter().map(|&switch| Mechanisms::preset(preset).is_on(switch)).collect::<Vec<_>>()
-        };
+        let on = |preset| Switch::ALL.map(|switch| Mechanisms::preset(preset).is_on(switch));
         assert_eq!(
-            turning.iter().map(|switch| switch.name()).collect::<Vec<_>>(),
+            Switch::ALL.map(Switch::name),
             [
                 "workingset_rework",
                 "lulesh_fix",
@@ -717,17 +675,8 @@ mod tests {
     }
 
     #[test]
-    fn switches_that_have_one_position_say_so() {
-        for switch in Switch::ALL.into_iter().filter(|switch| !switch.turns()) {
-            let on = Mechanisms::default().is_on(switch);
-            let turn = |on: bool| {
-                let (with, without) = if on { (vec![switch], vec![]) } else { (vec![], vec![switch]) };
-                Mechanisms::compose(Preset::Default, &with, &without)
-            };
-            assert_eq!(turn(on), Ok(Mechanisms::default()));
-            let error = turn(!on).unwrap_err().to_string();
-            assert!(error.contains(switch.name()) && error.contains("not implemented yet"), "{error}");
-        }
+    fn switches_by_name() {
+        assert!(Switch::ALL.into_iter().all(|switch| Switch::parse(switch.name()) == Ok(switch)));
         assert!(Switch::parse("turbo").unwrap_err().to_string().contains("turbo"));
     }
 }

@@ -17,8 +17,8 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Seeds, and those of loads of which kernels killed some: there the rate counts.
-const SEEDS: u64 = 3;
-const RATE_SEEDS: u64 = 16;
+const SEEDS: u64 = 2;
+const RATE_SEEDS: u64 = 12;
 /// Disks that are at most so fast are slower than any effort of reclaim.
 const SLOW_DISK: u64 = 40_000_000;
 /// A kernel's count of kills that is less likely than this at our rate is not ours.
