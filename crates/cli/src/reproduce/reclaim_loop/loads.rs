@@ -159,12 +159,9 @@ pub fn small_writer(mechanisms: Mechanisms, seed: u64) -> Result<bool, Failure> 
         // 120 MB/s.
         access_time: Duration::from_micros(34),
         device: DeviceModel::slow(),
-        // Nobody flushes because one memcg has much that is dirty: the legacy hierarchy.
-        flusher: Some(FlusherModel {
-            tenant_permille: 1000,
-            memory_permille: 1000,
-            ..FlusherModel::default()
-        }),
+        // Nobody looks at what one memcg has dirty: the legacy hierarchy.
+        memcg_dirty_limits: false,
+        flusher: Some(FlusherModel { memory_permille: 1000, ..FlusherModel::default() }),
         ..with_swap(Machine::kernel_lab(LIMIT_PAGES), mechanisms, 0, seed)
     };
     let mut simulator = Simulator::new(&machine).map_err(Failure::work)?;
