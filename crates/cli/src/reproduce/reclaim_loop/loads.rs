@@ -159,7 +159,8 @@ pub fn small_writer(mechanisms: Mechanisms, seed: u64) -> Result<bool, Failure> 
         // 120 MB/s.
         access_time: Duration::from_micros(34),
         device: DeviceModel::slow(),
-        // Nobody looks at what one memcg has dirty: the legacy hierarchy.
+        // Nobody looks at what one memcg has dirty, the legacy hierarchy, and the machine has far more memory.
+        memory_pages: 32 * LIMIT_PAGES as u32,
         memcg_dirty_limits: false,
         flusher: Some(FlusherModel { memory_permille: 1000, ..FlusherModel::default() }),
         ..with_swap(Machine::kernel_lab(LIMIT_PAGES), mechanisms, 0, seed)
