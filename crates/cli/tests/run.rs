@@ -222,7 +222,7 @@ fn published_loads_run() {
         ("compile.toml", "pswpout"),
         ("mapped-zipf.toml", "workingset_refault_file"),
     ] {
-        let document = run(name, "");
+        let document = run(name, "--preset default");
         for tenant in &document["tenants"].as_array().unwrap()[1..] {
             assert_eq!(number(&tenant["out_of_memory"]), 0, "{name}: {tenant}");
             assert!(number(&tenant["counters"][counter_name]) > 0, "{name}: {tenant}");

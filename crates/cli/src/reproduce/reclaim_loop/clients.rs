@@ -103,7 +103,7 @@ pub struct Facts {
     pub seconds: f64,
     /// What reclaim did.
     pub efforts: Efforts,
-    /// Of the whole run: isolated ≥ stolen, and all that was stolen was reclaimed by an effort.
+    /// Of the whole run: isolated ≥ stolen, and what tasks stole is what their efforts reclaimed (background reclaim tells of none).
     pub adds_up: bool,
 }
 
@@ -254,7 +254,8 @@ pub fn run(script: &Script) -> Result<Facts, Failure> {
     counts.borrow_mut().over = true;
     let whole = simulator.run().map_err(Failure::work)?.total().counters;
     simulator.finish().map_err(Failure::work)?;
-    let adds_up = whole.pgscan() >= whole.pgsteal() && efforts_seen.borrow().reclaimed == whole.pgsteal();
+    let adds_up = whole.pgscan() >= whole.pgsteal()
+        && efforts_seen.borrow().reclaimed == whole.get(Counter::PgstealDirect);
     let counts = &ended;
     let of_all: u64 = counts.done_of_client.iter().sum();
     Ok(Facts {

@@ -82,7 +82,7 @@ pub fn selects(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts,
 pub fn compilers(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts, Failure> {
     const SMALLER: u64 = 16;
     let machine = Machine { cpus: 96, ..Machine::kernel_lab(3 * GIB_PAGES / SMALLER) };
-    let units = 3000 / u64::from(shorter);
+    let units = 1500 / u64::from(shorter);
     clients::run(&Script {
         window: Window { warm_draws: units / 3, draws: units, ..Window::default() },
         ..Script::new(
@@ -159,12 +159,10 @@ pub fn small_writer(mechanisms: Mechanisms, seed: u64) -> Result<bool, Failure> 
         // 120 MB/s.
         access_time: Duration::from_micros(34),
         device: DeviceModel::slow(),
-        // Nobody flushes because one memcg has much that is dirty: the legacy hierarchy.
-        flusher: Some(FlusherModel {
-            tenant_permille: 1000,
-            memory_permille: 1000,
-            ..FlusherModel::default()
-        }),
+        // Nobody looks at what one memcg has dirty, the legacy hierarchy, and the machine has far more memory.
+        memory_pages: 32 * LIMIT_PAGES as u32,
+        memcg_dirty_limits: false,
+        flusher: Some(FlusherModel { memory_permille: 1000, ..FlusherModel::default() }),
         ..with_swap(Machine::kernel_lab(LIMIT_PAGES), mechanisms, 0, seed)
     };
     let mut simulator = Simulator::new(&machine).map_err(Failure::work)?;
