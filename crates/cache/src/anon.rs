@@ -12,13 +12,20 @@ use crate::cache::Shared;
 use crate::error::Error;
 use crate::file::{LEN_MAX, pieces};
 use crate::tenant::{Tenant, TenantState};
-use mglru_core::{Arrival, InsertError, Kind, LockAttempt, Lookup, Mapping, PAGE_BYTES, Task};
+use mglru_core::{Arrival, InsertError, Kind, LockAttempt, Lookup, Mapping, OutOfMemory, PAGE_BYTES, Task};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Bytes per region: its mapping, and what is kept about it here.
 const REGION_BYTES: u64 = size_of::<Mapping>() as u64 + 256;
+
+/// What is known of a region to who kills its tenant.
+pub(crate) struct RegionState {
+    pub(crate) mapping: Arc<Mapping>,
+    /// What its content was lost for.
+    pub(crate) killed: OnceLock<OutOfMemory>,
+}
 
 /// A region of anonymous memory. Dropping it gives its pages up.
 pub struct AnonRegion {
@@ -26,6 +33,7 @@ pub struct AnonRegion {
     task: Task,
     tenant: Arc<TenantState>,
     mapping: Arc<Mapping>,
+    state: Arc<RegionState>,
     bytes: u64,
 }
 
@@ -40,9 +48,14 @@ impl AnonRegion {
         }
         let mapping = shared.core.open_mapping_with(Kind::Anon, REGION_BYTES);
         tenant.join(&shared.core);
-        let region = AnonRegion { task: tenant.task(shared.cpu()), tenant, mapping, bytes, shared };
+        let state = Arc::new(RegionState { mapping: mapping.clone(), killed: OnceLock::new() });
+        let region = AnonRegion { task: tenant.task(shared.cpu()), tenant, mapping, state, bytes, shared };
+        region.tenant.add_region(&region.state);
         region.shared.core.map(&region.task, &region.mapping, bytes.div_ceil(PAGE_BYTES));
         region.shared.pay_for_index(&region.task)?;
+        if let Some(report) = region.shared.core.oom_killed(region.task.memcg) {
+            return Err(report.into());
+        }
         Ok(region)
     }
 
@@ -68,6 +81,10 @@ impl AnonRegion {
         tenant.state().join(&self.shared.core);
         let task = tenant.state().task(self.shared.cpu());
         self.shared.core.move_mapping(&self.task, &task, &self.mapping);
+        tenant.state().add_region(&self.state);
+        if !Arc::ptr_eq(&self.tenant, tenant.state()) {
+            self.tenant.remove_region(&self.state);
+        }
         (self.task, self.tenant) = (task, tenant.state().clone());
         Ok(())
     }
@@ -77,7 +94,13 @@ impl AnonRegion {
         if end > self.bytes {
             return Err(Error::BeyondEnd { path: name().to_owned(), end, len: self.bytes });
         }
-        Ok(())
+        self.check_alive()
+    }
+
+    /// Its tenant may have been killed, and its content lost. It stays lost when the tenant is revived: nobody shall take
+    /// zeros for what was stored.
+    fn check_alive(&self) -> Result<(), Error> {
+        self.state.killed.get().map_or(Ok(()), |report| Err(Error::Killed(report.clone())))
     }
 
     /// Loads `out.len()` bytes from `offset`. Bytes within one page are all from one moment. What was never stored to is 0.
@@ -100,6 +123,8 @@ impl AnonRegion {
                     }
                     Lookup::Pending(folio) => shared.wait_for_content(folio),
                     Lookup::Miss if shared.core.is_untouched(&self.mapping, piece.index) => {
+                        // A kill says so before it takes the first page.
+                        self.check_alive()?;
                         out.fill(0);
                         break;
                     }
@@ -157,7 +182,7 @@ impl AnonRegion {
         let folio = match shared.core.insert(&shared.host, &task, &self.mapping, index, new, arrival) {
             Ok(folio) => folio,
             Err(InsertError::Occupied) => return Ok(()),
-            Err(InsertError::Closed) => unreachable!("only dropping a region closes it"),
+            Err(InsertError::Closed) => return self.check_alive(),
         };
         let filled = shared.swap_in(folio);
         match &filled {
@@ -198,6 +223,7 @@ impl AnonRegion {
 impl Drop for AnonRegion {
     fn drop(&mut self) {
         let shared = &*self.shared;
+        self.tenant.remove_region(&self.state);
         shared.core.unmap(&shared.host, &self.task, &self.mapping);
         while let Some(busy) = shared.core.close_mapping(&shared.host, &self.mapping) {
             shared.wait_for_folio(busy);

@@ -26,7 +26,7 @@ use crate::backend::{Backend, BackendKind, Completion, FileIdentity, OpenMode, c
 use crate::error::Error;
 use crate::file::CachedFile;
 use crate::frames::{FRAME_BYTES, Frames};
-use crate::host::{CacheHost, Observer, thread_number};
+use crate::host::{CacheHost, Observer, OomCallback, thread_number};
 use crate::inode::Inode;
 use crate::stat::TenantStats;
 use crate::swap::{Store, Swap};
@@ -35,7 +35,7 @@ use crate::workers::{InFlight, Workers};
 use mglru_core::lru::Swappiness;
 use mglru_core::memcg::CHARGE_BATCH_PAGES;
 use mglru_core::reclaim::Watermarks;
-use mglru_core::{Core, Event, Mechanisms, Options, Throttle, Time};
+use mglru_core::{Core, Event, Mechanisms, OomDecision, OomPolicy, Options, OutOfMemory, Throttle, Time};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -147,6 +147,8 @@ pub struct Builder {
     swap: Option<Swap>,
     swappiness: Swappiness,
     observer: Option<Observer>,
+    oom_policy: OomPolicy,
+    oom_callback: Option<OomCallback>,
 }
 
 impl Builder {
@@ -194,6 +196,24 @@ impl Builder {
         self
     }
 
+    /// Chooses what happens where a page cannot be had: the request fails (default), or a tenant is killed. Its anonymous
+    /// memory is given up then; its files lose nothing. See [`Tenant::revive`].
+    pub fn oom_policy(mut self, policy: OomPolicy) -> Builder {
+        self.oom_policy = policy;
+        self
+    }
+
+    /// Has `decide` asked each time a page cannot be had ([`OomPolicy::Ask`]), on the thread that needs it, one at a time.
+    /// `report.victim` is who would be killed under [`OomPolicy::Victim`]. It must be quick and must not use the cache.
+    pub fn on_out_of_memory(
+        mut self,
+        decide: impl Fn(&OutOfMemory) -> OomDecision + Send + Sync + 'static,
+    ) -> Builder {
+        self.oom_policy = OomPolicy::Ask;
+        self.oom_callback = Some(Box::new(decide));
+        self
+    }
+
     /// Starts the cache and its workers.
     ///
     /// # Errors
@@ -220,6 +240,7 @@ impl Builder {
         options.swappiness = self.swappiness;
         options.cpus = std::thread::available_parallelism().map_or(1, usize::from).clamp(1, CPUS_MAX);
         options.charge_batch_pages = CHARGE_BATCH_PAGES;
+        options.oom_policy = self.oom_policy;
         options.charge_metadata = true;
         options.pinned_frames = frames.pinned_count();
         let core = Core::new(options, Time::ZERO);
@@ -228,6 +249,9 @@ impl Builder {
         let host = CacheHost::new(frames.clone(), store);
         if let Some(observer) = self.observer {
             let _ = host.observer.set(observer);
+        }
+        if let Some(callback) = self.oom_callback {
+            let _ = host.oom_callback.set(callback);
         }
         let shared = Arc::new(Shared {
             lent: (0..count).map(|_| AtomicU32::new(0)).collect(),
@@ -302,6 +326,8 @@ impl PageCache {
             swap: None,
             swappiness: Swappiness::DEFAULT,
             observer: None,
+            oom_policy: OomPolicy::default(),
+            oom_callback: None,
         }
     }
 

@@ -29,6 +29,9 @@ pub enum Error {
     },
     /// No page could be freed for this request.
     OutOfMemory(OutOfMemory),
+    /// The tenant was killed to make room ([`crate::OomPolicy`]): it gets no pages until [`crate::Tenant::revive`], and what its
+    /// anonymous memory held is lost. The report says whose limit was met.
+    Killed(OutOfMemory),
     /// The cache was closed, and its workers are gone.
     Closed,
     /// Memory is short, and the request was one that does not wait.
@@ -109,7 +112,7 @@ impl fmt::Display for Error {
                  make room or repair the device, then sync once more",
                 path.display()
             ),
-            Error::OutOfMemory(report) => report.fmt(f),
+            Error::OutOfMemory(report) | Error::Killed(report) => report.fmt(f),
             Error::Closed => write!(f, "the cache was closed: open the file with a cache that is not"),
             Error::Busy => write!(f, "no page is free at the moment: try again later"),
             Error::ReadOnly { path } => {
@@ -155,7 +158,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Io { source, .. } | Error::WriteBack { source, .. } => Some(&**source),
-            Error::OutOfMemory(report) => Some(report),
+            Error::OutOfMemory(report) | Error::Killed(report) => Some(report),
             Error::Tenant(error) => Some(error),
             Error::Control(error) => Some(error),
             Error::Mechanisms(error) => Some(error),
@@ -164,11 +167,17 @@ impl std::error::Error for Error {
     }
 }
 
+impl From<OutOfMemory> for Error {
+    fn from(report: OutOfMemory) -> Error {
+        if report.victim.is_some() { Error::Killed(report) } else { Error::OutOfMemory(report) }
+    }
+}
+
 impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
         let kind = match &error {
             Error::Io { source, .. } | Error::WriteBack { source, .. } => source.kind(),
-            Error::OutOfMemory(_) => io::ErrorKind::OutOfMemory,
+            Error::OutOfMemory(_) | Error::Killed(_) => io::ErrorKind::OutOfMemory,
             Error::ReadOnly { .. } => io::ErrorKind::PermissionDenied,
             Error::NoSuchTenant(_) => io::ErrorKind::NotFound,
             Error::Control(error) => io::Error::from_raw_os_error(error.errno.number()).kind(),

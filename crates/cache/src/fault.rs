@@ -121,10 +121,14 @@ impl Shared {
             return Err(Error::Closed);
         }
         let mut charging = Charging::new(task.memcg, task.cpu);
+        if patience == Patience::Ahead {
+            charging = charging.without_kill();
+        }
         loop {
             let heard = self.host.progress.rings();
             let step = charging.step(&self.core, &self.host);
             self.submit_swap_outs();
+            self.reap_victims();
             match step {
                 ChargeStep::Charged(new) => return Ok(new),
                 ChargeStep::More => {}
@@ -134,7 +138,7 @@ impl Shared {
                     charging.cancel(&self.core);
                     return Err(Error::Busy);
                 }
-                ChargeStep::OutOfMemory(report) => return Err(Error::OutOfMemory(report)),
+                ChargeStep::OutOfMemory(report) => return Err(report.into()),
             }
         }
     }

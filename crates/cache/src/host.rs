@@ -8,7 +8,10 @@ use crate::frames::Frames;
 use crate::latch::Latches;
 use crate::prefetch::prefetch_for_write;
 use crate::swap::Store;
-use mglru_core::{Event, FlushReason, FolioId, Host, SwapOut, SwapOutcome, SwapSlot, Throttle, Time};
+use mglru_core::{
+    Event, FlushReason, FolioId, Host, MemcgId, OomDecision, OutOfMemory, SwapOut, SwapOutcome, SwapSlot,
+    Throttle, Time,
+};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -52,6 +55,9 @@ impl Bell {
 /// Who is told about every event.
 pub type Observer = Box<dyn Fn(Event) + Send + Sync>;
 
+/// Who is asked where a page cannot be had.
+pub(crate) type OomCallback = Box<dyn Fn(&OutOfMemory) -> OomDecision + Send + Sync>;
+
 /// Time, wake-ups and sleepers of one cache.
 pub(crate) struct CacheHost {
     began: Instant,
@@ -65,6 +71,11 @@ pub(crate) struct CacheHost {
     /// Rung whenever pages were written or read: those who dirty or reclaim too fast wait for it.
     pub(crate) progress: Bell,
     pub(crate) observer: OnceLock<Observer>,
+    pub(crate) oom_callback: OnceLock<OomCallback>,
+    /// Who was killed, and has memory yet.
+    pub(crate) victims: Mutex<Vec<MemcgId>>,
+    /// There may be some.
+    pub(crate) has_victims: AtomicBool,
 }
 
 impl CacheHost {
@@ -79,6 +90,9 @@ impl CacheHost {
             background: Bell::default(),
             progress: Bell::default(),
             observer: OnceLock::new(),
+            oom_callback: OnceLock::new(),
+            victims: Mutex::default(),
+            has_victims: AtomicBool::new(false),
         }
     }
 
@@ -116,6 +130,16 @@ impl Host for CacheHost {
         if let Some(swap) = &self.swap {
             swap.freed(slot);
         }
+    }
+
+    fn out_of_memory(&self, report: &OutOfMemory) -> OomDecision {
+        self.oom_callback.get().map_or(OomDecision::Fail, |callback| callback(report))
+    }
+
+    fn oom_kill(&self, victim: MemcgId) -> bool {
+        self.victims.lock().unwrap_or_else(PoisonError::into_inner).push(victim);
+        self.has_victims.store(true, Ordering::Release);
+        true
     }
 
     #[inline]

@@ -36,6 +36,7 @@ mod inode;
 mod latch;
 mod many;
 mod mapped;
+mod oom;
 mod prefetch;
 mod stat;
 mod swap;
@@ -57,3 +58,5 @@ pub use prefetch::prefetch_for_write;
 pub use stat::TenantStats;
 pub use swap::Swap;
 pub use tenant::{Limits, Tenant};
+
+pub use mglru_core::{OomDecision, OomPolicy, OutOfMemory};

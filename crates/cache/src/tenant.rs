@@ -9,7 +9,7 @@
 //! The registry's lock is taken with nothing held. It is held alone where a tenant is added, so that whoever finds one finds
 //! its state as well. The list of a tenant's handles is a leaf.
 
-use crate::anon::AnonRegion;
+use crate::anon::{AnonRegion, RegionState};
 use crate::backend::OpenMode;
 use crate::cache::{PageCache, Shared};
 use crate::error::Error;
@@ -20,7 +20,7 @@ use mglru_core::lru::GenerationRow;
 use mglru_core::mm::AddressSpace;
 use mglru_core::reclaim::{Lowering, RequestStep};
 use mglru_core::{
-    Core, Counter, Host, Kind, Mapping, Memcg, MemcgError, MemcgId, PAGE_BYTES, Task, UNLIMITED,
+    Core, Counter, Host, Kind, Mapping, Memcg, MemcgError, MemcgId, OutOfMemory, PAGE_BYTES, Task, UNLIMITED,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -74,6 +74,8 @@ pub(crate) struct TenantState {
     /// Of the handles that are open, by address.
     handles: Mutex<BTreeMap<usize, Arc<HandleStats>>>,
     closed: HandleStats,
+    /// Its regions of anonymous memory, by address.
+    regions: Mutex<BTreeMap<usize, Arc<RegionState>>>,
 }
 
 impl TenantState {
@@ -94,6 +96,23 @@ impl TenantState {
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         handles.remove(&(Arc::as_ptr(stats) as usize));
         self.closed.add(stats);
+    }
+
+    /// From now on, a region goes when the tenant is killed.
+    pub(crate) fn add_region(&self, region: &Arc<RegionState>) {
+        let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+        regions.insert(Arc::as_ptr(region) as usize, region.clone());
+    }
+
+    /// Not any more.
+    pub(crate) fn remove_region(&self, region: &Arc<RegionState>) {
+        let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+        regions.remove(&(Arc::as_ptr(region) as usize));
+    }
+
+    /// Those that there are.
+    pub(crate) fn regions(&self) -> Vec<Arc<RegionState>> {
+        self.regions.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
     /// A task on `cpu`.
@@ -152,6 +171,7 @@ impl Shared {
             joined: AtomicBool::new(false),
             handles: Mutex::default(),
             closed: HandleStats::default(),
+            regions: Mutex::default(),
         })
     }
 
@@ -199,6 +219,11 @@ impl Shared {
         memcg.set_high_pages(pages(limits.high_bytes));
         memcg.set_swap_high_pages(pages(limits.swap_high_bytes));
         memcg.set_swap_max_pages(pages(limits.swap_max_bytes));
+    }
+
+    /// The tenant of that number, if it was not removed.
+    pub(crate) fn tenant_of(&self, memcg: MemcgId) -> Option<Arc<TenantState>> {
+        self.tenants.by_number.read().unwrap_or_else(PoisonError::into_inner).get(&memcg).cloned()
     }
 
     fn find_tenant(self: &Arc<Self>, path: &str) -> Result<Tenant, Error> {
@@ -452,6 +477,17 @@ impl Tenant {
     /// It is more than 16 TiB, the cache was closed, or there is no memory for what is kept about it.
     pub fn anonymous(&self, bytes: u64) -> Result<AnonRegion, Error> {
         AnonRegion::new(self.shared.clone(), self.state.clone(), bytes)
+    }
+
+    /// Why it was killed, if it was and was not revived ([`crate::OomPolicy`]).
+    pub fn killed(&self) -> Option<OutOfMemory> {
+        self.shared.core.oom_killed(self.state.memcg())
+    }
+
+    /// Gives a tenant that was killed pages again. Its files go on; of its anonymous memory, the regions that were lost stay
+    /// lost, and fail: they are to be dropped and made anew. `false`: it was not killed.
+    pub fn revive(&self) -> bool {
+        self.shared.revive(self.state.memcg())
     }
 
     /// What it holds and did.

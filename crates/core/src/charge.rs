@@ -1,7 +1,7 @@
 //! A page is paid for: a frame, a charge to its memcg, and room for its place in the index.
 //!
 //! [`Charging`] is asked step by step until it has all three. Over `memory.max` it runs a reclaim effort on the
-//! memcg, below the node's min watermark one on everybody. Where 16 efforts do not help it fails with a report; with
+//! memcg, below the node's min watermark one on everybody. Where 16 efforts do not help it fails with a report, or a tenant is killed for it ([`crate::OomPolicy`]); with
 //! `wait_before_oom`, which no kernel has, it first waits for what is being written or read.
 //!
 //! Source: spec 60 §8 (max loop), spec 70 §6, §9.
@@ -17,12 +17,15 @@ use crate::mapping::LeafPool;
 use crate::memcg::{Charge, Counter, Memcg, MemcgId};
 use crate::node::Allocation;
 use crate::options::PAGE_BYTES;
-use crate::reclaim::{Effort, EffortKind, HighStep, Orders, OutOfMemory, OverHigh, Progress, Step};
+use crate::reclaim::{Effort, EffortKind, HighStep, OomStep, Orders, OutOfMemory, OverHigh, Progress, Step};
 
 /// Fruitless efforts before a charge fails.
 const RETRIES: u32 = 16;
 /// Waits in which nothing was written or read, before a charge fails: 16 of at most 100 ms.
 const FRUITLESS_WAITS: u32 = 16;
+
+/// Waits of one tick for somebody who was killed, before a charge fails: about a second.
+const DYING_WAITS: u32 = 256;
 
 /// References of a new folio: of the mapping that it will be part of, and of the batch in which it will wait for its
 /// place on a list.
@@ -80,8 +83,14 @@ pub struct Charging {
     stalled: bool,
     retries: u32,
     fruitless_waits: u32,
-    /// Pages written, being read and stolen, and generations opened, when it waited last.
-    seen_before: [u64; 4],
+    /// Waits in which generations were opened, and nothing else happened.
+    aging_waits: u32,
+    dying_waits: u32,
+    /// Who was killed when it began to reclaim.
+    kills_seen: u64,
+    may_kill: bool,
+    /// Pages written, being read and stolen when it waited last, and generations opened.
+    seen_before: ([u64; 3], u64),
     /// Reclaim was run because the node is below its min watermark; a frame may be taken now.
     reclaimed_for_frame: bool,
 }
@@ -100,9 +109,19 @@ impl Charging {
             stalled: false,
             retries: 0,
             fruitless_waits: 0,
-            seen_before: [0; 4],
+            aging_waits: 0,
+            dying_waits: 0,
+            kills_seen: 0,
+            may_kill: true,
+            seen_before: ([0; 3], 0),
             reclaimed_for_frame: false,
         }
+    }
+
+    /// Nobody needs the page: no tenant is killed for it, whatever the policy.
+    #[must_use]
+    pub fn without_kill(self) -> Charging {
+        Charging { may_kill: false, ..self }
     }
 
     /// The memcg that was charged already for a page that has no frame yet: between steps, while a frame is being
@@ -132,6 +151,9 @@ impl Charging {
                 Stage::Limit => {
                     // Its tasks may outlive a memcg.
                     self.memcg = core.payer(self.memcg).id();
+                    if let Some(report) = core.oom_killed(self.memcg) {
+                        return self.refuse(core, report);
+                    }
                     match core.charge_one(self.memcg, self.cpu) {
                         Charge::Refused(limited) => {
                             self.limited = limited;
@@ -191,6 +213,7 @@ impl Charging {
         let target = if kind == EffortKind::Limit { self.limited } else { MemcgId::ROOT };
         if !self.stalled {
             self.stalled = true;
+            self.kills_seen = core.oom_kills();
             core.memcg(self.memcg).stat.add(Counter::Allocstall, 1);
         }
         let swappiness = core.options.swappiness;
@@ -228,7 +251,7 @@ impl Charging {
         if core.mechanisms().wait_before_oom() {
             self.wait_for_transfers(core, host)
         } else {
-            self.fail(core)
+            self.fail(core, host)
         }
     }
 
@@ -239,8 +262,11 @@ impl Charging {
         let transfers = [Counter::FileDirty, Counter::FileWriteback, Counter::FileReading];
         let under_way = transfers.iter().any(|&counter| totals.get(counter) > 0);
         let stolen = totals.get(Counter::PgstealFile) + totals.get(Counter::PgstealAnon);
-        let now = [core.written_pages(), totals.get(Counter::FileReading), stolen, totals.get(Counter::Aged)];
-        let moves = now != self.seen_before;
+        let pages = [core.written_pages(), totals.get(Counter::FileReading), stolen];
+        let now = (pages, totals.get(Counter::Aged));
+        self.aging_waits = if pages == self.seen_before.0 { self.aging_waits + 1 } else { 0 };
+        // Where nothing can be taken, each effort may open a generation: that is no hope for ever.
+        let moves = now != self.seen_before && self.aging_waits <= FRUITLESS_WAITS;
         if moves {
             self.seen_before = now;
             self.fruitless_waits = 0;
@@ -249,7 +275,7 @@ impl Charging {
         // are done; and who walks may have to wait for a CPU longer than 16 efforts take (docs/fidelity.md).
         let ages = core.is_aging(target);
         if !under_way && !ages && !moves || self.fruitless_waits == FRUITLESS_WAITS {
-            return self.fail(core);
+            return self.fail(core, host);
         }
         self.fruitless_waits += 1;
         if !under_way {
@@ -259,10 +285,26 @@ impl Charging {
         ChargeStep::Wait(Throttle::Writeback)
     }
 
-    fn fail(&mut self, core: &Core) -> ChargeStep {
-        let target = self.target();
-        core.memcg(target).stat.add(Counter::EventOom, 1);
-        let report = OutOfMemory::of(core, target);
+    fn fail(&mut self, core: &Core, host: &impl Host) -> ChargeStep {
+        if let Some(report) = core.oom_killed(self.memcg) {
+            return self.refuse(core, report);
+        }
+        match core.out_of_memory(host, self.target(), &mut self.kills_seen, self.may_kill) {
+            OomStep::Fail(report) => self.refuse(core, report),
+            OomStep::Retry => {
+                (self.retries, self.fruitless_waits, self.aging_waits, self.dying_waits) = (0, 0, 0, 0);
+                self.drained = false;
+                ChargeStep::More
+            }
+            OomStep::Wait if self.dying_waits < DYING_WAITS => {
+                self.dying_waits += 1;
+                ChargeStep::Wait(Throttle::NoProgress)
+            }
+            OomStep::Wait => self.refuse(core, OutOfMemory::of(core, self.target(), host.now())),
+        }
+    }
+
+    fn refuse(&self, core: &Core, report: OutOfMemory) -> ChargeStep {
         self.give_back(core);
         ChargeStep::OutOfMemory(report)
     }

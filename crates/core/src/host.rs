@@ -5,6 +5,8 @@
 
 use crate::event::Event;
 use crate::folio::FolioId;
+use crate::memcg::MemcgId;
+use crate::reclaim::{OomDecision, OutOfMemory};
 use crate::swap::{SwapOut, SwapOutcome, SwapSlot};
 use std::time::Duration;
 
@@ -73,6 +75,20 @@ pub trait Host {
     /// Nobody wants what is in a swap slot any more. It may be written anew as soon as this returns.
     fn swap_freed(&self, slot: SwapSlot) {
         let _ = slot;
+    }
+
+    /// Under [`crate::OomPolicy::Ask`], a page cannot be had: what is to be done? `report.victim` is who would be killed under
+    /// `Victim`. Here: nothing, and the request fails.
+    fn out_of_memory(&self, report: &OutOfMemory) -> OomDecision {
+        let _ = report;
+        OomDecision::Fail
+    }
+
+    /// A memcg is killed: its anonymous memory is to be given up, soon, and then [`crate::Core::oom_reaped`] is to be called.
+    /// `false`: this host cannot do that. Then nobody is killed.
+    fn oom_kill(&self, victim: MemcgId) -> bool {
+        let _ = victim;
+        false
     }
 
     /// What lies at that address is written soon, so that the host may have the processor fetch it. A hint: whatever is

@@ -53,7 +53,7 @@ pub use mapping::{InsertError, Mapping, MappingId};
 pub use mechanism::{Lru, LruLock, MechanismError, Mechanisms, Preset, ReworkRule, Switch};
 pub use memcg::{Counter, Effective, Memcg, MemcgError, MemcgId, UNLIMITED};
 pub use options::{Options, PAGE_BYTES};
-pub use reclaim::OutOfMemory;
+pub use reclaim::{OomDecision, OomPolicy, OutOfMemory};
 pub use swap::{SwapOptions, SwapOut, SwapOutcome, SwapSlot, SwapStore};
 pub use sync::LockCounts;
 
@@ -87,6 +87,8 @@ pub struct Core {
     pub(crate) remembering: Mutex<BTreeSet<(u32, MemcgId)>>,
     /// Who had more dirty pages than may stay in the background when it was looked at last.
     pub(crate) over_background: Mutex<BTreeSet<MemcgId>>,
+    /// Who was killed so far; held by who decides whether somebody is to be.
+    pub(crate) oom_lock: Mutex<u64>,
     /// When list sizes are refreshed next, of which the classic LRU decides.
     pub(crate) statistics_due_ns: AtomicU64,
 }
@@ -118,6 +120,7 @@ impl Core {
             written: AtomicU64::new(0),
             remembering: Mutex::default(),
             over_background: Mutex::default(),
+            oom_lock: Mutex::default(),
             statistics_due_ns: AtomicU64::new(options.statistics_refresh.after(Time::ZERO).as_nanos()),
             options,
         };
@@ -285,10 +288,15 @@ impl Core {
             && u64::from(self.retired_pages()) < self.leaves.bytes().div_ceil(PAGE_BYTES)
     }
 
+    /// Nothing is inserted into a mapping any more; [`Self::close_mapping`] is still to be called.
+    pub fn seal_mapping(&self, mapping: &Mapping) {
+        mapping.lock(&self.leaves).tree.closed = true;
+    }
+
     /// Removes everything that is cached or remembered of a mapping, and the mapping. `Some`: this folio is in
     /// use or being written; wait for it, then call again. Dirty pages are lost: write them first.
     pub fn close_mapping(&self, host: &impl Host, mapping: &Mapping) -> Option<FolioId> {
-        mapping.lock(&self.leaves).tree.closed = true;
+        self.seal_mapping(mapping);
         if let Some(busy) = self.truncate(host, mapping, 0, 1 << 32) {
             return Some(busy);
         }

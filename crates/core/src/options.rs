@@ -2,7 +2,7 @@
 
 use crate::lru::{BATCH_FOLIOS, Refresh, Swappiness};
 use crate::mechanism::Mechanisms;
-use crate::reclaim::Watermarks;
+use crate::reclaim::{OomPolicy, Watermarks};
 use crate::swap::SwapOptions;
 
 /// Bytes of a page.
@@ -38,6 +38,8 @@ pub struct Options {
     /// Whether what a memcg has dirty is held against its own memory; false: only what all have, as on Linux where the I/O
     /// controller is not on the unified hierarchy. Default: yes.
     pub memcg_dirty_limits: bool,
+    /// What is done where a page cannot be had. Default: the request fails.
+    pub oom_policy: OomPolicy,
     /// Whether index memory takes frames away. Default: no, as in the golden traces; a cache says yes.
     pub charge_metadata: bool,
 }
@@ -58,6 +60,7 @@ impl Options {
             charge_batch_pages: 1,
             seed: 0,
             memcg_dirty_limits: true,
+            oom_policy: OomPolicy::default(),
             charge_metadata: false,
         }
     }

@@ -13,11 +13,11 @@ use crate::options::PAGE_BYTES;
 use crate::tunables::MAIN;
 use crate::{Core, Time};
 use Counter::{
-    Anon, EventHigh, EventLow, EventMax, EventOom, EventOomKill, EventSwapFail, EventSwapHigh, EventSwapMax,
-    FileDirty, FileMapped, FileWriteback, Pgactivate, Pgdeactivate, Pgfault, Pgmajfault, Pgrefill,
-    PgscanDirect, PgscanKswapd, PgscanProactive, PgstealDirect, PgstealKswapd, PgstealProactive, Pswpin,
-    Pswpout, WorkingsetActivateAnon, WorkingsetActivateFile, WorkingsetNodereclaim, WorkingsetRefaultAnon,
-    WorkingsetRefaultFile, WorkingsetRestoreAnon, WorkingsetRestoreFile,
+    Anon, EventHigh, EventLow, EventMax, EventOom, EventOomGroupKill, EventOomKill, EventSwapFail,
+    EventSwapHigh, EventSwapMax, FileDirty, FileMapped, FileWriteback, Pgactivate, Pgdeactivate, Pgfault,
+    Pgmajfault, Pgrefill, PgscanDirect, PgscanKswapd, PgscanProactive, PgstealDirect, PgstealKswapd,
+    PgstealProactive, Pswpin, Pswpout, WorkingsetActivateAnon, WorkingsetActivateFile, WorkingsetNodereclaim,
+    WorkingsetRefaultAnon, WorkingsetRefaultFile, WorkingsetRestoreAnon, WorkingsetRestoreFile,
 };
 use std::fmt::Write;
 
@@ -99,7 +99,7 @@ const MEMORY_EVENTS: &[(&str, Option<Counter>)] = &[
     ("max", Some(EventMax)),
     ("oom", Some(EventOom)),
     ("oom_kill", Some(EventOomKill)),
-    ("oom_group_kill", None),
+    ("oom_group_kill", Some(EventOomGroupKill)),
     ("sock_throttled", None),
 ];
 

@@ -36,6 +36,7 @@ pub(crate) use tree::{MemcgTable, TreeWalk};
 use crate::Core;
 use crate::lru::{Lruvec, MemcgOrder};
 use crate::mm::SpaceList;
+use crate::reclaim::OomState;
 use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use protection::Protection;
 use std::sync::Arc;
@@ -86,6 +87,7 @@ pub struct Memcg {
     handles: AtomicU32,
     /// `memory.oom.group`.
     oom_group: AtomicBool,
+    pub(crate) oom: OomState,
     pub(crate) memory: PageCounter,
     pub(crate) swap: PageCounter,
     protection: Protection,
@@ -117,6 +119,7 @@ impl Memcg {
             heir: AtomicU32::new(MemcgId::NONE),
             handles: AtomicU32::new(0),
             oom_group: AtomicBool::new(false),
+            oom: OomState::new(),
             memory: PageCounter::new(UNLIMITED),
             swap: PageCounter::new(UNLIMITED),
             protection: Protection::new(),

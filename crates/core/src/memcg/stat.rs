@@ -126,6 +126,8 @@ counters! {
     EventOom "oom";
     /// Victims of the OOM policy.
     EventOomKill "oom_kill";
+    /// Groups of tenants that were killed together (`memory.oom.group`).
+    EventOomGroupKill "oom_group_kill";
     /// Swap slots that were over `memory.swap.high`.
     EventSwapHigh "swap_high";
     /// Swap slots that `memory.swap.max` refused.

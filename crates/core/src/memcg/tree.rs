@@ -136,6 +136,7 @@ impl MemcgTable {
         memcg.heir.store(NONE, Release);
         memcg.handles.store(1, Relaxed);
         memcg.set_oom_group(false);
+        memcg.oom.reset();
         memcg.memory.reset(max_pages);
         memcg.swap.reset(super::UNLIMITED);
         memcg.protection.reset();

@@ -17,6 +17,7 @@
 mod background;
 mod high;
 mod oom;
+mod oom_report;
 mod order;
 mod proactive;
 mod scan;
@@ -26,7 +27,9 @@ mod watermark;
 
 pub use background::{Background, BackgroundStep};
 pub(crate) use high::{HighStep, OverHigh};
-pub use oom::OutOfMemory;
+pub use oom::{OomCandidate, OomDecision, OomPolicy, choose_victim};
+pub(crate) use oom::{OomState, OomStep};
+pub use oom_report::{GenerationPages, OutOfMemory};
 pub(crate) use order::{NodeWalk, WalkStep};
 pub use proactive::{Lowering, Proactive, RequestStep};
 pub use scan::{EffortKind, Orders, Progress};

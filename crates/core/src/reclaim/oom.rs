@@ -1,59 +1,242 @@
-//! When reclaim has tried everything: the report that a failed charge carries.
+//! When reclaim has tried everything: who pays for it, as the user chose.
+//!
+//! ```text
+//! a charge fails ─► somebody is dying? wait ─► somebody was killed since it began? try again
+//!                ─► policy: fail the request, or kill a tenant and try again
+//! ```
+//!
+//! *Killing* a tenant takes its anonymous memory: the host gives its pages up. No byte of a file is lost. A tenant that was
+//! killed charges nothing, so that its requests fail, until it is revived or removed. Nobody is killed twice, the root never,
+//! and who is dying is waited for, as in the kernel: so each charge ends.
+//!
+//! Source: spec 60 §8, spec 70 §9; Linux 7.2 `memory.oom.group`. The score is ours: the kernel compares tasks by their
+//! memory, we compare tenants by what they use above their protection.
+//!
+//! # Locking
+//!
+//! Who decides holds `oom_lock`, taken with nothing held. The locks of reports are leaves.
 
+use super::OutOfMemory;
 use crate::Core;
-use crate::memcg::{Counter, MemcgId};
+use crate::host::Host;
+use crate::memcg::{Counter, Memcg, MemcgId};
+use crate::sync::{AtomicU32, Mutex, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 
-/// A page could not be had. Not a crash: the request that needed it fails, and nothing else.
+/// What is done where a page cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum OomPolicy {
+    /// The request that needs it fails.
+    #[default]
+    Fail,
+    /// Of the tenants with anonymous memory below the limit that was met, the one that uses most above its protection is
+    /// killed; or all of its group (`memory.oom.group`). Where there is none, the request fails.
+    Victim,
+    /// The host decides: [`Host::out_of_memory`].
+    Ask,
+}
+
+/// What a host decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutOfMemory {
-    /// Whose limit was met; empty for the budget of the whole cache.
-    pub tenant: String,
-    /// Pages charged to it.
+pub enum OomDecision {
+    /// The request fails.
+    Fail,
+    /// The tenant of this path, below the limit that was met, is killed, with its group. If it cannot be, because it is not
+    /// there or was killed already, the request fails.
+    Kill(String),
+    /// The host made room, or hopes for some: reclaim begins anew. Who always says so waits for ever.
+    Retry,
+}
+
+/// Of whom a victim is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OomCandidate {
+    /// Who it is.
+    pub memcg: MemcgId,
+    /// Pages that it uses itself.
     pub usage_pages: u64,
-    /// Pages it may have.
-    pub max_pages: u64,
-    /// Of its pages, dirty ones that could not be freed.
-    pub dirty_pages: u64,
-    /// Of its pages, those being written.
-    pub writeback_pages: u64,
-    /// Of its pages, those that must not be reclaimed.
-    pub unevictable_pages: u64,
+    /// Pages that `memory.min` and `memory.low` let it have, as seen from whose limit was met.
+    pub protected_pages: u64,
+    /// Pages that killing it frees.
+    pub anon_pages: u64,
 }
 
-impl OutOfMemory {
-    pub(crate) fn of(core: &Core, memcg: MemcgId) -> OutOfMemory {
-        let totals = core.subtree_totals(memcg);
-        let frames = u64::from(core.folios.len());
-        let (usage_pages, max_pages) = if memcg == MemcgId::ROOT {
-            (frames - u64::from(core.free_pages()), frames)
-        } else {
-            (core.memcg(memcg).usage_pages(), core.memcg(memcg).max_pages())
+/// The victim: of those with anonymous pages, who uses most above its protection; of several, who has more anonymous
+/// pages, then the lower number.
+pub fn choose_victim(candidates: impl IntoIterator<Item = OomCandidate>) -> Option<MemcgId> {
+    let score = |one: &OomCandidate| {
+        let above = one.usage_pages.saturating_sub(one.protected_pages);
+        (above, one.anon_pages, std::cmp::Reverse(one.memcg))
+    };
+    candidates.into_iter().filter(|one| one.anon_pages > 0).max_by_key(score).map(|one| one.memcg)
+}
+
+const ALIVE: u32 = 0;
+const DYING: u32 = 1;
+const DEAD: u32 = 2;
+
+/// Whether a memcg was killed, and for what.
+#[derive(Debug)]
+pub(crate) struct OomState {
+    state: AtomicU32,
+    report: Mutex<Option<Box<OutOfMemory>>>,
+}
+
+impl OomState {
+    pub(crate) fn new() -> OomState {
+        OomState { state: AtomicU32::new(ALIVE), report: Mutex::new(None) }
+    }
+
+    pub(crate) fn reset(&self) {
+        *self.report.lock() = None;
+        self.state.store(ALIVE, Release);
+    }
+
+    /// Why it was killed, if it was.
+    #[inline]
+    pub(crate) fn killed(&self) -> Option<OutOfMemory> {
+        if self.state.load(Acquire) == ALIVE {
+            return None;
+        }
+        self.report.lock().as_deref().cloned()
+    }
+
+    fn is_alive(&self) -> bool {
+        self.state.load(Acquire) == ALIVE
+    }
+
+    fn is_dying(&self) -> bool {
+        self.state.load(Acquire) == DYING
+    }
+}
+
+/// What a charge that failed does next.
+pub(crate) enum OomStep {
+    Fail(OutOfMemory),
+    Retry,
+    /// Somebody is dying.
+    Wait,
+}
+
+impl Core {
+    /// Why a memcg was killed, if it was, and not revived.
+    pub fn oom_killed(&self, memcg: MemcgId) -> Option<OutOfMemory> {
+        self.memcg(memcg).oom.killed()
+    }
+
+    /// The host gave the anonymous memory of a victim up.
+    pub fn oom_reaped(&self, memcg: MemcgId) {
+        let _ = self.memcg(memcg).oom.state.compare_exchange(DYING, DEAD, AcqRel, Acquire);
+    }
+
+    /// A memcg that was killed may charge again. `false`: it was not, or its memory is still being given up.
+    pub fn oom_revive(&self, memcg: MemcgId) -> bool {
+        let oom = &self.memcg(memcg).oom;
+        let revived = oom.state.compare_exchange(DEAD, ALIVE, AcqRel, Acquire).is_ok();
+        if revived {
+            *oom.report.lock() = None;
+        }
+        revived
+    }
+
+    /// A charge could not be met, because of the limit of `target`. `kills_seen`: how many were killed when it began to
+    /// reclaim. `may_kill`: somebody needs the page.
+    pub(crate) fn out_of_memory(
+        &self,
+        host: &impl Host,
+        target: MemcgId,
+        kills_seen: &mut u64,
+        may_kill: bool,
+    ) -> OomStep {
+        let report = || {
+            self.memcg(target).stat.add(Counter::EventOom, 1);
+            OutOfMemory::of(self, target, host.now())
         };
-        OutOfMemory {
-            tenant: core.memcg_path(memcg),
-            usage_pages,
-            max_pages,
-            dirty_pages: totals.get(Counter::FileDirty),
-            writeback_pages: totals.get(Counter::FileWriteback),
-            unevictable_pages: totals.unevictable_pages(),
+        let policy = self.options.oom_policy;
+        if policy == OomPolicy::Fail || !may_kill {
+            return OomStep::Fail(report());
         }
+        let mut kills = self.oom_lock.lock();
+        if self.subtree(target).any(|memcg| memcg.oom.is_dying()) {
+            return OomStep::Wait;
+        }
+        if std::mem::replace(kills_seen, *kills) != *kills {
+            return OomStep::Retry;
+        }
+        let mut report = report();
+        let choice = choose_victim(self.subtree(target).filter_map(|memcg| self.candidate(memcg, target)));
+        report.victim = choice.map(|victim| self.memcg_path(victim));
+        let victim = match policy {
+            OomPolicy::Ask => match host.out_of_memory(&report) {
+                OomDecision::Retry => return OomStep::Retry,
+                OomDecision::Fail => None,
+                OomDecision::Kill(path) => self.find_memcg(&path).ok(),
+            },
+            OomPolicy::Victim | OomPolicy::Fail => choice,
+        };
+        let killed = victim.is_some_and(|victim| self.kill(host, victim, target, &report));
+        if !killed {
+            report.victim = None;
+            return OomStep::Fail(report);
+        }
+        *kills += 1;
+        *kills_seen = *kills;
+        OomStep::Retry
+    }
+
+    /// How many were killed so far.
+    pub(crate) fn oom_kills(&self) -> u64 {
+        *self.oom_lock.lock()
+    }
+
+    fn candidate(&self, memcg: &Memcg, target: MemcgId) -> Option<OomCandidate> {
+        if memcg.id() == MemcgId::ROOT || !memcg.is_online() || !memcg.oom.is_alive() {
+            return None;
+        }
+        let anon_pages = memcg.stat.get(Counter::Anon);
+        let effective = self.effective_protection(memcg.id(), target);
+        Some(OomCandidate {
+            memcg: memcg.id(),
+            usage_pages: anon_pages + memcg.stat.get(Counter::File),
+            protected_pages: effective.min_pages.max(effective.low_pages),
+            anon_pages,
+        })
+    }
+
+    /// Kills `victim`, or the whole subtree of its highest ancestor below `target`, or `target`, that wants its members
+    /// killed together.
+    fn kill(&self, host: &impl Host, victim: MemcgId, target: MemcgId, report: &OutOfMemory) -> bool {
+        if !self.is_within(victim, target) {
+            return false;
+        }
+        let up_to_target = self.with_ancestors(victim).filter(|memcg| self.is_within(memcg.id(), target));
+        let group = up_to_target.filter(|memcg| memcg.oom_group()).last();
+        let members: Vec<&Memcg> = match group {
+            Some(group) => self.subtree(group.id()).collect(),
+            None => vec![self.memcg(victim)],
+        };
+        let mut killed = false;
+        for member in members {
+            if member.id() == MemcgId::ROOT || !member.is_online() || !member.oom.is_alive() {
+                continue;
+            }
+            // Before it is marked: whoever finds it killed finds out why.
+            let of_member = OutOfMemory { victim: Some(self.memcg_path(member.id())), ..report.clone() };
+            *member.oom.report.lock() = Some(Box::new(of_member));
+            member.oom.state.store(DYING, Release);
+            if host.oom_kill(member.id()) {
+                member.stat.add(Counter::EventOomKill, 1);
+                killed = true;
+            } else {
+                member.oom.reset();
+            }
+        }
+        if killed && let Some(group) = group {
+            group.stat.add(Counter::EventOomGroupKill, 1);
+        }
+        killed
     }
 }
 
-impl std::fmt::Display for OutOfMemory {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.tenant.is_empty() {
-            write!(f, "no page could be freed for the cache as a whole: ")?;
-        } else {
-            write!(f, "no page could be freed for tenant '{}': ", self.tenant)?;
-        }
-        write!(
-            f,
-            "{} of {} pages are in use, {} dirty, {} being written, {} unevictable, the rest held by guards or \
-             I/O; drop guards, sync, or raise the limit",
-            self.usage_pages, self.max_pages, self.dirty_pages, self.writeback_pages, self.unevictable_pages
-        )
-    }
-}
-
-impl std::error::Error for OutOfMemory {}
+#[cfg(all(test, not(loom)))]
+#[path = "oom/tests.rs"]
+mod tests;

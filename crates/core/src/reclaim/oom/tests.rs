@@ -1,0 +1,266 @@
+//! Who is killed, what is counted, and what the killed hear.
+
+use super::*;
+use crate::charge::{ChargeStep, Charging};
+use crate::mapping::Mapping;
+use crate::reclaim::Watermarks;
+use crate::{Arrival, FlushReason, FolioId, Kind, Options, Task, Time, UNLIMITED};
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+/// Of each: usage, protection, anonymous pages.
+fn victim(candidates: &[[u64; 3]]) -> Option<u32> {
+    let candidate = |(n, &[usage_pages, protected_pages, anon_pages]): (usize, &[u64; 3])| OomCandidate {
+        memcg: MemcgId(n as u32),
+        usage_pages,
+        protected_pages,
+        anon_pages,
+    };
+    choose_victim(candidates.iter().enumerate().map(candidate)).map(|victim| victim.0)
+}
+
+#[test]
+fn the_victim_uses_most_above_its_protection() {
+    assert_eq!(victim(&[]), None);
+    assert_eq!(victim(&[[900, 0, 0], [800, 0, 0]]), None, "nobody has what a kill frees");
+    assert_eq!(victim(&[[100, 0, 10], [300, 0, 10], [200, 0, 10]]), Some(1));
+    assert_eq!(victim(&[[900, 0, 0], [10, 0, 1]]), Some(1), "file pages alone make no victim");
+    assert_eq!(victim(&[[300, 250, 300], [100, 0, 100]]), Some(1), "300 are 50 above 250");
+    assert_eq!(victim(&[[300, 400, 300], [100, 200, 100]]), Some(0), "both spared: more is freed");
+    assert_eq!(victim(&[[100, 0, 20], [100, 0, 30]]), Some(1), "as much, but more is freed");
+    assert_eq!(victim(&[[100, 0, 20], [100, 0, 20]]), Some(0), "the lower number");
+}
+
+/// Kills what it is told to when the test says so.
+#[derive(Default)]
+struct OomHost {
+    kills: RefCell<Vec<MemcgId>>,
+    decisions: RefCell<Vec<OomDecision>>,
+    asked: RefCell<Vec<OutOfMemory>>,
+    cannot_kill: Cell<bool>,
+}
+
+impl Host for OomHost {
+    fn now(&self) -> Time {
+        Time::ZERO
+    }
+    fn wake_flusher(&self, _: FlushReason) {}
+    fn wake_background(&self) {}
+    fn wake_waiters(&self, _: FolioId) {}
+    fn frame_retired(&self, _: FolioId) {}
+
+    fn out_of_memory(&self, report: &OutOfMemory) -> OomDecision {
+        self.asked.borrow_mut().push(report.clone());
+        self.decisions.borrow_mut().pop().expect("one decision per report")
+    }
+
+    fn oom_kill(&self, victim: MemcgId) -> bool {
+        self.kills.borrow_mut().push(victim);
+        !self.cannot_kill.get()
+    }
+}
+
+/// `top`, of 100 pages, with children `a`, `b` and `c`, each with a region.
+struct World {
+    core: Core,
+    host: OomHost,
+    top: MemcgId,
+    children: Vec<(Task, Arc<Mapping>)>,
+}
+
+impl World {
+    fn new(oom_policy: OomPolicy) -> World {
+        let watermarks = Watermarks { min: 0, low: 0, high: 0 };
+        let core =
+            Core::new(Options { oom_policy, watermarks, batch_folios: 1, ..Options::new(300) }, Time::ZERO);
+        let top = core.add_memcg("top", 100, Time::ZERO).unwrap().id();
+        let child = |name| {
+            let task = core.new_task(core.add_child(top, name, UNLIMITED, Time::ZERO).unwrap().id(), 0);
+            let region = core.open_mapping(Kind::Anon);
+            core.map(&task, &region, 512);
+            (task, region)
+        };
+        let children = ["a", "b", "c"].map(child).into();
+        World { core, host: OomHost::default(), top, children }
+    }
+
+    /// One more page of a child; or the step that is none.
+    fn bring(&self, child: usize, page: u32) -> Result<(), ChargeStep> {
+        let (task, region) = &self.children[child];
+        let mut charging = Charging::new(task.memcg, 0);
+        let new = loop {
+            match charging.step(&self.core, &self.host) {
+                ChargeStep::Charged(new) => break new,
+                ChargeStep::More => self.reap(),
+                ChargeStep::Wait(_) => {}
+                end @ ChargeStep::OutOfMemory(_) => return Err(end),
+            }
+        };
+        let folio = self.core.insert(&self.host, task, region, page, new, Arrival::default()).unwrap();
+        self.core.publish(&self.host, region, folio);
+        Ok(())
+    }
+
+    fn bring_all(&self, child: usize, pages: u32) {
+        (0..pages).for_each(|page| self.bring(child, page).unwrap());
+    }
+
+    /// What a host does after a step.
+    fn reap(&self) {
+        for victim in self.host.kills.take() {
+            if self.host.cannot_kill.get() {
+                continue;
+            }
+            for (_, region) in self.children.iter().filter(|(task, _)| task.memcg == victim) {
+                assert_eq!(self.core.truncate(&self.host, region, 0, 1 << 32), None);
+            }
+            self.core.oom_reaped(victim);
+        }
+    }
+
+    fn events(&self, memcg: MemcgId) -> [u64; 3] {
+        [Counter::EventOom, Counter::EventOomKill, Counter::EventOomGroupKill]
+            .map(|event| self.core.memcg(memcg).stat().get(event))
+    }
+
+    fn all_events(&self) -> Vec<[u64; 3]> {
+        let children = self.children.iter().map(|(task, _)| task.memcg);
+        std::iter::once(self.top).chain(children).map(|memcg| self.events(memcg)).collect()
+    }
+
+    fn report(&self, child: usize, page: u32) -> OutOfMemory {
+        match self.bring(child, page) {
+            Err(ChargeStep::OutOfMemory(report)) => report,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_default_kills_nobody() {
+    let world = World::new(OomPolicy::default());
+    world.bring_all(0, 70);
+    world.bring_all(1, 30);
+    let report = world.report(1, 30);
+    assert_eq!((report.tenant.as_str(), &report.victim), ("top", &None));
+    assert_eq!((report.usage_pages, report.max_pages, report.anon_pages), (100, 100, 100));
+    assert_eq!(report.generations.iter().map(|row| row.anon_pages).sum::<u64>(), 100, "{report}");
+    assert_eq!(world.all_events(), [[1, 0, 0], [0; 3], [0; 3], [0; 3]]);
+}
+
+/// spec 60 §8: "then OOM kill inside the memcg"; `oom` is the memcg's whose limit it was, `oom_kill` the victim's.
+#[test]
+fn a_victim_makes_room() {
+    let world = World::new(OomPolicy::Victim);
+    world.bring_all(0, 70);
+    world.bring_all(1, 30);
+    world.bring(1, 30).unwrap();
+    assert_eq!(world.all_events(), [[1, 0, 0], [0, 1, 0], [0; 3], [0; 3]]);
+    let events = world.core.read_control("top/memory.events", Time::ZERO).unwrap();
+    assert!(events.contains("oom 1\noom_kill 1\noom_group_kill 0\n"), "of the subtree: {events}");
+    assert_eq!(world.core.memcg(world.top).usage_pages(), 31);
+
+    let refused = world.report(0, 0);
+    assert_eq!((refused.tenant.as_str(), refused.victim.as_deref()), ("top", Some("top/a")));
+    assert!(refused.to_string().contains("'top/a' was chosen to be killed"), "{refused}");
+    assert_eq!(world.all_events()[0], [1, 0, 0], "who was killed hears of it, and that is no other event");
+
+    let a = world.children[0].0.memcg;
+    assert!(world.core.oom_revive(a) && !world.core.oom_revive(a));
+    world.bring(0, 0).unwrap();
+    world.core.validate().unwrap();
+}
+
+/// Who asks may be who is killed.
+#[test]
+fn the_greedy_may_kill_itself() {
+    let world = World::new(OomPolicy::Victim);
+    world.bring_all(0, 30);
+    world.bring_all(1, 70);
+    assert_eq!(world.report(1, 70).victim.as_deref(), Some("top/b"));
+    assert_eq!(world.core.memcg(world.top).usage_pages(), 30);
+    world.core.validate().unwrap();
+}
+
+/// memory.oom.group, as the kernel documents it: "all tasks belonging to the cgroup or to its descendants … are killed
+/// together or not at all".
+#[test]
+fn a_group_is_killed_together() {
+    let world = World::new(OomPolicy::Victim);
+    world.core.memcg(world.top).set_oom_group(true);
+    world.bring_all(0, 70);
+    world.bring_all(1, 30);
+    assert_eq!(world.report(1, 30).victim.as_deref(), Some("top/b"), "it belongs to the group");
+    assert_eq!(world.all_events(), [[1, 1, 1], [0, 1, 0], [0, 1, 0], [0, 1, 0]]);
+    assert_eq!(world.core.memcg(world.top).usage_pages(), 0);
+}
+
+#[test]
+fn protection_spares() {
+    let world = World::new(OomPolicy::Victim);
+    world.core.set_min(world.children[0].0.memcg, 60);
+    world.bring_all(0, 70);
+    world.bring_all(1, 30);
+    world.bring(2, 0).unwrap();
+    assert_eq!(world.all_events(), [[1, 0, 0], [0; 3], [0, 1, 0], [0; 3]]);
+}
+
+#[test]
+fn a_host_is_asked() {
+    let world = World::new(OomPolicy::Ask);
+    world.bring_all(0, 70);
+    world.bring_all(1, 30);
+    let kill = |path: &str| OomDecision::Kill(path.to_owned());
+    // From the last to the first.
+    *world.host.decisions.borrow_mut() =
+        vec![kill("top/b"), kill("nobody"), OomDecision::Fail, OomDecision::Retry];
+    assert_eq!(world.report(2, 0).victim, None, "again, then fail");
+    assert_eq!(world.report(2, 0).victim, None, "there is nobody of that name");
+    world.bring(2, 0).unwrap();
+    let asked = world.host.asked.borrow();
+    assert_eq!((asked.len(), asked[0].victim.as_deref()), (4, Some("top/a")), "who would be killed");
+    assert_eq!(world.all_events(), [[4, 0, 0], [0; 3], [0, 1, 0], [0; 3]]);
+}
+
+#[test]
+fn a_host_that_cannot_kill_fails_the_request() {
+    let world = World::new(OomPolicy::Victim);
+    world.host.cannot_kill.set(true);
+    world.bring_all(0, 100);
+    assert_eq!(world.report(1, 0).victim, None);
+    assert_eq!(world.all_events(), [[1, 0, 0], [0; 3], [0; 3], [0; 3]]);
+    let a = world.children[0].0.memcg;
+    assert!(world.core.oom_killed(a).is_none());
+}
+
+/// Who was killed and is still giving its memory up is waited for; nobody else is killed meanwhile.
+#[test]
+fn the_dying_are_waited_for() {
+    let world = World::new(OomPolicy::Victim);
+    world.bring_all(0, 70);
+    world.bring_all(1, 30);
+    let charge = |until: fn(&ChargeStep) -> bool| {
+        let mut charging = Charging::new(world.children[2].0.memcg, 0);
+        (0..10_000_000).map(|_| charging.step(&world.core, &world.host)).find(until).expect("it ends")
+    };
+    // The first kills; its host is slow. The second waits, and gives up after a while.
+    charge(|step| matches!(step, ChargeStep::Wait(_)));
+    let given_up = charge(|step| matches!(step, ChargeStep::OutOfMemory(_)));
+    assert!(matches!(given_up, ChargeStep::OutOfMemory(report) if report.victim.is_none()));
+    assert_eq!(world.all_events(), [[1, 0, 0], [0, 1, 0], [0; 3], [0; 3]]);
+    let a = world.children[0].0.memcg;
+    assert!(!world.core.oom_revive(a), "not before it is dead");
+    world.reap();
+    assert!(matches!(charge(|step| !matches!(step, ChargeStep::More)), ChargeStep::Charged(_)));
+}
+
+#[test]
+fn nobody_is_killed_for_what_nobody_needs() {
+    let world = World::new(OomPolicy::Victim);
+    world.bring_all(0, 100);
+    let mut charging = Charging::new(world.children[1].0.memcg, 0).without_kill();
+    let end = (0..1_000_000).map(|_| charging.step(&world.core, &world.host));
+    let end = end.into_iter().find(|step| !matches!(step, ChargeStep::More | ChargeStep::Wait(_)));
+    assert!(matches!(end, Some(ChargeStep::OutOfMemory(_))));
+    assert_eq!(world.all_events(), [[1, 0, 0], [0; 3], [0; 3], [0; 3]]);
+}

@@ -1,0 +1,125 @@
+//! What a charge that could not be met says: whose limit it was, what is there, and why none of it could be freed.
+
+use crate::memcg::{Counter, MemcgId};
+use crate::{Core, Kind, Time};
+
+/// Pages of a tenant and all below it in the generations of one distance from the youngest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GenerationPages {
+    /// Anonymous pages.
+    pub anon_pages: u64,
+    /// File pages.
+    pub file_pages: u64,
+}
+
+/// A page could not be had. Not a crash: the request that needed it fails, and nothing else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutOfMemory {
+    /// Whose limit was met; empty for the budget of the whole cache.
+    pub tenant: String,
+    /// Who was killed for it, and whose request failed for that; or, for a callback that is asked, who would be. Nobody
+    /// where the request just failed.
+    pub victim: Option<String>,
+    /// Pages charged to the tenant whose limit was met.
+    pub usage_pages: u64,
+    /// Pages it may have.
+    pub max_pages: u64,
+    /// Of its pages, anonymous ones.
+    pub anon_pages: u64,
+    /// Swap slots that its anonymous pages could still go to.
+    pub free_swap_pages: u64,
+    /// Of its pages, dirty ones that could not be freed.
+    pub dirty_pages: u64,
+    /// Of its pages, those being written.
+    pub writeback_pages: u64,
+    /// Of its pages, file pages that are mapped, which stay while they are touched again and again.
+    pub mapped_pages: u64,
+    /// Of its pages, those that `memory.min` of tenants below it spares.
+    pub protected_pages: u64,
+    /// Of its pages, those that must not be reclaimed.
+    pub unevictable_pages: u64,
+    /// Its pages by generation, the youngest last: of all tenants below it, those equally far from their youngest together.
+    pub generations: Vec<GenerationPages>,
+}
+
+impl OutOfMemory {
+    pub(crate) fn of(core: &Core, memcg: MemcgId, now: Time) -> OutOfMemory {
+        let totals = core.subtree_totals(memcg);
+        let frames = u64::from(core.folios.len());
+        let (usage_pages, max_pages) = if memcg == MemcgId::ROOT {
+            (frames - u64::from(core.free_pages()), frames)
+        } else {
+            (core.memcg(memcg).usage_pages(), core.memcg(memcg).max_pages())
+        };
+        let mut generations = Vec::new();
+        let mut protected_pages = 0;
+        for member in core.subtree(memcg) {
+            for (distance, row) in member.lruvec.generations(now).iter().rev().enumerate() {
+                if generations.len() == distance {
+                    generations.push(GenerationPages::default());
+                }
+                generations[distance].anon_pages += row.anon_pages;
+                generations[distance].file_pages += row.file_pages;
+            }
+            // Only of children of the target: what those below them are spared is a part of it.
+            if member.id() != memcg && member.parent() == memcg {
+                let min_pages = core.effective_protection(member.id(), memcg).min_pages;
+                protected_pages += min_pages.min(member.usage_pages());
+            }
+        }
+        generations.reverse();
+        let listed = |active| totals.listed_pages(Kind::Anon, active);
+        OutOfMemory {
+            tenant: core.memcg_path(memcg),
+            victim: None,
+            usage_pages,
+            max_pages,
+            anon_pages: listed(false) + listed(true),
+            free_swap_pages: if core.can_swap(memcg) { u64::from(core.free_swap_pages()) } else { 0 },
+            dirty_pages: totals.get(Counter::FileDirty),
+            writeback_pages: totals.get(Counter::FileWriteback),
+            mapped_pages: totals.get(Counter::FileMapped),
+            protected_pages,
+            unevictable_pages: totals.unevictable_pages(),
+            generations,
+        }
+    }
+}
+
+impl std::fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.tenant.is_empty() {
+            write!(f, "no page could be freed for the cache as a whole: ")?;
+        } else {
+            write!(f, "no page could be freed for tenant '{}': ", self.tenant)?;
+        }
+        write!(
+            f,
+            "{} of {} pages are in use, {} dirty, {} being written, {} mapped, {} anonymous with {} pages of swap left, \
+             {} protected by memory.min, {} unevictable, the rest held by guards or I/O; by generation, the oldest first, \
+             file+anonymous:",
+            self.usage_pages,
+            self.max_pages,
+            self.dirty_pages,
+            self.writeback_pages,
+            self.mapped_pages,
+            self.anon_pages,
+            self.free_swap_pages,
+            self.protected_pages,
+            self.unevictable_pages
+        )?;
+        for generation in &self.generations {
+            write!(f, " {}+{}", generation.file_pages, generation.anon_pages)?;
+        }
+        match &self.victim {
+            None => write!(f, "; drop guards, sync, or raise the limit"),
+            Some(victim) => write!(
+                f,
+                "; tenant '{victim}' was chosen to be killed for it: its anonymous memory is gone; raise the limit, then \
+                 revive or remove the tenant, and make its memory anew"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for OutOfMemory {}
