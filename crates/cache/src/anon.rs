@@ -24,7 +24,7 @@ const REGION_BYTES: u64 = size_of::<Mapping>() as u64 + 256;
 pub(crate) struct RegionState {
     pub(crate) mapping: Arc<Mapping>,
     /// What its content was lost for.
-    pub(crate) killed: OnceLock<OutOfMemory>,
+    pub(crate) killed: OnceLock<Box<OutOfMemory>>,
 }
 
 /// A region of anonymous memory. Dropping it gives its pages up.
@@ -100,7 +100,7 @@ impl AnonRegion {
     /// Its tenant may have been killed, and its content lost. It stays lost when the tenant is revived: nobody shall take
     /// zeros for what was stored.
     fn check_alive(&self) -> Result<(), Error> {
-        self.state.killed.get().map_or(Ok(()), |report| Err(Error::Killed(report.clone())))
+        self.state.killed.get().map_or(Ok(()), |report| Err(report.clone().into()))
     }
 
     /// Loads `out.len()` bytes from `offset`. Bytes within one page are all from one moment. What was never stored to is 0.

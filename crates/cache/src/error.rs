@@ -28,10 +28,10 @@ pub enum Error {
         source: Arc<io::Error>,
     },
     /// No page could be freed for this request.
-    OutOfMemory(OutOfMemory),
+    OutOfMemory(Box<OutOfMemory>),
     /// The tenant was killed to make room ([`crate::OomPolicy`]): it gets no pages until [`crate::Tenant::revive`], and what its
     /// anonymous memory held is lost. The report says whose limit was met.
-    Killed(OutOfMemory),
+    Killed(Box<OutOfMemory>),
     /// The cache was closed, and its workers are gone.
     Closed,
     /// Memory is short, and the request was one that does not wait.
@@ -158,7 +158,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Io { source, .. } | Error::WriteBack { source, .. } => Some(&**source),
-            Error::OutOfMemory(report) | Error::Killed(report) => Some(report),
+            Error::OutOfMemory(report) | Error::Killed(report) => Some(&**report),
             Error::Tenant(error) => Some(error),
             Error::Control(error) => Some(error),
             Error::Mechanisms(error) => Some(error),
@@ -167,8 +167,8 @@ impl std::error::Error for Error {
     }
 }
 
-impl From<OutOfMemory> for Error {
-    fn from(report: OutOfMemory) -> Error {
+impl From<Box<OutOfMemory>> for Error {
+    fn from(report: Box<OutOfMemory>) -> Error {
         if report.victim.is_some() { Error::Killed(report) } else { Error::OutOfMemory(report) }
     }
 }

@@ -481,7 +481,7 @@ impl Tenant {
 
     /// Why it was killed, if it was and was not revived ([`crate::OomPolicy`]).
     pub fn killed(&self) -> Option<OutOfMemory> {
-        self.shared.core.oom_killed(self.state.memcg())
+        self.shared.core.oom_killed(self.state.memcg()).map(|report| *report)
     }
 
     /// Gives a tenant that was killed pages again. Its files go on; of its anonymous memory, the regions that were lost stay

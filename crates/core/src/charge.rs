@@ -41,7 +41,7 @@ pub enum ChargeStep {
     /// Paid for.
     Charged(NewFolio),
     /// Nothing could be freed. The request fails.
-    OutOfMemory(OutOfMemory),
+    OutOfMemory(Box<OutOfMemory>),
 }
 
 /// A folio that is paid for and in no mapping yet: locked, without content. It must be given to
@@ -83,14 +83,14 @@ pub struct Charging {
     stalled: bool,
     retries: u32,
     fruitless_waits: u32,
-    /// Waits in which generations were opened, and nothing else happened.
-    aging_waits: u32,
     dying_waits: u32,
     /// Who was killed when it began to reclaim.
     kills_seen: u64,
     may_kill: bool,
-    /// Pages written, being read and stolen when it waited last, and generations opened.
-    seen_before: ([u64; 3], u64),
+    /// Pages written, being read and stolen when it waited last.
+    seen_before: [u64; 3],
+    /// Generations opened until then.
+    aged_before: u64,
     /// Reclaim was run because the node is below its min watermark; a frame may be taken now.
     reclaimed_for_frame: bool,
 }
@@ -109,11 +109,11 @@ impl Charging {
             stalled: false,
             retries: 0,
             fruitless_waits: 0,
-            aging_waits: 0,
             dying_waits: 0,
             kills_seen: 0,
             may_kill: true,
-            seen_before: ([0; 3], 0),
+            seen_before: [0; 3],
+            aged_before: 0,
             reclaimed_for_frame: false,
         }
     }
@@ -262,18 +262,17 @@ impl Charging {
         let transfers = [Counter::FileDirty, Counter::FileWriteback, Counter::FileReading];
         let under_way = transfers.iter().any(|&counter| totals.get(counter) > 0);
         let stolen = totals.get(Counter::PgstealFile) + totals.get(Counter::PgstealAnon);
-        let pages = [core.written_pages(), totals.get(Counter::FileReading), stolen];
-        let now = (pages, totals.get(Counter::Aged));
-        self.aging_waits = if pages == self.seen_before.0 { self.aging_waits + 1 } else { 0 };
-        // Where nothing can be taken, each effort may open a generation: that is no hope for ever.
-        let moves = now != self.seen_before && self.aging_waits <= FRUITLESS_WAITS;
+        let now = [core.written_pages(), totals.get(Counter::FileReading), stolen];
+        let moves = now != self.seen_before;
         if moves {
             self.seen_before = now;
             self.fruitless_waits = 0;
         }
         // Where all but one of a few generations are empty, nobody takes anything until those who walk for the next one
-        // are done; and who walks may have to wait for a CPU longer than 16 efforts take (docs/fidelity.md).
-        let ages = core.is_aging(target);
+        // are done; and who walks may have to wait for a CPU longer than 16 efforts take (docs/fidelity.md). This is worth another
+        // try, but no progress: where nothing can be taken, every effort opens a generation, for ever.
+        let aged = std::mem::replace(&mut self.aged_before, totals.get(Counter::Aged));
+        let ages = core.is_aging(target) || aged != self.aged_before;
         if !under_way && !ages && !moves || self.fruitless_waits == FRUITLESS_WAITS {
             return self.fail(core, host);
         }
@@ -292,7 +291,7 @@ impl Charging {
         match core.out_of_memory(host, self.target(), &mut self.kills_seen, self.may_kill) {
             OomStep::Fail(report) => self.refuse(core, report),
             OomStep::Retry => {
-                (self.retries, self.fruitless_waits, self.aging_waits, self.dying_waits) = (0, 0, 0, 0);
+                (self.retries, self.fruitless_waits, self.dying_waits) = (0, 0, 0);
                 self.drained = false;
                 ChargeStep::More
             }
@@ -300,11 +299,11 @@ impl Charging {
                 self.dying_waits += 1;
                 ChargeStep::Wait(Throttle::NoProgress)
             }
-            OomStep::Wait => self.refuse(core, OutOfMemory::of(core, self.target(), host.now())),
+            OomStep::Wait => self.refuse(core, Box::new(OutOfMemory::of(core, self.target(), host.now()))),
         }
     }
 
-    fn refuse(&self, core: &Core, report: OutOfMemory) -> ChargeStep {
+    fn refuse(&self, core: &Core, report: Box<OutOfMemory>) -> ChargeStep {
         self.give_back(core);
         ChargeStep::OutOfMemory(report)
     }

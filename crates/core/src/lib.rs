@@ -62,7 +62,7 @@ use lru::{Arrivals, LockedLruvec, Queue};
 use mapping::{LeafPool, MappingTable};
 use memcg::{MemcgTable, Stocks};
 use node::Node;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use swap::SwapArea;
 use sync::{AtomicU64, Mutex};
@@ -89,6 +89,8 @@ pub struct Core {
     pub(crate) over_background: Mutex<BTreeSet<MemcgId>>,
     /// Who was killed so far; held by who decides whether somebody is to be.
     pub(crate) oom_lock: Mutex<u64>,
+    /// What each memcg was killed for last, of those numbers that ever were.
+    pub(crate) oom_reports: Mutex<BTreeMap<MemcgId, Box<OutOfMemory>>>,
     /// When list sizes are refreshed next, of which the classic LRU decides.
     pub(crate) statistics_due_ns: AtomicU64,
 }
@@ -121,6 +123,7 @@ impl Core {
             remembering: Mutex::default(),
             over_background: Mutex::default(),
             oom_lock: Mutex::default(),
+            oom_reports: Mutex::default(),
             statistics_due_ns: AtomicU64::new(options.statistics_refresh.after(Time::ZERO).as_nanos()),
             options,
         };

@@ -16,6 +16,7 @@
 
 mod counter;
 mod offline;
+mod oom;
 mod pending;
 mod protection;
 mod stat;
@@ -24,6 +25,7 @@ mod totals;
 mod tree;
 
 pub use counter::{PageCounter, UNLIMITED};
+pub(crate) use oom::OomState;
 pub(crate) use pending::Pending;
 pub use protection::Effective;
 pub use stat::{Counter, Stat};
@@ -36,7 +38,6 @@ pub(crate) use tree::{MemcgTable, TreeWalk};
 use crate::Core;
 use crate::lru::{Lruvec, MemcgOrder};
 use crate::mm::SpaceList;
-use crate::reclaim::OomState;
 use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use protection::Protection;
 use std::sync::Arc;

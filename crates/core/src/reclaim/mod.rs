@@ -27,8 +27,8 @@ mod watermark;
 
 pub use background::{Background, BackgroundStep};
 pub(crate) use high::{HighStep, OverHigh};
+pub(crate) use oom::OomStep;
 pub use oom::{OomCandidate, OomDecision, OomPolicy, choose_victim};
-pub(crate) use oom::{OomState, OomStep};
 pub use oom_report::{GenerationPages, OutOfMemory};
 pub(crate) use order::{NodeWalk, WalkStep};
 pub use proactive::{Lowering, Proactive, RequestStep};

@@ -20,7 +20,6 @@ use super::OutOfMemory;
 use crate::Core;
 use crate::host::Host;
 use crate::memcg::{Counter, Memcg, MemcgId};
-use crate::sync::{AtomicU32, Mutex, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 
 /// What is done where a page cannot be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -70,48 +69,9 @@ pub fn choose_victim(candidates: impl IntoIterator<Item = OomCandidate>) -> Opti
     candidates.into_iter().filter(|one| one.anon_pages > 0).max_by_key(score).map(|one| one.memcg)
 }
 
-const ALIVE: u32 = 0;
-const DYING: u32 = 1;
-const DEAD: u32 = 2;
-
-/// Whether a memcg was killed, and for what.
-#[derive(Debug)]
-pub(crate) struct OomState {
-    state: AtomicU32,
-    report: Mutex<Option<Box<OutOfMemory>>>,
-}
-
-impl OomState {
-    pub(crate) fn new() -> OomState {
-        OomState { state: AtomicU32::new(ALIVE), report: Mutex::new(None) }
-    }
-
-    pub(crate) fn reset(&self) {
-        *self.report.lock() = None;
-        self.state.store(ALIVE, Release);
-    }
-
-    /// Why it was killed, if it was.
-    #[inline]
-    pub(crate) fn killed(&self) -> Option<OutOfMemory> {
-        if self.state.load(Acquire) == ALIVE {
-            return None;
-        }
-        self.report.lock().as_deref().cloned()
-    }
-
-    fn is_alive(&self) -> bool {
-        self.state.load(Acquire) == ALIVE
-    }
-
-    fn is_dying(&self) -> bool {
-        self.state.load(Acquire) == DYING
-    }
-}
-
 /// What a charge that failed does next.
 pub(crate) enum OomStep {
-    Fail(OutOfMemory),
+    Fail(Box<OutOfMemory>),
     Retry,
     /// Somebody is dying.
     Wait,
@@ -119,23 +79,22 @@ pub(crate) enum OomStep {
 
 impl Core {
     /// Why a memcg was killed, if it was, and not revived.
-    pub fn oom_killed(&self, memcg: MemcgId) -> Option<OutOfMemory> {
-        self.memcg(memcg).oom.killed()
+    #[inline]
+    pub fn oom_killed(&self, memcg: MemcgId) -> Option<Box<OutOfMemory>> {
+        if self.memcg(memcg).oom.is_alive() {
+            return None;
+        }
+        self.oom_reports.lock().get(&memcg).cloned()
     }
 
     /// The host gave the anonymous memory of a victim up.
     pub fn oom_reaped(&self, memcg: MemcgId) {
-        let _ = self.memcg(memcg).oom.state.compare_exchange(DYING, DEAD, AcqRel, Acquire);
+        self.memcg(memcg).oom.reaped();
     }
 
     /// A memcg that was killed may charge again. `false`: it was not, or its memory is still being given up.
     pub fn oom_revive(&self, memcg: MemcgId) -> bool {
-        let oom = &self.memcg(memcg).oom;
-        let revived = oom.state.compare_exchange(DEAD, ALIVE, AcqRel, Acquire).is_ok();
-        if revived {
-            *oom.report.lock() = None;
-        }
-        revived
+        self.memcg(memcg).oom.revive()
     }
 
     /// A charge could not be met, because of the limit of `target`. `kills_seen`: how many were killed when it began to
@@ -149,7 +108,7 @@ impl Core {
     ) -> OomStep {
         let report = || {
             self.memcg(target).stat.add(Counter::EventOom, 1);
-            OutOfMemory::of(self, target, host.now())
+            Box::new(OutOfMemory::of(self, target, host.now()))
         };
         let policy = self.options.oom_policy;
         if policy == OomPolicy::Fail || !may_kill {
@@ -221,8 +180,8 @@ impl Core {
             }
             // Before it is marked: whoever finds it killed finds out why.
             let of_member = OutOfMemory { victim: Some(self.memcg_path(member.id())), ..report.clone() };
-            *member.oom.report.lock() = Some(Box::new(of_member));
-            member.oom.state.store(DYING, Release);
+            self.oom_reports.lock().insert(member.id(), Box::new(of_member));
+            member.oom.kill();
             if host.oom_kill(member.id()) {
                 member.stat.add(Counter::EventOomKill, 1);
                 killed = true;

@@ -77,7 +77,7 @@ impl Anon {
         self.memcg().stat().get(counter)
     }
 
-    fn try_bring(&self, page: u32) -> Result<FolioId, OutOfMemory> {
+    fn try_bring(&self, page: u32) -> Result<FolioId, Box<OutOfMemory>> {
         let mut charging = Charging::new(self.task.memcg, 0);
         let new = loop {
             match charging.step(&self.core, &self.host) {

@@ -128,7 +128,7 @@ impl World {
         std::iter::once(self.top).chain(children).map(|memcg| self.events(memcg)).collect()
     }
 
-    fn report(&self, child: usize, page: u32) -> OutOfMemory {
+    fn report(&self, child: usize, page: u32) -> Box<OutOfMemory> {
         match self.bring(child, page) {
             Err(ChargeStep::OutOfMemory(report)) => report,
             other => panic!("{other:?}"),

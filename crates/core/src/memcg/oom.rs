@@ -1,0 +1,52 @@
+//! Whether a memcg was killed because memory ran out.
+//!
+//! ```text
+//! alive ─► dying: its host gives its anonymous memory up ─► dead ─► alive: revived, or a new memcg of that number
+//! ```
+//!
+//! # Locking
+//!
+//! An atomic word. Who kills holds the lock under which victims are chosen.
+
+use crate::sync::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
+
+const ALIVE: u32 = 0;
+const DYING: u32 = 1;
+const DEAD: u32 = 2;
+
+/// How far a memcg has got.
+#[derive(Debug)]
+pub(crate) struct OomState(AtomicU32);
+
+impl OomState {
+    pub(super) fn new() -> OomState {
+        OomState(AtomicU32::new(ALIVE))
+    }
+
+    pub(crate) fn reset(&self) {
+        self.0.store(ALIVE, Release);
+    }
+
+    #[inline]
+    pub(crate) fn is_alive(&self) -> bool {
+        self.0.load(Acquire) == ALIVE
+    }
+
+    pub(crate) fn is_dying(&self) -> bool {
+        self.0.load(Acquire) == DYING
+    }
+
+    pub(crate) fn kill(&self) {
+        self.0.store(DYING, Release);
+    }
+
+    /// Its memory was given up.
+    pub(crate) fn reaped(&self) {
+        let _ = self.0.compare_exchange(DYING, DEAD, AcqRel, Acquire);
+    }
+
+    /// `false`: it is not dead.
+    pub(crate) fn revive(&self) -> bool {
+        self.0.compare_exchange(DEAD, ALIVE, AcqRel, Acquire).is_ok()
+    }
+}
