@@ -14,7 +14,7 @@ use crate::Core;
 use crate::folio::FolioId;
 use crate::host::{FlushReason, Host, Throttle};
 use crate::mapping::LeafPool;
-use crate::memcg::{Charge, Counter, Memcg, MemcgId};
+use crate::memcg::{Charge, Counter, Memcg, MemcgId, Stall};
 use crate::node::Allocation;
 use crate::options::PAGE_BYTES;
 use crate::reclaim::{Effort, EffortKind, HighStep, Orders, OutOfMemory, OverHigh, Progress, Step};
@@ -77,7 +77,9 @@ pub struct Charging {
     drained: bool,
     effort: Option<Box<Effort>>,
     /// It reclaims, or did.
-    stalled: bool,
+    reclaims: bool,
+    /// Its task is held up.
+    stall: Option<Stall>,
     retries: u32,
     fruitless_waits: u32,
     /// Pages written, being read and stolen, and generations opened, when it waited last.
@@ -97,7 +99,8 @@ impl Charging {
             over_high: None,
             drained: false,
             effort: None,
-            stalled: false,
+            reclaims: false,
+            stall: None,
             retries: 0,
             fruitless_waits: 0,
             seen_before: [0; 4],
@@ -127,7 +130,7 @@ impl Charging {
             match self.stage {
                 Stage::Metadata => match core.pay_for_metadata(host, self.reclaimed_for_frame) {
                     Ok(()) => self.stage = Stage::Limit,
-                    Err(MetadataShort) => return self.reclaim(core, EffortKind::Direct),
+                    Err(MetadataShort) => return self.reclaim(core, host, EffortKind::Direct),
                 },
                 Stage::Limit => {
                     // Its tasks may outlive a memcg.
@@ -136,11 +139,14 @@ impl Charging {
                         Charge::Refused(limited) => {
                             self.limited = limited;
                             core.memcg(limited).stat.add(Counter::EventMax, 1);
-                            return self.reclaim(core, EffortKind::Limit);
+                            return self.reclaim(core, host, EffortKind::Limit);
                         }
                         Charge::Charged(pages) => {
                             let over = OverHigh::after(core, self.memcg, pages, self.cpu);
                             self.over_high = over.map(Box::new);
+                            if self.over_high.is_some() {
+                                self.begin_stall(core, host);
+                            }
                         }
                         Charge::FromStock => {}
                     }
@@ -155,9 +161,10 @@ impl Charging {
                         }
                         Allocation::BelowMin => {
                             host.wake_background();
-                            return self.reclaim(core, EffortKind::Direct);
+                            return self.reclaim(core, host, EffortKind::Direct);
                         }
                     };
+                    self.end_stall(core, host);
                     return ChargeStep::Charged(core.new_folio(core.memcg(self.memcg), folio));
                 }
                 // Before it has a frame: who is slowed down holds none.
@@ -174,7 +181,8 @@ impl Charging {
     }
 
     /// Gives up, and gives back what was paid so far. Not after [`ChargeStep::Charged`] or `OutOfMemory`.
-    pub fn cancel(self, core: &Core) {
+    pub fn cancel(mut self, core: &Core, host: &impl Host) {
+        self.end_stall(core, host);
         self.give_back(core);
     }
 
@@ -187,10 +195,23 @@ impl Charging {
         }
     }
 
-    fn reclaim(&mut self, core: &Core, kind: EffortKind) -> ChargeStep {
+    fn begin_stall(&mut self, core: &Core, host: &impl Host) {
+        if self.stall.is_none() {
+            self.stall = Some(core.begin_stall(host, self.memcg));
+        }
+    }
+
+    fn end_stall(&mut self, core: &Core, host: &impl Host) {
+        if let Some(stall) = self.stall.take() {
+            core.end_stall(host, stall);
+        }
+    }
+
+    fn reclaim(&mut self, core: &Core, host: &impl Host, kind: EffortKind) -> ChargeStep {
+        self.begin_stall(core, host);
         let target = if kind == EffortKind::Limit { self.limited } else { MemcgId::ROOT };
-        if !self.stalled {
-            self.stalled = true;
+        if !self.reclaims {
+            self.reclaims = true;
             core.memcg(self.memcg).stat.add(Counter::Allocstall, 1);
         }
         let swappiness = core.options.swappiness;
@@ -228,7 +249,7 @@ impl Charging {
         if core.mechanisms().wait_before_oom() {
             self.wait_for_transfers(core, host)
         } else {
-            self.fail(core)
+            self.fail(core, host)
         }
     }
 
@@ -249,7 +270,7 @@ impl Charging {
         // are done; and who walks may have to wait for a CPU longer than 16 efforts take (docs/fidelity.md).
         let ages = core.is_aging(target);
         if !under_way && !ages && !moves || self.fruitless_waits == FRUITLESS_WAITS {
-            return self.fail(core);
+            return self.fail(core, host);
         }
         self.fruitless_waits += 1;
         if !under_way {
@@ -259,7 +280,8 @@ impl Charging {
         ChargeStep::Wait(Throttle::Writeback)
     }
 
-    fn fail(&mut self, core: &Core) -> ChargeStep {
+    fn fail(&mut self, core: &Core, host: &impl Host) -> ChargeStep {
+        self.end_stall(core, host);
         let target = self.target();
         core.memcg(target).stat.add(Counter::EventOom, 1);
         let report = OutOfMemory::of(core, target);
