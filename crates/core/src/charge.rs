@@ -82,8 +82,10 @@ pub struct Charging {
     stall: Option<Stall>,
     retries: u32,
     fruitless_waits: u32,
-    /// Pages written, being read and stolen, and generations opened, when it waited last.
-    seen_before: [u64; 4],
+    /// Pages written, being read and stolen when it waited last.
+    seen_before: [u64; 3],
+    /// Generations opened until then.
+    aged_before: u64,
     /// Reclaim was run because the node is below its min watermark; a frame may be taken now.
     reclaimed_for_frame: bool,
 }
@@ -103,7 +105,8 @@ impl Charging {
             stall: None,
             retries: 0,
             fruitless_waits: 0,
-            seen_before: [0; 4],
+            seen_before: [0; 3],
+            aged_before: 0,
             reclaimed_for_frame: false,
         }
     }
@@ -260,15 +263,17 @@ impl Charging {
         let transfers = [Counter::FileDirty, Counter::FileWriteback, Counter::FileReading];
         let under_way = transfers.iter().any(|&counter| totals.get(counter) > 0);
         let stolen = totals.get(Counter::PgstealFile) + totals.get(Counter::PgstealAnon);
-        let now = [core.written_pages(), totals.get(Counter::FileReading), stolen, totals.get(Counter::Aged)];
+        let now = [core.written_pages(), totals.get(Counter::FileReading), stolen];
         let moves = now != self.seen_before;
         if moves {
             self.seen_before = now;
             self.fruitless_waits = 0;
         }
         // Where all but one of a few generations are empty, nobody takes anything until those who walk for the next one
-        // are done; and who walks may have to wait for a CPU longer than 16 efforts take (docs/fidelity.md).
-        let ages = core.is_aging(target);
+        // are done; and who walks may have to wait for a CPU longer than 16 efforts take (docs/fidelity.md). This is worth another
+        // try, but no progress: where nothing can be taken, every effort opens a generation, for ever.
+        let aged = std::mem::replace(&mut self.aged_before, totals.get(Counter::Aged));
+        let ages = core.is_aging(target) || aged != self.aged_before;
         if !under_way && !ages && !moves || self.fruitless_waits == FRUITLESS_WAITS {
             return self.fail(core, host);
         }

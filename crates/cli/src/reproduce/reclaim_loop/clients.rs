@@ -252,10 +252,13 @@ pub fn run(script: &Script) -> Result<Facts, Failure> {
     // All come to rest before everything is counted anew.
     let ended = counts.borrow().clone();
     counts.borrow_mut().over = true;
-    let whole = simulator.run().map_err(Failure::work)?.total().counters;
-    simulator.finish().map_err(Failure::work)?;
-    let adds_up = whole.pgscan() >= whole.pgsteal()
-        && efforts_seen.borrow().reclaimed == whole.get(Counter::PgstealDirect);
+    // Who found no memory would go on failing, page by page, and slowly.
+    let adds_up = died || {
+        let whole = simulator.run().map_err(Failure::work)?.total().counters;
+        simulator.finish().map_err(Failure::work)?;
+        whole.pgscan() >= whole.pgsteal()
+            && efforts_seen.borrow().reclaimed == whole.get(Counter::PgstealDirect)
+    };
     let counts = &ended;
     let of_all: u64 = counts.done_of_client.iter().sum();
     Ok(Facts {
