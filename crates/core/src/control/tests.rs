@@ -4,7 +4,7 @@ use super::*;
 use crate::lru::Swappiness;
 use crate::reclaim::EffortKind;
 use crate::testing::Harness;
-use crate::{ChargeStep, Charging, Counter, Lru, Preset, UNLIMITED};
+use crate::{ChargeStep, Charging, Counter, Lru, UNLIMITED};
 use std::time::Duration;
 
 /// Writes a value, to the end.
@@ -505,7 +505,7 @@ fn waiting_for_what_was_in_use_is_a_stall() {
 /// A pause over `memory.high` is a stall, as is the charge that fails.
 #[test]
 fn pauses_and_failures_are_stalls() {
-    let mut harness = Harness::with_preset(Preset::Linux72, 100, 1);
+    let mut harness = Harness::new(100, 1);
     harness.read_ahead(0..50);
     let pages: Vec<u32> = (0..50).filter(|&page| harness.is_cached(page)).collect();
     for &page in &pages {
