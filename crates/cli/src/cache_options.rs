@@ -178,7 +178,6 @@ mod tests {
         let refused = |text: &str| format!("{:?}", of(text).unwrap_err());
         assert_eq!(of("--preset linux-6.12 --with reclaim_loop").unwrap().name(), "linux-6.12");
         assert!(refused("--preset linux-6.12 --with lulesh_fix").contains("workingset_rework is off"));
-        assert!(refused("--with global_dirty_throttle").contains("not implemented yet"));
         assert!(refused("--with lulesh_fix --without lulesh_fix").contains("choose one"));
         assert!(line("--preset linux-9").unwrap_err().contains("there is no preset 'linux-9'"));
         assert!(line("--with turbo").unwrap_err().contains("there is no mechanism 'turbo'"));

@@ -5,7 +5,7 @@
 mod compare;
 mod kernel_run;
 mod memcg_reclaim;
-mod oom;
+pub mod oom;
 mod report;
 mod tolerance;
 mod variant;

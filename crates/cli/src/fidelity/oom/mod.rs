@@ -4,7 +4,7 @@
 //! must end as the row did. Where it does (a fast disk; the mix), rates are held against each other: how likely as many
 //! kills as the kernel had are at our rate. And our own preset never kills.
 
-mod load;
+pub mod load;
 
 use super::kernel_run::{Filter, KERNELS, lru_of};
 use crate::error::Failure;
