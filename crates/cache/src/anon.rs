@@ -184,7 +184,11 @@ impl AnonRegion {
             Err(InsertError::Occupied) => return Ok(()),
             Err(InsertError::Closed) => return self.check_alive(),
         };
+        let stall = shared.core.begin_refault(&shared.host, folio);
         let filled = shared.swap_in(folio);
+        if let Some(stall) = stall {
+            shared.core.end_stall(&shared.host, stall);
+        }
         match &filled {
             Ok(()) => shared.core.publish(&shared.host, &self.mapping, folio),
             Err(_) => shared.core.abandon(&shared.host, &self.mapping, folio),

@@ -135,7 +135,7 @@ impl Shared {
                 ChargeStep::Wait(throttle) if patience == Patience::Needed => self.park(throttle, heard),
                 // What it holds so far is given back.
                 ChargeStep::Wait(_) => {
-                    charging.cancel(&self.core);
+                    charging.cancel(&self.core, &self.host);
                     return Err(Error::Busy);
                 }
                 ChargeStep::OutOfMemory(report) => return Err(report.into()),
@@ -185,7 +185,12 @@ impl Shared {
 
     /// Reads inserted pages on the calling thread, and publishes or abandons them.
     fn read_pages(&self, inode: &Arc<Inode>, first: u32, folios: &[FolioId]) -> Result<(), Error> {
+        // The others are read ahead.
+        let stall = self.core.begin_refault(&self.host, folios[0]);
         let result = self.backend.read(&self.transfer(inode, first, folios));
+        if let Some(stall) = stall {
+            self.core.end_stall(&self.host, stall);
+        }
         self.end_read(inode, first, folios, result.as_ref().ok().copied());
         result.map(|_| ()).map_err(|source| inode.error("read", source))
     }

@@ -227,6 +227,14 @@ fn who_is_above_high_is_slowed_down() {
     assert!(a.stats().usage_pages <= 256 + 64, "{}", a.stats().usage_pages);
     assert!(line(&cache, "a/memory.events", "high") > 10);
     assert_eq!(line(&cache, "a/memory.events", "max"), 0);
+    cache.add_tenant("b", &Limits::default()).unwrap();
+    let stalled = ["a/memory.pressure", "memory.pressure", "b/memory.pressure"].map(|path| {
+        let text = cache.control().read(path).unwrap();
+        let total = text.strip_prefix("some avg10=").and_then(|text| text.trim_end().split_once("total="));
+        total.unwrap_or_else(|| panic!("{text}")).1.parse::<u64>().unwrap()
+    });
+    assert!(stalled[0] > 0 && stalled[0] == stalled[1] && stalled[2] == 0, "{stalled:?}");
+    assert_eq!(errno(cache.control().write("a/memory.pressure", "some 150000 1000000")), "EOPNOTSUPP");
 }
 
 /// What is kept about tenants is part of the budget, and given back.

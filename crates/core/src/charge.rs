@@ -14,7 +14,7 @@ use crate::Core;
 use crate::folio::FolioId;
 use crate::host::{FlushReason, Host, Throttle};
 use crate::mapping::LeafPool;
-use crate::memcg::{Charge, Counter, Memcg, MemcgId};
+use crate::memcg::{Charge, Counter, Memcg, MemcgId, Stall};
 use crate::node::Allocation;
 use crate::options::PAGE_BYTES;
 use crate::reclaim::{Effort, EffortKind, HighStep, OomStep, Orders, OutOfMemory, OverHigh, Progress, Step};
@@ -80,7 +80,9 @@ pub struct Charging {
     drained: bool,
     effort: Option<Box<Effort>>,
     /// It reclaims, or did.
-    stalled: bool,
+    reclaims: bool,
+    /// Its task is held up.
+    stall: Option<Stall>,
     retries: u32,
     fruitless_waits: u32,
     dying_waits: u32,
@@ -106,7 +108,8 @@ impl Charging {
             over_high: None,
             drained: false,
             effort: None,
-            stalled: false,
+            reclaims: false,
+            stall: None,
             retries: 0,
             fruitless_waits: 0,
             dying_waits: 0,
@@ -146,23 +149,26 @@ impl Charging {
             match self.stage {
                 Stage::Metadata => match core.pay_for_metadata(host, self.reclaimed_for_frame) {
                     Ok(()) => self.stage = Stage::Limit,
-                    Err(MetadataShort) => return self.reclaim(core, EffortKind::Direct),
+                    Err(MetadataShort) => return self.reclaim(core, host, EffortKind::Direct),
                 },
                 Stage::Limit => {
                     // Its tasks may outlive a memcg.
                     self.memcg = core.payer(self.memcg).id();
                     if let Some(report) = core.oom_killed(self.memcg) {
-                        return self.refuse(core, report);
+                        return self.refuse(core, host, report);
                     }
                     match core.charge_one(self.memcg, self.cpu) {
                         Charge::Refused(limited) => {
                             self.limited = limited;
                             core.memcg(limited).stat.add(Counter::EventMax, 1);
-                            return self.reclaim(core, EffortKind::Limit);
+                            return self.reclaim(core, host, EffortKind::Limit);
                         }
                         Charge::Charged(pages) => {
                             let over = OverHigh::after(core, self.memcg, pages, self.cpu);
                             self.over_high = over.map(Box::new);
+                            if self.over_high.is_some() {
+                                self.begin_stall(core, host);
+                            }
                         }
                         Charge::FromStock => {}
                     }
@@ -177,9 +183,10 @@ impl Charging {
                         }
                         Allocation::BelowMin => {
                             host.wake_background();
-                            return self.reclaim(core, EffortKind::Direct);
+                            return self.reclaim(core, host, EffortKind::Direct);
                         }
                     };
+                    self.end_stall(core, host);
                     return ChargeStep::Charged(core.new_folio(core.memcg(self.memcg), folio));
                 }
                 // Before it has a frame: who is slowed down holds none.
@@ -196,7 +203,8 @@ impl Charging {
     }
 
     /// Gives up, and gives back what was paid so far. Not after [`ChargeStep::Charged`] or `OutOfMemory`.
-    pub fn cancel(self, core: &Core) {
+    pub fn cancel(mut self, core: &Core, host: &impl Host) {
+        self.end_stall(core, host);
         self.give_back(core);
     }
 
@@ -209,10 +217,23 @@ impl Charging {
         }
     }
 
-    fn reclaim(&mut self, core: &Core, kind: EffortKind) -> ChargeStep {
+    fn begin_stall(&mut self, core: &Core, host: &impl Host) {
+        if self.stall.is_none() {
+            self.stall = Some(core.begin_stall(host, self.memcg));
+        }
+    }
+
+    fn end_stall(&mut self, core: &Core, host: &impl Host) {
+        if let Some(stall) = self.stall.take() {
+            core.end_stall(host, stall);
+        }
+    }
+
+    fn reclaim(&mut self, core: &Core, host: &impl Host, kind: EffortKind) -> ChargeStep {
+        self.begin_stall(core, host);
         let target = if kind == EffortKind::Limit { self.limited } else { MemcgId::ROOT };
-        if !self.stalled {
-            self.stalled = true;
+        if !self.reclaims {
+            self.reclaims = true;
             self.kills_seen = core.oom_kills();
             core.memcg(self.memcg).stat.add(Counter::Allocstall, 1);
         }
@@ -286,10 +307,10 @@ impl Charging {
 
     fn fail(&mut self, core: &Core, host: &impl Host) -> ChargeStep {
         if let Some(report) = core.oom_killed(self.memcg) {
-            return self.refuse(core, report);
+            return self.refuse(core, host, report);
         }
         match core.out_of_memory(host, self.target(), &mut self.kills_seen, self.may_kill) {
-            OomStep::Fail(report) => self.refuse(core, report),
+            OomStep::Fail(report) => self.refuse(core, host, report),
             OomStep::Retry => {
                 (self.retries, self.fruitless_waits, self.dying_waits) = (0, 0, 0);
                 self.drained = false;
@@ -299,11 +320,14 @@ impl Charging {
                 self.dying_waits += 1;
                 ChargeStep::Wait(Throttle::NoProgress)
             }
-            OomStep::Wait => self.refuse(core, Box::new(OutOfMemory::of(core, self.target(), host.now()))),
+            OomStep::Wait => {
+                self.refuse(core, host, Box::new(OutOfMemory::of(core, self.target(), host.now())))
+            }
         }
     }
 
-    fn refuse(&self, core: &Core, report: Box<OutOfMemory>) -> ChargeStep {
+    fn refuse(&mut self, core: &Core, host: &impl Host, report: Box<OutOfMemory>) -> ChargeStep {
+        self.end_stall(core, host);
         self.give_back(core);
         ChargeStep::OutOfMemory(report)
     }

@@ -51,7 +51,7 @@ pub use folio::{FolioId, Kind};
 pub use host::{FlushReason, Host, Throttle, Time};
 pub use mapping::{InsertError, Mapping, MappingId};
 pub use mechanism::{Lru, LruLock, MechanismError, Mechanisms, Preset, ReworkRule, Switch};
-pub use memcg::{Counter, Effective, Memcg, MemcgError, MemcgId, UNLIMITED};
+pub use memcg::{Counter, Effective, Memcg, MemcgError, MemcgId, Stall, UNLIMITED};
 pub use options::{Options, PAGE_BYTES};
 pub use reclaim::{OomDecision, OomPolicy, OutOfMemory};
 pub use swap::{SwapOptions, SwapOut, SwapOutcome, SwapSlot, SwapStore};

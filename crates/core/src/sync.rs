@@ -6,7 +6,8 @@
 //! # Locking
 //!
 //! The order of the crate's locks, outermost first: address-space list, mapping, lruvec. The batches of
-//! arrivals, the pools and the tables of mappings and memcgs are leaves: nothing is locked while one is held.
+//! arrivals, the pools, the tables of mappings and memcgs and each memcg's pressure are leaves: nothing is locked while one
+//! is held.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};

@@ -10,7 +10,7 @@
 //! done. Writing that takes time is a value with a `step`, as reclaim is ([`ControlWrite`]).
 //!
 //! Where we differ: there are no open files, so that what the kernel keeps per open file (the reset of `memory.peak`) holds
-//! for everybody; pressure stall information is not measured; an empty value is an error, not 0.
+//! for everybody; `memory.pressure` has no `full` line and no triggers; an empty value is an error, not 0.
 //!
 //! Source: spec 90 (Linux 7.2).
 //!

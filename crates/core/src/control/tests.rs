@@ -4,7 +4,8 @@ use super::*;
 use crate::lru::Swappiness;
 use crate::reclaim::EffortKind;
 use crate::testing::Harness;
-use crate::{Counter, Lru, UNLIMITED};
+use crate::{ChargeStep, Charging, Counter, Lru, UNLIMITED};
+use std::time::Duration;
 
 /// Writes a value, to the end.
 fn write(harness: &Harness, path: &str, value: &str) -> Result<(), ControlError> {
@@ -317,14 +318,12 @@ fn files_are_where_the_kernel_has_them() {
         let (own, root) = (format!("golden/{file}"), format!("/{file}"));
         match file.as_str() {
             "memory.reclaim" => assert_eq!(errno(harness.core.read_control(&own, Time::ZERO)), "EINVAL"),
-            "memory.pressure" => assert_eq!(errno(harness.core.read_control(&own, Time::ZERO)), "EOPNOTSUPP"),
             _ => _ = read(&harness, &own),
         }
         let of_root = harness.core.read_control(&root, Time::ZERO).map_err(|error| error.errno.name());
         let expected = match file.as_str() {
-            "memory.stat" | "memory.numa_stat" => None,
+            "memory.stat" | "memory.numa_stat" | "memory.pressure" => None,
             "memory.reclaim" => Some("EINVAL"),
-            "memory.pressure" => Some("EOPNOTSUPP"),
             _ => Some("ENOENT"),
         };
         assert_eq!(of_root.err(), expected, "{file}");
@@ -426,4 +425,113 @@ fn a_memcg_goes_after_what_is_written_to_it() {
     assert_eq!(harness.core.memcgs().count(), 2);
     third.cancel(&harness.core);
     assert_eq!(harness.core.memcgs().count(), 1);
+}
+
+fn stalled_micros(harness: &Harness, path: &str) -> u64 {
+    let text = read(harness, path);
+    assert!(text.starts_with("some avg10=") && text.lines().count() == 1, "{text}");
+    text.trim_end().rsplit_once("total=").unwrap().1.parse().unwrap()
+}
+
+/// A task of a child is one of its parent's, too; its stall ends with the charge, however that ends.
+#[test]
+fn stalls_are_those_of_all_above() {
+    let mut harness = Harness::new(1000, 1);
+    let parent = harness.task.memcg;
+    let [child, other] =
+        ["child", "other"].map(|name| harness.core.add_child(parent, name, 100, Time::ZERO).unwrap().id());
+    harness.task = harness.core.new_task(child, 0);
+    harness.read_ahead(0..100);
+    let totals = |harness: &Harness| {
+        ["golden/child/", "golden/", "", "golden/other/"]
+            .map(|path| stalled_micros(harness, &format!("{path}memory.pressure")))
+    };
+    assert_eq!(totals(&harness), [0; 4]);
+    let stall = || {
+        let mut charging = Charging::new(child, 0);
+        assert!(matches!(charging.step(&harness.core, &harness.host), ChargeStep::More));
+        charging
+    };
+    let (first, mut second) = (stall(), stall());
+    harness.host.advance(Duration::from_secs(3));
+    assert_eq!(totals(&harness), [3_000_000, 3_000_000, 3_000_000, 0], "two of them, and it is not over");
+    first.cancel(&harness.core, &harness.host);
+    let new = loop {
+        match second.step(&harness.core, &harness.host) {
+            ChargeStep::More => harness.host.advance(Duration::from_millis(1)),
+            ChargeStep::Charged(new) => break new,
+            step => panic!("{step:?}"),
+        }
+    };
+    harness.core.discard(&harness.host, new);
+    let after = totals(&harness);
+    assert!(after[0] > 3_000_000 && after[0] < 3_100_000, "{after:?}");
+    harness.host.advance(Duration::from_secs(3));
+    assert_eq!((totals(&harness), after[3]), (after, 0));
+    // Two of a tenant and its sibling at once are one of the parent.
+    let (mine, theirs) =
+        (harness.core.begin_stall(&harness.host, child), harness.core.begin_stall(&harness.host, other));
+    harness.core.remove_memcg(&harness.host, other).unwrap();
+    harness.core.drop_handle(other);
+    harness.host.advance(Duration::from_secs(1));
+    harness.core.end_stall(&harness.host, mine);
+    harness.host.advance(Duration::from_secs(1));
+    assert_eq!(harness.core.memcgs().count(), 4, "who is stalled keeps it");
+    harness.core.end_stall(&harness.host, theirs);
+    assert_eq!(harness.core.memcgs().count(), 3);
+    harness.host.advance(Duration::from_secs(1));
+    let [own, above] =
+        ["golden/child/", "golden/"].map(|path| stalled_micros(&harness, &format!("{path}memory.pressure")));
+    assert_eq!([own, above], [after[0] + 1_000_000, after[1] + 2_000_000]);
+    // The name is free: who has it now begins anew.
+    harness.core.add_child(parent, "other", 100, Time::ZERO).unwrap();
+    assert_eq!(stalled_micros(&harness, "golden/other/memory.pressure"), 0);
+    assert_eq!(errno(write(&harness, "golden/memory.pressure", "some 150000 1000000")), "EOPNOTSUPP");
+}
+
+/// psi: refaults of pages that were in use are stalls, the first read of a page is none.
+#[test]
+fn waiting_for_what_was_in_use_is_a_stall() {
+    let mut harness = Harness::new(1000, 1);
+    harness.read_ahead(0..2);
+    harness.make_hot(1);
+    let [new, hot] = [0, 1].map(|page| harness.core.begin_refault(&harness.host, harness.folio(page)));
+    assert!(new.is_none());
+    harness.host.advance(Duration::from_millis(5));
+    harness.core.end_stall(&harness.host, hot.unwrap());
+    assert_eq!(stalled_micros(&harness, "golden/memory.pressure"), 5000);
+}
+
+/// A pause over `memory.high` is a stall, as is the charge that fails.
+#[test]
+fn pauses_and_failures_are_stalls() {
+    let mut harness = Harness::new(100, 1);
+    harness.read_ahead(0..50);
+    let pages: Vec<u32> = (0..50).filter(|&page| harness.is_cached(page)).collect();
+    for &page in &pages {
+        assert!(harness.core.folios.flags(harness.folio(page)).try_get(), "nothing can be reclaimed");
+    }
+    harness.memcg().set_high_pages(10);
+    let charge = || {
+        let mut charging = Charging::new(harness.task.memcg, 0);
+        loop {
+            match charging.step(&harness.core, &harness.host) {
+                ChargeStep::More => {}
+                ChargeStep::Wait(throttle) => harness.host.advance(throttle.timeout()),
+                ChargeStep::Charged(new) => break Some(new),
+                ChargeStep::OutOfMemory(_) => break None,
+            }
+        }
+    };
+    let before = crate::Host::now(&harness.host);
+    let new = charge();
+    let paused = crate::Host::now(&harness.host).since(before).as_micros() as u64;
+    assert!(new.is_some() && paused > 10_000, "{paused}");
+    assert_eq!(stalled_micros(&harness, "golden/memory.pressure"), paused);
+    harness.memcg().set_high_pages(UNLIMITED);
+    harness.memcg().set_max_pages(51);
+    assert!(charge().is_none());
+    let failed = stalled_micros(&harness, "golden/memory.pressure");
+    harness.host.advance(Duration::from_secs(1));
+    assert_eq!(stalled_micros(&harness, "golden/memory.pressure"), failed, "it is over");
 }

@@ -4,7 +4,7 @@
 //! exist here are 0, as readers look for their keys.
 
 use super::File;
-use super::error::{Errno, Failure};
+use super::error::Failure;
 use super::value::{bytes_text, limit_text};
 use crate::folio::Kind;
 use crate::mechanism::Lru;
@@ -171,9 +171,7 @@ impl Core {
                 let totals = totals();
                 events(SWAP_EVENTS, |counter| totals.get(counter))
             }
-            File::Pressure => {
-                return Err((Errno::NotSupported, "pressure stall information is not measured".to_owned()));
-            }
+            File::Pressure => memcg.pressure_text(now),
             File::Vmstat => self.vmstat_text(),
             File::LruGen => self.lru_gen_text(now, false),
             File::LruGenFull => self.lru_gen_text(now, true),

@@ -144,7 +144,10 @@ impl Core {
             }
             File::MinTtl => self.tunables.set_min_ttl_ms(value::number(text.trim())?),
             File::Pressure => {
-                return Err((Errno::NotSupported, "pressure stall information is not measured".to_owned()));
+                return Err((
+                    Errno::NotSupported,
+                    "there are no pressure triggers: read the file now and then".to_owned(),
+                ));
             }
             _ => unreachable!("it can only be read"),
         }

@@ -3,7 +3,8 @@
 //! ```text
 //! root ─┬─ a ─┬─ a/x      a page is charged to its memcg and all its ancestors ([`counter`]), in advance and in
 //!       │     └─ a/y      batches ([`stock`]); what reclaim spares is in [`protection`]; the tree, and how it is walked,
-//!       └─ b              in [`tree`]; how a memcg goes in [`offline`].
+//!       └─ b              in [`tree`]; how a memcg goes in [`offline`];
+//!                      how much its tasks were stalled in [`pressure`].
 //! ```
 //!
 //! Each memcg has its own lists ([`Lruvec`]). The pages of a memcg that went belong to its *heir*, the nearest ancestor
@@ -18,6 +19,7 @@ mod counter;
 mod offline;
 mod oom;
 mod pending;
+mod pressure;
 mod protection;
 mod stat;
 mod stock;
@@ -27,6 +29,7 @@ mod tree;
 pub use counter::{PageCounter, UNLIMITED};
 pub(crate) use oom::OomState;
 pub(crate) use pending::Pending;
+pub use pressure::Stall;
 pub use protection::Effective;
 pub use stat::{Counter, Stat};
 pub use stock::CHARGE_BATCH_PAGES;
@@ -39,6 +42,7 @@ use crate::Core;
 use crate::lru::{Lruvec, MemcgOrder};
 use crate::mm::SpaceList;
 use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use pressure::Pressure;
 use protection::Protection;
 use std::sync::Arc;
 
@@ -103,6 +107,7 @@ pub struct Memcg {
     pub(crate) stat: Stat,
     /// Of its subtree.
     pub(crate) pending: Pending,
+    pressure: Mutex<Pressure>,
     pub(crate) lruvec: Lruvec,
     pub(crate) spaces: SpaceList,
 }
@@ -130,6 +135,7 @@ impl Memcg {
             has_children: AtomicBool::new(id == MemcgId::ROOT),
             stat: Stat::new(),
             pending: Pending::default(),
+            pressure: Mutex::new(Pressure::new(now)),
             lruvec: Lruvec::new(id, now),
             spaces: SpaceList::new(),
         }

@@ -142,6 +142,7 @@ impl MemcgTable {
         memcg.protection.reset();
         memcg.stat.reset();
         memcg.pending.reset();
+        *memcg.pressure.lock() = super::Pressure::new(now);
         memcg.lruvec.reset(now);
         memcg.spaces.reset();
         memcg.group.store(0, Relaxed);

@@ -316,6 +316,32 @@ mod tests {
         }
     }
 
+    /// `memory.pressure` in virtual time: it never shrinks, is never more than the time, and the root's is that of who stalls.
+    #[test]
+    fn stalls_take_virtual_time() {
+        let mut tenants = machine(1).tenants;
+        tenants[0].max_pages = 100;
+        let mut simulator = Simulator::new(&Machine { tenants, ..machine(1) }).unwrap();
+        let files: Vec<String> = ["a/memory.pressure", "memory.pressure"].map(str::to_owned).into();
+        simulator.administer(Vec::new(), Vec::new(), Some((Duration::from_millis(10), files)));
+        simulator.add_job(0, touches(1, 1).take(2000));
+        simulator.run().unwrap();
+        simulator.finish().unwrap();
+        let totals: Vec<(u128, u128)> = simulator
+            .readings()
+            .iter()
+            .map(|reading| {
+                let text = reading.text.clone().unwrap();
+                let (_, total) = text.trim_end().split_once("total=").unwrap();
+                (u128::from(reading.time.as_nanos()) / 1000, total.parse().unwrap())
+            })
+            .collect();
+        assert!(totals.len() > 4 && totals.last().unwrap().1 > 0, "{totals:?}");
+        assert!(totals.iter().all(|(time, total)| total <= time), "{totals:?}");
+        assert!(totals.is_sorted_by_key(|(_, total)| total), "{totals:?}");
+        assert!(totals.chunks(2).all(|both| both[0] == both[1]), "{totals:?}");
+    }
+
     #[test]
     fn a_source_has_an_end_in_time() {
         struct Endless;

@@ -21,7 +21,7 @@ use mglru_core::mapping::{LEAF_SLOTS, TABLE_PAGES};
 use mglru_core::reclaim::{Proactive, RequestStep};
 use mglru_core::{
     Arrival, ChargeStep, Charging, Core, FlushReason, FolioId, Hit, Host, Kind, Lookup, Mapping, NewFolio,
-    Task, Throttle, Time,
+    Stall, Task, Throttle, Time,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -129,6 +129,8 @@ pub(crate) struct Reading {
     pub(crate) index: u32,
     pub(crate) folio: FolioId,
     ok: bool,
+    /// The page was in use before.
+    stall: Option<Stall>,
 }
 
 /// What a job has open.
@@ -603,17 +605,22 @@ impl Job {
             Some(swap) if swapped => swap.read(now),
             _ => world.device.read(now, 1),
         };
+        let stall = world.core.begin_refault(&world.host, folio);
         if completion.ok && self.skips(world, Pause::Until(completion.at)) {
+            end_stall(world, stall);
+            let mapping = &world.files.get(touch.file).mapping;
             world.core.publish(&world.host, mapping, folio);
             return self.look(world, touch);
         }
-        let reading = Reading { mapping: mapping.clone(), index: touch.index, folio, ok: completion.ok };
+        let mapping = world.files.get(touch.file).mapping.clone();
+        let reading = Reading { mapping, index: touch.index, folio, ok: completion.ok, stall };
         self.state = State::Read(touch, reading);
         Pause::Until(completion.at)
     }
 
     /// The device has read the page, or failed to.
     fn arrive(&mut self, world: &mut World, touch: Touch, reading: Reading) -> Pause {
+        end_stall(world, reading.stall);
         if reading.ok {
             world.core.publish(&world.host, &reading.mapping, reading.folio);
             return self.look(world, touch);
@@ -795,6 +802,13 @@ fn tell(world: &World, touch: &mut Touch, hit: bool, arrives: bool) {
         let page = world.files.page_name(file, index);
         let access = world.accesses.saturating_sub(1);
         world.host.tell_touch(&PageTouch { access, page, anon, write, mapped, hit, arrives, place });
+    }
+}
+
+/// The page of a refault is there, or will not be.
+fn end_stall(world: &World, stall: Option<Stall>) {
+    if let Some(stall) = stall {
+        world.core.end_stall(&world.host, stall);
     }
 }
 

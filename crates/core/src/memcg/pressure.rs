@@ -1,0 +1,239 @@
+//! Pressure: how much of the time tasks of a memcg were stalled for want of memory (`memory.pressure`).
+//!
+//! A *stall* lasts from when a charge has to reclaim, or meets `memory.high`, until the page is paid for: reclaim, waits and
+//! pauses. So does the read of a page that was in use when it was evicted. `some` is the time in which at least one task of
+//! the memcg, or of those below it, was stalled. `full`, in which all that are not idle were, is not measured: that would have
+//! to be told of every hit.
+//!
+//! The share of each period of 2 s enters three averages, which forget with time constants of 10, 60 and 300 s. Nobody
+//! wakes up for that: whoever begins, ends or reads accounts for all periods since, in which nothing changed.
+//!
+//! Where we differ: background reclaim, proactive reclaim and the lowering of a limit stall no task of a tenant, and are not
+//! counted; nor is who waits for a page that another task reads. The averages are of 32 bits instead of 11. There are no
+//! triggers.
+//!
+//! Source: docs.kernel.org/accounting/psi.html (Linux 4.20 on).
+//!
+//! # Locking
+//!
+//! The lock of each memcg's state is a leaf. A stall takes those of the memcg and of its ancestors, one after the other.
+//! Nothing here happens at a hit.
+
+use super::{Memcg, MemcgId};
+use crate::folio::FolioId;
+use crate::host::Host;
+use crate::{Core, Time};
+
+const PERIOD_NANOS: u64 = 2_000_000_000;
+/// Names of the averages, and what is left of each after a period: e^(−2/10), e^(−2/60) and e^(−2/300).
+const AVERAGES: [(&str, u64); 3] =
+    [("avg10", 3_516_421_809), ("avg60", 4_154_161_520), ("avg300", 4_266_429_413)];
+/// Shares are in parts of this.
+const ONE: u64 = 1 << 32;
+
+fn product(a: u64, b: u64) -> u64 {
+    ((u128::from(a) * u128::from(b)) >> 32) as u64
+}
+
+fn power(mut base: u64, mut exponent: u64) -> u64 {
+    let mut result = ONE;
+    while exponent > 0 {
+        if exponent & 1 == 1 {
+            result = product(result, base);
+        }
+        base = product(base, base);
+        exponent >>= 1;
+    }
+    result
+}
+
+/// How much one memcg and those below it were stalled.
+#[derive(Debug)]
+pub(super) struct Pressure {
+    stalled_tasks: u32,
+    /// All is accounted for until then.
+    until: Time,
+    total_nanos: u64,
+    /// Of the current period, what is over, and what of that was stalled.
+    passed_nanos: u64,
+    stalled_nanos: u64,
+    /// Over the periods that ended.
+    averages: [u64; 3],
+}
+
+impl Pressure {
+    /// Of a memcg that is made now.
+    pub(super) fn new(now: Time) -> Pressure {
+        Pressure {
+            stalled_tasks: 0,
+            until: now,
+            total_nanos: 0,
+            passed_nanos: 0,
+            stalled_nanos: 0,
+            averages: [0; 3],
+        }
+    }
+
+    /// A task is stalled from now on.
+    fn begin(&mut self, now: Time) {
+        self.advance(now);
+        self.stalled_tasks += 1;
+    }
+
+    /// One is not any more.
+    fn end(&mut self, now: Time) {
+        self.advance(now);
+        self.stalled_tasks -= 1;
+    }
+
+    /// Accounts for the time until now, in which nobody began or ended.
+    fn advance(&mut self, now: Time) {
+        // Another thread may have asked for the time before and got the lock after.
+        let elapsed = now.since(self.until).as_nanos() as u64;
+        self.until = self.until.max(now);
+        let stalled = |nanos| if self.stalled_tasks > 0 { nanos } else { 0 };
+        self.total_nanos += stalled(elapsed);
+        let left = PERIOD_NANOS - self.passed_nanos;
+        if elapsed < left {
+            self.stalled_nanos += stalled(elapsed);
+            self.passed_nanos += elapsed;
+            return;
+        }
+        let beyond = elapsed - left;
+        let first = self.stalled_nanos + stalled(left);
+        let others = stalled(PERIOD_NANOS);
+        self.passed_nanos = beyond % PERIOD_NANOS;
+        self.stalled_nanos = stalled(self.passed_nanos);
+        self.average(first, 1);
+        self.average(others, beyond / PERIOD_NANOS);
+    }
+
+    /// So many periods ended, in each of which so much was stalled.
+    fn average(&mut self, stalled_nanos: u64, periods: u64) {
+        let share = (stalled_nanos << 32) / PERIOD_NANOS;
+        for (average, (_, decay)) in self.averages.iter_mut().zip(AVERAGES) {
+            let kept = power(decay, periods);
+            *average = product(*average, kept) + product(share, ONE - kept);
+        }
+    }
+
+    fn text(&self) -> String {
+        let averages = self.averages.iter().zip(AVERAGES).map(|(&average, (name, _))| {
+            let hundredths = product(average, 10_000);
+            format!("{name}={}.{:02} ", hundredths / 100, hundredths % 100)
+        });
+        format!("some {}total={}\n", averages.collect::<String>(), self.total_nanos / 1000)
+    }
+}
+
+/// A task is stalled. It ends with [`Core::end_stall`].
+#[derive(Debug)]
+#[must_use = "a stall that is dropped never ends"]
+pub struct Stall(MemcgId);
+
+impl Core {
+    /// A task of `memcg` is stalled from now on; of one that went, of the nearest ancestor that is there.
+    pub(crate) fn begin_stall(&self, host: &impl Host, memcg: MemcgId) -> Stall {
+        let memcg = self.payer(memcg);
+        // The number stays this memcg's until the end.
+        self.add_handle(memcg.id);
+        let now = host.now();
+        self.lineage(memcg).for_each(|memcg| memcg.pressure.lock().begin(now));
+        Stall(memcg.id)
+    }
+
+    /// A page was inserted that its task waits for while it is read. If it was in use when it was evicted, that is a stall.
+    pub fn begin_refault(&self, host: &impl Host, folio: FolioId) -> Option<Stall> {
+        let thrashes = self.folios.flags(folio).load().workingset();
+        thrashes.then(|| self.begin_stall(host, self.memcg_of(folio)))
+    }
+
+    /// The task goes on.
+    pub fn end_stall(&self, host: &impl Host, stall: Stall) {
+        let now = host.now();
+        self.lineage(self.memcg(stall.0)).for_each(|memcg| memcg.pressure.lock().end(now));
+        self.drop_handle(stall.0);
+    }
+}
+
+impl Memcg {
+    /// `memory.pressure`: shares in percent, and the total in microseconds.
+    pub(crate) fn pressure_text(&self, now: Time) -> String {
+        let mut pressure = self.pressure.lock();
+        pressure.advance(now);
+        pressure.text()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn at(seconds: f64) -> Time {
+        Time::from_nanos((seconds * 1e9) as u64)
+    }
+
+    /// After `seconds` of a stall, 1 − e^(−seconds/window) of an average is there, in percent.
+    fn grown(seconds: f64) -> [f64; 3] {
+        [10.0, 60.0, 300.0].map(|window: f64| 100.0 * (1.0 - (-seconds / window).exp()))
+    }
+
+    fn line(averages: [f64; 3], micros: u64) -> String {
+        // The file cuts off after two digits.
+        let [a, b, c] = averages.map(|percent| (percent * 100.0 - 1e-4).max(0.0).floor() / 100.0);
+        format!("some avg10={a:.2} avg60={b:.2} avg300={c:.2} total={micros}\n")
+    }
+
+    /// psi: "The ratios (in %) are tracked as recent trends over ten, sixty, and three hundred second windows".
+    #[test]
+    fn averages_follow_the_formula() {
+        let mut pressure = Pressure::new(Time::ZERO);
+        pressure.begin(Time::ZERO);
+        pressure.advance(at(1.9));
+        assert_eq!(pressure.text(), line([0.0; 3], 1_900_000), "the first period is not over");
+        pressure.advance(at(10.0));
+        assert_eq!(pressure.text(), line(grown(10.0), 10_000_000));
+        assert!(pressure.text().starts_with("some avg10=63.21 avg60=15.35 avg300=3.27 total=10000000\n"));
+        pressure.end(at(10.0));
+        // Nobody looks for a minute.
+        pressure.advance(at(70.0));
+        let [a, b, c] = grown(10.0);
+        let faded = [a * (-6.0f64).exp(), b * (-1.0f64).exp(), c * (-0.2f64).exp()];
+        assert_eq!(pressure.text(), line(faded, 10_000_000));
+    }
+
+    /// However often somebody looks, or begins and ends, the result is the same.
+    #[test]
+    fn looking_changes_nothing() {
+        let mut looked = Pressure::new(at(1.0));
+        let mut other = Pressure::new(at(1.0));
+        for step in 0..1000 {
+            let now = at(1.0 + 0.37 * f64::from(step));
+            match step % 10 {
+                3 => [&mut looked, &mut other].map(|pressure| pressure.begin(now)),
+                8 => [&mut looked, &mut other].map(|pressure| pressure.end(now)),
+                _ => [looked.advance(now), ()],
+            };
+        }
+        looked.advance(at(372.0));
+        other.advance(at(372.0));
+        assert_eq!(looked.text(), other.text());
+        let share = product(looked.averages[2], 100);
+        assert!((30..45).contains(&share), "half of the time, for 1.2 times the window: {share} %");
+    }
+
+    /// psi: "some" is "the share of time in which at least some tasks are stalled".
+    #[test]
+    fn two_at_once_are_one_stall() {
+        let mut pressure = Pressure::new(Time::ZERO);
+        pressure.begin(at(1.0));
+        pressure.begin(at(2.0));
+        pressure.end(at(3.0));
+        // A thread that was late with the lock.
+        pressure.begin(at(2.5));
+        pressure.end(at(4.0));
+        pressure.end(at(5.0));
+        pressure.advance(at(20.0));
+        assert_eq!(pressure.total_nanos, 4_000_000_000);
+    }
+}
