@@ -7,7 +7,7 @@
 
 use super::Effort;
 use super::simulated::{LIMIT_PAGES, LoadRun};
-use super::workingset::{CLIENTS, Run};
+use super::workingset::{CLIENTS, Run, kernel};
 use crate::error::Failure;
 use crate::table::Table;
 use crate::{parallel, progress};
@@ -151,7 +151,7 @@ fn changes_json([transactions, file, anon]: [f64; 3]) -> Value {
 /// # Errors
 /// The simulator has a bug.
 pub fn run(effort: Effort) -> Result<Ablation, Failure> {
-    let [before, after] = [Preset::Linux612, Preset::Linux71].map(Mechanisms::preset);
+    let (before, after) = (kernel(Preset::Linux612, &[])?, kernel(Preset::Linux71, &[])?);
     let but = |rule| ReworkRule::ALL.into_iter().filter(|&other| other != rule).collect::<Vec<_>>();
     let mut places = Vec::new();
     for warehouses in WAREHOUSES {

@@ -116,16 +116,21 @@ impl Run {
     }
 }
 
+/// A kernel's rules, but no charge fails while something is being written: efforts take no time here, so the kernel's 16 would
+/// be over before the first page was.
+pub(super) fn kernel(preset: Preset, without: &[Switch]) -> Result<Mechanisms, Failure> {
+    Mechanisms::compose(preset, &[Switch::WaitBeforeOom], without).map_err(Failure::work)
+}
+
 /// Runs it.
 ///
 /// # Errors
 /// The simulator has a bug; or files cannot be made, or a page is not what it should be.
 pub fn run(order: &Order) -> Result<Experiment, Failure> {
     let &Order { effort, world, .. } = order;
-    let preset = Mechanisms::preset;
-    let unfixed = Mechanisms::compose(Preset::Linux71, &[], &[Switch::LuleshFix]).map_err(Failure::work)?;
-    let settings = [preset(Preset::Linux612), preset(Preset::Linux71), preset(Preset::Default)];
-    let sweep_settings = [unfixed, preset(Preset::Linux71), preset(Preset::Default)];
+    let (default, after) = (Mechanisms::default(), kernel(Preset::Linux71, &[])?);
+    let settings = [kernel(Preset::Linux612, &[])?, after, default];
+    let sweep_settings = [kernel(Preset::Linux71, &[Switch::LuleshFix])?, after, default];
     let simulated = matches!(world, World::Sim);
     let sweep_runs =
         if effort.shorter == 1 && simulated { effort.runs.max(SWEEP_RUNS_MIN) } else { effort.runs };
