@@ -302,9 +302,12 @@ fn the_policy_is_switched_while_threads_read() {
             let (file, done) = (&file, &done);
             scope.spawn(move || {
                 let mut random = common::Random(seed);
-                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                loop {
                     let first = random.below(2900);
                     read_all(file, first..first + 20);
+                    if done.load(std::sync::atomic::Ordering::Relaxed) {
+                        return;
+                    }
                 }
             })
         });
