@@ -32,7 +32,7 @@ pub const REGISTRATION: Registration = Registration {
         Claim { words: "fair, by that alone", metric: "memcg_lru_alone_stddev_over_mean_percent" },
     ],
     in_real_world: true,
-    // 150 s of processor time for each, and 5.4 GB at a time.
+    // The longest of all, at 5.4 GB.
     runs_among_all: Some(3),
     run,
 };
