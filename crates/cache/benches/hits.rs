@@ -8,9 +8,7 @@
 use io_uring::{IoUring, opcode, types::Fd};
 use mglru_cache::{Advice, MapAdvice, OpenMode, PageCache};
 use mglru_core::reclaim::{Effort, EffortKind, Orders, Step};
-use mglru_core::{
-    Arrival, ChargeStep, Charging, Core, FlushReason, FolioId, Host, Kind, Options, PAGE_BYTES, Time,
-};
+use mglru_core::{Arrival, ChargeStep, Charging, Core, Kind, Options, PAGE_BYTES, Silent, Time};
 use std::fs::File;
 use std::hint::black_box;
 use std::io::Write;
@@ -235,18 +233,6 @@ fn misses(directory: &Path, file_pages: u64) {
     );
 }
 
-struct Quiet;
-
-impl Host for Quiet {
-    fn now(&self) -> Time {
-        Time::ZERO
-    }
-    fn wake_flusher(&self, _: FlushReason) {}
-    fn wake_background(&self) {}
-    fn wake_waiters(&self, _: FolioId) {}
-    fn frame_retired(&self, _: FolioId) {}
-}
-
 /// The core alone, on one thread: pages come, and are reclaimed in one effort.
 fn reclaim() {
     const PAGES: u32 = 1 << 20;
@@ -261,14 +247,14 @@ fn reclaim() {
         for index in 0..PAGES {
             let mut charging = Charging::new(memcg, 0);
             let new = loop {
-                match charging.step(&core, &Quiet) {
+                match charging.step(&core, &Silent) {
                     ChargeStep::Charged(new) => break new,
                     ChargeStep::More => {}
                     other => panic!("{other:?}"),
                 }
             };
-            let folio = core.insert(&Quiet, &task, &mapping, index, new, Arrival::default()).unwrap();
-            core.publish(&Quiet, &mapping, folio);
+            let folio = core.insert(&Silent, &task, &mapping, index, new, Arrival::default()).unwrap();
+            core.publish(&Silent, &mapping, folio);
         }
         inserted.push(began.elapsed().as_nanos() as f64 / f64::from(PAGES));
         let orders =
@@ -276,7 +262,7 @@ fn reclaim() {
         let began = Instant::now();
         let mut effort = Effort::new(&core, orders);
         let progress = loop {
-            if let Step::Done(progress) = effort.step(&core, &Quiet) {
+            if let Step::Done(progress) = effort.step(&core, &Silent) {
                 break progress;
             }
         };

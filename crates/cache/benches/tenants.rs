@@ -4,27 +4,11 @@
 
 use mglru_cache::backend::MemoryFiles;
 use mglru_cache::{Advice, BackendKind, CachedFile, Limits, OpenMode, PageCache};
-use mglru_core::{Core, FlushReason, FolioId, Host, MemcgId, Options, Time};
+use mglru_core::{Core, MemcgId, Options, Silent, Time};
 use std::time::Instant;
 
 const PAGE: u64 = 4096;
 const FILE_PAGES: u64 = 16 << 10;
-
-struct Silent;
-
-impl Host for Silent {
-    fn now(&self) -> Time {
-        Time::ZERO
-    }
-
-    fn wake_flusher(&self, _: FlushReason) {}
-
-    fn wake_background(&self) {}
-
-    fn wake_waiters(&self, _: FolioId) {}
-
-    fn frame_retired(&self, _: FolioId) {}
-}
 
 /// Nanoseconds that each of `count` times took.
 fn per(count: u64, work: impl FnOnce()) -> f64 {

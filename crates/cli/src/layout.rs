@@ -140,6 +140,16 @@ pub fn default_directory() -> PathBuf {
     others.into_iter().find(|other| on_disk(other)).unwrap_or(first)
 }
 
+/// A directory of its own for an experiment's files, below this one; gone when it is dropped.
+///
+/// # Errors
+/// It cannot be made.
+pub fn temporary(directory: &Path) -> Result<tempfile::TempDir, Failure> {
+    tempfile::Builder::new().prefix("mglru-reproduce-").tempdir_in(directory).map_err(|error| {
+        Failure::work(format_args!("cannot make a directory in {}: {error}", directory.display()))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

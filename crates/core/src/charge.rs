@@ -1,8 +1,9 @@
 //! A page is paid for: a frame, a charge to its memcg, and room for its place in the index.
 //!
 //! [`Charging`] is asked step by step until it has all three. Over `memory.max` it runs a reclaim effort on the
-//! memcg, below the node's min watermark one on everybody. Where 16 efforts do not help it fails with a report, or a tenant is killed for it ([`crate::OomPolicy`]); with
-//! `wait_before_oom`, which no kernel has, it first waits for what is being written or read.
+//! memcg, below the node's min watermark one on everybody. Where 16 efforts do not help it fails with a report, or a tenant
+//! is killed for it ([`crate::OomPolicy`]); with `wait_before_oom`, which no kernel has, it first waits for what is being
+//! written or read.
 //!
 //! Source: spec 60 §8 (max loop), spec 70 §6, §9.
 //!
@@ -23,7 +24,6 @@ use crate::reclaim::{Effort, EffortKind, HighStep, OomStep, Orders, OutOfMemory,
 const RETRIES: u32 = 16;
 /// Waits in which nothing was written or read, before a charge fails: 16 of at most 100 ms.
 const FRUITLESS_WAITS: u32 = 16;
-
 /// Waits of one tick for somebody who was killed, before a charge fails: about a second.
 const DYING_WAITS: u32 = 256;
 

@@ -113,6 +113,25 @@ pub trait Host {
     }
 }
 
+/// A host that nobody listens to, at the beginning of time: for benchmarks and tests of the core alone, in which nobody sleeps,
+/// nothing waits for a flusher and no memory is given back.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Host for Silent {
+    fn now(&self) -> Time {
+        Time::ZERO
+    }
+
+    fn wake_flusher(&self, _: FlushReason) {}
+
+    fn wake_background(&self) {}
+
+    fn wake_waiters(&self, _: FolioId) {}
+
+    fn frame_retired(&self, _: FolioId) {}
+}
+
 /// Why somebody has to wait, and for how long at most (spec 70 §8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Throttle {

@@ -48,7 +48,7 @@ pub use charge::{ChargeStep, Charging, NewFolio};
 pub use control::{ControlError, ControlStep, ControlWrite, Errno};
 pub use event::Event;
 pub use folio::{FolioId, Kind};
-pub use host::{FlushReason, Host, Throttle, Time};
+pub use host::{FlushReason, Host, Silent, Throttle, Time};
 pub use mapping::{InsertError, Mapping, MappingId};
 pub use mechanism::{Lru, LruLock, MechanismError, Mechanisms, Preset, ReworkRule, Switch};
 pub use memcg::{Counter, Effective, Memcg, MemcgError, MemcgId, Stall, UNLIMITED};

@@ -12,23 +12,6 @@ use crate::*;
 /// Preemptions per interleaving.
 const PREEMPTIONS: usize = 3;
 
-/// A host that nobody listens to.
-struct Silent;
-
-impl Host for Silent {
-    fn now(&self) -> Time {
-        Time::ZERO
-    }
-
-    fn wake_flusher(&self, _: FlushReason) {}
-
-    fn wake_background(&self) {}
-
-    fn wake_waiters(&self, _: FolioId) {}
-
-    fn frame_retired(&self, _: FolioId) {}
-}
-
 /// A core with one cached page, on a list.
 struct World {
     core: Core,

@@ -15,22 +15,6 @@ const PAGES: u32 = 400;
 const TENANTS: usize = 2;
 const ROUNDS: u32 = 200_000;
 
-struct Silent;
-
-impl Host for Silent {
-    fn now(&self) -> Time {
-        Time::ZERO
-    }
-
-    fn wake_flusher(&self, _: FlushReason) {}
-
-    fn wake_background(&self) {}
-
-    fn wake_waiters(&self, _: FolioId) {}
-
-    fn frame_retired(&self, _: FolioId) {}
-}
-
 struct World {
     core: Core,
     /// One file per tenant.

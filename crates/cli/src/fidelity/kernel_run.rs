@@ -145,7 +145,7 @@ pub struct Setting {
 }
 
 /// The policy that a row names.
-pub fn lru_of(name: &str) -> Option<Lru> {
+fn lru_of(name: &str) -> Option<Lru> {
     match name {
         "mglru" => Some(Lru::MultiGen),
         "classic" => Some(Lru::Classic),
@@ -154,7 +154,7 @@ pub fn lru_of(name: &str) -> Option<Lru> {
 }
 
 /// The presets that stand for kernels, each with its version.
-pub const KERNELS: [(&str, Preset); 3] =
+const KERNELS: [(&str, Preset); 3] =
     [("6.12", Preset::Linux612), ("7.1", Preset::Linux71), ("7.2", Preset::Linux72)];
 
 /// The preset that stands for a kernel, and the policy of that name.
@@ -187,10 +187,6 @@ impl Setting {
             return Err(format!("swap = {swap} is none that we have: disk, zram"));
         }
         Ok(found)
-    }
-
-    fn lru(&self) -> Option<Lru> {
-        lru_of(&self.lru)
     }
 
     fn swap_device(&self) -> Option<SwapDevice> {
@@ -285,6 +281,15 @@ pub struct Table {
     pub skipped: Vec<Skipped>,
 }
 
+/// All rows of a table whose columns are the fields of `R`.
+///
+/// # Errors
+/// The file cannot be read, or a row is none.
+pub fn rows<R: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<R>, Failure> {
+    let failed = |error: csv::Error| Failure::work(format_args!("{}: {error}", path.display()));
+    csv::Reader::from_path(path).map_err(failed)?.deserialize().collect::<Result<_, _>>().map_err(failed)
+}
+
 /// Which rows are wanted. Empty: all.
 #[derive(Debug, Default)]
 pub struct Filter {
@@ -297,10 +302,15 @@ pub struct Filter {
 }
 
 impl Filter {
-    fn wants(&self, setting: &Setting) -> bool {
-        let wants = |wanted: &[String], name: &String| wanted.is_empty() || wanted.contains(name);
-        let policy = self.lru.is_none_or(|lru| setting.lru() == Some(lru));
-        policy && wants(&self.kernels, &setting.kernel) && wants(&self.workloads, &setting.workload)
+    /// Whether rows of a kernel and a policy are wanted.
+    pub fn wants(&self, kernel: &str, lru: &str) -> bool {
+        let policy = self.lru.is_none_or(|wanted| lru_of(lru) == Some(wanted));
+        policy && (self.kernels.is_empty() || self.kernels.iter().any(|wanted| wanted == kernel))
+    }
+
+    /// Whether rows of a workload are wanted.
+    pub fn wants_workload(&self, workload: &str) -> bool {
+        self.workloads.is_empty() || self.workloads.iter().any(|wanted| wanted == workload)
     }
 
     /// Every name stands in the table.
@@ -398,10 +408,7 @@ impl Table {
     /// The file cannot be read, is no such table, or has no row that is wanted.
     pub fn read(path: &Path, filter: &Filter) -> Result<Table, Failure> {
         let failed = |error: csv::Error| Failure::work(format_args!("{}: {error}", path.display()));
-        let mut reader = csv::Reader::from_path(path).map_err(|error| match error.kind() {
-            csv::ErrorKind::Io(error) => Failure::work(format_args!("{}: {error}", path.display())),
-            _ => Failure::work(format_args!("{}: {error}", path.display())),
-        })?;
+        let mut reader = csv::Reader::from_path(path).map_err(failed)?;
         let headings = reader.headers().map_err(failed)?.clone();
         let needed = Measure::ALL.into_iter().filter_map(Measure::column).chain(SEQ_COLUMNS).chain(COLUMNS);
         let missing: Vec<&str> =
@@ -420,7 +427,7 @@ impl Table {
             let fields = Fields { path, headings: &headings, record: &record };
             let setting = fields.setting();
             settings.push(setting.clone());
-            if !filter.wants(&setting) {
+            if !(filter.wants(&setting.kernel, &setting.lru) && filter.wants_workload(&setting.workload)) {
                 continue;
             }
             let touches_anonymous = !setting.has_swap() && fields.number("acc_anon") != Ok(0.0);

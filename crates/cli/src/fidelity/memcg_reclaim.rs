@@ -3,7 +3,7 @@
 //! Two phases of one machine are two rows. Touches are the kernel lab's, page by page; where a walk begins is chance there
 //! and here, so that ours is the median over some seeds.
 
-use super::kernel_run::{Filter, lru_of, preset_of};
+use super::kernel_run::{Filter, preset_of, rows};
 use crate::equal_memcgs::{Draws, EqualMemcgs, Phase, Rounds};
 use crate::error::Failure;
 use crate::parallel;
@@ -58,15 +58,9 @@ pub fn is_meant(header: &str) -> bool {
 /// # Errors
 /// The file cannot be read, or the simulator has a bug.
 pub fn compare(path: &Path, filter: &Filter) -> Result<Vec<Compared>, Failure> {
-    let failure = |e: csv::Error| Failure::work(format_args!("{}: {e}", path.display()));
-    let mut reader = csv::Reader::from_path(path).map_err(failure)?;
-    let rows = reader.deserialize().collect::<Result<Vec<Row>, _>>().map_err(failure)?;
-    let wanted = |row: &Row| {
-        (filter.kernels.is_empty() || filter.kernels.contains(&row.kernel))
-            && filter.lru.is_none_or(|lru| lru_of(&row.lru) == Some(lru))
-    };
+    let wanted = |row: &Row| filter.wants(&row.kernel, &row.lru);
     let mut machines: Vec<Vec<Row>> = Vec::new();
-    for row in rows.into_iter().filter(|row| wanted(row)) {
+    for row in rows::<Row>(path)?.into_iter().filter(wanted) {
         match machines.last_mut() {
             Some(phases) if row.first_round > 0 => phases.push(row),
             _ => machines.push(vec![row]),

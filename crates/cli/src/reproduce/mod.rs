@@ -5,6 +5,7 @@
 //! disagrees with the published one is no failure: the status is 0.
 
 mod ablation;
+mod cpu;
 mod crosscheck;
 mod evidence;
 mod lru_lock;

@@ -11,6 +11,7 @@ use super::evidence::{Check, Experiment, Published, Row};
 use super::summary::Claim;
 use super::{Effort, Order, Registration};
 use crate::error::Failure;
+use crate::layout;
 use crate::progress;
 use crate::statistics::heads_at_most;
 use files::{Load, Side, Turn};
@@ -219,11 +220,7 @@ fn turns(
 ) -> Result<[Vec<Turn>; 2], Failure> {
     bar.inc(1);
     bar.set_message(load.name());
-    let directory = files::directory();
-    let place =
-        tempfile::Builder::new().prefix("mglru-prefetch-").tempdir_in(&directory).map_err(|error| {
-            Failure::work(format_args!("cannot make a directory in {}: {error}", directory.display()))
-        })?;
+    let place = layout::temporary(&files::directory())?;
     let mut sides = Vec::new();
     for (name, mechanisms) in ["before", "after"].into_iter().zip(settings) {
         let place = place.path().join(name);

@@ -37,10 +37,7 @@ type Work<'a> = &'a (dyn Fn(u32) -> Result<u64, Failure> + Sync);
 
 /// Runs a part of an experiment, with its files in a directory of their own below `directory`.
 pub fn run(task: &Task, directory: &Path) -> Result<Run, Failure> {
-    let place = tempfile::Builder::new().prefix("mglru-reproduce-").tempdir_in(directory);
-    let place = place.map_err(|error| {
-        Failure::work(format_args!("cannot make a directory in {}: {error}", directory.display()))
-    })?;
+    let place = layout::temporary(directory)?;
     let cache = PageCache::builder(LIMIT_PAGES * PAGE_BYTES + SWAP_BYTES + ROOM_BYTES)
         .tenant("load", LIMIT_PAGES * PAGE_BYTES)
         .swap(Swap::compressed(SWAP_BYTES))

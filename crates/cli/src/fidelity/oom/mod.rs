@@ -6,12 +6,13 @@
 
 pub mod load;
 
-use super::kernel_run::{Filter, KERNELS, lru_of};
+use super::kernel_run::{Filter, preset_of, rows};
 use crate::error::Failure;
 use crate::parallel;
+use crate::statistics::median;
 use crate::table::Table;
 use load::{DirtyWriter, Mix, Outcome};
-use mglru_core::{Lru, Mechanisms, PAGE_BYTES, Preset};
+use mglru_core::{Mechanisms, PAGE_BYTES, Preset};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
@@ -103,20 +104,8 @@ impl Row {
     }
 
     fn mechanisms(&self) -> Result<Mechanisms, Failure> {
-        let preset = KERNELS.iter().find(|(version, _)| {
-            self.kernel.strip_prefix(version).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        });
-        match (preset, self.policy()) {
-            (Some((_, preset)), Some(lru)) => Ok(Mechanisms::preset(*preset).with_lru(lru)),
-            _ => Err(Failure::work(format_args!(
-                "{} {}: there is no preset for that kernel, or no such policy",
-                self.kernel, self.lru
-            ))),
-        }
-    }
-
-    fn policy(&self) -> Option<Lru> {
-        lru_of(&self.lru)
+        let (preset, lru) = preset_of(&self.kernel, &self.lru).map_err(Failure::work)?;
+        Ok(Mechanisms::preset(preset).with_lru(lru))
     }
 
     fn killed(&self) -> bool {
@@ -135,17 +124,9 @@ impl Row {
 /// # Errors
 /// The file cannot be read, or the simulator has a bug.
 pub fn compare(path: &Path, filter: &Filter) -> Result<Vec<Compared>, Failure> {
-    let failure = |e: csv::Error| Failure::work(format_args!("{}: {e}", path.display()));
-    let mut reader = csv::Reader::from_path(path).map_err(failure)?;
-    let rows = reader.deserialize().collect::<Result<Vec<Row>, _>>().map_err(failure)?;
     let mut compared: Vec<Compared> = Vec::new();
-    for row in rows {
-        let wanted = (filter.kernels.is_empty() || filter.kernels.contains(&row.kernel))
-            && (filter.workloads.is_empty() || filter.workloads.contains(&row.case))
-            && filter.lru.is_none_or(|lru| row.policy() == Some(lru));
-        if !wanted {
-            continue;
-        }
+    let wanted = |row: &Row| filter.wants(&row.kernel, &row.lru) && filter.wants_workload(&row.case);
+    for row in rows::<Row>(path)?.into_iter().filter(wanted) {
         match compared.iter_mut().find(|one| one.rows[0].group() == row.group()) {
             Some(one) => {
                 // Repetitions of the mix ran for different times: ours do for the longest.
@@ -186,11 +167,6 @@ pub fn compare(path: &Path, filter: &Filter) -> Result<Vec<Compared>, Failure> {
 
 fn kills(outcomes: &[Outcome]) -> usize {
     outcomes.iter().filter(|outcome| outcome.killed).count()
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
 impl Compared {
@@ -275,7 +251,7 @@ pub fn text(compared: &[Compared]) -> String {
     .with_words_last();
     for one in compared {
         let row = &one.rows[0];
-        let of = |figure: fn(&Outcome) -> f64| median(one.ours.iter().map(figure).collect());
+        let of = |figure: fn(&Outcome) -> f64| median(&one.ours.iter().map(figure).collect::<Vec<f64>>());
         let ratio = |part: usize, all: usize| if all == 0 { "-".to_owned() } else { format!("{part}/{all}") };
         table.row([
             one.name(),
@@ -283,13 +259,13 @@ pub fn text(compared: &[Compared]) -> String {
             ratio(kills(&one.ours), one.ours.len()),
             ratio(kills(&one.default), one.default.len()),
             row.iterations.to_string(),
-            of(|outcome| outcome.iterations as f64).to_string(),
+            format!("{:.0}", of(|outcome| outcome.iterations as f64)),
             format!("{:.2}", row.seconds),
             format!("{:.2}", of(|outcome| outcome.end.as_nanos() as f64 / 1e9)),
             row.peak_dirty_pages.map_or(String::new(), |pages| pages.to_string()),
-            of(|outcome| outcome.peak_dirty_pages as f64).to_string(),
+            format!("{:.0}", of(|outcome| outcome.peak_dirty_pages as f64)),
             row.pgscan_file.to_string(),
-            of(|outcome| outcome.scanned_pages as f64).to_string(),
+            format!("{:.0}", of(|outcome| outcome.scanned_pages as f64)),
             (if one.within() { "" } else { "OUTSIDE" }).to_owned(),
         ]);
     }
@@ -303,6 +279,7 @@ pub fn document(compared: &[Compared]) -> Value {
         let percent = |kills: usize, runs: usize| 100.0 * kills as f64 / runs.max(1) as f64;
         let kernel = percent(kernel_kills(&one.rows), one.rows.len());
         let ours = percent(kills(&one.ours), one.ours.len());
+        let stolen: Vec<f64> = one.ours.iter().map(|outcome| outcome.stolen_pages as f64).collect();
         json!({
             "workload": format!("oom {}", one.name()),
             "kernel": row.kernel,
@@ -317,7 +294,7 @@ pub fn document(compared: &[Compared]) -> Value {
             "likelihood": if one.is_certain() { Value::Null } else { json!(one.likelihood()) },
             "default_kills": if one.default.is_empty() { Value::Null } else { json!(kills(&one.default)) },
             "kernel_pgsteal_file": row.pgsteal_file,
-            "our_pgsteal_file": median(one.ours.iter().map(|outcome| outcome.stolen_pages as f64).collect()),
+            "our_pgsteal_file": median(&stolen),
             "within": one.within(),
         })
     });

@@ -8,6 +8,7 @@
 //!                                └─ t1
 //! ```
 
+use super::super::cpu::thread_seconds;
 use crate::error::Failure;
 use mglru_core::lru::{Refresh, Swappiness};
 use mglru_core::reclaim::{Effort, EffortKind, Orders, Proactive, RequestStep, Step, Watermarks};
@@ -16,7 +17,6 @@ use mglru_core::{
     LruLock, Mapping, Mechanisms, MemcgId, Options, Task, Time, UNLIMITED,
 };
 use mglru_workload::Random;
-use rustix::time::{ClockId, clock_gettime};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
@@ -243,7 +243,7 @@ impl Worker<'_> {
 
     /// Works for so long. Pages reclaimed per second, and the share of that time for which it ran.
     fn work(&mut self, time: Duration) -> (f64, f64) {
-        let (before, ran, began) = (self.reclaimed(), cpu_seconds(), Instant::now());
+        let (before, ran, began) = (self.reclaimed(), thread_seconds(), Instant::now());
         if self.load == Load::Request {
             // Some wait in batches, so the last few may be out of reach.
             let (core, host) = (&self.world.core, &self.world.host);
@@ -256,14 +256,8 @@ impl Worker<'_> {
             }
         }
         let took = began.elapsed().as_secs_f64();
-        ((self.reclaimed() - before) as f64 / took, (cpu_seconds() - ran) / took)
+        ((self.reclaimed() - before) as f64 / took, (thread_seconds() - ran) / took)
     }
-}
-
-/// Seconds for which this thread ran.
-fn cpu_seconds() -> f64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// Runs one setting.

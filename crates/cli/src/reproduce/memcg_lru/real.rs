@@ -101,8 +101,7 @@ impl Memory {
     }
 
     fn counter(&self, name: &str) -> u64 {
-        let counters = self.tenant.stats().counters;
-        counters.into_iter().find(|(counter, _)| *counter == name).map_or(0, |(_, value)| value)
+        self.tenant.stats().counter(name).expect("a counter that there is")
     }
 }
 
@@ -113,10 +112,7 @@ pub(super) fn run(
     shorter: u32,
     directory: &Path,
 ) -> Result<Rounds, Failure> {
-    let place = tempfile::Builder::new().prefix("mglru-reproduce-").tempdir_in(directory);
-    let place = place.map_err(|error| {
-        Failure::work(format_args!("cannot make a directory in {}: {error}", directory.display()))
-    })?;
+    let place = layout::temporary(directory)?;
     let pages_each = PAGES_EACH / u64::from(shorter);
     let request_pages = (REQUEST_PAGES / u64::from(shorter)).max(32);
     let bytes = 2 * pages_each * TENANTS as u64 * PAGE_BYTES;

@@ -3,11 +3,11 @@
 //! Before and after have a cache each, filled once, and take turns of a fraction of a second. Files are sparse ones where the
 //! system keeps files in memory, so that reading one costs a copy, as from the publication's RAM disk, and no memory.
 
+use super::super::cpu::process_seconds;
 use crate::error::Failure;
 use mglru_cache::{AnonRegion, CachedFile, OpenMode, PageCache, ReadRequest, Swap, Tenant};
 use mglru_core::{Mechanisms, PAGE_BYTES};
 use mglru_workload::{Accesses, BlockBytes, Distribution, Length, Mix, Order, Pattern, Random};
-use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -342,10 +342,4 @@ impl Job {
             }
         }
     }
-}
-
-/// Seconds that all threads of the process ran.
-fn process_seconds() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

@@ -4,6 +4,7 @@
 //! cache would need hundreds of gigabytes of them. Tenants take frames in turn, and each puts its own on its list in random order, so
 //! that neighbours on a list are no neighbours in memory.
 
+use super::super::cpu::thread_seconds;
 use mglru_cache::prefetch_for_write;
 use mglru_core::lru::Swappiness;
 use mglru_core::reclaim::{Proactive, RequestStep, Watermarks};
@@ -12,7 +13,6 @@ use mglru_core::{
     Mechanisms, Options, Task, Time, UNLIMITED,
 };
 use mglru_workload::Random;
-use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -148,10 +148,4 @@ fn bring(core: &Core, host: &Clock, tenant: &Tenant, page: u32) {
     };
     let folio = core.insert(host, &tenant.task, &tenant.mapping, page, new, Arrival::default());
     core.publish(host, &tenant.mapping, folio.expect("nobody else inserts"));
-}
-
-/// Seconds that this thread ran: others on the processor are not waited for by it.
-fn thread_seconds() -> f64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

@@ -2,6 +2,7 @@
 //! reclaim did meanwhile.
 
 use crate::error::Failure;
+use crate::statistics::jain;
 use mglru_core::{Counter, Event, Time};
 use mglru_sim::{Access, Machine, Operation, Simulator, Source, SourceError, Tally};
 use mglru_workload::Load;
@@ -118,16 +119,9 @@ impl Facts {
         self.operations as f64 / self.seconds
     }
 
-    /// How even clients got on: 1 if all did as much, 1 / n if one did everything (Jain, Chiu and Hawe, "A quantitative
-    /// measure of fairness", 1984).
+    /// How even clients got on.
     pub fn jain(&self) -> f64 {
-        let done = || self.of_client.iter().map(|&done| done as f64);
-        let squares: f64 = done().map(|done| done * done).sum();
-        if squares == 0.0 {
-            1.0
-        } else {
-            done().sum::<f64>().powi(2) / (self.of_client.len() as f64 * squares)
-        }
+        jain(&self.of_client.iter().map(|&done| done as f64).collect::<Vec<f64>>())
     }
 }
 

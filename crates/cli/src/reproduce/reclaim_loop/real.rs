@@ -66,15 +66,7 @@ impl StorageBackend for Backend {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        let old = self.0.len();
-        if len < old {
-            return Ok(self.0.truncate(len)?);
-        }
-        // A byte at the end makes it as long; what is between reads as zeroes.
-        if len > old {
-            self.0.write_at(&[0], len - 1)?;
-        }
-        Ok(())
+        Ok(self.0.truncate(len)?)
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -82,10 +74,7 @@ impl StorageBackend for Backend {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let mut done = 0;
-        while done < data.len() {
-            done += self.0.write_at(&data[done..], offset + done as u64)?;
-        }
+        self.0.write_at(data, offset)?;
         Ok(())
     }
 }
@@ -223,11 +212,7 @@ impl Prepared {
     /// # Errors
     /// It cannot be made.
     pub fn new(directory: &Path, seed: u64) -> Result<Prepared, Failure> {
-        let made = tempfile::Builder::new().prefix("mglru-reproduce-").tempdir_in(directory);
-        let directory = made.map_err(|error| {
-            Failure::work(format_args!("cannot make a directory in {}: {error}", directory.display()))
-        })?;
-        let prepared = Prepared { directory, seed };
+        let prepared = Prepared { directory: layout::temporary(directory)?, seed };
         let mut database =
             Builder::new().create(prepared.path("first")).map_err(|error| failed("create", error))?;
         let write = database.begin_write().map_err(|error| failed("begin", error))?;

@@ -123,9 +123,9 @@ impl StoreRun {
             seed: self.seed,
             ..Machine::kernel_lab(self.limit_pages)
         };
-        let counted = (self.limit_pages as f64 * OPERATIONS_PER_LIMIT) as u64 / self.shorter;
+        let operations = (self.limit_pages as f64 * OPERATIONS_PER_LIMIT) as u64;
         // Memory is filled whatever is shorter.
-        let warm = (self.limit_pages as f64 * OPERATIONS_PER_LIMIT) as u64 / WARM;
+        let (warm, counted) = (operations / WARM, operations / self.shorter);
         clients::run(&Script {
             mapped: self.mapped,
             window: Window { warm_draws: warm, draws: counted, ..Window::default() },

@@ -31,7 +31,6 @@ pub(super) struct ClassicTurn {
     next: usize,
     /// Pages that this turn freed; what the effort freed before does not count.
     reclaimed: u64,
-    /// It was stopped before its budget was used up.
     /// The whole budget is used, whatever was freed.
     whole: bool,
     /// Background reclaim begins with a little of the active anonymous list, where the node has few inactive ones.
