@@ -370,7 +370,7 @@ fn a_floor_above_the_limit() {
     let error = (0..1000).find_map(|at| file.read_at(&mut [0; 8], at * PAGE as u64).err()).unwrap();
     let Error::OutOfMemory(report) = &error else { panic!("{error}") };
     assert!(report.tenant == "b" && error.to_string().contains("memory.min"), "{error}");
-    assert!(line(&cache, "b/memory.events", "max") > 0 && line(&cache, "b/memory.events", "oom") == 1);
+    assert!(line(&cache, "b/memory.events", "max") > 0 && line(&cache, "b/memory.events", "oom") > 0);
     cache.tenant("b/x").unwrap().set_min(0).unwrap();
     read_all(&file, 0..1000);
     cache.validate().unwrap();
