@@ -86,7 +86,7 @@ pub fn run(order: &Order) -> Result<Experiment, Failure> {
     bar.set_message("128 memcgs");
     // For real, each run has threads of its own.
     let threads = if is_simulated { parallel::threads() } else { 1 };
-    let real_size = real::Size::of_machine(effort.shorter);
+    let real_size = real::Size::of_machine(effort.shorter, order.quick);
     let runs = parallel::all(&tasks, threads, |_, &(setting, seed)| {
         let rounds = match order.world {
             World::Sim => one_run(setting, seed, order)?,
