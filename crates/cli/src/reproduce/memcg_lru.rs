@@ -45,7 +45,7 @@ const REQUEST_PAGES: u64 = 65_536;
 /// What each memcg touches between two requests: 768 MB of 1,920.
 const TOUCHED: f64 = 0.4;
 /// The publication has 600. A request takes up to two seconds here, most of it for pages that were touched and are put where they belong.
-const REQUESTS: u32 = 100;
+const REQUESTS: u32 = 60;
 const REQUESTS_QUICK: u32 = 24;
 /// Requests before anything is counted: at first all were touched, and nothing was aged.
 const WARM_REQUESTS: u32 = 2;
