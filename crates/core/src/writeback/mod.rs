@@ -149,6 +149,11 @@ impl Core {
         pauses
     }
 
+    /// Pages of files, of everybody, that are dirty or being written.
+    pub fn pending_pages(&self) -> u64 {
+        self.node.pending.pages()
+    }
+
     /// Dirty pages of a mapping; those that are being written are not among them.
     pub fn dirty_pages(&self, mapping: &Mapping) -> usize {
         mapping.lock(&self.leaves).tree.dirty.len()
