@@ -19,6 +19,7 @@
 use super::OutOfMemory;
 use crate::Core;
 use crate::host::Host;
+use crate::mechanism::{MechanismError, choose};
 use crate::memcg::{Counter, Memcg, MemcgId};
 
 /// What is done where a page cannot be had.
@@ -32,6 +33,28 @@ pub enum OomPolicy {
     Victim,
     /// The host decides: [`Host::out_of_memory`].
     Ask,
+}
+
+impl OomPolicy {
+    /// Those that need nobody who is asked.
+    pub const NAMED: [OomPolicy; 2] = [OomPolicy::Fail, OomPolicy::Victim];
+
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            OomPolicy::Fail => "fail",
+            OomPolicy::Victim => "victim",
+            OomPolicy::Ask => "ask",
+        }
+    }
+
+    /// Finds one of [`Self::NAMED`] by name.
+    ///
+    /// # Errors
+    /// [`MechanismError::UnknownChoice`] for a name that is none.
+    pub fn parse(name: &str) -> Result<OomPolicy, MechanismError> {
+        choose("oom_policy", name, &OomPolicy::NAMED, OomPolicy::name)
+    }
 }
 
 /// What a host decides.
