@@ -68,8 +68,10 @@ impl Background {
             self.walk = Some(NodeWalk::new(core, host, &self.orders, &self.scan, self.priority, true));
             return BackgroundStep::More;
         };
-        if walk.step(core, host, &self.orders, &mut self.scan) == WalkStep::More {
-            return BackgroundStep::More;
+        match walk.step(core, host, &self.orders, &mut self.scan) {
+            WalkStep::More => return BackgroundStep::More,
+            WalkStep::Wait(throttle) => return BackgroundStep::Wait(throttle),
+            WalkStep::Finished => {}
         }
         self.walk = None;
         self.end_pass(core, host)

@@ -849,7 +849,9 @@ pub(super) fn wait_out(world: &World, throttle: Throttle) -> Pause {
     let until = world.now() + throttle.timeout();
     match throttle {
         Throttle::Writeback => Pause::Written(Some(until)),
-        Throttle::Congested | Throttle::NoProgress | Throttle::OverHigh(_) => Pause::Until(until),
+        Throttle::Congested | Throttle::NoProgress | Throttle::Isolated | Throttle::OverHigh(_) => {
+            Pause::Until(until)
+        }
     }
 }
 
