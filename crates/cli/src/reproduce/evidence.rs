@@ -65,6 +65,49 @@ impl Check {
     }
 }
 
+/// What every reproduction has to report of its runs (spec 95, "Cross-checks").
+#[derive(Debug)]
+pub enum Crosschecks {
+    /// There is nothing to be checked, for this reason.
+    NotApplicable(&'static str),
+    /// Of runs that were seen event by event.
+    Seen {
+        /// What holds unless there is a bug, so that no figure means anything if it does not.
+        must: Vec<Check>,
+        /// In which regime reclaim was, in words.
+        regime: Vec<String>,
+    },
+}
+
+impl Crosschecks {
+    /// What must hold.
+    pub fn must(&self) -> &[Check] {
+        match self {
+            Crosschecks::NotApplicable(_) => &[],
+            Crosschecks::Seen { must, .. } => must,
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Crosschecks::NotApplicable(reason) => format!("\n  cross-checks: not applicable: {reason}"),
+            Crosschecks::Seen { must, regime } => {
+                let must = must.iter().map(|check| format!("\n  {}: {}", check.word(), check.name));
+                must.chain(regime.iter().map(|words| format!("\n  regime: {words}"))).collect()
+            }
+        }
+    }
+
+    fn json(&self) -> Value {
+        match self {
+            Crosschecks::NotApplicable(reason) => json!({"not_applicable": reason}),
+            Crosschecks::Seen { must, regime } => {
+                json!({"must": must.iter().map(check_value).collect::<Vec<_>>(), "regime": regime})
+            }
+        }
+    }
+}
+
 /// An experiment that was run.
 #[derive(Debug)]
 pub struct Experiment {
@@ -80,8 +123,10 @@ pub struct Experiment {
     pub seconds: f64,
     /// What was measured.
     pub rows: Vec<Row>,
-    /// What was checked.
+    /// What was expected.
     pub checks: Vec<Check>,
+    /// What was checked.
+    pub crosschecks: Crosschecks,
     /// What it shows besides.
     pub shown: Vec<Shown>,
 }
@@ -188,19 +233,24 @@ impl Experiment {
         table
     }
 
+    /// Everything that was checked: what was expected first.
+    pub fn all_checks(&self) -> impl Iterator<Item = &Check> {
+        self.checks.iter().chain(self.crosschecks.must())
+    }
+
     /// As text.
     pub fn text(&self) -> String {
         let mut text = format!("{}\n\n{}", self.workload, self.table().text());
         for check in &self.checks {
             text.push_str(&format!("\n  {}: {}", check.word(), check.name));
         }
+        text.push_str(&self.crosschecks.text());
         text.push_str(&format!("\n\n  {} runs of each setting, {:.0} s in all\n", self.runs, self.seconds));
         text
     }
 
     /// As part of a document.
     pub fn json(&self) -> Value {
-        let check = |check: &Check| json!({"name": check.name, "holds": check.holds});
         json!({
             "name": self.name,
             "world": self.world,
@@ -208,10 +258,15 @@ impl Experiment {
             "seconds": self.seconds,
             "verdict": self.verdict(),
             "rows": self.rows.iter().map(row_value).collect::<Vec<_>>(),
-            "checks": self.checks.iter().map(check).collect::<Vec<_>>(),
+            "checks": self.checks.iter().map(check_value).collect::<Vec<_>>(),
+            "crosschecks": self.crosschecks.json(),
             "shown": self.shown.iter().map(Shown::json).collect::<Vec<_>>(),
         })
     }
+}
+
+fn check_value(check: &Check) -> Value {
+    json!({"name": check.name, "holds": check.holds})
 }
 
 fn row_value(row: &Row) -> Value {

@@ -10,6 +10,7 @@
 
 mod load;
 
+use super::crosscheck;
 use super::evidence::{Check, Experiment, Published, Row};
 use super::summary::Claim;
 use super::{Effort, Order, Registration};
@@ -159,6 +160,7 @@ pub fn run(order: &Order) -> Result<Experiment, Failure> {
         seconds: 0.0,
         rows,
         checks,
+        crosschecks: crosscheck::REAL_TIME,
         shown: Vec::new(),
     })
 }

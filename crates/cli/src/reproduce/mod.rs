@@ -2,7 +2,8 @@
 //!
 //! Each experiment has a file that says what is run, and a [`Registration`] here; [`evidence`] says what is measured, how it is
 //! summed up and when it counts as reproduced; [`summary`] is the one table of all of them, [`page`] the report. A result that
-//! disagrees with the published one is no failure: the status is 0.
+//! disagrees with the published one is no failure: the status is 0. Counters that do not add up ([`crosscheck`]) are: everything is
+//! shown, and the status is 1.
 
 mod ablation;
 mod cpu;
@@ -246,7 +247,22 @@ pub fn run(args: Args) -> Result<(), Failure> {
         let figures = page::write_figures(&page, directory)?;
         output.text(&format!("\n{figures} figures are in {}\n", directory.display()))?;
     }
-    Ok(())
+    add_up(&done)
+}
+
+/// That counters and events said the same, in all experiments.
+fn add_up(done: &[Done]) -> Result<(), Failure> {
+    let failed = |done: &Done| {
+        let checks = done.experiment.crosschecks.must().iter().filter(|check| !check.holds);
+        checks.map(|check| format!("\n  {}: {}", done.of.name, check.name)).collect::<String>()
+    };
+    let failed: String = done.iter().map(failed).collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::work(format_args!(
+        "counts do not add up, so the figures mean nothing; this is a bug:{failed}"
+    )))
 }
 
 /// What to type to get the same, of this experiment alone.

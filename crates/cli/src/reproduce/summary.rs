@@ -31,7 +31,7 @@ impl Done {
     }
 
     fn failed_checks(&self) -> impl Iterator<Item = &str> {
-        self.experiment.checks.iter().filter(|check| !check.holds).map(|check| check.name.as_str())
+        self.experiment.all_checks().filter(|check| !check.holds).map(|check| check.name.as_str())
     }
 }
 
@@ -61,14 +61,14 @@ pub fn table(done: &[Done]) -> Table {
 pub fn commands(done: &[Done]) -> Table {
     let mut table = Table::new(["command", "runs", "seconds", "checks"]).with_words_last();
     for done in done {
-        let failed: Vec<&str> = done.failed_checks().collect();
+        let (all, failed) = (done.experiment.all_checks().count(), done.failed_checks().count());
         table.row([
             done.command.clone(),
             done.experiment.runs.to_string(),
             format!("{:.0}", done.experiment.seconds),
-            match failed.len() {
-                0 => format!("all {} hold", done.experiment.checks.len()),
-                some => format!("{some} of {} do not hold", done.experiment.checks.len()),
+            match failed {
+                0 => format!("all {all} hold"),
+                some => format!("{some} of {all} do not hold"),
             },
         ]);
     }

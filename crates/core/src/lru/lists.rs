@@ -226,7 +226,9 @@ mod tests {
             let scan = |prefetch| {
                 let (harness, folios) = harness(lru, prefetch);
                 let busy = (0..4).filter(|folio| busy >> folio & 1 == 1).map(|folio| folios[folio]);
-                busy.for_each(|folio| assert!(harness.core.folios.flags(folio).clear_lru(), "another thread has it"));
+                busy.for_each(|folio| {
+                    assert!(harness.core.folios.flags(folio).clear_lru(), "another thread has it")
+                });
                 let mut batch = Isolated::default();
                 let mut locked = harness.memcg().lruvec.lock(&harness.core.folios);
                 match lru {
