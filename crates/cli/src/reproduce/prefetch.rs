@@ -53,10 +53,6 @@ const MIB_BYTES: f64 = (1 << 20) as f64;
 /// A sign test that says less says nothing.
 const SIGNIFICANT: f64 = 0.05;
 
-/// Runs with the same caches. What memory a cache happens to get makes up to some percent, so that of one pair of caches all runs
-/// may say the same without cause.
-const RUNS_PER_CACHE: u32 = 4;
-
 /// Before and after: one value per run.
 type Pair = [Vec<f64>; 2];
 /// And scans that look ahead without telling the processor.
@@ -270,24 +266,27 @@ fn turns(
     bar.inc(1);
     bar.set_message(load.name());
     let mut all = [Vec::new(), Vec::new()];
-    for first in (0..runs).step_by(RUNS_PER_CACHE as usize) {
+    for run in 0..runs {
+        // Each run has caches of its own: what memory one happens to get makes up to some percent, so that all runs of one pair
+        // of caches may say the same without cause.
         let place = layout::temporary(&files::directory())?;
-        let side = |setting: usize| {
+        let sides = in_turn(run..run + 1, |setting, run| {
             let place = place.path().join(["before", "after"][setting]);
             fs::create_dir(&place)
                 .map_err(|error| Failure::work(format_args!("cannot make {}: {error}", place.display())))?;
-            let seed = effort.seed + u64::from(first);
-            Side::new(load, settings[setting], &place, effort.shorter, seed)
-        };
-        let mut sides = [side(0)?, side(1)?];
-        let runs = first..runs.min(first + RUNS_PER_CACHE);
-        let [before, after] = in_turn(runs, |setting, _| sides[setting].turn(TURN / effort.shorter));
-        let turns =
-            [before.into_iter().collect::<Result<_, _>>()?, after.into_iter().collect::<Result<_, _>>()?];
-        all = joined(all, turns);
-        sides.into_iter().try_for_each(Side::close)?;
+            Side::new(load, settings[setting], &place, effort.shorter, effort.seed + u64::from(run))
+        });
+        let mut sides = each_ok(sides)?;
+        let turns = in_turn(run..run + 1, |setting, _| sides[setting][0].turn(TURN / effort.shorter));
+        all = joined(all, each_ok(turns)?);
+        sides.into_iter().flatten().try_for_each(Side::close)?;
     }
     Ok(all)
+}
+
+fn each_ok<T>([before, after]: [Vec<Result<T, Failure>>; 2]) -> Result<[Vec<T>; 2], Failure> {
+    let all = |one: Vec<Result<T, Failure>>| one.into_iter().collect::<Result<Vec<T>, Failure>>();
+    Ok([all(before)?, all(after)?])
 }
 
 /// What the signs of the differences say.
