@@ -8,7 +8,7 @@
 
 use super::page::Shown;
 use crate::statistics::{median, spread};
-use crate::table::Table;
+use crate::table::{Table, wrapped};
 use serde_json::{Value, json};
 
 /// The part of a published change that has to show.
@@ -192,6 +192,22 @@ pub fn figure(value: f64) -> String {
     }
 }
 
+/// Shorter: three digits.
+pub fn short(value: f64) -> String {
+    let (value, unit) = match value.abs() {
+        1e9.. => (value / 1e9, " G"),
+        1e6.. => (value / 1e6, " M"),
+        1e4.. => (value / 1e3, " k"),
+        _ => (value, ""),
+    };
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        100.0.. => format!("{value:.0}{unit}"),
+        10.0.. => format!("{value:.1}{unit}"),
+        _ => format!("{value:.2}{unit}"),
+    }
+}
+
 /// A share as a change.
 pub fn percent(change: f64) -> String {
     format!("{:+.1} %", 100.0 * change)
@@ -240,11 +256,12 @@ impl Experiment {
 
     /// As text.
     pub fn text(&self) -> String {
-        let mut text = format!("{}\n\n{}", self.workload, self.table().text());
+        let mut checks = String::new();
         for check in &self.checks {
-            text.push_str(&format!("\n  {}: {}", check.word(), check.name));
+            checks.push_str(&format!("\n  {}: {}", check.word(), check.name));
         }
-        text.push_str(&self.crosschecks.text());
+        checks.push_str(&self.crosschecks.text());
+        let mut text = format!("{}\n\n{}{}", wrapped(&self.workload), self.table().text(), wrapped(&checks));
         text.push_str(&format!("\n\n  {} runs of each setting, {:.0} s in all\n", self.runs, self.seconds));
         text
     }
@@ -300,6 +317,16 @@ mod tests {
             after: after.into(),
             default: vec![1.0],
         }
+    }
+
+    #[test]
+    fn figures_are_short() {
+        let of = [0.0, 0.991, 16.0, 425.0, 8747.6, 134_743.7, 5_019_627.0, 34_365_441.0, 1_294_678_786.0];
+        assert_eq!(
+            of.map(short),
+            ["0", "0.99", "16.0", "425", "8748", "135 k", "5.02 M", "34.4 M", "1.29 G"]
+        );
+        assert_eq!(of[6..].iter().map(|&of| figure(of)).collect::<Vec<_>>(), ["5.02 M", "34.37 M", "1.29 G"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::error::Failure;
 use crate::page::chart::{self, Axes, Bar, BarGroup, Series};
 use crate::page::{Figure, Page, Part, Section, command_line};
 use crate::statistics::{jain, median, quartiles};
-use crate::table::Table;
+use crate::table::{Table, wrapped};
 use crate::timeline::{self, Along, Timeline};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -139,7 +139,7 @@ fn metrics(experiment: &Experiment) -> Figure {
 fn section(done: &Done) -> Section {
     let experiment = &done.experiment;
     let mut section = Section::new(experiment.name);
-    section.parts.push(Part::Verbatim(experiment.workload.clone()));
+    section.parts.push(Part::Verbatim(wrapped(&experiment.workload)));
     section.text(format!(
         "{} runs of each setting, {:.0} s: {}",
         experiment.runs, experiment.seconds, done.command

@@ -29,7 +29,7 @@ use store::{PUBLISHED_LIMIT_PAGES, StoreRun};
 pub const REGISTRATION: Registration = Registration {
     name: "reclaim-loop",
     claims: &[
-        Claim { words: "fewer refaults under writes", metric: "ycsb_b_refault_file" },
+        Claim { words: "fewer refaults", metric: "ycsb_b_refault_file" },
         Claim { words: "fewer pages read", metric: "ycsb_b_pgpgin" },
         Claim { words: "more operations", metric: "ycsb_b_operations_per_second" },
         Claim { words: "as fair as before", metric: "fairness_jain" },

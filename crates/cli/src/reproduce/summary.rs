@@ -1,9 +1,9 @@
 //! All experiments in one table: what was claimed, what was published, what we measured, and what that comes to.
 
 use super::Registration;
-use super::evidence::{Experiment, Row, figure};
+use super::evidence::{Experiment, Row, short};
 use crate::statistics::median;
-use crate::table::Table;
+use crate::table::{Table, wrapped};
 
 /// Something that a publication says, and the metric that shows it.
 #[derive(Debug, Clone, Copy)]
@@ -43,13 +43,13 @@ pub fn table(done: &[Done]) -> Table {
         for (claim, row) in done.claimed() {
             let published = row
                 .published_pair()
-                .map_or("-".to_owned(), |(before, after)| format!("{} → {}", figure(before), figure(after)));
+                .map_or("-".to_owned(), |(before, after)| format!("{} → {}", short(before), short(after)));
             table.row([
                 format!("{}: {}", done.of.name, claim.words),
                 published,
-                figure(median(&row.before)),
-                figure(median(&row.after)),
-                figure(median(&row.default)),
+                short(median(&row.before)),
+                short(median(&row.after)),
+                short(median(&row.default)),
                 row.verdict().to_owned(),
             ]);
         }
@@ -80,7 +80,7 @@ pub fn text(done: &[Done]) -> String {
     let mut text = format!("{}\n{}", table(done).text(), commands(done).text());
     for done in done {
         for check in done.failed_checks() {
-            text += &format!("\n  {}: DOES NOT HOLD: {check}", done.of.name);
+            text += &wrapped(&format!("\n  {}: DOES NOT HOLD: {check}", done.of.name));
         }
     }
     let seconds: f64 = done.iter().map(|done| done.experiment.seconds).sum();

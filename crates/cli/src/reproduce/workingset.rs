@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 pub const REGISTRATION: Registration = Registration {
     name: "workingset",
     claims: &[
-        Claim { words: "file refaults more than halve", metric: "tpcc_refault_file" },
+        Claim { words: "refaults more than halve", metric: "tpcc_refault_file" },
         Claim { words: "so when files are mapped", metric: "tpcc_mapped_refault_file" },
         Claim { words: "more anonymous refaults", metric: "tpcc_mapped_refault_anon" },
         Claim { words: "slightly more work", metric: "tpcc_mapped_transactions" },
