@@ -12,6 +12,7 @@
 
 mod real;
 
+use super::crosscheck::{self, Crosscheck, Watcher};
 use super::evidence::{Check, Experiment, Published, Row};
 use super::page::Shown;
 use super::summary::Claim;
@@ -88,14 +89,15 @@ pub fn run(order: &Order) -> Result<Experiment, Failure> {
     let threads = if is_simulated { parallel::threads() } else { 1 };
     let real_size = real::Size::of_machine(effort.shorter, order.quick);
     let runs = parallel::all(&tasks, threads, |_, &(setting, seed)| {
-        let rounds = match order.world {
+        let run = match order.world {
             World::Sim => one_run(setting, seed, order)?,
-            World::Real { directory } => real::run(setting.mechanisms, seed, &real_size, directory)?,
+            World::Real { directory } => (real::run(setting.mechanisms, seed, &real_size, directory)?, None),
         };
         bar.inc(1);
-        Ok(rounds)
+        Ok(run)
     })?;
     bar.finish_and_clear();
+    let (runs, seen): (Vec<Rounds>, Vec<Option<Crosscheck>>) = runs.into_iter().unzip();
     let of = |setting: usize, figure: fn(&Rounds) -> f64| -> Vec<f64> {
         runs.iter().skip(setting).step_by(settings.len()).map(figure).collect()
     };
@@ -146,6 +148,7 @@ pub fn run(order: &Order) -> Result<Experiment, Failure> {
     let lost = |setting: usize| runs[setting].stolen_pages.iter().map(|&pages| pages as f64).collect();
     let shown = Shown::Fairness {
         about: "what each memcg lost to all requests, pages",
+        who: "memcg",
         settings: vec![
             ("before", lost(0)),
             ("after", lost(1)),
@@ -177,6 +180,11 @@ pub fn run(order: &Order) -> Result<Experiment, Failure> {
         seconds: 0.0,
         rows,
         checks,
+        crosschecks: match order.world {
+            // Only who asks.
+            World::Sim => crosscheck::of(seen.iter().flatten(), 1),
+            World::Real { .. } => crosscheck::REAL_TIME,
+        },
         shown: vec![shown],
     })
 }
@@ -189,7 +197,8 @@ fn simulated_workload() -> String {
     )
 }
 
-fn one_run(setting: Setting, seed: u64, order: &Order) -> Result<Rounds, Failure> {
+/// What came of a run; and of the first seed, what was seen of it since memory is full.
+fn one_run(setting: Setting, seed: u64, order: &Order) -> Result<(Rounds, Option<Crosscheck>), Failure> {
     // Shorter is smaller here.
     let shorter = order.effort.shorter;
     let requests = if order.quick { REQUESTS_QUICK } else { REQUESTS };
@@ -215,5 +224,7 @@ fn one_run(setting: Setting, seed: u64, order: &Order) -> Result<Rounds, Failure
     let bug = |error| Failure::work(format_args!("memcg-lru, seed {seed}: {error}"));
     let mut running = load.start(machine, vec![warm, counted]).map_err(bug)?;
     running.run(warm.rounds as usize).map_err(bug)?;
-    running.run(counted.rounds as usize).map_err(bug)
+    let watcher = (seed == order.effort.seed).then(|| Watcher::watch(running.simulator()));
+    let rounds = running.run(counted.rounds as usize).map_err(bug)?;
+    Ok((rounds, watcher.map(|watcher| watcher.finish(running.simulator()))))
 }

@@ -91,8 +91,10 @@ impl Effort {
                 Some(NodeWalk::new(core, host, &self.orders, &self.scan, self.priority, self.repeated));
             return Step::More;
         };
-        if walk.step(core, host, &self.orders, &mut self.scan) == WalkStep::More {
-            return Step::More;
+        match walk.step(core, host, &self.orders, &mut self.scan) {
+            WalkStep::More => return Step::More,
+            WalkStep::Wait(throttle) => return Step::Wait(throttle),
+            WalkStep::Finished => {}
         }
         self.walk = None;
         self.end_priority(core, host)

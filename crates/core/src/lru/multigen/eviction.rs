@@ -97,11 +97,12 @@ impl LockedLruvec<'_> {
         batch.kind = Some(kind);
         let oldest = window.min(kind).index();
         let prefetch = self.folios.mechanisms().prefetch();
+        let mut next = None;
         let mut left = request;
         while left > 0 && batch.folios.len() < most && batch.skipped.len() < STOP_PAGES {
-            let Some(folio) = self.tail(oldest, kind) else { break };
+            let Some(folio) = next.or_else(|| self.tail(oldest, kind)) else { break };
             if prefetch {
-                self.prefetch_next(host, folio);
+                next = self.look_ahead(host, folio);
             }
             left -= 1;
             batch.scanned += 1;
