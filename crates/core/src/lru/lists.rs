@@ -197,7 +197,7 @@ mod tests {
             let (host, mut batch) = (Fetching::default(), Isolated::default());
             let mut locked = harness.memcg().lruvec.lock(folios);
             match lru {
-                Lru::MultiGen => locked.isolate(&host, 64, Swappiness::FILE_ONLY, &mut batch),
+                Lru::MultiGen => locked.isolate(&host, 64, 64, Swappiness::FILE_ONLY, &mut batch),
                 Lru::Classic => locked.isolate_from(&host, Kind::File, false, 64, &mut batch),
             }
             assert_eq!(batch.folios, [a, b, c, d]);
@@ -233,7 +233,7 @@ mod tests {
                 let mut locked = harness.memcg().lruvec.lock(&harness.core.folios);
                 match lru {
                     Lru::MultiGen => {
-                        locked.isolate(&harness.host, 9, Swappiness::FILE_ONLY, &mut batch);
+                        locked.isolate(&harness.host, 9, 9, Swappiness::FILE_ONLY, &mut batch);
                     }
                     Lru::Classic => locked.isolate_from(&harness.host, Kind::File, false, 9, &mut batch),
                 }
@@ -253,7 +253,7 @@ mod tests {
             let (host, mut batch) = (Fetching::default(), Isolated::default());
             let mut locked = harness.memcg().lruvec.lock(&harness.core.folios);
             match lru {
-                Lru::MultiGen => locked.isolate(&host, 64, Swappiness::FILE_ONLY, &mut batch),
+                Lru::MultiGen => locked.isolate(&host, 64, 64, Swappiness::FILE_ONLY, &mut batch),
                 Lru::Classic => locked.isolate_from(&host, Kind::File, false, 64, &mut batch),
             }
             assert_eq!((batch.folios.len(), host.0.borrow().len()), (4, 0), "{lru:?}");
