@@ -439,6 +439,10 @@ impl Mechanisms {
         self.is_on(Switch::Prefetch)
     }
 
+    pub(crate) fn with_prefetch(self, on: bool) -> Mechanisms {
+        self.with_bit(Switch::Prefetch.bit(), on)
+    }
+
     #[inline]
     pub(crate) const fn exact_statistics(self) -> bool {
         self.is_on(Switch::ExactStatistics)
