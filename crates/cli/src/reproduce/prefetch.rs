@@ -47,6 +47,7 @@ const TENANTS: u32 = 1024;
 /// A list that a level-2 cache holds, of frames in their order.
 const FEW_FOLIOS: u32 = 40_000;
 const FEW_ROUNDS: u32 = 50;
+const FEW_TENANTS: u32 = 16;
 /// One that only the last-level cache holds.
 const MORE_FOLIOS: u32 = 1 << 20;
 const MORE_ROUNDS: u32 = 4;
@@ -113,6 +114,7 @@ pub fn run(order: &Order) -> Result<Experiment, Failure> {
         row("memcached_sets_per_second", "1/s", change(50_317.98, 47_691.34), of(&memcached, wall, done)),
         row("memcached_sets_per_cpu_second", "1/s", Published::Nothing, of(&memcached, cpu, done)),
         scan_row("control_short_list_folios_per_second", Published::Same, &scans.few),
+        scan_row("control_short_lists_mixed_folios_per_second", Published::Same, &scans.mixed),
         scan_row("control_longer_list_in_order_folios_per_second", Published::Same, &scans.more),
         instruction_row("instruction_alone_making_room_per_second", &scans.making_room),
         instruction_row("instruction_alone_reclaim_per_second", &scans.reclaim),
@@ -183,6 +185,7 @@ struct Scans {
     reclaim: Three,
     classic: Three,
     few: Three,
+    mixed: Three,
     more: Three,
     counted_alike: bool,
     metadata_bytes: u64,
@@ -209,8 +212,9 @@ impl Scans {
             making_room,
             reclaim,
             classic,
-            few: in_order(runs, FEW_FOLIOS, FEW_ROUNDS, seed),
-            more: in_order(runs, MORE_FOLIOS / effort.shorter, MORE_ROUNDS, seed),
+            few: repeated(runs, FEW_FOLIOS, 1, FEW_ROUNDS, seed),
+            mixed: repeated(runs, FEW_FOLIOS, FEW_TENANTS, FEW_ROUNDS, seed),
+            more: repeated(runs, MORE_FOLIOS / effort.shorter, 1, MORE_ROUNDS, seed),
             counted_alike: counted_alike(folios / 64, seed),
             metadata_bytes,
         }
@@ -231,17 +235,19 @@ fn over_tenants(runs: u32, scan: &dyn Fn(Way, usize) -> Scanned) -> Three {
     sums.map(|runs| runs.into_iter().map(Scanned::rate).collect())
 }
 
-/// Has a list in the order of its frames scanned so many times in each way. Anew for each run, as it matters where in memory so few
-/// folios are.
-fn in_order(runs: u32, folios: u32, rounds: u32, seed: u64) -> Three {
+/// Has few lists scanned so many times in each way, so that a cache may know them. One is in the order of its frames, several have theirs
+/// in turn. Anew for each run, as it matters where in memory so few folios are.
+fn repeated(runs: u32, folios: u32, tenants: u32, rounds: u32, seed: u64) -> Three {
     let mut all = Three::default();
     for run in 0..runs {
-        let world = World::new(Mechanisms::default(), folios, 1, seed + u64::from(run));
+        let world = World::new(Mechanisms::default(), folios, tenants, seed + u64::from(run));
         let mut sums = [Scanned::default(); 3];
         for round in 0..rounds as usize {
             for at in 0..Way::ALL.len() {
                 let way = (at + round) % Way::ALL.len();
-                sums[way] = sums[way].and(world.make_room(Way::ALL[way], 0));
+                for tenant in 0..tenants as usize {
+                    sums[way] = sums[way].and(world.make_room(Way::ALL[way], tenant));
+                }
             }
         }
         all.iter_mut().zip(sums).for_each(|(rates, sum)| rates.push(sum.rate()));
@@ -251,7 +257,6 @@ fn in_order(runs: u32, folios: u32, rounds: u32, seed: u64) -> Three {
 
 /// Whether all counters are the same, however scans come to the next folio.
 fn counted_alike(folios: u32, seed: u64) -> bool {
-    const FEW_TENANTS: u32 = 16;
     [Lru::MultiGen, Lru::Classic].into_iter().all(|lru| {
         let counters = Way::ALL.map(|way| {
             let world = World::new(Mechanisms::default().with_lru(lru), folios, FEW_TENANTS, seed);

@@ -20,7 +20,7 @@ impl LockedLruvec<'_> {
     ) {
         batch.kind = Some(kind);
         let list = list_of(kind, active);
-        if self.folios.mechanisms().prefetch() {
+        if self.looks_ahead(list) {
             self.take::<true>(host, list, request, batch);
         } else {
             self.take::<false>(host, list, request, batch);

@@ -85,11 +85,10 @@ impl LockedLruvec<'_> {
     fn make_room(&mut self, host: &impl Host, kind: Kind, swappiness: Swappiness) -> bool {
         let oldest = self.lruvec.window.min(kind);
         let label = oldest.index();
-        let mechanisms = self.folios.mechanisms();
         // The folios of a kind that is not evictable stay where they are and become members of the youngest
         // generation, whose list set this is: a cold/hot inversion that the kernel accepts.
         if swappiness.evicts(kind) {
-            let is_empty = match mechanisms.prefetch() {
+            let is_empty = match self.looks_ahead(list_of(label, kind)) {
                 true => self.move_on::<true>(host, kind, label),
                 false => self.move_on::<false>(host, kind, label),
             };

@@ -95,7 +95,7 @@ impl LockedLruvec<'_> {
             return;
         }
         batch.kind = Some(kind);
-        if self.folios.mechanisms().prefetch() {
+        if self.looks_ahead(list_of(window.min(kind).index(), kind)) {
             self.scan_list::<true>(host, kind, limit, (request, most), batch);
         } else {
             self.scan_list::<false>(host, kind, limit, (request, most), batch);
