@@ -111,7 +111,8 @@ impl Turns {
 }
 
 /// One pass: everyone who has something to give at its priority, once, but for those who are ahead. If the others have too
-/// little that is cold, the next pass asks them for a larger share; only then is more taken from those who are ahead.
+/// little that is cold, the next pass asks them for a larger share; only then is more taken from those who are ahead. The last
+/// pass, at priority 0, leaves nobody out.
 #[derive(Debug)]
 pub(crate) struct TurnsWalk {
     number: u64,
@@ -130,7 +131,9 @@ impl TurnsWalk {
         turns.passes += 1;
         let share = WHOLE >> priority;
         let lowest = turns.large_enough(priority).filter_map(BTreeSet::first).min();
-        let most = lowest.map_or(0, |&(given, _)| given.saturating_add(share / 4));
+        // After the last pass there is none that would ask them: who gave least may have nothing that can go.
+        let most = lowest.filter(|_| priority > 0).map(|&(given, _)| given.saturating_add(share / 4));
+        let most = most.unwrap_or(u64::MAX);
         let advance = share as i64;
         TurnsWalk { number: turns.passes, priority, after: None, advance, most, finished: false }
     }
@@ -223,6 +226,18 @@ mod tests {
         turns.set_size(MemcgId(9), 1000);
         turns.give(MemcgId(3), 1);
         assert_eq!(pass(&mut turns, 0, |_| 0), [9, 3, 1, 2, 0], "a new one does not catch up");
+    }
+
+    /// However far ahead one is: the others may have nothing, and then it has to give all.
+    #[test]
+    fn the_last_pass_leaves_nobody_out() {
+        let mut turns = turns(&[1000; 2]);
+        for round in 1..=10 {
+            let gave = |n| [900, 0][n as usize];
+            let visited = pass(&mut turns, 0, gave);
+            assert!(visited.contains(&0) && visited.len() == 2, "round {round}");
+            assert_eq!(pass(&mut turns, 1, |_| 0), [1], "only there");
+        }
     }
 
     /// What is looked at and kept counts one in 256.

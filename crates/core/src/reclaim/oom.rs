@@ -94,7 +94,7 @@ pub fn choose_victim(candidates: impl IntoIterator<Item = OomCandidate>) -> Opti
 }
 
 /// What a charge that failed does next.
-pub(crate) enum OomStep {
+pub(super) enum OomStep {
     Fail(Box<OutOfMemory>),
     Retry,
     /// Somebody is dying.
@@ -123,7 +123,7 @@ impl Core {
 
     /// A charge could not be met, because of the limit of `target`. `kills_seen`: how many were killed when it began to
     /// reclaim. `may_kill`: somebody needs the page.
-    pub(crate) fn out_of_memory(
+    pub(super) fn out_of_memory(
         &self,
         host: &impl Host,
         target: MemcgId,

@@ -147,7 +147,8 @@ pub(super) fn should_stop(core: &Core, orders: &Orders, scan: &Scan) -> bool {
         // The walk over the tree is for everybody.
         return false;
     }
-    if scan.progress.reclaimed >= orders.goal_pages.max(COMPACTION_GAP_PAGES) {
+    let gap = if orders.exact { 0 } else { COMPACTION_GAP_PAGES };
+    if scan.progress.reclaimed >= orders.goal_pages.max(gap) {
         return true;
     }
     background && core.node.free_pages() > core.node.watermarks().high + WATERMARK_SLACK_PAGES

@@ -189,6 +189,11 @@ impl Core {
         !over.is_empty() || self.node.pending.dirty_pages() > all.background_pages
     }
 
+    /// Pages of files, of everybody, that are dirty or being written.
+    pub fn pending_pages(&self) -> u64 {
+        self.node.pending.pages()
+    }
+
     /// Dirty pages of a mapping; those that are being written are not among them.
     pub fn dirty_pages(&self, mapping: &Mapping) -> usize {
         mapping.lock(&self.leaves).tree.dirty.len()

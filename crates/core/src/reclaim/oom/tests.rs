@@ -4,7 +4,7 @@ use super::*;
 use crate::charge::{ChargeStep, Charging};
 use crate::mapping::Mapping;
 use crate::reclaim::{Background, BackgroundStep, Watermarks};
-use crate::{Arrival, FlushReason, FolioId, Kind, Options, Task, Time, UNLIMITED};
+use crate::{Arrival, ControlStep, FlushReason, FolioId, Kind, Options, PAGE_BYTES, Task, Time, UNLIMITED};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
@@ -111,6 +111,24 @@ impl World {
 
     fn bring_all(&self, child: usize, pages: u32) {
         (0..pages).for_each(|page| self.bring(child, page).unwrap());
+    }
+
+    /// Lowers `memory.max` of `top` to so many pages, as a write to the file does.
+    fn lower(&self, pages: u64) {
+        let value = (pages * PAGE_BYTES).to_string();
+        let mut write = self.core.write_control("top/memory.max", &value, 0).unwrap();
+        for _ in 0..10_000_000 {
+            match write.step(&self.core, &self.host).unwrap() {
+                ControlStep::Done => return,
+                ControlStep::More => self.reap(),
+                ControlStep::Wait(_) => {}
+            }
+        }
+        panic!("it ends")
+    }
+
+    fn usage(&self) -> u64 {
+        self.core.memcg(self.top).usage_pages()
     }
 
     /// What a host does after a step.
@@ -271,6 +289,80 @@ fn nobody_is_killed_for_what_nobody_needs() {
     let end = end.into_iter().find(|step| !matches!(step, ChargeStep::More | ChargeStep::Wait(_)));
     assert!(matches!(end, Some(ChargeStep::OutOfMemory(_))));
     assert_eq!(world.all_events(), [[1, 0, 0], [0; 3], [0; 3], [0; 3]]);
+}
+
+/// spec 60 §8: "lowering `high`/`max` | … up to 16 fruitless tries; for `max` then OOM kills": as many as it takes, no more.
+#[test]
+fn lowering_the_limit_kills_as_many_as_it_takes() {
+    for (limit, expected) in [
+        (90, [[0; 3]; 4]),
+        (50, [[1, 0, 0], [0, 1, 0], [0; 3], [0; 3]]),
+        (20, [[2, 0, 0], [0, 1, 0], [0, 1, 0], [0; 3]]),
+        (0, [[3, 0, 0], [0, 1, 0], [0, 1, 0], [0, 1, 0]]),
+    ] {
+        let world = World::new(OomPolicy::Victim);
+        world.bring_all(0, 50);
+        world.bring_all(1, 30);
+        world.bring_all(2, 10);
+        world.lower(limit);
+        let left = [90, 40, 10, 0][expected[0][0] as usize];
+        assert_eq!((world.usage(), world.core.memcg(world.top).max_pages()), (left, limit));
+        assert_eq!(world.all_events(), expected, "{limit}");
+        world.core.validate().unwrap();
+    }
+}
+
+/// Where nobody can be killed, the limit stays as written, and whoever charges meets it.
+#[test]
+fn a_limit_below_what_cannot_go_is_met_by_the_next() {
+    for (policy, cannot_kill) in [(OomPolicy::Fail, false), (OomPolicy::Victim, true)] {
+        let world = World::new(policy);
+        world.host.cannot_kill.set(cannot_kill);
+        world.bring_all(0, 70);
+        world.lower(40);
+        assert_eq!((world.usage(), world.core.memcg(world.top).max_pages()), (70, 40));
+        assert_eq!(world.all_events(), [[1, 0, 0], [0; 3], [0; 3], [0; 3]]);
+        let max = || world.core.memcg(world.top).stat().get(Counter::EventMax);
+        let before = max();
+        let report = world.report(1, 0);
+        assert_eq!((report.usage_pages, report.max_pages, report.victim), (70, 40, None));
+        assert!(max() >= before + 16, "one per attempt: {} after {before}", max());
+        assert_eq!(world.all_events()[0], [2, 0, 0]);
+    }
+}
+
+/// `memory.high` kills nobody, and a host is asked about `memory.max` as it is about a charge.
+#[test]
+fn a_host_is_asked_about_a_limit() {
+    let world = World::new(OomPolicy::Ask);
+    world.bring_all(0, 70);
+    world.bring_all(1, 30);
+    let mut write = world.core.write_control("top/memory.high", "4K", 0).unwrap();
+    while write.step(&world.core, &world.host).unwrap() != ControlStep::Done {}
+    assert_eq!(world.all_events(), [[0; 3]; 4]);
+    *world.host.decisions.borrow_mut() =
+        vec![OomDecision::Fail, OomDecision::Kill("top/b".to_owned()), OomDecision::Retry];
+    world.lower(40);
+    assert_eq!((world.usage(), world.host.asked.borrow().len()), (70, 3));
+    assert_eq!(world.all_events(), [[3, 0, 0], [0; 3], [0, 1, 0], [0; 3]]);
+}
+
+/// Who is being killed is waited for, and nobody else is killed for the same limit.
+#[test]
+fn who_lowers_a_limit_waits_for_the_dying() {
+    let world = World::new(OomPolicy::Victim);
+    world.bring_all(0, 70);
+    world.bring_all(1, 30);
+    let mut charging = Charging::new(world.children[2].0.memcg, 0);
+    while !matches!(charging.step(&world.core, &world.host), ChargeStep::Wait(_)) {}
+    charging.cancel(&world.core, &world.host);
+    // Its host is slow; the next step of whoever looks gives the memory up.
+    let mut write = world.core.write_control("top/memory.max", "160K", 0).unwrap();
+    while !matches!(write.step(&world.core, &world.host).unwrap(), ControlStep::Wait(_)) {}
+    assert_eq!(world.all_events(), [[1, 0, 0], [0, 1, 0], [0; 3], [0; 3]]);
+    world.reap();
+    while write.step(&world.core, &world.host).unwrap() != ControlStep::Done {}
+    assert_eq!((world.usage(), world.all_events()[0]), (30, [1, 0, 0]));
 }
 
 /// `a` and `b` have anonymous pages, 70 and 30, and `a` 200 of a file, on a node that is short of memory. It makes one step of
