@@ -79,8 +79,9 @@ fn a_writer_gets_the_bandwidth_of_the_device() {
             "{pages} of {pages_per_second}/s"
         );
         assert!((20..=1000).contains(&pauses), "of 10 to 200 ms each: {pauses}");
+        // At first, with a wrong idea of the bandwidth, it may meet the limit, and pause several times for one write.
         let longest = simulator.latencies().nth(1).unwrap().max_ns();
-        assert!((10_000_000..=201_000_000).contains(&longest), "{longest} ns");
+        assert!((10_000_000..=1_001_000_000).contains(&longest), "{longest} ns");
     }
 }
 
