@@ -19,6 +19,7 @@ use crate::world::{Pause, TenantState, World};
 use mglru_core::lru::switch::{LruSwitch, SwitchStep};
 use mglru_core::mapping::{LEAF_SLOTS, TABLE_PAGES};
 use mglru_core::reclaim::{Proactive, RequestStep};
+use mglru_core::writeback::Dirtier;
 use mglru_core::{
     Arrival, ChargeStep, Charging, Core, FlushReason, FolioId, Hit, Host, Kind, Lookup, Mapping, NewFolio,
     Stall, Task, Throttle, Time,
@@ -31,10 +32,6 @@ use std::time::Duration;
 const ACCESSES_PER_STEP: u32 = 1 << 16;
 /// Pages that a job looks up together before it touches them one by one: their memory is waited for together.
 const AHEAD_PAGES: usize = 32;
-/// Pages that a job dirties before it looks whether too many are dirty (the kernel's rate limit on small machines).
-const DIRTIED_PER_LOOK: u32 = 32;
-/// How long a job rests while too many pages are dirty.
-const DIRTY_PAUSE: Duration = Duration::from_millis(10);
 /// How often a job looks whether its tenant is there.
 const TENANT_PAUSE: Duration = Duration::from_millis(1);
 /// After so many pauses it goes on anyhow: the device may be failing for good.
@@ -204,7 +201,7 @@ pub(crate) struct Job {
     loads: Loads,
     ahead: Ahead,
     state: State,
-    dirtied_pages: u32,
+    dirtier: Dirtier,
     /// When its last access began, as long as that is under way and somebody wants to know.
     began: Option<Time>,
     /// Accesses until it returns to the simulator in any case.
@@ -234,7 +231,7 @@ impl Job {
             loads: Loads::NONE,
             ahead: Ahead::default(),
             state: State::Next,
-            dirtied_pages: 0,
+            dirtier: Dirtier::default(),
             began: None,
             left: 0,
             alone: false,
@@ -577,15 +574,13 @@ impl Job {
     fn dirty(&mut self, world: &mut World, touch: Touch, hit: &Hit) {
         let flags = &world.core.folios().flags(hit.folio);
         assert!(flags.try_lock(), "between steps only pages without content are locked");
-        world.core.set_dirty(&world.host, &world.files.get(touch.file).mapping, hit.folio);
+        let was_clean = world.core.set_dirty(&world.host, &world.files.get(touch.file).mapping, hit.folio);
         if flags.unlock() {
             world.host.wake_waiters(hit.folio);
         }
-        if !touch.anon && !hit.flags.dirty() {
+        if was_clean {
             world.files.note_dirty(touch.file, world.now());
-            self.dirtied_pages += 1;
-            if self.dirtied_pages == DIRTIED_PER_LOOK && world.has_flusher {
-                self.dirtied_pages = 0;
+            if self.dirtier.dirtied() && world.has_flusher {
                 self.state = State::Balance(DIRTY_PAUSES_MAX);
             }
         }
@@ -664,15 +659,17 @@ impl Job {
         rest(world, world.access_nanos)
     }
 
-    /// Rests while too many pages are dirty.
+    /// Rests where it dirties pages faster than they are written.
     fn balance(&mut self, world: &mut World, pauses_left: u32) -> Pause {
-        if pauses_left == 0 || !world.core.must_pause_dirtying(self.process.task.memcg) {
+        let memcg = self.process.task.memcg;
+        let Some(pause) = world.core.balance_dirty(&world.host, memcg, &mut self.dirtier) else {
             return Pause::Ready;
-        }
+        };
+        let Some(pauses_left) = pauses_left.checked_sub(1) else { return Pause::Ready };
         world.tenants[self.process.tenant].counts.dirty_pauses += 1;
         world.host.wake_flusher(FlushReason::Reclaim);
-        self.state = State::Balance(pauses_left - 1);
-        Pause::Until(world.now() + DIRTY_PAUSE)
+        self.state = State::Balance(pauses_left);
+        wait_out(world, pause)
     }
 
     /// Operations on whole files.
@@ -849,9 +846,7 @@ pub(super) fn wait_out(world: &World, throttle: Throttle) -> Pause {
     let until = world.now() + throttle.timeout();
     match throttle {
         Throttle::Writeback => Pause::Written(Some(until)),
-        Throttle::Congested | Throttle::NoProgress | Throttle::Isolated | Throttle::OverHigh(_) => {
-            Pause::Until(until)
-        }
+        _ => Pause::Until(until),
     }
 }
 
