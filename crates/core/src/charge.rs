@@ -22,7 +22,8 @@ use crate::reclaim::{Effort, EffortKind, HighStep, OomStep, Orders, OutOfMemory,
 
 /// Fruitless efforts before a charge fails.
 const RETRIES: u32 = 16;
-/// Waits in which nothing was written or read, before a charge fails: 16 of at most 100 ms.
+/// Waits, of at most 100 ms, in which nothing was written or read, and the device had nothing to do or said no, before a
+/// charge fails. As long as it has something to do and does not answer, it is waited for.
 const FRUITLESS_WAITS: u32 = 16;
 /// Waits of one tick for somebody who was killed, before a charge fails: about a second.
 const DYING_WAITS: u32 = 256;
@@ -91,6 +92,8 @@ pub struct Charging {
     may_kill: bool,
     /// Pages written, being read and stolen when it waited last.
     seen_before: [u64; 3],
+    /// Pages that could not be written until then.
+    failed_before: u64,
     /// Generations opened until then.
     aged_before: u64,
     /// Reclaim was run because the node is below its min watermark; a frame may be taken now.
@@ -116,6 +119,7 @@ impl Charging {
             kills_seen: 0,
             may_kill: true,
             seen_before: [0; 3],
+            failed_before: 0,
             aged_before: 0,
             reclaimed_for_frame: false,
         }
@@ -280,8 +284,8 @@ impl Charging {
     fn wait_for_transfers(&mut self, core: &Core, host: &impl Host) -> ChargeStep {
         let target = self.target();
         let totals = core.subtree_totals(target);
-        let transfers = [Counter::FileDirty, Counter::FileWriteback, Counter::FileReading];
-        let under_way = transfers.iter().any(|&counter| totals.get(counter) > 0);
+        let in_flight = totals.get(Counter::FileWriteback) + totals.get(Counter::FileReading) > 0;
+        let under_way = in_flight || totals.get(Counter::FileDirty) > 0;
         let stolen = totals.get(Counter::PgstealFile) + totals.get(Counter::PgstealAnon);
         let now = [core.written_pages(), totals.get(Counter::FileReading), stolen];
         let moves = now != self.seen_before;
@@ -297,7 +301,9 @@ impl Charging {
         if !under_way && !ages && !moves || self.fruitless_waits == FRUITLESS_WAITS {
             return self.fail(core, host);
         }
-        self.fruitless_waits += 1;
+        let failed = core.failed_writes(target);
+        let refused = std::mem::replace(&mut self.failed_before, failed) != failed;
+        self.fruitless_waits += u32::from(!in_flight || refused);
         if !under_way {
             return ChargeStep::Wait(Throttle::NoProgress);
         }

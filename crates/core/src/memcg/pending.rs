@@ -4,13 +4,15 @@
 //!
 //! None: atomic words. A page may be counted in one of them a moment before the other.
 
-use crate::sync::{AtomicI64, Ordering::Relaxed};
+use crate::sync::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 /// Dirty pages, and pages that are being written.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     dirty: AtomicI64,
     writeback: AtomicI64,
+    /// Pages that could not be written, since the beginning.
+    failed: AtomicU64,
 }
 
 impl Pending {
@@ -23,10 +25,21 @@ impl Pending {
         }
     }
 
+    /// A page could not be written.
+    pub(crate) fn note_failure(&self) {
+        self.failed.fetch_add(1, Relaxed);
+    }
+
+    /// Pages that could not be written so far.
+    pub(crate) fn failed_pages(&self) -> u64 {
+        self.failed.load(Relaxed)
+    }
+
     /// As new.
     pub(crate) fn reset(&self) {
         self.dirty.store(0, Relaxed);
         self.writeback.store(0, Relaxed);
+        self.failed.store(0, Relaxed);
     }
 
     /// Dirty pages that are not being written.
