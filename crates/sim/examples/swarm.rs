@@ -12,12 +12,7 @@ fn main() {
     for seed in from..from + count {
         let one = Instant::now();
         match run_seed(seed) {
-            Ok(report) => {
-                accesses += report.report.accesses();
-                if one.elapsed().as_millis() > 300 {
-                    println!("seed {seed} {} steps {:?}", report.steps, report.report.now);
-                }
-            }
+            Ok(report) => accesses += report.report.accesses(),
             Err(failure) => {
                 println!("{failure}");
                 failures += 1;

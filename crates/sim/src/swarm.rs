@@ -605,12 +605,21 @@ mod tests {
 
     #[test]
     fn two_hundred_seeds_run_clean() {
-        let mut accesses = 0;
+        let (mut accesses, mut stalled, mut full, mut refused, mut told) = (0, 0, 0, 0, 0);
         for seed in 0..200 {
-            let report = run_seed(seed).unwrap_or_else(|failure| panic!("{failure}"));
-            accesses += report.report.accesses();
+            let SwarmReport { report, .. } = run_seed(seed).unwrap_or_else(|failure| panic!("{failure}"));
+            accesses += report.accesses();
+            stalled += u32::from(report.now > Time::ZERO + Duration::from_secs(60));
+            full += u32::from(report.device.no_space > 0);
+            refused += u32::from(report.device.write_failures > report.device.no_space);
+            told += report.total().counts.sync_errors;
         }
         assert!(accesses > 100_000, "{accesses} accesses are too few to mean anything");
+        let trouble = [stalled, full, refused];
+        assert!(
+            trouble.iter().all(|&seeds| seeds > 5) && told > 100,
+            "{trouble:?} seeds, {told} errors told"
+        );
     }
 
     #[test]
