@@ -1,5 +1,5 @@
 # Needs Rust and a C compiler; everything else is fetched and built by cargo.
-.PHONY: demo test fio lint bench loom miri stress clean
+.PHONY: demo test fio lint bench layouts loom miri stress clean
 
 demo:
 	cargo run --release --quiet -p mglru-cli -- demo
@@ -30,6 +30,17 @@ lint:
 bench:
 	cargo bench -p mglru-cache
 	cargo run --release --quiet --manifest-path bench-compare/Cargo.toml
+
+# Which layout of an lruvec is fastest (docs/experiments/lru-lock.md): three builds that take turns, under two minutes on cores that
+# nobody else uses.
+LAYOUTS = natural lock_apart clock_apart
+layouts:
+	for layout in $(LAYOUTS); do \
+		RUSTFLAGS="--cfg lruvec_layout=\"$$layout\"" cargo build --release --quiet -p mglru-core --example layouts \
+			--target-dir target/layouts/$$layout || exit 1; \
+	done
+	target/layouts/natural/release/examples/layouts compare 10 \
+		$(LAYOUTS:%=target/layouts/%/release/examples/layouts)
 
 # The unsafe memory code under Miri (needs a nightly toolchain with the miri component).
 miri:

@@ -224,7 +224,7 @@ fn misses(directory: &Path, file_pages: u64) {
             }),
         ],
     );
-    let tenant = &cache.stats().tenants[0];
+    let tenant = cache.tenant("").unwrap().stats();
     println!("  ({} misses, {} hits among them)", tenant.misses, tenant.hits);
     println!(
         "  => misses go at {:.0} % of pread, {:.0} % of io_uring\n",

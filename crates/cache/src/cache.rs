@@ -28,14 +28,15 @@ use crate::file::CachedFile;
 use crate::frames::{FRAME_BYTES, Frames};
 use crate::host::{CacheHost, Observer, OomCallback, thread_number};
 use crate::inode::Inode;
-use crate::stat::TenantStats;
 use crate::swap::{Store, Swap};
-use crate::tenant::{Limits, Tenant, Tenants};
+use crate::tenant::{Limits, Tenants};
 use crate::workers::{InFlight, Workers};
 use mglru_core::lru::Swappiness;
 use mglru_core::memcg::CHARGE_BATCH_PAGES;
 use mglru_core::reclaim::Watermarks;
-use mglru_core::{Core, Event, Mechanisms, OomDecision, OomPolicy, Options, OutOfMemory, Throttle, Time};
+use mglru_core::{
+    Core, Event, Kind, Mechanisms, OomDecision, OomPolicy, Options, OutOfMemory, Throttle, Time,
+};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -197,7 +198,7 @@ impl Builder {
     }
 
     /// Chooses what happens where a page cannot be had: the request fails (default), or a tenant is killed. Its anonymous
-    /// memory is given up then; its files lose nothing. See [`Tenant::revive`].
+    /// memory is given up then; its files lose nothing. See [`crate::Tenant::revive`].
     pub fn oom_policy(mut self, policy: OomPolicy) -> Builder {
         self.oom_policy = policy;
         self
@@ -286,7 +287,7 @@ pub struct PageCache {
     workers: Mutex<Option<Workers>>,
 }
 
-/// What a cache did and holds.
+/// What a cache is and holds, as a whole. What its tenants hold and did, they say themselves ([`PageCache::tenants`]).
 #[derive(Clone, Debug)]
 pub struct CacheStats {
     /// `io_uring`, `threads` or `memory`.
@@ -309,10 +310,16 @@ pub struct CacheStats {
     pub swap_bytes: u64,
     /// Frames that hold no page.
     pub free_pages: u64,
+    /// Pages of files that could be reclaimed; those that came a moment ago are not among them yet.
+    pub file_pages: u64,
+    /// The same of anonymous memory.
+    pub anon_pages: u64,
+    /// Pages of files that are dirty or being written.
+    pub pending_pages: u64,
     /// The set of mechanisms.
     pub preset: &'static str,
-    /// Per tenant, the root first.
-    pub tenants: Vec<TenantStats>,
+    /// How many tenants there are, the root included.
+    pub tenants: usize,
 }
 
 impl PageCache {
@@ -331,15 +338,15 @@ impl PageCache {
         }
     }
 
-    /// Opens a file for the root tenant. See [`Tenant::open`].
+    /// Opens a file for the root tenant. See [`crate::Tenant::open`].
     ///
     /// # Errors
-    /// As [`Tenant::open`].
+    /// As [`crate::Tenant::open`].
     pub fn open(&self, path: &Path, mode: OpenMode) -> Result<CachedFile, Error> {
         self.tenant("")?.open(path, mode)
     }
 
-    /// Counts and sizes now.
+    /// Sizes now. It takes as long with one tenant as with many.
     pub fn stats(&self) -> CacheStats {
         let shared = &self.shared;
         let frames = u64::from(shared.core.folios().len() - shared.core.retired_pages());
@@ -354,8 +361,11 @@ impl PageCache {
             metadata_bytes: shared.core.metadata_bytes() + u64::from(shared.core.folios().len()) * 4,
             swap_bytes: shared.host.swap.as_ref().map_or(0, Store::memory_bytes),
             free_pages: u64::from(shared.core.free_pages()),
+            file_pages: shared.core.reclaimable_pages(Kind::File),
+            anon_pages: shared.core.reclaimable_pages(Kind::Anon),
+            pending_pages: shared.core.pending_pages(),
             preset: shared.core.options().mechanisms.name(),
-            tenants: shared.tenants().iter().map(Tenant::stats).collect(),
+            tenants: shared.tenants.len(),
         }
     }
 

@@ -83,6 +83,7 @@ impl Shared {
             let heard = self.host.progress.rings();
             let next = step();
             self.submit_swap_outs();
+            self.reap_victims();
             match next? {
                 None => return Ok(()),
                 Some(None) => {}

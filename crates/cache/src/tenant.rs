@@ -148,6 +148,13 @@ pub(crate) struct Tenants {
     paid: AtomicU32,
 }
 
+impl Tenants {
+    /// How many there are, the root included.
+    pub(crate) fn len(&self) -> usize {
+        self.by_number.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
 impl Shared {
     /// All of them, the root first.
     pub(crate) fn tenants(self: &Arc<Self>) -> Vec<Tenant> {
@@ -205,7 +212,7 @@ impl Shared {
             // Somebody else may have removed it already.
             let _ = self.remove_found(&tenant);
             return Err(match error {
-                Error::TooManyFiles { .. } => Error::TooManyTenants { tenants: self.tenants().len() },
+                Error::TooManyFiles { .. } => Error::TooManyTenants { tenants: self.tenants.len() },
                 other => other,
             });
         }
@@ -254,6 +261,11 @@ impl PageCache {
     /// [`Error::NoSuchTenant`].
     pub fn tenant(&self, path: &str) -> Result<Tenant, Error> {
         self.shared.find_tenant(path)
+    }
+
+    /// All tenants, the root first, in no other order that means anything.
+    pub fn tenants(&self) -> Vec<Tenant> {
+        self.shared.tenants()
     }
 
     /// Makes a tenant. `path` is that of its parent, which must be there, a slash, and its name; or only its name, below the

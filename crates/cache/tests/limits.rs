@@ -19,7 +19,7 @@ fn assert_within_budget(cache: &PageCache, opened_pages: u64, what: &str) {
     let stats = cache.stats();
     let frames = stats.frames;
     assert!(stats.frame_bytes + stats.metadata_bytes <= stats.budget_bytes, "{what}: {stats:?}");
-    let most = FRAME_METADATA_BYTES * frames + 8 * opened_pages + TENANT_BYTES * stats.tenants.len() as u64;
+    let most = FRAME_METADATA_BYTES * frames + 8 * opened_pages + TENANT_BYTES * stats.tenants as u64;
     assert!(stats.metadata_bytes <= most, "{what}: {} bytes of at most {most}", stats.metadata_bytes);
     cache.validate().unwrap();
 }

@@ -182,7 +182,7 @@ fn what_will_be_needed_is_there_and_what_is_not_needed_leaves() {
         assert_same(&read(&file, number * PAGE, PAGE), &page(number as u64), "page");
     }
     assert_eq!(files.counts("f").read_bytes, 80 * PAGE as u64);
-    assert_eq!(cache.stats().tenants[0].misses, 0);
+    assert_eq!(cache.tenant("").unwrap().stats().misses, 0);
     file.write_at(&page(7), 20 * PAGE as u64).unwrap();
     file.advise(Advice::DontNeed, 0..u64::MAX).unwrap();
     file.sync_data().unwrap();

@@ -182,3 +182,60 @@ fn the_user_decides() {
     assert_eq!(*asked.lock().unwrap(), vec![("top".to_owned(), Some("top/greedy".to_owned())); 3]);
     cache.validate().unwrap();
 }
+
+/// A limit below usage reclaims first, then does what the policy says: by setter and by control file.
+#[test]
+fn lowering_a_limit_ends_with_the_policy() {
+    for policy in [OomPolicy::Victim, OomPolicy::Fail] {
+        for by_file in [false, true] {
+            let disk = &Disk::each(3)[2];
+            let cache = tenants(disk.builder(BUDGET).oom_policy(policy));
+            let (greedy, calm) = (region(&cache, "top/greedy"), region(&cache, "top/calm"));
+            (0..200).for_each(|number| greedy.store(number * PAGE as u64, &page(number)).unwrap());
+            (0..50).for_each(|number| calm.store(number * PAGE as u64, &page(number)).unwrap());
+            disk.set("file", &vec![0; 40 * PAGE]);
+            let file =
+                cache.tenant("top/calm").unwrap().open(&disk.path("file"), OpenMode::ReadWrite).unwrap();
+            (0..40).for_each(|number| {
+                assert_eq!(file.write_at(&page(number), number * PAGE as u64).unwrap(), PAGE)
+            });
+            let top = cache.tenant("top").unwrap();
+            let lower = |pages: u64| match by_file {
+                true => cache.control().write("top/memory.max", &(pages * PAGE as u64).to_string()).unwrap(),
+                false => top.set_max(Some(pages * PAGE as u64)).unwrap(),
+            };
+            // Its file's pages suffice, the dirty ones among them.
+            lower(255);
+            assert_eq!(counter(&cache, "top", "oom"), 0);
+            assert!(top.stats().usage_pages <= 255);
+            let kills = policy == OomPolicy::Victim;
+            lower(100);
+            assert_eq!(top.stats().max_pages, Some(100), "the limit is written in any case");
+            assert_eq!(counter(&cache, "top", "oom"), 1);
+            assert_eq!(counter(&cache, "top/greedy", "oom_kill"), u64::from(kills));
+            let mut got = vec![0; PAGE];
+            if kills {
+                assert!(top.stats().usage_pages <= 100);
+                assert_eq!(killed_for(&greedy.load(0, &mut got).unwrap_err()), ("top/greedy", "top"));
+                calm.store(60 * PAGE as u64, b"more").unwrap();
+            } else {
+                assert!(top.stats().usage_pages >= 250);
+                greedy.load(0, &mut got).unwrap();
+                let max = counter(&cache, "top", "max");
+                assert!(matches!(calm.store(60 * PAGE as u64, b"more"), Err(Error::OutOfMemory(_))));
+                assert!(counter(&cache, "top", "max") > max);
+            }
+            for number in 0..50 {
+                calm.load(number * PAGE as u64, &mut got).unwrap();
+                assert_same(&got, &page(number), number);
+            }
+            drop(file);
+            let on_disk = disk.contents("file");
+            (0..40).for_each(|number| {
+                let at = number as usize * PAGE;
+                assert_same(&on_disk[at..at + PAGE], &page(number), number);
+            });
+            cache.validate().unwrap();
+        }
+    }
+}

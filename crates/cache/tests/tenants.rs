@@ -79,7 +79,7 @@ fn what_cannot_be_made_or_removed_is_said() {
     cache.remove_tenant("a/b").unwrap();
     cache.remove_tenant("a").unwrap();
     assert!(matches!(cache.tenant("a"), Err(Error::NoSuchTenant(path)) if path == "a"));
-    assert_eq!(cache.stats().tenants.len(), 1);
+    assert_eq!(cache.stats().tenants, 1);
     // A parent has to be named before its children.
     let error = disk.builder(4 * MIB).tenant("x/y", MIB).build().err().unwrap();
     assert!(error.to_string().contains("there is no tenant 'x'"), "{error}");
@@ -254,7 +254,7 @@ fn tenants_are_paid_for() {
     assert!(matches!(error, Error::TooManyTenants { .. }) && tenants.len() > 500, "{error}");
     let stats = cache.stats();
     assert!(stats.frame_bytes + stats.metadata_bytes <= stats.budget_bytes, "{stats:?}");
-    assert_eq!(stats.tenants.len(), tenants.len() + 1, "the last one was taken back");
+    assert_eq!(stats.tenants, tenants.len() + 1, "the last one was taken back");
     // Others take their places for nothing, once these have rested.
     for tenant in tenants.drain(200..) {
         cache.remove_tenant(tenant.name()).unwrap();
@@ -323,4 +323,91 @@ fn the_policy_is_switched_while_threads_read() {
     });
     cache.validate().unwrap();
     assert!(line(&cache, "memory.stat", "file") > 0);
+}
+
+/// What is told of the whole is the sum over tenants, the removed ones' pages included, and looks at none of them.
+#[test]
+fn the_whole_is_the_sum_of_its_tenants() {
+    let (_disk, cache) = cache(16 * MIB, 1000);
+    let mut files = Vec::new();
+    for name in ["a", "a/b", "c"] {
+        cache.add_tenant(name, &Limits::default()).unwrap();
+        files.push(open(&cache, name));
+    }
+    for (file, first) in files.iter().zip([0, 200, 400]) {
+        read_all(file, first..first + 100);
+    }
+    let region = cache.tenant("c").unwrap().anonymous(70 * PAGE as u64).unwrap();
+    region.store(0, &[5; 70 * PAGE]).unwrap();
+    (0..20).for_each(|number| _ = files[1].write_at(&page(number), number * PAGE as u64).unwrap());
+    cache.remove_tenant("c").unwrap();
+    // Whoever reclaims puts what waits for its place there.
+    cache.control().write("memory.reclaim", "4K").unwrap();
+    let stats = cache.stats();
+    let told = |name| cache.tenants().iter().map(|tenant| tenant.stats().counter(name).unwrap()).sum::<u64>();
+    assert_eq!((stats.tenants, cache.tenants().len()), (3, 3), "with the root");
+    assert!(stats.file_pages > 250 && stats.anon_pages >= 70, "{stats:?}");
+    assert_eq!((stats.file_pages, stats.anon_pages), (told("file"), told("anon")));
+    assert!(stats.pending_pages <= 20 && told("file_dirty") + told("file_writeback") <= 20);
+    assert_eq!(cache.tenants()[0].name(), "", "the root is the first");
+    cache.validate().unwrap();
+}
+
+/// More than `memory.max` protects as much as that; what the limit does is not in the way of it. And where a child keeps more than
+/// its parent may have, nothing is left to take.
+#[test]
+fn a_floor_above_the_limit() {
+    let (_disk, cache) = cache(16 * MIB, 2000);
+    let limits = Limits { min_bytes: 8 * MIB, ..Limits::max(MIB) };
+    cache.add_tenant("a", &limits).unwrap();
+    read_all(&open(&cache, "a"), 0..1000);
+    assert!(usage(&cache, "a") <= 256 && line(&cache, "a/memory.events", "oom") == 0);
+    assert_eq!(cache.control().read("a/memory.min").unwrap(), "8388608\n", "as it was written");
+
+    cache.add_tenant("b", &Limits::max(MIB)).unwrap();
+    cache.add_tenant("b/x", &Limits { min_bytes: 4 * MIB, ..Limits::default() }).unwrap();
+    let file = open(&cache, "b/x");
+    let error = (0..1000).find_map(|at| file.read_at(&mut [0; 8], at * PAGE as u64).err()).unwrap();
+    let Error::OutOfMemory(report) = &error else { panic!("{error}") };
+    assert!(report.tenant == "b" && error.to_string().contains("memory.min"), "{error}");
+    assert!(line(&cache, "b/memory.events", "max") > 0 && line(&cache, "b/memory.events", "oom") > 0);
+    cache.tenant("b/x").unwrap().set_min(0).unwrap();
+    read_all(&file, 0..1000);
+    cache.validate().unwrap();
+}
+
+/// A tenant goes while its pages are lent, dirty and mapped, and its handles are moved to and from it afterwards.
+#[test]
+fn a_tenant_goes_while_its_pages_are_in_use() {
+    let (disk, cache) = cache(8 * MIB, 400);
+    cache.add_tenant("a", &Limits::default()).unwrap();
+    let b = cache.add_tenant("a/b", &Limits::default()).unwrap();
+    let mut file = open(&cache, "a/b");
+    let map = file.map().unwrap();
+    let lent: Vec<_> = (0..50).map(|index| map.page(index).unwrap()).collect();
+    (100..150).for_each(|number| _ = file.write_at(&page(7), number * PAGE as u64).unwrap());
+    cache.remove_tenant("a/b").unwrap();
+    cache.validate().unwrap();
+    assert!(usage(&cache, "a") >= 100);
+    lent.iter().zip(0..).for_each(|(lent, number)| assert_same(&lent[..], &page(number), number));
+    // Whoever is moved to a tenant that went pays at its parent's.
+    file.move_to(&b).unwrap();
+    let before = usage(&cache, "a");
+    read_all(&file, 200..300);
+    assert!(usage(&cache, "a") > before);
+    cache.remove_tenant("a").unwrap();
+    file.move_to(&cache.tenant("").unwrap()).unwrap();
+    drop(lent);
+    assert!(cache.control().write("memory.reclaim", "600K").is_ok());
+    read_all(&file, 0..100);
+    file.sync_data().unwrap();
+    assert_same(&disk.contents("f")[100 * PAGE..101 * PAGE], &page(7), "written before");
+    drop((map, file, b));
+    cache.validate().unwrap();
+    // A path is followed from the root, whatever the slashes, and a tenant is never made below what is not there.
+    for path in ["a/b", "a//b/", "/", "x/y"] {
+        assert!(cache.add_tenant(path, &Limits::default()).is_err(), "{path}");
+    }
+    assert_eq!(cache.add_tenant("/a", &Limits::default()).unwrap().name(), "a");
+    assert_eq!(cache.tenant("/a/").unwrap().name(), "a");
 }

@@ -3,7 +3,7 @@
 use crate::cache_options::Budget;
 use crate::size;
 use crate::table::{Table, count, percent};
-use mglru_cache::{CacheStats, TenantStats};
+use mglru_cache::{CacheStats, PageCache, Tenant, TenantStats};
 use mglru_core::lru::GenerationRow;
 use mglru_core::{Mechanisms, Switch};
 use serde_json::{Map, Value, json};
@@ -15,17 +15,24 @@ pub struct CacheReport {
     pub budget: Budget,
     /// Its mechanisms.
     pub mechanisms: Mechanisms,
-    /// Its counts.
+    /// Its sizes.
     pub stats: CacheStats,
+    /// What its tenants did, the root first.
+    pub tenants: Vec<TenantStats>,
     /// How long it took to write back what was dirty when the work was over; `None`: nothing was written.
     pub sync: Option<Duration>,
 }
 
+/// Of all tenants, what they hold and did, the root first.
+pub fn all_tenants(cache: &PageCache) -> Vec<TenantStats> {
+    cache.tenants().iter().map(Tenant::stats).collect()
+}
+
 /// The tenants that did something, or all.
-fn shown(stats: &CacheStats) -> impl Iterator<Item = &TenantStats> {
+fn shown(tenants: &[TenantStats]) -> impl Iterator<Item = &TenantStats> {
     let busy = |tenant: &&TenantStats| tenant.hits + tenant.misses > 0;
-    let any = stats.tenants.iter().any(|tenant| busy(&tenant));
-    stats.tenants.iter().filter(move |tenant| !any || busy(tenant))
+    let any = tenants.iter().any(|tenant| busy(&tenant));
+    tenants.iter().filter(move |tenant| !any || busy(tenant))
 }
 
 /// The root has no name.
@@ -64,8 +71,8 @@ impl CacheReport {
         format!(
             "mglru: {}\n\n{}\n  {} misses had to reclaim by themselves\n\n{}",
             self.settings(),
-            self.tenants(),
-            count(self.stats.tenants.iter().map(|tenant| counter(tenant, "allocstall")).sum()),
+            self.table(),
+            count(self.tenants.iter().map(|tenant| counter(tenant, "allocstall")).sum()),
             self.generations("generations, oldest first")
         )
     }
@@ -97,7 +104,7 @@ impl CacheReport {
     }
 
     /// A row per tenant.
-    pub fn tenants(&self) -> String {
+    pub fn table(&self) -> String {
         let mut table = Table::new([
             "tenant",
             "limit",
@@ -110,7 +117,7 @@ impl CacheReport {
             "written",
             "protected",
         ]);
-        for tenant in shown(&self.stats) {
+        for tenant in shown(&self.tenants) {
             table.row([
                 name_of(tenant).to_owned(),
                 tenant.max_pages.map_or("-".to_owned(), pages),
@@ -130,7 +137,7 @@ impl CacheReport {
     /// A row per live generation of each tenant.
     pub fn generations(&self, title: &str) -> String {
         let mut table = Table::new([title, "number", "age", "file pages", "anon pages"]);
-        for tenant in shown(&self.stats) {
+        for tenant in shown(&self.tenants) {
             for (position, generation) in tenant.generations.iter().enumerate() {
                 let name = if position == 0 { name_of(tenant) } else { "" };
                 table.row([
@@ -160,7 +167,7 @@ impl CacheReport {
             "frame_bytes": stats.frame_bytes,
             "free_pages": stats.free_pages,
             "sync_ms": self.sync.map(|sync| sync.as_secs_f64() * 1000.0),
-            "tenants": stats.tenants.iter().map(tenant_json).collect::<Vec<_>>(),
+            "tenants": self.tenants.iter().map(tenant_json).collect::<Vec<_>>(),
         })
     }
 }

@@ -142,6 +142,11 @@ impl EqualMemcgs {
 }
 
 impl Running {
+    /// The machine, to be watched.
+    pub fn simulator(&mut self) -> &mut Simulator {
+        &mut self.simulator
+    }
+
     /// Runs until `requests` more have ended.
     ///
     /// # Errors

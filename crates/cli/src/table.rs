@@ -93,6 +93,29 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
+/// Text in lines of at most 100 columns. What is indented goes on further in.
+pub fn wrapped(text: &str) -> String {
+    const COLUMNS: usize = 100;
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.split('\n') {
+        let indent = line.len() - line.trim_start_matches(' ').len();
+        lines.push(line[..indent].to_owned());
+        let mut is_begun = false;
+        for word in line[indent..].split(' ') {
+            let last = lines.last_mut().expect("there is one");
+            if is_begun && last.chars().count() + 1 + word.chars().count() > COLUMNS {
+                let further = if indent > 0 { indent + 2 } else { 0 };
+                lines.push(" ".repeat(further) + word);
+            } else {
+                last.push_str(if is_begun { " " } else { "" });
+                last.push_str(word);
+            }
+            is_begun = true;
+        }
+    }
+    lines.join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

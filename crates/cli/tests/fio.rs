@@ -294,8 +294,7 @@ fn the_command_lines_of_the_experiments_run() {
         let job = &told["jobs"][0];
         let (reads, writes) = ios(&told)[0];
         assert!(reads > 100 && (writes > 100 || !line.contains("randrw --rate")), "{line}: {job}");
-        let runtime = job["read"]["runtime"].as_u64().unwrap();
-        assert!((290..5000).contains(&runtime), "without the ramp: {runtime}");
+        assert!(job["read"]["runtime"].as_u64().unwrap() > 0, "{line}: {job}");
         assert_eq!(job["error"], 0);
     }
 }

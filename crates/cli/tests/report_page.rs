@@ -42,7 +42,7 @@ fn check(html: &str) {
     }
     let mut open: Vec<String> = Vec::new();
     let mut ids = HashSet::new();
-    let (mut charts, mut tables) = (0, 0);
+    let (mut charts, mut figures, mut tables) = (0, 0, 0);
     for (name, attributes, ends) in tags(html) {
         if ends {
             assert_eq!(open.pop().as_deref(), Some(name.as_str()), "what ends was open");
@@ -53,6 +53,7 @@ fn check(html: &str) {
             assert!(!id.is_empty() && ids.insert(id.to_owned()), "{id} is there twice");
         }
         charts += usize::from(name == "svg");
+        figures += usize::from(name == "figure");
         tables += usize::from(name == "table");
         if name == "svg" {
             assert!(
@@ -65,7 +66,7 @@ fn check(html: &str) {
         }
     }
     assert_eq!(open, Vec::<String>::new(), "everything ends");
-    assert!(charts > 0 && tables >= charts, "{charts} charts, {tables} tables");
+    assert!(charts >= figures && figures > 0 && tables >= figures, "{charts}, {figures}, {tables}");
     assert_eq!(html.matches("<desc ").count(), charts, "each chart is described");
     assert!(html.contains("prefers-color-scheme:dark") && html.contains("@media print"));
 }
@@ -124,13 +125,14 @@ fn an_experiment_has_a_page_and_figures() {
     let experiment = &printed["experiments"][0];
     assert_eq!(experiment["command"], "mglru reproduce workingset --runs 1 --quick");
     assert_eq!(experiment["shown"].as_array().unwrap().len(), 2);
-    for check in experiment["checks"].as_array().unwrap() {
-        let name = check["name"].as_str().unwrap();
-        // An eighth of the time is too short for the others.
-        let always =
-            ["scanned = sorted", "isolated = reclaimed", "no more refaults", "priorities", "lack of memory"];
-        assert!(check["holds"] == true || !always.iter().any(|words| name.contains(words)), "{name}");
+    let must = experiment["crosschecks"]["must"].as_array().unwrap();
+    assert!(must.len() == 3 && must.iter().all(|check| check["holds"] == true), "{must:?}");
+    let regime = experiment["crosschecks"]["regime"].to_string();
+    for words in ["generations opened", "longest list", "at priorities: "] {
+        assert!(regime.contains(words), "{words}: {regime}");
     }
+    let locks = &printed["experiments"][1];
+    assert!(locks["crosschecks"]["not_applicable"].is_string());
     let figures: Vec<PathBuf> =
         folder.path().join("figures").read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(

@@ -34,8 +34,9 @@ fn scans_are_counted_alike_and_every_load_reclaims() {
         assert_eq!(row(metric)["published"], serde_json::json!({"before": before, "after": after}));
     }
     let checks = experiment["checks"].as_array().unwrap();
-    // The others are about the size of the processor's caches, and about time.
-    assert!(checks.len() == 5 && checks[..2].iter().all(|check| check["holds"] == true), "{checks:?}");
+    // In a run that is not quick there are more: about the size of the processor's caches, and about time.
+    assert!(checks.len() == 2 && checks.iter().all(|check| check["holds"] == true), "{checks:?}");
     assert!(checks[0]["name"].as_str().unwrap().contains("counted alike"));
     assert!(checks[1]["name"].as_str().unwrap().contains("short of memory"));
+    assert!(experiment["crosschecks"]["not_applicable"].as_str().unwrap().contains("real time"));
 }

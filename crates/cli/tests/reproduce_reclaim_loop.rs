@@ -40,6 +40,17 @@ fn the_document_has_all_metrics() {
     let checks = experiment["checks"].as_array().unwrap();
     let fails: Vec<_> = checks.iter().filter(|check| check["holds"] == false).collect();
     assert!(fails.is_empty(), "{fails:?}");
+    let must = experiment["crosschecks"]["must"].as_array().unwrap();
+    assert!(must.len() == 3 && must.iter().all(|check| check["holds"] == true), "{must:?}");
+    let shown = experiment["shown"].as_array().unwrap();
+    assert_eq!(
+        shown.iter().map(|shown| &shown["kind"]).collect::<Vec<_>>(),
+        ["timelines", "timelines", "fairness"]
+    );
+    for settings in [&shown[0]["timelines"], &shown[1]["timelines"], &shown[2]["settings"]] {
+        assert_eq!(settings.as_array().unwrap().len(), 3);
+    }
+    assert_eq!(shown[2]["settings"][0]["values"].as_array().unwrap().len(), 64, "workers");
 }
 
 /// Speed depends on the machine, contents do not.

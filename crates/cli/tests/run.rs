@@ -100,6 +100,41 @@ fn real_tenants_come_and_go() {
     comes_and_goes(&run("churn.toml", "--world real"));
 }
 
+/// The leak's load ends at its kill, the service's goes on.
+#[test]
+fn a_leak_is_killed_and_its_neighbour_goes_on() {
+    let killed = run("kill.toml", "");
+    let kills = killed["kills"].as_array().unwrap();
+    assert_eq!(kills.len(), 1, "{kills:?}");
+    assert_eq!((&kills[0]["victim"], &kills[0]["limit_of"]), (&"host/leak".into(), &"host".into()));
+    let at = kills[0]["seconds"].as_f64().unwrap();
+    assert!((2.0..3.0).contains(&at), "{at}");
+    let [service, leak] = ["host/service", "host/leak"];
+    assert_eq!((counter(&killed, leak, "oom_kill"), counter(&killed, "host", "oom")), (1, 1));
+    assert_eq!(number(&tenant(&killed, leak)["usage_pages"]), 0);
+    assert_eq!(number(&tenant(&killed, service)["out_of_memory"]), 0);
+
+    let failed = run("kill.toml", "--oom-policy fail");
+    assert_eq!((failed["kills"].as_array().unwrap().len(), counter(&failed, leak, "oom_kill")), (0, 0));
+    assert!(number(&tenant(&failed, leak)["out_of_memory"]) > 10);
+    assert!(number(&tenant(&failed, leak)["usage_pages"]) > 4000, "it keeps what it has");
+    let text = done(Path::new("."), &format!("run {}", experiment("kill.toml").display()));
+    assert!(text.contains("killed") && text.contains("tenant 'host/leak' was chosen"), "{text}");
+}
+
+#[test]
+fn an_unknown_oom_policy_is_told() {
+    let here = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(experiment("kill.toml")).unwrap().replace("\"victim\"", "\"pray\"");
+    fs::write(here.path().join("pray.toml"), text).unwrap();
+    for (command, place) in
+        [("run pray.toml", "pray.toml:5:14"), ("run pray.toml --oom-policy hope", "--oom-policy")]
+    {
+        let told = fails(here.path(), command, 2);
+        assert!(told.contains(place) && told.contains("fail, victim"), "{told}");
+    }
+}
+
 #[test]
 fn reclaim_is_asked_for_and_told() {
     let document = run("proactive.toml", "");

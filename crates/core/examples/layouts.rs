@@ -1,13 +1,12 @@
 //! What the layout of an lruvec is worth: threads reclaim, each in a tenant of its own, all below the same ancestors, whose clocks and
 //! locks they share.
 //!
-//! ```text
-//! for layout in natural lock_apart clock_apart; do
-//!   RUSTFLAGS="--cfg lruvec_layout=\"$layout\"" cargo build --release -p mglru-core --example layouts --target-dir target/$layout
-//! done        # then run the three in turns: target/$layout/release/examples/layouts [THREADS]
-//! ```
+//! `make layouts` builds this once per layout (`--cfg lruvec_layout="…"`), and has one of them run all in turns, forth and back:
 //!
-//! Prints the layout's size of an lruvec, pages reclaimed per second (median of twelve), and how many processors the threads had.
+//! ```text
+//! layouts [THREADS]                    one layout: its name, size, pages reclaimed per second, and processors that the threads had
+//! layouts compare ROUNDS PROGRAM…      all of them: medians over the rounds, quartiles, and what each round says against the first
+//! ```
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -17,8 +16,16 @@ use mglru_core::lru::{Lruvec, Refresh};
 use mglru_core::memcg::MemcgId;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::*;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+const LAYOUT: &str = if cfg!(lruvec_layout = "lock_apart") {
+    "lock_apart"
+} else if cfg!(lruvec_layout = "clock_apart") {
+    "clock_apart"
+} else {
+    "natural"
+};
 const TENANT_PAGES: u32 = 16_384;
 const DEPTH: u32 = 4;
 const RUNS: usize = 12;
@@ -60,8 +67,8 @@ fn read(core: &Core, tenant: MemcgId, cpu: usize, time: Duration) -> u64 {
     reclaimed() - before
 }
 
-fn main() {
-    let threads = std::env::args().nth(1).map_or(2, |threads| threads.parse().expect("a number of threads"));
+/// What a layout came to: bytes of an lruvec, thousands of pages per second (of all threads), and processors.
+fn measure(threads: usize) -> (usize, f64, f64) {
     let mut options = Options::new((threads as u32 + 1) * TENANT_PAGES);
     options.watermarks = Watermarks { min: 0, low: 0, high: 0 };
     options.mechanisms = Mechanisms::preset(Preset::Linux72).with_lru(Lru::Classic);
@@ -82,11 +89,68 @@ fn main() {
         reclaimed as f64 / began.elapsed().as_secs_f64()
     };
     run();
-    let mut rates: Vec<f64> = (0..RUNS).map(|_| run()).collect();
-    rates.sort_by(f64::total_cmp);
-    let [low, median, high] = [RUNS / 4, RUNS / 2, 3 * RUNS / 4].map(|at| rates[at] / 1e3);
+    let (began, ticks) = (Instant::now(), ticks());
+    let rates = (0..RUNS).map(|_| run()).collect();
+    let processors = (self::ticks() - ticks) as f64 / 100.0 / began.elapsed().as_secs_f64();
+    (size_of::<Lruvec>(), quartiles(rates)[1] / 1e3, processors)
+}
+
+/// Hundredths of a second for which all threads of the process ran, where the system tells.
+fn ticks() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = text.rsplit(')').next().unwrap_or_default();
+    after_name.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum()
+}
+
+fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
+    values.sort_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| values[(values.len() * quarter / 4).min(values.len() - 1)])
+}
+
+/// Runs all programs so many times, each in its turn.
+fn compare(rounds: usize, programs: &[String]) {
+    let mut all: Vec<(String, String, Vec<[f64; 2]>)> = Vec::new();
+    all.resize_with(programs.len(), Default::default);
+    for round in 0..rounds {
+        for at in 0..programs.len() {
+            let number = if round.is_multiple_of(2) { at } else { programs.len() - 1 - at };
+            let output = Command::new(&programs[number]).output().expect("a layout's program");
+            let text = String::from_utf8_lossy(&output.stdout);
+            let words: Vec<&str> = text.split_whitespace().collect();
+            let [layout, bytes, rate, processors] = words[..] else { panic!("it printed: {text}") };
+            let of = |word: &str| word.parse::<f64>().expect("a number");
+            (all[number].0, all[number].1) = (layout.to_owned(), bytes.to_owned());
+            all[number].2.push([of(rate), of(processors)]);
+        }
+    }
     println!(
-        "lruvec of {} bytes: {median:.0} k pages/s (quartiles {low:.0} to {high:.0})",
-        size_of::<Lruvec>()
+        "{:12} {:>6} {:>16} {:>15} {:>11}  against the first, round by round",
+        "layout", "bytes", "k pages/s", "quartiles", "processors"
     );
+    for (layout, bytes, runs) in &all {
+        let of = |which: usize| runs.iter().map(|run| run[which]).collect::<Vec<f64>>();
+        let [low, median, high] = quartiles(of(0));
+        let changes: Vec<f64> =
+            runs.iter().zip(&all[0].2).map(|(run, first)| 100.0 * (run[0] / first[0] - 1.0)).collect();
+        let ups = changes.iter().filter(|&&change| change > 0.0).count();
+        let [from, change, to] = quartiles(changes);
+        let against = format!("{change:+.1} % ({from:+.1} to {to:+.1}), {ups} of {rounds} faster");
+        println!(
+            "{layout:12} {bytes:>6} {median:>16.0} {:>15} {:>11.2}  {against}",
+            format!("{low:.0} to {high:.0}"),
+            quartiles(of(1))[1]
+        );
+    }
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [mode, rounds, programs @ ..] = &words[..]
+        && mode == "compare"
+    {
+        return compare(rounds.parse().expect("a number of rounds"), programs);
+    }
+    let threads = words.first().map_or(2, |threads| threads.parse().expect("a number of threads"));
+    let (bytes, rate, processors) = measure(threads);
+    println!("{LAYOUT} {bytes} {rate:.1} {processors:.2}");
 }

@@ -13,20 +13,17 @@
 
 use crate::Core;
 use crate::folio::FolioId;
-use crate::host::{FlushReason, Host, Throttle};
+use crate::host::{Host, Throttle};
 use crate::mapping::LeafPool;
 use crate::memcg::{Charge, Counter, Memcg, MemcgId, Stall};
 use crate::node::Allocation;
 use crate::options::PAGE_BYTES;
-use crate::reclaim::{Effort, EffortKind, HighStep, OomStep, Orders, OutOfMemory, OverHigh, Progress, Step};
+use crate::reclaim::{
+    Effort, EffortKind, HighStep, LastResort, LastStep, Orders, OutOfMemory, OverHigh, Progress, Step,
+};
 
 /// Fruitless efforts before a charge fails.
 const RETRIES: u32 = 16;
-/// Waits, of at most 100 ms, in which nothing was written or read, and the device had nothing to do or said no, before a
-/// charge fails. As long as it has something to do and does not answer, it is waited for.
-const FRUITLESS_WAITS: u32 = 16;
-/// Waits of one tick for somebody who was killed, before a charge fails: about a second.
-const DYING_WAITS: u32 = 256;
 
 /// References of a new folio: of the mapping that it will be part of, and of the batch in which it will wait for its
 /// place on a list.
@@ -85,17 +82,8 @@ pub struct Charging {
     /// Its task is held up.
     stall: Option<Stall>,
     retries: u32,
-    fruitless_waits: u32,
-    dying_waits: u32,
-    /// Who was killed when it began to reclaim.
-    kills_seen: u64,
+    last_resort: LastResort,
     may_kill: bool,
-    /// Pages written, being read and stolen when it waited last.
-    seen_before: [u64; 3],
-    /// Pages that could not be written until then.
-    failed_before: u64,
-    /// Generations opened until then.
-    aged_before: u64,
     /// Reclaim was run because the node is below its min watermark; a frame may be taken now.
     reclaimed_for_frame: bool,
 }
@@ -114,13 +102,8 @@ impl Charging {
             reclaims: false,
             stall: None,
             retries: 0,
-            fruitless_waits: 0,
-            dying_waits: 0,
-            kills_seen: 0,
+            last_resort: LastResort::default(),
             may_kill: true,
-            seen_before: [0; 3],
-            failed_before: 0,
-            aged_before: 0,
             reclaimed_for_frame: false,
         }
     }
@@ -244,7 +227,7 @@ impl Charging {
         let target = if kind == EffortKind::Limit { self.limited } else { MemcgId::ROOT };
         if !self.reclaims {
             self.reclaims = true;
-            self.kills_seen = core.oom_kills();
+            self.last_resort = LastResort::new(core);
             core.memcg(self.memcg).stat.add(Counter::Allocstall, 1);
         }
         let swappiness = core.options.swappiness;
@@ -279,62 +262,21 @@ impl Charging {
         if self.retries < RETRIES {
             return ChargeStep::More;
         }
-        if core.mechanisms().wait_before_oom() {
-            self.wait_for_transfers(core, host)
-        } else {
-            self.fail(core, host)
-        }
-    }
-
-    /// Everything is dirty, being written or being read: that is slow, not hopeless, as long as pages do get through.
-    fn wait_for_transfers(&mut self, core: &Core, host: &impl Host) -> ChargeStep {
-        let target = self.target();
-        let totals = core.subtree_totals(target);
-        let in_flight = totals.get(Counter::FileWriteback) + totals.get(Counter::FileReading) > 0;
-        let under_way = in_flight || totals.get(Counter::FileDirty) > 0;
-        let stolen = totals.get(Counter::PgstealFile) + totals.get(Counter::PgstealAnon);
-        let now = [core.written_pages(), totals.get(Counter::FileReading), stolen];
-        let moves = now != self.seen_before;
-        if moves {
-            self.seen_before = now;
-            self.fruitless_waits = 0;
-        }
-        // Where all but one of a few generations are empty, nobody takes anything until those who walk for the next one
-        // are done; and who walks may have to wait for a CPU longer than 16 efforts take (docs/fidelity.md). This is worth another
-        // try, but no progress: where nothing can be taken, every effort opens a generation, for ever.
-        let aged = std::mem::replace(&mut self.aged_before, totals.get(Counter::Aged));
-        let ages = core.is_aging(target) || aged != self.aged_before;
-        if !under_way && !ages && !moves || self.fruitless_waits == FRUITLESS_WAITS {
-            return self.fail(core, host);
-        }
-        let failed = core.failed_writes(target);
-        let refused = std::mem::replace(&mut self.failed_before, failed) != failed;
-        self.fruitless_waits += u32::from(!in_flight || refused);
-        if !under_way {
-            return ChargeStep::Wait(Throttle::NoProgress);
-        }
-        host.wake_flusher(FlushReason::Reclaim);
-        ChargeStep::Wait(Throttle::Writeback)
+        self.fail(core, host)
     }
 
     fn fail(&mut self, core: &Core, host: &impl Host) -> ChargeStep {
         if let Some(report) = core.oom_killed(self.memcg) {
             return self.refuse(core, host, report);
         }
-        match core.out_of_memory(host, self.target(), &mut self.kills_seen, self.may_kill) {
-            OomStep::Fail(report) => self.refuse(core, host, report),
-            OomStep::Retry => {
-                (self.retries, self.fruitless_waits, self.dying_waits) = (0, 0, 0);
+        match self.last_resort.step(core, host, self.target(), self.may_kill) {
+            LastStep::Fail(report) => self.refuse(core, host, report),
+            LastStep::Retry => {
+                self.retries = 0;
                 self.drained = false;
                 ChargeStep::More
             }
-            OomStep::Wait if self.dying_waits < DYING_WAITS => {
-                self.dying_waits += 1;
-                ChargeStep::Wait(Throttle::NoProgress)
-            }
-            OomStep::Wait => {
-                self.refuse(core, host, Box::new(OutOfMemory::of(core, self.target(), host.now())))
-            }
+            LastStep::Wait(throttle) => ChargeStep::Wait(throttle),
         }
     }
 

@@ -65,6 +65,10 @@ pub trait Host {
     /// Whoever sleeps until this folio is unlocked or written should look again.
     fn wake_waiters(&self, folio: FolioId);
 
+    /// Whoever waits because of [`Throttle::Isolated`] may go on. A hint: the wait ends in time anyway, and where no two reclaim
+    /// at the same moment, it never begins.
+    fn wake_isolated(&self) {}
+
     /// An anonymous page is to be written to its swap slot. Not called where there is no swap; a host that has some
     /// must answer.
     fn swap_out(&self, write: SwapOut) -> SwapOutcome {
@@ -141,6 +145,9 @@ pub enum Throttle {
     Congested,
     /// Direct reclaim is about to have looked at everything, and freed nothing: one tick.
     NoProgress,
+    /// Classic: others who reclaim have taken more pages off the inactive lists than they leave there: until they put them back
+    /// ([`Host::wake_isolated`]), at most 20 ms.
+    Isolated,
     /// Who charges is above `memory.high`: this long.
     OverHigh(Duration),
 }
@@ -152,6 +159,7 @@ impl Throttle {
             Throttle::Writeback => Duration::from_millis(100),
             // One tick of the 250 Hz clock of the kernels that the counts were measured on.
             Throttle::Congested | Throttle::NoProgress => Duration::from_millis(4),
+            Throttle::Isolated => Duration::from_millis(20),
             Throttle::OverHigh(pause) => pause,
         }
     }

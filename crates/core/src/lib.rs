@@ -157,6 +157,11 @@ impl Core {
         self.node.retired_pages()
     }
 
+    /// Pages of a kind, of everybody, that could be reclaimed: those on their way to a list are not among them yet.
+    pub fn reclaimable_pages(&self, kind: Kind) -> u64 {
+        self.folios.listed().pages(kind)
+    }
+
     // Memcgs.
 
     /// Makes a memcg under the root; see [`Self::add_child`].

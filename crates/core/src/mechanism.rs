@@ -104,7 +104,8 @@ impl LruLock {
     }
 }
 
-fn choose<T: Copy>(
+/// Finds one of several by name.
+pub(crate) fn choose<T: Copy>(
     what: &'static str,
     name: &str,
     all: &[T],

@@ -4,10 +4,10 @@
 //!
 //! The free list has a lock of its own, taken last. Counts are atomic.
 
-use crate::folio::FolioId;
+use crate::folio::{FolioId, Kind};
 use crate::memcg::Pending;
 use crate::reclaim::Watermarks;
-use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering::Relaxed};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering::Relaxed};
 
 /// One node.
 #[derive(Debug)]
@@ -20,6 +20,10 @@ pub(crate) struct Node {
     watermarks: Watermarks,
     pub(crate) pending: Pending,
     writeback: AtomicBool,
+    /// Pages that classic reclaim has taken off lists to look at them.
+    isolated: [AtomicU64; 2],
+    /// Somebody waits until there are fewer.
+    isolated_waiters: AtomicBool,
     hopeless_failures: AtomicU32,
 }
 
@@ -61,6 +65,8 @@ impl Node {
             watermarks,
             pending: Pending::default(),
             writeback: AtomicBool::new(false),
+            isolated: [AtomicU64::new(0), AtomicU64::new(0)],
+            isolated_waiters: AtomicBool::new(false),
             hopeless_failures: AtomicU32::new(0),
         }
     }
@@ -133,6 +139,26 @@ impl Node {
 
     pub(crate) fn set_full_of_writeback(&self, full: bool) {
         self.writeback.store(full, Relaxed);
+    }
+
+    /// Classic reclaim took pages off lists.
+    pub(crate) fn note_isolated(&self, kind: Kind, pages: u64) {
+        self.isolated[kind as usize].fetch_add(pages, Relaxed);
+    }
+
+    /// They were freed or put back.
+    pub(crate) fn note_put_back(&self, kind: Kind, pages: u64) {
+        self.isolated[kind as usize].fetch_sub(pages, Relaxed);
+    }
+
+    pub(crate) fn isolated_pages(&self, kind: Kind) -> u64 {
+        self.isolated[kind as usize].load(Relaxed)
+    }
+
+    /// Somebody begins to wait until fewer are isolated; or, `false`, nobody has to any more. Whether somebody did.
+    pub(crate) fn set_isolated_waiters(&self, waits: bool) -> bool {
+        // Asked for each batch, and almost always the same.
+        self.isolated_waiters.load(Relaxed) != waits && self.isolated_waiters.swap(waits, Relaxed)
     }
 
     /// Counts a fruitless run of background reclaim; 16 without progress in between make the node hopeless.

@@ -38,7 +38,7 @@ impl Harness {
     pub(crate) fn isolate(&self, request: u64) -> Isolated {
         let mut batch = Isolated::default();
         let mut locked = self.memcg().lruvec.lock(&self.core.folios);
-        locked.isolate(&self.host, request, Swappiness::FILE_ONLY, &mut batch);
+        locked.isolate(&self.host, request, u64::MAX, Swappiness::FILE_ONLY, &mut batch);
         batch
     }
 

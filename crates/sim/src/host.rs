@@ -5,7 +5,9 @@
 
 use crate::checker::Model;
 use crate::clock::Clock;
-use mglru_core::{Event, FlushReason, FolioId, Host, MappingId, SwapOut, SwapOutcome, SwapStore, Time};
+use mglru_core::{
+    Event, FlushReason, FolioId, Host, MappingId, MemcgId, SwapOut, SwapOutcome, SwapStore, Time,
+};
 use std::cell::{Cell, RefCell};
 
 /// Sees what happens inside the core, as it happens.
@@ -60,6 +62,8 @@ pub(crate) struct Calls {
     pub(crate) flush_for_background: bool,
     /// Free memory is below the low watermark.
     pub(crate) background: bool,
+    /// Who is killed.
+    pub(crate) kills: Vec<MemcgId>,
     /// Pages that are to be written to swap.
     pub(crate) swap_outs: Vec<SwapOut>,
     /// Whoever waits for these should look again.
@@ -172,6 +176,11 @@ impl Host for SimHost {
                 SwapOutcome::Started
             }
         }
+    }
+
+    fn oom_kill(&self, victim: MemcgId) -> bool {
+        self.call(|calls| calls.kills.push(victim));
+        true
     }
 
     fn frame_retired(&self, _: FolioId) {

@@ -5,7 +5,7 @@ use crate::operation::Numbering;
 use crate::swap::{Swap, SwapModel};
 use mglru_core::lru::{Refresh, Swappiness};
 use mglru_core::reclaim::Watermarks;
-use mglru_core::{Mechanisms, Options, PAGE_BYTES, UNLIMITED};
+use mglru_core::{Mechanisms, OomPolicy, Options, PAGE_BYTES, UNLIMITED};
 use std::time::Duration;
 
 /// Who pays for pages.
@@ -150,6 +150,9 @@ pub struct Machine {
     pub preemption: Option<Preemption>,
     /// Whether what a tenant has dirty is held against its own limit ([`Options::memcg_dirty_limits`]).
     pub memcg_dirty_limits: bool,
+    /// What is done where no page can be had. A tenant that is killed loses its anonymous memory, and its jobs end; nobody is
+    /// asked.
+    pub oom_policy: OomPolicy,
     /// What page names mean.
     pub numbering: Numbering,
     /// How writes through descriptors treat missing pages.
@@ -192,6 +195,7 @@ impl Machine {
             scan_time: Duration::ZERO,
             preemption: None,
             memcg_dirty_limits: true,
+            oom_policy: OomPolicy::Fail,
             numbering: Numbering::Files,
             writes: Writes::AfterRead,
             count_repeats: false,
@@ -259,6 +263,7 @@ impl Machine {
             swap: Swap::options(self.swap),
             swappiness: self.swappiness,
             memcg_dirty_limits: self.memcg_dirty_limits,
+            oom_policy: self.oom_policy,
             ..Options::new(self.memory_pages)
         }
     }

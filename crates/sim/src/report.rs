@@ -3,7 +3,7 @@
 use crate::device::DeviceCounts;
 use mglru_core::lru::GenerationRow;
 use mglru_core::reclaim::Progress;
-use mglru_core::{Counter, Memcg, Time};
+use mglru_core::{Counter, Memcg, OutOfMemory, Time};
 
 /// What became of accesses. `accesses` = `hits` + `misses`; the others are among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Counts {
     pub minor_faults: u64,
     /// Accesses that failed because the device did.
     pub read_errors: u64,
-    /// Accesses that failed because no page could be freed.
+    /// Accesses that failed because no page could be freed, or because their tenant was killed meanwhile.
     pub out_of_memory: u64,
     /// Pauses of writers because too much was dirty.
     pub dirty_pauses: u64,
@@ -146,6 +146,15 @@ pub struct RequestReport {
     pub fell_short: bool,
 }
 
+/// A tenant was killed to make room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kill {
+    /// When.
+    pub time: Time,
+    /// Who it was (`victim`), because of whose limit (`tenant`), and why nothing else could be done.
+    pub report: OutOfMemory,
+}
+
 /// What happened to one tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantReport {
@@ -174,6 +183,8 @@ pub struct Report {
     pub warm_from: Option<u64>,
     /// Requests to reclaim, in the order in which they ended.
     pub requests: Vec<RequestReport>,
+    /// Tenants that were killed, in the order in which they were ([`crate::Machine::oom_policy`]).
+    pub kills: Vec<Kill>,
     /// The root first, then the machine's tenants in their order.
     pub tenants: Vec<TenantReport>,
     /// What the device did.

@@ -12,6 +12,7 @@
 
 use crate::actor::{
     Actor, Administrator, Answer, BackgroundActor, ControlReader, FlusherActor, Job, Order, Process, Reading,
+    Reaper,
 };
 use crate::checker::{self, Model};
 use crate::host::Observer;
@@ -22,7 +23,7 @@ use crate::sample::Sample;
 use crate::swap::{Swap, SwapDevice, SwapModel};
 use crate::world::{ActorId, Due, Pause, TenantState, World};
 use mglru_core::lru::Swappiness;
-use mglru_core::{Core, MemcgError, MemcgId, Task, Time};
+use mglru_core::{Core, MemcgError, MemcgId, OomPolicy, Task, Time};
 use mglru_workload::Random;
 use mglru_workload::fio::Latencies;
 use std::cell::RefCell;
@@ -93,6 +94,8 @@ pub struct Simulator {
     runnable: VecDeque<ActorId>,
     background: ActorId,
     flusher: Option<ActorId>,
+    /// Where tenants may be killed.
+    reaper: Option<ActorId>,
     jobs: usize,
     jobs_left: usize,
     cpus: usize,
@@ -137,6 +140,7 @@ impl Simulator {
             runnable: VecDeque::new(),
             background: ActorId(0),
             flusher: None,
+            reaper: None,
             jobs: 0,
             jobs_left: 0,
             cpus: machine.cpus,
@@ -151,6 +155,9 @@ impl Simulator {
         simulator.background = simulator.place(Actor::Background(background));
         if let Some(model) = machine.flusher {
             simulator.flusher = Some(simulator.place(Actor::Flusher(FlusherActor::new(model))));
+        }
+        if machine.oom_policy == OomPolicy::Victim {
+            simulator.reaper = Some(simulator.place(Actor::Reaper(Reaper::default())));
         }
         Ok(simulator)
     }
@@ -316,7 +323,7 @@ impl Simulator {
     /// # Errors
     /// See [`SimError`].
     pub fn step(&mut self) -> Result<bool, SimError> {
-        if self.jobs_left == 0 {
+        if self.is_over() {
             return Ok(false);
         }
         self.let_things_happen();
@@ -335,7 +342,12 @@ impl Simulator {
         self.settle(id, pause);
         self.steps += 1;
         self.check()?;
-        Ok(self.jobs_left > 0)
+        Ok(!self.is_over())
+    }
+
+    /// All jobs are at their end, and nobody who was killed has memory.
+    fn is_over(&self) -> bool {
+        self.jobs_left == 0 && self.world.victims.is_empty()
     }
 
     /// What is due now happens.
@@ -360,6 +372,10 @@ impl Simulator {
         }
         let calls = self.world.host.take_calls();
         calls.swap_outs.iter().for_each(|&write| self.world.swap_out(write));
+        for &victim in &calls.kills {
+            self.world.kill(victim);
+            self.wake_killed();
+        }
         if calls.background {
             self.call(self.background);
         }
@@ -375,6 +391,20 @@ impl Simulator {
         }
         if !calls.folios.is_empty() {
             self.wake_where(|pause| matches!(pause, Pause::Folio(folio) if calls.folios.contains(&folio)));
+        }
+    }
+
+    /// Jobs of who was killed do not sleep on, and the reaper begins.
+    fn wake_killed(&mut self) {
+        for actor in 0..self.places.len() {
+            let place = &self.places[actor];
+            let sleeps = !matches!(place.pause, Pause::Ready | Pause::Done);
+            if sleeps && matches!(&place.actor, Actor::Job(job) if job.is_cut_short(&self.world)) {
+                self.wake(ActorId(actor));
+            }
+        }
+        if let Some(reaper) = self.reaper {
+            self.call(reaper);
         }
     }
 
@@ -486,6 +516,7 @@ impl Simulator {
         Report {
             now: world.now(),
             requests: world.requests.clone(),
+            kills: world.kills.clone(),
             warm_from: tenants[0].warm.is_some().then_some(world.warm_from()),
             tenants,
             device: world.device.counts(),

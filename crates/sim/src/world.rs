@@ -6,14 +6,14 @@ use crate::device::Device;
 use crate::files::{FileNumber, Files};
 use crate::host::SimHost;
 use crate::machine::{Machine, Preemption, Tenant, Writes};
-use crate::report::{Counters, Counts, RequestReport, Tally};
+use crate::report::{Counters, Counts, Kill, RequestReport, Tally};
 use crate::sample::{Sample, Sampler, TenantSample};
 use crate::swap::Swap;
 use mglru_core::writeback::WritebackRun;
 use mglru_core::{Core, Counter, Mapping, Memcg, MemcgError, MemcgId, SwapOut, Switch, Task, Time};
 use mglru_workload::Random;
 use mglru_workload::fio::Latencies;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Number of an actor, in the order in which they were added.
@@ -67,6 +67,8 @@ pub(crate) struct TenantState {
     pub(crate) memcg: Option<MemcgId>,
     /// It was removed, or could not be made: its jobs end.
     pub(crate) gone: bool,
+    /// It was killed: its jobs end, in the middle of what they do.
+    pub(crate) killed: bool,
     pub(crate) counts: Counts,
     /// What it had at the warm point.
     pub(crate) at_warm: Option<Tally>,
@@ -79,6 +81,7 @@ impl TenantState {
         TenantState {
             memcg,
             gone: false,
+            killed: false,
             counts: Counts::default(),
             at_warm: None,
             latencies: Latencies::default(),
@@ -110,8 +113,12 @@ pub(crate) struct World {
     pub(crate) files: Files,
     /// The root first, then the machine's.
     pub(crate) tenants: Vec<TenantState>,
-    /// Of all jobs, in their order.
+    /// Of all jobs that were not killed, in their order.
     pub(crate) tasks: Vec<Task>,
+    /// Who was killed so far.
+    pub(crate) kills: Vec<Kill>,
+    /// Of these, those whose memory is being taken.
+    pub(crate) victims: VecDeque<MemcgId>,
     pub(crate) writes: BTreeMap<WriteId, Write>,
     next_write: u64,
     /// Requests to reclaim that ended.
@@ -165,6 +172,8 @@ impl World {
             files: Files::new(machine.numbering),
             tenants,
             tasks: Vec::new(),
+            kills: Vec::new(),
+            victims: VecDeque::new(),
             writes: BTreeMap::new(),
             next_write: 0,
             requests: Vec::new(),
@@ -408,6 +417,30 @@ impl World {
         }
         if !write.ok && Arc::ptr_eq(&write.mapping, &self.files.get(file).mapping) {
             self.files.note_error(file, self.now());
+        }
+    }
+
+    /// A memcg is killed: its jobs end when they act next, and the reaper takes its memory.
+    pub(crate) fn kill(&mut self, victim: MemcgId) {
+        let report = self.core.oom_killed(victim).expect("the core says why it kills");
+        self.kills.push(Kill { time: self.now(), report: *report });
+        self.victims.push_back(victim);
+        self.tenants
+            .iter_mut()
+            .filter(|tenant| tenant.memcg == Some(victim))
+            .for_each(|tenant| tenant.killed = true);
+    }
+
+    /// A task was killed. What nobody else maps is mapped no more.
+    pub(crate) fn end_task(&mut self, task: &Task) {
+        self.core.end_task(task);
+        self.tasks.retain(|other| !Arc::ptr_eq(&other.space, &task.space));
+        let regions = self.tasks.iter().flat_map(|other| other.space.regions());
+        let shared: BTreeSet<_> = regions.map(|mapping| mapping.id().0).collect();
+        for mapping in task.space.regions() {
+            if !shared.contains(&mapping.id().0) {
+                self.core.unmap(&self.host, task, &mapping);
+            }
         }
     }
 

@@ -17,6 +17,7 @@ pub(super) fn run(shared: &Shared) {
         let step = background.step(&shared.core, &shared.host);
         shared.submit_swap_outs();
         drop(at_work);
+        shared.reap_victims();
         match step {
             BackgroundStep::More => {}
             BackgroundStep::Wait(throttle) => shared.host.park(throttle, progress),

@@ -221,7 +221,7 @@ impl ScenarioInput {
         let bytes = args.memory.as_ref().map(|memory| memory.pages(|| 0) * PAGE_BYTES);
         let scenario = Scenario::read(&args.input, Some(args.seed)).map_err(Failure::usage)?;
         let tenants = scenario.tenants.iter().map(|tenant| tenant.path.clone()).collect();
-        let plan = ScenarioPlan::new(scenario, World::Sim, &args.behaviours, bytes)?;
+        let plan = ScenarioPlan::new(scenario, World::Sim, &args.behaviours, bytes, None)?;
         Ok(ScenarioInput { path: args.input.clone(), plan, tenants })
     }
 

@@ -3,7 +3,7 @@
 use super::effect::{Ablation, Effect, Metric, Row, sort};
 use crate::cache_report::mechanisms_json;
 use crate::statistics::{median, median_interval};
-use crate::table::{Table, count};
+use crate::table::{Table, count, wrapped};
 use serde_json::{Value, json};
 
 /// A value of a metric.
@@ -235,22 +235,4 @@ impl Ablation {
             "effects": self.metrics.iter().zip(&row.effects).map(effect).collect::<Vec<_>>(),
         })
     }
-}
-
-/// In lines of at most 100 columns.
-fn wrapped(text: &str) -> String {
-    const COLUMNS: usize = 100;
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let last = lines.last_mut().expect("there is one");
-        if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > COLUMNS {
-            lines.push(word.to_owned());
-        } else {
-            if !last.is_empty() {
-                last.push(' ');
-            }
-            last.push_str(word);
-        }
-    }
-    lines.join("\n")
 }

@@ -9,7 +9,7 @@ mod report;
 mod tenant;
 
 use crate::cache_options::{CacheOptions, available_memory_bytes, memory_info_bytes};
-use crate::cache_report::{CacheReport, name_of};
+use crate::cache_report::{CacheReport, all_tenants, name_of};
 use crate::error::Failure;
 use crate::output::Output;
 use crate::page::ReportFile;
@@ -101,8 +101,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
     output.text(&format!("The file was laid out in {took:.1} s. The tenants run for {seconds} s ...\n\n"))?;
 
     let mut generations = tenants.each_ref().map(Generations::new);
-    let (done, stats, sync) = run_cached(&cache, &file, &tenants, &mut generations, args.seconds)?;
-    let cached = CacheReport { budget, mechanisms, stats, sync: Some(sync) };
+    let (done, told, sync) = run_cached(&cache, &file, &tenants, &mut generations, args.seconds)?;
+    let cached = CacheReport { budget, mechanisms, stats: cache.stats(), tenants: told, sync: Some(sync) };
     cache.close()?;
     output.text(&report::cache_section(&tenants, &done, &cached))?;
 
@@ -120,7 +120,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-type CachedRun = ([Done; TENANTS], mglru_cache::CacheStats, Duration);
+type CachedRun = ([Done; TENANTS], Vec<TenantStats>, Duration);
 
 /// The tenants, through our cache, for so many seconds.
 fn run_cached(
@@ -142,7 +142,7 @@ fn run_cached(
     let mut before = [(0, 0, 0); TENANTS];
     let done = run_all(tenants, &files, generations, limits, |meters, elapsed| {
         board.advance_to(elapsed.as_millis() as u64);
-        let stats = cache.stats().tenants;
+        let stats = all_tenants(cache);
         for (line, (meter, before)) in meters.iter().zip(&mut before).enumerate() {
             // The root comes first.
             board.set_line(line, line_of(&stats[line + 1], meter.bytes.load(Relaxed), before));
@@ -152,7 +152,7 @@ fn run_cached(
     let began = Instant::now();
     // All handles are on one file.
     files[0].sync().map_err(Failure::Work)?;
-    Ok((done, cache.stats(), began.elapsed()))
+    Ok((done, all_tenants(cache), began.elapsed()))
 }
 
 /// A tenant's figures since the line was last drawn.

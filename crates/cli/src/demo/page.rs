@@ -86,7 +86,7 @@ impl Report {
 
     fn hits(&self) -> Figure {
         let mut table = Table::new(["tenant", "hits", "misses"]);
-        let busy = self.cached.stats.tenants.iter().filter(|tenant| tenant.hits + tenant.misses > 0);
+        let busy = self.cached.tenants.iter().filter(|tenant| tenant.hits + tenant.misses > 0);
         let bars = busy.map(|tenant| {
             let ratio = 100.0 * tenant.hits as f64 / (tenant.hits + tenant.misses) as f64;
             table.row([name_of(tenant).to_owned(), count(tenant.hits), count(tenant.misses)]);

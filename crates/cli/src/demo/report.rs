@@ -87,7 +87,7 @@ pub fn cache_section(tenants: &[Tenant; TENANTS], done: &[Done; TENANTS], cached
         "mglru: {}\n\n{}\n{}\n{} pages were read and verified: no difference. ({scan} hits because pages are read \
          ahead of it.)\n\n",
         cached.settings(),
-        cached.tenants(),
+        cached.table(),
         cached.generations("generations, oldest first"),
         count(checked),
     )

@@ -14,7 +14,7 @@ pub mod plan;
 pub mod source;
 
 use crate::cache_options::CacheOptions;
-use crate::cache_report::CacheReport;
+use crate::cache_report::{CacheReport, all_tenants};
 use crate::error::Failure;
 use crate::load::RealLoad;
 use crate::output::Output;
@@ -23,7 +23,7 @@ use blocks::Blocks;
 use clap::Parser;
 use job::Runner;
 use meter::Watch;
-use mglru_cache::{CacheStats, OpenMode, PageCache, Swap, Tenant};
+use mglru_cache::{OpenMode, PageCache, Swap, Tenant, TenantStats};
 use mglru_workload::Load;
 use mglru_workload::fio::report::{Outcome, Report, preamble};
 use mglru_workload::fio::{Channel, Invocation, Job, OutputFormat};
@@ -208,7 +208,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let mut outcomes: Vec<Outcome> = runners.iter().map(Runner::finish).collect();
     let sync = wrote.then(|| began.elapsed());
     watch.add_to(&mut outcomes);
-    let stats = count_mapped_hits(cache.stats(), &runners);
+    let (stats, tenants) = (cache.stats(), count_mapped_hits(all_tenants(&cache), &runners));
     for (runner, outcome) in runners.iter().zip(&mut outcomes) {
         if let Err(failure) = runner.verify_load() {
             outcome.verify_errors += 1;
@@ -223,7 +223,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
     let failure = failure_of(&invocation.jobs, &outcomes);
     let report = report(&invocation, outcomes);
-    let cache = CacheReport { budget, mechanisms, stats, sync };
+    let cache = CacheReport { budget, mechanisms, stats, tenants, sync };
     print(&report, Some(&cache), &invocation, &mut output)?;
     failure?;
     Ok(closed?)
@@ -303,15 +303,15 @@ fn start(load: Load, planned: &PlannedJob, cache: &PageCache) -> Result<RealLoad
 
 /// Hits through a mapping are not counted by the cache, which would cost more than the hit. But the jobs know how
 /// often they looked, and the cache counts misses.
-fn count_mapped_hits(mut stats: CacheStats, runners: &[Runner]) -> CacheStats {
-    for tenant in &mut stats.tenants {
+fn count_mapped_hits(mut tenants: Vec<TenantStats>, runners: &[Runner]) -> Vec<TenantStats> {
+    for tenant in &mut tenants {
         let of_tenant = || runners.iter().filter(|runner| runner.planned().tenant == tenant.name);
         if of_tenant().any(Runner::is_mapped) {
             let accesses: u64 = of_tenant().map(Runner::page_accesses).sum();
             tenant.hits = accesses.saturating_sub(tenant.misses);
         }
     }
-    stats
+    tenants
 }
 
 fn report(invocation: &Invocation, outcomes: Vec<Outcome>) -> Report {

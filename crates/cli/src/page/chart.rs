@@ -10,9 +10,16 @@ use maud::{Markup, PreEscaped, html};
 const WIDTH: f64 = 720.0;
 const STYLE: &str = include_str!("chart.css");
 
-/// A chart.
+/// A chart: one picture, or several below each other that may be on different sheets of paper.
 #[derive(Debug, Clone)]
 pub struct Chart {
+    title: String,
+    description: String,
+    pictures: Vec<Picture>,
+}
+
+#[derive(Debug, Clone)]
+struct Picture {
     title: String,
     description: String,
     height: f64,
@@ -20,29 +27,45 @@ pub struct Chart {
 }
 
 impl Chart {
-    /// As part of a page. `number`: of all on that page, so that names are unique.
-    pub fn inline(&self, number: usize) -> Markup {
-        let (title, description) = (format!("title-{number}"), format!("description-{number}"));
+    fn single(title: &str, description: &str, height: f64, body: Markup) -> Chart {
+        let (title, description) = (title.to_owned(), description.to_owned());
+        let picture = Picture { title: title.clone(), description: description.clone(), height, body };
+        Chart { title, description, pictures: vec![picture] }
+    }
+
+    /// As part of a page. `pictures`: those on that page so far, so that names are unique.
+    pub fn inline(&self, pictures: &mut usize) -> Markup {
+        let first = *pictures + 1;
+        *pictures += self.pictures.len();
         html! {
-            svg class="chart" viewBox=(format!("0 0 {WIDTH} {}", self.height)) role="img"
-                aria-labelledby=(format!("{title} {description}")) {
-                title id=(title) { (self.title) }
-                desc id=(description) { (self.description) }
-                (self.body)
+            @for (picture, number) in self.pictures.iter().zip(first..) {
+                svg class="chart" viewBox=(format!("0 0 {WIDTH} {}", picture.height)) role="img"
+                    aria-labelledby=(format!("title-{number} description-{number}")) {
+                    title id=(format!("title-{number}")) { (picture.title) }
+                    desc id=(format!("description-{number}")) { (picture.description) }
+                    (picture.body)
+                }
             }
         }
     }
 
     /// As a file.
     pub fn file(&self) -> String {
+        let height: f64 = self.pictures.iter().map(|picture| picture.height).sum();
+        let tops = self.pictures.iter().scan(0.0, |top, picture| {
+            *top += picture.height;
+            Some(*top - picture.height)
+        });
         let svg = html! {
-            svg xmlns="http://www.w3.org/2000/svg" class="chart alone" viewBox=(format!("0 0 {WIDTH} {}", self.height))
-                width=(WIDTH) height=(self.height) role="img" aria-labelledby="title description" {
+            svg xmlns="http://www.w3.org/2000/svg" class="chart alone" viewBox=(format!("0 0 {WIDTH} {height}"))
+                width=(WIDTH) height=(height) role="img" aria-labelledby="title description" {
                 title id="title" { (self.title) }
                 desc id="description" { (self.description) }
                 style { (PreEscaped(STYLE)) }
-                rect class="ground" width=(WIDTH) height=(self.height) {}
-                (self.body)
+                rect class="ground" width=(WIDTH) height=(height) {}
+                @for (picture, top) in self.pictures.iter().zip(tops) {
+                    g transform=(format!("translate(0 {})", at(top))) { (picture.body) }
+                }
             }
         };
         svg.into_string() + "\n"
@@ -117,51 +140,60 @@ pub struct BarGroup {
     pub mark: Option<(f64, String)>,
 }
 
-/// Groups of horizontal bars.
+/// Groups of horizontal bars, a picture each.
 pub fn bars(title: &str, description: &str, groups: &[BarGroup]) -> Chart {
+    let pictures = groups.iter().map(bar_group).collect();
+    Chart { title: title.to_owned(), description: description.to_owned(), pictures }
+}
+
+fn bar_group(group: &BarGroup) -> Picture {
     const LEFT: f64 = 84.0;
     const RIGHT: f64 = 590.0;
     const BAR: f64 = 15.0;
-    let mut y = 4.0;
-    let mut body = Vec::new();
-    for group in groups {
-        let values = group.bars.iter().flat_map(|bar| [bar.value, bar.range.1]);
-        let most = values.chain(group.mark.iter().map(|mark| mark.0)).fold(0.0, f64::max);
-        let place = |value: f64| {
-            LEFT + (RIGHT - LEFT) * if most > 0.0 { (value / most).clamp(0.0, 1.0) } else { 0.0 }
-        };
-        y += 18.0;
-        body.push(
-            html! { (text(4.0, y, "name", &group.name)) (text(WIDTH - 4.0, y, "note end", &group.note)) },
-        );
-        y += 6.0;
-        let top = y;
-        for (number, bar) in group.bars.iter().enumerate() {
-            let (middle, end) = (y + BAR / 2.0, place(bar.value));
-            let after = end.max(place(bar.range.1)) + 6.0;
-            body.push(html! {
-                (text(LEFT - 6.0, middle + 4.0, "end", &bar.label))
-                rect class=(format!("series-{}", number % 6)) x=(at(LEFT)) y=(at(y)) width=(at((end - LEFT).max(1.0)))
-                    height=(at(BAR - 2.0)) {}
-                @if bar.range.1 > bar.range.0 { (whisker(place(bar.range.0), place(bar.range.1), middle - 1.0, 3.0)) }
-                (text(after, middle + 4.0, "figure", &bar.shown))
-            });
-            y += BAR;
+    const TOP: f64 = 24.0;
+    let values = group.bars.iter().flat_map(|bar| [bar.value, bar.range.1]);
+    let most = values.chain(group.mark.iter().map(|mark| mark.0)).fold(0.0, f64::max);
+    let place =
+        |value: f64| LEFT + (RIGHT - LEFT) * if most > 0.0 { (value / most).clamp(0.0, 1.0) } else { 0.0 };
+    let bottom = TOP + BAR * group.bars.len() as f64;
+    let top = |number: usize| TOP + BAR * number as f64;
+    let bar = |number: usize, bar: &Bar| {
+        let (y, end) = (top(number), place(bar.value));
+        html! {
+            (text(LEFT - 6.0, y + BAR / 2.0 + 4.0, "end", &bar.label))
+            rect class=(format!("series-{}", number % 6)) x=(at(LEFT)) y=(at(y)) width=(at((end - LEFT).max(1.0)))
+                height=(at(BAR - 2.0)) {}
+            @if bar.range.1 > bar.range.0 {
+                (whisker(place(bar.range.0), place(bar.range.1), y + BAR / 2.0 - 1.0, 3.0))
+            }
         }
-        if let Some((value, words)) = &group.mark {
-            let x = place(*value);
-            body.push(line("mark", [x, top - 2.0], [x, y + 3.0]));
-            let class = if x > (LEFT + RIGHT) / 2.0 { "marked end" } else { "marked" };
-            body.push(text(x, y + 13.0, class, words));
-            y += 13.0;
-        }
-        y += 10.0;
-    }
-    Chart {
-        title: title.to_owned(),
-        description: description.to_owned(),
-        height: y,
-        body: html! { @for part in &body { (part) } },
+    };
+    // Over the mark.
+    let shown = |number: usize, bar: &Bar| {
+        let after = place(bar.value).max(place(bar.range.1)) + 6.0;
+        text(after, top(number) + BAR / 2.0 + 4.0, "figure", &bar.shown)
+    };
+    let mark = group.mark.as_ref().map(|(value, words)| {
+        let x = place(*value);
+        let class = if x > (LEFT + RIGHT) / 2.0 { "marked end" } else { "marked" };
+        html! { (line("mark", [x, TOP - 2.0], [x, bottom + 3.0])) (text(x, bottom + 13.0, class, words)) }
+    });
+    let body = html! {
+        (text(4.0, 18.0, "name", &group.name))
+        (text(WIDTH - 4.0, 18.0, "note end", &group.note))
+        @for (number, of) in group.bars.iter().enumerate() { (bar(number, of)) }
+        @if let Some(mark) = &mark { (mark) }
+        @for (number, of) in group.bars.iter().enumerate() { (shown(number, of)) }
+    };
+    let words = group.bars.iter().map(|bar| format!("{} {}", bar.label, bar.shown));
+    let mut words: Vec<String> = words.collect();
+    words.extend(group.mark.iter().map(|(_, words)| words.clone()));
+    words.extend((!group.note.is_empty()).then(|| group.note.clone()));
+    Picture {
+        title: group.name.clone(),
+        description: words.join("; "),
+        height: bottom + if group.mark.is_some() { 23.0 } else { 10.0 },
+        body,
     }
 }
 
@@ -213,7 +245,7 @@ pub fn effects(title: &str, description: &str, unit: &str, effects: &[Effect]) -
         (text((LEFT + RIGHT) / 2.0, bottom + 30.0, "tick middle", unit))
         @for row in rows { (row) }
     };
-    Chart { title: title.to_owned(), description: description.to_owned(), height: bottom + 38.0, body }
+    Chart::single(title, description, bottom + 38.0, body)
 }
 
 /// A number at a scale whose marks are so far apart.
@@ -261,7 +293,7 @@ pub fn lines(title: &str, description: &str, axes: Axes, series: &[Series]) -> C
     let longest = series.iter().map(|series| series.label.chars().count()).max().unwrap_or(0);
     let column = 40.0 + 7.0 * longest as f64;
     let per_row = ((PLOT_RIGHT - PLOT_LEFT) / column).clamp(1.0, 6.0) as usize;
-    let top = 18.0 * series.len().div_ceil(per_row) as f64 + 16.0;
+    let top = 18.0 * series.len().div_ceil(per_row) as f64 + 22.0;
     let bottom = top + 186.0;
     let points = || series.iter().flat_map(|series| &series.points);
     let (first, last) =
@@ -298,7 +330,7 @@ pub fn lines(title: &str, description: &str, axes: Axes, series: &[Series]) -> C
             (text(x(tick), bottom + 17.0, "tick middle", &number(tick, gap(&along))))
         }
         (text((PLOT_LEFT + PLOT_RIGHT) / 2.0, bottom + 34.0, "tick middle", axes.x))
-        (text(4.0, top - 8.0, "tick", axes.y))
+        (text(4.0, top - 12.0, "tick", axes.y))
         @for (number, series) in series.iter().enumerate() {
             path class=(class(number)) d=(path(series)) {}
             line class=(class(number)) x1=(at(legend(number).0)) y1=(at(legend(number).1)) x2=(at(legend(number).0 + 24.0))
@@ -306,7 +338,7 @@ pub fn lines(title: &str, description: &str, axes: Axes, series: &[Series]) -> C
             (text(legend(number).0 + 30.0, legend(number).1 + 4.0, "", &series.label))
         }
     };
-    Chart { title: title.to_owned(), description: description.to_owned(), height: bottom + 42.0, body }
+    Chart::single(title, description, bottom + 42.0, body)
 }
 
 /// Values in cells: columns along an axis, rows with names.
@@ -368,7 +400,7 @@ pub fn heat(title: &str, description: &str, heat: &Heat) -> Chart {
         }
         (text((LEFT + PLOT_RIGHT) / 2.0, bottom + 34.0, "tick middle", &heat.x))
     };
-    Chart { title: title.to_owned(), description: description.to_owned(), height: bottom + 42.0, body }
+    Chart::single(title, description, bottom + 42.0, body)
 }
 
 #[cfg(test)]

@@ -176,21 +176,19 @@ impl Page<'_> {
     }
 }
 
+/// `charts`: pictures so far.
 fn part_html(part: &Part, charts: &mut usize) -> Markup {
     match part {
         Part::Text(text) => html! { p { (text) } },
         Part::Verbatim(text) => html! { pre { code { (text) } } },
         Part::Table(table) => table_html(table),
-        Part::Figure(figure) => {
-            *charts += 1;
-            html! {
-                figure {
-                    figcaption { b { (figure.title) } " " (figure.caption) }
-                    (figure.chart.inline(*charts))
-                    details { summary { "The numbers as a table" } (table_html(&figure.table)) }
-                }
+        Part::Figure(figure) => html! {
+            figure {
+                figcaption { b { (figure.title) } " " (figure.caption) }
+                (figure.chart.inline(charts))
+                details { summary { "The numbers as a table" } (table_html(&figure.table)) }
             }
-        }
+        },
     }
 }
 

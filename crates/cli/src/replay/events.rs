@@ -1,7 +1,7 @@
 //! `--events FILE`: every record of a replay, as JSON Lines or as a trace for a viewer.
 //!
-//! The other format is Chrome's trace events, which <https://ui.perfetto.dev> opens: one track per kind of event, a counter of
-//! cached pages, and the generations as slices.
+//! The other format is Chrome's trace events, which <https://ui.perfetto.dev> opens: one track per kind of event, on which each is
+//! named by what came of it, a counter of cached pages, and the generations as slices.
 
 use super::record::{Record, What, digits, number};
 use crate::error::Failure;
@@ -140,7 +140,7 @@ struct Encoder {
     generation: (u64, u64),
     /// When the last event was.
     last_nanos: u64,
-    /// How the events of each track begin.
+    /// What follows the names of the events of each track.
     tracks: [Vec<u8>; What::NAMES.len()],
     /// Text of the last access and time: most events share theirs with the one before.
     beginning: Vec<u8>,
@@ -158,9 +158,7 @@ impl Encoder {
             generation: (3, 0),
             last_nanos: 0,
             tracks: std::array::from_fn(|track| {
-                let (name, tid) = (What::NAMES[track], track + 1);
-                format!(",\n{{\"name\":\"{name}\",\"ph\":\"i\",\"s\":\"t\",\"pid\":1,\"tid\":{tid},")
-                    .into_bytes()
+                format!("\",\"ph\":\"i\",\"s\":\"t\",\"pid\":1,\"tid\":{},", track + 1).into_bytes()
             }),
             beginning: Vec::new(),
             beginning_of: None,
@@ -172,7 +170,8 @@ impl Encoder {
     }
 
     fn name_tracks(&mut self) {
-        let mut text = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n\
+        // Times are microseconds. Not with "displayTimeUnit": some versions of the viewer took them for what that says.
+        let mut text = "{\"traceEvents\":[\n\
              {\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"args\":{\"name\":\"mglru replay\"}}"
             .to_owned();
         for (track, name) in What::NAMES.iter().enumerate() {
@@ -224,6 +223,8 @@ impl Encoder {
             number(&mut self.beginning, ",\"args\":{\"access\":", record.access);
         }
         let out = &mut self.buffer;
+        out.extend_from_slice(b",\n{\"name\":\"");
+        out.extend_from_slice(record.what.shown().as_bytes());
         out.extend_from_slice(&self.tracks[record.what.kind()]);
         out.extend_from_slice(&self.beginning);
         write_page(out, record);
@@ -245,7 +246,7 @@ impl Encoder {
         self.changes += 1;
         if self.changes.is_multiple_of(CHANGES_PER_COUNT) {
             let out = &mut self.buffer;
-            out.extend_from_slice(b",\n{\"name\":\"cached pages\",\"ph\":\"C\",\"pid\":1");
+            out.extend_from_slice(b",\n{\"name\":\"cached\",\"ph\":\"C\",\"pid\":1");
             microseconds(out, ",\"ts\":", nanos);
             number(out, ",\"args\":{\"pages\":", cached_pages);
             out.extend_from_slice(b"}}");

@@ -80,11 +80,11 @@ impl Life {
             return format!("{}: never touched\n", self.page);
         }
         let mut text = format!(
-            "{}: {} touches, {} of them misses; evicted {} times\n",
+            "{}: touched {}, missed {}, evicted {}\n",
             self.page,
-            count(self.touches),
-            count(self.misses),
-            count(self.evictions)
+            times(self.touches),
+            times(self.misses),
+            times(self.evictions)
         );
         let mut table = Table::new(["access", "seconds", "what happened"]).with_words_last();
         for entry in &self.entries {
@@ -134,6 +134,14 @@ impl Life {
             "evictions": self.evictions,
             "events": self.entries.iter().map(entry).collect::<Vec<_>>(),
         })
+    }
+}
+
+fn times(number: u64) -> String {
+    match number {
+        0 => "never".to_owned(),
+        1 => "once".to_owned(),
+        more => format!("{} times", count(more)),
     }
 }
 

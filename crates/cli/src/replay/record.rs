@@ -214,6 +214,17 @@ impl What {
         What::NAMES[self.kind()]
     }
 
+    /// What a viewer shows of it on the track of its kind: what came of it.
+    #[inline]
+    pub fn shown(&self) -> &'static str {
+        match *self {
+            What::Touch { hit, .. } => ["miss", "hit"][usize::from(hit)],
+            What::Insert(Some(_)) => "refault",
+            What::Judge(verdict) => verdict_names(verdict).0,
+            _ => self.name(),
+        }
+    }
+
     /// Writes its fields as members of a JSON object, each after a comma.
     #[inline]
     pub fn write_fields(&self, out: &mut Vec<u8>) {

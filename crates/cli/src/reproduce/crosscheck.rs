@@ -1,27 +1,38 @@
-//! What every reproduction reports besides its figures (spec 95, "Cross-checks"): that events and counters say the same, and in which regime
-//! reclaim was.
+//! What every simulated reproduction reports besides its figures (spec 95, "Cross-checks"): that events and counters say the same, and in
+//! which regime reclaim was.
 //!
 //! Of one run of each setting every event is seen. A folio that was isolated is reclaimed or put back; some are in hand when time
-//! is over, at most a batch for everybody who may reclaim.
+//! is over, at most a batch for everybody who may reclaim. One check of the specification is not among them: what tiers evicted is
+//! halved into averages when a generation is closed, so that its sum cannot be recounted afterwards.
 
-use super::evidence::Check;
+use super::evidence::{Check, Crosschecks};
 use crate::table::count;
-use mglru_core::event::{Event, ListedFrom};
+use mglru_core::event::{Event, List, ListedFrom};
 use mglru_core::{Counter, Time};
-use mglru_sim::{Counters, Observer, Simulator};
+use mglru_sim::{Observer, Simulator, Tally};
 use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Folios that one reclaim effort has in hand.
 const BATCH: u64 = 64;
-/// With fewer, averages over generations mean nothing.
-const GENERATIONS_MIN: u64 = 4;
+/// The budget of a turn at the first priority is its list by this. Where it is less than a batch, batches decide.
+const FIRST_SHARE: u64 = 4096;
+
+/// Of experiments in real time.
+pub const REAL_TIME: Crosschecks = Crosschecks::NotApplicable(
+    "in real time nobody sees every event; counts are compared with the simulator's by tests",
+);
 
 /// What was seen of a run, and what its counters say.
 #[derive(Debug, Clone)]
 pub struct Crosscheck {
     seen: Seen,
-    counters: Counters,
+    /// While it was seen.
+    tally: Tally,
+    /// Refaults and evictions from the beginning.
+    refaults: u64,
+    evictions: u64,
+    longest_list_pages: u64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -34,33 +45,55 @@ struct Seen {
     aged: u64,
     /// Efforts, by the priority at which they ended.
     efforts: [u64; 13],
+    /// Folios of the classic LRU were put back.
+    classic: bool,
 }
 
 /// Sees a run.
+pub struct Watcher {
+    seen: Seeing,
+    before: Tally,
+}
+
 #[derive(Clone, Default)]
-pub struct Watcher(Rc<RefCell<Seen>>);
+struct Seeing(Rc<RefCell<Seen>>);
 
 impl Watcher {
-    /// Has it see everything from here on.
+    /// Has it see everything from here on. Nobody reclaims at the moment.
     pub fn watch(simulator: &mut Simulator) -> Watcher {
-        let watcher = Watcher::default();
-        simulator.observe(watcher.clone());
-        watcher
+        let seen = Seeing::default();
+        simulator.observe(seen.clone());
+        Watcher { seen, before: simulator.report().total() }
     }
 
     /// At the end.
     pub fn finish(&self, simulator: &Simulator) -> Crosscheck {
-        Crosscheck { seen: self.0.borrow().clone(), counters: simulator.report().total().counters }
+        let total = simulator.report().total();
+        let tally = total.since(&self.before);
+        let refaults = [Counter::WorkingsetRefaultFile, Counter::WorkingsetRefaultAnon];
+        let samples = simulator.samples();
+        let generations =
+            samples.iter().flat_map(|sample| &sample.tenants).flat_map(|tenant| &tenant.generations);
+        Crosscheck {
+            seen: self.seen.0.borrow().clone(),
+            refaults: refaults.into_iter().map(|counter| total.counters.get(counter)).sum(),
+            evictions: total.counters.pgsteal(),
+            longest_list_pages: generations.map(|row| row.anon_pages.max(row.file_pages)).max().unwrap_or(0),
+            tally,
+        }
     }
 }
 
-impl Observer for Watcher {
+impl Observer for Seeing {
     fn event(&mut self, _: Time, event: &Event) {
         let mut seen = self.0.borrow_mut();
         match *event {
             Event::Isolated { .. } => seen.isolated += 1,
             Event::Evicted { .. } => seen.reclaimed += 1,
-            Event::Listed { from: ListedFrom::Isolation, .. } => seen.put_back += 1,
+            Event::Listed { from: ListedFrom::Isolation, list, .. } => {
+                seen.put_back += 1;
+                seen.classic |= matches!(list, List::Active | List::Inactive);
+            }
             Event::Sorted { .. } => seen.sorted += 1,
             Event::Refault { .. } => seen.refaults += 1,
             Event::Aged { .. } => seen.aged += 1,
@@ -75,15 +108,28 @@ impl Observer for Watcher {
 }
 
 /// What is told of some runs together. `reclaimers`: so many may reclaim at the same time.
-pub fn checks<'a>(runs: impl Iterator<Item = &'a Crosscheck> + Clone, reclaimers: u64) -> Vec<Check> {
-    let check = |name: &str, holds: &dyn Fn(&Seen, &Counters) -> bool| Check {
+pub fn of<'a>(runs: impl Iterator<Item = &'a Crosscheck> + Clone, reclaimers: u64) -> Crosschecks {
+    let check = |name: &str, holds: &dyn Fn(&Crosscheck) -> bool| Check {
         name: name.to_owned(),
-        holds: runs.clone().all(|run| holds(&run.seen, &run.counters)),
+        holds: runs.clone().all(holds),
     };
-    let refaults =
-        |of: &Counters| of.get(Counter::WorkingsetRefaultFile) + of.get(Counter::WorkingsetRefaultAnon);
-    let in_hand = |seen: &Seen| seen.isolated.checked_sub(seen.reclaimed + seen.put_back);
-    let fewest = runs.clone().map(|run| run.seen.aged).min().unwrap_or(0);
+    let must = vec![
+        check("scanned = sorted + isolated (pgscan, pgrefill)", &|run| {
+            let (seen, counters) = (&run.seen, &run.tally.counters);
+            let (scanned, refilled) = (counters.pgscan(), counters.get(Counter::Pgrefill));
+            seen.sorted + seen.isolated == scanned + refilled && (seen.classic || seen.sorted == refilled)
+        }),
+        check(
+            "isolated = reclaimed + put back (pgsteal; a batch for each may be in hand at the end)",
+            &|run| {
+                let seen = &run.seen;
+                let in_hand = seen.isolated.checked_sub(seen.reclaimed + seen.put_back);
+                seen.reclaimed == run.tally.counters.pgsteal()
+                    && in_hand.is_some_and(|pages| pages <= reclaimers * BATCH)
+            },
+        ),
+        check("no more refaults than evictions", &|run| run.refaults <= run.evictions),
+    ];
     let mut efforts = [0; 13];
     for run in runs.clone() {
         run.seen.efforts.iter().enumerate().for_each(|(priority, of)| efforts[priority] += of);
@@ -93,30 +139,20 @@ pub fn checks<'a>(runs: impl Iterator<Item = &'a Crosscheck> + Clone, reclaimers
         .filter(|&priority| efforts[priority] > 0)
         .map(|priority| format!("{} at {priority}", count(efforts[priority])))
         .collect();
-    vec![
-        check("scanned = sorted + isolated (pgrefill, pgscan)", &|seen, counters| {
-            seen.sorted == counters.get(Counter::Pgrefill) && seen.isolated == counters.pgscan()
-        }),
-        check(
-            "isolated = reclaimed + put back (pgsteal; a batch for each may be in hand at the end)",
-            &|seen, counters| {
-                seen.reclaimed == counters.pgsteal()
-                    && in_hand(seen).is_some_and(|pages| pages <= reclaimers * BATCH)
-            },
+    let range = |of: &dyn Fn(&Crosscheck) -> u64| {
+        let (least, most) =
+            (runs.clone().map(of).min().unwrap_or(0), runs.clone().map(of).max().unwrap_or(0));
+        if least == most { count(most) } else { format!("{} to {}", count(least), count(most)) }
+    };
+    let longest = runs.clone().map(|run| run.longest_list_pages).max().unwrap_or(0);
+    let regime = vec![
+        format!("generations opened in a run: {}", range(&|run| run.seen.aged)),
+        format!(
+            "longest list of a generation: {} pages, {} of them for a turn at priority 12",
+            count(longest),
+            count(longest / FIRST_SHARE)
         ),
-        check("no more refaults than evictions", &|seen, counters| {
-            seen.refaults >= refaults(counters) && refaults(counters) <= seen.reclaimed
-        }),
-        Check {
-            name: format!(
-                "each run opened {GENERATIONS_MIN} generations or more (the fewest: {})",
-                count(fewest)
-            ),
-            holds: fewest >= GENERATIONS_MIN,
-        },
-        Check {
-            name: format!("efforts ended at priorities: {}", histogram.join(", ")),
-            holds: !histogram.is_empty(),
-        },
-    ]
+        format!("efforts ended at priorities: {}", histogram.join(", ")),
+    ];
+    Crosschecks::Seen { must, regime }
 }

@@ -8,7 +8,7 @@
 
 use super::page::Shown;
 use crate::statistics::{median, spread};
-use crate::table::Table;
+use crate::table::{Table, wrapped};
 use serde_json::{Value, json};
 
 /// The part of a published change that has to show.
@@ -65,6 +65,49 @@ impl Check {
     }
 }
 
+/// What every reproduction has to report of its runs (spec 95, "Cross-checks").
+#[derive(Debug)]
+pub enum Crosschecks {
+    /// There is nothing to be checked, for this reason.
+    NotApplicable(&'static str),
+    /// Of runs that were seen event by event.
+    Seen {
+        /// What holds unless there is a bug, so that no figure means anything if it does not.
+        must: Vec<Check>,
+        /// In which regime reclaim was, in words.
+        regime: Vec<String>,
+    },
+}
+
+impl Crosschecks {
+    /// What must hold.
+    pub fn must(&self) -> &[Check] {
+        match self {
+            Crosschecks::NotApplicable(_) => &[],
+            Crosschecks::Seen { must, .. } => must,
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Crosschecks::NotApplicable(reason) => format!("\n  cross-checks: not applicable: {reason}"),
+            Crosschecks::Seen { must, regime } => {
+                let must = must.iter().map(|check| format!("\n  {}: {}", check.word(), check.name));
+                must.chain(regime.iter().map(|words| format!("\n  regime: {words}"))).collect()
+            }
+        }
+    }
+
+    fn json(&self) -> Value {
+        match self {
+            Crosschecks::NotApplicable(reason) => json!({"not_applicable": reason}),
+            Crosschecks::Seen { must, regime } => {
+                json!({"must": must.iter().map(check_value).collect::<Vec<_>>(), "regime": regime})
+            }
+        }
+    }
+}
+
 /// An experiment that was run.
 #[derive(Debug)]
 pub struct Experiment {
@@ -80,8 +123,10 @@ pub struct Experiment {
     pub seconds: f64,
     /// What was measured.
     pub rows: Vec<Row>,
-    /// What was checked.
+    /// What was expected.
     pub checks: Vec<Check>,
+    /// What was checked.
+    pub crosschecks: Crosschecks,
     /// What it shows besides.
     pub shown: Vec<Shown>,
 }
@@ -147,6 +192,22 @@ pub fn figure(value: f64) -> String {
     }
 }
 
+/// Shorter: three digits.
+pub fn short(value: f64) -> String {
+    let (value, unit) = match value.abs() {
+        1e9.. => (value / 1e9, " G"),
+        1e6.. => (value / 1e6, " M"),
+        1e4.. => (value / 1e3, " k"),
+        _ => (value, ""),
+    };
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        100.0.. => format!("{value:.0}{unit}"),
+        10.0.. => format!("{value:.1}{unit}"),
+        _ => format!("{value:.2}{unit}"),
+    }
+}
+
 /// A share as a change.
 pub fn percent(change: f64) -> String {
     format!("{:+.1} %", 100.0 * change)
@@ -188,19 +249,25 @@ impl Experiment {
         table
     }
 
+    /// Everything that was checked: what was expected first.
+    pub fn all_checks(&self) -> impl Iterator<Item = &Check> {
+        self.checks.iter().chain(self.crosschecks.must())
+    }
+
     /// As text.
     pub fn text(&self) -> String {
-        let mut text = format!("{}\n\n{}", self.workload, self.table().text());
+        let mut checks = String::new();
         for check in &self.checks {
-            text.push_str(&format!("\n  {}: {}", check.word(), check.name));
+            checks.push_str(&format!("\n  {}: {}", check.word(), check.name));
         }
+        checks.push_str(&self.crosschecks.text());
+        let mut text = format!("{}\n\n{}{}", wrapped(&self.workload), self.table().text(), wrapped(&checks));
         text.push_str(&format!("\n\n  {} runs of each setting, {:.0} s in all\n", self.runs, self.seconds));
         text
     }
 
     /// As part of a document.
     pub fn json(&self) -> Value {
-        let check = |check: &Check| json!({"name": check.name, "holds": check.holds});
         json!({
             "name": self.name,
             "world": self.world,
@@ -208,10 +275,15 @@ impl Experiment {
             "seconds": self.seconds,
             "verdict": self.verdict(),
             "rows": self.rows.iter().map(row_value).collect::<Vec<_>>(),
-            "checks": self.checks.iter().map(check).collect::<Vec<_>>(),
+            "checks": self.checks.iter().map(check_value).collect::<Vec<_>>(),
+            "crosschecks": self.crosschecks.json(),
             "shown": self.shown.iter().map(Shown::json).collect::<Vec<_>>(),
         })
     }
+}
+
+fn check_value(check: &Check) -> Value {
+    json!({"name": check.name, "holds": check.holds})
 }
 
 fn row_value(row: &Row) -> Value {
@@ -245,6 +317,16 @@ mod tests {
             after: after.into(),
             default: vec![1.0],
         }
+    }
+
+    #[test]
+    fn figures_are_short() {
+        let of = [0.0, 0.991, 16.0, 425.0, 8747.6, 134_743.7, 5_019_627.0, 34_365_441.0, 1_294_678_786.0];
+        assert_eq!(
+            of.map(short),
+            ["0", "0.99", "16.0", "425", "8748", "135 k", "5.02 M", "34.4 M", "1.29 G"]
+        );
+        assert_eq!(of[6..].iter().map(|&of| figure(of)).collect::<Vec<_>>(), ["5.02 M", "34.37 M", "1.29 G"]);
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Experiments as a page, and as figures for the documentation.
 
-use super::evidence::{Experiment, Row, figure, percent};
+use super::evidence::{Crosschecks, Experiment, Row, figure, percent};
 use super::summary::{self, Done};
 use crate::error::Failure;
 use crate::page::chart::{self, Axes, Bar, BarGroup, Series};
 use crate::page::{Figure, Page, Part, Section, command_line};
 use crate::statistics::{jain, median, quartiles};
-use crate::table::Table;
+use crate::table::{Table, wrapped};
 use crate::timeline::{self, Along, Timeline};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -27,6 +27,8 @@ pub enum Shown {
     Fairness {
         /// What.
         about: &'static str,
+        /// Who they are.
+        who: &'static str,
         /// By setting: its name, and a value for each tenant in the order in which they were made.
         settings: Vec<(&'static str, Vec<f64>)>,
     },
@@ -50,7 +52,7 @@ impl Shown {
                 "about": about,
                 "timelines": timelines.iter().map(Timeline::json).collect::<Vec<_>>(),
             }),
-            Shown::Fairness { about, settings } => json!({
+            Shown::Fairness { about, settings, .. } => json!({
                 "kind": "fairness",
                 "about": about,
                 "settings": settings.iter().map(|(name, values)| {
@@ -65,13 +67,15 @@ impl Shown {
             Shown::Timelines { name, about, timelines } => {
                 timeline::figures(&format!("{experiment}-{name}"), about, timelines, Along::Seconds)
             }
-            Shown::Fairness { about, settings } => vec![Part::Figure(fairness(experiment, about, settings))],
+            Shown::Fairness { about, who, settings } => {
+                vec![Part::Figure(fairness(experiment, about, who, settings))]
+            }
         }
     }
 }
 
 /// What each tenant got, of what it would have got if all had got the same.
-fn fairness(experiment: &str, about: &str, settings: &[(&'static str, Vec<f64>)]) -> Figure {
+fn fairness(experiment: &str, about: &str, who: &str, settings: &[(&'static str, Vec<f64>)]) -> Figure {
     let shares = |values: &[f64]| -> Vec<f64> {
         let mean = crate::statistics::mean(values).max(f64::MIN_POSITIVE);
         values.iter().map(|value| 100.0 * value / mean).collect()
@@ -85,18 +89,19 @@ fn fairness(experiment: &str, about: &str, settings: &[(&'static str, Vec<f64>)]
             .collect(),
     });
     let series: Vec<Series> = series.collect();
-    let mut table =
-        Table::with_headings(["tenant"].into_iter().chain(settings.iter().map(|(name, _)| *name)));
+    let mut table = Table::with_headings([who].into_iter().chain(settings.iter().map(|(name, _)| *name)));
     for tenant in 0..settings.first().map_or(0, |(_, values)| values.len()) {
         let cells = settings.iter().map(|(_, values)| format!("{:.0}", values[tenant]));
         table.row(std::iter::once((tenant + 1).to_string()).chain(cells));
     }
     let title = format!("Fairness: {about}.");
-    let caption = "For each tenant, in the order in which they were made, in percent of the mean of all: 100 is fair. Jain's index is 1 where \
-                   all have the same.";
-    let axes = Axes { x: "tenant", y: "% of the mean", range: (0.0, 120.0) };
-    let chart = chart::lines(&title, caption, axes, &series);
-    Figure { name: format!("{experiment}-fairness"), title, caption: caption.to_owned(), chart, table }
+    let caption = format!(
+        "For each {who}, in the order in which they were made, in percent of the mean of all: 100 is fair. Jain's index is 1 where all \
+         have the same."
+    );
+    let axes = Axes { x: who, y: "% of the mean", range: (0.0, 120.0) };
+    let chart = chart::lines(&title, &caption, axes, &series);
+    Figure { name: format!("{experiment}-fairness"), title, caption, chart, table }
 }
 
 fn group(row: &Row) -> BarGroup {
@@ -134,17 +139,25 @@ fn metrics(experiment: &Experiment) -> Figure {
 fn section(done: &Done) -> Section {
     let experiment = &done.experiment;
     let mut section = Section::new(experiment.name);
-    section.parts.push(Part::Verbatim(experiment.workload.clone()));
+    section.parts.push(Part::Verbatim(wrapped(&experiment.workload)));
     section.text(format!(
         "{} runs of each setting, {:.0} s: {}",
         experiment.runs, experiment.seconds, done.command
     ));
     section.parts.push(Part::Figure(metrics(experiment)));
     let mut checks = Table::new(["check", ""]).with_words_last();
-    for check in &experiment.checks {
+    for check in experiment.all_checks() {
         checks.row([check.name.clone(), check.word().to_owned()]);
     }
     section.parts.push(Part::Table(checks));
+    match &experiment.crosschecks {
+        Crosschecks::NotApplicable(reason) => {
+            section.text(format!("Cross-checks: not applicable: {reason}."))
+        }
+        Crosschecks::Seen { regime, .. } => {
+            section.text(format!("In the runs that were watched: {}.", regime.join("; ")))
+        }
+    }
     section.parts.extend(experiment.shown.iter().flat_map(|shown| shown.parts(experiment.name)));
     section
 }
@@ -195,7 +208,7 @@ mod tests {
     #[test]
     fn fairness_is_told_in_shares_of_the_mean() {
         let settings = vec![("even", vec![5.0; 4]), ("uneven", vec![20.0, 0.0, 0.0, 0.0])];
-        let shown = Shown::Fairness { about: "pages", settings };
+        let shown = Shown::Fairness { about: "pages", who: "tenant", settings };
         let document = shown.json();
         assert_eq!(
             (document["settings"][0]["jain"].as_f64(), document["settings"][1]["jain"].as_f64()),

@@ -1,9 +1,9 @@
 //! All experiments in one table: what was claimed, what was published, what we measured, and what that comes to.
 
 use super::Registration;
-use super::evidence::{Experiment, Row, figure};
+use super::evidence::{Experiment, Row, short};
 use crate::statistics::median;
-use crate::table::Table;
+use crate::table::{Table, wrapped};
 
 /// Something that a publication says, and the metric that shows it.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +31,7 @@ impl Done {
     }
 
     fn failed_checks(&self) -> impl Iterator<Item = &str> {
-        self.experiment.checks.iter().filter(|check| !check.holds).map(|check| check.name.as_str())
+        self.experiment.all_checks().filter(|check| !check.holds).map(|check| check.name.as_str())
     }
 }
 
@@ -43,13 +43,13 @@ pub fn table(done: &[Done]) -> Table {
         for (claim, row) in done.claimed() {
             let published = row
                 .published_pair()
-                .map_or("-".to_owned(), |(before, after)| format!("{} → {}", figure(before), figure(after)));
+                .map_or("-".to_owned(), |(before, after)| format!("{} → {}", short(before), short(after)));
             table.row([
                 format!("{}: {}", done.of.name, claim.words),
                 published,
-                figure(median(&row.before)),
-                figure(median(&row.after)),
-                figure(median(&row.default)),
+                short(median(&row.before)),
+                short(median(&row.after)),
+                short(median(&row.default)),
                 row.verdict().to_owned(),
             ]);
         }
@@ -61,14 +61,14 @@ pub fn table(done: &[Done]) -> Table {
 pub fn commands(done: &[Done]) -> Table {
     let mut table = Table::new(["command", "runs", "seconds", "checks"]).with_words_last();
     for done in done {
-        let failed: Vec<&str> = done.failed_checks().collect();
+        let (all, failed) = (done.experiment.all_checks().count(), done.failed_checks().count());
         table.row([
             done.command.clone(),
             done.experiment.runs.to_string(),
             format!("{:.0}", done.experiment.seconds),
-            match failed.len() {
-                0 => format!("all {} hold", done.experiment.checks.len()),
-                some => format!("{some} of {} do not hold", done.experiment.checks.len()),
+            match failed {
+                0 => format!("all {all} hold"),
+                some => format!("{some} of {all} do not hold"),
             },
         ]);
     }
@@ -80,7 +80,7 @@ pub fn text(done: &[Done]) -> String {
     let mut text = format!("{}\n{}", table(done).text(), commands(done).text());
     for done in done {
         for check in done.failed_checks() {
-            text += &format!("\n  {}: DOES NOT HOLD: {check}", done.of.name);
+            text += &wrapped(&format!("\n  {}: DOES NOT HOLD: {check}", done.of.name));
         }
     }
     let seconds: f64 = done.iter().map(|done| done.experiment.seconds).sum();

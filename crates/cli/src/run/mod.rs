@@ -17,6 +17,7 @@ use crate::error::Failure;
 use crate::output::Output;
 use crate::size;
 use clap::ValueEnum;
+use mglru_core::OomPolicy;
 use mglru_workload::scenario::Scenario;
 use plan::{Behaviours, Plan};
 use std::path::PathBuf;
@@ -37,6 +38,9 @@ pub struct Args {
     /// Memory, instead of the machine's
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<u64>,
+    /// What is done where no page can be had, instead of the machine's: the request fails (fail), or a tenant is killed (victim)
+    #[arg(long, value_name = "fail|victim", value_parser = OomPolicy::parse)]
+    oom_policy: Option<OomPolicy>,
     #[command(flatten)]
     behaviours: Behaviours,
     /// Decides everything that is left to chance, instead of the machine's
@@ -92,6 +96,7 @@ Examples:
   mglru run experiments/floors.toml
   mglru run experiments/floors.toml --without memcg_lru --json
   mglru run experiments/soft-limit.toml --world real
+  mglru run experiments/kill.toml --oom-policy fail
 
 docs/scenarios.md tells all there is. Exit status: 0 done; 1 a job failed; 2 wrong usage, or a scenario
 that makes no sense.";
@@ -124,7 +129,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::usage("--directory is for --world real: simulated files are nowhere"));
     }
     let scenario = Scenario::read(&args.scenario, args.seed).map_err(Failure::usage)?;
-    let plan = Plan::new(scenario, args.world, &args.behaviours, args.memory)?;
+    let plan = Plan::new(scenario, args.world, &args.behaviours, args.memory, args.oom_policy)?;
     let outcome = match args.world {
         World::Sim => simulated::run(&plan)?,
         World::Real => real::run(&plan, args.directory.as_deref())?,
@@ -150,7 +155,7 @@ mod tests {
         let text = text.lines().map(|line| line.trim_start_matches("  ")).collect::<Vec<_>>().join("\n");
         let scenario = Scenario::parse(&text, Path::new("help.toml"), None).unwrap();
         assert_eq!((scenario.tenants.len(), scenario.jobs.len(), scenario.actions.len()), (2, 2, 1));
-        let plan = Plan::new(scenario, World::Sim, &Behaviours::default(), Some(16 << 20)).unwrap();
+        let plan = Plan::new(scenario, World::Sim, &Behaviours::default(), Some(16 << 20), None).unwrap();
         let outcome = simulated::run(&plan).unwrap();
         assert_eq!(outcome.tenants[1].hits + outcome.tenants[1].misses, 20_000);
     }

@@ -6,7 +6,9 @@
 use super::World;
 use crate::cache_options::{PolicyOptions, compose};
 use crate::error::Failure;
-use mglru_core::{Core, Counter, Lru, MechanismError, Mechanisms, Options, Preset, Switch, Time, UNLIMITED};
+use mglru_core::{
+    Core, Counter, Lru, MechanismError, Mechanisms, OomPolicy, Options, Preset, Switch, Time, UNLIMITED,
+};
 use mglru_sim::host::SimHost;
 use mglru_workload::scenario::{Located, Place, Scenario, What};
 
@@ -60,12 +62,15 @@ pub struct Plan {
     pub mechanisms: Mechanisms,
     /// Memory.
     pub memory_bytes: u64,
+    /// What is done where no page can be had.
+    pub oom_policy: OomPolicy,
     /// What is told of each tenant.
     pub counters: Vec<String>,
 }
 
 impl Plan {
-    /// Looks names up and rehearses the actions. Options of the command line come before what the file says.
+    /// Looks names up and rehearses the actions. Options of the command line (`behaviours`, `memory_bytes`, `oom_policy`) come
+    /// before what the file says.
     ///
     /// # Errors
     /// What makes no sense.
@@ -74,8 +79,12 @@ impl Plan {
         world: World,
         behaviours: &Behaviours,
         memory_bytes: Option<u64>,
+        oom_policy: Option<OomPolicy>,
     ) -> Result<Plan, Failure> {
         let mechanisms = mechanisms(&scenario, behaviours)?;
+        let of_file = scenario.machine.oom_policy.as_ref();
+        let of_file = of_file.map(|name| parse(&scenario, name, OomPolicy::parse)).transpose()?;
+        let oom_policy = oom_policy.or(of_file).unwrap_or_default();
         rehearse(&scenario, mechanisms)?;
         let known = |name: &str| {
             Counter::ALL.iter().any(|counter| counter.name() == name)
@@ -91,7 +100,7 @@ impl Plan {
             counters = COUNTERS_DEFAULT.map(str::to_owned).into();
         }
         let memory_bytes = memory_bytes.unwrap_or(scenario.machine.memory_bytes);
-        Ok(Plan { world, mechanisms, memory_bytes, counters, scenario })
+        Ok(Plan { world, mechanisms, memory_bytes, oom_policy, counters, scenario })
     }
 }
 
@@ -99,15 +108,16 @@ fn at(scenario: &Scenario, place: Place, reason: impl std::fmt::Display) -> Fail
     Failure::usage(scenario.error(place, reason.to_string()))
 }
 
+fn parse<T>(
+    scenario: &Scenario,
+    name: &Located<String>,
+    parse: fn(&str) -> Result<T, MechanismError>,
+) -> Result<T, Failure> {
+    parse(&name.value).map_err(|error| at(scenario, name.place, error))
+}
+
 fn mechanisms(scenario: &Scenario, args: &Behaviours) -> Result<Mechanisms, Failure> {
     let machine = &scenario.machine;
-    fn parse<T>(
-        scenario: &Scenario,
-        name: &Located<String>,
-        parse: fn(&str) -> Result<T, MechanismError>,
-    ) -> Result<T, Failure> {
-        parse(&name.value).map_err(|error| at(scenario, name.place, error))
-    }
     let switches = |names: &[Located<String>], also: &[Switch], but: &[Switch]| {
         let of_file: Result<Vec<Switch>, Failure> =
             names.iter().map(|name| parse(scenario, name, Switch::parse)).collect();

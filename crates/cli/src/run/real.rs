@@ -7,7 +7,7 @@
 mod files;
 
 use super::plan::{Plan, SUMS};
-use super::report::{Answered, Outcome, Read, TenantRow};
+use super::report::{Answered, Killed, Outcome, Read, TenantRow};
 use crate::error::Failure;
 use crate::fio::gate::Gate;
 use crate::fio::job::Runner;
@@ -66,14 +66,16 @@ pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<Outcome, Failure> {
             joined.map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect();
         let time = stage.began.elapsed();
         readings.extend(read(&cache, &files, time));
+        let mut kills = Vec::new();
         let mut tenants = vec![row(&cache.tenant("")?.stats(), None, &parts, &ended)];
         for (number, presence) in stage.state().tenants.iter().enumerate() {
             if let Some(tenant) = &presence.tenant {
                 tenants.push(row(&tenant.stats(), Some(number), &parts, &ended));
+                kills.extend(tenant.killed().map(|report| Killed { time: None, report }));
             }
         }
         let failures = ended.iter().filter_map(Ended::failure).collect();
-        Ok(Outcome { time, tenants, answers, readings, failures })
+        Ok(Outcome { time, tenants, answers, kills, readings, failures })
     })
 }
 
@@ -81,6 +83,7 @@ fn build(plan: &Plan, directory: &Path) -> Result<PageCache, Failure> {
     let machine = &plan.scenario.machine;
     let mut builder = PageCache::builder(plan.memory_bytes)
         .mechanisms(plan.mechanisms)
+        .oom_policy(plan.oom_policy)
         .swappiness(machine.swappiness.map_or(Swappiness::DEFAULT, Swappiness));
     if let Some(swap) = machine.swap {
         builder = builder.swap(match swap.on_disk {

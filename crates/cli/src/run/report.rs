@@ -4,7 +4,7 @@ use super::plan::Plan;
 use crate::cache_report::{mechanisms_json, seconds};
 use crate::size;
 use crate::table::{Table, count, percent};
-use mglru_core::PAGE_BYTES;
+use mglru_core::{OutOfMemory, PAGE_BYTES};
 use mglru_workload::scenario::{Action, Tenant, What};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -18,6 +18,8 @@ pub struct Outcome {
     pub tenants: Vec<TenantRow>,
     /// What came of the actions.
     pub answers: Vec<Answered>,
+    /// Who was killed to make room.
+    pub kills: Vec<Killed>,
     /// What was read of control files, at last at the end.
     pub readings: Vec<Read>,
     /// Why jobs failed.
@@ -54,6 +56,15 @@ pub struct Answered {
     pub error: Option<String>,
 }
 
+/// A tenant that was killed.
+#[derive(Debug, Clone)]
+pub struct Killed {
+    /// When, where that is known.
+    pub time: Option<Duration>,
+    /// Who it was, because of whose limit, and why nothing else could be done.
+    pub report: OutOfMemory,
+}
+
 /// What was read.
 #[derive(Debug, Clone)]
 pub struct Read {
@@ -83,7 +94,20 @@ pub fn text(plan: &Plan, outcome: &Outcome) -> String {
     if !outcome.answers.is_empty() {
         text.push_str(&format!("\n{}", actions(plan, outcome)));
     }
+    if !outcome.kills.is_empty() {
+        text.push_str(&format!("\n{}", kills(&outcome.kills)));
+    }
     text + &readings(plan, outcome)
+}
+
+fn kills(kills: &[Killed]) -> String {
+    let mut table = Table::new(["killed", "at", "for", "why"]).with_words_last();
+    for Killed { time, report } in kills {
+        let victim = report.victim.clone().unwrap_or_default();
+        let time = time.map_or("-".to_owned(), at);
+        table.row([victim, time, name_of(&report.tenant), report.to_string()]);
+    }
+    table.text()
 }
 
 fn name_of(path: &str) -> String {
@@ -184,6 +208,7 @@ pub fn document(plan: &Plan, outcome: &Outcome) -> Value {
         "actions": scenario.actions.iter().zip(&outcome.answers).map(|(action, answer)| {
             action_json(&scenario.tenants, action, answer)
         }).collect::<Vec<_>>(),
+        "kills": outcome.kills.iter().map(kill_json).collect::<Vec<_>>(),
         "readings": outcome.readings.iter().map(|reading| json!({
             "seconds": reading.time.as_secs_f64(),
             "file": scenario.print.files[reading.file].value,
@@ -208,6 +233,18 @@ fn tenant_json(row: &TenantRow, tenant: Option<&Tenant>) -> Value {
         "miss_ratio": (accesses > 0).then(|| row.misses as f64 / accesses as f64),
         "out_of_memory": row.out_of_memory,
         "counters": counters,
+    })
+}
+
+fn kill_json(Killed { time, report }: &Killed) -> Value {
+    json!({
+        "seconds": time.map(|time| time.as_secs_f64()),
+        "victim": report.victim,
+        "limit_of": report.tenant,
+        "usage_pages": report.usage_pages,
+        "max_pages": report.max_pages,
+        "anon_pages": report.anon_pages,
+        "report": report.to_string(),
     })
 }
 

@@ -1,7 +1,7 @@
 //! A scenario on the simulated machine.
 
 use super::plan::{Plan, SUMS};
-use super::report::{Answered, Outcome, Read, TenantRow};
+use super::report::{Answered, Killed, Outcome, Read, TenantRow};
 use super::sources::{Client, Files, FioSource, Names, Numbers, Replay, Span};
 use crate::error::Failure;
 use crate::trace_file::TraceFile;
@@ -77,6 +77,11 @@ pub fn run_with<R>(
         time: since_start(report.now),
         tenants: report.tenants.iter().map(row).collect(),
         answers,
+        kills: report
+            .kills
+            .into_iter()
+            .map(|kill| Killed { time: Some(since_start(kill.time)), report: kill.report })
+            .collect(),
         readings,
         failures: Vec::new(),
     };
@@ -122,6 +127,7 @@ fn machine(plan: &Plan, tenants: Vec<Tenant>) -> Result<Machine, Failure> {
         device,
         swap,
         swappiness: wanted.swappiness.map_or(Swappiness::DEFAULT, Swappiness),
+        oom_policy: plan.oom_policy,
         // As fio's, and databases', whose blocks are whole pages.
         writes: Writes::Overwrite,
         seed: wanted.seed,

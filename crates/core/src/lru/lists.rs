@@ -17,10 +17,6 @@ const LISTS: usize = GENERATION_LISTS + 5;
 /// The list of folios that must not be reclaimed, of both policies.
 pub(crate) const UNEVICTABLE: usize = LISTS - 1;
 
-/// Folios that are neighbours on a list and this close in memory, two cache lines of states: the processor fetches them by
-/// itself, and telling it costs 12 % of a scan.
-const PREFETCH_NEARER: u32 = 16;
-
 /// What the lruvec lock protects. By default right behind the lock, as nothing better could be measured on two cores
 /// (docs/experiments/lru-lock.md); `lock_apart` is for the benchmark.
 #[derive(Debug)]
@@ -101,20 +97,22 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// While a folio is processed, what the scan writes of the next one comes from memory: its state and its links, which
-    /// are apart here (spec 40 §11). Scans ask once whether [`Switch::Prefetch`](crate::Switch) is on.
+    /// The folio that is scanned after this one, if this is not the last. Asked before this one is taken off its list, as a scan
+    /// that looks ahead does: so the load of the link overlaps that of the state. What the scan writes of the folio after that,
+    /// its state and its links, which are apart here, is fetched meanwhile (spec 40 §11). Scans ask once whether
+    /// [`Switch::Prefetch`](crate::Switch) is on; otherwise they ask the list for its tail each time, as the kernel's do.
     ///
-    /// What was measured (`mglru reproduce prefetch`, docs/experiments/prefetch.md): the state alone, as in the kernel,
-    /// where links are in the same cache line, gains nothing. One step ahead gains with lists of any size; two steps gain
-    /// more where nothing is in a cache, and cost up to a third of that in between.
+    /// What was measured (`mglru reproduce prefetch`, docs/experiments/prefetch.md): two ahead beats one with lists of all
+    /// sizes. Leaving out folios near each other in memory, which the processor fetches by itself, costs up to 14 % in a
+    /// list of a few thousand: half of them are, and the branch is mispredicted.
     #[inline]
-    pub(crate) fn prefetch_next(&self, host: &impl Host, folio: FolioId) {
-        if let Some(next) = self.lists.lists.next(self.folios, folio)
-            && next.0.abs_diff(folio.0) > PREFETCH_NEARER
-        {
-            host.prefetch(self.folios.flags(next));
-            host.prefetch(self.folios.links(next));
+    pub(crate) fn look_ahead(&self, host: &impl Host, folio: FolioId) -> Option<FolioId> {
+        let next = self.lists.lists.next(self.folios, folio)?;
+        if let Some(further) = self.lists.lists.next(self.folios, next) {
+            host.prefetch(self.folios.flags(further));
+            host.prefetch(self.folios.links(further));
         }
+        Some(next)
     }
 
     /// Moves a folio that stays on lists to an end of a list; label and sizes as they are.
@@ -186,10 +184,10 @@ mod tests {
     }
 
     /// spec 40 §11: "look up the next folio towards the head … and issue a prefetch for writing to the cache line of its flag
-    /// word. No prefetch at the last element." Ours is for its links, too, and for which page an isolated folio is; and none
-    /// for what the processor fetches anyway.
+    /// word. No prefetch at the last element." Ours is for the one after that, for its links, too, and for which page an
+    /// isolated folio is.
     #[test]
-    fn the_next_folio_is_prefetched() {
+    fn the_folio_after_the_next_is_prefetched() {
         for lru in Lru::ALL {
             let (harness, [a, b, c, d]) = harness(lru, true);
             let folios = &harness.core.folios;
@@ -199,26 +197,53 @@ mod tests {
             let (host, mut batch) = (Fetching::default(), Isolated::default());
             let mut locked = harness.memcg().lruvec.lock(folios);
             match lru {
-                Lru::MultiGen => locked.isolate(&host, 64, Swappiness::FILE_ONLY, &mut batch),
+                Lru::MultiGen => locked.isolate(&host, 64, 64, Swappiness::FILE_ONLY, &mut batch),
                 Lru::Classic => locked.isolate_from(&host, Kind::File, false, 64, &mut batch),
             }
             assert_eq!(batch.folios, [a, b, c, d]);
-            let expected = [state(b), links(b), page(a), state(c), links(c), page(b), page(c), page(d)];
+            let expected = [state(c), links(c), page(a), state(d), links(d), page(b), page(c), page(d)];
             assert_eq!(*host.0.borrow(), expected, "{lru:?}");
         }
     }
 
     #[test]
     fn making_room_prefetches_what_it_moves() {
-        let (harness, [_, b, c, _]) = harness(Lru::MultiGen, true);
+        let (harness, [_, _, c, d]) = harness(Lru::MultiGen, true);
         let host = Fetching::default();
         let max = harness.memcg().lruvec.max_seq();
         assert!(harness.core.open_generation(harness.memcg(), max, Swappiness::FILE_ONLY, &host));
         let folios = &harness.core.folios;
-        let fetched = [b, c].map(|folio| {
+        let fetched = [c, d].map(|folio| {
             [std::ptr::from_ref(folios.flags(folio)).addr(), std::ptr::from_ref(folios.links(folio)).addr()]
         });
         assert_eq!(*host.0.borrow(), fetched.as_flattened());
+    }
+
+    /// Who goes by links meets the folios that a scan puts back on the list that it scans as who asks for the tail does.
+    #[test]
+    fn folios_that_cannot_be_isolated_make_way_alike() {
+        for (lru, busy) in Lru::ALL.into_iter().flat_map(|lru| (0..16u32).map(move |busy| (lru, busy))) {
+            let scan = |prefetch| {
+                let (harness, folios) = harness(lru, prefetch);
+                let busy = (0..4).filter(|folio| busy >> folio & 1 == 1).map(|folio| folios[folio]);
+                busy.for_each(|folio| {
+                    assert!(harness.core.folios.flags(folio).clear_lru(), "another thread has it")
+                });
+                let mut batch = Isolated::default();
+                let mut locked = harness.memcg().lruvec.lock(&harness.core.folios);
+                match lru {
+                    Lru::MultiGen => {
+                        locked.isolate(&harness.host, 9, 64, Swappiness::FILE_ONLY, &mut batch);
+                    }
+                    Lru::Classic => locked.isolate_from(&harness.host, Kind::File, false, 9, &mut batch),
+                }
+                let order: Vec<Vec<FolioId>> = all_lists()
+                    .map(|list| locked.lists.lists.iter(&harness.core.folios, list).collect())
+                    .collect();
+                (batch.folios, batch.scanned, order)
+            };
+            assert_eq!(scan(true), scan(false), "{lru:?}, {busy:04b}");
+        }
     }
 
     #[test]
@@ -228,7 +253,7 @@ mod tests {
             let (host, mut batch) = (Fetching::default(), Isolated::default());
             let mut locked = harness.memcg().lruvec.lock(&harness.core.folios);
             match lru {
-                Lru::MultiGen => locked.isolate(&host, 64, Swappiness::FILE_ONLY, &mut batch),
+                Lru::MultiGen => locked.isolate(&host, 64, 64, Swappiness::FILE_ONLY, &mut batch),
                 Lru::Classic => locked.isolate_from(&host, Kind::File, false, 64, &mut batch),
             }
             assert_eq!((batch.folios.len(), host.0.borrow().len()), (4, 0), "{lru:?}");

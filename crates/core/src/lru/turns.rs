@@ -260,6 +260,18 @@ mod tests {
         assert_eq!(pass(&mut turns, 0, |_| 0), [9, 3, 1, 2, 0], "a new one does not catch up");
     }
 
+    /// However far ahead one is: the others may have nothing, and then it has to give all.
+    #[test]
+    fn the_last_pass_leaves_nobody_out() {
+        let mut turns = turns(&[1000; 2]);
+        for round in 1..=10 {
+            let gave = |n| [900, 0][n as usize];
+            let visited = pass(&mut turns, 0, gave);
+            assert!(visited.contains(&0) && visited.len() == 2, "round {round}");
+            assert_eq!(pass(&mut turns, 1, |_| 0), [1], "only there");
+        }
+    }
+
     /// What is looked at and kept counts one in 256.
     #[test]
     fn keeping_counts_little() {
@@ -297,7 +309,7 @@ mod tests {
 
     /// All that 0 has is dirty.
     #[test]
-    fn the_last_pass_leaves_nobody_out() {
+    fn the_last_pass_goes_past_those_with_dirty_pages() {
         let mut turns = turns(&[1000, 1000]);
         turns.give(MemcgId(1), 7 * WHOLE as i64);
         let mut dirty_pass = |priority| {

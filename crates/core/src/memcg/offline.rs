@@ -225,7 +225,8 @@ impl Core {
                     self.forget_remembering(memcg);
                     memcg.protection.update(0, || &parent.protection);
                     self.leaves.forget_bytes(memcg.lruvec.filters.forget());
-                    // Whoever looked its owner up before it went may have counted here what moved to the heir.
+                    // Whoever looked its owner up before it went may have counted here what moved to the heir; and whoever
+                    // still does, is waited for ([`super::tree`]).
                     memcg.stat.move_all(&self.living(parent.id).stat);
                 }
                 unused

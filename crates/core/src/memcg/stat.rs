@@ -196,6 +196,12 @@ impl Stat {
         Counter::ALL.iter().for_each(|&counter| self.move_one(counter, heir));
     }
 
+    /// Whatever is still there is, if only anything is.
+    pub(super) fn move_late(&self, heir: &Stat) {
+        let there = |&&counter: &&Counter| self.counters[counter as usize].load(Relaxed) != 0;
+        Counter::ALL.iter().filter(there).for_each(|&counter| self.move_one(counter, heir));
+    }
+
     fn move_one(&self, counter: Counter, heir: &Stat) {
         let value = self.counters[counter as usize].swap(0, Relaxed);
         heir.counters[counter as usize].fetch_add(value, Relaxed);
@@ -203,10 +209,5 @@ impl Stat {
             self.inherited[event].store(0, Relaxed);
             heir.inherited[event].fetch_add(value, Relaxed);
         }
-    }
-
-    /// As new.
-    pub(super) fn reset(&self) {
-        self.counters.iter().chain(&self.inherited).for_each(|word| word.store(0, Relaxed));
     }
 }

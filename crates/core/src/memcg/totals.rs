@@ -3,7 +3,8 @@
 //! # Locking
 //!
 //! The tree's, so that nobody is missed or met twice while memcgs come and go. Counts pass from a memcg that goes to its
-//! heir one by one: in between, they may be missing.
+//! heir one by one: in between, they may be missing. Who looked a memcg up before it went may count there later; that is
+//! passed on before anything is summed up.
 
 use super::{Counter, Memcg, MemcgId};
 use crate::Core;
@@ -38,6 +39,7 @@ impl Core {
     pub(crate) fn subtree_totals(&self, memcg: MemcgId) -> Totals {
         let mut totals =
             Totals { counters: [0; Counter::ALL.len()], listed: [[0; 2]; 2], unevictable_pages: 0 };
+        self.memcgs.settle_late(memcg);
         self.memcgs.visit(memcg, |memcg| {
             for &counter in Counter::ALL {
                 totals.counters[counter as usize] += memcg.stat.signed(counter);
@@ -60,6 +62,7 @@ impl Core {
     /// The sum over a memcg and all below it.
     pub(crate) fn subtree_sum(&self, memcg: MemcgId, of: impl Fn(&Memcg) -> i64) -> u64 {
         let mut sum = 0;
+        self.memcgs.settle_late(memcg);
         self.memcgs.visit(memcg, |memcg| sum += of(memcg));
         sum.max(0) as u64
     }

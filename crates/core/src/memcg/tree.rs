@@ -26,8 +26,16 @@ use std::sync::Arc;
 const SEGMENTS: usize = 16;
 
 /// A number is not used again before so many others were given up: who looked one up a moment ago may still add to its
-/// counters.
+/// counters. What is added meanwhile is passed on ([`MemcgTable::settle_late`]), and what comes later still, to the root.
 const NUMBERS_RESTING: usize = 64;
+
+/// A number that was given up.
+#[derive(Clone, Copy, Debug)]
+struct Freed {
+    number: u32,
+    /// Whose what is counted late is: the parent that it had, or whoever is there of those above.
+    heir: u32,
+}
 
 /// The neighbours of one memcg.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +60,8 @@ struct Tree {
     links: Vec<Links>,
     /// Those that are online, by parent and name.
     names: BTreeMap<(u32, Arc<str>), u32>,
-    free: VecDeque<u32>,
+    /// In the order in which they were given up: the last ones rest.
+    free: VecDeque<Freed>,
 }
 
 /// All memcgs.
@@ -120,15 +129,19 @@ impl MemcgTable {
         if tree.names.contains_key(&key) {
             return Err(MemcgError::Exists(name.to_owned()));
         }
-        let number = if tree.free.len() > NUMBERS_RESTING {
-            tree.free.pop_front()
-        } else if tree.links.len() < MEMCGS_MAX as usize {
+        let is_new = tree.free.len() <= NUMBERS_RESTING && tree.links.len() < MEMCGS_MAX as usize;
+        let number = is_new.then(|| {
             tree.links.push(Links::at_depth(depth));
-            Some(tree.links.len() as u32 - 1)
-        } else {
-            tree.free.pop_front()
+            tree.links.len() as u32 - 1
+        });
+        let number = match number {
+            Some(number) => number,
+            None => {
+                let freed = tree.free.pop_front().ok_or(MemcgError::TooMany)?;
+                self.settle(freed);
+                freed.number
+            }
         };
-        let number = number.ok_or(MemcgError::TooMany)?;
         tree.links[number as usize] = Links::at_depth(depth);
         tree.append(parent.0, number);
         let memcg = self.memcgs.get_or_init(number, || Box::new(Memcg::new(MemcgId(number), now)));
@@ -140,7 +153,6 @@ impl MemcgTable {
         memcg.memory.reset(max_pages);
         memcg.swap.reset(super::UNLIMITED);
         memcg.protection.reset();
-        memcg.stat.reset();
         memcg.pending.reset();
         *memcg.pressure.lock() = super::Pressure::new(now);
         memcg.lruvec.reset(now);
@@ -232,10 +244,28 @@ impl MemcgTable {
         if memcg.life() != Life::Offline || !childless || !unused() {
             return false;
         }
-        tree.unlink(memcg.parent().0, memcg.id.0);
+        let (number, heir) = (memcg.id.0, memcg.parent().0);
+        tree.unlink(heir, number);
         memcg.set_life(Life::Free);
-        tree.free.push_back(memcg.id.0);
+        tree.resting().filter(|freed| freed.heir == number).for_each(|freed| freed.heir = heir);
+        tree.free.push_back(Freed { number, heir });
+        if let Some(rested) = tree.free.len().checked_sub(NUMBERS_RESTING + 1) {
+            let rested = &mut tree.free[rested];
+            self.settle(*rested);
+            rested.heir = MemcgId::ROOT.0;
+        }
         true
+    }
+
+    /// Passes what was counted late of memcgs that were below `top` on to who is there.
+    pub(super) fn settle_late(&self, top: MemcgId) {
+        let mut tree = self.tree.lock();
+        let below_top = tree.resting().filter(|freed| self.is_below(freed.heir, top.0));
+        below_top.for_each(|freed| self.settle(*freed));
+    }
+
+    fn settle(&self, freed: Freed) {
+        self.get(MemcgId(freed.number)).stat.move_late(&self.get(MemcgId(freed.heir)).stat);
     }
 
     /// The memcg after `at` in the subtree of `top`; of `None`, the first.
@@ -277,6 +307,11 @@ impl MemcgTable {
 }
 
 impl Tree {
+    /// Numbers that nobody is given yet.
+    fn resting(&mut self) -> impl Iterator<Item = &mut Freed> {
+        self.free.iter_mut().rev().take(NUMBERS_RESTING)
+    }
+
     fn append(&mut self, parent: u32, child: u32) {
         let last = std::mem::replace(&mut self.links[parent as usize].last_child, child);
         self.links[child as usize].previous = last;

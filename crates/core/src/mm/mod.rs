@@ -43,7 +43,7 @@ impl AddressSpace {
     }
 
     /// What is mapped now.
-    pub(crate) fn regions(&self) -> Vec<Arc<Mapping>> {
+    pub fn regions(&self) -> Vec<Arc<Mapping>> {
         self.regions.lock().clone()
     }
 }

@@ -44,12 +44,14 @@ impl Core {
         scan.progress.scanned += taken;
         let mut reclaimed = 0;
         if taken > 0 {
+            self.node.note_isolated(kind, taken);
             let mut rejected = std::mem::take(&mut scan.rejected);
             let (tallies, freed) =
                 self.examine_and_free(host, memcg, orders, scan, &batch.folios, &mut rejected);
             let cost = IO_COST * tallies.swapped + (batch.scanned - freed);
             self.put_back_classic(host, memcg, scan, &mut rejected, Some(Cost { kind, cost }));
             scan.rejected = rejected;
+            self.node.note_put_back(kind, taken);
             if tallies.unqueued_dirty == taken {
                 host.wake_flusher(FlushReason::Reclaim);
             }
@@ -80,6 +82,8 @@ impl Core {
         if batch.scanned > 0 {
             memcg.stat.add(Counter::Pgrefill, batch.scanned);
         }
+        let taken = batch.folios.len() as u64;
+        self.node.note_isolated(kind, taken);
         let mut deactivated = 0;
         for &folio in &batch.folios {
             let flags = self.folios.flags(folio);
@@ -98,6 +102,7 @@ impl Core {
             memcg.stat.add(Counter::Pgdeactivate, deactivated);
         }
         self.put_back_classic(host, memcg, scan, &mut batch.folios, None);
+        self.node.note_put_back(kind, taken);
         scan.batch = batch;
     }
 

@@ -88,7 +88,7 @@ impl Core {
         let mut locked = memcg.lruvec.lock(&self.folios);
         // What its heir has is not for those to take who are after its own.
         if memcg.heir().is_none() {
-            locked.isolate(host, request, swappiness, &mut batch);
+            locked.isolate(host, request, orders.most_pages(scan.progress), swappiness, &mut batch);
         }
         drop(locked);
         let scanned = batch.scanned;

@@ -68,8 +68,10 @@ impl Background {
             self.walk = Some(NodeWalk::new(core, host, &self.orders, &self.scan, self.priority, true));
             return BackgroundStep::More;
         };
-        if walk.step(core, host, &self.orders, &mut self.scan) == WalkStep::More {
-            return BackgroundStep::More;
+        match walk.step(core, host, &self.orders, &mut self.scan) {
+            WalkStep::More => return BackgroundStep::More,
+            WalkStep::Wait(throttle) => return BackgroundStep::Wait(throttle),
+            WalkStep::Finished => {}
         }
         self.walk = None;
         self.end_pass(core, host)
@@ -126,16 +128,19 @@ impl Background {
 }
 
 impl Core {
-    /// `lru_gen/min_ttl_ms` (spec 30 §7): where every memcg is too young, too small or protected, reclaim would thrash. The
-    /// kernel kills somebody then. Here nobody is killed; it is counted, for the root.
+    /// `lru_gen/min_ttl_ms` (spec 30 §7): where every memcg is too young, too small or protected, reclaim would thrash, and
+    /// somebody is killed for it, as the policy says. Reclaim goes on in any case.
     fn check_min_ttl(&self, host: &impl Host, priority: u8, swappiness: Swappiness) {
         let min_ttl = Duration::from_millis(self.tunables.min_ttl_ms());
+        if min_ttl.is_zero() || self.mechanisms().is_classic() {
+            return;
+        }
         let now = host.now();
         let is_old = |memcg| {
             self.is_reclaimable(memcg, priority, self.swappiness_of(memcg.id(), swappiness), now, min_ttl)
         };
-        if !min_ttl.is_zero() && !self.memcgs.iter().any(is_old) {
-            self.memcg(MemcgId::ROOT).stat.add(Counter::EventOom, 1);
+        if !self.memcgs.iter().any(is_old) {
+            self.kill_for_thrashing(host);
         }
     }
 

@@ -16,6 +16,7 @@
 
 mod background;
 mod high;
+mod last_resort;
 mod oom;
 mod oom_report;
 mod order;
@@ -27,7 +28,7 @@ mod watermark;
 
 pub use background::{Background, BackgroundStep};
 pub(crate) use high::{HighStep, OverHigh};
-pub(crate) use oom::OomStep;
+pub(crate) use last_resort::{LastResort, LastStep};
 pub use oom::{OomCandidate, OomDecision, OomPolicy, choose_victim};
 pub use oom_report::{GenerationPages, OutOfMemory};
 pub(crate) use order::{NodeWalk, WalkStep};
@@ -76,7 +77,8 @@ pub struct Effort {
 impl Effort {
     /// An effort that has not begun.
     pub fn new(core: &Core, orders: Orders) -> Effort {
-        let orders = Orders { goal_pages: orders.goal_pages.max(CLUSTER_PAGES), ..orders };
+        let fewest = if orders.exact { 1 } else { CLUSTER_PAGES };
+        let orders = Orders { goal_pages: orders.goal_pages.max(fewest), ..orders };
         let priority = initial_priority(core, &orders);
         Effort { orders, scan: Scan::default(), priority, walk: None, repeated: false }
     }
@@ -89,8 +91,10 @@ impl Effort {
                 Some(NodeWalk::new(core, host, &self.orders, &self.scan, self.priority, self.repeated));
             return Step::More;
         };
-        if walk.step(core, host, &self.orders, &mut self.scan) == WalkStep::More {
-            return Step::More;
+        match walk.step(core, host, &self.orders, &mut self.scan) {
+            WalkStep::More => return Step::More,
+            WalkStep::Wait(throttle) => return Step::Wait(throttle),
+            WalkStep::Finished => {}
         }
         self.walk = None;
         self.end_priority(core, host)

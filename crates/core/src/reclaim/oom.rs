@@ -3,13 +3,14 @@
 //! ```text
 //! a charge fails ─► somebody is dying? wait ─► somebody was killed since it began? try again
 //!                ─► policy: fail the request, or kill a tenant and try again
+//! background reclaim would thrash (`lru_gen/min_ttl_ms`) ─► the same, and no request fails
 //! ```
 //!
 //! *Killing* a tenant takes its anonymous memory: the host gives its pages up. No byte of a file is lost. A tenant that was
 //! killed charges nothing, so that its requests fail, until it is revived or removed. Nobody is killed twice, the root never,
 //! and who is dying is waited for, as in the kernel: so each charge ends.
 //!
-//! Source: spec 60 §8, spec 70 §9; Linux 7.2 `memory.oom.group`. The score is ours: the kernel compares tasks by their
+//! Source: spec 60 §8, spec 70 §9, spec 30 §7; Linux 7.2 `memory.oom.group`. The score is ours: the kernel compares tasks by their
 //! memory, we compare tenants by what they use above their protection.
 //!
 //! # Locking
@@ -19,6 +20,7 @@
 use super::OutOfMemory;
 use crate::Core;
 use crate::host::Host;
+use crate::mechanism::{MechanismError, choose};
 use crate::memcg::{Counter, Memcg, MemcgId};
 
 /// What is done where a page cannot be had.
@@ -32,6 +34,28 @@ pub enum OomPolicy {
     Victim,
     /// The host decides: [`Host::out_of_memory`].
     Ask,
+}
+
+impl OomPolicy {
+    /// Those that need nobody who is asked.
+    pub const NAMED: [OomPolicy; 2] = [OomPolicy::Fail, OomPolicy::Victim];
+
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            OomPolicy::Fail => "fail",
+            OomPolicy::Victim => "victim",
+            OomPolicy::Ask => "ask",
+        }
+    }
+
+    /// Finds one of [`Self::NAMED`] by name.
+    ///
+    /// # Errors
+    /// [`MechanismError::UnknownChoice`] for a name that is none.
+    pub fn parse(name: &str) -> Result<OomPolicy, MechanismError> {
+        choose("oom_policy", name, &OomPolicy::NAMED, OomPolicy::name)
+    }
 }
 
 /// What a host decides.
@@ -70,7 +94,7 @@ pub fn choose_victim(candidates: impl IntoIterator<Item = OomCandidate>) -> Opti
 }
 
 /// What a charge that failed does next.
-pub(crate) enum OomStep {
+pub(super) enum OomStep {
     Fail(Box<OutOfMemory>),
     Retry,
     /// Somebody is dying.
@@ -99,7 +123,7 @@ impl Core {
 
     /// A charge could not be met, because of the limit of `target`. `kills_seen`: how many were killed when it began to
     /// reclaim. `may_kill`: somebody needs the page.
-    pub(crate) fn out_of_memory(
+    pub(super) fn out_of_memory(
         &self,
         host: &impl Host,
         target: MemcgId,
@@ -140,6 +164,18 @@ impl Core {
         *kills += 1;
         *kills_seen = *kills;
         OomStep::Retry
+    }
+
+    /// Background reclaim would thrash the working set (`lru_gen/min_ttl_ms`). Somebody is killed, or asked, as for a charge
+    /// of the root; nobody's request fails. While somebody is dying, nothing is done.
+    pub(crate) fn kill_for_thrashing(&self, host: &impl Host) {
+        if self.options.oom_policy == OomPolicy::Fail {
+            self.memcg(MemcgId::ROOT).stat.add(Counter::EventOom, 1);
+            return;
+        }
+        let mut kills_seen = self.oom_kills();
+        // Nobody waits for what came of it.
+        let _ = self.out_of_memory(host, MemcgId::ROOT, &mut kills_seen, true);
     }
 
     /// How many were killed so far.

@@ -6,7 +6,7 @@
 //! decided by an [`OrderWalk`].
 
 use crate::Core;
-use crate::host::Host;
+use crate::host::{Host, Throttle};
 use crate::lru::{OrderWalk, Visit};
 use crate::memcg::{Counter, MemcgId};
 use crate::reclaim::scan::{Orders, Progress, Scan, Tallies};
@@ -35,6 +35,8 @@ pub(crate) struct NodeWalk {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WalkStep {
     More,
+    /// Wait, then call again.
+    Wait(Throttle),
     Finished,
 }
 
@@ -70,7 +72,11 @@ impl NodeWalk {
         scan: &mut Scan,
     ) -> WalkStep {
         let Some(turn) = &mut self.turn else { return self.begin_turn(core, host, orders, scan) };
-        let finished = turn.step(core, host, orders, scan) == WalkStep::Finished;
+        let step = turn.step(core, host, orders, scan);
+        if let WalkStep::Wait(_) = step {
+            return step;
+        }
+        let finished = step == WalkStep::Finished;
         let (now, before) = (scan.progress, self.before);
         if finished || now.reclaimed - before.reclaimed >= self.most_pages {
             let visit = turn.visit(core);
@@ -148,7 +154,8 @@ pub(super) fn should_stop(core: &Core, orders: &Orders, scan: &Scan) -> bool {
         // The walk over the tree is for everybody.
         return false;
     }
-    if scan.progress.reclaimed >= orders.goal_pages.max(COMPACTION_GAP_PAGES) {
+    let gap = if orders.exact { 0 } else { COMPACTION_GAP_PAGES };
+    if scan.progress.reclaimed >= orders.goal_pages.max(gap) {
         return true;
     }
     background && core.node.free_pages() > core.node.watermarks().high + WATERMARK_SLACK_PAGES

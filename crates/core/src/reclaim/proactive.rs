@@ -1,6 +1,7 @@
 //! Reclaim that somebody asked for: `memory.reclaim`, and limits that are lowered.
 //!
-//! A request is served in slices of a quarter of what is left, as each overshoots a little.
+//! A request is served in slices of a quarter of what is left, as each overshoots a little. With `subtree_lru`, none does, and
+//! the last is as small as what is left.
 //!
 //! Source: spec 60 §8 and §9. Linux before 6.8 asked for the whole request at once ([`Proactive::unsliced`]).
 //!
@@ -8,11 +9,11 @@
 //!
 //! Nothing is held between steps.
 
-use super::{CLUSTER_PAGES, Effort, EffortKind, Orders, Progress, Step};
+use super::{CLUSTER_PAGES, Effort, EffortKind, LastResort, LastStep, Orders, Progress, Step};
 use crate::Core;
 use crate::host::{Host, Throttle};
 use crate::lru::Swappiness;
-use crate::memcg::{Counter, MemcgId};
+use crate::memcg::MemcgId;
 
 /// Fruitless slices before a request fails.
 const RETRIES: u32 = 16;
@@ -53,7 +54,10 @@ impl Proactive {
         let swappiness = swappiness.unwrap_or(core.options.swappiness);
         let kind = EffortKind::Proactive;
         Proactive {
-            orders: Orders::new(target, kind, 0, swappiness, cpu),
+            orders: Orders {
+                exact: core.mechanisms().subtree_lru(),
+                ..Orders::new(target, kind, 0, swappiness, cpu)
+            },
             left_pages: pages,
             sliced: true,
             retries: RETRIES,
@@ -65,7 +69,7 @@ impl Proactive {
     /// The whole request at once, and from every memcg its share even if the others gave enough: as it was when the
     /// published comparison was made, where it took 425 % of what was asked for.
     pub fn unsliced(self) -> Proactive {
-        Proactive { sliced: false, orders: Orders { whole: true, ..self.orders }, ..self }
+        Proactive { sliced: false, orders: Orders { whole: true, exact: false, ..self.orders }, ..self }
     }
 
     /// Reclaims at most one batch.
@@ -96,18 +100,23 @@ impl Proactive {
             core.drain_all(host);
         }
         let wanted = if self.sliced { self.left_pages / 4 } else { self.left_pages };
-        let orders = Orders { goal_pages: wanted.max(CLUSTER_PAGES), ..self.orders };
+        let wanted = wanted.max(CLUSTER_PAGES);
+        let goal_pages = if self.orders.exact { wanted.min(self.left_pages) } else { wanted };
+        let orders = Orders { goal_pages, ..self.orders };
         self.effort = Some(Box::new(Effort::new(core, orders)));
         RequestStep::More
     }
 }
 
-/// Makes room below a limit that was lowered.
+/// Makes room below a limit that was lowered. Where that is `memory.max` and reclaim does not suffice, the OOM policy says what
+/// happens: whoever lowers it needs the room as one does whose charge fails. The kernel kills one after the other without
+/// another try; here each kill is followed by one, which kills fewer.
 #[derive(Debug)]
 pub struct Lowering {
     memcg: MemcgId,
     high: bool,
     retries: u32,
+    last_resort: Option<Box<LastResort>>,
     drained: bool,
     effort: Option<Box<Effort>>,
     cpu: usize,
@@ -118,7 +127,7 @@ impl Lowering {
     pub fn new(memcg: MemcgId, high: bool, cpu: usize) -> Lowering {
         // The kernel counts one more for `memory.high`.
         let retries = RETRIES + u32::from(high);
-        Lowering { memcg, high, retries, drained: false, effort: None, cpu }
+        Lowering { memcg, high, retries, last_resort: None, drained: false, effort: None, cpu }
     }
 
     /// Reclaims at most one batch.
@@ -131,6 +140,10 @@ impl Lowering {
                     self.effort = None;
                     if progress.reclaimed == 0 {
                         self.retries -= 1;
+                    }
+                    // Folios that wait in the batches of other CPUs are out of reach of reclaim.
+                    if self.retries == 0 {
+                        core.drain_all(host);
                     }
                 }
             }
@@ -146,16 +159,88 @@ impl Lowering {
             core.drain_stocks(self.memcg);
             return RequestStep::More;
         }
-        if self.retries == 0 {
-            if !self.high {
-                // The kernel kills somebody now, and where it finds nobody leaves it at that.
-                memcg.stat.add(Counter::EventOom, 1);
-            }
+        let last_resort = self.last_resort.get_or_insert_with(|| Box::new(LastResort::new(core)));
+        if self.retries == 0 && self.high {
             return RequestStep::TryAgain(Progress::default());
+        }
+        if self.retries == 0 {
+            match last_resort.step(core, host, self.memcg, true) {
+                LastStep::Fail(_) => return RequestStep::TryAgain(Progress::default()),
+                LastStep::Retry => self.retries = RETRIES,
+                LastStep::Wait(throttle) => {
+                    self.retries = 1;
+                    return RequestStep::Wait(throttle);
+                }
+            }
         }
         let orders =
             Orders::new(self.memcg, EffortKind::Limit, usage - limit, core.options.swappiness, self.cpu);
         self.effort = Some(Box::new(Effort::new(core, orders)));
         RequestStep::More
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::testing::Harness;
+    use crate::{Counter, Mechanisms, Options, Preset};
+
+    /// What requests of so many pages each took, of a memcg and of several together.
+    fn taken(preset: Preset, requests: &[u64]) -> Vec<u64> {
+        let mut options = Options::new(20_000);
+        options.mechanisms = Mechanisms::preset(preset);
+        let mut harness = Harness::with_options(options, 20_000);
+        let parent = harness.task.memcg;
+        for child in 0..3 {
+            let memcg =
+                harness.core.add_child(parent, &child.to_string(), 20_000, crate::Time::ZERO).unwrap();
+            harness.task = harness.core.new_task(memcg.id(), 0);
+            harness.bring_at(child * 4000..(child + 1) * 4000, 4);
+        }
+        let mut before = 0;
+        let targets = [MemcgId::ROOT, parent, harness.task.memcg].into_iter().cycle();
+        let ask = |(&pages, target): (&u64, MemcgId)| {
+            let mut request = Proactive::new(&harness.core, target, pages, None, 0);
+            let told = loop {
+                match request.step(&harness.core, &harness.host) {
+                    RequestStep::More | RequestStep::Wait(_) => {}
+                    RequestStep::Done(progress) => break progress.reclaimed,
+                    RequestStep::TryAgain(progress) => panic!("{progress:?}"),
+                }
+            };
+            let now = harness.core.subtree_stat(MemcgId::ROOT, Counter::PgstealProactive);
+            let taken = now - std::mem::replace(&mut before, now);
+            assert_eq!(taken, told);
+            taken
+        };
+        requests.iter().zip(targets).map(ask).collect()
+    }
+
+    /// Ours: a request takes as many pages as it says, the kernel's whole batches (spec 60 §9: slices of at least 32, of
+    /// which each may take up to 63 more).
+    #[test]
+    fn a_request_takes_what_it_says() {
+        let requests = [1, 2, 31, 32, 33, 60, 64, 65, 100, 333, 500, 1000];
+        assert_eq!(taken(Preset::Default, &requests), requests);
+        let kernels = taken(Preset::Linux72, &requests);
+        assert!(kernels.iter().zip(requests).all(|(&taken, wanted)| taken >= wanted.max(32)), "{kernels:?}");
+        assert!(kernels.iter().sum::<u64>() > requests.iter().sum::<u64>() + 100, "{kernels:?}");
+    }
+
+    /// spec 60 §13: "A proactive request of 1000 pages first asks for 250, then a quarter of the rest".
+    #[test]
+    fn a_request_is_sliced() {
+        let mut harness = Harness::new(4096, 31);
+        harness.bring_at(0..4096, 4);
+        let mut request = Proactive::new(&harness.core, harness.task.memcg, 1000, None, 0);
+        let mut goals = Vec::new();
+        while !matches!(request.step(&harness.core, &harness.host), RequestStep::Done(_)) {
+            let goal = request.effort.as_ref().map(|effort| effort.orders.goal_pages);
+            if goal.is_some() && goals.last() != goal.as_ref() {
+                goals.extend(goal);
+            }
+        }
+        assert_eq!(goals[..2], [250, 187], "{goals:?}");
     }
 }

@@ -54,6 +54,9 @@ pub struct Orders {
     /// Everybody gives, even if enough was reclaimed before: as before there was a memcg LRU (spec 60 §11). False but to
     /// show what that did.
     pub whole: bool,
+    /// No more is taken than the goal: the last batch is as small as what is left. Ours, where somebody asked for so many
+    /// pages; the kernel's batches are whole, and its goals no smaller than 32.
+    pub exact: bool,
 }
 
 impl Orders {
@@ -65,7 +68,12 @@ impl Orders {
         swappiness: Swappiness,
         cpu: usize,
     ) -> Orders {
-        Orders { target, kind, goal_pages, swappiness, cpu, whole: false }
+        Orders { target, kind, goal_pages, swappiness, cpu, whole: false, exact: false }
+    }
+
+    /// What the next batch may take, after this was achieved.
+    pub(crate) fn most_pages(&self, progress: Progress) -> u64 {
+        if self.exact { self.goal_pages.saturating_sub(progress.reclaimed) } else { u64::MAX }
     }
 
     /// Whether everybody's pages may be taken.

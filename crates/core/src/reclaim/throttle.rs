@@ -5,7 +5,8 @@
 
 use super::scan::{EffortKind, Orders, Tallies};
 use crate::Core;
-use crate::host::Throttle;
+use crate::folio::Kind;
+use crate::host::{Host, Throttle};
 use crate::memcg::MemcgId;
 use crate::sync::Ordering::Relaxed;
 
@@ -35,6 +36,20 @@ pub(super) fn after_fruitless_pass(
 ) -> Option<Throttle> {
     let stands_still = orders.kind == EffortKind::Direct && priority == 1 && reclaimed == 0;
     (stands_still && waiting_helps(core)).then_some(Throttle::NoProgress)
+}
+
+/// Classic: whether others who reclaim have so much of the inactive lists in their hands that this one has to wait. Background
+/// reclaim never does. The kernel lets callers that cannot do I/O have all of a list's length, and others an eighth, so that
+/// they do not wait for each other; here everybody can.
+pub(super) fn too_many_isolated(core: &Core, host: &impl Host, orders: &Orders, kind: Kind) -> bool {
+    if orders.kind == EffortKind::Background {
+        return false;
+    }
+    let too_many = core.node.isolated_pages(kind) > core.folios.listed().inactive_pages(kind) / 8;
+    if core.node.set_isolated_waiters(too_many) && !too_many {
+        host.wake_isolated();
+    }
+    too_many
 }
 
 /// Whether time may change anything: background reclaim has not given up, and what is in the way will be clean.
@@ -73,4 +88,99 @@ pub(super) fn after_background_pass(core: &Core, orders: &Orders, tallies: &Tall
 pub(super) fn end_background(core: &Core) {
     core.node.set_full_of_writeback(false);
     core.memcg(MemcgId::ROOT).lruvec.congested.store(false, Relaxed);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::memcg::Counter;
+    use crate::reclaim::{Background, BackgroundStep, Effort, Step, Watermarks};
+    use crate::testing::Harness;
+    use crate::{Lru, Mechanisms, Options, Preset};
+
+    /// What an effort says, step by step, without "more", and pages that it scanned.
+    fn says(harness: &Harness, orders: Orders) -> (Vec<Throttle>, u64) {
+        let before = harness.stat(Counter::PgscanFile);
+        let mut effort = Effort::new(&harness.core, orders);
+        let mut waits = Vec::new();
+        loop {
+            match effort.step(&harness.core, &harness.host) {
+                Step::More => {}
+                Step::Wait(throttle) => waits.push(throttle),
+                Step::Done(_) => return (waits, harness.stat(Counter::PgscanFile) - before),
+            }
+        }
+    }
+
+    /// With the classic LRU, 800 inactive pages: an eighth are 100.
+    fn classic() -> Harness {
+        let mut options = Options::new(1000);
+        options.watermarks = Watermarks { min: 0, low: 300, high: 400 };
+        options.mechanisms = Mechanisms::preset(Preset::Default).with_lru(Lru::Classic);
+        let mut harness = Harness::with_options(options, 900);
+        harness.read_ahead(0..800);
+        harness.drain();
+        harness
+    }
+
+    /// spec 70 §8: "classic direct reclaim, when isolated > inactive (÷ 8 for callers that can do I/O and FS); at most once,
+    /// then give up with 0", "woken early by someone finding the condition gone".
+    #[test]
+    fn reclaimers_wait_for_pages_that_others_isolated() {
+        for kind in [EffortKind::Limit, EffortKind::Direct, EffortKind::Proactive] {
+            let harness = classic();
+            let target = if kind == EffortKind::Direct { MemcgId::ROOT } else { harness.task.memcg };
+            let orders = Orders { kind, target, ..harness.orders(32) };
+            // An effort takes 47 of 800 pages: less than an eighth are isolated to its end.
+            harness.core.node.note_isolated(Kind::File, 90);
+            let (waits, scanned) = says(&harness, orders);
+            assert!(waits.is_empty() && scanned > 32, "{kind:?}: {waits:?}, {scanned}");
+
+            harness.core.node.note_isolated(Kind::File, 20);
+            let mut effort = Effort::new(&harness.core, orders);
+            let mut until_wait = || loop {
+                match effort.step(&harness.core, &harness.host) {
+                    Step::More => {}
+                    step => return step,
+                }
+            };
+            let (scanned, total) = (harness.stat(Counter::PgscanFile), || harness.stat(Counter::PgscanFile));
+            assert_eq!(until_wait(), Step::Wait(Throttle::Isolated));
+            // Still there after the wait: this batch is given up, and the next one waits anew.
+            assert_eq!((until_wait(), total()), (Step::Wait(Throttle::Isolated), scanned));
+            assert_eq!(harness.host.isolated_wakes.get(), 0);
+            harness.core.node.note_put_back(Kind::File, 110);
+            assert!(matches!(until_wait(), Step::Done(progress) if progress.reclaimed >= 32), "{kind:?}");
+            assert_eq!(harness.host.isolated_wakes.get(), 1, "who waits, too, hears of it, once");
+            assert_eq!(harness.core.node.isolated_pages(Kind::File), 0, "its own are put back or freed");
+        }
+    }
+
+    /// An effort in which all batches are given up ends, with nothing.
+    #[test]
+    fn who_waits_in_vain_gives_up() {
+        let harness = classic();
+        harness.core.node.note_isolated(Kind::File, 801);
+        let (waits, scanned) = says(&harness, harness.orders(32));
+        assert!(scanned == 0 && waits.len() > 10, "{scanned} {waits:?}");
+        assert!(waits.iter().all(|&throttle| throttle == Throttle::Isolated), "{waits:?}");
+        assert_eq!(Throttle::Isolated.timeout().as_millis(), 20);
+    }
+
+    /// Background reclaim does not wait for others, nor does anybody under the multi-gen LRU.
+    #[test]
+    fn not_everybody_waits_for_isolated_pages() {
+        let harness = classic();
+        harness.core.node.note_isolated(Kind::File, 801);
+        let mut background = Background::new(&harness.core, 0);
+        let mut steps = std::iter::repeat_with(|| background.step(&harness.core, &harness.host));
+        assert_eq!(steps.find(|step| *step != BackgroundStep::More), Some(BackgroundStep::Sleep));
+        assert!(harness.core.free_pages() > 400);
+
+        let mut harness = Harness::new(900, 31);
+        harness.bring_at(0..800, 4);
+        harness.core.node.note_isolated(Kind::File, 801);
+        let (waits, scanned) = says(&harness, harness.orders(32));
+        assert!(waits.is_empty() && scanned > 0, "{waits:?} {scanned}");
+    }
 }

@@ -99,12 +99,15 @@ impl Turn {
                 self.visit = turn.visit(core);
                 self.multigen = None;
             }
-        } else if let Some(turn) = &mut self.classic
-            && turn.step(core, host, orders, scan) == WalkStep::Finished
-        {
-            let visit = turn.visit(core);
-            self.visit.sizable |= visit.sizable;
-            self.classic = None;
+        } else if let Some(turn) = &mut self.classic {
+            match turn.step(core, host, orders, scan) {
+                WalkStep::More => {}
+                wait @ WalkStep::Wait(_) => return wait,
+                WalkStep::Finished => {
+                    self.visit.sizable |= turn.visit(core).sizable;
+                    self.classic = None;
+                }
+            }
         }
         let finished = self.multigen.is_none() && self.classic.is_none();
         if finished { WalkStep::Finished } else { WalkStep::More }

@@ -288,6 +288,11 @@ impl Core {
         self.swap.recall(slot)
     }
 
+    /// Who pays for the slot of a page that is out of memory.
+    pub(crate) fn payer_of_entry(&self, entry: u64) -> MemcgId {
+        MemcgId(self.swap.payers[slot_in(entry).0 as usize].load(Relaxed))
+    }
+
     /// A page that is out of memory is given up.
     pub(crate) fn drop_entry(&self, host: &impl Host, entry: u64) {
         self.free_slot(host, slot_in(entry));

@@ -63,6 +63,8 @@ enum Leaves {
     All,
     Clean,
     CleanAndUnmapped,
+    /// Those charged to this memcg, in memory or in swap.
+    Of(MemcgId),
 }
 
 /// What became of a page that was to be removed.
@@ -151,6 +153,11 @@ impl Core {
             self.over_background.lock().insert(memcg.id());
         }
         pauses
+    }
+
+    /// Pages of files, of everybody, that are dirty or being written.
+    pub fn pending_pages(&self) -> u64 {
+        self.node.pending.pages()
     }
 
     /// Dirty pages of a mapping; those that are being written are not among them.
@@ -264,6 +271,12 @@ impl Core {
         self.remove_range(host, mapping, from, end, Leaves::All)
     }
 
+    /// Gives up what a region of anonymous memory has of a memcg that was killed: pages that are charged to it, in memory and
+    /// in swap. Others stay. `Some`: this folio is in use or being written; wait for it, then call again.
+    pub fn reap(&self, host: &impl Host, region: &Mapping, victim: MemcgId) -> Option<FolioId> {
+        self.remove_range(host, region, 0, 1 << 32, Leaves::Of(victim))
+    }
+
     /// Takes the clean pages from `from` to `end` out of the cache, whoever uses or maps them, because what they hold is
     /// no longer what the file holds. Dirty pages, and those being written, stay. `Some`: this folio is in use; wait
     /// for it, then call again.
@@ -302,9 +315,18 @@ impl Core {
             let (index, slot) = locked.next(at, end)?;
             match slot.folio() {
                 None => {
+                    let entry = slot.shadow().filter(|_| mapping.kind() == Kind::Anon);
+                    let stays = match leaves {
+                        Leaves::Of(memcg) => entry.is_none_or(|entry| self.payer_of_entry(entry) != memcg),
+                        Leaves::All | Leaves::Clean | Leaves::CleanAndUnmapped => false,
+                    };
+                    if stays {
+                        at = index.checked_add(1)?;
+                        continue;
+                    }
                     let owner = locked.forget(index);
                     drop(locked);
-                    if let (Kind::Anon, Some(entry)) = (mapping.kind(), slot.shadow()) {
+                    if let Some(entry) = entry {
                         self.drop_entry(host, entry);
                     }
                     if let Some(owner) = owner {
@@ -339,12 +361,17 @@ impl Core {
         if locked.slot(index).folio() != Some(folio) {
             return Removal::Gone;
         }
+        if let Leaves::Of(memcg) = leaves
+            && self.owner_of(folio).id() != memcg
+        {
+            return Removal::Stays;
+        }
         if !flags.try_lock() {
             return Removal::Busy;
         }
         let now = flags.load();
         let stays = match leaves {
-            Leaves::All => false,
+            Leaves::All | Leaves::Of(_) => false,
             Leaves::Clean => now.dirty() || now.writeback(),
             Leaves::CleanAndUnmapped => now.dirty() || now.writeback() || now.mapped(),
         };

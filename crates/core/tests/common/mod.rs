@@ -32,6 +32,7 @@ pub struct QuietHost {
     now_ns: Cell<u64>,
     recent: Cell<u64>,
     pub flushes: RefCell<Vec<FlushReason>>,
+    pub isolated_wakes: Cell<u32>,
     efforts: RefCell<Vec<EffortSeen>>,
     pub evicted: RefCell<Vec<(MappingId, u32)>>,
 }
@@ -62,6 +63,10 @@ impl Host for QuietHost {
     fn wake_background(&self) {}
 
     fn wake_waiters(&self, _: FolioId) {}
+
+    fn wake_isolated(&self) {
+        self.isolated_wakes.set(self.isolated_wakes.get() + 1);
+    }
 
     fn frame_retired(&self, _: FolioId) {}
 

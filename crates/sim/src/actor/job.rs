@@ -267,6 +267,9 @@ impl Job {
         self.alone = alone;
         self.ahead.range = 0..0;
         loop {
+            if self.is_cut_short(world) {
+                return Ok(self.die(world));
+            }
             let pause = match std::mem::take(&mut self.state) {
                 State::Next => self.run(world)?,
                 State::Look(touch) => self.look(world, touch),
@@ -283,6 +286,38 @@ impl Job {
                 return Ok(pause);
             }
         }
+    }
+
+    /// Whether it ends now, because its tenant was killed. A read and what is done to whole files is finished first.
+    pub(crate) fn is_cut_short(&self, world: &World) -> bool {
+        world.tenants[self.process.tenant].killed
+            && matches!(self.state, State::Next | State::Look(_) | State::Charge(..) | State::Balance(_))
+    }
+
+    /// Ends all its processes. The access under way fails.
+    #[cold]
+    fn die(&mut self, world: &mut World) -> Pause {
+        let under_way = match std::mem::take(&mut self.state) {
+            State::Charge(touch, charging) => {
+                charging.cancel(&world.core, &world.host);
+                Some(touch)
+            }
+            State::Look(touch) => Some(touch),
+            _ => None,
+        };
+        if let Some(touch) = under_way {
+            self.fail(world, touch);
+        }
+        world.end_task(&self.process.task);
+        self.others.iter().for_each(|process| world.end_task(&process.task));
+        Pause::Done
+    }
+
+    /// A page cannot be had.
+    fn fail(&self, world: &mut World, touch: Touch) {
+        let counts = &mut world.tenants[self.process.tenant].counts;
+        counts.out_of_memory += 1;
+        counts.misses += u64::from(!touch.missed);
     }
 
     /// What was open of a file that was replaced is not open any more.
@@ -585,9 +620,7 @@ impl Job {
                 {
                     model.borrow_mut().complain(wrong);
                 }
-                let counts = &mut world.tenants[self.process.tenant].counts;
-                counts.out_of_memory += 1;
-                counts.misses += u64::from(!touch.missed);
+                self.fail(world, touch);
                 // The caller may want to give up.
                 self.left = self.left.min(1);
                 return rest(world, world.access_nanos);
@@ -853,12 +886,14 @@ pub(super) fn wait_out(world: &World, throttle: Throttle) -> Pause {
     let until = world.now() + throttle.timeout();
     match throttle {
         Throttle::Writeback => Pause::Written(Some(until)),
-        Throttle::Congested | Throttle::NoProgress | Throttle::OverHigh(_) => Pause::Until(until),
+        Throttle::Congested | Throttle::NoProgress | Throttle::Isolated | Throttle::OverHigh(_) => {
+            Pause::Until(until)
+        }
     }
 }
 
 /// Waits until nobody works on the folio any more.
-fn wait_for(core: &Core, folio: FolioId) -> Pause {
+pub(super) fn wait_for(core: &Core, folio: FolioId) -> Pause {
     let flags = &core.folios().flags(folio);
     if flags.load().writeback() {
         // Not for the folio: a look at a page under write-back wakes whoever else waits for it, and two that look in

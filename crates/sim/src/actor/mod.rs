@@ -1,4 +1,4 @@
-//! Who acts on the machine: jobs, background reclaim, the flusher, the administrator.
+//! Who acts on the machine: jobs, background reclaim, the flusher, the reaper, the administrator.
 //!
 //! An actor is a value with a `step`: it acts until it has to wait, and says for what. It never blocks, and nothing
 //! happens behind its back inside a step: between two steps anything may. It suspends where the core returns a
@@ -8,16 +8,18 @@ mod administrator;
 mod background;
 mod flusher;
 mod job;
+mod reaper;
 
 pub(crate) use administrator::{Administrator, ControlReader};
 pub use administrator::{Answer, Order, Reading};
 pub(crate) use background::BackgroundActor;
 pub(crate) use flusher::FlusherActor;
 pub(crate) use job::{Job, Process};
+pub(crate) use reaper::Reaper;
 
 use crate::operation::SourceError;
 use crate::world::{Pause, World};
-use job::wait_out;
+use job::{wait_for, wait_out};
 use mglru_core::Time;
 
 /// Whoever acts.
@@ -27,6 +29,7 @@ pub(crate) enum Actor {
     Job(Box<Job>),
     Background(BackgroundActor),
     Flusher(FlusherActor),
+    Reaper(Reaper),
     Administrator(Administrator),
     Reader(ControlReader),
 }
@@ -38,6 +41,7 @@ impl Actor {
             Actor::Job(job) => job.step(world, alone),
             Actor::Background(background) => Ok(background.step(world)),
             Actor::Flusher(flusher) => Ok(flusher.step(world)),
+            Actor::Reaper(reaper) => Ok(reaper.step(world)),
             Actor::Administrator(administrator) => Ok(administrator.step(world)),
             Actor::Reader(reader) => Ok(reader.step(world)),
         }

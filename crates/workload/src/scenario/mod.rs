@@ -76,6 +76,8 @@ pub struct Machine {
     pub swap: Option<Swap>,
     /// How willing reclaim is to take them: 0 to 200, 201 for them only.
     pub swappiness: Option<u8>,
+    /// The name of what is done where no page can be had.
+    pub oom_policy: Option<Located<String>>,
     /// The device that files are on.
     pub device: Device,
     /// Processors, of the simulated machine.

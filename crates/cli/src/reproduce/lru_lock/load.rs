@@ -54,6 +54,8 @@ pub struct Setting {
     pub depth: u32,
     /// Whether the shared lock is looked at now and then, which costs some of the speed.
     pub watched: bool,
+    /// Pages of tenants and files are divided by this.
+    pub smaller: u32,
 }
 
 /// How large and how long.
@@ -262,6 +264,7 @@ impl Worker<'_> {
 
 /// Runs one setting.
 pub fn run(setting: &Setting, size: Size) -> Outcome {
+    let size = Size { tenant_pages: size.tenant_pages / setting.smaller, ..size };
     let world = &World::new(setting, size);
     let barrier = &Barrier::new(setting.threads + 1);
     std::thread::scope(|scope| {
@@ -314,9 +317,10 @@ pub fn clock_writes_per_batch(mechanisms: Mechanisms, depth: u32) -> Result<u64,
     const BATCH: u64 = 31;
     const PAGES: u32 = 2030;
     let size = Size { tenant_pages: 2 * PAGES, time: Duration::ZERO, seed: 0 };
-    let world =
-        World::new(&Setting { mechanisms, load: Load::ReadTwice, threads: 1, depth, watched: false }, size);
-    let worker = Worker::new(&world, Load::ReadTwice, 0, size);
+    let load = Load::ReadTwice;
+    let setting = Setting { mechanisms, load, threads: 1, depth, watched: false, smaller: 1 };
+    let world = World::new(&setting, size);
+    let worker = Worker::new(&world, load, 0, size);
     for page in 0..PAGES {
         let hit = worker.find(page);
         world.core.set_dirty(&world.host, &worker.mapping, hit.folio);

@@ -1,6 +1,6 @@
 //! The publication's loads with the real cache: jobs that read files in memory, and those that hardly scan, or scan swap.
 //!
-//! Before and after have a cache each, filled once, and take turns of a fraction of a second. Files are sparse ones where the
+//! Before and after have a cache each, filled anew for each run, and work in turns for a fraction of a second. Files are sparse ones where the
 //! system keeps files in memory, so that reading one costs a copy, as from the publication's RAM disk, and no memory.
 
 use super::super::cpu::process_seconds;

@@ -16,10 +16,10 @@ use mglru_workload::Random;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The core's host: real time, and a processor that fetches what it is told to.
-struct Clock(Instant);
+/// The core's host: real time, and a processor that fetches what it is told to, or does not listen.
+struct Clock<const FETCHES: bool>(Instant);
 
-impl Host for Clock {
+impl<const FETCHES: bool> Host for Clock<FETCHES> {
     fn now(&self) -> Time {
         Time::from_nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
@@ -34,7 +34,9 @@ impl Host for Clock {
 
     #[inline]
     fn prefetch<T>(&self, at: &T) {
-        prefetch_for_write(at);
+        if FETCHES {
+            prefetch_for_write(at);
+        }
     }
 }
 
@@ -67,7 +69,8 @@ struct Tenant {
 /// A node full of folios of some tenants.
 pub struct World {
     core: Core,
-    host: Clock,
+    /// Its clock says how long ago that was.
+    began: Instant,
     tenants: Vec<Tenant>,
 }
 
@@ -77,7 +80,8 @@ impl World {
         let mut options = Options::new(folios);
         options.watermarks = Watermarks { min: 0, low: 0, high: 0 };
         options.mechanisms = mechanisms;
-        let (core, host) = (Core::new(options, Time::ZERO), Clock(Instant::now()));
+        let (core, began) = (Core::new(options, Time::ZERO), Instant::now());
+        let host = Clock::<true>(began);
         let tenants: Vec<Tenant> = (0..tenants)
             .map(|number| {
                 let memcg = core.add_memcg(&format!("t{number}"), UNLIMITED, Time::ZERO);
@@ -93,30 +97,29 @@ impl World {
             pages[number] += 1;
         }
         core.drain_all(&host);
-        World { core, host, tenants }
+        World { core, began, tenants }
     }
 
-    /// Opens a generation of a tenant, for which the oldest is emptied into the next one.
-    pub fn make_room(&self, tenant: usize) -> Scanned {
+    /// Opens a generation of a tenant, for which the oldest is emptied into the next one. `FETCHES`: the processor is told what
+    /// comes next, if mechanisms have it so.
+    pub fn make_room<const FETCHES: bool>(&self, tenant: usize) -> Scanned {
         let memcg = self.core.memcg(self.tenants[tenant].task.memcg);
         let (max, oldest) =
             (memcg.lruvec().max_seq().0, memcg.lruvec().generations(Time::ZERO)[0].file_pages);
-        let command = format!("+ {} 0 {max}", memcg.id().0);
+        let (command, host) = (format!("+ {} 0 {max}", memcg.id().0), Clock::<FETCHES>(self.began));
         let began = thread_seconds();
         let mut write = self.core.write_control("lru_gen", &command, 0).expect("a command of ours");
-        while write.step(&self.core, &self.host).expect("it is right") != ControlStep::Done {}
+        while write.step(&self.core, &host).expect("it is right") != ControlStep::Done {}
         Scanned { folios: oldest, seconds: thread_seconds() - began }
     }
 
-    /// Takes that many pages back from a tenant.
-    pub fn reclaim(&self, tenant: usize, pages: u64) -> Scanned {
+    /// Takes that many pages back from a tenant. `FETCHES`: as above.
+    pub fn reclaim<const FETCHES: bool>(&self, tenant: usize, pages: u64) -> Scanned {
         let memcg = self.core.memcg(self.tenants[tenant].task.memcg);
-        let before = memcg.stat().get(Counter::PgscanProactive);
+        let (before, host) = (memcg.stat().get(Counter::PgscanProactive), Clock::<FETCHES>(self.began));
         let began = thread_seconds();
         let mut request = Proactive::new(&self.core, memcg.id(), pages, Some(Swappiness::FILE_ONLY), 0);
-        while !matches!(request.step(&self.core, &self.host), RequestStep::Done(_) | RequestStep::TryAgain(_))
-        {
-        }
+        while !matches!(request.step(&self.core, &host), RequestStep::Done(_) | RequestStep::TryAgain(_)) {}
         let seconds = thread_seconds() - began;
         Scanned { folios: memcg.stat().get(Counter::PgscanProactive) - before, seconds }
     }
@@ -137,7 +140,7 @@ impl World {
 }
 
 /// Pays for a page and puts it on the list.
-fn bring(core: &Core, host: &Clock, tenant: &Tenant, page: u32) {
+fn bring(core: &Core, host: &Clock<true>, tenant: &Tenant, page: u32) {
     let mut charging = Charging::new(tenant.task.memcg, 0);
     let new = loop {
         match charging.step(core, host) {

@@ -2,7 +2,9 @@
 //! reclaim did meanwhile.
 
 use crate::error::Failure;
+use crate::reproduce::crosscheck::{Crosscheck, Watcher};
 use crate::statistics::jain;
+use crate::timeline::{self, Timeline};
 use mglru_core::{Counter, Event, Time};
 use mglru_sim::{Access, Machine, Operation, Simulator, Source, SourceError, Tally};
 use mglru_workload::Load;
@@ -41,13 +43,15 @@ pub struct Script {
     pub window: Window,
     /// Of latencies.
     pub bucket_ends: [Duration; BUCKETS],
+    /// It is seen event by event, and over time.
+    pub watched: bool,
 }
 
 impl Script {
     /// A load, by descriptor where it does not say.
     pub fn new(machine: Machine, load: Load, clients: u32) -> Script {
         let (window, bucket_ends) = (Window::default(), [Duration::ZERO; BUCKETS]);
-        Script { machine, load, clients, mapped: false, window, bucket_ends }
+        Script { machine, load, clients, mapped: false, window, bucket_ends, watched: false }
     }
 }
 
@@ -106,6 +110,10 @@ pub struct Facts {
     pub efforts: Efforts,
     /// Of the whole run: isolated ≥ stolen, and what tasks stole is what their efforts reclaimed (background reclaim tells of none).
     pub adds_up: bool,
+    /// How the whole run went, if it was watched: all tenants of the machine.
+    pub timeline: Option<Timeline>,
+    /// And what was seen of it.
+    pub crosscheck: Option<Crosscheck>,
 }
 
 impl Facts {
@@ -203,6 +211,10 @@ pub fn run(script: &Script) -> Result<Facts, Failure> {
         };
         simulator.add_job(number % script.machine.tenants.len(), client);
     }
+    let watcher = script.watched.then(|| {
+        timeline::watch(&mut simulator);
+        Watcher::watch(&mut simulator)
+    });
     let efforts = Rc::new(RefCell::new(Efforts::default()));
     let seen = efforts.clone();
     simulator.observe(move |_, event: &Event| seen.borrow_mut().note(event));
@@ -253,6 +265,7 @@ pub fn run(script: &Script) -> Result<Facts, Failure> {
         whole.pgscan() >= whole.pgsteal()
             && efforts_seen.borrow().reclaimed == whole.get(Counter::PgstealDirect)
     };
+    let names: Vec<String> = script.machine.tenants.iter().map(|tenant| tenant.path.clone()).collect();
     let counts = &ended;
     let of_all: u64 = counts.done_of_client.iter().sum();
     Ok(Facts {
@@ -267,5 +280,7 @@ pub fn run(script: &Script) -> Result<Facts, Failure> {
         seconds: to.now.since(from.now).as_secs_f64(),
         efforts,
         adds_up,
+        timeline: watcher.as_ref().map(|_| Timeline::of("", &simulator, &names)),
+        crosscheck: watcher.map(|watcher| watcher.finish(&simulator)),
     })
 }

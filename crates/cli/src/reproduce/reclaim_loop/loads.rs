@@ -36,7 +36,7 @@ fn with_swap(machine: Machine, mechanisms: Mechanisms, swap_pages: u64, seed: u6
 }
 
 /// Row 2: 64 workers in 32 memcgs, whose heaps are 1.5 times the memory; swap in compressed memory.
-pub fn workers(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts, Failure> {
+pub fn workers(mechanisms: Mechanisms, seed: u64, shorter: u32, watched: bool) -> Result<Facts, Failure> {
     const WORKERS: u32 = 64;
     const HEAP_PAGES: u64 = 4096;
     let heaps = u64::from(WORKERS) * HEAP_PAGES;
@@ -49,6 +49,7 @@ pub fn workers(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts,
             time: Duration::from_secs(8) / shorter,
             ..Window::default()
         },
+        watched,
         bucket_ends: [10, 20, 40, 80].map(Duration::from_millis) as [Duration; BUCKETS],
         ..Script::new(
             with_swap(machine, mechanisms, 4 * heaps, seed),

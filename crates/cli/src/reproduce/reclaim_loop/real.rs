@@ -6,6 +6,7 @@
 //! the read began; at the end all are read through the cache, and then past it.
 
 use super::super::Effort;
+use super::super::crosscheck;
 use super::super::evidence::{Check, Experiment, Published, Row};
 use crate::error::Failure;
 use crate::layout;
@@ -155,6 +156,7 @@ pub fn run(effort: Effort, settings: [Mechanisms; 3], directory: &Path) -> Resul
             },
             Check { name: "pages came back in every run".to_owned(), holds: evicts },
         ],
+        crosschecks: crosscheck::REAL_TIME,
         shown: Vec::new(),
     })
 }

@@ -81,6 +81,8 @@ pub struct StoreRun {
     pub seed: u64,
     /// Operations are divided by this.
     pub shorter: u64,
+    /// It is seen event by event, and over time.
+    pub watched: bool,
 }
 
 impl StoreRun {
@@ -95,6 +97,7 @@ impl StoreRun {
             disk: Disk::Nvme,
             seed,
             shorter: 1,
+            watched: false,
         }
     }
 
@@ -128,6 +131,7 @@ impl StoreRun {
         let (warm, counted) = (operations / WARM, operations / self.shorter);
         clients::run(&Script {
             mapped: self.mapped,
+            watched: self.watched,
             window: Window { warm_draws: warm, draws: counted, ..Window::default() },
             ..Script::new(machine, self.load(), CLIENTS)
         })

@@ -21,10 +21,11 @@ impl LockedLruvec<'_> {
         let list = list_of(kind, active);
         batch.kind = Some(kind);
         let prefetch = self.folios.mechanisms().prefetch();
+        let mut next = None;
         while batch.scanned < request {
-            let Some(folio) = self.lists.lists.tail(list) else { break };
+            let Some(folio) = next.or_else(|| self.lists.lists.tail(list)) else { break };
             if prefetch {
-                self.prefetch_next(host, folio);
+                next = self.look_ahead(host, folio);
             }
             batch.scanned += 1;
             if self.isolate_folio(host, folio) {

@@ -90,10 +90,10 @@ impl LockedLruvec<'_> {
         // generation, whose list set this is: a cold/hot inversion that the kernel accepts.
         if swappiness.evicts(kind) {
             let prefetch = mechanisms.prefetch();
-            let mut moves = 0;
-            while let Some(folio) = self.tail(label, kind) {
+            let (mut next, mut moves) = (None, 0);
+            while let Some(folio) = next.or_else(|| self.tail(label, kind)) {
                 if prefetch {
-                    self.prefetch_next(host, folio);
+                    next = self.look_ahead(host, folio);
                 }
                 let flags = &self.folios.flags(folio);
                 let before = flags.load();

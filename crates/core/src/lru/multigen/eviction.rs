@@ -18,23 +18,26 @@ use crate::mechanism::ReworkRule;
 const STOP_PAGES: usize = 64;
 
 impl LockedLruvec<'_> {
-    /// Isolates up to `request` pages of the kind that suffers least, into an empty `batch`.
+    /// Looks at up to `request` pages of the kind that suffers least, and isolates at most 64 of them, and `most`, into an
+    /// empty `batch`.
     pub(crate) fn isolate(
         &mut self,
         host: &impl Host,
         request: u64,
+        most: u64,
         swappiness: Swappiness,
         batch: &mut Isolated,
     ) {
         if !self.folios.mechanisms().reclaim_loop() {
             return self.isolate_before(host, request, swappiness, batch);
         }
+        let most = most.min(STOP_PAGES as u64) as usize;
         self.drop_empty_generations(swappiness);
         let (mut kind, mut limit) = self.first_kind(swappiness);
         for _ in swappiness.evictable() {
             let before = batch.scanned;
             let limit = limit.take().unwrap_or_else(|| self.tier_limit(kind));
-            self.scan(host, kind, limit, request, batch);
+            self.scan(host, kind, limit, (request, most), batch);
             if !batch.folios.is_empty() {
                 break;
             }
@@ -62,7 +65,7 @@ impl LockedLruvec<'_> {
         for _ in swappiness.evictable() {
             batch.scanned = 0;
             let limit = limit.take().unwrap_or_else(|| self.tier_limit(kind));
-            self.scan(host, kind, limit, request, batch);
+            self.scan(host, kind, limit, (request, STOP_PAGES), batch);
             if !batch.folios.is_empty() || batch.scanned == request {
                 break;
             }
@@ -79,7 +82,14 @@ impl LockedLruvec<'_> {
     }
 
     /// Scans the oldest generation of one kind from the tail. Tiers above `limit` are protected.
-    fn scan(&mut self, host: &impl Host, kind: Kind, limit: Tier, request: u64, batch: &mut Isolated) {
+    fn scan(
+        &mut self,
+        host: &impl Host,
+        kind: Kind,
+        limit: Tier,
+        (request, most): (u64, usize),
+        batch: &mut Isolated,
+    ) {
         let window = &self.lruvec.window;
         if window.generations(kind) == MIN_GENERATIONS {
             return;
@@ -87,11 +97,12 @@ impl LockedLruvec<'_> {
         batch.kind = Some(kind);
         let oldest = window.min(kind).index();
         let prefetch = self.folios.mechanisms().prefetch();
+        let mut next = None;
         let mut left = request;
-        while left > 0 && batch.folios.len() < STOP_PAGES && batch.skipped.len() < STOP_PAGES {
-            let Some(folio) = self.tail(oldest, kind) else { break };
+        while left > 0 && batch.folios.len() < most && batch.skipped.len() < STOP_PAGES {
+            let Some(folio) = next.or_else(|| self.tail(oldest, kind)) else { break };
             if prefetch {
-                self.prefetch_next(host, folio);
+                next = self.look_ahead(host, folio);
             }
             left -= 1;
             batch.scanned += 1;
@@ -317,6 +328,7 @@ mod tests {
         harness.memcg().lruvec.lock(&harness.core.folios).isolate(
             &harness.host,
             request,
+            u64::MAX,
             Swappiness(60),
             &mut batch,
         );

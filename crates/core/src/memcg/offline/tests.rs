@@ -1,6 +1,7 @@
 //! What must hold when memcgs go.
 
 use crate::lru::Queue;
+use crate::reclaim::{Proactive, RequestStep};
 use crate::testing::Harness;
 use crate::{ChargeStep, Charging, Counter, MemcgId, Preset, Time, UNLIMITED};
 
@@ -198,5 +199,64 @@ fn memories_go_with_their_memcg() {
         remove(&harness, memcg);
         assert_eq!(nodes(), 0, "{preset:?}");
         harness.core.validate().unwrap();
+    }
+}
+
+/// Whoever looked a memcg up before it went may count there afterwards. That is passed on to who is there of those above it, however
+/// many came and went meanwhile, and no new memcg begins with it.
+#[test]
+fn what_is_counted_late_is_not_lost() {
+    for others in [0, 1, 64, 65, 200] {
+        let harness = Harness::new(1000, 1);
+        let top = add(&harness, MemcgId::ROOT, "top");
+        let middle = add(&harness, top, "middle");
+        let went = add(&harness, middle, "went");
+        let looked_up = harness.core.memcg(went);
+        for memcg in [went, middle] {
+            remove(&harness, memcg);
+            harness.core.drop_handle(memcg);
+        }
+        let count = || {
+            looked_up.stat.add(Counter::PgstealFile, 5);
+            looked_up.stat.add(Counter::EventLow, 1);
+        };
+        let counted = |memcg| {
+            [Counter::PgstealFile, Counter::EventLow].map(|counter| harness.core.subtree_stat(memcg, counter))
+        };
+        count();
+        assert_eq!((counted(top), counted(MemcgId::ROOT)), ([5, 1], [5, 1]));
+        assert_eq!(harness.core.memcg(top).stat.get_local(Counter::EventLow), 0);
+        count();
+        for other in 0..others {
+            let other = add(&harness, MemcgId::ROOT, &other.to_string());
+            assert_eq!(counted(other), [0, 0]);
+            remove(&harness, other);
+            harness.core.drop_handle(other);
+        }
+        assert_eq!((counted(top), counted(MemcgId::ROOT)), ([10, 2], [10, 2]), "after {others} others");
+        if others <= 64 {
+            // Its parent went after it, and so does the next.
+            remove(&harness, top);
+            harness.core.drop_handle(top);
+            count();
+            assert_eq!(counted(MemcgId::ROOT), [15, 3]);
+        }
+    }
+}
+
+/// Before pages were handed over, the last batch of an offline memcg's was freed, and the memcg with it, before it was counted.
+#[test]
+fn the_last_batch_of_an_offline_memcg_is_counted() {
+    let mut harness = Harness::with_preset(Preset::Linux612, 1000, 1);
+    let memcg = harness.task.memcg;
+    let child = add(&harness, memcg, "child");
+    bring(&mut harness, child, 0..300);
+    remove(&harness, child);
+    harness.core.drop_handle(child);
+    let mut request = Proactive::new(&harness.core, memcg, 300, None, 0);
+    while matches!(request.step(&harness.core, &harness.host), RequestStep::More | RequestStep::Wait(_)) {}
+    assert_eq!((usage(&harness, memcg), harness.core.memcgs().count()), (0, 2), "it went with its last page");
+    for counter in [Counter::PgstealProactive, Counter::PgscanProactive, Counter::PgstealFile] {
+        assert_eq!(harness.core.subtree_stat(memcg, counter), 300, "{counter:?}");
     }
 }

@@ -3,8 +3,8 @@
 use super::*;
 use crate::charge::{ChargeStep, Charging};
 use crate::mapping::Mapping;
-use crate::reclaim::Watermarks;
-use crate::{Arrival, FlushReason, FolioId, Kind, Options, Task, Time, UNLIMITED};
+use crate::reclaim::{Background, BackgroundStep, Watermarks};
+use crate::{Arrival, ControlStep, FlushReason, FolioId, Kind, Options, PAGE_BYTES, Task, Time, UNLIMITED};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
@@ -38,11 +38,12 @@ struct OomHost {
     decisions: RefCell<Vec<OomDecision>>,
     asked: RefCell<Vec<OutOfMemory>>,
     cannot_kill: Cell<bool>,
+    now: Cell<Time>,
 }
 
 impl Host for OomHost {
     fn now(&self) -> Time {
-        Time::ZERO
+        self.now.get()
     }
     fn wake_flusher(&self, _: FlushReason) {}
     fn wake_background(&self) {}
@@ -71,9 +72,12 @@ struct World {
 impl World {
     fn new(oom_policy: OomPolicy) -> World {
         let watermarks = Watermarks { min: 0, low: 0, high: 0 };
-        let core =
-            Core::new(Options { oom_policy, watermarks, batch_folios: 1, ..Options::new(300) }, Time::ZERO);
-        let top = core.add_memcg("top", 100, Time::ZERO).unwrap().id();
+        World::with(Options { oom_policy, watermarks, ..Options::new(300) }, 100)
+    }
+
+    fn with(options: Options, max_pages: u64) -> World {
+        let core = Core::new(Options { batch_folios: 1, ..options }, Time::ZERO);
+        let top = core.add_memcg("top", max_pages, Time::ZERO).unwrap().id();
         let child = |name| {
             let task = core.new_task(core.add_child(top, name, UNLIMITED, Time::ZERO).unwrap().id(), 0);
             let region = core.open_mapping(Kind::Anon);
@@ -86,7 +90,11 @@ impl World {
 
     /// One more page of a child; or the step that is none.
     fn bring(&self, child: usize, page: u32) -> Result<(), ChargeStep> {
-        let (task, region) = &self.children[child];
+        self.bring_to(&self.children[child].1, child, page)
+    }
+
+    fn bring_to(&self, region: &Arc<Mapping>, child: usize, page: u32) -> Result<(), ChargeStep> {
+        let task = &self.children[child].0;
         let mut charging = Charging::new(task.memcg, 0);
         let new = loop {
             match charging.step(&self.core, &self.host) {
@@ -103,6 +111,24 @@ impl World {
 
     fn bring_all(&self, child: usize, pages: u32) {
         (0..pages).for_each(|page| self.bring(child, page).unwrap());
+    }
+
+    /// Lowers `memory.max` of `top` to so many pages, as a write to the file does.
+    fn lower(&self, pages: u64) {
+        let value = (pages * PAGE_BYTES).to_string();
+        let mut write = self.core.write_control("top/memory.max", &value, 0).unwrap();
+        for _ in 0..10_000_000 {
+            match write.step(&self.core, &self.host).unwrap() {
+                ControlStep::Done => return,
+                ControlStep::More => self.reap(),
+                ControlStep::Wait(_) => {}
+            }
+        }
+        panic!("it ends")
+    }
+
+    fn usage(&self) -> u64 {
+        self.core.memcg(self.top).usage_pages()
     }
 
     /// What a host does after a step.
@@ -263,4 +289,160 @@ fn nobody_is_killed_for_what_nobody_needs() {
     let end = end.into_iter().find(|step| !matches!(step, ChargeStep::More | ChargeStep::Wait(_)));
     assert!(matches!(end, Some(ChargeStep::OutOfMemory(_))));
     assert_eq!(world.all_events(), [[1, 0, 0], [0; 3], [0; 3], [0; 3]]);
+}
+
+/// spec 60 §8: "lowering `high`/`max` | … up to 16 fruitless tries; for `max` then OOM kills": as many as it takes, no more.
+#[test]
+fn lowering_the_limit_kills_as_many_as_it_takes() {
+    for (limit, expected) in [
+        (90, [[0; 3]; 4]),
+        (50, [[1, 0, 0], [0, 1, 0], [0; 3], [0; 3]]),
+        (20, [[2, 0, 0], [0, 1, 0], [0, 1, 0], [0; 3]]),
+        (0, [[3, 0, 0], [0, 1, 0], [0, 1, 0], [0, 1, 0]]),
+    ] {
+        let world = World::new(OomPolicy::Victim);
+        world.bring_all(0, 50);
+        world.bring_all(1, 30);
+        world.bring_all(2, 10);
+        world.lower(limit);
+        let left = [90, 40, 10, 0][expected[0][0] as usize];
+        assert_eq!((world.usage(), world.core.memcg(world.top).max_pages()), (left, limit));
+        assert_eq!(world.all_events(), expected, "{limit}");
+        world.core.validate().unwrap();
+    }
+}
+
+/// Where nobody can be killed, the limit stays as written, and whoever charges meets it.
+#[test]
+fn a_limit_below_what_cannot_go_is_met_by_the_next() {
+    for (policy, cannot_kill) in [(OomPolicy::Fail, false), (OomPolicy::Victim, true)] {
+        let world = World::new(policy);
+        world.host.cannot_kill.set(cannot_kill);
+        world.bring_all(0, 70);
+        world.lower(40);
+        assert_eq!((world.usage(), world.core.memcg(world.top).max_pages()), (70, 40));
+        assert_eq!(world.all_events(), [[1, 0, 0], [0; 3], [0; 3], [0; 3]]);
+        let max = || world.core.memcg(world.top).stat().get(Counter::EventMax);
+        let before = max();
+        let report = world.report(1, 0);
+        assert_eq!((report.usage_pages, report.max_pages, report.victim), (70, 40, None));
+        assert!(max() >= before + 16, "one per attempt: {} after {before}", max());
+        assert_eq!(world.all_events()[0], [2, 0, 0]);
+    }
+}
+
+/// `memory.high` kills nobody, and a host is asked about `memory.max` as it is about a charge.
+#[test]
+fn a_host_is_asked_about_a_limit() {
+    let world = World::new(OomPolicy::Ask);
+    world.bring_all(0, 70);
+    world.bring_all(1, 30);
+    let mut write = world.core.write_control("top/memory.high", "4K", 0).unwrap();
+    while write.step(&world.core, &world.host).unwrap() != ControlStep::Done {}
+    assert_eq!(world.all_events(), [[0; 3]; 4]);
+    *world.host.decisions.borrow_mut() =
+        vec![OomDecision::Fail, OomDecision::Kill("top/b".to_owned()), OomDecision::Retry];
+    world.lower(40);
+    assert_eq!((world.usage(), world.host.asked.borrow().len()), (70, 3));
+    assert_eq!(world.all_events(), [[3, 0, 0], [0; 3], [0, 1, 0], [0; 3]]);
+}
+
+/// Who is being killed is waited for, and nobody else is killed for the same limit.
+#[test]
+fn who_lowers_a_limit_waits_for_the_dying() {
+    let world = World::new(OomPolicy::Victim);
+    world.bring_all(0, 70);
+    world.bring_all(1, 30);
+    let mut charging = Charging::new(world.children[2].0.memcg, 0);
+    while !matches!(charging.step(&world.core, &world.host), ChargeStep::Wait(_)) {}
+    charging.cancel(&world.core, &world.host);
+    // Its host is slow; the next step of whoever looks gives the memory up.
+    let mut write = world.core.write_control("top/memory.max", "160K", 0).unwrap();
+    while !matches!(write.step(&world.core, &world.host).unwrap(), ControlStep::Wait(_)) {}
+    assert_eq!(world.all_events(), [[1, 0, 0], [0, 1, 0], [0; 3], [0; 3]]);
+    world.reap();
+    while write.step(&world.core, &world.host).unwrap() != ControlStep::Done {}
+    assert_eq!((world.usage(), world.all_events()[0]), (30, [1, 0, 0]));
+}
+
+/// `a` and `b` have anonymous pages, 70 and 30, and `a` 200 of a file, on a node that is short of memory. It makes one step of
+/// background reclaim `age_ms` later. Who was killed, and the root's events.
+fn thrash(
+    options: Options,
+    min_ttl_ms: u64,
+    age_ms: u64,
+    prepare: impl Fn(&World),
+) -> (World, Vec<MemcgId>, [u64; 3]) {
+    let watermarks = Watermarks { min: 0, low: 580, high: 590 };
+    let world = World::with(Options { watermarks, ..options }, 400);
+    world.bring_all(0, 70);
+    world.bring_all(1, 30);
+    let file = world.core.open_mapping(Kind::File);
+    (0..200).for_each(|page| world.bring_to(&file, 0, page).unwrap());
+    world.core.tunables.set_min_ttl_ms(min_ttl_ms);
+    prepare(&world);
+    world.host.now.set(Time::from_nanos(age_ms * 1_000_000));
+    let mut background = Background::new(&world.core, 0);
+    assert_eq!(background.step(&world.core, &world.host), BackgroundStep::More);
+    let kills = world.host.kills.borrow().clone();
+    let events = world.events(MemcgId::ROOT);
+    (world, kills, events)
+}
+
+fn victim_of_600() -> Options {
+    Options { oom_policy: OomPolicy::Victim, ..Options::new(600) }
+}
+
+/// spec 30 §10: "`min_ttl = 1000`: with one memcg, all pages younger than 1 s, kswapd active → killer invoked; with an old
+/// memcg of ≥ 2^priority pages present → not invoked."
+#[test]
+fn a_young_working_set_is_killed_for() {
+    for (min_ttl_ms, age_ms, killed) in
+        [(0, 0, false), (1000, 500, true), (1000, 1000, true), (1000, 1001, false)]
+    {
+        let (world, kills, events) = thrash(victim_of_600(), min_ttl_ms, age_ms, |_| ());
+        let a = world.children[0].0.memcg;
+        assert_eq!(kills, if killed { vec![a] } else { vec![] }, "{min_ttl_ms} {age_ms}");
+        assert_eq!((events, world.events(a)[1]), ([u64::from(killed), 0, 0], u64::from(killed)));
+        assert_eq!(world.core.oom_killed(a).map(|report| report.tenant), killed.then(String::new));
+    }
+}
+
+/// spec 30 §10: "Memcg A below min, memcg B too small at this priority, `min_ttl` set → killer invoked", although both are old.
+#[test]
+fn protected_and_small_tenants_do_not_count() {
+    let (world, kills, _) = thrash(victim_of_600(), 1000, 5000, |world| {
+        world.core.set_min(world.top, 270);
+        world.core.set_min(world.children[0].0.memcg, 400);
+    });
+    // All of `a` is spared, so that `b` uses more above its protection.
+    assert_eq!(kills, [world.children[1].0.memcg]);
+}
+
+/// While the victim is dying, nobody else is killed; once it is dead, the next is.
+#[test]
+fn thrashing_kills_one_at_a_time() {
+    let (world, kills, _) = thrash(victim_of_600(), 1000, 500, |_| ());
+    let step = || Background::new(&world.core, 0).step(&world.core, &world.host);
+    step();
+    assert_eq!(*world.host.kills.borrow(), kills, "it is dying");
+    world.reap();
+    step();
+    assert_eq!(*world.host.kills.borrow(), [world.children[1].0.memcg]);
+    world.core.validate().unwrap();
+}
+
+#[test]
+fn thrashing_follows_the_policy() {
+    let (_, kills, events) = thrash(Options::new(600), 1000, 500, |_| ());
+    assert_eq!((kills, events), (vec![], [1, 0, 0]), "by default nobody is killed; it is counted");
+    let (world, kills, _) =
+        thrash(Options { oom_policy: OomPolicy::Ask, ..Options::new(600) }, 1000, 500, |world| {
+            world.host.decisions.borrow_mut().push(OomDecision::Kill("top/b".to_owned()));
+        });
+    assert_eq!(kills, [world.children[1].0.memcg]);
+    assert_eq!(world.host.asked.borrow()[0].victim.as_deref(), Some("top/a"), "who would be killed");
+    let mut classic = victim_of_600();
+    classic.mechanisms = classic.mechanisms.with_lru(crate::Lru::Classic);
+    assert_eq!(thrash(classic, 1000, 500, |_| ()).1, [], "it is the multi-gen LRU's");
 }

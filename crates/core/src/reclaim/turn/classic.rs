@@ -7,14 +7,14 @@
 
 use crate::Core;
 use crate::folio::Kind;
-use crate::host::Host;
+use crate::host::{Host, Throttle};
 use crate::lru::Visit;
 use crate::lru::classic::LISTS;
 use crate::lru::classic::balance::{Balance, Circumstances};
 use crate::memcg::{Effective, Memcg, MemcgId};
 use crate::reclaim::order::WalkStep;
 use crate::reclaim::scan::{EffortKind, Orders, Scan};
-use crate::reclaim::{CLUSTER_PAGES, PRIORITY_DEFAULT};
+use crate::reclaim::{CLUSTER_PAGES, PRIORITY_DEFAULT, throttle};
 
 /// The turn of one lruvec's active and inactive lists.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub(super) struct ClassicTurn {
     left: [u64; 4],
     /// The list that comes next in this round.
     next: usize,
+    /// It waited, as others have too many pages isolated, and does not again for this batch.
+    stalled: bool,
     /// Pages that this turn freed; what the effort freed before does not count.
     reclaimed: u64,
     /// The whole budget is used, whatever was freed.
@@ -77,6 +79,7 @@ impl ClassicTurn {
             budgets,
             left: budgets,
             next: 0,
+            stalled: false,
             reclaimed: 0,
             whole,
             ages_anon,
@@ -117,6 +120,17 @@ impl ClassicTurn {
             }
             let (kind, active) = LISTS[self.next];
             let left = &mut self.left[self.next];
+            if !active && *left > 0 && throttle::too_many_isolated(core, host, orders, kind) {
+                self.stalled = !self.stalled;
+                if self.stalled {
+                    return WalkStep::Wait(Throttle::Isolated);
+                }
+                // It waited once: this batch is given up.
+                *left -= CLUSTER_PAGES.min(*left);
+                self.next += 1;
+                return WalkStep::More;
+            }
+            self.stalled = false;
             self.next += 1;
             let request = CLUSTER_PAGES.min(*left);
             *left -= request;

@@ -1,0 +1,158 @@
+//! The reaper: gives up the anonymous memory of tenants that were killed, one region per step.
+//!
+//! What is charged to the victim goes, in memory and in swap, also of regions that others use, too: who does finds pages
+//! without content. It waits for pages that are being read or written. Until it is done, whoever needs memory waits.
+
+use super::{rest, wait_for};
+use crate::world::{Pause, World};
+
+/// The actor that frees the memory of victims.
+#[derive(Debug, Default)]
+pub(crate) struct Reaper {
+    /// Files that it has been through, for the first of the victims.
+    passed: usize,
+}
+
+impl Reaper {
+    /// Goes through one region, or sleeps.
+    pub(crate) fn step(&mut self, world: &mut World) -> Pause {
+        let Some(&victim) = world.victims.front() else { return Pause::Called(None) };
+        let Some((at, region)) = world.files.next_region(self.passed) else {
+            world.core.oom_reaped(victim);
+            world.victims.pop_front();
+            self.passed = 0;
+            return Pause::Ready;
+        };
+        let busy = world.core.reap(&world.host, region, victim);
+        world.note_cut(region, 0, 1 << 32);
+        self.passed = if busy.is_some() { at } else { at + 1 };
+        busy.map_or_else(|| rest(world, world.access_nanos), |folio| wait_for(&world.core, folio))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        Access, DeviceModel, Interleaving, Kill, Machine, Operation, Report, Simulator, SwapDevice,
+        SwapModel, Tenant,
+    };
+    use mglru_core::{Counter, OomPolicy, Time, UNLIMITED};
+    use mglru_workload::Random;
+    use std::time::Duration;
+
+    /// `top`, of 100 pages, above `a` and `b`.
+    fn machine(oom_policy: OomPolicy) -> Machine {
+        let tenants =
+            vec![Tenant::new("top", 100), Tenant::new("top/a", UNLIMITED), Tenant::new("top/b", UNLIMITED)];
+        Machine { tenants, oom_policy, ..Machine::new(256) }
+    }
+
+    fn stores(region: u64, pages: u64) -> impl Iterator<Item = Operation> {
+        (0..pages).map(move |page| Operation::from(Access::store(region << 32 | page).anon()))
+    }
+
+    /// `a` stores 70 pages, maps 10 of a file and sleeps; `b`, later, stores 60.
+    fn run(oom_policy: OomPolicy) -> (Report, Simulator) {
+        let mut simulator = Simulator::new(&machine(oom_policy)).unwrap();
+        simulator.check_every(1);
+        let file = (0..10).map(|page| Operation::from(Access::load(9 << 32 | page)));
+        let sleep = [Operation::Rest { nanos: 1_000_000_000 }];
+        simulator.add_job(1, stores(1, 70).chain(file).chain(sleep).chain(stores(1, 10)));
+        let later = Operation::RestUntil { time: Time::ZERO + Duration::from_millis(100) };
+        simulator.add_job(2, std::iter::once(later).chain(stores(2, 60)));
+        let report = simulator.run().unwrap();
+        simulator.finish().unwrap();
+        (report, simulator)
+    }
+
+    #[test]
+    fn a_victim_ends_and_gives_its_memory_up() {
+        let (report, simulator) = run(OomPolicy::Victim);
+        let [Kill { time, report: why }] = &report.kills[..] else { panic!("{:?}", report.kills) };
+        assert_eq!((why.tenant.as_str(), why.victim.as_deref()), ("top", Some("top/a")));
+        // Its ten file pages went before, one by one.
+        assert_eq!((why.usage_pages, why.anon_pages), (100, 100), "{why}");
+        assert!((Time::ZERO + Duration::from_millis(100)..report.now).contains(time));
+        assert!(report.now < Time::ZERO + Duration::from_millis(500), "it does not sleep on");
+        let [_, top, a, b] = &report.tenants[..] else { panic!("four tenants") };
+        let events = [Counter::EventOom, Counter::EventOomKill];
+        assert_eq!(events.map(|event| top.total.counters.get(event)), [1, 0]);
+        assert_eq!(events.map(|event| a.total.counters.get(event)), [0, 1]);
+        assert_eq!((a.usage_pages, a.total.counts.accesses), (0, 80));
+        assert_eq!((b.usage_pages, b.total.counts.out_of_memory), (60, 0));
+        assert_eq!(simulator.core().memcg(simulator.core().find_memcg("top").unwrap()).usage_pages(), 60);
+    }
+
+    #[test]
+    fn by_default_requests_fail() {
+        let (report, _) = run(OomPolicy::Fail);
+        assert_eq!(report.kills, []);
+        let [_, _, a, b] = &report.tenants[..] else { panic!("four tenants") };
+        assert_eq!((a.usage_pages, a.total.counts.accesses), (70, 90));
+        assert_eq!((b.usage_pages, b.total.counts.out_of_memory), (30, 30));
+    }
+
+    /// Who asks may be who is killed: then the store under way fails, and is the last.
+    #[test]
+    fn the_greedy_kills_itself() {
+        let mut simulator = Simulator::new(&machine(OomPolicy::Victim)).unwrap();
+        simulator.check_every(1);
+        simulator.add_job(1, stores(1, 1000));
+        let report = simulator.run().unwrap();
+        simulator.finish().unwrap();
+        let counts = &report.tenants[2].total.counts;
+        assert_eq!((report.kills.len(), counts.accesses, counts.out_of_memory), (1, 101, 1));
+    }
+
+    /// Jobs of three tenants share a region, more than there is of memory and swap on a slow disk: until the last is killed,
+    /// and with the same result without the checker.
+    #[test]
+    fn kills_in_the_middle_of_swapping() {
+        for seed in 1..=12 {
+            let run = |checked: bool| {
+                let mut tenants = machine(OomPolicy::Victim).tenants;
+                tenants.push(Tenant::new("top/c", UNLIMITED));
+                let device = SwapDevice::Disk { model: DeviceModel::slow(), cpu: 0 };
+                let machine = Machine {
+                    tenants,
+                    swap: Some(SwapModel { pages: 80, device }),
+                    swappiness: mglru_core::lru::Swappiness(100),
+                    interleaving: Interleaving::Seeded,
+                    cpus: 2,
+                    seed,
+                    ..machine(OomPolicy::Victim)
+                };
+                let mut simulator = Simulator::new(&machine).unwrap();
+                simulator.set_shortcuts(!checked);
+                if checked {
+                    simulator.check_every(1);
+                }
+                for tenant in 1..=3 {
+                    for job in 0..2 {
+                        let mut random = Random::stream(seed, tenant * 2 + job);
+                        let touches = std::iter::repeat_with(move || {
+                            let (page, write) = (1 << 32 | random.below(400), random.below(3) > 0);
+                            Operation::from(Access { write, ..Access::load(page).anon() })
+                        });
+                        simulator.add_job(tenant as usize, touches.take(3000));
+                    }
+                }
+                let report = simulator.run().unwrap();
+                simulator.finish().unwrap();
+                report
+            };
+            let report = run(true);
+            assert_eq!(report, run(false), "seed {seed}");
+            let (all, left) = report.tenants[2..].split_at(3);
+            assert!(left.is_empty() && !report.kills.is_empty(), "seed {seed}: {:?}", report.kills);
+            for tenant in all {
+                let killed =
+                    report.kills.iter().any(|kill| kill.report.victim.as_deref() == Some(&tenant.name));
+                let counts = &tenant.total.counts;
+                assert_eq!(tenant.total.counters.get(Counter::EventOomKill), u64::from(killed), "{tenant:?}");
+                assert_eq!(killed, counts.accesses < 6000, "seed {seed}: {tenant:?}");
+                assert!(!killed || tenant.usage_pages == 0, "seed {seed}: {tenant:?}");
+            }
+        }
+    }
+}
