@@ -1,6 +1,6 @@
 //! The faked machine: what it has, and how long things take on it.
 
-use crate::device::{DeviceModel, Lane, Latency};
+use crate::device::{DeviceModel, Lane, Latency, Trouble};
 use crate::operation::Numbering;
 use crate::swap::{Swap, SwapModel};
 use mglru_core::lru::{Refresh, Swappiness};
@@ -132,6 +132,8 @@ pub struct Machine {
     pub charge_metadata: bool,
     /// Where files are.
     pub device: DeviceModel,
+    /// What that device goes through.
+    pub trouble: Trouble,
     /// Where anonymous pages go; `None`: they stay.
     pub swap: Option<SwapModel>,
     /// How willing reclaim is to take them, 0…201.
@@ -184,6 +186,7 @@ impl Machine {
             statistics_reads: None,
             charge_metadata: false,
             device: DeviceModel::nvme(),
+            trouble: Trouble::default(),
             swap: None,
             swappiness: Swappiness::DEFAULT,
             flusher: Some(FlusherModel::default()),
