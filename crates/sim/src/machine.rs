@@ -1,6 +1,6 @@
 //! The faked machine: what it has, and how long things take on it.
 
-use crate::device::{DeviceModel, Lane, Latency};
+use crate::device::{DeviceModel, Lane, Latency, Trouble};
 use crate::operation::Numbering;
 use crate::swap::{Swap, SwapModel};
 use mglru_core::lru::{Refresh, Swappiness};
@@ -75,8 +75,8 @@ impl Default for FlusherModel {
     /// The kernel's with its default ratios, under cgroup v2 with I/O control.
     fn default() -> FlusherModel {
         FlusherModel {
-            // (20 % + 10 %) / 2, noticed a little late: the check is made every few dozen pages.
-            tenant_permille: 155,
+            // (20 % + 10 %) / 2, where writers begin to look; that is noticed some dozen pages late.
+            tenant_permille: 150,
             memory_permille: 100,
             period: Duration::from_secs(5),
             expiry: Duration::from_secs(30),
@@ -132,6 +132,8 @@ pub struct Machine {
     pub charge_metadata: bool,
     /// Where files are.
     pub device: DeviceModel,
+    /// What that device goes through.
+    pub trouble: Trouble,
     /// Where anonymous pages go; `None`: they stay.
     pub swap: Option<SwapModel>,
     /// How willing reclaim is to take them, 0…201.
@@ -184,6 +186,7 @@ impl Machine {
             statistics_reads: None,
             charge_metadata: false,
             device: DeviceModel::nvme(),
+            trouble: Trouble::default(),
             swap: None,
             swappiness: Swappiness::DEFAULT,
             flusher: Some(FlusherModel::default()),

@@ -10,7 +10,7 @@ use crate::report::{Counters, Counts, Kill, RequestReport, Tally};
 use crate::sample::{Sample, Sampler, TenantSample};
 use crate::swap::Swap;
 use mglru_core::writeback::WritebackRun;
-use mglru_core::{Core, Counter, Mapping, Memcg, MemcgError, MemcgId, SwapOut, Task, Time};
+use mglru_core::{Core, Counter, Mapping, Memcg, MemcgError, MemcgId, SwapOut, Switch, Task, Time};
 use mglru_workload::Random;
 use mglru_workload::fio::Latencies;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -150,6 +150,8 @@ pub(crate) struct World {
     pub(crate) count_repeats: bool,
     pub(crate) transfer_pages: usize,
     pub(crate) has_flusher: bool,
+    /// Nobody is out of memory before everything was tried.
+    pub(crate) waits_before_oom: bool,
     pub(crate) memcg_dirty_limits: bool,
     device_cpu: usize,
 }
@@ -165,7 +167,7 @@ impl World {
             core,
             host: SimHost::new(machine.swap.map(|_| Swap::options(machine.swap).store)),
             events: Events::default(),
-            device: Device::new(machine.device, machine.seed),
+            device: Device::new(machine.device, machine.seed).in_trouble(machine.trouble),
             swap: machine.swap.map(|model| Swap::new(model, machine.seed)),
             files: Files::new(machine.numbering),
             tenants,
@@ -194,6 +196,7 @@ impl World {
             count_repeats: machine.count_repeats,
             transfer_pages: machine.flusher.unwrap_or_default().transfer_pages.max(1) as usize,
             has_flusher: machine.flusher.is_some(),
+            waits_before_oom: machine.mechanisms.is_on(Switch::WaitBeforeOom),
             memcg_dirty_limits: machine.memcg_dirty_limits,
             device_cpu: machine.device_cpu,
         })
@@ -338,6 +341,9 @@ impl World {
     fn note_write(&mut self, write: Write, end: Time) {
         let id = WriteId(self.next_write);
         self.next_write += 1;
+        if let (Some(model), Some(_)) = (&self.host.model, write.file) {
+            model.borrow_mut().content.write_begins(id, write.mapping.id(), &write.run);
+        }
         self.writes.insert(id, write);
         self.events.plan(end, Due::Written(id));
     }
@@ -405,8 +411,12 @@ impl World {
             };
             self.core.end_writeback(&self.host, &write.mapping, folio, write.ok, cpu);
         }
-        if let (false, Some(file)) = (write.ok, write.file) {
-            self.files.note_dirty(file, self.now());
+        let Some(file) = write.file else { return };
+        if let Some(model) = &self.host.model {
+            model.borrow_mut().content.write_ends(id, write.mapping.id(), write.run.first, write.ok);
+        }
+        if !write.ok && Arc::ptr_eq(&write.mapping, &self.files.get(file).mapping) {
+            self.files.note_error(file, self.now());
         }
     }
 
@@ -435,9 +445,25 @@ impl World {
     }
 
     /// Pages of a mapping were taken out of the cache, other than by reclaim.
-    pub(crate) fn note_removed(&self, mapping: &Mapping, from: u32, end: u64) {
+    pub(crate) fn note_dropped(&self, mapping: &Mapping, from: u32, end: u64) {
+        self.note_removed(mapping, from, end, false);
+    }
+
+    /// A file was cut: pages are gone, with what was written to them.
+    pub(crate) fn note_cut(&self, mapping: &Mapping, from: u32, end: u64) {
+        self.note_removed(mapping, from, end, true);
+    }
+
+    /// A file is closed, and its mapping's number is free.
+    pub(crate) fn note_closed(&self, mapping: &Mapping) {
         if let Some(model) = &self.host.model {
-            model.borrow_mut().removed(&self.core, mapping, from, end);
+            model.borrow_mut().content.closed(mapping.id());
+        }
+    }
+
+    fn note_removed(&self, mapping: &Mapping, from: u32, end: u64, cut: bool) {
+        if let Some(model) = &self.host.model {
+            model.borrow_mut().removed(&self.core, mapping, from, end, cut);
         }
     }
 
@@ -449,5 +475,38 @@ impl World {
     /// Writes that began so far.
     pub(crate) fn writes_begun(&self) -> u64 {
         self.next_write
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Access, Latency, Operation, Simulator};
+    use std::time::Duration;
+
+    /// How long 1,000 reads take of which those after the first 100 have to reclaim, with batches of a millisecond.
+    fn run(limit_pages: u64, preemption: Option<Preemption>) -> u64 {
+        let batch_time = Duration::from_millis(1);
+        let machine = Machine { batch_time, preemption, ..Machine::ideal(limit_pages, 1) };
+        let mut simulator = Simulator::new(&machine).unwrap();
+        simulator.add_job(0, (0..1000).map(|page| Operation::from(Access::read(page))));
+        simulator.run().unwrap().now.as_nanos() / 1_000_000
+    }
+
+    /// A task that reclaims for as long as its slice loses its CPU each time; for half of it, about every second time; one that
+    /// does not reclaim, never.
+    #[test]
+    fn who_reclaims_loses_the_cpu() {
+        let of = |slice_ms, away_ms| {
+            let away = Latency::Fixed(Duration::from_millis(away_ms));
+            Some(Preemption { slice: Duration::from_millis(slice_ms), away })
+        };
+        let steps = run(100, None);
+        assert!(steps > 100, "{steps}");
+        assert_eq!(run(100, of(1, 10)), steps * 11);
+        let half = run(100, of(2, 10)) - steps;
+        assert!(half.abs_diff(steps * 5) < steps, "{half} for {steps} steps");
+        assert_eq!(run(100, of(1, 0)), steps);
+        assert_eq!(run(2000, of(1, 10)), 0);
     }
 }

@@ -100,6 +100,13 @@ impl Effort {
         self.end_priority(core, host)
     }
 
+    /// Ends it early. What others wait for is done.
+    pub(crate) fn abandon(mut self, core: &Core, host: &impl Host) {
+        if let Some(walk) = &mut self.walk {
+            walk.abandon(core, host);
+        }
+    }
+
     fn end_priority(&mut self, core: &Core, host: &impl Host) -> Step {
         let progress = self.scan.progress;
         let wait = throttle::after_pass(core, &self.orders, &self.scan.tallies).or_else(|| {
@@ -233,6 +240,32 @@ mod tests {
         harness.end_writeback(harness.start_writeback());
         let (seen, progress) = priorities(&harness, harness.orders(32));
         assert!(progress.reclaimed >= 32 && seen.len() <= 13, "{progress:?} {seen:?}");
+    }
+
+    /// spec 70 §14: "… then (if low was respected) once ignoring low, then returns 0".
+    #[test]
+    fn low_is_ignored_last() {
+        for preset in [crate::Preset::Linux72, crate::Preset::Default] {
+            let mut harness = Harness::with_preset(preset, 4096, 31);
+            let parent = harness.task.memcg;
+            let child = harness.core.add_child(parent, "child", 4096, crate::Time::ZERO).unwrap().id();
+            harness.task = harness.core.new_task(child, 0);
+            harness.bring_at(0..1000, 4);
+            let orders = Orders { target: parent, ..harness.orders(32) };
+            let whole: Vec<u8> = (0..=12).rev().collect();
+            harness.core.set_low(child, 1000);
+            let (seen, progress) = priorities(&harness, orders);
+            assert!(progress.reclaimed >= 32, "{preset:?}: {progress:?}");
+            assert!(seen.starts_with(&whole.repeat(2)) && seen.len() > 26, "{preset:?}: {seen:?}");
+            assert!(harness.stat(Counter::EventLow) > 0);
+
+            // Nothing can be freed, whatever is ignored: it ends with nothing.
+            harness.core.set_low(child, 1000);
+            (0..1000).filter(|&page| harness.is_cached(page)).for_each(|page| harness.write(page));
+            let (seen, progress) = priorities(&harness, orders);
+            assert_eq!(progress.reclaimed, 0, "{preset:?}");
+            assert_eq!(seen, whole.repeat(3), "{preset:?}");
+        }
     }
 
     /// spec 70 §2: an effort ends with the first pass that reaches the goal.

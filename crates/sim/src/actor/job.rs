@@ -11,7 +11,8 @@
 //! happens, notices nothing of it.
 
 use super::rest;
-use crate::files::FileNumber;
+use crate::checker::judge_out_of_memory;
+use crate::files::{File, FileNumber};
 use crate::host::PageTouch;
 use crate::operation::{Access, Operation, Request, Source, SourceError};
 use crate::report::RequestReport;
@@ -19,10 +20,12 @@ use crate::world::{Pause, TenantState, World};
 use mglru_core::lru::switch::{LruSwitch, SwitchStep};
 use mglru_core::mapping::{LEAF_SLOTS, TABLE_PAGES};
 use mglru_core::reclaim::{Proactive, RequestStep};
+use mglru_core::writeback::Dirtier;
 use mglru_core::{
     Arrival, ChargeStep, Charging, Core, FlushReason, FolioId, Hit, Host, Kind, Lookup, Mapping, NewFolio,
     Stall, Task, Throttle, Time,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,10 +34,6 @@ use std::time::Duration;
 const ACCESSES_PER_STEP: u32 = 1 << 16;
 /// Pages that a job looks up together before it touches them one by one: their memory is waited for together.
 const AHEAD_PAGES: usize = 32;
-/// Pages that a job dirties before it looks whether too many are dirty (the kernel's rate limit on small machines).
-const DIRTIED_PER_LOOK: u32 = 32;
-/// How long a job rests while too many pages are dirty.
-const DIRTY_PAUSE: Duration = Duration::from_millis(10);
 /// How often a job looks whether its tenant is there.
 const TENANT_PAUSE: Duration = Duration::from_millis(1);
 /// After so many pauses it goes on anyhow: the device may be failing for good.
@@ -163,17 +162,21 @@ struct Ahead {
 /// One of the processes as which a job acts: whose it is, and what it has open.
 #[derive(Debug)]
 pub(crate) struct Process {
+    number: usize,
     tenant: usize,
     task: Task,
     /// By file number.
     descriptors: Vec<Descriptor>,
     /// They are right as long as this is the number of files that were replaced.
     replacements: u64,
+    /// How many errors of write-back it was told of, where it was. It counts as having had every file open all the time.
+    told: BTreeMap<(FileNumber, u64), u64>,
 }
 
 impl Process {
-    pub(crate) fn new(tenant: usize, task: Task) -> Process {
-        Process { tenant, task, descriptors: Vec::new(), replacements: 0 }
+    /// `number`: of all processes.
+    pub(crate) fn new(number: usize, tenant: usize, task: Task) -> Process {
+        Process { number, tenant, task, descriptors: Vec::new(), replacements: 0, told: BTreeMap::new() }
     }
 
     /// Enters its tenant, if that was made meanwhile. `false`: it is not there yet.
@@ -204,7 +207,7 @@ pub(crate) struct Job {
     loads: Loads,
     ahead: Ahead,
     state: State,
-    dirtied_pages: u32,
+    dirtier: Dirtier,
     /// When its last access began, as long as that is under way and somebody wants to know.
     began: Option<Time>,
     /// Accesses until it returns to the simulator in any case.
@@ -234,7 +237,7 @@ impl Job {
             loads: Loads::NONE,
             ahead: Ahead::default(),
             state: State::Next,
-            dirtied_pages: 0,
+            dirtier: Dirtier::default(),
             began: None,
             left: 0,
             alone: false,
@@ -577,15 +580,17 @@ impl Job {
     fn dirty(&mut self, world: &mut World, touch: Touch, hit: &Hit) {
         let flags = &world.core.folios().flags(hit.folio);
         assert!(flags.try_lock(), "between steps only pages without content are locked");
-        world.core.set_dirty(&world.host, &world.files.get(touch.file).mapping, hit.folio);
+        let was_clean = world.core.set_dirty(&world.host, &world.files.get(touch.file).mapping, hit.folio);
         if flags.unlock() {
             world.host.wake_waiters(hit.folio);
         }
-        if !touch.anon && !hit.flags.dirty() {
+        if let (Some(model), false) = (&world.host.model, touch.anon) {
+            let place = (world.files.get(touch.file).mapping.id(), touch.index);
+            model.borrow_mut().content.dirtied(place);
+        }
+        if was_clean {
             world.files.note_dirty(touch.file, world.now());
-            self.dirtied_pages += 1;
-            if self.dirtied_pages == DIRTIED_PER_LOOK && world.has_flusher {
-                self.dirtied_pages = 0;
+            if self.dirtier.dirtied() && world.has_flusher {
                 self.state = State::Balance(DIRTY_PAUSES_MAX);
             }
         }
@@ -604,7 +609,12 @@ impl Job {
             }
             ChargeStep::Wait(throttle) => wait_out(world, throttle),
             ChargeStep::Charged(new) => return self.bring(world, touch, new),
-            ChargeStep::OutOfMemory(_) => {
+            ChargeStep::OutOfMemory(report) => {
+                if let Some(model) = &world.host.model
+                    && let Some(wrong) = judge_out_of_memory(world, &report)
+                {
+                    model.borrow_mut().complain(wrong);
+                }
                 self.fail(world, touch);
                 // The caller may want to give up.
                 self.left = self.left.min(1);
@@ -659,20 +669,22 @@ impl Job {
             return self.look(world, touch);
         }
         world.core.abandon(&world.host, &reading.mapping, reading.folio);
-        world.note_removed(&reading.mapping, reading.index, u64::from(reading.index) + 1);
+        world.note_dropped(&reading.mapping, reading.index, u64::from(reading.index) + 1);
         world.tenants[self.process.tenant].counts.read_errors += 1;
         rest(world, world.access_nanos)
     }
 
-    /// Rests while too many pages are dirty.
+    /// Rests where it dirties pages faster than they are written.
     fn balance(&mut self, world: &mut World, pauses_left: u32) -> Pause {
-        if pauses_left == 0 || !world.core.must_pause_dirtying(self.process.task.memcg) {
+        let memcg = self.process.task.memcg;
+        let Some(pause) = world.core.balance_dirty(&world.host, memcg, &mut self.dirtier) else {
             return Pause::Ready;
-        }
+        };
+        let Some(pauses_left) = pauses_left.checked_sub(1) else { return Pause::Ready };
         world.tenants[self.process.tenant].counts.dirty_pauses += 1;
         world.host.wake_flusher(FlushReason::Reclaim);
-        self.state = State::Balance(pauses_left - 1);
-        Pause::Until(world.now() + DIRTY_PAUSE)
+        self.state = State::Balance(pauses_left);
+        wait_out(world, pause)
     }
 
     /// Operations on whole files.
@@ -682,6 +694,10 @@ impl Job {
             Operation::Access(_) | Operation::Loads { .. } => unreachable!("touches are dealt with before"),
             Operation::Sync { page } => {
                 let file = world.files.file_of(&world.core, page);
+                if let Some(model) = &world.host.model {
+                    let mapping = world.files.get(file).mapping.id();
+                    model.borrow_mut().content.sync_begins(self.process.number, mapping);
+                }
                 self.state = State::Sync(file, Syncing::Settle(world.writes_begun()));
                 Pause::Ready
             }
@@ -701,7 +717,7 @@ impl Job {
                 let end = (u64::from(from) + u64::from(pages)).min(1 << 32);
                 let mapping = &world.files.get(file).mapping;
                 world.core.invalidate(&world.host, mapping, from, end, self.process.task.cpu);
-                world.note_removed(mapping, from, end);
+                world.note_dropped(mapping, from, end);
                 rest(world, world.access_nanos)
             }
             Operation::Unmap { page } => {
@@ -801,6 +817,7 @@ impl Job {
                 if world.core.dirty_pages(&world.files.get(file).mapping) == 0 {
                     world.files.note_clean(file);
                 }
+                self.end_sync(world, file);
                 return rest(world, world.access_nanos);
             }
         };
@@ -808,10 +825,24 @@ impl Job {
         pause
     }
 
+    /// All that was dirty when the sync began is written, or there is an error to tell.
+    fn end_sync(&mut self, world: &mut World, file: FileNumber) {
+        let File { incarnation, ref mapping, .. } = *world.files.get(file);
+        let mapping = mapping.id();
+        let told = self.process.told.entry((file, incarnation)).or_default();
+        let error = world.files.tell_error(file, told);
+        let counts = &mut world.tenants[self.process.tenant].counts;
+        counts.syncs += 1;
+        counts.sync_errors += u64::from(error);
+        if let Some(model) = &world.host.model {
+            model.borrow_mut().content.sync_ends(self.process.number, mapping, error);
+        }
+    }
+
     fn truncate(&mut self, world: &mut World, file: FileNumber, from: u32, end: u64) -> Pause {
         let mapping = &world.files.get(file).mapping;
         let busy = world.core.truncate(&world.host, mapping, from, end);
-        world.note_removed(mapping, from, end);
+        world.note_cut(mapping, from, end);
         let Some(folio) = busy else { return rest(world, world.access_nanos) };
         self.state = State::Truncate(file, from, end);
         wait_for(&world.core, folio)
@@ -819,8 +850,11 @@ impl Job {
 
     fn close(&mut self, world: &mut World, mapping: Arc<Mapping>) -> Pause {
         let busy = world.core.close_mapping(&world.host, &mapping);
-        world.note_removed(&mapping, 0, 1 << 32);
-        let Some(folio) = busy else { return rest(world, world.access_nanos) };
+        world.note_cut(&mapping, 0, 1 << 32);
+        let Some(folio) = busy else {
+            world.note_closed(&mapping);
+            return rest(world, world.access_nanos);
+        };
         self.state = State::Close(mapping);
         wait_for(&world.core, folio)
     }
@@ -849,9 +883,7 @@ pub(super) fn wait_out(world: &World, throttle: Throttle) -> Pause {
     let until = world.now() + throttle.timeout();
     match throttle {
         Throttle::Writeback => Pause::Written(Some(until)),
-        Throttle::Congested | Throttle::NoProgress | Throttle::Isolated | Throttle::OverHigh(_) => {
-            Pause::Until(until)
-        }
+        _ => Pause::Until(until),
     }
 }
 
