@@ -116,7 +116,7 @@ impl Shared {
     pub(crate) fn pause_dirtying(&self, memcg: MemcgId) -> Result<(), Error> {
         let mut dirtier = self.dirtier();
         if !dirtier.must_look() {
-            return Ok(());
+            return if self.stopping.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) };
         }
         let mut fruitless = 0;
         let mut written = self.core.written_pages();
@@ -130,7 +130,11 @@ impl Shared {
             let Some(pause) = pause else { return Ok(()) };
             // The pages in the way may be another file's, even another tenant's. A device that is only slow is waited for.
             match self.inodes().iter().find_map(|inode| inode.failing()) {
-                Some(error) if fruitless >= FRUITLESS_PAUSES => return Err(error),
+                Some(error) if fruitless >= FRUITLESS_PAUSES => {
+                    dirtier.look_again();
+                    self.set_dirtier(dirtier);
+                    return Err(error);
+                }
                 // Each write that fails is heard of.
                 Some(_) => self.host.park(pause, heard),
                 None => self.park(pause, heard),

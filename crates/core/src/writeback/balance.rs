@@ -76,6 +76,11 @@ impl Dirtier {
         self.must_look()
     }
 
+    /// It was told to pause and gives up instead: it looks again before it dirties anything.
+    pub fn look_again(&mut self) {
+        self.pages = self.look_pages;
+    }
+
     /// Whether it should look.
     #[inline]
     pub fn must_look(&self) -> bool {
