@@ -146,6 +146,8 @@ pub struct Machine {
     pub batch_time: Duration,
     /// What reclaim takes besides for each page that it takes off a list and examines. Sorting is almost free beside that.
     pub scan_time: Duration,
+    /// What a walk over page tables takes for each entry that it looks at.
+    pub walk_time: Duration,
     /// How a task that reclaims loses its CPU to others; `None`: never.
     pub preemption: Option<Preemption>,
     /// Whether what a tenant has dirty is held against its own limit ([`Options::memcg_dirty_limits`]).
@@ -193,6 +195,7 @@ impl Machine {
             access_time: Duration::from_micros(1),
             batch_time: Duration::ZERO,
             scan_time: Duration::ZERO,
+            walk_time: Duration::ZERO,
             preemption: None,
             memcg_dirty_limits: true,
             oom_policy: OomPolicy::Fail,

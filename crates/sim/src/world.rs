@@ -144,6 +144,9 @@ pub(crate) struct World {
     /// What scanning a page takes, and pages that were scanned before the last batch.
     scan_nanos: u64,
     scanned: u64,
+    /// What looking at an entry of a page table takes, and those that were looked at before.
+    walk_nanos: u64,
+    walked: u64,
     preemption: Option<Preemption>,
     random: Random,
     pub(crate) overwrite: bool,
@@ -190,6 +193,8 @@ impl World {
             batch_nanos: machine.batch_time.as_nanos() as u64,
             scan_nanos: machine.scan_time.as_nanos() as u64,
             scanned: 0,
+            walk_nanos: machine.walk_time.as_nanos() as u64,
+            walked: 0,
             preemption: machine.preemption,
             random: Random::stream(machine.seed, 0xC9),
             overwrite: machine.writes == Writes::Overwrite,
@@ -364,7 +369,8 @@ impl World {
     #[inline]
     pub(crate) fn take_batch_nanos(&mut self) -> u64 {
         let scanning = if self.scan_nanos == 0 { 0 } else { self.scan_nanos * self.take_scanned() };
-        let nanos = self.batch_nanos + scanning;
+        let walking = if self.walk_nanos == 0 { 0 } else { self.walk_nanos * self.take_walked() };
+        let nanos = self.batch_nanos + scanning + walking;
         let nanos = nanos + self.preemption.map_or(0, |preemption| self.lose_cpu(preemption, nanos));
         match self.host.take_compressed() {
             0 => nanos,
@@ -388,6 +394,15 @@ impl World {
         // What a memcg counted that was removed meanwhile is its parent's then.
         let before = std::mem::replace(&mut self.scanned, scanned);
         scanned.saturating_sub(before)
+    }
+
+    /// Entries of page tables that were looked at since the last call of this.
+    #[cold]
+    fn take_walked(&mut self) -> u64 {
+        let walked = self.core.memcgs().map(|memcg| memcg.lruvec().walked_entries()).sum();
+        // They are counted anew for each generation.
+        let before = std::mem::replace(&mut self.walked, walked);
+        if walked < before { walked } else { walked - before }
     }
 
     /// What compressing so many pages took.

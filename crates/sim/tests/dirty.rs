@@ -78,7 +78,7 @@ fn a_writer_gets_the_bandwidth_of_the_device() {
             pages.abs_diff(10 * pages_per_second) < pages_per_second / 2,
             "{pages} of {pages_per_second}/s"
         );
-        assert!((20..=1000).contains(&pauses), "of 10 to 200 ms each: {pauses}");
+        assert!((20..=2500).contains(&pauses), "of 4 to 200 ms each: {pauses}");
         // At first, with a wrong idea of the bandwidth, it may meet the limit, and pause several times for one write.
         let longest = simulator.latencies().nth(1).unwrap().max_ns();
         assert!((10_000_000..=1_001_000_000).contains(&longest), "{longest} ns");
@@ -99,8 +99,8 @@ fn two_writers_share_evenly() {
     assert!(shares.iter().all(|share| share.abs_diff(all / 3) < all / 60), "within 5 %: {shares:?}");
 }
 
-/// A device that answers after 15 s. The writer gets as far as its limit, and pauses for 200 ms at a time; when writes end, it
-/// goes on.
+/// A device that answers after 15 s. The writer gets as far as its limit, and pauses, soon for 200 ms at a time; when writes end,
+/// it goes on.
 #[test]
 fn a_device_that_stalls_is_waited_for() {
     let mut simulator = simulator(0, Duration::from_secs(15));
@@ -111,7 +111,8 @@ fn a_device_that_stalls_is_waited_for() {
     run_until(&mut simulator, at(14));
     assert!(written.get() - pages <= 32, "it stands still");
     let paused = pauses(&simulator) - pauses_before;
-    assert!((64..=66).contains(&paused), "13 s: {paused}");
+    // 65 of 200 ms; some more before the bandwidth is seen to be nothing, when an eighth of what is pending takes 16 ms.
+    assert!((65..=300).contains(&paused), "13 s: {paused}");
     assert!(simulator.steps() - steps < 10 * paused, "nobody spins");
     run_until(&mut simulator, at(16));
     assert!(written.get() > pages + 1000, "{} after {pages}", written.get());

@@ -116,7 +116,7 @@ impl Shared {
     pub(crate) fn pause_dirtying(&self, memcg: MemcgId) -> Result<(), Error> {
         let mut dirtier = self.dirtier();
         if !dirtier.must_look() {
-            return Ok(());
+            return if self.stopping.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) };
         }
         let mut fruitless = 0;
         let mut written = self.core.written_pages();
@@ -124,20 +124,24 @@ impl Shared {
             if self.stopping.load(Ordering::Acquire) {
                 return Err(Error::Closed);
             }
+            let heard = self.host.progress.rings();
             let pause = self.core.balance_dirty(&self.host, memcg, &mut dirtier);
             self.set_dirtier(dirtier);
             let Some(pause) = pause else { return Ok(()) };
-            self.park(pause, 0);
+            // The pages in the way may be another file's, even another tenant's. A device that is only slow is waited for.
+            match self.inodes().iter().find_map(|inode| inode.failing()) {
+                Some(error) if fruitless >= FRUITLESS_PAUSES => {
+                    dirtier.look_again();
+                    self.set_dirtier(dirtier);
+                    return Err(error);
+                }
+                // Each write that fails is heard of.
+                Some(_) => self.host.park(pause, heard),
+                None => self.park(pause, heard),
+            }
             let now = self.core.written_pages();
             fruitless = if now == written { fruitless + 1 } else { 0 };
             written = now;
-            if fruitless >= FRUITLESS_PAUSES {
-                // The pages in the way may be another file's, even another tenant's. A device that is only slow is waited for.
-                let failing = self.inodes().iter().find_map(|inode| inode.failing());
-                if let Some(error) = failing {
-                    return Err(error);
-                }
-            }
         }
     }
 

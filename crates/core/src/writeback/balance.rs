@@ -13,8 +13,9 @@
 //! dirty them. The *rate* is that of one task, the same for all that dirty pages of one memcg. Every 200 ms it is moved an
 //! eighth of the way to rate × ratio × pages written / pages dirtied, which is the bandwidth divided by the number of tasks,
 //! without anybody counting tasks: below the setpoint only up, above it only down. The bandwidth is that of completed writes, smoothed
-//! over 3 s. Pauses of less than 10 ms are put together, longer ones than 200 ms cut short; at the limit, tasks pause for
-//! 200 ms again and again, also on a device that stalls.
+//! over 3 s. Pauses of less than 10 ms are put together. None is longer than an eighth of what is pending takes to be written, so
+//! that the device does not run dry, nor than 200 ms. At the limit tasks pause for so long, again and again; where the device
+//! stalls, its bandwidth is seen to fall, and it is 200 ms soon.
 //!
 //! Source: Wu Fengguang, "IO-less dirty throttling" (Linux Plumbers Conference 2011; LWN, "Dynamic writeback throttling", 2010), and
 //! the texts with which he posted it for Linux 3.2; all later kernels have it. There, a share of all memory is that of each
@@ -30,9 +31,12 @@ use crate::host::{FlushReason, Host, Throttle, Time};
 use crate::memcg::{Counter, Memcg, MemcgId};
 use std::time::Duration;
 
-/// The longest pause.
+/// The longest pause, and what is the longest where next to nothing is pending: one tick.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
-/// A pause that is shorter is put off.
+const TICK: Duration = Duration::from_millis(4);
+/// A pause is not longer than this part of what is pending takes.
+const SAFETY: u64 = 8;
+/// A pause that is shorter is put off; or than half of the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 /// How often rates are adjusted.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -70,6 +74,11 @@ impl Dirtier {
     pub fn dirtied(&mut self) -> bool {
         self.pages += 1;
         self.must_look()
+    }
+
+    /// It was told to pause and gives up instead: it looks again before it dirties anything.
+    pub fn look_again(&mut self) {
+        self.pages = self.look_pages;
     }
 
     /// Whether it should look.
@@ -137,6 +146,12 @@ impl Pace {
         self.rate
     }
 
+    /// The longest pause of a task while so many pages are pending.
+    fn longest_pause(&self, pending_pages: u64) -> Duration {
+        let to_write = scale(pending_pages, 1_000_000_000, self.bandwidth);
+        Duration::from_nanos(to_write / SAFETY).clamp(TICK, PAUSE_MAX)
+    }
+
     fn adjust(&mut self, dirtied_per_second: u64, ratio: u64) {
         if dirtied_per_second == 0 {
             // All are at the limit: that says nothing about who could dirty how much.
@@ -201,26 +216,31 @@ impl Core {
             return None;
         };
         host.wake_flusher(FlushReason::Background);
-        let (paced, written) = self.who_is_paced(memcg);
-        let rate = scale(paced.pace.lock().note(now, pages, written, ratio), ratio, ONE);
+        let (paced, written, pending) = self.who_is_paced(memcg);
+        let (rate, longest) = {
+            let mut pace = paced.pace.lock();
+            let rate = scale(pace.note(now, pages, written, ratio), ratio, ONE);
+            (rate, pace.longest_pause(pending))
+        };
         // So many in half of the longest pause.
         dirtier.look_pages = (rate / 10).clamp(1, u64::from(LOOK_PAGES)) as u32;
         if rate == 0 {
-            return Some(Throttle::Dirty(PAUSE_MAX));
+            return Some(Throttle::Dirty(longest));
         }
-        let earned = Time::from_nanos(now.as_nanos().saturating_sub(nanos(PAUSE_MAX)));
+        let earned = Time::from_nanos(now.as_nanos().saturating_sub(nanos(longest)));
         let taken = Duration::from_nanos(scale(u64::from(pages), 1_000_000_000, rate));
-        dirtier.due = (dirtier.due.max(earned) + taken).min(now + PAUSE_MAX);
+        dirtier.due = (dirtier.due.max(earned) + taken).min(now + longest);
         let pause = dirtier.due.since(now);
-        (pause >= PAUSE_MIN).then_some(Throttle::Dirty(pause))
+        (pause >= PAUSE_MIN.min(longest / 2)).then_some(Throttle::Dirty(pause))
     }
 
-    /// Whose pace it is, and how many pages of that were written: a memcg's own, or that of all.
-    fn who_is_paced<'a>(&'a self, memcg: &'a Memcg) -> (&'a Memcg, u64) {
+    /// Whose pace it is, and how many pages of that were written, and are pending: a memcg's own, or that of all.
+    fn who_is_paced<'a>(&'a self, memcg: &'a Memcg) -> (&'a Memcg, u64, u64) {
         if self.options.memcg_dirty_limits {
-            (memcg, memcg.stat.get(Counter::NrWritten))
+            (memcg, memcg.stat.get(Counter::NrWritten), memcg.pending.pages())
         } else {
-            (self.memcg(MemcgId::ROOT), self.node.pending.written_pages())
+            let all = &self.node.pending;
+            (self.memcg(MemcgId::ROOT), all.written_pages(), all.pages())
         }
     }
 }

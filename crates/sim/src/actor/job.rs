@@ -36,8 +36,8 @@ const ACCESSES_PER_STEP: u32 = 1 << 16;
 const AHEAD_PAGES: usize = 32;
 /// How often a job looks whether its tenant is there.
 const TENANT_PAUSE: Duration = Duration::from_millis(1);
-/// After so many pauses it goes on anyhow: the device may be failing for good.
-const DIRTY_PAUSES_MAX: u32 = 100;
+/// Who pauses for write-back goes on after this time anyhow: the device may be failing for good.
+const DIRTY_WAIT: Duration = Duration::from_secs(20);
 
 /// What comes next.
 #[derive(Clone, Copy, Debug)]
@@ -110,8 +110,8 @@ enum State {
     Charge(Touch, Charging),
     /// The device reads it.
     Read(Touch, Reading),
-    /// It may have dirtied too much; so many pauses are left.
-    Balance(u32),
+    /// It may have dirtied too much, and pauses until that time at the latest.
+    Balance(Time),
     Sync(FileNumber, Syncing),
     /// From this page on, before that one.
     Truncate(FileNumber, u32, u64),
@@ -272,7 +272,7 @@ impl Job {
                 State::Look(touch) => self.look(world, touch),
                 State::Charge(touch, charging) => self.charge(world, touch, charging),
                 State::Read(touch, reading) => self.arrive(world, touch, reading),
-                State::Balance(pauses_left) => self.balance(world, pauses_left),
+                State::Balance(until) => self.balance(world, until),
                 State::Sync(file, syncing) => self.sync(world, file, syncing),
                 State::Truncate(file, from, end) => self.truncate(world, file, from, end),
                 State::Close(mapping) => self.close(world, mapping),
@@ -591,7 +591,7 @@ impl Job {
         if was_clean {
             world.files.note_dirty(touch.file, world.now());
             if self.dirtier.dirtied() && world.has_flusher {
-                self.state = State::Balance(DIRTY_PAUSES_MAX);
+                self.state = State::Balance(world.now() + DIRTY_WAIT);
             }
         }
     }
@@ -675,15 +675,17 @@ impl Job {
     }
 
     /// Rests where it dirties pages faster than they are written.
-    fn balance(&mut self, world: &mut World, pauses_left: u32) -> Pause {
+    fn balance(&mut self, world: &mut World, until: Time) -> Pause {
         let memcg = self.process.task.memcg;
         let Some(pause) = world.core.balance_dirty(&world.host, memcg, &mut self.dirtier) else {
             return Pause::Ready;
         };
-        let Some(pauses_left) = pauses_left.checked_sub(1) else { return Pause::Ready };
+        if world.now() >= until {
+            return Pause::Ready;
+        }
         world.tenants[self.process.tenant].counts.dirty_pauses += 1;
         world.host.wake_flusher(FlushReason::Reclaim);
-        self.state = State::Balance(pauses_left);
+        self.state = State::Balance(until);
         wait_out(world, pause)
     }
 

@@ -71,26 +71,47 @@ fn balance(harness: &Harness, dirtier: &mut Dirtier) -> Option<Throttle> {
     harness.core.balance_dirty(&harness.host, harness.task.memcg, dirtier)
 }
 
-/// A device that stalls: who is at the limit pauses, as long as may be, again and again, and goes on when pages were written.
+/// As if the device had been so slow that pauses may be as long as 200 ms.
+fn slow(harness: &Harness) {
+    harness.memcg().pace.lock().bandwidth = 50;
+}
+
+/// A device that stalls: who is at the limit pauses, again and again, longer and longer, and goes on when pages were written.
 #[test]
 fn a_stalled_device_pauses_and_does_not_spin() {
     let harness = dirty(200);
     let folios = harness.start_writeback();
     let mut dirtier = Dirtier::default();
     assert!(dirtier.dirtied(), "who was never seen looks at once");
-    for _ in 0..300 {
-        assert_eq!(balance(&harness, &mut dirtier), Some(Throttle::Dirty(PAUSE_MAX)));
-        harness.host.advance(PAUSE_MAX);
+    let mut pauses = Vec::new();
+    while harness.host.now() < Time::ZERO + Duration::from_secs(60) {
+        let Some(Throttle::Dirty(pause)) = balance(&harness, &mut dirtier) else { panic!("it stalls") };
+        harness.host.advance(pause);
+        pauses.push(pause);
     }
+    assert!(pauses[0] == TICK && pauses.is_sorted() && pauses.last() == Some(&PAUSE_MAX), "{pauses:?}");
+    // Before its bandwidth is seen to be next to nothing, some 16 s.
+    assert!(pauses.len() < 3000 && pauses.iter().filter(|&&pause| pause == PAUSE_MAX).count() > 200);
     harness.end_writeback(folios);
     assert_eq!(balance(&harness, &mut dirtier), None);
     assert!(!dirtier.dirtied() && dirtier.look_pages == 8, "200 to the limit: it looks after 8");
+}
+
+/// An eighth of what 4,096 pending pages take at 25,600 per second.
+#[test]
+fn the_device_does_not_run_dry_in_a_pause() {
+    let mut pace = Pace::default();
+    assert_eq!(pace.longest_pause(4096), Duration::from_millis(20));
+    assert_eq!(pace.longest_pause(10), TICK);
+    pace.bandwidth = 1;
+    assert_eq!([2, 100].map(|pending| pace.longest_pause(pending)), [PAUSE_MAX; 2]);
 }
 
 /// At the setpoint the first rate is 25,600 per second: 32 pages take 1.25 ms, of which eight are put together.
 #[test]
 fn pauses_are_neither_short_nor_long() {
     let harness = dirty(175);
+    slow(&harness);
     let mut dirtier = Dirtier::default();
     assert_eq!(balance(&harness, &mut dirtier), None);
     dirtier.due = harness.host.now();
@@ -119,6 +140,7 @@ fn pauses_are_neither_short_nor_long() {
 fn who_was_idle_has_earned_a_pause_at_most() {
     let harness = dirty(175);
     harness.host.advance(Duration::from_secs(3600));
+    slow(&harness);
     let pause_of = |pages| {
         let mut dirtier = Dirtier { pages, ..Dirtier::default() };
         balance(&harness, &mut dirtier)
