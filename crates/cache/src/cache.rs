@@ -354,6 +354,11 @@ impl PageCache {
         self.tenant("")?.open(path, mode)
     }
 
+    /// Turns [`mglru_core::Switch::Prefetch`] on or off, whatever goes on: it decides nothing.
+    pub fn set_prefetch(&self, on: bool) {
+        self.shared.core.set_prefetch(on);
+    }
+
     /// Sizes now. It takes as long with one tenant as with many.
     pub fn stats(&self) -> CacheStats {
         let shared = &self.shared;

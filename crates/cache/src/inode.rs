@@ -11,8 +11,7 @@
 //!
 //! # Write-back errors
 //!
-//! Counted in a sequence. Each handle remembers up to where it has told its user, so that every handle that was
-//! open reports an error once, and one that nobody reported is told to the next that opens the file.
+//! Counted in a sequence ([`ErrorSequence`]). Each handle remembers up to where it has told its user.
 //!
 //! # Locking
 //!
@@ -25,19 +24,18 @@ use crate::cache::Shared;
 use crate::error::Error;
 use crate::file::LEN_MAX;
 use mglru_core::folio::{Flags, FolioFlags};
+use mglru_core::writeback::ErrorSequence;
 use mglru_core::{FolioId, Mapping, MemcgId, PAGE_BYTES};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
-/// Errors of write-back, in order.
+/// Errors of write-back.
 #[derive(Debug, Default)]
 struct Errors {
-    count: u64,
+    sequence: ErrorSequence,
     last: Option<(Failed, Arc<io::Error>)>,
-    /// Some handle told its user about the last one.
-    reported: bool,
 }
 
 /// What failed.
@@ -145,9 +143,8 @@ impl Inode {
 
     pub(crate) fn note_error(&self, failed: Failed, error: io::Error) {
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
-        errors.count += 1;
+        errors.sequence.note();
         errors.last = Some((failed, Arc::new(error)));
-        errors.reported = false;
     }
 
     /// Write-back ended.
@@ -164,22 +161,23 @@ impl Inode {
 
     /// How many errors a new handle counts as told: all, unless nobody heard of the last one.
     pub(crate) fn errors_told(&self) -> u64 {
-        let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
-        if errors.reported || errors.count == 0 { errors.count } else { errors.count - 1 }
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner).sequence.told_at_open()
     }
 
     /// All errors so far.
     pub(crate) fn error_count(&self) -> u64 {
-        self.errors.lock().unwrap_or_else(PoisonError::into_inner).count
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner).sequence.count()
     }
 
     /// The error that a handle has not told yet. Afterwards it has.
     pub(crate) fn untold_error(&self, told: &AtomicU64) -> Option<Error> {
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.swap(errors.count, Ordering::AcqRel) >= errors.count {
+        // Changed under the lock only.
+        let mut known = told.load(Ordering::Acquire);
+        if !errors.sequence.tell(&mut known) {
             return None;
         }
-        errors.reported = true;
+        told.store(known, Ordering::Release);
         let (failed, source) = errors.last.clone()?;
         let path = self.file.path().to_owned();
         Some(match failed {

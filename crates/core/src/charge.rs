@@ -191,6 +191,12 @@ impl Charging {
 
     /// Gives up, and gives back what was paid so far. Not after [`ChargeStep::Charged`] or `OutOfMemory`.
     pub fn cancel(mut self, core: &Core, host: &impl Host) {
+        if let Some(effort) = self.effort.take() {
+            effort.abandon(core, host);
+        }
+        if let Some(over_high) = self.over_high.take() {
+            over_high.abandon(core, host);
+        }
         self.end_stall(core, host);
         self.give_back(core);
     }

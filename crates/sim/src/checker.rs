@@ -6,16 +6,22 @@
 //! * a model that knows of pages only what the core reported: which were inserted, evicted, taken out;
 //! * what is under way: a page without content belongs to exactly one job that reads it, a page under write-back
 //!   to exactly one write.
+//!
+//! What pages hold, and who was told of errors, is [`Content`]'s account.
 
 use crate::actor::{Actor, Job};
+use crate::content::Content;
 use crate::world::World;
+use mglru_core::reclaim::OutOfMemory;
 use mglru_core::{Core, Counter, Event, FolioId, Lookup, Mapping, MappingId, MemcgId};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// What is cached, as far as events tell.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     cached: BTreeMap<(MappingId, u32), FolioId>,
+    pub(crate) content: Content,
     /// The first event that could not be.
     wrong: Option<String>,
 }
@@ -29,6 +35,7 @@ impl Model {
                 before.map(|other| format!("{page:?} was inserted as {folio:?}, but is cached as {other:?}"))
             }
             Event::Evicted { page, .. } => {
+                self.content.left(page);
                 let before = self.cached.remove(&page);
                 before.is_none().then(|| format!("{page:?} was evicted, but is not cached"))
             }
@@ -37,13 +44,25 @@ impl Model {
         self.wrong = self.wrong.take().or(wrong);
     }
 
-    /// Pages of this range were taken out, those that are not there any more.
-    pub(crate) fn removed(&mut self, core: &Core, mapping: &Mapping, from: u32, end: u64) {
+    /// Something happened that must not.
+    pub(crate) fn complain(&mut self, what: String) {
+        self.wrong.get_or_insert(what);
+    }
+
+    /// Pages of this range were taken out, those that are not there any more; with what was written to them, if the file was
+    /// cut.
+    pub(crate) fn removed(&mut self, core: &Core, mapping: &Mapping, from: u32, end: u64, cut: bool) {
         let last = (end - 1) as u32;
         let of_range = self.cached.range((mapping.id(), from)..=(mapping.id(), last));
         let gone = of_range.filter(|((_, index), _)| matches!(core.lookup(mapping, *index), Lookup::Miss));
         for page in gone.map(|(&page, _)| page).collect::<Vec<_>>() {
             self.cached.remove(&page);
+            if !cut {
+                self.content.left(page);
+            }
+        }
+        if cut {
+            self.content.cut(mapping.id(), from, end, |place| self.cached.contains_key(&place));
         }
     }
 }
@@ -75,7 +94,8 @@ fn check_model(world: &World) -> Result<(), String> {
     let of_kinds = [Counter::File, Counter::Anon];
     let cached =
         world.core.memcgs().flat_map(|memcg| of_kinds.map(|counter| memcg.stat().get(counter))).sum();
-    agree("cached pages", model.cached.len() as u64, cached)
+    agree("cached pages", model.cached.len() as u64, cached)?;
+    model.content.check(&world.core)
 }
 
 fn check_under_way(world: &World, jobs: &[&Job]) -> Result<(), String> {
@@ -134,6 +154,36 @@ fn check_budget(world: &World, charged: u64) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// A charge failed. Whether that was too early, where nobody is to be out of memory before everything was tried: pages are
+/// left that could be taken, or will be as soon as they were read or written by a device that is well.
+pub(crate) fn judge_out_of_memory(world: &World, report: &OutOfMemory) -> Option<String> {
+    if !world.waits_before_oom {
+        return None;
+    }
+    let core = &world.core;
+    let target = core.find_memcg(&report.tenant).ok()?;
+    // Who waits gives up after less than two seconds of refusals; and then it takes a moment to write all again.
+    let writable = world.has_flusher && !world.device.was_full(world.now(), Duration::from_secs(5));
+    let mut left = String::new();
+    for memcg in core.subtree(target) {
+        let usage = core.used_pages(memcg.id());
+        if usage <= core.effective_protection(memcg.id(), target).min_pages && memcg.id() != target {
+            continue;
+        }
+        let [file, dirty, writeback, reading] =
+            [Counter::File, Counter::FileDirty, Counter::FileWriteback, Counter::FileReading]
+                .map(|counter| memcg.stat().get(counter));
+        let clean = file.saturating_sub(dirty + writeback + reading);
+        if clean + reading > 0 || writable && dirty + writeback > 0 {
+            let path = core.memcg_path(memcg.id());
+            left += &format!(
+                "'{path}' has {clean} clean, {dirty} dirty, {writeback} being written, {reading} being read; "
+            );
+        }
+    }
+    (!left.is_empty()).then(|| format!("out of memory too early: {left}{report}"))
 }
 
 /// Checks a machine on which nothing goes on any more: no page is held by anybody but its mapping.

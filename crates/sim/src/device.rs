@@ -8,6 +8,9 @@
 //! Reads and writes have a [`Lane`] each, as disks with a queue per direction (and kernels that let reads pass)
 //! have. When a request is made, everything about it is known at once: when it ends, and whether it fails. All of
 //! it is integer arithmetic and one seed, so that it is the same on every machine.
+//!
+//! A device may be in [`Trouble`] for a while: it stands still, it is full. Transfers that are under way when it begins to
+//! stand still end later by as much.
 
 use mglru_core::{PAGE_BYTES, Time};
 use mglru_workload::Random;
@@ -128,6 +131,37 @@ impl DeviceModel {
     }
 }
 
+/// What a device goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Trouble {
+    /// From then on it moves nothing, for so long.
+    pub stall: Option<(Time, Duration)>,
+    /// After so many pages were written it is full: every further write fails.
+    pub full_after_pages: Option<u64>,
+    /// From then on it has room again, and nothing fails any more, whatever its lanes say. `None`: that time never comes.
+    pub well_from: Option<Time>,
+}
+
+impl Trouble {
+    /// A transfer that begins at `begin` begins then instead.
+    fn begin(&self, begin: Time) -> Time {
+        let end = self.stall.map(|(from, length)| (from, from + length));
+        end.filter(|&(from, end)| (from..end).contains(&begin)).map_or(begin, |(_, end)| end)
+    }
+
+    /// A transfer that began at `begin`, not while the device stood still, and would end at `end`, ends then instead.
+    fn end(&self, begin: Time, end: Time) -> Time {
+        match self.stall {
+            Some((from, length)) if begin < from && end > from => end + length,
+            _ => end,
+        }
+    }
+
+    fn is_over(&self, now: Time) -> bool {
+        self.well_from.is_some_and(|well| now >= well)
+    }
+}
+
 /// What becomes of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
@@ -181,21 +215,23 @@ impl Line {
         Some(ends[waiting as usize - 1])
     }
 
-    fn request(&mut self, now: Time, pages: u64) -> Completion {
+    fn request(&mut self, now: Time, pages: u64, trouble: &Trouble) -> Completion {
         self.requests += 1;
         self.pages += pages;
-        let begin = self.full_until(now).unwrap_or(now);
+        let begin = trouble.begin(self.full_until(now).unwrap_or(now));
         if self.lane.bytes_per_second > 0 {
             let nanos =
                 u128::from(pages * PAGE_BYTES) * 1_000_000_000 / u128::from(self.lane.bytes_per_second);
             self.bytes_moved = self.bytes_moved.max(begin) + Duration::from_nanos(nanos as u64);
         }
         let at = self.bytes_moved.max(begin) + self.lane.latency.draw(&mut self.random);
+        let at = trouble.end(begin, at);
         if self.lane.depth < u32::MAX {
             self.ends.push(Reverse(at));
         }
         let ok = self.lane.failures_per_million == 0
-            || self.random.below(1_000_000) >= u64::from(self.lane.failures_per_million);
+            || self.random.below(1_000_000) >= u64::from(self.lane.failures_per_million)
+            || trouble.is_over(begin);
         self.failures += u64::from(!ok);
         Completion { at, ok }
     }
@@ -216,6 +252,8 @@ pub struct DeviceCounts {
     pub pages_written: u64,
     /// Writes that failed.
     pub write_failures: u64,
+    /// Of them, because the device was full.
+    pub no_space: u64,
 }
 
 /// A device at work.
@@ -223,29 +261,58 @@ pub struct DeviceCounts {
 pub struct Device {
     read: Line,
     write: Line,
+    trouble: Trouble,
+    /// Pages that it has taken.
+    taken_pages: u64,
+    no_space: u64,
 }
 
 impl Device {
     /// An idle device.
     pub fn new(model: DeviceModel, seed: u64) -> Device {
         let random = |stream| Random::stream(seed, stream);
-        Device { read: Line::new(model.read, random(0x0D01)), write: Line::new(model.write, random(0x0D02)) }
+        Device {
+            read: Line::new(model.read, random(0x0D01)),
+            write: Line::new(model.write, random(0x0D02)),
+            trouble: Trouble::default(),
+            taken_pages: 0,
+            no_space: 0,
+        }
+    }
+
+    /// The same, in trouble.
+    #[must_use]
+    pub fn in_trouble(self, trouble: Trouble) -> Device {
+        Device { trouble, ..self }
     }
 
     /// Reads `pages` consecutive pages.
     #[inline]
     pub fn read(&mut self, now: Time, pages: u64) -> Completion {
-        self.read.request(now, pages)
+        self.read.request(now, pages, &self.trouble)
     }
 
     /// Writes `pages` consecutive pages.
     pub fn write(&mut self, now: Time, pages: u64) -> Completion {
-        self.write.request(now, pages)
+        let mut completion = self.write.request(now, pages, &self.trouble);
+        let most = self.trouble.full_after_pages.filter(|_| !self.trouble.is_over(now));
+        if completion.ok && most.is_some_and(|most| self.taken_pages + pages > most) {
+            completion.ok = false;
+            self.write.failures += 1;
+            self.no_space += 1;
+        }
+        self.taken_pages += if completion.ok { pages } else { 0 };
+        completion
     }
 
     /// When a write could begin; `None`: now.
     pub fn write_full_until(&mut self, now: Time) -> Option<Time> {
         self.write.full_until(now)
+    }
+
+    /// Whether it was full, and has not been well again for so long.
+    pub fn was_full(&self, now: Time, for_long: Duration) -> bool {
+        self.no_space > 0 && self.trouble.well_from.is_none_or(|well| now < well + for_long)
     }
 
     /// What it did so far.
@@ -257,6 +324,7 @@ impl Device {
             writes: self.write.requests,
             pages_written: self.write.pages,
             write_failures: self.write.failures,
+            no_space: self.no_space,
         }
     }
 }
@@ -316,6 +384,38 @@ mod tests {
         assert_eq!([exp2(0), exp2(1 << 16), exp2(-3 << 16)], [1 << 16, 2 << 16, 1 << 13]);
         // √2 = 1.41421.
         assert!(exp2(1 << 15).abs_diff(92_682) < 300, "{}", exp2(1 << 15));
+    }
+
+    #[test]
+    fn while_it_stands_still_nothing_begins_and_nothing_ends() {
+        let trouble = Trouble { stall: Some((at(15), Duration::from_micros(100))), ..Trouble::default() };
+        let mut device = Device::new(fixed(10, 2, 0), 1).in_trouble(trouble);
+        let ends: Vec<Time> = (0..5).map(|_| device.write(at(0), 1).at).collect();
+        assert_eq!(ends, [10, 10, 120, 120, 130].map(at), "two were half done when it stopped");
+        assert_eq!(device.read(at(15), 1).at, at(125));
+        assert_eq!(device.read(at(114), 1).at, at(125));
+        assert_eq!(device.read(at(130), 1).at, at(140));
+    }
+
+    #[test]
+    fn a_full_device_takes_nothing_until_it_is_well() {
+        let trouble = Trouble { full_after_pages: Some(10), well_from: Some(at(50)), ..Trouble::default() };
+        let mut device = Device::new(fixed(1, 8, 0), 1).in_trouble(trouble);
+        assert!(device.write(at(0), 6).ok);
+        assert!(!device.write(at(1), 6).ok, "there is room for four more");
+        assert!(device.write(at(2), 4).ok && !device.write(at(3), 1).ok);
+        assert!(device.read(at(3), 1).ok && device.write(at(50), 100).ok);
+        let counts = device.counts();
+        assert_eq!((counts.writes, counts.write_failures, counts.no_space), (5, 2, 2));
+    }
+
+    #[test]
+    fn nothing_fails_any_more_on_a_device_that_is_well() {
+        let lane = Lane { failures_per_million: 1_000_000, ..Lane::IDEAL };
+        let trouble = Trouble { well_from: Some(at(9)), ..Trouble::default() };
+        let mut device = Device::new(DeviceModel { read: lane, write: lane }, 9).in_trouble(trouble);
+        assert!(!device.read(at(8), 1).ok && !device.write(at(8), 1).ok);
+        assert!(device.read(at(9), 1).ok && device.write(at(9), 1).ok);
     }
 
     #[test]

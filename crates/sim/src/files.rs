@@ -2,6 +2,7 @@
 
 use crate::keys::KeyTable;
 use crate::operation::Numbering;
+use mglru_core::writeback::ErrorSequence;
 use mglru_core::{Core, Kind, Mapping, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,11 +19,15 @@ const DIRECT_NAMES: u32 = 1 << 16;
 pub(crate) struct File {
     /// As jobs call it.
     name: u32,
+    /// How many files of its name there were before.
+    pub(crate) incarnation: u64,
     /// Its pages.
     pub(crate) mapping: Arc<Mapping>,
     /// When its oldest dirty page became dirty, as far as anybody keeps account of that: the first one since the
     /// file was clean.
     pub(crate) dirty_since: Option<Time>,
+    /// Of its write-back.
+    pub(crate) errors: ErrorSequence,
 }
 
 /// Names of one kind: the same name may mean a file and a region of anonymous memory.
@@ -91,7 +96,8 @@ impl Files {
             return FileNumber(number);
         }
         let number = self.files.len() as u32;
-        self.files.push(File { name, mapping: core.open_mapping(kind), dirty_since: None });
+        let (mapping, errors) = (core.open_mapping(kind), ErrorSequence::default());
+        self.files.push(File { name, incarnation: 0, mapping, dirty_since: None, errors });
         if name < DIRECT_NAMES {
             if direct.len() <= name as usize {
                 direct.resize(name as usize + 1, 0);
@@ -128,7 +134,10 @@ impl Files {
     pub(crate) fn replace(&mut self, core: &Core, file: FileNumber) -> Arc<Mapping> {
         self.note_clean(file);
         self.replacements += 1;
-        std::mem::replace(&mut self.files[file.0 as usize].mapping, core.open_mapping(Kind::File))
+        let replaced = &mut self.files[file.0 as usize];
+        replaced.incarnation += 1;
+        replaced.errors = ErrorSequence::default();
+        std::mem::replace(&mut replaced.mapping, core.open_mapping(Kind::File))
     }
 
     /// Equal to an earlier value: no file was replaced since.
@@ -143,6 +152,17 @@ impl Files {
             *since = Some(now);
             self.dirty.insert(file);
         }
+    }
+
+    /// Pages of the file could not be written: they are dirty again.
+    pub(crate) fn note_error(&mut self, file: FileNumber, now: Time) {
+        self.note_dirty(file, now);
+        self.files[file.0 as usize].errors.note();
+    }
+
+    /// Whether there are errors of the file that a process was not told of, of which it was told so many.
+    pub(crate) fn tell_error(&mut self, file: FileNumber, told: &mut u64) -> bool {
+        self.files[file.0 as usize].errors.tell(told)
     }
 
     /// No page of the file is dirty any more.

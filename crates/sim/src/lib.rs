@@ -23,6 +23,7 @@ mod actor;
 pub mod baseline;
 mod checker;
 pub mod clock;
+mod content;
 pub mod device;
 mod files;
 pub mod host;
@@ -38,7 +39,7 @@ mod world;
 
 pub use actor::{Answer, Order, Reading};
 pub use baseline::Baseline;
-pub use device::{DeviceModel, Lane, Latency};
+pub use device::{DeviceModel, Lane, Latency, Trouble};
 pub use host::{Observer, PageTouch};
 pub use machine::{FlusherModel, Interleaving, Machine, Preemption, Tenant, Writes};
 pub use operation::{Access, Numbering, Operation, Request, Source, SourceError, TraceSource};

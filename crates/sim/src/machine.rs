@@ -1,6 +1,6 @@
 //! The faked machine: what it has, and how long things take on it.
 
-use crate::device::{DeviceModel, Lane, Latency};
+use crate::device::{DeviceModel, Lane, Latency, Trouble};
 use crate::operation::Numbering;
 use crate::swap::{Swap, SwapModel};
 use mglru_core::lru::{Refresh, Swappiness};
@@ -132,6 +132,8 @@ pub struct Machine {
     pub charge_metadata: bool,
     /// Where files are.
     pub device: DeviceModel,
+    /// What that device goes through.
+    pub trouble: Trouble,
     /// Where anonymous pages go; `None`: they stay.
     pub swap: Option<SwapModel>,
     /// How willing reclaim is to take them, 0…201.
@@ -144,6 +146,8 @@ pub struct Machine {
     pub batch_time: Duration,
     /// What reclaim takes besides for each page that it takes off a list and examines. Sorting is almost free beside that.
     pub scan_time: Duration,
+    /// What a walk over page tables takes for each entry that it looks at.
+    pub walk_time: Duration,
     /// How a task that reclaims loses its CPU to others; `None`: never.
     pub preemption: Option<Preemption>,
     /// Whether what a tenant has dirty is held against its own limit ([`Options::memcg_dirty_limits`]).
@@ -184,12 +188,14 @@ impl Machine {
             statistics_reads: None,
             charge_metadata: false,
             device: DeviceModel::nvme(),
+            trouble: Trouble::default(),
             swap: None,
             swappiness: Swappiness::DEFAULT,
             flusher: Some(FlusherModel::default()),
             access_time: Duration::from_micros(1),
             batch_time: Duration::ZERO,
             scan_time: Duration::ZERO,
+            walk_time: Duration::ZERO,
             preemption: None,
             memcg_dirty_limits: true,
             oom_policy: OomPolicy::Fail,

@@ -27,6 +27,10 @@ pub struct Counts {
     pub out_of_memory: u64,
     /// Pauses of writers because too much was dirty.
     pub dirty_pauses: u64,
+    /// Syncs that ended.
+    pub syncs: u64,
+    /// Of them, those that told of an error of write-back.
+    pub sync_errors: u64,
 }
 
 impl Counts {
@@ -46,6 +50,8 @@ impl Counts {
             read_errors: f(self.read_errors, other.read_errors),
             out_of_memory: f(self.out_of_memory, other.out_of_memory),
             dirty_pauses: f(self.dirty_pauses, other.dirty_pauses),
+            syncs: f(self.syncs, other.syncs),
+            sync_errors: f(self.sync_errors, other.sync_errors),
         }
     }
 }

@@ -190,7 +190,7 @@ impl Simulator {
             let memcg = self.world.tenants[tenant].memcg.unwrap_or(MemcgId::ROOT);
             let task: Task = self.world.core.new_task(memcg, cpu);
             self.world.tasks.push(task.clone());
-            Process::new(tenant, task)
+            Process::new(self.world.tasks.len(), tenant, task)
         };
         let mut processes: Vec<Process> = tenants.iter().map(process).collect();
         let first = processes.remove(0);

@@ -10,7 +10,7 @@ use crate::report::{Counters, Counts, Kill, RequestReport, Tally};
 use crate::sample::{Sample, Sampler, TenantSample};
 use crate::swap::Swap;
 use mglru_core::writeback::WritebackRun;
-use mglru_core::{Core, Counter, Mapping, Memcg, MemcgError, MemcgId, SwapOut, Task, Time};
+use mglru_core::{Core, Counter, Mapping, Memcg, MemcgError, MemcgId, SwapOut, Switch, Task, Time};
 use mglru_workload::Random;
 use mglru_workload::fio::Latencies;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -144,12 +144,17 @@ pub(crate) struct World {
     /// What scanning a page takes, and pages that were scanned before the last batch.
     scan_nanos: u64,
     scanned: u64,
+    /// What looking at an entry of a page table takes, and those that were looked at before.
+    walk_nanos: u64,
+    walked: u64,
     preemption: Option<Preemption>,
     random: Random,
     pub(crate) overwrite: bool,
     pub(crate) count_repeats: bool,
     pub(crate) transfer_pages: usize,
     pub(crate) has_flusher: bool,
+    /// Nobody is out of memory before everything was tried.
+    pub(crate) waits_before_oom: bool,
     pub(crate) memcg_dirty_limits: bool,
     device_cpu: usize,
 }
@@ -165,7 +170,7 @@ impl World {
             core,
             host: SimHost::new(machine.swap.map(|_| Swap::options(machine.swap).store)),
             events: Events::default(),
-            device: Device::new(machine.device, machine.seed),
+            device: Device::new(machine.device, machine.seed).in_trouble(machine.trouble),
             swap: machine.swap.map(|model| Swap::new(model, machine.seed)),
             files: Files::new(machine.numbering),
             tenants,
@@ -188,12 +193,15 @@ impl World {
             batch_nanos: machine.batch_time.as_nanos() as u64,
             scan_nanos: machine.scan_time.as_nanos() as u64,
             scanned: 0,
+            walk_nanos: machine.walk_time.as_nanos() as u64,
+            walked: 0,
             preemption: machine.preemption,
             random: Random::stream(machine.seed, 0xC9),
             overwrite: machine.writes == Writes::Overwrite,
             count_repeats: machine.count_repeats,
             transfer_pages: machine.flusher.unwrap_or_default().transfer_pages.max(1) as usize,
             has_flusher: machine.flusher.is_some(),
+            waits_before_oom: machine.mechanisms.is_on(Switch::WaitBeforeOom),
             memcg_dirty_limits: machine.memcg_dirty_limits,
             device_cpu: machine.device_cpu,
         })
@@ -338,6 +346,9 @@ impl World {
     fn note_write(&mut self, write: Write, end: Time) {
         let id = WriteId(self.next_write);
         self.next_write += 1;
+        if let (Some(model), Some(_)) = (&self.host.model, write.file) {
+            model.borrow_mut().content.write_begins(id, write.mapping.id(), &write.run);
+        }
         self.writes.insert(id, write);
         self.events.plan(end, Due::Written(id));
     }
@@ -358,7 +369,8 @@ impl World {
     #[inline]
     pub(crate) fn take_batch_nanos(&mut self) -> u64 {
         let scanning = if self.scan_nanos == 0 { 0 } else { self.scan_nanos * self.take_scanned() };
-        let nanos = self.batch_nanos + scanning;
+        let walking = if self.walk_nanos == 0 { 0 } else { self.walk_nanos * self.take_walked() };
+        let nanos = self.batch_nanos + scanning + walking;
         let nanos = nanos + self.preemption.map_or(0, |preemption| self.lose_cpu(preemption, nanos));
         match self.host.take_compressed() {
             0 => nanos,
@@ -384,6 +396,15 @@ impl World {
         scanned.saturating_sub(before)
     }
 
+    /// Entries of page tables that were looked at since the last call of this.
+    #[cold]
+    fn take_walked(&mut self) -> u64 {
+        let walked = self.core.memcgs().map(|memcg| memcg.lruvec().walked_entries()).sum();
+        // They are counted anew for each generation.
+        let before = std::mem::replace(&mut self.walked, walked);
+        if walked < before { walked } else { walked - before }
+    }
+
     /// What compressing so many pages took.
     #[cold]
     fn compress(&mut self, pages: u64) -> u64 {
@@ -405,8 +426,12 @@ impl World {
             };
             self.core.end_writeback(&self.host, &write.mapping, folio, write.ok, cpu);
         }
-        if let (false, Some(file)) = (write.ok, write.file) {
-            self.files.note_dirty(file, self.now());
+        let Some(file) = write.file else { return };
+        if let Some(model) = &self.host.model {
+            model.borrow_mut().content.write_ends(id, write.mapping.id(), write.run.first, write.ok);
+        }
+        if !write.ok && Arc::ptr_eq(&write.mapping, &self.files.get(file).mapping) {
+            self.files.note_error(file, self.now());
         }
     }
 
@@ -435,9 +460,25 @@ impl World {
     }
 
     /// Pages of a mapping were taken out of the cache, other than by reclaim.
-    pub(crate) fn note_removed(&self, mapping: &Mapping, from: u32, end: u64) {
+    pub(crate) fn note_dropped(&self, mapping: &Mapping, from: u32, end: u64) {
+        self.note_removed(mapping, from, end, false);
+    }
+
+    /// A file was cut: pages are gone, with what was written to them.
+    pub(crate) fn note_cut(&self, mapping: &Mapping, from: u32, end: u64) {
+        self.note_removed(mapping, from, end, true);
+    }
+
+    /// A file is closed, and its mapping's number is free.
+    pub(crate) fn note_closed(&self, mapping: &Mapping) {
         if let Some(model) = &self.host.model {
-            model.borrow_mut().removed(&self.core, mapping, from, end);
+            model.borrow_mut().content.closed(mapping.id());
+        }
+    }
+
+    fn note_removed(&self, mapping: &Mapping, from: u32, end: u64, cut: bool) {
+        if let Some(model) = &self.host.model {
+            model.borrow_mut().removed(&self.core, mapping, from, end, cut);
         }
     }
 

@@ -99,6 +99,11 @@ impl Lruvec {
         std::array::from_fn(|at| self.walked[at].load(Relaxed))
     }
 
+    /// Page-table entries that walks looked at for the next generation, so far: a measure of how long they take.
+    pub fn walked_entries(&self) -> u64 {
+        self.walked()[0]
+    }
+
     pub(crate) fn count_walked(&self, found: [u64; 4]) {
         self.walked.iter().zip(found).for_each(|(count, found)| _ = count.fetch_add(found, Relaxed));
     }

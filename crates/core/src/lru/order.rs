@@ -238,9 +238,9 @@ impl Core {
 
     /// A memcg was visited, and may have become smaller.
     fn given(&self, id: MemcgId, visit: Visit) -> Given {
-        let Visit { scanned, stolen, .. } = visit;
+        let Visit { scanned, stolen, below_min, below_low, .. } = visit;
         self.regroup(id, false);
-        Given { memcg: id, scanned, stolen }
+        Given { memcg: id, scanned, stolen, protected: below_min || below_low }
     }
 
     /// Puts a memcg, or who inherited its lists, among those of its size, if it is not there; `anew`: anyway.

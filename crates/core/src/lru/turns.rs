@@ -13,6 +13,9 @@
 //! pages are found together would else give for all. A page that was looked at and kept counts a little, so that who uses its
 //! pages gives less. A memcg that comes begins with the lowest count there is, so that it does not have to make up for the time before.
 //!
+//! Who is protected holds nobody back: it is put beside the next. And the last pass of
+//! an effort leaves nobody out, since those who are behind may have nothing but dirty pages.
+//!
 //! Members are only those with pages, grouped by size, which keeps the cost of a pass at the number of those that can give:
 //! 100,000 tenants of which 1,000 are in use cost as much as 1,000.
 //!
@@ -86,6 +89,14 @@ impl Turns {
         self.groups.iter().skip(group_of(1 << priority) as usize)
     }
 
+    /// The lowest count of those who have something to give at a priority, but for one.
+    fn lowest(&self, priority: u8, but: Option<MemcgId>) -> Option<u64> {
+        let firsts = self
+            .large_enough(priority)
+            .filter_map(|group| group.iter().find(|(_, memcg)| Some(*memcg) != but));
+        firsts.map(|&(given, _)| given).min()
+    }
+
     fn leave(&mut self, memcg: MemcgId) {
         if let Some(member) = self.members.remove(&memcg) {
             self.groups[member.group as usize].remove(&(member.given, memcg));
@@ -111,8 +122,8 @@ impl Turns {
 }
 
 /// One pass: everyone who has something to give at its priority, once, but for those who are ahead. If the others have too
-/// little that is cold, the next pass asks them for a larger share; only then is more taken from those who are ahead. The last
-/// pass, at priority 0, leaves nobody out.
+/// little that is cold, the next pass asks them for a larger share; only then is more taken from those who are ahead. At
+/// priority 0 these have their turns, too, after the others.
 #[derive(Debug)]
 pub(crate) struct TurnsWalk {
     number: u64,
@@ -123,6 +134,8 @@ pub(crate) struct TurnsWalk {
     advance: i64,
     /// Who gave more than this is ahead of the others by a share, and left out.
     most: u64,
+    /// At priority 0, those who were left out, the last one first, once the others had their turns.
+    left_out: Option<Vec<MemcgId>>,
     finished: bool,
 }
 
@@ -130,33 +143,45 @@ impl TurnsWalk {
     pub(crate) fn new(turns: &mut Turns, priority: u8) -> TurnsWalk {
         turns.passes += 1;
         let share = WHOLE >> priority;
-        let lowest = turns.large_enough(priority).filter_map(BTreeSet::first).min();
-        // After the last pass there is none that would ask them: who gave least may have nothing that can go.
-        let most = lowest.filter(|_| priority > 0).map(|&(given, _)| given.saturating_add(share / 4));
-        let most = most.unwrap_or(u64::MAX);
-        let advance = share as i64;
-        TurnsWalk { number: turns.passes, priority, after: None, advance, most, finished: false }
+        let lowest = turns.lowest(priority, None);
+        let most = lowest.map_or(0, |given| given.saturating_add(share / 4));
+        let (number, advance) = (turns.passes, share as i64);
+        TurnsWalk { number, priority, after: None, advance, most, left_out: None, finished: false }
     }
 
     pub(crate) fn next(&mut self, turns: &mut Turns, before: Option<Given>) -> Option<MemcgId> {
         self.settle(turns, before);
-        while !self.finished {
-            let from = self.after.map_or(Bound::Unbounded, Bound::Excluded);
-            let groups = turns.large_enough(self.priority);
-            let firsts = groups.filter_map(|group| group.range((from, Bound::Unbounded)).next());
-            let Some(&(given, memcg)) = firsts.min().filter(|(given, _)| *given <= self.most) else {
-                self.finished = true;
-                break;
-            };
-            self.after = Some((given, memcg));
-            let member = turns.members.get_mut(&memcg).expect("groups have members");
+        while let Some(memcg) = self.candidate(turns).filter(|_| !self.finished) {
+            let Some(member) = turns.members.get_mut(&memcg) else { continue };
             // Visited before in this pass, it is behind the others by now.
             if std::mem::replace(&mut member.pass, self.number) != self.number {
                 turns.give(memcg, self.advance);
                 return Some(memcg);
             }
         }
+        self.finished = true;
         None
+    }
+
+    fn candidate(&mut self, turns: &Turns) -> Option<MemcgId> {
+        if self.left_out.is_none() {
+            let from = self.after.map_or(Bound::Unbounded, Bound::Excluded);
+            let groups = turns.large_enough(self.priority);
+            let firsts = groups.filter_map(|group| group.range((from, Bound::Unbounded)).next());
+            if let Some(&(given, memcg)) = firsts.min().filter(|(given, _)| *given <= self.most) {
+                self.after = Some((given, memcg));
+                return Some(memcg);
+            }
+            if self.priority > 0 {
+                return None;
+            }
+            // As they are now: while others reclaim, too, counts grow, and one might meet the same ones for ever.
+            let mut ahead: Vec<_> =
+                turns.groups.iter().flatten().filter(|(given, _)| *given > self.most).collect();
+            ahead.sort_unstable_by(|one, other| other.cmp(one));
+            self.left_out = Some(ahead.into_iter().map(|&(_, memcg)| memcg).collect());
+        }
+        self.left_out.as_mut()?.pop()
     }
 
     /// Ends the pass.
@@ -166,8 +191,13 @@ impl TurnsWalk {
     }
 
     fn settle(&mut self, turns: &mut Turns, given: Option<Given>) {
-        let Some(Given { memcg, scanned, stolen }) = given else { return };
-        let Some(member) = turns.members.get(&memcg) else { return };
+        let Some(Given { memcg, scanned, stolen, protected }) = given else { return };
+        let Some(member) = turns.members.get(&memcg).copied() else { return };
+        if protected {
+            let next = turns.lowest(self.priority, Some(memcg));
+            let given = member.given.saturating_add_signed(-self.advance);
+            return turns.place(memcg, Member { given: given.max(next.unwrap_or(0)), ..member });
+        }
         let counts = stolen + scanned.saturating_sub(stolen) / KEPT_SHARE;
         let share = (u128::from(counts) * u128::from(WHOLE) / u128::from(member.pages.max(1))) as i64;
         turns.give(memcg, share - self.advance);
@@ -180,6 +210,8 @@ pub(crate) struct Given {
     pub(crate) memcg: MemcgId,
     pub(crate) scanned: u64,
     pub(crate) stolen: u64,
+    /// It was passed over.
+    pub(crate) protected: bool,
 }
 
 #[cfg(all(test, not(loom)))]
@@ -199,7 +231,7 @@ mod tests {
         while let Some(memcg) = walk.next(turns, before) {
             visited.push(memcg.0);
             let stolen = gives(memcg.0);
-            before = Some(Given { memcg, scanned: stolen, stolen });
+            before = Some(Given { memcg, scanned: stolen, stolen, protected: false });
         }
         visited
     }
@@ -247,9 +279,49 @@ mod tests {
         let mut walk = TurnsWalk::new(&mut turns, 5);
         let mut visit = |before| walk.next(&mut turns, before);
         assert_eq!(visit(None), Some(MemcgId(0)));
-        assert_eq!(visit(Some(Given { memcg: MemcgId(0), scanned: 256, stolen: 0 })), Some(MemcgId(1)));
-        assert_eq!(visit(Some(Given { memcg: MemcgId(1), scanned: 2, stolen: 2 })), None);
+        assert_eq!(
+            visit(Some(Given { memcg: MemcgId(0), scanned: 256, stolen: 0, protected: false })),
+            Some(MemcgId(1))
+        );
+        assert_eq!(visit(Some(Given { memcg: MemcgId(1), scanned: 2, stolen: 2, protected: false })), None);
         assert_eq!(pass(&mut turns, 0, |_| 0), [0, 1], "one against two");
+    }
+
+    /// 0 is protected, and 1 gives all the same, however much it gave. Later, 0 has nothing to make up for.
+    #[test]
+    fn who_is_protected_holds_nobody_back() {
+        let mut turns = turns(&[1000, 1000]);
+        let mut gave = [0_u32; 2];
+        for _ in 0..100 {
+            let mut walk = TurnsWalk::new(&mut turns, 5);
+            let mut before = None;
+            while let Some(memcg) = walk.next(&mut turns, before) {
+                gave[memcg.0 as usize] += 1;
+                let (stolen, protected) = if memcg.0 == 0 { (0, true) } else { (31, false) };
+                before = Some(Given { memcg, scanned: stolen, stolen, protected });
+            }
+        }
+        assert!(gave[1] >= 50, "it may be left out of a pass, but not of the next: {gave:?}");
+        gave = [0; 2];
+        (0..10).for_each(|_| pass(&mut turns, 5, |_| 31).iter().for_each(|&n| gave[n as usize] += 1));
+        assert!(gave[0].abs_diff(gave[1]) <= 1, "{gave:?}");
+    }
+
+    /// All that 0 has is dirty.
+    #[test]
+    fn the_last_pass_goes_past_those_with_dirty_pages() {
+        let mut turns = turns(&[1000, 1000]);
+        turns.give(MemcgId(1), 7 * WHOLE as i64);
+        let mut dirty_pass = |priority| {
+            let mut walk = TurnsWalk::new(&mut turns, priority);
+            let (mut visited, mut before) = (Vec::new(), None);
+            while let Some(memcg) = walk.next(&mut turns, before) {
+                visited.push(memcg.0);
+                before = Some(Given { memcg, scanned: 1000 >> priority, stolen: 0, protected: false });
+            }
+            visited
+        };
+        assert_eq!([5, 1, 0].map(&mut dirty_pass), [vec![0], vec![0], vec![0, 1]]);
     }
 
     /// Two reclaimers at the same time take different memcgs.

@@ -15,6 +15,8 @@ pub(crate) struct Pending {
     written: AtomicU64,
     /// The flusher was told that too many are dirty, and has not found out that they are not.
     over_background: AtomicBool,
+    /// Pages that could not be written, since the beginning.
+    failed: AtomicU64,
 }
 
 impl Pending {
@@ -49,11 +51,22 @@ impl Pending {
         self.over_background.store(false, Relaxed);
     }
 
+    /// A page could not be written.
+    pub(crate) fn note_failure(&self) {
+        self.failed.fetch_add(1, Relaxed);
+    }
+
+    /// Pages that could not be written so far.
+    pub(crate) fn failed_pages(&self) -> u64 {
+        self.failed.load(Relaxed)
+    }
+
     /// As new.
     pub(crate) fn reset(&self) {
         self.forget_over_background();
         self.dirty.store(0, Relaxed);
         self.writeback.store(0, Relaxed);
+        self.failed.store(0, Relaxed);
     }
 
     /// Dirty pages that are not being written.

@@ -68,6 +68,13 @@ impl OverHigh {
         })
     }
 
+    /// Who pays the debt ends.
+    pub(crate) fn abandon(self, core: &Core, host: &impl Host) {
+        if let Some(effort) = self.effort {
+            effort.abandon(core, host);
+        }
+    }
+
     pub(crate) fn step(&mut self, core: &Core, host: &impl Host) -> HighStep {
         if let Some(effort) = &mut self.effort {
             match effort.step(core, host) {

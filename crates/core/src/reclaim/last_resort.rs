@@ -14,7 +14,8 @@ use crate::Core;
 use crate::host::{FlushReason, Host, Throttle};
 use crate::memcg::{Counter, MemcgId};
 
-/// Waits in which nothing was written or read, before a request fails: 16 of at most 100 ms.
+/// Waits, of at most 100 ms, in which nothing was written or read, and the device had nothing to do or said no, before a
+/// request fails. As long as it has something to do and does not answer, it is waited for.
 const FRUITLESS_WAITS: u32 = 16;
 /// Waits of one tick for somebody who was killed, before a request fails: about a second.
 const DYING_WAITS: u32 = 256;
@@ -38,6 +39,8 @@ pub(crate) struct LastResort {
     kills_seen: u64,
     /// Pages written, being read and stolen when it waited last.
     seen_before: [u64; 3],
+    /// Pages that could not be written until then.
+    failed_before: u64,
     /// Generations opened until then.
     aged_before: u64,
 }
@@ -78,8 +81,8 @@ impl LastResort {
     /// Everything is dirty, being written or being read: that is slow, not hopeless, as long as pages do get through.
     fn wait_for_transfers(&mut self, core: &Core, host: &impl Host, target: MemcgId) -> Option<Throttle> {
         let totals = core.subtree_totals(target);
-        let transfers = [Counter::FileDirty, Counter::FileWriteback, Counter::FileReading];
-        let under_way = transfers.iter().any(|&counter| totals.get(counter) > 0);
+        let in_flight = totals.get(Counter::FileWriteback) + totals.get(Counter::FileReading) > 0;
+        let under_way = in_flight || totals.get(Counter::FileDirty) > 0;
         let stolen = totals.get(Counter::PgstealFile) + totals.get(Counter::PgstealAnon);
         let now = [core.written_pages(), totals.get(Counter::FileReading), stolen];
         let moves = now != self.seen_before;
@@ -95,7 +98,9 @@ impl LastResort {
         if !under_way && !ages && !moves || self.fruitless_waits == FRUITLESS_WAITS {
             return None;
         }
-        self.fruitless_waits += 1;
+        let failed = core.failed_writes(target);
+        let refused = std::mem::replace(&mut self.failed_before, failed) != failed;
+        self.fruitless_waits += u32::from(!in_flight || refused);
         if !under_way {
             return Some(Throttle::NoProgress);
         }

@@ -100,6 +100,13 @@ impl Effort {
         self.end_priority(core, host)
     }
 
+    /// Ends it early. What others wait for is done.
+    pub(crate) fn abandon(mut self, core: &Core, host: &impl Host) {
+        if let Some(walk) = &mut self.walk {
+            walk.abandon(core, host);
+        }
+    }
+
     fn end_priority(&mut self, core: &Core, host: &impl Host) -> Step {
         let progress = self.scan.progress;
         let wait = throttle::after_pass(core, &self.orders, &self.scan.tallies).or_else(|| {

@@ -102,6 +102,13 @@ impl NodeWalk {
         WalkStep::More
     }
 
+    /// Ends it early. What others wait for is done.
+    pub(crate) fn abandon(&mut self, core: &Core, host: &impl Host) {
+        if let Some(turn) = &mut self.turn {
+            turn.abandon(core, host);
+        }
+    }
+
     fn begin_turn(&mut self, core: &Core, host: &impl Host, orders: &Orders, scan: &mut Scan) -> WalkStep {
         if self.finished {
             return WalkStep::Finished;

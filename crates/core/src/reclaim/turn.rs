@@ -79,6 +79,13 @@ impl Turn {
         self.memcg
     }
 
+    /// It ends early. What others wait for is done.
+    pub(super) fn abandon(&mut self, core: &Core, host: &impl Host) {
+        if let Some(turn) = &mut self.multigen {
+            turn.open_if_walked(core, host);
+        }
+    }
+
     /// Takes at most one batch.
     pub(super) fn step(
         &mut self,

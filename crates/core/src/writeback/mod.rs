@@ -14,9 +14,11 @@
 //! The index of dirty pages is under the mapping lock, and so is the step from dirty to write-back.
 
 mod balance;
+mod errors;
 
 pub use balance::Dirtier;
 pub(crate) use balance::Pace;
+pub use errors::ErrorSequence;
 
 use crate::Core;
 use crate::folio::{FolioId, Kind};
@@ -267,6 +269,10 @@ impl Core {
         }
         let before = flags.end_writeback();
         self.count_pending(memcg, 0, -1);
+        if !written {
+            self.with_ancestors(memcg.id()).for_each(|memcg| memcg.pending.note_failure());
+            self.node.pending.note_failure();
+        }
         if written {
             self.written.fetch_add(1, Relaxed);
             if mapping.kind() == Kind::File {
@@ -283,6 +289,12 @@ impl Core {
             host.wake_waiters(folio);
         }
         self.put(host, folio);
+    }
+
+    /// Pages of `target` and all below it that could not be written, since the beginning.
+    pub(crate) fn failed_writes(&self, target: MemcgId) -> u64 {
+        let pending = if target == MemcgId::ROOT { &self.node.pending } else { &self.memcg(target).pending };
+        pending.failed_pages()
     }
 
     /// Pages written since the beginning.

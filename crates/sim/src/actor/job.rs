@@ -11,7 +11,8 @@
 //! happens, notices nothing of it.
 
 use super::rest;
-use crate::files::FileNumber;
+use crate::checker::judge_out_of_memory;
+use crate::files::{File, FileNumber};
 use crate::host::PageTouch;
 use crate::operation::{Access, Operation, Request, Source, SourceError};
 use crate::report::RequestReport;
@@ -24,6 +25,7 @@ use mglru_core::{
     Arrival, ChargeStep, Charging, Core, FlushReason, FolioId, Hit, Host, Kind, Lookup, Mapping, NewFolio,
     Stall, Task, Throttle, Time,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -160,17 +162,21 @@ struct Ahead {
 /// One of the processes as which a job acts: whose it is, and what it has open.
 #[derive(Debug)]
 pub(crate) struct Process {
+    number: usize,
     tenant: usize,
     task: Task,
     /// By file number.
     descriptors: Vec<Descriptor>,
     /// They are right as long as this is the number of files that were replaced.
     replacements: u64,
+    /// How many errors of write-back it was told of, where it was. It counts as having had every file open all the time.
+    told: BTreeMap<(FileNumber, u64), u64>,
 }
 
 impl Process {
-    pub(crate) fn new(tenant: usize, task: Task) -> Process {
-        Process { tenant, task, descriptors: Vec::new(), replacements: 0 }
+    /// `number`: of all processes.
+    pub(crate) fn new(number: usize, tenant: usize, task: Task) -> Process {
+        Process { number, tenant, task, descriptors: Vec::new(), replacements: 0, told: BTreeMap::new() }
     }
 
     /// Enters its tenant, if that was made meanwhile. `false`: it is not there yet.
@@ -578,6 +584,10 @@ impl Job {
         if flags.unlock() {
             world.host.wake_waiters(hit.folio);
         }
+        if let (Some(model), false) = (&world.host.model, touch.anon) {
+            let place = (world.files.get(touch.file).mapping.id(), touch.index);
+            model.borrow_mut().content.dirtied(place);
+        }
         if was_clean {
             world.files.note_dirty(touch.file, world.now());
             if self.dirtier.dirtied() && world.has_flusher {
@@ -599,7 +609,12 @@ impl Job {
             }
             ChargeStep::Wait(throttle) => wait_out(world, throttle),
             ChargeStep::Charged(new) => return self.bring(world, touch, new),
-            ChargeStep::OutOfMemory(_) => {
+            ChargeStep::OutOfMemory(report) => {
+                if let Some(model) = &world.host.model
+                    && let Some(wrong) = judge_out_of_memory(world, &report)
+                {
+                    model.borrow_mut().complain(wrong);
+                }
                 self.fail(world, touch);
                 // The caller may want to give up.
                 self.left = self.left.min(1);
@@ -654,7 +669,7 @@ impl Job {
             return self.look(world, touch);
         }
         world.core.abandon(&world.host, &reading.mapping, reading.folio);
-        world.note_removed(&reading.mapping, reading.index, u64::from(reading.index) + 1);
+        world.note_dropped(&reading.mapping, reading.index, u64::from(reading.index) + 1);
         world.tenants[self.process.tenant].counts.read_errors += 1;
         rest(world, world.access_nanos)
     }
@@ -681,6 +696,10 @@ impl Job {
             Operation::Access(_) | Operation::Loads { .. } => unreachable!("touches are dealt with before"),
             Operation::Sync { page } => {
                 let file = world.files.file_of(&world.core, page);
+                if let Some(model) = &world.host.model {
+                    let mapping = world.files.get(file).mapping.id();
+                    model.borrow_mut().content.sync_begins(self.process.number, mapping);
+                }
                 self.state = State::Sync(file, Syncing::Settle(world.writes_begun()));
                 Pause::Ready
             }
@@ -700,7 +719,7 @@ impl Job {
                 let end = (u64::from(from) + u64::from(pages)).min(1 << 32);
                 let mapping = &world.files.get(file).mapping;
                 world.core.invalidate(&world.host, mapping, from, end, self.process.task.cpu);
-                world.note_removed(mapping, from, end);
+                world.note_dropped(mapping, from, end);
                 rest(world, world.access_nanos)
             }
             Operation::Unmap { page } => {
@@ -800,6 +819,7 @@ impl Job {
                 if world.core.dirty_pages(&world.files.get(file).mapping) == 0 {
                     world.files.note_clean(file);
                 }
+                self.end_sync(world, file);
                 return rest(world, world.access_nanos);
             }
         };
@@ -807,10 +827,24 @@ impl Job {
         pause
     }
 
+    /// All that was dirty when the sync began is written, or there is an error to tell.
+    fn end_sync(&mut self, world: &mut World, file: FileNumber) {
+        let File { incarnation, ref mapping, .. } = *world.files.get(file);
+        let mapping = mapping.id();
+        let told = self.process.told.entry((file, incarnation)).or_default();
+        let error = world.files.tell_error(file, told);
+        let counts = &mut world.tenants[self.process.tenant].counts;
+        counts.syncs += 1;
+        counts.sync_errors += u64::from(error);
+        if let Some(model) = &world.host.model {
+            model.borrow_mut().content.sync_ends(self.process.number, mapping, error);
+        }
+    }
+
     fn truncate(&mut self, world: &mut World, file: FileNumber, from: u32, end: u64) -> Pause {
         let mapping = &world.files.get(file).mapping;
         let busy = world.core.truncate(&world.host, mapping, from, end);
-        world.note_removed(mapping, from, end);
+        world.note_cut(mapping, from, end);
         let Some(folio) = busy else { return rest(world, world.access_nanos) };
         self.state = State::Truncate(file, from, end);
         wait_for(&world.core, folio)
@@ -818,8 +852,11 @@ impl Job {
 
     fn close(&mut self, world: &mut World, mapping: Arc<Mapping>) -> Pause {
         let busy = world.core.close_mapping(&world.host, &mapping);
-        world.note_removed(&mapping, 0, 1 << 32);
-        let Some(folio) = busy else { return rest(world, world.access_nanos) };
+        world.note_cut(&mapping, 0, 1 << 32);
+        let Some(folio) = busy else {
+            world.note_closed(&mapping);
+            return rest(world, world.access_nanos);
+        };
         self.state = State::Close(mapping);
         wait_for(&world.core, folio)
     }

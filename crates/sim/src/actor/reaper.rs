@@ -24,7 +24,7 @@ impl Reaper {
             return Pause::Ready;
         };
         let busy = world.core.reap(&world.host, region, victim);
-        world.note_removed(region, 0, 1 << 32);
+        world.note_cut(region, 0, 1 << 32);
         self.passed = if busy.is_some() { at } else { at + 1 };
         busy.map_or_else(|| rest(world, world.access_nanos), |folio| wait_for(&world.core, folio))
     }

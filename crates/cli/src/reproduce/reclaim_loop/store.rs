@@ -21,6 +21,10 @@ const WARM: u64 = 3;
 const TOUCH_TIME: Duration = Duration::from_nanos(500);
 /// A leaf's eight pages are read one after the other here: each in an eighth of the time of one read of 32 KiB.
 const LEAF_READ_TIME: Duration = Duration::from_micros(96);
+/// What reclaim takes for a page (4 GB/s for each client), and a walk for an entry of a page table that is in the processor's
+/// cache. Nothing that is counted depends on either by more than 0.3 % (docs/experiments/reclaim-loop.md).
+const SCAN_TIME: Duration = Duration::from_micros(1);
+const WALK_TIME: Duration = Duration::from_nanos(10);
 const WRITE_TIME: Duration = Duration::from_micros(20);
 
 /// A device, by what reading a leaf and writing take.
@@ -122,6 +126,8 @@ impl StoreRun {
             flusher: Some(FlusherModel { memory_permille: 1000, ..FlusherModel::default() }),
             writes: Writes::Overwrite,
             access_time: TOUCH_TIME,
+            scan_time: SCAN_TIME,
+            walk_time: WALK_TIME,
             interleaving: Interleaving::Seeded,
             seed: self.seed,
             ..Machine::kernel_lab(self.limit_pages)

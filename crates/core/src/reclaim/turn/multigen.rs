@@ -93,14 +93,10 @@ impl MultiGenTurn {
         Visit { sizable, scanned: self.scanned, ..self.visit }
     }
 
-    /// Walks one address space, or opens the generation. Where others take part, one of them opens it; the others go their
+    /// Walks one address space. Where others take part, one of them opens it; the others go their
     /// ways before, and may find it closed yet.
     fn age(&mut self, core: &Core, host: &impl Host, memcg: &Memcg, scan: &mut Scan) -> WalkStep {
-        let (seq, walked) = self.aging.take().unwrap_or((memcg.lruvec.max_seq(), false));
-        if walked {
-            self.visit.aged |= core.open_after(host, memcg, seq, self.swappiness);
-            return WalkStep::Finished;
-        }
+        let (seq, _) = self.aging.take().unwrap_or((memcg.lruvec.max_seq(), false));
         let mut batch = scan.walk.take().unwrap_or_default();
         let step = core.age_step(host, memcg, seq, self.swappiness, false, &mut batch);
         scan.walk = Some(batch);
@@ -109,6 +105,14 @@ impl MultiGenTurn {
         }
         self.aging = Some((seq, step == AgeStep::Walked));
         WalkStep::More
+    }
+
+    /// Opens the generation, if only that is left to do, as nobody else will. Whether it was.
+    pub(in crate::reclaim) fn open_if_walked(&mut self, core: &Core, host: &impl Host) -> bool {
+        let Some((seq, true)) = self.aging else { return false };
+        self.aging = None;
+        self.visit.aged |= core.open_after(host, core.memcg(self.memcg), seq, self.swappiness);
+        true
     }
 
     /// Takes at most one batch, or walks one address space.
@@ -122,17 +126,18 @@ impl MultiGenTurn {
         if !core.mechanisms().reclaim_loop() {
             return self.step_before(core, host, orders, scan);
         }
+        let memcg = core.memcg(self.memcg);
+        let opened = self.open_if_walked(core, host);
         if self.scanned >= self.budget {
             return WalkStep::Finished;
         }
-        let memcg = core.memcg(self.memcg);
         if self.is_below_min(memcg) {
             self.visit.below_min = true;
             return WalkStep::Finished;
         }
         let due = memcg.lruvec.aging_due(self.swappiness, core.mechanisms());
         let ages = due == Due::Must || (due == Due::Should && self.priority != PRIORITY_DEFAULT);
-        if self.aging.is_some() || ages {
+        if !opened && (self.aging.is_some() || ages) {
             self.aging_was_due = true;
             if self.age(core, host, memcg, scan) == WalkStep::More {
                 return WalkStep::More;
@@ -144,5 +149,46 @@ impl MultiGenTurn {
         let root_aged = orders.is_root() && self.aging_was_due;
         let enough = !orders.whole && should_stop(core, orders, scan);
         if scanned == 0 || enough || root_aged { WalkStep::Finished } else { WalkStep::More }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::Preset;
+    use crate::memcg::Counter;
+    use crate::testing::Harness;
+
+    /// Who found that all address spaces were walked has to open the generation, whatever happened until it goes on: else
+    /// nobody does, and nothing is taken from the memcg any more.
+    #[test]
+    fn who_walked_opens_the_generation() {
+        for preset in [Preset::Linux71, Preset::Default] {
+            for ends_early in [false, true] {
+                let mut harness = Harness::with_preset(preset, 1000, 31);
+                harness.bring_at(0..1000, 2);
+                harness.isolate(0);
+                let (core, host, memcg) = (&harness.core, &harness.host, harness.memcg());
+                let (orders, mut scan) = (harness.orders(32), Scan::default());
+                let spared = (memcg, Effective::default());
+                let mut turn = MultiGenTurn::begin(core, host, &orders, &mut scan, spared, 5);
+                while !matches!(turn.aging, Some((_, true))) {
+                    assert_eq!(turn.step(core, host, &orders, &mut scan), WalkStep::More);
+                }
+                assert!(core.is_aging(memcg.id()));
+                if ends_early {
+                    assert!(turn.open_if_walked(core, host));
+                } else {
+                    // Others took pages, and what is left is protected.
+                    turn.spared = Effective { min_pages: 1000, low_pages: 0 };
+                    assert_eq!(turn.step(core, host, &orders, &mut scan), WalkStep::Finished);
+                }
+                assert_eq!(
+                    (harness.stat(Counter::Aged), core.is_aging(memcg.id())),
+                    (1, false),
+                    "{preset:?}"
+                );
+            }
+        }
     }
 }

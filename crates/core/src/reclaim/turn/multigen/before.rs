@@ -38,6 +38,9 @@ impl MultiGenTurn {
     fn evict_or_age(&mut self, core: &Core, host: &impl Host, orders: &Orders, scan: &mut Scan) -> WalkStep {
         let memcg = core.memcg(self.memcg);
         let lruvec = &memcg.lruvec;
+        if self.open_if_walked(core, host) {
+            return WalkStep::Finished;
+        }
         if self.is_below_min(memcg) {
             self.visit.below_min = true;
             return WalkStep::Finished;

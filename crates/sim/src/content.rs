@@ -1,0 +1,163 @@
+//! What pages of files hold, as versions: what was written to them last, and what of it the device has.
+//!
+//! Kept by the checker, out of what jobs did and how transfers ended. It knows nothing of dirty bits, and so finds out
+//!
+//! * whether a page leaves memory whose bytes the device does not have,
+//! * whether a sync that reports no error left something unwritten,
+//! * whether each process is told once of errors that it was not told of.
+
+use crate::world::WriteId;
+use mglru_core::writeback::WritebackRun;
+use mglru_core::{Core, Lookup, MappingId};
+use std::collections::BTreeMap;
+
+type Place = (MappingId, u32);
+
+/// Versions of a page. All are numbers of one sequence.
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    /// The first since the page was cut off.
+    first: u64,
+    /// In memory.
+    memory: u64,
+    /// On the device; 0: none.
+    device: u64,
+}
+
+/// A sync under way.
+#[derive(Debug)]
+struct Sync {
+    mapping: MappingId,
+    /// What the device did not have when it began.
+    owed: BTreeMap<u32, u64>,
+}
+
+/// The checker's account of all files.
+#[derive(Debug, Default)]
+pub(crate) struct Content {
+    versions: u64,
+    pages: BTreeMap<Place, Page>,
+    /// What the pages of each write held when it began.
+    writes: BTreeMap<WriteId, Vec<u64>>,
+    /// By process.
+    syncs: BTreeMap<usize, Sync>,
+    /// Writes that failed, of each mapping; and how many of them each process was told of.
+    failures: BTreeMap<MappingId, u64>,
+    told: BTreeMap<(usize, MappingId), u64>,
+    /// The first thing that could not be.
+    pub(crate) wrong: Option<String>,
+}
+
+impl Content {
+    fn complain(&mut self, what: String) {
+        self.wrong.get_or_insert(what);
+    }
+
+    /// A page was written to.
+    pub(crate) fn dirtied(&mut self, place: Place) {
+        self.versions += 1;
+        let version = self.versions;
+        let page = self.pages.entry(place).or_insert(Page { first: version, memory: version, device: 0 });
+        page.memory = version;
+    }
+
+    /// The device is given pages to write.
+    pub(crate) fn write_begins(&mut self, id: WriteId, mapping: MappingId, run: &WritebackRun) {
+        let pages = &self.pages;
+        let version = |index| pages.get(&(mapping, index)).map_or(0, |page| page.memory);
+        let versions = (run.first..=u32::MAX).take(run.folios.len()).map(version).collect();
+        self.writes.insert(id, versions);
+    }
+
+    /// The device has written them, or failed to.
+    pub(crate) fn write_ends(&mut self, id: WriteId, mapping: MappingId, first: u32, ok: bool) {
+        let versions = self.writes.remove(&id).unwrap_or_default();
+        if !ok {
+            *self.failures.entry(mapping).or_default() += 1;
+            return;
+        }
+        for (index, version) in (first..=u32::MAX).zip(versions) {
+            match self.pages.get_mut(&(mapping, index)) {
+                Some(page) if page.device < version => page.device = version,
+                _ => self.complain(format!("page {index} of {mapping:?} was written, but held nothing new")),
+            }
+        }
+    }
+
+    /// A page left memory, and its bytes with it.
+    pub(crate) fn left(&mut self, place: Place) {
+        if let Some(page) = self.pages.get(&place)
+            && page.memory != page.device
+        {
+            self.complain(format!("{place:?} left memory, but the device does not have it: {page:?}"));
+        }
+    }
+
+    /// A page was cut off.
+    pub(crate) fn cut(&mut self, mapping: MappingId, from: u32, end: u64, cached: impl Fn(Place) -> bool) {
+        let last = (end - 1) as u32;
+        let range = self.pages.range((mapping, from)..=(mapping, last));
+        let gone: Vec<Place> = range.map(|(&place, _)| place).filter(|&place| !cached(place)).collect();
+        for place in gone {
+            self.pages.remove(&place);
+        }
+    }
+
+    /// A file is gone, and with it who was told of its errors.
+    pub(crate) fn closed(&mut self, mapping: MappingId) {
+        self.failures.remove(&mapping);
+        self.told.retain(|&(_, of), _| of != mapping);
+    }
+
+    /// A process begins to sync a file.
+    pub(crate) fn sync_begins(&mut self, process: usize, mapping: MappingId) {
+        let of_file = self.pages.range((mapping, 0)..=(mapping, u32::MAX));
+        let owed = of_file.filter(|(_, page)| page.memory != page.device);
+        let owed = owed.map(|(&(_, index), page)| (index, page.memory)).collect();
+        self.syncs.insert(process, Sync { mapping, owed });
+    }
+
+    /// The sync ends, and its process is told of an error or not.
+    pub(crate) fn sync_ends(&mut self, process: usize, mapping: MappingId, error: bool) {
+        let sync = self.syncs.remove(&process).filter(|sync| sync.mapping == mapping);
+        let failures = self.failures.get(&mapping).copied().unwrap_or(0);
+        let told = self.told.insert((process, mapping), failures).unwrap_or(0);
+        if error != (told < failures) {
+            let what = if error { "an error again, or of none" } else { "no error" };
+            self.complain(format!("process {process} is told of {what}: {failures} failures, {told} known"));
+        }
+        if error {
+            return;
+        }
+        for (index, version) in sync.map(|sync| sync.owed).unwrap_or_default() {
+            if let Some(page) = self.pages.get(&(mapping, index))
+                && page.first <= version
+                && page.device < version
+            {
+                let page = *page;
+                self.complain(format!("a sync kept quiet about page {index}, version {version}: {page:?}"));
+            }
+        }
+    }
+
+    /// What the device does not have is in memory, and known to be dirty or on its way.
+    ///
+    /// # Errors
+    /// What is not, in words.
+    pub(crate) fn check(&self, core: &Core) -> Result<(), String> {
+        if let Some(wrong) = &self.wrong {
+            return Err(wrong.clone());
+        }
+        for (&(mapping, index), page) in self.pages.iter().filter(|(_, page)| page.memory != page.device) {
+            let file = core.mapping(mapping);
+            let there = match file.map_or(Lookup::Miss, |file| core.lookup(&file, index)) {
+                Lookup::Hit(hit) => hit.flags.dirty() || hit.flags.writeback(),
+                Lookup::Pending(_) | Lookup::Miss => false,
+            };
+            if !there {
+                return Err(format!("page {index} of {mapping:?} is not known to be dirty: {page:?}"));
+            }
+        }
+        Ok(())
+    }
+}
