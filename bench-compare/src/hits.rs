@@ -51,7 +51,7 @@ pub fn measure(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Resu
     bring_in(&file, &map)?;
     let mapped = Region::of_file(data.as_file(), data.bytes() as usize)
         .map_err(|error| format!("{} cannot be mapped: {error}", data.path().display()))?;
-    let missed_before = cache.stats().tenants[0].misses;
+    let missed_before = cache.tenant("").unwrap().stats().misses;
     let faults_before = major_faults();
     let mut figures = mapped_hits(&array, &mapped, &map, &offsets, effort)?;
     if let (Some(before), Some(after)) = (faults_before, major_faults())
@@ -65,7 +65,7 @@ pub fn measure(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Resu
     }
     drop(array);
     figures.extend(descriptor_hits(&file, data, &offsets, effort));
-    match cache.stats().tenants[0].misses - missed_before {
+    match cache.tenant("").unwrap().stats().misses - missed_before {
         0 => {}
         missed => notes.push(format!("{missed} accesses were to be hits of our cache and were not")),
     }

@@ -40,7 +40,7 @@ use mglru_core::{
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Instant;
 
@@ -54,6 +54,9 @@ const FIXED_BYTES: u64 = 256 << 10;
 const FRAMES_MIN: u32 = 64;
 /// CPUs for which there are batches: more threads share them.
 const CPUS_MAX: usize = 64;
+
+/// Caches that this process made.
+static CACHES: AtomicU64 = AtomicU64::new(0);
 
 /// What all parts of a cache share.
 pub(crate) struct Shared {
@@ -69,6 +72,8 @@ pub(crate) struct Shared {
     /// Held shared by workers while they do something, and alone by who wants them to keep still.
     pub(crate) at_work: RwLock<()>,
     pub(crate) tenants: Tenants,
+    /// Of this cache, among all of the process.
+    pub(crate) number: u64,
     budget_bytes: u64,
     why_not_uring: Option<String>,
 }
@@ -78,10 +83,12 @@ impl Shared {
         thread_number() % self.core.options().cpus
     }
 
-    /// Parks the calling thread as the core asked. Only a pause above `memory.high` lasts its time whatever happens; the
-    /// others end when pages were written since `heard`.
+    /// Parks the calling thread as the core asked. Only pauses of who charges above `memory.high`, or dirties pages too fast,
+    /// last their time whatever happens; the others end when pages were written since `heard`.
     pub(crate) fn park(&self, throttle: Throttle, heard: u64) {
-        let Throttle::OverHigh(pause) = throttle else { return self.host.park(throttle, heard) };
+        let (Throttle::OverHigh(pause) | Throttle::Dirty(pause)) = throttle else {
+            return self.host.park(throttle, heard);
+        };
         let end = Instant::now() + pause;
         let mut heard = heard;
         while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
@@ -255,6 +262,7 @@ impl Builder {
             let _ = host.oom_callback.set(callback);
         }
         let shared = Arc::new(Shared {
+            number: CACHES.fetch_add(1, Ordering::Relaxed) + 1,
             lent: (0..count).map(|_| AtomicU32::new(0)).collect(),
             core,
             host,
@@ -344,6 +352,11 @@ impl PageCache {
     /// As [`crate::Tenant::open`].
     pub fn open(&self, path: &Path, mode: OpenMode) -> Result<CachedFile, Error> {
         self.tenant("")?.open(path, mode)
+    }
+
+    /// Turns [`mglru_core::Switch::Prefetch`] on or off, whatever goes on: it decides nothing.
+    pub fn set_prefetch(&self, on: bool) {
+        self.shared.core.set_prefetch(on);
     }
 
     /// Sizes now. It takes as long with one tenant as with many.

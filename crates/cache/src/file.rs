@@ -561,7 +561,9 @@ impl Shared {
     /// The caller wrote to a folio whose lock it holds: it is dirty now, and unlocked.
     pub(crate) fn dirty_and_unlock(&self, inode: &Inode, folio: FolioId) {
         self.note_dirty(inode);
-        self.core.set_dirty(&self.host, &inode.mapping, folio);
+        if self.core.set_dirty(&self.host, &inode.mapping, folio) {
+            self.note_dirtied();
+        }
         self.core.unlock(&self.host, folio);
     }
 

@@ -85,6 +85,26 @@ fn the_trace_for_the_viewer_is_one() {
     }
 }
 
+/// A page that is read and written for long has a short story.
+#[test]
+fn hits_are_told_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let touches = (0..40).map(|n| format!("{} 7 1", if n % 4 == 3 { "W" } else { "R" }));
+    lines(folder.path(), "hot.txt", touches);
+    let replay = "replay hot.txt --memory 100p --explain 7,8";
+    let text = done(folder.path(), replay);
+    for part in [
+        "page 7: touched 40 times, missed once, never evicted",
+        "read and written (10 writes): hit, 39 times until access 39",
+        "page 8: never touched",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let life = run(document(folder.path(), replay))["explain"][0].clone();
+    let events = life["events"].as_array().unwrap();
+    assert_eq!((&events[2]["times"], &events[2]["writes"]), (&39.into(), &10.into()), "{life}");
+}
+
 /// Page 7 comes, is read again, leaves while others pass, and comes back.
 #[test]
 fn a_page_is_explained() {

@@ -150,6 +150,8 @@ pub enum Throttle {
     Isolated,
     /// Who charges is above `memory.high`: this long.
     OverHigh(Duration),
+    /// Who dirties pages does so faster than they are written: this long.
+    Dirty(Duration),
 }
 
 impl Throttle {
@@ -160,7 +162,7 @@ impl Throttle {
             // One tick of the 250 Hz clock of the kernels that the counts were measured on.
             Throttle::Congested | Throttle::NoProgress => Duration::from_millis(4),
             Throttle::Isolated => Duration::from_millis(20),
-            Throttle::OverHigh(pause) => pause,
+            Throttle::OverHigh(pause) | Throttle::Dirty(pause) => pause,
         }
     }
 }

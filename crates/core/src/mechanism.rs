@@ -133,7 +133,7 @@ pub enum Switch {
     FaultPlacement,
     /// Nonresident ages are advanced per batch (classic LRU).
     BatchNonresidentAge,
-    /// What is written of the next folio is prefetched while a list is scanned (spec 40 §11). Only the host's processor notices.
+    /// Scans of a list look ahead, and have prefetched what they will write (spec 40 §11). Only the host's processor notices.
     Prefetch,
     /// Decisions use sizes as they are, not as they were up to 2 s ago.
     ExactStatistics,
@@ -437,6 +437,10 @@ impl Mechanisms {
     #[inline]
     pub(crate) const fn prefetch(self) -> bool {
         self.is_on(Switch::Prefetch)
+    }
+
+    pub(crate) fn with_prefetch(self, on: bool) -> Mechanisms {
+        self.with_bit(Switch::Prefetch.bit(), on)
     }
 
     #[inline]

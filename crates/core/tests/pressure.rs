@@ -201,3 +201,53 @@ fn many_pages_that_are_dirty_again_are_skipped() {
     assert_eq!(run.map(|run| (run.first, run.folios.len())), Some((99_999, 1)));
     harness.end_writeback(folios);
 }
+
+/// A charge to a full memcg of 100 pages that are all being written. How often it waited for that, and whether it was charged
+/// at last. `at_wait`: what becomes of the writes while it waits the n-th time; somebody else's page can be written, too.
+fn charge_while_writing(
+    preset: Preset,
+    mut at_wait: impl FnMut(&Harness, usize, &mut Vec<FolioId>),
+) -> (usize, bool) {
+    let mut harness = Harness::with_preset(preset, 100, 1);
+    harness.read_ahead(0..100);
+    (0..100).for_each(|page| harness.write(page));
+    let mut folios = harness.start_writeback();
+    let mut charging = Charging::new(harness.task.memcg, 0);
+    let mut waits = 0;
+    loop {
+        match charging.step(&harness.core, &harness.host) {
+            ChargeStep::Wait(Throttle::Writeback) => {
+                at_wait(&harness, waits, &mut folios);
+                waits += 1;
+            }
+            ChargeStep::More | ChargeStep::Wait(_) => {}
+            ChargeStep::Charged(new) => {
+                harness.core.discard(&harness.host, new);
+                return (waits, true);
+            }
+            ChargeStep::OutOfMemory(report) => {
+                assert_eq!((report.writeback_pages, report.usage_pages), (100, 100));
+                return (waits, false);
+            }
+        }
+    }
+}
+
+/// `wait_before_oom`, ours: 16 fruitless efforts are no reason to fail as long as pages do get written; 16 waits in which none is
+/// are. The kernel's charge fails after 16 efforts.
+#[test]
+fn who_can_wait_for_writes_does_not_fail() {
+    assert_eq!(charge_while_writing(Preset::Linux72, |_, _, _| ()), (0, false));
+    assert_eq!(charge_while_writing(Preset::Default, |_, _, _| ()), (16, false));
+    // Each time, one page is written, and is dirty again: that is slow, but not for ever.
+    let rewritten = charge_while_writing(Preset::Default, |harness, wait, folios| {
+        if wait == 50 {
+            return harness.end_writeback(std::mem::take(folios));
+        }
+        let folio = folios.pop().expect("99 are left");
+        harness.end_writeback(vec![folio]);
+        harness.write(harness.core.folios().index(folio));
+        folios.extend(harness.start_writeback());
+    });
+    assert_eq!(rewritten, (51, true));
+}

@@ -312,7 +312,7 @@ impl Device {
 
     /// Whether it was full, and has not been well again for so long.
     pub fn was_full(&self, now: Time, for_long: Duration) -> bool {
-        self.no_space > 0 && !self.trouble.well_from.is_some_and(|well| now >= well + for_long)
+        self.no_space > 0 && self.trouble.well_from.is_none_or(|well| now < well + for_long)
     }
 
     /// What it did so far.

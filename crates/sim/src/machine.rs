@@ -75,8 +75,8 @@ impl Default for FlusherModel {
     /// The kernel's with its default ratios, under cgroup v2 with I/O control.
     fn default() -> FlusherModel {
         FlusherModel {
-            // (20 % + 10 %) / 2, noticed a little late: the check is made every few dozen pages.
-            tenant_permille: 155,
+            // (20 % + 10 %) / 2, where writers begin to look; that is noticed some dozen pages late.
+            tenant_permille: 150,
             memory_permille: 100,
             period: Duration::from_secs(5),
             expiry: Duration::from_secs(30),

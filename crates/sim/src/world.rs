@@ -492,3 +492,36 @@ impl World {
         self.next_write
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Access, Latency, Operation, Simulator};
+    use std::time::Duration;
+
+    /// How long 1,000 reads take of which those after the first 100 have to reclaim, with batches of a millisecond.
+    fn run(limit_pages: u64, preemption: Option<Preemption>) -> u64 {
+        let batch_time = Duration::from_millis(1);
+        let machine = Machine { batch_time, preemption, ..Machine::ideal(limit_pages, 1) };
+        let mut simulator = Simulator::new(&machine).unwrap();
+        simulator.add_job(0, (0..1000).map(|page| Operation::from(Access::read(page))));
+        simulator.run().unwrap().now.as_nanos() / 1_000_000
+    }
+
+    /// A task that reclaims for as long as its slice loses its CPU each time; for half of it, about every second time; one that
+    /// does not reclaim, never.
+    #[test]
+    fn who_reclaims_loses_the_cpu() {
+        let of = |slice_ms, away_ms| {
+            let away = Latency::Fixed(Duration::from_millis(away_ms));
+            Some(Preemption { slice: Duration::from_millis(slice_ms), away })
+        };
+        let steps = run(100, None);
+        assert!(steps > 100, "{steps}");
+        assert_eq!(run(100, of(1, 10)), steps * 11);
+        let half = run(100, of(2, 10)) - steps;
+        assert!(half.abs_diff(steps * 5) < steps, "{half} for {steps} steps");
+        assert_eq!(run(100, of(1, 0)), steps);
+        assert_eq!(run(2000, of(1, 10)), 0);
+    }
+}

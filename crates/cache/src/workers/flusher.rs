@@ -1,8 +1,8 @@
 //! The flusher: writes dirty pages back, in file order and in large pieces.
 //!
 //! It writes when more is dirty than may be (10 % of a tenant's memory or of all), when reclaim met nothing but dirty
-//! pages, and what has been dirty for 30 s; it looks every 5 s (spec 70 §7). Writers who are faster than it are paused
-//! at 20 %.
+//! pages, and what has been dirty for 30 s; it looks every 5 s (spec 70 §7). Writers who are faster than it are slowed down
+//! from 15 % on, and stopped at 20 % ([`mglru_core::writeback`]).
 //!
 //! # Locking
 //!
@@ -13,7 +13,9 @@ use crate::cache::Shared;
 use crate::error::Error;
 use crate::inode::Inode;
 use crate::workers::Flight;
-use mglru_core::{FlushReason, Host, MemcgId, PAGE_BYTES, Throttle};
+use mglru_core::writeback::Dirtier;
+use mglru_core::{Host, MemcgId, PAGE_BYTES};
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -22,7 +24,7 @@ const PERIOD: Duration = Duration::from_secs(5);
 const EXPIRY: Duration = Duration::from_secs(30);
 /// Largest write: 1 MiB keeps a device busy, and 256 pages are freed at once when it ends.
 const RUN_PAGES: usize = 256;
-/// A writer that waited so often for at most 100 ms, while nothing could be written, gets the error.
+/// A writer that paused so often for at most 200 ms, while nothing could be written, gets the error.
 const FRUITLESS_PAUSES: u32 = 16;
 
 pub(super) fn run(shared: &Shared) {
@@ -112,6 +114,10 @@ impl Shared {
 
     /// Pauses a task that dirties pages faster than they can be written.
     pub(crate) fn pause_dirtying(&self, memcg: MemcgId) -> Result<(), Error> {
+        let mut dirtier = self.dirtier();
+        if !dirtier.must_look() {
+            return if self.stopping.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) };
+        }
         let mut fruitless = 0;
         let mut written = self.core.written_pages();
         loop {
@@ -119,21 +125,45 @@ impl Shared {
                 return Err(Error::Closed);
             }
             let heard = self.host.progress.rings();
-            if !self.core.must_pause_dirtying(memcg) {
-                return Ok(());
+            let pause = self.core.balance_dirty(&self.host, memcg, &mut dirtier);
+            self.set_dirtier(dirtier);
+            let Some(pause) = pause else { return Ok(()) };
+            // The pages in the way may be another file's, even another tenant's. A device that is only slow is waited for.
+            match self.inodes().iter().find_map(|inode| inode.failing()) {
+                Some(error) if fruitless >= FRUITLESS_PAUSES => {
+                    dirtier.look_again();
+                    self.set_dirtier(dirtier);
+                    return Err(error);
+                }
+                // Each write that fails is heard of.
+                Some(_) => self.host.park(pause, heard),
+                None => self.park(pause, heard),
             }
-            self.host.wake_flusher(FlushReason::Background);
-            self.host.park(Throttle::Writeback, heard);
             let now = self.core.written_pages();
             fruitless = if now == written { fruitless + 1 } else { 0 };
             written = now;
-            if fruitless >= FRUITLESS_PAUSES {
-                // The pages in the way may be another file's, even another tenant's. A device that is only slow is waited for.
-                let failing = self.inodes().iter().find_map(|inode| inode.failing());
-                if let Some(error) = failing {
-                    return Err(error);
-                }
-            }
         }
     }
+
+    /// The calling thread made a page dirty that was clean.
+    pub(crate) fn note_dirtied(&self) {
+        let mut dirtier = self.dirtier();
+        dirtier.dirtied();
+        self.set_dirtier(dirtier);
+    }
+
+    /// What the calling thread dirtied in this cache.
+    fn dirtier(&self) -> Dirtier {
+        let (cache, dirtier) = DIRTIER.get();
+        if cache == self.number { dirtier } else { Dirtier::default() }
+    }
+
+    fn set_dirtier(&self, dirtier: Dirtier) {
+        DIRTIER.set((self.number, dirtier));
+    }
+}
+
+thread_local! {
+    /// As which each thread dirties pages of the cache of this number. Who writes to several in turn is a new one each time.
+    static DIRTIER: Cell<(u64, Dirtier)> = Cell::default();
 }

@@ -118,9 +118,14 @@ impl Ablation {
             row.effects.get(metric).and_then(|effect| effect.beyond).map_or(0.0, |(beyond, _)| beyond.abs())
         };
         rows.sort_by(|a, b| size(b).total_cmp(&size(a)));
+        let mut sums = 0;
         for row in &rows {
             let Some(effect) = row.effects.get(metric) else { continue };
             let Some((beyond, interval)) = effect.beyond else { continue };
+            if [beyond, interval.low, interval.high] == [0.0; 3] {
+                sums += 1;
+                continue;
+            }
             let show = |figure| difference(figure, effect.is_percent);
             let verdict = if interval.contains(0.0) { "within the noise" } else { "" };
             table.row([
@@ -131,6 +136,11 @@ impl Ablation {
                 show(interval.high),
                 verdict.to_owned(),
             ]);
+        }
+        if sums > 0 {
+            let name = format!("{sums} others: in every run the sum of both");
+            let nothing = || "-".to_owned();
+            table.row([name, nothing(), "0".to_owned(), nothing(), nothing(), String::new()]);
         }
         (!rows.is_empty()).then_some(table)
     }

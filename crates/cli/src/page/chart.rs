@@ -33,6 +33,11 @@ impl Chart {
         Chart { title, description, pictures: vec![picture] }
     }
 
+    /// It is one picture.
+    pub fn is_single(&self) -> bool {
+        self.pictures.len() == 1
+    }
+
     /// As part of a page. `pictures`: those on that page so far, so that names are unique.
     pub fn inline(&self, pictures: &mut usize) -> Markup {
         let first = *pictures + 1;

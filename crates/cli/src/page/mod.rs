@@ -183,7 +183,8 @@ fn part_html(part: &Part, charts: &mut usize) -> Markup {
         Part::Verbatim(text) => html! { pre { code { (text) } } },
         Part::Table(table) => table_html(table),
         Part::Figure(figure) => html! {
-            figure {
+            // Of several pictures, some may be on the next sheet.
+            figure class=[figure.chart.is_single().then_some("whole")] {
                 figcaption { b { (figure.title) } " " (figure.caption) }
                 (figure.chart.inline(charts))
                 details { summary { "The numbers as a table" } (table_html(&figure.table)) }
@@ -210,6 +211,7 @@ fn verdict_class(cell: &str) -> Option<&'static str> {
         "reproduced" | "holds" => Some("good"),
         "weaker" | "changes" => Some("fair"),
         "not reproduced" | "DOES NOT HOLD" => Some("bad"),
+        "within the noise" => Some("noise"),
         _ => None,
     }
 }

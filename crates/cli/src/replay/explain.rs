@@ -36,6 +36,8 @@ pub struct Life {
 struct Entry {
     record: Record,
     times: u64,
+    /// Of these, writes.
+    writes: u64,
     last_access: u64,
     /// Of an insertion: pages that were evicted since this one was.
     evictions_since: Option<u64>,
@@ -50,13 +52,16 @@ impl Life {
     fn note(&mut self, record: Record, evictions: u64) {
         let mut evictions_since = None;
         match record.what {
-            What::Touch { hit, .. } => {
+            What::Touch { write, mapped, hit } => {
                 self.touches += 1;
                 self.misses += u64::from(!hit);
                 if let Some(last) = self.entries.last_mut()
-                    && last.record.what == record.what
+                    && let What::Touch { mapped: before, hit: true, .. } = last.record.what
+                    && hit
+                    && mapped == before
                 {
                     last.times += 1;
+                    last.writes += u64::from(write);
                     last.last_access = record.access;
                     return;
                 }
@@ -70,8 +75,9 @@ impl Life {
             }
             _ => {}
         }
-        let last_access = record.access;
-        self.entries.push(Entry { record, times: 1, last_access, evictions_since });
+        let (last_access, writes) =
+            (record.access, u64::from(matches!(record.what, What::Touch { write: true, .. })));
+        self.entries.push(Entry { record, times: 1, writes, last_access, evictions_since });
     }
 
     /// For people.
@@ -80,15 +86,22 @@ impl Life {
             return format!("{}: never touched\n", self.page);
         }
         let mut text = format!(
-            "{}: touched {}, missed {}, evicted {}\n",
+            "{}: {}, {}, {}\n",
             self.page,
-            times(self.touches),
-            times(self.misses),
-            times(self.evictions)
+            times("touched", self.touches),
+            times("missed", self.misses),
+            times("evicted", self.evictions)
         );
         let mut table = Table::new(["access", "seconds", "what happened"]).with_words_last();
         for entry in &self.entries {
-            let mut what = entry.record.what.text();
+            let mut what = match entry.record.what {
+                What::Touch { mapped, .. } if entry.writes > 0 && entry.writes < entry.times => {
+                    let how =
+                        if mapped { "loaded and stored to through a mapping" } else { "read and written" };
+                    format!("{how} ({} writes): hit", count(entry.writes))
+                }
+                what => what.text(),
+            };
             if entry.times > 1 {
                 what.push_str(&format!(
                     ", {} times until access {}",
@@ -120,6 +133,7 @@ impl Life {
             if entry.times > 1 {
                 document["times"] = entry.times.into();
                 document["last_access"] = entry.last_access.into();
+                document["writes"] = entry.writes.into();
             }
             if let Some(evictions) = entry.evictions_since {
                 document["evictions_since"] = evictions.into();
@@ -137,11 +151,11 @@ impl Life {
     }
 }
 
-fn times(number: u64) -> String {
+fn times(what: &str, number: u64) -> String {
     match number {
-        0 => "never".to_owned(),
-        1 => "once".to_owned(),
-        more => format!("{} times", count(more)),
+        0 => format!("never {what}"),
+        1 => format!("{what} once"),
+        more => format!("{what} {} times", count(more)),
     }
 }
 

@@ -46,7 +46,7 @@ const REQUEST_PAGES: u64 = 65_536;
 /// What each memcg touches between two requests: 768 MB of 1,920.
 const TOUCHED: f64 = 0.4;
 /// The publication has 600. A request takes up to two seconds here, most of it for pages that were touched and are put where they belong.
-const REQUESTS: u32 = 100;
+const REQUESTS: u32 = 60;
 const REQUESTS_QUICK: u32 = 24;
 /// Requests before anything is counted: at first all were touched, and nothing was aged.
 const WARM_REQUESTS: u32 = 2;
@@ -87,7 +87,7 @@ pub fn run(order: &Order) -> Result<Experiment, Failure> {
     bar.set_message("128 memcgs");
     // For real, each run has threads of its own.
     let threads = if is_simulated { parallel::threads() } else { 1 };
-    let real_size = real::Size::of_machine(effort.shorter);
+    let real_size = real::Size::of_machine(effort.shorter, order.quick);
     let runs = parallel::all(&tasks, threads, |_, &(setting, seed)| {
         let run = match order.world {
             World::Sim => one_run(setting, seed, order)?,

@@ -2,7 +2,7 @@
 //!
 //! Two things are measured in real time, as no other clock knows of cache misses: how fast lists are scanned that no cache of the
 //! processor holds, straight on the core ([`scan`]), and what that means from end to end, with the real cache and the publication's
-//! loads ([`files`]). Before and after take turns, forth and back; each pair of turns is one throw of the sign test.
+//! loads ([`files`]). Before and after take turns, forth and back, on the same memory; each pair of turns is one throw of the sign test.
 
 mod files;
 mod scan;
@@ -17,8 +17,8 @@ use crate::progress;
 use crate::statistics::heads_at_most;
 use files::{Load, Side, Turn};
 use indicatif::ProgressBar;
-use mglru_core::{Lru, Mechanisms, Preset, Switch};
-use scan::{Scanned, World};
+use mglru_core::{Lru, Mechanisms};
+use scan::{Scanned, Way, World};
 use std::fs;
 use std::time::Duration;
 
@@ -46,7 +46,12 @@ const FOLIOS: u32 = 16 << 20;
 const TENANTS: u32 = 1024;
 /// A list that a level-2 cache holds, of frames in their order.
 const FEW_FOLIOS: u32 = 40_000;
-const FEW_ROUNDS: u32 = 50;
+/// Each scan turns a list round: each way has to have as many in both directions, and as many times be the first.
+const FEW_ROUNDS: u32 = 48;
+const FEW_TENANTS: u32 = 16;
+/// One that only the last-level cache holds.
+const MORE_FOLIOS: u32 = 1 << 20;
+const MORE_ROUNDS: u32 = 6;
 /// Of each load, each time.
 const TURN: Duration = Duration::from_millis(250);
 const MIB_BYTES: f64 = (1 << 20) as f64;
@@ -64,12 +69,10 @@ type Three = [Vec<f64>; 3];
 /// A file cannot be made, or the cache fails.
 pub fn run(order: &Order) -> Result<Experiment, Failure> {
     let (effort, quick) = (order.effort, order.quick);
-    let without = Mechanisms::compose(Preset::Default, &[], &[Switch::Prefetch]).map_err(Failure::work)?;
-    let settings = [without, Mechanisms::default()];
     let runs = if quick { effort.runs } else { effort.runs.max(RUNS_MIN) };
     let bar = progress::of_share(10);
-    let scans = Scans::new(settings, effort, runs, &bar);
-    let loads = |load| turns(load, settings, effort, runs, &bar);
+    let scans = Scans::new(effort, runs, &bar);
+    let loads = |load| turns(load, effort, runs, &bar);
     let random_read = loads(Load::RandomRead)?;
     let hybrid = loads(Load::Hybrid)?;
     let [sysbench, compile, memcached] = [Load::Sysbench, Load::Compile, Load::Memcached].map(loads);
@@ -112,6 +115,9 @@ pub fn run(order: &Order) -> Result<Experiment, Failure> {
         row("memcached_sets_per_second", "1/s", change(50_317.98, 47_691.34), of(&memcached, wall, done)),
         row("memcached_sets_per_cpu_second", "1/s", Published::Nothing, of(&memcached, cpu, done)),
         scan_row("control_short_list_folios_per_second", Published::Same, &scans.few),
+        scan_row("control_longer_list_in_order_folios_per_second", Published::Same, &scans.more),
+        // What it costs at worst: lists in an order of their own, all of them in a level-2 cache.
+        scan_row("cached_lists_mixed_folios_per_second", Published::Nothing, &scans.mixed),
         instruction_row("instruction_alone_making_room_per_second", &scans.making_room),
         instruction_row("instruction_alone_reclaim_per_second", &scans.reclaim),
         instruction_row("instruction_alone_classic_reclaim_per_second", &scans.classic),
@@ -150,7 +156,7 @@ pub fn run(order: &Order) -> Result<Experiment, Failure> {
             "Prefetch: scans of {FOLIOS} folios on the lists of {TENANTS} tenants, none beside its neighbour in memory \
              (making room, and reclaim without I/O); then two jobs with the real cache on files in memory: random reads of 3.75 \
              times the limit, reads and writes of 1.9 times; as controls selects, compiling and sets like those of the \
-             publication.\n  before: our defaults without prefetch; after: with it. They take turns, forth and back.\n  \
+             publication.\n  before: our defaults without prefetch; after: with it, on the same memory. They take turns, forth and back.\n  \
              instruction_alone: scans that look ahead as after does, but do not tell the processor, and (after) do."
         ),
         runs,
@@ -175,124 +181,114 @@ fn instruction_row(metric: &'static str, [_, after, without]: &Three) -> Row {
     row(metric, "folios/s", Published::Nothing, [without.clone(), after.clone()])
 }
 
-/// Has all settings do one thing after the other, in turns: what came of each, run by run.
-fn in_turn<const SETTINGS: usize, T>(
-    runs: std::ops::Range<u32>,
-    mut one: impl FnMut(usize, u32) -> T,
-) -> [Vec<T>; SETTINGS] {
-    let mut all = [(); SETTINGS].map(|()| Vec::new());
-    for run in runs {
-        for at in 0..SETTINGS {
-            // Forth and back, so that none is always the first.
-            let setting = if run.is_multiple_of(2) { at } else { SETTINGS - 1 - at };
-            all[setting].push(one(setting, run));
-        }
-    }
-    all
-}
-
 /// What scans came to.
 struct Scans {
     making_room: Three,
     reclaim: Three,
     classic: Three,
     few: Three,
+    mixed: Three,
+    more: Three,
     counted_alike: bool,
     metadata_bytes: u64,
 }
 
 impl Scans {
-    fn new([before, after]: [Mechanisms; 2], effort: Effort, runs: u32, bar: &ProgressBar) -> Scans {
+    fn new(effort: Effort, runs: u32, bar: &ProgressBar) -> Scans {
         let (folios, seed) = (FOLIOS / effort.shorter, effort.seed);
         let each = u64::from(folios / TENANTS);
-        let worlds = |lru, folios, tenants| {
-            [before, after, after].map(|of| World::new(of.with_lru(lru), folios, tenants, seed))
-        };
-        // Each run has tenants of its own, so that it meets lists that no cache knows.
-        let tenants = |run: u32| (run * TENANTS / runs) as usize..((run + 1) * TENANTS / runs) as usize;
-        let scan = |what: &dyn Fn(usize, usize) -> Scanned| {
-            bar.inc(1);
-            in_turn(0..runs, |setting, run| {
-                let all = tenants(run).map(|tenant| what(setting, tenant));
-                all.fold(Scanned::default(), Scanned::and).rate()
-            })
-        };
-        let make_room = |worlds: &[World; 3], setting: usize, tenant| match setting {
-            2 => worlds[setting].make_room::<false>(tenant),
-            _ => worlds[setting].make_room::<true>(tenant),
-        };
-        let reclaim = |worlds: &[World; 3], setting: usize, tenant, pages| match setting {
-            2 => worlds[setting].reclaim::<false>(tenant, pages),
-            _ => worlds[setting].reclaim::<true>(tenant, pages),
-        };
-        let alike = |worlds: &[World; 3]| worlds.iter().all(|world| world.counters() == worlds[0].counters());
         bar.set_message("scanning");
-        let many = worlds(Lru::MultiGen, folios, TENANTS);
-        let made = scan(&|setting, tenant| make_room(&many, setting, tenant));
-        let reclaimed = scan(&|setting, tenant| reclaim(&many, setting, tenant, each / 2));
-        let mut counted_alike = alike(&many);
-        let metadata_bytes = many[0].metadata_bytes();
-        drop(many);
-
-        let many = worlds(Lru::Classic, folios / 4, TENANTS);
-        let classic = scan(&|setting, tenant| reclaim(&many, setting, tenant, each / 8));
-        counted_alike &= alike(&many);
-        drop(many);
-
-        // Anew for each run, as it matters where in memory so few folios are.
-        let few = (0..runs).map(|run| {
-            let worlds = worlds(Lru::MultiGen, FEW_FOLIOS, 1);
-            in_turn(run..run + 1, |setting, _| {
-                let rounds = (0..FEW_ROUNDS).map(|_| make_room(&worlds, setting, 0));
-                rounds.fold(Scanned::default(), Scanned::and).rate()
-            })
-        });
-        let few = few.fold(Three::default(), joined);
-        Scans { making_room: made, reclaim: reclaimed, classic, few, counted_alike, metadata_bytes }
+        let world = World::new(Mechanisms::default(), folios, TENANTS, seed);
+        let making_room = over_tenants(runs, &|way, tenant| world.make_room(way, tenant));
+        bar.inc(1);
+        // Of each tenant half the pages, in three parts.
+        let reclaim = over_tenants(runs, &|way, tenant| world.reclaim(way, tenant, each / 6));
+        bar.inc(1);
+        let metadata_bytes = world.metadata_bytes();
+        drop(world);
+        let world = World::new(Mechanisms::default().with_lru(Lru::Classic), folios / 4, TENANTS, seed);
+        let classic = over_tenants(runs, &|way, tenant| world.reclaim(way, tenant, each / 24));
+        bar.inc(1);
+        drop(world);
+        Scans {
+            making_room,
+            reclaim,
+            classic,
+            few: repeated(runs, FEW_FOLIOS, 1, FEW_ROUNDS, seed),
+            mixed: repeated(runs, FEW_FOLIOS, FEW_TENANTS, FEW_ROUNDS, seed),
+            more: repeated(runs, MORE_FOLIOS / effort.shorter, 1, MORE_ROUNDS, seed),
+            counted_alike: counted_alike(folios / 64, seed),
+            metadata_bytes,
+        }
     }
 }
 
-/// The runs of each setting, and then more of them.
-fn joined<const SETTINGS: usize, T>(
-    mut all: [Vec<T>; SETTINGS],
-    more: [Vec<T>; SETTINGS],
-) -> [Vec<T>; SETTINGS] {
-    all.iter_mut().zip(more).for_each(|(all, more)| all.extend(more));
+/// Has each tenant's list scanned in all ways: each pass goes over all tenants, so that no cache knows a list any more when its next
+/// turn comes. A run is a part of the tenants.
+fn over_tenants(runs: u32, scan: &dyn Fn(Way, usize) -> Scanned) -> Three {
+    let mut sums = [(); 3].map(|()| vec![Scanned::default(); runs as usize]);
+    for pass in 0..Way::ALL.len() {
+        for tenant in 0..TENANTS as usize {
+            let way = (tenant + pass) % Way::ALL.len();
+            let sum = &mut sums[way][tenant * runs as usize / TENANTS as usize];
+            *sum = sum.and(scan(Way::ALL[way], tenant));
+        }
+    }
+    sums.map(|runs| runs.into_iter().map(Scanned::rate).collect())
+}
+
+/// Has few lists scanned so many times in each way, so that a cache may know them. One is in the order of its frames, several have theirs
+/// in turn. Anew for each run, as it matters where in memory so few folios are.
+fn repeated(runs: u32, folios: u32, tenants: u32, rounds: u32, seed: u64) -> Three {
+    let mut all = Three::default();
+    for run in 0..runs {
+        let world = World::new(Mechanisms::default(), folios, tenants, seed + u64::from(run));
+        let mut sums = [Scanned::default(); 3];
+        for round in 0..rounds as usize {
+            for at in 0..Way::ALL.len() {
+                let way = (at + round) % Way::ALL.len();
+                for tenant in 0..tenants as usize {
+                    sums[way] = sums[way].and(world.make_room(Way::ALL[way], tenant));
+                }
+            }
+        }
+        all.iter_mut().zip(sums).for_each(|(rates, sum)| rates.push(sum.rate()));
+    }
     all
 }
 
-/// What a load came to, turn by turn.
-fn turns(
-    load: Load,
-    settings: [Mechanisms; 2],
-    effort: Effort,
-    runs: u32,
-    bar: &ProgressBar,
-) -> Result<[Vec<Turn>; 2], Failure> {
-    bar.inc(1);
-    bar.set_message(load.name());
-    let mut all = [Vec::new(), Vec::new()];
-    for run in 0..runs {
-        // Each run has caches of its own: what memory one happens to get makes up to some percent, so that all runs of one pair
-        // of caches may say the same without cause.
-        let place = layout::temporary(&files::directory())?;
-        let sides = in_turn(run..run + 1, |setting, run| {
-            let place = place.path().join(["before", "after"][setting]);
-            fs::create_dir(&place)
-                .map_err(|error| Failure::work(format_args!("cannot make {}: {error}", place.display())))?;
-            Side::new(load, settings[setting], &place, effort.shorter, effort.seed + u64::from(run))
+/// Whether all counters are the same, however scans come to the next folio.
+fn counted_alike(folios: u32, seed: u64) -> bool {
+    [Lru::MultiGen, Lru::Classic].into_iter().all(|lru| {
+        let counters = Way::ALL.map(|way| {
+            let world = World::new(Mechanisms::default().with_lru(lru), folios, FEW_TENANTS, seed);
+            for tenant in 0..FEW_TENANTS as usize {
+                if lru == Lru::MultiGen {
+                    world.make_room(way, tenant);
+                }
+                world.reclaim(way, tenant, u64::from(folios / FEW_TENANTS / 2));
+            }
+            world.counters()
         });
-        let mut sides = each_ok(sides)?;
-        let turns = in_turn(run..run + 1, |setting, _| sides[setting][0].turn(TURN / effort.shorter));
-        all = joined(all, each_ok(turns)?);
-        sides.into_iter().flatten().try_for_each(Side::close)?;
-    }
-    Ok(all)
+        counters.iter().all(|of| *of == counters[0])
+    })
 }
 
-fn each_ok<T>([before, after]: [Vec<Result<T, Failure>>; 2]) -> Result<[Vec<T>; 2], Failure> {
-    let all = |one: Vec<Result<T, Failure>>| one.into_iter().collect::<Result<Vec<T>, Failure>>();
-    Ok([all(before)?, all(after)?])
+/// What a load came to, turn by turn.
+fn turns(load: Load, effort: Effort, runs: u32, bar: &ProgressBar) -> Result<[Vec<Turn>; 2], Failure> {
+    bar.inc(1);
+    bar.set_message(load.name());
+    let place = layout::temporary(&files::directory())?;
+    let mut side = Side::new(load, place.path(), effort.shorter, effort.seed)?;
+    let mut all = [Vec::new(), Vec::new()];
+    for run in 0..runs as usize {
+        // Forth and back, so that none is always the first.
+        for setting in [run % 2, 1 - run % 2] {
+            all[setting].push(side.turn(TURN / effort.shorter, setting == 1)?);
+        }
+    }
+    side.close()?;
+    Ok(all)
 }
 
 /// What the signs of the differences say.
@@ -372,13 +368,17 @@ mod tests {
     }
 
     #[test]
-    fn both_settings_are_the_first_in_turn() {
-        let mut order = Vec::new();
-        let all = in_turn(0..3, |setting, run| {
-            order.push((run, setting));
-            10 * run + setting as u32
+    fn each_list_is_scanned_in_each_way_once() {
+        let seen = std::cell::RefCell::new(Vec::new());
+        let rates = over_tenants(3, &|way, tenant| {
+            seen.borrow_mut().push((tenant, way));
+            Scanned { folios: way as u64 + 1, seconds: 1.0 }
         });
-        assert_eq!(order, [(0, 0), (0, 1), (1, 1), (1, 0), (2, 0), (2, 1)]);
-        assert_eq!(all, [vec![0, 10, 20], vec![1, 11, 21]]);
+        assert_eq!(rates, [vec![1.0; 3], vec![2.0; 3], vec![3.0; 3]]);
+        let seen = seen.into_inner();
+        for tenant in 0..TENANTS as usize {
+            assert!(Way::ALL.into_iter().all(|way| seen.contains(&(tenant, way))), "{tenant}");
+        }
+        assert_eq!(seen.len(), 3 * TENANTS as usize);
     }
 }

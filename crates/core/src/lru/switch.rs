@@ -52,6 +52,17 @@ impl Core {
         self.mechanisms().lru()
     }
 
+    /// Turns [`Switch::Prefetch`](crate::Switch) on or off, whatever goes on: it decides nothing. Experiments do that, as what
+    /// memory a table of folios happens to get can make a factor of two.
+    pub fn set_prefetch(&self, on: bool) {
+        loop {
+            let known = self.folios.settings();
+            if self.folios.set_settings(known, (known.0.with_prefetch(on), known.1)) {
+                return;
+            }
+        }
+    }
+
     /// Begins to switch the policy. From now on new folios go to the new one's lists.
     pub fn switch_lru(&self, to: Lru) -> LruSwitch {
         loop {

@@ -42,6 +42,7 @@ use crate::Core;
 use crate::lru::{Lruvec, MemcgOrder};
 use crate::mm::SpaceList;
 use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use crate::writeback::Pace;
 use pressure::Pressure;
 use protection::Protection;
 use std::sync::Arc;
@@ -107,6 +108,8 @@ pub struct Memcg {
     pub(crate) stat: Stat,
     /// Of its subtree.
     pub(crate) pending: Pending,
+    /// How fast each of its tasks may dirty pages.
+    pub(crate) pace: Mutex<Pace>,
     pressure: Mutex<Pressure>,
     pub(crate) lruvec: Lruvec,
     pub(crate) spaces: SpaceList,
@@ -135,6 +138,7 @@ impl Memcg {
             has_children: AtomicBool::new(id == MemcgId::ROOT),
             stat: Stat::new(),
             pending: Pending::default(),
+            pace: Mutex::default(),
             pressure: Mutex::new(Pressure::new(now)),
             lruvec: Lruvec::new(id, now),
             spaces: SpaceList::new(),

@@ -4,13 +4,17 @@
 //!
 //! None: atomic words. A page may be counted in one of them a moment before the other.
 
-use crate::sync::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
 
 /// Dirty pages, and pages that are being written.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     dirty: AtomicI64,
     writeback: AtomicI64,
+    /// Those that were written. Of the node only.
+    written: AtomicU64,
+    /// The flusher was told that too many are dirty, and has not found out that they are not.
+    over_background: AtomicBool,
     /// Pages that could not be written, since the beginning.
     failed: AtomicU64,
 }
@@ -25,6 +29,28 @@ impl Pending {
         }
     }
 
+    /// One more is dirty; how many are now.
+    pub(crate) fn add_dirty(&self) -> u64 {
+        (self.dirty.fetch_add(1, Relaxed) + 1).max(0) as u64
+    }
+
+    pub(crate) fn note_written(&self) {
+        self.written.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn written_pages(&self) -> u64 {
+        self.written.load(Relaxed)
+    }
+
+    /// Too many are dirty. `true`: that was not known.
+    pub(crate) fn note_over_background(&self) -> bool {
+        !self.over_background.load(Relaxed) && !self.over_background.swap(true, AcqRel)
+    }
+
+    pub(crate) fn forget_over_background(&self) {
+        self.over_background.store(false, Relaxed);
+    }
+
     /// A page could not be written.
     pub(crate) fn note_failure(&self) {
         self.failed.fetch_add(1, Relaxed);
@@ -37,6 +63,7 @@ impl Pending {
 
     /// As new.
     pub(crate) fn reset(&self) {
+        self.forget_over_background();
         self.dirty.store(0, Relaxed);
         self.writeback.store(0, Relaxed);
         self.failed.store(0, Relaxed);

@@ -19,6 +19,7 @@ use crate::segments::Segments;
 use crate::sync::{
     AtomicU32, Mutex, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
+use crate::writeback::Pace;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -154,6 +155,7 @@ impl MemcgTable {
         memcg.swap.reset(super::UNLIMITED);
         memcg.protection.reset();
         memcg.pending.reset();
+        *memcg.pace.lock() = Pace::default();
         *memcg.pressure.lock() = super::Pressure::new(now);
         memcg.lruvec.reset(now);
         memcg.spaces.reset();

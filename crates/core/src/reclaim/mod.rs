@@ -242,6 +242,32 @@ mod tests {
         assert!(progress.reclaimed >= 32 && seen.len() <= 13, "{progress:?} {seen:?}");
     }
 
+    /// spec 70 §14: "… then (if low was respected) once ignoring low, then returns 0".
+    #[test]
+    fn low_is_ignored_last() {
+        for preset in [crate::Preset::Linux72, crate::Preset::Default] {
+            let mut harness = Harness::with_preset(preset, 4096, 31);
+            let parent = harness.task.memcg;
+            let child = harness.core.add_child(parent, "child", 4096, crate::Time::ZERO).unwrap().id();
+            harness.task = harness.core.new_task(child, 0);
+            harness.bring_at(0..1000, 4);
+            let orders = Orders { target: parent, ..harness.orders(32) };
+            let whole: Vec<u8> = (0..=12).rev().collect();
+            harness.core.set_low(child, 1000);
+            let (seen, progress) = priorities(&harness, orders);
+            assert!(progress.reclaimed >= 32, "{preset:?}: {progress:?}");
+            assert!(seen.starts_with(&whole.repeat(2)) && seen.len() > 26, "{preset:?}: {seen:?}");
+            assert!(harness.stat(Counter::EventLow) > 0);
+
+            // Nothing can be freed, whatever is ignored: it ends with nothing.
+            harness.core.set_low(child, 1000);
+            (0..1000).filter(|&page| harness.is_cached(page)).for_each(|page| harness.write(page));
+            let (seen, progress) = priorities(&harness, orders);
+            assert_eq!(progress.reclaimed, 0, "{preset:?}");
+            assert_eq!(seen, whole.repeat(3), "{preset:?}");
+        }
+    }
+
     /// spec 70 §2: an effort ends with the first pass that reaches the goal.
     #[test]
     fn an_effort_ends_at_its_goal() {

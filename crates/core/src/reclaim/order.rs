@@ -171,7 +171,7 @@ impl Scan {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::memcg::Counter;
+    use crate::memcg::{Counter, Effective};
     use crate::reclaim::Watermarks;
     use crate::testing::Harness;
     use crate::{Kind, Options};
@@ -216,6 +216,33 @@ mod tests {
         let orders = harness.root_orders(1000);
         assert_eq!((harness.pass(orders, 11).0, aged(&harness)), (vec![64], 1));
         assert_eq!(harness.pass(orders, 11).0, [64, 64, 18], "four generations: 299,936 >> 11 at once");
+    }
+
+    /// spec 70 §14: "root reclaim, same: …, rotates to young"; "two threads, one wins aging: only the winner reports rotation".
+    #[test]
+    fn only_who_aged_reports_it() {
+        for wins in [true, false] {
+            let harness = harness(300_000, 3);
+            let orders = harness.root_orders(1000);
+            let mut scan = Scan::default();
+            let pass = Pass::new(&harness.core, &harness.host, &orders, &scan, 11);
+            let mut turn = Turn::begin(
+                &harness.core,
+                &harness.host,
+                &orders,
+                &mut scan,
+                (harness.memcg(), Effective::default()),
+                &pass,
+            );
+            // The first step looks for an address space to walk.
+            assert_eq!(turn.step(&harness.core, &harness.host, &orders, &mut scan), WalkStep::More);
+            if !wins {
+                assert!(harness.open_generation(), "another was faster");
+            }
+            while turn.step(&harness.core, &harness.host, &orders, &mut scan) == WalkStep::More {}
+            assert_eq!((turn.visit(&harness.core).aged, scan.progress.reclaimed), (wins, 64), "{wins}");
+            assert_eq!(harness.max_seq() - harness.min_seq() + 1, 4, "one generation was opened");
+        }
     }
 
     /// spec 30 §10: "V7.2: g = 3, priority 12 → no aging; priority 11 → aging; g = 2, priority 12 → aging"; "With g = 4,

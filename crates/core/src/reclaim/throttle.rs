@@ -96,7 +96,7 @@ mod tests {
     use crate::memcg::Counter;
     use crate::reclaim::{Background, BackgroundStep, Effort, Step, Watermarks};
     use crate::testing::Harness;
-    use crate::{Lru, Mechanisms, Options, Preset};
+    use crate::{Lru, Mechanisms, Options, Preset, UNLIMITED};
 
     /// What an effort says, step by step, without "more", and pages that it scanned.
     fn says(harness: &Harness, orders: Orders) -> (Vec<Throttle>, u64) {
@@ -182,5 +182,51 @@ mod tests {
         harness.core.node.note_isolated(Kind::File, 801);
         let (waits, scanned) = says(&harness, harness.orders(32));
         assert!(waits.is_empty() && scanned > 0, "{waits:?} {scanned}");
+    }
+
+    /// A node of 200 frames under the kernel's 7.2, on which so many of 190 pages are being written.
+    fn writing(pages: u32) -> Harness {
+        let mut options = Options::new(200);
+        options.watermarks = Watermarks { min: 0, low: 50, high: 60 };
+        options.mechanisms = Mechanisms::preset(Preset::Linux72);
+        let mut harness = Harness::with_options(options, UNLIMITED);
+        harness.bring_at(0..190, 4);
+        (0..pages).for_each(|page| harness.write(page));
+        let folios = harness.start_writeback();
+        assert_eq!(folios.len(), pages as usize);
+        harness
+    }
+
+    /// spec 70 §8: "direct global reclaim at priority 1 with nothing reclaimed"; not "if kswapd is hopeless or if 2 ×
+    /// write-pending pages ≤ reclaimable pages of the node". It is the multi-gen LRU's only throttle of root reclaim.
+    #[test]
+    fn direct_reclaim_waits_when_it_stands_still() {
+        let harness = writing(190);
+        let mut effort = Effort::new(&harness.core, harness.root_orders(32));
+        let mut steps = std::iter::repeat_with(|| effort.step(&harness.core, &harness.host));
+        assert_eq!(steps.find(|step| *step != Step::More), Some(Step::Wait(Throttle::NoProgress)));
+        // In the repetition, too, once.
+        assert_eq!(says(&harness, harness.root_orders(32)).0, [Throttle::NoProgress; 2]);
+        let limit = harness.orders(32);
+        assert!(
+            !says(&harness, limit).0.contains(&Throttle::NoProgress),
+            "that is for the limit's owner only"
+        );
+        let background = Orders { kind: EffortKind::Background, ..harness.root_orders(32) };
+        assert_eq!(says(&harness, background).0, []);
+        (0..16).for_each(|_| harness.core.node.note_fruitless_run());
+        assert_eq!(says(&harness, harness.root_orders(32)).0, [], "waiting is hopeless");
+
+        // 60 pages can be freed, and are.
+        assert_eq!(says(&writing(130), writing(130).root_orders(32)).0, []);
+    }
+
+    /// The same with nothing to free for another reason: what is being written is not in the way.
+    #[test]
+    fn nobody_waits_for_what_would_not_help() {
+        let harness = writing(0);
+        (0..190).for_each(|page| harness.core.set_mlocked(harness.folio(page), true));
+        assert_eq!(says(&harness, harness.root_orders(32)).0, []);
+        assert_eq!(harness.core.free_pages(), 10);
     }
 }

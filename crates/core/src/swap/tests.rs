@@ -4,7 +4,7 @@ use crate::event::Event;
 use crate::host::{FlushReason, Host, Time};
 use crate::lru::Seq;
 use crate::memcg::{Counter, Memcg};
-use crate::reclaim::{Effort, EffortKind, OutOfMemory, Step, Watermarks};
+use crate::reclaim::{Effort, EffortKind, Orders, OutOfMemory, Step, Watermarks};
 use crate::{ChargeStep, Charging, MemcgId, Options};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -204,6 +204,28 @@ fn a_page_is_written_then_freed() {
     // Each went to the tail: the one that was written last leaves first.
     assert!(anon.swapped().contains(&written.last().unwrap().page.1));
     assert_eq!(anon.stat(Counter::PgstealAnon), anon.swapped().len() as u64);
+    anon.core.validate().unwrap();
+}
+
+/// spec 70 §14: "Swap write that ends before the next priority round: the folio is freed in that round", of the same effort.
+#[test]
+fn a_page_that_is_written_at_once_is_freed_by_the_same_effort() {
+    let anon = Anon::new(1000, SwapStore::Device);
+    anon.store(0..60);
+    anon.forget_accesses(0..60);
+    let orders = Orders::new(anon.task.memcg, EffortKind::Limit, 8, Swappiness(200), 0);
+    let mut effort = Effort::new(&anon.core, orders);
+    let progress = loop {
+        match effort.step(&anon.core, &anon.host) {
+            Step::More | Step::Wait(_) => drop(anon.end_writes(true)),
+            Step::Done(progress) => break progress,
+        }
+    };
+    assert!((32..60).contains(&progress.reclaimed), "{progress:?}");
+    assert_eq!(anon.swapped().len() as u64, progress.reclaimed);
+    // Each was looked at twice: to be written, and to be freed.
+    let written = anon.stat(Counter::Pswpout);
+    assert!(written <= 60 && progress.scanned == written + progress.reclaimed, "{written}, {progress:?}");
     anon.core.validate().unwrap();
 }
 

@@ -7,12 +7,17 @@
 //! Source: spec 70 §7. The host's flusher takes dirty pages with [`Core::start_writeback`], writes them, and
 //! reports with [`Core::end_writeback`].
 //!
+//! Who dirties pages faster than they are written is slowed down by [`balance`].
+//!
 //! # Locking
 //!
 //! The index of dirty pages is under the mapping lock, and so is the step from dirty to write-back.
 
+mod balance;
 mod errors;
 
+pub use balance::Dirtier;
+pub(crate) use balance::Pace;
 pub use errors::ErrorSequence;
 
 use crate::Core;
@@ -46,6 +51,20 @@ impl DirtyLimits {
             pages: (memory_pages * DIRTY_PERCENT / 100).max(1),
         }
     }
+}
+
+/// Limits, and what they are held against.
+struct DirtyLevel<'a> {
+    /// Whose they are; the root, if those of all.
+    memcg: &'a Memcg,
+    pending: &'a Pending,
+    limits: DirtyLimits,
+}
+
+/// Whether it is asked, at so many dirty pages, if those are too many: at each while that is as many as a small tenant may
+/// have, then every few dozen.
+fn asks_at(dirty_pages: u64) -> bool {
+    dirty_pages <= 64 || dirty_pages.is_multiple_of(32)
 }
 
 /// A run of consecutive pages that begin to be written together.
@@ -82,32 +101,48 @@ enum Removal {
 
 impl Core {
     /// The page was written to. Its folio is locked by the caller, and its bytes are there already: a flusher that sees
-    /// it dirty writes what is in it.
-    pub fn set_dirty(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
+    /// it dirty writes what is in it. `true`: it is a page of a file, and was clean ([`Dirtier::dirtied`]).
+    pub fn set_dirty(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) -> bool {
         let (flags, index) = (self.folios.flags(folio), self.folios.index(folio));
         if flags.redirty() {
-            return;
+            return false;
         }
         if mapping.kind() == Kind::Anon {
             // No flusher writes it: reclaim does, when it is cold.
             flags.set_dirty();
-            return;
+            return false;
         }
         let mut locked = mapping.lock(&self.leaves);
         if locked.slot(index).folio() != Some(folio) || !flags.set_dirty() {
-            return;
+            return false;
         }
         locked.tree.dirty.insert(index);
         drop(locked);
-        let memcg = self.owner_of(folio);
-        self.count_pending(memcg, 1, 0);
-        if self.is_over_background(memcg) {
-            self.over_background.lock().insert(memcg.id());
+        self.count_dirtied(host, self.owner_of(folio));
+        true
+    }
+
+    /// A page became dirty. Every few dozen pages it is asked whether those are too many.
+    fn count_dirtied(&self, host: &impl Host, memcg: &Memcg) {
+        memcg.stat.change(Counter::FileDirty, 1);
+        let frames = u64::from(self.folios.len());
+        let mut over = false;
+        for level in self.with_ancestors(memcg.id()) {
+            let dirty = level.pending.add_dirty();
+            let asks = self.options.memcg_dirty_limits && asks_at(dirty);
+            if asks && dirty > self.dirty_limits(level).background_pages {
+                self.note_over_background(level);
+                over = true;
+            }
+        }
+        let dirty = self.node.pending.add_dirty();
+        over |= asks_at(dirty) && dirty > DirtyLimits::of(frames).background_pages;
+        if over {
             host.wake_flusher(FlushReason::Background);
         }
     }
 
-    /// Pages became dirty, or began to be written; or, negative, no longer are.
+    /// Pages became dirty again, or began to be written; or, negative, no longer are.
     pub(crate) fn count_pending(&self, memcg: &Memcg, dirty: i64, writeback: i64) {
         memcg.stat.change(Counter::FileDirty, dirty);
         memcg.stat.change(Counter::FileWriteback, writeback);
@@ -115,44 +150,45 @@ impl Core {
         self.node.pending.change(dirty, writeback);
     }
 
-    /// Whether a memcg, one above it, or all together have more pages pending than may be of their memory.
-    fn is_over(
-        &self,
-        memcg: &Memcg,
-        pages: impl Fn(&Pending) -> u64,
-        most: impl Fn(DirtyLimits) -> u64,
-    ) -> bool {
+    /// How much of a memcg and all below it may be dirty.
+    fn dirty_limits(&self, memcg: &Memcg) -> DirtyLimits {
         let frames = u64::from(self.folios.len());
-        let memory = |memcg: &Memcg| memcg.max_pages().min(memcg.memory.high_pages()).min(frames);
-        let own = self.options.memcg_dirty_limits;
-        self.with_ancestors(memcg.id())
-            .filter(|_| own)
-            .map(|memcg| (&memcg.pending, memory(memcg)))
-            .chain([(&self.node.pending, frames)])
-            .any(|(pending, memory)| pages(pending) > most(DirtyLimits::of(memory)))
+        DirtyLimits::of(memcg.max_pages().min(memcg.memory.high_pages()).min(frames))
     }
 
-    fn is_over_background(&self, memcg: &Memcg) -> bool {
-        self.is_over(memcg, Pending::dirty_pages, |limits| limits.background_pages)
+    /// Whose limits hold for pages of a memcg: its own and those above it, if those count, and those of all.
+    fn dirty_levels<'a>(&'a self, memcg: &'a Memcg) -> impl Iterator<Item = DirtyLevel<'a>> {
+        let own = self.options.memcg_dirty_limits;
+        let of_memcg = |memcg: &'a Memcg| DirtyLevel {
+            memcg,
+            pending: &memcg.pending,
+            limits: self.dirty_limits(memcg),
+        };
+        let limits = DirtyLimits::of(u64::from(self.folios.len()));
+        let all = DirtyLevel { memcg: self.memcg(MemcgId::ROOT), pending: &self.node.pending, limits };
+        self.with_ancestors(memcg.id()).filter(move |_| own).map(of_memcg).chain([all])
+    }
+
+    /// The flusher that is woken for a memcg finds out why.
+    fn note_over_background(&self, memcg: &Memcg) {
+        if memcg.pending.note_over_background() {
+            self.over_background.lock().insert(memcg.id());
+        }
     }
 
     /// Whether more pages are dirty than may stay in the background: of all together, or of a memcg that met that when pages
     /// were dirtied. (Where a limit is lowered, reclaim makes room, and asks for what is dirty.)
     pub fn flush_is_due(&self) -> bool {
         let mut over = self.over_background.lock();
-        over.retain(|&memcg| self.is_over_background(self.living(memcg)));
-        !over.is_empty() || self.is_over_background(self.memcg(MemcgId::ROOT))
-    }
-
-    /// Whether a task that dirties pages of `memcg` must pause until some were written.
-    pub fn must_pause_dirtying(&self, memcg: MemcgId) -> bool {
-        let memcg = self.payer(memcg);
-        let pauses = self.is_over(memcg, Pending::pages, |limits| limits.pages);
-        if pauses {
-            // The flusher that it waits for has to know.
-            self.over_background.lock().insert(memcg.id());
-        }
-        pauses
+        over.retain(|&memcg| {
+            let pending = &self.memcg(memcg).pending;
+            // In this order: who notes it from now on waits for the lock.
+            pending.forget_over_background();
+            let over = pending.dirty_pages() > self.dirty_limits(self.memcg(memcg)).background_pages;
+            over && pending.note_over_background()
+        });
+        let all = DirtyLimits::of(u64::from(self.folios.len()));
+        !over.is_empty() || self.node.pending.dirty_pages() > all.background_pages
     }
 
     /// Pages of files, of everybody, that are dirty or being written.
@@ -241,6 +277,7 @@ impl Core {
             self.written.fetch_add(1, Relaxed);
             if mapping.kind() == Kind::File {
                 memcg.stat.add(Counter::NrWritten, 1);
+                self.node.pending.note_written();
             }
             // One that is isolated now is not held up by a batch: who isolated it finds it clean and frees it.
             let movable = before.lru() && !before.locked() && !before.dirty() && !before.unevictable();

@@ -191,7 +191,7 @@ impl ControlReader {
 mod tests {
     use super::*;
     use crate::{Access, Interleaving, Machine, Operation, Simulator, SwapDevice, SwapModel};
-    use mglru_core::UNLIMITED;
+    use mglru_core::{OomPolicy, UNLIMITED};
 
     fn at(millis: u64) -> Time {
         Time::ZERO + Duration::from_millis(millis)
@@ -313,6 +313,34 @@ mod tests {
                 simulator.readings().iter().map(|reading| reading.text.clone().unwrap()).collect();
             let at = |millis: usize| told[millis / 10].as_str();
             assert_eq!([at(10), at(40), at(80), at(100)], ["0x0007\n", "0x0000\n", "0x0007\n", "0x0007\n"]);
+        }
+    }
+
+    /// `memory.max` below what cannot be reclaimed: the policy says what happens, and the write ends when there is room, or nobody
+    /// is left to kill.
+    #[test]
+    fn a_limit_that_is_lowered_kills() {
+        for (oom_policy, kills) in [(OomPolicy::Victim, 1), (OomPolicy::Fail, 0)] {
+            let tenants = vec![
+                Tenant::new("a", 200),
+                Tenant::new("a/big", UNLIMITED),
+                Tenant::new("a/small", UNLIMITED),
+            ];
+            let machine = Machine { tenants, oom_policy, swap: None, ..machine(1) };
+            let mut simulator = Simulator::new(&machine).unwrap();
+            simulator.check_every(1);
+            simulator.administer(Vec::new(), vec![write(50, "a/memory.max", "200K")], None);
+            for (tenant, pages) in [(1, 100), (2, 30)] {
+                let stores = (0..pages).map(move |page| Access::store((tenant as u64) << 32 | page).anon());
+                let sleep = [Operation::Rest { nanos: 1_000_000_000 }];
+                simulator.add_job(tenant, stores.map(Operation::from).chain(sleep));
+            }
+            let report = simulator.run().unwrap();
+            simulator.finish().unwrap();
+            assert_eq!(simulator.answers()[0].result, Ok(()), "written in any case");
+            let victims = report.kills.iter().map(|kill| kill.report.victim.as_deref());
+            assert!(victims.eq(std::iter::repeat_n(Some("a/big"), kills)), "{:?}", report.kills);
+            assert_eq!(report.tenants[1].usage_pages, if kills == 1 { 30 } else { 130 });
         }
     }
 

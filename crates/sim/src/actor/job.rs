@@ -20,6 +20,7 @@ use crate::world::{Pause, TenantState, World};
 use mglru_core::lru::switch::{LruSwitch, SwitchStep};
 use mglru_core::mapping::{LEAF_SLOTS, TABLE_PAGES};
 use mglru_core::reclaim::{Proactive, RequestStep};
+use mglru_core::writeback::Dirtier;
 use mglru_core::{
     Arrival, ChargeStep, Charging, Core, FlushReason, FolioId, Hit, Host, Kind, Lookup, Mapping, NewFolio,
     Stall, Task, Throttle, Time,
@@ -33,14 +34,10 @@ use std::time::Duration;
 const ACCESSES_PER_STEP: u32 = 1 << 16;
 /// Pages that a job looks up together before it touches them one by one: their memory is waited for together.
 const AHEAD_PAGES: usize = 32;
-/// Pages that a job dirties before it looks whether too many are dirty (the kernel's rate limit on small machines).
-const DIRTIED_PER_LOOK: u32 = 32;
-/// How long a job rests while too many pages are dirty.
-const DIRTY_PAUSE: Duration = Duration::from_millis(10);
 /// How often a job looks whether its tenant is there.
 const TENANT_PAUSE: Duration = Duration::from_millis(1);
-/// After so many pauses it goes on anyhow: the device may be failing for good.
-const DIRTY_PAUSES_MAX: u32 = 100;
+/// Who pauses for write-back goes on after this time anyhow: the device may be failing for good.
+const DIRTY_WAIT: Duration = Duration::from_secs(20);
 
 /// What comes next.
 #[derive(Clone, Copy, Debug)]
@@ -113,8 +110,8 @@ enum State {
     Charge(Touch, Charging),
     /// The device reads it.
     Read(Touch, Reading),
-    /// It may have dirtied too much; so many pauses are left.
-    Balance(u32),
+    /// It may have dirtied too much, and pauses until that time at the latest.
+    Balance(Time),
     Sync(FileNumber, Syncing),
     /// From this page on, before that one.
     Truncate(FileNumber, u32, u64),
@@ -210,7 +207,7 @@ pub(crate) struct Job {
     loads: Loads,
     ahead: Ahead,
     state: State,
-    dirtied_pages: u32,
+    dirtier: Dirtier,
     /// When its last access began, as long as that is under way and somebody wants to know.
     began: Option<Time>,
     /// Accesses until it returns to the simulator in any case.
@@ -240,7 +237,7 @@ impl Job {
             loads: Loads::NONE,
             ahead: Ahead::default(),
             state: State::Next,
-            dirtied_pages: 0,
+            dirtier: Dirtier::default(),
             began: None,
             left: 0,
             alone: false,
@@ -275,7 +272,7 @@ impl Job {
                 State::Look(touch) => self.look(world, touch),
                 State::Charge(touch, charging) => self.charge(world, touch, charging),
                 State::Read(touch, reading) => self.arrive(world, touch, reading),
-                State::Balance(pauses_left) => self.balance(world, pauses_left),
+                State::Balance(until) => self.balance(world, until),
                 State::Sync(file, syncing) => self.sync(world, file, syncing),
                 State::Truncate(file, from, end) => self.truncate(world, file, from, end),
                 State::Close(mapping) => self.close(world, mapping),
@@ -583,7 +580,7 @@ impl Job {
     fn dirty(&mut self, world: &mut World, touch: Touch, hit: &Hit) {
         let flags = &world.core.folios().flags(hit.folio);
         assert!(flags.try_lock(), "between steps only pages without content are locked");
-        world.core.set_dirty(&world.host, &world.files.get(touch.file).mapping, hit.folio);
+        let was_clean = world.core.set_dirty(&world.host, &world.files.get(touch.file).mapping, hit.folio);
         if flags.unlock() {
             world.host.wake_waiters(hit.folio);
         }
@@ -591,12 +588,10 @@ impl Job {
             let place = (world.files.get(touch.file).mapping.id(), touch.index);
             model.borrow_mut().content.dirtied(place);
         }
-        if !touch.anon && !hit.flags.dirty() {
+        if was_clean {
             world.files.note_dirty(touch.file, world.now());
-            self.dirtied_pages += 1;
-            if self.dirtied_pages == DIRTIED_PER_LOOK && world.has_flusher {
-                self.dirtied_pages = 0;
-                self.state = State::Balance(DIRTY_PAUSES_MAX);
+            if self.dirtier.dirtied() && world.has_flusher {
+                self.state = State::Balance(world.now() + DIRTY_WAIT);
             }
         }
     }
@@ -679,15 +674,19 @@ impl Job {
         rest(world, world.access_nanos)
     }
 
-    /// Rests while too many pages are dirty.
-    fn balance(&mut self, world: &mut World, pauses_left: u32) -> Pause {
-        if pauses_left == 0 || !world.core.must_pause_dirtying(self.process.task.memcg) {
+    /// Rests where it dirties pages faster than they are written.
+    fn balance(&mut self, world: &mut World, until: Time) -> Pause {
+        let memcg = self.process.task.memcg;
+        let Some(pause) = world.core.balance_dirty(&world.host, memcg, &mut self.dirtier) else {
+            return Pause::Ready;
+        };
+        if world.now() >= until {
             return Pause::Ready;
         }
         world.tenants[self.process.tenant].counts.dirty_pauses += 1;
         world.host.wake_flusher(FlushReason::Reclaim);
-        self.state = State::Balance(pauses_left - 1);
-        Pause::Until(world.now() + DIRTY_PAUSE)
+        self.state = State::Balance(until);
+        wait_out(world, pause)
     }
 
     /// Operations on whole files.
@@ -886,9 +885,7 @@ pub(super) fn wait_out(world: &World, throttle: Throttle) -> Pause {
     let until = world.now() + throttle.timeout();
     match throttle {
         Throttle::Writeback => Pause::Written(Some(until)),
-        Throttle::Congested | Throttle::NoProgress | Throttle::Isolated | Throttle::OverHigh(_) => {
-            Pause::Until(until)
-        }
+        _ => Pause::Until(until),
     }
 }
 

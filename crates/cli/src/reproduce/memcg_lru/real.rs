@@ -26,6 +26,8 @@ const TENANTS: usize = MEMCGS;
 /// Of files, and as many anonymous ones: 4 GiB in all, or less where the machine has less.
 const PAGES_EACH: u64 = 4096;
 const PAGES_EACH_MIN: u64 = PAGES_EACH / 16;
+/// Where only whether it works is asked.
+const PAGES_EACH_QUICK: u64 = 128;
 /// A third of what is published.
 const REQUESTS: u32 = 200;
 /// Of all pages, those that a request wants: one in so many, as published (65,536 of 128 × 491,520).
@@ -46,11 +48,11 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// So many times shorter, each tenant and the number of requests; and smaller where less than half of what the machine has
-    /// available would do.
-    pub(super) fn of_machine(shorter: u32) -> Size {
+    /// So many times fewer requests, with `quick` of small tenants; and of smaller ones where all together would take more
+    /// than half of what the machine has available.
+    pub(super) fn of_machine(shorter: u32, quick: bool) -> Size {
         let half = available_memory_bytes().map_or(u64::MAX, |bytes| bytes / 2);
-        let mut pages_each = PAGES_EACH / u64::from(shorter);
+        let mut pages_each = if quick { PAGES_EACH_QUICK } else { PAGES_EACH };
         while pages_each > PAGES_EACH_MIN && budget_bytes(pages_each) > half {
             pages_each /= 2;
         }

@@ -1,12 +1,13 @@
 //! The publication's loads with the real cache: jobs that read files in memory, and those that hardly scan, or scan swap.
 //!
-//! Before and after have a cache each, filled anew for each run, and work in turns for a fraction of a second. Files are sparse ones where the
+//! One cache for each load, in which prefetching is turned off and on in turns of a fraction of a second: two caches differ by more than
+//! what is looked for, by what memory they happen to get. Files are sparse ones where the
 //! system keeps files in memory, so that reading one costs a copy, as from the publication's RAM disk, and no memory.
 
 use super::super::cpu::process_seconds;
 use crate::error::Failure;
 use mglru_cache::{AnonRegion, CachedFile, OpenMode, PageCache, ReadRequest, Swap, Tenant};
-use mglru_core::{Mechanisms, PAGE_BYTES};
+use mglru_core::PAGE_BYTES;
 use mglru_workload::{Accesses, BlockBytes, Distribution, Length, Mix, Order, Pattern, Random};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -135,18 +136,11 @@ impl Side {
     ///
     /// # Errors
     /// A file cannot be made or read.
-    pub fn new(
-        load: Load,
-        mechanisms: Mechanisms,
-        place: &Path,
-        shorter: u32,
-        seed: u64,
-    ) -> Result<Side, Failure> {
+    pub fn new(load: Load, place: &Path, shorter: u32, seed: u64) -> Result<Side, Failure> {
         let [limit_bytes, swap_bytes] = [load.limit_bytes(), load.swap_bytes()]
             .map(|bytes| bytes / u64::from(shorter) / PAGE_BYTES * PAGE_BYTES);
-        let mut builder = PageCache::builder(limit_bytes + swap_bytes + ROOM_BYTES)
-            .tenant("load", limit_bytes)
-            .mechanisms(mechanisms);
+        let mut builder =
+            PageCache::builder(limit_bytes + swap_bytes + ROOM_BYTES).tenant("load", limit_bytes);
         if swap_bytes > 0 {
             builder = builder.swap(Swap::compressed(swap_bytes));
         }
@@ -208,7 +202,7 @@ impl Side {
             if self.reclaimed() > enough {
                 break;
             }
-            self.turn(Duration::from_millis(20))?;
+            self.turn(Duration::from_millis(20), true)?;
         }
         Ok(())
     }
@@ -218,11 +212,12 @@ impl Side {
         ["pgsteal_anon", "pgsteal_file"].into_iter().filter_map(|name| stats.counter(name)).sum()
     }
 
-    /// Has all jobs work for so long.
+    /// Has all jobs work for so long, with prefetching or without.
     ///
     /// # Errors
     /// The cache's.
-    pub fn turn(&mut self, time: Duration) -> Result<Turn, Failure> {
+    pub fn turn(&mut self, time: Duration, prefetch: bool) -> Result<Turn, Failure> {
+        self.cache.set_prefetch(prefetch);
         let (began, cpu, reclaimed) = (Instant::now(), process_seconds(), self.reclaimed());
         let done = std::thread::scope(|scope| {
             let work = |job: &mut Job| {

@@ -40,6 +40,22 @@ impl<const FETCHES: bool> Host for Clock<FETCHES> {
     }
 }
 
+/// How scans come to the next folio.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// They ask the list for its tail, each time.
+    Tail,
+    /// By links, and what they will write soon is prefetched.
+    Ahead,
+    /// By links, but the processor is not told.
+    Silent,
+}
+
+impl Way {
+    /// All of them.
+    pub const ALL: [Way; 3] = [Way::Tail, Way::Ahead, Way::Silent];
+}
+
 /// Folios that were processed, and how long that took.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Scanned {
@@ -56,7 +72,7 @@ impl Scanned {
     }
 
     /// Folios per second.
-    pub fn rate(&self) -> f64 {
+    pub fn rate(self) -> f64 {
         self.folios as f64 / self.seconds
     }
 }
@@ -100,26 +116,41 @@ impl World {
         World { core, began, tenants }
     }
 
-    /// Opens a generation of a tenant, for which the oldest is emptied into the next one. `FETCHES`: the processor is told what
-    /// comes next, if mechanisms have it so.
-    pub fn make_room<const FETCHES: bool>(&self, tenant: usize) -> Scanned {
+    /// Opens a generation of a tenant, for which the oldest is emptied into the next one.
+    pub fn make_room(&self, way: Way, tenant: usize) -> Scanned {
+        self.core.set_prefetch(way != Way::Tail);
+        match way {
+            Way::Silent => self.make_room_with(&Clock::<false>(self.began), tenant),
+            _ => self.make_room_with(&Clock::<true>(self.began), tenant),
+        }
+    }
+
+    fn make_room_with(&self, host: &impl Host, tenant: usize) -> Scanned {
         let memcg = self.core.memcg(self.tenants[tenant].task.memcg);
         let (max, oldest) =
             (memcg.lruvec().max_seq().0, memcg.lruvec().generations(Time::ZERO)[0].file_pages);
-        let (command, host) = (format!("+ {} 0 {max}", memcg.id().0), Clock::<FETCHES>(self.began));
+        let command = format!("+ {} 0 {max}", memcg.id().0);
         let began = thread_seconds();
         let mut write = self.core.write_control("lru_gen", &command, 0).expect("a command of ours");
-        while write.step(&self.core, &host).expect("it is right") != ControlStep::Done {}
+        while write.step(&self.core, host).expect("it is right") != ControlStep::Done {}
         Scanned { folios: oldest, seconds: thread_seconds() - began }
     }
 
-    /// Takes that many pages back from a tenant. `FETCHES`: as above.
-    pub fn reclaim<const FETCHES: bool>(&self, tenant: usize, pages: u64) -> Scanned {
+    /// Takes that many pages back from a tenant.
+    pub fn reclaim(&self, way: Way, tenant: usize, pages: u64) -> Scanned {
+        self.core.set_prefetch(way != Way::Tail);
+        match way {
+            Way::Silent => self.reclaim_with(&Clock::<false>(self.began), tenant, pages),
+            _ => self.reclaim_with(&Clock::<true>(self.began), tenant, pages),
+        }
+    }
+
+    fn reclaim_with(&self, host: &impl Host, tenant: usize, pages: u64) -> Scanned {
         let memcg = self.core.memcg(self.tenants[tenant].task.memcg);
-        let (before, host) = (memcg.stat().get(Counter::PgscanProactive), Clock::<FETCHES>(self.began));
+        let before = memcg.stat().get(Counter::PgscanProactive);
         let began = thread_seconds();
         let mut request = Proactive::new(&self.core, memcg.id(), pages, Some(Swappiness::FILE_ONLY), 0);
-        while !matches!(request.step(&self.core, &host), RequestStep::Done(_) | RequestStep::TryAgain(_)) {}
+        while !matches!(request.step(&self.core, host), RequestStep::Done(_) | RequestStep::TryAgain(_)) {}
         let seconds = thread_seconds() - began;
         Scanned { folios: memcg.stat().get(Counter::PgscanProactive) - before, seconds }
     }

@@ -18,15 +18,20 @@ impl LockedLruvec<'_> {
         request: u64,
         batch: &mut Isolated,
     ) {
-        let list = list_of(kind, active);
         batch.kind = Some(kind);
-        let prefetch = self.folios.mechanisms().prefetch();
+        let list = list_of(kind, active);
+        if self.looks_ahead(list) {
+            self.take::<true>(host, list, request, batch);
+        } else {
+            self.take::<false>(host, list, request, batch);
+        }
+    }
+
+    fn take<const AHEAD: bool>(&mut self, host: &impl Host, list: usize, request: u64, batch: &mut Isolated) {
         let mut next = None;
         while batch.scanned < request {
             let Some(folio) = next.or_else(|| self.lists.lists.tail(list)) else { break };
-            if prefetch {
-                next = self.look_ahead(host, folio);
-            }
+            next = self.look_ahead::<AHEAD>(host, folio);
             batch.scanned += 1;
             if self.isolate_folio(host, folio) {
                 batch.folios.push(folio);

@@ -14,7 +14,7 @@ use super::lists::list_of;
 use super::walk::WalkBatch;
 use crate::Core;
 use crate::event::Event;
-use crate::folio::{Climb, Kind};
+use crate::folio::{Climb, GenIndex, Kind};
 use crate::host::Host;
 use crate::lru::{LockedLruvec, Lruvec, MAX_GENERATIONS, MIN_GENERATIONS, Seq, Swappiness};
 use crate::mechanism::{Mechanisms, ReworkRule};
@@ -85,38 +85,47 @@ impl LockedLruvec<'_> {
     fn make_room(&mut self, host: &impl Host, kind: Kind, swappiness: Swappiness) -> bool {
         let oldest = self.lruvec.window.min(kind);
         let label = oldest.index();
-        let mechanisms = self.folios.mechanisms();
         // The folios of a kind that is not evictable stay where they are and become members of the youngest
         // generation, whose list set this is: a cold/hot inversion that the kernel accepts.
         if swappiness.evicts(kind) {
-            let prefetch = mechanisms.prefetch();
-            let (mut next, mut moves) = (None, 0);
-            while let Some(folio) = next.or_else(|| self.tail(label, kind)) {
-                if prefetch {
-                    next = self.look_ahead(host, folio);
-                }
-                let flags = &self.folios.flags(folio);
-                let before = flags.load();
-                match flags.climb(label, false, mechanisms) {
-                    Climb::Moved(next) => {
-                        self.resize(label, kind, -1);
-                        self.resize(next, kind, 1);
-                        self.relist(folio, list_of(next, kind), false);
-                        if mechanisms.reworked(ReworkRule::Sorting) && !before.saturated(mechanisms) {
-                            let tier = usize::from(before.tier(mechanisms));
-                            self.lists.averages[kind as usize].protected[tier] += 1;
-                        }
-                    }
-                    Climb::Relabelled(label) => self.relist(folio, list_of(label, kind), false),
-                }
-                moves += 1;
-                if moves == MOVES_PER_LOCK {
-                    return false;
-                }
+            let is_empty = match self.looks_ahead(list_of(label, kind)) {
+                true => self.move_on::<true>(host, kind, label),
+                false => self.move_on::<false>(host, kind, label),
+            };
+            if !is_empty {
+                return false;
             }
         }
         self.carry_over(kind);
         self.lruvec.window.close_until(kind, oldest.next());
+        true
+    }
+
+    /// Moves the folios of a generation to the next one. `false`: there are more.
+    fn move_on<const AHEAD: bool>(&mut self, host: &impl Host, kind: Kind, label: GenIndex) -> bool {
+        let mechanisms = self.folios.mechanisms();
+        let (mut next, mut moves) = (None, 0);
+        while let Some(folio) = next.or_else(|| self.tail(label, kind)) {
+            next = self.look_ahead::<AHEAD>(host, folio);
+            let flags = &self.folios.flags(folio);
+            let before = flags.load();
+            match flags.climb(label, false, mechanisms) {
+                Climb::Moved(next) => {
+                    self.resize(label, kind, -1);
+                    self.resize(next, kind, 1);
+                    self.relist(folio, list_of(next, kind), false);
+                    if mechanisms.reworked(ReworkRule::Sorting) && !before.saturated(mechanisms) {
+                        let tier = usize::from(before.tier(mechanisms));
+                        self.lists.averages[kind as usize].protected[tier] += 1;
+                    }
+                }
+                Climb::Relabelled(label) => self.relist(folio, list_of(label, kind), false),
+            }
+            moves += 1;
+            if moves == MOVES_PER_LOCK {
+                return false;
+            }
+        }
         true
     }
 

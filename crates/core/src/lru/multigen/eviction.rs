@@ -95,15 +95,26 @@ impl LockedLruvec<'_> {
             return;
         }
         batch.kind = Some(kind);
-        let oldest = window.min(kind).index();
-        let prefetch = self.folios.mechanisms().prefetch();
-        let mut next = None;
-        let mut left = request;
+        if self.looks_ahead(list_of(window.min(kind).index(), kind)) {
+            self.scan_list::<true>(host, kind, limit, (request, most), batch);
+        } else {
+            self.scan_list::<false>(host, kind, limit, (request, most), batch);
+        }
+    }
+
+    fn scan_list<const AHEAD: bool>(
+        &mut self,
+        host: &impl Host,
+        kind: Kind,
+        limit: Tier,
+        (request, most): (u64, usize),
+        batch: &mut Isolated,
+    ) {
+        let oldest = self.lruvec.window.min(kind).index();
+        let (mut next, mut left) = (None, request);
         while left > 0 && batch.folios.len() < most && batch.skipped.len() < STOP_PAGES {
             let Some(folio) = next.or_else(|| self.tail(oldest, kind)) else { break };
-            if prefetch {
-                next = self.look_ahead(host, folio);
-            }
+            next = self.look_ahead::<AHEAD>(host, folio);
             left -= 1;
             batch.scanned += 1;
             if self.sort(folio, kind, oldest, limit, batch) {
