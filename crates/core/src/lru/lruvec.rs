@@ -92,6 +92,7 @@ impl Lruvec {
         self.unevictable_pages.store(0, Relaxed);
         self.evicted.iter().chain(&self.refaulted).flatten().for_each(|count| count.store(0, Relaxed));
         self.forget_walks();
+        self.walked_entries.store(0, Relaxed);
         self.shadow_leaves.lock().clear();
         self.congested.store(false, Relaxed);
     }
