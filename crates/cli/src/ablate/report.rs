@@ -27,7 +27,7 @@ pub fn difference(difference: f64, is_percent: bool) -> String {
 impl Row {
     /// What is to be said of an effect.
     fn verdict(effect: &Effect) -> &'static str {
-        if effect.is_noise() { "within the noise" } else { "" }
+        if effect.is_noise() { "noise" } else { "" }
     }
 }
 
@@ -127,7 +127,7 @@ impl Ablation {
                 continue;
             }
             let show = |figure| difference(figure, effect.is_percent);
-            let verdict = if interval.contains(0.0) { "within the noise" } else { "" };
+            let verdict = if interval.contains(0.0) { "noise" } else { "" };
             table.row([
                 row.name.clone(),
                 show(effect.median),

@@ -36,7 +36,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(200);
 const TICK: Duration = Duration::from_millis(4);
 /// A pause is not longer than this part of what is pending takes.
 const SAFETY: u64 = 8;
-/// A pause that is shorter is put off; or than half of the longest.
+/// A pause that is shorter is put off; where half of the longest is less, one shorter than that, but none of a tick.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 /// How often rates are adjusted.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -231,7 +231,7 @@ impl Core {
         let taken = Duration::from_nanos(scale(u64::from(pages), 1_000_000_000, rate));
         dirtier.due = (dirtier.due.max(earned) + taken).min(now + longest);
         let pause = dirtier.due.since(now);
-        (pause >= PAUSE_MIN.min(longest / 2)).then_some(Throttle::Dirty(pause))
+        (pause >= (longest / 2).clamp(TICK, PAUSE_MIN)).then_some(Throttle::Dirty(pause))
     }
 
     /// Whose pace it is, and how many pages of that were written, and are pending: a memcg's own, or that of all.
