@@ -27,7 +27,7 @@ pub fn difference(difference: f64, is_percent: bool) -> String {
 impl Row {
     /// What is to be said of an effect.
     fn verdict(effect: &Effect) -> &'static str {
-        if effect.is_noise() { "within the noise" } else { "" }
+        if effect.is_noise() { "noise" } else { "" }
     }
 }
 
@@ -62,7 +62,7 @@ impl Ablation {
         };
         format!(
             "Each row is what happens without a mechanism, compared with all of them, seed by seed: the median of the differences, and \
-             from … to … its interval ({certain}). Where it has 0 in it, the effect is within the noise."
+             from … to … its interval ({certain}). Where it has 0 in it, the effect is within the noise (noise)."
         )
     }
 
@@ -127,7 +127,7 @@ impl Ablation {
                 continue;
             }
             let show = |figure| difference(figure, effect.is_percent);
-            let verdict = if interval.contains(0.0) { "within the noise" } else { "" };
+            let verdict = if interval.contains(0.0) { "noise" } else { "" };
             table.row([
                 row.name.clone(),
                 show(effect.median),

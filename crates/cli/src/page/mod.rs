@@ -211,7 +211,7 @@ fn verdict_class(cell: &str) -> Option<&'static str> {
         "reproduced" | "holds" => Some("good"),
         "weaker" | "changes" => Some("fair"),
         "not reproduced" | "DOES NOT HOLD" => Some("bad"),
-        "within the noise" => Some("noise"),
+        "noise" => Some("noise"),
         _ => None,
     }
 }
