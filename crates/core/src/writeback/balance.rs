@@ -222,8 +222,8 @@ impl Core {
             let rate = scale(pace.note(now, pages, written, ratio), ratio, ONE);
             (rate, pace.longest_pause(pending))
         };
-        // So many in half of the longest pause.
-        dirtier.look_pages = (rate / 10).clamp(1, u64::from(LOOK_PAGES)) as u32;
+        // So many in half of the longest pause; and where others slow it down, it may still be near a limit of its own.
+        dirtier.look_pages = look_pages(room).min((rate / 10).clamp(1, u64::from(LOOK_PAGES)) as u32);
         if rate == 0 {
             return Some(Throttle::Dirty(longest));
         }

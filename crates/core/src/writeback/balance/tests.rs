@@ -117,8 +117,7 @@ fn pauses_are_neither_short_nor_long() {
     dirtier.due = harness.host.now();
     let mut pauses = Vec::new();
     for _ in 0..17 {
-        (0..31).for_each(|_| assert!(!dirtier.dirtied()));
-        assert!(dirtier.dirtied());
+        dirtier.pages = 32;
         pauses.push(balance(&harness, &mut dirtier));
         if let Some(Throttle::Dirty(pause)) = pauses.last().unwrap() {
             harness.host.advance(*pause);
@@ -170,6 +169,27 @@ fn the_lowest_limit_counts() {
             (900..2700).for_each(|page| harness.write(page));
             assert!(balance(&harness, &mut dirtier).is_some() && harness.core.flush_is_due(), "2,000 of all");
         }
+    }
+}
+
+/// A small tenant, whose limit of 2 pages is far below what it may dirty between two looks at its rate, and at that of all.
+#[test]
+fn who_is_near_its_own_limit_looks_at_each_page() {
+    let mut options = Options::new(10_000);
+    options.watermarks = crate::reclaim::Watermarks { min: 0, low: 0, high: 0 };
+    let mut harness = Harness::with_options(options, UNLIMITED);
+    let small = harness.core.add_memcg("small", 10, Time::ZERO).unwrap().id();
+    harness.read_ahead(0..3000);
+    // Below the free run of all, and above it.
+    for dirty in [0..100, 100..1750] {
+        dirty.for_each(|page| harness.write(page));
+        let looks_after = |memcg| {
+            let mut dirtier = Dirtier::default();
+            assert_eq!(harness.core.balance_dirty(&harness.host, memcg, &mut dirtier), None);
+            dirtier.look_pages
+        };
+        assert!(looks_after(harness.task.memcg) >= 8);
+        assert_eq!(looks_after(small), 1);
     }
 }
 
