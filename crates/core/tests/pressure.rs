@@ -233,17 +233,24 @@ fn charge_while_writing(
     }
 }
 
-/// `wait_before_oom`, ours: 16 fruitless efforts are no reason to fail while pages are being written, however long the device
-/// does not answer. The kernel's charge fails after 16 efforts.
+/// `wait_before_oom`, ours: 16 fruitless efforts are no reason to fail as long as pages do get written, or the device has not
+/// answered; 16 waits in which it refused all are. The kernel's charge fails after 16 efforts.
 #[test]
 fn who_can_wait_for_writes_does_not_fail() {
     assert_eq!(charge_while_writing(Preset::Linux72, |_, _, _| ()), (0, false));
-    let stalled = charge_while_writing(Preset::Default, |harness, wait, folios| {
-        if wait == 500 {
+    let silent = charge_while_writing(Preset::Default, |harness, wait, folios| {
+        if wait == 999 {
             harness.end_writeback(std::mem::take(folios));
         }
     });
-    assert_eq!(stalled, (501, true));
+    assert_eq!(silent, (1000, true));
+    let refused = charge_while_writing(Preset::Default, |harness, _, folios| {
+        for folio in std::mem::take(folios) {
+            harness.core.end_writeback(&harness.host, &harness.mapping, folio, false, 0);
+        }
+        folios.extend(harness.start_writeback());
+    });
+    assert_eq!(refused, (17, false), "the first wait is for its answer");
     // Each time, one page is written, and is dirty again: that is slow, but not for ever.
     let rewritten = charge_while_writing(Preset::Default, |harness, wait, folios| {
         if wait == 50 {
