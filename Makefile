@@ -37,8 +37,8 @@ bench:
 	cargo bench -p mglru-cache
 	cargo run --release --quiet --manifest-path bench-compare/Cargo.toml
 
-# Which layout of an lruvec is fastest (docs/experiments/lru-lock.md): three builds that take turns, under two minutes on cores that
-# nobody else uses.
+# Which layout of an lruvec is fastest (docs/experiments/lru-lock.md): three builds, and then they take turns; under three minutes
+# on cores that nobody else uses.
 LAYOUTS = natural lock_apart clock_apart
 layouts:
 	for layout in $(LAYOUTS); do \

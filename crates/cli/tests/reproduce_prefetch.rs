@@ -33,6 +33,14 @@ fn scans_are_counted_alike_and_every_load_reclaims() {
     ] {
         assert_eq!(row(metric)["published"], serde_json::json!({"before": before, "after": after}));
     }
+    let shown = &experiment["shown"][0];
+    assert_eq!((&shown["kind"], shown["metrics"].as_array().unwrap().len()), (&"pairs".into(), 5));
+    for shown in shown["metrics"].as_array().unwrap() {
+        let runs = &row(shown["metric"].as_str().unwrap())["runs"];
+        let [before, after] = ["before", "after"].map(|setting| runs[setting][0].as_f64().unwrap());
+        let change = shown["change_percent"][0].as_f64().unwrap();
+        assert!((change - 100.0 * (after / before - 1.0)).abs() < 1e-6, "{shown}");
+    }
     let checks = experiment["checks"].as_array().unwrap();
     // In a run that is not quick there are more: about the size of the processor's caches, and about time.
     assert!(checks.len() == 2 && checks.iter().all(|check| check["holds"] == true), "{checks:?}");

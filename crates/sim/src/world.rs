@@ -400,9 +400,9 @@ impl World {
     #[cold]
     fn take_walked(&mut self) -> u64 {
         let walked = self.core.memcgs().map(|memcg| memcg.lruvec().walked_entries()).sum();
-        // They are counted anew for each generation.
+        // What was looked at for a memcg that is gone is not counted any more.
         let before = std::mem::replace(&mut self.walked, walked);
-        if walked < before { walked } else { walked - before }
+        walked.saturating_sub(before)
     }
 
     /// What compressing so many pages took.

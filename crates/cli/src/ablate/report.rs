@@ -62,7 +62,7 @@ impl Ablation {
         };
         format!(
             "Each row is what happens without a mechanism, compared with all of them, seed by seed: the median of the differences, and \
-             from … to … its interval ({certain}). Where it has 0 in it, the effect is within the noise."
+             from … to … its interval ({certain}). Where it has 0 in it, the effect is within the noise (noise)."
         )
     }
 

@@ -300,6 +300,7 @@ fn row_value(row: &Row) -> Value {
         "published": row.published_pair().map(|(before, after)| json!({"before": before, "after": after})),
         "measured": of(median),
         "spread": of(spread),
+        "runs": {"before": row.before, "after": row.after, "default": row.default},
         "verdict": row.verdict(),
     })
 }

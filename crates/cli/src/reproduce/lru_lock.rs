@@ -29,7 +29,7 @@ pub const REGISTRATION: Registration = Registration {
         Claim { words: "one clock write per batch", metric: "ancestor_clock_writes_per_batch" },
     ],
     in_real_world: true,
-    runs_among_all: None,
+    quick_among_all: false,
     run,
 };
 

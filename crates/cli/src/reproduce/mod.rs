@@ -37,8 +37,8 @@ pub struct Registration {
     pub claims: &'static [Claim],
     /// It also runs with `--world real`, if only as it does anyhow.
     pub in_real_world: bool,
-    /// Runs of each setting where all experiments are run and nobody says how many: fewer than usual where one takes long.
-    pub runs_among_all: Option<u32>,
+    /// Where all experiments are run it is as small as with `--quick`, as it takes long; with as many runs as usual.
+    pub quick_among_all: bool,
     /// Runs it.
     pub run: fn(&Order) -> Result<Experiment, Failure>,
 }
@@ -55,6 +55,7 @@ const EXPERIMENTS: [&Registration; 5] = [
 /// Runs of each setting, unless they are told.
 const RUNS_SIMULATED: u32 = 6;
 const RUNS_REAL: u32 = 2;
+const RUNS_QUICK: u32 = 2;
 
 /// Arguments of the mode.
 #[derive(clap::Args)]
@@ -80,7 +81,7 @@ pub struct Args {
     /// loop gains and loses
     #[arg(long)]
     ablate: bool,
-    /// An eighth of the time and at most 2 runs: whether it works, not what comes out
+    /// An eighth of the time and 2 runs, if --runs does not say: whether it works, not what comes out
     #[arg(long)]
     quick: bool,
     /// Write one page with tables and figures, readable without a network
@@ -174,23 +175,24 @@ pub fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::usage(reason));
     }
     let is_simulated = matches!(world, World::Sim);
-    let effort = |runs_default: u32| {
-        let runs = args.runs.unwrap_or(runs_default);
-        Effort {
-            runs: if args.quick { runs.min(2) } else { runs },
-            seed: args.seed,
-            shorter: if args.quick { 8 } else { 1 },
-        }
+    let usual = match (args.quick, is_simulated) {
+        (true, _) => RUNS_QUICK,
+        (false, true) => RUNS_SIMULATED,
+        (false, false) => RUNS_REAL,
     };
-    let usual = if is_simulated { RUNS_SIMULATED } else { RUNS_REAL };
+    let effort = |quick: bool| Effort {
+        runs: args.runs.unwrap_or(usual),
+        seed: args.seed,
+        shorter: if quick { 8 } else { 1 },
+    };
     let mut output = Output::new(args.json);
     if args.ablate && args.names == ["reclaim-loop"] {
-        let map = reclaim_loop::map::run(effort(RUNS_SIMULATED))?;
+        let map = reclaim_loop::map::run(effort(args.quick))?;
         output.text(&map.text())?;
         return output.document(&map.document());
     }
     if args.ablate {
-        let ablation = ablation::run(effort(usual))?;
+        let ablation = ablation::run(effort(args.quick))?;
         output.text(&ablation.text())?;
         return output.document(&ablation.document());
     }
@@ -214,18 +216,15 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let mut done: Vec<Done> = Vec::new();
     for &of in EXPERIMENTS.iter().filter(wanted) {
         let began = Instant::now();
-        let runs = of.runs_among_all.filter(|_| all && is_simulated).unwrap_or(usual);
-        let effort = effort(runs);
-        let mut experiment = (of.run)(&Order { effort, quick: args.quick, world: &world })?;
+        let small = of.quick_among_all && all && is_simulated && !args.quick;
+        let quick = args.quick || small;
+        let effort = effort(quick);
+        let mut experiment = (of.run)(&Order { effort, quick, world: &world })?;
         experiment.seconds = began.elapsed().as_secs_f64();
         if !all {
             output.text(&experiment.text())?;
         }
-        done.push(Done {
-            of,
-            experiment,
-            command: command(of, &args, &world, (runs != usual).then_some(runs)),
-        });
+        done.push(Done { of, experiment, command: command(of, &args, &world, small.then_some(effort.runs)) });
     }
     if all || done.len() > 1 {
         output.text(&format!("{}{}", if all { "" } else { "\n" }, summary::text(&done)))?;
@@ -265,10 +264,10 @@ fn add_up(done: &[Done]) -> Result<(), Failure> {
     )))
 }
 
-/// What to type to get the same, of this experiment alone.
-fn command(of: &Registration, args: &Args, world: &World, runs: Option<u32>) -> String {
+/// What to type to get the same, of this experiment alone. `small`: it was as with `--quick`, with so many runs.
+fn command(of: &Registration, args: &Args, world: &World, small: Option<u32>) -> String {
     let mut command = format!("mglru reproduce {}", of.name);
-    if let Some(runs) = args.runs.or(runs) {
+    if let Some(runs) = args.runs.or(small) {
         command += &format!(" --runs {runs}");
     }
     if args.seed != 1 {
@@ -277,7 +276,7 @@ fn command(of: &Registration, args: &Args, world: &World, runs: Option<u32>) -> 
     if matches!(world, World::Real { .. }) {
         command += " --world real";
     }
-    command + if args.quick { " --quick" } else { "" }
+    command + if args.quick || small.is_some() { " --quick" } else { "" }
 }
 
 #[cfg(test)]

@@ -32,6 +32,11 @@ pub enum Shown {
         /// By setting: its name, and a value for each tenant in the order in which they were made.
         settings: Vec<(&'static str, Vec<f64>)>,
     },
+    /// What each pair of runs says, before and after one after the other: changes in percent.
+    Pairs {
+        /// By metric.
+        metrics: Vec<(&'static str, Vec<f64>)>,
+    },
 }
 
 impl Shown {
@@ -40,6 +45,7 @@ impl Shown {
         match self {
             Shown::Timelines { timelines, .. } => timelines.is_empty(),
             Shown::Fairness { settings, .. } => settings.is_empty(),
+            Shown::Pairs { metrics } => metrics.is_empty(),
         }
     }
 
@@ -59,6 +65,12 @@ impl Shown {
                     json!({"label": name, "jain": jain(values), "values": values})
                 }).collect::<Vec<_>>(),
             }),
+            Shown::Pairs { metrics } => json!({
+                "kind": "pairs",
+                "metrics": metrics.iter().map(|(name, changes)| {
+                    json!({"metric": name, "change_percent": changes})
+                }).collect::<Vec<_>>(),
+            }),
         }
     }
 
@@ -70,6 +82,7 @@ impl Shown {
             Shown::Fairness { about, who, settings } => {
                 vec![Part::Figure(fairness(experiment, about, who, settings))]
             }
+            Shown::Pairs { metrics } => vec![Part::Figure(pairs(experiment, metrics))],
         }
     }
 }
@@ -102,6 +115,31 @@ fn fairness(experiment: &str, about: &str, who: &str, settings: &[(&'static str,
     let axes = Axes { x: who, y: "% of the mean", range: (0.0, 120.0) };
     let chart = chart::lines(&title, &caption, axes, &series);
     Figure { name: format!("{experiment}-fairness"), title, caption, chart, table }
+}
+
+/// The changes of pairs of runs.
+fn pairs(experiment: &str, metrics: &[(&'static str, Vec<f64>)]) -> Figure {
+    let series: Vec<Series> = metrics
+        .iter()
+        .map(|(name, changes)| Series {
+            label: (*name).to_owned(),
+            points: changes
+                .iter()
+                .enumerate()
+                .map(|(run, &change)| (run as f64 + 1.0, Some(change)))
+                .collect(),
+        })
+        .collect();
+    let mut table = Table::with_headings(["run"].into_iter().chain(metrics.iter().map(|(name, _)| *name)));
+    for run in 0..metrics.first().map_or(0, |(_, changes)| changes.len()) {
+        let cells = metrics.iter().map(|(_, changes)| format!("{:+.1} %", changes[run]));
+        table.row(std::iter::once((run + 1).to_string()).chain(cells));
+    }
+    let title = "Run by run: after against before.".to_owned();
+    let caption = "Both took turns on the same memory. The sign test counts how many are above 0.".to_owned();
+    let axes = Axes { x: "run", y: "change, %", range: (-5.0, 5.0) };
+    let chart = chart::lines(&title, &caption, axes, &series);
+    Figure { name: format!("{experiment}-pairs"), title, caption, chart, table }
 }
 
 fn group(row: &Row) -> BarGroup {
@@ -226,5 +264,15 @@ mod tests {
             )
         );
         assert!(figure.chart.file().contains("uneven (Jain 0.2500)"));
+    }
+
+    #[test]
+    fn pairs_are_told_run_by_run() {
+        let shown = Shown::Pairs { metrics: vec![("a", vec![1.0, -2.5]), ("b", vec![0.0, 30.0])] };
+        assert_eq!(shown.json()["metrics"][0]["change_percent"], json!([1.0, -2.5]));
+        let parts = shown.parts("x");
+        let [Part::Figure(figure)] = &parts[..] else { panic!("one figure") };
+        assert_eq!(figure.name, "x-pairs");
+        assert_eq!(figure.table.parts().1[1], ["2", "-2.5 %", "+30.0 %"].map(str::to_owned));
     }
 }

@@ -37,7 +37,7 @@ pub const REGISTRATION: Registration = Registration {
         Claim { words: "dd in a small memcg lives", metric: "dd_small_memcg_survives" },
     ],
     in_real_world: true,
-    runs_among_all: None,
+    quick_among_all: false,
     run,
 };
 

@@ -38,7 +38,7 @@ pub const REGISTRATION: Registration = Registration {
         Claim { words: "the fix removes outliers", metric: "lulesh_deviation_percent" },
     ],
     in_real_world: true,
-    runs_among_all: None,
+    quick_among_all: false,
     run,
 };
 

@@ -49,6 +49,8 @@ pub struct Lruvec {
     pub(crate) filters: Filters,
     /// What the last walks found: leaves, young ones, tables in the filter, tables added to it.
     walked: [AtomicU64; 4],
+    /// Leaves that all walks found.
+    walked_entries: AtomicU64,
     pub(crate) shadow_leaves: Mutex<VecDeque<ShadowLeaf>>,
     /// As how many it is known to those who drop them: see [`Core::give_up_shadows`](crate::Core).
     pub(crate) shadow_group: AtomicU32,
@@ -73,6 +75,7 @@ impl Lruvec {
             refaulted: zeros(),
             filters: Filters::new(),
             walked: std::array::from_fn(|_| AtomicU64::new(0)),
+            walked_entries: AtomicU64::new(0),
             shadow_leaves: Mutex::new(VecDeque::new()),
             shadow_group: AtomicU32::new(0),
             classic: Classic::new(),
@@ -89,6 +92,7 @@ impl Lruvec {
         self.unevictable_pages.store(0, Relaxed);
         self.evicted.iter().chain(&self.refaulted).flatten().for_each(|count| count.store(0, Relaxed));
         self.forget_walks();
+        self.walked_entries.store(0, Relaxed);
         self.shadow_leaves.lock().clear();
         self.congested.store(false, Relaxed);
     }
@@ -99,12 +103,13 @@ impl Lruvec {
         std::array::from_fn(|at| self.walked[at].load(Relaxed))
     }
 
-    /// Page-table entries that walks looked at for the next generation, so far: a measure of how long they take.
+    /// Page-table entries that walks looked at since the memcg was made: a measure of how long they take.
     pub fn walked_entries(&self) -> u64 {
-        self.walked()[0]
+        self.walked_entries.load(Relaxed)
     }
 
     pub(crate) fn count_walked(&self, found: [u64; 4]) {
+        self.walked_entries.fetch_add(found[0], Relaxed);
         self.walked.iter().zip(found).for_each(|(count, found)| _ = count.fetch_add(found, Relaxed));
     }
 

@@ -10,9 +10,12 @@
 //! touched. That is only faster: an actor that is alone runnable, rests, and is resumed before anything else
 //! happens, notices nothing of it.
 
+mod sync;
+
+use self::sync::Syncing;
 use super::rest;
 use crate::checker::judge_out_of_memory;
-use crate::files::{File, FileNumber};
+use crate::files::FileNumber;
 use crate::host::PageTouch;
 use crate::operation::{Access, Operation, Request, Source, SourceError};
 use crate::report::RequestReport;
@@ -86,17 +89,6 @@ impl Loads {
         self.pages &= self.pages.checked_sub(1)?;
         Some(Touch::of(self.file, self.first + at, Access::load(0)))
     }
-}
-
-/// How far a sync is.
-#[derive(Clone, Copy, Debug)]
-enum Syncing {
-    /// Waits for writes that began before.
-    Settle(u64),
-    /// Writes what is dirty from here on.
-    Write(u32),
-    /// Waits for its own writes.
-    Finish(u64),
 }
 
 #[derive(Debug, Default)]
@@ -692,11 +684,7 @@ impl Job {
             Operation::Access(_) | Operation::Loads { .. } => unreachable!("touches are dealt with before"),
             Operation::Sync { page } => {
                 let file = world.files.file_of(&world.core, page);
-                if let Some(model) = &world.host.model {
-                    let mapping = world.files.get(file).mapping.id();
-                    model.borrow_mut().content.sync_begins(self.process.number, mapping);
-                }
-                self.state = State::Sync(file, Syncing::Settle(world.writes_begun()));
+                self.begin_sync(world, file);
                 Pause::Ready
             }
             Operation::Truncate { page } => {
@@ -796,45 +784,6 @@ impl Job {
         };
         world.requests.push(RequestReport { pages, progress, fell_short });
         Pause::Ready
-    }
-
-    fn sync(&mut self, world: &mut World, file: FileNumber, syncing: Syncing) -> Pause {
-        let (next, pause) = match syncing {
-            Syncing::Settle(before) if world.is_writing(file, before) => (syncing, Pause::Written(None)),
-            Syncing::Settle(_) => (Syncing::Write(0), Pause::Ready),
-            Syncing::Write(from) => match world.device.write_full_until(world.now()) {
-                Some(room) => (syncing, Pause::Until(room)),
-                None => {
-                    let pages = world.write_next(file, from);
-                    let rest = pages.and_then(|pages| u32::try_from(pages.end).ok());
-                    (rest.map_or(Syncing::Finish(world.writes_begun()), Syncing::Write), Pause::Ready)
-                }
-            },
-            Syncing::Finish(before) if world.is_writing(file, before) => (syncing, Pause::Written(None)),
-            Syncing::Finish(_) => {
-                if world.core.dirty_pages(&world.files.get(file).mapping) == 0 {
-                    world.files.note_clean(file);
-                }
-                self.end_sync(world, file);
-                return rest(world, world.access_nanos);
-            }
-        };
-        self.state = State::Sync(file, next);
-        pause
-    }
-
-    /// All that was dirty when the sync began is written, or there is an error to tell.
-    fn end_sync(&mut self, world: &mut World, file: FileNumber) {
-        let File { incarnation, ref mapping, .. } = *world.files.get(file);
-        let mapping = mapping.id();
-        let told = self.process.told.entry((file, incarnation)).or_default();
-        let error = world.files.tell_error(file, told);
-        let counts = &mut world.tenants[self.process.tenant].counts;
-        counts.syncs += 1;
-        counts.sync_errors += u64::from(error);
-        if let Some(model) = &world.host.model {
-            model.borrow_mut().content.sync_ends(self.process.number, mapping, error);
-        }
     }
 
     fn truncate(&mut self, world: &mut World, file: FileNumber, from: u32, end: u64) -> Pause {

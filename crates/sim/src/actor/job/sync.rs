@@ -1,0 +1,67 @@
+//! A sync: what is dirty of a file is written, and its errors are told.
+
+use super::{Job, State};
+use crate::actor::rest;
+use crate::files::{File, FileNumber};
+use crate::world::{Pause, World};
+
+/// How far a sync is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Syncing {
+    /// Waits for writes that began before.
+    Settle(u64),
+    /// Writes what is dirty from here on.
+    Write(u32),
+    /// Waits for its own writes.
+    Finish(u64),
+}
+
+impl Job {
+    /// A sync of a file begins: first, writes that began before have to end.
+    pub(super) fn begin_sync(&mut self, world: &World, file: FileNumber) {
+        if let Some(model) = &world.host.model {
+            let mapping = world.files.get(file).mapping.id();
+            model.borrow_mut().content.sync_begins(self.process.number, mapping);
+        }
+        self.state = State::Sync(file, Syncing::Settle(world.writes_begun()));
+    }
+
+    pub(super) fn sync(&mut self, world: &mut World, file: FileNumber, syncing: Syncing) -> Pause {
+        let (next, pause) = match syncing {
+            Syncing::Settle(before) if world.is_writing(file, before) => (syncing, Pause::Written(None)),
+            Syncing::Settle(_) => (Syncing::Write(0), Pause::Ready),
+            Syncing::Write(from) => match world.device.write_full_until(world.now()) {
+                Some(room) => (syncing, Pause::Until(room)),
+                None => {
+                    let pages = world.write_next(file, from);
+                    let rest = pages.and_then(|pages| u32::try_from(pages.end).ok());
+                    (rest.map_or(Syncing::Finish(world.writes_begun()), Syncing::Write), Pause::Ready)
+                }
+            },
+            Syncing::Finish(before) if world.is_writing(file, before) => (syncing, Pause::Written(None)),
+            Syncing::Finish(_) => {
+                if world.core.dirty_pages(&world.files.get(file).mapping) == 0 {
+                    world.files.note_clean(file);
+                }
+                self.end_sync(world, file);
+                return rest(world, world.access_nanos);
+            }
+        };
+        self.state = State::Sync(file, next);
+        pause
+    }
+
+    /// All that was dirty when the sync began is written, or there is an error to tell.
+    fn end_sync(&mut self, world: &mut World, file: FileNumber) {
+        let File { incarnation, ref mapping, .. } = *world.files.get(file);
+        let mapping = mapping.id();
+        let told = self.process.told.entry((file, incarnation)).or_default();
+        let error = world.files.tell_error(file, told);
+        let counts = &mut world.tenants[self.process.tenant].counts;
+        counts.syncs += 1;
+        counts.sync_errors += u64::from(error);
+        if let Some(model) = &world.host.model {
+            model.borrow_mut().content.sync_ends(self.process.number, mapping, error);
+        }
+    }
+}
