@@ -38,7 +38,6 @@ const OBSERVERS: &[&str] = &["validate"];
 const UPWARDS: &[(&str, &str, &str)] = &[
     ("mapping", "memcg", "`MemcgId` is a noun, defined beside the memcg that it numbers"),
     ("memcg", "lru", "a memcg owns its lruvec"),
-    ("memcg", "writeback", "a memcg owns the pace at which its pages may be dirtied"),
     ("node", "reclaim", "a node has watermarks, which are defined with the reclaim that keeps them"),
     ("pageout", "reclaim", "orders, progress and tallies of an effort are defined with the effort"),
 ];

@@ -79,7 +79,8 @@ fn a_writer_gets_the_bandwidth_of_the_device() {
             "{pages} of {pages_per_second}/s"
         );
         assert!((20..=2501).contains(&pauses), "of 4 to 200 ms each: {pauses}");
-        // At first, with a wrong idea of the bandwidth, it may meet the limit, and pause several times for one write. Of a fast device, a tick is the longest.
+        // At first, with a wrong idea of the bandwidth, it may meet the limit, and pause several times for one write. Of a fast
+        // device, a tick is the longest.
         let longest = simulator.latencies().nth(1).unwrap().max_ns();
         assert!((4_000_000..=1_001_000_000).contains(&longest), "{longest} ns");
     }

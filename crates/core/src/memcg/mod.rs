@@ -18,6 +18,7 @@
 mod counter;
 mod offline;
 mod oom;
+pub(crate) mod pace;
 mod pending;
 mod pressure;
 mod protection;
@@ -28,6 +29,7 @@ mod tree;
 
 pub use counter::{PageCounter, UNLIMITED};
 pub(crate) use oom::OomState;
+pub(crate) use pace::Pace;
 pub(crate) use pending::Pending;
 pub use pressure::Stall;
 pub use protection::Effective;
@@ -42,7 +44,6 @@ use crate::Core;
 use crate::lru::{Lruvec, MemcgOrder};
 use crate::mm::SpaceList;
 use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use crate::writeback::Pace;
 use pressure::Pressure;
 use protection::Protection;
 use std::sync::Arc;

@@ -13,13 +13,12 @@
 //!
 //! The tree's lock is a leaf. A shared walk has a lock per target, in which the tree's is taken.
 
-use super::{DEPTH_MAX, Life, MEMCGS_MAX, Memcg, MemcgError, MemcgId, NAME_BYTES_MAX};
+use super::{DEPTH_MAX, Life, MEMCGS_MAX, Memcg, MemcgError, MemcgId, NAME_BYTES_MAX, Pace};
 use crate::Core;
 use crate::segments::Segments;
 use crate::sync::{
     AtomicU32, Mutex, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
-use crate::writeback::Pace;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 

@@ -17,7 +17,6 @@ mod balance;
 mod errors;
 
 pub use balance::Dirtier;
-pub(crate) use balance::Pace;
 pub use errors::ErrorSequence;
 
 use crate::Core;

@@ -669,12 +669,8 @@ impl Job {
     /// Rests where it dirties pages faster than they are written.
     fn balance(&mut self, world: &mut World, until: Time) -> Pause {
         let memcg = self.process.task.memcg;
-        let Some(pause) = world.core.balance_dirty(&world.host, memcg, &mut self.dirtier) else {
-            return Pause::Ready;
-        };
-        if world.now() >= until {
-            return Pause::Ready;
-        }
+        let pause = world.core.balance_dirty(&world.host, memcg, &mut self.dirtier);
+        let Some(pause) = pause.filter(|_| world.now() < until) else { return Pause::Ready };
         world.tenants[self.process.tenant].counts.dirty_pauses += 1;
         world.host.wake_flusher(FlushReason::Reclaim);
         self.state = State::Balance(until);

@@ -1,6 +1,8 @@
 //! Ratios, rates, pauses.
 
 use super::*;
+use crate::memcg::Pace;
+use crate::memcg::pace::PAUSE_MAX;
 use crate::testing::Harness;
 use crate::{Options, UNLIMITED};
 
