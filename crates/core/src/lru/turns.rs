@@ -27,7 +27,7 @@
 //! Behind the lock of the order's owner. Whether a memcg is a member, and in which group, changes under its lruvec lock.
 
 use crate::memcg::MemcgId;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 /// What giving all of its pages once counts.
@@ -42,14 +42,48 @@ pub(crate) fn group_of(pages: u64) -> u32 {
     u64::BITS - pages.leading_zeros()
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Member {
     group: u32,
     /// What it gave.
     given: u64,
+    /// 0: it is no member.
     pages: u64,
     /// The pass that visited it last.
     pass: u64,
+}
+
+/// Members of one block.
+const BLOCK: usize = 32;
+
+/// The members of one subtree by their numbers, in blocks that are made when one of theirs comes. Two steps find one; among 100,000
+/// in a B-tree, whose nodes are in no cache by the next turn, it was five, and a sixth of the time of a request.
+#[derive(Debug, Default)]
+struct Members {
+    blocks: Vec<Option<Box<[Member; BLOCK]>>>,
+    number: u64,
+}
+
+impl Members {
+    fn get_mut(&mut self, memcg: MemcgId) -> Option<&mut Member> {
+        let block = self.blocks.get_mut(memcg.0 as usize / BLOCK)?.as_mut()?;
+        Some(&mut block[memcg.0 as usize % BLOCK]).filter(|member| member.pages > 0)
+    }
+
+    fn insert(&mut self, memcg: MemcgId, member: Member) {
+        let at = memcg.0 as usize / BLOCK;
+        if self.blocks.len() <= at {
+            self.blocks.resize_with(at + 1, || None);
+        }
+        self.blocks[at].get_or_insert_default()[memcg.0 as usize % BLOCK] = member;
+        self.number += 1;
+    }
+
+    fn remove(&mut self, memcg: MemcgId) -> Option<Member> {
+        let member = self.get_mut(memcg).map(std::mem::take)?;
+        self.number -= 1;
+        Some(member)
+    }
 }
 
 /// Whose turn it is in one subtree.
@@ -57,18 +91,18 @@ struct Member {
 pub(crate) struct Turns {
     /// By what was given; as many groups as the largest member needs.
     groups: Vec<BTreeSet<(u64, MemcgId)>>,
-    members: BTreeMap<MemcgId, Member>,
+    members: Members,
     passes: u64,
 }
 
 impl Turns {
     pub(crate) fn new() -> Turns {
-        Turns { groups: Vec::new(), members: BTreeMap::new(), passes: 0 }
+        Turns { groups: Vec::new(), members: Members::default(), passes: 0 }
     }
 
     /// How many memcgs have pages.
     pub(crate) fn members(&self) -> u64 {
-        self.members.len() as u64
+        self.members.number
     }
 
     /// A memcg has so many pages now. Who is no member becomes one; who has none is none.
@@ -76,12 +110,12 @@ impl Turns {
         if pages == 0 {
             return self.leave(memcg);
         }
-        let member = self.members.get(&memcg).copied();
-        let member = member.unwrap_or_else(|| {
+        if self.members.get_mut(memcg).is_none() {
             let lowest = self.groups.iter().filter_map(|group| group.first()).min();
-            Member { group: 0, given: lowest.map_or(0, |&(given, _)| given), pages, pass: 0 }
-        });
-        self.place(memcg, Member { group: group_of(pages), pages, ..member });
+            let given = lowest.map_or(0, |&(given, _)| given);
+            self.members.insert(memcg, Member { group: 0, given, pages, pass: 0 });
+        }
+        self.change(memcg, |member| (member.group, member.pages) = (group_of(pages), pages));
     }
 
     /// The groups of those who have something to give at a priority.
@@ -98,26 +132,25 @@ impl Turns {
     }
 
     fn leave(&mut self, memcg: MemcgId) {
-        if let Some(member) = self.members.remove(&memcg) {
+        if let Some(member) = self.members.remove(memcg) {
             self.groups[member.group as usize].remove(&(member.given, memcg));
         }
     }
 
-    /// A member gave pages; or, negative, fewer than was thought.
-    fn give(&mut self, memcg: MemcgId, counts: i64) {
-        if let Some(&member) = self.members.get(&memcg) {
-            self.place(memcg, Member { given: member.given.saturating_add_signed(counts), ..member });
+    /// Changes a member, if it is one, and puts it into its place.
+    fn change(&mut self, memcg: MemcgId, change: impl FnOnce(&mut Member)) {
+        let Some(member) = self.members.get_mut(memcg) else { return };
+        let before = *member;
+        change(member);
+        let after = *member;
+        if let Some(group) = self.groups.get_mut(before.group as usize) {
+            group.remove(&(before.given, memcg));
         }
-    }
-
-    fn place(&mut self, memcg: MemcgId, member: Member) {
-        self.leave(memcg);
-        let group = member.group as usize;
+        let group = after.group as usize;
         if self.groups.len() <= group {
             self.groups.resize_with(group + 1, BTreeSet::new);
         }
-        self.groups[group].insert((member.given, memcg));
-        self.members.insert(memcg, member);
+        self.groups[group].insert((after.given, memcg));
     }
 }
 
@@ -152,10 +185,16 @@ impl TurnsWalk {
     pub(crate) fn next(&mut self, turns: &mut Turns, before: Option<Given>) -> Option<MemcgId> {
         self.settle(turns, before);
         while let Some(memcg) = self.candidate(turns).filter(|_| !self.finished) {
-            let Some(member) = turns.members.get_mut(&memcg) else { continue };
             // Visited before in this pass, it is behind the others by now.
-            if std::mem::replace(&mut member.pass, self.number) != self.number {
-                turns.give(memcg, self.advance);
+            let mut first = false;
+            turns.change(memcg, |member| {
+                first = member.pass != self.number;
+                if first {
+                    member.pass = self.number;
+                    member.given = member.given.saturating_add_signed(self.advance);
+                }
+            });
+            if first {
                 return Some(memcg);
             }
         }
@@ -192,15 +231,14 @@ impl TurnsWalk {
 
     fn settle(&mut self, turns: &mut Turns, given: Option<Given>) {
         let Some(Given { memcg, scanned, stolen, protected }) = given else { return };
-        let Some(member) = turns.members.get(&memcg).copied() else { return };
-        if protected {
-            let next = turns.lowest(self.priority, Some(memcg));
-            let given = member.given.saturating_add_signed(-self.advance);
-            return turns.place(memcg, Member { given: given.max(next.unwrap_or(0)), ..member });
-        }
-        let counts = stolen + scanned.saturating_sub(stolen) / KEPT_SHARE;
-        let share = (u128::from(counts) * u128::from(WHOLE) / u128::from(member.pages.max(1))) as i64;
-        turns.give(memcg, share - self.advance);
+        let next = protected.then(|| turns.lowest(self.priority, Some(memcg))).flatten();
+        turns.change(memcg, |member| {
+            let counts = stolen + scanned.saturating_sub(stolen) / KEPT_SHARE;
+            let share = (u128::from(counts) * u128::from(WHOLE) / u128::from(member.pages.max(1))) as i64;
+            let share = if protected { 0 } else { share };
+            member.given = member.given.saturating_add_signed(share - self.advance);
+            member.given = member.given.max(next.unwrap_or(0));
+        });
     }
 }
 
@@ -222,6 +260,10 @@ mod tests {
         let mut turns = Turns::new();
         sizes.iter().zip(0..).for_each(|(&pages, n)| turns.set_size(MemcgId(n), pages));
         turns
+    }
+
+    fn give(turns: &mut Turns, n: u32, counts: u64) {
+        turns.change(MemcgId(n), |member| member.given += counts);
     }
 
     /// A pass in which everybody gives what `gives` says.
@@ -256,7 +298,7 @@ mod tests {
         assert_eq!(pass(&mut turns, 5, |_| 0), [3], "the others are ahead by more than 1/128");
         assert_eq!(pass(&mut turns, 0, |_| 0), [3, 1, 2, 0], "40 of 2,000 are less than 30 of 1,000");
         turns.set_size(MemcgId(9), 1000);
-        turns.give(MemcgId(3), 1);
+        give(&mut turns, 3, 1);
         assert_eq!(pass(&mut turns, 0, |_| 0), [9, 3, 1, 2, 0], "a new one does not catch up");
     }
 
@@ -311,7 +353,7 @@ mod tests {
     #[test]
     fn the_last_pass_goes_past_those_with_dirty_pages() {
         let mut turns = turns(&[1000, 1000]);
-        turns.give(MemcgId(1), 7 * WHOLE as i64);
+        give(&mut turns, 1, 7 * WHOLE);
         let mut dirty_pass = |priority| {
             let mut walk = TurnsWalk::new(&mut turns, priority);
             let (mut visited, mut before) = (Vec::new(), None);
