@@ -1,7 +1,8 @@
 //! `--explain PAGE`: a page's life, and the observer that sees it.
 
 use super::events::{EventsFile, EventsWriter};
-use super::record::{PageName, Record, Recorder, What};
+use super::record::{self, PageName, Record, Recorder, What};
+use super::word::Word;
 use crate::error::Failure;
 use crate::table::{Table, count};
 use mglru_core::{Event, Lru, Time};
@@ -122,12 +123,19 @@ impl Life {
     /// For programs: the same.
     pub fn json(&self) -> Value {
         let entry = |entry: &Entry| {
-            let mut fields = b"{\"event\":\"".to_vec();
-            fields.extend_from_slice(entry.record.what.name().as_bytes());
-            fields.push(b'"');
-            entry.record.what.write_fields(&mut fields);
-            fields.push(b'}');
-            let mut document: Value = serde_json::from_slice(&fields).expect("it is written as JSON");
+            let what = entry.record.what;
+            let mut document = json!({ "event": what.name().text() });
+            let mut field = |name: Word, value| {
+                document[name.text()] = match value {
+                    record::Value::Bool(value) => value.into(),
+                    record::Value::Number(value) => value.into(),
+                    record::Value::Word(word) => word.text().into(),
+                };
+            };
+            if let Some((name, value)) = what.outcome() {
+                field(name, value);
+            }
+            what.fields(field);
             document["access"] = entry.record.access.into();
             document["nanos"] = entry.record.now.as_nanos().into();
             if entry.times > 1 {
@@ -174,7 +182,7 @@ impl Watcher {
     /// # Errors
     /// The file of events cannot be made.
     pub fn new(watch: &Watch, lru: Lru) -> Result<Rc<RefCell<Watcher>>, Failure> {
-        let writer = watch.events.as_ref().map(EventsWriter::create).transpose()?;
+        let writer = watch.events.as_ref().map(|file| EventsWriter::create(file, lru)).transpose()?;
         let lives = watch.pages.iter().map(|&page| Life::of(page)).collect();
         let watcher = Watcher { recorder: Recorder::new(lru), lives, writer, evictions: 0 };
         Ok(Rc::new(RefCell::new(watcher)))

@@ -13,13 +13,16 @@
 mod baseline;
 mod events;
 mod explain;
+mod json_lines;
 pub mod memory;
 mod page;
+mod perfetto;
 mod plot;
 mod record;
 mod report;
 pub mod run;
 pub mod swap;
+mod word;
 
 use crate::cache_options::{PolicyOptions, compose};
 use crate::error::Failure;
@@ -90,7 +93,7 @@ pub struct Args {
     /// Tell what became of these pages of the trace, from their first touch on: 4711,0x1267,anon:5
     #[arg(long, value_name = "PAGE,...", value_delimiter = ',', conflicts_with = "curve")]
     explain: Vec<PageName>,
-    /// Write all that happens: JSON Lines (.jsonl), or a trace that ui.perfetto.dev opens (.json, .perfetto)
+    /// Write all that happens: JSON Lines (.jsonl), or a trace that ui.perfetto.dev opens (.perfetto)
     #[arg(long, value_name = "FILE", conflicts_with = "curve")]
     events: Option<EventsFile>,
     #[command(flatten)]

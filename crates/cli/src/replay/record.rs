@@ -1,5 +1,6 @@
-//! What happens to pages, one record at a time: made from what the simulator shows, written as JSON or told in words.
+//! What happens to pages, one record at a time: made from what the simulator shows, told as fields or in words.
 
+use super::word::{Word, word};
 use mglru_core::event::{Event, FoundBy, List, ListedFrom, Sorted};
 use mglru_core::pageout::{Reason, Verdict};
 use mglru_core::workingset::Shadow;
@@ -91,6 +92,17 @@ pub enum What {
         /// The last priority.
         priority: u8,
     },
+}
+
+/// What a field says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value {
+    /// Yes or no.
+    Bool(bool),
+    /// How many, or which.
+    Number(u64),
+    /// One of a few things.
+    Word(Word),
 }
 
 /// How a page came back.
@@ -188,10 +200,18 @@ impl Recorder {
 
 impl What {
     /// Words for what can happen.
-    pub const NAMES: [&str; 10] =
-        ["touch", "insert", "list", "promote", "sort", "isolate", "judge", "evict", "age", "effort"];
-    /// The place of `age` among them.
-    pub const AGE: usize = 8;
+    pub const KINDS: [Word; 10] = [
+        word!("touch"),
+        word!("insert"),
+        word!("list"),
+        word!("promote"),
+        word!("sort"),
+        word!("isolate"),
+        word!("judge"),
+        word!("evict"),
+        word!("age"),
+        word!("effort"),
+    ];
 
     /// Which of these words is for it.
     pub fn kind(&self) -> usize {
@@ -204,81 +224,92 @@ impl What {
             What::Isolate => 5,
             What::Judge(_) => 6,
             What::Evict(_) => 7,
-            What::Age(_) => What::AGE,
+            What::Age(_) => 8,
             What::Effort { .. } => 9,
         }
     }
 
     /// A word for it.
-    pub fn name(&self) -> &'static str {
-        What::NAMES[self.kind()]
+    pub fn name(&self) -> Word {
+        What::KINDS[self.kind()]
     }
 
-    /// What a viewer shows of it on the track of its kind: what came of it.
+    /// What came of it.
     #[inline]
-    pub fn shown(&self) -> &'static str {
+    pub fn outcome(&self) -> Option<(Word, Value)> {
         match *self {
-            What::Touch { hit, .. } => ["miss", "hit"][usize::from(hit)],
-            What::Insert(Some(_)) => "refault",
-            What::Judge(verdict) => verdict_names(verdict).0,
+            What::Touch { hit, .. } => Some((word!("hit"), Value::Bool(hit))),
+            What::Insert(refault) => Some((word!("refault"), Value::Bool(refault.is_some()))),
+            What::Judge(verdict) => Some((word!("verdict"), Value::Word(verdict_words(verdict).0))),
+            _ => None,
+        }
+    }
+
+    /// What a viewer shows of it on the track of its kind: what came of it, in one word.
+    #[inline]
+    pub fn shown(&self) -> Word {
+        match *self {
+            What::Touch { hit: true, .. } => word!("hit"),
+            What::Touch { hit: false, .. } => word!("miss"),
+            What::Insert(Some(_)) => word!("refault"),
+            What::Judge(verdict) => verdict_words(verdict).0,
             _ => self.name(),
         }
     }
 
-    /// Writes its fields as members of a JSON object, each after a comma.
+    /// Its other fields, one by one. `write` and `mapped` are told only where they are true, as most accesses are neither.
     #[inline]
-    pub fn write_fields(&self, out: &mut Vec<u8>) {
+    pub fn fields(&self, mut tell: impl FnMut(Word, Value)) {
         match *self {
-            // Half of all events: in one piece.
-            What::Touch { write: false, mapped: false, hit } => out.extend_from_slice(match hit {
-                true => b",\"write\":false,\"mapped\":false,\"hit\":true",
-                false => b",\"write\":false,\"mapped\":false,\"hit\":false",
-            }),
-            What::Touch { write, mapped, hit } => {
-                boolean(out, ",\"write\":", write);
-                boolean(out, ",\"mapped\":", mapped);
-                boolean(out, ",\"hit\":", hit);
+            What::Touch { write, mapped, .. } => {
+                if write {
+                    tell(word!("write"), Value::Bool(true));
+                }
+                if mapped {
+                    tell(word!("mapped"), Value::Bool(true));
+                }
             }
             What::Insert(refault) => {
-                boolean(out, ",\"refault\":", refault.is_some());
                 if let Some(Refault { recent, generations }) = refault {
-                    boolean(out, ",\"recent\":", recent);
+                    tell(word!("recent"), Value::Bool(recent));
                     if let Some(generations) = generations {
-                        number(out, ",\"generations\":", generations);
+                        tell(word!("generations"), Value::Number(generations));
                     }
                 }
             }
             What::List(list, from) => {
                 match list {
-                    List::Generation(seq) => number(out, ",\"generation\":", seq),
-                    other => string(out, ",\"list\":", list_name(other)),
+                    List::Generation(seq) => tell(word!("generation"), Value::Number(seq)),
+                    other => tell(word!("list"), Value::Word(list_word(other))),
                 }
-                string(out, ",\"from\":", from_name(from));
+                tell(word!("from"), Value::Word(from_word(from)));
             }
             What::Promote(seq, by) => {
-                number(out, ",\"generation\":", seq);
-                string(out, ",\"by\":", by_name(by));
+                tell(word!("generation"), Value::Number(seq));
+                let by = match by {
+                    FoundBy::Walk => word!("walk"),
+                    FoundBy::LookAround => word!("look_around"),
+                };
+                tell(word!("by"), Value::Word(by));
             }
             What::Sort(seq, why) => {
-                number(out, ",\"generation\":", seq);
-                string(out, ",\"why\":", why_name(why));
+                tell(word!("generation"), Value::Number(seq));
+                tell(word!("why"), Value::Word(why_word(why)));
                 if let Sorted::Protected(tier) = why {
-                    number(out, ",\"tier\":", u64::from(tier));
+                    tell(word!("tier"), Value::Number(u64::from(tier)));
                 }
             }
             What::Judge(verdict) => {
-                let (verdict, reason) = verdict_names(verdict);
-                string(out, ",\"verdict\":", verdict);
-                if let Some(reason) = reason {
-                    string(out, ",\"reason\":", reason);
+                if let Some(reason) = verdict_words(verdict).1 {
+                    tell(word!("reason"), Value::Word(reason));
                 }
             }
-            What::Evict(Some(seq)) => number(out, ",\"oldest_generation\":", seq),
-            What::Age(seq) => number(out, ",\"generation\":", seq),
+            What::Evict(Some(seq)) => tell(word!("oldest_generation"), Value::Number(seq)),
+            What::Age(seq) => tell(word!("generation"), Value::Number(seq)),
             What::Effort { scanned, reclaimed, priority } => {
-                number(out, ",\"scanned\":", scanned);
-                number(out, ",\"reclaimed\":", reclaimed);
-                number(out, ",\"priority\":", u64::from(priority));
+                tell(word!("scanned"), Value::Number(scanned));
+                tell(word!("reclaimed"), Value::Number(reclaimed));
+                tell(word!("priority"), Value::Number(u64::from(priority)));
             }
             What::Evict(None) | What::Isolate => {}
         }
@@ -315,7 +346,7 @@ impl What {
                 };
                 match list {
                     List::Generation(seq) => format!("{why} to generation {seq}"),
-                    other => format!("{why} to the {} list", list_name(other)),
+                    other => format!("{why} to the {} list", list_word(other).text()),
                 }
             }
             What::Promote(seq, by) => {
@@ -343,10 +374,12 @@ impl What {
             },
             What::Isolate => "isolated".to_owned(),
             What::Judge(verdict) => {
-                let (verdict, reason) = verdict_names(verdict);
-                let verdict = verdict.replace('_', " ");
+                let (verdict, reason) = verdict_words(verdict);
+                let verdict = verdict.text().replace('_', " ");
                 match reason {
-                    Some(reason) => format!("verdict: {verdict}, as it is {}", reason.replace('_', " ")),
+                    Some(reason) => {
+                        format!("verdict: {verdict}, as it is {}", reason.text().replace('_', " "))
+                    }
                     None => format!("verdict: {verdict}"),
                 }
             }
@@ -360,104 +393,53 @@ impl What {
     }
 }
 
-fn list_name(list: List) -> &'static str {
+fn list_word(list: List) -> Word {
     match list {
-        List::Active => "active",
-        List::Inactive => "inactive",
-        _ => "unevictable",
+        List::Active => word!("active"),
+        List::Inactive => word!("inactive"),
+        _ => word!("unevictable"),
     }
 }
 
-fn from_name(from: ListedFrom) -> &'static str {
+fn from_word(from: ListedFrom) -> Word {
     match from {
-        ListedFrom::Arrivals => "arrivals",
-        ListedFrom::Rotation => "rotation",
-        ListedFrom::Deactivation => "deactivation",
-        ListedFrom::Activation => "activation",
-        ListedFrom::Isolation => "isolation",
+        ListedFrom::Arrivals => word!("arrivals"),
+        ListedFrom::Rotation => word!("rotation"),
+        ListedFrom::Deactivation => word!("deactivation"),
+        ListedFrom::Activation => word!("activation"),
+        ListedFrom::Isolation => word!("isolation"),
     }
 }
 
-fn by_name(by: FoundBy) -> &'static str {
-    match by {
-        FoundBy::Walk => "walk",
-        FoundBy::LookAround => "look_around",
-    }
-}
-
-fn why_name(why: Sorted) -> &'static str {
+fn why_word(why: Sorted) -> Word {
     match why {
-        Sorted::Relabelled => "relabelled",
-        Sorted::Protected(_) => "protected",
-        Sorted::Saturated => "saturated",
-        Sorted::Dirty => "dirty",
+        Sorted::Relabelled => word!("relabelled"),
+        Sorted::Protected(_) => word!("protected"),
+        Sorted::Saturated => word!("saturated"),
+        Sorted::Dirty => word!("dirty"),
     }
 }
 
 /// What is to be done, and why.
-fn verdict_names(verdict: Verdict) -> (&'static str, Option<&'static str>) {
+fn verdict_words(verdict: Verdict) -> (Word, Option<Word>) {
     let because = |reason| match reason {
-        Reason::Locked => "locked",
-        Reason::Unevictable => "unevictable",
-        Reason::Immediate => "still_being_written",
-        Reason::Writeback => "being_written",
-        Reason::Referenced => "young",
-        Reason::NoSwap => "without_swap",
-        Reason::Dirty => "dirty",
+        Reason::Locked => word!("locked"),
+        Reason::Unevictable => word!("unevictable"),
+        Reason::Immediate => word!("still_being_written"),
+        Reason::Writeback => word!("being_written"),
+        Reason::Referenced => word!("young"),
+        Reason::NoSwap => word!("without_swap"),
+        Reason::Dirty => word!("dirty"),
     };
     match verdict {
-        Verdict::Keep(reason) => ("keep", Some(because(reason))),
-        Verdict::Activate(reason) => ("activate", Some(because(reason))),
-        Verdict::LookAtMappings => ("look_at_mappings", None),
-        Verdict::AssignSlot => ("assign_slot", None),
-        Verdict::Unmap => ("unmap", None),
-        Verdict::SwapOut => ("swap_out", None),
-        Verdict::Free => ("free", None),
+        Verdict::Keep(reason) => (word!("keep"), Some(because(reason))),
+        Verdict::Activate(reason) => (word!("activate"), Some(because(reason))),
+        Verdict::LookAtMappings => (word!("look_at_mappings"), None),
+        Verdict::AssignSlot => (word!("assign_slot"), None),
+        Verdict::Unmap => (word!("unmap"), None),
+        Verdict::SwapOut => (word!("swap_out"), None),
+        Verdict::Free => (word!("free"), None),
     }
-}
-
-fn boolean(out: &mut Vec<u8>, name: &str, value: bool) {
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(if value { b"true" } else { b"false" });
-}
-
-fn string(out: &mut Vec<u8>, name: &str, value: &str) {
-    out.extend_from_slice(name.as_bytes());
-    out.push(b'"');
-    out.extend_from_slice(value.as_bytes());
-    out.push(b'"');
-}
-
-/// Writes a member whose value is a number. `name` ends with a colon.
-pub fn number(out: &mut Vec<u8>, name: &str, value: u64) {
-    out.extend_from_slice(name.as_bytes());
-    digits(out, value);
-}
-
-/// Writes a number.
-pub fn digits(out: &mut Vec<u8>, mut value: u64) {
-    const PAIRS: [[u8; 2]; 100] = {
-        let mut pairs = [[0; 2]; 100];
-        let mut n = 0;
-        while n < 100 {
-            pairs[n] = [b'0' + n as u8 / 10, b'0' + n as u8 % 10];
-            n += 1;
-        }
-        pairs
-    };
-    // Two digits at a time: twenty at most.
-    let mut text = [0; 20];
-    let mut from = text.len();
-    while value >= 10 {
-        from -= 2;
-        text[from..from + 2].copy_from_slice(&PAIRS[(value % 100) as usize]);
-        value /= 100;
-    }
-    if value > 0 || from == text.len() {
-        from -= 1;
-        text[from] = b'0' + value as u8;
-    }
-    out.extend_from_slice(&text[from..]);
 }
 
 #[cfg(test)]
@@ -470,15 +452,6 @@ mod tests {
         assert_eq!("anon:0x10".parse(), Ok(PageName { number: 16, anon: true }));
         for wrong in ["", "page", "-1", "0xg", "anon:", "99999999999999999999"] {
             assert!(wrong.parse::<PageName>().unwrap_err().contains("such as 4711"), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn numbers_are_written_as_others_write_them() {
-        for value in [0, 7, 9, 10, 99, 100, 101, 999, 1000, 10_203, 12_345, u64::MAX - 1, u64::MAX] {
-            let mut out = Vec::new();
-            digits(&mut out, value);
-            assert_eq!(String::from_utf8(out).unwrap(), value.to_string());
         }
     }
 }

@@ -1,0 +1,82 @@
+//! The words that stand in records: names of events, of their fields, and what fields say.
+//!
+//! They have numbers, as a trace for the viewer has each of them once, and after that only its number.
+
+/// One of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Word(u8);
+
+/// All words. The kinds of events come first.
+#[rustfmt::skip]
+pub const WORDS: [&str; 57] = [
+    "touch", "insert", "list", "promote", "sort", "isolate", "judge", "evict", "age", "effort",
+    "hit", "miss", "refault",
+    "access", "page", "anon", "write", "mapped", "recent", "generations", "generation", "from", "by", "why", "tier", "verdict",
+    "reason", "oldest_generation", "scanned", "reclaimed", "priority",
+    "active", "inactive", "unevictable", "arrivals", "rotation", "deactivation", "activation", "isolation",
+    "walk", "look_around", "relabelled", "protected", "saturated", "dirty",
+    "keep", "activate", "look_at_mappings", "assign_slot", "unmap", "swap_out", "free",
+    "locked", "still_being_written", "being_written", "young", "without_swap",
+];
+
+impl Word {
+    /// The word of this text.
+    ///
+    /// # Panics
+    /// There is none; in a constant the compiler says so.
+    pub const fn of(text: &str) -> Word {
+        let mut at = 0;
+        while at < WORDS.len() {
+            if same(WORDS[at].as_bytes(), text.as_bytes()) {
+                return Word(at as u8);
+            }
+            at += 1;
+        }
+        panic!("that is none of the words")
+    }
+
+    /// Its text.
+    pub const fn text(self) -> &'static str {
+        WORDS[self.0 as usize]
+    }
+
+    /// Its number: from 1 on.
+    pub const fn number(self) -> u8 {
+        self.0 + 1
+    }
+}
+
+const fn same(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < one.len() {
+        if one[at] != other[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// The [`Word`] of a text, found by the compiler.
+macro_rules! word {
+    ($text:literal) => {
+        const { $crate::replay::word::Word::of($text) }
+    };
+}
+pub(super) use word;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_has_a_number_of_its_own() {
+        for (at, text) in WORDS.iter().enumerate() {
+            let word = Word::of(text);
+            assert_eq!((word.text(), usize::from(word.number())), (*text, at + 1));
+        }
+    }
+}
