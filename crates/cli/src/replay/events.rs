@@ -13,11 +13,11 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 /// Records that are handed on together.
-const BATCH_RECORDS: usize = 4096;
+const BATCH_RECORDS: usize = 1024;
 /// Batches that may wait to be written.
-const BATCHES_AHEAD: usize = 16;
+const BATCHES_AHEAD: usize = 4;
 /// Bytes that are written together.
-const BUFFER_BYTES: usize = 1 << 18;
+const BUFFER_BYTES: usize = 1 << 16;
 
 /// Where to write events, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,7 +141,7 @@ impl EventsOutput {
     fn new(format: Format, output: File, lru: Lru) -> EventsOutput {
         let mut buffer = Vec::with_capacity(BUFFER_BYTES + 1024);
         let encoder = match format {
-            Format::JsonLines => Encoder::JsonLines(JsonLines::default()),
+            Format::JsonLines => Encoder::JsonLines(JsonLines::new()),
             Format::Perfetto => Encoder::Perfetto(Perfetto::new(&mut buffer, lru)),
         };
         EventsOutput { encoder, output, buffer }

@@ -1,102 +1,69 @@
 //! Records as JSON Lines: one object per line.
 
 use super::record::{Record, Value};
+use super::short::Short;
 use super::word::Word;
 use mglru_core::Time;
 
 /// Makes lines of records.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct JsonLines {
-    /// Text of the last access and time: most records share theirs with the one before.
-    beginning: Vec<u8>,
-    beginning_of: Option<(u64, Time)>,
+    line: Short,
+    /// Of what access and time the line begins, and how long that is: most records share theirs with the one before.
+    beginning: (Option<(u64, Time)>, usize),
 }
 
 impl JsonLines {
+    /// Begins.
+    pub fn new() -> JsonLines {
+        JsonLines { line: Short::new(), beginning: (None, 0) }
+    }
+
     /// Adds a record's line.
     pub fn write(&mut self, out: &mut Vec<u8>, record: &Record) {
-        let at = (record.access, record.now);
-        if self.beginning_of.replace(at) != Some(at) {
-            self.beginning.clear();
-            number(&mut self.beginning, "{\"access\":", record.access);
-            number(&mut self.beginning, ",\"nanos\":", record.now.as_nanos());
-            self.beginning.extend_from_slice(b",\"event\":\"");
+        let line = &mut self.line;
+        let of = Some((record.access, record.now));
+        line.truncate(self.beginning.1);
+        if self.beginning.0 != of {
+            line.truncate(0);
+            line.text("{\"access\":");
+            line.digits(record.access);
+            line.text(",\"nanos\":");
+            line.digits(record.now.as_nanos());
+            line.text(",\"event\":\"");
+            self.beginning = (of, line.len());
         }
-        out.extend_from_slice(&self.beginning);
-        out.extend_from_slice(record.what.name().text().as_bytes());
-        out.push(b'"');
+        line.word(record.what.name());
+        line.push(b'"');
         if let Some(page) = record.page {
-            number(out, ",\"page\":", page.number);
+            line.text(",\"page\":");
+            line.digits(page.number);
             if page.anon {
-                out.extend_from_slice(b",\"anon\":true");
+                line.text(",\"anon\":true");
             }
         }
         if let Some((name, value)) = record.what.outcome() {
-            field(out, name, value);
+            field(line, name, value);
         }
-        record.what.fields(|name, value| field(out, name, value));
-        out.extend_from_slice(b"}\n");
+        record.what.fields(|name, value| field(line, name, value));
+        line.text("}\n");
+        out.extend_from_slice(line.as_slice());
     }
 }
 
-#[inline]
-fn field(out: &mut Vec<u8>, name: Word, value: Value) {
-    out.extend_from_slice(b",\"");
-    out.extend_from_slice(name.text().as_bytes());
+#[inline(always)]
+fn field(line: &mut Short, name: Word, value: Value) {
+    line.text(",\"");
+    line.word(name);
+    line.text("\":");
     match value {
-        Value::Bool(true) => out.extend_from_slice(b"\":true"),
-        Value::Bool(false) => out.extend_from_slice(b"\":false"),
-        Value::Number(value) => number(out, "\":", value),
+        Value::Bool(true) => line.text("true"),
+        Value::Bool(false) => line.text("false"),
+        Value::Number(value) => line.digits(value),
         Value::Word(word) => {
-            out.extend_from_slice(b"\":\"");
-            out.extend_from_slice(word.text().as_bytes());
-            out.push(b'"');
-        }
-    }
-}
-
-/// Writes a number after what is before it.
-fn number(out: &mut Vec<u8>, before: &str, value: u64) {
-    out.extend_from_slice(before.as_bytes());
-    digits(out, value);
-}
-
-/// Writes a number.
-fn digits(out: &mut Vec<u8>, mut value: u64) {
-    const PAIRS: [[u8; 2]; 100] = {
-        let mut pairs = [[0; 2]; 100];
-        let mut n = 0;
-        while n < 100 {
-            pairs[n] = [b'0' + n as u8 / 10, b'0' + n as u8 % 10];
-            n += 1;
-        }
-        pairs
-    };
-    // Two digits at a time: twenty at most.
-    let mut text = [0; 20];
-    let mut from = text.len();
-    while value >= 10 {
-        from -= 2;
-        text[from..from + 2].copy_from_slice(&PAIRS[(value % 100) as usize]);
-        value /= 100;
-    }
-    if value > 0 || from == text.len() {
-        from -= 1;
-        text[from] = b'0' + value as u8;
-    }
-    out.extend_from_slice(&text[from..]);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_written_as_others_write_them() {
-        for value in [0, 7, 9, 10, 99, 100, 101, 999, 1000, 10_203, 12_345, u64::MAX - 1, u64::MAX] {
-            let mut out = Vec::new();
-            digits(&mut out, value);
-            assert_eq!(String::from_utf8(out).unwrap(), value.to_string());
+            line.push(b'"');
+            line.word(word);
+            line.push(b'"');
         }
     }
 }

@@ -21,6 +21,7 @@ mod plot;
 mod record;
 mod report;
 pub mod run;
+mod short;
 pub mod swap;
 mod word;
 

@@ -5,7 +5,8 @@
 //! (protos/perfetto/trace and docs/reference/synthetic-track-event.md of Perfetto):
 //!
 //! ```text
-//! first packet    state cleared, all words with their numbers (interned data)
+//! first packet    the state of the sequence is cleared
+//! a packet each   the words with their numbers (interned data)
 //! a packet each   the tracks, by number: 1 is the parent of all, then the kinds, then the counter
 //! a packet each   the events: time in nanoseconds, track, number of a word, arguments (debug annotations)
 //! ```
@@ -14,6 +15,7 @@
 //! never go back. An event is some 40 bytes: text was 135, and writing bytes into a file is what took most of the time.
 
 use super::record::{Record, Value, What};
+use super::short::Short;
 use super::word::{WORDS, Word, word};
 use mglru_core::Lru;
 
@@ -76,6 +78,7 @@ use schema::*;
 /// Makes packets of records.
 #[derive(Debug)]
 pub struct Perfetto {
+    packet: Short,
     /// There are generations.
     generations: bool,
     cached_pages: u64,
@@ -88,31 +91,37 @@ pub struct Perfetto {
 impl Perfetto {
     /// Begins a trace of a replay under that policy.
     pub fn new(out: &mut Vec<u8>, lru: Lru) -> Perfetto {
-        let this = Perfetto { generations: lru == Lru::MultiGen, cached_pages: 0, changes: 0, last_nanos: 0 };
-        packet(out, SEQ_INCREMENTAL_STATE_CLEARED, |out| {
-            field(out, PACKET_FIRST_ON_SEQUENCE, 1);
-            message(out, PACKET_INTERNED_DATA, |out| {
-                // Any word may be any of these.
-                for kind in [INTERNED_EVENT_NAMES, INTERNED_ANNOTATION_NAMES, INTERNED_ANNOTATION_STRINGS] {
-                    for text in WORDS {
-                        message(out, kind, |out| {
-                            field(out, ENTRY_IID, u64::from(Word::of(text).number()));
-                            string(out, ENTRY_TEXT, text);
+        let generations = lru == Lru::MultiGen;
+        let mut this =
+            Perfetto { packet: Short::new(), generations, cached_pages: 0, changes: 0, last_nanos: 0 };
+        this.packet(out, SEQ_INCREMENTAL_STATE_CLEARED, |packet| {
+            field(packet, PACKET_FIRST_ON_SEQUENCE, 1);
+        });
+        for text in WORDS {
+            this.packet(out, SEQ_NEEDS_INCREMENTAL_STATE, |packet| {
+                message(packet, PACKET_INTERNED_DATA, |packet| {
+                    // Any word may be any of these.
+                    for of in [INTERNED_EVENT_NAMES, INTERNED_ANNOTATION_NAMES, INTERNED_ANNOTATION_STRINGS] {
+                        message(packet, of, |packet| {
+                            field(packet, ENTRY_IID, u64::from(Word::of(text).number()));
+                            string(packet, ENTRY_TEXT, text);
                         });
                     }
-                }
+                });
             });
-        });
-        track(out, PARENT, "mglru replay", |out| field(out, TRACK_CHILD_ORDERING, ORDERING_EXPLICIT));
-        for (track_uuid, kind) in (KINDS..).zip(What::KINDS) {
-            child(out, track_uuid, kind.text(), |_| {});
         }
-        child(out, CACHED, "cached", |out| {
-            message(out, TRACK_COUNTER, |out| string(out, COUNTER_UNIT_NAME, "pages"));
+        this.track(out, PARENT, "mglru replay", |packet| {
+            field(packet, TRACK_CHILD_ORDERING, ORDERING_EXPLICIT);
         });
-        if this.generations {
+        for (track_uuid, kind) in (KINDS..).zip(What::KINDS) {
+            this.child(out, track_uuid, kind.text(), |_| {});
+        }
+        this.child(out, CACHED, "cached", |packet| {
+            message(packet, TRACK_COUNTER, |packet| string(packet, COUNTER_UNIT_NAME, "pages"));
+        });
+        if generations {
             // That is the youngest of the four that a cache begins with.
-            begin_generation(out, 0, 3, |_| {});
+            this.begin_generation(out, 0, 3, |_| {});
         }
         this
     }
@@ -121,24 +130,24 @@ impl Perfetto {
     pub fn write(&mut self, out: &mut Vec<u8>, record: &Record) {
         let nanos = record.now.as_nanos();
         self.last_nanos = nanos;
-        let arguments = |out: &mut Vec<u8>| {
-            annotation(out, word!("access"), Value::Number(record.access));
+        let arguments = |packet: &mut Short| {
+            annotation(packet, word!("access"), Value::Number(record.access));
             if let Some(page) = record.page {
-                annotation(out, word!("page"), Value::Number(page.number));
+                annotation(packet, word!("page"), Value::Number(page.number));
                 if page.anon {
-                    annotation(out, word!("anon"), Value::Bool(true));
+                    annotation(packet, word!("anon"), Value::Bool(true));
                 }
             }
-            record.what.fields(|name, value| annotation(out, name, value));
+            record.what.fields(|name, value| annotation(packet, name, value));
         };
         match record.what {
             What::Age(seq) => {
-                end_generation(out, nanos);
-                begin_generation(out, nanos, seq, arguments);
+                self.end_generation(out, nanos);
+                self.begin_generation(out, nanos, seq, arguments);
             }
-            what => event(out, nanos, TYPE_INSTANT, KINDS + what.kind() as u64, |out| {
-                field(out, EVENT_NAME_IID, u64::from(what.shown().number()));
-                arguments(out);
+            what => self.event(out, nanos, TYPE_INSTANT, KINDS + what.kind() as u64, |packet| {
+                field(packet, EVENT_NAME_IID, u64::from(what.shown().number()));
+                arguments(packet);
             }),
         }
         match record.what {
@@ -148,162 +157,178 @@ impl Perfetto {
         }
     }
 
+    /// Ends the trace.
+    pub fn finish(mut self, out: &mut Vec<u8>) {
+        if self.generations {
+            self.end_generation(out, self.last_nanos);
+        }
+    }
+
     fn count(&mut self, out: &mut Vec<u8>, cached_pages: u64) {
         self.cached_pages = cached_pages;
         self.changes += 1;
         if self.changes.is_multiple_of(CHANGES_PER_COUNT) {
-            event(out, self.last_nanos, TYPE_COUNTER, CACHED, |out| {
-                field(out, EVENT_COUNTER_VALUE, cached_pages);
+            self.event(out, self.last_nanos, TYPE_COUNTER, CACHED, |packet| {
+                field(packet, EVENT_COUNTER_VALUE, cached_pages);
             });
         }
     }
 
-    /// Ends the trace.
-    pub fn finish(self, out: &mut Vec<u8>) {
-        if self.generations {
-            end_generation(out, self.last_nanos);
-        }
+    #[cold]
+    fn begin_generation(
+        &mut self,
+        out: &mut Vec<u8>,
+        nanos: u64,
+        seq: u64,
+        arguments: impl FnOnce(&mut Short),
+    ) {
+        self.event(out, nanos, TYPE_SLICE_BEGIN, KINDS + What::Age(seq).kind() as u64, |packet| {
+            string(packet, EVENT_NAME, &format!("generation {seq}"));
+            arguments(packet);
+        });
+    }
+
+    #[cold]
+    fn end_generation(&mut self, out: &mut Vec<u8>, nanos: u64) {
+        self.event(out, nanos, TYPE_SLICE_END, KINDS + What::Age(0).kind() as u64, |_| {});
+    }
+
+    /// A track below the first one; they are shown in the order of their numbers.
+    fn child(&mut self, out: &mut Vec<u8>, uuid: u64, name: &str, more: impl FnOnce(&mut Short)) {
+        self.track(out, uuid, name, |packet| {
+            field(packet, TRACK_PARENT, PARENT);
+            field(packet, TRACK_RANK, uuid);
+            more(packet);
+        });
+    }
+
+    fn track(&mut self, out: &mut Vec<u8>, uuid: u64, name: &str, more: impl FnOnce(&mut Short)) {
+        self.packet(out, SEQ_NEEDS_INCREMENTAL_STATE, |packet| {
+            message(packet, PACKET_TRACK_DESCRIPTOR, |packet| {
+                field(packet, TRACK_UUID, uuid);
+                string(packet, TRACK_NAME, name);
+                more(packet);
+            });
+        });
+    }
+
+    #[inline(always)]
+    fn event(
+        &mut self,
+        out: &mut Vec<u8>,
+        nanos: u64,
+        kind: u64,
+        track_uuid: u64,
+        more: impl FnOnce(&mut Short),
+    ) {
+        self.packet(out, SEQ_NEEDS_INCREMENTAL_STATE, |packet| {
+            field(packet, PACKET_TIMESTAMP, nanos);
+            message(packet, PACKET_TRACK_EVENT, |packet| {
+                field(packet, EVENT_TYPE, kind);
+                field(packet, EVENT_TRACK, track_uuid);
+                more(packet);
+            });
+        });
+    }
+
+    #[inline(always)]
+    fn packet(&mut self, out: &mut Vec<u8>, sequence_flags: u64, more: impl FnOnce(&mut Short)) {
+        let packet = &mut self.packet;
+        packet.truncate(0);
+        message(packet, TRACE_PACKET, |packet| {
+            field(packet, PACKET_SEQUENCE, 1);
+            field(packet, PACKET_SEQUENCE_FLAGS, sequence_flags);
+            more(packet);
+        });
+        out.extend_from_slice(packet.as_slice());
     }
 }
 
-fn begin_generation(out: &mut Vec<u8>, nanos: u64, seq: u64, arguments: impl FnOnce(&mut Vec<u8>)) {
-    event(out, nanos, TYPE_SLICE_BEGIN, KINDS + What::Age(seq).kind() as u64, |out| {
-        string(out, EVENT_NAME, &format!("generation {seq}"));
-        arguments(out);
-    });
-}
-
-fn end_generation(out: &mut Vec<u8>, nanos: u64) {
-    event(out, nanos, TYPE_SLICE_END, KINDS + What::Age(0).kind() as u64, |_| {});
-}
-
-/// A track below the first one; they are shown in the order of their numbers.
-fn child(out: &mut Vec<u8>, uuid: u64, name: &str, more: impl FnOnce(&mut Vec<u8>)) {
-    track(out, uuid, name, |out| {
-        field(out, TRACK_PARENT, PARENT);
-        field(out, TRACK_RANK, uuid);
-        more(out);
-    });
-}
-
-fn track(out: &mut Vec<u8>, uuid: u64, name: &str, more: impl FnOnce(&mut Vec<u8>)) {
-    packet(out, 0, |out| {
-        message(out, PACKET_TRACK_DESCRIPTOR, |out| {
-            field(out, TRACK_UUID, uuid);
-            string(out, TRACK_NAME, name);
-            more(out);
-        });
-    });
-}
-
-#[inline]
-fn event(out: &mut Vec<u8>, nanos: u64, kind: u64, track_uuid: u64, more: impl FnOnce(&mut Vec<u8>)) {
-    packet(out, SEQ_NEEDS_INCREMENTAL_STATE, |out| {
-        field(out, PACKET_TIMESTAMP, nanos);
-        message(out, PACKET_TRACK_EVENT, |out| {
-            field(out, EVENT_TYPE, kind);
-            field(out, EVENT_TRACK, track_uuid);
-            more(out);
-        });
-    });
-}
-
-/// An argument of an event, as the viewer calls it.
-#[inline]
-fn annotation(out: &mut Vec<u8>, name: Word, value: Value) {
-    message(out, EVENT_ANNOTATION, |out| {
-        field(out, ANNOTATION_NAME_IID, u64::from(name.number()));
+/// An argument of an event; the viewer calls it an annotation.
+#[inline(always)]
+fn annotation(packet: &mut Short, name: Word, value: Value) {
+    message(packet, EVENT_ANNOTATION, |packet| {
+        field(packet, ANNOTATION_NAME_IID, u64::from(name.number()));
         match value {
-            Value::Bool(value) => field(out, ANNOTATION_BOOL, u64::from(value)),
-            Value::Number(value) => field(out, ANNOTATION_UINT, value),
-            Value::Word(word) => field(out, ANNOTATION_STRING_IID, u64::from(word.number())),
+            Value::Bool(value) => field(packet, ANNOTATION_BOOL, u64::from(value)),
+            Value::Number(value) => field(packet, ANNOTATION_UINT, value),
+            Value::Word(word) => field(packet, ANNOTATION_STRING_IID, u64::from(word.number())),
         }
     });
 }
 
-#[inline]
-fn packet(out: &mut Vec<u8>, sequence_flags: u64, more: impl FnOnce(&mut Vec<u8>)) {
-    message(out, TRACE_PACKET, |out| {
-        field(out, PACKET_SEQUENCE, 1);
-        field(out, PACKET_SEQUENCE_FLAGS, sequence_flags);
-        more(out);
-    });
+/// A field that is a message, behind its length.
+#[inline(always)]
+fn message(packet: &mut Short, number: u32, write: impl FnOnce(&mut Short)) {
+    tag(packet, number, 2);
+    let length_at = packet.len();
+    packet.push(0);
+    write(packet);
+    let bytes = packet.len() - length_at - 1;
+    // Then it is a number of one byte. An event with the greatest numbers has 100.
+    assert!(bytes < 0x80, "a packet of {bytes} bytes");
+    packet.set(length_at, bytes as u8);
 }
 
-/// A field that is a message. Its length stands before it, in one byte if it is less than 128.
-#[inline]
-fn message(out: &mut Vec<u8>, number: u32, write: impl FnOnce(&mut Vec<u8>)) {
-    tag(out, number, 2);
-    let from = out.len();
-    out.push(0);
-    write(out);
-    let bytes = out.len() - from - 1;
-    if bytes < 0x80 {
-        out[from] = bytes as u8;
-    } else {
-        lengthen(out, from, bytes);
-    }
-}
-
-/// Makes room for a longer length.
-#[cold]
-fn lengthen(out: &mut Vec<u8>, from: usize, bytes: usize) {
-    let mut length = Vec::new();
-    varint(&mut length, bytes as u64);
-    out.splice(from..=from, length);
-}
-
-fn string(out: &mut Vec<u8>, number: u32, text: &str) {
-    message(out, number, |out| out.extend_from_slice(text.as_bytes()));
+fn string(packet: &mut Short, number: u32, text: &str) {
+    message(packet, number, |packet| packet.text(text));
 }
 
 /// A field that is a number.
-#[inline]
-fn field(out: &mut Vec<u8>, number: u32, value: u64) {
-    tag(out, number, 0);
-    varint(out, value);
+#[inline(always)]
+fn field(packet: &mut Short, number: u32, value: u64) {
+    tag(packet, number, 0);
+    varint(packet, value);
 }
 
-#[inline]
-fn tag(out: &mut Vec<u8>, number: u32, wire_type: u64) {
-    varint(out, u64::from(number) << 3 | wire_type);
+#[inline(always)]
+fn tag(packet: &mut Short, number: u32, wire_type: u64) {
+    varint(packet, u64::from(number) << 3 | wire_type);
 }
 
 /// Seven bits a byte, the lowest first; all but the last have their highest bit set.
-#[inline]
-fn varint(out: &mut Vec<u8>, mut value: u64) {
+#[inline(always)]
+fn varint(packet: &mut Short, mut value: u64) {
     while value >= 0x80 {
-        out.push(value as u8 | 0x80);
+        packet.push(value as u8 | 0x80);
         value >>= 7;
     }
-    out.push(value as u8);
+    packet.push(value as u8);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replay::record::PageName;
+    use mglru_core::Time;
+    use mglru_core::event::Sorted;
 
     #[test]
     fn numbers_are_written_as_protobuf_says() {
         let written = |value| {
-            let mut out = Vec::new();
-            field(&mut out, 1, value);
-            out
+            let mut packet = Short::new();
+            field(&mut packet, 1, value);
+            packet.as_slice().to_vec()
         };
         assert_eq!(written(1), [0x08, 0x01]);
         assert_eq!(written(150), [0x08, 0x96, 0x01], "the example of its documentation");
         assert_eq!(written(u64::MAX), [&[0x08][..], &[0xff; 9], &[0x01]].concat());
     }
 
+    /// Lengths of one byte are enough for the longest events.
     #[test]
-    fn lengths_may_take_more_than_one_byte() {
-        for bytes in [0, 1, 127, 128, 300, 20_000] {
-            let mut out = vec![7];
-            string(&mut out, 2, &"x".repeat(bytes));
-            let mut expected = vec![7, 0x12];
-            varint(&mut expected, bytes as u64);
-            expected.extend(std::iter::repeat_n(b'x', bytes));
-            assert_eq!(out, expected, "{bytes}");
+    fn the_greatest_numbers_fit() {
+        let mut out = Vec::new();
+        let mut trace = Perfetto::new(&mut out, Lru::MultiGen);
+        let page = Some(PageName { number: u64::MAX, anon: true });
+        let sort = What::Sort(u64::MAX, Sorted::Protected(u8::MAX));
+        let effort = What::Effort { scanned: u64::MAX, reclaimed: u64::MAX, priority: u8::MAX };
+        for (page, what) in [(page, sort), (None, effort), (None, What::Age(u64::MAX))] {
+            let before = out.len();
+            let now = Time::from_nanos(u64::MAX);
+            trace.write(&mut out, &Record { access: u64::MAX, now, page, what });
+            assert!(out.len() > before);
         }
+        trace.finish(&mut out);
     }
 }

@@ -19,6 +19,24 @@ pub const WORDS: [&str; 57] = [
     "locked", "still_being_written", "being_written", "young", "without_swap",
 ];
 
+/// More than the longest has, in a round number.
+pub const PADDED_BYTES: usize = 24;
+
+/// Their texts, with zeros behind.
+static PADDED: [[u8; PADDED_BYTES]; WORDS.len()] = {
+    let mut padded = [[0; PADDED_BYTES]; WORDS.len()];
+    let mut word = 0;
+    while word < WORDS.len() {
+        let mut at = 0;
+        while at < WORDS[word].len() {
+            padded[word][at] = WORDS[word].as_bytes()[at];
+            at += 1;
+        }
+        word += 1;
+    }
+    padded
+};
+
 impl Word {
     /// The word of this text.
     ///
@@ -38,6 +56,11 @@ impl Word {
     /// Its text.
     pub const fn text(self) -> &'static str {
         WORDS[self.0 as usize]
+    }
+
+    /// Its text, with zeros behind.
+    pub fn padded(self) -> &'static [u8; PADDED_BYTES] {
+        &PADDED[self.0 as usize]
     }
 
     /// Its number: from 1 on.
