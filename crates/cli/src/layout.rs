@@ -4,6 +4,7 @@
 //! dropped from the system's own cache, so that the first access meets the device.
 
 use crate::error::Failure;
+use crate::interrupt::TemporaryFolder;
 use crate::size;
 use indicatif::ProgressBar;
 use mglru_workload::Random;
@@ -140,12 +141,12 @@ pub fn default_directory() -> PathBuf {
     others.into_iter().find(|other| on_disk(other)).unwrap_or(first)
 }
 
-/// A directory of its own for an experiment's files, below this one; gone when it is dropped.
+/// A directory of its own for an experiment's files, below this one; gone when it is dropped, or the program interrupted.
 ///
 /// # Errors
 /// It cannot be made.
-pub fn temporary(directory: &Path) -> Result<tempfile::TempDir, Failure> {
-    tempfile::Builder::new().prefix("mglru-reproduce-").tempdir_in(directory).map_err(|error| {
+pub fn temporary(directory: &Path) -> Result<TemporaryFolder, Failure> {
+    TemporaryFolder::create(directory, "mglru-reproduce-").map_err(|error| {
         Failure::work(format_args!("cannot make a directory in {}: {error}", directory.display()))
     })
 }

@@ -15,6 +15,7 @@ mod error;
 mod fidelity;
 mod fio;
 mod generate;
+mod interrupt;
 mod layout;
 mod load;
 mod output;

@@ -46,45 +46,6 @@ fn events_are_counted_as_the_counters_count() {
     assert!(events.iter().all(|event| nameless(event) == whole.contains(&event["event"].as_str().unwrap())));
 }
 
-#[test]
-fn the_trace_for_the_viewer_is_one() {
-    let folder = folder();
-    let replay = |file: &str| format!("replay skewed.txt --memory 100p --events {file}");
-    let text = done(folder.path(), &replay("trace.json"));
-    assert!(text.contains("trace.json has the events"), "{text}");
-    done(folder.path(), &replay("all.jsonl"));
-    let trace: Value = serde_json::from_slice(&fs::read(folder.path().join("trace.json")).unwrap()).unwrap();
-    let all = trace["traceEvents"].as_array().unwrap();
-    let phase = |phase: &str| count(all, |event| event["ph"] == phase);
-    let lines = events(folder.path(), "all.jsonl");
-    assert_eq!(phase("i"), lines.len() as u64, "every event is there");
-    assert_eq!(phase("X"), count(&lines, |event| event["event"] == "age") + 1, "every generation is a slice");
-    assert!(phase("C") > 10 && phase("M") == 21);
-    // What the viewer's importer asks for; a slice without a duration, or a counter that is no number, it leaves out.
-    for event in all {
-        assert!(event["name"].is_string() && event["pid"] == 1, "{event}");
-        assert!(event["ph"] == "M" || event["ts"].as_f64().unwrap() >= 0.0, "{event}");
-        match event["ph"].as_str().unwrap() {
-            "i" => assert!(event["tid"].is_u64() && event["s"] == "t", "{event}"),
-            "X" => assert!(event["tid"].is_u64() && event["dur"].as_f64().unwrap() >= 0.0, "{event}"),
-            "C" => assert!(event["args"]["pages"].is_u64(), "{event}"),
-            "M" => assert!(event["args"].is_object(), "{event}"),
-            other => panic!("{other}: {event}"),
-        }
-    }
-    let instants = all.iter().filter(|event| event["ph"] == "i");
-    for (instant, line) in instants.zip(&lines) {
-        let name = match line["event"].as_str().unwrap() {
-            "touch" => ["miss", "hit"][usize::from(line["hit"] == true)],
-            "insert" if line["refault"] == true => "refault",
-            "judge" => line["verdict"].as_str().unwrap(),
-            event => event,
-        };
-        assert_eq!((&instant["name"], &instant["args"]["page"]), (&name.into(), &line["page"]));
-        assert_eq!((instant["ts"].as_f64().unwrap() * 1000.0).round() as u64, number(&line["nanos"]));
-    }
-}
-
 /// A page that is read and written for long has a short story.
 #[test]
 fn hits_are_told_together() {
@@ -207,6 +168,7 @@ fn what_cannot_be_watched_is_told() {
         ("skewed.txt --preset linux-7.2,default --events a.jsonl", "give one trace and one preset"),
         ("skewed.txt --curve 5%,10% --events a.jsonl", "--curve"),
         ("skewed.txt --events a.txt", ".jsonl"),
+        ("skewed.txt --events a.json", ".perfetto"),
         ("skewed.txt --explain page", "such as 4711"),
     ] {
         let error = fails(folder.path(), &format!("replay {options}"), 2);
@@ -215,9 +177,9 @@ fn what_cannot_be_watched_is_told() {
     let error = fails(folder.path(), "replay skewed.txt --events missing/a.jsonl", 1);
     assert!(error.contains("missing/a.jsonl: the events cannot be written"), "{error}");
     let full = Path::new("/dev/full");
-    if full.exists() {
-        std::os::unix::fs::symlink(full, folder.path().join("full.jsonl")).unwrap();
-        let error = fails(folder.path(), "replay skewed.txt --events full.jsonl", 1);
-        assert!(error.contains("full.jsonl: the events cannot be written"), "{error}");
+    for name in ["full.jsonl", "full.perfetto"].iter().filter(|_| full.exists()) {
+        std::os::unix::fs::symlink(full, folder.path().join(name)).unwrap();
+        let error = fails(folder.path(), &format!("replay skewed.txt --events {name}"), 1);
+        assert!(error.contains(&format!("{name}: the events cannot be written")), "{error}");
     }
 }

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{document, fails};
+use std::process::Stdio;
 
 #[test]
 fn the_document_has_all_metrics() {
@@ -99,4 +100,38 @@ fn what_is_not_there_is_refused() {
         let told = fails(folder.path(), arguments, 2);
         assert!(told.contains(expected), "{arguments}: {told}");
     }
+}
+
+/// Before anything is run that takes minutes.
+#[test]
+fn a_place_that_cannot_be_written_is_told_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    for arguments in ["reproduce --figures file/figures", "reproduce --report file/report.html"] {
+        let told = fails(folder.path(), arguments, 1);
+        assert!(told.contains("cannot write") && told.contains("file/"), "{told}");
+    }
+}
+
+/// Files of an experiment are large, and some are in memory.
+#[test]
+fn nothing_is_left_behind_by_an_interrupt() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = "reproduce workingset --world real --directory .";
+    let mut child = common::command(folder.path(), arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let entries = || std::fs::read_dir(folder.path()).unwrap().count();
+    while entries() == 0 {
+        assert_eq!(child.try_wait().unwrap(), None, "it runs for minutes");
+        std::thread::yield_now();
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert_eq!(common::text(&output.stderr), "mglru: interrupted; nothing is left behind\n");
+    assert_eq!(entries(), 0);
 }

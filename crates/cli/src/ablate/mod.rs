@@ -72,8 +72,9 @@ Examples:
   mglru ablate trace.bin.zst --preset linux-7.2 --pairs
   mglru ablate experiments/floors.toml --runs 12 --json
 
-What seeds vary: of a scenario, everything that its jobs leave to chance. A trace leaves nothing to chance,
-so its memory is varied, by at most 1 % (3 pages at least); the first seed has it as it was asked for.";
+What seeds vary: of a scenario, everything that its jobs leave to chance. A trace leaves nothing to
+chance, so its memory is varied, by at most 1 % (3 pages at least); the first seed has it as it was
+asked for.";
 
 /// Runs the mode.
 ///

@@ -9,6 +9,7 @@
 
 use super::TenantLimit;
 use crate::error::Failure;
+use crate::interrupt::TemporaryFolder;
 use crate::layout::{self, Content};
 use crate::output::Output;
 use crate::{progress, size};
@@ -18,7 +19,6 @@ use mglru_workload::fio::{Channel, Job};
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use tempfile::TempDir;
 
 /// Jobs, and the files that they use.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub struct Plan {
     pub jobs: Vec<PlannedJob>,
     files: Vec<PlannedFile>,
     /// Where files of zeroes are, if there are any. Goes with the plan.
-    zeroes: Option<TempDir>,
+    zeroes: Option<TemporaryFolder>,
 }
 
 /// One instance of a job.
@@ -173,16 +173,16 @@ impl Plan {
     /// The position of a file of zeroes that is the job's own.
     fn zeroes_of(&mut self, job: &Job) -> Result<usize, Failure> {
         if self.zeroes.is_none() {
-            let made = tempfile::Builder::new().prefix("mglru-zero-").tempdir();
+            let place = std::env::temp_dir();
+            let made = TemporaryFolder::create(&place, "mglru-zero-");
             self.zeroes = Some(made.map_err(|error| {
-                let place = std::env::temp_dir();
                 let place = place.display();
                 Failure::work(format_args!(
                     "cannot make a place for /dev/zero in {place}: {error}; set TMPDIR to a directory with room"
                 ))
             })?);
         }
-        let directory = self.zeroes.as_ref().map_or(Path::new(""), TempDir::path);
+        let directory = self.zeroes.as_ref().map_or(Path::new(""), TemporaryFolder::path);
         let path = directory.join(self.files.len().to_string());
         Ok(self.add_file(job, path, None, Content::Zeroes))
     }

@@ -13,11 +13,11 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 /// Records that are handed on together.
-const BATCH_RECORDS: usize = 1024;
+const BATCH_RECORDS: usize = 4096;
 /// Batches that may wait to be written.
-const BATCHES_AHEAD: usize = 4;
+const BATCHES_AHEAD: usize = 8;
 /// Bytes that are written together.
-const BUFFER_BYTES: usize = 1 << 16;
+const BUFFER_BYTES: usize = 1 << 18;
 
 /// Where to write events, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -208,6 +208,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if let Some(report) = &args.report {
         report.try_out()?;
     }
+    if let Some(directory) = &args.figures {
+        page::try_out_figures(directory)?;
+    }
     let all = args.names.is_empty();
     let wanted = |experiment: &&&'static Registration| match all {
         true => is_simulated || experiment.in_real_world,

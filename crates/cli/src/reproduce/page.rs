@@ -6,7 +6,7 @@ use crate::error::Failure;
 use crate::page::chart::{self, Axes, Bar, BarGroup, Series};
 use crate::page::{Figure, Page, Part, Section, command_line};
 use crate::statistics::{jain, median, quartiles};
-use crate::table::{Table, wrapped};
+use crate::table::Table;
 use crate::timeline::{self, Along, Timeline};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -177,7 +177,7 @@ fn metrics(experiment: &Experiment) -> Figure {
 fn section(done: &Done) -> Section {
     let experiment = &done.experiment;
     let mut section = Section::new(experiment.name);
-    section.parts.push(Part::Verbatim(wrapped(&experiment.workload)));
+    section.parts.extend(experiment.workload.lines().map(|line| Part::Text(line.trim().to_owned())));
     section.text(format!(
         "{} runs of each setting, {:.0} s: {}",
         experiment.runs, experiment.seconds, done.command
@@ -221,6 +221,16 @@ pub fn page<'a>(done: &[Done], document: &'a Value) -> Page<'a> {
     }
 }
 
+/// Makes the directory of figures, before anything takes long.
+///
+/// # Errors
+/// It cannot be made, or nothing can be written there.
+pub fn try_out_figures(directory: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(directory).and_then(|()| tempfile::tempfile_in(directory)).map(drop).map_err(
+        |error| Failure::work(format_args!("cannot write figures to {}: {error}", directory.display())),
+    )
+}
+
 /// Writes each figure of a page into a file of its own in a directory, which is made if there is none.
 ///
 /// # Errors
@@ -229,7 +239,6 @@ pub fn write_figures(page: &Page, directory: &Path) -> Result<usize, Failure> {
     let failure = |path: &Path, error: std::io::Error| {
         Failure::work(format_args!("cannot write the figure {}: {error}", path.display()))
     };
-    std::fs::create_dir_all(directory).map_err(|error| failure(directory, error))?;
     let mut written = 0;
     for (name, chart) in page.charts() {
         let path = directory.join(format!("{name}.svg"));

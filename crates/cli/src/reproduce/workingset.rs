@@ -207,11 +207,11 @@ pub fn run(order: &Order) -> Result<Experiment, Failure> {
 
 const WORKLOAD: &str = "\
 Working-set protection: linux-6.12 (before) against linux-7.1 (after), and our default.
-A: TPC-C-like, 4 clients, files 5.1 times the limit, the server's cache half of it in anonymous
-   memory, swap in compressed memory; files by descriptor, and (mapped) as a storage engine that maps
-   them; control: random reads of twice the limit.
-B: LULESH-like, 8 threads over ten anonymous arrays, 1.5 times the limit; before: linux-7.1 without
-   lulesh_fix, after: with it.
+  A: TPC-C-like, 4 clients, files 5.1 times the limit, the server's cache half of it in anonymous \
+memory, swap in compressed memory; files by descriptor, and (mapped) as a storage engine that maps \
+them; control: random reads of twice the limit.
+  B: LULESH-like, 8 threads over ten anonymous arrays, 1.5 times the limit; before: linux-7.1 without \
+lulesh_fix, after: with it.
 ";
 
 /// A metric of all three settings.

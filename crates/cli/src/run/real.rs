@@ -14,6 +14,7 @@ use crate::fio::job::Runner;
 use crate::fio::meter::Meter;
 use crate::fio::open_one;
 use crate::fio::plan::{Plan as FioPlan, PlannedJob};
+use crate::interrupt::TemporaryFolder;
 use crate::layout;
 use crate::load::RealLoad;
 use crate::output::Output;
@@ -35,14 +36,14 @@ pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<Outcome, Failure> {
     let parent = layout::default_directory();
     let temporary = match directory {
         Some(_) => None,
-        None => Some(tempfile::Builder::new().prefix("mglru-run-").tempdir_in(&parent).map_err(|error| {
+        None => Some(TemporaryFolder::create(&parent, "mglru-run-").map_err(|error| {
             let place = parent.display();
             Failure::work(format_args!(
                 "cannot make a place for files in {place}: {error}; name one with --directory"
             ))
         })?),
     };
-    let directory = temporary.as_ref().map(tempfile::TempDir::path).or(directory).unwrap_or(&parent);
+    let directory = temporary.as_ref().map(TemporaryFolder::path).or(directory).unwrap_or(&parent);
     let cache = build(plan, directory)?;
     let fio = fio_plan(plan, directory)?;
     fio.lay_out(&mut Output::new(true))?;

@@ -9,6 +9,7 @@ use super::super::Effort;
 use super::super::crosscheck;
 use super::super::evidence::{Check, Experiment, Published, Row};
 use crate::error::Failure;
+use crate::interrupt::TemporaryFolder;
 use crate::layout;
 use crate::progress;
 use mglru_cache::{CachedFile, OpenMode, PageCache};
@@ -82,9 +83,9 @@ impl StorageBackend for Backend {
 
 const WORKLOAD: &str = "\
 The reclaim loop: linux-7.1 (before) against linux-7.2 (after), and our default.
-YCSB-B on redb, 4 clients, 93,750 records of 1,000 bytes; of 48 MiB the page cache has 26.4, the store's
-   own cache 21.6; every 200th commit is durable; each run begins with a new copy of the database, 1.5 s
-   fill the caches and 3 s count; read_only: without updates. Every value is verified.
+  YCSB-B on redb, 4 clients, 93,750 records of 1,000 bytes; of 48 MiB the page cache has 26.4, the store's \
+own cache 21.6; every 200th commit is durable; each run begins with a new copy of the database, 1.5 s \
+fill the caches and 3 s count; read_only: without updates. Every value is verified.
 ";
 /// Runs of each setting, at least.
 const RUNS_MIN: u32 = 6;
@@ -185,7 +186,7 @@ impl RealFacts {
 
 /// The database with its first contents, made once.
 pub struct Prepared {
-    directory: tempfile::TempDir,
+    directory: TemporaryFolder,
     seed: u64,
 }
 
