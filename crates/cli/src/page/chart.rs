@@ -322,7 +322,11 @@ pub fn lines(title: &str, description: &str, axes: Axes, series: &[Series]) -> C
     let legend = |number: usize| {
         (PLOT_LEFT + column * (number % per_row) as f64, 18.0 * (number / per_row) as f64 + 8.0)
     };
-    let (up, along) = (ticks(least, most), ticks(first, last));
+    let (up, mut along) = (ticks(least, most), ticks(first, last));
+    if points().all(|point| point.0.fract() == 0.0) {
+        // Runs, members: there is nothing between them.
+        along.retain(|tick| (tick - tick.round()).abs() < 1e-9);
+    }
     // The first of several is what others are compared with, and grey.
     let class = |number: usize| format!("curve line-{}", if series.len() == 1 { 1 } else { number % 6 });
     let body = html! {
