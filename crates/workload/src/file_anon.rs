@@ -4,16 +4,18 @@
 //! a file of 8 GiB meet a limit of 48 GiB without swap, and the multi-gen LRU before that series killed after 10 to 20 rounds.
 //! A batch is the reader's part of the file. A round is an allocator's part of the memory: stored to page by page, held until
 //! all allocators have theirs, and given up as a whole, as where real kernels ran it (`../shared/kernel/README.md`, B). So
-//! each round meets the whole 52 GiB, however unevenly its allocators get on.
+//! each round meets the whole 52 GiB, however unevenly its allocators get on. Where all is so many times smaller, so is the pause.
 
 use crate::load::Step;
 use crate::random::Random;
 use crate::trace::PageAccess;
 
-/// Between two batches.
+/// Between two batches of the published file, and its size. A smaller file is paused for as much less, so that a round of the
+/// allocators meets as many batches at any size.
 const PAUSE_NANOS: u64 = 120_000_000;
-/// How often an allocator looks whether the others have theirs.
-const LOOK_NANOS: u64 = 500_000;
+const PUBLISHED_FILE_PAGES: u64 = 8 << 18;
+/// So often in a pause an allocator looks whether the others have theirs.
+const LOOKS: u64 = 240;
 /// Pages of one draw at most, so that a batch need not lie in memory.
 const DRAW_PAGES: u32 = 4096;
 
@@ -54,6 +56,10 @@ impl Rounds {
         Rounds { mix, allocators: clients - mix.readers, touched, rounds, filled: 0 }
     }
 
+    fn pause_nanos(&self) -> u64 {
+        (PAUSE_NANOS * u64::from(self.mix.file_pages) / PUBLISHED_FILE_PAGES).max(LOOKS)
+    }
+
     /// Appends some touches of a client, or its wait for the others. A round of an allocator ends with [`Step::Release`].
     pub fn next(&mut self, client: usize, steps: &mut Vec<Step>) {
         let reads = (client as u32) < self.mix.readers;
@@ -63,6 +69,7 @@ impl Rounds {
             (self.mix.anon_pages, self.allocators)
         };
         let part = (pages / parts).max(1);
+        let pause_nanos = self.pause_nanos();
         let touched = &mut self.touched[client];
         let first = match reads {
             true => 1 << 32 | u64::from((client as u32 * part) % pages),
@@ -76,7 +83,7 @@ impl Rounds {
         if *touched > part {
             let round = &mut self.rounds[client];
             if self.filled < (*round + 1) * u64::from(self.allocators) {
-                return steps.push(Step::Rest { nanos: LOOK_NANOS });
+                return steps.push(Step::Rest { nanos: pause_nanos / LOOKS });
             }
             (*round, *touched) = (*round + 1, 0);
             return steps.push(Step::Release { page: first, pages: part });
@@ -89,7 +96,7 @@ impl Rounds {
         *touched += count;
         if *touched == part && reads {
             *touched = 0;
-            steps.push(Step::Rest { nanos: PAUSE_NANOS });
+            steps.push(Step::Rest { nanos: pause_nanos });
         }
     }
 }
@@ -128,7 +135,7 @@ mod tests {
             rounds.next(client, &mut steps);
             steps
         };
-        let looks = [Step::Rest { nanos: LOOK_NANOS }];
+        let looks = [Step::Rest { nanos: 1 }];
         let gives_up = |client: u64| [Step::Release { page: (client + 1) << 32, pages: 10 }];
         assert_eq!(of(1).len(), 10);
         assert_eq!(of(1), looks);
