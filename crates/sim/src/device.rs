@@ -351,7 +351,7 @@ mod tests {
 
     fn fixed(micros: u64, depth: u32, bytes_per_second: u64) -> DeviceModel {
         let latency = Latency::Fixed(Duration::from_micros(micros));
-        let lane = Lane { latency, bytes_per_second, depth, failures_per_million: 0 };
+        let lane = Lane { latency, bytes_per_second, depth, ..Lane::IDEAL };
         DeviceModel { read: lane, write: lane }
     }
 
