@@ -33,11 +33,6 @@ impl HandleStats {
     pub(crate) fn misses(&self) -> u64 {
         self.misses.load(Relaxed)
     }
-
-    pub(crate) fn add(&self, other: &HandleStats) {
-        self.hits.fetch_add(other.hits(), Relaxed);
-        self.misses.fetch_add(other.misses(), Relaxed);
-    }
 }
 
 /// What a tenant holds and did.

@@ -25,7 +25,7 @@ use mglru_core::{
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 
 /// Bytes that the cache keeps about a tenant, its place in the registry and its path included.
 const TENANT_BYTES: u64 = (size_of::<TenantState>() + size_of::<AddressSpace>()) as u64 + 160;
@@ -68,34 +68,45 @@ fn limit(pages: u64) -> Option<u64> {
 pub(crate) struct TenantState {
     cache: Weak<Shared>,
     path: Box<str>,
-    task: Task,
+    memcg: MemcgId,
     /// Walks know its address space: it mapped something.
     joined: AtomicBool,
-    /// Of the handles that are open, by address.
-    handles: Mutex<BTreeMap<usize, Arc<HandleStats>>>,
-    closed: HandleStats,
+    /// Made for its first task.
+    space: OnceLock<Arc<AddressSpace>>,
+    handles: Mutex<Handles>,
     /// Its regions of anonymous memory, by address.
     regions: Mutex<BTreeMap<usize, Arc<RegionState>>>,
 }
 
+/// What a tenant's handles counted.
+#[derive(Default)]
+struct Handles {
+    /// Those that are open, by address.
+    open: BTreeMap<usize, Arc<HandleStats>>,
+    /// Of those that were closed.
+    hits: u64,
+    misses: u64,
+}
+
 impl TenantState {
     pub(crate) fn memcg(&self) -> MemcgId {
-        self.task.memcg
+        self.memcg
     }
 
     /// Counts for a new handle.
     pub(crate) fn new_handle(&self) -> Arc<HandleStats> {
         let stats = Arc::new(HandleStats::default());
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
-        handles.insert(Arc::as_ptr(&stats) as usize, stats.clone());
+        handles.open.insert(Arc::as_ptr(&stats) as usize, stats.clone());
         stats
     }
 
     /// What a handle counted goes to its tenant when it is closed.
     pub(crate) fn close_handle(&self, stats: &Arc<HandleStats>) {
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
-        handles.remove(&(Arc::as_ptr(stats) as usize));
-        self.closed.add(stats);
+        handles.open.remove(&(Arc::as_ptr(stats) as usize));
+        handles.hits += stats.hits();
+        handles.misses += stats.misses();
     }
 
     /// From now on, a region goes when the tenant is killed.
@@ -117,13 +128,13 @@ impl TenantState {
 
     /// A task on `cpu`.
     pub(crate) fn task(&self, cpu: usize) -> Task {
-        Task { cpu, ..self.task.clone() }
+        Task { memcg: self.memcg, space: self.space.get_or_init(Arc::default).clone(), cpu }
     }
 
     /// It is about to map something.
     pub(crate) fn join(&self, core: &Core) {
         if !self.joined.swap(true, Ordering::AcqRel) {
-            core.begin_task(&self.task);
+            core.begin_task(&self.task(0));
         }
     }
 }
@@ -133,10 +144,10 @@ impl Drop for TenantState {
     fn drop(&mut self) {
         let Some(shared) = self.cache.upgrade() else { return };
         if *self.joined.get_mut() {
-            shared.core.end_task(&self.task);
+            shared.core.end_task(&self.task(0));
         }
         shared.core.forget_host_bytes(TENANT_BYTES);
-        shared.core.drop_handle(self.task.memcg);
+        shared.core.drop_handle(self.memcg);
     }
 }
 
@@ -174,10 +185,10 @@ impl Shared {
         Arc::new(TenantState {
             cache: Arc::downgrade(self),
             path: path.into(),
-            task: Task { memcg, space: Arc::default(), cpu: 0 },
+            memcg,
             joined: AtomicBool::new(false),
+            space: OnceLock::new(),
             handles: Mutex::default(),
-            closed: HandleStats::default(),
             regions: Mutex::default(),
         })
     }
@@ -321,7 +332,7 @@ impl Tenant {
 
     /// What everybody pays for together.
     fn root_task(&self) -> Task {
-        Task { memcg: MemcgId::ROOT, ..self.state.task(self.shared.cpu()) }
+        Task { memcg: MemcgId::ROOT, space: Arc::default(), cpu: self.shared.cpu() }
     }
 
     /// Its path; empty for the root.
@@ -505,12 +516,12 @@ impl Tenant {
     /// What it holds and did.
     pub fn stats(&self) -> TenantStats {
         let (state, core, memcg) = (&self.state, &self.shared.core, self.memcg());
-        let total = HandleStats::default();
-        {
+        let (hits, misses) = {
             let handles = state.handles.lock().unwrap_or_else(PoisonError::into_inner);
-            total.add(&state.closed);
-            handles.values().for_each(|handle| total.add(handle));
-        }
+            let sum =
+                |of: fn(&HandleStats) -> u64| handles.open.values().map(|handle| of(handle)).sum::<u64>();
+            (handles.hits + sum(HandleStats::hits), handles.misses + sum(HandleStats::misses))
+        };
         TenantStats {
             name: state.path.to_string(),
             min_pages: memcg.min_pages(),
@@ -520,8 +531,8 @@ impl Tenant {
             usage_pages: core.used_pages(memcg.id()),
             peak_pages: memcg.peak_pages(),
             swap_pages: memcg.swap().usage_pages(),
-            hits: total.hits(),
-            misses: total.misses(),
+            hits,
+            misses,
             counters: Counter::ALL
                 .iter()
                 .map(|&counter| (counter.name(), memcg.stat().get(counter)))

@@ -109,9 +109,9 @@ pub struct Memcg {
     pub(crate) stat: Stat,
     /// Of its subtree.
     pub(crate) pending: Pending,
-    /// How fast each of its tasks may dirty pages.
-    pub(crate) pace: Mutex<Pace>,
-    pressure: Mutex<Pressure>,
+    /// How fast each of its tasks may dirty pages, once one was slowed down.
+    pub(crate) pace: Mutex<Option<Box<Pace>>>,
+    pressure: Mutex<Option<Box<Pressure>>>,
     pub(crate) lruvec: Lruvec,
     pub(crate) spaces: SpaceList,
 }
@@ -139,8 +139,8 @@ impl Memcg {
             has_children: AtomicBool::new(id == MemcgId::ROOT),
             stat: Stat::new(),
             pending: Pending::default(),
-            pace: Mutex::default(),
-            pressure: Mutex::new(Pressure::new(now)),
+            pace: Mutex::new(None),
+            pressure: Mutex::new(None),
             lruvec: Lruvec::new(id, now),
             spaces: SpaceList::new(),
         }

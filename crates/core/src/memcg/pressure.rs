@@ -62,7 +62,7 @@ pub(super) struct Pressure {
 }
 
 impl Pressure {
-    /// Of a memcg that is made now.
+    /// Of a memcg with which nothing was the matter until now.
     pub(super) fn new(now: Time) -> Pressure {
         Pressure {
             stalled_tasks: 0,
@@ -138,7 +138,7 @@ impl Core {
         // The number stays this memcg's until the end.
         self.add_handle(memcg.id);
         let now = host.now();
-        self.lineage(memcg).for_each(|memcg| memcg.pressure.lock().begin(now));
+        self.lineage(memcg).for_each(|memcg| memcg.pressed(now, |pressure| pressure.begin(now)));
         Stall(memcg.id)
     }
 
@@ -151,7 +151,7 @@ impl Core {
     /// The task goes on.
     pub fn end_stall(&self, host: &impl Host, stall: Stall) {
         let now = host.now();
-        self.lineage(self.memcg(stall.0)).for_each(|memcg| memcg.pressure.lock().end(now));
+        self.lineage(self.memcg(stall.0)).for_each(|memcg| memcg.pressed(now, |pressure| pressure.end(now)));
         self.drop_handle(stall.0);
     }
 }
@@ -159,9 +159,18 @@ impl Core {
 impl Memcg {
     /// `memory.pressure`: shares in percent, and the total in microseconds.
     pub(crate) fn pressure_text(&self, now: Time) -> String {
-        let mut pressure = self.pressure.lock();
-        pressure.advance(now);
-        pressure.text()
+        match &mut *self.pressure.lock() {
+            Some(pressure) => {
+                pressure.advance(now);
+                pressure.text()
+            }
+            None => Pressure::new(now).text(),
+        }
+    }
+
+    /// Its state is made for its first stall: most memcgs have none.
+    fn pressed(&self, now: Time, change: impl FnOnce(&mut Pressure)) {
+        change(self.pressure.lock().get_or_insert_with(|| Box::new(Pressure::new(now))));
     }
 }
 

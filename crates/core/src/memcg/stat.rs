@@ -6,6 +6,7 @@
 //! counted in one place and not yet in another.
 
 use crate::sync::{AtomicU64, Ordering::Relaxed};
+use std::sync::OnceLock;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $variant:ident $name:literal;)*) => {
@@ -144,21 +145,19 @@ const EVENTS: usize = Counter::ALL.len() - FIRST_EVENT;
 #[derive(Debug)]
 pub struct Stat {
     counters: [AtomicU64; Counter::ALL.len()],
-    /// Of the events, those of children that went: `memory.events.local` is without them.
-    inherited: [AtomicU64; EVENTS],
+    /// Of the events, those of children that went, if any did: `memory.events.local` is without them.
+    inherited: OnceLock<Box<[AtomicU64; EVENTS]>>,
 }
 
 impl Stat {
     pub(crate) fn new() -> Stat {
-        Stat {
-            counters: std::array::from_fn(|_| AtomicU64::new(0)),
-            inherited: std::array::from_fn(|_| AtomicU64::new(0)),
-        }
+        Stat { counters: std::array::from_fn(|_| AtomicU64::new(0)), inherited: OnceLock::new() }
     }
 
     /// The value of an event, without those of children that went.
     pub(crate) fn get_local(&self, event: Counter) -> u64 {
-        self.get(event).saturating_sub(self.inherited[event as usize - FIRST_EVENT].load(Relaxed))
+        let inherited = self.inherited.get().map(|events| events[event as usize - FIRST_EVENT].load(Relaxed));
+        self.get(event).saturating_sub(inherited.unwrap_or(0))
     }
 
     /// The value now.
@@ -206,8 +205,13 @@ impl Stat {
         let value = self.counters[counter as usize].swap(0, Relaxed);
         heir.counters[counter as usize].fetch_add(value, Relaxed);
         if let Some(event) = (counter as usize).checked_sub(FIRST_EVENT) {
-            self.inherited[event].store(0, Relaxed);
-            heir.inherited[event].fetch_add(value, Relaxed);
+            if let Some(inherited) = self.inherited.get() {
+                inherited[event].store(0, Relaxed);
+            }
+            if value != 0 {
+                let none = || Box::new(std::array::from_fn(|_| AtomicU64::new(0)));
+                heir.inherited.get_or_init(none)[event].fetch_add(value, Relaxed);
+            }
         }
     }
 }

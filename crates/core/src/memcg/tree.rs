@@ -13,7 +13,7 @@
 //!
 //! The tree's lock is a leaf. A shared walk has a lock per target, in which the tree's is taken.
 
-use super::{DEPTH_MAX, Life, MEMCGS_MAX, Memcg, MemcgError, MemcgId, NAME_BYTES_MAX, Pace};
+use super::{DEPTH_MAX, Life, MEMCGS_MAX, Memcg, MemcgError, MemcgId, NAME_BYTES_MAX};
 use crate::Core;
 use crate::segments::Segments;
 use crate::sync::{
@@ -154,8 +154,8 @@ impl MemcgTable {
         memcg.swap.reset(super::UNLIMITED);
         memcg.protection.reset();
         memcg.pending.reset();
-        *memcg.pace.lock() = Pace::default();
-        *memcg.pressure.lock() = super::Pressure::new(now);
+        *memcg.pace.lock() = None;
+        *memcg.pressure.lock() = None;
         memcg.lruvec.reset(now);
         memcg.spaces.reset();
         memcg.group.store(0, Relaxed);

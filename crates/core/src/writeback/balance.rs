@@ -120,6 +120,7 @@ impl Core {
         let (paced, written, pending) = self.who_is_paced(memcg);
         let (rate, longest) = {
             let mut pace = paced.pace.lock();
+            let pace = pace.get_or_insert_default();
             let rate = scale(pace.note(now, pages, written, ratio), ratio, ONE);
             (rate, pace.longest_pause(pending))
         };

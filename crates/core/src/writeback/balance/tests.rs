@@ -75,7 +75,7 @@ fn balance(harness: &Harness, dirtier: &mut Dirtier) -> Option<Throttle> {
 
 /// As if the device had been so slow that pauses may be as long as 200 ms.
 fn slow(harness: &Harness) {
-    harness.memcg().pace.lock().bandwidth = 50;
+    harness.memcg().pace.lock().get_or_insert_default().bandwidth = 50;
 }
 
 /// A device that stalls: who is at the limit pauses, again and again, longer and longer, and goes on when pages were written.
