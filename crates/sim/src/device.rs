@@ -381,6 +381,16 @@ mod tests {
     }
 
     #[test]
+    fn a_bucket_lets_a_burst_pass_and_fills_while_nobody_writes() {
+        // 10 µs per page, of which 25 µs pass at once.
+        let lane = Lane { burst: Duration::from_micros(25), ..fixed(1, u32::MAX, 409_600_000).write };
+        let mut device = Device::new(DeviceModel { read: Lane::IDEAL, write: lane }, 1);
+        let ends: Vec<Time> = (0..4).map(|_| device.write(at(0), 1).at).collect();
+        assert_eq!(ends, [1, 1, 6, 16].map(at));
+        assert_eq!(device.write(at(100), 2).at, at(101));
+    }
+
+    #[test]
     fn skewed_latencies_have_their_median_and_a_tail() {
         let latency = Latency::Skewed { median: Duration::from_micros(100), spread_permille: 1000 };
         let mut random = Random::new(3);
