@@ -122,7 +122,7 @@ impl Shared {
         }
         let mut charging = Charging::new(task.memcg, task.cpu);
         if patience == Patience::Ahead {
-            charging = charging.without_kill();
+            charging = charging.optional();
         }
         loop {
             let heard = self.host.progress.rings();

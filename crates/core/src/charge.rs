@@ -83,7 +83,8 @@ pub struct Charging {
     stall: Option<Stall>,
     retries: u32,
     last_resort: LastResort,
-    may_kill: bool,
+    /// Somebody needs the page.
+    needed: bool,
     /// Reclaim was run because the node is below its min watermark; a frame may be taken now.
     reclaimed_for_frame: bool,
 }
@@ -103,15 +104,16 @@ impl Charging {
             stall: None,
             retries: 0,
             last_resort: LastResort::default(),
-            may_kill: true,
+            needed: true,
             reclaimed_for_frame: false,
         }
     }
 
-    /// Nobody needs the page: no tenant is killed for it, whatever the policy.
+    /// Nobody needs the page, as with readahead: one fruitless effort is enough to do without it. Nothing is waited for, nobody is
+    /// killed for it, and it is no `oom` event. So are the kernel's charges for readahead (`__GFP_NORETRY`).
     #[must_use]
-    pub fn without_kill(self) -> Charging {
-        Charging { may_kill: false, ..self }
+    pub fn optional(self) -> Charging {
+        Charging { needed: false, ..self }
     }
 
     /// The memcg that was charged already for a page that has no frame yet: between steps, while a frame is being
@@ -259,7 +261,7 @@ impl Charging {
         // Folios that wait in the batches of other CPUs are out of reach of reclaim.
         core.drain_all(host);
         self.retries += 1;
-        if self.retries < RETRIES {
+        if self.needed && self.retries < RETRIES {
             return ChargeStep::More;
         }
         self.fail(core, host)
@@ -269,7 +271,11 @@ impl Charging {
         if let Some(report) = core.oom_killed(self.memcg) {
             return self.refuse(core, host, report);
         }
-        match self.last_resort.step(core, host, self.target(), self.may_kill) {
+        if !self.needed {
+            let report = OutOfMemory::of(core, self.target(), host.now());
+            return self.refuse(core, host, Box::new(report));
+        }
+        match self.last_resort.step(core, host, self.target()) {
             LastStep::Fail(report) => self.refuse(core, host, report),
             LastStep::Retry => {
                 self.retries = 0;

@@ -8,11 +8,15 @@ fn main() {
     let from = arguments.next().unwrap_or(0);
     let count = arguments.next().unwrap_or(1000);
     let begin = Instant::now();
-    let (mut accesses, mut failures) = (0, 0);
+    let (mut accesses, mut failures, mut kills, mut killing) = (0, 0, 0, 0);
     for seed in from..from + count {
         let one = Instant::now();
         match run_seed(seed) {
-            Ok(report) => accesses += report.report.accesses(),
+            Ok(report) => {
+                accesses += report.report.accesses();
+                kills += report.report.kills.len();
+                killing += u32::from(!report.report.kills.is_empty());
+            }
             Err(failure) => {
                 println!("{failure}");
                 failures += 1;
@@ -22,5 +26,8 @@ fn main() {
             println!("seed {seed} took {:?}", one.elapsed());
         }
     }
-    println!("{count} seeds, {accesses} accesses, {failures} failures, {:?}", begin.elapsed());
+    let time = begin.elapsed();
+    println!(
+        "{count} seeds, {accesses} accesses, {kills} kills in {killing} seeds, {failures} failures, {time:?}"
+    );
 }

@@ -82,6 +82,9 @@ pub struct Lane {
     pub latency: Latency,
     /// Bytes moved per second, by all transfers together. 0: moving takes no time.
     pub bytes_per_second: u64,
+    /// What may be moved at once after a rest, as the time that it would take: a throttle that works by a bucket, which fills
+    /// at that speed, lets as much pass. 0: nothing.
+    pub burst: Duration,
     /// Transfers at a time; further ones wait. At least 1.
     pub depth: u32,
     /// Of a million transfers, so many fail, chosen by the seed.
@@ -90,8 +93,13 @@ pub struct Lane {
 
 impl Lane {
     /// Takes no time, never fails.
-    pub const IDEAL: Lane =
-        Lane { latency: Latency::ZERO, bytes_per_second: 0, depth: u32::MAX, failures_per_million: 0 };
+    pub const IDEAL: Lane = Lane {
+        latency: Latency::ZERO,
+        bytes_per_second: 0,
+        burst: Duration::ZERO,
+        depth: u32::MAX,
+        failures_per_million: 0,
+    };
 }
 
 /// A device.
@@ -114,6 +122,7 @@ impl DeviceModel {
             latency: skewed(micros),
             bytes_per_second,
             depth: 128,
+            burst: Duration::ZERO,
             failures_per_million: 0,
         };
         DeviceModel { read: lane(80, 3_000_000_000), write: lane(20, 1_500_000_000) }
@@ -125,6 +134,7 @@ impl DeviceModel {
             latency: Latency::Fixed(Duration::from_millis(5)),
             bytes_per_second,
             depth: 32,
+            burst: Duration::ZERO,
             failures_per_million: 0,
         };
         DeviceModel { read: lane(120_000_000), write: lane(30_000_000) }
@@ -224,7 +234,9 @@ impl Line {
                 u128::from(pages * PAGE_BYTES) * 1_000_000_000 / u128::from(self.lane.bytes_per_second);
             self.bytes_moved = self.bytes_moved.max(begin) + Duration::from_nanos(nanos as u64);
         }
-        let at = self.bytes_moved.max(begin) + self.lane.latency.draw(&mut self.random);
+        let bucket = self.lane.burst.as_nanos() as u64;
+        let passed = Time::from_nanos(self.bytes_moved.as_nanos().saturating_sub(bucket));
+        let at = passed.max(begin) + self.lane.latency.draw(&mut self.random);
         let at = trouble.end(begin, at);
         if self.lane.depth < u32::MAX {
             self.ends.push(Reverse(at));
@@ -339,7 +351,7 @@ mod tests {
 
     fn fixed(micros: u64, depth: u32, bytes_per_second: u64) -> DeviceModel {
         let latency = Latency::Fixed(Duration::from_micros(micros));
-        let lane = Lane { latency, bytes_per_second, depth, failures_per_million: 0 };
+        let lane = Lane { latency, bytes_per_second, depth, ..Lane::IDEAL };
         DeviceModel { read: lane, write: lane }
     }
 
@@ -366,6 +378,16 @@ mod tests {
         let mut device = Device::new(fixed(1, u32::MAX, 409_600_000), 1);
         assert_eq!([device.read(at(0), 1).at, device.read(at(0), 2).at], [at(11), at(31)]);
         assert_eq!(device.read(at(100), 1).at, at(111));
+    }
+
+    #[test]
+    fn a_bucket_lets_a_burst_pass_and_fills_while_nobody_writes() {
+        // 10 µs per page, of which 25 µs pass at once.
+        let lane = Lane { burst: Duration::from_micros(25), ..fixed(1, u32::MAX, 409_600_000).write };
+        let mut device = Device::new(DeviceModel { read: Lane::IDEAL, write: lane }, 1);
+        let ends: Vec<Time> = (0..4).map(|_| device.write(at(0), 1).at).collect();
+        assert_eq!(ends, [1, 1, 6, 16].map(at));
+        assert_eq!(device.write(at(100), 2).at, at(101));
     }
 
     #[test]

@@ -6,7 +6,8 @@
 use crate::checker::Model;
 use crate::clock::Clock;
 use mglru_core::{
-    Event, FlushReason, FolioId, Host, MappingId, MemcgId, SwapOut, SwapOutcome, SwapStore, Time,
+    Event, FlushReason, FolioId, Host, MappingId, MemcgId, OomDecision, OutOfMemory, SwapOut, SwapOutcome,
+    SwapStore, Time,
 };
 use std::cell::{Cell, RefCell};
 
@@ -75,6 +76,8 @@ pub(crate) struct Calls {
 pub struct SimHost {
     pub(crate) clock: Clock,
     called: Cell<bool>,
+    /// How often it was asked what to do where no page can be had.
+    asked: Cell<u64>,
     calls: RefCell<Calls>,
     retired_frames: Cell<u32>,
     /// How writes to swap end; `None`: there is no swap.
@@ -147,6 +150,16 @@ impl std::fmt::Debug for SimHost {
 impl Host for SimHost {
     fn now(&self) -> Time {
         self.clock.now()
+    }
+
+    /// Kills who would be killed under `Victim`; but every fourth time it hopes for better, and every fourth it refuses.
+    fn out_of_memory(&self, report: &OutOfMemory) -> OomDecision {
+        let asked = self.asked.replace(self.asked.get() + 1);
+        match (&report.victim, asked % 4) {
+            (_, 1) => OomDecision::Retry,
+            (Some(victim), 0 | 2) => OomDecision::Kill(victim.clone()),
+            _ => OomDecision::Fail,
+        }
     }
 
     fn wake_flusher(&self, reason: FlushReason) {

@@ -152,8 +152,8 @@ pub struct Machine {
     pub preemption: Option<Preemption>,
     /// Whether what a tenant has dirty is held against its own limit ([`Options::memcg_dirty_limits`]).
     pub memcg_dirty_limits: bool,
-    /// What is done where no page can be had. A tenant that is killed loses its anonymous memory, and its jobs end; nobody is
-    /// asked.
+    /// What is done where no page can be had. A tenant that is killed loses its anonymous memory, and its jobs end. Asked
+    /// ([`OomPolicy::Ask`]), the host kills the victim twice of four times, refuses once, and once says to try again.
     pub oom_policy: OomPolicy,
     /// What page names mean.
     pub numbering: Numbering,
@@ -238,6 +238,7 @@ impl Machine {
             latency: Latency::ZERO,
             bytes_per_second: 2 * PAGE_BYTES * 1_000_000 / 40,
             depth: 60,
+            burst: Duration::ZERO,
             failures_per_million: 0,
         };
         Machine {

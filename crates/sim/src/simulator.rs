@@ -156,7 +156,7 @@ impl Simulator {
         if let Some(model) = machine.flusher {
             simulator.flusher = Some(simulator.place(Actor::Flusher(FlusherActor::new(model))));
         }
-        if machine.oom_policy == OomPolicy::Victim {
+        if machine.oom_policy != OomPolicy::Fail {
             simulator.reaper = Some(simulator.place(Actor::Reaper(Reaper::default())));
         }
         Ok(simulator)

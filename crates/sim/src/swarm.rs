@@ -8,6 +8,10 @@
 //! fails one write in a hundred, or is full, until it is well again. Then the load has to end, and everything it wrote to
 //! be on the device.
 //!
+//! Every seed also has a policy for where no page can be had: requests fail, somebody is killed, or the host is asked. Half of them are
+//! *greedy*: tight limits below one another, and more anonymous memory than fits. Nobody may exceed a limit; with our preset nobody is
+//! killed while pages could be had; and who was killed has given all anonymous memory back.
+//!
 //! A failure names its seed, and the seed is all that it takes to see it again.
 
 use crate::actor::Order as AdminOrder;
@@ -21,7 +25,7 @@ use mglru_core::lru::switch::SWITCH_FOLIOS;
 use mglru_core::lru::{Refresh, Swappiness};
 use mglru_core::reclaim::Watermarks;
 use mglru_core::swap::FREE_SLOTS_MIN;
-use mglru_core::{Counter, Lru, LruLock, Mechanisms, Preset, Switch, Time, UNLIMITED};
+use mglru_core::{Counter, Lru, LruLock, Mechanisms, OomPolicy, Preset, Switch, Time, UNLIMITED};
 use mglru_workload::Random;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,6 +33,8 @@ use std::time::Duration;
 
 /// No run may take longer on its machine: the slowest of 300 seeds took a quarter of an hour.
 const TIME_MAX: Duration = Duration::from_secs(3600);
+/// No greedy run: where nobody can be killed, each of up to 9,000 accesses may wait for some seconds before it fails.
+const GREEDY_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// A seed that ran clean.
 #[derive(Clone, Debug)]
@@ -92,7 +98,7 @@ fn run(plan: &Plan, check_every: Option<u64>) -> Result<(u64, Report), (u64, Str
     }
     let run = catch_unwind(AssertUnwindSafe(|| -> Result<Report, SimError> {
         while simulator.step()? {
-            if simulator.now() > Time::ZERO + TIME_MAX {
+            if simulator.now() > Time::ZERO + plan.time_max {
                 return Err(SimError::Stuck("the load does not end".to_owned()));
             }
         }
@@ -102,7 +108,7 @@ fn run(plan: &Plan, check_every: Option<u64>) -> Result<(u64, Report), (u64, Str
     }));
     let steps = simulator.steps();
     match run {
-        Ok(Ok(report)) => match plan.unfinished(&report) {
+        Ok(Ok(report)) => match plan.unfinished(&report).or_else(|| plan.wrong(&report)) {
             Some(what) => Err((steps, what)),
             None => Ok((steps, report)),
         },
@@ -127,6 +133,7 @@ struct Plan {
     orders: Vec<(Time, AdminOrder)>,
     check_every: u64,
     warm_from: u64,
+    time_max: Duration,
 }
 
 /// How likely each operation of a job is, relative to the others.
@@ -226,10 +233,13 @@ impl Plan {
         let (later, orders) = random_orders(&mut choices, &machine);
         // Requests and limits that cannot be met make reclaim take many steps.
         let check_every = choices.one_of(if orders.is_empty() { &[5, 23, 61] } else { &[61, 211, 499] });
-        let mut plan = Plan { machine, jobs, later, orders, check_every, warm_from: accesses / 3 };
+        let mut plan =
+            Plan { machine, jobs, later, orders, check_every, warm_from: accesses / 3, time_max: TIME_MAX };
         if seed % 3 == 2 {
             plan.get_into_trouble(&mut choices);
         }
+        // Of its own, so that a seed is otherwise what it was.
+        plan.choose_oom_policy(&mut Choices(Random::stream(seed, 0xDEAD)));
         plan
     }
 
@@ -264,10 +274,91 @@ impl Plan {
         }
     }
 
+    /// Who pays where no page can be had. Greedy seeds come to that.
+    fn choose_oom_policy(&mut self, choices: &mut Choices) {
+        let Plan { machine, jobs, orders, .. } = self;
+        machine.oom_policy =
+            choices.one_of(&[OomPolicy::Fail, OomPolicy::Victim, OomPolicy::Victim, OomPolicy::Ask]);
+        if machine.oom_policy == OomPolicy::Fail || choices.one_in(2) {
+            return;
+        }
+        if choices.one_in(2) {
+            machine.mechanisms = Mechanisms::default();
+        }
+        let memory_pages = u64::from(machine.memory_pages);
+        for tenant in &mut machine.tenants {
+            tenant.max_pages = tenant.max_pages.min(choices.between(8, memory_pages));
+            tenant.high_pages = UNLIMITED;
+            if choices.one_in(4) {
+                let file = format!("{}/memory.oom.group", tenant.path);
+                orders.insert(0, (Time::ZERO, AdminOrder::Write { file, value: "1".to_owned() }));
+            }
+        }
+        if choices.one_in(2) {
+            machine.swap = None;
+        }
+        for job in jobs {
+            job.anon_pages = choices.between(8, 2 * memory_pages);
+            job.weights.anon_load = choices.between(0, 300);
+            job.weights.anon_store = choices.between(100, 1000);
+            job.weights.release = choices.between(0, 3);
+        }
+        self.check_every = self.check_every.max(499);
+        self.time_max = GREEDY_TIME_MAX;
+    }
+
+    /// What should not have come of it.
+    fn wrong(&self, report: &Report) -> Option<String> {
+        let kills = &report.kills;
+        if self.machine.oom_policy == OomPolicy::Fail && !kills.is_empty() {
+            return Some(format!("nobody was to be killed: {kills:?}"));
+        }
+        // Orders change limits, make tenants and remove them.
+        let ordered = |tenant: &str| {
+            self.orders.iter().any(|(_, order)| match order {
+                AdminOrder::Write { file, .. } => file.starts_with(tenant) && !file.ends_with("oom.group"),
+                AdminOrder::Create(_) => false,
+                AdminOrder::Remove(_) => true,
+            })
+        };
+        for tenant in report.tenants.iter().skip(1).filter(|tenant| !ordered(&tenant.name)) {
+            if tenant.peak_pages > tenant.max_pages {
+                return Some(format!(
+                    "{} had {} of {} pages",
+                    tenant.name, tenant.peak_pages, tenant.max_pages
+                ));
+            }
+            let killed = kills.iter().any(|kill| kill.report.victim.as_deref() == Some(&*tenant.name));
+            let anon_pages = tenant.total.counters.get(Counter::Anon);
+            if killed && anon_pages > 0 {
+                return Some(format!(
+                    "{} was killed and has {anon_pages} pages of anonymous memory",
+                    tenant.name
+                ));
+            }
+        }
+        if self.machine.mechanisms != Mechanisms::default() || self.machine.trouble.stall.is_some() {
+            return None;
+        }
+        // What can be taken: files that are clean, whose pages nobody maps, and that no floor spares. What waits in batches of
+        // arrivals and charges of other CPUs is out of reach.
+        let Machine { cpus, batch_folios, charge_batch_pages, .. } = self.machine;
+        let out_of_reach = cpus as u64 * (4 * batch_folios as u64 + charge_batch_pages);
+        kills.iter().find_map(|kill| {
+            let of = &kill.report;
+            let stuck =
+                [of.anon_pages, of.dirty_pages, of.writeback_pages, of.mapped_pages, of.protected_pages];
+            let left = of.usage_pages.saturating_sub(stuck.iter().sum::<u64>() + of.unevictable_pages);
+            (left > out_of_reach)
+                .then(|| format!("{left} pages could be had, and not {out_of_reach}: {kill:?}"))
+        })
+    }
+
     /// What was to be done, and was not.
     fn unfinished(&self, report: &Report) -> Option<String> {
-        // Jobs of a tenant that is removed are cut short.
-        let cut_short = self.orders.iter().any(|(_, order)| matches!(order, AdminOrder::Remove(_)));
+        // Jobs of a tenant that is killed or removed are cut short.
+        let cut_short = !report.kills.is_empty()
+            || self.orders.iter().any(|(_, order)| matches!(order, AdminOrder::Remove(_)));
         let counters = report.total().counters;
         let left = [Counter::FileDirty, Counter::FileWriteback].map(|counter| counters.get(counter));
         let all_synced = self.machine.trouble.well_from.is_some() && !cut_short;
@@ -282,6 +373,7 @@ fn slow_device(choices: &mut Choices) -> DeviceModel {
         latency: Latency::Fixed(Duration::from_millis(choices.between(1, 50))),
         bytes_per_second: choices.between(1_000_000, 30_000_000),
         depth: choices.between(1, 32) as u32,
+        burst: Duration::ZERO,
         failures_per_million: 0,
     };
     DeviceModel { read: lane(), write: lane() }
@@ -400,6 +492,7 @@ fn random_device(choices: &mut Choices) -> DeviceModel {
             latency,
             bytes_per_second: choices.one_of(&[0, 1_000_000, 100_000_000]),
             depth: choices.one_of(&[1, 2, 7, 32, u32::MAX]),
+            burst: Duration::ZERO,
             failures_per_million: if faulty { choices.between(0, 100_000) as u32 } else { 0 },
         }
     };
@@ -606,7 +699,7 @@ mod tests {
 
     #[test]
     fn many_seeds_run_clean() {
-        let (mut accesses, mut stalled, mut full, mut refused, mut told) = (0, 0, 0, 0, 0);
+        let (mut accesses, mut stalled, mut full, mut refused, mut told, mut kills) = (0, 0, 0, 0, 0, 0);
         for seed in 0..120 {
             let SwarmReport { report, .. } = run_seed(seed).unwrap_or_else(|failure| panic!("{failure}"));
             accesses += report.accesses();
@@ -614,9 +707,11 @@ mod tests {
             full += u32::from(report.device.no_space > 0);
             refused += u32::from(report.device.write_failures > report.device.no_space);
             told += report.total().counts.sync_errors;
+            kills += u32::from(!report.kills.is_empty());
         }
         assert!(accesses > 100_000, "{accesses} accesses are too few to mean anything");
         let trouble = [stalled, full, refused];
+        assert!(kills > 10, "somebody is killed in {kills} seeds");
         assert!(trouble.iter().all(|&seeds| seeds > 3) && told > 50, "{trouble:?} seeds, {told} errors told");
     }
 

@@ -22,6 +22,7 @@ fn simulator(pages_per_second: u64, latency: Duration) -> Simulator {
         latency: Latency::Fixed(latency),
         bytes_per_second: pages_per_second * mglru_core::PAGE_BYTES,
         depth: 8,
+        burst: Duration::ZERO,
         failures_per_million: 0,
     };
     let machine = Machine {

@@ -31,6 +31,9 @@ pub struct Args {
     /// What kernels did, as ../shared/kernel/results.csv; traces are beside it
     #[arg(value_name = "RESULTS.csv")]
     results: PathBuf,
+    /// Further runs of the same, of a table like oom.csv
+    #[arg(long, value_name = "RUNS.csv")]
+    also: Option<PathBuf>,
     /// Only rows of these kernels
     #[arg(long, value_name = "VERSION,...", value_delimiter = ',')]
     kernel: Vec<String>,
@@ -53,11 +56,18 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let filter = Filter { kernels: args.kernel, workloads: args.workload, lru: args.lru };
     let header = header_of(&args.results)?;
     if oom::is_meant(&header) {
-        let compared = oom::compare(&args.results, &filter)?;
+        let tables: Vec<&Path> =
+            std::iter::once(&args.results).chain(&args.also).map(PathBuf::as_path).collect();
+        let compared = oom::compare(&tables, &filter)?;
         let mut output = Output::new(args.json);
         output.text(&oom::text(&compared))?;
         output.document(&oom::document(&compared))?;
         return oom::verdict(&compared);
+    }
+    if args.also.is_some() {
+        return Err(Failure::usage(
+            "--also is for a table like oom.csv: repetitions of other rows belong into their table",
+        ));
     }
     if memcg_reclaim::is_meant(&header) {
         let compared = memcg_reclaim::compare(&args.results, &filter)?;

@@ -11,6 +11,7 @@
 mod clients;
 mod loads;
 pub mod map;
+pub mod mix;
 mod real;
 mod store;
 

@@ -51,20 +51,14 @@ impl LastResort {
         LastResort { kills_seen: core.oom_kills(), ..LastResort::default() }
     }
 
-    /// Reclaim did not bring `target` below its limit. `may_kill`: somebody needs that.
-    pub(crate) fn step(
-        &mut self,
-        core: &Core,
-        host: &impl Host,
-        target: MemcgId,
-        may_kill: bool,
-    ) -> LastStep {
+    /// Reclaim did not bring `target` below its limit.
+    pub(crate) fn step(&mut self, core: &Core, host: &impl Host, target: MemcgId) -> LastStep {
         if core.mechanisms().wait_before_oom()
             && let Some(throttle) = self.wait_for_transfers(core, host, target)
         {
             return LastStep::Wait(throttle);
         }
-        match core.out_of_memory(host, target, &mut self.kills_seen, may_kill) {
+        match core.out_of_memory(host, target, &mut self.kills_seen) {
             OomStep::Fail(report) => LastStep::Fail(report),
             OomStep::Retry => {
                 (self.fruitless_waits, self.dying_waits) = (0, 0);

@@ -122,20 +122,14 @@ impl Core {
     }
 
     /// A charge could not be met, because of the limit of `target`. `kills_seen`: how many were killed when it began to
-    /// reclaim. `may_kill`: somebody needs the page.
-    pub(super) fn out_of_memory(
-        &self,
-        host: &impl Host,
-        target: MemcgId,
-        kills_seen: &mut u64,
-        may_kill: bool,
-    ) -> OomStep {
+    /// reclaim.
+    pub(super) fn out_of_memory(&self, host: &impl Host, target: MemcgId, kills_seen: &mut u64) -> OomStep {
         let report = || {
             self.memcg(target).stat.add(Counter::EventOom, 1);
             Box::new(OutOfMemory::of(self, target, host.now()))
         };
         let policy = self.options.oom_policy;
-        if policy == OomPolicy::Fail || !may_kill {
+        if policy == OomPolicy::Fail {
             return OomStep::Fail(report());
         }
         let mut kills = self.oom_lock.lock();
@@ -175,7 +169,7 @@ impl Core {
         }
         let mut kills_seen = self.oom_kills();
         // Nobody waits for what came of it.
-        let _ = self.out_of_memory(host, MemcgId::ROOT, &mut kills_seen, true);
+        let _ = self.out_of_memory(host, MemcgId::ROOT, &mut kills_seen);
     }
 
     /// How many were killed so far.

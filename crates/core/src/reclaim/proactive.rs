@@ -164,7 +164,7 @@ impl Lowering {
             return RequestStep::TryAgain(Progress::default());
         }
         if self.retries == 0 {
-            match last_resort.step(core, host, self.memcg, true) {
+            match last_resort.step(core, host, self.memcg) {
                 LastStep::Fail(_) => return RequestStep::TryAgain(Progress::default()),
                 LastStep::Retry => self.retries = RETRIES,
                 LastStep::Wait(throttle) => {

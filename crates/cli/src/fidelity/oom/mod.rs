@@ -88,6 +88,7 @@ impl Row {
                     _ => self.number("disk_write_bytes_per_s")?,
                 },
                 memcg_dirty_limits: self.cgroup_version == "v2",
+                large_folios: !self.kernel.starts_with("6."),
             }));
         }
         let small = |name| Ok::<u32, Failure>(self.number(name)?.try_into().unwrap_or(u32::MAX));
@@ -119,14 +120,18 @@ impl Row {
     }
 }
 
-/// Runs the rows' loads.
+/// Runs the rows' loads, those of all tables together.
 ///
 /// # Errors
-/// The file cannot be read, or the simulator has a bug.
-pub fn compare(path: &Path, filter: &Filter) -> Result<Vec<Compared>, Failure> {
+/// A file cannot be read, or the simulator has a bug.
+pub fn compare(tables: &[&Path], filter: &Filter) -> Result<Vec<Compared>, Failure> {
     let mut compared: Vec<Compared> = Vec::new();
     let wanted = |row: &Row| filter.wants(&row.kernel, &row.lru) && filter.wants_workload(&row.case);
-    for row in rows::<Row>(path)?.into_iter().filter(wanted) {
+    let mut all: Vec<Row> = Vec::new();
+    for table in tables {
+        all.extend(rows::<Row>(table)?.into_iter().filter(wanted));
+    }
+    for row in all {
         match compared.iter_mut().find(|one| one.rows[0].group() == row.group()) {
             Some(one) => {
                 // Repetitions of the mix ran for different times: ours do for the longest.

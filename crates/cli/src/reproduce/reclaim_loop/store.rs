@@ -57,6 +57,7 @@ impl Disk {
             latency: Latency::Skewed { median, spread_permille: 250 },
             bytes_per_second,
             depth: 128,
+            burst: Duration::ZERO,
             failures_per_million: 0,
         };
         DeviceModel {

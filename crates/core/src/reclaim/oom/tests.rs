@@ -281,14 +281,19 @@ fn the_dying_are_waited_for() {
 }
 
 #[test]
-fn nobody_is_killed_for_what_nobody_needs() {
-    let world = World::new(OomPolicy::Victim);
-    world.bring_all(0, 100);
-    let mut charging = Charging::new(world.children[1].0.memcg, 0).without_kill();
-    let end = (0..1_000_000).map(|_| charging.step(&world.core, &world.host));
-    let end = end.into_iter().find(|step| !matches!(step, ChargeStep::More | ChargeStep::Wait(_)));
-    assert!(matches!(end, Some(ChargeStep::OutOfMemory(_))));
-    assert_eq!(world.all_events(), [[1, 0, 0], [0; 3], [0; 3], [0; 3]]);
+fn what_nobody_needs_is_done_without() {
+    for policy in [OomPolicy::Fail, OomPolicy::Victim] {
+        let world = World::new(policy);
+        world.bring_all(0, 100);
+        let max = || world.core.memcg(world.top).stat().get(Counter::EventMax);
+        let before = max();
+        let mut charging = Charging::new(world.children[1].0.memcg, 0).optional();
+        let mut steps = (0..1_000_000).map(|_| charging.step(&world.core, &world.host));
+        let end = steps.find(|step| !matches!(step, ChargeStep::More)).expect("it ends");
+        assert!(matches!(end, ChargeStep::OutOfMemory(report) if report.usage_pages == 100));
+        assert_eq!(world.all_events(), [[0; 3]; 4], "no `oom`, and nobody killed");
+        assert_eq!(max(), before + 1, "one effort");
+    }
 }
 
 /// spec 60 §8: "lowering `high`/`max` | … up to 16 fruitless tries; for `max` then OOM kills": as many as it takes, no more.
