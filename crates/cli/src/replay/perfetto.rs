@@ -12,7 +12,7 @@
 //! ```
 //!
 //! All packets are of one sequence, since numbers of words mean something only within one. Times are of the trace's own clock, and
-//! never go back. An event is some 40 bytes: text was 135, and writing bytes into a file is what took most of the time.
+//! never go back. An event is some 40 bytes: text was 140, and writing bytes into a file is what took most of the time.
 
 use super::record::{Record, Value, What};
 use super::short::Short;
