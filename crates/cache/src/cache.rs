@@ -35,7 +35,8 @@ use mglru_core::lru::Swappiness;
 use mglru_core::memcg::CHARGE_BATCH_PAGES;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{
-    Core, Event, Kind, Mechanisms, OomDecision, OomPolicy, Options, OutOfMemory, Throttle, Time,
+    Core, Event, Kind, Mechanisms, OomDecision, OomPolicy, Options, OutOfMemory, PCP_BATCH_FRAMES, Throttle,
+    Time,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -248,6 +249,8 @@ impl Builder {
         options.swappiness = self.swappiness;
         options.cpus = std::thread::available_parallelism().map_or(1, usize::from).clamp(1, CPUS_MAX);
         options.charge_batch_pages = CHARGE_BATCH_PAGES;
+        // So that what waits near CPUs is a sixty-fourth of all frames at most.
+        options.pcp_batch_frames = (count as usize / (128 * options.cpus)).clamp(1, PCP_BATCH_FRAMES);
         options.oom_policy = self.oom_policy;
         options.charge_metadata = true;
         options.pinned_frames = frames.pinned_count();

@@ -73,6 +73,7 @@ fn measure(threads: usize) -> (usize, f64, f64) {
     options.watermarks = Watermarks { min: 0, low: 0, high: 0 };
     options.mechanisms = Mechanisms::preset(Preset::Linux72).with_lru(Lru::Classic);
     options.cpus = threads;
+    options.pcp_batch_frames = PCP_BATCH_FRAMES;
     options.statistics_refresh = Refresh { first: TIME / 10, period: TIME / 10 };
     let core = &Core::new(options, Time::ZERO);
     let add = |parent, name: String, max| core.add_child(parent, &name, max, Time::ZERO).unwrap().id();

@@ -295,7 +295,7 @@ impl Core {
             flags.set_dropbehind();
         }
         let mut locked = mapping.lock(&self.leaves);
-        let before = match locked.insert(index, folio) {
+        let before = match locked.insert(task.cpu, index, folio) {
             Ok(before) => before,
             Err(error) => {
                 drop(locked);

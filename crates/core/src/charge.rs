@@ -136,7 +136,7 @@ impl Charging {
         }
         loop {
             match self.stage {
-                Stage::Metadata => match core.pay_for_metadata(host, self.reclaimed_for_frame) {
+                Stage::Metadata => match core.pay_for_metadata(host, self.cpu, self.reclaimed_for_frame) {
                     Ok(()) => self.stage = Stage::Limit,
                     Err(MetadataShort) => return self.reclaim(core, host, EffortKind::Direct),
                 },
@@ -164,7 +164,7 @@ impl Charging {
                     self.stage = Stage::High;
                 }
                 Stage::Frame => {
-                    let folio = match core.node.allocate(self.reclaimed_for_frame) {
+                    let folio = match core.node.allocate(self.cpu, self.reclaimed_for_frame) {
                         Allocation::Frame(folio) => folio,
                         Allocation::Low(folio) => {
                             host.wake_background();
@@ -208,7 +208,7 @@ impl Charging {
             core.uncharge_pages(self.memcg, 1);
         }
         if self.stage != Stage::Metadata {
-            core.leaves.unreserve();
+            core.leaves.unreserve(Some(self.cpu));
         }
     }
 
@@ -245,7 +245,7 @@ impl Charging {
         self.reclaimed_for_frame = self.stage != Stage::Limit;
         let room = match self.stage {
             Stage::Limit => core.memcg(self.limited).memory.margin_pages() > 0,
-            Stage::Frame => core.node.free_pages() > 0,
+            Stage::Frame => core.free_pages() > 0,
             Stage::High => unreachable!("its efforts are its own"),
             // Free frames are not enough: they must be of those that can be given back to the system.
             Stage::Metadata => false,
@@ -299,10 +299,10 @@ struct MetadataShort;
 impl Core {
     /// Reserves a leaf. Where metadata is part of the budget, a frame is retired for every page of memory
     /// that leaves and directories take.
-    fn pay_for_metadata(&self, host: &impl Host, urgent: bool) -> Result<(), MetadataShort> {
+    fn pay_for_metadata(&self, host: &impl Host, cpu: usize, urgent: bool) -> Result<(), MetadataShort> {
         loop {
             self.pay_for(host, urgent, self.leaves.bytes())?;
-            if self.leaves.reserve() {
+            if self.leaves.reserve(cpu) {
                 return Ok(());
             }
             let growing = self.leaves.growing();
@@ -341,10 +341,10 @@ impl Core {
 
     /// Gives a paid folio back that turned out not to be needed.
     pub fn discard(&self, host: &impl Host, new: NewFolio) {
-        self.leaves.unreserve();
+        self.leaves.unreserve(None);
         let (before, unused) = self.folios.flags(new.folio).discard(NEW_REFERENCES);
         if unused {
-            self.release_frames(self.memcg(new.memcg), &[new.folio]);
+            self.release_frames(self.memcg(new.memcg), None, &[new.folio]);
         }
         // Who found the frame's former page may have begun to wait for the new one's lock.
         if before.waiters() {

@@ -19,6 +19,7 @@ pub mod charge;
 pub mod control;
 pub mod event;
 pub mod folio;
+mod free_frames;
 pub mod host;
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -48,6 +49,7 @@ pub use charge::{ChargeStep, Charging, NewFolio};
 pub use control::{ControlError, ControlStep, ControlWrite, Errno};
 pub use event::Event;
 pub use folio::{FolioId, Kind};
+pub use free_frames::PCP_BATCH_FRAMES;
 pub use host::{FlushReason, Host, Silent, Throttle, Time};
 pub use mapping::{InsertError, Mapping, MappingId};
 pub use mechanism::{Lru, LruLock, MechanismError, Mechanisms, Preset, ReworkRule, Switch};
@@ -111,9 +113,11 @@ impl Core {
             leaves: LeafPool::new(
                 if cfg!(loom) { 0 } else { options.frames / FRAMES_PER_FIRST_LEAF },
                 leaves,
+                options.cpus,
+                options.pcp_batch_frames as u32,
             ),
             mappings: MappingTable::default(),
-            node: Node::new(options.frames, options.pinned_frames, options.watermarks),
+            node: Node::new(&options),
             arrivals: Arrivals::new(options.cpus, options.batch_folios),
             memcgs: MemcgTable::new(now),
             stocks: Stocks::new(options.cpus, options.charge_batch_pages),
@@ -149,7 +153,7 @@ impl Core {
 
     /// Frames that nobody uses.
     pub fn free_pages(&self) -> u32 {
-        self.node.free_pages()
+        self.node.unused_pages()
     }
 
     /// Frames that pay for index memory.
@@ -353,13 +357,13 @@ impl Core {
             self.lock_owner_of(folio).1.remove(folio);
         }
         // Off the lists, it keeps its label.
-        self.release_frames(self.memcg(self.memcg_of(folio)), &[folio]);
+        self.release_frames(self.memcg(self.memcg_of(folio)), None, &[folio]);
     }
 
-    /// Uncharges folios that are on no list, and returns their frames.
-    pub(crate) fn release_frames(&self, memcg: &Memcg, folios: &[FolioId]) {
+    /// Uncharges folios that are on no list, and returns their frames. `cpu`: who freed them, if that is known.
+    pub(crate) fn release_frames(&self, memcg: &Memcg, cpu: Option<usize>, folios: &[FolioId]) {
         debug_assert!(folios.iter().all(|&folio| self.folios.flags(folio).load().references() == 0));
-        self.node.release(folios);
+        self.node.release(cpu, folios);
         self.uncharge_pages(memcg.id(), folios.len() as u64);
     }
 

@@ -2,20 +2,19 @@
 //!
 //! # Locking
 //!
-//! The free list has a lock of its own, taken last. Counts are atomic.
+//! Free frames have their own ([`crate::free_frames`]), taken last. Counts are atomic.
 
 use crate::folio::{FolioId, Kind};
+use crate::free_frames::FreeFrames;
 use crate::memcg::Pending;
+use crate::options::Options;
 use crate::reclaim::Watermarks;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering::Relaxed};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// One node.
 #[derive(Debug)]
 pub(crate) struct Node {
-    free: Mutex<Free>,
-    /// Frames below this number are held by the kernel and can never be given back to the system.
-    pinned_frames: u32,
-    free_count: AtomicU32,
+    free: FreeFrames,
     retired: AtomicU32,
     watermarks: Watermarks,
     pub(crate) pending: Pending,
@@ -25,20 +24,6 @@ pub(crate) struct Node {
     /// Somebody waits until there are fewer.
     isolated_waiters: AtomicBool,
     hopeless_failures: AtomicU32,
-}
-
-/// Free frames, each list last in, first out: a frame used a moment ago is still in the CPU's caches.
-#[derive(Debug)]
-struct Free {
-    pinned: Vec<u32>,
-    /// Used only when no pinned one is left, so that these can pay for metadata.
-    releasable: Vec<u32>,
-}
-
-impl Free {
-    fn len(&self) -> usize {
-        self.pinned.len() + self.releasable.len()
-    }
 }
 
 /// Whether an allocation may take a frame.
@@ -53,16 +38,12 @@ pub(crate) enum Allocation {
 }
 
 impl Node {
-    pub(crate) fn new(frames: u32, pinned_frames: u32, watermarks: Watermarks) -> Node {
-        let pinned_frames = pinned_frames.min(frames);
-        let (pinned, releasable) =
-            ((0..pinned_frames).rev().collect(), (pinned_frames..frames).rev().collect());
+    pub(crate) fn new(options: &Options) -> Node {
+        let Options { frames, pinned_frames, cpus, pcp_batch_frames, .. } = *options;
         Node {
-            free: Mutex::new(Free { pinned, releasable }),
-            pinned_frames,
-            free_count: AtomicU32::new(frames),
+            free: FreeFrames::new(frames, pinned_frames, cpus, pcp_batch_frames),
             retired: AtomicU32::new(0),
-            watermarks,
+            watermarks: options.watermarks,
             pending: Pending::default(),
             writeback: AtomicBool::new(false),
             isolated: [AtomicU64::new(0), AtomicU64::new(0)],
@@ -75,9 +56,14 @@ impl Node {
         self.watermarks
     }
 
-    /// Frames nobody uses.
+    /// Frames that nobody uses and no CPU has: what watermarks are compared with.
     pub(crate) fn free_pages(&self) -> u32 {
-        self.free_count.load(Relaxed)
+        self.free.node_frames()
+    }
+
+    /// Frames that nobody uses.
+    pub(crate) fn unused_pages(&self) -> u32 {
+        self.free.all_frames()
     }
 
     /// Frames that pay for metadata.
@@ -85,46 +71,30 @@ impl Node {
         self.retired.load(Relaxed)
     }
 
-    /// Takes a frame. `urgent`: also below the min watermark, as reclaim itself may, and who reclaimed already.
-    pub(crate) fn allocate(&self, urgent: bool) -> Allocation {
-        let mut free = self.free.lock();
-        if free.len() <= self.watermarks.min as usize && !urgent {
-            return Allocation::BelowMin;
+    /// Takes a frame for `cpu`. `urgent`: also below the min watermark, as reclaim itself may, and who reclaimed already.
+    pub(crate) fn allocate(&self, cpu: usize, urgent: bool) -> Allocation {
+        match self.free.take(cpu, self.spared_frames(urgent)) {
+            None => Allocation::BelowMin,
+            Some((folio, Some(left))) if left < self.watermarks.low => Allocation::Low(folio),
+            Some((folio, _)) => Allocation::Frame(folio),
         }
-        let Some(frame) = free.pinned.pop().or_else(|| free.releasable.pop()) else {
-            return Allocation::BelowMin;
-        };
-        self.free_count.store(free.len() as u32, Relaxed);
-        if free.len() < self.watermarks.low as usize {
-            return Allocation::Low(FolioId(frame));
-        }
-        Allocation::Frame(FolioId(frame))
     }
 
-    /// Returns frames.
-    pub(crate) fn release(&self, frames: &[FolioId]) {
-        let mut free = self.free.lock();
-        for frame in frames {
-            if frame.0 < self.pinned_frames {
-                free.pinned.push(frame.0);
-            } else {
-                free.releasable.push(frame.0);
-            }
-        }
-        self.free_count.store(free.len() as u32, Relaxed);
+    fn spared_frames(&self, urgent: bool) -> usize {
+        if urgent { 0 } else { self.watermarks.min as usize }
+    }
+
+    /// Returns frames. `cpu`: who freed them.
+    pub(crate) fn release(&self, cpu: Option<usize>, frames: &[FolioId]) {
+        self.free.give(cpu, frames);
     }
 
     /// Takes a frame for good, whose memory is to be given back to the system. `None`: none that could be is
     /// free, or the node is below its min watermark and this is not `urgent`.
     pub(crate) fn retire(&self, urgent: bool) -> Option<FolioId> {
-        let mut free = self.free.lock();
-        if free.len() <= self.watermarks.min as usize && !urgent {
-            return None;
-        }
-        let frame = free.releasable.pop()?;
-        self.free_count.store(free.len() as u32, Relaxed);
+        let frame = self.free.take_releasable(self.spared_frames(urgent))?;
         self.retired.fetch_add(1, Relaxed);
-        Some(FolioId(frame))
+        Some(frame)
     }
 
     /// Whether background reclaim has reached its goal.

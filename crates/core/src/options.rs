@@ -33,6 +33,10 @@ pub struct Options {
     /// Pages that a CPU charges at once, for those to come. Default: 1, so that counts can be compared page by page, as what
     /// is measured of kernels does without them; a cache says 64 ([`crate::memcg::CHARGE_BATCH_PAGES`]).
     pub charge_batch_pages: u64,
+    /// Frames that a CPU takes from the node at once, for pages to come; it keeps up to twice as many of those that it freed.
+    /// Default: 1, so that it has none, and watermarks are compared with all that nobody uses. A cache says
+    /// up to 32 ([`crate::PCP_BATCH_FRAMES`]).
+    pub pcp_batch_frames: usize,
     /// Of what is drawn by chance: bins of the memcg LRU. Default: 0.
     pub seed: u64,
     /// Whether what a memcg has dirty is held against its own memory; false: only what all have, as on Linux where the I/O
@@ -58,6 +62,7 @@ impl Options {
             batch_folios: BATCH_FOLIOS,
             statistics_refresh: Refresh::default(),
             charge_batch_pages: 1,
+            pcp_batch_frames: 1,
             seed: 0,
             memcg_dirty_limits: true,
             oom_policy: OomPolicy::default(),

@@ -141,7 +141,7 @@ impl Harness {
 
     /// An anonymous folio at the tail of the oldest generation, of no mapping.
     pub(crate) fn add_anon(&self) -> FolioId {
-        let folio = match self.core.node.allocate(true) {
+        let folio = match self.core.node.allocate(0, true) {
             crate::node::Allocation::BelowMin => panic!("no frame is left"),
             crate::node::Allocation::Frame(folio) | crate::node::Allocation::Low(folio) => folio,
         };

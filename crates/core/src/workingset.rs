@@ -131,6 +131,22 @@ struct Regained {
     refs: u32,
 }
 
+/// A batch of evictions. With `batch_nonresident_age` the classic clock has gone on for all of them, in one walk to the root, and
+/// each gets its own time: the same that it would have got one by one. The five remedies of spec 80 §8 leave evictions
+/// alone, which are two thirds of what is written to the ancestors' clocks when mapped files are read, and more when hardly
+/// anything is activated.
+///
+/// A clock that is set back may be behind what another CPU's batch took meanwhile, by 31 pages at most; a page of that batch
+/// that returned in this moment would count as long gone.
+#[derive(Debug)]
+pub(crate) struct Evictions {
+    target: MemcgId,
+    /// The time of the next one.
+    next: u64,
+    /// Those that the clock has gone on for, and have not come.
+    left: u64,
+}
+
 impl Lruvec {
     /// The shadow of a page that is evicted now. `min_seq` is read without the lock: it is the oldest generation now,
     /// which may be one newer than the folio's.
@@ -149,16 +165,41 @@ impl Lruvec {
 }
 
 impl Core {
-    /// The memory of a page of `memcg` in state `flags`, which is evicted now on behalf of `target`. Under the classic LRU,
-    /// the target's clock goes on.
-    pub(crate) fn remember(&self, memcg: &Memcg, target: MemcgId, kind: Kind, flags: Flags) -> u64 {
+    /// Up to so many pages will be evicted on behalf of `target`; [`Self::end_evictions`] is to be called after them.
+    pub(crate) fn begin_evictions(&self, target: MemcgId, pages: u64) -> Evictions {
+        let mechanisms = self.mechanisms();
+        let target = self.memcg(target);
+        if pages == 0 || !mechanisms.is_classic() || !mechanisms.batch_nonresident_age() {
+            return Evictions { target: target.id(), next: 0, left: 0 };
+        }
+        let next = target.lruvec.nonresident_age();
+        self.advance_nonresident_age(target, pages);
+        Evictions { target: target.id(), next, left: pages }
+    }
+
+    /// The memory of a page of `memcg` in state `flags`, which is evicted now. Under the classic LRU, the target's clock goes on.
+    pub(crate) fn remember(&self, memcg: &Memcg, evictions: &mut Evictions, kind: Kind, flags: Flags) -> u64 {
         if !self.mechanisms().is_classic() {
             return memcg.lruvec.shadow_of(kind, flags, self.mechanisms());
         }
-        let target = self.memcg(target);
-        let token = target.lruvec.classic.nonresident_age() & TOKEN_MASK;
-        self.advance_nonresident_age(target, 1);
-        Shadow { memcg: target.id(), workingset: flags.workingset(), token }.pack()
+        let target = self.memcg(evictions.target);
+        let age = if evictions.left > 0 {
+            evictions.left -= 1;
+            evictions.next += 1;
+            evictions.next - 1
+        } else {
+            let age = target.lruvec.nonresident_age();
+            self.advance_nonresident_age(target, 1);
+            age
+        };
+        Shadow { memcg: target.id(), workingset: flags.workingset(), token: age & TOKEN_MASK }.pack()
+    }
+
+    /// The batch is over. Of pages that turned out to be in use the clock takes no notice.
+    pub(crate) fn end_evictions(&self, evictions: Evictions) {
+        if evictions.left > 0 {
+            self.set_back_nonresident_age(self.memcg(evictions.target), evictions.left);
+        }
     }
 
     /// A page with a shadow is back as `folio`, not yet on a list (spec 50 §3.3).

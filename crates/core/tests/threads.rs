@@ -37,6 +37,7 @@ impl World {
         // The first tenant meets its limit, the second the watermarks.
         options.watermarks = Watermarks { min: 10, low: 30, high: 50 };
         options.cpus = 3;
+        options.pcp_batch_frames = 4;
         let core = Core::new(options, Time::ZERO);
         let files = [100, UNLIMITED].into_iter().enumerate().map(|(tenant, max)| {
             let memcg = core.add_memcg(&format!("tenant {tenant}"), max, Time::ZERO).unwrap().id();

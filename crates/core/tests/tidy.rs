@@ -22,6 +22,7 @@ const LAYERS: &[&str] = &[
     "memcg",
     "mm",
     "mapping",
+    "free_frames",
     "folio",
 ];
 

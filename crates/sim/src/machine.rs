@@ -124,6 +124,9 @@ pub struct Machine {
     pub batch_folios: usize,
     /// Pages that a CPU charges at once: 1, so that counts can be compared page by page, or 64, as in the kernel.
     pub charge_batch_pages: u64,
+    /// Frames that a CPU takes from the node at once: 1, so that watermarks are compared with all that are free, or more, as in
+    /// the kernel ([`Options::pcp_batch_frames`]).
+    pub pcp_batch_frames: usize,
     /// When the list sizes by which the classic LRU decides are refreshed, unless they are exact.
     pub statistics_refresh: Refresh,
     /// Somebody reads the tenants' statistics whenever so many accesses have begun, which refreshes them, too.
@@ -184,6 +187,7 @@ impl Machine {
             device_cpu: 0,
             batch_folios: 31,
             charge_batch_pages: 1,
+            pcp_batch_frames: 1,
             statistics_refresh: Refresh::default(),
             statistics_reads: None,
             charge_metadata: false,
@@ -261,6 +265,7 @@ impl Machine {
             cpus: self.cpus,
             batch_folios: self.batch_folios,
             charge_batch_pages: self.charge_batch_pages,
+            pcp_batch_frames: self.pcp_batch_frames,
             seed: self.seed,
             statistics_refresh: self.statistics_refresh,
             charge_metadata: self.charge_metadata,

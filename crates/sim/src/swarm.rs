@@ -416,6 +416,7 @@ fn random_machine(choices: &mut Choices, seed: u64) -> Machine {
         device_cpu: choices.between(0, cpus as u64 - 1) as usize,
         batch_folios: choices.one_of(&[1, 2, 5, 15, 31, 31, 31, 31]),
         charge_batch_pages: choices.one_of(&[1, 1, 7, 64]),
+        pcp_batch_frames: choices.one_of(&[1, 1, 3, 32]),
         charge_metadata,
         device: if ideal { DeviceModel::IDEAL } else { random_device(choices) },
         flusher: (!choices.one_in(6)).then_some(flusher),

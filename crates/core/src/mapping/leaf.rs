@@ -7,7 +7,8 @@
 //!
 //! # Locking
 //!
-//! Counts of a leaf change under its mapping's lock; the free list has its own.
+//! Counts of a leaf change under its mapping's lock; the free list has its own. Promises are atomic counts: every page that is paid for
+//! has one, and most give it back unused, so each CPU has some of its own and asks the pool for a batch.
 
 use super::slot::AtomicSlot;
 use crate::memcg::MemcgId;
@@ -121,6 +122,12 @@ impl Leaf<'_> {
     }
 }
 
+/// Takes up to so many off a count; how many.
+fn take_up_to(count: &AtomicU32, wanted: u32) -> u32 {
+    let before = count.fetch_update(Relaxed, Relaxed, |left| (left > 0).then(|| left.saturating_sub(wanted)));
+    before.map_or(0, |left| left.min(wanted))
+}
+
 /// All leaves of all mappings.
 #[derive(Debug)]
 pub(crate) struct LeafPool {
@@ -134,15 +141,23 @@ pub(crate) struct LeafPool {
     free: Mutex<Vec<u32>>,
     allocated: AtomicU32,
     in_use: AtomicU32,
-    /// Free leaves that nobody has reserved.
+    /// Free leaves that are promised to nobody and no CPU has.
     unreserved: AtomicU32,
+    /// Those that CPUs have, and promised to nobody.
+    cpus: Box<[CpuLeaves]>,
+    batch_leaves: u32,
     /// Bytes of open mappings besides leaves, counted here because they are paid for together.
     other_bytes: AtomicU64,
 }
 
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct CpuLeaves(AtomicU32);
+
 impl LeafPool {
-    /// A pool of `first` leaves that can grow to at least `leaves`.
-    pub(crate) fn new(first: u32, leaves: u32) -> LeafPool {
+    /// A pool of `first` leaves that can grow to at least `leaves`, which `cpus` take in batches; of 1: one by one.
+    pub(crate) fn new(first: u32, leaves: u32, cpus: usize, batch_leaves: u32) -> LeafPool {
+        let cpus = if batch_leaves > 1 { cpus } else { 0 };
         let segments = (leaves.saturating_sub(first) as usize).div_ceil(SEGMENT_LEAVES).max(1);
         LeafPool {
             first_slots: (0..first).map(|_| Slots::new()).collect(),
@@ -153,6 +168,8 @@ impl LeafPool {
             allocated: AtomicU32::new(first),
             in_use: AtomicU32::new(0),
             unreserved: AtomicU32::new(first),
+            cpus: (0..cpus).map(|_| CpuLeaves::default()).collect(),
+            batch_leaves,
             other_bytes: AtomicU64::new(0),
         }
     }
@@ -188,7 +205,7 @@ impl LeafPool {
 
     /// Whether [`Self::reserve`] would succeed.
     pub(crate) fn has_unreserved(&self) -> bool {
-        self.unreserved.load(Relaxed) > 0
+        self.unreserved.load(Relaxed) > 0 || self.cpus.iter().any(|cpu| cpu.0.load(Relaxed) > 0)
     }
 
     /// Whether another segment may be allocated.
@@ -211,13 +228,33 @@ impl LeafPool {
     }
 
     /// Promises that the next `take` succeeds. `false`: no leaf is free.
-    pub(crate) fn reserve(&self) -> bool {
-        self.unreserved.fetch_update(Relaxed, Relaxed, |free| free.checked_sub(1)).is_ok()
+    pub(crate) fn reserve(&self, cpu: usize) -> bool {
+        let Some(near) = self.cpus.get(cpu) else { return take_up_to(&self.unreserved, 1) > 0 };
+        if take_up_to(&near.0, 1) > 0 {
+            return true;
+        }
+        let mut taken = take_up_to(&self.unreserved, self.batch_leaves);
+        if taken == 0 {
+            let called_back = self.cpus.iter().map(|cpu| cpu.0.swap(0, Relaxed)).sum();
+            self.unreserved.fetch_add(called_back, Relaxed);
+            taken = take_up_to(&self.unreserved, 1);
+        }
+        if taken > 1 {
+            near.0.fetch_add(taken - 1, Relaxed);
+        }
+        taken > 0
     }
 
-    /// Gives a promise back that was not used.
-    pub(crate) fn unreserve(&self) {
-        self.unreserved.fetch_add(1, Relaxed);
+    /// Gives a promise back that was not used. `cpu`: who had it, if that is known.
+    pub(crate) fn unreserve(&self, cpu: Option<usize>) {
+        let Some(near) = cpu.and_then(|cpu| self.cpus.get(cpu)) else {
+            self.unreserved.fetch_add(1, Relaxed);
+            return;
+        };
+        if near.0.fetch_add(1, Relaxed) + 1 >= 2 * self.batch_leaves {
+            let surplus = take_up_to(&near.0, self.batch_leaves);
+            self.unreserved.fetch_add(surplus, Relaxed);
+        }
     }
 
     /// A leaf with empty slots, which uses up the caller's reservation.
@@ -259,5 +296,41 @@ impl LeafPool {
         let segment = self.segments[number / SEGMENT_LEAVES].get().expect("leaf numbers come from the pool");
         let at = number % SEGMENT_LEAVES;
         Leaf { slots: &segment.slots[at].0, counts: &segment.counts[at] }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Every promise stands for a leaf, wherever it waits.
+    #[test]
+    fn cpus_reserve_in_batches_and_are_called_back() {
+        let leaves = LeafPool::new(10, 10, 2, 4);
+        let left = || {
+            [leaves.unreserved.load(Relaxed), leaves.cpus[0].0.load(Relaxed), leaves.cpus[1].0.load(Relaxed)]
+        };
+        assert!(leaves.reserve(0) && leaves.reserve(1));
+        assert_eq!(left(), [2, 3, 3]);
+        (0..4).for_each(|_| assert!(leaves.reserve(0)));
+        assert_eq!(left(), [0, 1, 3], "two were left for the last batch");
+        assert!(leaves.reserve(0) && leaves.reserve(0));
+        assert_eq!(left(), [2, 0, 0], "the other's three were called back");
+        assert!(leaves.reserve(1) && leaves.reserve(1));
+        assert!(!leaves.has_unreserved() && !leaves.reserve(0), "all ten are promised");
+        (0..10).for_each(|_| _ = leaves.take());
+        (0..10).for_each(|leaf| leaves.give_back(LeafId(leaf)));
+        assert_eq!(left(), [10, 0, 0]);
+    }
+
+    #[test]
+    fn a_cpu_keeps_less_than_two_batches() {
+        let leaves = LeafPool::new(10, 10, 1, 4);
+        (0..10).for_each(|_| assert!(leaves.reserve(0)));
+        (0..7).for_each(|_| leaves.unreserve(Some(0)));
+        assert_eq!((leaves.unreserved.load(Relaxed), leaves.cpus[0].0.load(Relaxed)), (0, 7));
+        leaves.unreserve(Some(0));
+        leaves.unreserve(None);
+        assert_eq!((leaves.unreserved.load(Relaxed), leaves.cpus[0].0.load(Relaxed)), (5, 4));
     }
 }

@@ -347,9 +347,9 @@ impl LockedMapping<'_> {
         })
     }
 
-    /// Puts a folio into an empty or remembered slot; what was there. The caller's leaf reservation is used up or given
+    /// Puts a folio into an empty or remembered slot; what was there. The leaf that `cpu` reserved is used up or given
     /// back, unless there is an error.
-    pub(crate) fn insert(&mut self, index: u32, folio: FolioId) -> Result<Before, InsertError> {
+    pub(crate) fn insert(&mut self, cpu: usize, index: u32, folio: FolioId) -> Result<Before, InsertError> {
         if self.tree.closed {
             return Err(InsertError::Closed);
         }
@@ -357,7 +357,7 @@ impl LockedMapping<'_> {
         if before.folio().is_some() {
             return Err(InsertError::Occupied);
         }
-        let leaf = self.leaf_or_new(index);
+        let leaf = self.leaf_or_new(cpu, index);
         let shadow = before.shadow();
         leaf.slots[index as usize % LEAF_SLOTS].replace(Slot::of_folio(folio));
         let mut counts = leaf.counts();
@@ -378,12 +378,12 @@ impl LockedMapping<'_> {
         folios.store(folios.load(Relaxed).wrapping_add_signed(change), Relaxed);
     }
 
-    fn leaf_or_new(&self, index: u32) -> Leaf<'_> {
+    fn leaf_or_new(&self, cpu: usize, index: u32) -> Leaf<'_> {
         let entry = &self.mapping.directory_or_new(self.leaves, index).leaves
             [index as usize / LEAF_SLOTS % DIRECTORY_LEAVES];
         let found = entry.load(Acquire);
         if found != 0 {
-            self.leaves.unreserve();
+            self.leaves.unreserve(Some(cpu));
             return self.leaves.get(LeafId(found - 1));
         }
         let id = self.leaves.take();
@@ -549,7 +549,7 @@ mod tests {
     /// A map beside the tree, by seed: same content after every operation, and every leaf given back.
     #[test]
     fn the_tree_agrees_with_a_map() {
-        let leaves = LeafPool::new(100, 4096);
+        let leaves = LeafPool::new(100, 4096, 1, 1);
         let mapping = Mapping::new(MappingId(0), Kind::File);
         let mut model: BTreeMap<u32, Result<FolioId, u64>> = BTreeMap::new();
         let mut state = 3u64;
@@ -572,17 +572,17 @@ mod tests {
                     };
                 }
                 (Some(Ok(_)), _) => {
-                    assert_eq!(locked.insert(index, FolioId(1)), Err(InsertError::Occupied));
+                    assert_eq!(locked.insert(0, index, FolioId(1)), Err(InsertError::Occupied));
                 }
                 (Some(Err(_)), 0) => {
                     locked.forget(index);
                     model.remove(&index);
                 }
                 (before, _) => {
-                    while !leaves.reserve() {
+                    while !leaves.reserve(0) {
                         assert!(leaves.grow());
                     }
-                    let shadow = locked.insert(index, FolioId(step)).unwrap().shadow;
+                    let shadow = locked.insert(0, index, FolioId(step)).unwrap().shadow;
                     assert_eq!(shadow, before.and_then(Result::err));
                     model.insert(index, Ok(FolioId(step)));
                 }
@@ -613,25 +613,29 @@ mod tests {
     /// last page is removed and shadows remain; leaves it when a page is inserted or it is freed".
     #[test]
     fn a_shadow_leaf_is_trimmed_unless_it_was_used_again() {
-        let leaves = LeafPool::new(0, 256);
+        let leaves = LeafPool::new(0, 256, 1, 1);
         leaves.grow();
         let mapping = Mapping::new(MappingId(0), Kind::File);
         let mut locked = mapping.lock(&leaves);
         let (one, two) = (MemcgId(1), MemcgId(2));
         let before = |shadow, only_shadows_of| Ok(Before { shadow, only_shadows_of });
-        assert!((0..4).all(|_| leaves.reserve()));
-        assert_eq!(locked.insert(5, FolioId(9)), before(None, None));
-        assert_eq!(locked.insert(6, FolioId(8)), before(None, None));
+        assert!((0..4).all(|_| leaves.reserve(0)));
+        assert_eq!(locked.insert(0, 5, FolioId(9)), before(None, None));
+        assert_eq!(locked.insert(0, 6, FolioId(8)), before(None, None));
         assert!(locked.remove(5, FolioId(9), Some(1), one).unwrap().is_none(), "a page is left");
         let first = locked.remove(6, FolioId(8), None, two).unwrap().expect("only a shadow is left");
-        assert_eq!(locked.insert(6, FolioId(9)), before(None, Some(two)), "who removed the last page pays");
+        assert_eq!(
+            locked.insert(0, 6, FolioId(9)),
+            before(None, Some(two)),
+            "who removed the last page pays"
+        );
         assert_eq!(locked.trim(first.leaf_index, first.stamp), None);
         let second = locked.remove(6, FolioId(9), Some(2), one).unwrap().unwrap();
         assert_eq!(locked.trim(first.leaf_index, first.stamp), None, "an old entry does not count");
         assert_eq!(locked.forget(5), None, "a shadow is left");
         assert_eq!(locked.trim(second.leaf_index, second.stamp), Some(1));
         assert_eq!(leaves.in_use(), 0);
-        assert_eq!(locked.insert(5, FolioId(9)), before(None, None));
+        assert_eq!(locked.insert(0, 5, FolioId(9)), before(None, None));
         assert!(locked.remove(5, FolioId(9), Some(3), two).unwrap().is_some());
         assert_eq!(locked.forget(5), Some(two));
         assert_eq!(leaves.in_use(), 0);
@@ -639,13 +643,13 @@ mod tests {
 
     #[test]
     fn tables_are_found_in_order() {
-        let leaves = LeafPool::new(0, 256);
+        let leaves = LeafPool::new(0, 256, 1, 1);
         leaves.grow();
         let mapping = Mapping::new(MappingId(0), Kind::File);
         let mut locked = mapping.lock(&leaves);
         for index in [600, 700, 100_000, 40] {
-            assert!(leaves.reserve());
-            locked.insert(index, FolioId(index)).unwrap();
+            assert!(leaves.reserve(0));
+            locked.insert(0, index, FolioId(index)).unwrap();
             mapping.touch_table(index);
         }
         drop(locked);

@@ -181,7 +181,7 @@ impl Core {
         let freed = self.free_isolated(host, memcg, orders, scan, folios, rejected);
         let total = freed[0] + freed[1];
         if total > 0 {
-            self.release_frames(memcg, &scan.freed);
+            self.release_frames(memcg, Some(orders.cpu), &scan.freed);
             scan.freed.clear();
             memcg.stat.add(orders.kind.pgsteal(), total);
             memcg.stat.add(Counter::PgstealAnon, freed[Kind::Anon as usize]);
@@ -411,6 +411,8 @@ impl Core {
     ) -> [u64; 2] {
         let Scan { last_mapping, fates, freed, shadow_leaves, .. } = scan;
         let mut tiers = [[0; 4]; 2];
+        let to_free = fates.iter().filter(|fate| matches!(fate, Fate::Free { .. })).count();
+        let mut evictions = self.begin_evictions(orders.target, to_free as u64);
         let mut rest = folios.iter().copied().zip(fates.iter().copied()).peekable();
         while let Some(&(first, fate)) = rest.peek() {
             let id = self.mapping_of(first);
@@ -429,7 +431,7 @@ impl Core {
                     rejected.push(folio);
                     continue;
                 };
-                let word = self.remember(memcg, orders.target, kind, before);
+                let word = self.remember(memcg, &mut evictions, kind, before);
                 tiers[kind as usize][usize::from(before.tier(self.mechanisms()))] += 1;
                 let index = self.folios.index(folio);
                 let left = if kind == Kind::Anon { self.entry_of(folio, Some(word)) } else { word };
@@ -447,6 +449,7 @@ impl Core {
                 freed.push(folio);
             }
         }
+        self.end_evictions(evictions);
         shadow_leaves.drain(..).for_each(|leaf| self.note_shadow_leaf(memcg, leaf));
         Kind::ALL.map(|kind| {
             let tiers = tiers[kind as usize];

@@ -14,7 +14,7 @@ use mglru_core::lru::{Refresh, Swappiness};
 use mglru_core::reclaim::{Effort, EffortKind, Orders, Proactive, RequestStep, Step, Watermarks};
 use mglru_core::{
     Arrival, ChargeStep, Charging, Core, Counter, FlushReason, FolioId, Hit, Host, Kind, LockCounts, Lookup,
-    LruLock, Mapping, Mechanisms, MemcgId, Options, Task, Time, UNLIMITED,
+    LruLock, Mapping, Mechanisms, MemcgId, Options, PCP_BATCH_FRAMES, Task, Time, UNLIMITED,
 };
 use mglru_workload::Random;
 use std::sync::{Arc, Barrier};
@@ -114,6 +114,7 @@ impl World {
         options.watermarks = Watermarks { min: 0, low: 0, high: 0 };
         options.mechanisms = setting.mechanisms;
         options.cpus = setting.threads;
+        options.pcp_batch_frames = PCP_BATCH_FRAMES;
         options.statistics_refresh = Refresh { first: REFRESH, period: REFRESH };
         let core = Core::new(options, Time::ZERO);
         let add = |parent, name: &str, max| {

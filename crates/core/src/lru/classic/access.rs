@@ -32,4 +32,12 @@ impl Core {
             memcg.lruvec.classic.advance(pages);
         }
     }
+
+    /// So many of those were not evicted after all.
+    pub(crate) fn set_back_nonresident_age(&self, memcg: &Memcg, pages: u64) {
+        memcg.stat.add(Counter::NonresidentAgeWrites, 1);
+        for memcg in self.lineage(memcg) {
+            memcg.lruvec.classic.set_back(pages);
+        }
+    }
 }

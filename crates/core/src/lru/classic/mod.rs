@@ -99,6 +99,10 @@ impl Classic {
             self.nonresident_age.0.fetch_add(pages, Relaxed);
         }
     }
+
+    fn set_back(&self, pages: u64) {
+        self.nonresident_age.0.fetch_sub(pages, Relaxed);
+    }
 }
 
 impl LockedLruvec<'_> {

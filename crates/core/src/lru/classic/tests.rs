@@ -5,6 +5,7 @@ use crate::lru::classic::list_of;
 use crate::memcg::Counter;
 use crate::reclaim::{EffortKind, Scan};
 use crate::testing::Harness;
+use crate::workingset::Shadow;
 use crate::{Arrival, FlushReason, Lru, Mechanisms, Preset, Switch};
 
 fn mechanisms(without: &[Switch]) -> Mechanisms {
@@ -355,6 +356,51 @@ fn a_batch_writes_to_the_ancestors_clocks_once() {
         harness.stat(Counter::NonresidentAgeWrites) - before
     };
     assert_eq!((writes(&[Switch::BatchNonresidentAge]), writes(&[])), (31, 1));
+}
+
+/// Ours, beyond spec 80 §8: so do evictions, and every page has the time that it would have had. One that is in use has
+/// none.
+#[test]
+fn a_batch_of_evictions_writes_to_the_ancestors_clocks_once() {
+    let outcome = |in_use: Option<u32>, without: &[Switch]| {
+        let mut harness = Harness::with_mechanisms(mechanisms(without), 100, 1);
+        harness.read_ahead(0..40);
+        assert!(in_use.is_none_or(|page| harness.core.folios.flags(harness.folio(page)).try_get()));
+        let before = harness.stat(Counter::NonresidentAgeWrites);
+        let freed = harness.shrink_inactive(31);
+        let writes = harness.stat(Counter::NonresidentAgeWrites) - before;
+        let root = harness.core.memcg(crate::MemcgId::ROOT).lruvec.nonresident_age();
+        assert_eq!((harness.clock(), root), (freed, freed));
+        let slots = harness.mapping.lock(&harness.core.leaves);
+        let time = |page| slots.slot(page).shadow().map(|word| Shadow::unpack(word).token);
+        (freed, writes, (0..31).map(time).collect::<Vec<_>>())
+    };
+    let one_by_one = &[Switch::BatchNonresidentAge];
+    let times: Vec<_> = (0..31).map(Some).collect();
+    assert_eq!(outcome(None, one_by_one), (31, 31, times.clone()));
+    assert_eq!(outcome(None, &[]), (31, 1, times));
+    let times: Vec<_> = (0..5).map(Some).chain([None]).chain((5..30).map(Some)).collect();
+    assert_eq!(outcome(Some(5), one_by_one), (30, 30, times.clone()));
+    assert_eq!(outcome(Some(5), &[]), (30, 1, times));
+}
+
+/// Somebody begins to use pages of a batch at the last moment.
+#[test]
+fn clocks_are_set_back_by_what_was_not_evicted() {
+    let mut harness = exact(100, 1);
+    harness.read(0);
+    let (core, memcg, flags) = (&harness.core, harness.memcg(), harness.flags(0));
+    let clocks = || [memcg, core.memcg(crate::MemcgId::ROOT)].map(|memcg| memcg.lruvec.nonresident_age());
+    for evicted in [2, 5, 7] {
+        let before = clocks()[0];
+        let mut evictions = core.begin_evictions(memcg.id(), 5);
+        for age in before..before + evicted {
+            let word = core.remember(memcg, &mut evictions, Kind::File, flags);
+            assert_eq!(Shadow::unpack(word).token, age);
+        }
+        core.end_evictions(evictions);
+        assert_eq!(clocks(), [before + evicted; 2]);
+    }
 }
 
 /// spec 80 §13: "Remedies 1–5 on or off: identical final counters."
