@@ -250,7 +250,7 @@ impl Builder {
         options.cpus = std::thread::available_parallelism().map_or(1, usize::from).clamp(1, CPUS_MAX);
         options.charge_batch_pages = CHARGE_BATCH_PAGES;
         // So that what waits near CPUs is a sixty-fourth of all frames at most.
-        options.pcp_batch_frames = (count as usize / (128 * options.cpus)).clamp(1, PCP_BATCH_FRAMES);
+        options.pcp_batch_frames = (count as usize / (256 * options.cpus)).clamp(1, PCP_BATCH_FRAMES);
         options.oom_policy = self.oom_policy;
         options.charge_metadata = true;
         options.pinned_frames = frames.pinned_count();

@@ -49,8 +49,9 @@ fn counts_do_not_depend_on_the_machine() {
         assert!(before > 2.0 * after && before > 2.0 * default, "{load}: {before} {after} {default}");
         let [before, after, default] =
             measured(&format!("depth_4_{load}ancestor_clock_writes_per_reclaimed"));
-        // Each eviction is a write, and activations are, too.
-        assert!(before > 1.0 && after > 1.0 && default > 1.0, "{load}: {before} {after} {default}");
+        // Each eviction is a write, and activations are, too; with the fix and what is ours of it, a batch of evictions is one.
+        assert!(before > 1.0, "{load}: {before}");
+        assert!(after.max(default) < before - 0.7, "{load}: {before} {after} {default}");
     }
     let [before, after, default] = measured("request_shared_lock_taken_per_reclaimed");
     assert!(before > 1.0 / 64.0 && (after, default) == (0.0, 0.0), "{before} {after} {default}");

@@ -2,7 +2,8 @@
 //!
 //! A frame that one CPU frees and the next one takes brings its words along: the folio's flags, its page, its links, and with
 //! eight flags to a cache line those of its neighbours. So what a CPU frees it keeps, and takes again; from the node it takes a
-//! batch at once, and gives one back when it has two. Without that, two threads in tenants of their own reclaimed less together
+//! batch at once, and gives two back when it has four: an effort frees up to two at once, and if that were too many, frames would
+//! go round through the node (3.9 M pages per second of two threads, and not 4.3 M, under our defaults). Without that, two threads in tenants of their own reclaimed less together
 //! than one alone (`examples/layouts.rs`: 1.80 M pages per second against 2.04 M).
 //!
 //! What is near a CPU does not count as free where watermarks are looked at, and is not held back by them, as with the
@@ -141,9 +142,9 @@ impl FreeFrames {
         };
         let mut frames = near.frames.lock();
         frames.extend(freed.iter().map(|folio| folio.0));
-        if frames.len() >= 2 * self.batch_frames {
+        if frames.len() >= 4 * self.batch_frames {
             // Those that were freed first.
-            let surplus = frames.len() - self.batch_frames;
+            let surplus = frames.len() - 2 * self.batch_frames;
             self.give_node(frames.drain(..surplus));
         }
         near.count.store(frames.len() as u32, Relaxed);
@@ -203,15 +204,15 @@ mod tests {
     }
 
     #[test]
-    fn two_batches_are_too_many() {
-        let free = FreeFrames::new(16, 0, 1, 4);
-        let taken: Vec<_> = (0..12).map(|_| take(&free, 0, 0).unwrap()).collect();
+    fn four_batches_are_too_many() {
+        let free = FreeFrames::new(20, 0, 1, 4);
+        let taken: Vec<_> = (0..16).map(|_| take(&free, 0, 0).unwrap()).collect();
         assert_eq!((free.node_frames(), free.all_frames()), (4, 4));
-        free.give(Some(0), &ids(taken[..7].iter().copied()));
-        assert_eq!((free.node_frames(), free.all_frames()), (4, 11));
-        free.give(Some(0), &ids(taken[7..].iter().copied()));
-        assert_eq!((free.node_frames(), free.all_frames()), (12, 16), "one batch is left");
-        assert_eq!(take(&free, 0, 0), Some(taken[11]), "of those freed last");
+        free.give(Some(0), &ids(taken[..15].iter().copied()));
+        assert_eq!((free.node_frames(), free.all_frames()), (4, 19));
+        free.give(Some(0), &ids([taken[15]]));
+        assert_eq!((free.node_frames(), free.all_frames()), (12, 20), "two are left");
+        assert_eq!(take(&free, 0, 0), Some(taken[15]), "of those freed last");
     }
 
     #[test]

@@ -146,11 +146,13 @@ pub enum Switch {
     /// Before a request fails for want of memory, what is being written or read is waited for; off: 16 fruitless efforts
     /// are enough.
     WaitBeforeOom,
+    /// Where a limit leaves less than a batch, CPUs charge some pages at once, too.
+    ChargeNearLimit,
 }
 
 impl Switch {
     /// All of them, in the order of the table in the design.
-    pub const ALL: [Switch; 12] = [
+    pub const ALL: [Switch; 13] = [
         Switch::WorkingsetRework,
         Switch::LuleshFix,
         Switch::MemcgLru,
@@ -163,6 +165,7 @@ impl Switch {
         Switch::ReparentOffline,
         Switch::GlobalDirtyThrottle,
         Switch::WaitBeforeOom,
+        Switch::ChargeNearLimit,
     ];
 
     /// As it is written on the command line and in JSON.
@@ -180,6 +183,7 @@ impl Switch {
             Switch::ReparentOffline => "reparent_offline",
             Switch::GlobalDirtyThrottle => "global_dirty_throttle",
             Switch::WaitBeforeOom => "wait_before_oom",
+            Switch::ChargeNearLimit => "charge_near_limit",
         }
     }
 
@@ -292,7 +296,8 @@ impl Mechanisms {
             | Switch::Prefetch.bit()
             | Switch::ExactStatistics.bit()
             | Switch::GlobalDirtyThrottle.bit()
-            | Switch::WaitBeforeOom.bit();
+            | Switch::WaitBeforeOom.bit()
+            | Switch::ChargeNearLimit.bit();
         let on = match preset {
             Preset::Linux612 => LINUX_612,
             Preset::Linux71 => LINUX_71,
@@ -495,6 +500,11 @@ impl Mechanisms {
     }
 
     #[inline]
+    pub(crate) const fn charge_near_limit(self) -> bool {
+        self.is_on(Switch::ChargeNearLimit)
+    }
+
+    #[inline]
     pub(crate) const fn reclaim_loop(self) -> bool {
         self.is_on(Switch::ReclaimLoop)
     }
@@ -576,7 +586,7 @@ mod tests {
 
     /// The table of the design, as far as there is a choice.
     #[test]
-    fn presets_differ_in_twelve_switches() {
+    fn presets_differ_in_thirteen_switches() {
         let on = |preset| Switch::ALL.map(|switch| Mechanisms::preset(preset).is_on(switch));
         assert_eq!(
             Switch::ALL.map(Switch::name),
@@ -593,21 +603,22 @@ mod tests {
                 "reparent_offline",
                 "global_dirty_throttle",
                 "wait_before_oom",
+                "charge_near_limit",
             ]
         );
         assert_eq!(
             on(Preset::Linux612),
-            [false, false, true, false, false, false, false, false, false, false, false, false]
+            [false, false, true, false, false, false, false, false, false, false, false, false, false]
         );
         assert_eq!(
             on(Preset::Linux71),
-            [true, true, true, false, false, false, false, false, false, false, false, false]
+            [true, true, true, false, false, false, false, false, false, false, false, false, false]
         );
         assert_eq!(
             on(Preset::Linux72),
-            [true, true, true, true, true, false, false, false, false, true, false, false]
+            [true, true, true, true, true, false, false, false, false, true, false, false, false]
         );
-        assert_eq!(on(Preset::Default), [true; 12]);
+        assert_eq!(on(Preset::Default), [true; 13]);
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub struct Options {
     /// Pages that a CPU charges at once, for those to come. Default: 1, so that counts can be compared page by page, as what
     /// is measured of kernels does without them; a cache says 64 ([`crate::memcg::CHARGE_BATCH_PAGES`]).
     pub charge_batch_pages: u64,
-    /// Frames that a CPU takes from the node at once, for pages to come; it keeps up to twice as many of those that it freed.
+    /// Frames that a CPU takes from the node at once, for pages to come; it keeps up to four times as many of those that it freed.
     /// Default: 1, so that it has none, and watermarks are compared with all that nobody uses. A cache says
     /// up to 32 ([`crate::PCP_BATCH_FRAMES`]).
     pub pcp_batch_frames: usize,

