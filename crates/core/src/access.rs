@@ -312,7 +312,8 @@ impl Core {
             mapping.slot(&self.leaves, index).expect("just inserted").set_readahead(folio);
         }
         drop(locked);
-        let memcg = self.memcg(new.memcg);
+        // Whoever was charged may have gone since.
+        let memcg = self.living(new.memcg);
         memcg.stat.add(if kind == Kind::Anon { Counter::Anon } else { Counter::File }, 1);
         memcg.stat.add(Counter::FileReading, 1);
         let recency = arrival.in_fault && mapping.has_recency();

@@ -7,6 +7,7 @@ use crate::Core;
 use crate::event::ListedFrom;
 use crate::folio::{FolioId, Kind};
 use crate::host::{FlushReason, Host};
+use crate::lru::Isolated;
 use crate::lru::classic::balance::IO_COST;
 use crate::mapping::Mapping;
 use crate::memcg::{Counter, Memcg};
@@ -33,7 +34,7 @@ impl Core {
         batch.clear();
         scan.last_mapping = LastMapping::default();
         self.drain(host, orders.cpu);
-        self.lock_living(memcg.id()).1.isolate_from(host, kind, false, request, &mut batch);
+        self.isolate_classic(host, memcg, (kind, false), request, &mut batch);
         self.tell_isolated(host, memcg, &batch);
         if batch.scanned > 0 {
             memcg.stat.add(orders.kind.pgscan(), batch.scanned);
@@ -77,7 +78,7 @@ impl Core {
         batch.clear();
         scan.last_mapping = LastMapping::default();
         self.drain(host, cpu);
-        self.lock_living(memcg.id()).1.isolate_from(host, kind, true, request, &mut batch);
+        self.isolate_classic(host, memcg, (kind, true), request, &mut batch);
         self.tell_isolated(host, memcg, &batch);
         if batch.scanned > 0 {
             memcg.stat.add(Counter::Pgrefill, batch.scanned);
@@ -104,6 +105,21 @@ impl Core {
         self.put_back_classic(host, memcg, scan, &mut batch.folios, None);
         self.node.note_put_back(kind, taken);
         scan.batch = batch;
+    }
+
+    /// Takes up to `request` pages off a list. What its heir has is not for those to take who are after its own.
+    fn isolate_classic(
+        &self,
+        host: &impl Host,
+        memcg: &Memcg,
+        (kind, active): (Kind, bool),
+        request: u64,
+        batch: &mut Isolated,
+    ) {
+        let mut locked = memcg.lruvec.lock(&self.folios);
+        if memcg.heir().is_none() {
+            locked.isolate_from(host, kind, active, request, batch);
+        }
     }
 
     /// Tests and clears the accessed bit of a folio, if its mapping is one in which use says something.

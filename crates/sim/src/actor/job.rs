@@ -602,7 +602,9 @@ impl Job {
             ChargeStep::Wait(throttle) => wait_out(world, throttle),
             ChargeStep::Charged(new) => return self.bring(world, touch, new),
             ChargeStep::OutOfMemory(report) => {
+                // To whoever was killed before, everything is refused, for the reason of that time.
                 if let Some(model) = &world.host.model
+                    && !world.kills.iter().any(|kill| kill.report == *report)
                     && let Some(wrong) = judge_out_of_memory(world, &report)
                 {
                     model.borrow_mut().complain(wrong);

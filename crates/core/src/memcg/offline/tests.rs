@@ -1,9 +1,10 @@
 //! What must hold when memcgs go.
 
+use crate::folio::Kind;
 use crate::lru::Queue;
-use crate::reclaim::{Proactive, RequestStep};
+use crate::reclaim::{Proactive, RequestStep, Scan};
 use crate::testing::Harness;
-use crate::{ChargeStep, Charging, Counter, MemcgId, Preset, Time, UNLIMITED};
+use crate::{Arrival, ChargeStep, Charging, Counter, Lru, Mechanisms, MemcgId, Preset, Time, UNLIMITED};
 
 fn add(harness: &Harness, parent: MemcgId, name: &str) -> MemcgId {
     harness.core.add_child(parent, name, UNLIMITED, Time::ZERO).unwrap().id()
@@ -41,6 +42,35 @@ fn pages_that_went_to_the_root_can_go() {
         harness.core.drop_handle(memcg);
         assert_eq!(harness.core.memcgs().count(), 1);
     }
+}
+
+/// A turn that began before its memcg went takes nothing of what the heir has.
+#[test]
+fn a_turn_of_who_went_takes_nothing() {
+    let classic = Mechanisms::default().with_lru(Lru::Classic);
+    let mut harness = Harness::with_mechanisms(classic, 1000, 1);
+    harness.read_ahead(0..300);
+    (0..100).for_each(|page| (0..2).for_each(|_| harness.read(page)));
+    let memcg = harness.task.memcg;
+    remove(&harness, memcg);
+    let (core, host, mut scan) = (&harness.core, &harness.host, Scan::default());
+    let gone = core.memcg(memcg);
+    assert_eq!(core.shrink_inactive(host, gone, Kind::File, 32, &harness.root_orders(32), &mut scan), 0);
+    core.shrink_active(host, gone, Kind::File, 32, 0, &mut scan);
+    assert_eq!((scan.progress.scanned, usage(&harness, MemcgId::ROOT)), (0, 300));
+    core.validate().unwrap();
+}
+
+/// A page that was paid for before its memcg went, and comes afterwards, is counted where it will be found.
+#[test]
+fn a_page_that_comes_too_late_is_the_heirs() {
+    let harness = Harness::new(1000, 1);
+    let (core, host, memcg) = (&harness.core, &harness.host, harness.task.memcg);
+    let ChargeStep::Charged(new) = Charging::new(memcg, 0).step(core, host) else { panic!("there is room") };
+    remove(&harness, memcg);
+    core.insert(host, &harness.task, &harness.mapping, 7, new, Arrival::default()).unwrap();
+    let files = |memcg| core.memcg(memcg).stat().get(Counter::File);
+    assert_eq!((files(memcg), files(MemcgId::ROOT)), (0, 1));
 }
 
 /// Folios that were on no list when their memcg went are their heir's when they are put on one.
