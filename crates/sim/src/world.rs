@@ -121,6 +121,8 @@ pub(crate) struct World {
     pub(crate) victims: VecDeque<MemcgId>,
     pub(crate) writes: BTreeMap<WriteId, Write>,
     next_write: u64,
+    /// Writes to files that failed so far.
+    pub(crate) failed_writes: u64,
     /// Requests to reclaim that ended.
     pub(crate) requests: Vec<RequestReport>,
     /// What came of the administrator's orders, and what was read of control files.
@@ -179,6 +181,7 @@ impl World {
             victims: VecDeque::new(),
             writes: BTreeMap::new(),
             next_write: 0,
+            failed_writes: 0,
             requests: Vec::new(),
             answers: Vec::new(),
             readings: Vec::new(),
@@ -433,6 +436,7 @@ impl World {
         if !write.ok && Arc::ptr_eq(&write.mapping, &self.files.get(file).mapping) {
             self.files.note_error(file, self.now());
         }
+        self.failed_writes += u64::from(!write.ok);
     }
 
     /// A memcg is killed: its jobs end when they act next, and the reaper takes its memory.

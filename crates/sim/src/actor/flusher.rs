@@ -9,6 +9,11 @@ use crate::machine::FlusherModel;
 use crate::world::{Pause, World};
 use mglru_core::{Counter, Memcg, Time};
 use std::collections::VecDeque;
+use std::time::Duration;
+
+/// After a pass in which a write failed. What failed is dirty again: a device that refuses in no time would be asked for ever, in one
+/// and the same moment.
+const AFTER_FAILURE: Duration = Duration::from_millis(1);
 
 /// The rest of one file's share in a pass.
 #[derive(Clone, Copy, Debug)]
@@ -30,13 +35,22 @@ pub(crate) struct FlusherActor {
     /// Somebody asked for a pass that has not begun.
     asked: bool,
     next_period: Time,
+    /// Writes that had failed when the last pass ended.
+    failures_seen: u64,
 }
 
 impl FlusherActor {
     pub(crate) fn new(model: FlusherModel) -> FlusherActor {
         assert!(!model.period.is_zero() && model.portion_pages > 0, "a flusher that never rests: {model:?}");
         let next_period = Time::ZERO + model.period;
-        FlusherActor { model, pass: VecDeque::new(), wrote: false, asked: false, next_period }
+        FlusherActor {
+            model,
+            pass: VecDeque::new(),
+            wrote: false,
+            asked: false,
+            next_period,
+            failures_seen: 0,
+        }
     }
 
     /// Asks it to write everything, whatever the thresholds.
@@ -46,8 +60,13 @@ impl FlusherActor {
 
     /// Begins to write one run of consecutive pages, or rests.
     pub(crate) fn step(&mut self, world: &mut World) -> Pause {
-        if self.pass.is_empty() && !self.begin_pass(world) {
-            return Pause::Called(Some(self.next_period));
+        if self.pass.is_empty() {
+            if std::mem::replace(&mut self.failures_seen, world.failed_writes) != world.failed_writes {
+                return Pause::Until(world.now() + AFTER_FAILURE);
+            }
+            if !self.begin_pass(world) {
+                return Pause::Called(Some(self.next_period));
+            }
         }
         if let Some(room) = world.device.write_full_until(world.now()) {
             return Pause::Until(room);
@@ -121,5 +140,29 @@ fn end_turn(world: &mut World, file: FileNumber) {
         world.files.note_clean(file);
     } else {
         world.files.note_written(file, world.now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Access, Lane, Machine, Operation, Simulator, Trouble};
+    use mglru_core::Time;
+    use std::time::Duration;
+
+    /// A device that is full, and refuses in no time: time goes on, until it is well again.
+    #[test]
+    fn refusals_in_no_time_do_not_stop_the_clock() {
+        let mut machine = Machine::new(1000);
+        machine.device.write = Lane::IDEAL;
+        let well_from = Some(Time::ZERO + Duration::from_millis(500));
+        machine.trouble = Trouble { full_after_pages: Some(0), well_from, stall: None };
+        let mut simulator = Simulator::new(&machine).unwrap();
+        let store = |page| Operation::from(Access::store(page));
+        let sleep = Operation::Rest { nanos: 1_000_000_000 };
+        simulator.add_job(0, (0..500).map(store).chain([sleep]).chain((0..500).map(store)));
+        let report = simulator.run().unwrap();
+        assert_eq!(report.accesses(), 1000);
+        assert!(report.now.since(Time::ZERO) < Duration::from_secs(3));
+        assert!(simulator.steps() < 100_000, "{} steps", simulator.steps());
     }
 }
