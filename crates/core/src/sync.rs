@@ -7,7 +7,7 @@
 //!
 //! The order of the crate's locks, outermost first: address-space list, mapping, lruvec. The batches of
 //! arrivals, the pools, the tables of mappings and memcgs and each memcg's pressure are leaves: nothing is locked while one
-//! is held.
+//! is held, but the node's free frames while a CPU's are.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
