@@ -329,7 +329,7 @@ impl Simulator {
         self.let_things_happen();
         let Some(id) = self.choose() else {
             let Some(next) = self.world.events.next_time() else {
-                return Err(SimError::Stuck(format!("everybody waits: {:?}", self.places)));
+                return Err(self.stuck("everybody waits"));
             };
             self.world.host.clock.advance(next);
             return Ok(true);
@@ -469,9 +469,20 @@ impl Simulator {
         if accesses != self.world.accesses || now != self.world.now() {
             self.progress = (self.steps, self.world.accesses, self.world.now());
         } else if self.steps - at > FRUITLESS_STEPS_MAX {
-            return Err(SimError::Stuck(format!("nobody gets anywhere: {:?}", self.places)));
+            return Err(self.stuck("nobody gets anywhere"));
         }
         Ok(())
+    }
+
+    /// Says why, and what some of those wait for who are not at their end: of thousands, all would be megabytes.
+    fn stuck(&self, why: &str) -> SimError {
+        const NAMED_MAX: usize = 8;
+        let waiting = self.places.iter().enumerate().filter(|(_, place)| place.pause != Pause::Done);
+        let mut what = format!("{why} at step {}, {} of {} actors", self.steps, waiting.clone().count(), self.places.len());
+        for (id, place) in waiting.take(NAMED_MAX) {
+            what += &format!("; actor {id}, {}: {:?}", place.actor.kind(), place.pause);
+        }
+        SimError::Stuck(what)
     }
 
     /// Lets writes that are under way end, once all jobs are at their end, and checks that nothing is left over.

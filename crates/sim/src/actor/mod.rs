@@ -35,6 +35,18 @@ pub(crate) enum Actor {
 }
 
 impl Actor {
+    /// What it is, for an error's text.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Actor::Job(_) => "a job",
+            Actor::Background(_) => "background reclaim",
+            Actor::Flusher(_) => "the flusher",
+            Actor::Reaper(_) => "the reaper",
+            Actor::Administrator(_) => "the administrator",
+            Actor::Reader(_) => "a reader of control files",
+        }
+    }
+
     /// Acts until it has to wait. `alone`: nobody else is runnable now.
     pub(crate) fn step(&mut self, world: &mut World, alone: bool) -> Result<Pause, SourceError> {
         match self {
