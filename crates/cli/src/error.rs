@@ -31,6 +31,14 @@ impl Failure {
         }
     }
 
+    /// The same, of a thing at that place of a file.
+    pub fn at(self, place: &str) -> Failure {
+        match self {
+            Failure::Usage(text) => Failure::Usage(format!("{place}: {text}")),
+            Failure::Work(text) => Failure::Work(format!("{place}: {text}")),
+        }
+    }
+
     /// Tells it on stderr. The exit status.
     pub fn tell(&self) -> ExitCode {
         let (text, status) = match self {

@@ -273,5 +273,5 @@ fn a_page_workload_has_no_real_world() {
     let here = tempfile::tempdir().unwrap();
     let scenario = "[machine]\nmemory = \"64MiB\"\n[[job]]\nload = \"ycsb\"\nruntime = \"1s\"\n";
     fs::write(here.path().join("y.toml"), scenario).unwrap();
-    assert!(fails(here.path(), "run y.toml --world real", 1).contains("page workload"));
+    assert!(fails(here.path(), "run y.toml --world real", 2).contains("y.toml:3:1: ycsb"));
 }

@@ -478,7 +478,12 @@ impl Simulator {
     fn stuck(&self, why: &str) -> SimError {
         const NAMED_MAX: usize = 8;
         let waiting = self.places.iter().enumerate().filter(|(_, place)| place.pause != Pause::Done);
-        let mut what = format!("{why} at step {}, {} of {} actors", self.steps, waiting.clone().count(), self.places.len());
+        let mut what = format!(
+            "{why} at step {}, {} of {} actors",
+            self.steps,
+            waiting.clone().count(),
+            self.places.len()
+        );
         for (id, place) in waiting.take(NAMED_MAX) {
             what += &format!("; actor {id}, {}: {:?}", place.actor.kind(), place.pause);
         }

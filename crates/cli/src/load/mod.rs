@@ -43,6 +43,20 @@ pub struct Verified {
 }
 
 impl RealLoad {
+    /// Whether it has contents, so that it can run on a cache.
+    ///
+    /// # Errors
+    /// It has none.
+    pub fn check(load: &Load) -> Result<(), Failure> {
+        match load {
+            Load::Tpcc { .. } | Load::Sweep { .. } => Ok(()),
+            load => Err(Failure::usage(format_args!(
+                "{} is a page workload without contents: run it in the simulator (--world sim)",
+                load.name()
+            ))),
+        }
+    }
+
     /// Sets a load up for a tenant. The files of a database are laid out anew in `directory`, their names beginning with
     /// `name`; `mapped`: they are reached through mappings.
     ///
@@ -57,6 +71,7 @@ impl RealLoad {
         name: &str,
         mapped: bool,
     ) -> Result<RealLoad, Failure> {
+        RealLoad::check(&load)?;
         // What is wrong with the load shows before files are made.
         let running = load.start(clients, seed).map_err(Failure::usage)?;
         match (load, running) {
@@ -67,10 +82,7 @@ impl RealLoad {
             (Load::Sweep { arrays, array_pages }, mglru_workload::load::Running::Sweep(threads)) => {
                 Ok(RealLoad::Arrays(Arrays::new(arrays, array_pages, threads, seed, tenant)?))
             }
-            (load, _) => Err(Failure::usage(format_args!(
-                "{} is a page workload without contents: run it in the simulator (--world sim)",
-                load.name()
-            ))),
+            _ => unreachable!("it was checked"),
         }
     }
 

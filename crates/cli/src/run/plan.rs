@@ -6,11 +6,12 @@
 use super::World;
 use crate::cache_options::{PolicyOptions, compose};
 use crate::error::Failure;
+use crate::load::RealLoad;
 use mglru_core::{
     Core, Counter, Lru, MechanismError, Mechanisms, OomPolicy, Options, Preset, Switch, Time, UNLIMITED,
 };
 use mglru_sim::host::SimHost;
-use mglru_workload::scenario::{Located, Place, Scenario, What};
+use mglru_workload::scenario::{Located, Place, Scenario, What, Work};
 
 /// Memory of the rehearsal: next to nothing.
 const REHEARSAL_PAGES: u32 = 64;
@@ -86,6 +87,13 @@ impl Plan {
         let of_file = of_file.map(|name| parse(&scenario, name, OomPolicy::parse)).transpose()?;
         let oom_policy = oom_policy.or(of_file).unwrap_or_default();
         rehearse(&scenario, mechanisms)?;
+        if world == World::Real {
+            for job in &scenario.jobs {
+                if let Work::Load { load, .. } = &job.work {
+                    RealLoad::check(load).map_err(|failure| failure.at(&scenario.place(job.place)))?;
+                }
+            }
+        }
         let known = |name: &str| {
             Counter::ALL.iter().any(|counter| counter.name() == name)
                 || SUMS.iter().any(|(sum, _)| *sum == name)
@@ -126,12 +134,20 @@ fn mechanisms(scenario: &Scenario, args: &Behaviours) -> Result<Mechanisms, Fail
     };
     let preset = machine.preset.as_ref().map(|name| parse(scenario, name, Preset::parse)).transpose()?;
     let lru = machine.lru.as_ref().map(|name| parse(scenario, name, Lru::parse)).transpose()?;
-    compose(
-        args.preset.or(preset).unwrap_or_default(),
-        &switches(&machine.with, &args.with, &args.without)?,
-        &switches(&machine.without, &args.without, &args.with)?,
-        PolicyOptions::new(args.lru.or(lru).unwrap_or_default()),
-    )
+    let with = switches(&machine.with, &args.with, &args.without)?;
+    let without = switches(&machine.without, &args.without, &args.with)?;
+    let own = machine.with.iter().find(|name| machine.without.iter().any(|other| other.value == name.value));
+    if let Some(name) = own {
+        let reason = format!("`{}` is in `with` and in `without`: choose one", name.value);
+        return Err(at(scenario, name.place, reason));
+    }
+    let policy = PolicyOptions::new(args.lru.or(lru).unwrap_or_default());
+    let composed = compose(args.preset.or(preset).unwrap_or_default(), &with, &without, policy);
+    // What the file says has a place there.
+    match machine.with.iter().chain(&machine.without).chain(&machine.preset).next() {
+        Some(first) => composed.map_err(|failure| failure.at(&scenario.place(first.place))),
+        None => composed,
+    }
 }
 
 /// Does everything that happens, without pages.
@@ -159,7 +175,11 @@ fn rehearse(scenario: &Scenario, mechanisms: Mechanisms) -> Result<(), Failure> 
                 removed.map_err(|error| at(scenario, action.place, error))?;
             }
             What::Write { file, value } => match core.write_control(file, value, 0) {
-                Ok(write) => write.cancel(&core),
+                Ok(write) => {
+                    let checked = write.check();
+                    write.cancel(&core);
+                    checked.map_err(|error| at(scenario, action.place, error))?;
+                }
                 Err(error) => return Err(at(scenario, action.place, error)),
             },
         }

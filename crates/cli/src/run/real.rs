@@ -28,26 +28,26 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Runs a plan. `directory`: where the files of the jobs are; `None`: in a temporary one.
+/// Runs a plan. `directory`: where the files of the jobs in fio's language are, and stay; `None`: in the run's own folder, which has
+/// all that it needs besides (swap, files of traces and of loads), and goes with it.
 ///
 /// # Errors
 /// The cache cannot be built, or files cannot be made.
 pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<Outcome, Failure> {
-    let parent = layout::default_directory();
-    let temporary = match directory {
-        Some(_) => None,
-        None => Some(TemporaryFolder::create(&parent, "mglru-run-").map_err(|error| {
-            let place = parent.display();
-            Failure::work(format_args!(
-                "cannot make a place for files in {place}: {error}; name one with --directory"
-            ))
-        })?),
+    let parent = directory.map_or_else(layout::default_directory, Path::to_owned);
+    let cannot = |error| {
+        let place = parent.display();
+        Failure::work(format_args!(
+            "cannot make a place for files in {place}: {error}; name another with --directory"
+        ))
     };
-    let directory = temporary.as_ref().map(TemporaryFolder::path).or(directory).unwrap_or(&parent);
-    let cache = build(plan, directory)?;
-    let fio = fio_plan(plan, directory)?;
+    let own = TemporaryFolder::create(&parent, "mglru-run-").map_err(cannot)?;
+    let files = own.path().join("files");
+    std::fs::create_dir(&files).map_err(cannot)?;
+    let cache = build(plan, own.path())?;
+    let fio = fio_plan(plan, directory.unwrap_or(&files))?;
     fio.lay_out(&mut Output::new(true))?;
-    let parts = parts(plan, &fio, directory)?;
+    let parts = parts(plan, &fio, own.path())?;
     let stage = Stage::new(plan, &cache, parts.len())?;
     let files: Vec<String> = plan.scenario.print.files.iter().map(|file| file.value.clone()).collect();
     std::thread::scope(|scope| {
@@ -75,7 +75,9 @@ pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<Outcome, Failure> {
                 kills.extend(tenant.killed().map(|report| Killed { time: None, report }));
             }
         }
-        let failures = ended.iter().filter_map(Ended::failure).collect();
+        lift_limits(&cache)?;
+        let failures =
+            parts.iter().zip(&ended).filter_map(|(part, ended)| ended.failure(&part.place)).collect();
         Ok(Outcome { time, tenants, answers, kills, readings, failures })
     })
 }
@@ -96,6 +98,17 @@ fn build(plan: &Plan, directory: &Path) -> Result<PageCache, Failure> {
         builder = builder.tenant_with(&tenant.path, limits(&tenant.limits));
     }
     Ok(builder.build()?)
+}
+
+/// What is verified when all is told comes back into memory, at nobody's limit: the tenants' own ones may not hold what was swapped.
+fn lift_limits(cache: &PageCache) -> Result<(), Failure> {
+    for tenant in cache.tenants() {
+        tenant.set_max(None)?;
+        tenant.set_high(None)?;
+        tenant.set_swap_max(None)?;
+        tenant.set_swap_high(None)?;
+    }
+    Ok(())
 }
 
 fn limits(of: &mglru_workload::scenario::Limits) -> Limits {
@@ -128,6 +141,8 @@ fn fio_plan(plan: &Plan, directory: &Path) -> Result<FioPlan, Failure> {
 
 /// What one thread does.
 struct Part<'p> {
+    /// The scenario's file and the place of its job, for errors.
+    place: String,
     tenant: Option<usize>,
     start: Duration,
     task: Task<'p>,
@@ -160,8 +175,8 @@ enum Open<'p> {
 }
 
 impl Ended<'_> {
-    /// Why it failed, perhaps at last: what it wrote is synced and checked.
-    fn failure(&self) -> Option<String> {
+    /// Why the job at `place` failed, perhaps at last: what it wrote is synced and checked.
+    fn failure(&self, place: &str) -> Option<String> {
         let at_last = || match &self.open {
             Open::Fio(runner) => {
                 let name = &runner.planned().job.name;
@@ -170,7 +185,7 @@ impl Ended<'_> {
             Open::Load(load) => load.verify(false).err().map(|failure| failure.text().to_owned()),
             Open::Trace { .. } | Open::Nothing => None,
         };
-        self.failure.clone().or_else(at_last)
+        self.failure.clone().or_else(at_last).map(|failure| format!("{place}: {failure}"))
     }
 }
 
@@ -179,9 +194,10 @@ fn parts<'p>(plan: &Plan, fio: &'p FioPlan, directory: &'p Path) -> Result<Vec<P
     let mut parts = Vec::new();
     for (number, job) in plan.scenario.jobs.iter().enumerate() {
         let name = format!("job{}", number + 1);
+        let place = plan.scenario.place(job.place);
         let mut add = |start: Duration, task| {
             let (stop, meter) = (AtomicBool::new(false), OnceLock::new());
-            parts.push(Part { tenant: job.tenant, start, task, stop, meter });
+            parts.push(Part { place: place.clone(), tenant: job.tenant, start, task, stop, meter });
         };
         match &job.work {
             Work::Fio(instances) => {
@@ -190,7 +206,8 @@ fn parts<'p>(plan: &Plan, fio: &'p FioPlan, directory: &'p Path) -> Result<Vec<P
                 }
             }
             Work::Trace { path, runtime } => {
-                add(job.start, Task::Trace(TraceJob::new(path, *runtime, &directory.join(name))?));
+                let trace = TraceJob::new(path, *runtime, &directory.join(name));
+                add(job.start, Task::Trace(trace.map_err(|failure| failure.at(&place))?));
             }
             &Work::Load { load, clients, runtime } => {
                 let seed = plan.scenario.machine.seed;
@@ -259,7 +276,8 @@ impl<'p> Part<'p> {
             let client = &client;
             let threads: Vec<_> =
                 (0..clients as usize).map(|number| scope.spawn(move || client(number))).collect();
-            threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+            let joined = threads.into_iter().map(|thread| thread.join());
+            joined.map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
         });
         let accesses = done.iter().map(|(accesses, _)| accesses).sum();
         let failure = done.into_iter().find_map(|(_, failure)| failure);

@@ -46,7 +46,8 @@ pub fn run_with<R>(
     let numbers = Numbers::default();
     let mut shared_files = Files::new(numbers.clone());
     for job in &scenario.jobs {
-        add(&mut simulator, job, scenario.machine.seed, &numbers, &mut shared_files)?;
+        let place = scenario.place(job.place);
+        add(&mut simulator, job, &place, scenario.machine.seed, &numbers, &mut shared_files)?;
     }
     prepare(&mut simulator);
     let report = simulator.run().map_err(failure)?;
@@ -166,6 +167,7 @@ fn order(action: &scenario::Action) -> (Time, Order) {
 fn add(
     simulator: &mut Simulator,
     job: &Job,
+    place: &str,
     seed: u64,
     numbers: &Numbers,
     files: &mut Files,
@@ -178,7 +180,7 @@ fn add(
             }
         }
         Work::Trace { path, runtime } => {
-            let trace = TraceFile::load(path, OpenOptions::default())?;
+            let trace = TraceFile::load(path, OpenOptions::default()).map_err(|failure| failure.at(place))?;
             let span = Span::new(job.start, *runtime);
             simulator.add_job_of(&tenant, Replay::new(&trace, span, numbers.clone())?);
         }

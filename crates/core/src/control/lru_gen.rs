@@ -154,6 +154,11 @@ impl Commands {
         Commands { rest: commands.map(str::to_owned).collect(), evicting: None }
     }
 
+    /// Whether all are commands.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        self.rest.iter().try_for_each(|text| parse(text).map(drop))
+    }
+
     /// Does one command, or one batch of it.
     pub(super) fn step(&mut self, core: &Core, host: &impl Host, cpu: usize) -> Result<ControlStep, Failure> {
         if let Some(evicting) = &mut self.evicting {

@@ -88,6 +88,19 @@ impl ControlWrite {
         step
     }
 
+    /// Whether all of it can be understood, before any of it is done: the kernel carries out commands up to the first that is wrong.
+    ///
+    /// # Errors
+    /// `EINVAL`: a command of `lru_gen` that is none.
+    pub fn check(&self) -> Result<(), ControlError> {
+        match &self.work {
+            Work::Commands(commands) => {
+                commands.check().map_err(|(errno, reason)| ControlError::new(errno, &self.path, reason))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Gives up. What was done stays.
     pub fn cancel(mut self, core: &Core) {
         self.end(core);

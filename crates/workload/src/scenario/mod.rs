@@ -240,6 +240,11 @@ impl Scenario {
         &self.tenants[..self.tenants.len() - later]
     }
 
+    /// A place in it, with its file, as errors name it.
+    pub fn place(&self, Place { line, column }: Place) -> String {
+        format!("{}:{line}:{column}", self.path.display())
+    }
+
     /// What is wrong with a value of it.
     pub fn error(&self, place: Place, reason: impl Into<String>) -> Error {
         Error::new(&self.path, Some(place), reason)

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::fio;
 use crate::load::Load;
-use std::path::Path;
+use std::path::{Component, Path};
 use std::time::Duration;
 use toml::de::DeTable;
 
@@ -259,6 +259,17 @@ fn read_fio(value: &Value, source: &Text, seed: u64) -> Result<Vec<fio::Job>, Er
         }
         if [job.start_delay, job.ramp, job.runtime.unwrap_or_default()].iter().any(|&time| time > TIME_MAX) {
             return refuse("a time is more than 1000 days");
+        }
+        // Zeroes are memory of the job's own in both worlds, not that device.
+        let stays = |path: &Path| {
+            path == Path::new("/dev/zero")
+                || path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+        };
+        if let Some(path) = job.files.iter().find(|path| !stays(path)) {
+            return refuse(&format!(
+                "`{}` is outside the run's own directory, and a run leaves the files of others alone: write a relative path without `..`",
+                path.display()
+            ));
         }
         if job.stage > 0 {
             return refuse("`stonewall` has no meaning here: give the [[job]] a `start`");

@@ -164,6 +164,17 @@ fn what_is_wrong_is_told_with_its_place() {
         ("runtime = \"5s\"", "", "a load has no end"),
         ("rw=randread", "rw=randraed", "dir/s.toml:45:1: `rw=randraed`"),
         ("rw=randread", "stonewalll", "45:1: unknown option `stonewalll`; did you mean `stonewall`?"),
+        (
+            "numjobs=2",
+            "filename=/etc/passwd",
+            "44:1: job `one`: `/etc/passwd` is outside the run's own directory",
+        ),
+        (
+            "numjobs=2",
+            "filename=a/../../b",
+            "44:1: job `one`: `a/../../b` is outside the run's own directory",
+        ),
+        ("numjobs=2", "directory=/srv", "44:1: job `one`: `/srv/one.0.0` is outside the run's own directory"),
         ("numjobs=2", "startdelay=9999d", "44:1: job `one`: a time is more than 1000 days"),
         ("numjobs=2", "  workload=tpcc\nruntime=1", "45:1: job `one`: `rw` is about accesses to blocks"),
         ("\"c/memory.current\"", "\"d/memory.current\"", "tenant `d` does not exist"),
