@@ -102,7 +102,7 @@ fn build(plan: &Plan, directory: &Path) -> Result<PageCache, Failure> {
 
 /// What is verified when all is told comes back into memory, at nobody's limit: the tenants' own ones may not hold what was swapped.
 fn lift_limits(cache: &PageCache) -> Result<(), Failure> {
-    for tenant in cache.tenants() {
+    for tenant in cache.tenants().iter().filter(|tenant| !tenant.name().is_empty()) {
         tenant.set_max(None)?;
         tenant.set_high(None)?;
         tenant.set_swap_max(None)?;
