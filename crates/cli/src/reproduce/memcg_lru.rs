@@ -47,7 +47,7 @@ const REQUEST_PAGES: u64 = 65_536;
 const TOUCHED: f64 = 0.4;
 /// The publication has 600. A request takes up to two seconds here, most of it for pages that were touched and are put where they belong.
 const REQUESTS: u32 = 60;
-const REQUESTS_QUICK: u32 = 24;
+const REQUESTS_QUICK: u32 = 36;
 /// Requests before anything is counted: at first all were touched, and nothing was aged.
 const WARM_REQUESTS: u32 = 2;
 

@@ -52,6 +52,8 @@ pub(crate) struct Visit {
     pub(crate) aged: bool,
     /// It has something to give at this priority.
     pub(crate) sizable: bool,
+    /// Pages that it had before, but for what is protected.
+    pub(crate) giving_pages: u64,
     /// Pages looked at, and freed.
     pub(crate) scanned: u64,
     pub(crate) stolen: u64,
@@ -238,9 +240,9 @@ impl Core {
 
     /// A memcg was visited, and may have become smaller.
     fn given(&self, id: MemcgId, visit: Visit) -> Given {
-        let Visit { scanned, stolen, below_min, below_low, .. } = visit;
+        let Visit { giving_pages, scanned, stolen, below_min, below_low, .. } = visit;
         self.regroup(id, false);
-        Given { memcg: id, scanned, stolen, protected: below_min || below_low }
+        Given { memcg: id, giving_pages, scanned, stolen, protected: below_min || below_low }
     }
 
     /// Puts a memcg, or who inherited its lists, among those of its size, if it is not there; `anew`: anyway.

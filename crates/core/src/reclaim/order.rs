@@ -26,6 +26,8 @@ pub(crate) struct NodeWalk {
     before: Progress,
     /// What the turn may free at most.
     most_pages: u64,
+    /// What it had when its turn began, but for what is protected.
+    giving_pages: u64,
     /// What came of the visit before.
     last: Option<(MemcgId, Visit)>,
     finished: bool,
@@ -58,6 +60,7 @@ impl NodeWalk {
             turn: None,
             before: Progress::default(),
             most_pages: 0,
+            giving_pages: 0,
             last: None,
             finished: false,
         }
@@ -84,6 +87,7 @@ impl NodeWalk {
                 // Of the multi-gen LRU, what was sorted was looked at, too.
                 scanned: visit.scanned.max(now.scanned - before.scanned),
                 stolen: now.reclaimed - before.reclaimed,
+                giving_pages: self.giving_pages,
                 ..visit
             };
             let memcg = core.memcg(turn.memcg());
@@ -136,6 +140,7 @@ impl NodeWalk {
             memcg.stat.add(Counter::EventLow, 1);
         }
         self.before = scan.progress;
+        (self.giving_pages, _) = spared.leaves(memcg.lruvec.reclaimable_pages(), usage, scan.low_override);
         self.most_pages = if orders.whole {
             u64::MAX
         } else {
