@@ -17,6 +17,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+/// What reclaim takes for a page that it examines, as in `mglru reproduce reclaim-loop`, and for a visit to a memcg. If they took no
+/// time, it would stand still where all requests fail after having tried everything: no `runtime` would end, and a trace whose
+/// requests fail ran for a minute instead of seconds.
+const SCAN_TIME: Duration = Duration::from_micros(1);
+const BATCH_TIME: Duration = Duration::from_micros(1);
+
 /// Runs a plan.
 ///
 /// # Errors
@@ -129,6 +135,8 @@ fn machine(plan: &Plan, tenants: Vec<Tenant>) -> Result<Machine, Failure> {
         swap,
         swappiness: wanted.swappiness.map_or(Swappiness::DEFAULT, Swappiness),
         oom_policy: plan.oom_policy,
+        scan_time: SCAN_TIME,
+        batch_time: BATCH_TIME,
         // As fio's, and databases', whose blocks are whole pages.
         writes: Writes::Overwrite,
         seed: wanted.seed,
