@@ -275,3 +275,80 @@ fn a_page_workload_has_no_real_world() {
     fs::write(here.path().join("y.toml"), scenario).unwrap();
     assert!(fails(here.path(), "run y.toml --world real", 2).contains("y.toml:3:1: ycsb"));
 }
+
+/// Memory and swap are too small for the load: requests fail, one after the other, and time goes on.
+const TOO_SMALL: &str = "
+[machine]
+memory = \"64MiB\"
+swap = \"32MiB\"
+preset = \"linux-7.2\"
+[[tenant]]
+path = \"a\"
+memory.max = \"4MiB\"
+memory.swap.max = \"2MiB\"
+[[job]]
+tenant = \"a\"
+load = \"requests:heap=8m\"
+runtime = \"1s\"
+";
+
+#[test]
+fn whose_requests_fail_is_told_why_first() {
+    let here = tempfile::tempdir().unwrap();
+    fs::write(here.path().join("s.toml"), TOO_SMALL).unwrap();
+    let document = document(here.path(), "run s.toml --oom-policy fail");
+    let failed = number(&tenant(&document, "a")["out_of_memory"]);
+    assert!((1..100_000).contains(&failed), "each takes its time: {failed}");
+    let seconds = document["seconds"].as_f64().unwrap();
+    assert!((1.0..5.0).contains(&seconds), "it ends with a request: {seconds}");
+    let refusals = document["refusals"].as_array().unwrap();
+    assert_eq!(
+        (refusals.len(), &refusals[0]["tenant"], &refusals[0]["limit_of"]),
+        (1, &"a".into(), &"a".into())
+    );
+    let report = refusals[0]["report"].as_str().unwrap();
+    let (_, left) = report.split_once(" anonymous with ").unwrap();
+    let left: u64 = left.split(' ').next().unwrap().parse().unwrap();
+    assert!(
+        left < 64 && report.contains("(fewer than 64 are not used)") == (left > 0),
+        "of 512, not of 8,192: {report}"
+    );
+    assert!(done(here.path(), "run s.toml").contains("refused  first at"));
+}
+
+/// What it wrote comes back to be verified, although its tenant's swap was taken away meanwhile.
+#[test]
+fn a_load_is_verified_at_nobodys_limit() {
+    let here = tempfile::tempdir().unwrap();
+    let scenario = "
+[machine]
+memory = \"48MiB\"
+swap = \"24MiB\"
+[[tenant]]
+path = \"a\"
+memory.max = \"4MiB\"
+[[job]]
+tenant = \"a\"
+load = \"sweep:size=6m,arrays=4\"
+runtime = \"1s\"
+[[action]]
+at = \"990ms\"
+write = { \"a/memory.swap.max\" = \"0\" }
+";
+    fs::write(here.path().join("s.toml"), scenario).unwrap();
+    let document = document(here.path(), "run s.toml --world real");
+    assert_eq!(document["failures"], Value::Array(Vec::new()));
+}
+
+/// What a run needs besides is in a folder of its own: files of that name stay as they are.
+#[test]
+fn files_of_others_stay_as_they_are() {
+    let here = folder();
+    fs::write(here.path().join("s.toml"), TRACE_AND_LOAD).unwrap();
+    let mine = ["swap", "job1", "job1.0", "job1.1", "job2", "job2.1"];
+    mine.iter().for_each(|name| fs::write(here.path().join(name), name).unwrap());
+    done(here.path(), "run s.toml --world real --directory .");
+    for name in mine {
+        assert_eq!(fs::read_to_string(here.path().join(name)).unwrap(), name);
+    }
+}

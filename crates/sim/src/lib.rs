@@ -43,7 +43,7 @@ pub use device::{DeviceModel, Lane, Latency, Trouble};
 pub use host::{Observer, PageTouch};
 pub use machine::{FlusherModel, Interleaving, Machine, Preemption, Tenant, Writes};
 pub use operation::{Access, Numbering, Operation, Request, Source, SourceError, TraceSource};
-pub use report::{Counters, Counts, Kill, Report, RequestReport, Tally, TenantReport};
+pub use report::{Counters, Counts, Kill, Refusal, Report, RequestReport, Tally, TenantReport};
 pub use sample::{Sample, TenantSample};
 pub use simulator::{SimError, Simulator};
 pub use swap::{SwapDevice, SwapModel};

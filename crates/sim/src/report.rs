@@ -155,6 +155,17 @@ pub struct Kill {
     pub report: OutOfMemory,
 }
 
+/// The first request of a tenant's jobs that failed, as no page could be freed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// When.
+    pub time: Time,
+    /// The path of the tenant whose request it was.
+    pub tenant: String,
+    /// Because of whose limit, and why.
+    pub report: OutOfMemory,
+}
+
 /// What happened to one tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantReport {
@@ -185,6 +196,8 @@ pub struct Report {
     pub requests: Vec<RequestReport>,
     /// Tenants that were killed, in the order in which they were ([`crate::Machine::oom_policy`]).
     pub kills: Vec<Kill>,
+    /// For whom no page could be freed, in the order in which it happened first.
+    pub refusals: Vec<Refusal>,
     /// The root first, then the machine's tenants in their order.
     pub tenants: Vec<TenantReport>,
     /// What the device did.

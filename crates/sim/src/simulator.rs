@@ -533,6 +533,7 @@ impl Simulator {
             now: world.now(),
             requests: world.requests.clone(),
             kills: world.kills.clone(),
+            refusals: world.refusals.clone(),
             warm_from: tenants[0].warm.is_some().then_some(world.warm_from()),
             tenants,
             device: world.device.counts(),

@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::files::{FileNumber, Files};
 use crate::host::SimHost;
 use crate::machine::{Machine, Preemption, Tenant, Writes};
-use crate::report::{Counters, Counts, Kill, RequestReport, Tally};
+use crate::report::{Counters, Counts, Kill, Refusal, RequestReport, Tally};
 use crate::sample::{Sample, Sampler, TenantSample};
 use crate::swap::Swap;
 use mglru_core::writeback::WritebackRun;
@@ -69,6 +69,8 @@ pub(crate) struct TenantState {
     pub(crate) gone: bool,
     /// It was killed: its jobs end, in the middle of what they do.
     pub(crate) killed: bool,
+    /// A request of its jobs failed, as no page could be freed.
+    pub(crate) refused: bool,
     pub(crate) counts: Counts,
     /// What it had at the warm point.
     pub(crate) at_warm: Option<Tally>,
@@ -82,6 +84,7 @@ impl TenantState {
             memcg,
             gone: false,
             killed: false,
+            refused: false,
             counts: Counts::default(),
             at_warm: None,
             latencies: Latencies::default(),
@@ -117,6 +120,7 @@ pub(crate) struct World {
     pub(crate) tasks: Vec<Task>,
     /// Who was killed so far.
     pub(crate) kills: Vec<Kill>,
+    pub(crate) refusals: Vec<Refusal>,
     /// Of these, those whose memory is being taken.
     pub(crate) victims: VecDeque<MemcgId>,
     pub(crate) writes: BTreeMap<WriteId, Write>,
@@ -178,6 +182,7 @@ impl World {
             tenants,
             tasks: Vec::new(),
             kills: Vec::new(),
+            refusals: Vec::new(),
             victims: VecDeque::new(),
             writes: BTreeMap::new(),
             next_write: 0,

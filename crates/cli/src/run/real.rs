@@ -78,7 +78,8 @@ pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<Outcome, Failure> {
         lift_limits(&cache)?;
         let failures =
             parts.iter().zip(&ended).filter_map(|(part, ended)| ended.failure(&part.place)).collect();
-        Ok(Outcome { time, tenants, answers, kills, readings, failures })
+        // Whose request failed says so itself, among the failures.
+        Ok(Outcome { time, tenants, answers, kills, refusals: Vec::new(), readings, failures })
     })
 }
 

@@ -20,6 +20,8 @@ pub struct Outcome {
     pub answers: Vec<Answered>,
     /// Who was killed to make room.
     pub kills: Vec<Killed>,
+    /// Whose requests failed, as no page could be freed.
+    pub refusals: Vec<Refused>,
     /// What was read of control files, at last at the end.
     pub readings: Vec<Read>,
     /// Why jobs failed.
@@ -65,6 +67,17 @@ pub struct Killed {
     pub report: OutOfMemory,
 }
 
+/// The first request of a tenant that failed.
+#[derive(Debug, Clone)]
+pub struct Refused {
+    /// Its path.
+    pub tenant: String,
+    /// When.
+    pub time: Duration,
+    /// Because of whose limit, and why.
+    pub report: OutOfMemory,
+}
+
 /// What was read.
 #[derive(Debug, Clone)]
 pub struct Read {
@@ -97,6 +110,9 @@ pub fn text(plan: &Plan, outcome: &Outcome) -> String {
     if !outcome.kills.is_empty() {
         text.push_str(&format!("\n{}", kills(&outcome.kills)));
     }
+    if !outcome.refusals.is_empty() {
+        text.push_str(&format!("\n{}", refusals(&outcome.refusals)));
+    }
     text + &readings(plan, outcome)
 }
 
@@ -110,12 +126,20 @@ fn kills(kills: &[Killed]) -> String {
     table.text()
 }
 
+fn refusals(refusals: &[Refused]) -> String {
+    let mut table = Table::new(["refused", "first at", "for", "why"]).with_words_last();
+    for Refused { tenant, time, report } in refusals {
+        table.row([name_of(tenant), at(*time), name_of(&report.tenant), report.to_string()]);
+    }
+    table.text()
+}
+
 fn name_of(path: &str) -> String {
     if path.is_empty() { "(root)".to_owned() } else { path.to_owned() }
 }
 
 fn tenants(plan: &Plan, outcome: &Outcome) -> String {
-    let fixed = ["tenant", "usage", "peak", "hits", "misses", "miss ratio", "oom"];
+    let fixed = ["tenant", "usage", "peak", "hits", "misses", "miss ratio", "refused"];
     let headings = fixed.into_iter().chain(plan.counters.iter().map(String::as_str));
     let mut table = Table::with_headings(headings);
     for tenant in
@@ -209,6 +233,12 @@ pub fn document(plan: &Plan, outcome: &Outcome) -> Value {
             action_json(&scenario.tenants, action, answer)
         }).collect::<Vec<_>>(),
         "kills": outcome.kills.iter().map(kill_json).collect::<Vec<_>>(),
+        "refusals": outcome.refusals.iter().map(|Refused { tenant, time, report }| json!({
+            "seconds": time.as_secs_f64(),
+            "tenant": tenant,
+            "limit_of": report.tenant,
+            "report": report.to_string(),
+        })).collect::<Vec<_>>(),
         "readings": outcome.readings.iter().map(|reading| json!({
             "seconds": reading.time.as_secs_f64(),
             "file": scenario.print.files[reading.file].value,

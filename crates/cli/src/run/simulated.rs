@@ -1,7 +1,7 @@
 //! A scenario on the simulated machine.
 
 use super::plan::{Plan, SUMS};
-use super::report::{Answered, Killed, Outcome, Read, TenantRow};
+use super::report::{Answered, Killed, Outcome, Read, Refused, TenantRow};
 use super::sources::{Client, Files, FioSource, Names, Numbers, Replay, Span};
 use crate::error::Failure;
 use crate::trace_file::TraceFile;
@@ -88,6 +88,15 @@ pub fn run_with<R>(
             .kills
             .into_iter()
             .map(|kill| Killed { time: Some(since_start(kill.time)), report: kill.report })
+            .collect(),
+        refusals: report
+            .refusals
+            .into_iter()
+            .map(|refusal| Refused {
+                tenant: refusal.tenant,
+                time: since_start(refusal.time),
+                report: refusal.report,
+            })
             .collect(),
         readings,
         failures: Vec::new(),

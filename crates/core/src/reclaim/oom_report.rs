@@ -1,6 +1,7 @@
 //! What a charge that could not be met says: whose limit it was, what is there, and why none of it could be freed.
 
 use crate::memcg::{Counter, MemcgId};
+use crate::swap::FREE_SLOTS_MIN;
 use crate::{Core, Kind, Time};
 
 /// Pages of a tenant and all below it in the generations of one distance from the youngest.
@@ -26,7 +27,8 @@ pub struct OutOfMemory {
     pub max_pages: u64,
     /// Of its pages, anonymous ones.
     pub anon_pages: u64,
-    /// Swap slots that its anonymous pages could still go to.
+    /// Swap slots that its anonymous pages could still go to, of all who have some: the most that is left to one of them. Fewer than
+    /// [`FREE_SLOTS_MIN`](crate::swap::FREE_SLOTS_MIN), and reclaim leaves them alone.
     pub free_swap_pages: u64,
     /// Of its pages, dirty ones that could not be freed.
     pub dirty_pages: u64,
@@ -53,7 +55,11 @@ impl OutOfMemory {
         };
         let mut generations = Vec::new();
         let mut protected_pages = 0;
+        let mut free_swap_pages = 0;
         for member in core.subtree(memcg) {
+            if member.lruvec.active_pages(Kind::Anon) + member.lruvec.inactive_pages(Kind::Anon) > 0 {
+                free_swap_pages = free_swap_pages.max(core.free_swap_pages_of(member.id()));
+            }
             for (distance, row) in member.lruvec.generations(now).iter().rev().enumerate() {
                 if generations.len() == distance {
                     generations.push(GenerationPages::default());
@@ -75,7 +81,7 @@ impl OutOfMemory {
             usage_pages,
             max_pages,
             anon_pages: listed(false) + listed(true),
-            free_swap_pages: if core.can_swap(memcg) { u64::from(core.free_swap_pages()) } else { 0 },
+            free_swap_pages,
             dirty_pages: totals.get(Counter::FileDirty),
             writeback_pages: totals.get(Counter::FileWriteback),
             mapped_pages: totals.get(Counter::FileMapped),
@@ -95,7 +101,7 @@ impl std::fmt::Display for OutOfMemory {
         }
         write!(
             f,
-            "{} of {} pages are in use, {} dirty, {} being written, {} mapped, {} anonymous with {} pages of swap left, \
+            "{} of {} pages are in use, {} dirty, {} being written, {} mapped, {} anonymous with {} pages of swap left{}, \
              {} protected by memory.min, {} unevictable, the rest held by guards or I/O; by generation, the oldest first, \
              file+anonymous:",
             self.usage_pages,
@@ -105,6 +111,11 @@ impl std::fmt::Display for OutOfMemory {
             self.mapped_pages,
             self.anon_pages,
             self.free_swap_pages,
+            if (1..u64::from(FREE_SLOTS_MIN)).contains(&self.free_swap_pages) {
+                " (fewer than 64 are not used)"
+            } else {
+                ""
+            },
             self.protected_pages,
             self.unevictable_pages
         )?;

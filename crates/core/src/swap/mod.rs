@@ -218,6 +218,12 @@ impl Core {
         self.swap.free_slots() > 0 && self.with_ancestors(memcg).all(has_room)
     }
 
+    /// How many pages of a memcg could.
+    pub(crate) fn free_swap_pages_of(&self, memcg: MemcgId) -> u64 {
+        let margins = self.with_ancestors(memcg).map(|memcg| memcg.swap.margin_pages());
+        margins.fold(u64::from(self.swap.free_slots()), u64::min)
+    }
+
     /// Gives a locked folio a slot, to which it has to be written. `false`: none is free, or its memcg may have no more.
     pub(crate) fn assign_slot(&self, folio: FolioId) -> bool {
         let memcg = self.owner_of(folio);

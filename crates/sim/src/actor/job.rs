@@ -18,6 +18,7 @@ use crate::checker::judge_out_of_memory;
 use crate::files::FileNumber;
 use crate::host::PageTouch;
 use crate::operation::{Access, Operation, Request, Source, SourceError};
+use crate::report::Refusal;
 use crate::report::RequestReport;
 use crate::world::{Pause, TenantState, World};
 use mglru_core::lru::switch::{LruSwitch, SwitchStep};
@@ -608,6 +609,13 @@ impl Job {
                     && let Some(wrong) = judge_out_of_memory(world, &report)
                 {
                     model.borrow_mut().complain(wrong);
+                }
+                let tenant = self.process.tenant;
+                if !std::mem::replace(&mut world.tenants[tenant].refused, true) {
+                    let path = world
+                        .memcg(tenant)
+                        .map_or_else(String::new, |memcg| world.core.memcg_path(memcg.id()));
+                    world.refusals.push(Refusal { time: world.now(), tenant: path, report: *report });
                 }
                 self.fail(world, touch);
                 // The caller may want to give up.
