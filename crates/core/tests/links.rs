@@ -68,8 +68,9 @@ fn links_lead_somewhere() {
 fn broken_links_are_found() {
     let (root, _) = pages();
     let readme = root.join("README.md");
-    let judged = ["docs/fio.md", "docs/none.md", "docs/fio.md#no-such-heading", "#no-such-heading", "https://a.b/c"]
-        .map(|link| wrong(&readme, link).is_some());
+    let judged =
+        ["docs/fio.md", "docs/none.md", "docs/fio.md#no-such-heading", "#no-such-heading", "https://a.b/c"]
+            .map(|link| wrong(&readme, link).is_some());
     assert_eq!(judged, [false, true, true, true, false]);
     assert_eq!(links("[a](b) `x` [c](d#e)\n```\n[f](g)\n```\n").collect::<Vec<_>>(), ["b", "d#e"]);
     assert!(anchors("# Where we differ: `a` & b\n").contains("where-we-differ-a--b"));

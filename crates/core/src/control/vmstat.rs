@@ -21,6 +21,8 @@ const COUNTERS: &[(&str, Counter)] = &[
     ("workingset_restore_anon", Counter::WorkingsetRestoreAnon),
     ("workingset_restore_file", Counter::WorkingsetRestoreFile),
     ("workingset_nodereclaim", Counter::WorkingsetNodereclaim),
+    // Reclaim is the only one who writes to swap, and writes nothing else itself.
+    ("nr_vmscan_write", Counter::Pswpout),
     ("nr_vmscan_immediate_reclaim", Counter::NrVmscanImmediateReclaim),
     ("nr_written", Counter::NrWritten),
     ("pswpin", Counter::Pswpin),
@@ -57,6 +59,8 @@ impl Core {
             ("nr_inactive_file", totals.listed_pages(Kind::File, false)),
             ("nr_active_file", totals.listed_pages(Kind::File, true)),
             ("nr_unevictable", totals.unevictable_pages()),
+            ("nr_isolated_anon", self.node.isolated_pages(Kind::Anon)),
+            ("nr_isolated_file", self.node.isolated_pages(Kind::File)),
         ];
         let counters = COUNTERS.iter().map(|&(name, counter)| (name, totals.get(counter)));
         sizes.into_iter().chain(counters).fold(String::new(), |mut text, (name, value)| {
