@@ -34,7 +34,7 @@ pub enum Error {
     Killed(Box<OutOfMemory>),
     /// The cache was closed, and its workers are gone.
     Closed,
-    /// Memory is short, and the request was one that does not wait.
+    /// Memory is short, and the request was one that does not wait; or a page is lent as often as it can be.
     Busy,
     /// The file was opened for reading only.
     ReadOnly {

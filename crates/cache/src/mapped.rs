@@ -20,15 +20,13 @@ use crate::error::Error;
 use crate::file::{CachedFile, pieces};
 use crate::frames::Frames;
 use crate::inode::Inode;
+use mglru_core::folio::LENT_REFERENCES_MAX;
 use mglru_core::mapping::Glance;
 use mglru_core::readahead::Window;
 use mglru_core::{Arrival, FolioId, Hit, Lookup, PAGE_BYTES};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
-
-/// References that a folio can have at once.
-const REFERENCES_MAX: u32 = 0xfff;
 
 /// Accesses of a batch that are under way together: more than a core can have cache misses outstanding (16).
 const TOGETHER: usize = 32;
@@ -191,7 +189,7 @@ impl Map {
     /// file, while it holds a guard waits for itself.
     ///
     /// # Errors
-    /// The page is beyond the end, cannot be read, or no memory can be freed for it; or it is lent some 4,000 times.
+    /// The page is beyond the end, cannot be read, or no memory can be freed for it; or it is lent 3,800 times.
     pub fn page(&self, index: u32) -> Result<PageGuard<'_>, Error> {
         let start = u64::from(index) * PAGE_BYTES;
         let bytes = (self.check(start, 1)? - start).min(PAGE_BYTES) as usize;
@@ -199,7 +197,7 @@ impl Map {
         loop {
             let hit = self.find(index)?;
             if !shared.core.try_get(&self.file.inode.mapping, index, &hit) {
-                if shared.flags(hit.folio).load().references() == REFERENCES_MAX {
+                if shared.flags(hit.folio).load().references() >= LENT_REFERENCES_MAX {
                     return Err(Error::Busy);
                 }
                 continue;

@@ -84,12 +84,17 @@ fn a_page_is_explained() {
     let back = life["events"].as_array().unwrap().last().unwrap();
     assert_eq!(back["refault"], true);
     let events = events(folder.path(), "all.jsonl");
-    let evicted = events.iter().position(|event| event["event"] == "evict" && event["page"] == 7).unwrap();
-    assert_eq!(
-        number(&back["evictions_since"]),
-        count(&events[evicted + 1..], |event| event["event"] == "evict"),
-        "pages that left between"
-    );
+    let of_page =
+        |name: &str| events.iter().filter(|event| event["event"] == name && event["page"] == 7).next_back();
+    let evicted = number(&of_page("evict").unwrap()["oldest_generation"]);
+    let opened =
+        events.iter().filter(|event| event["event"] == "age").map(|event| number(&event["generation"]));
+    let (distance, reach) = (number(&back["distance"]), number(&back["reach"]));
+    assert_eq!((distance, reach), (opened.max().unwrap() - evicted, 3));
+    assert_eq!(back["recent"], distance <= reach);
+    for name in ["recent", "distance", "reach"] {
+        assert_eq!(of_page("insert").unwrap()[name], back[name]);
+    }
     let of_page = count(&events, |event| event["page"] == 7);
     assert_eq!(of_page, names.len() as u64 + 3, "four hits are one line");
     assert_eq!((&lives[1]["page"], &lives[1]["misses"]), (&100.into(), &1.into()));
@@ -100,7 +105,7 @@ fn a_page_is_explained() {
         "read: hit, 4 times until access 4",
         "added to generation",
         "verdict: free",
-        "inserted: a refault, ",
+        &format!("a refault, too long ago, after {distance} generations; within reach are 3"),
         "page 5: never touched",
     ] {
         assert!(text.contains(part), "{part}: {text}");
@@ -147,7 +152,7 @@ fn the_classic_lru_has_lists_instead_of_generations() {
     for list in ["active", "inactive"] {
         assert!(count(&events, |event| event["list"] == list) > 100, "{list}");
     }
-    let generations = ["generation", "generations", "oldest_generation"];
+    let generations = ["generation", "oldest_generation"];
     assert!(events.iter().all(|event| generations.iter().all(|name| event.get(name).is_none())));
     assert_eq!(count(&events, |event| event["event"] == "evict"), number(&run["counters"]["pgsteal"]));
     let busy =
@@ -158,6 +163,31 @@ fn the_classic_lru_has_lists_instead_of_generations() {
     for part in ["added to the inactive list", "accessed twice: moved to the active list"] {
         assert!(text.contains(part), "{part}: {text}");
     }
+}
+
+/// By the clock of evictions and activations, against the length of the active list: 7 and 8 are on it when 9 comes back after
+/// 300 pages.
+#[test]
+fn distances_of_the_classic_lru_are_those_it_judges_by() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = [7, 8, 7, 8, 7, 8, 9].into_iter().chain(100..400).chain([9]);
+    lines(folder.path(), "story.txt", pages.map(|page| format!("R {page} 1")));
+    let replay = "replay story.txt --memory 100p --lru classic --explain 9 --events all.jsonl";
+    let run = run(document(folder.path(), replay));
+    let back = run["explain"][0]["events"].as_array().unwrap().last().unwrap().clone();
+    let all = events(folder.path(), "all.jsonl");
+    let evicted = all.iter().position(|event| event["event"] == "evict" && event["page"] == 9).unwrap();
+    let since = &all[evicted..];
+    let (evictions, activations) = (
+        count(since, |event| event["event"] == "evict"),
+        count(since, |event| event["from"] == "activation"),
+    );
+    assert_eq!((&back["refault"], &back["recent"]), (&true.into(), &false.into()), "{back}");
+    assert_eq!((number(&back["distance"]), number(&back["reach"])), (evictions + activations, 2), "{back}");
+    let text = done(folder.path(), replay);
+    let told =
+        format!("too long ago, after {} evictions and activations; within reach are 2", back["distance"]);
+    assert!(text.contains(&told), "{told}: {text}");
 }
 
 #[test]

@@ -10,7 +10,7 @@
 //!
 //! # Locking
 //!
-//! `insert` and `abandon` take the mapping lock; the rest is lock-free.
+//! `insert`, `abandon`, `map` and `unmap` take the mapping lock; the rest is lock-free.
 
 use crate::Core;
 use crate::charge::NewFolio;
@@ -201,12 +201,20 @@ impl Core {
     /// batch of `cpu`.
     #[inline]
     fn mark_accessed(&self, host: &impl Host, cpu: impl FnOnce() -> usize, folio: FolioId, then: Flags) {
-        let (flags, mechanisms) = (self.folios.flags(folio), self.mechanisms());
-        if !mechanisms.is_classic() {
-            flags.mark_accessed(then, mechanisms);
-        } else if let Some(before) = flags.mark_accessed_classic(then) {
+        if let Some(before) = self.count_access(folio, then) {
             self.accessed_again(host, cpu(), folio, before);
         }
+    }
+
+    /// The same but for the move: its state before, if [`Self::accessed_again`] is to be called for it.
+    #[inline]
+    fn count_access(&self, folio: FolioId, then: Flags) -> Option<Flags> {
+        let (flags, mechanisms) = (self.folios.flags(folio), self.mechanisms());
+        if mechanisms.is_classic() {
+            return flags.mark_accessed_classic(then);
+        }
+        flags.mark_accessed(then, mechanisms);
+        None
     }
 
     /// As [`Core::accessed`], for a page that was only glanced at.
@@ -425,20 +433,25 @@ impl Core {
 
     /// Maps a file into an address space, so that walks look at it: its first `pages` pages.
     pub fn map(&self, task: &Task, mapping: &Arc<Mapping>, pages: u64) {
-        mapping.set_mapped_pages(pages.max(mapping.mapped_pages()));
+        let mut locked = mapping.lock(&self.leaves);
+        locked.set_mapped_pages(pages.max(mapping.mapped_pages()));
+        drop(locked);
         task.space.map(mapping);
     }
 
     /// Removes every page-table entry of a file. A page whose entry is young counts one access (spec 20 §1).
     pub fn unmap(&self, host: &impl Host, task: &Task, mapping: &Arc<Mapping>) {
         task.space.unmap(mapping);
+        let mut locked = mapping.lock(&self.leaves);
         let pages = mapping.mapped_pages();
-        let locked = mapping.lock(&self.leaves);
-        let mut at = 0;
+        // Who maps it next makes its entries after all of these went.
+        locked.set_mapped_pages(0);
+        let (mut at, mut accessed_again) = (0, Vec::new());
         while let Some((index, slot)) = locked.next(at, pages) {
             if let (Some(folio), true) = (slot.folio(), slot.mapped()) {
                 if slot.accessed() && mapping.has_recency() && mapping.kind() == Kind::File {
-                    self.mark_accessed(host, || task.cpu, folio, self.folios.flags(folio).load());
+                    let before = self.count_access(folio, self.folios.flags(folio).load());
+                    accessed_again.extend(before.map(|before| (folio, before)));
                 }
                 self.unmap_folio(mapping, self.owner_of(folio), folio);
             }
@@ -446,7 +459,11 @@ impl Core {
             at = next;
         }
         drop(locked);
-        mapping.set_mapped_pages(0);
+        // A batch that is drained may give up the last page of a memcg that was removed, and with it what is remembered of
+        // its pages: in this mapping, too.
+        for (folio, before) in accessed_again {
+            self.accessed_again(host, task.cpu, folio, before);
+        }
     }
 
     /// A mapping is another task's from now on, with its page-table entries.

@@ -7,7 +7,7 @@
 use crate::Core;
 use crate::folio::{Flags, FolioId, GenIndex, Tier};
 use crate::host::Host;
-use crate::lru::{Isolated, MAX_GENERATIONS, Queue};
+use crate::lru::{Distance, Isolated, MAX_GENERATIONS, Queue};
 use crate::mapping::MappingId;
 use crate::memcg::{Memcg, MemcgId};
 use crate::pageout::Verdict;
@@ -45,7 +45,9 @@ pub enum Event {
         memcg: MemcgId,
         /// What was remembered of it.
         shadow: Shadow,
-        /// Evicted less than four generations ago. Classic: within reach, and activated.
+        /// How long ago it was evicted. `None`: by the clock of a memcg that was removed since.
+        distance: Option<Distance>,
+        /// That is within reach. Classic: it is activated.
         recent: bool,
     },
     /// A new youngest generation was opened.

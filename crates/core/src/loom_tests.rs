@@ -375,3 +375,28 @@ fn loom_a_memcg_goes_meanwhile() {
     check(|_| (), write, &["there"]);
     check(|world| assert!(truncate(world)), |world| world.bring(0, |_| ()).0 == 0, &["there"]);
 }
+
+/// Two batches of evictions under the classic LRU: each page has a time of its own.
+#[test]
+fn loom_evictions_share_no_time() {
+    fn times(world: &World) -> Vec<u64> {
+        let (core, memcg) = (&world.core, world.core.memcg(world.task.memcg));
+        let flags = core.folios.flags(world.hit().expect("nobody takes it").folio).load();
+        let mut evictions = core.begin_evictions(memcg.id(), 2);
+        // One more than was thought.
+        let mut time = || core.remember(memcg, &mut evictions, Kind::File, flags);
+        let times = [(); 3].map(|()| workingset::Shadow::unpack(time()).token);
+        core.end_evictions(evictions);
+        times.into()
+    }
+    let outcomes = explore(
+        |world| _ = world.core.switch_lru(Lru::Classic),
+        times,
+        times,
+        |_, first, second| {
+            assert!(!first.iter().any(|time| second.contains(time)), "{first:?}, {second:?}");
+            if first[0] < second[0] { "first" } else { "second" }
+        },
+    );
+    assert_eq!(outcomes, ["first", "second"]);
+}

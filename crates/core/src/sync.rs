@@ -5,9 +5,10 @@
 //!
 //! # Locking
 //!
-//! The order of the crate's locks, outermost first: address-space list, mapping, lruvec. The batches of
-//! arrivals, the pools, the tables of mappings and memcgs and each memcg's pressure are leaves: nothing is locked while one
-//! is held, but the node's free frames while a CPU's are.
+//! The order of the crate's locks, outermost first: address-space list, list of shadow leaves, mapping, lruvec, tree of memcgs. The
+//! batches of arrivals, the pools, the table of mappings, Bloom filters, who remembers most, and each memcg's order and pressure are
+//! leaves: nothing is locked while one is held, but the node's free frames while a CPU's are. Against this order go only the locks of
+//! a number that is nobody's, while a memcg is made of it ([`crate::memcg`]).
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};

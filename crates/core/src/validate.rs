@@ -5,6 +5,7 @@ use crate::folio::{FolioId, GenIndex, Kind};
 use crate::lru::classic;
 use crate::lru::lists::{all_lists, may_be_on};
 use crate::lru::{MAX_GENERATIONS, MIN_GENERATIONS};
+use crate::mechanism::Lru;
 use crate::memcg::{Counter, Memcg, MemcgId};
 
 impl Core {
@@ -66,6 +67,18 @@ impl Core {
                 }
             }
             drop(locked);
+            let of_policies = [
+                (Lru::MultiGen, labelled.as_flattened().iter().sum::<u64>()),
+                (Lru::Classic, listed.iter().sum::<u64>()),
+            ];
+            for (lru, folios) in of_policies {
+                if folios > 0 && !self.mechanisms().has_folios_of(lru) {
+                    return Err(format!(
+                        "'{name}' has {folios} folios on lists of the policy {}, which is off",
+                        lru.name()
+                    ));
+                }
+            }
             for (generation, labelled) in labelled.iter().enumerate() {
                 for kind in Kind::ALL {
                     let size = lruvec.size(GenIndex(generation as u8), kind);

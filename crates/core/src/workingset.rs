@@ -26,7 +26,7 @@ use crate::folio::{Flags, FolioId, Kind, Tier, tier_of};
 use crate::host::Host;
 use crate::lru::classic::balance::IO_COST;
 use crate::lru::turns::group_of;
-use crate::lru::{Lruvec, MAX_GENERATIONS, Seq};
+use crate::lru::{Distance, Lruvec, MAX_GENERATIONS, Seq};
 use crate::mapping::ShadowLeaf;
 use crate::mechanism::{Mechanisms, ReworkRule};
 use crate::memcg::{Counter, Memcg, MemcgId};
@@ -85,14 +85,14 @@ impl Shadow {
         (self.token & ((1 << TOKEN_REFS_BITS) - 1)) as u32
     }
 
-    /// Whether a page that comes back while `min` is the oldest and `max` the youngest generation was evicted recently.
-    pub fn is_recent(self, min: Seq, max: Seq, mechanisms: Mechanisms) -> bool {
-        let truncated = |seq: Seq| seq.0 & ((1 << SEQ_BITS) - 1);
-        let seq = self.token >> TOKEN_REFS_BITS;
-        if !mechanisms.reworked(ReworkRule::Refault) {
-            return seq == truncated(min);
+    /// How long ago a page was evicted that comes back while `min` is the oldest and `max` the youngest generation.
+    pub fn distance(self, min: Seq, max: Seq, mechanisms: Mechanisms) -> Distance {
+        let since = |seq: Seq| (seq.0 & ((1 << SEQ_BITS) - 1)).abs_diff(self.seq());
+        if mechanisms.reworked(ReworkRule::Refault) {
+            Distance { passed: since(max), reach: MAX_GENERATIONS - 1 }
+        } else {
+            Distance { passed: since(min), reach: 0 }
         }
-        truncated(max).abs_diff(seq) < MAX_GENERATIONS
     }
 
     /// What the page gets if it was evicted recently (spec 50 §3.3).
@@ -132,12 +132,12 @@ struct Regained {
 }
 
 /// A batch of evictions. With `batch_nonresident_age` the classic clock has gone on for all of them, in one walk to the root, and
-/// each gets its own time: the same that it would have got one by one. The five remedies of spec 80 §8 leave evictions
-/// alone, which are two thirds of what is written to the ancestors' clocks when mapped files are read, and more when hardly
-/// anything is activated.
+/// each gets its own time, the same that it would have got one by one; batches of several CPUs get different ones. The five
+/// remedies of spec 80 §8 leave evictions alone, which are two thirds of what is written to the ancestors' clocks when mapped
+/// files are read, and more when hardly anything is activated.
 ///
-/// A clock that is set back may be behind what another CPU's batch took meanwhile, by 31 pages at most; a page of that batch
-/// that returned in this moment would count as long gone.
+/// A clock that is set back may be behind what another CPU's batch took meanwhile, by 31 pages at most: the next pages get the
+/// same times, and a page of that batch that returned in this moment would count as long gone.
 #[derive(Debug)]
 pub(crate) struct Evictions {
     target: MemcgId,
@@ -172,8 +172,7 @@ impl Core {
         if pages == 0 || !mechanisms.is_classic() || !mechanisms.batch_nonresident_age() {
             return Evictions { target: target.id(), next: 0, left: 0 };
         }
-        let next = target.lruvec.nonresident_age();
-        self.advance_nonresident_age(target, pages);
+        let next = self.advance_nonresident_age(target, pages);
         Evictions { target: target.id(), next, left: pages }
     }
 
@@ -188,9 +187,7 @@ impl Core {
             evictions.next += 1;
             evictions.next - 1
         } else {
-            let age = target.lruvec.nonresident_age();
-            self.advance_nonresident_age(target, 1);
-            age
+            self.advance_nonresident_age(target, 1)
         };
         Shadow { memcg: target.id(), workingset: flags.workingset(), token: age & TOKEN_MASK }.pack()
     }
@@ -225,8 +222,9 @@ impl Core {
         memcg.stat.add(pick(Counter::WorkingsetRefaultAnon, Counter::WorkingsetRefaultFile), 1);
         let window = &memcg.lruvec.window;
         let mechanisms = self.mechanisms();
-        let recent = shadow.is_recent(window.min(kind), window.max(), mechanisms);
-        host.event(Event::Refault { folio, memcg: memcg.id(), shadow, recent });
+        let distance = shadow.distance(window.min(kind), window.max(), mechanisms);
+        let recent = distance.is_recent();
+        host.event(Event::Refault { folio, memcg: memcg.id(), shadow, distance: Some(distance), recent });
         if !recent {
             return;
         }
@@ -257,8 +255,10 @@ impl Core {
         };
         memcg.stat.add(refault, 1);
         let target = self.memcg(shadow.memcg);
-        let recent = target.is_online() && self.is_within_reach(host, target, kind, shadow.token, TOKEN_MASK);
-        host.event(Event::Refault { folio, memcg: memcg.id(), shadow, recent });
+        let distance =
+            target.is_online().then(|| self.refault_distance(host, target, kind, shadow.token, TOKEN_MASK));
+        let recent = distance.is_some_and(Distance::is_recent);
+        host.event(Event::Refault { folio, memcg: memcg.id(), shadow, distance, recent });
         if !recent {
             return;
         }
@@ -403,7 +403,7 @@ mod tests {
     #[test]
     fn recent_means_less_than_four_generations() {
         let shadow = Shadow::of(flags(1, false), MemcgId(0), Seq(7), NOW);
-        let recent = |max| shadow.is_recent(Seq(8), Seq(max), NOW);
+        let recent = |max| shadow.distance(Seq(8), Seq(max), NOW).is_recent();
         assert!(recent(9) && recent(10) && !recent(11));
     }
 
@@ -412,8 +412,9 @@ mod tests {
     fn recent_survives_truncation() {
         let seq = Seq((1 << SEQ_BITS) + 5);
         let shadow = Shadow::of(flags(1, false), MemcgId(0), seq, NOW);
-        assert!(shadow.is_recent(seq, Seq(seq.0 + 2), NOW));
-        assert!(Shadow::of(flags(1, false), MemcgId(0), seq, BEFORE).is_recent(seq, Seq(seq.0 + 2), BEFORE));
+        assert_eq!(shadow.distance(seq, Seq(seq.0 + 2), NOW), Distance { passed: 2, reach: 3 });
+        let before = Shadow::of(flags(1, false), MemcgId(0), seq, BEFORE);
+        assert_eq!(before.distance(seq, Seq(seq.0 + 2), BEFORE), Distance { passed: 0, reach: 0 });
     }
 
     const COUNTS: [Counter; 3] =
@@ -562,7 +563,8 @@ mod tests {
     #[test]
     fn recent_before_the_rework() {
         let shadow = Shadow::of(flags(1, false), MemcgId(0), Seq(7), BEFORE);
-        assert!(shadow.is_recent(Seq(7), Seq(10), BEFORE) && !shadow.is_recent(Seq(8), Seq(10), BEFORE));
+        let recent = |min| shadow.distance(Seq(min), Seq(10), BEFORE).is_recent();
+        assert!(recent(7) && !recent(8));
     }
 
     /// spec 50 §9: "V6.12: read refault with nrefs 2: activate grows, restore does not; with nrefs 3 both do"; a fault

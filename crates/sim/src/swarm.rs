@@ -36,6 +36,9 @@ const TIME_MAX: Duration = Duration::from_secs(3600);
 /// No greedy run: where nobody can be killed, each of up to 9,000 accesses may wait for some seconds before it fails.
 const GREEDY_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
+/// Near smaller limits CPUs charge page by page, even with `charge_near_limit`. One seed in eight has limits from here on.
+const LARGE_LIMIT_PAGES: u64 = 2048;
+
 /// A seed that ran clean.
 #[derive(Clone, Debug)]
 pub struct SwarmReport {
@@ -225,10 +228,14 @@ impl Choices {
 impl Plan {
     fn new(seed: u64) -> Plan {
         let mut choices = Choices(Random::stream(seed, 0x5A));
-        let machine = random_machine(&mut choices, seed);
+        let large = Choices(Random::stream(seed, 0x1A46)).one_in(8);
+        let machine = random_machine(&mut choices, seed, large);
         let files = random_files(&mut choices, &machine);
         let jobs = choices.between(1, 6);
-        let jobs: Vec<JobPlan> = (0..jobs).map(|_| random_job(&mut choices, &machine, &files)).collect();
+        let mut jobs: Vec<JobPlan> = (0..jobs).map(|_| random_job(&mut choices, &machine, &files)).collect();
+        if large {
+            jobs.iter_mut().for_each(|job| job.operations *= 8);
+        }
         let accesses: u64 = jobs.iter().map(|job| job.operations).sum();
         let (later, orders) = random_orders(&mut choices, &machine);
         // Requests and limits that cannot be met make reclaim take many steps.
@@ -237,6 +244,10 @@ impl Plan {
             Plan { machine, jobs, later, orders, check_every, warm_from: accesses / 3, time_max: TIME_MAX };
         if seed % 3 == 2 {
             plan.get_into_trouble(&mut choices);
+        }
+        if large {
+            // A check takes as long as the memory is large.
+            plan.check_every = plan.check_every.max(997);
         }
         // Of its own, so that a seed is otherwise what it was.
         plan.choose_oom_policy(&mut Choices(Random::stream(seed, 0xDEAD)));
@@ -286,8 +297,9 @@ impl Plan {
             machine.mechanisms = Mechanisms::default();
         }
         let memory_pages = u64::from(machine.memory_pages);
+        let least = if memory_pages > LARGE_LIMIT_PAGES { LARGE_LIMIT_PAGES } else { 8 };
         for tenant in &mut machine.tenants {
-            tenant.max_pages = tenant.max_pages.min(choices.between(8, memory_pages));
+            tenant.max_pages = tenant.max_pages.min(choices.between(least, memory_pages));
             tenant.high_pages = UNLIMITED;
             if choices.one_in(4) {
                 let file = format!("{}/memory.oom.group", tenant.path);
@@ -383,13 +395,17 @@ fn slow_device(choices: &mut Choices) -> DeviceModel {
     DeviceModel { read: lane(), write: lane() }
 }
 
-fn random_machine(choices: &mut Choices, seed: u64) -> Machine {
+fn random_machine(choices: &mut Choices, seed: u64, large: bool) -> Machine {
     let charge_metadata = choices.one_in(4);
     // Memory for the index comes in portions of some 33 pages.
-    let memory_pages = choices.between(if charge_metadata { 160 } else { 24 }, 640) as u32;
+    let (least, most) = if large { (2500, 4000) } else { (if charge_metadata { 160 } else { 24 }, 640) };
+    let memory_pages = choices.between(least, most) as u32;
     let mut tenants: Vec<Tenant> = Vec::new();
-    for number in 0..choices.between(1, 6) {
-        let tenant = random_tenant(choices, &tenants, &format!("t{number}"), u64::from(memory_pages));
+    for number in 0..choices.between(1, if large { 2 } else { 6 }) {
+        let mut tenant = random_tenant(choices, &tenants, &format!("t{number}"), u64::from(memory_pages));
+        if large {
+            tenant.max_pages = tenant.max_pages.max(LARGE_LIMIT_PAGES);
+        }
         tenants.push(tenant);
     }
     let min = choices.between(0, u64::from(memory_pages) / 16) as u32;
@@ -415,11 +431,11 @@ fn random_machine(choices: &mut Choices, seed: u64) -> Machine {
     Machine {
         watermarks,
         tenants,
-        mechanisms: random_mechanisms(choices),
+        mechanisms: random_mechanisms(&mut Choices(Random::stream(seed, 0x5317))),
         cpus,
         device_cpu: choices.between(0, cpus as u64 - 1) as usize,
         batch_folios: choices.one_of(&[1, 2, 5, 15, 31, 31, 31, 31]),
-        charge_batch_pages: choices.one_of(&[1, 1, 7, 64]),
+        charge_batch_pages: choices.one_of(if large { &[64] } else { &[1, 1, 7, 64] }),
         pcp_batch_frames: choices.one_of(&[1, 1, 3, 32]),
         charge_metadata,
         device: if ideal { DeviceModel::IDEAL } else { random_device(choices) },
@@ -439,26 +455,22 @@ fn random_machine(choices: &mut Choices, seed: u64) -> Machine {
     }
 }
 
-/// A preset, or one with a mechanism the other way round.
+/// A preset, or every switch by a throw of a coin.
 fn random_mechanisms(choices: &mut Choices) -> Mechanisms {
     let preset = choices.one_of(&Preset::ALL);
-    let turned = choices.one_of(&[
-        Switch::LuleshFix,
-        Switch::ReclaimLoop,
-        Switch::FaultPlacement,
-        Switch::BatchNonresidentAge,
-        Switch::ExactStatistics,
-    ]);
     let lru = choices.one_of(&[Lru::MultiGen, Lru::MultiGen, Lru::Classic]);
     let lock = choices.one_of(&[LruLock::Lruvec, LruLock::Lruvec, LruLock::Node]);
-    let plain = Mechanisms::preset(preset).with_lru(lru).with_lru_lock(lock);
-    if !choices.one_in(3) {
-        return plain;
+    let mut mechanisms = Mechanisms::preset(preset);
+    if choices.one_in(2) {
+        // About every second throw makes no sense, and is made again.
+        mechanisms = loop {
+            let (with, without): (Vec<_>, Vec<_>) = Switch::ALL.into_iter().partition(|_| choices.one_in(2));
+            if let Ok(composed) = Mechanisms::compose(preset, &with, &without) {
+                break composed;
+            }
+        };
     }
-    let (with, without) = if plain.is_on(turned) { (vec![], vec![turned]) } else { (vec![turned], vec![]) };
-    // Some make no sense together.
-    let composed = Mechanisms::compose(preset, &with, &without);
-    composed.map_or(plain, |mechanisms| mechanisms.with_lru(lru).with_lru_lock(lock))
+    mechanisms.with_lru(lru).with_lru_lock(lock)
 }
 
 fn random_swap(choices: &mut Choices, memory_pages: u64, cpus: usize) -> Option<SwapModel> {
@@ -718,6 +730,40 @@ mod tests {
         let trouble = [stalled, full, refused];
         assert!(kills > 10, "somebody is killed in {kills} seeds");
         assert!(trouble.iter().all(|&seeds| seeds > 3) && told > 50, "{trouble:?} seeds, {told} errors told");
+    }
+
+    #[test]
+    fn every_switch_is_off_in_some_seeds_and_on_in_others() {
+        let plans: Vec<Plan> = (0..300).map(Plan::new).collect();
+        for (switch, lru) in Switch::ALL.into_iter().flat_map(|switch| Lru::ALL.map(|lru| (switch, lru))) {
+            let of_policy = plans.iter().map(|plan| plan.machine.mechanisms).filter(|on| on.lru() == lru);
+            let (on, off): (Vec<_>, Vec<_>) = of_policy.partition(|mechanisms| mechanisms.is_on(switch));
+            assert!(
+                on.len() > 5 && off.len() > 5,
+                "{} is on in {} seeds, off in {}",
+                switch.name(),
+                on.len(),
+                off.len()
+            );
+        }
+    }
+
+    /// Limits near which CPUs charge more than one page at once are reached.
+    #[test]
+    fn large_tenants_get_near_their_limits() {
+        let near = |seed: &u64| {
+            let plan = Plan::new(*seed);
+            let machine = &plan.machine;
+            if machine.memory_pages < 2048 || !machine.mechanisms.is_on(Switch::ChargeNearLimit) {
+                return false;
+            }
+            let report = run_seed(*seed).unwrap_or_else(|failure| panic!("{failure}")).report;
+            report.tenants.iter().any(|tenant| {
+                (LARGE_LIMIT_PAGES..UNLIMITED).contains(&tenant.max_pages)
+                    && tenant.peak_pages + 32 > tenant.max_pages
+            })
+        };
+        assert!((0..200).filter(near).count() > 1);
     }
 
     #[test]

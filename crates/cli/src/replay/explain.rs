@@ -28,8 +28,6 @@ pub struct Life {
     touches: u64,
     misses: u64,
     evictions: u64,
-    /// Pages that had been evicted when this one was.
-    evicted_at: Option<u64>,
 }
 
 /// One thing in a life; hits that follow each other are one.
@@ -40,18 +38,14 @@ struct Entry {
     /// Of these, writes.
     writes: u64,
     last_access: u64,
-    /// Of an insertion: pages that were evicted since this one was.
-    evictions_since: Option<u64>,
 }
 
 impl Life {
     fn of(page: PageName) -> Life {
-        Life { page, entries: Vec::new(), touches: 0, misses: 0, evictions: 0, evicted_at: None }
+        Life { page, entries: Vec::new(), touches: 0, misses: 0, evictions: 0 }
     }
 
-    /// `evictions`: pages evicted until now.
-    fn note(&mut self, record: Record, evictions: u64) {
-        let mut evictions_since = None;
+    fn note(&mut self, record: Record) {
         match record.what {
             What::Touch { write, mapped, hit } => {
                 self.touches += 1;
@@ -67,18 +61,12 @@ impl Life {
                     return;
                 }
             }
-            What::Insert(_) => {
-                evictions_since = self.evicted_at.take().map(|then| evictions - then);
-            }
-            What::Evict(_) => {
-                self.evictions += 1;
-                self.evicted_at = Some(evictions);
-            }
+            What::Evict(_) => self.evictions += 1,
             _ => {}
         }
         let (last_access, writes) =
             (record.access, u64::from(matches!(record.what, What::Touch { write: true, .. })));
-        self.entries.push(Entry { record, times: 1, writes, last_access, evictions_since });
+        self.entries.push(Entry { record, times: 1, writes, last_access });
     }
 
     /// For people.
@@ -110,9 +98,6 @@ impl Life {
                     count(entry.last_access)
                 ));
             }
-            if let Some(evictions) = entry.evictions_since {
-                what.push_str(&format!(", {} evictions", count(evictions)));
-            }
             let seconds = entry.record.now.as_nanos() as f64 / 1e9;
             table.row([count(entry.record.access), format!("{seconds:.6}"), what]);
         }
@@ -143,9 +128,6 @@ impl Life {
                 document["last_access"] = entry.last_access.into();
                 document["writes"] = entry.writes.into();
             }
-            if let Some(evictions) = entry.evictions_since {
-                document["evictions_since"] = evictions.into();
-            }
             document
         };
         json!({
@@ -172,8 +154,6 @@ pub struct Watcher {
     recorder: Recorder,
     lives: Vec<Life>,
     writer: Option<EventsWriter>,
-    /// Pages evicted until now.
-    evictions: u64,
 }
 
 impl Watcher {
@@ -184,7 +164,7 @@ impl Watcher {
     pub fn new(watch: &Watch, lru: Lru) -> Result<Rc<RefCell<Watcher>>, Failure> {
         let writer = watch.events.as_ref().map(|file| EventsWriter::create(file, lru)).transpose()?;
         let lives = watch.pages.iter().map(|&page| Life::of(page)).collect();
-        let watcher = Watcher { recorder: Recorder::new(lru), lives, writer, evictions: 0 };
+        let watcher = Watcher { recorder: Recorder::new(lru), lives, writer };
         Ok(Rc::new(RefCell::new(watcher)))
     }
 
@@ -202,11 +182,10 @@ impl Watcher {
         if let Some(writer) = &mut self.writer {
             writer.write(&record);
         }
-        self.evictions += u64::from(matches!(record.what, What::Evict(_)));
         if let Some(page) = record.page
             && let Some(life) = self.lives.iter_mut().find(|life| life.page == page)
         {
-            life.note(record, self.evictions);
+            life.note(record);
         }
     }
 }

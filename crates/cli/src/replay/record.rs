@@ -1,9 +1,10 @@
 //! What happens to pages, one record at a time: made from what the simulator shows, told as fields or in words.
 
 use super::word::{Word, word};
+use crate::table::count;
 use mglru_core::event::{Event, FoundBy, List, ListedFrom, Sorted};
+use mglru_core::lru::Distance;
 use mglru_core::pageout::{Reason, Verdict};
-use mglru_core::workingset::Shadow;
 use mglru_core::{FolioId, Lru, MappingId, Time};
 use mglru_sim::PageTouch;
 
@@ -110,8 +111,10 @@ pub enum Value {
 pub struct Refault {
     /// Soon enough to get its rank back.
     pub recent: bool,
-    /// Multi-gen: from the oldest generation at its eviction to the youngest now.
-    pub generations: Option<u64>,
+    /// How long after its eviction, and what that was held against.
+    pub distance: Option<Distance>,
+    /// In pages that were evicted or activated, and not in generations.
+    pub classic: bool,
 }
 
 /// Makes records.
@@ -121,8 +124,6 @@ pub struct Recorder {
     classic: bool,
     /// Accesses that began.
     access: u64,
-    /// The youngest generation; until one is opened it is number 3.
-    youngest: Option<u64>,
     /// Pages that are going to be inserted.
     arriving: Vec<((MappingId, u32), PageName)>,
     /// By folio.
@@ -164,8 +165,8 @@ impl Recorder {
                 let refault = self.refault.take().filter(|&(of, _)| of == folio).map(|(_, refault)| refault);
                 (name, What::Insert(refault))
             }
-            Event::Refault { folio, shadow, recent, .. } => {
-                self.refault = Some((folio, Refault { recent, generations: self.generations_since(shadow) }));
+            Event::Refault { folio, distance, recent, .. } => {
+                self.refault = Some((folio, Refault { recent, distance, classic: self.classic }));
                 return None;
             }
             Event::Evicted { folio, shadow, .. } => {
@@ -176,10 +177,7 @@ impl Recorder {
             Event::Sorted { folio, seq, why, .. } => (self.name(folio), What::Sort(seq, why)),
             Event::Isolated { folio, .. } => (self.name(folio), What::Isolate),
             Event::Judged { folio, verdict } => (self.name(folio), What::Judge(verdict)),
-            Event::Aged { max_seq, .. } => {
-                self.youngest = Some(max_seq);
-                (None, What::Age(max_seq))
-            }
+            Event::Aged { max_seq, .. } => (None, What::Age(max_seq)),
             Event::Effort { scanned, reclaimed, priority, .. } => {
                 (None, What::Effort { scanned, reclaimed, priority })
             }
@@ -190,11 +188,6 @@ impl Recorder {
 
     fn name(&self, folio: FolioId) -> Option<PageName> {
         self.names.get(folio.0 as usize).copied().flatten()
-    }
-
-    fn generations_since(&self, shadow: Shadow) -> Option<u64> {
-        // The shadow has the oldest generation of four at most; of the classic LRU, a reading of its clock.
-        (!self.classic).then(|| self.youngest.unwrap_or(3).saturating_sub(shadow.seq()))
     }
 }
 
@@ -270,10 +263,11 @@ impl What {
                 }
             }
             What::Insert(refault) => {
-                if let Some(Refault { recent, generations }) = refault {
+                if let Some(Refault { recent, distance, .. }) = refault {
                     tell(word!("recent"), Value::Bool(recent));
-                    if let Some(generations) = generations {
-                        tell(word!("generations"), Value::Number(generations));
+                    if let Some(Distance { passed, reach }) = distance {
+                        tell(word!("distance"), Value::Number(passed));
+                        tell(word!("reach"), Value::Number(reach));
                     }
                 }
             }
@@ -328,10 +322,13 @@ impl What {
                 format!("{how}: {}", if hit { "hit" } else { "miss" })
             }
             What::Insert(None) => "inserted; nothing is remembered of it".to_owned(),
-            What::Insert(Some(Refault { recent, generations })) => {
+            What::Insert(Some(Refault { recent, distance, classic })) => {
                 let recent = if recent { "recent" } else { "too long ago" };
-                let generations = generations.map(|count| format!(", after {count} generations"));
-                format!("inserted: a refault, {recent}{}", generations.unwrap_or_default())
+                let of = if classic { "evictions and activations" } else { "generations" };
+                let distance = distance.map(|Distance { passed, reach }| {
+                    format!(", after {} {of}; within reach are {}", count(passed), count(reach))
+                });
+                format!("inserted: a refault, {recent}{}", distance.unwrap_or_default())
             }
             What::List(list, from) => {
                 let why = match from {

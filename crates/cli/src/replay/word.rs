@@ -8,10 +8,10 @@ pub struct Word(u8);
 
 /// All words. The kinds of events come first.
 #[rustfmt::skip]
-pub const WORDS: [&str; 57] = [
+pub const WORDS: [&str; 58] = [
     "touch", "insert", "list", "promote", "sort", "isolate", "judge", "evict", "age", "effort",
     "hit", "miss", "refault",
-    "access", "page", "anon", "write", "mapped", "recent", "generations", "generation", "from", "by", "why", "tier", "verdict",
+    "access", "page", "anon", "write", "mapped", "recent", "distance", "reach", "generation", "from", "by", "why", "tier", "verdict",
     "reason", "oldest_generation", "scanned", "reclaimed", "priority",
     "active", "inactive", "unevictable", "arrivals", "rotation", "deactivation", "activation", "isolation",
     "walk", "look_around", "relabelled", "protected", "saturated", "dirty",

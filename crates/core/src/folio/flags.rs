@@ -59,6 +59,14 @@ const REFERENCE: u64 = 1 << 20;
 const REFERENCES_MASK: u64 = 0xfff << 20;
 const VERSION: u64 = 1 << 32;
 
+/// References that there is room for.
+const REFERENCES_MAX: u32 = 0xfff;
+/// References up to which a page is lent to users, who may hold any number: the last 255 are for batches, for reclaim and for
+/// whoever locks it, and the very last of them for write-back, which cannot do without.
+pub const LENT_REFERENCES_MAX: u32 = 0xf00;
+
+const _: () =
+    assert!(LENT_REFERENCES_MAX < REFERENCES_MAX && REFERENCES_MASK == REFERENCES_MAX as u64 * REFERENCE);
 const _: () = assert!(MLOCKED << 1 == REFERENCE && REFERENCES_MASK < VERSION);
 const _: () = assert!(GEN_MASK & REFS_MASK == 0 && REFS_MASK << 1 < REFERENCED << 1);
 
@@ -148,6 +156,16 @@ impl Flags {
     #[inline]
     pub fn references(self) -> u32 {
         ((self.0 & REFERENCES_MASK) / REFERENCE) as u32
+    }
+
+    /// Whether it may be held by somebody more who can do without: it is used, and a reference is left for write-back.
+    fn can_be_held(self) -> bool {
+        (1..REFERENCES_MAX - 1).contains(&self.references())
+    }
+
+    fn held_once_more(self) -> Flags {
+        assert!(self.references() < REFERENCES_MAX, "no reference is left: {self:?}");
+        Flags(self.0 + REFERENCE)
     }
 
     /// Counts changes of content and identity.
@@ -328,18 +346,18 @@ impl FolioFlags {
 
     /// Takes a reference unless there is none left, or the counter is full: then `false`.
     pub fn try_get(&self) -> bool {
-        self.update(|f| match f.references() {
-            0 | 0xfff => (None, false),
-            _ => (Some(Flags(f.0 + REFERENCE)), true),
-        })
+        self.update(|f| if f.can_be_held() { (Some(f.held_once_more()), true) } else { (None, false) })
     }
 
-    /// Takes a reference to the folio of version `version`, for a reader that must not get another page.
+    /// Takes a reference to the folio of the version of `then`, for a reader that must not get another page, and may keep it
+    /// for long. `false` also where it has [`LENT_REFERENCES_MAX`] of them.
     pub fn try_get_version(&self, then: Flags) -> bool {
-        self.update(|f| match f.references() {
-            0 | 0xfff => (None, false),
-            _ if f.version() != then.version() || f.writing() => (None, false),
-            _ => (Some(Flags(f.0 + REFERENCE)), true),
+        self.update(|f| {
+            let lendable = (1..LENT_REFERENCES_MAX).contains(&f.references());
+            if !lendable || f.version() != then.version() || f.writing() {
+                return (None, false);
+            }
+            (Some(f.held_once_more()), true)
         })
     }
 
@@ -447,7 +465,7 @@ impl FolioFlags {
             if !f.dirty() || f.writeback() || f.references() == 0 {
                 return (None, false);
             }
-            (Some(Flags(f.clear(DIRTY).set(WRITEBACK).0 + REFERENCE)), true)
+            (Some(f.clear(DIRTY).set(WRITEBACK).held_once_more()), true)
         })
     }
 
@@ -488,8 +506,8 @@ impl FolioFlags {
     /// A dirty folio of anonymous memory begins to be written to swap, to be freed afterwards; takes a reference.
     pub(crate) fn start_swap_out(&self) {
         self.update(|f| {
-            debug_assert!(f.dirty() && f.swapcache() && !f.writeback() && f.references() < 0xfff);
-            (Some(Flags(f.clear(DIRTY).set(WRITEBACK | RECLAIM).0 + REFERENCE)), ())
+            debug_assert!(f.dirty() && f.swapcache() && !f.writeback());
+            (Some(f.clear(DIRTY).set(WRITEBACK | RECLAIM).held_once_more()), ())
         });
     }
 
@@ -641,12 +659,12 @@ impl FolioFlags {
     /// right to its place on the list.
     pub(crate) fn isolate(&self, mechanisms: Mechanisms) -> Option<Flags> {
         self.update(|f| {
-            if f.references() == 0 || f.references() == 0xfff || !f.lru() {
+            if !f.can_be_held() || !f.lru() {
                 return (None, None);
             }
             let off = f.clear(LRU | UNEVICTABLE).with_generation(None);
             if f.generation().is_none() {
-                return (Some(Flags(off.0 + REFERENCE)), Some(f));
+                return (Some(off.held_once_more()), Some(f));
             }
             let off = if !mechanisms.reworked(ReworkRule::Young) {
                 off.isolated_before()
@@ -657,7 +675,7 @@ impl FolioFlags {
             };
             // The reclaim loop of 7.2 leaves it set: such a folio is isolated while it is still dirty.
             let off = if mechanisms.reclaim_loop() { off } else { off.clear(RECLAIM) };
-            (Some(Flags(off.0 + REFERENCE)), Some(f))
+            (Some(off.held_once_more()), Some(f))
         })
     }
 

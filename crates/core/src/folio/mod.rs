@@ -7,7 +7,7 @@ mod loom_tests;
 mod table;
 
 pub(crate) use flags::{Climb, Neighbour, tier_of};
-pub use flags::{Flags, FolioFlags, GenIndex, Tier};
+pub use flags::{Flags, FolioFlags, GenIndex, LENT_REFERENCES_MAX, Tier};
 pub(crate) use list::FolioLists;
 pub use table::{FolioId, FolioTable, MAX_FOLIOS};
 

@@ -296,6 +296,8 @@ impl LockedLruvec<'_> {
     /// Moves everything to the old ends of the lists of `heir`, which has all generations: the same list of each keeps the
     /// same label. `relabel` is called for each folio.
     pub(crate) fn hand_over(&mut self, heir: &mut LockedLruvec<'_>, mut relabel: impl FnMut(FolioId)) {
+        // A switch of the policy may have emptied the heir's lists of the other one, and never looks at them again.
+        self.move_to(self.folios.mechanisms().lru(), u32::MAX);
         for list in all_lists() {
             // From the young end, so that the oldest ends up last.
             while let Some(folio) = self.lists.lists.head(list) {

@@ -69,3 +69,20 @@ impl Swappiness {
         Kind::ALL.into_iter().filter(move |&kind| self.evicts(kind))
     }
 }
+
+/// How long ago a page was evicted that is back, and within what reach that is recent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Distance {
+    /// Generations from the oldest at its eviction to the youngest now; before the working-set rework, to the oldest now.
+    /// Classic: pages evicted and activated since, by the clock.
+    pub passed: u64,
+    /// Three generations; before the rework, none. Classic: pages on the other lists, which could have made room.
+    pub reach: u64,
+}
+
+impl Distance {
+    /// Whether the page is back soon enough.
+    pub fn is_recent(self) -> bool {
+        self.passed <= self.reach
+    }
+}

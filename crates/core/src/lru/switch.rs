@@ -14,7 +14,8 @@
 //! # Locking
 //!
 //! A folio is moved under the lruvec lock without being taken off anybody's hands: whoever frees or isolates it takes it
-//! off the list that it is on by then.
+//! off the list that it is on by then. Who puts a folio on a list asks for the policy under that lock, and so does who hands
+//! a memcg's lists over: the switch may have passed those of the heir.
 
 use super::multigen::lists::list_of;
 use super::{LockedLruvec, MAX_GENERATIONS, Seq, classic};
@@ -102,7 +103,7 @@ impl LockedLruvec<'_> {
     ///
     /// From each list the youngest goes first, to the old end: so folios that came meanwhile stay younger than all that
     /// are moved, and those that are not moved yet are the oldest.
-    fn move_to(&mut self, to: Lru, most: u32) -> bool {
+    pub(super) fn move_to(&mut self, to: Lru, most: u32) -> bool {
         let window = &self.lruvec.window;
         let lists: Vec<usize> = match to {
             Lru::Classic => (0..MAX_GENERATIONS)

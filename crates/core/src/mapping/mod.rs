@@ -177,10 +177,6 @@ impl Mapping {
         self.mapped_pages.load(Relaxed)
     }
 
-    pub(crate) fn set_mapped_pages(&self, pages: u64) {
-        self.mapped_pages.store(pages, Relaxed);
-    }
-
     /// Whether mapped accesses tell something about the future: not after advice that reads are sequential or
     /// random, and not for files that are read once (spec 20 §5).
     pub fn has_recency(&self) -> bool {
@@ -308,6 +304,11 @@ impl LockedMapping<'_> {
     fn leaf(&self, index: u32) -> Option<(LeafId, Leaf<'_>)> {
         let id = self.mapping.leaf_id(index)?;
         Some((id, self.leaves.get(id)))
+    }
+
+    /// Page tables cover so many pages from now on.
+    pub(crate) fn set_mapped_pages(&mut self, pages: u64) {
+        self.mapping.mapped_pages.store(pages, Relaxed);
     }
 
     pub(crate) fn slot(&self, index: u32) -> Slot {

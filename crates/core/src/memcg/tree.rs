@@ -11,7 +11,11 @@
 //!
 //! # Locking
 //!
-//! The tree's lock is a leaf. A shared walk has a lock per target, in which the tree's is taken.
+//! The tree's lock is taken with an lruvec lock held, where a cost is noted and sizes of a subtree are asked for. Under it, who
+//! frees a number takes leaves: the locks of orders, of who remembers most and of Bloom filters. Who makes a memcg takes all
+//! locks of the place that it gets, its lruvec lock, too: nobody else can have one of them, as the number is nobody's.
+//!
+//! A shared walk has a lock per target, in which the tree's is taken.
 
 use super::{DEPTH_MAX, Life, MEMCGS_MAX, Memcg, MemcgError, MemcgId, NAME_BYTES_MAX};
 use crate::Core;

@@ -5,7 +5,7 @@
 //!
 //! Source: spec 80 §2–4.
 
-use super::{ACTIVE, Flags, FolioFlags, GenIndex, LRU, REFERENCE, REFERENCED, WORKINGSET};
+use super::{ACTIVE, Flags, FolioFlags, GenIndex, LRU, REFERENCED, WORKINGSET};
 use crate::mechanism::Mechanisms;
 
 impl FolioFlags {
@@ -21,10 +21,10 @@ impl FolioFlags {
                 return (Some(f.set(REFERENCED)), None);
             }
             let settled = f.active() || f.unevictable();
-            if settled || matches!(f.references(), 0 | 0xfff) {
+            if settled || !f.can_be_held() {
                 return (None, None);
             }
-            (Some(Flags(f.clear(REFERENCED).0 + REFERENCE)), Some(f))
+            (Some(f.clear(REFERENCED).held_once_more()), Some(f))
         })
     }
 

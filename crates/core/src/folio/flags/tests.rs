@@ -143,6 +143,27 @@ fn freeze_needs_the_exact_references_and_a_clean_folio() {
     assert!(!flags.try_get(), "a frozen folio is found by nobody");
 }
 
+/// An addition to the count that does not fit would change the version, and everybody who looks at the page would take it for
+/// another one.
+#[test]
+fn references_never_run_into_the_version() {
+    let flags = fresh();
+    flags.end_content();
+    flags.enlist(GenIndex(0), NOW);
+    flags.set_dirty();
+    let then = flags.load();
+    while flags.try_get_version(then) {}
+    assert_eq!(flags.load().references(), LENT_REFERENCES_MAX);
+    while flags.try_get() {}
+    assert!(flags.isolate(NOW).is_none() && flags.load().lru());
+    assert!(flags.start_writeback(), "it has the last one");
+    let full = flags.load();
+    assert_eq!((full.references(), full.version()), (REFERENCES_MAX, then.version()));
+    assert!(flags.mark_accessed_classic(then).is_none() && flags.mark_accessed_classic(then).is_none());
+    (1..REFERENCES_MAX).for_each(|_| _ = flags.put());
+    assert_eq!((flags.load().references(), flags.load().version()), (1, then.version()));
+}
+
 #[test]
 fn versions_tell_content_and_identity_apart() {
     let flags = fresh();

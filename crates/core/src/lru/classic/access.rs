@@ -25,12 +25,15 @@ impl Core {
         self.put(host, folio);
     }
 
-    /// So many pages of `memcg` were activated or evicted: its clock goes on, and that of each of its ancestors.
-    pub(crate) fn advance_nonresident_age(&self, memcg: &Memcg, pages: u64) {
+    /// So many pages of `memcg` were activated or evicted: its clock goes on, and that of each of its ancestors. Its clock
+    /// before: the time of the first of them.
+    pub(crate) fn advance_nonresident_age(&self, memcg: &Memcg, pages: u64) -> u64 {
         memcg.stat.add(Counter::NonresidentAgeWrites, 1);
-        for memcg in self.lineage(memcg) {
-            memcg.lruvec.classic.advance(pages);
+        let own = memcg.lruvec.classic.advance(pages);
+        for ancestor in self.lineage(memcg).skip(1) {
+            ancestor.lruvec.classic.advance(pages);
         }
+        own
     }
 
     /// So many of those were not evicted after all.

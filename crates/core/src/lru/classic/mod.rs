@@ -94,10 +94,9 @@ impl Classic {
         self.nonresident_age.0.load(Relaxed)
     }
 
-    fn advance(&self, pages: u64) {
-        if pages > 0 {
-            self.nonresident_age.0.fetch_add(pages, Relaxed);
-        }
+    /// The clock before.
+    fn advance(&self, pages: u64) -> u64 {
+        if pages == 0 { self.nonresident_age() } else { self.nonresident_age.0.fetch_add(pages, Relaxed) }
     }
 
     fn set_back(&self, pages: u64) {

@@ -13,20 +13,21 @@
 use crate::Core;
 use crate::folio::Kind;
 use crate::host::Host;
+use crate::lru::Distance;
 use crate::memcg::Memcg;
 
 impl Core {
-    /// Whether a page of a kind, which was evicted on behalf of `target` when its clock was at `token`, is back within
-    /// reach. Of both, the bits in `mask` are known.
-    pub(crate) fn is_within_reach(
+    /// How long ago a page of a kind was evicted on behalf of `target`, whose clock was at `token` then. Of both, the bits in
+    /// `mask` are known.
+    pub(crate) fn refault_distance(
         &self,
         host: &impl Host,
         target: &Memcg,
         kind: Kind,
         token: u64,
         mask: u64,
-    ) -> bool {
-        let distance = target.lruvec.classic.nonresident_age().wrapping_sub(token) & mask;
+    ) -> Distance {
+        let passed = target.lruvec.classic.nonresident_age().wrapping_sub(token) & mask;
         let known = self.known_sizes(host, target);
         let mut pages = known.active(Kind::File);
         if kind == Kind::Anon {
@@ -38,6 +39,6 @@ impl Core {
                 pages += known.inactive(Kind::Anon);
             }
         }
-        distance <= pages
+        Distance { passed, reach: pages }
     }
 }

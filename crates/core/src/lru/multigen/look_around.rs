@@ -63,6 +63,9 @@ impl Core {
         // The second part of the LULESH fix: the first version of the rework noted twice what a walk finds once.
         let twice = mechanisms.reworked(ReworkRule::Young) && !mechanisms.lulesh_fix();
         let mut count = 1;
+        // Queued without the lock: a batch that is drained may give up the last page of a memcg that was removed, and with it
+        // what is remembered of its pages, in this mapping, too.
+        let (mut activated, mut activations) = ([FolioId(0); WINDOW as usize], 0);
         for (other, slot) in locked.young_entries(window) {
             if !self.counts_for(memcg, other) {
                 continue;
@@ -82,10 +85,15 @@ impl Core {
             }
             if flags.found_young_as_neighbour(max.index(), mechanisms) {
                 let label = flags.load().generation();
-                if label.is_some_and(|label| label != max.index()) {
-                    self.enqueue(host, cpu, Queue::Activate, other);
+                if label.is_some_and(|label| label != max.index()) && flags.try_get() {
+                    activated[activations] = other;
+                    activations += 1;
                 }
             }
+        }
+        drop(locked);
+        for &other in &activated[..activations] {
+            self.enqueue_held(host, cpu, Queue::Activate, other);
         }
         if u64::from(count * DENSITY) >= entries {
             memcg.lruvec.filters.insert(max, mapping.id(), index / TABLE_PAGES);

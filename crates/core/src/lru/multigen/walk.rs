@@ -114,6 +114,10 @@ impl Core {
         let youngest = memcg.lruvec.window.max().index();
         let first = u64::from(table) * u64::from(TABLE_PAGES);
         let end = (first + u64::from(TABLE_PAGES)).min(mapping.mapped_pages());
+        if end <= first {
+            // It was unmapped since its tables were counted.
+            return false;
+        }
         let mut young = 0;
         for (folio, slot) in locked.young_entries(first..end) {
             if !self.counts_for(memcg, folio) {
@@ -165,5 +169,21 @@ mod tests {
         batch.flush(&harness.core, harness.task.memcg);
         assert_eq!(harness.stat(Counter::File), 9);
         harness.core.validate().unwrap();
+    }
+
+    /// Who walks tables counts them first, and the file may be unmapped in between.
+    #[test]
+    fn a_table_that_was_unmapped_has_no_entries() {
+        let mut harness = Harness::new(1000, 1);
+        (512..520).for_each(|page| harness.load(page));
+        let walk = |harness: &Harness| {
+            let mut batch = WalkBatch::default();
+            let added =
+                harness.core.walk_table(&harness.host, harness.memcg(), &harness.mapping, 1, &mut batch);
+            (added, harness.memcg().lruvec.walked_entries())
+        };
+        assert_eq!(walk(&harness), (false, 512));
+        harness.core.unmap(&harness.host, &harness.task, &harness.mapping);
+        assert_eq!(walk(&harness), (false, 512));
     }
 }

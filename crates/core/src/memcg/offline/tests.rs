@@ -2,7 +2,7 @@
 
 use crate::folio::Kind;
 use crate::lru::Queue;
-use crate::reclaim::{Proactive, RequestStep, Scan};
+use crate::reclaim::{EffortKind, Proactive, RequestStep, Scan};
 use crate::testing::Harness;
 use crate::{Arrival, ChargeStep, Charging, Counter, Lru, Mechanisms, MemcgId, Preset, Time, UNLIMITED};
 
@@ -289,4 +289,58 @@ fn the_last_batch_of_an_offline_memcg_is_counted() {
     for counter in [Counter::PgstealProactive, Counter::PgscanProactive, Counter::PgstealFile] {
         assert_eq!(harness.core.subtree_stat(memcg, counter), 300, "{counter:?}");
     }
+}
+
+/// Before Linux 7.2. A memcg that was removed has one page left, which only a batch of activations knows of; and something is
+/// remembered in the harness's mapping of another page that it had. Of the harness's own, pages 0 to 63 are
+/// cached.
+fn gone_but_for_a_queued_page(lru: Lru) -> (Harness, MemcgId) {
+    let mut harness = Harness::with_mechanisms(Mechanisms::preset(Preset::Linux71).with_lru(lru), 1000, 31);
+    let own = harness.task.clone();
+    let memcg = add(&harness, MemcgId::ROOT, "gone");
+    bring(&mut harness, memcg, 6400..6401);
+    let mapping = std::mem::replace(&mut harness.mapping, harness.core.open_mapping(Kind::File));
+    bring(&mut harness, memcg, 0..1);
+    harness.drain();
+    remove(&harness, memcg);
+    harness.core.drop_handle(memcg);
+    let last = harness.folio(0);
+    assert!(harness.core.folios.flags(last).try_get());
+    assert_eq!(harness.effort(EffortKind::Proactive, 1).reclaimed, 1);
+    assert_eq!(harness.core.truncate(&harness.host, &harness.mapping, 0, 1), None);
+    (harness.task, harness.mapping) = (own, mapping);
+    harness.read_ahead(0..64);
+    harness.drain();
+    harness.core.enqueue_held(&harness.host, 0, Queue::Activate, last);
+    let remembered = harness.core.memcg(memcg).stat.get(Counter::WorkingsetNodes);
+    assert_eq!((usage(&harness, memcg), remembered), (1, 1));
+    (harness, memcg)
+}
+
+/// Then a look-around fills the batch, and with its last page the memcg goes and what is remembered of it, in the mapping that
+/// is looked at.
+#[test]
+fn the_last_page_may_go_in_a_look_around() {
+    let (mut harness, memcg) = gone_but_for_a_queued_page(Lru::MultiGen);
+    // The first time they are only noted.
+    for _ in 0..2 {
+        (0..64).for_each(|page| harness.load(page));
+        let folio = harness.folio(0);
+        let (core, host) = (&harness.core, &harness.host);
+        assert!(core.look_around(host, harness.memcg(), &harness.mapping, folio, 0, None));
+    }
+    assert_eq!((usage(&harness, memcg), harness.core.memcgs().count()), (0, 2));
+    harness.core.validate().unwrap();
+}
+
+/// The same where a file is unmapped: the accessed bits of its page-table entries are second accesses.
+#[test]
+fn the_last_page_may_go_when_a_file_is_unmapped() {
+    let (mut harness, memcg) = gone_but_for_a_queued_page(Lru::Classic);
+    (0..64).for_each(|page| harness.read(page));
+    (0..64).for_each(|page| harness.load(page));
+    harness.core.unmap(&harness.host, &harness.task, &harness.mapping);
+    assert_eq!((usage(&harness, memcg), harness.core.memcgs().count()), (0, 2));
+    assert_eq!(harness.mapping.mapped_pages(), 0);
+    harness.core.validate().unwrap();
 }
