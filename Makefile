@@ -4,8 +4,8 @@
 demo:
 	cargo run --release --quiet -p mglru-cli -- demo
 
-# The five published experiments: one table, and target/report.html; under 15 minutes on two cores that nobody else uses.
-# `make reproduce OPTIONS=--quick` shows in two minutes that they work.
+# The five published experiments: one table, and target/report.html; about 11 minutes on two cores that nobody else uses.
+# `make reproduce OPTIONS=--quick` shows in under three minutes that they work.
 reproduce:
 	@mkdir -p target
 	cargo run --release --quiet -p mglru-cli -- reproduce --report target/report.html $(OPTIONS)

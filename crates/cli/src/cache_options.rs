@@ -2,6 +2,7 @@
 
 use crate::error::Failure;
 use crate::size;
+use crate::table::wrapped;
 use clap::ValueEnum;
 use mglru_cache::{BackendKind, Builder, PageCache};
 use mglru_core::{Lru, LruLock, Mechanisms, Preset, Switch};
@@ -12,7 +13,7 @@ const DEFAULT_BUDGET_BYTES_MAX: u64 = 1 << 30;
 /// Which behaviours are on.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct MechanismOptions {
-    /// Whose behaviours: linux-7.2 or default (ours)
+    /// Whose behaviours: linux-6.12, linux-7.1, linux-7.2 or default (ours)
     #[arg(long, value_name = "NAME", value_parser = Preset::parse, default_value = "default")]
     preset: Preset,
     /// Turn a mechanism on; may be repeated
@@ -23,6 +24,13 @@ pub struct MechanismOptions {
     without: Vec<Switch>,
     #[command(flatten)]
     policy: PolicyOptions,
+}
+
+/// What `--with` and `--without` know, for the end of a help text: `examples`, and then their names.
+pub fn with_mechanisms(examples: &str) -> String {
+    let names: Vec<&str> = Switch::ALL.into_iter().map(Switch::name).collect();
+    let names = wrapped(&format!("  {}", names.join(", "))).replace("\n    ", "\n  ");
+    format!("{examples}\n\nMechanisms (--with, --without; README.md says what they do):\n{names}")
 }
 
 /// Which policy ranks pages, and under which lock.

@@ -5,7 +5,7 @@ use crate::size;
 use crate::table::{Table, count, percent};
 use mglru_cache::{CacheStats, PageCache, Tenant, TenantStats};
 use mglru_core::lru::GenerationRow;
-use mglru_core::{Mechanisms, Switch};
+use mglru_core::{Mechanisms, Preset, Switch};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -170,6 +170,16 @@ impl CacheReport {
             "tenants": self.tenants.iter().map(tenant_json).collect::<Vec<_>>(),
         })
     }
+}
+
+/// A preset's name, and what was turned off and on beside it: `linux-7.2 -reclaim_loop`.
+pub fn mechanisms_text(mechanisms: Mechanisms) -> String {
+    let preset = Preset::ALL.into_iter().find(|preset| preset.name() == mechanisms.name());
+    let usual = Mechanisms::preset(preset.unwrap_or_default());
+    let turned = Switch::ALL.into_iter().filter(|&switch| mechanisms.is_on(switch) != usual.is_on(switch));
+    let turned =
+        turned.map(|switch| format!(" {}{}", if usual.is_on(switch) { "-" } else { "+" }, switch.name()));
+    mechanisms.name().to_owned() + &turned.collect::<String>()
 }
 
 /// The policy and its lock, and every switch: whether it is on.

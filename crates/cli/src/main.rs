@@ -50,7 +50,7 @@ enum Mode {
     /// Show the cache at work: a real file, three tenants, live figures, a table
     Demo(demo::Args),
     /// Run jobs in fio's own language through the cache, on real files
-    #[command(override_help = fio::HELP, disable_help_flag = true)]
+    #[command(override_help = fio::help(), disable_help_flag = true)]
     Fio(fio::Args),
     /// Replay page-access traces under a virtual clock: misses, counters, miss-ratio curves
     Replay(Box<replay::Args>),
@@ -77,7 +77,7 @@ Examples:
   mglru replay trace.bin.zst --curve 1%,5%,10%,20%
   mglru run experiments/floors.toml   tenants with limits, jobs, and what happens when
   mglru fidelity ../shared/kernel/results.csv
-  mglru reproduce workingset          Linux 6.12 against 7.1, two minutes
+  mglru reproduce workingset          Linux 6.12 against 7.1, about two minutes
   mglru reproduce workingset --world real
   mglru ablate trace.bin.zst --report ablation.html
 

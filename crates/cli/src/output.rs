@@ -4,7 +4,32 @@ use crate::error::Failure;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+/// Refuses to write over what is read: a file by any of its names, through links, too. What is no regular file, as /dev/null, may be both.
+///
+/// # Errors
+/// So it is. `option`: what named the output.
+pub fn refuse_input<'p>(
+    option: &str,
+    output: &Path,
+    inputs: impl IntoIterator<Item = &'p PathBuf>,
+) -> Result<(), Failure> {
+    let identity = |path: &Path| {
+        let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    let Some(written) = identity(output) else { return Ok(()) };
+    match inputs.into_iter().find(|input| identity(input) == Some(written)) {
+        None => Ok(()),
+        Some(input) => Err(Failure::usage(format_args!(
+            "{option} {}: this is the same file as {}, which is read; name another",
+            output.display(),
+            input.display()
+        ))),
+    }
+}
 
 /// Stdout, or a file. When its reader has left (`mglru ... | head`), the work still goes on to its end.
 pub struct Output {

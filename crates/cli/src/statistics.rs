@@ -6,7 +6,7 @@
 use mglru_workload::Random;
 
 /// How sure an interval is to be, where there are values enough.
-const CONFIDENCE: f64 = 0.95;
+pub const CONFIDENCE: f64 = 0.95;
 
 /// The value that lies at that share of the sorted values, between two of them if need be.
 ///

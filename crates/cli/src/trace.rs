@@ -2,7 +2,7 @@
 
 use crate::error::Failure;
 use crate::generate;
-use crate::output::Output;
+use crate::output::{Output, refuse_input};
 use crate::progress;
 use crate::table::{Table, count};
 use crate::trace_file::{TraceOptions, open};
@@ -150,11 +150,7 @@ fn convert(args: ConvertArgs) -> Result<(), Failure> {
         Some(format) => format,
         None => format_of_name(&args.to)?,
     };
-    let same = |a: &Path, b: &Path| a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b));
-    if same(&args.from, &args.to) {
-        let path = args.to.display();
-        return Err(Failure::usage(format_args!("{path}: IN and OUT are the same file; name another OUT")));
-    }
+    refuse_input("OUT", &args.to, [&args.from])?;
     let bar = progress::of_bytes(0, "converting");
     let mut reader = open(&args.from, args.options.open_options(), &bar)?;
     let options = WriteOptions { renumber: args.renumber, drop: args.drop };
@@ -215,8 +211,8 @@ fn formats(args: FormatsArgs) -> Result<(), Failure> {
         table.row([format.name().to_owned(), access.to_owned(), format.summary().to_owned()]);
     }
     output.text(&format!(
-        "{}\nRequests are split into pages of 4 KiB. A unit has 512 bytes, or --unit BYTES. rw: convert writes it, too.\n\
-         Recognised by content or name, through gzip, xz and zstd.\n",
+        "{}\nRequests are split into pages of 4 KiB. A unit has 512 bytes, or --unit BYTES.\n\
+         rw: convert writes it, too. Recognised by content or name, through gzip, xz and zstd.\n",
         table.text()
     ))?;
     let document = |format: Format| json!({ "name": format.name(), "written": writable(format), "summary": format.summary() });

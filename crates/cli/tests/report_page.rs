@@ -162,6 +162,14 @@ fn replays_and_curves_have_pages() {
     assert!(html.contains("multigen linux-6.12, 200p") && html.contains("<td>arc</td>"));
     let run = document(folder.path(), "replay skewed.txt --memory 200p --report one.html");
     assert!(run["runs"][0]["timeline"]["tenants"][0]["samples"].as_array().unwrap().len() >= 40);
+    // The life of a page is in the page, not only in its document.
+    done(folder.path(), "replay skewed.txt --memory 200p --explain 3,5000 --report life.html");
+    let html = read(folder.path(), "life.html");
+    check(&html);
+    let (shown, _) = html.split_once("<script").unwrap();
+    for words in ["What became of pages", "what happened", "3: touched", "5000: never touched"] {
+        assert!(shown.contains(words), "{words}");
+    }
     done(folder.path(), "replay skewed.txt --curve 10%,20%,50% --baseline lru,opt --report curve.html");
     let html = read(folder.path(), "curve.html");
     check(&html);

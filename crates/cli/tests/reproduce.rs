@@ -94,7 +94,10 @@ fn what_is_not_there_is_refused() {
         ("reproduce nothing", "there is no experiment 'nothing'; there is prefetch"),
         ("reproduce --world moon", "--world"),
         ("reproduce --directory .", "goes with --world real"),
-        ("reproduce --ablate --world real", "leave --world and --runs out"),
+        ("reproduce workingset --ablate --world real", "leave --world and --runs out"),
+        ("reproduce prefetch --ablate", "--ablate is of workingset, or of reclaim-loop"),
+        ("reproduce workingset reclaim-loop --ablate", "name one, and nothing else"),
+        ("reproduce --ablate", "name one, and nothing else"),
         ("reproduce --runs 0", "--runs"),
     ] {
         let told = fails(folder.path(), arguments, 2);

@@ -57,6 +57,13 @@ fn counts_do_not_depend_on_the_machine() {
     assert!(before > 1.0 / 64.0 && (after, default) == (0.0, 0.0), "{before} {after} {default}");
 
     let checks = experiment["checks"].as_array().unwrap();
+    // Times are not told where the machine was not, or then with what is to be known of them.
+    let [times, counts] = ["reclaimed_per_second_2_threads", batch].map(row);
+    let is_fit = checks[2]["holds"] == true;
+    assert_eq!(times["verdict"] != "cannot be told here", is_fit, "{times}");
+    assert_eq!(times["caveat"], if is_fit { "quick".into() } else { Value::Null }, "{times}");
+    assert_eq!((&counts["timed"], &counts["caveat"]), (&false.into(), &Value::Null));
+    assert_eq!(experiment["times_say_nothing"].is_null(), is_fit);
     // The last is whether the machine was quiet.
     assert!(checks.len() == 3 && checks[..2].iter().all(|check| check["holds"] == true), "{checks:?}");
 }

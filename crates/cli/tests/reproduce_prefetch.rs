@@ -21,7 +21,10 @@ fn scans_are_counted_alike_and_every_load_reclaims() {
     // How much faster is for a quiet machine to say.
     for row in rows {
         for setting in ["before", "after", "default"] {
-            assert!(row["measured"][setting].as_f64().unwrap() > 0.0, "{row}");
+            let measured = row["measured"][setting].as_f64().unwrap();
+            // The second job's writes, every other time, may miss a turn of 31 ms where others use the processors.
+            let may_be_none = row["metric"] == "hybrid_zipf07_write_mib_per_second";
+            assert!(measured > 0.0 || may_be_none, "{row}");
         }
     }
     // spec 95, E1: tests 1, 2 and 5.
@@ -32,6 +35,16 @@ fn scans_are_counted_alike_and_every_load_reclaims() {
         ("memcached_sets_per_second", 50_317.98, 47_691.34),
     ] {
         assert_eq!(row(metric)["published"], serde_json::json!({"before": before, "after": after}));
+    }
+    // How fast lists are scanned was not published: it is ours.
+    let scans = row("folios_scanned_per_second");
+    assert_eq!((&scans["published"], &scans["verdict"]), (&Value::Null, &"-".into()));
+    assert_eq!(
+        (&experiment["verdict"], rows[0]["metric"].as_str()),
+        (&rows[0]["verdict"], Some("randread_zipf05_mib_per_second"))
+    );
+    for row in rows.iter().filter(|row| row["verdict"] != "-") {
+        assert_eq!((&row["timed"], &row["caveat"]), (&true.into(), &"quick".into()), "{row}");
     }
     let shown = &experiment["shown"][0];
     assert_eq!((&shown["kind"], shown["metrics"].as_array().unwrap().len()), (&"pairs".into(), 5));

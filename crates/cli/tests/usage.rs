@@ -3,7 +3,10 @@
 mod common;
 
 use common::{command, done, fails, text};
+use mglru_core::{Preset, Switch};
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::process::Stdio;
 
 #[test]
@@ -26,6 +29,105 @@ fn it_teaches() {
         assert!(text.contains(teaches), "{arguments}: {text}");
         let long = text.lines().find(|line| line.chars().count() > 100);
         assert_eq!(long, None, "{arguments}");
+    }
+    for mode in ["demo", "fio", "replay", "run", "ablate"] {
+        let text = done(here.path(), &format!("{mode} --help"));
+        let names = Preset::ALL.map(Preset::name).into_iter().chain(Switch::ALL.map(Switch::name));
+        assert_eq!(names.into_iter().find(|name| !text.contains(name)), None, "{mode}");
+    }
+    assert!(done(here.path(), "reproduce --help").contains("40 minutes and 5.4 GB"));
+}
+
+/// Long names, a long description, many files, and a request that falls short, which is told in a sentence.
+const WIDE: &str = r#"
+description = """Words that go on and on, as descriptions do that say what a scenario is for, who asked for it, and what was
+expected of it, and what came of it in the end."""
+
+[machine]
+memory = "8MiB"
+
+[[tenant]]
+path = "a-tenant-with-a-name"
+
+[[tenant]]
+path = "a-tenant-with-a-name/and-a-child"
+
+[[job]]
+tenant = "a-tenant-with-a-name/and-a-child"
+fio = """
+[j]
+rw=read
+size=16m
+"""
+
+[[action]]
+at = "100ms"
+write = { "a-tenant-with-a-name/and-a-child/memory.reclaim" = "1G" }
+
+[print]
+every = "1s"
+files = [
+  "a-tenant-with-a-name/and-a-child/memory.current",
+  "a-tenant-with-a-name/and-a-child/memory.peak",
+  "a-tenant-with-a-name/and-a-child/memory.max",
+  "a-tenant-with-a-name/and-a-child/memory.high",
+]
+counters = ["pgsteal_proactive", "workingset_refault_file", "workingset_activate_file", "workingset_restore_file", "pgscan_proactive"]
+"#;
+
+/// Terminals have 80 or 100 columns: what is longer stands in further lines.
+#[test]
+fn nothing_printed_is_wider_than_100_columns() {
+    let folder = common::folder();
+    let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let long =
+        "a_trace_with_quite_a_long_name_as_those_of_the_collections_of_block_traces_have_in_general.txt";
+    fs::copy(folder.path().join("skewed.txt"), folder.path().join(long)).unwrap();
+    fs::write(folder.path().join("wide.toml"), WIDE).unwrap();
+    let scenario = |name: &str| format!("run {}", experiments.join(name).display());
+    let mut all = vec![
+        "trace formats".to_owned(),
+        "run wide.toml".to_owned(),
+        "replay skewed.txt --memory 200p --lru classic --baseline arc,w-tinylfu --preset linux-7.2,default --without reclaim_loop --without fault_placement".to_owned(),
+        format!("replay {long} --memory 200p --explain 1,2 --warm 0.25"),
+        format!("replay {long} --curve 10%,20% --lru classic"),
+        "ablate skewed.txt --memory 200p --pairs --runs 2 --preset linux-7.2".to_owned(),
+    ];
+    all.extend(["floors.toml", "kill.toml", "proactive.toml"].map(scenario));
+    for arguments in all {
+        let text = done(folder.path(), &arguments);
+        let wide = text.lines().find(|line| line.chars().count() > 100);
+        assert_eq!(wide, None, "{arguments}");
+    }
+}
+
+/// A report or events once went over the trace that they were made of.
+#[test]
+fn what_is_read_is_not_written_over() {
+    let folder = common::folder();
+    let path = folder.path();
+    fs::rename(path.join("skewed.txt"), path.join("t.jsonl")).unwrap();
+    let content = fs::read(path.join("t.jsonl")).unwrap();
+    for name in ["t.html", "t.svg", "hard.jsonl", "t.txt"] {
+        fs::hard_link(path.join("t.jsonl"), path.join(name)).unwrap();
+    }
+    symlink("t.jsonl", path.join("soft.jsonl")).unwrap();
+    fs::write(path.join("jobs.fio"), "[a]\nrw=randread\nsize=64k\n").unwrap();
+    let jobs = fs::read(path.join("jobs.fio")).unwrap();
+    for arguments in [
+        "replay t.jsonl --format shared-text --events t.jsonl",
+        "replay t.jsonl --format shared-text --events hard.jsonl",
+        "replay t.jsonl --format shared-text --events soft.jsonl",
+        "replay soft.jsonl --format shared-text --report t.html",
+        "replay t.jsonl --format shared-text --curve 10%,20% --plot t.svg",
+        "ablate t.jsonl --format shared-text --report t.html",
+        "trace convert t.jsonl t.txt --format shared-text",
+        "fio jobs.fio --output=jobs.fio",
+    ] {
+        let told = fails(path, arguments, 2);
+        assert!(told.contains("the same file"), "{arguments}: {told}");
+        assert_eq!(fs::read(path.join("t.jsonl")).unwrap(), content, "{arguments}");
+        assert_eq!(fs::read(path.join("jobs.fio")).unwrap(), jobs, "{arguments}");
     }
 }
 

@@ -5,6 +5,8 @@
 //! ```
 #[path = "../tests/baselines/miss_ratio.rs"]
 mod miss_ratio;
+#[path = "../tests/baselines/reference.rs"]
+mod reference;
 
 use mglru_sim::Baseline;
 use miss_ratio::Row;
@@ -12,6 +14,8 @@ use std::path::PathBuf;
 
 /// Rows that differ by less are not listed. Rates are of traces that are long enough to measure them.
 const LISTED_FROM: f64 = 0.005;
+/// Hashes of the filter of libCacheSim's W-TinyLFU that are tried.
+const HASHES: u64 = 4;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -49,9 +53,27 @@ fn main() {
             within(LISTED_FROM),
         );
     }
+    println!("\n| trace | pages | libCacheSim | its rules, {HASHES} hashes | ours | difference |");
+    println!("|---|---|---|---|---|---|");
+    let w_tiny_lfu: Vec<&Row> = rows.iter().filter(|row| row.baseline == Baseline::WTinyLfu).collect();
+    for rows in w_tiny_lfu.chunk_by(|a, b| a.trace == b.trace) {
+        let pages = miss_ratio::positions(&miss_ratio::accesses(&folder, &rows[0].trace));
+        for row in rows {
+            let (least, most) = miss_ratio::their_w_tiny_lfu(row.memory_pages, &pages, HASHES);
+            println!(
+                "| {} | {} | {:.4} | {least:.4}–{most:.4} | {:.4} | {:+.2} % |",
+                row.trace,
+                row.memory_pages,
+                row.reference,
+                row.miss_ratio,
+                row.difference() * 100.0
+            );
+        }
+    }
     println!("\n| trace | pages | policy | libCacheSim | ours | difference |");
     println!("|---|---|---|---|---|---|");
-    for row in rows.iter().filter(|row| row.difference().abs() > LISTED_FROM) {
+    let others = rows.iter().filter(|row| row.baseline != Baseline::WTinyLfu);
+    for row in others.filter(|row| row.difference().abs() > LISTED_FROM) {
         println!(
             "| {} | {} | {} | {:.4} | {:.4} | {:+.2} % |",
             row.trace,

@@ -2,11 +2,11 @@
 //!
 //! Of these differences the median is told, with the interval in which it lies for 95 % of all samples of this size
 //! ([`median_interval`]; of six it is all of them). An effect whose interval has nothing in it but one sign is one; any other is
-//! within the noise.
+//! within the noise. Of fewer than six runs nothing is certain, and no effect is told from noise.
 
 use super::input::{Input, Run, TenantCounts};
 use super::variant::Variants;
-use crate::statistics::{Interval, median, median_interval};
+use crate::statistics::{CONFIDENCE, Interval, median, median_interval};
 use crate::timeline::{Along, Timeline};
 use mglru_core::Mechanisms;
 
@@ -17,6 +17,10 @@ pub enum Metric {
     Misses,
     /// Evicted pages that came back.
     Refaults,
+    /// Misses of 100 accesses. Scenarios are as long as their time: who misses less gets through more accesses, and misses as often.
+    MissRatio,
+    /// Evicted pages that came back, of 100 accesses.
+    RefaultRatio,
     /// Pages looked at for each that was freed.
     ScannedPerReclaimed,
     /// Touches per second of simulated time.
@@ -28,9 +32,9 @@ pub enum Metric {
 impl Metric {
     /// Those of an input.
     pub fn of(input: &Input) -> &'static [Metric] {
-        use Metric::{Misses, P99, Refaults, ScannedPerReclaimed, Throughput};
+        use Metric::{MissRatio, Misses, P99, RefaultRatio, Refaults, ScannedPerReclaimed, Throughput};
         if input.has_time() {
-            &[Throughput, P99, Misses, Refaults, ScannedPerReclaimed]
+            &[Throughput, P99, MissRatio, RefaultRatio, ScannedPerReclaimed]
         } else {
             &[Misses, Refaults, ScannedPerReclaimed]
         }
@@ -41,6 +45,8 @@ impl Metric {
         match self {
             Metric::Misses => "misses",
             Metric::Refaults => "refaults",
+            Metric::MissRatio => "misses_per_100_accesses",
+            Metric::RefaultRatio => "refaults_per_100_accesses",
             Metric::ScannedPerReclaimed => "scanned_per_reclaimed",
             Metric::Throughput => "accesses_per_second",
             Metric::P99 => "p99_access_us",
@@ -52,6 +58,8 @@ impl Metric {
         match self {
             Metric::Misses => "misses",
             Metric::Refaults => "refaults",
+            Metric::MissRatio => "misses per 100 accesses",
+            Metric::RefaultRatio => "refaults per 100 accesses",
             Metric::ScannedPerReclaimed => "scanned per reclaimed",
             Metric::Throughput => "accesses per second of simulated time",
             Metric::P99 => "99th percentile of an access, µs of simulated time",
@@ -59,9 +67,12 @@ impl Metric {
     }
 
     fn value(self, run: &Run) -> f64 {
+        let per_100 = |count: u64| 100.0 * count as f64 / run.accesses.max(1) as f64;
         match self {
             Metric::Misses => run.misses as f64,
             Metric::Refaults => run.refaults as f64,
+            Metric::MissRatio => per_100(run.misses),
+            Metric::RefaultRatio => per_100(run.refaults),
             Metric::ScannedPerReclaimed if run.reclaimed == 0 => 0.0,
             Metric::ScannedPerReclaimed => run.scanned as f64 / run.reclaimed as f64,
             Metric::Throughput => run.accesses_per_second,
@@ -86,10 +97,15 @@ pub struct Effect {
 }
 
 impl Effect {
-    /// It cannot be told from nothing.
-    pub fn is_noise(&self) -> bool {
-        self.interval.contains(0.0)
+    /// It cannot be told from nothing. `None`: there are too few runs to say so.
+    pub fn is_noise(&self) -> Option<bool> {
+        is_noise(&self.interval)
     }
+}
+
+/// Whether an interval has 0 in it. `None`: it may be too narrow, as it is of too few runs.
+pub fn is_noise(interval: &Interval) -> Option<bool> {
+    (interval.confidence >= CONFIDENCE).then(|| interval.contains(0.0))
 }
 
 /// A variant, and what it did.
@@ -103,6 +119,9 @@ pub struct Row {
     pub is_pair: bool,
     /// Every counter was the same in every run.
     pub changes_nothing: bool,
+    /// Of a pair: every counter was the same in every run as with only this one off. So the other has no part in it, and what is beyond the
+    /// sum is only its own effect, negated.
+    pub same_as: Option<String>,
     /// Why it could not be run, if so.
     pub failed: Option<String>,
     /// One per metric; none where it could not be run.
@@ -164,12 +183,12 @@ impl Ablation {
                 name: variant.name(),
                 without: variant.without.clone(),
                 is_pair: variant.pair.is_some(),
-                changes_nothing: runs.as_ref().is_ok_and(|runs| {
-                    runs.iter().zip(&full).all(|(run, full)| {
-                        run.counters == full.counters
-                            && run.p99_nanos == full.p99_nanos
-                            && run.tenants == full.tenants
-                    })
+                changes_nothing: runs.as_ref().is_ok_and(|runs| same(runs, &full)),
+                same_as: variant.pair.and_then(|pair| {
+                    let runs = runs.as_ref().ok()?;
+                    let part =
+                        pair.into_iter().find(|&at| all[at].as_ref().is_ok_and(|part| same(runs, part)))?;
+                    Some(variants.run[part].name())
                 }),
                 failed: runs.as_ref().err().cloned(),
                 effects: match runs {
@@ -196,11 +215,18 @@ impl Ablation {
     }
 }
 
+/// Whether all that was counted is the same, seed by seed.
+fn same(runs: &[Run], others: &[Run]) -> bool {
+    runs.iter().zip(others).all(|(run, other)| {
+        run.counters == other.counters && run.p99_nanos == other.p99_nanos && run.tenants == other.tenants
+    })
+}
+
 /// By the size of the effect on a metric; what is within the noise at the end, and what could not be run first.
 pub fn sort(rows: &mut [Row], metric: usize) {
     let rank = |row: &Row| match row.effects.get(metric) {
         None => (0, 0.0),
-        Some(effect) if effect.is_noise() => (2, -effect.median.abs()),
+        Some(effect) if effect.is_noise() == Some(true) => (2, -effect.median.abs()),
         Some(effect) => (1, -effect.median.abs()),
     };
     rows.sort_by(|a, b| {
@@ -244,16 +270,24 @@ mod tests {
         let before = [100.0, 200.0, 300.0, 400.0, 500.0, 600.0];
         let after = before.map(|value| value * 1.01);
         let found = effect(&before, &after, None);
-        assert!((found.median - 1.0).abs() < 1e-9 && !found.is_noise() && found.is_percent, "{found:?}");
+        assert!(
+            (found.median - 1.0).abs() < 1e-9 && found.is_noise() == Some(false) && found.is_percent,
+            "{found:?}"
+        );
         let mixed = [101.0, 198.0, 303.0, 396.0, 505.0, 594.0];
-        assert!(effect(&before, &mixed, None).is_noise());
-        assert!(effect(&before, &before, None).is_noise());
+        assert_eq!(effect(&before, &mixed, None).is_noise(), Some(true));
+        assert_eq!(effect(&before, &before, None).is_noise(), Some(true));
+        assert_eq!(
+            effect(&before[..5], &after[..5], None).is_noise(),
+            None,
+            "of five runs nothing is certain"
+        );
     }
 
     #[test]
     fn from_nothing_there_is_no_percentage() {
         let found = effect(&[0.0; 6], &[5.0; 6], None);
-        assert_eq!((found.median, found.is_percent, found.is_noise()), (5.0, false, false));
+        assert_eq!((found.median, found.is_percent, found.is_noise()), (5.0, false, Some(false)));
     }
 
     #[test]
@@ -271,6 +305,7 @@ mod tests {
             without: Vec::new(),
             is_pair: false,
             changes_nothing: false,
+            same_as: None,
             failed: None,
             effects: vec![Effect {
                 without: 0.0,

@@ -63,6 +63,8 @@ pub struct TenantCounts {
 /// What a run came to.
 #[derive(Debug, Clone)]
 pub struct Run {
+    /// All that were counted. In a scenario each variant gets through another number of them.
+    pub accesses: u64,
     /// Accesses that had to wait for a device.
     pub misses: u64,
     /// Evicted pages that came back.
@@ -261,6 +263,7 @@ impl Run {
         let counts = [("misses", tally.counts.misses), ("out_of_memory", tally.counts.out_of_memory)];
         let all = counts.into_iter().chain(counters.iter());
         Run {
+            accesses: tally.counts.accesses,
             misses: tally.counts.misses,
             refaults: counters.get(WorkingsetRefaultFile) + counters.get(WorkingsetRefaultAnon),
             scanned: counters.pgscan(),

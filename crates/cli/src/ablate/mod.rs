@@ -15,6 +15,7 @@ mod page;
 mod report;
 mod variant;
 
+use crate::cache_options::with_mechanisms;
 use crate::error::Failure;
 use crate::output::Output;
 use crate::page::ReportFile;
@@ -31,7 +32,7 @@ use variant::Variants;
 
 /// Arguments of the mode.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = with_mechanisms(EXAMPLES))]
 pub struct Args {
     /// A trace, in any of the formats of `mglru trace formats`, or a scenario (.toml)
     #[arg(value_name = "TRACE|SCENARIO")]
@@ -85,7 +86,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let input = Input::load(&args)?;
     let variants = Variants::of(input.mechanisms(), args.pairs);
     if let Some(report) = &args.report {
-        report.try_out()?;
+        report.try_out([&args.input])?;
     }
     let seeds: Vec<u64> = (0..u64::from(args.runs)).map(|number| args.seed.wrapping_add(number)).collect();
     let tasks: Vec<(usize, u64)> =

@@ -59,7 +59,7 @@ impl Ablation {
                 label: format!("{first}{and}"),
                 value: effect.median,
                 range: (effect.interval.low, effect.interval.high),
-                is_noise: effect.is_noise(),
+                is_noise: effect.is_noise() != Some(false),
                 shown: show(effect.median),
             })
         });
@@ -67,7 +67,7 @@ impl Ablation {
         let words = self.metrics[metric].words();
         let title = format!("{} without each mechanism.", capital(words));
         let caption = format!(
-            "With all of them it is {} (median). To the right: more of it without the mechanism. Lines are intervals; grey: within the noise.",
+            "With all of them it is {} (median). To the right: more of it without the mechanism. Lines are intervals; grey: within the noise, or uncertain.",
             value(median(&self.full[metric]))
         );
         let unit =

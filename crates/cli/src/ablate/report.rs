@@ -1,8 +1,8 @@
 //! What was found, as text and as JSON with the same numbers.
 
-use super::effect::{Ablation, Effect, Metric, Row, sort};
-use crate::cache_report::mechanisms_json;
-use crate::statistics::{median, median_interval};
+use super::effect::{Ablation, Effect, Metric, Row, is_noise, sort};
+use crate::cache_report::{mechanisms_json, mechanisms_text};
+use crate::statistics::{CONFIDENCE, Interval, median, median_interval};
 use crate::table::{Table, count, wrapped};
 use serde_json::{Value, json};
 
@@ -24,11 +24,19 @@ pub fn difference(difference: f64, is_percent: bool) -> String {
     }
 }
 
-impl Row {
-    /// What is to be said of an effect.
-    fn verdict(effect: &Effect) -> &'static str {
-        if effect.is_noise() { "noise" } else { "" }
+/// What is to be said of an effect with that interval.
+fn verdict(interval: &Interval) -> String {
+    match is_noise(interval) {
+        None => "uncertain",
+        Some(true) => "noise",
+        Some(false) => "",
     }
+    .to_owned()
+}
+
+/// The ends of an interval, if it is one: a single run has none.
+fn ends(interval: &Interval) -> [Option<f64>; 2] {
+    [interval.low, interval.high].map(|end| (interval.confidence > 0.0).then_some(end))
 }
 
 impl Ablation {
@@ -46,24 +54,30 @@ impl Ablation {
     pub fn what(&self, seed: u64) -> String {
         let (lru, runs) = (self.mechanisms.lru().name(), self.runs());
         let memory = count(self.memory_pages);
-        format!(
-            "{}: {}, {lru}, {memory} pages; {runs} seeds from {seed} on, which vary {}.",
-            self.kind.1,
-            self.mechanisms.name(),
-            self.varied
-        )
+        let seeds = match runs {
+            1 => format!("1 seed, {seed}; others would vary"),
+            _ => format!("{runs} seeds from {seed} on, which vary"),
+        };
+        let mechanisms = mechanisms_text(self.mechanisms);
+        format!("{}: {mechanisms}, {lru}, {memory} pages; {seeds} {}.", self.kind.1, self.varied)
     }
 
     /// How the intervals are to be read.
     pub fn how(&self) -> String {
-        let certain = match self.confidence() {
-            confidence if confidence >= 0.95 => format!("{:.0} %", 100.0 * confidence),
-            confidence => format!("only {:.0} %, as there are fewer than six seeds", 100.0 * confidence),
-        };
-        format!(
-            "Each row is what happens without a mechanism, compared with all of them, seed by seed: the median of the differences, and \
-             from … to … its interval ({certain}). Where it has 0 in it, the effect is within the noise (noise)."
-        )
+        let how = "Each row is what happens without a mechanism, compared with all of them, seed by seed";
+        match self.confidence() {
+            0.0 => format!("{how}. Of one seed nothing is certain."),
+            confidence if confidence < CONFIDENCE => format!(
+                "{how}: the median of the differences, and from … to … its interval (only {:.0} %, as there are fewer than six seeds: \
+                 nothing is certain).",
+                100.0 * confidence
+            ),
+            confidence => format!(
+                "{how}: the median of the differences, and from … to … its interval ({:.0} %). Where it has 0 in it, the effect is within \
+                 the noise (noise).",
+                100.0 * confidence
+            ),
+        }
     }
 
     /// Single mechanisms, or pairs, that change something: by their effect on a metric.
@@ -96,15 +110,9 @@ impl Ablation {
                 continue;
             };
             let show = |figure| difference(figure, effect.is_percent);
-            table.row([
-                name,
-                all.clone(),
-                value(effect.without),
-                show(effect.median),
-                show(effect.interval.low),
-                show(effect.interval.high),
-                Row::verdict(effect).to_owned(),
-            ]);
+            let [low, high] = ends(&effect.interval).map(|end| end.map_or("-".to_owned(), show));
+            let verdict = verdict(&effect.interval);
+            table.row([name, all.clone(), value(effect.without), show(effect.median), low, high, verdict]);
         }
         table
     }
@@ -114,28 +122,28 @@ impl Ablation {
         let mut table =
             Table::new(["without both", "effect", "beyond the sum", "from", "to", ""]).with_words_last();
         let mut rows = self.rows_by(metric, true);
-        let size = |row: &Row| {
-            row.effects.get(metric).and_then(|effect| effect.beyond).map_or(0.0, |(beyond, _)| beyond.abs())
+        rows.retain(|row| row.same_as.is_none());
+        let beyond = |row: &Row| row.effects.get(metric).and_then(|effect| effect.beyond);
+        let rank = |row: &Row| {
+            let (size, noise) = beyond(row)
+                .map_or((0.0, false), |(size, interval)| (size.abs(), is_noise(&interval) == Some(true)));
+            (noise, -size)
         };
-        rows.sort_by(|a, b| size(b).total_cmp(&size(a)));
+        rows.sort_by(|a, b| {
+            let ((a_noise, a_size), (b_noise, b_size)) = (rank(a), rank(b));
+            a_noise.cmp(&b_noise).then(a_size.total_cmp(&b_size))
+        });
         let mut sums = 0;
         for row in &rows {
             let Some(effect) = row.effects.get(metric) else { continue };
-            let Some((beyond, interval)) = effect.beyond else { continue };
+            let Some((beyond, interval)) = beyond(row) else { continue };
             if [beyond, interval.low, interval.high] == [0.0; 3] {
                 sums += 1;
                 continue;
             }
             let show = |figure| difference(figure, effect.is_percent);
-            let verdict = if interval.contains(0.0) { "noise" } else { "" };
-            table.row([
-                row.name.clone(),
-                show(effect.median),
-                show(beyond),
-                show(interval.low),
-                show(interval.high),
-                verdict.to_owned(),
-            ]);
+            let [low, high] = ends(&interval).map(|end| end.map_or("-".to_owned(), show));
+            table.row([row.name.clone(), show(effect.median), show(beyond), low, high, verdict(&interval)]);
         }
         if sums > 0 {
             let name = format!("{sums} others: in every run the sum of both");
@@ -162,6 +170,15 @@ impl Ablation {
             .collect();
         if !nothing.is_empty() {
             lines.push(format!("Changes nothing here, in no counter of any run: {}.", nothing.join(", ")));
+        }
+        let with_one = self.rows.iter().filter(|row| !row.changes_nothing);
+        let with_one: Vec<String> =
+            with_one.filter_map(|row| Some(format!("{} ({})", row.name, row.same_as.as_ref()?))).collect();
+        if !with_one.is_empty() {
+            lines.push(format!(
+                "Pairs that do what one of them does alone (in brackets), in every counter, as the other is nothing without it: {}.",
+                with_one.join(", ")
+            ));
         }
         if !self.variants.off.is_empty() {
             let preset = self.mechanisms.name();
@@ -223,17 +240,20 @@ impl Ablation {
 
     fn row_json(&self, row: &Row) -> Value {
         let effect = |(metric, effect): (&Metric, &Effect)| {
+            let [low, high] = ends(&effect.interval);
             let mut value = json!({
                 "metric": metric.name(),
                 "without": effect.without,
                 "unit": if effect.is_percent { "%" } else { "1" },
                 "effect": effect.median,
-                "low": effect.interval.low,
-                "high": effect.interval.high,
+                "low": low,
+                "high": high,
                 "within_noise": effect.is_noise(),
             });
             if let Some((beyond, interval)) = effect.beyond {
-                value["beyond"] = json!({"effect": beyond, "low": interval.low, "high": interval.high});
+                let [low, high] = ends(&interval);
+                let noise = is_noise(&interval);
+                value["beyond"] = json!({"effect": beyond, "low": low, "high": high, "within_noise": noise});
             }
             value
         };
@@ -241,6 +261,7 @@ impl Ablation {
             "without": row.without,
             "pair": row.is_pair,
             "changes_nothing": row.changes_nothing,
+            "same_as": row.same_as,
             "failed": row.failed,
             "effects": self.metrics.iter().zip(&row.effects).map(effect).collect::<Vec<_>>(),
         })

@@ -8,7 +8,7 @@ mod page_file;
 mod report;
 mod tenant;
 
-use crate::cache_options::{CacheOptions, available_memory_bytes, memory_info_bytes};
+use crate::cache_options::{CacheOptions, available_memory_bytes, memory_info_bytes, with_mechanisms};
 use crate::cache_report::{CacheReport, all_tenants, name_of};
 use crate::error::Failure;
 use crate::output::Output;
@@ -40,7 +40,7 @@ The file has no name and is gone when the demo ends, however it ends.";
 
 /// Options of `mglru demo`.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = with_mechanisms(EXAMPLES))]
 pub struct Args {
     /// Where the file is made [default: where temporary files are]
     #[arg(long, value_name = "DIR")]
@@ -83,7 +83,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         )));
     }
     if let Some(file) = &args.report {
-        file.try_out()?;
+        file.try_out([])?;
     }
     let tenants = tenant::tenants(args.size, budget.bytes, args.seed);
     let (mut builder, mechanisms) = args.cache.builder(budget)?;

@@ -44,7 +44,7 @@ struct Row {
 pub struct Compared {
     row: Row,
     ours: Vec<Rounds>,
-    /// What kernels that do the same differ by in the spread: the classic LRU is the same on all of them.
+    /// What kernels that do the same differ by in the spread.
     noise: f64,
 }
 
@@ -58,9 +58,11 @@ pub fn is_meant(header: &str) -> bool {
 /// # Errors
 /// The file cannot be read, or the simulator has a bug.
 pub fn compare(path: &Path, filter: &Filter) -> Result<Vec<Compared>, Failure> {
-    let wanted = |row: &Row| filter.wants(&row.kernel, &row.lru);
+    // Kernels that are not wanted tell what those of the same policy differ by, too.
+    let all = rows::<Row>(path)?;
+    let wanted = |row: &&Row| filter.wants(&row.kernel, &row.lru);
     let mut machines: Vec<Vec<Row>> = Vec::new();
-    for row in rows::<Row>(path)?.into_iter().filter(wanted) {
+    for row in all.iter().filter(wanted).cloned() {
         match machines.last_mut() {
             Some(phases) if row.first_round > 0 => phases.push(row),
             _ => machines.push(vec![row]),
@@ -73,19 +75,23 @@ pub fn compare(path: &Path, filter: &Filter) -> Result<Vec<Compared>, Failure> {
     for (tasks, runs) in tasks.chunks(SEEDS as usize).zip(runs.chunks(SEEDS as usize)) {
         for (phase, row) in tasks[0].0.iter().enumerate() {
             compared.push(Compared {
-                noise: 0.0,
+                noise: noise(row, &all),
                 row: row.clone(),
                 ours: runs.iter().map(|run| run[phase].clone()).collect(),
             });
         }
     }
-    let rows: Vec<Row> = compared.iter().map(|one| one.row.clone()).collect();
-    for one in compared.iter_mut().filter(|one| one.row.lru == "classic") {
-        let same = rows.iter().filter(|row| row.load() == one.row.load());
-        let (least, most) = range(&same.map(|row| row.stddev_over_mean_percent).collect::<Vec<f64>>());
-        one.noise = most - least;
-    }
     Ok(compared)
+}
+
+/// What kernels that do the same differ by in the spread: the classic LRU is the same on all of them.
+fn noise(of: &Row, rows: &[Row]) -> f64 {
+    if of.lru != "classic" {
+        return 0.0;
+    }
+    let same = rows.iter().filter(|row| row.load() == of.load());
+    let (least, most) = range(&same.map(|row| row.stddev_over_mean_percent).collect::<Vec<f64>>());
+    most - least
 }
 
 impl Row {
@@ -139,11 +145,36 @@ struct Figure {
     range: (f64, f64),
 }
 
+/// How a figure of ours stands to a kernel's, the better first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    /// As near as is wanted.
+    Near,
+    /// Further, but some seeds of ours are beyond it: the kernel's row is one run.
+    InOurRange,
+    /// Further.
+    Outside,
+}
+
+impl Place {
+    fn word(self) -> &'static str {
+        match self {
+            Place::Near => "",
+            Place::InOurRange => "in our range",
+            Place::Outside => "OUTSIDE",
+        }
+    }
+}
+
 impl Figure {
-    /// The kernel's row is one run: it may also be anywhere among ours.
-    fn within(&self) -> bool {
-        (self.ours - self.kernel).abs() <= self.tolerance
-            || (self.range.0..=self.range.1).contains(&self.kernel)
+    fn place(&self) -> Place {
+        if (self.ours - self.kernel).abs() <= self.tolerance {
+            Place::Near
+        } else if (self.range.0..=self.range.1).contains(&self.kernel) {
+            Place::InOurRange
+        } else {
+            Place::Outside
+        }
     }
 }
 
@@ -212,7 +243,7 @@ pub fn text(compared: &[Compared]) -> String {
             percent(one.ours(Rounds::first_quarter_percent)),
             format!("{:.1}", one.row.scan_per_steal),
             format!("{scan_per_steal:.1}"),
-            (if ratio.within() && deviation.within() { "" } else { "OUTSIDE" }).to_owned(),
+            ratio.place().max(deviation.place()).word().to_owned(),
         ]);
     }
     table.text()
@@ -231,7 +262,8 @@ pub fn document(compared: &[Compared]) -> Value {
                 "our_count": figure.ours,
                 "difference_percent": 100.0 * (figure.ours / figure.kernel - 1.0),
                 "tolerance_percent": 100.0 * figure.tolerance / figure.kernel,
-                "within": figure.within(),
+                "within": figure.place() == Place::Near,
+                "in_our_range": figure.place() == Place::InOurRange,
             })
         })
     });
@@ -246,7 +278,10 @@ pub fn verdict(compared: &[Compared]) -> Result<(), Failure> {
     let outside: Vec<String> = compared
         .iter()
         .flat_map(|one| {
-            one.figures().into_iter().filter(|figure| !figure.within()).map(|figure| (one.name(), figure))
+            one.figures()
+                .into_iter()
+                .filter(|figure| figure.place() == Place::Outside)
+                .map(|figure| (one.name(), figure))
         })
         .map(|(name, figure)| {
             format!("{name}: {} {:.1}, the kernel's {:.1}", figure.counter, figure.ours, figure.kernel)
@@ -256,4 +291,54 @@ pub fn verdict(compared: &[Compared]) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::work(format_args!("further from the kernel than allowed: {}", outside.join("; "))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(kernel: &str, lru: &str, stddev_over_mean_percent: f64) -> Row {
+        Row {
+            kernel: kernel.to_owned(),
+            lru: lru.to_owned(),
+            memcgs: 128,
+            pages_each: 2048,
+            rounds: 1,
+            request_bytes: 1 << 20,
+            touch_fraction: 0.5,
+            ratio_percent: 100.0,
+            stddev_over_mean_percent,
+            scan_per_steal: 1.0,
+            first_quarter_percent: 25.0,
+            first_round: 0,
+            seconds: 1.0,
+        }
+    }
+
+    /// `--kernel 6.12.117` once took away the rows by which its own is accepted.
+    #[test]
+    fn kernels_that_are_not_asked_for_allow_what_they_differ_by() {
+        let rows =
+            [row("7.2.12", "classic", 117.0), row("6.12.117", "classic", 87.0), row("7.2.12", "mglru", 41.0)];
+        assert_eq!(rows.each_ref().map(|of| noise(of, &rows)), [30.0, 30.0, 0.0]);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let header = "kernel,lru,memcgs,pages_each,rounds,request_bytes,touch_fraction,ratio_percent,stddev_over_mean_percent,\
+                      scan_per_steal,first_quarter_percent,first_round,seconds\n";
+        let of = |kernel: &str, deviation| {
+            format!("{kernel},classic,4,256,2,65536,0.5,100,{deviation},1,25,0,1\n")
+        };
+        std::fs::write(file.path(), format!("{header}{}{}", of("6.12.117", 60), of("7.2.12", 90))).unwrap();
+        let filter = Filter { kernels: vec!["6.12.117".to_owned()], ..Filter::default() };
+        let compared = compare(file.path(), &filter).unwrap();
+        assert_eq!(compared.iter().map(|one| one.noise).collect::<Vec<_>>(), [30.0]);
+    }
+
+    #[test]
+    fn what_is_only_between_our_seeds_is_told_as_that() {
+        let place = |ours, range| Figure { counter: "c", kernel: 8.0, ours, tolerance: 2.0, range }.place();
+        assert_eq!(place(9.0, (8.5, 10.0)), Place::Near);
+        assert_eq!(place(11.0, (7.0, 14.0)), Place::InOurRange);
+        assert_eq!(place(11.0, (9.0, 14.0)), Place::Outside);
+        assert_eq!(Place::Near.max(Place::InOurRange).word(), "in our range");
+    }
 }

@@ -13,11 +13,11 @@ mod monitor;
 pub mod plan;
 pub mod source;
 
-use crate::cache_options::CacheOptions;
+use crate::cache_options::{CacheOptions, with_mechanisms};
 use crate::cache_report::{CacheReport, all_tenants};
 use crate::error::Failure;
 use crate::load::RealLoad;
-use crate::output::Output;
+use crate::output::{Output, refuse_input};
 use crate::size;
 use blocks::Blocks;
 use clap::Parser;
@@ -29,12 +29,16 @@ use mglru_workload::fio::report::{Outcome, Report, preamble};
 use mglru_workload::fio::{Channel, Invocation, Job, OutputFormat};
 use monitor::Monitor;
 use plan::{Plan, PlannedJob, PlannedUse};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// What `mglru fio --help` prints.
-pub const HELP: &str = "\
+pub fn help() -> String {
+    with_mechanisms(HELP.trim_end()) + "\n"
+}
+
+const HELP: &str = "\
 Run jobs in fio's own language through the mglru cache, on real files.
 
 Usage: mglru fio [fio options] [--name=JOB [job options]]... [JOBFILE]...
@@ -101,7 +105,7 @@ What fio has not (command line only; sizes: 512MiB, 8192p for pages of 4 KiB, by
   --memory=SIZE            what the cache may use in all, its metadata included
                            (default: a quarter of the available memory, 1 GiB at most)
   --tenant=NAME=SIZE       a tenant with this limit, in which jobs of its name run; may be repeated
-  --preset=NAME            linux-7.2 or default: how the cache behaves
+  --preset=NAME            linux-6.12, linux-7.1, linux-7.2 or default: how the cache behaves
   --with=MECHANISM         turn a mechanism on; may be repeated
   --without=MECHANISM      turn a mechanism off; may be repeated
   --lru=POLICY             multigen or classic; --lru-lock=LOCK: lruvec or node
@@ -164,7 +168,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let invocation = Invocation::parse(&args.arguments).map_err(Failure::usage)?;
     let asked = |flag: &str| invocation.own.iter().any(|own| own == flag);
     if asked("--help") {
-        return Output::new(false).text(HELP);
+        return Output::new(false).text(&help());
     }
     if asked("--version") {
         return Output::new(false).text(concat!("mglru ", env!("CARGO_PKG_VERSION"), "\n"));
@@ -182,7 +186,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
     // Built before files are made: what is wrong with the options shows before a gigabyte is written.
     let cache = builder.build()?;
     let mut output = match &invocation.output {
-        Some(path) => Output::into_file(path)?,
+        Some(path) => {
+            // What is no option is a job file.
+            let job_files = args.arguments.iter().filter(|argument| !argument.starts_with('-'));
+            let job_files: Vec<PathBuf> = job_files.map(PathBuf::from).collect();
+            let data = plan.jobs.iter().flat_map(|job| job.files.iter().map(|file| &file.path));
+            refuse_input("--output", path, job_files.iter().chain(data))?;
+            Output::into_file(path)?
+        }
         None => Output::new(false),
     };
 

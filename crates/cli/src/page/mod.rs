@@ -8,6 +8,7 @@ pub mod chart;
 mod tests;
 
 use crate::error::Failure;
+use crate::output::refuse_input;
 use crate::table::Table;
 use chart::Chart;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -37,11 +38,12 @@ impl ReportFile {
         &self.0
     }
 
-    /// Fails now if it cannot be written: some of what it shows takes minutes.
+    /// Fails now if it cannot be written, or is one of the files that are read: some of what it shows takes minutes.
     ///
     /// # Errors
     /// So it is.
-    pub fn try_out(&self) -> Result<(), Failure> {
+    pub fn try_out<'p>(&self, inputs: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), Failure> {
+        refuse_input("--report", &self.0, inputs)?;
         let open = std::fs::OpenOptions::new().append(true).create(true).open(&self.0);
         open.map(drop).map_err(|error| self.failure(&error))
     }
@@ -207,11 +209,12 @@ fn table_html(table: &Table) -> Markup {
 
 /// Verdicts have a colour, too.
 fn verdict_class(cell: &str) -> Option<&'static str> {
-    match cell {
+    // A verdict may have a caveat in brackets.
+    match cell.split(" (").next().unwrap_or(cell) {
         "reproduced" | "holds" => Some("good"),
         "weaker" | "changes" => Some("fair"),
         "not reproduced" | "DOES NOT HOLD" => Some("bad"),
-        "noise" => Some("noise"),
+        "noise" | "uncertain" | "too noisy to tell" | "cannot be told here" => Some("noise"),
         _ => None,
     }
 }

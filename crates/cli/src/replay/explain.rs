@@ -69,18 +69,20 @@ impl Life {
         self.entries.push(Entry { record, times: 1, writes, last_access });
     }
 
-    /// For people.
-    pub fn text(&self) -> String {
+    /// How often it was touched, missed and evicted.
+    pub fn summary(&self) -> String {
         if self.entries.is_empty() {
-            return format!("{}: never touched\n", self.page);
+            return format!("{}: never touched", self.page);
         }
-        let mut text = format!(
-            "{}: {}, {}, {}\n",
-            self.page,
-            times("touched", self.touches),
-            times("missed", self.misses),
-            times("evicted", self.evictions)
-        );
+        let (touches, misses) = (times("touched", self.touches), times("missed", self.misses));
+        format!("{}: {touches}, {misses}, {}", self.page, times("evicted", self.evictions))
+    }
+
+    /// All that happened to it; none if nothing did.
+    pub fn table(&self) -> Option<Table> {
+        if self.entries.is_empty() {
+            return None;
+        }
         let mut table = Table::new(["access", "seconds", "what happened"]).with_words_last();
         for entry in &self.entries {
             let mut what = match entry.record.what {
@@ -101,8 +103,12 @@ impl Life {
             let seconds = entry.record.now.as_nanos() as f64 / 1e9;
             table.row([count(entry.record.access), format!("{seconds:.6}"), what]);
         }
-        text.push_str(&table.text());
-        text
+        Some(table)
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        format!("{}\n{}", self.summary(), self.table().map_or(String::new(), |table| table.text()))
     }
 
     /// For programs: the same.

@@ -25,9 +25,9 @@ mod short;
 pub mod swap;
 mod word;
 
-use crate::cache_options::{PolicyOptions, compose};
+use crate::cache_options::{PolicyOptions, compose, with_mechanisms};
 use crate::error::Failure;
-use crate::output::Output;
+use crate::output::{Output, refuse_input};
 use crate::page::ReportFile;
 use crate::parallel;
 use crate::trace_file::{TraceFile, TraceOptions};
@@ -48,7 +48,7 @@ use swap::SwapArgs;
 
 /// Arguments of the mode.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = with_mechanisms(EXAMPLES))]
 pub struct Args {
     /// Traces, in any of the formats of `mglru trace formats`
     #[arg(required = true, value_name = "TRACE")]
@@ -62,7 +62,7 @@ pub struct Args {
     /// Draw the curve
     #[arg(long, value_name = "FILE.svg|png", requires = "curve")]
     plot: Option<PlotFile>,
-    /// Behaviours of a kernel version, or ours: linux-7.2, default; several may be given
+    /// Behaviours of a kernel version, or ours: linux-6.12, linux-7.1, linux-7.2, default; several may be given
     #[arg(long, value_name = "NAME", value_parser = Preset::parse, default_value = "default", value_delimiter = ',')]
     preset: Vec<Preset>,
     /// Turn a mechanism on; may be repeated
@@ -225,7 +225,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let load = |path: &PathBuf| TraceFile::load(path, args.options.open_options());
     let traces: Vec<TraceFile> = args.traces.iter().map(load).collect::<Result<_, _>>()?;
     if let Some(file) = &args.report {
-        file.try_out()?;
+        file.try_out(&args.traces)?;
+    }
+    if let Some(file) = &args.events {
+        refuse_input("--events", file.path(), &args.traces)?;
+    }
+    if let Some(file) = &args.plot {
+        refuse_input("--plot", file.path(), &args.traces)?;
     }
     let (mut plans, mut baselines) = (Vec::new(), Vec::new());
     for trace in &traces {

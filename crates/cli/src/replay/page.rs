@@ -1,5 +1,6 @@
 //! What replays came to, as a page.
 
+use super::explain::Life;
 use super::report::{self, Curve, Row};
 use super::run::Outcome;
 use crate::page::chart::{self, Axes, Series};
@@ -11,7 +12,7 @@ use serde_json::Value;
 /// As a page.
 pub fn page<'a>(outcomes: &[Outcome], rows: &[Row], curves: &[Curve], document: &'a Value) -> Page<'a> {
     let mut replays = Section::new("Replays");
-    replays.parts.push(Part::Table(report::table(rows, usize::MAX)));
+    replays.parts.push(Part::Table(report::table(rows)));
     let notes = report::notes_text(outcomes);
     notes.lines().filter(|line| !line.is_empty()).for_each(|line| replays.text(line));
     let mut sections = vec![replays];
@@ -26,7 +27,7 @@ pub fn page<'a>(outcomes: &[Outcome], rows: &[Row], curves: &[Curve], document: 
         if timelines.is_empty() {
             continue;
         }
-        let name = report::name(outcomes[0].plan.trace.path(), usize::MAX);
+        let name = report::name(outcomes[0].plan.trace.path());
         let mut section = Section::new(format!("{name} over time"));
         section.parts = timeline::figures("replay", &name, &timelines, Along::Accesses);
         sections.push(section);
@@ -35,6 +36,15 @@ pub fn page<'a>(outcomes: &[Outcome], rows: &[Row], curves: &[Curve], document: 
         let mut section = Section::new("Counters");
         section.parts.push(Part::Table(report::counters_table(outcome)));
         section.parts.push(Part::Table(report::generations_table(outcome)));
+        sections.push(section);
+    }
+    let lives: Vec<&Life> = outcomes.iter().flat_map(|outcome| &outcome.lives).collect();
+    if !lives.is_empty() {
+        let mut section = Section::new("What became of pages");
+        for life in lives {
+            section.text(life.summary());
+            section.parts.extend(life.table().map(Part::Table));
+        }
         sections.push(section);
     }
     Page {

@@ -166,7 +166,7 @@ mod tests {
         let curve = |policy: usize| Curve {
             trace: "a/b.txt".to_owned(),
             policy: format!("policy {policy}"),
-            preset: None,
+            mechanisms: None,
             warm_from: 0,
             points: [1, 10, 100].map(point).into(),
         };

@@ -3,18 +3,13 @@
 use super::baseline::BaselineOutcome;
 use super::explain::Life;
 use super::run::Outcome;
-use crate::cache_report::{generation_json, mechanisms_json};
-use crate::table::{Table, count};
-use mglru_core::Counter;
+use crate::cache_report::{generation_json, mechanisms_json, mechanisms_text};
+use crate::table::{Table, count, wrapped};
+use mglru_core::{Counter, Lru, Mechanisms};
 use mglru_sim::{Counts, Tally};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::time::Duration;
-
-/// Tables are no wider.
-const COLUMNS_MAX: usize = 100;
-/// A trace's name is not cut shorter than this.
-const NAME_MIN: usize = 12;
 
 impl Outcome<'_> {
     /// From the access on from which counting started again.
@@ -82,9 +77,9 @@ impl<'a> Row<'a> {
         }
     }
 
-    fn preset(&self) -> Option<&'static str> {
+    fn mechanisms(&self) -> Option<Mechanisms> {
         match self {
-            Row::Engine(outcome) => Some(outcome.plan.mechanisms.name()),
+            Row::Engine(outcome) => Some(outcome.plan.mechanisms),
             Row::Baseline(_) => None,
         }
     }
@@ -218,26 +213,14 @@ fn ratio(ratio: f64) -> String {
     format!("{:.2} %", ratio * 100.0)
 }
 
-/// The file's name, cut to `width`.
-pub fn name(path: &Path, width: usize) -> String {
-    let name = path
-        .file_name()
-        .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
-    if name.chars().count() <= width {
-        return name;
-    }
-    name.chars().take(width - 1).chain(['…']).collect()
+/// The file's name.
+pub fn name(path: &Path) -> String {
+    path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
 /// A row per replay; for a single one also its counters and generations.
 pub fn text(outcomes: &[Outcome], rows: &[Row]) -> String {
-    let mut text = table(rows, usize::MAX).text();
-    let width = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
-    if width(&text) > COLUMNS_MAX {
-        let longest = rows.iter().map(|row| name(row.trace(), usize::MAX).chars().count()).max().unwrap_or(0);
-        let too_much = width(&text) - COLUMNS_MAX;
-        text = table(rows, longest.saturating_sub(too_much).max(NAME_MIN)).text();
-    }
+    let mut text = table(rows).text();
     if let [Row::Engine(outcome)] = rows {
         text.push('\n');
         text.push_str(&counters_table(outcome).text());
@@ -253,9 +236,9 @@ pub fn text(outcomes: &[Outcome], rows: &[Row]) -> String {
 }
 
 /// A row per replay.
-pub fn table(rows: &[Row], name_width: usize) -> Table {
+pub fn table(rows: &[Row]) -> Table {
     let warm = rows.iter().any(|row| row.warm_from() > 0);
-    let baselines = rows.iter().any(|row| row.preset().is_none());
+    let baselines = rows.iter().any(|row| row.mechanisms().is_none());
     let mut table = Table::new([
         "trace",
         if baselines { "policy" } else { "preset" },
@@ -269,9 +252,11 @@ pub fn table(rows: &[Row], name_width: usize) -> Table {
     ]);
     for row in rows {
         let total = row.total();
-        let policy = match row.preset() {
-            Some(preset) if baselines => format!("{} {preset}", row.policy()),
-            Some(preset) => preset.to_owned(),
+        let policy = match row.mechanisms() {
+            Some(mechanisms) if baselines || mechanisms.lru() == Lru::Classic => {
+                format!("{} {}", row.policy(), mechanisms_text(mechanisms))
+            }
+            Some(mechanisms) => mechanisms_text(mechanisms),
             None => row.policy(),
         };
         // Other policies know neither refaults nor generations.
@@ -283,7 +268,7 @@ pub fn table(rows: &[Row], name_width: usize) -> Table {
             Row::Baseline(_) => ("-".to_owned(), "-".to_owned()),
         };
         table.row([
-            name(row.trace(), name_width),
+            name(row.trace()),
             policy,
             count(row.memory().1),
             count(total.accesses),
@@ -345,9 +330,9 @@ pub fn notes_text(outcomes: &[Outcome]) -> String {
         for note in outcome.notes() {
             let about = match outcomes.len() {
                 1 => String::new(),
-                _ => format!("{}, {}: ", name(outcome.plan.trace.path(), usize::MAX), outcome.plan.memory),
+                _ => format!("{}, {}: ", name(outcome.plan.trace.path()), outcome.plan.memory),
             };
-            text.push_str(&format!("\nnote: {about}{note}"));
+            text.push_str(&wrapped(&format!("\nnote: {about}{note}")));
         }
     }
     if !text.is_empty() {
@@ -362,8 +347,8 @@ pub struct Curve {
     pub trace: String,
     /// Who decides which page leaves.
     pub policy: String,
-    /// The preset of the engine's.
-    pub preset: Option<&'static str>,
+    /// Those of the engine's.
+    pub mechanisms: Option<Mechanisms>,
     /// The access from which the counted ones begin.
     pub warm_from: u64,
     /// In the order of `--curve`.
@@ -391,7 +376,7 @@ impl Curve {
         let curve = |rows: &[Row]| Curve {
             trace: rows[0].trace().display().to_string(),
             policy: rows[0].policy(),
-            preset: rows[0].preset(),
+            mechanisms: rows[0].mechanisms(),
             warm_from: rows[0].warm_from(),
             points: rows.iter().map(Point::of).collect(),
         };
@@ -405,14 +390,14 @@ impl Curve {
     }
 
     /// What tells it from the other curves of its trace.
-    pub fn preset_or_policy(&self) -> &str {
-        self.preset.unwrap_or(&self.policy)
+    pub fn preset_or_policy(&self) -> String {
+        self.mechanisms.map_or_else(|| self.policy.clone(), mechanisms_text)
     }
 
     /// Who decides, in words.
     pub fn who(&self) -> String {
-        match self.preset {
-            Some(preset) => format!("preset {preset}"),
+        match self.mechanisms {
+            Some(mechanisms) => format!("preset {}", mechanisms_text(mechanisms)),
             None => format!("policy {}", self.policy),
         }
     }
@@ -449,8 +434,8 @@ impl Curve {
             })
         };
         let mut document = json!({ "trace": self.trace, "policy": self.policy });
-        if let Some(preset) = self.preset {
-            document["preset"] = preset.into();
+        if let Some(mechanisms) = self.mechanisms {
+            document["preset"] = mechanisms.name().into();
         }
         document["points"] = self.points.iter().map(point).collect();
         document
@@ -475,7 +460,8 @@ impl Point {
 pub fn curves_text(outcomes: &[Outcome], curves: &[Curve]) -> String {
     let mut text = String::new();
     for curve in curves {
-        text.push_str(&format!("{}, {}\n{}\n", curve.trace, curve.who(), curve.table().text()));
+        let heading = wrapped(&format!("{}, {}", curve.trace, curve.who()));
+        text.push_str(&format!("{heading}\n{}\n", curve.table().text()));
     }
     let notes = notes_text(outcomes);
     text.truncate(text.trim_end().len());

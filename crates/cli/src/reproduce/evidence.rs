@@ -1,13 +1,11 @@
 //! Evidence: what was published, what we measured, how far it scatters, and what that comes to.
 //!
-//! Of each metric the medians of all runs are shown, with the distance of the quartiles as their spread. A metric counts as
-//! *reproduced* if it changes in the published direction by at least 70 % of the published change (and at most as much
-//! more), as *weaker* if the direction is right and the change larger than the spread of both sides, and as *not
-//! reproduced* otherwise. Where no change was published, or a control should not change, it *holds* if the change is
-//! below 2 % or below the spread.
+//! Of each metric the medians of all runs are shown. Runs before and after are pairs: they have the same seed, or took turns. A verdict
+//! looks at the interval in which the median of their changes lies ([`median_interval`], 95 % from six pairs on), never at medians alone:
+//! noise makes nothing more alike. [`Row::judge`] has the rules.
 
 use super::page::Shown;
-use crate::statistics::{median, spread};
+use crate::statistics::{Interval, median, median_interval, quantile, spread};
 use crate::table::{Table, wrapped};
 use serde_json::{Value, json};
 
@@ -15,6 +13,11 @@ use serde_json::{Value, json};
 const SHARE: f64 = 0.7;
 /// A change that is none.
 const NO_CHANGE: f64 = 0.02;
+/// How far an interval may reach if it is to show that nothing changes, and how wide it may be if it is to tell a change from its
+/// share. A few percent: of a busy machine, quartiles of twelve runs are 10 to 30 % apart.
+const TELLING: f64 = 0.05;
+/// With fewer pairs of runs no interval is certain to 95 %.
+pub const PAIRS_MIN: usize = 6;
 
 /// What was published of a metric.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +35,54 @@ pub enum Published {
     Nothing,
 }
 
+/// What the values of a metric are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Values {
+    /// Counts, or times of the simulator: the same on every machine.
+    Counted,
+    /// Real time: it depends on the machine, and on what else it does.
+    Timed,
+    /// A statistic of runs drawn again and again from all of them, before and after the same ones: not runs themselves.
+    Resampled,
+}
+
+/// What a metric, or an experiment, comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It changes as published: in that direction, by at least [`SHARE`] of it.
+    Reproduced,
+    /// The direction is right, and the change is less, but more than none.
+    Weaker,
+    /// It does not change as published.
+    NotReproduced,
+    /// A control that does not change.
+    Holds,
+    /// A control that does.
+    Changes,
+    /// Runs scatter so far that the published change and none are both possible.
+    TooNoisy,
+    /// It is a time, and the machine was not fit to measure times.
+    Untold,
+    /// Nothing was published.
+    Unpublished,
+}
+
+impl Verdict {
+    /// In words.
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Reproduced => "reproduced",
+            Verdict::Weaker => "weaker",
+            Verdict::NotReproduced => "not reproduced",
+            Verdict::Holds => "holds",
+            Verdict::Changes => "changes",
+            Verdict::TooNoisy => "too noisy to tell",
+            Verdict::Untold => "cannot be told here",
+            Verdict::Unpublished => "-",
+        }
+    }
+}
+
 /// A metric in all runs of three settings.
 #[derive(Debug)]
 pub struct Row {
@@ -39,6 +90,8 @@ pub struct Row {
     pub metric: &'static str,
     /// Of what the figures are.
     pub unit: &'static str,
+    /// What they are.
+    pub values: Values,
     /// What was published.
     pub published: Published,
     /// With the mechanism off, per run.
@@ -119,6 +172,10 @@ pub struct Experiment {
     pub workload: String,
     /// Runs of each setting.
     pub runs: u32,
+    /// So short that it shows whether it works, and not what comes out.
+    pub quick: bool,
+    /// The machine was not fit to measure times, for this reason.
+    pub untimely: Option<&'static str>,
     /// How long all took.
     pub seconds: f64,
     /// What was measured.
@@ -130,6 +187,9 @@ pub struct Experiment {
     /// What it shows besides.
     pub shown: Vec<Shown>,
 }
+
+/// How the table is to be read.
+const HOW: &str = "\n  from, to: between these is the median change of pairs of runs, with 95 % from six pairs on; verdicts go by it.";
 
 /// From nothing to something is a change by all of it.
 fn change(before: f64, after: f64) -> f64 {
@@ -146,26 +206,57 @@ impl Row {
         change(median(&self.before), median(&self.after))
     }
 
-    /// What it comes to.
-    pub fn verdict(&self) -> &'static str {
-        let ours = self.change();
-        let noise = (spread(&self.before).max(spread(&self.after))) / median(&self.before).abs().max(1e-9);
-        match self.published {
-            Published::Same if ours.abs() <= NO_CHANGE.max(noise) => "holds",
-            Published::Same => "changes",
-            Published::Nothing => "-",
-            Published::Change { before, after } => {
-                let published = change(before, after);
-                if published.abs() <= NO_CHANGE {
-                    if ours.abs() <= NO_CHANGE.max(noise) { "reproduced" } else { "not reproduced" }
-                } else if ours * published <= 0.0 || ours.abs() <= noise {
-                    "not reproduced"
-                } else if ours / published >= SHARE {
-                    "reproduced"
-                } else {
-                    "weaker"
-                }
+    /// Where the change is, as a share of what was before.
+    pub fn interval(&self) -> Interval {
+        let pairs = self.before.iter().zip(&self.after);
+        let changes: Vec<f64> = pairs.map(|(&before, &after)| change(before, after)).collect();
+        match self.values {
+            // Each is a median already, so to say: 95 of 100 of them.
+            Values::Resampled => {
+                Interval { low: quantile(&changes, 0.025), high: quantile(&changes, 0.975), confidence: 0.95 }
             }
+            Values::Counted | Values::Timed => median_interval(&changes),
+        }
+    }
+
+    /// What it comes to, if times mean anything.
+    ///
+    /// If a change was published, the interval decides where it is wholly beyond the share that has to show, below it, or on the wrong
+    /// side of nothing or next to it. Where it is not, it must not be wider than a few percent, or than the published change; then the median decides.
+    /// Where none was published, or next to none, all of the interval has to be near nothing, and the median closer; what is wholly
+    /// away from it is a change.
+    fn judge(&self) -> Verdict {
+        let Interval { low, high, .. } = self.interval();
+        let unchanged = |yes, no| match (low, high) {
+            (low, high) if low > NO_CHANGE || high < -NO_CHANGE => no,
+            (low, high) if low >= -TELLING && high <= TELLING && self.change().abs() <= NO_CHANGE => yes,
+            _ => Verdict::TooNoisy,
+        };
+        let published = match self.published {
+            Published::Nothing => return Verdict::Unpublished,
+            Published::Same => return unchanged(Verdict::Holds, Verdict::Changes),
+            Published::Change { before, after } => change(before, after),
+        };
+        if published.abs() <= NO_CHANGE {
+            return unchanged(Verdict::Reproduced, Verdict::NotReproduced);
+        }
+        // As shares of what was published.
+        let (one, other) = (low / published, high / published);
+        let (least, most) = (one.min(other), one.max(other));
+        if least >= SHARE {
+            Verdict::Reproduced
+        } else if most <= 0.0 || (low >= -NO_CHANGE && high <= NO_CHANGE) {
+            Verdict::NotReproduced
+        } else if least > 0.0 && most < SHARE {
+            Verdict::Weaker
+        } else if high - low > published.abs().max(TELLING) || (least <= 0.0 && most >= SHARE) {
+            Verdict::TooNoisy
+        } else if least <= 0.0 {
+            Verdict::NotReproduced
+        } else if self.change() / published >= SHARE {
+            Verdict::Reproduced
+        } else {
+            Verdict::Weaker
         }
     }
 
@@ -214,9 +305,42 @@ pub fn percent(change: f64) -> String {
 }
 
 impl Experiment {
+    /// What a metric comes to.
+    pub fn verdict_of(&self, row: &Row) -> Verdict {
+        match row.judge() {
+            Verdict::Unpublished => Verdict::Unpublished,
+            _ if row.values == Values::Timed && self.untimely.is_some() => Verdict::Untold,
+            verdict => verdict,
+        }
+    }
+
     /// The verdict on the whole: that of the metric that the publication is about, which stands first.
-    fn verdict(&self) -> &'static str {
-        self.rows[0].verdict()
+    fn verdict(&self) -> Verdict {
+        self.verdict_of(&self.rows[0])
+    }
+
+    /// Why no verdict on a metric is final, if so.
+    fn caveat(&self, row: &Row) -> Option<String> {
+        let runs = match row.values {
+            Values::Resampled => self.runs as usize,
+            Values::Counted | Values::Timed => row.before.len(),
+        };
+        let exact = row.interval().low == row.interval().high && row.values != Values::Timed;
+        match self.verdict_of(row) {
+            Verdict::Unpublished | Verdict::Untold => None,
+            _ if row.values == Values::Timed && self.quick => Some("quick".to_owned()),
+            _ if runs < PAIRS_MIN && !exact => Some(match runs {
+                1 => "1 run".to_owned(),
+                runs => format!("{runs} runs"),
+            }),
+            _ => None,
+        }
+    }
+
+    /// The verdict on a metric in words, with what is to be known of it.
+    pub fn told(&self, row: &Row) -> String {
+        let word = self.verdict_of(row).word();
+        self.caveat(row).map_or(word.to_owned(), |caveat| format!("{word} ({caveat})"))
     }
 
     /// Its metrics.
@@ -227,23 +351,25 @@ impl Experiment {
             "before",
             "after",
             "default",
-            "± of median",
             "change",
+            "from",
+            "to",
             "verdict",
         ])
         .with_words_last();
         for row in &self.rows {
             let published = row.published_pair();
-            let spread = spread(&row.before).max(spread(&row.after));
+            let interval = row.interval();
             table.row([
                 row.metric.to_owned(),
                 published.map_or("-".to_owned(), |(before, after)| percent(change(before, after))),
                 figure(median(&row.before)),
                 figure(median(&row.after)),
                 figure(median(&row.default)),
-                figure(spread / 2.0),
                 percent(row.change()),
-                row.verdict().to_owned(),
+                percent(interval.low),
+                percent(interval.high),
+                self.told(row),
             ]);
         }
         table
@@ -261,6 +387,10 @@ impl Experiment {
             checks.push_str(&format!("\n  {}: {}", check.word(), check.name));
         }
         checks.push_str(&self.crosschecks.text());
+        if let Some(reason) = self.untimely {
+            checks.push_str(&format!("\n  times say nothing: {reason}"));
+        }
+        checks.push_str(HOW);
         let mut text = format!("{}\n\n{}{}", wrapped(&self.workload), self.table().text(), wrapped(&checks));
         text.push_str(&format!("\n\n  {} runs of each setting, {:.0} s in all\n", self.runs, self.seconds));
         text
@@ -273,11 +403,36 @@ impl Experiment {
             "world": self.world,
             "runs": self.runs,
             "seconds": self.seconds,
-            "verdict": self.verdict(),
-            "rows": self.rows.iter().map(row_value).collect::<Vec<_>>(),
+            "quick": self.quick,
+            "times_say_nothing": self.untimely,
+            "verdict": self.verdict().word(),
+            "rows": self.rows.iter().map(|row| self.row_value(row)).collect::<Vec<_>>(),
             "checks": self.checks.iter().map(check_value).collect::<Vec<_>>(),
             "crosschecks": self.crosschecks.json(),
             "shown": self.shown.iter().map(Shown::json).collect::<Vec<_>>(),
+        })
+    }
+
+    fn row_value(&self, row: &Row) -> Value {
+        let of = |sum_up: fn(&[f64]) -> f64| {
+            json!({
+                "before": sum_up(&row.before),
+                "after": sum_up(&row.after),
+                "default": sum_up(&row.default),
+            })
+        };
+        let interval = row.interval();
+        json!({
+            "metric": row.metric,
+            "unit": row.unit,
+            "timed": row.values == Values::Timed,
+            "published": row.published_pair().map(|(before, after)| json!({"before": before, "after": after})),
+            "measured": of(median),
+            "spread": of(spread),
+            "change": {"median": row.change(), "low": interval.low, "high": interval.high, "confidence": interval.confidence},
+            "runs": {"before": row.before, "after": row.after, "default": row.default},
+            "verdict": self.verdict_of(row).word(),
+            "caveat": self.caveat(row),
         })
     }
 }
@@ -286,38 +441,32 @@ fn check_value(check: &Check) -> Value {
     json!({"name": check.name, "holds": check.holds})
 }
 
-fn row_value(row: &Row) -> Value {
-    let of = |sum_up: fn(&[f64]) -> f64| {
-        json!({
-            "before": sum_up(&row.before),
-            "after": sum_up(&row.after),
-            "default": sum_up(&row.default),
-        })
-    };
-    json!({
-        "metric": row.metric,
-        "unit": row.unit,
-        "published": row.published_pair().map(|(before, after)| json!({"before": before, "after": after})),
-        "measured": of(median),
-        "spread": of(spread),
-        "runs": {"before": row.before, "after": row.after, "default": row.default},
-        "verdict": row.verdict(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn row(published: Published, before: [f64; 3], after: [f64; 3]) -> Row {
-        Row {
-            metric: "m",
-            unit: "1",
-            published,
-            before: before.into(),
-            after: after.into(),
-            default: vec![1.0],
-        }
+    fn row(published: Published, before: &[f64], after: &[f64]) -> Row {
+        let (before, after) = (before.into(), after.into());
+        Row { metric: "m", unit: "1", values: Values::Counted, published, before, after, default: vec![1.0] }
+    }
+
+    fn times(quick: bool, untimely: Option<&'static str>, row: Row) -> String {
+        let experiment = Experiment {
+            name: "x",
+            world: "real",
+            workload: String::new(),
+            runs: row.before.len() as u32,
+            quick,
+            untimely,
+            seconds: 0.0,
+            rows: vec![Row { values: Values::Timed, ..row }],
+            checks: Vec::new(),
+            crosschecks: Crosschecks::NotApplicable("a test"),
+            shown: Vec::new(),
+        };
+        let document = experiment.json();
+        assert_eq!(document["verdict"], document["rows"][0]["verdict"]);
+        experiment.told(&experiment.rows[0])
     }
 
     #[test]
@@ -331,22 +480,66 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_ask_for_direction_size_and_spread() {
+    fn verdicts_ask_for_direction_and_size() {
         let half = Published::Change { before: 100.0, after: 50.0 };
-        let still = [100.0, 100.0, 100.0];
-        assert_eq!(row(half, still, [55.0; 3]).verdict(), "reproduced");
-        assert_eq!(row(half, still, [80.0; 3]).verdict(), "weaker");
-        assert_eq!(row(half, still, [120.0; 3]).verdict(), "not reproduced");
+        let still = [100.0; 6];
+        let of = |published, after: &[f64]| row(published, &still, after).judge();
+        assert_eq!(of(half, &[55.0; 6]), Verdict::Reproduced);
+        assert_eq!(of(half, &[20.0; 6]), Verdict::Reproduced);
+        assert_eq!(of(half, &[80.0; 6]), Verdict::Weaker);
+        assert_eq!(of(half, &[100.0; 6]), Verdict::NotReproduced);
+        assert_eq!(of(half, &[99.9; 6]), Verdict::NotReproduced, "certain, and next to nothing");
+        assert_eq!(of(half, &[120.0; 6]), Verdict::NotReproduced);
+        assert_eq!(of(Published::Same, &[101.0; 6]), Verdict::Holds);
+        assert_eq!(of(Published::Same, &[110.0; 6]), Verdict::Changes);
+        let none = Published::Change { before: 7.0, after: 7.0 };
+        assert_eq!(of(none, &[100.5; 6]), Verdict::Reproduced);
+        assert_eq!(of(none, &[110.0; 6]), Verdict::NotReproduced);
+        // Where the interval does not decide, and is narrow, the median does.
+        let some = Published::Change { before: 100.0, after: 110.0 };
+        assert_eq!(of(some, &[105.0, 106.0, 108.0, 108.0, 109.0, 109.0]), Verdict::Reproduced);
+        assert_eq!(of(some, &[104.0, 105.0, 106.0, 106.0, 107.0, 108.0]), Verdict::Weaker);
+        assert_eq!(of(some, &[98.0, 99.0, 100.0, 101.0, 102.0, 102.0]), Verdict::NotReproduced);
+    }
+
+    /// The spread of runs once counted as room for a control: what scattered by 22 % was "reproduced".
+    #[test]
+    fn noise_makes_nothing_alike() {
+        let still = [100.0; 6];
+        let noisy = [60.0, 75.0, 99.0, 101.0, 125.0, 140.0];
+        for published in [
+            Published::Same,
+            Published::Change { before: 100.0, after: 100.2 },
+            Published::Change { before: 100.0, after: 107.2 },
+        ] {
+            assert_eq!(row(published, &still, &noisy).judge(), Verdict::TooNoisy);
+        }
+        assert_eq!(row(Published::Same, &[100.0, 60.0], &[77.4, 61.0]).judge(), Verdict::TooNoisy);
+        // Runs that scatter together say something all the same.
+        let twice = noisy.map(|value| 2.0 * value);
         assert_eq!(
-            row(half, [60.0, 100.0, 140.0], [80.0; 3]).verdict(),
-            "not reproduced",
-            "within the spread"
+            row(Published::Change { before: 1.0, after: 2.0 }, &noisy, &twice).judge(),
+            Verdict::Reproduced
         );
-        assert_eq!(row(Published::Same, still, [101.0; 3]).verdict(), "holds");
-        assert_eq!(row(Published::Same, still, [110.0; 3]).verdict(), "changes");
-        assert_eq!(
-            row(Published::Change { before: 7.0, after: 7.0 }, still, [100.5; 3]).verdict(),
-            "reproduced"
-        );
+        assert_eq!(row(Published::Same, &noisy, &noisy).judge(), Verdict::Holds);
+    }
+
+    #[test]
+    fn times_of_an_unfit_machine_or_of_a_few_quick_runs_are_not_final() {
+        let same = |runs: usize| row(Published::Same, &vec![100.0; runs], &vec![100.0; runs]);
+        assert_eq!(times(false, None, same(6)), "holds");
+        assert_eq!(times(true, None, same(2)), "holds (quick)");
+        assert_eq!(times(false, None, same(2)), "holds (2 runs)");
+        assert_eq!(times(false, Some("busy"), same(6)), "cannot be told here");
+        assert_eq!(times(true, Some("busy"), Row { published: Published::Nothing, ..same(2) }), "-");
+    }
+
+    /// 500 values of a bootstrap are not 500 runs: an interval of their median would be far too narrow.
+    #[test]
+    fn resampled_values_are_not_counted_as_runs() {
+        let after: Vec<f64> = (0..=200).map(|at| f64::from(at) / 2.0).collect();
+        let resampled = Row { values: Values::Resampled, ..row(Published::Same, &[50.0; 201], &after) };
+        let interval = resampled.interval();
+        assert!((interval.low + 0.95).abs() < 1e-9 && (interval.high - 0.95).abs() < 1e-9, "{interval:?}");
     }
 }

@@ -13,7 +13,7 @@
 mod real;
 
 use super::crosscheck::{self, Crosscheck, Watcher};
-use super::evidence::{Check, Experiment, Published, Row};
+use super::evidence::{Check, Experiment, Published, Row, Values};
 use super::page::Shown;
 use super::summary::Claim;
 use super::{Order, Registration, World};
@@ -105,6 +105,7 @@ pub fn run(order: &Order) -> Result<Experiment, Failure> {
         |metric, unit, published, [before, after, default]: [usize; 3], figure: fn(&Rounds) -> f64| Row {
             metric,
             unit,
+            values: Values::Counted,
             published,
             before: of(before, figure),
             after: of(after, figure),
@@ -177,6 +178,8 @@ pub fn run(order: &Order) -> Result<Experiment, Failure> {
         world: order.world.name(),
         workload: if is_simulated { simulated_workload() } else { real_size.workload() },
         runs: effort.runs,
+        quick: order.quick,
+        untimely: None,
         seconds: 0.0,
         rows,
         checks,

@@ -1,6 +1,6 @@
 //! Experiments as a page, and as figures for the documentation.
 
-use super::evidence::{Crosschecks, Experiment, Row, figure, percent};
+use super::evidence::{Crosschecks, Experiment, Row, Verdict, figure, percent};
 use super::summary::{self, Done};
 use crate::error::Failure;
 use crate::page::chart::{self, Axes, Bar, BarGroup, Series};
@@ -142,16 +142,16 @@ fn pairs(experiment: &str, metrics: &[(&'static str, Vec<f64>)]) -> Figure {
     Figure { name: format!("{experiment}-pairs"), title, caption, chart, table }
 }
 
-fn group(row: &Row) -> BarGroup {
+fn group(experiment: &Experiment, row: &Row) -> BarGroup {
     let bar = |label: &str, values: &[f64]| Bar {
         label: label.to_owned(),
         value: median(values),
         range: quartiles(values),
         shown: figure(median(values)),
     };
-    let verdict = match row.verdict() {
-        "-" => percent(row.change()),
-        verdict => format!("{}, {verdict}", percent(row.change())),
+    let verdict = match experiment.verdict_of(row) {
+        Verdict::Unpublished => percent(row.change()),
+        _ => format!("{}, {}", percent(row.change()), experiment.told(row)),
     };
     let mark = row.published_change().map(|change| {
         (median(&row.before) * (1.0 + change), format!("as published: {} of before", percent(change)))
@@ -165,7 +165,7 @@ fn group(row: &Row) -> BarGroup {
 }
 
 fn metrics(experiment: &Experiment) -> Figure {
-    let groups: Vec<BarGroup> = experiment.rows.iter().map(group).collect();
+    let groups: Vec<BarGroup> = experiment.rows.iter().map(|row| group(experiment, row)).collect();
     let title = format!("{}: before, after, and by default.", experiment.name);
     let caption = "Medians of the runs; lines: the middle half of them. Each metric has a scale of its own that begins at 0. Dashed: where \
                    'after' would be if it changed as published.";
@@ -182,6 +182,9 @@ fn section(done: &Done) -> Section {
         "{} runs of each setting, {:.0} s: {}",
         experiment.runs, experiment.seconds, done.command
     ));
+    if let Some(reason) = experiment.untimely {
+        section.text(format!("Times say nothing: {reason}."));
+    }
     section.parts.push(Part::Figure(metrics(experiment)));
     let mut checks = Table::new(["check", ""]).with_words_last();
     for check in experiment.all_checks() {
@@ -211,8 +214,10 @@ pub fn page<'a>(done: &[Done], document: &'a Value) -> Page<'a> {
             "Before and after are the kernel versions, or the settings, that each publication compared; default is ours. All figures are \
              medians over runs with seeds of their own."
                 .to_owned(),
-            "Reproduced: the change has the published direction and at least 70 % of its size. Weaker: the direction is right, and the \
-             change larger than the spread of the runs. A control holds if it changes by less than 2 %, or than the spread."
+            "Reproduced: the change has the published direction and at least 70 % of its size. Weaker: the direction is right. A control \
+             holds, or one of which next to no change was published is reproduced, if it changes by less than 2 % and is certain to \
+             change by less than 5 %. All go by the interval of the changes of pairs of runs, from … to …; where that is too wide for a \
+             verdict, it is too noisy to tell."
                 .to_owned(),
         ],
         command: command_line(),

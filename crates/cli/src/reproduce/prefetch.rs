@@ -8,7 +8,7 @@ mod files;
 mod scan;
 
 use super::crosscheck;
-use super::evidence::{Check, Experiment, Published, Row};
+use super::evidence::{Check, Experiment, Published, Row, Values};
 use super::page::Shown;
 use super::summary::Claim;
 use super::{Effort, Order, Registration};
@@ -27,7 +27,7 @@ use std::time::Duration;
 pub const REGISTRATION: Registration = Registration {
     name: "prefetch",
     claims: &[
-        Claim { words: "lists are scanned faster", metric: "folios_scanned_per_second" },
+        Claim { words: "scans are faster (ours)", metric: SCANNED },
         Claim { words: "random reads gain", metric: "randread_zipf05_mib_per_second" },
         Claim { words: "reads and writes gain", metric: "hybrid_zipf07_read_mib_per_second" },
         Claim { words: "queries do not change", metric: "sysbench_queries_per_second" },
@@ -56,9 +56,12 @@ const MORE_ROUNDS: u32 = 6;
 /// Of each load, each time.
 const TURN: Duration = Duration::from_millis(250);
 const MIB_BYTES: f64 = (1 << 20) as f64;
+const SCANNED: &str = "folios_scanned_per_second";
+/// By how much more of them we want. Nothing was published of scans alone; random reads gained as much.
+const SCANNED_WANTED: f64 = 0.07;
 /// Of which each pair of runs is shown.
 const SHOWN: [&str; 5] = [
-    "folios_scanned_per_second",
+    SCANNED,
     "reclaim_folios_scanned_per_second",
     "randread_zipf05_mib_per_cpu_second",
     "memcached_sets_per_cpu_second",
@@ -98,10 +101,11 @@ pub fn run(order: &Order) -> Result<Experiment, Failure> {
     let done: Figure = |turn| turn.reads as f64;
     let change = |before, after| Published::Change { before, after };
     let rows = vec![
-        scan_row("folios_scanned_per_second", change(1.0, 1.072), &scans.making_room),
+        // What was published is what jobs read; how fast lists are scanned is ours alone.
+        row("randread_zipf05_mib_per_second", "MiB/s", change(8747.59, 9381.31), of(&random_read, wall, mib)),
+        scan_row(SCANNED, Published::Nothing, &scans.making_room),
         scan_row("reclaim_folios_scanned_per_second", Published::Nothing, &scans.reclaim),
         scan_row("classic_reclaim_folios_scanned_per_second", Published::Nothing, &scans.classic),
-        row("randread_zipf05_mib_per_second", "MiB/s", change(8747.59, 9381.31), of(&random_read, wall, mib)),
         row("randread_zipf05_mib_per_cpu_second", "MiB/s", Published::Nothing, of(&random_read, cpu, mib)),
         row("hybrid_zipf07_read_mib_per_second", "MiB/s", change(6622.0, 6926.6), of(&hybrid, wall, mib)),
         row(
@@ -154,6 +158,13 @@ pub fn run(order: &Order) -> Result<Experiment, Failure> {
                 ),
                 holds: cache_bytes.is_some_and(|bytes| scans.metadata_bytes > bytes),
             },
+            Check {
+                name: format!(
+                    "of lists larger than the cache, at least {:+.0} % folios scanned per second (our aim)",
+                    100.0 * SCANNED_WANTED
+                ),
+                holds: rows.iter().any(|row| row.metric == SCANNED && row.interval().low >= SCANNED_WANTED),
+            },
             signs("scans are faster", &rows, &["scanned_per_second"], |signs| signs.is_gain()),
             signs("loads are no slower", &rows, &["per_cpu_second", "control"], |signs| !signs.is_loss()),
         ]);
@@ -179,6 +190,8 @@ pub fn run(order: &Order) -> Result<Experiment, Failure> {
              instruction_alone: scans that look ahead as after does, but do not tell the processor, and (after) do."
         ),
         runs,
+        quick,
+        untimely: None,
         seconds: 0.0,
         rows,
         checks,
@@ -188,7 +201,7 @@ pub fn run(order: &Order) -> Result<Experiment, Failure> {
 }
 
 fn row(metric: &'static str, unit: &'static str, published: Published, [before, after]: Pair) -> Row {
-    Row { metric, unit, published, before, default: after.clone(), after }
+    Row { metric, unit, values: Values::Timed, published, before, default: after.clone(), after }
 }
 
 fn scan_row(metric: &'static str, published: Published, [before, after, _]: &Three) -> Row {

@@ -16,7 +16,7 @@ mod real;
 mod store;
 
 use super::crosscheck;
-use super::evidence::{Check, Experiment, Published, Row};
+use super::evidence::{Check, Experiment, Published, Row, Values};
 use super::page::Shown;
 use super::summary::Claim;
 use super::{Effort, Order, Registration, World};
@@ -161,6 +161,8 @@ fn run(order: &Order) -> Result<Experiment, Failure> {
         world: "sim",
         workload: WORKLOAD.to_owned(),
         runs: effort.runs,
+        quick: order.quick,
+        untimely: None,
         seconds: 0.0,
         rows: rows(&runs),
         checks: checks(&runs),
@@ -234,7 +236,15 @@ fn rows(runs: &Runs) -> Vec<Row> {
                [before, after, default]: [usize; 3],
                figure: &dyn Fn(&Facts) -> f64| {
         let of = |setting| runs.of(part, setting).map(figure).collect();
-        Row { metric, unit, published, before: of(before), after: of(after), default: of(default) }
+        Row {
+            metric,
+            unit,
+            values: Values::Counted,
+            published,
+            before: of(before),
+            after: of(after),
+            default: of(default),
+        }
     };
     let change = |before, after| Published::Change { before, after };
     let (nothing, same) = (Published::Nothing, Published::Same);

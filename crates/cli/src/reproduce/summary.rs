@@ -50,7 +50,7 @@ pub fn table(done: &[Done]) -> Table {
                 short(median(&row.before)),
                 short(median(&row.after)),
                 short(median(&row.default)),
-                row.verdict().to_owned(),
+                done.experiment.told(row),
             ]);
         }
     }

@@ -13,6 +13,7 @@ pub mod report;
 pub mod simulated;
 mod sources;
 
+use crate::cache_options::with_mechanisms;
 use crate::error::Failure;
 use crate::output::Output;
 use crate::size;
@@ -24,7 +25,7 @@ use std::path::PathBuf;
 
 /// Arguments of the mode.
 #[derive(clap::Args)]
-#[command(after_help = TEACHES)]
+#[command(after_help = with_mechanisms(TEACHES))]
 pub struct Args {
     /// The scenario, a TOML file
     #[arg(value_name = "SCENARIO.toml")]

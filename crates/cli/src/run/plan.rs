@@ -27,7 +27,7 @@ const COUNTERS_DEFAULT: [&str; 2] = ["pgsteal", "workingset_refault_file"];
 /// Which behaviours are on, instead of what a file says.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Behaviours {
-    /// Behaviours, instead of the machine's: linux-7.2 or default (ours)
+    /// Behaviours, instead of the machine's: linux-6.12, linux-7.1, linux-7.2 or default (ours)
     #[arg(long, value_name = "NAME", value_parser = Preset::parse)]
     pub preset: Option<Preset>,
     /// Turn a mechanism on; may be repeated

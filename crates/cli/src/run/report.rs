@@ -1,9 +1,9 @@
 //! What a scenario came to, as text and as JSON with the same numbers.
 
 use super::plan::Plan;
-use crate::cache_report::{mechanisms_json, seconds};
+use crate::cache_report::{mechanisms_json, mechanisms_text, seconds};
 use crate::size;
-use crate::table::{Table, count, percent};
+use crate::table::{Table, count, percent, wrapped};
 use mglru_core::{OutOfMemory, PAGE_BYTES};
 use mglru_workload::scenario::{Action, Tenant, What};
 use serde_json::{Map, Value, json};
@@ -99,11 +99,11 @@ pub fn text(plan: &Plan, outcome: &Outcome) -> String {
     let (lru, seed) = (plan.mechanisms.lru().name(), scenario.machine.seed);
     let (world, memory) = (plan.world.name(), size::show(plan.memory_bytes));
     text.push_str(&format!(
-        "\n{world}, memory {memory}, {}, {lru}, seed {seed}; {} in its time\n\n{}",
-        plan.mechanisms.name(),
+        "\n{world}, memory {memory}, {}, {lru}, seed {seed}; {} in its time\n\n",
+        mechanisms_text(plan.mechanisms),
         seconds(outcome.time),
-        tenants(plan, outcome),
     ));
+    let mut text = wrapped(&text) + &tenants(plan, outcome);
     if !outcome.answers.is_empty() {
         text.push_str(&format!("\n{}", actions(plan, outcome)));
     }

@@ -2,9 +2,10 @@
 
 #![allow(dead_code, reason = "the tests and the example use their parts")]
 
-use mglru_sim::Baseline;
-use mglru_sim::baseline::replay;
+use super::reference::WTinyLfu;
+use mglru_sim::baseline::{Policy, replay};
 use mglru_sim::operation::Operation;
+use mglru_sim::{Access, Baseline};
 use mglru_workload::trace::{OpenOptions, open};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -114,6 +115,28 @@ pub fn accesses(folder: &Path, trace: &str) -> Vec<Operation> {
         all.extend(operations.filter(|operation| matches!(operation, Operation::Access(_))));
     }
     all
+}
+
+/// Pages of a trace as positions.
+pub fn positions(operations: &[Operation]) -> Vec<u32> {
+    let mut positions = BTreeMap::new();
+    let position = |operation: &Operation| {
+        let Operation::Access(Access { page, .. }) = *operation else { panic!("only accesses") };
+        let next = positions.len() as u32;
+        *positions.entry(page).or_insert(next)
+    };
+    operations.iter().map(position).collect()
+}
+
+/// Of a model.
+pub fn miss_ratio(mut policy: impl Policy, pages: &[u32]) -> f64 {
+    pages.iter().filter(|&&page| !policy.touch(page)).count() as f64 / pages.len() as f64
+}
+
+/// The least and the most of what libCacheSim's W-TinyLFU gives with so many hashes of its filter.
+pub fn their_w_tiny_lfu(memory_pages: u64, pages: &[u32], hashes: u64) -> (f64, f64) {
+    let ratios = (0..hashes).map(|seed| miss_ratio(WTinyLfu::new(memory_pages as usize, seed), pages));
+    ratios.fold((1.0, 0.0), |(least, most), ratio| (ratio.min(least), ratio.max(most)))
 }
 
 /// Time that this thread was on a CPU (Linux), so that waiting for other processes does not count; elsewhere 0.

@@ -1,8 +1,11 @@
 //! What libCacheSim (2024-10-07) does otherwise than the papers, as far as its miss ratios show it. With these rules a naive
 //! model gives its numbers, so nothing else is behind the differences.
 
+#![allow(dead_code, reason = "the tests and the example use their parts")]
+
 use mglru_sim::baseline::Policy;
 use mglru_workload::Random;
+use std::collections::{HashMap, VecDeque};
 
 fn take(pages: &mut Vec<u32>, page: u32) -> bool {
     let found = pages.iter().rposition(|&other| other == page);
@@ -115,6 +118,47 @@ impl Policy for Lirs {
     }
 }
 
+/// Pages in their order. What was taken out of its middle is passed over later, so that long traces can be replayed.
+#[derive(Default)]
+struct Queue {
+    order: VecDeque<(u32, u64)>,
+    /// When each page that is in it was pushed.
+    pushed: HashMap<u32, u64>,
+    pushes: u64,
+}
+
+impl Queue {
+    fn len(&self) -> usize {
+        self.pushed.len()
+    }
+
+    fn push(&mut self, page: u32) {
+        self.pushes += 1;
+        self.order.push_back((page, self.pushes));
+        self.pushed.insert(page, self.pushes);
+    }
+
+    fn take(&mut self, page: u32) -> bool {
+        self.pushed.remove(&page).is_some()
+    }
+
+    fn first(&mut self) -> Option<u32> {
+        while let Some(&(page, pushed)) = self.order.front() {
+            if self.pushed.get(&page) == Some(&pushed) {
+                return Some(page);
+            }
+            self.order.pop_front();
+        }
+        None
+    }
+
+    fn pop(&mut self) -> Option<u32> {
+        let page = self.first()?;
+        self.take(page);
+        Some(page)
+    }
+}
+
 /// W-TinyLFU with other rules:
 ///
 /// * touches are counted when a page comes in, when it is hit outside the window, and once more when it leaves the
@@ -130,9 +174,9 @@ pub struct WTinyLfu {
     memory: usize,
     main_max: usize,
     segment_max: [usize; 2],
-    window: Vec<u32>,
+    window: Queue,
     /// Probation and the protected part.
-    segments: [Vec<u32>; 2],
+    segments: [Queue; 2],
     counts: Vec<u32>,
     hits: usize,
     seed: u64,
@@ -146,7 +190,7 @@ impl WTinyLfu {
             memory,
             main_max,
             segment_max: [main_max / 5, main_max * 4 / 5],
-            window: vec![],
+            window: Queue::default(),
             segments: Default::default(),
             counts: vec![0; (main_max as f64 * 14.377_587).ceil() as usize],
             hits: 0,
@@ -174,8 +218,8 @@ impl WTinyLfu {
         self.places(page).map(|place| self.counts[place]).min().expect("ten places")
     }
 
-    fn main_victims(&mut self) -> &mut Vec<u32> {
-        let first = usize::from(self.segments[0].is_empty());
+    fn main_victims(&mut self) -> &mut Queue {
+        let first = usize::from(self.segments[0].len() == 0);
         &mut self.segments[first]
     }
 
@@ -187,18 +231,17 @@ impl WTinyLfu {
 
     fn make_room(&mut self) {
         loop {
-            let Some(&candidate) = self.window.first() else {
-                self.main_victims().remove(0);
+            let Some(candidate) = self.window.pop() else {
+                self.main_victims().pop();
                 return;
             };
-            self.window.remove(0);
             let mut left = false;
             if self.main_pages() < self.main_max {
                 self.insert(candidate);
             } else {
-                let victim = self.main_victims()[0];
+                let victim = self.main_victims().first().expect("it is full");
                 if self.touches(candidate) > self.touches(victim) {
-                    self.main_victims().remove(0);
+                    self.main_victims().pop();
                     self.insert(candidate);
                 } else {
                     left = true;
@@ -214,18 +257,18 @@ impl WTinyLfu {
 
 impl Policy for WTinyLfu {
     fn touch(&mut self, page: u32) -> bool {
-        if take(&mut self.window, page) {
+        if self.window.take(page) {
             self.window.push(page);
             return true;
         }
-        let hit = (0..2).find(|&segment| take(&mut self.segments[segment], page));
+        let hit = (0..2).find(|&segment| self.segments[segment].take(page));
         if hit.is_some() {
             self.segments[1].push(page);
             while self.segments[1].len() > self.segment_max[1] {
-                let back = self.segments[1].remove(0);
+                let back = self.segments[1].pop().expect("it is too long");
                 self.segments[0].push(back);
                 while self.segments[0].len() > self.segment_max[0] {
-                    self.segments[0].remove(0);
+                    self.segments[0].pop();
                 }
             }
             self.count(page);
