@@ -271,7 +271,30 @@ fn published_loads_run() {
 #[test]
 fn a_page_workload_has_no_real_world() {
     let here = tempfile::tempdir().unwrap();
-    let scenario = "[machine]\nmemory = \"64MiB\"\n[[job]]\nload = \"ycsb\"\nruntime = \"1s\"\n";
+    let scenario = "[machine]\nmemory = \"64MiB\"\n[[job]]\nload = \"select\"\nruntime = \"1s\"\n";
     fs::write(here.path().join("y.toml"), scenario).unwrap();
-    assert!(fails(here.path(), "run y.toml --world real", 2).contains("y.toml:3:1: ycsb"));
+    assert!(fails(here.path(), "run y.toml --world real", 2).contains("y.toml:3:1: select"));
+}
+
+#[test]
+fn a_document_store_runs_for_real() {
+    let here = tempfile::tempdir().unwrap();
+    let scenario = "\
+[machine]
+memory = \"8MiB\"
+[[tenant]]
+path = \"store\"
+memory.max = \"2MiB\"
+[[job]]
+tenant = \"store\"
+load = \"ycsb:workload=f,records=3000,cache=256k\"
+clients = 2
+runtime = \"300ms\"
+";
+    fs::write(here.path().join("f.toml"), scenario).unwrap();
+    let document = document(here.path(), "run f.toml --world real");
+    let store = &document["tenants"][1];
+    assert_eq!(document["failures"].as_array().map(Vec::len), Some(0), "{document}");
+    assert!(number(&store["misses"]) > 0 && number(&store["hits"]) > 0, "{store}");
+    assert!(number(&store["counters"]["pgsteal"]) > 0, "2 MiB of memory for 4 MiB of records: {store}");
 }
