@@ -276,6 +276,91 @@ fn a_page_workload_has_no_real_world() {
     assert!(fails(here.path(), "run y.toml --world real", 2).contains("y.toml:3:1: select"));
 }
 
+/// Of 2,048 pages, about half are read before the move, and the rest after it; what was brought in before stays charged.
+fn is_moved(world: &str) {
+    let here = tempfile::tempdir().unwrap();
+    let scenario = "\
+[machine]
+memory = \"64MiB\"
+[[tenant]]
+path = \"day\"
+[[tenant]]
+path = \"night\"
+[[job]]
+name = \"reader\"
+tenant = \"day\"
+fio = \"\"\"
+[read]
+rw=read
+size=8m
+rate_iops=1000
+\"\"\"
+[[job]]
+name = \"mapped\"
+tenant = \"day\"
+fio = \"\"\"
+[mapped]
+rw=randread
+ioengine=mmap
+size=8m
+rate_iops=1000
+\"\"\"
+[[job]]
+name = \"arrays\"
+tenant = \"day\"
+load = \"sweep:size=4m,arrays=4\"
+clients = 2
+runtime = \"2s\"
+[[job]]
+name = \"later\"
+tenant = \"day\"
+start = \"1500ms\"
+load = \"sweep:size=1m,arrays=4\"
+runtime = \"200ms\"
+[[action]]
+at = \"1s\"
+move = \"reader\"
+to = \"night\"
+[[action]]
+at = \"1s\"
+move = \"mapped\"
+to = \"night\"
+[[action]]
+at = \"1s\"
+move = \"arrays\"
+to = \"\"
+[[action]]
+at = \"1s\"
+move = \"later\"
+to = \"night\"
+[print]
+counters = [\"anon\", \"file\"]
+";
+    fs::write(here.path().join("move.toml"), scenario).unwrap();
+    let moved = document(here.path(), &format!("run move.toml --world {world}"));
+    let done = |action: &Value| action["error"].is_null();
+    assert!(moved["actions"].as_array().unwrap().iter().all(done), "{moved}");
+    assert_eq!(moved["actions"][2]["move"], "arrays");
+    assert_eq!((&moved["actions"][0]["to"], &moved["actions"][2]["to"]), (&"night".into(), &"".into()));
+    assert_eq!(moved["failures"], Value::Array(Vec::new()));
+    let [day, night] = ["day", "night"].map(|path| ["anon", "file"].map(|name| counter(&moved, path, name)));
+    // The arrays were stored to before the move, but for those of whom who begins in `night`.
+    assert_eq!((day[0], night[0]), (1024, 256), "{moved}");
+    assert_eq!(day[1] + night[1], 4096, "{moved}");
+    assert!(day[1] > 500 && night[1] > 500, "{moved}");
+    let touched = |path: &str| {
+        let tenant = tenant(&moved, path);
+        number(&tenant["hits"]) + number(&tenant["misses"])
+    };
+    assert!(["", "day", "night"].iter().all(|path| touched(path) > 500), "{moved}");
+}
+
+#[test]
+fn jobs_move_to_other_tenants() {
+    is_moved("sim");
+    is_moved("real");
+}
+
 #[test]
 fn a_document_store_runs_for_real() {
     let here = tempfile::tempdir().unwrap();

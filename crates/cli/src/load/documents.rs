@@ -30,7 +30,7 @@ use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 
 /// Ten fields of 100 bytes.
 const VALUE_BYTES: usize = 1000;
@@ -43,12 +43,17 @@ const TABLE: TableDefinition<&str, &[u8]> = TableDefinition::new("usertable");
 
 /// A file of the cache, as the store sees it.
 struct Backend {
-    file: CachedFile,
+    /// Locked alone while it is moved to another tenant.
+    file: Arc<RwLock<CachedFile>>,
     /// What it did with pages since somebody asked.
     performed: Arc<Mutex<Vec<Performed>>>,
 }
 
 impl Backend {
+    fn file(&self) -> RwLockReadGuard<'_, CachedFile> {
+        self.file.read().expect("no panic")
+    }
+
     /// Does something with a part of the file, and notes which pages that was.
     fn perform(
         &self,
@@ -69,20 +74,20 @@ impl Backend {
 
 impl std::fmt::Debug for Backend {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Backend").field(&self.file.path()).finish()
+        f.debug_tuple("Backend").field(&self.file().path()).finish()
     }
 }
 
 impl StorageBackend for Backend {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.file.len())
+        Ok(self.file().len())
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         self.perform(false, offset, out.len(), || {
             let mut done = 0;
             while done < out.len() {
-                match self.file.read_at(&mut out[done..], offset + done as u64)? {
+                match self.file().read_at(&mut out[done..], offset + done as u64)? {
                     0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                     read => done += read,
                 }
@@ -92,15 +97,15 @@ impl StorageBackend for Backend {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        Ok(self.file.truncate(len)?)
+        Ok(self.file().truncate(len)?)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        Ok(self.file.sync_data()?)
+        Ok(self.file().sync_data()?)
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.perform(true, offset, data.len(), || Ok(self.file.write_at(data, offset).map(drop)?))
+        self.perform(true, offset, data.len(), || Ok(self.file().write_at(data, offset).map(drop)?))
     }
 }
 
@@ -188,6 +193,7 @@ fn record(key: &str, value: &[u8]) -> Result<(u64, u64), Failure> {
 pub struct Documents {
     path: PathBuf,
     database: Database,
+    file: Arc<RwLock<CachedFile>>,
     performed: Arc<Mutex<Vec<Performed>>>,
     /// Each locked by its own thread only.
     clients: Vec<Mutex<Client>>,
@@ -241,16 +247,17 @@ impl Documents {
         let file = OpenOptions::new().write(true).open(path).map_err(fail)?;
         layout::drop_from_system_cache(&file).map_err(fail)?;
         let performed = Arc::new(Mutex::new(Vec::new()));
-        let file = tenant.open(path, OpenMode::ReadWrite)?;
+        let file = Arc::new(RwLock::new(tenant.open(path, OpenMode::ReadWrite)?));
         let database = Builder::new()
             .set_cache_size(ycsb.cache_pages as usize * PAGE)
-            .create_with_backend(Backend { file, performed: performed.clone() })
+            .create_with_backend(Backend { file: file.clone(), performed: performed.clone() })
             .map_err(|error| failed("open", error))?;
         let seeds =
             (0..clients).map(|client| seed.wrapping_mul(u64::from(clients)).wrapping_add(u64::from(client)));
         Ok(Documents {
             path: path.to_owned(),
             database,
+            file,
             performed,
             clients: seeds.map(|seed| Mutex::new(Client::new(ycsb, seed))).collect(),
             truth: RwLock::new(Truth::first(ycsb)),
@@ -258,6 +265,11 @@ impl Documents {
             commits: AtomicU64::new(0),
             seed,
         })
+    }
+
+    /// The file is another tenant's.
+    pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Failure> {
+        Ok(self.file.write().expect("no panic").move_to(tenant)?)
     }
 
     /// An operation of a client.
@@ -447,7 +459,7 @@ mod tests {
             documents.verify(false).unwrap();
             // As after a crash.
             let verified = documents.verify(true).unwrap();
-            let Documents { database, truth, .. } = documents;
+            let Documents { database, file, truth, .. } = documents;
             let truth = truth.into_inner().unwrap();
             let (inserted, updated) = match letter {
                 Letter::A | Letter::F => (0..=0, 400..=500),
@@ -460,11 +472,11 @@ mod tests {
             assert!(updated.contains(&(writes - truth.records())), "{letter:?}: {writes}");
             assert_eq!(verified.pages, truth.records());
             // And after it was closed, through another cache.
-            drop(database);
+            drop((database, file));
             cache.close().unwrap();
             let cache = self::cache();
             let file = cache.tenant("").unwrap().open(&directory.path().join("records"), OpenMode::ReadWrite);
-            let backend = Backend { file: file.unwrap(), performed: Arc::default() };
+            let backend = Backend { file: Arc::new(RwLock::new(file.unwrap())), performed: Arc::default() };
             let database = Builder::new().create_with_backend(backend).unwrap();
             assert_eq!(verify_all(&database, &truth).unwrap(), verified);
         }

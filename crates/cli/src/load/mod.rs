@@ -96,6 +96,18 @@ impl RealLoad {
         }
     }
 
+    /// From now on, what it brings in is charged to another tenant.
+    ///
+    /// # Errors
+    /// The tenant is another cache's.
+    pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Failure> {
+        match self {
+            RealLoad::Tables(tables) => tables.move_to(tenant),
+            RealLoad::Arrays(arrays) => arrays.move_to(tenant),
+            RealLoad::Documents(documents) => documents.move_to(tenant),
+        }
+    }
+
     /// Performs what a client does next, as much as belongs together, and tells each touch. Clients run at once, each
     /// in one thread.
     ///
