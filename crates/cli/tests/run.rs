@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{document, done, fails, folder, number};
+use common::{document, done, fails, folder, mglru, number};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -120,6 +120,78 @@ fn a_leak_is_killed_and_its_neighbour_goes_on() {
     assert!(number(&tenant(&failed, leak)["usage_pages"]) > 4000, "it keeps what it has");
     let text = done(Path::new("."), &format!("run {}", experiment("kill.toml").display()));
     assert!(text.contains("killed") && text.contains("tenant 'host/leak' was chosen"), "{text}");
+}
+
+/// In the simulator requests fail or jobs end, and no job failed. In the real world jobs fail, those that begin later, too: all
+/// are told with their places, and the status is 1.
+#[test]
+fn what_fails_without_memory_is_told_as_promised() {
+    let here = tempfile::tempdir().unwrap();
+    let scenario = "\
+[machine]
+memory = \"24MiB\"
+[[tenant]]
+path = \"host\"
+memory.max = \"12MiB\"
+[[tenant]]
+path = \"host/service\"
+memory.low = \"4MiB\"
+[[tenant]]
+path = \"host/leak\"
+[[job]]
+tenant = \"host/service\"
+load = \"sweep:size=3m,arrays=4\"
+runtime = \"2s\"
+[[job]]
+tenant = \"host/leak\"
+start = \"300ms\"
+load = \"sweep:size=40m,arrays=10\"
+runtime = \"2s\"
+[[job]]
+tenant = \"host/leak\"
+start = \"1900ms\"
+load = \"sweep:size=16m,arrays=4\"
+runtime = \"1s\"
+";
+    fs::write(here.path().join("oom.toml"), scenario).unwrap();
+    let leak = "host/leak";
+    for policy in ["fail", "victim"] {
+        let killed = policy == "victim";
+        let sim = document(here.path(), &format!("run oom.toml --oom-policy {policy}"));
+        assert_eq!(
+            (&sim["failures"], sim["kills"].as_array().unwrap().len()),
+            (&Value::Array(Vec::new()), usize::from(killed))
+        );
+        let refused = number(&tenant(&sim, leak)["out_of_memory"]);
+        assert!(if killed { refused == 1 } else { refused > 10 }, "{refused} touches found no page");
+
+        let command = format!("run oom.toml --oom-policy {policy} --world real --json");
+        let output = mglru(here.path(), &command);
+        let told = common::text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        let real: Value = serde_json::from_slice(&output.stdout).expect("one document");
+        let failures: Vec<&str> =
+            real["failures"].as_array().unwrap().iter().map(|failure| failure.as_str().unwrap()).collect();
+        // The service goes on.
+        assert_eq!(failures.len(), 2, "{failures:?}");
+        for (failure, place) in failures.iter().zip(["oom.toml:15:1: ", "oom.toml:20:1: "]) {
+            assert!(failure.starts_with(place) && failure.contains("tenant 'host'"), "{failure}");
+            assert_eq!(failure.contains("tenant 'host/leak' was chosen"), killed, "{failure}");
+        }
+        assert!(told.starts_with(&format!("mglru: {}", failures[0])), "{told}");
+        assert_eq!(counter(&real, leak, "oom_kill"), u64::from(killed));
+        // The event is that of whose limit was met.
+        let oom = [counter(&real, "host", "oom"), number(&tenant(&real, "host")["out_of_memory"])];
+        assert!(oom[0] == oom[1] && oom[0] >= 1, "{real}");
+        let kills = real["kills"].as_array().unwrap();
+        assert_eq!(kills.len(), usize::from(killed));
+        for kill in kills {
+            assert_eq!((&kill["victim"], &kill["limit_of"]), (&leak.into(), &"host".into()));
+            assert!(kill["seconds"].is_null(), "{kill}");
+        }
+        let usage = number(&tenant(&real, leak)["usage_pages"]);
+        assert!(if killed { usage == 0 } else { usage > 2000 }, "{usage} pages are left");
+    }
 }
 
 #[test]
