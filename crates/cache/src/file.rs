@@ -119,7 +119,7 @@ impl CachedFile {
     }
 
     /// From now on, pages that this handle brings in are charged to `tenant`. Those that are there stay where they are
-    /// charged. Clones and maps of the handle are not moved with it.
+    /// charged. Clones and maps of the handle are not moved with it: each is by itself.
     ///
     /// # Errors
     /// The tenant is another cache's.

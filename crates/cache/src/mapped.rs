@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::file::{CachedFile, pieces};
 use crate::frames::Frames;
 use crate::inode::Inode;
+use crate::tenant::Tenant;
 use mglru_core::folio::LENT_REFERENCES_MAX;
 use mglru_core::mapping::Glance;
 use mglru_core::readahead::Window;
@@ -63,6 +64,30 @@ impl Map {
     fn cover(&self, len: u64) {
         let file = &self.file;
         file.shared.core.map(&file.task, &file.inode.mapping, len.div_ceil(PAGE_BYTES));
+    }
+
+    /// From now on, pages that this map brings in are charged to `tenant`. Those that are there stay where they are charged.
+    ///
+    /// # Errors
+    /// The tenant is another cache's.
+    pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Error> {
+        let inode = self.file.inode.clone();
+        let from = self.file.task.clone();
+        let mut maps = inode.maps();
+        self.file.move_to(tenant)?;
+        let core = &self.file.shared.core;
+        tenant.state().join(core);
+        let to = &self.file.task;
+        *maps.entry(to.memcg).or_default() += 1;
+        let left = maps.get_mut(&from.memcg).expect("counted when it was made");
+        *left -= 1;
+        if *left == 0 {
+            maps.remove(&from.memcg);
+            core.move_mapping(&from, to, &inode.mapping);
+        } else {
+            core.map(to, &inode.mapping, inode.mapping.mapped_pages());
+        }
+        Ok(())
     }
 
     /// Length of the file, in bytes.

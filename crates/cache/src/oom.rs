@@ -1,8 +1,10 @@
 //! Killing a tenant: its anonymous memory is given up, so that others get on.
 //!
 //! The core chooses ([`mglru_core::OomPolicy`]), marks the victim, which charges nothing from then on, and leaves it here. The
-//! thread whose charge it was takes the memory before it tries again. Files of the victim keep every byte: their dirty pages
-//! are written as ever, and stay readable as far as they are in memory.
+//! thread whose charge it was takes the memory before it tries again: the victim's regions, whole, whoever their pages are charged
+//! to, as a killed process loses its address space. What is charged to the victim of a region that was moved to another tenant is
+//! that tenant's to keep. Files of the victim keep every byte: their dirty pages are written as ever, and stay readable as far
+//! as they are in memory.
 //!
 //! # Locking
 //!

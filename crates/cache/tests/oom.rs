@@ -39,6 +39,42 @@ fn killed_for(error: &Error) -> (&str, &str) {
     (report.victim.as_deref().unwrap(), &report.tenant)
 }
 
+/// A killed process loses its address space, whoever its pages are charged to, and nothing but that.
+#[test]
+fn a_kill_takes_regions_whole_and_leaves_those_that_moved_away() {
+    let (disk, _) = common::memory(3);
+    let store = |region: &AnonRegion, numbers: std::ops::Range<u64>| {
+        numbers.into_iter().for_each(|number| region.store(number * PAGE as u64, &page(number)).unwrap());
+    };
+    for (before, after, victim) in [(100, 200, "top/calm"), (200, 20, "top/greedy")] {
+        let cache = tenants(disk.builder(BUDGET).oom_policy(OomPolicy::Victim));
+        let other = cache.add_tenant("top/other", &Limits::default()).unwrap();
+        let mut moved = region(&cache, "top/greedy");
+        store(&moved, 0..before);
+        moved.move_to(&cache.tenant("top/calm").unwrap()).unwrap();
+        store(&moved, before..before + after);
+        let stayed = region(&cache, "top/greedy");
+        store(&stayed, 0..50);
+        assert_eq!(
+            ["greedy", "calm"].map(|name| counter(&cache, &format!("top/{name}"), "anon")),
+            [before + 50, after]
+        );
+        // There is no room for them, unless somebody goes.
+        let next = other.anonymous(10_000 * PAGE as u64).unwrap();
+        store(&next, 0..150);
+        let mut bytes = vec![0; PAGE];
+        let lost = |region: &AnonRegion, bytes: &mut [u8]| region.load(0, bytes).err();
+        let (whole, left) = if victim == "top/calm" { (&moved, &stayed) } else { (&stayed, &moved) };
+        assert_eq!(killed_for(&lost(whole, &mut bytes).unwrap()), (victim, "top"));
+        assert!(lost(left, &mut bytes).is_none());
+        assert_same(&bytes, &page(0), 0);
+        let left = ["greedy", "calm"].map(|name| counter(&cache, &format!("top/{name}"), "anon"));
+        assert_eq!(left, if victim == "top/calm" { [50, 0] } else { [before, after] });
+        drop((moved, stayed, next, other));
+        cache.validate().unwrap();
+    }
+}
+
 #[test]
 fn another_gets_on_when_the_greedy_is_killed() {
     for disk in Disk::each(7) {

@@ -11,12 +11,13 @@
 
 mod common;
 
-use common::{Disk, PAGE, Random, memory, mix};
+use common::{Disk, PAGE, Random, counter, memory, mix};
 use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
-use mglru_cache::{CachedFile, Error, OpenMode, PageCache};
+use mglru_cache::{CachedFile, Error, Limits, OpenMode, PageCache, Swap};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 const THREADS: u64 = 4;
 const FILES: usize = 3;
@@ -101,6 +102,13 @@ impl World {
     }
 }
 
+/// All memory together is never more than the budget.
+fn look_at_memory(cache: &PageCache) {
+    let stats = cache.stats();
+    let used = stats.frame_bytes + stats.metadata_bytes + stats.swap_bytes;
+    assert!(used <= BUDGET_BYTES, "{stats:?}");
+}
+
 struct Actor<'a> {
     world: &'a World,
     cache: &'a PageCache,
@@ -141,7 +149,7 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// Also counts how often a handle hears of the same trouble: a device that works has none to tell the second time.
+    /// If it succeeds, everything that was written before it began is confirmed.
     fn sync(&mut self, file: usize) {
         let pages = &self.world.files[file];
         let written: Vec<u64> = pages.iter().map(|page| page.written.load(SeqCst)).collect();
@@ -186,9 +194,7 @@ impl<'a> Actor<'a> {
     }
 
     fn look_at_memory(&self) {
-        let stats = self.cache.stats();
-        let used = stats.frame_bytes + stats.metadata_bytes + stats.swap_bytes;
-        assert!(used <= BUDGET_BYTES, "{stats:?}");
+        look_at_memory(self.cache);
     }
 
     /// The device changes its mind about how well it works.
@@ -288,6 +294,123 @@ fn a_loss_of_power_takes_nothing_that_was_confirmed() {
             return;
         }
     }
+}
+
+/// The device goes on when it is dropped, also by a check that fails: then the others end, too.
+struct Held<'f>(&'f MemoryFiles);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
+
+/// The device does nothing while writers are at their dirty limit, memory is full of what waits for swap, and syncs wait: nobody
+/// hears of an error, what is in memory can be read, memory stays within its budget, and afterwards everything is as it should
+/// be. `make stress` has the device stall for a minute; here it does until everybody waits.
+#[test]
+fn a_device_that_stalls_makes_people_wait_and_nothing_else() {
+    const LIMIT_PAGES: u64 = 300;
+    const WRITTEN: u64 = 400;
+    const STORED: u64 = 1000;
+    const CALM: u64 = 64;
+    let stall = std::env::var_os("MGLRU_STRESS_SECONDS").map_or(Duration::ZERO, |_| Duration::from_secs(60));
+    let (disk, files) = memory(11);
+    let blank = |name: &str| disk.set(name, &[]);
+    ["0", "1", "2"].iter().for_each(|name| blank(name));
+    disk.set("calm", &(0..CALM).flat_map(|index| content(9, index, 1)).collect::<Vec<_>>());
+    let builder = disk.builder(BUDGET_BYTES).swap(Swap::file("swap".as_ref(), 8 << 20));
+    // Usage is more than the pages: what is above the floor may be taken.
+    let min = Limits { min_bytes: 2 * CALM * PAGE as u64, ..Limits::default() };
+    let builder = builder.tenant("writers", LIMIT_PAGES * PAGE as u64).tenant_with("calm", min);
+    let cache = builder.tenant_with("anon", Limits::default()).build().unwrap();
+    let open =
+        |tenant: &str, name: &str, mode| cache.tenant(tenant).unwrap().open(name.as_ref(), mode).unwrap();
+    let calm = open("calm", "calm", OpenMode::ReadOnly);
+    let read = |file: &CachedFile, number: u64, index: u64| {
+        let mut bytes = vec![0; PAGE];
+        assert_eq!(file.read_at(&mut bytes, index * PAGE as u64).unwrap(), PAGE);
+        assert_eq!(version(number, index, &bytes), 1);
+    };
+    (0..CALM).for_each(|index| read(&calm, 9, index));
+    let handles: Vec<CachedFile> =
+        (0..3).map(|number: u64| open("writers", &number.to_string(), OpenMode::ReadWrite)).collect();
+    // Of a third file, some pages wait for the sync.
+    (0..8).for_each(|index| _ = handles[2].write_at(&content(2, index, 1), index * PAGE as u64).unwrap());
+
+    let progress = [const { AtomicU64::new(0) }; 4];
+    let [first, second, stored, synced] = &progress;
+    std::thread::scope(|scope| {
+        files.hold();
+        let held = Held(&files);
+        for (number, done) in [(0, first), (1, second)] {
+            let file = &handles[number];
+            scope.spawn(move || {
+                for index in 0..WRITTEN {
+                    file.write_at(&content(number as u64, index, 1), index * PAGE as u64).unwrap();
+                    done.store(index + 1, SeqCst);
+                }
+                file.sync_data().unwrap();
+            });
+        }
+        scope.spawn(|| {
+            synced.store(1, SeqCst);
+            handles[2].sync_data().unwrap();
+            synced.store(2, SeqCst);
+        });
+
+        // What is written cannot leave: whoever wrote it reads it, and the calm tenant what it keeps.
+        let look = || {
+            look_at_memory(&cache);
+            (0..CALM).for_each(|index| read(&calm, 9, index));
+            for (number, done) in [(0, first), (1, second)] {
+                (0..done.load(SeqCst)).for_each(|index| read(&handles[number as usize], number, index));
+            }
+        };
+        let began = Instant::now();
+        let pending = |tenant: &str| {
+            ["file_dirty", "file_writeback"].map(|name| counter(&cache, tenant, name)).iter().sum::<u64>()
+        };
+        // From 15 % of their limit on, dirty or on its way, writers pause.
+        while pending("writers") < LIMIT_PAGES * 15 / 100 || synced.load(SeqCst) == 0 {
+            look();
+        }
+        let region = cache.tenant("anon").unwrap().anonymous(STORED * PAGE as u64).unwrap();
+        scope.spawn(move || {
+            for index in 0..STORED {
+                region.store(index * PAGE as u64, &content(8, index, 1)).unwrap();
+                stored.store(index + 1, SeqCst);
+            }
+            let mut bytes = vec![0; PAGE];
+            for index in 0..STORED {
+                region.load(index * PAGE as u64, &mut bytes).unwrap();
+                assert_eq!(version(8, index, &bytes), 1);
+            }
+        });
+        // Of its pages, some are on their way to swap.
+        while pending("anon") == 0 || files.held() < 2 {
+            look();
+        }
+        let mut looks = 0;
+        while looks < 50 || began.elapsed() < stall {
+            look();
+            looks += 1;
+        }
+        let [first, second, stored, synced] = [first, second, stored, synced].map(|done| done.load(SeqCst));
+        assert!(first + second < LIMIT_PAGES && stored < STORED, "{first}, {second} and {stored} pages");
+        assert_eq!(synced, 1, "it waits, too");
+        drop(held);
+    });
+    assert_eq!(progress.map(AtomicU64::into_inner), [WRITTEN, WRITTEN, STORED, 2]);
+    for (number, pages) in [(0, WRITTEN), (1, WRITTEN), (2, 8)] {
+        let expected: Vec<u8> = (0..pages).flat_map(|index| content(number, index, 1)).collect();
+        common::assert_same(&disk.contents(&number.to_string()), &expected, format_args!("file {number}"));
+    }
+    let oom = ["", "writers", "anon", "calm"].map(|tenant| counter(&cache, tenant, "oom"));
+    assert_eq!(oom, [0; 4], "waiting is no lack of memory");
+    drop((handles, calm));
+    cache.validate().unwrap();
+    cache.close().unwrap();
 }
 
 /// Without the cache's write-back and sync, the disk does lose what this test is about.

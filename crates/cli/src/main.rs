@@ -18,6 +18,7 @@ mod generate;
 mod interrupt;
 mod layout;
 mod load;
+mod membership;
 mod output;
 mod page;
 mod parallel;

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{document, done, fails, folder, number};
+use common::{document, done, fails, folder, mglru, number};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -120,6 +120,78 @@ fn a_leak_is_killed_and_its_neighbour_goes_on() {
     assert!(number(&tenant(&failed, leak)["usage_pages"]) > 4000, "it keeps what it has");
     let text = done(Path::new("."), &format!("run {}", experiment("kill.toml").display()));
     assert!(text.contains("killed") && text.contains("tenant 'host/leak' was chosen"), "{text}");
+}
+
+/// In the simulator requests fail or jobs end, and no job failed. In the real world jobs fail, those that begin later, too: all
+/// are told with their places, and the status is 1.
+#[test]
+fn what_fails_without_memory_is_told_as_promised() {
+    let here = tempfile::tempdir().unwrap();
+    let scenario = "\
+[machine]
+memory = \"24MiB\"
+[[tenant]]
+path = \"host\"
+memory.max = \"12MiB\"
+[[tenant]]
+path = \"host/service\"
+memory.low = \"4MiB\"
+[[tenant]]
+path = \"host/leak\"
+[[job]]
+tenant = \"host/service\"
+load = \"sweep:size=3m,arrays=4\"
+runtime = \"2s\"
+[[job]]
+tenant = \"host/leak\"
+start = \"300ms\"
+load = \"sweep:size=40m,arrays=10\"
+runtime = \"2s\"
+[[job]]
+tenant = \"host/leak\"
+start = \"1900ms\"
+load = \"sweep:size=16m,arrays=4\"
+runtime = \"1s\"
+";
+    fs::write(here.path().join("oom.toml"), scenario).unwrap();
+    let leak = "host/leak";
+    for policy in ["fail", "victim"] {
+        let killed = policy == "victim";
+        let sim = document(here.path(), &format!("run oom.toml --oom-policy {policy}"));
+        assert_eq!(
+            (&sim["failures"], sim["kills"].as_array().unwrap().len()),
+            (&Value::Array(Vec::new()), usize::from(killed))
+        );
+        let refused = number(&tenant(&sim, leak)["out_of_memory"]);
+        assert!(if killed { refused == 1 } else { refused > 10 }, "{refused} touches found no page");
+
+        let command = format!("run oom.toml --oom-policy {policy} --world real --json");
+        let output = mglru(here.path(), &command);
+        let told = common::text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        let real: Value = serde_json::from_slice(&output.stdout).expect("one document");
+        let failures: Vec<&str> =
+            real["failures"].as_array().unwrap().iter().map(|failure| failure.as_str().unwrap()).collect();
+        // The service goes on.
+        assert_eq!(failures.len(), 2, "{failures:?}");
+        for (failure, place) in failures.iter().zip(["oom.toml:15:1: ", "oom.toml:20:1: "]) {
+            assert!(failure.starts_with(place) && failure.contains("tenant 'host'"), "{failure}");
+            assert_eq!(failure.contains("tenant 'host/leak' was chosen"), killed, "{failure}");
+        }
+        assert!(told.starts_with(&format!("mglru: {}", failures[0])), "{told}");
+        assert_eq!(counter(&real, leak, "oom_kill"), u64::from(killed));
+        // The event is that of whose limit was met.
+        let oom = [counter(&real, "host", "oom"), number(&tenant(&real, "host")["out_of_memory"])];
+        assert!(oom[0] == oom[1] && oom[0] >= 1, "{real}");
+        let kills = real["kills"].as_array().unwrap();
+        assert_eq!(kills.len(), usize::from(killed));
+        for kill in kills {
+            assert_eq!((&kill["victim"], &kill["limit_of"]), (&leak.into(), &"host".into()));
+            assert!(kill["seconds"].is_null(), "{kill}");
+        }
+        let usage = number(&tenant(&real, leak)["usage_pages"]);
+        assert!(if killed { usage == 0 } else { usage > 2000 }, "{usage} pages are left");
+    }
 }
 
 #[test]
@@ -271,9 +343,117 @@ fn published_loads_run() {
 #[test]
 fn a_page_workload_has_no_real_world() {
     let here = tempfile::tempdir().unwrap();
-    let scenario = "[machine]\nmemory = \"64MiB\"\n[[job]]\nload = \"ycsb\"\nruntime = \"1s\"\n";
+    let scenario = "[machine]\nmemory = \"64MiB\"\n[[job]]\nload = \"select\"\nruntime = \"1s\"\n";
     fs::write(here.path().join("y.toml"), scenario).unwrap();
-    assert!(fails(here.path(), "run y.toml --world real", 2).contains("y.toml:3:1: ycsb"));
+    assert!(fails(here.path(), "run y.toml --world real", 2).contains("y.toml:3:1: select"));
+}
+
+/// Of 2,048 pages, about half are read before the move, and the rest after it; what was brought in before stays charged.
+fn is_moved(world: &str) {
+    let here = tempfile::tempdir().unwrap();
+    let scenario = "\
+[machine]
+memory = \"64MiB\"
+[[tenant]]
+path = \"day\"
+[[tenant]]
+path = \"night\"
+[[job]]
+name = \"reader\"
+tenant = \"day\"
+fio = \"\"\"
+[read]
+rw=read
+size=8m
+rate_iops=1000
+\"\"\"
+[[job]]
+name = \"mapped\"
+tenant = \"day\"
+fio = \"\"\"
+[mapped]
+rw=randread
+ioengine=mmap
+size=8m
+rate_iops=1000
+\"\"\"
+[[job]]
+name = \"arrays\"
+tenant = \"day\"
+load = \"sweep:size=4m,arrays=4\"
+clients = 2
+runtime = \"2s\"
+[[job]]
+name = \"later\"
+tenant = \"day\"
+start = \"1500ms\"
+load = \"sweep:size=1m,arrays=4\"
+runtime = \"200ms\"
+[[action]]
+at = \"1s\"
+move = \"reader\"
+to = \"night\"
+[[action]]
+at = \"1s\"
+move = \"mapped\"
+to = \"night\"
+[[action]]
+at = \"1s\"
+move = \"arrays\"
+to = \"\"
+[[action]]
+at = \"1s\"
+move = \"later\"
+to = \"night\"
+[print]
+counters = [\"anon\", \"file\"]
+";
+    fs::write(here.path().join("move.toml"), scenario).unwrap();
+    let moved = document(here.path(), &format!("run move.toml --world {world}"));
+    let done = |action: &Value| action["error"].is_null();
+    assert!(moved["actions"].as_array().unwrap().iter().all(done), "{moved}");
+    assert_eq!(moved["actions"][2]["move"], "arrays");
+    assert_eq!((&moved["actions"][0]["to"], &moved["actions"][2]["to"]), (&"night".into(), &"".into()));
+    assert_eq!(moved["failures"], Value::Array(Vec::new()));
+    let [day, night] = ["day", "night"].map(|path| ["anon", "file"].map(|name| counter(&moved, path, name)));
+    // The arrays were stored to before the move, but for those of whom who begins in `night`.
+    assert_eq!((day[0], night[0]), (1024, 256), "{moved}");
+    assert_eq!(day[1] + night[1], 4096, "{moved}");
+    assert!(day[1] > 500 && night[1] > 500, "{moved}");
+    let touched = |path: &str| {
+        let tenant = tenant(&moved, path);
+        number(&tenant["hits"]) + number(&tenant["misses"])
+    };
+    assert!(["", "day", "night"].iter().all(|path| touched(path) > 500), "{moved}");
+}
+
+#[test]
+fn jobs_move_to_other_tenants() {
+    is_moved("sim");
+    is_moved("real");
+}
+
+#[test]
+fn a_document_store_runs_for_real() {
+    let here = tempfile::tempdir().unwrap();
+    let scenario = "\
+[machine]
+memory = \"8MiB\"
+[[tenant]]
+path = \"store\"
+memory.max = \"2MiB\"
+[[job]]
+tenant = \"store\"
+load = \"ycsb:workload=f,records=3000,cache=256k\"
+clients = 2
+runtime = \"300ms\"
+";
+    fs::write(here.path().join("f.toml"), scenario).unwrap();
+    let document = document(here.path(), "run f.toml --world real");
+    let store = &document["tenants"][1];
+    assert_eq!(document["failures"].as_array().map(Vec::len), Some(0), "{document}");
+    assert!(number(&store["misses"]) > 0 && number(&store["hits"]) > 0, "{store}");
+    assert!(number(&store["counters"]["pgsteal"]) > 0, "2 MiB of memory for 4 MiB of records: {store}");
 }
 
 /// Memory and swap are too small for the load: requests fail, one after the other, and time goes on.

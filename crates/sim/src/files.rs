@@ -114,13 +114,6 @@ impl Files {
         &self.files[file.0 as usize]
     }
 
-    /// The first region of anonymous memory among the files from that place on, and its place.
-    pub(crate) fn next_region(&self, from: usize) -> Option<(usize, &Mapping)> {
-        let rest = self.files.iter().enumerate().skip(from);
-        let mut regions = rest.filter(|(_, file)| file.mapping.kind() == Kind::Anon);
-        regions.next().map(|(at, file)| (at, &*file.mapping))
-    }
-
     /// A page, as jobs name it.
     pub(crate) fn page_name(&self, file: FileNumber, index: u32) -> u64 {
         let File { name, mapping, .. } = self.get(file);

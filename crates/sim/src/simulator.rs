@@ -157,7 +157,7 @@ impl Simulator {
             simulator.flusher = Some(simulator.place(Actor::Flusher(FlusherActor::new(model))));
         }
         if machine.oom_policy != OomPolicy::Fail {
-            simulator.reaper = Some(simulator.place(Actor::Reaper(Reaper::default())));
+            simulator.reaper = Some(simulator.place(Actor::Reaper(Reaper)));
         }
         Ok(simulator)
     }
@@ -194,7 +194,7 @@ impl Simulator {
         };
         let mut processes: Vec<Process> = tenants.iter().map(process).collect();
         let first = processes.remove(0);
-        self.place(Actor::Job(Box::new(Job::new(first, processes, Box::new(source)))));
+        self.place(Actor::Job(Box::new(Job::new(self.jobs, first, processes, Box::new(source)))));
         self.jobs += 1;
         self.jobs_left += 1;
         self.jobs - 1

@@ -329,10 +329,12 @@ impl Plan {
         let ordered = |tenant: &str| {
             self.orders.iter().any(|(_, order)| match order {
                 AdminOrder::Write { file, .. } => file.starts_with(tenant) && !file.ends_with("oom.group"),
-                AdminOrder::Create(_) => false,
+                AdminOrder::Create(_) | AdminOrder::Move { .. } => false,
                 AdminOrder::Remove(_) => true,
             })
         };
+        // Who moved left pages behind, which no kill takes from it.
+        let moved = self.orders.iter().any(|(_, order)| matches!(order, AdminOrder::Move { .. }));
         for tenant in report.tenants.iter().skip(1).filter(|tenant| !ordered(&tenant.name)) {
             if tenant.peak_pages > tenant.max_pages {
                 return Some(format!(
@@ -342,7 +344,7 @@ impl Plan {
             }
             let killed = kills.iter().any(|kill| kill.report.victim.as_deref() == Some(&*tenant.name));
             let anon_pages = tenant.total.counters.get(Counter::Anon);
-            if killed && anon_pages > 0 {
+            if killed && anon_pages > 0 && !moved {
                 return Some(format!(
                     "{} was killed and has {anon_pages} pages of anonymous memory",
                     tenant.name
@@ -609,7 +611,7 @@ fn random_tenant(choices: &mut Choices, others: &[Tenant], name: &str, memory_pa
     Tenant { path, max_pages, high_pages, low_pages, min_pages, swap_max_pages, swap_high_pages }
 }
 
-/// What an administrator does while jobs run: changes limits, asks for pages, makes tenants and removes them.
+/// What an administrator does while jobs run: changes limits, asks for pages, makes tenants, moves jobs to them and removes them.
 fn random_orders(choices: &mut Choices, machine: &Machine) -> (Vec<Tenant>, Vec<(Time, AdminOrder)>) {
     let (mut later, mut orders, mut time) = (Vec::new(), Vec::new(), Time::ZERO);
     if choices.one_in(2) {
@@ -625,12 +627,13 @@ fn random_orders(choices: &mut Choices, machine: &Machine) -> (Vec<Tenant>, Vec<
         let bytes = choices.between(pages / 8, pages) * mglru_core::PAGE_BYTES;
         orders.push((
             time,
-            match choices.between(0, 9) {
+            match choices.between(0, 10) {
                 0 => {
                     later.push(random_tenant(choices, &machine.tenants, &format!("l{number}"), pages));
                     AdminOrder::Create(numbers)
                 }
                 1 => AdminOrder::Remove(some),
+                10 => AdminOrder::Move { jobs: 0..choices.between(1, 3) as usize, to: Some(some) },
                 2 => AdminOrder::Write { file: "memory.reclaim".to_owned(), value: format!("{}", bytes / 8) },
                 3 | 4 => {
                     AdminOrder::Write { file: format!("{path}/memory.reclaim"), value: format!("{bytes}") }

@@ -10,7 +10,7 @@ use crate::report::{Counters, Counts, Kill, Refusal, RequestReport, Tally};
 use crate::sample::{Sample, Sampler, TenantSample};
 use crate::swap::Swap;
 use mglru_core::writeback::WritebackRun;
-use mglru_core::{Core, Counter, Mapping, Memcg, MemcgError, MemcgId, SwapOut, Switch, Task, Time};
+use mglru_core::{Core, Counter, Kind, Mapping, Memcg, MemcgError, MemcgId, SwapOut, Switch, Task, Time};
 use mglru_workload::Random;
 use mglru_workload::fio::Latencies;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -105,6 +105,14 @@ pub(crate) fn add_tenant(core: &Core, wanted: &Tenant, now: Time) -> Result<Memc
     Ok(memcg.id())
 }
 
+/// Who was killed.
+#[derive(Debug)]
+pub(crate) struct Victim {
+    pub(crate) memcg: MemcgId,
+    /// What its jobs have mapped.
+    pub(crate) regions: Vec<Arc<Mapping>>,
+}
+
 /// Everything but the actors.
 #[derive(Debug)]
 pub(crate) struct World {
@@ -122,7 +130,9 @@ pub(crate) struct World {
     pub(crate) kills: Vec<Kill>,
     pub(crate) refusals: Vec<Refusal>,
     /// Of these, those whose memory is being taken.
-    pub(crate) victims: VecDeque<MemcgId>,
+    pub(crate) victims: VecDeque<Victim>,
+    /// Jobs that are to move, and to which tenants.
+    pub(crate) moves: BTreeMap<usize, usize>,
     pub(crate) writes: BTreeMap<WriteId, Write>,
     next_write: u64,
     /// Writes to files that failed so far.
@@ -184,6 +194,7 @@ impl World {
             kills: Vec::new(),
             refusals: Vec::new(),
             victims: VecDeque::new(),
+            moves: BTreeMap::new(),
             writes: BTreeMap::new(),
             next_write: 0,
             failed_writes: 0,
@@ -448,11 +459,23 @@ impl World {
     pub(crate) fn kill(&mut self, victim: MemcgId) {
         let report = self.core.oom_killed(victim).expect("the core says why it kills");
         self.kills.push(Kill { time: self.now(), report: *report });
-        self.victims.push_back(victim);
+        let tasks = self.tasks.iter().filter(|task| task.memcg == victim);
+        let mut regions: Vec<Arc<Mapping>> = tasks.flat_map(|task| task.space.regions()).collect();
+        regions.retain(|mapping| mapping.kind() == Kind::Anon);
+        regions.sort_by_key(|region| region.id().0);
+        regions.dedup_by_key(|region| region.id().0);
+        self.victims.push_back(Victim { memcg: victim, regions });
         self.tenants
             .iter_mut()
             .filter(|tenant| tenant.memcg == Some(victim))
             .for_each(|tenant| tenant.killed = true);
+    }
+
+    /// A task is in another memcg from now on.
+    pub(crate) fn move_task(&mut self, task: &mut Task, memcg: MemcgId) {
+        self.core.move_task(task, memcg);
+        let known = self.tasks.iter_mut().filter(|known| Arc::ptr_eq(&known.space, &task.space));
+        known.for_each(|known| known.memcg = memcg);
     }
 
     /// A task was killed. What nobody else maps is mapped no more.

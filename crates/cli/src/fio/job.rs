@@ -24,7 +24,8 @@ use super::source::{Drawn, Source};
 use crate::error::Failure;
 use crate::layout;
 use crate::load::{Performed, RealLoad};
-use mglru_cache::{Advice, CachedFile, Error, Map, MapAdvice};
+use crate::membership::{Member, Membership};
+use mglru_cache::{Advice, CachedFile, Error, Map, MapAdvice, Tenant};
 use mglru_core::PAGE_BYTES;
 use mglru_workload::fio::report::{self, Outcome};
 use mglru_workload::fio::{Channel, Hint, Job};
@@ -71,6 +72,11 @@ impl Open {
         Ok(Open { file, map: None })
     }
 
+    fn move_to(&mut self, tenant: &Tenant) -> Result<(), Error> {
+        self.file.move_to(tenant)?;
+        self.map.as_mut().map_or(Ok(()), |map| map.move_to(tenant))
+    }
+
     /// For another thread. Jobs that map their files have one only.
     fn try_clone(&self) -> Open {
         Open { file: self.file.try_clone(), map: None }
@@ -88,6 +94,8 @@ pub struct Runner<'a> {
     page_accesses: u64,
     /// How far it is.
     pub meter: Arc<Meter>,
+    /// The tenants that it is moved to, if it may be.
+    pub membership: Option<Arc<Membership>>,
 }
 
 impl<'a> Runner<'a> {
@@ -116,6 +124,7 @@ impl<'a> Runner<'a> {
             load,
             page_accesses: 0,
             meter: Arc::new(Meter::new(job, goal_bytes)),
+            membership: None,
         })
     }
 
@@ -151,15 +160,15 @@ impl<'a> Runner<'a> {
         std::thread::sleep(job.start_delay);
         let began = Instant::now();
         let _ = self.meter.began.set(began);
-        let others: Vec<Vec<Open>> =
+        let mut others: Vec<Vec<Open>> =
             (1..job.depth).map(|_| self.files.iter().map(Open::try_clone).collect()).collect();
-        let Runner { files, blocks, load, meter, .. } = self;
-        let (files, meter) = (&files[..], &**meter);
+        let Runner { files, blocks, load, meter, membership, .. } = self;
+        let (meter, membership) = (&**meter, membership.as_deref());
         let helpers: Vec<Lane> = (1..)
-            .zip(&others)
-            .map(|(number, files)| Lane::new(job, files, &mut [], meter, number, began))
+            .zip(&mut others)
+            .map(|(number, files)| Lane::new(job, files, &mut [], meter, membership, number, began))
             .collect();
-        let mut first = Lane::new(job, files, blocks, meter, 0, began);
+        let mut first = Lane::new(job, files, blocks, meter, membership, 0, began);
         first.load = load.as_deref();
         let source = &source;
         self.page_accesses = std::thread::scope(|scope| {
@@ -211,13 +220,15 @@ impl<'a> Runner<'a> {
 /// One thread of an instance.
 struct Lane<'a> {
     job: &'a Job,
-    files: &'a [Open],
+    files: &'a mut [Open],
     /// Of each file, if the job verifies; then it has one lane.
     blocks: &'a mut [Blocks],
     /// What it does instead.
     load: Option<&'a RealLoad>,
     meter: &'a Meter,
     mine: &'a LaneMeter,
+    membership: Option<&'a Membership>,
+    member: Member,
     is_first: bool,
     buffer: Vec<u8>,
     outcome: Outcome,
@@ -236,9 +247,10 @@ struct Lane<'a> {
 impl<'a> Lane<'a> {
     fn new(
         job: &'a Job,
-        files: &'a [Open],
+        files: &'a mut [Open],
         blocks: &'a mut [Blocks],
         meter: &'a Meter,
+        membership: Option<&'a Membership>,
         number: usize,
         began: Instant,
     ) -> Lane<'a> {
@@ -251,6 +263,8 @@ impl<'a> Lane<'a> {
             load: None,
             meter,
             mine: &meter.lanes[number],
+            membership,
+            member: Member::default(),
             is_first: number == 0,
             buffer,
             outcome: Outcome::default(),
@@ -284,6 +298,9 @@ impl<'a> Lane<'a> {
             self.outcome.cpu.elapsed_ms = 0;
         }
         self.mine.tell(&self.outcome);
+        if let Some(membership) = self.membership {
+            membership.tell(&mut self.member, self.page_accesses);
+        }
         self.page_accesses
     }
 
@@ -311,9 +328,23 @@ impl<'a> Lane<'a> {
                 if self.in_ramp && ended >= self.began + self.job.ramp {
                     self.end_ramp(ended);
                 }
-                if self.meter.stop.load(Relaxed) {
+                if self.meter.stop.load(Relaxed) || !self.follow() {
                     return;
                 }
+            }
+        }
+    }
+
+    /// Goes where the job was moved to. `false`: it cannot.
+    #[inline]
+    fn follow(&mut self) -> bool {
+        let moved = self.membership.and_then(|job| job.moved(&mut self.member, self.page_accesses));
+        let Some(tenant) = moved else { return true };
+        match self.files.iter_mut().try_for_each(|open| open.move_to(&tenant)) {
+            Ok(()) => true,
+            Err(error) => {
+                self.fail(errno(&error), format!("move to {}: {error}", tenant.name()));
+                false
             }
         }
     }
@@ -439,8 +470,8 @@ impl<'a> Lane<'a> {
     }
 
     fn end_fsync(&mut self) {
-        for open in self.files {
-            if let Err(error) = open.file.sync_all() {
+        for file in 0..self.files.len() {
+            if let Err(error) = self.files[file].file.sync_all() {
                 self.fail(errno(&error), format!("sync: {error}"));
             }
         }
@@ -466,9 +497,10 @@ impl<'a> Lane<'a> {
     fn verify_written(&mut self) {
         let began = Instant::now();
         let bytes = self.job.block_bytes.write;
-        for (file, open) in self.files.iter().enumerate() {
+        for file in 0..self.files.len() {
             let Some(blocks) = self.blocks.get(file) else { return };
             let written = blocks.written();
+            let open = &self.files[file];
             if open.map.is_none() {
                 // Advice is for speed; what does not take it is read all the same.
                 let _ = open.file.advise(Advice::Sequential, 0..u64::MAX);

@@ -48,6 +48,11 @@ impl Arrays {
         Ok(Arrays { arrays: arrays?, threads: threads.into_iter().map(thread).collect(), seed })
     }
 
+    /// Arrays are another tenant's.
+    pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Failure> {
+        Ok(self.arrays.iter_mut().try_for_each(|array| array.move_to(tenant))?)
+    }
+
     /// A step of a thread.
     pub fn step(&self, client: usize, tell: &mut dyn FnMut(Performed)) -> Result<(), Failure> {
         let mut thread = self.threads[client].lock().expect("no panic");

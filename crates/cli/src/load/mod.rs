@@ -1,13 +1,15 @@
 //! The project's own loads on a real cache, with contents that are verified.
 //!
 //! `mglru_workload` says what a load touches and what each page should hold; here pages are read, checked, changed and
-//! written: [`tables`] for the database, [`arrays`] for the sweep.
+//! written: [`tables`] for the database, [`arrays`] for the sweep, [`documents`] for the document store.
 
 mod arrays;
+pub mod documents;
 mod tables;
 
 use crate::error::Failure;
 use arrays::Arrays;
+use documents::Documents;
 use mglru_cache::Tenant;
 use mglru_workload::Load;
 use mglru_workload::trace::PageAccess;
@@ -33,12 +35,14 @@ pub enum RealLoad {
     Tables(Box<Tables>),
     /// Anonymous memory.
     Arrays(Arrays),
+    /// Records in a store.
+    Documents(Box<Documents>),
 }
 
 /// What was verified after a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Verified {
-    /// Pages that are what they should be.
+    /// Pages that are what they should be; of a store, records.
     pub pages: u64,
 }
 
@@ -48,17 +52,17 @@ impl RealLoad {
     /// # Errors
     /// It has none.
     pub fn check(load: &Load) -> Result<(), Failure> {
-        match load {
-            Load::Tpcc { .. } | Load::Sweep { .. } => Ok(()),
-            load => Err(Failure::usage(format_args!(
+        match load.has_contents() {
+            true => Ok(()),
+            false => Err(Failure::usage(format_args!(
                 "{} is a page workload without contents: run it in the simulator (--world sim)",
                 load.name()
             ))),
         }
     }
 
-    /// Sets a load up for a tenant. The files of a database are laid out anew in `directory`, their names beginning with
-    /// `name`; `mapped`: they are reached through mappings.
+    /// Sets a load up for a tenant. The files of a database or store are laid out anew in `directory`, their names beginning with
+    /// `name`; `mapped`: those of a database are reached through mappings.
     ///
     /// # Errors
     /// Files cannot be made, memory cannot be had, or the load has no room for so many clients.
@@ -82,7 +86,25 @@ impl RealLoad {
             (Load::Sweep { arrays, array_pages }, mglru_workload::load::Running::Sweep(threads)) => {
                 Ok(RealLoad::Arrays(Arrays::new(arrays, array_pages, threads, seed, tenant)?))
             }
+            (Load::Ycsb(ycsb), _) => {
+                let path = directory.join(format!("{name}.redb"));
+                Documents::lay_out(&path, ycsb.records, seed)?;
+                let documents = Documents::open(&path, ycsb, clients, seed, tenant)?;
+                Ok(RealLoad::Documents(Box::new(documents)))
+            }
             _ => unreachable!("it was checked"),
+        }
+    }
+
+    /// From now on, what it brings in is charged to another tenant.
+    ///
+    /// # Errors
+    /// The tenant is another cache's.
+    pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Failure> {
+        match self {
+            RealLoad::Tables(tables) => tables.move_to(tenant),
+            RealLoad::Arrays(arrays) => arrays.move_to(tenant),
+            RealLoad::Documents(documents) => documents.move_to(tenant),
         }
     }
 
@@ -95,6 +117,7 @@ impl RealLoad {
         match self {
             RealLoad::Tables(tables) => tables.step(tell),
             RealLoad::Arrays(arrays) => arrays.step(client, tell),
+            RealLoad::Documents(documents) => documents.step(client, tell),
         }
     }
 
@@ -107,6 +130,7 @@ impl RealLoad {
         match self {
             RealLoad::Tables(tables) => tables.verify(on_device),
             RealLoad::Arrays(arrays) => arrays.verify(),
+            RealLoad::Documents(documents) => documents.verify(on_device),
         }
     }
 }

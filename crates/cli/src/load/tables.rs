@@ -126,6 +126,15 @@ impl Tables {
         Ok(Tables { files, tpcc: Mutex::new(tpcc), warehouses, cache, places })
     }
 
+    /// Files and the server's cache are another tenant's.
+    pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Failure> {
+        for open in self.files.values_mut() {
+            open.file.move_to(tenant)?;
+            open.map.as_mut().map_or(Ok(()), |map| map.move_to(tenant))?;
+        }
+        Ok(self.cache.as_mut().map_or(Ok(()), |cache| cache.move_to(tenant))?)
+    }
+
     /// A transaction.
     pub fn step(&self, tell: &mut dyn FnMut(Performed)) -> Result<(), Failure> {
         let mut visits = Vec::new();

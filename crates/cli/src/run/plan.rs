@@ -174,6 +174,10 @@ fn rehearse(scenario: &Scenario, mechanisms: Mechanisms) -> Result<(), Failure> 
                 let removed = core.find_memcg(path).and_then(|memcg| core.remove_memcg(&host, memcg));
                 removed.map_err(|error| at(scenario, action.place, error))?;
             }
+            What::Move { to, .. } => {
+                let path = to.map_or("", |to| &scenario.tenants[to].path);
+                core.find_memcg(path).map_err(|error| at(scenario, action.place, error))?;
+            }
             What::Write { file, value } => match core.write_control(file, value, 0) {
                 Ok(write) => {
                     let checked = write.check();

@@ -1,7 +1,7 @@
 //! A scenario by the cache on real files, in real time.
 //!
 //! One thread per instance of a job or client of a load; the calling thread carries out the actions and reads control files
-//! at their times. When a tenant is removed, its jobs are told to end, and what they still do is charged to the parent, as
+//! at their times. A job that is moved takes what it has open along. When a tenant is removed, its jobs are told to end, and what they still do is charged to the parent, as
 //! in the simulator. What jobs have open stays open to the end, so that what they brought in can be seen until then.
 
 mod files;
@@ -17,6 +17,7 @@ use crate::fio::plan::{Plan as FioPlan, PlannedJob};
 use crate::interrupt::TemporaryFolder;
 use crate::layout;
 use crate::load::RealLoad;
+use crate::membership::{Member, Membership};
 use crate::output::Output;
 use files::TraceJob;
 use mglru_cache::{Limits, PageCache, Swap, Tenant, TenantStats};
@@ -25,7 +26,7 @@ use mglru_workload::Load;
 use mglru_workload::scenario::{Action, What, Work};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// Runs a plan. `directory`: where the files of the jobs in fio's language are, and stay; `None`: in the run's own folder, which has
@@ -144,13 +145,16 @@ fn fio_plan(plan: &Plan, directory: &Path) -> Result<FioPlan, Failure> {
 struct Part<'p> {
     /// The scenario's file and the place of its job, for errors.
     place: String,
-    tenant: Option<usize>,
+    /// Its job's number.
+    job: usize,
     start: Duration,
     task: Task<'p>,
     /// It is to end.
     stop: AtomicBool,
     /// Through which its threads hear of that, if it is a job in fio's language.
     meter: OnceLock<Arc<Meter>>,
+    /// Which tenants it is in, once it has begun.
+    membership: OnceLock<Arc<Membership>>,
 }
 
 enum Task<'p> {
@@ -161,7 +165,6 @@ enum Task<'p> {
 
 /// What it came to, with what it has open.
 struct Ended<'p> {
-    accesses: u64,
     /// Hits through mappings are counted here only.
     mapped: bool,
     failure: Option<String>,
@@ -197,8 +200,15 @@ fn parts<'p>(plan: &Plan, fio: &'p FioPlan, directory: &'p Path) -> Result<Vec<P
         let name = format!("job{}", number + 1);
         let place = plan.scenario.place(job.place);
         let mut add = |start: Duration, task| {
-            let (stop, meter) = (AtomicBool::new(false), OnceLock::new());
-            parts.push(Part { place: place.clone(), tenant: job.tenant, start, task, stop, meter });
+            parts.push(Part {
+                place: place.clone(),
+                job: number,
+                start,
+                task,
+                stop: AtomicBool::new(false),
+                meter: OnceLock::new(),
+                membership: OnceLock::new(),
+            });
         };
         match &job.work {
             Work::Fio(instances) => {
@@ -229,16 +239,19 @@ impl<'p> Part<'p> {
 
     /// Waits for its time and its tenant, and does what it is for.
     fn perform(&self, stage: &Stage) -> Ended<'p> {
-        let ended = |failure| Ended { accesses: 0, mapped: false, failure, open: Open::Nothing };
-        let Some(tenant) = stage.enter(self) else { return ended(None) };
+        let ended = |failure| Ended { mapped: false, failure, open: Open::Nothing };
+        let Some(membership) = stage.enter(self) else { return ended(None) };
         let done = match &self.task {
-            Task::Fio(plan, planned) => self.perform_fio(plan, planned, &tenant),
-            Task::Trace(job) => job.run(&tenant, &self.stop).map(|(accesses, mapped, failure, files)| {
-                Ended { accesses, mapped, failure, open: Open::Trace { _files: files } }
+            Task::Fio(plan, planned) => self.perform_fio(plan, planned, membership),
+            Task::Trace(job) => job.run(&membership, &self.stop).map(|(mapped, failure, files)| Ended {
+                mapped,
+                failure,
+                open: Open::Trace { _files: files },
             }),
             Task::Load { load, clients, runtime, seed, directory, name } => {
+                let tenant = membership.tenant();
                 let load = RealLoad::new(*load, *clients, *seed, &tenant, directory, name, false);
-                load.map(|load| self.perform_load(load, *clients, *runtime))
+                load.map(|load| self.perform_load(load, *clients, *runtime, &membership))
             }
         };
         done.unwrap_or_else(|failure| ended(Some(failure.text().to_owned())))
@@ -248,9 +261,10 @@ impl<'p> Part<'p> {
         &self,
         plan: &'p FioPlan,
         planned: &'p PlannedJob,
-        tenant: &Tenant,
+        membership: Arc<Membership>,
     ) -> Result<Ended<'p>, Failure> {
-        let mut runner = open_one(plan, planned, tenant, None)?;
+        let mut runner = open_one(plan, planned, &membership.tenant(), None)?;
+        runner.membership = Some(membership);
         let _ = self.meter.set(runner.meter.clone());
         if self.stop.load(Relaxed) {
             self.stop();
@@ -258,31 +272,44 @@ impl<'p> Part<'p> {
         let gate = Gate::default();
         gate.open_for(0);
         runner.run(&gate);
-        let (accesses, mapped) = (runner.page_accesses(), runner.is_mapped());
-        Ok(Ended { accesses, mapped, failure: None, open: Open::Fio(Box::new(runner)) })
+        Ok(Ended { mapped: runner.is_mapped(), failure: None, open: Open::Fio(Box::new(runner)) })
     }
 
-    fn perform_load(&self, load: RealLoad, clients: u32, runtime: Duration) -> Ended<'p> {
+    fn perform_load(
+        &self,
+        load: RealLoad,
+        clients: u32,
+        runtime: Duration,
+        membership: &Membership,
+    ) -> Ended<'p> {
         let deadline = Instant::now() + runtime;
+        // Locked alone while what it has open is moved.
+        let load = RwLock::new(load);
         let client = |client: usize| {
-            let mut accesses = 0;
-            while Instant::now() < deadline && !self.stop.load(Relaxed) {
-                if let Err(failure) = load.step(client, &mut |_| accesses += 1) {
-                    return (accesses, Some(failure.text().to_owned()));
-                }
+            let (mut accesses, mut member, mut failure) = (0, Member::default(), None);
+            while failure.is_none() && Instant::now() < deadline && !self.stop.load(Relaxed) {
+                let moved = membership.moved(&mut member, accesses);
+                let done = match moved.filter(|_| client == 0) {
+                    Some(tenant) => load.write().unwrap_or_else(PoisonError::into_inner).move_to(&tenant),
+                    None => {
+                        let load = load.read().unwrap_or_else(PoisonError::into_inner);
+                        load.step(client, &mut |_| accesses += 1)
+                    }
+                };
+                failure = done.err().map(|failure| failure.text().to_owned());
             }
-            (accesses, None)
+            membership.tell(&mut member, accesses);
+            failure
         };
-        let done: Vec<(u64, Option<String>)> = std::thread::scope(|scope| {
+        let done: Vec<Option<String>> = std::thread::scope(|scope| {
             let client = &client;
             let threads: Vec<_> =
                 (0..clients as usize).map(|number| scope.spawn(move || client(number))).collect();
             let joined = threads.into_iter().map(|thread| thread.join());
             joined.map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
         });
-        let accesses = done.iter().map(|(accesses, _)| accesses).sum();
-        let failure = done.into_iter().find_map(|(_, failure)| failure);
-        Ended { accesses, mapped: true, failure, open: Open::Load(load) }
+        let load = load.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ended { mapped: true, failure: done.into_iter().flatten().next(), open: Open::Load(load) }
     }
 }
 
@@ -299,6 +326,8 @@ struct State {
     /// Parts that have not ended.
     left: usize,
     tenants: Vec<Presence>,
+    /// Of each job, the tenant that it is in, or will begin in; `None`: the root.
+    jobs: Vec<Option<usize>>,
 }
 
 /// A part ends, however.
@@ -328,7 +357,11 @@ impl Stage {
         Ok(Stage {
             began: Instant::now(),
             root: cache.tenant("")?,
-            state: Mutex::new(State { left, tenants }),
+            state: Mutex::new(State {
+                left,
+                tenants,
+                jobs: plan.scenario.jobs.iter().map(|job| job.tenant).collect(),
+            }),
             changed: Condvar::new(),
         })
     }
@@ -348,19 +381,35 @@ impl Stage {
         }
     }
 
-    /// Waits until a part may begin. Its tenant; `None`: that is gone.
-    fn enter(&self, part: &Part) -> Option<Tenant> {
-        let gone = |state: &State| part.tenant.is_some_and(|tenant| state.tenants[tenant].gone);
+    /// Waits until a part may begin. Its place; `None`: its tenant is gone.
+    fn enter(&self, part: &Part) -> Option<Arc<Membership>> {
+        let gone = |state: &State| state.jobs[part.job].is_some_and(|tenant| state.tenants[tenant].gone);
         self.wait(part.start, gone);
-        let Some(tenant) = part.tenant else { return Some(self.root.clone()) };
         let mut state = self.state();
         loop {
-            match &state.tenants[tenant] {
-                Presence { gone: true, .. } => return None,
-                Presence { tenant: Some(tenant), .. } => return Some(tenant.clone()),
-                _ => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            let number = state.jobs[part.job];
+            let tenant = match number.map(|number| &state.tenants[number]) {
+                Some(Presence { gone: true, .. }) => return None,
+                Some(Presence { tenant, .. }) => tenant.clone(),
+                None => Some(self.root.clone()),
+            };
+            match tenant {
+                Some(tenant) => {
+                    let membership = || Arc::new(Membership::new(number, tenant));
+                    return Some(part.membership.get_or_init(membership).clone());
+                }
+                None => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
             }
         }
+    }
+
+    /// The tenant that a number stands for, if it is there.
+    fn tenant(&self, plan: &Plan, number: Option<usize>) -> Result<Tenant, mglru_cache::Error> {
+        let Some(number) = number else { return Ok(self.root.clone()) };
+        let state = self.state();
+        let there = state.tenants.get(number).filter(|presence| !presence.gone);
+        let gone = || mglru_cache::Error::NoSuchTenant(plan.scenario.tenants[number].path.clone());
+        there.and_then(|presence| presence.tenant.clone()).ok_or_else(gone)
     }
 }
 
@@ -420,9 +469,20 @@ fn carry_out(
         }
         &What::Remove(number) => {
             cache.remove_tenant(&plan.scenario.tenants[number].path)?;
-            stage.state().tenants[number].gone = true;
+            let mut state = stage.state();
+            state.tenants[number].gone = true;
             stage.changed.notify_all();
-            parts.iter().filter(|part| part.tenant == Some(number)).for_each(Part::stop);
+            parts.iter().filter(|part| state.jobs[part.job] == Some(number)).for_each(Part::stop);
+            Ok(())
+        }
+        &What::Move { job, to } => {
+            let tenant = stage.tenant(plan, to)?;
+            // Under the lock, so that who begins meanwhile hears of it, or begins there.
+            let mut state = stage.state();
+            state.jobs[job] = to;
+            let begun = parts.iter().filter(|part| part.job == job).filter_map(|part| part.membership.get());
+            begun.for_each(|membership| membership.move_to(to, tenant.clone()));
+            stage.changed.notify_all();
             Ok(())
         }
     }
@@ -438,10 +498,10 @@ fn read(cache: &PageCache, files: &[String], time: Duration) -> Vec<Read> {
 }
 
 fn row(stats: &TenantStats, number: Option<usize>, parts: &[Part], ended: &[Ended]) -> TenantRow {
-    let of_tenant =
-        || parts.iter().zip(ended).filter(|(part, _)| part.tenant == number).map(|(_, ended)| ended);
-    let accesses: u64 = of_tenant().map(|ended| ended.accesses).sum();
-    let hits = match of_tenant().any(|ended| ended.mapped) {
+    let there = |part: &Part| part.membership.get().and_then(|membership| membership.accesses(number));
+    let of_tenant = || parts.iter().zip(ended).filter_map(|(part, ended)| Some((there(part)?, ended.mapped)));
+    let accesses: u64 = of_tenant().map(|(accesses, _)| accesses).sum();
+    let hits = match of_tenant().any(|(_, mapped)| mapped) {
         true => accesses.saturating_sub(stats.misses),
         false => stats.hits,
     };

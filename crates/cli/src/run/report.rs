@@ -5,7 +5,7 @@ use crate::cache_report::{mechanisms_json, mechanisms_text, seconds};
 use crate::size;
 use crate::table::{Table, count, percent, wrapped};
 use mglru_core::{OutOfMemory, PAGE_BYTES};
-use mglru_workload::scenario::{Action, Tenant, What};
+use mglru_workload::scenario::{Action, Scenario, Tenant, What};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -174,6 +174,11 @@ fn actions(plan: &Plan, outcome: &Outcome) -> String {
             What::Write { file, value } => format!("{file} = {value}"),
             What::Create(number) => format!("create {}", plan.scenario.tenants[*number].path),
             What::Remove(number) => format!("remove {}", plan.scenario.tenants[*number].path),
+            What::Move { job, to } => {
+                let scenario = &plan.scenario;
+                let to = to.map_or("", |to| &scenario.tenants[to].path);
+                format!("move {} to {}", scenario.jobs[*job].name.as_deref().unwrap_or_default(), name_of(to))
+            }
         };
         let took = answer.ended.saturating_sub(answer.began);
         let result = answer.error.clone().unwrap_or_else(|| "done".to_owned());
@@ -230,7 +235,7 @@ pub fn document(plan: &Plan, outcome: &Outcome) -> Value {
             tenant_json(row, tenant)
         }).collect::<Vec<_>>(),
         "actions": scenario.actions.iter().zip(&outcome.answers).map(|(action, answer)| {
-            action_json(&scenario.tenants, action, answer)
+            action_json(scenario, action, answer)
         }).collect::<Vec<_>>(),
         "kills": outcome.kills.iter().map(kill_json).collect::<Vec<_>>(),
         "refusals": outcome.refusals.iter().map(|Refused { tenant, time, report }| json!({
@@ -278,7 +283,8 @@ fn kill_json(Killed { time, report }: &Killed) -> Value {
     })
 }
 
-fn action_json(tenants: &[Tenant], action: &Action, answer: &Answered) -> Value {
+fn action_json(scenario: &Scenario, action: &Action, answer: &Answered) -> Value {
+    let tenants = &scenario.tenants;
     let mut value = json!({
         "at_seconds": action.at.as_secs_f64(),
         "began_seconds": answer.began.as_secs_f64(),
@@ -288,6 +294,10 @@ fn action_json(tenants: &[Tenant], action: &Action, answer: &Answered) -> Value 
         What::Write { file, value: written } => value["write"] = json!({ file: written }),
         What::Create(number) => value["create"] = tenants[*number].path.clone().into(),
         What::Remove(number) => value["remove"] = tenants[*number].path.clone().into(),
+        What::Move { job, to } => {
+            value["move"] = scenario.jobs[*job].name.clone().into();
+            value["to"] = to.map_or("", |to| &tenants[to].path).into();
+        }
     }
     value["error"] = answer.error.clone().into();
     value

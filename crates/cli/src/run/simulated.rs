@@ -14,6 +14,7 @@ use mglru_sim::{
 use mglru_workload::scenario::{self, Device, Job, MEMORY_BYTES_MAX, What, Work};
 use mglru_workload::trace::OpenOptions;
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -46,14 +47,15 @@ pub fn run_with<R>(
     let (now, later) = tenants.split_at(first.len());
     let mut simulator = Simulator::new(&machine(plan, now.to_vec())?).map_err(failure)?;
     let files: Vec<String> = scenario.print.files.iter().map(|file| file.value.clone()).collect();
-    let orders = scenario.actions.iter().map(order).collect();
+    let numbers = job_numbers(&scenario.jobs);
+    let orders = scenario.actions.iter().map(|action| order(action, &numbers)).collect();
     let every = scenario.print.every.filter(|_| !files.is_empty());
     simulator.administer(later.to_vec(), orders, every.map(|every| (every, files.clone())));
-    let numbers = Numbers::default();
-    let mut shared_files = Files::new(numbers.clone());
+    let file_numbers = Numbers::default();
+    let mut shared_files = Files::new(file_numbers.clone());
     for job in &scenario.jobs {
         let place = scenario.place(job.place);
-        add(&mut simulator, job, &place, scenario.machine.seed, &numbers, &mut shared_files)?;
+        add(&mut simulator, job, &place, scenario.machine.seed, &file_numbers, &mut shared_files)?;
     }
     prepare(&mut simulator);
     let report = simulator.run().map_err(failure)?;
@@ -171,11 +173,27 @@ fn tenant(wanted: &scenario::Tenant) -> Tenant {
     }
 }
 
-fn order(action: &scenario::Action) -> (Time, Order) {
+/// Of each job, the numbers of those that it is on the machine, in the order in which they are added.
+fn job_numbers(jobs: &[Job]) -> Vec<Range<usize>> {
+    let mut end = 0;
+    let numbers = |job: &Job| {
+        let start = end;
+        end += match &job.work {
+            Work::Fio(instances) => instances.len(),
+            Work::Trace { .. } => 1,
+            Work::Load { clients, .. } => *clients as usize,
+        };
+        start..end
+    };
+    jobs.iter().map(numbers).collect()
+}
+
+fn order(action: &scenario::Action, numbers: &[Range<usize>]) -> (Time, Order) {
     let order = match &action.what {
         What::Write { file, value } => Order::Write { file: file.clone(), value: value.clone() },
         What::Create(number) => Order::Create(*number),
         What::Remove(number) => Order::Remove(*number),
+        What::Move { job, to } => Order::Move { jobs: numbers[*job].clone(), to: *to },
     };
     (Time::ZERO + action.at, order)
 }

@@ -307,8 +307,8 @@ impl Core {
         self.remove_range(host, mapping, from, end, Leaves::All)
     }
 
-    /// Gives up what a region of anonymous memory has of a memcg that was killed: pages that are charged to it, in memory and
-    /// in swap. Others stay. `Some`: this folio is in use or being written; wait for it, then call again.
+    /// Gives up what a region of anonymous memory has of a memcg that was killed, where others use the region, too: pages that are
+    /// charged to it, in memory and in swap. Others stay. A region that nobody else uses goes whole ([`Self::truncate`]). `Some`: this folio is in use or being written; wait for it, then call again.
     pub fn reap(&self, host: &impl Host, region: &Mapping, victim: MemcgId) -> Option<FolioId> {
         self.remove_range(host, region, 0, 1 << 32, Leaves::Of(victim))
     }

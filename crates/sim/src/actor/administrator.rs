@@ -3,15 +3,16 @@
 //! One order after the other. A write takes as long as what it makes reclaim do, and orders behind it wait for it, as the
 //! lines of a shell script do.
 //!
-//! When a tenant is removed, its jobs end before their next batch of operations. What one of them has begun is finished
+//! A job that is moved goes to its new tenant between two operations. When a tenant is removed, its jobs end before their next batch of operations. What one of them has begun is finished
 //! and charged to the parent, so that it does not matter how far they are.
 
 use super::{rest, wait_out};
 use crate::machine::Tenant;
-use crate::world::{Pause, World, add_tenant};
+use crate::world::{Pause, TenantState, World, add_tenant};
 use mglru_core::{ControlError, ControlStep, ControlWrite, MemcgError, Time};
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::Range;
 use std::time::Duration;
 
 /// On whose behalf control files are written.
@@ -31,6 +32,14 @@ pub enum Order {
     Create(usize),
     /// Ends the jobs of the tenant of this number, and removes it.
     Remove(usize),
+    /// Moves jobs to another tenant, which pays for what they bring in from then on. What they brought in before stays where
+    /// it is charged, as in the kernel's cgroup v2.
+    Move {
+        /// Their numbers.
+        jobs: Range<usize>,
+        /// That of the tenant; `None`: the root.
+        to: Option<usize>,
+    },
 }
 
 /// Why an order was not carried out.
@@ -38,7 +47,7 @@ pub enum Order {
 pub enum Refusal {
     /// The control file refused the value, or could not do all that was asked for.
     Control(ControlError),
-    /// The tenant cannot be made or removed.
+    /// The tenant cannot be made, removed or moved to.
     Tenant(MemcgError),
 }
 
@@ -109,6 +118,9 @@ impl Administrator {
             },
             Order::Create(number) => self.create(world, number + 1).map_err(Refusal::Tenant),
             Order::Remove(number) => remove(world, number + 1).map_err(Refusal::Tenant),
+            Order::Move { jobs, to } => {
+                move_jobs(world, jobs, to.map_or(0, |number| number + 1)).map_err(Refusal::Tenant)
+            }
         };
         world.answers.push(Answer { time: (now, now), result });
         Pause::Ready
@@ -155,6 +167,17 @@ fn remove(world: &mut World, tenant: usize) -> Result<(), MemcgError> {
         Err(_) => world.core.drop_handle(memcg),
     }
     removed
+}
+
+/// They hear of it between two operations.
+fn move_jobs(world: &mut World, jobs: Range<usize>, tenant: usize) -> Result<(), MemcgError> {
+    match &world.tenants[tenant] {
+        TenantState { memcg: Some(_), gone: false, .. } => {
+            world.moves.extend(jobs.map(|job| (job, tenant)));
+            Ok(())
+        }
+        _ => Err(MemcgError::Gone),
+    }
 }
 
 /// The actor that reads control files again and again. It does not keep the machine running.
@@ -274,6 +297,45 @@ mod tests {
             // At 20 ms one goes and the next comes: who reads may be between them.
             assert_eq!([0, 1, 3].map(|n| of_child[n]), [(0, false), (10, true), (30, true)]);
         }
+    }
+
+    /// What it brings in from then on is charged to the other tenant, and counted there; what it brought in before stays.
+    #[test]
+    fn a_job_moves_to_another_tenant() {
+        let tenants = vec![Tenant::new("a", UNLIMITED), Tenant::new("b", UNLIMITED)];
+        let mut simulator = Simulator::new(&Machine { tenants, ..machine(1) }).unwrap();
+        simulator.check_every(1);
+        let to = |job, to| Order::Move { jobs: job..job + 1, to };
+        let orders = vec![
+            (at(10), to(0, Some(1))),
+            // Before it begins, twice.
+            (at(10), to(1, Some(1))),
+            (at(10), to(1, None)),
+            // There is no such tenant yet.
+            (at(10), to(0, Some(2))),
+            (at(20), Order::Create(2)),
+            (at(20), Order::Remove(2)),
+            (at(20), to(0, Some(2))),
+        ];
+        simulator.administer(vec![Tenant::new("c", UNLIMITED)], orders, None);
+        let store = |page: u64| Operation::from(Access::store(1 << 32 | page).anon());
+        let read = |page: u64| Operation::from(Access::read(2 << 32 | page));
+        let until = |millis| [Operation::RestUntil { time: at(millis) }];
+        simulator.add_job(
+            0,
+            (0..50).map(store).chain(until(30)).chain((40..70).map(store)).chain((0..10).map(read)),
+        );
+        simulator.add_job(0, until(30).into_iter().chain((20..25).map(read)));
+        let report = simulator.run().unwrap();
+        simulator.finish().unwrap();
+        let refused: Vec<_> =
+            simulator.answers().iter().filter_map(|answer| answer.result.clone().err()).collect();
+        assert_eq!(refused, [Refusal::Tenant(MemcgError::Gone), Refusal::Tenant(MemcgError::Gone)]);
+        let told = report
+            .tenants
+            .iter()
+            .map(|tenant| (&*tenant.name, tenant.usage_pages, tenant.total.counts.accesses));
+        assert!(told.eq([("", 5, 5), ("a", 50, 50), ("b", 30, 40), ("c", 0, 0)]), "{:?}", report.tenants);
     }
 
     /// `lru_gen/enabled`, off and on while jobs of two tenants go on, the second time before the first is over.

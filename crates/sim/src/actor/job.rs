@@ -172,13 +172,13 @@ impl Process {
         Process { number, tenant, task, descriptors: Vec::new(), replacements: 0, told: BTreeMap::new() }
     }
 
-    /// Enters its tenant, if that was made meanwhile. `false`: it is not there yet.
-    fn enter(&mut self, world: &World) -> bool {
-        let TenantState { memcg, gone, .. } = &world.tenants[self.tenant];
+    /// Enters its tenant, if that was made meanwhile or is another. `false`: it is not there yet.
+    fn enter(&mut self, world: &mut World) -> bool {
+        let &TenantState { memcg, gone, .. } = &world.tenants[self.tenant];
         match memcg {
-            Some(memcg) if *memcg != self.task.memcg => world.core.move_task(&mut self.task, *memcg),
+            Some(memcg) if memcg != self.task.memcg => world.move_task(&mut self.task, memcg),
             Some(_) => {}
-            None => return *gone,
+            None => return gone,
         }
         true
     }
@@ -186,6 +186,8 @@ impl Process {
 
 /// One job.
 pub(crate) struct Job {
+    /// Of all jobs.
+    id: usize,
     process: Process,
     /// Which of its processes that is, from 0.
     number: usize,
@@ -218,8 +220,9 @@ impl std::fmt::Debug for Job {
 
 impl Job {
     /// `others`: the processes 1, 2, … as which it may go on; it begins as the first.
-    pub(crate) fn new(first: Process, others: Vec<Process>, source: Box<dyn Source>) -> Job {
+    pub(crate) fn new(id: usize, first: Process, others: Vec<Process>, source: Box<dyn Source>) -> Job {
         Job {
+            id,
             process: first,
             number: 0,
             others,
@@ -249,6 +252,7 @@ impl Job {
 
     /// Goes on until it has to wait, or somebody else may want to act.
     pub(crate) fn step(&mut self, world: &mut World, alone: bool) -> Result<Pause, SourceError> {
+        self.hear_of_move(world);
         if !self.process.enter(world) {
             return Ok(Pause::Until(world.now() + TENANT_PAUSE));
         }
@@ -260,6 +264,7 @@ impl Job {
             if self.is_cut_short(world) {
                 return Ok(self.die(world));
             }
+            self.hear_of_move(world);
             let pause = match std::mem::take(&mut self.state) {
                 State::Next => self.run(world)?,
                 State::Look(touch) => self.look(world, touch),
@@ -275,6 +280,18 @@ impl Job {
             if !self.skips(world, pause) {
                 return Ok(pause);
             }
+        }
+    }
+
+    /// Moves to another tenant, all its processes together. What it is doing is finished first, where it began.
+    fn hear_of_move(&mut self, world: &mut World) {
+        if !matches!(self.state, State::Next) {
+            return;
+        }
+        let Some(tenant) = world.moves.remove(&self.id) else { return };
+        for process in std::iter::once(&mut self.process).chain(&mut self.others) {
+            process.tenant = tenant;
+            process.enter(world);
         }
     }
 

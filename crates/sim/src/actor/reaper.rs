@@ -1,39 +1,47 @@
 //! The reaper: gives up the anonymous memory of tenants that were killed, one region per step.
 //!
-//! What is charged to the victim goes, in memory and in swap, also of regions that others use, too: who does finds pages
-//! without content. It waits for pages that are being read or written. Until it is done, whoever needs memory waits.
+//! What the victim's jobs have mapped goes, in memory and in swap, whoever it is charged to, as a killed process loses its
+//! address space. Of regions that jobs of others use, too, only what is charged to the victim goes: who uses them finds pages
+//! without content. What jobs left behind when they moved is theirs, and stays. It waits for pages that are being read or
+//! written. Until it is done, whoever needs memory waits.
 
 use super::{rest, wait_for};
 use crate::world::{Pause, World};
+use mglru_core::Task;
+use std::sync::Arc;
 
 /// The actor that frees the memory of victims.
-#[derive(Debug, Default)]
-pub(crate) struct Reaper {
-    /// Files that it has been through, for the first of the victims.
-    passed: usize,
-}
+#[derive(Debug)]
+pub(crate) struct Reaper;
 
 impl Reaper {
     /// Goes through one region, or sleeps.
     pub(crate) fn step(&mut self, world: &mut World) -> Pause {
-        let Some(&victim) = world.victims.front() else { return Pause::Called(None) };
-        let Some((at, region)) = world.files.next_region(self.passed) else {
-            world.core.oom_reaped(victim);
+        let Some(victim) = world.victims.front_mut() else { return Pause::Called(None) };
+        let memcg = victim.memcg;
+        let Some(region) = victim.regions.pop() else {
+            world.core.oom_reaped(memcg);
             world.victims.pop_front();
-            self.passed = 0;
             return Pause::Ready;
         };
-        let busy = world.core.reap(&world.host, region, victim);
-        world.note_cut(region, 0, 1 << 32);
-        self.passed = if busy.is_some() { at } else { at + 1 };
-        busy.map_or_else(|| rest(world, world.access_nanos), |folio| wait_for(&world.core, folio))
+        let lives = |task: &&Task| world.core.oom_killed(task.memcg).is_none();
+        let maps = |task: &Task| task.space.regions().iter().any(|mapped| Arc::ptr_eq(mapped, &region));
+        let is_shared = world.tasks.iter().filter(lives).any(maps);
+        let busy = match is_shared {
+            true => world.core.reap(&world.host, &region, memcg),
+            false => world.core.truncate(&world.host, &region, 0, 1 << 32),
+        };
+        world.note_cut(&region, 0, 1 << 32);
+        let Some(busy) = busy else { return rest(world, world.access_nanos) };
+        world.victims[0].regions.push(region);
+        wait_for(&world.core, busy)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use crate::{
-        Access, DeviceModel, Interleaving, Kill, Machine, Operation, Report, Simulator, SwapDevice,
+        Access, DeviceModel, Interleaving, Kill, Machine, Operation, Order, Report, Simulator, SwapDevice,
         SwapModel, Tenant,
     };
     use mglru_core::{Counter, OomPolicy, Time, UNLIMITED};
@@ -102,6 +110,39 @@ mod tests {
         simulator.finish().unwrap();
         let counts = &report.tenants[2].total.counts;
         assert_eq!((report.kills.len(), counts.accesses, counts.out_of_memory), (1, 101, 1));
+    }
+
+    /// A job of `a` stores some pages, moves to `b` and stores more; another of `a` stores 30. Then there is no room for `c`.
+    fn moved(before: u64, after: u64, third: u64) -> Report {
+        let at = |millis| Time::ZERO + Duration::from_millis(millis);
+        let mut tenants = machine(OomPolicy::Victim).tenants;
+        tenants.push(Tenant::new("top/c", UNLIMITED));
+        let mut simulator = Simulator::new(&Machine { tenants, ..machine(OomPolicy::Victim) }).unwrap();
+        simulator.check_every(1);
+        simulator.administer(Vec::new(), vec![(at(50), Order::Move { jobs: 0..1, to: Some(2) })], None);
+        let until = |millis| [Operation::RestUntil { time: at(millis) }];
+        let all = stores(1, before).chain(until(60)).chain(stores(1, before + after)).chain(until(1000));
+        simulator.add_job(1, all);
+        simulator.add_job(1, stores(2, 30).chain(until(1000)));
+        simulator.add_job(3, until(100).into_iter().chain(stores(3, third)));
+        let report = simulator.run().unwrap();
+        simulator.finish().unwrap();
+        report
+    }
+
+    /// As a killed process loses its address space.
+    #[test]
+    fn a_kill_takes_all_that_its_jobs_have_and_nothing_of_who_moved_away() {
+        let told = |report: &Report| {
+            let victims: Vec<_> =
+                report.kills.iter().map(|kill| kill.report.victim.clone().unwrap()).collect();
+            let usages: Vec<u64> = report.tenants[2..].iter().map(|tenant| tenant.usage_pages).collect();
+            (victims, usages)
+        };
+        // Of `a`, 40 pages are those of a job that lives in `b`.
+        assert_eq!(told(&moved(40, 10, 45)), (vec!["top/a".to_owned()], vec![40, 10, 45]));
+        // Of the job that is killed in `b`, 10 are charged to `a`.
+        assert_eq!(told(&moved(10, 50, 60)), (vec!["top/b".to_owned()], vec![30, 0, 60]));
     }
 
     /// Jobs of three tenants share a region, more than there is of memory and swap on a slow disk: until the last is killed,

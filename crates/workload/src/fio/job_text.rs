@@ -281,10 +281,18 @@ impl JobText {
         let load_name = load.name();
         for setting in section.inherited.iter().chain(&section.settings) {
             let option = setting.option.name;
-            if option == "ioengine" && matches!(load, Load::Sweep { .. }) {
-                let reason =
-                    "`ioengine` says how files are reached, and `workload=sweep` has none: leave it out";
-                return error(reason.to_owned(), &setting.origin);
+            let has_no_choice = match load {
+                Load::Sweep { .. } => Some("has none"),
+                Load::Ycsb(_) => Some("decides that itself"),
+                _ => None,
+            };
+            if option == "ioengine"
+                && let Some(why) = has_no_choice
+            {
+                let reason = format!(
+                    "`ioengine` says how files are reached, and `workload={load_name}` {why}: leave it out"
+                );
+                return error(reason, &setting.origin);
             }
             if option == "verify" && self.verify.is_none() {
                 let reason =

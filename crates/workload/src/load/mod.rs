@@ -4,7 +4,7 @@
 //! A load is written as its name and what differs from its defaults, `tpcc:warehouses=2,cache=16m` ([`text`]). Started for
 //! some clients (threads of the program that it stands for), it gives each of them the steps that it takes next.
 //!
-//! `tpcc` and `sweep` have contents and run on real files as well; the others are page workloads, for the simulator.
+//! `tpcc`, `sweep` and `ycsb` have contents and run on real files as well; the others are page workloads, for the simulator.
 
 mod text;
 
@@ -39,7 +39,7 @@ pub enum Load {
         /// Pages of each; at least one for each client. `size=`, of all arrays together
         array_pages: u32,
     },
-    /// YCSB on a document store. `workload=`, `records=`, `cache=`, `writes=`, `requests=`
+    /// YCSB on a document store: a file of leaves and the engine's cache; for real, whatever store the host has. `workload=`, `records=`, `cache=`, `writes=`, `requests=`
     Ycsb(Ycsb),
     /// Point selects on a database with a buffer pool. `rows=`, `cache=`
     Select(Select),
@@ -92,7 +92,7 @@ impl Load {
 
     /// Whether it has contents, and can run on real files.
     pub fn has_contents(self) -> bool {
-        matches!(self, Load::Tpcc { .. } | Load::Sweep { .. })
+        matches!(self, Load::Tpcc { .. } | Load::Sweep { .. } | Load::Ycsb(_))
     }
 
     /// Its steps, of so many clients.

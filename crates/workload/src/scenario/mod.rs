@@ -142,7 +142,9 @@ pub struct Tenant {
 /// Somebody who does something.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// The number of the tenant, in which it is from its beginning on; `None`: in none, which is the root.
+    /// What actions call it.
+    pub name: Option<String>,
+    /// The number of the tenant, in which it is from its beginning on, unless it is moved; `None`: in none, which is the root.
     pub tenant: Option<usize>,
     /// When it begins.
     pub start: Duration,
@@ -200,6 +202,13 @@ pub enum What {
     Create(usize),
     /// The jobs of the tenant of this number end, and it is removed.
     Remove(usize),
+    /// A job goes on in another tenant.
+    Move {
+        /// Its number.
+        job: usize,
+        /// That of the tenant; `None`: the root.
+        to: Option<usize>,
+    },
 }
 
 /// What is to be seen, of all tenants and at the end in any case.

@@ -1,7 +1,7 @@
 //! From TOML to a [`Scenario`].
 
 use super::error::Error;
-use super::table::{Table, Text, Value};
+use super::table::{Table, Text, Value, advice};
 use super::tree::Tree;
 use super::{
     Action, Device, Job, Limits, MEMORY_BYTES_MAX, Machine, Print, Scenario, Swap, TIME_MAX, What, Work,
@@ -50,13 +50,14 @@ pub(super) fn scenario(text: &str, path: &Path, seed: Option<u64>) -> Result<Sce
         let path = tenant.required("path", "path = \"a\"")?;
         tree.create(path.text(&source)?, path.at, limits(&tenant)?, Duration::ZERO)?;
     }
-    let actions = actions(&top, &source, &mut tree)?;
-    let jobs = top.list("job", &["tenant", "start", "fio", "trace", "load", "clients", "runtime"])?;
+    let jobs = top.list("job", &["name", "tenant", "start", "fio", "trace", "load", "clients", "runtime"])?;
     if jobs.is_empty() {
         return Err(top.error("nobody does anything: write a [[job]] with `fio`, `trace` or `load`"));
     }
+    let names = job_names(&jobs, &source)?;
+    let actions = actions(&top, &source, &mut tree, &names)?;
     let jobs: Result<Vec<Job>, Error> =
-        jobs.iter().map(|job| read_job(job, &source, &tree, machine.seed)).collect();
+        jobs.iter().zip(names).map(|(job, name)| read_job(job, name, &source, &tree, machine.seed)).collect();
     Ok(Scenario {
         path: path.to_owned(),
         description: top.optional("description", |value, text| Ok(value.text(text)?.to_owned()))?,
@@ -147,9 +148,14 @@ fn time(value: &Value, text: &Text) -> Result<Duration, Error> {
 }
 
 /// The actions in the order of time; those of the same time in the order in which they stand.
-fn actions(top: &Table, source: &Text, tree: &mut Tree) -> Result<Vec<Action>, Error> {
+fn actions(
+    top: &Table,
+    source: &Text,
+    tree: &mut Tree,
+    jobs: &[Option<String>],
+) -> Result<Vec<Action>, Error> {
     let mut tables = Vec::new();
-    for action in top.list("action", &["at", "write", "create", "remove", "memory"])? {
+    for action in top.list("action", &["at", "write", "create", "remove", "move", "to", "memory"])? {
         tables.push((time(&action.required("at", "at = \"10s\"")?, source)?, action));
     }
     tables.sort_by_key(|&(at, _)| at);
@@ -163,12 +169,27 @@ fn actions(top: &Table, source: &Text, tree: &mut Tree) -> Result<Vec<Action>, E
                 memory.wrong(source, "is for `create`; write { \"a/memory.max\" = \"64M\" } sets it later")
             );
         }
-        match (create, remove, write) {
-            (Some(path), None, None) => {
+        let (moved, to) = (action.get("move"), action.get("to"));
+        if let (Some(to), None) = (&to, &moved) {
+            return Err(to.wrong(source, "is for `move`: where the job goes"));
+        }
+        match (create, remove, write, moved) {
+            (Some(path), None, None, None) => {
                 add(What::Create(tree.create(path.text(source)?, path.at, limits(&action)?, at)?));
             }
-            (None, Some(path), None) => add(What::Remove(tree.remove(path.text(source)?, path.at, at)?)),
-            (None, None, Some(files)) => {
+            (None, None, None, Some(name)) => {
+                let job = find_job(&name, source, jobs)?;
+                let to = action.required("to", "to = \"a\"")?;
+                let to = match to.text(source)? {
+                    "" => None,
+                    path => Some(tree.find(path, to.at, at)?),
+                };
+                add(What::Move { job, to });
+            }
+            (None, Some(path), None, None) => {
+                add(What::Remove(tree.remove(path.text(source)?, path.at, at)?))
+            }
+            (None, None, Some(files), None) => {
                 for (file, value) in files.as_any_table(source, "write".to_owned())?.in_order() {
                     let (tenant, _) = split_control(file);
                     if !tenant.is_empty() {
@@ -184,8 +205,9 @@ fn actions(top: &Table, source: &Text, tree: &mut Tree) -> Result<Vec<Action>, E
                 }
             }
             _ => {
-                let reason = "an action is one of `write`, `create` and `remove`: such as \
-                              write = { \"a/memory.max\" = \"64M\" }, create = \"a/b\", remove = \"a/b\"";
+                let reason = "an action is one of `write`, `create`, `remove` and `move`: such as \
+                              write = { \"a/memory.max\" = \"64M\" }, create = \"a/b\", remove = \"a/b\", \
+                              move = \"job\" with to = \"a\"";
                 return Err(action.error(reason));
             }
         }
@@ -193,7 +215,44 @@ fn actions(top: &Table, source: &Text, tree: &mut Tree) -> Result<Vec<Action>, E
     Ok(actions)
 }
 
-fn read_job(table: &Table, source: &Text, tree: &Tree, seed: u64) -> Result<Job, Error> {
+/// What each job is called.
+fn job_names(jobs: &[Table], source: &Text) -> Result<Vec<Option<String>>, Error> {
+    let mut names: Vec<Option<String>> = Vec::new();
+    for job in jobs {
+        let name = |value: &Value, text: &Text| match value.text(text)? {
+            "" => Err(value.wrong(source, "is empty: choose a name that actions can call the job")),
+            name if names.iter().flatten().any(|known| known == name) => {
+                Err(value.wrong(source, format_args!("another job is called `{name}`: choose another name")))
+            }
+            name => Ok(name.to_owned()),
+        };
+        let name = job.optional("name", name)?;
+        names.push(name);
+    }
+    Ok(names)
+}
+
+/// The number of the job of a name.
+fn find_job(name: &Value, source: &Text, jobs: &[Option<String>]) -> Result<usize, Error> {
+    let wanted = name.text(source)?;
+    let missing = || {
+        let known: Vec<&str> = jobs.iter().flatten().map(String::as_str).collect();
+        let advice = match known.is_empty() {
+            true => "no job has a name: give it one with `name`".to_owned(),
+            false => advice(wanted, known.into_iter(), "there are"),
+        };
+        name.wrong(source, format_args!("there is no job `{wanted}`; {advice}"))
+    };
+    jobs.iter().position(|job| job.as_deref() == Some(wanted)).ok_or_else(missing)
+}
+
+fn read_job(
+    table: &Table,
+    name: Option<String>,
+    source: &Text,
+    tree: &Tree,
+    seed: u64,
+) -> Result<Job, Error> {
     let start = table.optional("start", time)?.unwrap_or_default();
     let tenant = table.get("tenant").map(|value| match value.text(source)? {
         "" => Ok(None),
@@ -227,7 +286,7 @@ fn read_job(table: &Table, source: &Text, tree: &Tree, seed: u64) -> Result<Job,
         }
         _ => return Err(table.error("a job has one of `fio`, `trace` and `load`")),
     };
-    Ok(Job { tenant: tenant.transpose()?.flatten(), start, work, place: source.place(table.at) })
+    Ok(Job { name, tenant: tenant.transpose()?.flatten(), start, work, place: source.place(table.at) })
 }
 
 /// The instances of the jobs of a text.

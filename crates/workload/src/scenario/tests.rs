@@ -61,11 +61,22 @@ runtime = "5s"
 [[job]]
 trace = "some.bin"
 runtime = "3s"
+name = "again"
 
 [print]
 every = "1s"
 files = ["a/b/memory.stat", "c/memory.current", "lru_gen/enabled", "vmstat"]
 counters = ["pgsteal"]
+
+[[action]]
+at = "15s"
+move = "again"
+to = "a/b"
+
+[[action]]
+at = "16s"
+move = "again"
+to = ""
 "#;
 
 fn parse(text: &str) -> Result<Scenario, Error> {
@@ -97,6 +108,8 @@ fn a_scenario_is_understood() {
             (half, &write("a/memory.max", "24M")),
             (half, &write("memory.reclaim", "1M")),
             (seconds(10), &What::Create(2)),
+            (seconds(15), &What::Move { job: 2, to: Some(1) }),
+            (seconds(16), &What::Move { job: 2, to: None }),
             (seconds(20), &What::Remove(2)),
         ]
     );
@@ -108,6 +121,8 @@ fn a_scenario_is_understood() {
     assert_eq!(scenario.print.files.len(), 4);
     assert_eq!(Scenario::parse(WHOLE, Path::new("s"), Some(3)).unwrap().machine.seed, 3);
 }
+
+const MOVE: &str = "at = \"15s\"\nmove = \"again\"\nto = \"a/b\"";
 
 /// What is put in the place of something in the example, and what is told then.
 #[test]
@@ -148,7 +163,29 @@ fn what_is_wrong_is_told_with_its_place() {
         ("at = \"10s\"", "", "[[action]] needs `at`"),
         ("at = \"10s\"", "at = \"30s\"", "30:10: tenant `c` does not exist; there are: a, a/b"),
         ("remove = \"c\"", "remove = \"a\"", "tenant `a` has `a/b` below it: remove that first"),
-        ("remove = \"c\"", "", "an action is one of `write`, `create` and `remove`"),
+        ("remove = \"c\"", "", "an action is one of `write`, `create`, `remove` and `move`"),
+        ("to = \"a/b\"", "", "67:1: [[action]] needs `to`, such as to = \"a\""),
+        ("to = \"a/b\"", "to = \"d\"", "70:6: tenant `d` does not exist; there are: a, a/b, c"),
+        (
+            MOVE,
+            "at = \"9s\"\nmove = \"again\"\nto = \"c\"",
+            "70:6: tenant `c` does not exist; there are: a, a/b",
+        ),
+        (MOVE, "at = \"25s\"\nmove = \"again\"\nto = \"c\"", "tenant `c` is removed at 20s"),
+        (
+            "move = \"again\"",
+            "move = \"agian\"",
+            "69:8: `move`: there is no job `agian`; did you mean `again`?",
+        ),
+        ("name = \"again\"", "", "there is no job `again`; no job has a name: give it one with `name`"),
+        ("name = \"again\"", "name = \"\"", "60:8: `name`: is empty"),
+        (
+            "load = \"tpcc",
+            "name = \"again\"\nload = \"tpcc",
+            "another job is called `again`: choose another name",
+        ),
+        ("remove = \"c\"", "remove = \"c\"\nto = \"a\"", "`to`: is for `move`"),
+        ("remove = \"c\"", "remove = \"c\"\nmove = \"again\"", "an action is one of"),
         ("remove = \"c\"", "remove = \"c\"\nmemory.max = \"1M\"", "is for `create`"),
         ("\"a/memory.max\" = \"24M\"", "\"c/memory.max\" = \"24M\"", "tenant `c` does not exist"),
         ("\"a/memory.max\" = \"24M\"", "\"a/memory.max\" = 24", "is integer, and should be text in quotes"),
@@ -234,5 +271,5 @@ fn the_reference_has_a_scenario_that_is_one() {
     let (_, text) = include_str!("../../../../docs/scenarios.md").split_once("```toml\n").unwrap();
     let (text, _) = text.split_once("```").unwrap();
     let scenario = parse(text).unwrap();
-    assert_eq!((scenario.tenants.len(), scenario.jobs.len(), scenario.actions.len()), (4, 3, 4));
+    assert_eq!((scenario.tenants.len(), scenario.jobs.len(), scenario.actions.len()), (4, 3, 5));
 }

@@ -2,7 +2,7 @@
 //!
 //! Source: Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010, and the core workloads' published
 //! definition: a record has 10 fields of 100 bytes; A reads and updates half and half, B 95 % and 5 %, C reads; D reads what was
-//! inserted lately and inserts 5 %; E scans up to 100 records and inserts 5 %; F reads, and reads, modifies and writes.
+//! inserted lately and inserts 5 %; E scans up to 100 records and inserts 5 %; F reads half and reads, then updates the same record, half.
 //! Keys are zipfian (0.99 over ten thousand million ranks, scattered over the records by the FNV hash), for D by age. Records
 //! are inserted in hashed order: the record of a key lies anywhere in the tree.
 //!
@@ -87,34 +87,75 @@ impl Ycsb {
     }
 }
 
-/// Draws keys, and whether they are written to.
-#[derive(Debug)]
-pub struct Keys {
-    ycsb: Ycsb,
-    scattered: Skewed,
-    random: Random,
-    /// Records, with those that were inserted.
-    records: u64,
+/// What a client asks of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// A record.
+    Read {
+        /// Its key, from 0 on.
+        key: u64,
+    },
+    /// New contents for a record.
+    Update {
+        /// Its key.
+        key: u64,
+    },
+    /// A record more: its key is the number of those that there are.
+    Insert,
+    /// Records in the store's order.
+    Scan {
+        /// The first one's key.
+        key: u64,
+        /// How many, at most.
+        records: u64,
+    },
+    /// A record, and then new contents for it.
+    ReadModifyWrite {
+        /// Its key.
+        key: u64,
+    },
 }
 
-impl Keys {
+/// A client: draws what it asks next.
+#[derive(Debug)]
+pub struct Client {
+    ycsb: Ycsb,
+    /// Of ages for D, 0 the latest; for the others, to be scattered.
+    ranks: Skewed,
+    random: Random,
+}
+
+impl Client {
     /// From the beginning.
-    pub fn new(ycsb: Ycsb, seed: u64) -> Keys {
+    pub fn new(ycsb: Ycsb, seed: u64) -> Client {
+        let ranks = if ycsb.letter == Letter::D { u64::from(ycsb.records) } else { SCATTERED_RANKS };
         // Only ranks are asked for: where the hottest would lie does not matter.
-        let scattered = Skewed::whole_zipf(THETA, SCATTERED_RANKS, &mut Random::new(0));
-        Keys { ycsb, scattered, random: Random::stream(seed, 0x9C5B), records: u64::from(ycsb.records) }
+        let ranks = Skewed::whole_zipf(THETA, ranks, &mut Random::new(0));
+        Client { ycsb, ranks, random: Random::stream(seed, 0x9C5B) }
     }
 
-    /// Whether the next operation writes.
-    pub fn writes(&mut self) -> bool {
-        self.random.below(100) < u64::from(self.ycsb.writes_percent)
+    /// The next request to a store that has so many records by now.
+    pub fn next(&mut self, records: u64) -> Request {
+        let write = self.random.below(100) < u64::from(self.ycsb.writes_percent);
+        match (self.ycsb.letter, write) {
+            (Letter::D | Letter::E, true) => Request::Insert,
+            (Letter::D, false) => Request::Read { key: records - 1 - self.ranks.rank(&mut self.random) },
+            (Letter::E, false) => {
+                Request::Scan { key: self.scattered(), records: 1 + self.random.below(SCAN_RECORDS) }
+            }
+            (Letter::F, true) => Request::ReadModifyWrite { key: self.scattered() },
+            (Letter::A | Letter::B | Letter::C, true) => Request::Update { key: self.scattered() },
+            (_, false) => Request::Read { key: self.scattered() },
+        }
     }
 
-    /// A key, from 0 on, as A, B, C, E and F draw it.
-    pub fn scattered(&mut self) -> u64 {
+    /// A key of the records that were there first. YCSB spreads over those to come as well, whose number it knows; a load here
+    /// has no end, and a share of the records so far would be another record after each insert.
+    fn scattered(&mut self) -> u64 {
+        let records = u64::from(self.ycsb.records);
         match self.ycsb.uniform {
-            true => self.random.below(self.records),
-            false => fnv_hash(self.scattered.rank(&mut self.random)) % self.records,
+            true => self.random.below(records),
+            false => fnv_hash(self.ranks.rank(&mut self.random)) % records,
         }
     }
 }
@@ -122,10 +163,10 @@ impl Keys {
 /// A workload that runs.
 #[derive(Debug)]
 pub struct Operations {
-    keys: Keys,
+    client: Client,
     store: Store,
-    /// Of ages, 0 the latest.
-    ages: Skewed,
+    /// Records, with those that were inserted.
+    records: u64,
     begun: u64,
     checkpoint_every: u64,
 }
@@ -139,9 +180,9 @@ impl Operations {
         let records = u64::from(ycsb.records);
         let leaves = records.div_ceil(RECORDS_PER_LEAF) as u32;
         Operations {
-            keys: Keys::new(ycsb, seed),
+            client: Client::new(ycsb, seed),
             store: Store::new(leaves, LEAF_PAGES, u64::from(ycsb.cache_pages)),
-            ages: Skewed::whole_zipf(THETA, records, &mut Random::new(0)),
+            records,
             begun: 0,
             checkpoint_every: (records * CHECKPOINT_PERCENT / 100).max(1),
         }
@@ -149,36 +190,33 @@ impl Operations {
 
     /// Appends what one operation touches.
     pub fn next(&mut self, steps: &mut Vec<Step>) {
-        steps.push(Step::Rest { nanos: OPERATION_NANOS });
-        let write = self.keys.writes();
-        match self.keys.ycsb.letter {
-            Letter::A | Letter::B | Letter::C | Letter::F => {
-                let key = self.keys.scattered();
-                self.visit(key, write, steps);
+        let computes = Step::Rest { nanos: OPERATION_NANOS };
+        steps.push(computes);
+        match self.client.next(self.records) {
+            Request::Read { key } => self.visit(key, false, steps),
+            Request::Update { key } => self.visit(key, true, steps),
+            Request::Insert => {
+                self.visit(self.records, true, steps);
+                self.records += 1;
             }
-            Letter::D | Letter::E if write => {
-                let key = self.keys.records;
-                self.keys.records += 1;
-                self.visit(key, true, steps);
-            }
-            Letter::D => {
-                let age = self.ages.rank(&mut self.keys.random);
-                self.visit(self.keys.records - 1 - age, false, steps);
-            }
-            Letter::E => {
-                let key = self.keys.scattered();
-                let records = 1 + self.keys.random.below(SCAN_RECORDS);
+            Request::Scan { key, records } => {
                 let first = self.leaf(key);
                 // The first record lies anywhere in its leaf.
                 let last = u64::from(first)
-                    + (self.keys.random.below(RECORDS_PER_LEAF) + records - 1) / RECORDS_PER_LEAF;
+                    + (self.client.random.below(RECORDS_PER_LEAF) + records - 1) / RECORDS_PER_LEAF;
                 for leaf in first..=last.min(u64::from(self.store.leaves()) - 1) as u32 {
                     self.store.visit(leaf, 0, false, steps);
                 }
             }
+            Request::ReadModifyWrite { key } => {
+                self.visit(key, false, steps);
+                // The server is asked twice.
+                steps.push(computes);
+                self.visit(key, true, steps);
+            }
         }
         self.begun += 1;
-        if self.begun.is_multiple_of(self.checkpoint_every) && self.keys.ycsb.writes_percent > 0 {
+        if self.begun.is_multiple_of(self.checkpoint_every) && self.client.ycsb.writes_percent > 0 {
             self.store.checkpoint(steps);
         }
     }
@@ -245,7 +283,7 @@ mod tests {
         let mut operations = operations(Letter::C, 1_000_000);
         let mut counts = BTreeMap::new();
         for _ in 0..200_000 {
-            *counts.entry(operations.keys.scattered()).or_insert(0) += 1;
+            *counts.entry(operations.client.scattered()).or_insert(0) += 1;
         }
         // YCSB's ζ(10¹⁰, 0.99) is 26.469: the first rank has 1 / 26.469 of all draws, plus nothing to speak of.
         let most = *counts.values().max().unwrap() as f64 / 200_000.0;
@@ -253,13 +291,93 @@ mod tests {
     }
 
     #[test]
-    fn workloads_differ_in_what_they_write() {
-        let [a, b, c, d, e, f] = Letter::ALL.map(|letter| file_pages(letter, 20_000));
+    fn requests_are_in_the_published_proportions() {
+        // Reads, updates, inserts, scans, and reads with updates, of a hundred.
+        let published = [
+            (Letter::A, [50, 50, 0, 0, 0]),
+            (Letter::B, [95, 5, 0, 0, 0]),
+            (Letter::C, [100, 0, 0, 0, 0]),
+            (Letter::D, [95, 0, 5, 0, 0]),
+            (Letter::E, [0, 0, 5, 95, 0]),
+            (Letter::F, [50, 0, 0, 0, 50]),
+        ];
+        const COUNT: u64 = 100_000;
+        for (letter, shares) in published {
+            let mut client = operations(letter, 1000).client;
+            let (mut counts, mut records, mut scanned, mut latest) = ([0; 5], 1000, 0, 0);
+            for _ in 0..COUNT {
+                let (kind, key) = match client.next(records) {
+                    Request::Read { key } => (0, key),
+                    Request::Update { key } => (1, key),
+                    Request::Insert => (2, records),
+                    Request::Scan { key, records } => {
+                        scanned += records;
+                        (3, key)
+                    }
+                    Request::ReadModifyWrite { key } => (4, key),
+                };
+                assert!(key < records || kind == 2);
+                latest += u64::from(kind == 0 && key + 10 >= records);
+                records += u64::from(kind == 2);
+                counts[kind] += 1;
+            }
+            let percent = counts.map(|count| count as f64 * 100.0 / COUNT as f64);
+            let is_near =
+                percent.iter().zip(shares).all(|(&found, share)| (found - f64::from(share)).abs() < 0.6);
+            assert!(is_near, "{letter:?}: {percent:?}");
+            if letter == Letter::E {
+                let mean = scanned as f64 / counts[3] as f64;
+                assert!((mean - 50.5).abs() < 0.5, "scans of 1 to 100 records, {mean} on average");
+            }
+            // 0.99-zipfian over 1000: ζ(10) / ζ(1000) = 2.95 / 7.73 of all reads.
+            let share = latest as f64 / counts[0].max(1) as f64;
+            assert_eq!(
+                share > 0.3,
+                letter == Letter::D,
+                "{letter:?}: {share} of the reads are of the latest ten"
+            );
+        }
+    }
+
+    #[test]
+    fn workloads_differ_in_what_they_touch() {
+        let [a, b, c, d, e, _] = Letter::ALL.map(|letter| file_pages(letter, 20_000));
         assert_eq!(c.1, 0);
-        assert!(a.1 > 3 * b.1 && f.1 == a.1, "{a:?} {b:?} {f:?}");
+        assert!(a.1 > 3 * b.1, "{a:?} {b:?}");
         assert!(d.1 > 0 && e.1 > 0, "{d:?} {e:?}");
         assert!(e.0 > 2 * c.0, "scans read neighbours: {e:?} {c:?}");
         assert!(d.0 < c.0, "the latest records are few: {d:?} {c:?}");
+    }
+
+    #[test]
+    fn a_read_modify_write_reads_the_record_that_it_then_writes() {
+        let mut operations = operations(Letter::F, 1000);
+        let (mut steps, mut both) = (Vec::new(), 0);
+        for _ in 0..1000 {
+            steps.clear();
+            operations.next(&mut steps);
+            let rests: Vec<usize> =
+                (0..steps.len()).filter(|&at| matches!(steps[at], Step::Rest { .. })).collect();
+            let [_, second] = rests[..] else { continue };
+            let (Step::Touch(read), Step::Touch(write)) = (steps[second - 1], steps[second + 2]) else {
+                panic!("a record is touched last: {steps:?}");
+            };
+            assert!(!read.write && write.write && read.page == write.page, "{steps:?}");
+            both += 1;
+        }
+        assert!((450..550).contains(&both), "{both}");
+    }
+
+    #[test]
+    fn what_is_popular_stays_so_when_records_are_inserted() {
+        let mut client = operations(Letter::E, 1000).client;
+        let mut counts = BTreeMap::new();
+        for records in 1000..11_000 {
+            if let Request::Scan { key, .. } = client.next(records) {
+                *counts.entry(key).or_insert(0) += 1;
+            }
+        }
+        assert!(counts.values().max() > Some(&300), "one draw of 26 is of the same key");
     }
 
     #[test]

@@ -1,9 +1,6 @@
-//! YCSB-B for real: an ordered key-value store (redb) over a [`CachedFile`], with contents that are verified.
+//! YCSB-B for real: the document store ([`Documents`]) over a file of the cache, every value verified.
 //!
 //! The published proportions: of 10 parts of memory the store's own cache has 4.5 and the page cache 5.5, for 22 parts of records.
-//! The store writes to other places than before and syncs every so many commits, in between nothing is durable: so
-//! dirty pages wait for the flusher. Each value that is read must be of its key, and no older than what was committed before
-//! the read began; at the end all are read through the cache, and then past it.
 
 use super::super::Effort;
 use super::super::crosscheck;
@@ -11,18 +8,13 @@ use super::super::evidence::{Check, Experiment, Published, Row, Values};
 use crate::error::Failure;
 use crate::interrupt::TemporaryFolder;
 use crate::layout;
+use crate::load::documents::Documents;
 use crate::progress;
-use mglru_cache::{CachedFile, OpenMode, PageCache};
-use mglru_core::Mechanisms;
-use mglru_workload::verify::{self, Identity};
-use mglru_workload::ycsb::{Keys, Letter, Ycsb};
-use redb::{Builder, Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use mglru_cache::PageCache;
+use mglru_core::{Mechanisms, PAGE_BYTES};
+use mglru_workload::ycsb::{Letter, Ycsb};
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
@@ -33,53 +25,8 @@ const STORE_CACHE_BYTES: u64 = 48 * MIB * 9 / 20;
 const RECORDS: u32 = 93_750;
 /// What the cache has besides, so that only the limit matters.
 const ROOM_BYTES: u64 = 8 * MIB;
-/// Ten fields of 100 bytes.
-const VALUE_BYTES: usize = 1000;
-const CLIENTS: u64 = 4;
-/// Commits until one is durable.
-const COMMITS_PER_SYNC: u64 = 200;
+const CLIENTS: u32 = 4;
 const TIME: Duration = Duration::from_secs(3);
-
-const TABLE: TableDefinition<&str, &[u8]> = TableDefinition::new("usertable");
-
-/// A file of the cache, as a store sees it.
-struct Backend(CachedFile);
-
-impl std::fmt::Debug for Backend {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Backend").field(&self.0.path()).finish()
-    }
-}
-
-impl StorageBackend for Backend {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.0.len())
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let mut done = 0;
-        while done < out.len() {
-            match self.0.read_at(&mut out[done..], offset + done as u64)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                read => done += read,
-            }
-        }
-        Ok(())
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        Ok(self.0.truncate(len)?)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        Ok(self.0.sync_data()?)
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write_at(data, offset)?;
-        Ok(())
-    }
-}
 
 const WORKLOAD: &str = "\
 The reclaim loop: linux-7.1 (before) against linux-7.2 (after), and our default.
@@ -187,30 +134,8 @@ impl RealFacts {
     }
 }
 
-/// The database with its first contents, made once.
-pub struct Prepared {
-    directory: TemporaryFolder,
-    seed: u64,
-}
-
-fn ycsb(writes_percent: u32) -> Ycsb {
-    Ycsb { letter: Letter::B, writes_percent, records: RECORDS, cache_pages: 0, uniform: false }
-}
-
-fn key(number: u64) -> String {
-    // In no order, as YCSB's hashed keys.
-    format!("user{:019}", mglru_workload::random::mix(number) >> 1)
-}
-
-fn value(number: u64, generation: u32, seed: u64) -> [u8; VALUE_BYTES] {
-    let mut bytes = [0; VALUE_BYTES];
-    verify::fill(&mut bytes, Identity { offset: number, generation: u64::from(generation), seed });
-    bytes
-}
-
-fn failed(what: &str, error: impl std::fmt::Display) -> Failure {
-    Failure::work(format_args!("redb {what}: {error}"))
-}
+/// The store with its first contents, made once.
+pub struct Prepared(TemporaryFolder);
 
 impl Prepared {
     /// Makes it in a directory of its own below `directory`.
@@ -218,24 +143,13 @@ impl Prepared {
     /// # Errors
     /// It cannot be made.
     pub fn new(directory: &Path, seed: u64) -> Result<Prepared, Failure> {
-        let prepared = Prepared { directory: layout::temporary(directory)?, seed };
-        let mut database =
-            Builder::new().create(prepared.path("first")).map_err(|error| failed("create", error))?;
-        let write = database.begin_write().map_err(|error| failed("begin", error))?;
-        {
-            let mut table = write.open_table(TABLE).map_err(|error| failed("open", error))?;
-            for number in 0..u64::from(RECORDS) {
-                let value = value(number, 1, seed);
-                table.insert(&*key(number), &value[..]).map_err(|error| failed("insert", error))?;
-            }
-        }
-        write.commit().map_err(|error| failed("commit", error))?;
-        database.compact().map_err(|error| failed("compact", error))?;
+        let prepared = Prepared(layout::temporary(directory)?);
+        Documents::lay_out(&prepared.path("first"), RECORDS, seed)?;
         Ok(prepared)
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
+        self.0.path().join(name)
     }
 
     /// Runs YCSB-B on a copy, with so many writes in a hundred operations, `shorter` times as short.
@@ -250,173 +164,52 @@ impl Prepared {
         shorter: u32,
     ) -> Result<RealFacts, Failure> {
         let path = self.path("run");
-        let fail = |error| Failure::work(format_args!("cannot make {}: {error}", path.display()));
-        std::fs::copy(self.path("first"), &path).map_err(fail)?;
-        let file = OpenOptions::new().read(true).write(true).open(&path).map_err(fail)?;
-        layout::drop_from_system_cache(&file).map_err(fail)?;
+        std::fs::copy(self.path("first"), &path)
+            .map_err(|error| Failure::work(format_args!("cannot make {}: {error}", path.display())))?;
         let cache = PageCache::builder(LIMIT_BYTES + ROOM_BYTES)
             .tenant("store", LIMIT_BYTES)
             .mechanisms(mechanisms)
             .build()?;
         let tenant = cache.tenant("store")?;
-        let database = Builder::new()
-            .set_cache_size(STORE_CACHE_BYTES as usize)
-            .create_with_backend(Backend(tenant.open(&path, OpenMode::ReadWrite)?))
-            .map_err(|error| failed("open", error))?;
-        let store = Store {
-            database,
-            generations: Generations::new(),
-            seed: self.seed,
-            writer: Mutex::new(()),
-            commits: AtomicU64::new(0),
-        };
+        let cache_pages = (STORE_CACHE_BYTES / PAGE_BYTES) as u32;
+        let ycsb = Ycsb { letter: Letter::B, writes_percent, records: RECORDS, cache_pages, uniform: false };
+        let documents = Documents::open(&path, ycsb, CLIENTS, seed, &tenant)?;
         // Caches are filled first.
-        during(TIME / 2 / shorter, |client| store.client(writes_percent, seed * 2 * CLIENTS + client))?;
+        during(TIME / 2 / shorter, &documents)?;
         let before = tenant.stats();
         let began = Instant::now();
-        let operations =
-            during(TIME / shorter, |client| store.client(writes_percent, (seed * 2 + 1) * CLIENTS + client))?;
+        let operations = during(TIME / shorter, &documents)?;
         let seconds = began.elapsed().as_secs_f64();
         let after = tenant.stats();
         let earlier: BTreeMap<_, _> = before.counters.iter().copied().collect();
         let since = |(name, now): (&'static str, u64)| (name, now.saturating_sub(earlier[name]));
-        let mut verified = store.verify()?;
-        let Store { database, generations, .. } = store;
-        drop(database);
+        let verified_records = documents.verify(false)?.pages + documents.verify(true)?.pages;
+        drop(documents);
         cache.close()?;
-        let database = Builder::new().open(&path).map_err(|error| failed("open past the cache", error))?;
-        verified += verify_all(&database, &generations)?;
         Ok(RealFacts {
             counters: after.counters.iter().copied().map(since).collect(),
             misses: after.misses - before.misses,
             operations,
             seconds,
-            verified_records: verified,
+            verified_records,
         })
     }
 }
 
 /// Has clients work at once until the time is over. Their operations, together.
-fn during<C: FnMut() -> Result<(), Failure>>(
-    time: Duration,
-    client: impl Fn(u64) -> C + Sync,
-) -> Result<u64, Failure> {
+fn during(time: Duration, documents: &Documents) -> Result<u64, Failure> {
     let began = Instant::now();
-    let work = |number| {
-        let (mut operation, mut done) = (client(number), 0);
+    let work = |client| {
+        let mut done = 0;
         while began.elapsed() < time {
-            operation()?;
+            documents.step(client, &mut |_| {})?;
             done += 1;
         }
         Ok(done)
     };
     std::thread::scope(|scope| {
         let work = &work;
-        let threads: Vec<_> = (0..CLIENTS).map(|number| scope.spawn(move || work(number))).collect();
+        let threads: Vec<_> = (0..CLIENTS as usize).map(|client| scope.spawn(move || work(client))).collect();
         threads.into_iter().map(|thread| thread.join().expect("a client does not panic")).sum()
     })
-}
-
-/// What is committed of each record.
-struct Generations(Vec<AtomicU32>);
-
-impl Generations {
-    fn new() -> Generations {
-        Generations((0..RECORDS).map(|_| AtomicU32::new(1)).collect())
-    }
-
-    fn of(&self, number: u64) -> u32 {
-        self.0[number as usize].load(SeqCst)
-    }
-}
-
-/// A store at work.
-struct Store {
-    database: Database,
-    generations: Generations,
-    seed: u64,
-    /// Held from the begin of a write to the note of what it committed.
-    writer: Mutex<()>,
-    commits: AtomicU64,
-}
-
-impl Store {
-    /// The operations of a client.
-    fn client(&self, writes_percent: u32, seed: u64) -> impl FnMut() -> Result<(), Failure> + '_ {
-        let mut keys = Keys::new(ycsb(writes_percent), seed);
-        move || {
-            let write = keys.writes();
-            let number = keys.scattered();
-            if write { self.update(number) } else { self.read(number) }
-        }
-    }
-
-    fn read(&self, number: u64) -> Result<(), Failure> {
-        let committed = self.generations.of(number);
-        let read = self.database.begin_read().map_err(|error| failed("begin", error))?;
-        let table = read.open_table(TABLE).map_err(|error| failed("open", error))?;
-        let found = table.get(&*key(number)).map_err(|error| failed("get", error))?;
-        let found = found.ok_or_else(|| Failure::work(format_args!("record {number} is gone")))?;
-        let identity = verify::check(found.value(), number).map_err(Failure::work)?;
-        // One more may be committed, and not noted yet.
-        if identity.generation < u64::from(committed)
-            || identity.generation > u64::from(self.generations.of(number)) + 1
-        {
-            return Err(Failure::work(format_args!(
-                "record {number} is of generation {}, where {committed} was committed",
-                identity.generation
-            )));
-        }
-        Ok(())
-    }
-
-    fn update(&self, number: u64) -> Result<(), Failure> {
-        let _writer = self.writer.lock().expect("no panic");
-        let generation = self.generations.of(number) + 1;
-        let mut write = self.database.begin_write().map_err(|error| failed("begin", error))?;
-        let durable = (self.commits.fetch_add(1, SeqCst) + 1).is_multiple_of(COMMITS_PER_SYNC);
-        let durability = if durable { Durability::Immediate } else { Durability::None };
-        write.set_durability(durability).map_err(|error| failed("durability", error))?;
-        {
-            let mut table = write.open_table(TABLE).map_err(|error| failed("open", error))?;
-            let value = value(number, generation, self.seed);
-            table.insert(&*key(number), &value[..]).map_err(|error| failed("insert", error))?;
-        }
-        write.commit().map_err(|error| failed("commit", error))?;
-        self.generations.0[number as usize].store(generation, SeqCst);
-        Ok(())
-    }
-
-    /// Makes all durable, and reads every record through the cache.
-    fn verify(&self) -> Result<u64, Failure> {
-        let write = self.database.begin_write().map_err(|error| failed("begin", error))?;
-        write.commit().map_err(|error| failed("commit", error))?;
-        verify_all(&self.database, &self.generations)
-    }
-}
-
-/// Every record is what was committed last.
-fn verify_all(database: &Database, generations: &Generations) -> Result<u64, Failure> {
-    let read = database.begin_read().map_err(|error| failed("begin", error))?;
-    let table = read.open_table(TABLE).map_err(|error| failed("open", error))?;
-    let mut records = 0;
-    for entry in table.iter().map_err(|error| failed("iterate", error))? {
-        let (found, value) = entry.map_err(|error| failed("next", error))?;
-        // A value says of which record it is, which then has to be that of the key.
-        let number = value
-            .value()
-            .get(8..16)
-            .and_then(|bytes| bytes.try_into().ok())
-            .map_or(u64::MAX, u64::from_le_bytes);
-        if number >= u64::from(RECORDS) || key(number) != found.value() {
-            return Err(Failure::work(format_args!("{} has the value of another record", found.value())));
-        }
-        let generation = u64::from(generations.of(number));
-        verify::check_generation(value.value(), number, generation).map_err(Failure::work)?;
-        records += 1;
-    }
-    if records != u64::from(RECORDS) {
-        return Err(Failure::work(format_args!("{records} of {RECORDS} records are left")));
-    }
-    Ok(records)
 }

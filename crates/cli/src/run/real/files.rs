@@ -1,6 +1,7 @@
 //! A trace on real files: one per file of the trace, made of holes, and memory for its anonymous pages.
 
 use crate::error::Failure;
+use crate::membership::{Member, Membership};
 use crate::run::sources::{Names, Numbers};
 use crate::trace_file::TraceFile;
 use mglru_cache::{AnonRegion, CachedFile, Map, OpenMode, Tenant};
@@ -88,15 +89,16 @@ impl TraceJob {
         self.stem.with_extension(number.to_string())
     }
 
-    /// Runs to its end, or until it is to stop: its accesses, whether some are mapped, why it failed, what it has open.
+    /// Runs to its end, or until it is to stop: whether some accesses are mapped, why it failed, what it has open.
     ///
     /// # Errors
     /// Files cannot be opened.
     pub fn run(
         &self,
-        tenant: &Tenant,
+        membership: &Membership,
         stop: &AtomicBool,
-    ) -> Result<(u64, bool, Option<String>, OpenFiles), Failure> {
+    ) -> Result<(bool, Option<String>, OpenFiles), Failure> {
+        let tenant = membership.tenant();
         let mut open = OpenFiles::default();
         for &number in self.files.keys() {
             let file = tenant.open(&self.path(number), OpenMode::ReadWrite)?;
@@ -108,8 +110,11 @@ impl TraceJob {
         }
         let deadline = self.runtime.map(|runtime| Instant::now() + runtime);
         let mut page = vec![1; PAGE_BYTES as usize];
-        let (mut accesses, mut mapped) = (0, false);
+        let (mut accesses, mut mapped, mut member) = (0, false, Member::default());
         let done = each(&self.trace, |operation| {
+            if let Some(tenant) = membership.moved(&mut member, accesses) {
+                open.move_to(&tenant)?;
+            }
             match operation {
                 Operation::Access(access) => {
                     open.perform(access, &mut page)?;
@@ -123,11 +128,18 @@ impl TraceJob {
             }
             Ok(!stop.load(Relaxed) && deadline.is_none_or(|deadline| Instant::now() < deadline))
         });
-        Ok((accesses, mapped, done.err().map(|failure| failure.text().to_owned()), open))
+        membership.tell(&mut member, accesses);
+        Ok((mapped, done.err().map(|failure| failure.text().to_owned()), open))
     }
 }
 
 impl OpenFiles {
+    fn move_to(&mut self, tenant: &Tenant) -> Result<(), Failure> {
+        self.files.values_mut().try_for_each(|file| file.move_to(tenant))?;
+        self.maps.values_mut().try_for_each(|map| map.move_to(tenant))?;
+        Ok(self.regions.values_mut().try_for_each(|region| region.move_to(tenant))?)
+    }
+
     fn perform(&self, access: Access, page: &mut [u8]) -> Result<(), Failure> {
         let Access { write, mapped, anon, .. } = access;
         let (number, offset) = place(access.page);

@@ -57,7 +57,7 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "workload",
         aliases: &[],
         argument: Argument::Required,
-        help: "instead of blocks of files, a load of its own: tpcc:warehouses=N,cache=SIZE or sweep:size=SIZE,arrays=N",
+        help: "instead of blocks of files, a load of its own: tpcc:warehouses=N,cache=SIZE, sweep:size=SIZE,arrays=N or ycsb:workload=LETTER,records=N",
         apply: |value, job| {
             let load = Load::parse(value)?;
             if !load.has_contents() {

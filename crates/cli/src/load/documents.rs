@@ -1,0 +1,514 @@
+//! YCSB on a real store: redb, an ordered tree of keys in one file, over a [`CachedFile`].
+//!
+//! A record is a value of 1,000 bytes that says whose it is and how often it was written ([`verify`]), under a key in no order,
+//! as YCSB's hashed keys are. What is committed of each record is kept apart from the store ([`Truth`]). A value that is read
+//! must be of its key, and no older than what was committed before the read began; a scan must give keys in their order and
+//! leave none out. At the end all are read through the cache, and from a copy of the file as it is on the device, which the store
+//! opens as after a crash.
+//!
+//! The store writes to other places than before and syncs every so many commits, in between nothing is durable: so dirty pages
+//! wait for the flusher. Its own cache is memory of the process, which no tenant is charged for.
+//!
+//! # Locking
+//!
+//! One client writes at a time: it holds `writer` from the begin of its transaction to the note of what it committed. Readers
+//! hold nothing; so they may find one write more than was noted.
+
+use super::{PAGE, Performed, Verified, timed};
+use crate::error::Failure;
+use crate::layout;
+use crate::progress;
+use mglru_cache::{CachedFile, OpenMode, Tenant};
+use mglru_core::PAGE_BYTES;
+use mglru_workload::random::mix;
+use mglru_workload::trace::PageAccess;
+use mglru_workload::verify::{self, Identity};
+use mglru_workload::ycsb::{Client, Letter, Request, Ycsb};
+use redb::{Builder, Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
+
+/// Ten fields of 100 bytes.
+const VALUE_BYTES: usize = 1000;
+/// What a record takes of the file while it is laid out, at most: leaves that are half full.
+const LAID_OUT_BYTES: u64 = 2500;
+/// Commits until one is durable.
+const COMMITS_PER_SYNC: u64 = 200;
+
+const TABLE: TableDefinition<&str, &[u8]> = TableDefinition::new("usertable");
+
+/// A file of the cache, as the store sees it.
+struct Backend {
+    /// Locked alone while it is moved to another tenant.
+    file: Arc<RwLock<CachedFile>>,
+    /// What it did with pages since somebody asked.
+    performed: Arc<Mutex<Vec<Performed>>>,
+}
+
+impl Backend {
+    fn file(&self) -> RwLockReadGuard<'_, CachedFile> {
+        self.file.read().expect("no panic")
+    }
+
+    /// Does something with a part of the file, and notes which pages that was.
+    fn perform(
+        &self,
+        write: bool,
+        offset: u64,
+        bytes: usize,
+        work: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let time = timed(work)?;
+        let pages = offset / PAGE_BYTES..(offset + bytes as u64).div_ceil(PAGE_BYTES);
+        let time = time / (pages.end - pages.start).max(1) as u32;
+        let of_page =
+            |page| Performed { access: PageAccess { page, write, mapped: false, anon: false }, time };
+        self.performed.lock().expect("no panic").extend(pages.map(of_page));
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Backend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Backend").field(&self.file().path()).finish()
+    }
+}
+
+impl StorageBackend for Backend {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file().len())
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.perform(false, offset, out.len(), || {
+            let mut done = 0;
+            while done < out.len() {
+                match self.file().read_at(&mut out[done..], offset + done as u64)? {
+                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    read => done += read,
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        Ok(self.file().truncate(len)?)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(self.file().sync_data()?)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.perform(true, offset, data.len(), || Ok(self.file().write_at(data, offset).map(drop)?))
+    }
+}
+
+/// What is committed.
+struct Truth {
+    /// How often each record was written.
+    generations: Vec<u32>,
+    /// Where each lies in the store's order, for those who scan it.
+    ordered: Option<BTreeSet<u64>>,
+}
+
+impl Truth {
+    /// So many records, each written once.
+    fn first(ycsb: Ycsb) -> Truth {
+        let scans = ycsb.letter == Letter::E;
+        Truth {
+            generations: vec![1; ycsb.records as usize],
+            ordered: scans.then(|| (0..u64::from(ycsb.records)).map(position).collect()),
+        }
+    }
+
+    fn records(&self) -> u64 {
+        self.generations.len() as u64
+    }
+
+    /// 0: there is no such record.
+    fn generation(&self, number: u64) -> u64 {
+        self.generations.get(number as usize).copied().map_or(0, u64::from)
+    }
+
+    fn note(&mut self, number: u64, generation: u64) {
+        match self.generations.get_mut(number as usize) {
+            Some(noted) => *noted = generation as u32,
+            None => self.generations.push(generation as u32),
+        }
+        if let Some(ordered) = &mut self.ordered {
+            ordered.insert(position(number));
+        }
+    }
+
+    /// The next positions from one on.
+    fn following(&self, from: u64, records: u64) -> Vec<u64> {
+        self.ordered
+            .iter()
+            .flat_map(|ordered| ordered.range(from..))
+            .take(records as usize)
+            .copied()
+            .collect()
+    }
+}
+
+/// Where a record lies in the order of keys: anywhere.
+fn position(number: u64) -> u64 {
+    mix(number) >> 1
+}
+
+fn key(number: u64) -> String {
+    format!("user{:019}", position(number))
+}
+
+fn value(number: u64, generation: u64, seed: u64) -> [u8; VALUE_BYTES] {
+    let mut bytes = [0; VALUE_BYTES];
+    verify::fill(&mut bytes, Identity { offset: number, generation, seed });
+    bytes
+}
+
+fn failed(what: &str, error: impl std::fmt::Display) -> Failure {
+    Failure::work(format_args!("redb {what}: {error}"))
+}
+
+/// The record that the store has under a key: its number, and how often it was written.
+fn record(key: &str, value: &[u8]) -> Result<(u64, u64), Failure> {
+    // A value says of which record it is, which then has to be that of the key.
+    let number = value.get(8..16).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
+    match number.filter(|&number| value.len() == VALUE_BYTES && self::key(number) == key) {
+        Some(number) => {
+            let identity = verify::check(value, number).map_err(Failure::work)?;
+            Ok((number, identity.generation))
+        }
+        None => Err(Failure::work(format_args!("{key} has the value of another record, or none"))),
+    }
+}
+
+/// A store and its clients.
+pub struct Documents {
+    path: PathBuf,
+    database: Database,
+    file: Arc<RwLock<CachedFile>>,
+    performed: Arc<Mutex<Vec<Performed>>>,
+    /// Each locked by its own thread only.
+    clients: Vec<Mutex<Client>>,
+    truth: RwLock<Truth>,
+    writer: Mutex<()>,
+    commits: AtomicU64,
+    seed: u64,
+}
+
+impl Documents {
+    /// Makes a store of so many records past the cache.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn lay_out(path: &Path, records: u32, seed: u64) -> Result<(), Failure> {
+        let directory = path.parent().unwrap_or(Path::new("/"));
+        let bytes = u64::from(records) * LAID_OUT_BYTES;
+        layout::check_space(directory, bytes, "choose another directory, or fewer records")?;
+        let fail = |error| Failure::work(format_args!("cannot make {}: {error}", path.display()));
+        // Another's would be opened in its place.
+        OpenOptions::new().write(true).create(true).truncate(true).open(path).map_err(fail)?;
+        let bar = progress::of_bytes(u64::from(records) * VALUE_BYTES as u64, "records");
+        let mut database = Builder::new().create(path).map_err(|error| failed("create", error))?;
+        let write = database.begin_write().map_err(|error| failed("begin", error))?;
+        {
+            let mut table = write.open_table(TABLE).map_err(|error| failed("open", error))?;
+            for number in 0..u64::from(records) {
+                let value = value(number, 1, seed);
+                table.insert(&*key(number), &value[..]).map_err(|error| failed("insert", error))?;
+                bar.inc(VALUE_BYTES as u64);
+            }
+        }
+        write.commit().map_err(|error| failed("commit", error))?;
+        database.compact().map_err(|error| failed("compact", error))?;
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    /// Opens a store that was laid out, for a tenant.
+    ///
+    /// # Errors
+    /// The system's or the store's.
+    pub fn open(
+        path: &Path,
+        ycsb: Ycsb,
+        clients: u32,
+        seed: u64,
+        tenant: &Tenant,
+    ) -> Result<Documents, Failure> {
+        let fail = |error| Failure::work(format_args!("cannot open {}: {error}", path.display()));
+        let file = OpenOptions::new().write(true).open(path).map_err(fail)?;
+        layout::drop_from_system_cache(&file).map_err(fail)?;
+        let performed = Arc::new(Mutex::new(Vec::new()));
+        let file = Arc::new(RwLock::new(tenant.open(path, OpenMode::ReadWrite)?));
+        let database = Builder::new()
+            .set_cache_size(ycsb.cache_pages as usize * PAGE)
+            .create_with_backend(Backend { file: file.clone(), performed: performed.clone() })
+            .map_err(|error| failed("open", error))?;
+        let seeds =
+            (0..clients).map(|client| seed.wrapping_mul(u64::from(clients)).wrapping_add(u64::from(client)));
+        Ok(Documents {
+            path: path.to_owned(),
+            database,
+            file,
+            performed,
+            clients: seeds.map(|seed| Mutex::new(Client::new(ycsb, seed))).collect(),
+            truth: RwLock::new(Truth::first(ycsb)),
+            writer: Mutex::new(()),
+            commits: AtomicU64::new(0),
+            seed,
+        })
+    }
+
+    /// The file is another tenant's.
+    pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Failure> {
+        Ok(self.file.write().expect("no panic").move_to(tenant)?)
+    }
+
+    /// An operation of a client.
+    pub fn step(&self, client: usize, tell: &mut dyn FnMut(Performed)) -> Result<(), Failure> {
+        let records = self.truth.read().expect("no panic").records();
+        let request = self.clients[client].lock().expect("no panic").next(records);
+        match request {
+            Request::Read { key } => self.read(key)?,
+            Request::Update { key } => self.write(Some(key))?,
+            Request::Insert => self.write(None)?,
+            Request::Scan { key, records } => self.scan(key, records)?,
+            Request::ReadModifyWrite { key } => {
+                self.read(key)?;
+                self.write(Some(key))?;
+            }
+        }
+        // Those of clients at once among them, who then have none.
+        std::mem::take(&mut *self.performed.lock().expect("no panic")).into_iter().for_each(tell);
+        Ok(())
+    }
+
+    fn read(&self, number: u64) -> Result<(), Failure> {
+        let committed = self.truth.read().expect("no panic").generation(number);
+        let read = self.database.begin_read().map_err(|error| failed("begin", error))?;
+        let table = read.open_table(TABLE).map_err(|error| failed("open", error))?;
+        let key = key(number);
+        let found = table.get(&*key).map_err(|error| failed("get", error))?;
+        let found = found.ok_or_else(|| Failure::work(format_args!("record {number} is gone")))?;
+        self.check(&key, found.value(), committed).map(drop)
+    }
+
+    /// Checks a record that was read, of which so much was committed before. Its number.
+    fn check(&self, key: &str, value: &[u8], committed: u64) -> Result<u64, Failure> {
+        let (number, generation) = record(key, value)?;
+        // One more may be committed, and not noted yet.
+        let most = self.truth.read().expect("no panic").generation(number) + 1;
+        if !(committed..=most).contains(&generation) {
+            return Err(Failure::work(format_args!(
+                "record {number} is of generation {generation}, where {committed} to {most} were committed"
+            )));
+        }
+        Ok(number)
+    }
+
+    fn scan(&self, first: u64, records: u64) -> Result<(), Failure> {
+        let expected = self.truth.read().expect("no panic").following(position(first), records);
+        let read = self.database.begin_read().map_err(|error| failed("begin", error))?;
+        let table = read.open_table(TABLE).map_err(|error| failed("open", error))?;
+        let range = table.range(&*key(first)..).map_err(|error| failed("scan", error))?;
+        let (mut missing, mut last) = (expected.into_iter().peekable(), None);
+        let mut left = records;
+        for entry in range.take(records as usize) {
+            let (key, value) = entry.map_err(|error| failed("next", error))?;
+            let at = position(self.check(key.value(), value.value(), 1)?);
+            if last.is_some_and(|last| at <= last) {
+                return Err(Failure::work(format_args!("a scan from record {first} on is out of order")));
+            }
+            // Others may have come meanwhile, in between.
+            missing.next_if_eq(&at);
+            last = Some(at);
+            left -= 1;
+        }
+        match missing.next() {
+            Some(at) if left > 0 || last.is_some_and(|last| at < last) => {
+                Err(Failure::work(format_args!("a scan from record {first} on leaves user{at:019} out")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes a record once more; `None`: one that is new.
+    fn write(&self, number: Option<u64>) -> Result<(), Failure> {
+        let _writer = self.writer.lock().expect("no panic");
+        let (number, generation) = {
+            let truth = self.truth.read().expect("no panic");
+            let number = number.unwrap_or(truth.records());
+            (number, truth.generation(number) + 1)
+        };
+        let mut write = self.database.begin_write().map_err(|error| failed("begin", error))?;
+        let durable = (self.commits.fetch_add(1, Relaxed) + 1).is_multiple_of(COMMITS_PER_SYNC);
+        let durability = if durable { Durability::Immediate } else { Durability::None };
+        write.set_durability(durability).map_err(|error| failed("durability", error))?;
+        {
+            let mut table = write.open_table(TABLE).map_err(|error| failed("open", error))?;
+            let value = value(number, generation, self.seed);
+            table.insert(&*key(number), &value[..]).map_err(|error| failed("insert", error))?;
+        }
+        write.commit().map_err(|error| failed("commit", error))?;
+        self.truth.write().expect("no panic").note(number, generation);
+        Ok(())
+    }
+
+    /// Makes all durable and reads every record: through the cache, or `on_device`, past it.
+    pub fn verify(&self, on_device: bool) -> Result<Verified, Failure> {
+        let write = self.database.begin_write().map_err(|error| failed("begin", error))?;
+        write.commit().map_err(|error| failed("commit", error))?;
+        let truth = self.truth.read().expect("no panic");
+        if !on_device {
+            return verify_all(&self.database, &truth);
+        }
+        let copy = self.path.with_extension("copy");
+        let fail = |error| Failure::work(format_args!("cannot copy {}: {error}", self.path.display()));
+        std::fs::copy(&self.path, &copy).map_err(fail)?;
+        let verified = Builder::new()
+            .open(&copy)
+            .map_err(|error| failed("open past the cache", error))
+            .and_then(|database| verify_all(&database, &truth));
+        std::fs::remove_file(&copy).map_err(fail)?;
+        verified
+    }
+}
+
+/// Every record is what was committed last.
+fn verify_all(database: &Database, truth: &Truth) -> Result<Verified, Failure> {
+    let read = database.begin_read().map_err(|error| failed("begin", error))?;
+    let table = read.open_table(TABLE).map_err(|error| failed("open", error))?;
+    let mut records = 0;
+    for entry in table.iter().map_err(|error| failed("iterate", error))? {
+        let (key, value) = entry.map_err(|error| failed("next", error))?;
+        let (number, _) = record(key.value(), value.value())?;
+        verify::check_generation(value.value(), number, truth.generation(number)).map_err(Failure::work)?;
+        records += 1;
+    }
+    if records != truth.records() {
+        let committed = truth.records();
+        return Err(Failure::work(format_args!("{records} records are there, {committed} were committed")));
+    }
+    Ok(Verified { pages: records })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mglru_cache::{BackendKind, PageCache};
+
+    const RECORDS: u32 = 3000;
+    const CLIENTS: u32 = 3;
+
+    fn cache() -> PageCache {
+        PageCache::builder(3 << 20).backend(BackendKind::Threads).build().unwrap()
+    }
+
+    fn ycsb(letter: Letter, cache_pages: u32) -> Ycsb {
+        Ycsb {
+            letter,
+            writes_percent: letter.writes_percent(),
+            records: RECORDS,
+            cache_pages,
+            uniform: false,
+        }
+    }
+
+    fn laid_out(directory: &Path, ycsb: Ycsb, cache: &PageCache) -> Documents {
+        let path = directory.join("records");
+        Documents::lay_out(&path, ycsb.records, 7).unwrap();
+        Documents::open(&path, ycsb, CLIENTS, 7, &cache.tenant("").unwrap()).unwrap()
+    }
+
+    /// Has each client do so many operations, all at once. How many pages were read and written.
+    fn work(documents: &Documents, operations: u32) -> [u64; 2] {
+        let touched = [AtomicU64::new(0), AtomicU64::new(0)];
+        std::thread::scope(|scope| {
+            for client in 0..CLIENTS as usize {
+                let touched = &touched;
+                scope.spawn(move || {
+                    for _ in 0..operations {
+                        let tell = &mut |done: Performed| {
+                            touched[usize::from(done.access.write)].fetch_add(1, Relaxed);
+                        };
+                        documents.step(client, tell).unwrap();
+                    }
+                });
+            }
+        });
+        touched.map(AtomicU64::into_inner)
+    }
+
+    #[test]
+    fn each_letter_leaves_what_it_committed() {
+        for letter in Letter::ALL {
+            let (directory, cache) = (tempfile::tempdir().unwrap(), cache());
+            let documents = laid_out(directory.path(), ycsb(letter, 64), &cache);
+            let [read, written] = work(&documents, 300);
+            assert!(read > 100, "{letter:?}: {read} pages are read");
+            // The header, when it is opened.
+            assert_eq!(written > 1, letter != Letter::C, "{letter:?}: {written} pages are written");
+            documents.verify(false).unwrap();
+            // As after a crash.
+            let verified = documents.verify(true).unwrap();
+            let Documents { database, file, truth, .. } = documents;
+            let truth = truth.into_inner().unwrap();
+            let (inserted, updated) = match letter {
+                Letter::A | Letter::F => (0..=0, 400..=500),
+                Letter::B => (0..=0, 25..=70),
+                Letter::C => (0..=0, 0..=0),
+                Letter::D | Letter::E => (25..=70, 0..=0),
+            };
+            let writes: u64 = truth.generations.iter().map(|&generation| u64::from(generation)).sum();
+            assert!(inserted.contains(&(truth.records() - u64::from(RECORDS))), "{letter:?}");
+            assert!(updated.contains(&(writes - truth.records())), "{letter:?}: {writes}");
+            assert_eq!(verified.pages, truth.records());
+            // And after it was closed, through another cache.
+            drop((database, file));
+            cache.close().unwrap();
+            let cache = self::cache();
+            let file = cache.tenant("").unwrap().open(&directory.path().join("records"), OpenMode::ReadWrite);
+            let backend = Backend { file: Arc::new(RwLock::new(file.unwrap())), performed: Arc::default() };
+            let database = Builder::new().create_with_backend(backend).unwrap();
+            assert_eq!(verify_all(&database, &truth).unwrap(), verified);
+        }
+    }
+
+    #[test]
+    fn a_record_that_is_wrong_old_or_gone_is_found() {
+        let (directory, cache) = (tempfile::tempdir().unwrap(), cache());
+        let documents = laid_out(directory.path(), ycsb(Letter::E, 0), &cache);
+        let told = |result: Result<(), Failure>| result.unwrap_err().text().to_owned();
+        let scanned = documents.truth.read().unwrap().following(position(5), 3);
+        documents.scan(5, 3).unwrap();
+        let behind = (0..u64::from(RECORDS)).find(|&number| position(number) == scanned[1]).unwrap();
+
+        documents.truth.write().unwrap().note(5, 2);
+        assert!(told(documents.read(5)).contains("record 5 is of generation 1"));
+        assert!(documents.verify(false).unwrap_err().text().contains("stale"));
+        documents.truth.write().unwrap().note(5, 1);
+
+        let write = documents.database.begin_write().unwrap();
+        write.open_table(TABLE).unwrap().remove(&*key(behind)).unwrap();
+        write.commit().unwrap();
+        assert!(told(documents.read(behind)).contains("is gone"));
+        assert!(told(documents.scan(5, 3)).contains(&format!("leaves {} out", key(behind))));
+        assert!(documents.verify(true).unwrap_err().text().contains("2999 records are there"));
+
+        let path = directory.path().join("records");
+        let bytes = std::fs::read(&path).unwrap();
+        let file = cache.tenant("").unwrap().open(&path, OpenMode::ReadWrite).unwrap();
+        for at in bytes.windows(8).enumerate().filter(|(_, window)| window.starts_with(b"mglr\xE8\x03")) {
+            file.write_at(&[1, 2], at.0 as u64 + 500).unwrap();
+        }
+        assert!(told(documents.read(5)).contains("differs from byte 500"));
+    }
+}
