@@ -40,7 +40,7 @@ pub(super) fn run(shared: &Shared) {
             let expired =
                 since != 0 && now.as_nanos() - since.min(now.as_nanos()) >= EXPIRY.as_nanos() as u64;
             if all || idle || expired {
-                shared.submit_dirty(&inode, 0, 1 << 32);
+                shared.submit_dirty(&inode);
             }
             if idle {
                 shared.forget_if_idle(&inode);
@@ -50,11 +50,19 @@ pub(super) fn run(shared: &Shared) {
 }
 
 impl Shared {
-    /// Begins to write the dirty pages from `first` to `end`.
-    pub(crate) fn submit_dirty(&self, inode: &Arc<Inode>, first: u32, end: u64) {
-        if first == 0 {
-            inode.dirty_since_ns.store(0, Ordering::Relaxed);
+    /// Begins to write all dirty pages.
+    pub(crate) fn submit_dirty(&self, inode: &Arc<Inode>) {
+        // First: a page that is not found below became dirty later, and who dirtied it finds this.
+        inode.dirty_since_ns.store(0, Ordering::Relaxed);
+        self.submit_dirty_in(inode, 0, 1 << 32);
+        if self.core.dirty_pages(&inode.mapping) > 0 {
+            // Those that were dirtied again while they were being written.
+            self.note_dirty(inode);
         }
+    }
+
+    /// Begins to write the dirty pages from `first` to `end`.
+    pub(crate) fn submit_dirty_in(&self, inode: &Arc<Inode>, first: u32, end: u64) {
         let Some(file) = inode.writable() else { return };
         let mut next = first;
         loop {
@@ -92,7 +100,7 @@ impl Shared {
         let errors = inode.error_count();
         // A page that was dirtied again while it was being written is skipped the first time.
         for _ in 0..2 {
-            self.submit_dirty(inode, 0, 1 << 32);
+            self.submit_dirty(inode);
             inode.wait_for_transfers();
             if inode.error_count() != errors || self.core.dirty_pages(&inode.mapping) == 0 {
                 return;
