@@ -152,7 +152,7 @@ impl Inode {
         self.failing.store(!written, Ordering::Release);
     }
 
-    /// Why write-back fails at present, if it does.
+    /// Why the last write-back failed, if it did.
     pub(crate) fn failing(&self) -> Option<Error> {
         let failing = self.failing.load(Ordering::Acquire);
         let (_, source) = self.last_error().filter(|_| failing)?;

@@ -3,12 +3,16 @@
 use crate::backend::{BackendKind, Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
 use crate::{Advice, CachedFile, OpenMode, PageCache};
 use mglru_core::folio::Flags;
-use mglru_core::{Hit, Lookup, Mechanisms};
+use mglru_core::{Hit, Lookup, Mechanisms, Throttle};
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant};
 
 const PAGE: usize = 4096;
+/// The shortest pause of who writes.
+const TICK: Duration = Duration::from_millis(4);
 
 /// What happens at a place where another thread may come between, each time the next.
 #[derive(Default)]
@@ -299,4 +303,67 @@ fn what_becomes_dirty_beside_the_flusher_expires() {
     flush_after_note();
     shared.submit_dirty_in(inode, 0, 1);
     check("failed");
+}
+
+/// Rings for progress that is none of a waiter's, each time it goes to sleep: 16 waits are over soon if that ends them.
+fn ring_for_others<T>(file: &CachedFile, waiter: &ScopedJoinHandle<'_, T>) {
+    let progress = &file.shared.host.progress;
+    for sleeps in 0..40 {
+        while progress.sleeps.load(Relaxed) <= sleeps && !waiter.is_finished() {
+            std::thread::yield_now();
+        }
+        progress.ring();
+    }
+}
+
+/// A file that fails, and one whose device is slow: who writes to that waits, however busy others are.
+#[test]
+fn a_writer_waits_for_a_slow_device_beside_a_failing_file() {
+    let files = MemoryFiles::new(1);
+    let cache = PageCache::builder(2 << 20).backend(BackendKind::Memory(files.clone())).build().unwrap();
+    let open = |path: &str| cache.open(path.as_ref(), OpenMode::Create).unwrap();
+    let (failing, file) = (open("failing"), open("f"));
+    files.inject(Fault {
+        path: Some("failing".into()),
+        operation: FaultOperation::Write,
+        trigger: FaultTrigger::Always,
+        effect: FaultEffect::Error(libc::EIO),
+    });
+    failing.write_at(&[1; PAGE], 0).unwrap();
+    assert!(failing.sync_data().is_err());
+    files.hold();
+    let began = Instant::now();
+    let written = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| file.write_at(&[1; 200 * PAGE], 0));
+        ring_for_others(&file, &writer);
+        files.release();
+        writer.join().unwrap()
+    });
+    // Sixteen pauses take 64 ms at least.
+    assert!(written.is_ok() || began.elapsed() >= 16 * TICK, "{written:?}");
+    // What cannot be written and is given up is in nobody's way.
+    assert!(file.shared.failing().0.is_some());
+    failing.truncate(0).unwrap();
+    assert!(file.shared.failing().0.is_none());
+}
+
+/// The flusher was asked for the dirty pages that are in the way, and did not get to it yet: that is not out of memory.
+#[test]
+fn dirty_pages_are_waited_for_however_busy_others_are() {
+    let files = MemoryFiles::new(1);
+    let cache = PageCache::builder(8 << 20).backend(BackendKind::Memory(files)).tenant("t", 1 << 20);
+    let cache = cache.build().unwrap();
+    let tenant = cache.tenant("t").unwrap();
+    let file = tenant.open("f".as_ref(), OpenMode::Create).unwrap();
+    let region = tenant.anonymous(1 << 20).unwrap();
+    let still = file.shared.at_work.write().unwrap();
+    file.write_at(&[1; 24 * PAGE], 0).unwrap();
+    let began = Instant::now();
+    let stored = std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| region.store(0, &[1; 250 * PAGE]));
+        ring_for_others(&file, &waiter);
+        drop(still);
+        waiter.join().unwrap()
+    });
+    assert!(stored.is_ok() || began.elapsed() >= 16 * Throttle::Writeback.timeout(), "{stored:?}");
 }
