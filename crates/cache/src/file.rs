@@ -415,7 +415,8 @@ impl CachedFile {
     /// Tells how the bytes in `range` (or the whole file, for advice about all of it) will be used.
     ///
     /// # Errors
-    /// The file's dirty pages cannot be written ([`Advice::DontNeed`]).
+    /// None today; a later version may refuse. A dirty page that cannot be written ([`Advice::DontNeed`]) is told by the next
+    /// sync.
     pub fn advise(&self, advice: Advice, range: Range<u64>) -> Result<(), Error> {
         let end = range.end.min(self.len()).div_ceil(PAGE_BYTES);
         let first = (range.start / PAGE_BYTES).min(u64::from(u32::MAX)) as u32;
