@@ -11,7 +11,9 @@ use arrays::Arrays;
 use mglru_cache::Tenant;
 use mglru_workload::Load;
 use mglru_workload::trace::PageAccess;
+use std::fmt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tables::Tables;
 
@@ -28,7 +30,13 @@ pub struct Performed {
 }
 
 /// A load that runs on a cache, for some clients at once.
-pub enum RealLoad {
+pub struct RealLoad {
+    contents: Contents,
+    /// A step failed, perhaps half-way.
+    failed: AtomicBool,
+}
+
+enum Contents {
     /// A database on files.
     Tables(Box<Tables>),
     /// Anonymous memory.
@@ -40,6 +48,44 @@ pub enum RealLoad {
 pub struct Verified {
     /// Pages that are what they should be.
     pub pages: u64,
+}
+
+/// Why a load does not go on.
+#[derive(Debug)]
+pub enum LoadError {
+    /// A page cannot be had, or cannot be written.
+    Cache(mglru_cache::Error),
+    /// A file cannot be read past the cache.
+    Device(String),
+    /// A page is not what it should be, or pages do not agree.
+    Contents(String),
+}
+
+impl LoadError {
+    fn contents(reason: impl fmt::Display) -> LoadError {
+        LoadError::Contents(reason.to_string())
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::Cache(error) => error.fmt(f),
+            LoadError::Device(text) | LoadError::Contents(text) => text.fmt(f),
+        }
+    }
+}
+
+impl From<mglru_cache::Error> for LoadError {
+    fn from(error: mglru_cache::Error) -> LoadError {
+        LoadError::Cache(error)
+    }
+}
+
+impl From<LoadError> for Failure {
+    fn from(error: LoadError) -> Failure {
+        Failure::work(error)
+    }
 }
 
 impl RealLoad {
@@ -74,16 +120,17 @@ impl RealLoad {
         RealLoad::check(&load)?;
         // What is wrong with the load shows before files are made.
         let running = load.start(clients, seed).map_err(Failure::usage)?;
-        match (load, running) {
+        let contents = match (load, running) {
             (Load::Tpcc { cache_pages, .. }, mglru_workload::load::Running::Tpcc(tpcc)) => {
                 let tables = Tables::new(*tpcc, cache_pages, tenant, directory, name, mapped)?;
-                Ok(RealLoad::Tables(Box::new(tables)))
+                Contents::Tables(Box::new(tables))
             }
             (Load::Sweep { arrays, array_pages }, mglru_workload::load::Running::Sweep(threads)) => {
-                Ok(RealLoad::Arrays(Arrays::new(arrays, array_pages, threads, seed, tenant)?))
+                Contents::Arrays(Arrays::new(arrays, array_pages, threads, seed, tenant)?)
             }
             _ => unreachable!("it was checked"),
-        }
+        };
+        Ok(RealLoad { contents, failed: AtomicBool::new(false) })
     }
 
     /// Performs what a client does next, as much as belongs together, and tells each touch. Clients run at once, each
@@ -91,22 +138,36 @@ impl RealLoad {
     ///
     /// # Errors
     /// A page cannot be read or written, or is not what it should be.
-    pub fn step(&self, client: usize, tell: &mut dyn FnMut(Performed)) -> Result<(), Failure> {
-        match self {
-            RealLoad::Tables(tables) => tables.step(tell),
-            RealLoad::Arrays(arrays) => arrays.step(client, tell),
-        }
+    pub fn step(&self, client: usize, tell: &mut dyn FnMut(Performed)) -> Result<(), LoadError> {
+        let done = match &self.contents {
+            Contents::Tables(tables) => tables.step(tell),
+            Contents::Arrays(arrays) => arrays.step(client, tell),
+        };
+        self.failed.fetch_or(done.is_err(), Relaxed);
+        done
     }
 
     /// Reads everything once more and checks it, while no client runs: through the cache, or `on_device`, past it, what was
-    /// synced.
+    /// synced. After a step that failed there is nothing to verify: nobody knows how far it came.
     ///
     /// # Errors
     /// What is not as it should be.
-    pub fn verify(&self, on_device: bool) -> Result<Verified, Failure> {
-        match self {
-            RealLoad::Tables(tables) => tables.verify(on_device),
-            RealLoad::Arrays(arrays) => arrays.verify(),
+    pub fn verify(&self, on_device: bool) -> Result<Verified, LoadError> {
+        match &self.contents {
+            _ if self.failed.load(Relaxed) => Ok(Verified::default()),
+            Contents::Tables(tables) => tables.verify(on_device),
+            Contents::Arrays(arrays) => arrays.verify(),
+        }
+    }
+
+    /// Writes what is dirty of its files to the device.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn sync(&self) -> Result<(), LoadError> {
+        match &self.contents {
+            Contents::Tables(tables) => tables.sync(),
+            Contents::Arrays(_) => Ok(()),
         }
     }
 }

@@ -182,7 +182,7 @@ impl Ended<'_> {
                 let name = &runner.planned().job.name;
                 runner.finish().failure.map(|failure| format!("job `{name}` failed: {}", failure.message))
             }
-            Open::Load(load) => load.verify(false).err().map(|failure| failure.text().to_owned()),
+            Open::Load(load) => load.verify(false).err().map(|error| error.to_string()),
             Open::Trace { .. } | Open::Nothing => None,
         };
         self.failure.clone().or_else(at_last).map(|failure| format!("{place}: {failure}"))
@@ -267,7 +267,7 @@ impl<'p> Part<'p> {
             let mut accesses = 0;
             while Instant::now() < deadline && !self.stop.load(Relaxed) {
                 if let Err(failure) = load.step(client, &mut |_| accesses += 1) {
-                    return (accesses, Some(failure.text().to_owned()));
+                    return (accesses, Some(failure.to_string()));
                 }
             }
             (accesses, None)
