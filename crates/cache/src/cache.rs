@@ -5,7 +5,7 @@
 //!
 //! # fn main() -> Result<(), mglru_cache::Error> {
 //! let cache = PageCache::builder(256 << 20).tenant("index", 64 << 20).build()?;
-//! let file = cache.tenant("index")?.open("data.idx".as_ref(), OpenMode::ReadWrite)?;
+//! let file = cache.tenant("index")?.open("data.idx".as_ref(), OpenMode::Create)?;
 //! let mut page = [0; 4096];
 //! let read = file.read_at(&mut page, 8192)?;
 //! file.write_at(b"hello", 8192)?;
@@ -357,7 +357,7 @@ impl PageCache {
         self.tenant("")?.open(path, mode)
     }
 
-    /// Turns [`mglru_core::Switch::Prefetch`] on or off, whatever goes on: it decides nothing.
+    /// Turns [`crate::Switch::Prefetch`] on or off, whatever goes on: it decides nothing.
     pub fn set_prefetch(&self, on: bool) {
         self.shared.core.set_prefetch(on);
     }

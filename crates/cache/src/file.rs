@@ -415,7 +415,8 @@ impl CachedFile {
     /// Tells how the bytes in `range` (or the whole file, for advice about all of it) will be used.
     ///
     /// # Errors
-    /// The file's dirty pages cannot be written ([`Advice::DontNeed`]).
+    /// None today; a later version may refuse. A dirty page that cannot be written ([`Advice::DontNeed`]) is told by the next
+    /// sync.
     pub fn advise(&self, advice: Advice, range: Range<u64>) -> Result<(), Error> {
         let end = range.end.min(self.len()).div_ceil(PAGE_BYTES);
         let first = (range.start / PAGE_BYTES).min(u64::from(u32::MAX)) as u32;
@@ -437,7 +438,7 @@ impl CachedFile {
                 }
             }
             Advice::DontNeed => {
-                self.shared.submit_dirty(&self.inode, first, end);
+                self.shared.submit_dirty_in(&self.inode, first, end);
                 self.shared.core.invalidate(
                     &self.shared.host,
                     &self.inode.mapping,
@@ -560,19 +561,21 @@ impl Shared {
 
     /// The caller wrote to a folio whose lock it holds: it is dirty now, and unlocked.
     pub(crate) fn dirty_and_unlock(&self, inode: &Inode, folio: FolioId) {
-        self.note_dirty(inode);
         if self.core.set_dirty(&self.host, &inode.mapping, folio) {
             self.note_dirtied();
         }
+        self.note_dirty(inode);
         self.core.unlock(&self.host, folio);
     }
 
-    /// The file has dirty pages from now on.
+    /// The file has dirty pages. To be called when they are: the flusher resets this before it looks for them.
     pub(crate) fn note_dirty(&self, inode: &Inode) {
         use mglru_core::Host;
         if inode.dirty_since_ns.load(Ordering::Relaxed) == 0 {
             inode.dirty_since_ns.store(self.host.now().as_nanos().max(1), Ordering::Relaxed);
         }
+        #[cfg(test)]
+        self.host.after_notes.next();
     }
 
     /// Zeroes what is cached of the page in which the file ends, behind its end, as the disk does where the file was cut.

@@ -24,6 +24,9 @@ pub(crate) struct Bell {
     sleepers: AtomicUsize,
     lock: Mutex<()>,
     rung: Condvar,
+    /// How often somebody went to sleep.
+    #[cfg(test)]
+    pub(crate) sleeps: AtomicU64,
 }
 
 impl Bell {
@@ -45,6 +48,8 @@ impl Bell {
         let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         // Announced before looking: who rings either sees the sleeper, or rang before this look.
         self.sleepers.fetch_add(1, Ordering::SeqCst);
+        #[cfg(test)]
+        self.sleeps.fetch_add(1, Ordering::SeqCst);
         let woken = self.rung.wait_timeout_while(guard, timeout, |()| self.rings() <= heard);
         drop(woken.unwrap_or_else(PoisonError::into_inner));
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
@@ -78,6 +83,9 @@ pub(crate) struct CacheHost {
     pub(crate) victims: Mutex<Vec<MemcgId>>,
     /// There may be some.
     pub(crate) has_victims: AtomicBool,
+    /// What happens after a file was noted to have dirty pages.
+    #[cfg(test)]
+    pub(crate) after_notes: crate::tests::Acts,
 }
 
 impl CacheHost {
@@ -96,6 +104,8 @@ impl CacheHost {
             oom_callback: OnceLock::new(),
             victims: Mutex::default(),
             has_victims: AtomicBool::new(false),
+            #[cfg(test)]
+            after_notes: Default::default(),
         }
     }
 

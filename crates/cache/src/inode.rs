@@ -152,7 +152,7 @@ impl Inode {
         self.failing.store(!written, Ordering::Release);
     }
 
-    /// Why write-back fails at present, if it does.
+    /// Why the last write-back failed, if it did.
     pub(crate) fn failing(&self) -> Option<Error> {
         let failing = self.failing.load(Ordering::Acquire);
         let (_, source) = self.last_error().filter(|_| failing)?;
@@ -213,13 +213,19 @@ impl Inode {
         !self.transfers.lock().unwrap_or_else(PoisonError::into_inner).under_way.is_empty()
     }
 
-    /// Sleeps until all write-back that is under way now has ended. What begins later is not waited for.
-    pub(crate) fn wait_for_transfers(&self) {
+    /// Sleeps until all write-back that is under way now has ended. What begins later is not waited for. How much began so far.
+    pub(crate) fn wait_for_transfers(&self) -> u64 {
         let transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
         let end = transfers.next;
         let ended =
             self.transferred.wait_while(transfers, |t| t.under_way.first().is_some_and(|&first| first < end));
         drop(ended.unwrap_or_else(PoisonError::into_inner));
+        end
+    }
+
+    /// How much write-back began so far.
+    fn transfers_begun(&self) -> u64 {
+        self.transfers.lock().unwrap_or_else(PoisonError::into_inner).next
     }
 
     // Changes from outside.
@@ -262,9 +268,15 @@ impl Inode {
                 return Ok(());
             }
         };
-        // Write-back that is under way extends the file, too: only the rest is somebody else's doing.
-        self.wait_for_transfers();
-        let (now, before) = (disk_len()?.min(LEN_MAX), self.disk_len());
+        // Write-back extends the file, too: only what changed while there was none is somebody else's doing. Writers are
+        // kept out, the flusher is not.
+        let (before, now, last_dirty) = loop {
+            let begun = self.wait_for_transfers();
+            let found = (self.disk_len(), disk_len()?.min(LEN_MAX), shared.core.last_dirty(&self.mapping));
+            if self.transfers_begun() == begun {
+                break found;
+            }
+        };
         let ended_in = before.min(now) / PAGE_BYTES;
         if now > before {
             // What we wrote to the page in which the file ended goes to disk, up to our end, and meets there what was
@@ -272,17 +284,20 @@ impl Inode {
             if let Ok(index) = u32::try_from(ended_in)
                 && before % PAGE_BYTES > 0
             {
-                shared.submit_dirty(self, index, ended_in + 1);
+                shared.submit_dirty_in(self, index, ended_in + 1);
                 self.wait_for_transfers();
             }
             shared.drop_clean_pages(self, ended_in);
             self.grow_to(now);
+            // The flusher may have extended it since.
+            self.disk_len_reached(now);
         } else if now < before {
-            let kept = shared.core.last_dirty(&self.mapping).map_or(0, |i| (u64::from(i) + 1) * PAGE_BYTES);
+            // First: what is dirty may be written from now on, and extends it again.
+            self.set_disk_len(now);
+            let kept = last_dirty.map_or(0, |index| (u64::from(index) + 1) * PAGE_BYTES);
             self.set_len(now.max(kept.min(self.len())));
             shared.drop_clean_pages(self, ended_in);
         }
-        self.set_disk_len(now);
         Ok(())
     }
 

@@ -2,14 +2,15 @@
 //!
 //! For storage engines, databases and file services that keep their own buffer pool: scans do not flush it, the
 //! working set is protected, tenants have limits of their own, dirty pages are throttled, and everything is
-//! counted under the kernel's names. Start with [`PageCache`].
+//! counted under the kernel's names. Start with [`PageCache`]; `docs/cache.md` is a guide.
 //!
 //! ```no_run
 //! use mglru_cache::{OpenMode, PageCache};
 //!
 //! # fn main() -> Result<(), mglru_cache::Error> {
 //! let cache = PageCache::builder(256 << 20).build()?;
-//! let file = cache.open("table.db".as_ref(), OpenMode::ReadWrite)?;
+//! let file = cache.open("table.db".as_ref(), OpenMode::Create)?;
+//! file.write_at(&[7; 8 * 4096], 0)?; // in memory; in the file after a sync
 //! let mut page = [0; 4096];
 //! file.read_at(&mut page, 0)?; // counted: a page read often is protected from scans
 //! let map = file.map()?;
@@ -59,4 +60,10 @@ pub use stat::TenantStats;
 pub use swap::Swap;
 pub use tenant::{Limits, Tenant};
 
-pub use mglru_core::{OomDecision, OomPolicy, OutOfMemory};
+pub use mglru_core::lru::{GenerationRow, Swappiness};
+pub use mglru_core::reclaim::GenerationPages;
+pub use mglru_core::workingset::Shadow;
+pub use mglru_core::{
+    ControlError, Errno, Event, FolioId, Lru, LruLock, MappingId, MechanismError, Mechanisms, MemcgError,
+    MemcgId, OomDecision, OomPolicy, OutOfMemory, Preset, ReworkRule, Switch,
+};

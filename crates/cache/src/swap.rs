@@ -24,8 +24,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Slots per page of compressed memory: pages that get smaller than a quarter do not make room for more of them.
 const SLOTS_PER_PAGE: u64 = 4;
-/// What the core keeps per slot.
-const CORE_SLOT_BYTES: u64 = 8;
 /// What an allocation takes besides its bytes.
 const BLOCK_BYTES: u64 = 16;
 /// A page that can be compressed, in the worst case.
@@ -64,7 +62,7 @@ impl Swap {
 
     /// What it takes of the budget, in bytes.
     pub(crate) fn budget_bytes(&self) -> u64 {
-        let of_core = u64::from(self.options().pages) * CORE_SLOT_BYTES;
+        let of_core = u64::from(self.options().pages) * SwapOptions::SLOT_BYTES;
         match self.0 {
             Kind::Compressed { bytes } => bytes + of_core,
             Kind::File { .. } => of_core,
@@ -221,8 +219,13 @@ impl Shared {
                 read.map_err(|source| Error::io("read", "compressed memory".as_ref(), source))
             }
             Some(Store::File { file, .. }) => {
-                let read = self.backend.read(&swap_transfer(file, slot, folio));
-                read.map(|_| ()).map_err(|source| Error::io("read", file.path(), source))
+                // Slots are written whole: where there is less, somebody cut the file.
+                let whole = |bytes| match bytes {
+                    FRAME_BYTES => Ok(()),
+                    _ => Err(io::ErrorKind::UnexpectedEof.into()),
+                };
+                let read = self.backend.read(&swap_transfer(file, slot, folio)).and_then(whole);
+                read.map_err(|source| Error::io("read", file.path(), source))
             }
             None => unreachable!("without swap, no page is in it"),
         }

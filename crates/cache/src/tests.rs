@@ -1,11 +1,39 @@
-//! What reads and loads do to the state of pages, which only this crate can see.
+//! What reads, loads and write-back do to the state of pages and files, which only this crate can see.
 
-use crate::backend::{BackendKind, MemoryFiles};
+use crate::backend::{BackendKind, Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
 use crate::{Advice, CachedFile, OpenMode, PageCache};
 use mglru_core::folio::Flags;
-use mglru_core::{Hit, Lookup, Mechanisms};
+use mglru_core::{Hit, Lookup, Mechanisms, Throttle};
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant};
 
 const PAGE: usize = 4096;
+/// The shortest pause of who writes.
+const TICK: Duration = Duration::from_millis(4);
+
+/// What happens at a place where another thread may come between, each time the next.
+#[derive(Default)]
+pub(crate) struct Acts(Mutex<VecDeque<Act>>);
+
+type Act = Box<dyn FnOnce() + Send>;
+
+impl Acts {
+    fn push(&self, act: impl FnOnce() + Send + 'static) {
+        self.0.lock().unwrap().push_back(Box::new(act));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.lock().unwrap().is_empty()
+    }
+
+    pub(crate) fn next(&self) {
+        let act = self.0.lock().unwrap().pop_front();
+        act.into_iter().for_each(|act| act());
+    }
+}
 
 fn open(pages: usize) -> (PageCache, CachedFile) {
     let files = MemoryFiles::new(1);
@@ -181,4 +209,161 @@ fn maps_of_two_tenants_come_and_go() {
     assert_eq!(b.inode.mapping.mapped_pages(), 0);
     assert!(b.inode.maps().is_empty() && !flags(&b, 2).mapped());
     cache.validate().unwrap();
+}
+
+/// The flusher extends a file while somebody looks at its length: that is nobody else's cut.
+#[test]
+fn write_back_is_not_taken_for_a_cut() {
+    let files = MemoryFiles::new(1);
+    let cache = PageCache::builder(8 << 20).backend(BackendKind::Memory(files.clone())).build().unwrap();
+    let file = cache.open("f".as_ref(), OpenMode::Create).unwrap();
+    file.write_at(&[7; 2 * PAGE], 0).unwrap();
+    // After each look, one more page is on the disk; no page is dirty after the second.
+    for end in 1..=2 {
+        let (shared, inode) = (file.shared.clone(), file.inode.clone());
+        files.after_looks.push(move || {
+            shared.submit_dirty_in(&inode, 0, end);
+            inode.wait_for_transfers();
+        });
+    }
+    file.inode.revalidate(&file.shared).unwrap();
+    assert!(files.after_looks.is_empty());
+    assert_eq!((file.len(), file.inode.disk_len()), (2 * PAGE as u64, 2 * PAGE as u64));
+    // Not over a page of zeros.
+    file.write_at(b"!", PAGE as u64 + 9).unwrap();
+    file.sync_data().unwrap();
+    let mut expected = vec![7; 2 * PAGE];
+    expected[PAGE + 9] = b'!';
+    assert!(files.contents("f").unwrap() == expected);
+}
+
+fn dirty_since(file: &CachedFile) -> u64 {
+    file.inode.dirty_since_ns.load(Relaxed)
+}
+
+#[test]
+fn what_stays_dirty_expires() {
+    let files = MemoryFiles::new(1);
+    let cache = PageCache::builder(8 << 20).backend(BackendKind::Memory(files.clone())).build().unwrap();
+    let file = cache.open("f".as_ref(), OpenMode::Create).unwrap();
+    file.write_at(&[1; PAGE], 0).unwrap();
+    file.write_at(&[1; PAGE], 100 * PAGE as u64).unwrap();
+    file.advise(Advice::DontNeed, 0..PAGE as u64).unwrap();
+    file.inode.wait_for_transfers();
+    assert!(dirty_since(&file) > 0, "of page 100");
+    file.sync_data().unwrap();
+    assert_eq!(dirty_since(&file), 0);
+    // Dirtied again while it is being written: it is left to the next time.
+    files.hold();
+    file.write_at(&[2; PAGE], 0).unwrap();
+    file.shared.submit_dirty(&file.inode);
+    assert_eq!(dirty_since(&file), 0);
+    file.write_at(&[3; PAGE], 0).unwrap();
+    file.shared.submit_dirty(&file.inode);
+    let since = dirty_since(&file);
+    files.release();
+    assert!(since > 0, "of page 0");
+    file.inode.wait_for_transfers();
+    file.sync_data().unwrap();
+    assert_eq!(dirty_since(&file), 0);
+}
+
+/// Whoever makes a page dirty, a writer or write-back that fails, notes it afterwards: the flusher, which resets that before
+/// it looks, may come between the two.
+#[test]
+fn what_becomes_dirty_beside_the_flusher_expires() {
+    let files = MemoryFiles::new(1);
+    let cache = PageCache::builder(8 << 20).backend(BackendKind::Memory(files.clone())).build().unwrap();
+    let file = cache.open("f".as_ref(), OpenMode::Create).unwrap();
+    let (shared, inode) = (&file.shared, &file.inode);
+    let flush_after_note = || {
+        let (shared, inode) = (shared.clone(), inode.clone());
+        shared.clone().host.after_notes.push(move || shared.submit_dirty(&inode));
+    };
+    let check = |what| {
+        inode.wait_for_transfers();
+        shared.backend.drain();
+        let dirty = shared.core.dirty_pages(&inode.mapping);
+        assert!(dirty == 0 || dirty_since(&file) > 0, "{what}: {dirty} pages");
+    };
+    // Clean, and not known to be.
+    file.write_at(&[1], 0).unwrap();
+    shared.submit_dirty_in(inode, 0, 1);
+    inode.wait_for_transfers();
+    flush_after_note();
+    file.write_at(&[2], 0).unwrap();
+    check("written");
+    files.inject(Fault {
+        path: None,
+        operation: FaultOperation::Write,
+        trigger: FaultTrigger::Nth(1),
+        effect: FaultEffect::Error(libc::EIO),
+    });
+    file.write_at(&[3], 0).unwrap();
+    flush_after_note();
+    shared.submit_dirty_in(inode, 0, 1);
+    check("failed");
+}
+
+/// Rings for progress that is none of a waiter's, each time it goes to sleep: 16 waits are over soon if that ends them.
+fn ring_for_others<T>(file: &CachedFile, waiter: &ScopedJoinHandle<'_, T>) {
+    let progress = &file.shared.host.progress;
+    for sleeps in 0..40 {
+        while progress.sleeps.load(Relaxed) <= sleeps && !waiter.is_finished() {
+            std::thread::yield_now();
+        }
+        progress.ring();
+    }
+}
+
+/// A file that fails, and one whose device is slow: who writes to that waits, however busy others are.
+#[test]
+fn a_writer_waits_for_a_slow_device_beside_a_failing_file() {
+    let files = MemoryFiles::new(1);
+    let cache = PageCache::builder(2 << 20).backend(BackendKind::Memory(files.clone())).build().unwrap();
+    let open = |path: &str| cache.open(path.as_ref(), OpenMode::Create).unwrap();
+    let (failing, file) = (open("failing"), open("f"));
+    files.inject(Fault {
+        path: Some("failing".into()),
+        operation: FaultOperation::Write,
+        trigger: FaultTrigger::Always,
+        effect: FaultEffect::Error(libc::EIO),
+    });
+    failing.write_at(&[1; PAGE], 0).unwrap();
+    assert!(failing.sync_data().is_err());
+    files.hold();
+    let began = Instant::now();
+    let written = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| file.write_at(&[1; 200 * PAGE], 0));
+        ring_for_others(&file, &writer);
+        files.release();
+        writer.join().unwrap()
+    });
+    // Sixteen pauses take 64 ms at least.
+    assert!(written.is_ok() || began.elapsed() >= 16 * TICK, "{written:?}");
+    // What cannot be written and is given up is in nobody's way.
+    assert!(file.shared.failing().0.is_some());
+    failing.truncate(0).unwrap();
+    assert!(file.shared.failing().0.is_none());
+}
+
+/// The flusher was asked for the dirty pages that are in the way, and did not get to it yet: that is not out of memory.
+#[test]
+fn dirty_pages_are_waited_for_however_busy_others_are() {
+    let files = MemoryFiles::new(1);
+    let cache = PageCache::builder(8 << 20).backend(BackendKind::Memory(files)).tenant("t", 1 << 20);
+    let cache = cache.build().unwrap();
+    let tenant = cache.tenant("t").unwrap();
+    let file = tenant.open("f".as_ref(), OpenMode::Create).unwrap();
+    let region = tenant.anonymous(1 << 20).unwrap();
+    let still = file.shared.at_work.write().unwrap();
+    file.write_at(&[1; 24 * PAGE], 0).unwrap();
+    let began = Instant::now();
+    let stored = std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| region.store(0, &[1; 250 * PAGE]));
+        ring_for_others(&file, &waiter);
+        drop(still);
+        waiter.join().unwrap()
+    });
+    assert!(stored.is_ok() || began.elapsed() >= 16 * Throttle::Writeback.timeout(), "{stored:?}");
 }

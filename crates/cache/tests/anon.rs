@@ -5,6 +5,7 @@ mod common;
 use common::{Disk, PAGE, Random, assert_same, counter, page};
 use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
 use mglru_cache::{AnonRegion, Error, PageCache, Swap};
+use std::io::ErrorKind;
 use std::path::Path;
 
 const BUDGET: u64 = 3 << 20;
@@ -183,6 +184,48 @@ fn compressed_memory_is_part_of_the_budget() {
         assert_same(&load(&region, number * PAGE as u64, PAGE), &page(number), format_args!("page {number}"));
     }
     cache.validate().unwrap();
+}
+
+/// What the core keeps of each slot comes out of the budget, too: of 8 GiB of swap, 34 MiB.
+#[test]
+fn slots_are_part_of_the_budget() {
+    let disk = Disk::Memory(MemoryFiles::new(4));
+    let swap = Swap::file(Path::new("swap"), 8 << 30);
+    let cache = disk.builder(64 << 20).swap(swap).build().unwrap();
+    let stats = cache.stats();
+    assert!(stats.metadata_bytes > (8 << 30) / 4096 * 16, "{}", stats.metadata_bytes);
+    cache.validate().unwrap();
+}
+
+/// A swap file that somebody cut holds no zeros, but nothing.
+#[test]
+fn a_swap_file_that_ends_early_is_an_error() {
+    for disk in Disk::each(5) {
+        let swap = disk.path("swap");
+        let cache = disk.builder(BUDGET).swap(Swap::file(&swap, 16 << 20)).build().unwrap();
+        let region = cache.tenant("").unwrap().anonymous(1000 * PAGE as u64).unwrap();
+        for number in 0..1000 {
+            region.store(number * PAGE as u64, &bytes(number)).unwrap();
+        }
+        // So that nothing has to be swapped out from now on, which would make the file longer, with holes.
+        region.discard(300 * PAGE as u64..1000 * PAGE as u64).unwrap();
+        cache.validate().unwrap();
+        disk.resize("swap", 0);
+        let mut lost = 0;
+        for number in 0..300 {
+            let mut got = vec![0; PAGE];
+            match region.load(number * PAGE as u64, &mut got) {
+                Ok(()) => assert_same(&got, &bytes(number), format_args!("page {number}, in memory")),
+                Err(error) => {
+                    assert_eq!(error.io_error().unwrap().kind(), ErrorKind::UnexpectedEof, "{error}");
+                    lost += 1;
+                }
+            }
+        }
+        assert!(lost > 0);
+        drop(region);
+        cache.validate().unwrap();
+    }
 }
 
 /// A read from swap that fails is an error of that load; the page is still there for the next one. A write that fails

@@ -468,6 +468,29 @@ fn loads_run_with_verified_contents() {
     assert!(fs::metadata(here.path().join("db.stock")).unwrap().len() > 30_000_000);
 }
 
+/// A load gives up what it has when its stage is over: here there is room for the memory of one at a time.
+#[test]
+fn a_load_begins_when_the_one_before_has_given_up_its_memory() {
+    let here = tempfile::tempdir().unwrap();
+    let jobs = "[global]\nworkload=sweep:size=5m,arrays=4\nruntime=300ms\n[a]\n[b]\nstonewall\n";
+    fs::write(here.path().join("a.fio"), jobs).unwrap();
+    let told = document(here.path(), "fio a.fio --memory=8MiB");
+    for job in 0..2 {
+        assert_eq!(told["jobs"][job]["error"], 0);
+        let writes = ios(&told)[job].1;
+        assert!(writes > 1280, "each page of the arrays at least: {writes}");
+    }
+    // At once they do not fit: that is no block that does not verify.
+    fs::write(here.path().join("b.fio"), jobs.replace("stonewall\n", "")).unwrap();
+    let told = fails(here.path(), "fio b.fio --memory=8MiB --output-format=json --output=told.json", 1);
+    assert!(told.contains("no page could be freed"), "{told}");
+    let told: serde_json::Value =
+        serde_json::from_slice(&fs::read(here.path().join("told.json")).unwrap()).unwrap();
+    for job in 0..2 {
+        assert_eq!(told["jobs"][job]["verify_errors"], 0);
+    }
+}
+
 #[test]
 fn what_makes_no_sense_beside_a_load_is_refused_where_it_stands() {
     let here = tempfile::tempdir().unwrap();

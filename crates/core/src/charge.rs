@@ -232,6 +232,9 @@ impl Charging {
             self.last_resort = LastResort::new(core);
             core.memcg(self.memcg).stat.add(Counter::Allocstall, 1);
         }
+        if let Some(throttle) = self.last_resort.rest(core, host, target) {
+            return ChargeStep::Wait(throttle);
+        }
         let swappiness = core.options.swappiness;
         self.effort = Some(Box::new(Effort::new(core, Orders::new(target, kind, 1, swappiness, self.cpu))));
         ChargeStep::More

@@ -89,6 +89,9 @@ pub struct MemoryFiles {
     state: Mutex<State>,
     /// Signalled when a transfer arrives at the gate and when the gate opens.
     gate: Condvar,
+    /// What happens after a length was looked at, and before that is told.
+    #[cfg(test)]
+    pub(crate) after_looks: crate::tests::Acts,
 }
 
 struct State {
@@ -146,7 +149,12 @@ impl MemoryFiles {
             powered: true,
             at_gate: 0,
         };
-        Arc::new(MemoryFiles { state: Mutex::new(state), gate: Condvar::new() })
+        Arc::new(MemoryFiles {
+            state: Mutex::new(state),
+            gate: Condvar::new(),
+            #[cfg(test)]
+            after_looks: Default::default(),
+        })
     }
 
     /// Limits the disk to so many written pages; one more fails with `ENOSPC`. Holes take no space.
@@ -525,7 +533,10 @@ pub(super) struct MemoryFile {
 
 impl BackendFile for MemoryFile {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.files.lock().content(self.identity).bytes)
+        let bytes = self.files.lock().content(self.identity).bytes;
+        #[cfg(test)]
+        self.files.after_looks.next();
+        Ok(bytes)
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {

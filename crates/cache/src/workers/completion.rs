@@ -62,12 +62,12 @@ impl Shared {
                     Err(error) => inode.note_error(Failed::WriteBack, error),
                 }
                 inode.note_writeback(written);
+                for folio in folios {
+                    self.core.end_writeback(&self.host, &inode.mapping, folio, written, self.cpu());
+                }
                 if !written {
                     // Tried again when it expires.
                     self.note_dirty(&inode);
-                }
-                for folio in folios {
-                    self.core.end_writeback(&self.host, &inode.mapping, folio, written, self.cpu());
                 }
                 inode.end_transfer(number);
                 self.host.progress.ring();

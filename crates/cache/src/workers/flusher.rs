@@ -24,7 +24,8 @@ const PERIOD: Duration = Duration::from_secs(5);
 const EXPIRY: Duration = Duration::from_secs(30);
 /// Largest write: 1 MiB keeps a device busy, and 256 pages are freed at once when it ends.
 const RUN_PAGES: usize = 256;
-/// A writer that paused so often for at most 200 ms, while nothing could be written, gets the error.
+/// A writer that paused so often, for up to 200 ms each time, while nothing could be written, gets the error; where all files
+/// fail that have something to write, its pauses end with their next attempts.
 const FRUITLESS_PAUSES: u32 = 16;
 
 pub(super) fn run(shared: &Shared) {
@@ -40,7 +41,7 @@ pub(super) fn run(shared: &Shared) {
             let expired =
                 since != 0 && now.as_nanos() - since.min(now.as_nanos()) >= EXPIRY.as_nanos() as u64;
             if all || idle || expired {
-                shared.submit_dirty(&inode, 0, 1 << 32);
+                shared.submit_dirty(&inode);
             }
             if idle {
                 shared.forget_if_idle(&inode);
@@ -50,11 +51,19 @@ pub(super) fn run(shared: &Shared) {
 }
 
 impl Shared {
-    /// Begins to write the dirty pages from `first` to `end`.
-    pub(crate) fn submit_dirty(&self, inode: &Arc<Inode>, first: u32, end: u64) {
-        if first == 0 {
-            inode.dirty_since_ns.store(0, Ordering::Relaxed);
+    /// Begins to write all dirty pages.
+    pub(crate) fn submit_dirty(&self, inode: &Arc<Inode>) {
+        // First: a page that is not found below became dirty later, and who dirtied it finds this.
+        inode.dirty_since_ns.store(0, Ordering::Relaxed);
+        self.submit_dirty_in(inode, 0, 1 << 32);
+        if self.core.dirty_pages(&inode.mapping) > 0 {
+            // Those that were dirtied again while they were being written.
+            self.note_dirty(inode);
         }
+    }
+
+    /// Begins to write the dirty pages from `first` to `end`.
+    pub(crate) fn submit_dirty_in(&self, inode: &Arc<Inode>, first: u32, end: u64) {
         let Some(file) = inode.writable() else { return };
         let mut next = first;
         loop {
@@ -92,7 +101,7 @@ impl Shared {
         let errors = inode.error_count();
         // A page that was dirtied again while it was being written is skipped the first time.
         for _ in 0..2 {
-            self.submit_dirty(inode, 0, 1 << 32);
+            self.submit_dirty(inode);
             inode.wait_for_transfers();
             if inode.error_count() != errors || self.core.dirty_pages(&inode.mapping) == 0 {
                 return;
@@ -129,20 +138,35 @@ impl Shared {
             self.set_dirtier(dirtier);
             let Some(pause) = pause else { return Ok(()) };
             // The pages in the way may be another file's, even another tenant's. A device that is only slow is waited for.
-            match self.inodes().iter().find_map(|inode| inode.failing()) {
+            let (error, all_fail) = self.failing();
+            match error {
                 Some(error) if fruitless >= FRUITLESS_PAUSES => {
                     dirtier.look_again();
                     self.set_dirtier(dirtier);
                     return Err(error);
                 }
-                // Each write that fails is heard of.
-                Some(_) => self.host.park(pause, heard),
-                None => self.park(pause, heard),
+                // There is nothing to wait for but the next write that fails.
+                Some(_) if all_fail => self.host.park(pause, heard),
+                _ => self.park(pause, heard),
             }
             let now = self.core.written_pages();
             fruitless = if now == written { fruitless + 1 } else { 0 };
             written = now;
         }
+    }
+
+    /// Why write-back of some file fails at present, if it does, and whether that of all fails which have something to write.
+    pub(crate) fn failing(&self) -> (Option<Error>, bool) {
+        let (mut first, mut all_fail) = (None, true);
+        for inode in self.inodes() {
+            // In this order: write-back that fails makes pages dirty before it is over.
+            if inode.has_transfers() || self.core.dirty_pages(&inode.mapping) > 0 {
+                let error = inode.failing();
+                all_fail &= error.is_some();
+                first = first.or(error);
+            }
+        }
+        (first, all_fail)
     }
 
     /// The calling thread made a page dirty that was clean.

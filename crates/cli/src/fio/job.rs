@@ -23,7 +23,7 @@ use super::plan::PlannedJob;
 use super::source::{Drawn, Source};
 use crate::error::Failure;
 use crate::layout;
-use crate::load::{Performed, RealLoad};
+use crate::load::{LoadError, Performed, RealLoad};
 use crate::membership::{Member, Membership};
 use mglru_cache::{Advice, CachedFile, Error, Map, MapAdvice, Tenant};
 use mglru_core::PAGE_BYTES;
@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 const BATCH_ACCESSES: usize = 4096;
 
 /// What verification failures are told as: `EILSEQ`, as in fio.
-pub const ERRNO_VERIFY: i32 = 84;
+const ERRNO_VERIFY: i32 = 84;
 const ERRNO_IO: i32 = 5;
 const ERRNO_NO_MEMORY: i32 = 12;
 const ERRNO_AGAIN: i32 = 11;
@@ -89,8 +89,10 @@ pub struct Runner<'a> {
     files: Vec<Open>,
     /// Of each file, if the job verifies.
     blocks: Vec<Blocks>,
-    /// What it does instead of accesses to files, together with the other instances of its job.
+    /// What it does instead of accesses to files, together with the other instances of its job; until that has ended.
     load: Option<Arc<RealLoad>>,
+    /// What was found out about it then.
+    load_failure: Option<LoadError>,
     page_accesses: u64,
     /// How far it is.
     pub meter: Arc<Meter>,
@@ -122,6 +124,7 @@ impl<'a> Runner<'a> {
             files: files?,
             blocks,
             load,
+            load_failure: None,
             page_accesses: 0,
             meter: Arc::new(Meter::new(job, goal_bytes)),
             membership: None,
@@ -135,7 +138,7 @@ impl<'a> Runner<'a> {
 
     /// Whether it accesses mapped pages: a load has anonymous memory, whatever its files are.
     pub fn is_mapped(&self) -> bool {
-        self.load.is_some() || self.planned.job.engine.channel() == Channel::Mapped
+        self.planned.job.load.is_some() || self.planned.job.engine.channel() == Channel::Mapped
     }
 
     /// How many pages it accessed, counting again what it accessed again.
@@ -192,14 +195,23 @@ impl<'a> Runner<'a> {
         self.meter.done.store(true, Relaxed);
     }
 
-    /// Reads everything that its load left once more, once for all instances of the job, while nothing runs.
-    ///
-    /// # Errors
-    /// What is not as it should be.
-    pub fn verify_load(&self) -> Result<(), Failure> {
-        match &self.load {
-            Some(load) if self.planned.job.instance == 0 => load.verify(false).map(drop),
-            _ => Ok(()),
+    /// Reads everything that its load left once more, once for all instances of the job, while nothing runs, and gives up its
+    /// files and memory.
+    pub fn end_load(&mut self) {
+        let Some(load) = self.load.take() else { return };
+        if self.planned.job.instance > 0 {
+            return;
+        }
+        match load.verify(false).and_then(|verified| load.sync().map(|()| verified)) {
+            Ok(verified) => self.page_accesses += verified.pages,
+            Err(error) => self.load_failure = Some(error),
+        }
+    }
+
+    /// Adds what was found out about its load to what the job did.
+    pub fn tell_load(&self, outcome: &mut Outcome) {
+        if let Some(error) = &self.load_failure {
+            fail_load(outcome, error);
         }
     }
 
@@ -363,8 +375,8 @@ impl<'a> Lane<'a> {
                 mine.count(access.write, PAGE_BYTES as u32);
                 *page_accesses += 1;
             });
-            if let Err(failure) = done {
-                return self.fail(ERRNO_IO, failure.text().to_owned());
+            if let Err(error) = done {
+                return fail_load(&mut self.outcome, &error);
             }
             let ended = Instant::now();
             self.tell_if_asked();
@@ -527,6 +539,17 @@ impl<'a> Lane<'a> {
 /// Notes the first failure.
 fn fail(outcome: &mut Outcome, errno: i32, message: String) {
     outcome.failure.get_or_insert(report::Failure { errno, message });
+}
+
+/// Notes why a load did not go on. Only contents that are wrong did not verify.
+fn fail_load(outcome: &mut Outcome, error: &LoadError) {
+    let errno = match error {
+        LoadError::Cache(error) => errno(error),
+        LoadError::Device(_) => ERRNO_IO,
+        LoadError::Contents(_) => ERRNO_VERIFY,
+    };
+    outcome.verify_errors += u64::from(errno == ERRNO_VERIFY);
+    fail(outcome, errno, error.to_string());
 }
 
 fn errno(error: &Error) -> i32 {

@@ -220,14 +220,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let sync = wrote.then(|| began.elapsed());
     watch.add_to(&mut outcomes);
     let (stats, tenants) = (cache.stats(), count_mapped_hits(all_tenants(&cache), &runners));
-    for (runner, outcome) in runners.iter().zip(&mut outcomes) {
-        if let Err(failure) = runner.verify_load() {
-            outcome.verify_errors += 1;
-            let message = failure.text().to_owned();
-            outcome
-                .failure
-                .get_or_insert(mglru_workload::fio::report::Failure { errno: job::ERRNO_VERIFY, message });
-        }
+    for (runner, outcome) in runners.iter_mut().zip(&mut outcomes) {
+        runner.end_load();
+        runner.tell_load(outcome);
     }
     drop(runners);
     let closed = cache.close();

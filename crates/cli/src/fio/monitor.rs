@@ -30,13 +30,19 @@ pub struct Monitor<'a> {
 }
 
 impl Monitor<'_> {
-    /// Runs instances that are in the order of their stages, each stage to its end.
+    /// Runs instances that are in the order of their stages, each stage to its end. Loads give up what they have before
+    /// the next stage begins; those of the last keep it, for what is told about the cache.
     ///
     /// # Errors
     /// There are not enough threads, or results cannot be printed.
     pub fn run(&mut self, runners: &mut [Runner]) -> Result<(), Failure> {
-        for stage in runners.chunk_by_mut(|one, next| one.planned().job.stage == next.planned().job.stage) {
+        let mut stages =
+            runners.chunk_by_mut(|one, next| one.planned().job.stage == next.planned().job.stage).peekable();
+        while let Some(stage) = stages.next() {
             self.run_stage(stage)?;
+            if stages.peek().is_some() {
+                stage.iter_mut().for_each(Runner::end_load);
+            }
         }
         Ok(())
     }

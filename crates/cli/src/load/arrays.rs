@@ -3,7 +3,7 @@
 //! Half of each page is a block that verifies ([`verify`]), the other half is blank: numbers that are computed compress, but
 //! not to nothing. A thread knows how often it wrote each of its pages; nobody else writes them.
 
-use super::{PAGE, Performed, Verified, timed};
+use super::{LoadError, PAGE, Performed, Verified, timed};
 use crate::error::Failure;
 use mglru_cache::{AnonRegion, Tenant};
 use mglru_workload::sweep::Sweep;
@@ -54,7 +54,7 @@ impl Arrays {
     }
 
     /// A step of a thread.
-    pub fn step(&self, client: usize, tell: &mut dyn FnMut(Performed)) -> Result<(), Failure> {
+    pub fn step(&self, client: usize, tell: &mut dyn FnMut(Performed)) -> Result<(), LoadError> {
         let mut thread = self.threads[client].lock().expect("no panic");
         let Thread { touches, generations, buffer } = &mut *thread;
         for access in touches.take(Sweep::STEP_TOUCHES) {
@@ -73,7 +73,7 @@ impl Arrays {
     }
 
     /// All pages of all threads.
-    pub fn verify(&self) -> Result<Verified, Failure> {
+    pub fn verify(&self) -> Result<Verified, LoadError> {
         let (mut buffer, mut pages) = (vec![0; PAGE], 0);
         for thread in &self.threads {
             for (&page, &generation) in &thread.lock().expect("no panic").generations {
@@ -103,16 +103,16 @@ fn offset(page: u64) -> u64 {
     (page & 0xffff_ffff) * PAGE as u64
 }
 
-fn check(bytes: &[u8], page: u64, generation: u64) -> Result<(), Failure> {
+fn check(bytes: &[u8], page: u64, generation: u64) -> Result<(), LoadError> {
     let (block, blank) = bytes.split_at(if generation == 0 { 0 } else { BLOCK });
     if let Some(at) = blank.iter().position(|&byte| byte != 0) {
         let (at, array, index) = (at + block.len(), page >> 32, page & 0xffff_ffff);
-        return Err(Failure::work(format_args!(
+        return Err(LoadError::contents(format_args!(
             "page {index} of array {array} holds something at byte {at}, where nothing was written"
         )));
     }
     if generation > 0 {
-        verify::check_generation(block, page, generation).map_err(Failure::work)?;
+        verify::check_generation(block, page, generation).map_err(LoadError::contents)?;
     }
     Ok(())
 }

@@ -14,7 +14,7 @@
 //! One client writes at a time: it holds `writer` from the begin of its transaction to the note of what it committed. Readers
 //! hold nothing; so they may find one write more than was noted.
 
-use super::{PAGE, Performed, Verified, timed};
+use super::{LoadError, PAGE, Performed, Verified, timed};
 use crate::error::Failure;
 use crate::layout;
 use crate::progress;
@@ -172,20 +172,20 @@ fn value(number: u64, generation: u64, seed: u64) -> [u8; VALUE_BYTES] {
     bytes
 }
 
-fn failed(what: &str, error: impl std::fmt::Display) -> Failure {
-    Failure::work(format_args!("redb {what}: {error}"))
+fn failed(what: &str, error: impl std::fmt::Display) -> LoadError {
+    LoadError::Device(format!("redb {what}: {error}"))
 }
 
 /// The record that the store has under a key: its number, and how often it was written.
-fn record(key: &str, value: &[u8]) -> Result<(u64, u64), Failure> {
+fn record(key: &str, value: &[u8]) -> Result<(u64, u64), LoadError> {
     // A value says of which record it is, which then has to be that of the key.
     let number = value.get(8..16).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
     match number.filter(|&number| value.len() == VALUE_BYTES && self::key(number) == key) {
         Some(number) => {
-            let identity = verify::check(value, number).map_err(Failure::work)?;
+            let identity = verify::check(value, number).map_err(LoadError::contents)?;
             Ok((number, identity.generation))
         }
-        None => Err(Failure::work(format_args!("{key} has the value of another record, or none"))),
+        None => Err(LoadError::contents(format_args!("{key} has the value of another record, or none"))),
     }
 }
 
@@ -273,7 +273,7 @@ impl Documents {
     }
 
     /// An operation of a client.
-    pub fn step(&self, client: usize, tell: &mut dyn FnMut(Performed)) -> Result<(), Failure> {
+    pub fn step(&self, client: usize, tell: &mut dyn FnMut(Performed)) -> Result<(), LoadError> {
         let records = self.truth.read().expect("no panic").records();
         let request = self.clients[client].lock().expect("no panic").next(records);
         match request {
@@ -291,30 +291,30 @@ impl Documents {
         Ok(())
     }
 
-    fn read(&self, number: u64) -> Result<(), Failure> {
+    fn read(&self, number: u64) -> Result<(), LoadError> {
         let committed = self.truth.read().expect("no panic").generation(number);
         let read = self.database.begin_read().map_err(|error| failed("begin", error))?;
         let table = read.open_table(TABLE).map_err(|error| failed("open", error))?;
         let key = key(number);
         let found = table.get(&*key).map_err(|error| failed("get", error))?;
-        let found = found.ok_or_else(|| Failure::work(format_args!("record {number} is gone")))?;
+        let found = found.ok_or_else(|| LoadError::contents(format_args!("record {number} is gone")))?;
         self.check(&key, found.value(), committed).map(drop)
     }
 
     /// Checks a record that was read, of which so much was committed before. Its number.
-    fn check(&self, key: &str, value: &[u8], committed: u64) -> Result<u64, Failure> {
+    fn check(&self, key: &str, value: &[u8], committed: u64) -> Result<u64, LoadError> {
         let (number, generation) = record(key, value)?;
         // One more may be committed, and not noted yet.
         let most = self.truth.read().expect("no panic").generation(number) + 1;
         if !(committed..=most).contains(&generation) {
-            return Err(Failure::work(format_args!(
+            return Err(LoadError::contents(format_args!(
                 "record {number} is of generation {generation}, where {committed} to {most} were committed"
             )));
         }
         Ok(number)
     }
 
-    fn scan(&self, first: u64, records: u64) -> Result<(), Failure> {
+    fn scan(&self, first: u64, records: u64) -> Result<(), LoadError> {
         let expected = self.truth.read().expect("no panic").following(position(first), records);
         let read = self.database.begin_read().map_err(|error| failed("begin", error))?;
         let table = read.open_table(TABLE).map_err(|error| failed("open", error))?;
@@ -325,7 +325,9 @@ impl Documents {
             let (key, value) = entry.map_err(|error| failed("next", error))?;
             let at = position(self.check(key.value(), value.value(), 1)?);
             if last.is_some_and(|last| at <= last) {
-                return Err(Failure::work(format_args!("a scan from record {first} on is out of order")));
+                return Err(LoadError::contents(format_args!(
+                    "a scan from record {first} on is out of order"
+                )));
             }
             // Others may have come meanwhile, in between.
             missing.next_if_eq(&at);
@@ -333,15 +335,15 @@ impl Documents {
             left -= 1;
         }
         match missing.next() {
-            Some(at) if left > 0 || last.is_some_and(|last| at < last) => {
-                Err(Failure::work(format_args!("a scan from record {first} on leaves user{at:019} out")))
-            }
+            Some(at) if left > 0 || last.is_some_and(|last| at < last) => Err(LoadError::contents(
+                format_args!("a scan from record {first} on leaves user{at:019} out"),
+            )),
             _ => Ok(()),
         }
     }
 
     /// Writes a record once more; `None`: one that is new.
-    fn write(&self, number: Option<u64>) -> Result<(), Failure> {
+    fn write(&self, number: Option<u64>) -> Result<(), LoadError> {
         let _writer = self.writer.lock().expect("no panic");
         let (number, generation) = {
             let truth = self.truth.read().expect("no panic");
@@ -362,16 +364,21 @@ impl Documents {
         Ok(())
     }
 
-    /// Makes all durable and reads every record: through the cache, or `on_device`, past it.
-    pub fn verify(&self, on_device: bool) -> Result<Verified, Failure> {
+    /// Makes all durable.
+    pub fn sync(&self) -> Result<(), LoadError> {
         let write = self.database.begin_write().map_err(|error| failed("begin", error))?;
-        write.commit().map_err(|error| failed("commit", error))?;
+        write.commit().map_err(|error| failed("commit", error))
+    }
+
+    /// Makes all durable and reads every record: through the cache, or `on_device`, past it.
+    pub fn verify(&self, on_device: bool) -> Result<Verified, LoadError> {
+        self.sync()?;
         let truth = self.truth.read().expect("no panic");
         if !on_device {
             return verify_all(&self.database, &truth);
         }
         let copy = self.path.with_extension("copy");
-        let fail = |error| Failure::work(format_args!("cannot copy {}: {error}", self.path.display()));
+        let fail = |error| LoadError::Device(format!("cannot copy {}: {error}", self.path.display()));
         std::fs::copy(&self.path, &copy).map_err(fail)?;
         let verified = Builder::new()
             .open(&copy)
@@ -383,19 +390,22 @@ impl Documents {
 }
 
 /// Every record is what was committed last.
-fn verify_all(database: &Database, truth: &Truth) -> Result<Verified, Failure> {
+fn verify_all(database: &Database, truth: &Truth) -> Result<Verified, LoadError> {
     let read = database.begin_read().map_err(|error| failed("begin", error))?;
     let table = read.open_table(TABLE).map_err(|error| failed("open", error))?;
     let mut records = 0;
     for entry in table.iter().map_err(|error| failed("iterate", error))? {
         let (key, value) = entry.map_err(|error| failed("next", error))?;
         let (number, _) = record(key.value(), value.value())?;
-        verify::check_generation(value.value(), number, truth.generation(number)).map_err(Failure::work)?;
+        verify::check_generation(value.value(), number, truth.generation(number))
+            .map_err(LoadError::contents)?;
         records += 1;
     }
     if records != truth.records() {
         let committed = truth.records();
-        return Err(Failure::work(format_args!("{records} records are there, {committed} were committed")));
+        return Err(LoadError::contents(format_args!(
+            "{records} records are there, {committed} were committed"
+        )));
     }
     Ok(Verified { pages: records })
 }
@@ -486,14 +496,14 @@ mod tests {
     fn a_record_that_is_wrong_old_or_gone_is_found() {
         let (directory, cache) = (tempfile::tempdir().unwrap(), cache());
         let documents = laid_out(directory.path(), ycsb(Letter::E, 0), &cache);
-        let told = |result: Result<(), Failure>| result.unwrap_err().text().to_owned();
+        let told = |result: Result<(), LoadError>| result.unwrap_err().to_string();
         let scanned = documents.truth.read().unwrap().following(position(5), 3);
         documents.scan(5, 3).unwrap();
         let behind = (0..u64::from(RECORDS)).find(|&number| position(number) == scanned[1]).unwrap();
 
         documents.truth.write().unwrap().note(5, 2);
         assert!(told(documents.read(5)).contains("record 5 is of generation 1"));
-        assert!(documents.verify(false).unwrap_err().text().contains("stale"));
+        assert!(documents.verify(false).unwrap_err().to_string().contains("stale"));
         documents.truth.write().unwrap().note(5, 1);
 
         let write = documents.database.begin_write().unwrap();
@@ -501,7 +511,7 @@ mod tests {
         write.commit().unwrap();
         assert!(told(documents.read(behind)).contains("is gone"));
         assert!(told(documents.scan(5, 3)).contains(&format!("leaves {} out", key(behind))));
-        assert!(documents.verify(true).unwrap_err().text().contains("2999 records are there"));
+        assert!(documents.verify(true).unwrap_err().to_string().contains("2999 records are there"));
 
         let path = directory.path().join("records");
         let bytes = std::fs::read(&path).unwrap();

@@ -13,7 +13,9 @@ use documents::Documents;
 use mglru_cache::Tenant;
 use mglru_workload::Load;
 use mglru_workload::trace::PageAccess;
+use std::fmt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tables::Tables;
 
@@ -30,7 +32,13 @@ pub struct Performed {
 }
 
 /// A load that runs on a cache, for some clients at once.
-pub enum RealLoad {
+pub struct RealLoad {
+    contents: Contents,
+    /// A step failed, perhaps half-way.
+    failed: AtomicBool,
+}
+
+enum Contents {
     /// A database on files.
     Tables(Box<Tables>),
     /// Anonymous memory.
@@ -44,6 +52,44 @@ pub enum RealLoad {
 pub struct Verified {
     /// Pages that are what they should be; of a store, records.
     pub pages: u64,
+}
+
+/// Why a load does not go on.
+#[derive(Debug)]
+pub enum LoadError {
+    /// A page cannot be had, or cannot be written.
+    Cache(mglru_cache::Error),
+    /// A file cannot be read past the cache, or the store on it does not work.
+    Device(String),
+    /// A page is not what it should be, or pages do not agree.
+    Contents(String),
+}
+
+impl LoadError {
+    fn contents(reason: impl fmt::Display) -> LoadError {
+        LoadError::Contents(reason.to_string())
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::Cache(error) => error.fmt(f),
+            LoadError::Device(text) | LoadError::Contents(text) => text.fmt(f),
+        }
+    }
+}
+
+impl From<mglru_cache::Error> for LoadError {
+    fn from(error: mglru_cache::Error) -> LoadError {
+        LoadError::Cache(error)
+    }
+}
+
+impl From<LoadError> for Failure {
+    fn from(error: LoadError) -> Failure {
+        Failure::work(error)
+    }
 }
 
 impl RealLoad {
@@ -78,22 +124,23 @@ impl RealLoad {
         RealLoad::check(&load)?;
         // What is wrong with the load shows before files are made.
         let running = load.start(clients, seed).map_err(Failure::usage)?;
-        match (load, running) {
+        let contents = match (load, running) {
             (Load::Tpcc { cache_pages, .. }, mglru_workload::load::Running::Tpcc(tpcc)) => {
                 let tables = Tables::new(*tpcc, cache_pages, tenant, directory, name, mapped)?;
-                Ok(RealLoad::Tables(Box::new(tables)))
+                Contents::Tables(Box::new(tables))
             }
             (Load::Sweep { arrays, array_pages }, mglru_workload::load::Running::Sweep(threads)) => {
-                Ok(RealLoad::Arrays(Arrays::new(arrays, array_pages, threads, seed, tenant)?))
+                Contents::Arrays(Arrays::new(arrays, array_pages, threads, seed, tenant)?)
             }
             (Load::Ycsb(ycsb), _) => {
                 let path = directory.join(format!("{name}.redb"));
                 Documents::lay_out(&path, ycsb.records, seed)?;
                 let documents = Documents::open(&path, ycsb, clients, seed, tenant)?;
-                Ok(RealLoad::Documents(Box::new(documents)))
+                Contents::Documents(Box::new(documents))
             }
             _ => unreachable!("it was checked"),
-        }
+        };
+        Ok(RealLoad { contents, failed: AtomicBool::new(false) })
     }
 
     /// From now on, what it brings in is charged to another tenant.
@@ -101,10 +148,10 @@ impl RealLoad {
     /// # Errors
     /// The tenant is another cache's.
     pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Failure> {
-        match self {
-            RealLoad::Tables(tables) => tables.move_to(tenant),
-            RealLoad::Arrays(arrays) => arrays.move_to(tenant),
-            RealLoad::Documents(documents) => documents.move_to(tenant),
+        match &mut self.contents {
+            Contents::Tables(tables) => tables.move_to(tenant),
+            Contents::Arrays(arrays) => arrays.move_to(tenant),
+            Contents::Documents(documents) => documents.move_to(tenant),
         }
     }
 
@@ -113,24 +160,39 @@ impl RealLoad {
     ///
     /// # Errors
     /// A page cannot be read or written, or is not what it should be.
-    pub fn step(&self, client: usize, tell: &mut dyn FnMut(Performed)) -> Result<(), Failure> {
-        match self {
-            RealLoad::Tables(tables) => tables.step(tell),
-            RealLoad::Arrays(arrays) => arrays.step(client, tell),
-            RealLoad::Documents(documents) => documents.step(client, tell),
-        }
+    pub fn step(&self, client: usize, tell: &mut dyn FnMut(Performed)) -> Result<(), LoadError> {
+        let done = match &self.contents {
+            Contents::Tables(tables) => tables.step(tell),
+            Contents::Arrays(arrays) => arrays.step(client, tell),
+            Contents::Documents(documents) => documents.step(client, tell),
+        };
+        self.failed.fetch_or(done.is_err(), Relaxed);
+        done
     }
 
     /// Reads everything once more and checks it, while no client runs: through the cache, or `on_device`, past it, what was
-    /// synced.
+    /// synced. After a step that failed there is nothing to verify: nobody knows how far it came.
     ///
     /// # Errors
     /// What is not as it should be.
-    pub fn verify(&self, on_device: bool) -> Result<Verified, Failure> {
-        match self {
-            RealLoad::Tables(tables) => tables.verify(on_device),
-            RealLoad::Arrays(arrays) => arrays.verify(),
-            RealLoad::Documents(documents) => documents.verify(on_device),
+    pub fn verify(&self, on_device: bool) -> Result<Verified, LoadError> {
+        match &self.contents {
+            _ if self.failed.load(Relaxed) => Ok(Verified::default()),
+            Contents::Tables(tables) => tables.verify(on_device),
+            Contents::Arrays(arrays) => arrays.verify(),
+            Contents::Documents(documents) => documents.verify(on_device),
+        }
+    }
+
+    /// Writes what is dirty of its files to the device.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn sync(&self) -> Result<(), LoadError> {
+        match &self.contents {
+            Contents::Tables(tables) => tables.sync(),
+            Contents::Arrays(_) => Ok(()),
+            Contents::Documents(documents) => documents.sync(),
         }
     }
 }

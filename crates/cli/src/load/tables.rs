@@ -10,7 +10,7 @@
 //! A page of a file has one place in the server's cache. Whoever visits it holds that place's lock, and no other: so
 //! clients run at once, and a page is changed by one at a time. Changes are additions and come out the same in any order.
 
-use super::{PAGE, Performed, Verified, timed};
+use super::{LoadError, PAGE, Performed, Verified, timed};
 use crate::error::Failure;
 use crate::layout;
 use crate::progress;
@@ -136,14 +136,19 @@ impl Tables {
     }
 
     /// A transaction.
-    pub fn step(&self, tell: &mut dyn FnMut(Performed)) -> Result<(), Failure> {
+    pub fn step(&self, tell: &mut dyn FnMut(Performed)) -> Result<(), LoadError> {
         let mut visits = Vec::new();
         self.tpcc.lock().expect("no panic").next_visits(&mut visits);
         let mut buffer = [0; PAGE];
         visits.iter().try_for_each(|visit| self.visit(visit, &mut buffer, tell))
     }
 
-    fn visit(&self, visit: &Visit, bytes: &mut [u8], tell: &mut dyn FnMut(Performed)) -> Result<(), Failure> {
+    fn visit(
+        &self,
+        visit: &Visit,
+        bytes: &mut [u8],
+        tell: &mut dyn FnMut(Performed),
+    ) -> Result<(), LoadError> {
         let number = visit.page();
         let at = place_of(number, self.places.len() as u64);
         let place = &mut *self.places[at as usize].lock().expect("no panic");
@@ -161,7 +166,7 @@ impl Tables {
                 std::time::Duration::ZERO
             }
         };
-        page::check(bytes, visit.file, visit.index, truth).map_err(Failure::work)?;
+        page::check(bytes, visit.file, visit.index, truth).map_err(LoadError::contents)?;
         let write = visit.add.is_some();
         if write {
             page::change(bytes, visit);
@@ -184,14 +189,14 @@ impl Tables {
 
     /// All pages of all files, what lies in the server's cache, and whether all rows agree. `on_device`: files are read past
     /// the cache, which has been synced.
-    pub fn verify(&self, on_device: bool) -> Result<Verified, Failure> {
+    pub fn verify(&self, on_device: bool) -> Result<Verified, LoadError> {
         let mut consistency = Consistency::new(self.warehouses);
         let (mut bytes, mut verified) = (vec![0; PAGE], Verified::default());
         let mut changed: usize =
             self.places.iter().map(|place| place.lock().expect("no panic").truths.len()).sum();
         for open in self.files.values() {
             let fail =
-                |error| Failure::work(format_args!("cannot read {}: {error}", open.file.path().display()));
+                |error| LoadError::Device(format!("cannot read {}: {error}", open.file.path().display()));
             let device =
                 if on_device { Some(std::fs::File::open(open.file.path()).map_err(fail)?) } else { None };
             for index in 0..open.file.len() / PAGE_BYTES {
@@ -205,26 +210,31 @@ impl Tables {
                     Some(file) => file.read_exact_at(&mut bytes, index * PAGE_BYTES).map_err(fail)?,
                     None => open.read(index, &mut bytes)?,
                 }
-                page::check(&bytes, open.of, index, truth).map_err(Failure::work)?;
+                page::check(&bytes, open.of, index, truth).map_err(LoadError::contents)?;
                 page::rows(&bytes, open.of, index)
                     .for_each(|(number, row)| consistency.row(open.of.table, number, &row));
                 if let Some(cache) = &self.cache
                     && place.tag == number + 1
                 {
                     cache.load(at * PAGE_BYTES, &mut bytes)?;
-                    page::check(&bytes, open.of, index, truth).map_err(Failure::work)?;
+                    page::check(&bytes, open.of, index, truth).map_err(LoadError::contents)?;
                     verified.pages += 1;
                 }
                 verified.pages += 1;
             }
         }
         if changed > 0 {
-            return Err(Failure::work(format_args!(
+            return Err(LoadError::contents(format_args!(
                 "{changed} pages that were written are behind the end of their file"
             )));
         }
-        consistency.check().map_err(Failure::work)?;
+        consistency.check().map_err(LoadError::contents)?;
         Ok(verified)
+    }
+
+    /// Writes what is dirty to the device.
+    pub fn sync(&self) -> Result<(), LoadError> {
+        Ok(self.files.values().try_for_each(|open| open.file.sync_data())?)
     }
 }
 

@@ -186,7 +186,7 @@ impl Ended<'_> {
                 let name = &runner.planned().job.name;
                 runner.finish().failure.map(|failure| format!("job `{name}` failed: {}", failure.message))
             }
-            Open::Load(load) => load.verify(false).err().map(|failure| failure.text().to_owned()),
+            Open::Load(load) => load.verify(false).err().map(|error| error.to_string()),
             Open::Trace { .. } | Open::Nothing => None,
         };
         self.failure.clone().or_else(at_last).map(|failure| format!("{place}: {failure}"))
@@ -289,14 +289,16 @@ impl<'p> Part<'p> {
             let (mut accesses, mut member, mut failure) = (0, Member::default(), None);
             while failure.is_none() && Instant::now() < deadline && !self.stop.load(Relaxed) {
                 let moved = membership.moved(&mut member, accesses);
-                let done = match moved.filter(|_| client == 0) {
-                    Some(tenant) => load.write().unwrap_or_else(PoisonError::into_inner).move_to(&tenant),
+                failure = match moved.filter(|_| client == 0) {
+                    Some(tenant) => {
+                        let moved = load.write().unwrap_or_else(PoisonError::into_inner).move_to(&tenant);
+                        moved.err().map(|failure| failure.text().to_owned())
+                    }
                     None => {
                         let load = load.read().unwrap_or_else(PoisonError::into_inner);
-                        load.step(client, &mut |_| accesses += 1)
+                        load.step(client, &mut |_| accesses += 1).err().map(|error| error.to_string())
                     }
                 };
-                failure = done.err().map(|failure| failure.text().to_owned());
             }
             membership.tell(&mut member, accesses);
             failure

@@ -11,11 +11,11 @@
 use super::OutOfMemory;
 use super::oom::OomStep;
 use crate::Core;
-use crate::host::{FlushReason, Host, Throttle};
+use crate::host::{FlushReason, Host, Throttle, Time};
 use crate::memcg::{Counter, MemcgId};
 
-/// Waits, of at most 100 ms, in which nothing was written or read, and the device had nothing to do or said no, before a
-/// request fails. As long as it has something to do and does not answer, it is waited for.
+/// Waits of 100 ms in which nothing was written or read, and the device had nothing to do or said no, before a request
+/// fails. As long as it has something to do and does not answer, it is waited for.
 const FRUITLESS_WAITS: u32 = 16;
 /// Waits of one tick for somebody who was killed, before a request fails: about a second.
 const DYING_WAITS: u32 = 256;
@@ -43,6 +43,8 @@ pub(crate) struct LastResort {
     failed_before: u64,
     /// Generations opened until then.
     aged_before: u64,
+    /// That wait, and when it began.
+    wait: Option<(Throttle, Time)>,
 }
 
 impl LastResort {
@@ -51,8 +53,27 @@ impl LastResort {
         LastResort { kills_seen: core.oom_kills(), ..LastResort::default() }
     }
 
+    /// What to wait for once more before `target` is reclaimed from again: a wait was cut short, and nothing moved. Hosts wake
+    /// who waits for any page that is done; readers of other tenants end 16 waits in microseconds. Where a wait takes no
+    /// time at all, as for a simulated device that refuses at once, it is over.
+    pub(crate) fn rest(&self, core: &Core, host: &impl Host, target: MemcgId) -> Option<Throttle> {
+        let (throttle, began) = self.wait?;
+        let waited = host.now().since(began);
+        let cut_short = !waited.is_zero() && waited < throttle.timeout();
+        (cut_short && seen(core, target) == self.seen_before).then_some(throttle)
+    }
+
     /// Reclaim did not bring `target` below its limit.
     pub(crate) fn step(&mut self, core: &Core, host: &impl Host, target: MemcgId) -> LastStep {
+        let next = self.next(core, host, target);
+        self.wait = match next {
+            LastStep::Wait(throttle) => Some((throttle, host.now())),
+            LastStep::Fail(_) | LastStep::Retry => None,
+        };
+        next
+    }
+
+    fn next(&mut self, core: &Core, host: &impl Host, target: MemcgId) -> LastStep {
         if core.mechanisms().wait_before_oom()
             && let Some(throttle) = self.wait_for_transfers(core, host, target)
         {
@@ -77,8 +98,7 @@ impl LastResort {
         let totals = core.subtree_totals(target);
         let in_flight = totals.get(Counter::FileWriteback) + totals.get(Counter::FileReading) > 0;
         let under_way = in_flight || totals.get(Counter::FileDirty) > 0;
-        let stolen = totals.get(Counter::PgstealFile) + totals.get(Counter::PgstealAnon);
-        let now = [core.written_pages(), totals.get(Counter::FileReading), stolen];
+        let now = seen(core, target);
         let moves = now != self.seen_before;
         if moves {
             self.seen_before = now;
@@ -101,4 +121,11 @@ impl LastResort {
         host.wake_flusher(FlushReason::Reclaim);
         Some(Throttle::Writeback)
     }
+}
+
+/// Pages written, being read and stolen.
+fn seen(core: &Core, target: MemcgId) -> [u64; 3] {
+    let totals = core.subtree_totals(target);
+    let stolen = totals.get(Counter::PgstealFile) + totals.get(Counter::PgstealAnon);
+    [core.written_pages(), totals.get(Counter::FileReading), stolen]
 }

@@ -160,6 +160,9 @@ impl Lowering {
             return RequestStep::More;
         }
         let last_resort = self.last_resort.get_or_insert_with(|| Box::new(LastResort::new(core)));
+        if let Some(throttle) = last_resort.rest(core, host, self.memcg) {
+            return RequestStep::Wait(throttle);
+        }
         if self.retries == 0 && self.high {
             return RequestStep::TryAgain(Progress::default());
         }

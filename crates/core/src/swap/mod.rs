@@ -61,6 +61,13 @@ pub struct SwapOptions {
     pub store: SwapStore,
 }
 
+impl SwapOptions {
+    /// What is kept of each slot, in bytes: its shadow, who pays for it and its place among those that were given back; and,
+    /// as the page in it may be alone in its leaf, of the table of leaves 16 bytes per 32, rounded up.
+    pub const SLOT_BYTES: u64 =
+        (size_of::<AtomicU64>() + size_of::<AtomicU32>() + size_of::<u32>()) as u64 + 1;
+}
+
 /// A page that is to be written to its swap slot. Its folio is locked and mapped nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwapOut {
@@ -112,7 +119,11 @@ impl SwapArea {
             shadows: (0..options.pages).map(|_| AtomicU64::new(0)).collect(),
             of_folios: (0..frames).map(|_| AtomicU32::new(0)).collect(),
             payers: (0..options.pages).map(|_| AtomicU32::new(0)).collect(),
-            free: Mutex::new(FreeSlots { given_back: Vec::new(), unused_from: 0 }),
+            // At once: if it grew, it would take up to twice as much, and the old and the new for a moment.
+            free: Mutex::new(FreeSlots {
+                given_back: Vec::with_capacity(options.pages as usize),
+                unused_from: 0,
+            }),
             free_slots: AtomicU32::new(options.pages),
         }
     }
@@ -127,7 +138,7 @@ impl SwapArea {
 
     /// Bytes kept about slots and folios.
     pub(crate) fn bytes(&self) -> u64 {
-        (size_of_val(&*self.shadows) + size_of_val(&*self.of_folios) + size_of_val(&*self.payers)) as u64
+        u64::from(self.slots()) * SwapOptions::SLOT_BYTES + size_of_val(&*self.of_folios) as u64
     }
 
     fn take(&self) -> Option<SwapSlot> {

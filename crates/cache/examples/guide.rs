@@ -1,0 +1,143 @@
+//! The guide, docs/cache.md, and the examples of docs/tenants.md as a program: their code stands here, line by line, and
+//! `tests/guide.rs` runs it.
+
+use mglru_cache::{
+    Advice, Error, Event, GenerationRow, Limits, Mechanisms, OomPolicy, OpenMode, PageCache, Preset,
+    ReadRequest, Swap, Swappiness,
+};
+use std::path::Path;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let directory = std::env::temp_dir().join(format!("mglru-guide-{}", std::process::id()));
+    std::fs::create_dir(&directory)?;
+    let done = run(&directory);
+    std::fs::remove_dir_all(&directory)?;
+    Ok(done?)
+}
+
+/// Everything, with files in `directory`.
+pub fn run(directory: &Path) -> Result<(), Error> {
+    begin(&directory.join("table.db"))?;
+    many(&directory.join("table.db"))?;
+    change_outside(&directory.join("table.db"))?;
+    choose(&directory.join("table.db"))?;
+    fail(&directory.join("table.db"))?;
+    tenants(&directory.join("cart.db"))?;
+    kill()
+}
+
+fn begin(path: &Path) -> Result<(), Error> {
+    let cache = PageCache::builder(64 << 20).build()?; // bytes, of everything
+    let file = cache.open(path, OpenMode::Create)?;
+    file.write_at(b"hello", 8192)?; // in memory
+    file.sync_data()?; // on stable storage
+    let mut page = [0; 4096];
+    let bytes = file.read_at(&mut page, 8192)?; // fewer than asked for only at the end of the file
+    assert_eq!(&page[..bytes], b"hello");
+
+    let map = file.map()?;
+    let guard = map.page(2)?; // lent without a copy
+    assert_eq!(&guard[..], b"hello");
+    drop(guard);
+    cache.close()?; // dropping it writes everything, too, but tells nobody of errors
+    Ok(())
+}
+
+fn many(path: &Path) -> Result<(), Error> {
+    let cache = PageCache::builder(64 << 20).build()?;
+    let file = cache.open(path, OpenMode::ReadWrite)?;
+    file.truncate(4 << 20)?;
+    let mut buffers = vec![[0; 4096]; 100];
+    let page = |(index, buffer)| ReadRequest { offset: index as u64 * 40_960, buffer, read: 0 };
+    let mut requests: Vec<_> =
+        buffers.iter_mut().map(|buffer| &mut buffer[..]).enumerate().map(page).collect();
+    file.read_many(&mut requests)?; // what is missing is read together, 32 at once
+
+    let mut words = [[0; 8]; 3];
+    file.map()?.load_many(&[0, 70_000, 1_000_000], &mut words)?; // the processor waits for them together
+
+    file.advise(Advice::WillNeed, 0..1 << 20)?; // begins to read
+    file.advise(Advice::DontNeed, 1 << 20..4 << 20)?; // after a scan that will not come back
+
+    std::thread::scope(|scope| {
+        for part in 0..4 {
+            let file = file.try_clone(); // a handle per thread
+            scope.spawn(move || file.read_at(&mut [0; 4096], part << 20));
+        }
+    });
+    Ok(())
+}
+
+fn change_outside(path: &Path) -> Result<(), Error> {
+    let cache = PageCache::builder(64 << 20).build()?;
+    let file = cache.open(path, OpenMode::ReadWrite)?;
+    drop(file); // the last handle: dirty pages are written, and the file is forgotten
+    let file = cache.open(path, OpenMode::ReadWrite)?; // sees what others wrote meanwhile
+    assert_eq!(file.len(), 4 << 20);
+    Ok(())
+}
+
+fn choose(path: &Path) -> Result<(), Error> {
+    let cache = PageCache::builder(64 << 20)
+        .mechanisms(Mechanisms::preset(Preset::Linux72)) // default: what we think is best
+        .swap(Swap::compressed(8 << 20)) // where cold anonymous memory goes
+        .swappiness(Swappiness::new(100).expect("0 to 201")) // how willingly; default: 60
+        .observer(|event| {
+            if let Event::Evicted { page: (file, index), .. } = event {
+                println!("page {index} of {file:?} went");
+            }
+        })
+        .build()?;
+    if let Some(why) = cache.stats().why_not_uring {
+        println!("threads instead of io_uring: {why}");
+    }
+    cache.open(path, OpenMode::ReadOnly)?.read_at(&mut [0; 4096], 0)?;
+    let root = cache.tenant("")?.stats();
+    println!("{} hits, {} misses", root.hits, root.misses);
+    println!("{:?} came back soon after they went", root.counter("workingset_refault_file"));
+    for GenerationRow { seq, age_ms, file_pages, .. } in root.generations {
+        println!("generation {seq}: {file_pages} pages, {age_ms} ms old");
+    }
+    Ok(())
+}
+
+fn fail(path: &Path) -> Result<(), Error> {
+    let cache = PageCache::builder(64 << 20).build()?;
+    let file = cache.open(path, OpenMode::ReadWrite)?;
+    match file.write_at(b"more", 0).and_then(|_| file.sync_data()) {
+        Ok(()) => {}
+        // Nothing is lost: make room on the device, and sync again.
+        Err(Error::WriteBack { path, source }) => eprintln!("{}: {source}", path.display()),
+        // Who holds what, in words; let go of guards and anonymous memory, or raise the limit.
+        Err(Error::OutOfMemory(report)) => eprintln!("{report}"),
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+fn tenants(path: &Path) -> Result<(), Error> {
+    let cache = PageCache::builder(256 << 20).tenant("web", 128 << 20).build()?;
+    let cart = cache.add_tenant("web/cart", &Limits { low_bytes: 16 << 20, ..Limits::max(64 << 20) })?;
+    let file = cart.open(path, OpenMode::Create)?;
+    file.write_at(&vec![7; 4 << 20], 0)?;
+    file.sync_data()?;
+
+    cart.set_high(Some(48 << 20))?; // reclaims what is above it
+    cache.control().write("web/memory.reclaim", "1M swappiness=0")?; // fails where less can be reclaimed
+    print!("{}", cache.control().read("web/memory.stat")?);
+
+    drop(file);
+    cache.remove_tenant("web/cart")?;
+    Ok(())
+}
+
+fn kill() -> Result<(), Error> {
+    let cache =
+        PageCache::builder(64 << 20).oom_policy(OomPolicy::Victim).tenant("jobs", 32 << 20).build()?;
+    // … later:
+    if let Some(report) = cache.tenant("jobs")?.killed() {
+        eprintln!("{report}");
+        cache.tenant("jobs")?.revive();
+    }
+    Ok(())
+}
