@@ -84,8 +84,7 @@ fn a_page_is_explained() {
     let back = life["events"].as_array().unwrap().last().unwrap();
     assert_eq!(back["refault"], true);
     let events = events(folder.path(), "all.jsonl");
-    let of_page =
-        |name: &str| events.iter().filter(|event| event["event"] == name && event["page"] == 7).next_back();
+    let of_page = |name: &str| events.iter().rfind(|event| event["event"] == name && event["page"] == 7);
     let evicted = number(&of_page("evict").unwrap()["oldest_generation"]);
     let opened =
         events.iter().filter(|event| event["event"] == "age").map(|event| number(&event["generation"]));
