@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Disk, PAGE, assert_same, counter, memory, page, pages, read};
-use mglru_cache::{CachedFile, Error, Limits, OpenMode, PageCache};
+use mglru_cache::{CachedFile, Error, Limits, Map, OpenMode, PageCache};
 use mglru_core::Errno;
 
 const MIB: u64 = 1 << 20;
@@ -159,6 +159,44 @@ fn handles_move_to_other_tenants() {
     cache.remove_tenant("a").unwrap();
     cache.remove_tenant("b").unwrap();
     read_all(&file, 0..400);
+    cache.validate().unwrap();
+}
+
+/// A map keeps what it has mapped, whether it was the tenant's only one or not.
+#[test]
+fn maps_move_to_other_tenants() {
+    let (_disk, cache) = cache(8 * MIB, 400);
+    for name in ["a", "b"] {
+        cache.add_tenant(name, &Limits::default()).unwrap();
+    }
+    let file = open(&cache, "a");
+    let (b, root) = (cache.tenant("b").unwrap(), cache.tenant("").unwrap());
+    let load = |map: &Map, pages: std::ops::Range<u64>| {
+        let mut bytes = vec![0; PAGE];
+        for number in pages {
+            map.load(number * PAGE as u64, &mut bytes).unwrap();
+            assert_same(&bytes, &page(number), number);
+        }
+    };
+    let (mut first, mut second) = (file.map().unwrap(), file.map().unwrap());
+    load(&first, 0..100);
+    let before = usage(&cache, "a");
+    for map in [&mut first, &mut second] {
+        map.move_to(&b).unwrap();
+        assert_eq!(counter(&cache, "a", "file_mapped"), 100, "still mapped, and charged where they were");
+    }
+    load(&first, 100..150);
+    load(&second, 0..150);
+    assert_eq!(["a", "b"].map(|tenant| counter(&cache, tenant, "file_mapped")), [100, 50]);
+    assert_eq!(usage(&cache, "a"), before);
+    second.move_to(&root).unwrap();
+    drop(first);
+    load(&second, 140..200);
+    let (_other_disk, other) = self::cache(4 * MIB, 1);
+    assert!(matches!(second.move_to(&other.tenant("").unwrap()), Err(Error::ForeignTenant(_))));
+    drop((second, file, b, root));
+    cache.remove_tenant("a").unwrap();
+    cache.remove_tenant("b").unwrap();
     cache.validate().unwrap();
 }
 

@@ -67,8 +67,9 @@ What to do (also in job files, which have `include FILE`, ${VARIABLES} and comme
   --norandommap            draw blocks anew each time, instead of each once per pass
   --randseed=N             decides every random choice
   --workload=LOAD          instead of blocks of files, a load of mglru's own, whose contents are
-                           always verified (docs/fio.md): tpcc:warehouses=N,cache=SIZE or
-                           sweep:size=SIZE,arrays=N; instances are its clients; needs --runtime
+                           always verified (docs/fio.md): tpcc:warehouses=N,cache=SIZE,
+                           sweep:size=SIZE,arrays=N or ycsb:workload=LETTER,records=N;
+                           instances are its clients; needs --runtime
 On what:
   --directory=DIR          where files are; DIR:DIR: instances take turns
   --filename=FILE          the file, shared by all instances; FILE:FILE: several, in turns
