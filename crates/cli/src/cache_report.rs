@@ -227,3 +227,22 @@ pub fn seconds(time: Duration) -> String {
         _ => format!("{:.1} s", time.as_secs_f64()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_turned_is_told_with_the_preset() {
+        let of = |with: &[Switch], without: &[Switch]| {
+            mechanisms_text(Mechanisms::compose(Preset::Linux72, with, without).unwrap())
+        };
+        assert_eq!(of(&[], &[]), "linux-7.2");
+        assert_eq!(of(&[], &[Switch::ReclaimLoop]), "linux-7.2 -reclaim_loop");
+        assert_eq!(
+            of(&[Switch::Prefetch], &[Switch::FaultPlacement]),
+            "linux-7.2 -fault_placement +prefetch"
+        );
+        assert_eq!(of(&[Switch::MemcgLru], &[]), "linux-7.2", "it is on there anyway");
+    }
+}

@@ -18,8 +18,9 @@ const BELOW: &str = "      ";
 const WORDS_SHORT: usize = 30;
 /// With less room words go below their row.
 const WORDS_ROOM_MIN: usize = 40;
-/// A name in the first column is not broken shorter than this.
+/// A name in the first column is not broken shorter than this, nor than the other for the sake of words at the end.
 const NAMES_MIN: usize = 16;
+const NAMES_WHOLE: usize = 28;
 /// Cells between that are longer are no figures, and can be broken.
 const FIGURES_LONG: usize = 16;
 
@@ -74,7 +75,10 @@ impl Table {
         if let Some(column) = last_words {
             let short =
                 self.rows.iter().map(|row| length(&row[column])).filter(|&width| width <= WORDS_SHORT);
-            widths[column] = short.max().unwrap_or(0);
+            let (names, short) = (widths[0].min(NAMES_WHOLE), short.max().unwrap_or(0));
+            let narrowest = line_width(&[&[names], &least[1..column], &[short]].concat());
+            // Else they stand below, but for what is next to nothing.
+            widths[column] = if narrowest <= COLUMNS_MAX { short } else { 1 };
             least[column] = widths[column];
         }
         // The widest gives way first, and no more than it has to: names can be found as long as they are whole.
@@ -266,6 +270,28 @@ mod tests {
         assert_eq!(
             text.lines().skip(1).map(|line| line.split("  ").nth(1).unwrap()).collect::<String>(),
             name
+        );
+
+        // As experiments have it: where names and figures leave no room, verdicts stand below.
+        let headings =
+            ["metric", "published", "before", "after", "default", "change", "from", "to", "verdict"];
+        let mut table = Table::new(headings).with_words_last();
+        let cells = |metric: &str, verdict: &str| {
+            let figures = ["+80.0 %", "113.41 M", "113.41 M", "113.41 M", "+89.9 %", "+84.8 %", "+93.5 %"];
+            [metric].into_iter().chain(figures).chain([verdict]).map(str::to_owned).collect::<Vec<_>>()
+        };
+        table.row(cells("reclaimed_by_two", "cannot be told here"));
+        table.row(cells("mapped_reclaimed_per_second_2_threads", "-"));
+        let text = table.text();
+        assert!(widest(&text) <= 100, "{text}");
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(
+            lines[2].starts_with("  reclaimed_by_two ") && lines[3] == "      cannot be told here",
+            "{text}"
+        );
+        assert!(
+            lines[4].starts_with("  mapped_reclaimed_per_") && lines[4].ends_with("+93.5 %  -"),
+            "{text}"
         );
 
         let mut table = Table::with_headings((0..30).map(|_| "tenant/memory.current"));
