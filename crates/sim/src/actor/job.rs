@@ -185,8 +185,6 @@ impl Process {
 
 /// One job.
 pub(crate) struct Job {
-    /// Of all jobs.
-    id: usize,
     process: Process,
     /// Which of its processes that is, from 0.
     number: usize,
@@ -201,6 +199,8 @@ pub(crate) struct Job {
     loads: Loads,
     ahead: Ahead,
     state: State,
+    /// The tenant that it goes to after what it is doing.
+    moving: Option<usize>,
     dirtier: Dirtier,
     /// When its last access began, as long as that is under way and somebody wants to know.
     began: Option<Time>,
@@ -219,9 +219,8 @@ impl std::fmt::Debug for Job {
 
 impl Job {
     /// `others`: the processes 1, 2, … as which it may go on; it begins as the first.
-    pub(crate) fn new(id: usize, first: Process, others: Vec<Process>, source: Box<dyn Source>) -> Job {
+    pub(crate) fn new(first: Process, others: Vec<Process>, source: Box<dyn Source>) -> Job {
         Job {
-            id,
             process: first,
             number: 0,
             others,
@@ -232,6 +231,7 @@ impl Job {
             loads: Loads::NONE,
             ahead: Ahead::default(),
             state: State::Next,
+            moving: None,
             dirtier: Dirtier::default(),
             began: None,
             left: 0,
@@ -251,7 +251,6 @@ impl Job {
 
     /// Goes on until it has to wait, or somebody else may want to act.
     pub(crate) fn step(&mut self, world: &mut World, alone: bool) -> Result<Pause, SourceError> {
-        self.hear_of_move(world);
         if !self.process.enter(world) {
             return Ok(Pause::Until(world.now() + TENANT_PAUSE));
         }
@@ -263,7 +262,7 @@ impl Job {
             if self.is_cut_short(world) {
                 return Ok(self.die(world));
             }
-            self.hear_of_move(world);
+            self.go_on_moving(world);
             let pause = match std::mem::take(&mut self.state) {
                 State::Next => self.run(world)?,
                 State::Look(touch) => self.look(world, touch),
@@ -282,12 +281,20 @@ impl Job {
         }
     }
 
-    /// Moves to another tenant, all its processes together. What it is doing is finished first, where it began.
-    fn hear_of_move(&mut self, world: &mut World) {
+    /// Moves to another tenant, all its processes together. What it is doing is finished first, where it began. Who is to end
+    /// because its tenant was killed does not get away.
+    pub(crate) fn move_to(&mut self, world: &mut World, tenant: usize) {
+        if !self.is_cut_short(world) {
+            self.moving = Some(tenant);
+            self.go_on_moving(world);
+        }
+    }
+
+    fn go_on_moving(&mut self, world: &mut World) {
         if !matches!(self.state, State::Next) {
             return;
         }
-        let Some(tenant) = world.moves.remove(&self.id) else { return };
+        let Some(tenant) = self.moving.take() else { return };
         for process in std::iter::once(&mut self.process).chain(&mut self.others) {
             process.tenant = tenant;
             process.enter(world);
