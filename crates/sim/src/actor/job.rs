@@ -259,10 +259,10 @@ impl Job {
         self.alone = alone;
         self.ahead.range = 0..0;
         loop {
+            self.go_on_moving(world);
             if self.is_cut_short(world) {
                 return Ok(self.die(world));
             }
-            self.go_on_moving(world);
             let pause = match std::mem::take(&mut self.state) {
                 State::Next => self.run(world)?,
                 State::Look(touch) => self.look(world, touch),
@@ -284,14 +284,12 @@ impl Job {
     /// Moves to another tenant, all its processes together. What it is doing is finished first, where it began. Who is to end
     /// because its tenant was killed does not get away.
     pub(crate) fn move_to(&mut self, world: &mut World, tenant: usize) {
-        if !self.is_cut_short(world) {
-            self.moving = Some(tenant);
-            self.go_on_moving(world);
-        }
+        self.moving = Some(tenant);
+        self.go_on_moving(world);
     }
 
     fn go_on_moving(&mut self, world: &mut World) {
-        if !matches!(self.state, State::Next) {
+        if !matches!(self.state, State::Next) || self.is_cut_short(world) {
             return;
         }
         let Some(tenant) = self.moving.take() else { return };
