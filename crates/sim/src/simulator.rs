@@ -194,7 +194,7 @@ impl Simulator {
         };
         let mut processes: Vec<Process> = tenants.iter().map(process).collect();
         let first = processes.remove(0);
-        self.place(Actor::Job(Box::new(Job::new(self.jobs, first, processes, Box::new(source)))));
+        self.place(Actor::Job(Box::new(Job::new(first, processes, Box::new(source)))));
         self.jobs += 1;
         self.jobs_left += 1;
         self.jobs - 1
@@ -339,6 +339,7 @@ impl Simulator {
         // The actors before the jobs, such as background reclaim, read no source.
         let pause = acted.map_err(|error| SimError::Job(id.0 - (self.places.len() - self.jobs), error))?;
         self.answer_calls();
+        self.move_jobs();
         self.settle(id, pause);
         self.steps += 1;
         self.check()?;
@@ -391,6 +392,20 @@ impl Simulator {
         }
         if !calls.folios.is_empty() {
             self.wake_where(|pause| matches!(pause, Pause::Folio(folio) if calls.folios.contains(&folio)));
+        }
+    }
+
+    /// Jobs go where the administrator said. Who has ended stays where it was.
+    fn move_jobs(&mut self) {
+        let first = self.places.len() - self.jobs;
+        for (jobs, tenant) in std::mem::take(&mut self.world.moves) {
+            for place in self.places[first..].iter_mut().take(jobs.end).skip(jobs.start) {
+                if let Actor::Job(job) = &mut place.actor
+                    && place.pause != Pause::Done
+                {
+                    job.move_to(&mut self.world, tenant);
+                }
+            }
         }
     }
 

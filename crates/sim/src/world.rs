@@ -14,6 +14,7 @@ use mglru_core::{Core, Counter, Kind, Mapping, Memcg, MemcgError, MemcgId, SwapO
 use mglru_workload::Random;
 use mglru_workload::fio::Latencies;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Number of an actor, in the order in which they were added.
@@ -132,7 +133,7 @@ pub(crate) struct World {
     /// Of these, those whose memory is being taken.
     pub(crate) victims: VecDeque<Victim>,
     /// Jobs that are to move, and to which tenants.
-    pub(crate) moves: BTreeMap<usize, usize>,
+    pub(crate) moves: Vec<(Range<usize>, usize)>,
     pub(crate) writes: BTreeMap<WriteId, Write>,
     next_write: u64,
     /// Writes to files that failed so far.
@@ -194,7 +195,7 @@ impl World {
             kills: Vec::new(),
             refusals: Vec::new(),
             victims: VecDeque::new(),
-            moves: BTreeMap::new(),
+            moves: Vec::new(),
             writes: BTreeMap::new(),
             next_write: 0,
             failed_writes: 0,

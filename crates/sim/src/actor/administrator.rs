@@ -3,7 +3,7 @@
 //! One order after the other. A write takes as long as what it makes reclaim do, and orders behind it wait for it, as the
 //! lines of a shell script do.
 //!
-//! A job that is moved goes to its new tenant between two operations. When a tenant is removed, its jobs end before their next batch of operations. What one of them has begun is finished
+//! A job that is moved goes to its new tenant at once, or after the operation that it is in the middle of. When a tenant is removed, its jobs end before their next batch of operations. What one of them has begun is finished
 //! and charged to the parent, so that it does not matter how far they are.
 
 use super::{rest, wait_out};
@@ -169,11 +169,11 @@ fn remove(world: &mut World, tenant: usize) -> Result<(), MemcgError> {
     removed
 }
 
-/// They hear of it between two operations.
+/// Those in the middle of an operation go after it.
 fn move_jobs(world: &mut World, jobs: Range<usize>, tenant: usize) -> Result<(), MemcgError> {
     match &world.tenants[tenant] {
         TenantState { memcg: Some(_), gone: false, .. } => {
-            world.moves.extend(jobs.map(|job| (job, tenant)));
+            world.moves.push((jobs, tenant));
             Ok(())
         }
         _ => Err(MemcgError::Gone),

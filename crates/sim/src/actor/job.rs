@@ -186,8 +186,6 @@ impl Process {
 
 /// One job.
 pub(crate) struct Job {
-    /// Of all jobs.
-    id: usize,
     process: Process,
     /// Which of its processes that is, from 0.
     number: usize,
@@ -202,6 +200,8 @@ pub(crate) struct Job {
     loads: Loads,
     ahead: Ahead,
     state: State,
+    /// The tenant that it goes to after what it is doing.
+    moving: Option<usize>,
     dirtier: Dirtier,
     /// When its last access began, as long as that is under way and somebody wants to know.
     began: Option<Time>,
@@ -220,9 +220,8 @@ impl std::fmt::Debug for Job {
 
 impl Job {
     /// `others`: the processes 1, 2, … as which it may go on; it begins as the first.
-    pub(crate) fn new(id: usize, first: Process, others: Vec<Process>, source: Box<dyn Source>) -> Job {
+    pub(crate) fn new(first: Process, others: Vec<Process>, source: Box<dyn Source>) -> Job {
         Job {
-            id,
             process: first,
             number: 0,
             others,
@@ -233,6 +232,7 @@ impl Job {
             loads: Loads::NONE,
             ahead: Ahead::default(),
             state: State::Next,
+            moving: None,
             dirtier: Dirtier::default(),
             began: None,
             left: 0,
@@ -252,7 +252,6 @@ impl Job {
 
     /// Goes on until it has to wait, or somebody else may want to act.
     pub(crate) fn step(&mut self, world: &mut World, alone: bool) -> Result<Pause, SourceError> {
-        self.hear_of_move(world);
         if !self.process.enter(world) {
             return Ok(Pause::Until(world.now() + TENANT_PAUSE));
         }
@@ -261,10 +260,10 @@ impl Job {
         self.alone = alone;
         self.ahead.range = 0..0;
         loop {
+            self.go_on_moving(world);
             if self.is_cut_short(world) {
                 return Ok(self.die(world));
             }
-            self.hear_of_move(world);
             let pause = match std::mem::take(&mut self.state) {
                 State::Next => self.run(world)?,
                 State::Look(touch) => self.look(world, touch),
@@ -283,12 +282,18 @@ impl Job {
         }
     }
 
-    /// Moves to another tenant, all its processes together. What it is doing is finished first, where it began.
-    fn hear_of_move(&mut self, world: &mut World) {
-        if !matches!(self.state, State::Next) {
+    /// Moves to another tenant, all its processes together. What it is doing is finished first, where it began. Who is to end
+    /// because its tenant was killed does not get away.
+    pub(crate) fn move_to(&mut self, world: &mut World, tenant: usize) {
+        self.moving = Some(tenant);
+        self.go_on_moving(world);
+    }
+
+    fn go_on_moving(&mut self, world: &mut World) {
+        if !matches!(self.state, State::Next) || self.is_cut_short(world) {
             return;
         }
-        let Some(tenant) = world.moves.remove(&self.id) else { return };
+        let Some(tenant) = self.moving.take() else { return };
         for process in std::iter::once(&mut self.process).chain(&mut self.others) {
             process.tenant = tenant;
             process.enter(world);
