@@ -183,7 +183,8 @@ fn distances_of_the_classic_lru_are_those_it_judges_by() {
     );
     assert_eq!((&back["refault"], &back["recent"]), (&true.into(), &false.into()), "{back}");
     assert_eq!((number(&back["distance"]), number(&back["reach"])), (evictions + activations, 2), "{back}");
-    let text = done(folder.path(), replay);
+    // Its lines are wrapped.
+    let text = done(folder.path(), replay).split_whitespace().collect::<Vec<_>>().join(" ");
     let told =
         format!("too long ago, after {} evictions and activations; within reach are 2", back["distance"]);
     assert!(text.contains(&told), "{told}: {text}");
