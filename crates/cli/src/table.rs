@@ -20,7 +20,7 @@ const WORDS_SHORT: usize = 30;
 const WORDS_ROOM_MIN: usize = 40;
 /// A name in the first column is not broken shorter than this, nor than the other for the sake of words at the end.
 const NAMES_MIN: usize = 16;
-const NAMES_WHOLE: usize = 28;
+const NAMES_WHOLE: usize = 24;
 /// Cells between that are longer are no figures, and can be broken.
 const FIGURES_LONG: usize = 16;
 

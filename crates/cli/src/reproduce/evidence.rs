@@ -189,7 +189,7 @@ pub struct Experiment {
 }
 
 /// How the table is to be read.
-const HOW: &str = "\n  from, to: between these is the median change of pairs of runs, with 95 % from six pairs on; verdicts go by it.";
+const HOW: &str = "\n  Changes are in percent. between: there is the median change of pairs of runs, with 95 % from six pairs on; verdicts go by it.";
 
 /// From nothing to something is a change by all of it.
 fn change(before: f64, after: f64) -> f64 {
@@ -304,6 +304,12 @@ pub fn percent(change: f64) -> String {
     format!("{:+.1} %", 100.0 * change)
 }
 
+/// The same for a column of percents: with the digits that say something.
+fn signed(change: f64) -> String {
+    let percent = 100.0 * change;
+    if percent.abs() < 9.95 { format!("{percent:+.1}") } else { format!("{percent:+.0}") }
+}
+
 impl Experiment {
     /// What a metric comes to.
     pub fn verdict_of(&self, row: &Row) -> Verdict {
@@ -345,30 +351,20 @@ impl Experiment {
 
     /// Its metrics.
     pub fn table(&self) -> Table {
-        let mut table = Table::new([
-            "metric",
-            "published",
-            "before",
-            "after",
-            "default",
-            "change",
-            "from",
-            "to",
-            "verdict",
-        ])
-        .with_words_last();
+        let mut table =
+            Table::new(["metric", "published", "before", "after", "default", "change", "between", "verdict"])
+                .with_words_last();
         for row in &self.rows {
             let published = row.published_pair();
             let interval = row.interval();
             table.row([
                 row.metric.to_owned(),
-                published.map_or("-".to_owned(), |(before, after)| percent(change(before, after))),
+                published.map_or("-".to_owned(), |(before, after)| signed(change(before, after))),
                 figure(median(&row.before)),
                 figure(median(&row.after)),
                 figure(median(&row.default)),
-                percent(row.change()),
-                percent(interval.low),
-                percent(interval.high),
+                signed(row.change()),
+                format!("{}…{}", signed(interval.low), signed(interval.high)),
                 self.told(row),
             ]);
         }
