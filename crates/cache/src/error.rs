@@ -114,7 +114,10 @@ impl fmt::Display for Error {
             ),
             Error::OutOfMemory(report) | Error::Killed(report) => report.fmt(f),
             Error::Closed => write!(f, "the cache was closed: open the file with a cache that is not"),
-            Error::Busy => write!(f, "no page is free at the moment: try again later"),
+            Error::Busy => write!(
+                f,
+                "no page is free at the moment, or this one is lent thousands of times: drop guards, or try again later"
+            ),
             Error::ReadOnly { path } => {
                 write!(f, "{} was opened for reading only: open it with OpenMode::ReadWrite", path.display())
             }
