@@ -1,9 +1,10 @@
-//! Runs swarm seeds: `cargo run --release -p mglru-sim --example swarm FROM COUNT`.
+//! Runs swarm seeds: `cargo run --release -p mglru-sim --example swarm FROM COUNT`. Status 1: some failed.
 
 use mglru_sim::swarm::run_seed;
+use std::process::ExitCode;
 use std::time::Instant;
 
-fn main() {
+fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1).map(|text| text.parse::<u64>().expect("a number"));
     let from = arguments.next().unwrap_or(0);
     let count = arguments.next().unwrap_or(1000);
@@ -30,4 +31,5 @@ fn main() {
     println!(
         "{count} seeds, {accesses} accesses, {kills} kills in {killing} seeds, {failures} failures, {time:?}"
     );
+    if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -33,6 +33,8 @@ use std::time::Duration;
 
 /// No run may take longer on its machine: the slowest of 300 seeds took a quarter of an hour.
 const TIME_MAX: Duration = Duration::from_secs(3600);
+/// What a charge waits at most above `memory.swap.high`: a tenant far above it makes two or three a second, as in the kernel.
+const HIGH_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// No greedy run: where nobody can be killed, each of up to 9,000 accesses may wait for some seconds before it fails.
 const GREEDY_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
@@ -240,8 +242,9 @@ impl Plan {
         let (later, orders) = random_orders(&mut choices, &machine);
         // Requests and limits that cannot be met make reclaim take many steps.
         let check_every = choices.one_of(if orders.is_empty() { &[5, 23, 61] } else { &[61, 211, 499] });
-        let mut plan =
-            Plan { machine, jobs, later, orders, check_every, warm_from: accesses / 3, time_max: TIME_MAX };
+        let slowed_down = machine.tenants.iter().any(|tenant| tenant.swap_high_pages < UNLIMITED);
+        let time_max = if slowed_down { TIME_MAX.max(HIGH_PAUSE_MAX * accesses as u32) } else { TIME_MAX };
+        let mut plan = Plan { machine, jobs, later, orders, check_every, warm_from: accesses / 3, time_max };
         if seed % 3 == 2 {
             plan.get_into_trouble(&mut choices);
         }
@@ -720,7 +723,8 @@ mod tests {
     #[test]
     fn many_seeds_run_clean() {
         let (mut accesses, mut stalled, mut full, mut refused, mut told, mut kills) = (0, 0, 0, 0, 0, 0);
-        for seed in 0..120 {
+        // The last one: a page that was new when it was looked for went to swap before it was paid for, and could not be read.
+        for seed in (0..120).chain([1669]) {
             let SwarmReport { report, .. } = run_seed(seed).unwrap_or_else(|failure| panic!("{failure}"));
             accesses += report.accesses();
             stalled += u32::from(report.now > Time::ZERO + Duration::from_secs(60));

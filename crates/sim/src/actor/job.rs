@@ -694,7 +694,10 @@ impl Job {
         }
         world.core.abandon(&world.host, &reading.mapping, reading.folio);
         world.note_dropped(&reading.mapping, reading.index, u64::from(reading.index) + 1);
-        world.tenants[self.process.tenant].counts.read_errors += 1;
+        let counts = &mut world.tenants[self.process.tenant].counts;
+        counts.read_errors += 1;
+        // New when it was looked for, and told so; meanwhile another job wrote it, and it went to swap.
+        counts.hits += u64::from(!touch.missed);
         rest(world, world.access_nanos)
     }
 
