@@ -120,11 +120,11 @@ impl OrderWalk {
         }
     }
 
-    /// What a memcg whose turn it is gives at most of `goal_pages` that are wanted from the target: twice its share, so that
+    /// What a memcg of `own` pages whose turn it is gives at most of `goal_pages` that are wanted from the target: twice its share, so that
     /// one that has much that is cold does not give for all, and not less than two batches. Elsewhere, whatever it has.
-    pub(crate) fn most_pages(&self, core: &Core, target: MemcgId, goal_pages: u64, memcg: &Memcg) -> u64 {
+    pub(crate) fn most_pages(&self, core: &Core, target: MemcgId, goal_pages: u64, own: u64) -> u64 {
         let OrderWalk::Turns(_) = self else { return u64::MAX };
-        let (own, all) = (memcg.lruvec.reclaimable_pages(), core.pages_in_turns(target).max(1));
+        let all = core.pages_in_turns(target).max(1);
         let share = u128::from(goal_pages) * u128::from(own) / u128::from(all);
         (2 * share as u64).max(TURN_PAGES)
     }

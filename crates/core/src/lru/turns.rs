@@ -268,16 +268,25 @@ mod tests {
         turns.change(MemcgId(n), |member| member.given += counts);
     }
 
-    /// A pass in which everybody gives what `gives` says, of 1,000 pages.
-    fn pass(turns: &mut Turns, priority: u8, gives: impl Fn(u32) -> u64) -> Vec<u32> {
+    /// All that it looked at, of 1,000 pages.
+    fn gave(memcg: MemcgId, stolen: u64) -> Given {
+        Given { memcg, giving_pages: 1000, scanned: stolen, stolen, protected: false }
+    }
+
+    /// A pass, by what each visit brings: who was visited.
+    fn visits(turns: &mut Turns, priority: u8, visit: impl Fn(MemcgId) -> Given) -> Vec<u32> {
         let mut walk = TurnsWalk::new(turns, priority);
         let (mut visited, mut before) = (Vec::new(), None);
         while let Some(memcg) = walk.next(turns, before) {
             visited.push(memcg.0);
-            let stolen = gives(memcg.0);
-            before = Some(Given { memcg, giving_pages: 1000, scanned: stolen, stolen, protected: false });
+            before = Some(visit(memcg));
         }
         visited
+    }
+
+    /// A pass in which everybody gives what `gives` says, of 1,000 pages.
+    fn pass(turns: &mut Turns, priority: u8, gives: impl Fn(u32) -> u64) -> Vec<u32> {
+        visits(turns, priority, |memcg| gave(memcg, gives(memcg.0)))
     }
 
     #[test]
@@ -295,10 +304,14 @@ mod tests {
     /// Who gave least, for its size, is next.
     #[test]
     fn who_gave_least_is_first() {
-        let mut turns = turns(&[1000; 4]);
-        assert_eq!(pass(&mut turns, 5, |n| [30, 10, 20, 0][n as usize]), [0, 1, 2, 3]);
+        let mut turns = turns(&[1000, 1000, 2000, 1000]);
+        let visit = |memcg: MemcgId| Given {
+            giving_pages: [1000, 1000, 2000, 1000][memcg.0 as usize],
+            ..gave(memcg, [30, 10, 40, 0][memcg.0 as usize])
+        };
+        assert_eq!(visits(&mut turns, 5, visit), [0, 1, 2, 3]);
         assert_eq!(pass(&mut turns, 5, |_| 0), [3], "the others are ahead by more than 1/128");
-        assert_eq!(pass(&mut turns, 0, |_| 0), [3, 1, 2, 0], "who gave more comes later");
+        assert_eq!(pass(&mut turns, 0, |_| 0), [3, 1, 2, 0], "40 of 2,000 are less than 30 of 1,000");
         turns.set_size(MemcgId(9), 1000);
         give(&mut turns, 3, 1);
         assert_eq!(pass(&mut turns, 0, |_| 0), [9, 3, 1, 2, 0], "a new one does not catch up");
@@ -308,17 +321,12 @@ mod tests {
     #[test]
     fn who_is_protected_gives_less() {
         let mut turns = turns(&[100, 100]);
-        let mut gave = [0_u64; 2];
+        let mut times = [0_u32; 2];
         for _ in 0..1000 {
-            let mut walk = TurnsWalk::new(&mut turns, 4);
-            let mut before = None;
-            while let Some(memcg) = walk.next(&mut turns, before) {
-                let giving_pages = [10, 90][memcg.0 as usize];
-                gave[memcg.0 as usize] += 2;
-                before = Some(Given { memcg, giving_pages, scanned: 2, stolen: 2, protected: false });
-            }
+            let visit = |memcg: MemcgId| Given { giving_pages: [10, 90][memcg.0 as usize], ..gave(memcg, 2) };
+            visits(&mut turns, 4, visit).iter().for_each(|&n| times[n as usize] += 1);
         }
-        assert!((8.5..9.5).contains(&(gave[1] as f64 / gave[0] as f64)), "{gave:?}");
+        assert!((8.5..9.5).contains(&(f64::from(times[1]) / f64::from(times[0]))), "{times:?}");
     }
 
     /// However far ahead one is: the others may have nothing, and then it has to give all.
@@ -340,26 +348,8 @@ mod tests {
         let mut walk = TurnsWalk::new(&mut turns, 5);
         let mut visit = |before| walk.next(&mut turns, before);
         assert_eq!(visit(None), Some(MemcgId(0)));
-        assert_eq!(
-            visit(Some(Given {
-                giving_pages: 1000,
-                memcg: MemcgId(0),
-                scanned: 256,
-                stolen: 0,
-                protected: false
-            })),
-            Some(MemcgId(1))
-        );
-        assert_eq!(
-            visit(Some(Given {
-                giving_pages: 1000,
-                memcg: MemcgId(1),
-                scanned: 2,
-                stolen: 2,
-                protected: false
-            })),
-            None
-        );
+        assert_eq!(visit(Some(Given { scanned: 256, ..gave(MemcgId(0), 0) })), Some(MemcgId(1)));
+        assert_eq!(visit(Some(gave(MemcgId(1), 2))), None);
         assert_eq!(pass(&mut turns, 0, |_| 0), [0, 1], "one against two");
     }
 
@@ -367,20 +357,18 @@ mod tests {
     #[test]
     fn who_is_protected_holds_nobody_back() {
         let mut turns = turns(&[1000, 1000]);
-        let mut gave = [0_u32; 2];
+        let mut times = [0_u32; 2];
         for _ in 0..100 {
-            let mut walk = TurnsWalk::new(&mut turns, 5);
-            let mut before = None;
-            while let Some(memcg) = walk.next(&mut turns, before) {
-                gave[memcg.0 as usize] += 1;
-                let (stolen, protected) = if memcg.0 == 0 { (0, true) } else { (31, false) };
-                before = Some(Given { memcg, giving_pages: 1000, scanned: stolen, stolen, protected });
-            }
+            let visit = |memcg: MemcgId| match memcg.0 {
+                0 => Given { protected: true, ..gave(memcg, 0) },
+                _ => gave(memcg, 31),
+            };
+            visits(&mut turns, 5, visit).iter().for_each(|&n| times[n as usize] += 1);
         }
-        assert!(gave[1] >= 50, "it may be left out of a pass, but not of the next: {gave:?}");
-        gave = [0; 2];
-        (0..10).for_each(|_| pass(&mut turns, 5, |_| 31).iter().for_each(|&n| gave[n as usize] += 1));
-        assert!(gave[0].abs_diff(gave[1]) <= 1, "{gave:?}");
+        assert!(times[1] >= 50, "it may be left out of a pass, but not of the next: {times:?}");
+        times = [0; 2];
+        (0..10).for_each(|_| pass(&mut turns, 5, |_| 31).iter().for_each(|&n| times[n as usize] += 1));
+        assert!(times[0].abs_diff(times[1]) <= 1, "{times:?}");
     }
 
     /// All that 0 has is dirty.
@@ -389,19 +377,7 @@ mod tests {
         let mut turns = turns(&[1000, 1000]);
         give(&mut turns, 1, 7 * WHOLE);
         let mut dirty_pass = |priority| {
-            let mut walk = TurnsWalk::new(&mut turns, priority);
-            let (mut visited, mut before) = (Vec::new(), None);
-            while let Some(memcg) = walk.next(&mut turns, before) {
-                visited.push(memcg.0);
-                before = Some(Given {
-                    memcg,
-                    giving_pages: 1000,
-                    scanned: 1000 >> priority,
-                    stolen: 0,
-                    protected: false,
-                });
-            }
-            visited
+            visits(&mut turns, priority, |memcg| Given { scanned: 1000 >> priority, ..gave(memcg, 0) })
         };
         assert_eq!([5, 1, 0].map(&mut dirty_pass), [vec![0], vec![0], vec![0, 1]]);
     }

@@ -12,7 +12,7 @@ use super::OutOfMemory;
 use super::oom::OomStep;
 use crate::Core;
 use crate::host::{FlushReason, Host, Throttle, Time};
-use crate::memcg::{Counter, MemcgId};
+use crate::memcg::{Counter, MemcgId, Totals};
 
 /// Waits of 100 ms in which nothing was written or read, and the device had nothing to do or said no, before a request
 /// fails. As long as it has something to do and does not answer, it is waited for.
@@ -60,7 +60,7 @@ impl LastResort {
         let (throttle, began) = self.wait?;
         let waited = host.now().since(began);
         let cut_short = !waited.is_zero() && waited < throttle.timeout();
-        (cut_short && seen(core, target) == self.seen_before).then_some(throttle)
+        (cut_short && seen(core, &core.subtree_totals(target)) == self.seen_before).then_some(throttle)
     }
 
     /// Reclaim did not bring `target` below its limit.
@@ -98,7 +98,7 @@ impl LastResort {
         let totals = core.subtree_totals(target);
         let in_flight = totals.get(Counter::FileWriteback) + totals.get(Counter::FileReading) > 0;
         let under_way = in_flight || totals.get(Counter::FileDirty) > 0;
-        let now = seen(core, target);
+        let now = seen(core, &totals);
         let moves = now != self.seen_before;
         if moves {
             self.seen_before = now;
@@ -124,8 +124,7 @@ impl LastResort {
 }
 
 /// Pages written, being read and stolen.
-fn seen(core: &Core, target: MemcgId) -> [u64; 3] {
-    let totals = core.subtree_totals(target);
+fn seen(core: &Core, totals: &Totals) -> [u64; 3] {
     let stolen = totals.get(Counter::PgstealFile) + totals.get(Counter::PgstealAnon);
     [core.written_pages(), totals.get(Counter::FileReading), stolen]
 }

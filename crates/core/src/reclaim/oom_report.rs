@@ -99,9 +99,15 @@ impl std::fmt::Display for OutOfMemory {
         } else {
             write!(f, "no page could be freed for tenant '{}': ", self.tenant)?;
         }
+        let unused = match self.free_swap_pages {
+            pages if (1..u64::from(FREE_SLOTS_MIN)).contains(&pages) => {
+                format!(" (fewer than {FREE_SLOTS_MIN} are not used)")
+            }
+            _ => String::new(),
+        };
         write!(
             f,
-            "{} of {} pages are in use, {} dirty, {} being written, {} mapped, {} anonymous with {} pages of swap left{}, \
+            "{} of {} pages are in use, {} dirty, {} being written, {} mapped, {} anonymous with {} pages of swap left{unused}, \
              {} protected by memory.min, {} unevictable, the rest held by guards or I/O; by generation, the oldest first, \
              file+anonymous:",
             self.usage_pages,
@@ -111,11 +117,6 @@ impl std::fmt::Display for OutOfMemory {
             self.mapped_pages,
             self.anon_pages,
             self.free_swap_pages,
-            if (1..u64::from(FREE_SLOTS_MIN)).contains(&self.free_swap_pages) {
-                " (fewer than 64 are not used)"
-            } else {
-                ""
-            },
             self.protected_pages,
             self.unevictable_pages
         )?;

@@ -140,11 +140,12 @@ impl NodeWalk {
             memcg.stat.add(Counter::EventLow, 1);
         }
         self.before = scan.progress;
-        (self.giving_pages, _) = spared.leaves(memcg.lruvec.reclaimable_pages(), usage, scan.low_override);
+        let pages = memcg.lruvec.reclaimable_pages();
+        (self.giving_pages, _) = spared.leaves(pages, usage, scan.low_override);
         self.most_pages = if orders.whole {
             u64::MAX
         } else {
-            self.order.most_pages(core, orders.target, orders.goal_pages, memcg)
+            self.order.most_pages(core, orders.target, orders.goal_pages, pages)
         };
         self.turn = Some(Turn::begin(core, host, orders, scan, (memcg, spared), &self.pass));
         WalkStep::More

@@ -225,8 +225,7 @@ impl Core {
 
     /// Whether a page of a memcg could get a slot now.
     pub(crate) fn can_swap(&self, memcg: MemcgId) -> bool {
-        let has_room = |memcg: &Memcg| memcg.swap.margin_pages() > 0;
-        self.swap.free_slots() > 0 && self.with_ancestors(memcg).all(has_room)
+        self.free_swap_pages_of(memcg) > 0
     }
 
     /// How many pages of a memcg could.
