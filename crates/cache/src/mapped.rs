@@ -24,7 +24,8 @@ use crate::tenant::Tenant;
 use mglru_core::folio::LENT_REFERENCES_MAX;
 use mglru_core::mapping::Glance;
 use mglru_core::readahead::Window;
-use mglru_core::{Arrival, FolioId, Hit, Lookup, PAGE_BYTES};
+use mglru_core::{Arrival, FolioId, Hit, Lookup, MemcgId, PAGE_BYTES};
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -79,10 +80,7 @@ impl Map {
         tenant.state().join(core);
         let to = &self.file.task;
         *maps.entry(to.memcg).or_default() += 1;
-        let left = maps.get_mut(&from.memcg).expect("counted when it was made");
-        *left -= 1;
-        if *left == 0 {
-            maps.remove(&from.memcg);
+        if is_last(&mut maps, from.memcg) {
             core.move_mapping(&from, to, &inode.mapping);
         } else {
             core.map(to, &inode.mapping, inode.mapping.mapped_pages());
@@ -267,13 +265,21 @@ impl Map {
     }
 }
 
+/// One map of a memcg less: whether there is none left.
+fn is_last(maps: &mut BTreeMap<MemcgId, u32>, memcg: MemcgId) -> bool {
+    let left = maps.get_mut(&memcg).expect("counted when it was made");
+    *left -= 1;
+    let is_last = *left == 0;
+    if is_last {
+        maps.remove(&memcg);
+    }
+    is_last
+}
+
 impl Drop for Map {
     fn drop(&mut self) {
         let mut maps = self.file.inode.maps();
-        let left = maps.get_mut(&self.file.task.memcg).expect("counted when it was made");
-        *left -= 1;
-        if *left == 0 {
-            maps.remove(&self.file.task.memcg);
+        if is_last(&mut maps, self.file.task.memcg) {
             // Other tenants' maps make their entries anew.
             let shared = &*self.file.shared;
             shared.core.unmap(&shared.host, &self.file.task, &self.file.inode.mapping);
