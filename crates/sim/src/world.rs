@@ -70,8 +70,6 @@ pub(crate) struct TenantState {
     pub(crate) gone: bool,
     /// It was killed: its jobs end, in the middle of what they do.
     pub(crate) killed: bool,
-    /// A request of its jobs failed, as no page could be freed.
-    pub(crate) refused: bool,
     pub(crate) counts: Counts,
     /// What it had at the warm point.
     pub(crate) at_warm: Option<Tally>,
@@ -85,7 +83,6 @@ impl TenantState {
             memcg,
             gone: false,
             killed: false,
-            refused: false,
             counts: Counts::default(),
             at_warm: None,
             latencies: Latencies::default(),

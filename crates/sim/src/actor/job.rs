@@ -633,7 +633,7 @@ impl Job {
                     model.borrow_mut().complain(wrong);
                 }
                 let tenant = self.process.tenant;
-                if !std::mem::replace(&mut world.tenants[tenant].refused, true) {
+                if world.tenants[tenant].counts.out_of_memory == 0 {
                     let path = world
                         .memcg(tenant)
                         .map_or_else(String::new, |memcg| world.core.memcg_path(memcg.id()));
