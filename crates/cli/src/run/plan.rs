@@ -90,7 +90,7 @@ impl Plan {
         if world == World::Real {
             for job in &scenario.jobs {
                 if let Work::Load { load, .. } = &job.work {
-                    RealLoad::check(load).map_err(|failure| failure.at(&scenario.place(job.place)))?;
+                    RealLoad::check(load).map_err(|failure| at(&scenario, job.place, failure.text()))?;
                 }
             }
         }
@@ -145,7 +145,7 @@ fn mechanisms(scenario: &Scenario, args: &Behaviours) -> Result<Mechanisms, Fail
     let composed = compose(args.preset.or(preset).unwrap_or_default(), &with, &without, policy);
     // What the file says has a place there.
     match machine.with.iter().chain(&machine.without).chain(&machine.preset).next() {
-        Some(first) => composed.map_err(|failure| failure.at(&scenario.place(first.place))),
+        Some(first) => composed.map_err(|failure| at(scenario, first.place, failure.text())),
         None => composed,
     }
 }

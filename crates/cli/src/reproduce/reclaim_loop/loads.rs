@@ -3,8 +3,10 @@
 //! Sizes are the published ones divided by what each says; ratios are kept.
 
 use super::clients::{self, BUCKETS, Facts, Script, Window};
+use super::store::WALK_TIME;
 use crate::error::Failure;
 use crate::fidelity::oom::load::DirtyWriter;
+use crate::run::simulated::SCAN_TIME;
 use mglru_core::Mechanisms;
 use mglru_sim::{
     Access, DeviceModel, Interleaving, Lane, Latency, Machine, Operation, Simulator, SwapDevice, SwapModel,
@@ -21,9 +23,6 @@ const GIB_PAGES: u64 = 1 << 18;
 const TOUCH_TIME: Duration = Duration::from_nanos(500);
 /// Reading 128 KiB from an NVMe disk: 80 µs, and 44 to move them.
 const READ_TIME: Duration = Duration::from_micros(124);
-/// What reclaim takes for a page, and a walk for an entry, as in the [`store`](super::store).
-const SCAN_TIME: Duration = Duration::from_micros(1);
-const WALK_TIME: Duration = Duration::from_nanos(10);
 /// Rounds of the mix that count as survival.
 pub const ROUNDS: u64 = 128;
 

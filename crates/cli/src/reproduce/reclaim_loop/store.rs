@@ -2,6 +2,7 @@
 
 use super::clients::{self, Facts, Script, Window};
 use crate::error::Failure;
+use crate::run::simulated::SCAN_TIME;
 use mglru_core::Mechanisms;
 use mglru_sim::{DeviceModel, FlusherModel, Interleaving, Lane, Latency, Machine, Writes};
 use mglru_workload::Load;
@@ -21,10 +22,9 @@ const WARM: u64 = 3;
 const TOUCH_TIME: Duration = Duration::from_nanos(500);
 /// A leaf's eight pages are read one after the other here: each in an eighth of the time of one read of 32 KiB.
 const LEAF_READ_TIME: Duration = Duration::from_micros(96);
-/// What reclaim takes for a page (4 GB/s for each client), and a walk for an entry of a page table that is in the processor's
-/// cache. Nothing that is counted depends on either by more than 0.3 % (docs/experiments/reclaim-loop.md).
-const SCAN_TIME: Duration = Duration::from_micros(1);
-const WALK_TIME: Duration = Duration::from_nanos(10);
+/// What a walk takes for an entry of a page table that is in the processor's cache. Nothing that is counted depends on it or on
+/// [`SCAN_TIME`] by more than 0.3 % (docs/experiments/reclaim-loop.md).
+pub(super) const WALK_TIME: Duration = Duration::from_nanos(10);
 const WRITE_TIME: Duration = Duration::from_micros(20);
 
 /// A device, by what reading a leaf and writing take.
