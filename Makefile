@@ -55,8 +55,8 @@ miri:
 
 # Eight threads over four tenants, every page verified, for ten minutes.
 stress:
-	MGLRU_STRESS_SECONDS=600 cargo test --release -p mglru-cache --test stress -- --nocapture
-	MGLRU_STRESS_SECONDS=120 cargo test --release -p mglru-cache --test reliability
+	MGLRU_STRESS_SECONDS=600 cargo test --release -p mglru-cache --test suite -- stress --nocapture
+	MGLRU_STRESS_SECONDS=120 cargo test --release -p mglru-cache --test suite -- reliability
 
 clean:
 	cargo clean

@@ -8,7 +8,7 @@
 //! layouts compare ROUNDS PROGRAM…      all of them: medians over the rounds, quartiles, and what each round says against the first
 //! ```
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/suite/common/mod.rs"]
 mod common;
 
 use common::QuietHost;

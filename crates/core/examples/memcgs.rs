@@ -8,7 +8,7 @@
 //! 256 MiB to the root, twelve times: the first one comes to memcgs that nobody had touched for long, and then the median. Time on the
 //! processor.
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/suite/common/mod.rs"]
 mod common;
 
 use common::QuietHost;

@@ -1,6 +1,6 @@
 //! What unit tests use: the harness of the integration tests, and what only this crate can see of it.
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/suite/common/mod.rs"]
 mod common;
 
 pub(crate) use common::*;

@@ -3,9 +3,9 @@
 //! ```text
 //! cargo run --release -p mglru-sim --example baselines ../shared/traces [ACCESSES_MAX]
 //! ```
-#[path = "../tests/baselines/miss_ratio.rs"]
+#[path = "../tests/suite/baselines/miss_ratio.rs"]
 mod miss_ratio;
-#[path = "../tests/baselines/reference.rs"]
+#[path = "../tests/suite/baselines/reference.rs"]
 mod reference;
 
 use mglru_sim::Baseline;

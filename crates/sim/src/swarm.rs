@@ -741,7 +741,7 @@ mod tests {
 
     #[test]
     fn every_switch_is_off_in_some_seeds_and_on_in_others() {
-        let plans: Vec<Plan> = (0..300).map(Plan::new).collect();
+        let plans: Vec<Plan> = (0..600).map(Plan::new).collect();
         for (switch, lru) in Switch::ALL.into_iter().flat_map(|switch| Lru::ALL.map(|lru| (switch, lru))) {
             let of_policy = plans.iter().map(|plan| plan.machine.mechanisms).filter(|on| on.lru() == lru);
             let (on, off): (Vec<_>, Vec<_>) = of_policy.partition(|mechanisms| mechanisms.is_on(switch));

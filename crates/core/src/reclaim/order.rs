@@ -184,7 +184,7 @@ mod tests {
 
     /// So many pages, in a window of so many generations.
     fn harness(pages: u32, generations: u64) -> Harness {
-        let mut harness = Harness::new(u64::from(pages), 31);
+        let mut harness = Harness::with_mechanisms(Harness::subtree_lru(), u64::from(pages), 31);
         harness.bring_at(0..pages, generations);
         harness.isolate(0);
         assert_eq!(harness.max_seq() - harness.min_seq() + 1, generations);
@@ -300,13 +300,14 @@ mod tests {
     /// Ours: a turn ends with twice the share of what is wanted, or two batches. The kernel's ends with its budget.
     #[test]
     fn a_turn_ends_with_twice_its_share() {
-        for (preset, goal, expected) in [
-            (crate::Preset::Default, 1000, [512, 488]),
-            (crate::Preset::Default, 200, [128, 72]),
-            (crate::Preset::Linux72, 1000, [1000, 0]),
+        let kernels = crate::Mechanisms::preset(crate::Preset::Linux72);
+        for (mechanisms, goal, expected) in [
+            (Harness::subtree_lru(), 1000, [512, 488]),
+            (Harness::subtree_lru(), 200, [128, 72]),
+            (kernels, 1000, [1000, 0]),
         ] {
             let mut options = Options::new(40_100);
-            options.mechanisms = crate::Mechanisms::preset(preset);
+            options.mechanisms = mechanisms;
             let mut harness = Harness::with_options(options, 20_000);
             let parent = harness.task.memcg;
             let children: Vec<_> = (0..4)
@@ -325,7 +326,7 @@ mod tests {
             let gave = |child: &crate::MemcgId| 4000 - harness.core.memcg(*child).usage_pages();
             let gave: Vec<u64> = children.iter().map(gave).collect();
             let near = gave[..2].iter().zip(expected).all(|(&gave, expected)| gave.abs_diff(expected) < 64);
-            assert!(near && gave[2..] == [0, 0], "{preset:?}, {goal}: {gave:?}");
+            assert!(near && gave[2..] == [0, 0], "{mechanisms:?}, {goal}: {gave:?}");
         }
     }
 
@@ -333,6 +334,7 @@ mod tests {
     #[test]
     fn background_reclaim_stops_at_its_goal() {
         let mut options = Options::new(40_100);
+        options.mechanisms = Harness::subtree_lru();
         options.watermarks = Watermarks { min: 0, low: 4096, high: 8192 };
         let mut harness = Harness::with_options(options, 20_000);
         let first = harness.task.clone();

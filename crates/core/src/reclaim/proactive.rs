@@ -190,9 +190,9 @@ mod tests {
     use crate::{Counter, Mechanisms, Options, Preset};
 
     /// What requests of so many pages each took, of a memcg and of several together.
-    fn taken(preset: Preset, requests: &[u64]) -> Vec<u64> {
+    fn taken(mechanisms: Mechanisms, requests: &[u64]) -> Vec<u64> {
         let mut options = Options::new(20_000);
-        options.mechanisms = Mechanisms::preset(preset);
+        options.mechanisms = mechanisms;
         let mut harness = Harness::with_options(options, 20_000);
         let parent = harness.task.memcg;
         for child in 0..3 {
@@ -225,8 +225,8 @@ mod tests {
     #[test]
     fn a_request_takes_what_it_says() {
         let requests = [1, 2, 31, 32, 33, 60, 64, 65, 100, 333, 500, 1000];
-        assert_eq!(taken(Preset::Default, &requests), requests);
-        let kernels = taken(Preset::Linux72, &requests);
+        assert_eq!(taken(Harness::subtree_lru(), &requests), requests);
+        let kernels = taken(Mechanisms::preset(Preset::Linux72), &requests);
         assert!(kernels.iter().zip(requests).all(|(&taken, wanted)| taken >= wanted.max(32)), "{kernels:?}");
         assert!(kernels.iter().sum::<u64>() > requests.iter().sum::<u64>() + 100, "{kernels:?}");
     }
@@ -234,7 +234,7 @@ mod tests {
     /// spec 60 §13: "A proactive request of 1000 pages first asks for 250, then a quarter of the rest".
     #[test]
     fn a_request_is_sliced() {
-        let mut harness = Harness::new(4096, 31);
+        let mut harness = Harness::with_mechanisms(Harness::subtree_lru(), 4096, 31);
         harness.bring_at(0..4096, 4);
         let mut request = Proactive::new(&harness.core, harness.task.memcg, 1000, None, 0);
         let mut goals = Vec::new();

@@ -1,0 +1,30 @@
+//! What the guides show is what the example does, and the example works.
+
+#[allow(dead_code, reason = "its main is for those who run it alone")]
+#[path = "../../examples/guide.rs"]
+mod guide;
+
+#[test]
+fn the_guide_works() {
+    let directory = tempfile::tempdir().unwrap();
+    guide::run(directory.path()).unwrap();
+}
+
+/// Lines without their indentation, and without the space before a remark.
+fn lines(code: &str) -> Vec<String> {
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    code.lines().map(words).filter(|line| !line.is_empty()).collect()
+}
+
+#[test]
+fn the_guides_show_what_is_run() {
+    let run = lines(include_str!("../../examples/guide.rs")).join("\n");
+    let guides = [include_str!("../../../../docs/cache.md"), include_str!("../../../../docs/tenants.md")];
+    for (guide, number) in guides.iter().zip([6, 2]) {
+        let shown: Vec<_> = guide.split("```rust\n").skip(1).map(|rest| rest.split("```").next()).collect();
+        assert_eq!(shown.len(), number);
+        for code in shown.into_iter().flatten() {
+            assert!(run.contains(&lines(code).join("\n")), "not in examples/guide.rs:\n{code}");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The tests of the cache, in one binary: linking is what a build of tests waits for.
+
+mod anon;
+#[path = "../common/mod.rs"]
+mod common;
+mod equivalence;
+mod guide;
+mod limits;
+mod misses;
+mod model;
+mod oom;
+mod outside;
+mod reliability;
+mod smoke;
+mod stress;
+mod tenants;
+mod writing;

@@ -1,0 +1,174 @@
+//! Files that somebody else grows, cuts, replaces or removes while they are cached.
+
+use crate::common::{Disk, PAGE, assert_same, memory, page, pages, read};
+use mglru_cache::{Advice, OpenMode};
+use std::fs;
+
+#[test]
+fn what_somebody_else_appends_is_read() {
+    for disk in Disk::each(1) {
+        let mut contents = pages(0..5)[..4 * PAGE + 100].to_vec();
+        disk.set("f", &contents);
+        let cache = disk.builder(4 << 20).build().unwrap();
+        let file = cache.open(&disk.path("f"), OpenMode::ReadOnly).unwrap();
+        for _ in 0..20 {
+            // The page in which the file ends is in memory, with zeroes behind the end.
+            let mut buffer = vec![0; contents.len() + 10];
+            assert_eq!(file.read_at(&mut buffer, 0).unwrap(), contents.len());
+            assert_same(&buffer[..contents.len()], &contents, "before");
+            let more = &page(contents.len() as u64)[..1500];
+            disk.append("f", more);
+            contents.extend_from_slice(more);
+        }
+        file.sync_data().unwrap();
+        assert_eq!(file.len() as usize, contents.len());
+        assert_same(&read(&file, 0, contents.len()), &contents, "after a sync");
+    }
+}
+
+#[test]
+fn an_append_meets_what_this_cache_wrote_to_the_same_page() {
+    for disk in Disk::each(2) {
+        disk.set("f", &[1; 100]);
+        let cache = disk.builder(4 << 20).build().unwrap();
+        let file = cache.open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
+        file.write_at(&[2; 10], 0).unwrap();
+        disk.append("f", &[3; 50]);
+        file.sync_data().unwrap();
+        let expected = [&[2; 10][..], &[1; 90], &[3; 50]].concat();
+        assert_same(&read(&file, 0, 150), &expected, "read");
+        file.sync_data().unwrap();
+        assert_same(&disk.contents("f"), &expected, "on disk");
+    }
+}
+
+#[test]
+fn a_file_that_somebody_else_cuts_ends_there() {
+    for disk in Disk::each(3) {
+        let contents = pages(0..100);
+        disk.set("f", &contents);
+        let cache = disk.builder(4 << 20).build().unwrap();
+        let file = cache.open(&disk.path("f"), OpenMode::ReadOnly).unwrap();
+        file.advise(Advice::Random, 0..1).unwrap();
+        let map = file.map().unwrap();
+        let cached = 60 * PAGE;
+        assert_same(&read(&file, cached, PAGE), &page(60), "page");
+        map.page(61).unwrap();
+        disk.resize("f", 50 * PAGE + 10);
+        // A page that is not in memory: there is less on disk than expected.
+        let mut buffer = vec![0xee; 4 * PAGE];
+        assert_eq!(file.read_at(&mut buffer, 49 * PAGE as u64).unwrap(), PAGE + 10);
+        assert_same(&buffer[..PAGE + 10], &contents[49 * PAGE..50 * PAGE + 10], "what is left");
+        assert_eq!(
+            (file.len(), file.read_at(&mut buffer, cached as u64).unwrap()),
+            (50 * PAGE as u64 + 10, 0)
+        );
+        assert!(map.page(61).is_err() && map.load(cached as u64, &mut buffer[..1]).is_err());
+        // It grows again: what was cached of the old end, mapped or not, does not come back.
+        disk.resize("f", 100 * PAGE);
+        file.sync_data().unwrap();
+        assert!(read(&file, 50 * PAGE + 10, 50 * PAGE - 10).iter().all(|byte| *byte == 0));
+        assert!(map.page(61).unwrap().iter().all(|byte| *byte == 0));
+        drop((map, file));
+        cache.validate().unwrap();
+    }
+}
+
+#[test]
+fn a_cut_does_not_take_what_was_written_here_since() {
+    for disk in Disk::each(4) {
+        disk.set("f", &pages(0..10));
+        let cache = disk.builder(4 << 20).build().unwrap();
+        let file = cache.open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
+        read(&file, 0, 10 * PAGE);
+        file.write_at(b"mine", 7 * PAGE as u64 + 6).unwrap();
+        disk.resize("f", 3 * PAGE);
+        file.sync_data().unwrap();
+        let len = file.len() as usize;
+        let contents = disk.contents("f");
+        assert_same(&read(&file, 0, len), &contents, "as on disk");
+        assert_same(&contents[..3 * PAGE], &pages(0..3), "what was left");
+        assert_eq!(&contents[7 * PAGE + 6..7 * PAGE + 10], b"mine");
+    }
+}
+
+#[test]
+fn a_file_that_is_replaced_is_another_file() {
+    for disk in Disk::each(5) {
+        disk.set("f", &pages(0..3));
+        let cache = disk.builder(4 << 20).build().unwrap();
+        let old = cache.open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
+        read(&old, 0, PAGE);
+        disk.remove("f");
+        assert!(cache.open(&disk.path("f"), OpenMode::ReadWrite).is_err());
+        disk.set("f", &pages(10..12));
+        let new = cache.open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
+        assert_same(&read(&new, 0, 2 * PAGE), &pages(10..12), "the new one");
+        assert_same(&read(&old, 0, 3 * PAGE), &pages(0..3), "the old one");
+        old.write_at(&page(99), 0).unwrap();
+        old.sync_all().unwrap();
+        assert_same(&read(&old, 0, PAGE), &page(99), "the old one, written to");
+        assert_same(&disk.contents("f"), &pages(10..12), "the new one on disk");
+    }
+}
+
+#[test]
+fn a_file_that_is_opened_again_shows_what_others_did() {
+    for disk in Disk::each(6) {
+        let cache = disk.builder(4 << 20).build().unwrap();
+        for round in 0..20 {
+            disk.set("f", &pages(round..round + 8));
+            let file = cache.open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
+            // Readahead is still under way when the handle is dropped.
+            assert_same(&read(&file, 0, PAGE), &page(round), "page");
+            assert_same(&read(&file, PAGE, PAGE), &page(round + 1), "page");
+            if round % 3 == 0 {
+                file.write_at(&page(round), 0).unwrap();
+                file.sync_data().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn two_paths_to_one_file_share_its_pages() {
+    let Disk::Real(directory, kind) = Disk::uring() else { unreachable!() };
+    let disk = Disk::Real(directory, kind);
+    disk.set("f", &pages(0..4));
+    fs::hard_link(disk.path("f"), disk.path("g")).unwrap();
+    std::os::unix::fs::symlink(disk.path("f"), disk.path("h")).unwrap();
+    let cache = disk.builder(4 << 20).build().unwrap();
+    let files = ["f", "g", "h"].map(|name| cache.open(&disk.path(name), OpenMode::ReadWrite).unwrap());
+    files[0].write_at(b"shared", 10).unwrap();
+    for file in &files {
+        assert_eq!(read(file, 10, 6), b"shared");
+    }
+}
+
+/// A reader at the end looks at the length, for which it must not wait for a writer: that one may wait for a guard
+/// that the reader itself holds.
+#[test]
+fn who_holds_a_guard_may_read_at_the_end_while_others_write() {
+    let (disk, files) = memory(7);
+    disk.set("f", &pages(0..3));
+    let cache = disk.builder(4 << 20).build().unwrap();
+    let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    let map = file.map().unwrap();
+    let guard = map.page(0).unwrap();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| file.write_at(&page(9), 0).unwrap());
+        for round in 0..200 {
+            files.set_contents("f", &pages(0..3 + round % 2));
+            let mut buffer = vec![0; 8 * PAGE];
+            file.read_at(&mut buffer, 0).unwrap();
+            assert_same(&buffer[..PAGE], &guard, "the lent page");
+            // The page itself can be read in every way, and lent again.
+            map.load(5, &mut buffer[..10]).unwrap();
+            assert_same(&map.page(0).unwrap(), &page(0), "lent once more");
+        }
+        assert_same(&guard, &page(0), "unchanged");
+        drop(guard);
+        writer.join().unwrap();
+    });
+    assert_same(&read(&file, 0, PAGE), &page(9), "written");
+}

@@ -1,0 +1,291 @@
+//! Written pages reach the file, or everybody is told that they did not: errors of write-back are reported by sync,
+//! once to every handle that was open, and the pages stay in memory until they can be written.
+
+use crate::common::{Disk, PAGE, assert_same, counter, memory, number, page, pages, read};
+use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger};
+use mglru_cache::{Error, OpenMode, PageCache};
+
+fn fail(operation: FaultOperation, error: i32) -> Fault {
+    Fault {
+        path: Some("f".into()),
+        operation,
+        trigger: FaultTrigger::Always,
+        effect: FaultEffect::Error(error),
+    }
+}
+
+fn is_write_back<T>(result: Result<T, Error>) -> bool {
+    matches!(result, Err(Error::WriteBack { .. }))
+}
+
+#[test]
+fn a_failed_write_back_is_told_once_to_every_open_handle_and_the_pages_stay() {
+    let (disk, files) = memory(1);
+    disk.set("f", &pages(0..4));
+    let cache = disk.builder(4 << 20).build().unwrap();
+    let open = || cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    let (first, second) = (open(), open());
+    let clone = first.try_clone();
+    let reader = cache.open("f".as_ref(), OpenMode::ReadOnly).unwrap();
+    first.write_at(&page(9), PAGE as u64).unwrap();
+    files.inject(fail(FaultOperation::Write, libc::ENOSPC));
+    assert_eq!(number(first.sync_data()), libc::ENOSPC);
+    files.clear_faults();
+    assert_eq!(counter(&cache, "", "file_dirty"), 1, "it is still dirty");
+    assert_same(&read(&second, PAGE, PAGE), &page(9), "and in memory");
+    assert_same(&disk.contents("f"), &pages(0..4), "nothing was written");
+    for handle in [&second, &clone, &reader] {
+        // Writes it now, and tells what happened before.
+        assert!(is_write_back(handle.sync_all()));
+        handle.sync_all().unwrap();
+    }
+    first.sync_all().unwrap();
+    open().sync_all().unwrap();
+    assert_same(&disk.contents("f")[PAGE..2 * PAGE], &page(9), "written");
+    cache.validate().unwrap();
+}
+
+#[test]
+fn an_error_that_nobody_heard_of_is_told_to_who_opens_the_file_next() {
+    let (disk, files) = memory(2);
+    disk.set("f", &[]);
+    let cache = disk.builder(4 << 20).build().unwrap();
+    let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    file.write_at(b"lost?", 0).unwrap();
+    files.inject(fail(FaultOperation::Write, libc::EIO));
+    assert!(is_write_back(cache.sync()), "this one is told to who syncs everything, and not counted");
+    drop(file);
+    files.clear_faults();
+    let file = cache.open("f".as_ref(), OpenMode::ReadOnly).unwrap();
+    assert_eq!(read(&file, 0, 5), b"lost?");
+    assert_eq!(number(file.sync_data()), libc::EIO);
+    file.sync_data().unwrap();
+    assert_eq!(disk.contents("f"), b"lost?");
+    cache.open("f".as_ref(), OpenMode::ReadOnly).unwrap().sync_data().unwrap();
+}
+
+#[test]
+fn a_device_that_cannot_sync_is_told_to_every_handle() {
+    let (disk, files) = memory(3);
+    disk.set("f", &[]);
+    let cache = disk.builder(4 << 20).build().unwrap();
+    let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    let other = file.try_clone();
+    file.write_at(b"x", 0).unwrap();
+    files.inject(Fault { trigger: FaultTrigger::Nth(1), ..fail(FaultOperation::Sync, libc::EIO) });
+    assert_eq!(number(file.sync_data()), libc::EIO);
+    assert_eq!(number(other.sync_data()), libc::EIO, "although the system told it only once");
+    file.sync_data().unwrap();
+    other.sync_data().unwrap();
+}
+
+#[test]
+fn a_full_disk_stops_writers_with_an_error_and_lets_them_go_on_when_there_is_room() {
+    let (disk, files) = memory(4);
+    disk.set("f", &[]);
+    disk.set("g", &pages(0..8));
+    files.set_capacity_pages(16);
+    let cache = disk.builder(2 << 20).build().unwrap();
+    let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    let healthy = cache.open("g".as_ref(), OpenMode::ReadWrite).unwrap();
+    let mut written = 0;
+    let error = loop {
+        match file.write_at(&page(written), written * PAGE as u64) {
+            Ok(_) => written += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(number::<()>(Err(error)), libc::ENOSPC);
+    assert!(written > 60, "a fifth of the cache may be dirty: {written}");
+    // The pages in the way are the other file's.
+    assert_eq!(number(healthy.write_at(&page(100), 0)), libc::ENOSPC);
+    // All are still there, and reading goes on.
+    for number in 0..written {
+        assert_same(&read(&file, number as usize * PAGE, PAGE), &page(number), "page");
+    }
+    assert_same(&read(&healthy, PAGE, PAGE), &page(1), "page of the other");
+    files.set_capacity_pages(u64::MAX);
+    assert!(is_write_back(file.sync_all()), "told now");
+    file.sync_all().unwrap();
+    assert_same(&disk.contents("f"), &pages(0..written), "all of them");
+    healthy.write_at(&page(100), 0).unwrap();
+    healthy.sync_all().unwrap();
+    assert_same(&disk.contents("g")[..PAGE], &page(100), "healthy");
+    drop((file, healthy));
+    cache.validate().unwrap();
+}
+
+#[test]
+fn short_writes_are_continued() {
+    let (disk, files) = memory(5);
+    disk.set("f", &[]);
+    files.inject(Fault { effect: FaultEffect::Short(1000), ..fail(FaultOperation::Write, 0) });
+    let cache = disk.builder(4 << 20).build().unwrap();
+    let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    let contents = &pages(0..30)[..29 * PAGE + 77];
+    file.write_at(contents, 0).unwrap();
+    file.sync_all().unwrap();
+    assert_same(&disk.contents("f"), contents, "file");
+}
+
+#[test]
+fn neighbours_are_written_together() {
+    let (disk, files) = memory(6);
+    disk.set("f", &[]);
+    let cache = disk.builder(16 << 20).build().unwrap();
+    let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    // In an order that is not theirs.
+    for number in 0..300u64 {
+        let number = number * 7 % 300;
+        file.write_at(&page(number), number * PAGE as u64).unwrap();
+    }
+    file.write_at(&page(400), 400 * PAGE as u64).unwrap();
+    file.sync_data().unwrap();
+    let counts = files.counts("f");
+    assert_eq!((counts.writes, counts.written_bytes, counts.reads), (3, 301 * PAGE as u64, 0));
+    file.sync_data().unwrap();
+    assert_eq!(files.counts("f").writes, 3, "nothing is dirty");
+}
+
+/// The flusher works behind everybody's back: at 10 % of a tenant's memory, and for files without handles.
+#[test]
+fn the_flusher_writes_without_being_asked() {
+    let (disk, files) = memory(7);
+    disk.set("f", &[]);
+    let cache = disk.builder(16 << 20).tenant("t", 400 * PAGE as u64).build().unwrap();
+    let file = cache.tenant("t").unwrap().open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    files.hold();
+    for number in 0..45 {
+        file.write_at(&page(number), number * PAGE as u64).unwrap();
+    }
+    // 40 pages are a tenth of 400.
+    files.wait_held(1);
+    files.release();
+    file.sync_all().unwrap();
+
+    disk.set("g", &[]);
+    let other = cache.open("g".as_ref(), OpenMode::ReadWrite).unwrap();
+    other.write_at(b"left behind", 0).unwrap();
+    files.hold();
+    drop(other);
+    files.wait_held(1);
+    // Not forgotten yet: who opens it again finds what was written.
+    let again = cache.open("g".as_ref(), OpenMode::ReadOnly).unwrap();
+    assert_eq!(read(&again, 0, 11), b"left behind");
+    files.release();
+    drop(again);
+    cache.sync().unwrap();
+    assert_eq!(disk.contents("g"), b"left behind");
+}
+
+#[test]
+fn dropping_the_cache_writes_everything() {
+    for disk in Disk::each(8) {
+        disk.set("f", &[]);
+        let cache = disk.builder(4 << 20).build().unwrap();
+        let file = cache.open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
+        file.write_at(&pages(0..50), 3).unwrap();
+        drop(cache);
+        assert_same(&disk.contents("f")[3..], &pages(0..50), "file");
+        drop(file);
+    }
+}
+
+/// Handles outlive the cache: what is in memory can be read, nothing hangs, the rest is refused.
+#[test]
+fn handles_of_a_closed_cache_are_refused_what_needs_it() {
+    for disk in Disk::each(9) {
+        disk.set("f", &pages(0..100));
+        let cache = disk.builder(4 << 20).build().unwrap();
+        let tenant = cache.tenant("").unwrap();
+        let file = cache.open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
+        let map = file.map().unwrap();
+        file.advise(mglru_cache::Advice::Random, 0..1).unwrap();
+        assert_same(&read(&file, 0, PAGE), &page(0), "page");
+        let guard = map.page(1).unwrap();
+        cache.close().unwrap();
+        assert_same(&guard, &page(1), "lent page");
+        assert_same(&read(&file, PAGE, PAGE), &page(1), "cached page");
+        let mut buffer = [0; 10];
+        assert!(matches!(file.read_at(&mut buffer, 50 * PAGE as u64), Err(Error::Closed)));
+        assert!(matches!(map.load(50 * PAGE as u64, &mut buffer), Err(Error::Closed)));
+        assert!(matches!(file.write_at(&buffer, 0), Err(Error::Closed)));
+        assert!(matches!(map.store(0, &buffer), Err(Error::Closed)));
+        assert!(matches!(tenant.open(&disk.path("f"), OpenMode::ReadOnly), Err(Error::Closed)));
+        file.advise(mglru_cache::Advice::WillNeed, 0..u64::MAX).unwrap();
+        file.advise(mglru_cache::Advice::DontNeed, 0..u64::MAX).unwrap();
+        file.sync_all().unwrap();
+        drop(guard);
+        drop(map);
+        file.truncate(10).unwrap();
+        assert_eq!(file.len(), 10);
+    }
+}
+
+#[test]
+fn a_reader_and_a_writer_share_a_file() {
+    for disk in Disk::each(10) {
+        disk.set("f", &pages(0..10));
+        let cache = disk.builder(4 << 20).build().unwrap();
+        let reader = cache.open(&disk.path("f"), OpenMode::ReadOnly).unwrap();
+        assert!(matches!(reader.write_at(b"x", 0), Err(Error::ReadOnly { .. })));
+        assert!(matches!(reader.truncate(0), Err(Error::ReadOnly { .. })));
+        assert!(matches!(reader.map().unwrap().store(0, b"x"), Err(Error::ReadOnly { .. })));
+        assert_same(&read(&reader, 0, PAGE), &page(0), "page");
+        let writer = cache.open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
+        writer.write_at(&page(77), 0).unwrap();
+        assert_same(&read(&reader, 0, PAGE), &page(77), "what was written");
+        drop(writer);
+        reader.sync_all().unwrap();
+        assert_same(&disk.contents("f")[..PAGE], &page(77), "on disk");
+    }
+}
+
+/// A write-back that was planned before a truncation must not bring back what was cut off.
+#[test]
+fn truncation_waits_for_write_back_under_way() {
+    let (disk, files) = memory(11);
+    disk.set("f", &[]);
+    let cache = disk.builder(4 << 20).build().unwrap();
+    let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    file.write_at(&pages(0..20), 0).unwrap();
+    files.hold();
+    std::thread::scope(|scope| {
+        let syncing = scope.spawn(|| file.sync_data());
+        files.wait_held(1);
+        let cutting = scope.spawn(|| file.truncate(PAGE as u64 + 5));
+        files.release();
+        cutting.join().unwrap().unwrap();
+        syncing.join().unwrap().unwrap();
+    });
+    file.sync_all().unwrap();
+    assert_same(&disk.contents("f"), &pages(0..20)[..PAGE + 5], "on disk");
+    file.truncate(20 * PAGE as u64).unwrap();
+    assert!(read(&file, PAGE + 5, 19 * PAGE - 5).iter().all(|byte| *byte == 0));
+}
+
+fn closes(cache: PageCache) {
+    cache.validate().unwrap();
+    cache.close().unwrap();
+}
+
+#[test]
+fn appended_holes_read_zero_and_take_no_space() {
+    for disk in Disk::each(12) {
+        disk.set("f", b"begin");
+        let cache = disk.builder(2 << 20).build().unwrap();
+        let file = cache.open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
+        file.write_at(b"end", 5 << 30).unwrap();
+        assert_eq!(file.len(), (5 << 30) + 3);
+        let middle = read(&file, (2 << 30) + 17, 3 * PAGE);
+        assert!(middle.iter().all(|byte| *byte == 0));
+        assert_eq!(&read(&file, 0, 8), b"begin\0\0\0");
+        file.sync_all().unwrap();
+        assert_eq!(&read(&file, (5 << 30) - 2, 5), b"\0\0end");
+        file.truncate(7).unwrap();
+        file.sync_all().unwrap();
+        assert_eq!(disk.contents("f"), b"begin\0\0");
+        drop(file);
+        closes(cache);
+    }
+}

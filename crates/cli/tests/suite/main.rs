@@ -1,0 +1,20 @@
+//! The tests of the command, in one binary: linking is what a build of tests waits for.
+
+mod ablate;
+mod common;
+mod demo;
+mod fidelity;
+mod fio;
+mod replay;
+mod replay_baseline;
+mod replay_events;
+mod replay_input;
+mod replay_perfetto;
+mod report_page;
+mod reproduce;
+mod reproduce_lru_lock;
+mod reproduce_prefetch;
+mod reproduce_reclaim_loop;
+mod run;
+mod trace;
+mod usage;

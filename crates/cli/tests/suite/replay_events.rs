@@ -1,0 +1,213 @@
+//! `mglru replay --explain` and `--events`.
+
+use crate::common::{document, done, fails, folder, lines, number, run, skewed, timeless, words};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+const MAPPED: u32 = 1 << 30;
+const ANON: u32 = 1 << 29;
+const WRITE: u32 = 1 << 31;
+
+/// The events of a file of JSON Lines.
+fn events(folder: &Path, name: &str) -> Vec<Value> {
+    let text = fs::read_to_string(folder.join(name)).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}")))
+        .collect()
+}
+
+fn count(events: &[Value], wanted: impl Fn(&Value) -> bool) -> u64 {
+    events.iter().filter(|event| wanted(event)).count() as u64
+}
+
+#[test]
+fn events_are_counted_as_the_counters_count() {
+    let folder = folder();
+    let replay = "replay skewed.txt --memory 100p --preset linux-7.2";
+    let with = run(timeless(document(folder.path(), &format!("{replay} --events all.jsonl"))));
+    assert_eq!(with, run(timeless(document(folder.path(), replay))), "nobody notices being watched");
+    let events = events(folder.path(), "all.jsonl");
+    let of = |name: &str| count(&events, |event| event["event"] == name);
+    let counter = |name: &str| number(&with["counters"][name]);
+    assert_eq!(of("touch"), 20_000);
+    assert_eq!(count(&events, |event| event["hit"] == false), number(&with["misses"]));
+    assert_eq!(of("insert"), number(&with["misses"]));
+    assert_eq!(count(&events, |event| event["refault"] == true), counter("workingset_refault_file"));
+    assert_eq!((of("evict"), of("isolate")), (counter("pgsteal"), counter("pgscan")));
+    assert_eq!((of("sort"), of("age")), (counter("pgrefill"), number(&with["generations"]["created"])));
+    assert!(of("effort") > 0 && of("list") > of("evict") && of("judge") >= of("isolate"));
+    let times: Vec<u64> = events.iter().map(|event| number(&event["nanos"])).collect();
+    assert!(times.is_sorted());
+    let whole = ["age", "effort"];
+    let nameless = |event: &Value| event.get("page").is_none();
+    assert!(events.iter().all(|event| nameless(event) == whole.contains(&event["event"].as_str().unwrap())));
+}
+
+/// A page that is read and written for long has a short story.
+#[test]
+fn hits_are_told_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let touches = (0..40).map(|n| format!("{} 7 1", if n % 4 == 3 { "W" } else { "R" }));
+    lines(folder.path(), "hot.txt", touches);
+    let replay = "replay hot.txt --memory 100p --explain 7,8";
+    let text = done(folder.path(), replay);
+    for part in [
+        "page 7: touched 40 times, missed once, never evicted",
+        "read and written (10 writes): hit, 39 times until access 39",
+        "page 8: never touched",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let life = run(document(folder.path(), replay))["explain"][0].clone();
+    let events = life["events"].as_array().unwrap();
+    assert_eq!((&events[2]["times"], &events[2]["writes"]), (&39.into(), &10.into()), "{life}");
+}
+
+/// Page 7 comes, is read again, leaves while others pass, and comes back.
+#[test]
+fn a_page_is_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = (0..5).map(|_| 7).chain(100..400).chain([7]);
+    lines(folder.path(), "story.txt", pages.map(|page| format!("R {page} 1")));
+    let replay = "replay story.txt --memory 100p --preset linux-7.2 --explain 7,0x64,5";
+    let lives = run(document(folder.path(), &format!("{replay} --events all.jsonl")))["explain"].clone();
+    let life = &lives[0];
+    let names: Vec<&str> =
+        life["events"].as_array().unwrap().iter().map(|event| event["event"].as_str().unwrap()).collect();
+    assert_eq!(names[..4], ["touch", "insert", "touch", "list"]);
+    assert_eq!(names[names.len() - 2..], ["touch", "insert"], "{names:?}");
+    assert_eq!((&life["page"], &life["touches"], &life["misses"]), (&7.into(), &6.into(), &2.into()));
+    assert_eq!((&life["events"][2]["times"], &life["events"][2]["last_access"]), (&4.into(), &4.into()));
+    let back = life["events"].as_array().unwrap().last().unwrap();
+    assert_eq!(back["refault"], true);
+    let events = events(folder.path(), "all.jsonl");
+    let of_page = |name: &str| events.iter().rfind(|event| event["event"] == name && event["page"] == 7);
+    let evicted = number(&of_page("evict").unwrap()["oldest_generation"]);
+    let opened =
+        events.iter().filter(|event| event["event"] == "age").map(|event| number(&event["generation"]));
+    let (distance, reach) = (number(&back["distance"]), number(&back["reach"]));
+    assert_eq!((distance, reach), (opened.max().unwrap() - evicted, 3));
+    assert_eq!(back["recent"], distance <= reach);
+    for name in ["recent", "distance", "reach"] {
+        assert_eq!(of_page("insert").unwrap()[name], back[name]);
+    }
+    let of_page = count(&events, |event| event["page"] == 7);
+    assert_eq!(of_page, names.len() as u64 + 3, "four hits are one line");
+    assert_eq!((&lives[1]["page"], &lives[1]["misses"]), (&100.into(), &1.into()));
+    assert_eq!(lives[2]["events"], Value::Array(vec![]));
+    let text = done(folder.path(), replay);
+    for part in [
+        "page 7: touched 6 times, missed 2 times, evicted once",
+        "read: hit, 4 times until access 4",
+        "added to generation",
+        "verdict: free",
+        &format!("a refault, too long ago, after {distance} generations; within reach are 3"),
+        "page 5: never touched",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn mapped_and_anonymous_pages_are_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let word = |(n, page): (usize, u64)| match n % 4 {
+        0 => page as u32,
+        1 => page as u32 | MAPPED,
+        2 => page as u32 | ANON | WRITE,
+        _ => page as u32 | ANON,
+    };
+    words(folder.path(), "mixed.bin", skewed(20_000, 300).enumerate().map(word));
+    let options = "--memory 150p --swap 2MiB --swap-device zram --swappiness 100";
+    let replay = format!("replay mixed.bin {options} --explain 3,anon:3 --events all.jsonl");
+    let run = run(document(folder.path(), &replay));
+    let events = events(folder.path(), "all.jsonl");
+    for (life, anon) in [(0, false), (1, true)] {
+        let life = &run["explain"][life];
+        let touched = |event: &Value| {
+            event["event"] == "touch" && event["page"] == 3 && event.get("anon").is_some() == anon
+        };
+        assert_eq!((&life["anon"], number(&life["touches"])), (&anon.into(), count(&events, touched)));
+        assert!(number(&life["touches"]) > 50, "{life}");
+    }
+    let of = |name: &str| count(&events, |event| event["event"] == name);
+    assert_eq!(of("evict"), number(&run["counters"]["pgsteal"]));
+    assert_eq!(of("insert"), number(&run["misses"]) + number(&run["zero_fills"]));
+    assert!(count(&events, |event| event["verdict"] == "swap_out") > 0);
+    assert!(
+        of("promote") > 0 && events.iter().all(|event| event["event"] != "insert" || event["page"].is_u64())
+    );
+}
+
+#[test]
+fn the_classic_lru_has_lists_instead_of_generations() {
+    let folder = folder();
+    let replay = "replay skewed.txt --memory 100p --lru classic --explain 3 --events all.jsonl";
+    let run = run(document(folder.path(), replay));
+    let events = events(folder.path(), "all.jsonl");
+    for list in ["active", "inactive"] {
+        assert!(count(&events, |event| event["list"] == list) > 100, "{list}");
+    }
+    let generations = ["generation", "oldest_generation"];
+    assert!(events.iter().all(|event| generations.iter().all(|name| event.get(name).is_none())));
+    assert_eq!(count(&events, |event| event["event"] == "evict"), number(&run["counters"]["pgsteal"]));
+    let busy =
+        events.iter().find(|event| event["from"] == "activation").expect("some page was accessed twice");
+    let page = number(&busy["page"]);
+    let text =
+        done(folder.path(), &format!("replay skewed.txt --memory 100p --lru classic --explain {page}"));
+    for part in ["added to the inactive list", "accessed twice: moved to the active list"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+/// By the clock of evictions and activations, against the length of the active list: 7 and 8 are on it when 9 comes back after
+/// 300 pages.
+#[test]
+fn distances_of_the_classic_lru_are_those_it_judges_by() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = [7, 8, 7, 8, 7, 8, 9].into_iter().chain(100..400).chain([9]);
+    lines(folder.path(), "story.txt", pages.map(|page| format!("R {page} 1")));
+    let replay = "replay story.txt --memory 100p --lru classic --explain 9 --events all.jsonl";
+    let run = run(document(folder.path(), replay));
+    let back = run["explain"][0]["events"].as_array().unwrap().last().unwrap().clone();
+    let all = events(folder.path(), "all.jsonl");
+    let evicted = all.iter().position(|event| event["event"] == "evict" && event["page"] == 9).unwrap();
+    let since = &all[evicted..];
+    let (evictions, activations) = (
+        count(since, |event| event["event"] == "evict"),
+        count(since, |event| event["from"] == "activation"),
+    );
+    assert_eq!((&back["refault"], &back["recent"]), (&true.into(), &false.into()), "{back}");
+    assert_eq!((number(&back["distance"]), number(&back["reach"])), (evictions + activations, 2), "{back}");
+    // Its lines are wrapped.
+    let text = done(folder.path(), replay).split_whitespace().collect::<Vec<_>>().join(" ");
+    let told =
+        format!("too long ago, after {} evictions and activations; within reach are 2", back["distance"]);
+    assert!(text.contains(&told), "{told}: {text}");
+}
+
+#[test]
+fn what_cannot_be_watched_is_told() {
+    let folder = folder();
+    for (options, part) in [
+        ("skewed.txt skewed.txt --explain 5", "give one trace and one preset"),
+        ("skewed.txt --preset linux-7.2,default --events a.jsonl", "give one trace and one preset"),
+        ("skewed.txt --curve 5%,10% --events a.jsonl", "--curve"),
+        ("skewed.txt --events a.txt", ".jsonl"),
+        ("skewed.txt --events a.json", ".perfetto"),
+        ("skewed.txt --explain page", "such as 4711"),
+    ] {
+        let error = fails(folder.path(), &format!("replay {options}"), 2);
+        assert!(error.contains(part), "{options}: {error}");
+    }
+    let error = fails(folder.path(), "replay skewed.txt --events missing/a.jsonl", 1);
+    assert!(error.contains("missing/a.jsonl: the events cannot be written"), "{error}");
+    let full = Path::new("/dev/full");
+    for name in ["full.jsonl", "full.perfetto"].iter().filter(|_| full.exists()) {
+        std::os::unix::fs::symlink(full, folder.path().join(name)).unwrap();
+        let error = fails(folder.path(), &format!("replay skewed.txt --events {name}"), 1);
+        assert!(error.contains(&format!("{name}: the events cannot be written")), "{error}");
+    }
+}

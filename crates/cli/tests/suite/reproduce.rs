@@ -1,0 +1,138 @@
+//! `mglru reproduce`: what it prints, and what it refuses.
+
+use crate::common::{document, fails};
+use std::process::Stdio;
+
+#[test]
+fn the_document_has_all_metrics() {
+    let folder = tempfile::tempdir().unwrap();
+    let document = document(folder.path(), "reproduce workingset --quick --runs 1");
+    let experiment = &document["experiments"][0];
+    assert_eq!(
+        (experiment["name"].as_str(), experiment["world"].as_str()),
+        (Some("workingset"), Some("sim"))
+    );
+    let rows = experiment["rows"].as_array().unwrap();
+    let row = |metric: &str| {
+        let mut found = rows.iter().filter(|row| row["metric"] == metric);
+        found.next().unwrap_or_else(|| panic!("no {metric} in {document}"))
+    };
+    for metric in [
+        "tpcc_refault_file",
+        "tpcc_refault_anon",
+        "tpcc_transactions",
+        "lulesh_mean_zones_per_second",
+        "lulesh_deviation_percent",
+    ] {
+        let row = row(metric);
+        assert!(
+            row["published"]["before"].as_f64().unwrap() > row["published"]["after"].as_f64().unwrap() * 0.1
+        );
+        assert!(row["verdict"].is_string() && row["spread"]["after"].is_number(), "{row}");
+    }
+    for setting in ["before", "after", "default"] {
+        assert!(row("tpcc_refault_file")["measured"][setting].as_f64().unwrap() > 1000.0);
+    }
+    assert!(row("control_refault_file")["published"].is_null());
+    let checks = experiment["checks"].as_array().unwrap();
+    assert!(checks.iter().any(|check| check["name"].as_str().unwrap().contains("lack of memory")));
+}
+
+/// The same rows on real files: what was measured depends on the machine, but contents do not.
+#[test]
+fn the_real_world_has_the_same_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let document =
+        document(folder.path(), "reproduce workingset --world real --directory . --quick --runs 1");
+    let experiment = &document["experiments"][0];
+    assert_eq!(experiment["world"], "real");
+    let rows = experiment["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 12);
+    let transactions = rows.iter().find(|row| row["metric"] == "tpcc_transactions").unwrap();
+    assert!(transactions["measured"]["after"].as_f64().unwrap() > 0.0);
+    let checks = experiment["checks"].as_array().unwrap();
+    let verified = checks.iter().find(|check| check["name"].as_str().unwrap().contains("contents")).unwrap();
+    assert_eq!(verified["holds"], true);
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "files are gone");
+}
+
+#[test]
+fn rules_are_apart_in_an_ablation() {
+    let folder = tempfile::tempdir().unwrap();
+    let document = document(folder.path(), "reproduce workingset --ablate --quick");
+    assert_eq!(document["map"].as_array().unwrap().len(), 18);
+    let apart = document["rules"].as_array().unwrap();
+    let names: Vec<_> = apart[0]["rules"].as_array().unwrap().iter().map(|rule| &rule["rule"]).collect();
+    assert_eq!((apart.len(), names.len()), (1, 8));
+    assert!(names.iter().any(|name| *name == "placement"));
+    let changes = |rule: &serde_json::Value| {
+        ["alone", "all_but_it"].iter().any(|which| rule[which]["transactions_percent"].as_f64() != Some(0.0))
+    };
+    // Sorting and the choice of the kind need longer than this.
+    let moving = apart[0]["rules"].as_array().unwrap().iter().filter(|rule| changes(rule)).count();
+    assert!((4..=8).contains(&moving), "{moving} rules change something");
+}
+
+/// In the cache, memory is real: every page that is loaded is verified, and no request falls short.
+#[test]
+fn the_memcg_lru_runs_in_the_cache() {
+    let folder = tempfile::tempdir().unwrap();
+    let document = document(folder.path(), "reproduce memcg-lru --world real --directory . --quick --runs 1");
+    let experiment = &document["experiments"][0];
+    assert_eq!(experiment["world"], "real");
+    assert_eq!(experiment["rows"].as_array().unwrap().len(), 4);
+    assert_eq!(experiment["checks"][0]["holds"], true, "{}", experiment["checks"]);
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "files are gone");
+}
+
+#[test]
+fn what_is_not_there_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, expected) in [
+        ("reproduce nothing", "there is no experiment 'nothing'; there is prefetch"),
+        ("reproduce --world moon", "--world"),
+        ("reproduce --directory .", "goes with --world real"),
+        ("reproduce workingset --ablate --world real", "leave --world and --runs out"),
+        ("reproduce prefetch --ablate", "--ablate is of workingset, or of reclaim-loop"),
+        ("reproduce workingset reclaim-loop --ablate", "name one, and nothing else"),
+        ("reproduce --ablate", "name one, and nothing else"),
+        ("reproduce --runs 0", "--runs"),
+    ] {
+        let told = fails(folder.path(), arguments, 2);
+        assert!(told.contains(expected), "{arguments}: {told}");
+    }
+}
+
+/// Before anything is run that takes minutes.
+#[test]
+fn a_place_that_cannot_be_written_is_told_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    for arguments in ["reproduce --figures file/figures", "reproduce --report file/report.html"] {
+        let told = fails(folder.path(), arguments, 1);
+        assert!(told.contains("cannot write") && told.contains("file/"), "{told}");
+    }
+}
+
+/// Files of an experiment are large, and some are in memory.
+#[test]
+fn nothing_is_left_behind_by_an_interrupt() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = "reproduce workingset --world real --directory .";
+    let mut child = crate::common::command(folder.path(), arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let entries = || std::fs::read_dir(folder.path()).unwrap().count();
+    while entries() == 0 {
+        assert_eq!(child.try_wait().unwrap(), None, "it runs for minutes");
+        std::thread::yield_now();
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert_eq!(crate::common::text(&output.stderr), "mglru: interrupted; nothing is left behind\n");
+    assert_eq!(entries(), 0);
+}

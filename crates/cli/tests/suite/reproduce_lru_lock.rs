@@ -1,0 +1,67 @@
+//! `mglru reproduce lru-lock`: its rows, and those of its figures that do not depend on the machine.
+
+use crate::common::document;
+use serde_json::Value;
+
+#[test]
+fn counts_do_not_depend_on_the_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let document = document(folder.path(), "reproduce lru-lock --quick --runs 1");
+    let experiment = &document["experiments"][0];
+    assert_eq!(
+        (&experiment["name"], &experiment["world"], &experiment["runs"]),
+        (&"lru-lock".into(), &"real".into(), &1.into()),
+        "threads are real wherever other experiments run"
+    );
+    let row = |metric: &str| -> &Value {
+        let mut found = experiment["rows"].as_array().unwrap().iter().filter(|row| row["metric"] == metric);
+        found.next().unwrap_or_else(|| panic!("no {metric} in {document}"))
+    };
+    let measured = |metric: &str| {
+        ["before", "after", "default"].map(|setting| row(metric)["measured"][setting].as_f64().unwrap())
+    };
+
+    // spec 95 §14, E3.
+    let batch = "ancestor_clock_writes_per_batch";
+    assert_eq!(measured(batch), [31.0, 1.0, 1.0]);
+    assert_eq!(row(batch)["published"], serde_json::json!({"before": 31.0, "after": 1.0}));
+    assert_eq!(row(batch)["verdict"], "reproduced");
+
+    let published = &row("reclaimed_per_second_2_threads")["published"];
+    assert!(published["after"].as_f64() > published["before"].as_f64(), "{published}");
+    for metric in [
+        "reclaimed_per_second_2_threads",
+        "mapped_reclaimed_per_second_2_threads",
+        "request_reclaimed_per_second_2_threads",
+        "depth_4_reclaimed_per_second",
+        "depth_4_mapped_reclaimed_per_second",
+        "control_reclaimed_per_second_1_thread",
+    ] {
+        assert!(measured(metric).into_iter().all(|rate| rate > 0.0), "{}", row(metric));
+    }
+
+    // With one lock for the node, every change of a list takes it; else ancestors' locks are taken to note costs only,
+    // and never by a request that finds nothing in use.
+    for load in ["", "mapped_"] {
+        let [before, after, default] = measured(&format!("{load}shared_lock_taken_per_reclaimed"));
+        assert!(before > 2.0 * after && before > 2.0 * default, "{load}: {before} {after} {default}");
+        let [before, after, default] =
+            measured(&format!("depth_4_{load}ancestor_clock_writes_per_reclaimed"));
+        // Each eviction is a write, and activations are, too; with the fix and what is ours of it, a batch of evictions is one.
+        assert!(before > 1.0, "{load}: {before}");
+        assert!(after.max(default) < before - 0.7, "{load}: {before} {after} {default}");
+    }
+    let [before, after, default] = measured("request_shared_lock_taken_per_reclaimed");
+    assert!(before > 1.0 / 64.0 && (after, default) == (0.0, 0.0), "{before} {after} {default}");
+
+    let checks = experiment["checks"].as_array().unwrap();
+    // Times are not told where the machine was not, or then with what is to be known of them.
+    let [times, counts] = ["reclaimed_per_second_2_threads", batch].map(row);
+    let is_fit = checks[2]["holds"] == true;
+    assert_eq!(times["verdict"] != "cannot be told here", is_fit, "{times}");
+    assert_eq!(times["caveat"], if is_fit { "quick".into() } else { Value::Null }, "{times}");
+    assert_eq!((&counts["timed"], &counts["caveat"]), (&false.into(), &Value::Null));
+    assert_eq!(experiment["times_say_nothing"].is_null(), is_fit);
+    // The last is whether the machine was quiet.
+    assert!(checks.len() == 3 && checks[..2].iter().all(|check| check["holds"] == true), "{checks:?}");
+}

@@ -1,0 +1,531 @@
+//! `mglru run`: the scenarios that come along, in both worlds, and what is wrong with others.
+
+use crate::common::{document, done, fails, folder, mglru, number};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn experiment(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments").join(name)
+}
+
+/// Runs one of the scenarios that come along.
+fn run(name: &str, options: &str) -> Value {
+    let here = tempfile::tempdir().unwrap();
+    let document = document(here.path(), &format!("run {} {options}", experiment(name).display()));
+    assert_eq!(fs::read_dir(here.path()).unwrap().count(), 0, "nothing is left over");
+    document
+}
+
+fn tenant<'d>(document: &'d Value, path: &str) -> &'d Value {
+    let tenants = document["tenants"].as_array().unwrap();
+    tenants.iter().find(|tenant| tenant["path"] == path).unwrap_or_else(|| panic!("{path}: {document:#}"))
+}
+
+fn counter(document: &Value, path: &str, name: &str) -> u64 {
+    number(&tenant(document, path)["counters"][name])
+}
+
+/// Half of A's touches bring its pages in; with its floor, the other half finds them.
+fn keeps_its_floor(document: &Value) {
+    let a = tenant(document, "a");
+    let (hits, misses) = (number(&a["hits"]), number(&a["misses"]));
+    assert_eq!(hits + misses, 6144);
+    assert!(misses < 3200, "{a}");
+    assert!(counter(document, "b", "pgsteal") > 20_000);
+    assert_eq!(document["failures"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn a_floor_keeps_a_tenant_from_starving() {
+    // The kernels' memcg LRU takes from a tenant below its `memory.low` at the second visit, so the floor needs `subtree_lru`.
+    let with = run("floors.toml", "--with subtree_lru");
+    keeps_its_floor(&with);
+    assert_eq!(with, run("floors.toml", "--with subtree_lru"), "the same to the last bit");
+
+    let here = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(experiment("floors.toml")).unwrap().replace("memory.low", "memory.high");
+    let text = text.replace("\"14MiB\"", "\"max\"");
+    fs::write(here.path().join("bare.toml"), text).unwrap();
+    let without = document(here.path(), "run bare.toml");
+    assert!(number(&tenant(&without, "a")["misses"]) > 5000, "without it, it does starve");
+}
+
+#[test]
+fn a_floor_keeps_a_real_tenant_from_starving() {
+    keeps_its_floor(&run("floors.toml", "--with subtree_lru --world real"));
+}
+
+/// Slowed down, and never at its limit.
+fn is_slowed_down(document: &Value) {
+    assert!(counter(document, "log", "high") > 50);
+    assert_eq!((counter(document, "log", "max"), counter(document, "log", "oom")), (0, 0));
+    assert!(number(&tenant(document, "log")["peak_pages"]) < 4096, "16 of 32 MiB");
+}
+
+#[test]
+fn a_soft_limit_throttles_before_the_hard_one() {
+    is_slowed_down(&run("soft-limit.toml", ""));
+    is_slowed_down(&run("soft-limit.toml", "--world real"));
+}
+
+fn comes_and_goes(document: &Value) {
+    let (first, second) = (tenant(document, "jobs/first"), tenant(document, "jobs/second"));
+    assert_eq!((&first["created_seconds"], &first["removed_seconds"]), (&0.5.into(), &1.5.into()));
+    assert_eq!(number(&first["usage_pages"]), 0, "its parent has its pages");
+    assert!(number(&first["misses"]) > 100 && number(&second["misses"]) > 100);
+    assert!(number(&second["usage_pages"]) <= 6 << 8, "6 MiB");
+    assert!(number(&tenant(document, "jobs")["usage_pages"]) <= 10 << 8);
+    let actions = document["actions"].as_array().unwrap();
+    assert!(actions.len() == 5 && actions.iter().all(|action| action["error"].is_null()), "{actions:?}");
+    let texts: Vec<&Value> = document["readings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|reading| reading["file"] == "jobs/first/memory.current")
+        .map(|reading| &reading["text"])
+        .collect();
+    assert!(texts[0].is_null() && texts.last().unwrap().is_null(), "it is not there");
+    assert!(texts.iter().any(|text| text.is_string()));
+}
+
+#[test]
+fn tenants_come_and_go() {
+    comes_and_goes(&run("churn.toml", ""));
+}
+
+#[test]
+fn real_tenants_come_and_go() {
+    comes_and_goes(&run("churn.toml", "--world real"));
+}
+
+/// The leak's load ends at its kill, the service's goes on.
+#[test]
+fn a_leak_is_killed_and_its_neighbour_goes_on() {
+    let killed = run("kill.toml", "");
+    let kills = killed["kills"].as_array().unwrap();
+    assert_eq!(kills.len(), 1, "{kills:?}");
+    assert_eq!((&kills[0]["victim"], &kills[0]["limit_of"]), (&"host/leak".into(), &"host".into()));
+    let at = kills[0]["seconds"].as_f64().unwrap();
+    assert!((2.0..3.0).contains(&at), "{at}");
+    let [service, leak] = ["host/service", "host/leak"];
+    assert_eq!((counter(&killed, leak, "oom_kill"), counter(&killed, "host", "oom")), (1, 1));
+    assert_eq!(number(&tenant(&killed, leak)["usage_pages"]), 0);
+    assert_eq!(number(&tenant(&killed, service)["out_of_memory"]), 0);
+
+    let failed = run("kill.toml", "--oom-policy fail");
+    assert_eq!((failed["kills"].as_array().unwrap().len(), counter(&failed, leak, "oom_kill")), (0, 0));
+    assert!(number(&tenant(&failed, leak)["out_of_memory"]) > 10);
+    assert!(number(&tenant(&failed, leak)["usage_pages"]) > 4000, "it keeps what it has");
+    let text = done(Path::new("."), &format!("run {}", experiment("kill.toml").display()));
+    assert!(text.contains("killed") && text.contains("tenant 'host/leak' was chosen"), "{text}");
+}
+
+/// In the simulator requests fail or jobs end, and no job failed. In the real world jobs fail, those that begin later, too: all
+/// are told with their places, and the status is 1.
+#[test]
+fn what_fails_without_memory_is_told_as_promised() {
+    let here = tempfile::tempdir().unwrap();
+    let scenario = "\
+[machine]
+memory = \"24MiB\"
+[[tenant]]
+path = \"host\"
+memory.max = \"12MiB\"
+[[tenant]]
+path = \"host/service\"
+memory.low = \"4MiB\"
+[[tenant]]
+path = \"host/leak\"
+[[job]]
+tenant = \"host/service\"
+load = \"sweep:size=3m,arrays=4\"
+runtime = \"2s\"
+[[job]]
+tenant = \"host/leak\"
+start = \"300ms\"
+load = \"sweep:size=40m,arrays=10\"
+runtime = \"2s\"
+[[job]]
+tenant = \"host/leak\"
+start = \"1900ms\"
+load = \"sweep:size=16m,arrays=4\"
+runtime = \"1s\"
+";
+    fs::write(here.path().join("oom.toml"), scenario).unwrap();
+    let leak = "host/leak";
+    for policy in ["fail", "victim"] {
+        let killed = policy == "victim";
+        let sim = document(here.path(), &format!("run oom.toml --oom-policy {policy}"));
+        assert_eq!(
+            (&sim["failures"], sim["kills"].as_array().unwrap().len()),
+            (&Value::Array(Vec::new()), usize::from(killed))
+        );
+        let refused = number(&tenant(&sim, leak)["out_of_memory"]);
+        assert!(if killed { refused == 1 } else { refused > 10 }, "{refused} touches found no page");
+
+        let command = format!("run oom.toml --oom-policy {policy} --world real --json");
+        let output = mglru(here.path(), &command);
+        let told = crate::common::text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        let real: Value = serde_json::from_slice(&output.stdout).expect("one document");
+        let failures: Vec<&str> =
+            real["failures"].as_array().unwrap().iter().map(|failure| failure.as_str().unwrap()).collect();
+        // The service goes on.
+        assert_eq!(failures.len(), 2, "{failures:?}");
+        for (failure, place) in failures.iter().zip(["oom.toml:15:1: ", "oom.toml:20:1: "]) {
+            assert!(failure.starts_with(place) && failure.contains("tenant 'host'"), "{failure}");
+            assert_eq!(failure.contains("tenant 'host/leak' was chosen"), killed, "{failure}");
+        }
+        assert!(told.starts_with(&format!("mglru: {}", failures[0])), "{told}");
+        assert_eq!(counter(&real, leak, "oom_kill"), u64::from(killed));
+        // The event is that of whose limit was met.
+        let oom = [counter(&real, "host", "oom"), number(&tenant(&real, "host")["out_of_memory"])];
+        assert!(oom[0] == oom[1] && oom[0] >= 1, "{real}");
+        let kills = real["kills"].as_array().unwrap();
+        assert_eq!(kills.len(), usize::from(killed));
+        for kill in kills {
+            assert_eq!((&kill["victim"], &kill["limit_of"]), (&leak.into(), &"host".into()));
+            assert!(kill["seconds"].is_null(), "{kill}");
+        }
+        let usage = number(&tenant(&real, leak)["usage_pages"]);
+        assert!(if killed { usage == 0 } else { usage > 2000 }, "{usage} pages are left");
+    }
+}
+
+#[test]
+fn an_unknown_oom_policy_is_told() {
+    let here = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(experiment("kill.toml")).unwrap().replace("\"victim\"", "\"pray\"");
+    fs::write(here.path().join("pray.toml"), text).unwrap();
+    for (command, place) in
+        [("run pray.toml", "pray.toml:5:14"), ("run pray.toml --oom-policy hope", "--oom-policy")]
+    {
+        let told = fails(here.path(), command, 2);
+        assert!(told.contains(place) && told.contains("fail, victim"), "{told}");
+    }
+}
+
+#[test]
+fn reclaim_is_asked_for_and_told() {
+    let document = run("proactive.toml", "");
+    let stolen = counter(&document, "web", "pgsteal_proactive");
+    assert!((4096..4500).contains(&stolen), "16 MiB were asked for: {stolen}");
+    let text = done(Path::new("."), &format!("run {}", experiment("proactive.toml").display()));
+    for expected in ["web/memory.reclaim = 4M swappiness=0  3.000 s", "pgsteal_", "web/memory.current"] {
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+const TRACE_AND_LOAD: &str = r#"
+[machine]
+memory = "40MiB"
+swap = "16MiB"
+swap_device = "disk"
+seed = 3
+
+[[tenant]]
+path = "t"
+memory.max = "2MiB"
+
+[[tenant]]
+path = "s"
+memory.max = "4MiB"
+
+[[job]]
+tenant = "t"
+trace = "skewed.txt"
+
+[[job]]
+tenant = "s"
+load = "sweep:size=6m,arrays=4"
+clients = 2
+runtime = "300ms"
+
+[[job]]
+fio = """
+[of_the_root]
+size=1m
+"""
+
+[print]
+files = ["t/memory.max"]
+"#;
+
+#[test]
+fn traces_and_loads_run_in_both_worlds() {
+    let here = folder();
+    fs::write(here.path().join("s.toml"), TRACE_AND_LOAD).unwrap();
+    for world in ["sim", "real"] {
+        let document = document(here.path(), &format!("run s.toml --world {world}"));
+        let t = tenant(&document, "t");
+        assert_eq!(number(&t["hits"]) + number(&t["misses"]), 20_000, "{world}: all of the trace");
+        assert!(number(&t["misses"]) > 1000 && number(&t["usage_pages"]) <= 512, "{world}: {t}");
+        assert!(counter(&document, "s", "pswpout") > 100, "{world}");
+        assert_eq!(document["readings"][0]["text"], "2097152\n");
+        assert_eq!(document["world"], world);
+    }
+    let of = |options: &str| document(here.path(), &format!("run s.toml {options}"));
+    assert_eq!(of("--seed 3"), of(""));
+    assert_ne!(of("--seed 4")["tenants"], of("")["tenants"]);
+    assert_eq!(of("--memory 8MiB")["memory_pages"], 2048);
+    assert_eq!(of("--preset linux-7.2 --lru classic")["mechanisms"]["lru"], "classic");
+    done(here.path(), "run s.toml --world real --directory .");
+    assert!(here.path().join("of_the_root.0.0").is_file(), "files stay where they were asked for");
+}
+
+#[test]
+fn what_makes_no_sense_is_told_with_its_place() {
+    let here = folder();
+    let write = |there: &str, instead: &str| {
+        assert!(TRACE_AND_LOAD.contains(there));
+        fs::write(here.path().join("s.toml"), TRACE_AND_LOAD.replacen(there, instead, 1)).unwrap();
+    };
+    for (there, instead, told) in [
+        ("seed = 3", "sede = 3", "s.toml:6:1: [machine] has no `sede`; did you mean `seed`?"),
+        ("seed = 3", "preset = \"linux-9\"", "s.toml:6:10: there is no preset 'linux-9'"),
+        ("seed = 3", "with = [\"turbo\"]", "s.toml:6:9: there is no mechanism 'turbo'"),
+        ("seed = 3", "lru = \"random\"", "s.toml:6:7: "),
+        ("t/memory.max", "t/memory.mx", "s.toml:33:10: "),
+        ("t/memory.max", "t/memory.reclaim", "can only be written to"),
+        ("[print]", "[print]\ncounters = [\"pgstael\"]", "s.toml:33:13: there is no counter `pgstael`"),
+        (
+            "[print]",
+            "[[action]]\nat = \"1s\"\nwrite = { \"t/memory.max\" = \"lots\" }\n[print]",
+            "s.toml:34:11: 't/memory.max': 'lots' is neither a size",
+        ),
+        (
+            "[print]",
+            "[[action]]\nat = \"1s\"\nwrite = { \"t/memory.stat\" = \"1\" }\n[print]",
+            "s.toml:34:11: 't/memory.stat': it can only be read",
+        ),
+        ("size=1m", "size=20%", "does not exist"),
+        ("memory = \"40MiB\"", "memory = \"40MiB", "this is no TOML"),
+    ] {
+        write(there, instead);
+        let stderr = fails(here.path(), "run s.toml", 2);
+        assert!(stderr.contains(told), "{instead}: {stderr}");
+    }
+    write("skewed.txt", "missing.txt");
+    assert!(fails(here.path(), "run s.toml", 1).contains("missing.txt"));
+    write("size=6m", "size=6m");
+    assert!(fails(here.path(), "run s.toml --directory x", 2).contains("--world real"));
+    assert!(fails(here.path(), "run missing.toml", 2).contains("missing.toml"));
+    assert!(fails(here.path(), "run", 2).contains("SCENARIO.toml"));
+}
+
+/// The loads that the reclaim loop was published with: pages come and go, and nobody finds no memory.
+#[test]
+fn published_loads_run() {
+    for (name, counter_name) in [
+        ("ycsb.toml", "workingset_refault_file"),
+        ("workers.toml", "pswpin"),
+        ("file-anon.toml", "workingset_refault_file"),
+        ("dd.toml", "nr_written"),
+        ("select.toml", "pswpin"),
+        ("compile.toml", "pswpout"),
+        ("mapped-zipf.toml", "workingset_refault_file"),
+    ] {
+        let document = run(name, "--preset default");
+        for tenant in &document["tenants"].as_array().unwrap()[1..] {
+            assert_eq!(number(&tenant["out_of_memory"]), 0, "{name}: {tenant}");
+            assert!(number(&tenant["counters"][counter_name]) > 0, "{name}: {tenant}");
+        }
+    }
+    // Too large to run here.
+    let text = fs::read_to_string(experiment("ycsb-b.toml")).unwrap();
+    mglru_workload::scenario::Scenario::parse(&text, Path::new("ycsb-b.toml"), None).unwrap();
+}
+
+#[test]
+fn a_page_workload_has_no_real_world() {
+    let here = tempfile::tempdir().unwrap();
+    let scenario = "[machine]\nmemory = \"64MiB\"\n[[job]]\nload = \"select\"\nruntime = \"1s\"\n";
+    fs::write(here.path().join("y.toml"), scenario).unwrap();
+    assert!(fails(here.path(), "run y.toml --world real", 2).contains("y.toml:3:1: select"));
+}
+
+/// Of 2,048 pages, about half are read before the move, and the rest after it; what was brought in before stays charged.
+fn is_moved(world: &str) {
+    let here = tempfile::tempdir().unwrap();
+    let scenario = "\
+[machine]
+memory = \"64MiB\"
+[[tenant]]
+path = \"day\"
+[[tenant]]
+path = \"night\"
+[[job]]
+name = \"reader\"
+tenant = \"day\"
+fio = \"\"\"
+[read]
+rw=read
+size=8m
+rate_iops=1000
+\"\"\"
+[[job]]
+name = \"mapped\"
+tenant = \"day\"
+fio = \"\"\"
+[mapped]
+rw=randread
+ioengine=mmap
+size=8m
+rate_iops=1000
+\"\"\"
+[[job]]
+name = \"arrays\"
+tenant = \"day\"
+load = \"sweep:size=4m,arrays=4\"
+clients = 2
+runtime = \"2s\"
+[[job]]
+name = \"later\"
+tenant = \"day\"
+start = \"1500ms\"
+load = \"sweep:size=1m,arrays=4\"
+runtime = \"200ms\"
+[[action]]
+at = \"1s\"
+move = \"reader\"
+to = \"night\"
+[[action]]
+at = \"1s\"
+move = \"mapped\"
+to = \"night\"
+[[action]]
+at = \"1s\"
+move = \"arrays\"
+to = \"\"
+[[action]]
+at = \"1s\"
+move = \"later\"
+to = \"night\"
+[print]
+counters = [\"anon\", \"file\"]
+";
+    fs::write(here.path().join("move.toml"), scenario).unwrap();
+    let moved = document(here.path(), &format!("run move.toml --world {world}"));
+    let done = |action: &Value| action["error"].is_null();
+    assert!(moved["actions"].as_array().unwrap().iter().all(done), "{moved}");
+    assert_eq!(moved["actions"][2]["move"], "arrays");
+    assert_eq!((&moved["actions"][0]["to"], &moved["actions"][2]["to"]), (&"night".into(), &"".into()));
+    assert_eq!(moved["failures"], Value::Array(Vec::new()));
+    let [day, night] = ["day", "night"].map(|path| ["anon", "file"].map(|name| counter(&moved, path, name)));
+    // The arrays were stored to before the move, but for those of whom who begins in `night`.
+    assert_eq!((day[0], night[0]), (1024, 256), "{moved}");
+    assert_eq!(day[1] + night[1], 4096, "{moved}");
+    assert!(day[1] > 500 && night[1] > 500, "{moved}");
+    let touched = |path: &str| {
+        let tenant = tenant(&moved, path);
+        number(&tenant["hits"]) + number(&tenant["misses"])
+    };
+    assert!(["", "day", "night"].iter().all(|path| touched(path) > 500), "{moved}");
+}
+
+#[test]
+fn jobs_move_to_other_tenants() {
+    is_moved("sim");
+    is_moved("real");
+}
+
+#[test]
+fn a_document_store_runs_for_real() {
+    let here = tempfile::tempdir().unwrap();
+    let scenario = "\
+[machine]
+memory = \"8MiB\"
+[[tenant]]
+path = \"store\"
+memory.max = \"2MiB\"
+[[job]]
+tenant = \"store\"
+load = \"ycsb:workload=f,records=3000,cache=256k\"
+clients = 2
+runtime = \"300ms\"
+";
+    fs::write(here.path().join("f.toml"), scenario).unwrap();
+    let document = document(here.path(), "run f.toml --world real");
+    let store = &document["tenants"][1];
+    assert_eq!(document["failures"].as_array().map(Vec::len), Some(0), "{document}");
+    assert!(number(&store["misses"]) > 0 && number(&store["hits"]) > 0, "{store}");
+    assert!(number(&store["counters"]["pgsteal"]) > 0, "2 MiB of memory for 4 MiB of records: {store}");
+}
+
+/// Memory and swap are too small for the load: requests fail, one after the other, and time goes on.
+const TOO_SMALL: &str = "
+[machine]
+memory = \"64MiB\"
+swap = \"32MiB\"
+preset = \"linux-7.2\"
+[[tenant]]
+path = \"a\"
+memory.max = \"4MiB\"
+memory.swap.max = \"2MiB\"
+[[job]]
+tenant = \"a\"
+load = \"requests:heap=8m\"
+runtime = \"1s\"
+";
+
+#[test]
+fn whose_requests_fail_is_told_why_first() {
+    let here = tempfile::tempdir().unwrap();
+    fs::write(here.path().join("s.toml"), TOO_SMALL).unwrap();
+    let document = document(here.path(), "run s.toml --oom-policy fail");
+    let failed = number(&tenant(&document, "a")["out_of_memory"]);
+    assert!((1..100_000).contains(&failed), "each takes its time: {failed}");
+    let seconds = document["seconds"].as_f64().unwrap();
+    assert!((1.0..5.0).contains(&seconds), "it ends with a request: {seconds}");
+    let refusals = document["refusals"].as_array().unwrap();
+    assert_eq!(
+        (refusals.len(), &refusals[0]["tenant"], &refusals[0]["limit_of"]),
+        (1, &"a".into(), &"a".into())
+    );
+    let report = refusals[0]["report"].as_str().unwrap();
+    let (_, left) = report.split_once(" anonymous with ").unwrap();
+    let left: u64 = left.split(' ').next().unwrap().parse().unwrap();
+    assert!(
+        left < 64 && report.contains("(fewer than 64 are not used)") == (left > 0),
+        "of 512, not of 8,192: {report}"
+    );
+    assert!(done(here.path(), "run s.toml").contains("refused  first at"));
+}
+
+/// What it wrote comes back to be verified, although its tenant's swap was taken away when it had ended.
+#[test]
+fn a_load_is_verified_at_nobodys_limit() {
+    let here = tempfile::tempdir().unwrap();
+    let scenario = "
+[machine]
+memory = \"48MiB\"
+swap = \"24MiB\"
+[[tenant]]
+path = \"a\"
+memory.max = \"4MiB\"
+[[job]]
+tenant = \"a\"
+load = \"sweep:size=6m,arrays=4\"
+runtime = \"1s\"
+[[action]]
+at = \"3s\"
+write = { \"a/memory.swap.max\" = \"0\" }
+";
+    fs::write(here.path().join("s.toml"), scenario).unwrap();
+    let document = document(here.path(), "run s.toml --world real");
+    assert_eq!(document["failures"], Value::Array(Vec::new()));
+}
+
+/// What a run needs besides is in a folder of its own: files of that name stay as they are.
+#[test]
+fn files_of_others_stay_as_they_are() {
+    let here = folder();
+    fs::write(here.path().join("s.toml"), TRACE_AND_LOAD).unwrap();
+    let mine = ["swap", "job1", "job1.0", "job1.1", "job2", "job2.1"];
+    mine.iter().for_each(|name| fs::write(here.path().join(name), name).unwrap());
+    done(here.path(), "run s.toml --world real --directory .");
+    for name in mine {
+        assert_eq!(fs::read_to_string(here.path().join(name)).unwrap(), name);
+    }
+}

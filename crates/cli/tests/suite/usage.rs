@@ -1,0 +1,196 @@
+//! What the program says about itself, and about what it does not understand.
+
+use crate::common::{command, done, fails, text};
+use mglru_core::{Preset, Switch};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Stdio;
+
+#[test]
+fn it_teaches() {
+    let here = tempfile::tempdir().unwrap();
+    for (arguments, teaches) in [
+        ("--help", "mglru fio --name"),
+        ("demo --help", "--seconds"),
+        ("replay --help", "--baseline"),
+        ("reproduce --help", "memcg-lru"),
+        ("ablate --help", "--pairs"),
+        ("fio --help", "--random_distribution"),
+        ("fio -h", "--memory"),
+        ("help fio", "--tenant"),
+        ("run --help", "[[tenant]]"),
+        ("fio --version", env!("CARGO_PKG_VERSION")),
+        ("--version", env!("CARGO_PKG_VERSION")),
+    ] {
+        let text = done(here.path(), arguments);
+        assert!(text.contains(teaches), "{arguments}: {text}");
+        let long = text.lines().find(|line| line.chars().count() > 100);
+        assert_eq!(long, None, "{arguments}");
+    }
+    for mode in ["demo", "fio", "replay", "run", "ablate"] {
+        let text = done(here.path(), &format!("{mode} --help"));
+        let names = Preset::ALL.map(Preset::name).into_iter().chain(Switch::ALL.map(Switch::name));
+        assert_eq!(names.into_iter().find(|name| !text.contains(name)), None, "{mode}");
+    }
+    assert!(done(here.path(), "reproduce --help").contains("40 minutes and 5.4 GB"));
+}
+
+/// Long names, a long description, many files, and a request that falls short, which is told in a sentence.
+const WIDE: &str = r#"
+description = """Words that go on and on, as descriptions do that say what a scenario is for, who asked for it, and what was
+expected of it, and what came of it in the end."""
+
+[machine]
+memory = "8MiB"
+
+[[tenant]]
+path = "a-tenant-with-a-name"
+
+[[tenant]]
+path = "a-tenant-with-a-name/and-a-child"
+
+[[job]]
+tenant = "a-tenant-with-a-name/and-a-child"
+fio = """
+[j]
+rw=read
+size=16m
+"""
+
+[[action]]
+at = "100ms"
+write = { "a-tenant-with-a-name/and-a-child/memory.reclaim" = "1G" }
+
+[print]
+every = "1s"
+files = [
+  "a-tenant-with-a-name/and-a-child/memory.current",
+  "a-tenant-with-a-name/and-a-child/memory.peak",
+  "a-tenant-with-a-name/and-a-child/memory.max",
+  "a-tenant-with-a-name/and-a-child/memory.high",
+]
+counters = ["pgsteal_proactive", "workingset_refault_file", "workingset_activate_file", "workingset_restore_file", "pgscan_proactive"]
+"#;
+
+/// Terminals have 80 or 100 columns: what is longer stands in further lines.
+#[test]
+fn nothing_printed_is_wider_than_100_columns() {
+    let folder = crate::common::folder();
+    let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let long =
+        "a_trace_with_quite_a_long_name_as_those_of_the_collections_of_block_traces_have_in_general.txt";
+    fs::copy(folder.path().join("skewed.txt"), folder.path().join(long)).unwrap();
+    fs::write(folder.path().join("wide.toml"), WIDE).unwrap();
+    let scenario = |name: &str| format!("run {}", experiments.join(name).display());
+    let mut all = vec![
+        "trace formats".to_owned(),
+        "run wide.toml".to_owned(),
+        "replay skewed.txt --memory 200p --lru classic --baseline arc,w-tinylfu --preset linux-7.2,default --without reclaim_loop --without fault_placement".to_owned(),
+        format!("replay {long} --memory 200p --explain 1,2 --warm 0.25"),
+        format!("replay {long} --curve 10%,20% --lru classic"),
+        "ablate skewed.txt --memory 200p --pairs --runs 2 --preset linux-7.2".to_owned(),
+    ];
+    all.extend(["floors.toml", "kill.toml", "proactive.toml"].map(scenario));
+    for arguments in all {
+        let text = done(folder.path(), &arguments);
+        let wide = text.lines().find(|line| line.chars().count() > 100);
+        assert_eq!(wide, None, "{arguments}");
+    }
+}
+
+/// A report or events once went over the trace that they were made of.
+#[test]
+fn what_is_read_is_not_written_over() {
+    let folder = crate::common::folder();
+    let path = folder.path();
+    fs::rename(path.join("skewed.txt"), path.join("t.jsonl")).unwrap();
+    let content = fs::read(path.join("t.jsonl")).unwrap();
+    for name in ["t.html", "t.svg", "hard.jsonl", "t.txt"] {
+        fs::hard_link(path.join("t.jsonl"), path.join(name)).unwrap();
+    }
+    symlink("t.jsonl", path.join("soft.jsonl")).unwrap();
+    fs::write(path.join("jobs.fio"), "[a]\nrw=randread\nsize=64k\n").unwrap();
+    let jobs = fs::read(path.join("jobs.fio")).unwrap();
+    for arguments in [
+        "replay t.jsonl --format shared-text --events t.jsonl",
+        "replay t.jsonl --format shared-text --events hard.jsonl",
+        "replay t.jsonl --format shared-text --events soft.jsonl",
+        "replay soft.jsonl --format shared-text --report t.html",
+        "replay t.jsonl --format shared-text --curve 10%,20% --plot t.svg",
+        "ablate t.jsonl --format shared-text --report t.html",
+        "trace convert t.jsonl t.txt --format shared-text",
+        "fio jobs.fio --output=jobs.fio",
+    ] {
+        let told = fails(path, arguments, 2);
+        assert!(told.contains("the same file"), "{arguments}: {told}");
+        assert_eq!(fs::read(path.join("t.jsonl")).unwrap(), content, "{arguments}");
+        assert_eq!(fs::read(path.join("jobs.fio")).unwrap(), jobs, "{arguments}");
+    }
+}
+
+#[test]
+fn wrong_usage_is_named_and_has_status_2() {
+    let here = tempfile::tempdir().unwrap();
+    fs::write(here.path().join("jobs.fio"), "[global]\nsize=1m\n\n[a]\nrw=randread\nblocksiz=4k\n").unwrap();
+    fs::write(here.path().join("fine.fio"), "[a]\nrw=randread\nsize=1m\n").unwrap();
+    for (arguments, names) in [
+        ("", "subcommand"),
+        ("dmeo", "dmeo"),
+        ("demo --foo", "'--foo'"),
+        ("demo --size 1GB", "write GiB"),
+        ("demo --size 4k", "1 MiB at least"),
+        ("demo --memory 4k", "2 MiB at least"),
+        ("demo --seconds 0", "--seconds"),
+        ("fio", "no job"),
+        ("fio --name=a --foo=1", "`--foo`"),
+        ("fio --name=a --rwmixred=1", "did you mean `--rwmixread`?"),
+        ("fio --name=a --size=1m --zonemode=zbd", "`--zonemode` is fio's, but mglru does not support it yet"),
+        ("fio --name=a --size=1m --direct=1", "its own cache"),
+        ("fio --name=a", "size="),
+        ("fio --name=a --size=1m --memory=lots", "--memory"),
+        ("fio --name=a --size=1m --memory=100", "at least"),
+        (
+            "fio --name=a --size=1m --preset=linux-6.12 --with=fault_placement",
+            "fault_placement places by the distances that the rework counts in",
+        ),
+        ("fio --name=a --size=1m --preset=linux-9", "linux-9"),
+        ("fio --name=a --size=1m --with=turbo", "turbo"),
+        ("fio --name=a --size=1m --without=workingset_rework", "workingset_rework is off"),
+        ("fio --name=a --size=1m --lru=random", "there are multigen, classic"),
+        ("fio --name=a --size=1m --backend=floppy", "floppy"),
+        ("fio --name=a --size=1m --tenant=b=1MiB", "the jobs are: a"),
+        ("fio --name=a --size=1m --tenant=a", "NAME=SIZE"),
+        ("fio --name=a --size=1m --tenant=a=1MiB --tenant=a=2MiB", "a"),
+        ("fio jobs.fio", "jobs.fio:6"),
+        ("fio fine.fio missing.fio", "missing.fio"),
+    ] {
+        let stderr = fails(here.path(), arguments, 2);
+        assert!(stderr.contains(names), "{arguments}: {stderr}");
+    }
+    let mut left: Vec<_> =
+        fs::read_dir(here.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["fine.fio", "jobs.fio"], "nothing was laid out");
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_reason_to_panic() {
+    let here = tempfile::tempdir().unwrap();
+    for arguments in [
+        "--help",
+        "fio --help",
+        "fio --name=a --size=1m --memory=2MiB",
+        "fio --name=a --size=1m --memory=2MiB --json",
+    ] {
+        let mut child = command(here.path(), arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()), "{arguments}");
+    }
+    assert_eq!(fs::metadata(here.path().join("a.0.0")).unwrap().len(), 1 << 20, "the job ran");
+}

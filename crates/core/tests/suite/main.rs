@@ -1,0 +1,13 @@
+//! The tests of the core from outside, in one binary: linking is what a build of tests waits for.
+
+mod access;
+mod common;
+mod golden;
+mod links;
+mod model;
+mod naive;
+mod policies;
+mod pressure;
+mod threads;
+mod tidy;
+mod writeback;

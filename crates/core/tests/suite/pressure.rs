@@ -1,0 +1,263 @@
+//! Reclaim over longer stretches: what must still work after files were closed, after nothing could be freed for a
+//! while, with more memories than are worth keeping.
+
+use crate::common::{Harness, QuietHost};
+use mglru_core::reclaim::{Background, BackgroundStep, Effort, EffortKind, Orders, Step, Watermarks};
+use mglru_core::*;
+use std::sync::Arc;
+
+/// Runs background reclaim until it sleeps. `Some`: it waits for write-back instead.
+fn run_background(core: &Core, host: &QuietHost, background: &mut Background) -> Option<Throttle> {
+    loop {
+        match background.step(core, host) {
+            BackgroundStep::More => {}
+            BackgroundStep::Wait(throttle) => return Some(throttle),
+            BackgroundStep::Sleep => return None,
+        }
+    }
+}
+
+/// Nodes of 200 frames that background reclaim keeps between 50 and 60 free ones: one for each policy, and one on which it
+/// is being switched.
+fn nodes() -> [Harness; 3] {
+    [(Lru::MultiGen, None), (Lru::Classic, None), (Lru::Classic, Some(Lru::MultiGen))].map(|(lru, to)| {
+        let mut options = Options::new(200);
+        options.watermarks = Watermarks { min: 0, low: 50, high: 60 };
+        options.mechanisms = options.mechanisms.with_lru(lru);
+        let harness = Harness::with_options(options, UNLIMITED);
+        if let Some(to) = to {
+            harness.core.switch_lru(to);
+        }
+        harness
+    })
+}
+
+/// Who meets no free frame reclaims, and is counted; who is served by background reclaim is not.
+#[test]
+fn those_who_reclaim_by_themselves_are_counted() {
+    for mut harness in nodes() {
+        let stalls =
+            |harness: &Harness| harness.core.memcg(harness.task.memcg).stat().get(memcg::Counter::Allocstall);
+        let mut background = Background::new(&harness.core, 0);
+        harness.read_ahead(0..190);
+        assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
+        harness.read_ahead(190..200);
+        assert_eq!(stalls(&harness), 0);
+        harness.read_ahead(200..400);
+        assert!(
+            (1..=10).contains(&stalls(&harness)),
+            "{} efforts of at least 32 pages each",
+            stalls(&harness)
+        );
+    }
+}
+
+/// Numbers of closed files are used again: reclaim must not take the new file for the old one.
+#[test]
+fn a_file_that_is_opened_again_is_reclaimed() {
+    for mut harness in nodes() {
+        let mut background = Background::new(&harness.core, 0);
+        for _ in 0..3 {
+            harness.read_ahead(0..190);
+            assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
+            assert!(harness.core.free_pages() > 60, "{} pages are free", harness.core.free_pages());
+            let old = harness.mapping.clone();
+            assert!(harness.core.close_mapping(&harness.host, &old).is_none());
+            harness.mapping = harness.core.open_mapping(Kind::File);
+            assert!(harness.mapping.id() == old.id() && !Arc::ptr_eq(&harness.mapping, &old));
+            harness.drain();
+        }
+    }
+}
+
+/// spec 70 §6: after 16 fruitless runs the node is hopeless, "until progress. Progress resets the count; V7.2 only if the
+/// node is balanced at that moment".
+#[test]
+fn hope_comes_back_with_progress() {
+    for mut harness in nodes() {
+        let mut background = Background::new(&harness.core, 0);
+        harness.read_ahead(0..190);
+        harness.drain();
+        (0..190).for_each(|page| harness.write(page));
+        (0..16).for_each(|_| assert_eq!(run_background(&harness.core, &harness.host, &mut background), None));
+        harness.end_writeback(harness.start_writeback());
+        assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
+        assert_eq!(harness.core.free_pages(), 10, "it gave up, and leaves the work to those who allocate");
+        let reclaim = |pages| {
+            let (target, swappiness) = (MemcgId::ROOT, lru::Swappiness::FILE_ONLY);
+            let orders = Orders::new(target, EffortKind::Direct, pages, swappiness, 0);
+            let mut effort = Effort::new(&harness.core, orders);
+            while !matches!(effort.step(&harness.core, &harness.host), Step::Done(_)) {}
+            harness.core.free_pages()
+        };
+        let free = reclaim(1);
+        assert!(free > 10 && free <= 60, "progress, but no balance");
+        assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
+        assert_eq!(harness.core.free_pages(), free);
+        assert!(reclaim(100) > 60);
+        harness.read_ahead(200..350);
+        assert!(harness.core.free_pages() < 60);
+        assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
+        assert!(harness.core.free_pages() > 60, "it works again");
+    }
+}
+
+/// Pages that are only being written are slow, not hopeless: background reclaim waits for them as often as it takes.
+#[test]
+fn slow_writes_are_not_hopeless() {
+    for mut harness in nodes() {
+        let mut background = Background::new(&harness.core, 0);
+        harness.read_ahead(0..190);
+        harness.drain();
+        (0..190).for_each(|page| harness.write(page));
+        let folios = harness.start_writeback();
+        for _ in 0..40 {
+            assert_eq!(
+                run_background(&harness.core, &harness.host, &mut background),
+                Some(Throttle::Writeback)
+            );
+        }
+        harness.end_writeback(folios);
+        assert_eq!(run_background(&harness.core, &harness.host, &mut background), None);
+        assert!(harness.core.free_pages() > 60);
+    }
+}
+
+/// Pages that have an index leaf each, so that every evicted one leaves a leaf of shadows.
+fn sparse(pages: std::ops::Range<u32>) -> impl Iterator<Item = u32> {
+    pages.map(|page| page * 64)
+}
+
+/// spec 50 §9: "Shadow nodes beyond lruvec_pages/8 are trimmed oldest first".
+#[test]
+fn memories_are_limited_and_the_oldest_go_first() {
+    let mut harness = Harness::new(2048, 31);
+    harness.read_ahead(sparse(0..6000));
+    let evicted = harness.evicted();
+    // 256 are worth keeping; they are trimmed in batches of 128, half of the surplus at a time.
+    let kept = harness.core.leaves_in_use() as usize - harness.memcg().usage_pages() as usize;
+    assert!((256..256 + 256 + 128).contains(&kept), "{kept} leaves hold only shadows");
+    assert_eq!(harness.stat(Counter::WorkingsetNodes), kept as u64);
+    assert_eq!(harness.stat(Counter::WorkingsetNodereclaim), (evicted.len() - kept) as u64);
+    let remembered = |harness: &mut Harness, page: u32| {
+        let before = harness.stat(Counter::WorkingsetRefaultFile);
+        harness.read(page);
+        harness.stat(Counter::WorkingsetRefaultFile) > before
+    };
+    let newest = &evicted[evicted.len() - kept..];
+    assert!(remembered(&mut harness, newest[0]) && remembered(&mut harness, newest[kept - 1]));
+    assert!(!remembered(&mut harness, evicted[evicted.len() - kept - 1]));
+}
+
+/// spec 50 §5: "none if not above the limit": a leaf that was used again in between counts once, however often.
+#[test]
+fn memories_below_the_limit_are_kept() {
+    let mut harness = Harness::new(2048, 31);
+    for round in 0..20 {
+        for page in sparse(0..2100) {
+            harness.read(page);
+        }
+        let first_time = 2100;
+        let misses = harness.misses;
+        assert_eq!(harness.stat(Counter::WorkingsetRefaultFile), misses - first_time, "round {round}");
+        assert_eq!(
+            harness.stat(Counter::WorkingsetNodes),
+            u64::from(harness.core.leaves_in_use()) - harness.memcg().usage_pages()
+        );
+    }
+    assert!(harness.misses > 10_000, "the test is about pages that come back");
+}
+
+/// Many tenants that each keep some memories may fill the index; then memories go, not the tenants.
+#[test]
+fn memories_of_many_tenants_do_not_fill_the_index() {
+    let mut options = Options::new(256);
+    options.watermarks = Watermarks { min: 0, low: 0, high: 0 };
+    let mut harness = Harness::with_options(options, 8);
+    for tenant in 0..20 {
+        let memcg = harness.core.add_memcg(&format!("tenant {tenant}"), 8, Time::ZERO).unwrap().id();
+        harness.task = harness.core.new_task(memcg, 0);
+        harness.read_ahead(sparse(tenant * 1000..tenant * 1000 + 250));
+    }
+    harness.core.validate().unwrap();
+}
+
+/// A flusher that finds nothing but pages whose last version is still being written must not recurse over them.
+#[test]
+fn many_pages_that_are_dirty_again_are_skipped() {
+    let mut harness = Harness::new(100_000, 31);
+    harness.read_ahead(0..100_000);
+    (0..99_999).for_each(|page| harness.write(page));
+    let folios = harness.start_writeback();
+    (0..100_000).for_each(|page| harness.write(page));
+    let core = &harness.core;
+    let mapping = &harness.mapping;
+    let run = std::thread::scope(|scope| {
+        let small = std::thread::Builder::new().stack_size(128 << 10);
+        small.spawn_scoped(scope, || core.start_writeback(mapping, 0, 1 << 32, 9)).unwrap().join().unwrap()
+    });
+    assert_eq!(run.map(|run| (run.first, run.folios.len())), Some((99_999, 1)));
+    harness.end_writeback(folios);
+}
+
+/// A charge to a full memcg of 100 pages that are all being written. How often it waited for that, and whether it was charged
+/// at last. `at_wait`: what becomes of the writes while it waits the n-th time; somebody else's page can be written, too.
+fn charge_while_writing(
+    preset: Preset,
+    mut at_wait: impl FnMut(&Harness, usize, &mut Vec<FolioId>),
+) -> (usize, bool) {
+    let mut harness = Harness::with_preset(preset, 100, 1);
+    harness.read_ahead(0..100);
+    (0..100).for_each(|page| harness.write(page));
+    let mut folios = harness.start_writeback();
+    let mut charging = Charging::new(harness.task.memcg, 0);
+    let mut waits = 0;
+    loop {
+        match charging.step(&harness.core, &harness.host) {
+            ChargeStep::Wait(Throttle::Writeback) => {
+                at_wait(&harness, waits, &mut folios);
+                waits += 1;
+            }
+            ChargeStep::More | ChargeStep::Wait(_) => {}
+            ChargeStep::Charged(new) => {
+                harness.core.discard(&harness.host, new);
+                return (waits, true);
+            }
+            ChargeStep::OutOfMemory(report) => {
+                assert_eq!((report.writeback_pages, report.usage_pages), (100, 100));
+                return (waits, false);
+            }
+        }
+    }
+}
+
+/// `wait_before_oom`, ours: 16 fruitless efforts are no reason to fail as long as pages do get written, or the device has not
+/// answered; 16 waits in which it refused all are. The kernel's charge fails after 16 efforts.
+#[test]
+fn who_can_wait_for_writes_does_not_fail() {
+    assert_eq!(charge_while_writing(Preset::Linux72, |_, _, _| ()), (0, false));
+    let silent = charge_while_writing(Preset::Default, |harness, wait, folios| {
+        if wait == 999 {
+            harness.end_writeback(std::mem::take(folios));
+        }
+    });
+    assert_eq!(silent, (1000, true));
+    let refused = charge_while_writing(Preset::Default, |harness, _, folios| {
+        for folio in std::mem::take(folios) {
+            harness.core.end_writeback(&harness.host, &harness.mapping, folio, false, 0);
+        }
+        folios.extend(harness.start_writeback());
+    });
+    assert_eq!(refused, (17, false), "the first wait is for its answer");
+    // Each time, one page is written, and is dirty again: that is slow, but not for ever.
+    let rewritten = charge_while_writing(Preset::Default, |harness, wait, folios| {
+        if wait == 50 {
+            return harness.end_writeback(std::mem::take(folios));
+        }
+        let folio = folios.pop().expect("99 are left");
+        harness.end_writeback(vec![folio]);
+        harness.write(harness.core.folios().index(folio));
+        folios.extend(harness.start_writeback());
+    });
+    assert_eq!(rewritten, (51, true));
+}

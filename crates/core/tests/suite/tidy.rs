@@ -1,0 +1,579 @@
+//! The repository keeps its own promises: layers point down, the core performs nothing, nothing is left lying about.
+//!
+//! Every check is a function of sources in memory, so that the last tests can show that each of them finds what it is
+//! for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Modules of the core from top to bottom: each may use what stands below it.
+const LAYERS: &[&str] = &[
+    "control",
+    "access",
+    "readahead",
+    "charge",
+    "reclaim",
+    "pageout",
+    "writeback",
+    "swap",
+    "workingset",
+    "lru",
+    "node",
+    "memcg",
+    "mm",
+    "mapping",
+    "free_frames",
+    "folio",
+];
+
+/// Below everything: used by all, and using nothing.
+const FOUNDATION: &[&str] = &["random", "segments", "sync", "tunables"];
+
+/// The edge to hosts and users: its types are made of those of all layers, and used by all.
+const EDGE: &[&str] = &["event", "host", "mechanism", "options"];
+
+/// Above everything: looks at all of it, and is used by none.
+const OBSERVERS: &[&str] = &["validate"];
+
+/// Arrows that point up, each with what would have to move for it to go.
+const UPWARDS: &[(&str, &str, &str)] = &[
+    ("mapping", "memcg", "`MemcgId` is a noun, defined beside the memcg that it numbers"),
+    ("memcg", "lru", "a memcg owns its lruvec"),
+    ("node", "reclaim", "a node has watermarks, which are defined with the reclaim that keeps them"),
+    ("pageout", "reclaim", "orders, progress and tallies of an effort are defined with the effort"),
+];
+
+/// Where `unsafe` may stand.
+const UNSAFE_FILES: &[&str] = &[
+    "crates/cache/src/frames.rs",
+    "crates/cache/src/backend/uring.rs",
+    // Reads and writes frames with the system's calls.
+    "crates/cache/src/backend/threads.rs",
+    // Lends the bytes of a frame that nobody can write to.
+    "crates/cache/src/mapped.rs",
+    // One instruction.
+    "crates/cache/src/prefetch.rs",
+    // A yardstick: the kernel's own mapping and ring.
+    "crates/cache/benches/hits.rs",
+    // An allocator that counts.
+    "crates/cache/tests/hits.rs",
+];
+
+const LINES_MAX: usize = 900;
+
+/// A source file: its path from the root of the repository, and its text.
+struct Source {
+    path: String,
+    text: String,
+}
+
+/// What does not hold, in words that begin with the file.
+type Findings = BTreeSet<String>;
+
+/// The text without comments and the contents of strings, line by line as before.
+fn code_only(text: &str) -> String {
+    let chars: Vec<char> = text.chars().collect();
+    let mut code = String::with_capacity(text.len());
+    let at = |i: usize| chars.get(i).copied().unwrap_or('\0');
+    let mut i = 0;
+    while i < chars.len() {
+        let from = i;
+        if at(i) == '/' && at(i + 1) == '/' {
+            while i < chars.len() && at(i) != '\n' {
+                i += 1;
+            }
+        } else if at(i) == '/' && at(i + 1) == '*' {
+            i += 2;
+            while i < chars.len() && !(at(i - 1) == '*' && at(i) == '/') {
+                i += 1;
+            }
+            i += 1;
+        } else if at(i) == 'r' && (at(i + 1) == '"' || at(i + 1) == '#' && at(i + 2) == '"') {
+            let end: &[char] = if at(i + 1) == '#' { &['"', '#'] } else { &['"'] };
+            i += 1 + end.len();
+            while i < chars.len() && !chars[i..].starts_with(end) {
+                i += 1;
+            }
+            i += end.len();
+        } else if at(i) == '"' {
+            i += 1;
+            while i < chars.len() && at(i) != '"' {
+                i += if at(i) == '\\' { 2 } else { 1 };
+            }
+            i += 1;
+        } else if at(i) == '\'' && (at(i + 1) == '\\' || at(i + 2) == '\'') {
+            // A character, not a lifetime.
+            i += if at(i + 1) == '\\' { 3 } else { 2 };
+            while i < chars.len() && at(i) != '\'' {
+                i += 1;
+            }
+            i += 1;
+        } else {
+            code.push(at(i));
+            i += 1;
+            continue;
+        }
+        code.extend(chars[from..i.min(chars.len())].iter().filter(|&&c| c == '\n'));
+    }
+    code
+}
+
+/// Splits off what is compiled for tests only: the rest of the code, and the modules in other files that are test code.
+fn without_tests(code: &str) -> (String, Vec<String>) {
+    let mut rest = String::new();
+    let mut test_modules = Vec::new();
+    let mut lines = code.lines();
+    while let Some(line) = lines.next() {
+        let attribute = line.trim();
+        let for_tests = attribute.starts_with("#[cfg(") && words(attribute).any(|word| word == "test");
+        if !for_tests || attribute.contains("not(test)") {
+            rest.push_str(line);
+            rest.push('\n');
+            continue;
+        }
+        let indent = line.len() - line.trim_start().len();
+        let item = loop {
+            match lines.next() {
+                Some(line) if line.trim_start().starts_with("#[") => {}
+                item => break item.unwrap_or(""),
+            }
+        };
+        if let Some(name) = declared_module(item) {
+            test_modules.push(name.to_owned());
+        } else if !item.trim_end().ends_with(';') {
+            lines.by_ref().find(|line| line.trim_end() == format!("{}}}", " ".repeat(indent)));
+        }
+    }
+    (rest, test_modules)
+}
+
+fn words(code: &str) -> impl Iterator<Item = &str> {
+    code.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+/// `name` of a line that says `mod name;`.
+fn declared_module(line: &str) -> Option<&str> {
+    let line = line.trim().strip_suffix(';')?;
+    let (before, name) = line.rsplit_once("mod ")?;
+    (before.is_empty() || before.starts_with("pub")).then_some(name)
+}
+
+/// The module of the core that a file belongs to: `lru` of `crates/core/src/lru/multigen/walk.rs`.
+fn core_module(path: &str) -> Option<&str> {
+    let inside = path.strip_prefix("crates/core/src/")?;
+    let module = inside.split('/').next()?;
+    Some(module.strip_suffix(".rs").unwrap_or(module)).filter(|&module| module != "lib")
+}
+
+/// The names that stand right after each `prefix` (as in `crate::name`, or `crate::{name, other::thing}`).
+fn names_after<'a>(code: &'a str, prefix: &str) -> Vec<&'a str> {
+    let mut names = Vec::new();
+    for (at, _) in code.match_indices(prefix) {
+        if code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':') {
+            continue;
+        }
+        let after = &code[at + prefix.len()..];
+        let Some(group) = after.strip_prefix('{') else {
+            names.extend(words(after).next());
+            continue;
+        };
+        let (mut depth, mut fresh) = (0, true);
+        for (at, c) in group.char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' if depth == 0 => break,
+                '}' => depth -= 1,
+                ',' if depth == 0 => fresh = true,
+                _ if fresh && c.is_alphanumeric() => {
+                    fresh = false;
+                    names.extend(words(&group[at..]).next());
+                }
+                _ => {}
+            }
+        }
+    }
+    names
+}
+
+/// Layers of the core: what uses what stands above it. `upwards`: known arrows, each of which must still be there.
+fn check_layers(sources: &[Source], upwards: &[(&str, &str, &str)]) -> Findings {
+    let mut findings = Findings::new();
+    let test_files = test_files(sources);
+    let mut needed = BTreeSet::new();
+    for source in sources {
+        let Some(module) = core_module(&source.path) else { continue };
+        if test_files.contains(&source.path) || OBSERVERS.contains(&module) || EDGE.contains(&module) {
+            continue;
+        }
+        let layer = |module: &str| LAYERS.iter().position(|&layer| layer == module);
+        if layer(module).is_none() && !FOUNDATION.contains(&module) {
+            findings.insert(format!("{}: module `{module}` has no layer", source.path));
+            continue;
+        }
+        let (code, _) = without_tests(&code_only(&source.text));
+        let mut used = names_after(&code, "crate::");
+        if source.path.ends_with(&format!("src/{module}.rs"))
+            || source.path.ends_with(&format!("src/{module}/mod.rs"))
+        {
+            used.extend(names_after(&code, "super::"));
+        }
+        for other in used {
+            // Names of the root itself (`crate::Core`) begin with a capital letter.
+            let is_module = other.starts_with(|c: char| c.is_lowercase());
+            if !is_module || other == module || EDGE.contains(&other) || FOUNDATION.contains(&other) {
+                continue;
+            }
+            if layer(other) > layer(module) && layer(module).is_some() {
+                continue;
+            }
+            match upwards.iter().find(|&&(from, to, _)| (from, to) == (module, other)) {
+                Some(&(from, to, _)) => {
+                    needed.insert((from, to));
+                }
+                None => {
+                    findings.insert(format!(
+                        "{}: `{module}` uses `{other}`, which does not stand below it",
+                        source.path
+                    ));
+                }
+            }
+        }
+    }
+    for &(from, to, _) in upwards {
+        if !needed.contains(&(from, to)) {
+            findings.insert(format!(
+                "crates/core/tests/suite/tidy.rs: `{from}` no longer uses `{to}`: forbid it"
+            ));
+        }
+    }
+    findings
+}
+
+/// The files that are test code: those of modules that are declared for tests only, and all below `tests/` and `benches/`.
+fn test_files(sources: &[Source]) -> BTreeSet<String> {
+    let mut files = BTreeSet::new();
+    for source in sources {
+        if source.path.split('/').any(|part| part == "tests" || part == "benches") {
+            files.insert(source.path.clone());
+        }
+        for name in without_tests(&code_only(&source.text)).1 {
+            let folder = module_folder(&source.path);
+            files.extend([format!("{folder}/{name}.rs"), format!("{folder}/{name}/mod.rs")]);
+        }
+    }
+    files
+}
+
+/// Where the files of a file's modules are.
+fn module_folder(path: &str) -> String {
+    let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
+    match file {
+        "lib.rs" | "main.rs" | "mod.rs" => folder.to_owned(),
+        _ if is_root(path) => folder.to_owned(),
+        _ => path.trim_end_matches(".rs").to_owned(),
+    }
+}
+
+/// Whether cargo compiles this file by itself.
+fn is_root(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').collect();
+    matches!(
+        parts[..],
+        ["crates", _, "build.rs"]
+            | ["crates", _, "src", "lib.rs" | "main.rs"]
+            | ["crates", _, "src", "bin", _]
+            | ["crates", _, "tests" | "benches" | "examples", _]
+            | ["crates", _, "tests" | "benches" | "examples", _, "main.rs"]
+    )
+}
+
+/// Files that no `mod` names: nobody compiles them.
+fn check_dead_files(sources: &[Source]) -> Findings {
+    let mut named = BTreeSet::new();
+    for source in sources {
+        let folder = module_folder(&source.path);
+        let mut path_attribute = None;
+        for line in source.text.lines() {
+            if let Some(path) =
+                line.trim().strip_prefix("#[path = \"").and_then(|rest| rest.strip_suffix("\"]"))
+            {
+                path_attribute = Some(path.to_owned());
+            }
+            let Some(name) = declared_module(line) else { continue };
+            if let Some(path) = path_attribute.take() {
+                // `#[path]` is relative to the folder of the file itself.
+                named.insert(normal(source.path.rsplit_once('/').map_or("", |(folder, _)| folder), &path));
+            } else {
+                named.extend([format!("{folder}/{name}.rs"), format!("{folder}/{name}/mod.rs")]);
+            }
+        }
+    }
+    let dead = |source: &&Source| !is_root(&source.path) && !named.contains(&source.path);
+    sources.iter().filter(dead).map(|source| format!("{}: no `mod` names this file", source.path)).collect()
+}
+
+/// `folder/path` without `..`.
+fn normal(folder: &str, path: &str) -> String {
+    let mut parts: Vec<&str> = folder.split('/').collect();
+    for part in path.split('/') {
+        if part == ".." {
+            parts.pop();
+        } else {
+            parts.push(part);
+        }
+    }
+    parts.join("/")
+}
+
+/// The core and the simulator perform nothing, and give the same answers every time.
+fn check_purity(sources: &[Source]) -> Findings {
+    const WORDS: &[(&str, &str)] = &[
+        ("Instant", "asks its host for the time"),
+        ("SystemTime", "asks its host for the time"),
+        ("HashMap", "iterates in the same order every time: use a BTreeMap or a vector"),
+        ("HashSet", "iterates in the same order every time: use a BTreeSet or a vector"),
+    ];
+    const MODULES: &[(&str, &str)] =
+        &[("thread", "has no threads"), ("fs", "has no files"), ("net", "has no network")];
+    let mut findings = Findings::new();
+    let test_files = test_files(sources);
+    for source in sources {
+        let pure = source.path.starts_with("crates/core/src/") || source.path.starts_with("crates/sim/src/");
+        if !pure || test_files.contains(&source.path) {
+            continue;
+        }
+        let (code, _) = without_tests(&code_only(&source.text));
+        for (word, instead) in WORDS {
+            if words(&code).any(|other| other == *word) {
+                findings.insert(format!("{}: `{word}`: this crate {instead}", source.path));
+            }
+        }
+        for (module, instead) in MODULES {
+            if names_after(&code, "std::").contains(module) {
+                findings.insert(format!("{}: `std::{module}`: this crate {instead}", source.path));
+            }
+        }
+    }
+    findings
+}
+
+/// `unsafe` outside the files that are named for it.
+fn check_unsafe(sources: &[Source], allowed: &[&str]) -> Findings {
+    let mut findings = Findings::new();
+    let mut needed = BTreeSet::new();
+    for source in sources {
+        if words(&code_only(&source.text)).any(|word| word == "unsafe") {
+            if allowed.contains(&source.path.as_str()) {
+                needed.insert(source.path.as_str());
+            } else {
+                findings.insert(format!("{}: `unsafe` is only for {}", source.path, allowed.join(", ")));
+            }
+        }
+    }
+    let idle = allowed.iter().filter(|path| !needed.contains(**path));
+    findings.extend(idle.map(|path| format!("{path}: has no `unsafe` any more: forbid it")));
+    findings
+}
+
+/// Leftovers, tests that are switched off, and files in which a noun is missing.
+fn check_leftovers(sources: &[Source]) -> Findings {
+    let mut findings = Findings::new();
+    for source in sources {
+        let lines = source.text.lines().count();
+        if lines > LINES_MAX {
+            findings.insert(format!("{}: {lines} lines; at most {LINES_MAX}", source.path));
+        }
+        let code = code_only(&source.text);
+        for leftover in ["todo!", "unimplemented!", "dbg!", "#[ignore"] {
+            if code.contains(leftover) {
+                findings.insert(format!("{}: `{leftover}` is left", source.path));
+            }
+        }
+    }
+    findings
+}
+
+/// All sources of the workspace.
+fn repository() -> Vec<Source> {
+    let root =
+        Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace is two folders up");
+    let mut sources = Vec::new();
+    let mut folders = vec![root.join("crates")];
+    while let Some(folder) = folders.pop() {
+        let mut entries: Vec<PathBuf> =
+            std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        entries.sort();
+        for entry in entries {
+            if entry.is_dir() && !entry.ends_with("target") {
+                folders.push(entry);
+            } else if entry.extension().is_some_and(|extension| extension == "rs") {
+                let path = entry.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+                sources.push(Source { path, text: std::fs::read_to_string(&entry).unwrap() });
+            }
+        }
+    }
+    assert!(sources.len() > 50, "only {} sources were found", sources.len());
+    sources
+}
+
+fn assert_tidy(findings: Findings) {
+    assert!(findings.is_empty(), "\n{}\n", findings.into_iter().collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn layers_point_down() {
+    assert_tidy(check_layers(&repository(), UPWARDS));
+}
+
+#[test]
+fn every_file_is_compiled() {
+    assert_tidy(check_dead_files(&repository()));
+}
+
+#[test]
+fn core_and_simulator_perform_nothing() {
+    assert_tidy(check_purity(&repository()));
+}
+
+#[test]
+fn unsafe_code_is_in_its_rooms() {
+    assert_tidy(check_unsafe(&repository(), UNSAFE_FILES));
+}
+
+#[test]
+fn nothing_is_left_over() {
+    assert_tidy(check_leftovers(&repository()));
+}
+
+// The checks themselves.
+
+fn sources(files: &[(&str, &str)]) -> Vec<Source> {
+    files.iter().map(|&(path, text)| Source { path: path.to_owned(), text: text.to_owned() }).collect()
+}
+
+/// The findings, without the names of files.
+fn messages(findings: &Findings) -> BTreeMap<&str, &str> {
+    findings.iter().map(|finding| finding.split_once(": ").unwrap()).collect()
+}
+
+#[test]
+fn comments_and_strings_are_no_code() {
+    let text = "a /* b\n /c */ d // e\nf \"g \\\" h\" i r#\"j \" k\"# 'l' '\\'' '\"' <'m> n";
+    let code = code_only(text);
+    assert_eq!(words(&code).collect::<String>(), "adfimn");
+    assert_eq!(code.lines().count(), text.lines().count());
+}
+
+#[test]
+fn code_for_tests_is_told_apart() {
+    let text = "use a;\n#[cfg(test)]\nextern crate b;\n#[cfg(all(test, not(loom)))]\nmod tests {\n    fn c() {\n    }\n}\n\
+                fn d() {}\n#[cfg(test)]\n#[path = \"x\"]\nmod e;\n#[cfg(loom)]\nuse f;\n#[cfg(not(test))]\nuse g;\n";
+    let (code, modules) = without_tests(text);
+    assert_eq!(words(&code).filter(|word| word.len() == 1).collect::<String>(), "adfg");
+    assert_eq!(modules, ["e"]);
+}
+
+#[test]
+fn arrows_that_point_up_are_found() {
+    let bad = sources(&[
+        ("crates/core/src/folio/table.rs", "use crate::{sync::Mutex, lru::{Seq, Swappiness}};"),
+        ("crates/core/src/lru/mod.rs", "fn f() { crate::reclaim::g() } // crate::access"),
+        ("crates/core/src/memcg/mod.rs", "use super::charge::Charging;\nuse crate::Core;"),
+        ("crates/core/src/sync.rs", "use crate::folio::Flags;"),
+        ("crates/core/src/novelty.rs", ""),
+        ("crates/core/src/access.rs", "use crate::charge::Charging;\n#[cfg(test)]\nuse crate::validate;\n"),
+        ("crates/core/src/validate.rs", "use crate::access::Task;"),
+    ]);
+    let findings = check_layers(&bad, &[]);
+    let expected = BTreeMap::from([
+        ("crates/core/src/folio/table.rs", "`folio` uses `lru`, which does not stand below it"),
+        ("crates/core/src/lru/mod.rs", "`lru` uses `reclaim`, which does not stand below it"),
+        ("crates/core/src/memcg/mod.rs", "`memcg` uses `charge`, which does not stand below it"),
+        ("crates/core/src/sync.rs", "`sync` uses `folio`, which does not stand below it"),
+        ("crates/core/src/novelty.rs", "module `novelty` has no layer"),
+    ]);
+    assert_eq!(messages(&findings), expected);
+    let known = [("lru", "reclaim", "because"), ("mm", "lru", "because")];
+    let findings = check_layers(&bad[1..2], &known);
+    assert_eq!(
+        messages(&findings),
+        BTreeMap::from([("crates/core/tests/suite/tidy.rs", "`mm` no longer uses `lru`: forbid it")])
+    );
+}
+
+#[test]
+fn dead_files_are_found() {
+    let bad = sources(&[
+        (
+            "crates/core/src/lib.rs",
+            "mod alive;\n// mod dead;\n#[path = \"../tests/shared/mod.rs\"]\nmod shared;",
+        ),
+        ("crates/core/src/alive.rs", "pub(crate) mod inner;"),
+        ("crates/core/src/alive/inner.rs", ""),
+        ("crates/core/src/alive/orphan.rs", ""),
+        ("crates/core/src/dead.rs", ""),
+        ("crates/core/tests/story.rs", "mod common;"),
+        ("crates/core/tests/common/mod.rs", ""),
+        ("crates/core/tests/shared/mod.rs", ""),
+        ("crates/core/tests/forgotten/mod.rs", ""),
+        ("crates/cli/src/main.rs", ""),
+    ]);
+    let dead: Vec<&str> = vec![
+        "crates/core/src/alive/orphan.rs",
+        "crates/core/src/dead.rs",
+        "crates/core/tests/forgotten/mod.rs",
+    ];
+    assert_eq!(messages(&check_dead_files(&bad)).into_keys().collect::<Vec<_>>(), dead);
+}
+
+#[test]
+fn performing_is_found() {
+    let bad = sources(&[
+        ("crates/core/src/a.rs", "use std::time::{Duration, Instant};"),
+        ("crates/core/src/b.rs", "fn f() { std::thread::yield_now() }"),
+        ("crates/sim/src/c.rs", "use std::{collections::HashMap, fmt};"),
+        ("crates/sim/src/d.rs", "use std::{fmt, fs::File};"),
+        ("crates/core/src/good.rs", "use std::time::Duration; // not Instant\n#[cfg(test)]\nuse std::fs;\n"),
+        ("crates/core/src/lib.rs", "#[cfg(test)]\nmod helper;\n"),
+        ("crates/core/src/helper.rs", "use std::thread;"),
+        ("crates/core/tests/e.rs", "use std::thread;"),
+        ("crates/cache/src/f.rs", "use std::thread;"),
+    ]);
+    let findings = check_purity(&bad);
+    let found: Vec<_> =
+        messages(&findings).into_iter().map(|(file, what)| (file, what.split(':').next().unwrap())).collect();
+    let expected = [
+        ("crates/core/src/a.rs", "`Instant`"),
+        ("crates/core/src/b.rs", "`std"),
+        ("crates/sim/src/c.rs", "`HashMap`"),
+        ("crates/sim/src/d.rs", "`std"),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn unsafe_code_elsewhere_is_found() {
+    let bad = sources(&[
+        ("crates/cache/src/frames.rs", "unsafe { f() }"),
+        ("crates/cache/src/other.rs", "unsafe { f() }"),
+        ("crates/core/src/lib.rs", "#![forbid(unsafe_code)] // no unsafe"),
+    ]);
+    let findings = check_unsafe(&bad, &["crates/cache/src/frames.rs", "crates/cache/src/safe.rs"]);
+    let found: Vec<_> = messages(&findings).into_keys().collect();
+    assert_eq!(found, ["crates/cache/src/other.rs", "crates/cache/src/safe.rs"]);
+}
+
+#[test]
+fn leftovers_are_found() {
+    let long = "\n".repeat(LINES_MAX + 1);
+    let bad = sources(&[
+        ("a.rs", "fn f() { todo!() }"),
+        ("b.rs", "#[test]\n#[ignore = \"slow\"]\nfn f() {}"),
+        ("c.rs", "dbg!(1);"),
+        ("d.rs", "unimplemented!();"),
+        ("e.rs", &long),
+        ("good.rs", "// todo!\nlet s = \"dbg!\";"),
+    ]);
+    let findings = check_leftovers(&bad);
+    assert_eq!(messages(&findings).into_keys().collect::<Vec<_>>(), ["a.rs", "b.rs", "c.rs", "d.rs", "e.rs"]);
+}

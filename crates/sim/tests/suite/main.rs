@@ -1,0 +1,10 @@
+//! The tests of the simulator from outside, in one binary: linking is what a build of tests waits for.
+
+mod baselines;
+mod dirty;
+mod events;
+mod golden;
+mod loads;
+mod protection;
+mod samples;
+mod trouble;

@@ -1,0 +1,108 @@
+//! What `memory.min` and `memory.low` leave to whom: the kernel's own published example, and shares in proportion.
+//!
+//! The tree and the figures of the example are those of Linux's self-test of memory cgroups (`test_memcg_min` and
+//! `test_memcg_low`, as published with the kernel's sources): 50 MiB of page cache in each of three children, of a parent
+//! that is protected with 50 MiB, and then 148 MiB of anonymous memory beside it.
+
+use mglru_core::{Mechanisms, Preset, Switch};
+use mglru_sim::{Access, Machine, Operation, Report, Request, Simulator, Tenant};
+use std::time::Duration;
+
+const MIB_PAGES: u64 = 256;
+
+fn preset(preset: Preset, classic: bool) -> Mechanisms {
+    let mechanisms = Mechanisms::preset(preset);
+    if classic { mechanisms.with_lru(mglru_core::Lru::Classic) } else { mechanisms }
+}
+
+/// So much page cache each, in files that nobody shares.
+fn cached(file: u64, mib: u64) -> impl Iterator<Item = Operation> {
+    (0..mib * MIB_PAGES).map(move |page| Operation::from(Access::read(file << 32 | page)))
+}
+
+fn usage_mib(report: &Report, path: &str) -> f64 {
+    let tenant = report.tenants.iter().find(|tenant| tenant.name == path).unwrap();
+    tenant.usage_pages as f64 / MIB_PAGES as f64
+}
+
+/// `low`: of `memory.low`, else of `memory.min`.
+fn the_kernels_example(mechanisms: Mechanisms, low: bool) -> Report {
+    let tenant = |path: &str, protected_mib: u64, max_pages: u64| {
+        let mut tenant = Tenant::new(path, max_pages);
+        *(if low { &mut tenant.low_pages } else { &mut tenant.min_pages }) = protected_mib * MIB_PAGES;
+        tenant
+    };
+    let unlimited = mglru_core::UNLIMITED;
+    let machine = Machine {
+        tenants: vec![
+            tenant("A", 50, 200 * MIB_PAGES),
+            tenant("A/B", 50, unlimited),
+            tenant("A/B/C", 75, unlimited),
+            tenant("A/B/D", 25, unlimited),
+            tenant("A/B/E", 0, unlimited),
+            tenant("A/B/F", 500, unlimited),
+            tenant("A/G", 0, unlimited),
+        ],
+        mechanisms,
+        ..Machine::new(1024 * MIB_PAGES as u32)
+    };
+    let mut simulator = Simulator::new(&machine).unwrap();
+    for (file, tenant) in [2, 3, 4].into_iter().enumerate() {
+        simulator.add_job(tenant, cached(file as u64 + 1, 50));
+    }
+    let later = Operation::RestUntil { time: mglru_core::Time::ZERO + Duration::from_secs(30) };
+    let memory = (0..148 * MIB_PAGES).map(|page| Access { anon: true, mapped: true, ..Access::write(page) });
+    simulator.add_job(6, [later].into_iter().chain(memory.map(Operation::from)));
+    let report = simulator.run().unwrap();
+    simulator.finish().unwrap();
+    assert_eq!(report.total().counts.out_of_memory, 0);
+    report
+}
+
+/// Published: B keeps some 50 MiB, C 29, D 21, E nothing, each within a tenth.
+#[test]
+fn the_kernels_example_of_a_protected_tree() {
+    for (name, classic) in [
+        (Preset::Default, false),
+        (Preset::Linux72, false),
+        (Preset::Linux71, false),
+        (Preset::Linux72, true),
+    ] {
+        for low in [false, true] {
+            let report = the_kernels_example(preset(name, classic), low);
+            let usage = |path| usage_mib(&report, path);
+            let told = format!("{name:?}, classic {classic}, low {low}");
+            let near = |path, mib: f64| {
+                assert!((usage(path) - mib).abs() <= mib / 10.0, "{told}: {path} has {:.1}", usage(path));
+            };
+            near("A/B", 50.0);
+            near("A/B/C", 29.0);
+            near("A/B/D", 21.0);
+            assert!(usage("A/B/E") < 2.5, "{told}: {}", usage("A/B/E"));
+        }
+    }
+}
+
+/// `subtree_lru`: of two equal tenants one protects 90 % of its pages and the other 10 %: what the root is asked for comes from what each has
+/// beyond that, 1 to 9.
+#[test]
+fn who_is_protected_gives_in_proportion() {
+    let tenant = |path: &str, low_mib: u64| Tenant {
+        low_pages: low_mib * MIB_PAGES,
+        ..Tenant::new(path, mglru_core::UNLIMITED)
+    };
+    let mut machine =
+        Machine { tenants: vec![tenant("c", 90), tenant("d", 10)], ..Machine::new(1024 * MIB_PAGES as u32) };
+    machine.mechanisms = Mechanisms::compose(Preset::Default, &[Switch::SubtreeLru], &[]).unwrap();
+    let mut simulator = Simulator::new(&machine).unwrap();
+    for number in 0..2 {
+        simulator.add_job(number, cached(number as u64 + 1, 100));
+    }
+    let later = Operation::RestUntil { time: mglru_core::Time::ZERO + Duration::from_secs(30) };
+    let request = Request { tenant: None, pages: 20 * MIB_PAGES, swappiness: None, unsliced: false };
+    simulator.add_job_of(&[None], [later, Operation::Reclaim(request)].into_iter());
+    let report = simulator.run().unwrap();
+    let given = ["c", "d"].map(|path| 100.0 - usage_mib(&report, path));
+    assert!((19.5..20.5).contains(&(given[0] + given[1])), "{given:?}");
+    assert!((7.5..10.5).contains(&(given[1] / given[0])), "{given:?}");
+}
