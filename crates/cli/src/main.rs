@@ -15,26 +15,21 @@ mod error;
 mod fidelity;
 mod fio;
 mod generate;
-mod interrupt;
-mod layout;
 mod load;
-mod membership;
 mod output;
 mod page;
-mod parallel;
 mod progress;
 mod replay;
 mod reproduce;
 mod run;
-mod size;
-mod statistics;
 mod table;
-mod timeline;
+mod timeline_figures;
 mod trace;
-mod trace_file;
+mod trace_options;
 
 use clap::Parser;
 use error::Failure;
+use mglru_lab::{layout, membership, parallel, size, statistics, temporary, timeline, trace_file};
 use output::Output;
 use std::process::ExitCode;
 
@@ -85,10 +80,21 @@ Examples:
 Sizes: 512MiB, 2g, 8192p (pages of 4 KiB) or bytes. `mglru MODE --help` tells more about each mode.
 Exit status: 0 done, 1 the work failed, 2 wrong usage.";
 
+/// As a shell reports a program that an interrupt ended.
+const INTERRUPTED: i32 = 130;
+
 fn main() -> ExitCode {
+    temporary::before_first(|| {
+        // Where there can be no handler, folders stay behind, as the system has it.
+        let _ = ctrlc::set_handler(|| {
+            temporary::remove_all();
+            eprintln!("mglru: interrupted; nothing is left behind");
+            std::process::exit(INTERRUPTED);
+        });
+    });
     match run(std::env::args_os()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.tell(),
+        Err(failure) => error::tell(&failure),
     }
 }
 
@@ -97,7 +103,7 @@ fn run(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<(), Failur
         Ok(command) => command,
         // Help and version come as errors, too.
         Err(told) if !told.use_stderr() => return Output::new(false).text(&told.to_string()),
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(error::of_arguments(&error)),
     };
     match command.mode {
         Mode::Demo(args) => demo::run(args),

@@ -1,7 +1,9 @@
 //! Progress on stderr, only where that is a terminal; elsewhere every bar is invisible.
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use mglru_lab::{Unit, Watch};
 use std::io::IsTerminal;
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// How often figures change on the screen: quick enough to look alive, slow enough to be read.
@@ -31,6 +33,42 @@ pub fn of_share(steps: u64) -> ProgressBar {
     bar.set_style(style("[{bar:24}] {percent:>3}% {msg}"));
     bar
 }
+
+/// A bar for every stage of the work; the one that began last moves.
+#[derive(Default)]
+pub struct Bars(Mutex<Vec<ProgressBar>>);
+
+impl Watch for Bars {
+    fn begin(&self, what: &str, steps: u64, unit: Unit) {
+        let bar = match unit {
+            Unit::Bytes => of_bytes(steps, what),
+            Unit::Steps => of_share(steps).with_message(what.to_owned()),
+        };
+        self.0.lock().expect("no panic").push(bar);
+    }
+
+    fn advance(&self, steps: u64) {
+        if let Some(bar) = self.0.lock().expect("no panic").last() {
+            bar.inc(steps);
+        }
+    }
+
+    fn end(&self) {
+        if let Some(bar) = self.0.lock().expect("no panic").pop() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// An existing bar, moved by what a library does.
+impl Watch for Moves<'_> {
+    fn advance(&self, steps: u64) {
+        self.0.inc(steps);
+    }
+}
+
+/// A bar that somebody else made.
+pub struct Moves<'b>(pub &'b ProgressBar);
 
 /// A bar above, and one line of text for each name below it.
 pub struct Board {

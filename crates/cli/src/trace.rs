@@ -3,10 +3,11 @@
 use crate::error::Failure;
 use crate::generate;
 use crate::output::{Output, refuse_input};
-use crate::progress;
+use crate::progress::Bars;
 use crate::table::{Table, count};
-use crate::trace_file::{TraceOptions, open};
-use mglru_workload::trace::{self, Format, TraceInfo, TraceWriter, WriteOptions};
+use crate::trace_file::{self, TraceSummary};
+use crate::trace_options::TraceOptions;
+use mglru_workload::trace::{Format, TraceInfo, WriteOptions};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -89,16 +90,8 @@ fn info(args: InfoArgs) -> Result<(), Failure> {
     let mut output = Output::new(args.json);
     let mut documents = Vec::new();
     for (position, path) in args.files.iter().enumerate() {
-        let bar = progress::of_bytes(0, "reading");
-        let mut reader = open(path, args.options.open_options(), &bar)?;
-        let info = trace::info(&mut reader)?;
-        bar.finish_and_clear();
-        let sidecar = match reader.format() {
-            Format::KernelLab => trace::sidecar(path)?,
-            _ => None,
-        };
-        let description = sidecar.as_ref().and_then(|sidecar| sidecar.description.clone());
-        let warm = sidecar.and_then(|sidecar| sidecar.warm);
+        let TraceSummary { info, description, warm } =
+            trace_file::summary(path, args.options.open_options(), &Bars::default())?;
         let gap = if position == 0 { "" } else { "\n" };
         output.text(&format!("{gap}{}", info_text(path, &info, description.as_deref(), warm)))?;
         let mut document = json!({ "trace": path.display().to_string() });
@@ -151,12 +144,13 @@ fn convert(args: ConvertArgs) -> Result<(), Failure> {
         None => format_of_name(&args.to)?,
     };
     refuse_input("OUT", &args.to, [&args.from])?;
-    let bar = progress::of_bytes(0, "converting");
-    let mut reader = open(&args.from, args.options.open_options(), &bar)?;
     let options = WriteOptions { renumber: args.renumber, drop: args.drop };
-    let writer = TraceWriter::create(&args.to, format, options)?;
-    let converted = trace::convert(&mut reader, writer)?;
-    bar.finish_and_clear();
+    let conversion = trace_file::convert(
+        (&args.from, args.options.open_options()),
+        (&args.to, format, options),
+        &Bars::default(),
+    )?;
+    let converted = &conversion.written;
 
     let mut output = Output::new(args.json);
     let mut text = format!("{}: {format}, {} accesses", args.to.display(), count(converted.accesses));
@@ -164,7 +158,7 @@ fn convert(args: ConvertArgs) -> Result<(), Failure> {
         (converted.syncs, "fsyncs"),
         (converted.renumbered_pages.unwrap_or(0), "distinct pages, numbered anew"),
         (converted.dropped, "records that lost something the format cannot say"),
-        (reader.skipped(), "bad records skipped"),
+        (conversion.skipped, "bad records skipped"),
     ];
     for (number, what) in extras.into_iter().filter(|(number, _)| *number > 0) {
         text.push_str(&format!("\n  {} {what}", count(number)));
@@ -172,14 +166,14 @@ fn convert(args: ConvertArgs) -> Result<(), Failure> {
     output.text(&(text + "\n"))?;
     output.document(&json!({
         "from": args.from.display().to_string(),
-        "from_format": reader.format().name(),
+        "from_format": conversion.from_format.name(),
         "to": args.to.display().to_string(),
         "to_format": format.name(),
         "accesses": converted.accesses,
         "syncs": converted.syncs,
         "renumbered_pages": converted.renumbered_pages,
         "dropped": converted.dropped,
-        "skipped": reader.skipped(),
+        "skipped": conversion.skipped,
     }))
 }
 

@@ -7,7 +7,8 @@
 use super::input::{Input, Run, TenantCounts};
 use super::variant::Variants;
 use crate::statistics::{CONFIDENCE, Interval, median, median_interval};
-use crate::timeline::{Along, Timeline};
+use crate::timeline::Timeline;
+use crate::timeline_figures::Along;
 use mglru_core::Mechanisms;
 
 /// What is compared.

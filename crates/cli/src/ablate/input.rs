@@ -2,13 +2,15 @@
 
 use super::Args;
 use crate::error::Failure;
+use crate::progress::Bars;
 use crate::replay::memory::Memory;
 use crate::replay::run::Plan as Replay;
 use crate::replay::swap::SwapArgs;
 use crate::replay::warm_point;
 use crate::run::plan::Plan as ScenarioPlan;
 use crate::run::{World, simulated};
-use crate::timeline::{self, Along, Timeline};
+use crate::timeline::{self, Timeline};
+use crate::timeline_figures::Along;
 use crate::trace_file::TraceFile;
 use mglru_core::lru::Refresh;
 use mglru_core::{Mechanisms, PAGE_BYTES};
@@ -95,8 +97,8 @@ impl Input {
             return Ok(Input::Scenario(Box::new(ScenarioInput::load(args)?)));
         }
         let mechanisms = args.behaviours.mechanisms()?;
-        let trace = TraceFile::load(&args.input, args.options.open_options())?;
-        let counts = trace.counts()?;
+        let trace = TraceFile::load(&args.input, args.options.open_options(), &Bars::default())?;
+        let counts = trace.counts(&Bars::default())?;
         let memory = args.memory.clone().unwrap_or_else(|| "10%".parse().expect("a share"));
         let warm = args.warm.or(trace.warm()).unwrap_or(0.0);
         let input = TraceInput {

@@ -22,7 +22,7 @@ use crate::page::ReportFile;
 use crate::replay::memory::{Memory, parse_fraction};
 use crate::replay::swap::SwapArgs;
 use crate::run::plan::Behaviours;
-use crate::trace_file::TraceOptions;
+use crate::trace_options::TraceOptions;
 use crate::{parallel, progress};
 use effect::Ablation;
 use input::{Input, Run};

@@ -6,7 +6,7 @@ use crate::page::chart::{self, Bar, BarGroup};
 use crate::page::{Figure, Page, Part, Section};
 use crate::statistics::{median, range};
 use crate::table::Table;
-use crate::timeline;
+use crate::timeline_figures;
 use serde_json::Value;
 use std::path::Path;
 
@@ -33,8 +33,12 @@ impl Ablation {
         }
         if let Some(timeline) = &self.timeline {
             let mut section = Section::new("Over time");
-            section.parts =
-                timeline::figures("ablate", &file_name(input), std::slice::from_ref(timeline), self.along);
+            section.parts = timeline_figures::figures(
+                "ablate",
+                &file_name(input),
+                std::slice::from_ref(timeline),
+                self.along,
+            );
             sections.push(section);
         }
         Page {

@@ -234,7 +234,7 @@ impl Ablation {
             "not_alone": not_alone.map(|(name, why)| json!({"mechanism": name, "why": why})).collect::<Vec<_>>(),
             "off": self.variants.off,
             "tenants": self.tenants.iter().map(tenants).collect::<Vec<_>>(),
-            "timeline": self.timeline.as_ref().map(|timeline| timeline.json()),
+            "timeline": self.timeline,
         }})
     }
 

@@ -75,7 +75,7 @@ impl DemoFile {
         })?;
         let bar = progress::of_bytes(bytes, "laying out the file");
         let content = Content::Verify { block_bytes: PAGE_BYTES as u32, seed };
-        layout::fill(&file, 0..bytes, content, &bar).map_err(|error| {
+        layout::fill(&file, 0..bytes, content, &crate::progress::Moves(&bar)).map_err(|error| {
             let size = size::show(bytes);
             Failure::work(format_args!("cannot write a file of {size} into {place}: {error}; {instead}"))
         })?;

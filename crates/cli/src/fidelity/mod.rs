@@ -13,6 +13,7 @@ mod variant;
 use crate::error::Failure;
 use crate::output::Output;
 use crate::parallel;
+use crate::progress::Bars;
 use crate::replay::run::{Outcome, Plan, run_all};
 use crate::trace_file::TraceFile;
 use compare::{Comparison, Subject, subjects};
@@ -109,7 +110,8 @@ fn compare(table: &Path, subjects: &[Subject]) -> Result<Vec<Comparison>, Failur
             names.push(name);
         }
     }
-    let load = |name: &&str| TraceFile::load(&trace_of(table, name)?, OpenOptions::default());
+    let load =
+        |name: &&str| TraceFile::load(&trace_of(table, name)?, OpenOptions::default(), &Bars::default());
     let traces = names.iter().map(load).collect::<Result<Vec<TraceFile>, Failure>>()?;
     let trace_of = |run: &KernelRun| {
         let position = names.iter().position(|name| *name == run.setting.workload);
@@ -149,7 +151,7 @@ fn compare(table: &Path, subjects: &[Subject]) -> Result<Vec<Comparison>, Failur
 
 /// The table and the trace may be of different days.
 fn check_length(trace: &TraceFile, run: &KernelRun) -> Result<(), Failure> {
-    let accesses = trace.counts()?.accesses;
+    let accesses = trace.counts(&Bars::default())?.accesses;
     if accesses == run.records && run.warm_from < accesses {
         return Ok(());
     }

@@ -15,7 +15,7 @@ pub mod source;
 
 use crate::cache_options::{CacheOptions, with_mechanisms};
 use crate::cache_report::{CacheReport, all_tenants};
-use crate::error::Failure;
+use crate::error::{Failure, of_arguments};
 use crate::load::RealLoad;
 use crate::output::{Output, refuse_input};
 use crate::size;
@@ -174,7 +174,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if asked("--version") {
         return Output::new(false).text(concat!("mglru ", env!("CARGO_PKG_VERSION"), "\n"));
     }
-    let own = OwnOptions::try_parse_from(&invocation.own)?;
+    let own = OwnOptions::try_parse_from(&invocation.own).map_err(|error| of_arguments(&error))?;
     let plan = Plan::new(&invocation.jobs, &own.tenants)?;
     let budget = own.cache.budget();
     let (mut builder, mechanisms) = own.cache.builder(budget)?;

@@ -9,9 +9,9 @@
 
 use super::TenantLimit;
 use crate::error::Failure;
-use crate::interrupt::TemporaryFolder;
 use crate::layout::{self, Content};
 use crate::output::Output;
+use crate::temporary::TemporaryFolder;
 use crate::{progress, size};
 use mglru_core::PAGE_BYTES;
 use mglru_workload::Length;
@@ -327,7 +327,8 @@ impl PlannedFile {
                     u64::MAX => existing_bytes,
                     from => from,
                 };
-                let made = layout::fill(&file, from..self.needed_bytes, self.content, &bar);
+                let made =
+                    layout::fill(&file, from..self.needed_bytes, self.content, &crate::progress::Moves(&bar));
                 bar.finish_and_clear();
                 made
             }

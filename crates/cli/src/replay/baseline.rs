@@ -3,6 +3,7 @@
 use super::run::PAGES_WITHOUT_COUNTING;
 use crate::error::Failure;
 use crate::trace_file::TraceFile;
+use mglru_lab::Unwatched;
 use mglru_sim::Baseline;
 use mglru_sim::baseline::{BaselineReport, Progress, replay};
 use std::time::{Duration, Instant};
@@ -82,7 +83,7 @@ impl<'a> BaselinePlan<'a> {
         let mut memory_pages = self.memory_pages;
         if memory_pages > PAGES_WITHOUT_COUNTING {
             // More than all pages is of no use, and what is kept per page of memory costs space.
-            memory_pages = memory_pages.min(self.trace.counts()?.distinct_pages.max(1));
+            memory_pages = memory_pages.min(self.trace.counts(&Unwatched)?.distinct_pages.max(1));
         }
         let (mut source, decoding) = self.trace.source()?;
         // The optimum reads the trace first, and replays it then.

@@ -30,7 +30,9 @@ use crate::error::Failure;
 use crate::output::{Output, refuse_input};
 use crate::page::ReportFile;
 use crate::parallel;
-use crate::trace_file::{TraceFile, TraceOptions};
+use crate::progress::Bars;
+use crate::trace_file::TraceFile;
+use crate::trace_options::TraceOptions;
 use baseline::BaselinePlan;
 use clap::ValueEnum;
 use events::EventsFile;
@@ -151,14 +153,14 @@ impl Args {
     fn warm_from(&self, trace: &TraceFile) -> Result<u64, Failure> {
         match self.warm.or(trace.warm()).unwrap_or(0.0) {
             0.0 => Ok(0),
-            warm => Ok(warm_point(trace.counts()?.accesses, warm)),
+            warm => Ok(warm_point(trace.counts(&Bars::default())?.accesses, warm)),
         }
     }
 
     /// Distinct pages of the trace, where sizes depend on them.
     fn distinct_pages(&self, trace: &TraceFile) -> Result<u64, Failure> {
         match self.sizes().iter().any(Memory::is_share) || self.swap.is_share() {
-            true => Ok(trace.counts()?.distinct_pages),
+            true => Ok(trace.counts(&Bars::default())?.distinct_pages),
             false => Ok(0),
         }
     }
@@ -222,7 +224,7 @@ pub fn warm_point(accesses: u64, warm: f64) -> u64 {
 /// Wrong usage, a trace that cannot be read, a plot that cannot be written.
 pub fn run(args: Args) -> Result<(), Failure> {
     let mechanisms = args.mechanisms()?;
-    let load = |path: &PathBuf| TraceFile::load(path, args.options.open_options());
+    let load = |path: &PathBuf| TraceFile::load(path, args.options.open_options(), &Bars::default());
     let traces: Vec<TraceFile> = args.traces.iter().map(load).collect::<Result<_, _>>()?;
     if let Some(file) = &args.report {
         file.try_out(&args.traces)?;

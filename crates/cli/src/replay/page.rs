@@ -6,7 +6,8 @@ use super::run::Outcome;
 use crate::page::chart::{self, Axes, Series};
 use crate::page::{Figure, Page, Part, Section, command_line};
 use crate::table::Table;
-use crate::timeline::{self, Along, Timeline};
+use crate::timeline::Timeline;
+use crate::timeline_figures::{self, Along};
 use serde_json::Value;
 
 /// As a page.
@@ -29,7 +30,7 @@ pub fn page<'a>(outcomes: &[Outcome], rows: &[Row], curves: &[Curve], document: 
         }
         let name = report::name(outcomes[0].plan.trace.path());
         let mut section = Section::new(format!("{name} over time"));
-        section.parts = timeline::figures("replay", &name, &timelines, Along::Accesses);
+        section.parts = timeline_figures::figures("replay", &name, &timelines, Along::Accesses);
         sections.push(section);
     }
     if let [Row::Engine(outcome)] = rows {

@@ -165,7 +165,7 @@ impl<'a> Row<'a> {
         if let Row::Engine(outcome) = self
             && let Some(timeline) = &outcome.timeline
         {
-            document["timeline"] = timeline.json();
+            document["timeline"] = json!(timeline);
         }
         if let Row::Engine(outcome) = self
             && !outcome.lives.is_empty()

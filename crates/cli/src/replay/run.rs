@@ -10,6 +10,7 @@ use crate::trace_file::{Decoding, TraceFile};
 use indicatif::ProgressBar;
 use mglru_core::lru::{Refresh, Swappiness};
 use mglru_core::{Counter, Mechanisms};
+use mglru_lab::Unwatched;
 use mglru_sim::{Machine, Report, SimError, Simulator, SwapModel, Writes};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -74,7 +75,7 @@ impl Plan<'_> {
     fn machine(&self) -> Result<Machine, Failure> {
         let mut frames = self.memory_pages;
         if frames > PAGES_WITHOUT_COUNTING {
-            frames = frames.min(self.trace.counts()?.distinct_pages.max(1));
+            frames = frames.min(self.trace.counts(&Unwatched)?.distinct_pages.max(1));
         }
         if frames > u64::from(mglru_core::folio::MAX_FOLIOS) / 2 {
             return Err(Failure::usage(format_args!(

@@ -7,7 +7,8 @@ use crate::page::chart::{self, Axes, Bar, BarGroup, Series};
 use crate::page::{Figure, Page, Part, Section, command_line};
 use crate::statistics::{jain, median, quartiles};
 use crate::table::Table;
-use crate::timeline::{self, Along, Timeline};
+use crate::timeline::Timeline;
+use crate::timeline_figures::{self, Along};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -56,7 +57,7 @@ impl Shown {
                 "kind": "timelines",
                 "name": name,
                 "about": about,
-                "timelines": timelines.iter().map(Timeline::json).collect::<Vec<_>>(),
+                "timelines": timelines,
             }),
             Shown::Fairness { about, settings, .. } => json!({
                 "kind": "fairness",
@@ -77,7 +78,7 @@ impl Shown {
     fn parts(&self, experiment: &str) -> Vec<Part> {
         match self {
             Shown::Timelines { name, about, timelines } => {
-                timeline::figures(&format!("{experiment}-{name}"), about, timelines, Along::Seconds)
+                timeline_figures::figures(&format!("{experiment}-{name}"), about, timelines, Along::Seconds)
             }
             Shown::Fairness { about, who, settings } => {
                 vec![Part::Figure(fairness(experiment, about, who, settings))]

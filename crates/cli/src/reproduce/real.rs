@@ -7,7 +7,6 @@ use super::workingset::{CLIENTS, Part, Run, SWEEP_THREADS, Task};
 use crate::error::Failure;
 use crate::layout::{self, Content};
 use crate::load::{RealLoad, Verified};
-use indicatif::ProgressBar;
 use mglru_cache::{CachedFile, OpenMode, PageCache, Swap, Tenant};
 use mglru_core::PAGE_BYTES;
 use mglru_workload::Random;
@@ -73,7 +72,7 @@ fn control(seed: u64, tenant: &Tenant, place: &Path, time: Duration) -> Result<R
     let fail = |error| Failure::work(format_args!("cannot make {}: {error}", path.display()));
     let file = File::create(&path).map_err(fail)?;
     let content = Content::Verify { block_bytes: PAGE_BYTES as u32, seed };
-    layout::fill(&file, 0..CONTROL_PAGES * PAGE_BYTES, content, &ProgressBar::hidden()).map_err(fail)?;
+    layout::fill(&file, 0..CONTROL_PAGES * PAGE_BYTES, content, &mglru_lab::Unwatched).map_err(fail)?;
     layout::drop_from_system_cache(&file).map_err(fail)?;
     let file = tenant.open(&path, OpenMode::ReadOnly)?;
     let randoms = [0, 1].map(|reader| Mutex::new(Random::stream(seed, reader)));

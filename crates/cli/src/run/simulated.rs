@@ -7,6 +7,7 @@ use crate::error::Failure;
 use crate::trace_file::TraceFile;
 use mglru_core::lru::Swappiness;
 use mglru_core::{PAGE_BYTES, Time, UNLIMITED};
+use mglru_lab::Unwatched;
 use mglru_sim::{
     Counters, DeviceModel, Machine, Numbering, Order, SimError, Simulator, SwapDevice, SwapModel, Tenant,
     TenantReport, Writes,
@@ -216,7 +217,8 @@ fn add(
             }
         }
         Work::Trace { path, runtime } => {
-            let trace = TraceFile::load(path, OpenOptions::default()).map_err(|failure| failure.at(place))?;
+            let trace = TraceFile::load(path, OpenOptions::default(), &Unwatched)
+                .map_err(|failure| failure.at(place))?;
             let span = Span::new(job.start, *runtime);
             simulator.add_job_of(&tenant, Replay::new(&trace, span, numbers.clone())?);
         }

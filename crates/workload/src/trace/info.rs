@@ -39,11 +39,20 @@ pub struct TraceInfo {
 
 /// Reads a trace to its end and counts. Takes some 16 bytes of memory per distinct page.
 pub fn info(reader: &mut TraceReader) -> Result<TraceInfo, TraceError> {
+    info_with(reader, |_| Ok(()))
+}
+
+/// As [`info`]; `told` hears of every batch, and ends the work with an error of its own.
+pub fn info_with<E: From<TraceError>>(
+    reader: &mut TraceReader,
+    mut told: impl FnMut(&TraceReader) -> Result<(), E>,
+) -> Result<TraceInfo, E> {
     let mut info = TraceInfo { lowest_page: u64::MAX, ..TraceInfo::default() };
     // Anonymous pages are numbered apart.
     let mut pages: [HashSet<u64, BuildHasherDefault<PageHasher>>; 2] = Default::default();
     let mut batch = Vec::new();
     while reader.next_batch(&mut batch)? > 0 {
+        told(reader)?;
         info.records += batch.len() as u64;
         for record in &batch {
             match record {

@@ -14,7 +14,6 @@ use crate::cache_options::available_memory_bytes;
 use crate::equal_memcgs::Rounds;
 use crate::error::Failure;
 use crate::layout::{self, Content};
-use indicatif::ProgressBar;
 use mglru_cache::{AnonRegion, Limits, Map, OpenMode, PageCache, Swap, Tenant};
 use mglru_core::{Mechanisms, PAGE_BYTES};
 use mglru_workload::{Random, verify};
@@ -96,7 +95,7 @@ impl Memory {
         let fail = |error| Failure::work(format_args!("cannot make {}: {error}", path.display()));
         let file = File::create(&path).map_err(fail)?;
         let content = Content::Verify { block_bytes: PAGE_BYTES as u32, seed };
-        layout::fill(&file, 0..pages * PAGE_BYTES, content, &ProgressBar::hidden()).map_err(fail)?;
+        layout::fill(&file, 0..pages * PAGE_BYTES, content, &mglru_lab::Unwatched).map_err(fail)?;
         layout::drop_from_system_cache(&file).map_err(fail)?;
         let map = tenant.open(&path, OpenMode::ReadOnly)?.map()?;
         let anonymous = tenant.anonymous(pages * PAGE_BYTES)?;

@@ -6,6 +6,7 @@ use crate::run::sources::{Names, Numbers};
 use crate::trace_file::TraceFile;
 use mglru_cache::{AnonRegion, CachedFile, Map, OpenMode, Tenant};
 use mglru_core::PAGE_BYTES;
+use mglru_lab::Unwatched;
 use mglru_sim::{Access, Operation, Source};
 use mglru_workload::trace::OpenOptions;
 use std::collections::BTreeMap;
@@ -64,7 +65,7 @@ impl TraceJob {
     /// # Errors
     /// The trace cannot be read, or the files not be made.
     pub fn new(path: &Path, runtime: Option<Duration>, stem: &Path) -> Result<TraceJob, Failure> {
-        let trace = TraceFile::load(path, OpenOptions::default())?;
+        let trace = TraceFile::load(path, OpenOptions::default(), &Unwatched)?;
         let (mut files, mut regions) = (Sizes::new(), Sizes::new());
         each(&trace, |operation| {
             if let Operation::Access(access) = operation {

@@ -3,10 +3,10 @@
 //! They are written in full, with bytes that no device or file system can leave out (no holes, no zeroes), and then
 //! dropped from the system's own cache, so that the first access meets the device.
 
-use crate::error::Failure;
-use crate::interrupt::TemporaryFolder;
+use crate::error::Error;
 use crate::size;
-use indicatif::ProgressBar;
+use crate::temporary::TemporaryFolder;
+use crate::watch::Watch;
 use mglru_workload::Random;
 use mglru_workload::verify::{self, Identity};
 use rustix::fs::{Advice, FallocateFlags};
@@ -44,7 +44,7 @@ pub enum Content {
 ///
 /// # Errors
 /// The system's.
-pub fn fill(file: &File, range: Range<u64>, content: Content, bar: &ProgressBar) -> io::Result<()> {
+pub fn fill(file: &File, range: Range<u64>, content: Content, watch: &dyn Watch) -> io::Result<()> {
     let block_bytes = match content {
         Content::Verify { block_bytes, .. } => block_bytes as usize,
         Content::Random { .. } | Content::Zeroes => WRITE_BYTES,
@@ -66,7 +66,7 @@ pub fn fill(file: &File, range: Range<u64>, content: Content, bar: &ProgressBar)
         }
         file.write_all_at(&buffer[..bytes], at)?;
         at += bytes as u64;
-        bar.inc(bytes as u64);
+        watch.advance(bytes as u64);
     }
     file.sync_data()
 }
@@ -106,16 +106,16 @@ pub fn drop_from_system_cache(file: &File) -> io::Result<()> {
 ///
 /// # Errors
 /// It has not, or there is no such directory; `instead` says what else to do.
-pub fn check_space(directory: &Path, bytes: u64, instead: &str) -> Result<(), Failure> {
+pub fn check_space(directory: &Path, bytes: u64, instead: &str) -> Result<(), Error> {
     let place = directory.display();
     let found = rustix::fs::statvfs(directory).map_err(|error| {
         let error = io::Error::from(error);
-        Failure::work(format_args!("cannot write into {place}: {error}; make the directory, or {instead}"))
+        Error::work(format_args!("cannot write into {place}: {error}; make the directory, or {instead}"))
     })?;
     let free_bytes = found.f_bavail.saturating_mul(found.f_frsize);
     if free_bytes < bytes {
         let (wanted, free) = (size::show(bytes), size::show(free_bytes));
-        return Err(Failure::work(format_args!(
+        return Err(Error::work(format_args!(
             "{place} has {free} free, and {wanted} are needed: make room, or {instead}"
         )));
     }
@@ -145,34 +145,34 @@ pub fn default_directory() -> PathBuf {
 ///
 /// # Errors
 /// It cannot be made.
-pub fn temporary(directory: &Path) -> Result<TemporaryFolder, Failure> {
+pub fn temporary(directory: &Path) -> Result<TemporaryFolder, Error> {
     TemporaryFolder::create(directory, "mglru-reproduce-").map_err(|error| {
-        Failure::work(format_args!("cannot make a directory in {}: {error}", directory.display()))
+        Error::work(format_args!("cannot make a directory in {}: {error}", directory.display()))
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Unwatched;
 
     #[test]
     fn files_are_filled_with_what_verifies() {
         let file = tempfile::tempfile().unwrap();
-        let bar = ProgressBar::hidden();
         let content = Content::Verify { block_bytes: 3000, seed: 7 };
-        fill(&file, 3000..2_000_500, content, &bar).unwrap();
+        fill(&file, 3000..2_000_500, content, &Unwatched).unwrap();
         let mut block = vec![0; 3000];
         for number in 1..666 {
             file.read_exact_at(&mut block, number * 3000).unwrap();
             assert_eq!(verify::check_generation(&block, number * 3000, 1).unwrap().seed, 7);
         }
-        assert_eq!((file.metadata().unwrap().len(), bar.position()), (2_000_500, 1_997_500));
+        assert_eq!(file.metadata().unwrap().len(), 2_000_500);
     }
 
     #[test]
     fn random_content_has_no_zero_pages() {
         let file = tempfile::tempfile().unwrap();
-        fill(&file, 0..(3 << 20) + 17, Content::Random { seed: 1 }, &ProgressBar::hidden()).unwrap();
+        fill(&file, 0..(3 << 20) + 17, Content::Random { seed: 1 }, &Unwatched).unwrap();
         let mut bytes = vec![0; (3 << 20) + 17];
         file.read_exact_at(&mut bytes, 0).unwrap();
         assert!(bytes.chunks(4096).all(|page| page.iter().any(|&byte| byte != 0)));

@@ -1,17 +1,21 @@
-//! Who is interrupted (Ctrl-C, or a request to end) removes its temporary folders first: they hold up to gigabytes, and some are in
-//! memory.
+//! Temporary folders that a program can remove when it is interrupted: they hold up to gigabytes, and some are in memory.
 //!
-//! Without such folders an interrupt is left to the system, which ends the program at once.
+//! A library handles no signals. The program does, if it wants to, from the first folder on ([`before_first`]), and calls
+//! [`remove_all`] then. Without such folders an interrupt is left to the system, which ends the program at once.
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, Once};
-
-/// As a shell reports a program that an interrupt ended.
-const INTERRUPTED: i32 = 130;
+use std::sync::Mutex;
 
 /// Folders that are there now.
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+/// What the program does before the first.
+static BEFORE_FIRST: Mutex<Option<fn()>> = Mutex::new(None);
+
+/// Has `handle` called before the first folder is made, once: a program has its signals handled there.
+pub fn before_first(handle: fn()) {
+    *BEFORE_FIRST.lock().expect("no panic") = Some(handle);
+}
 
 /// A folder that is gone with all that is in it when this is dropped, or when the program is interrupted.
 #[derive(Debug)]
@@ -23,15 +27,9 @@ impl TemporaryFolder {
     /// # Errors
     /// It cannot be made.
     pub fn create(directory: &Path, prefix: &str) -> io::Result<TemporaryFolder> {
-        static HANDLER: Once = Once::new();
-        HANDLER.call_once(|| {
-            // Where there can be no handler, folders stay behind, as the system has it.
-            let _ = ctrlc::set_handler(|| {
-                remove_all();
-                eprintln!("mglru: interrupted; nothing is left behind");
-                std::process::exit(INTERRUPTED);
-            });
-        });
+        if let Some(handle) = BEFORE_FIRST.lock().expect("no panic").take() {
+            handle();
+        }
         let mut folders = FOLDERS.lock().expect("no panic");
         let made = tempfile::Builder::new().prefix(prefix).tempdir_in(directory)?;
         folders.push(made.path().to_owned());
@@ -52,8 +50,8 @@ impl Drop for TemporaryFolder {
     }
 }
 
-/// Removes all of them. None is made any more after that.
-fn remove_all() {
+/// Removes all of them, for a program that is about to end: whoever makes one after that waits for ever.
+pub fn remove_all() {
     let folders = FOLDERS.lock().expect("no panic");
     for folder in folders.iter() {
         // Somebody may be making a file there at this moment: then it is not empty.

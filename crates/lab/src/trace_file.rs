@@ -1,4 +1,4 @@
-//! Traces as the modes need them: opened with a progress bar, decoded ahead of the replay, counted.
+//! Traces as experiments need them: decoded ahead of the replay, counted.
 //!
 //! Decoding costs as much as replaying, so it is kept out of the way:
 //!
@@ -9,14 +9,15 @@
 //!
 //! Either way memory does not grow with the length of the trace.
 
-use crate::error::Failure;
-use crate::progress;
-use indicatif::ProgressBar;
+use crate::error::Error;
+use crate::watch::{Stage, Unit, Watch};
 use mglru_sim::operation::SourceError;
 use mglru_sim::{Numbering, Operation, Source};
-use mglru_workload::trace::{self, Format, OpenOptions, Record, TraceError, TraceReader};
+use mglru_workload::trace::{
+    self, Converted, Format, OpenOptions, Record, TraceError, TraceInfo, TraceReader, TraceWriter,
+    WriteOptions,
+};
 use std::collections::HashSet;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -31,51 +32,73 @@ const BATCH_RECORDS: usize = 4096;
 /// Batches that the decoding of a long trace may be ahead: 4 MiB.
 const BATCHES_AHEAD: usize = 64;
 
-/// How traces are read.
-#[derive(Debug, Clone, Default, clap::Args)]
-pub struct TraceOptions {
-    /// The format, where it is not recognised: see `mglru trace formats`
-    #[arg(long, value_name = "FORMAT")]
-    format: Option<Format>,
-    /// Skip and count bad records instead of stopping at the first
-    #[arg(long)]
-    lossy: bool,
-    /// Bytes per unit of block numbers, where a format has them: 512, or 4096 for ARC's OLTP
-    #[arg(long, value_name = "BYTES")]
-    unit: Option<u32>,
+/// A stage that is as long as a trace.
+fn reading<'w>(watch: &'w dyn Watch, what: &str) -> Stage<'w> {
+    Stage::begin(watch, what, 1000, Unit::Steps)
 }
 
-impl TraceOptions {
-    /// As the readers want them.
-    pub fn open_options(&self) -> OpenOptions {
-        OpenOptions { format: self.format, lossy: self.lossy, unit_bytes: self.unit }
-    }
+/// Tells how much of the file was read.
+fn tell(stage: &Stage<'_>, reader: &TraceReader) -> Result<(), Error> {
+    stage.advance_to(reader.progress().unwrap_or(0.0))
 }
 
-impl From<TraceError> for Failure {
-    fn from(error: TraceError) -> Failure {
-        match error {
-            // To be solved by saying more on the command line.
-            TraceError::UnknownFormat { .. } | TraceError::Ambiguous { .. } | TraceError::Usage { .. } => {
-                Failure::usage(error)
-            }
-            _ => Failure::work(error),
-        }
-    }
+/// What is in a trace, and what is written beside it.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct TraceSummary {
+    /// Its counts.
+    #[serde(flatten)]
+    pub info: TraceInfo,
+    /// What it is.
+    pub description: Option<String>,
+    /// The share of its accesses before counting starts.
+    pub warm: Option<f64>,
 }
 
-/// Opens a trace. `bar` shows how much of the file was read.
+/// Reads a trace from its beginning to its end.
 ///
 /// # Errors
-/// It cannot be opened, or its format is unclear.
-pub fn open(path: &Path, options: OpenOptions, bar: &ProgressBar) -> Result<TraceReader, Failure> {
-    let Some(name) = path.to_str().filter(|_| !bar.is_hidden()) else {
-        return Ok(trace::open(path, options)?);
+/// It cannot be opened, or is damaged.
+pub fn summary(path: &Path, options: OpenOptions, watch: &dyn Watch) -> Result<TraceSummary, Error> {
+    let stage = reading(watch, "reading");
+    let mut reader = trace::open(path, options)?;
+    let info = trace::info_with(&mut reader, |reader| tell(&stage, reader))?;
+    let sidecar = match reader.format() {
+        Format::KernelLab => trace::sidecar(path)?,
+        _ => None,
     };
-    let failed = |source| TraceError::Io { path: path.to_path_buf(), source };
-    let file = File::open(path).map_err(failed)?;
-    bar.set_length(file.metadata().map_err(failed)?.len());
-    Ok(trace::from_reader(name, Box::new(bar.wrap_read(file)), options)?)
+    let warm = sidecar.as_ref().and_then(|sidecar| sidecar.warm);
+    Ok(TraceSummary { info, description: sidecar.and_then(|sidecar| sidecar.description), warm })
+}
+
+/// A trace that was written in another format.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conversion {
+    /// The format that was read.
+    pub from_format: Format,
+    /// Bad records that were skipped.
+    pub skipped: u64,
+    /// What was written.
+    pub written: Converted,
+}
+
+/// Writes a trace in another format.
+///
+/// # Errors
+/// It cannot be opened, is damaged, or says what the other format cannot say; the new one cannot be written.
+pub fn convert(
+    (from, from_options): (&Path, OpenOptions),
+    (to, format, options): (&Path, Format, WriteOptions),
+    watch: &dyn Watch,
+) -> Result<Conversion, Error> {
+    let stage = reading(watch, "converting");
+    let mut reader = trace::open(from, from_options)?;
+    let mut writer = TraceWriter::create(to, format, options)?;
+    let mut batch = Vec::new();
+    while reader.next_batch(&mut batch)? > 0 {
+        tell(&stage, &reader)?;
+        writer.write(&batch)?;
+    }
+    Ok(Conversion { from_format: reader.format(), skipped: reader.skipped(), written: writer.finish()? })
 }
 
 /// What one pass over a trace counts.
@@ -106,23 +129,24 @@ impl TraceFile {
     ///
     /// # Errors
     /// It cannot be opened, or is damaged.
-    pub fn load(path: &Path, options: OpenOptions) -> Result<TraceFile, Failure> {
-        let bar = progress::of_bytes(0, "reading the trace");
-        let mut reader = open(path, options, &bar)?;
+    pub fn load(path: &Path, options: OpenOptions, watch: &dyn Watch) -> Result<TraceFile, Error> {
+        let stage = reading(watch, "reading the trace");
+        let mut reader = trace::open(path, options)?;
         let mut records = Vec::new();
         let mut batch = Vec::new();
         let ended = loop {
             if reader.next_batch(&mut batch)? == 0 {
                 break true;
             }
+            tell(&stage, &reader)?;
             records.extend_from_slice(&batch);
             if records.len() > DECODED_RECORDS_MAX {
                 break false;
             }
         };
-        bar.finish_and_clear();
+        drop(stage);
         if !ended && !path.is_file() {
-            return Err(Failure::work(format_args!(
+            return Err(Error::work(format_args!(
                 "{}: not a file, and longer than {DECODED_RECORDS_MAX} records: a long trace is read more than \
                  once; save it to a file first",
                 path.display()
@@ -164,16 +188,16 @@ impl TraceFile {
     ///
     /// # Errors
     /// It is damaged.
-    pub fn counts(&self) -> Result<TraceCounts, Failure> {
+    pub fn counts(&self, watch: &dyn Watch) -> Result<TraceCounts, Error> {
         if let Some(&counts) = self.counts.get() {
             return Ok(counts);
         }
         let counts = match &self.decoded {
             Some(records) => count(records),
             None => {
-                let bar = progress::of_bytes(0, "counting pages");
-                let info = trace::info(&mut open(&self.path, self.options, &bar)?)?;
-                bar.finish_and_clear();
+                let stage = reading(watch, "counting pages");
+                let mut reader = trace::open(&self.path, self.options)?;
+                let info = trace::info_with(&mut reader, |reader| tell(&stage, reader))?;
                 TraceCounts { accesses: info.accesses, distinct_pages: info.distinct_pages }
             }
         };
@@ -184,7 +208,7 @@ impl TraceFile {
     ///
     /// # Errors
     /// The file cannot be opened again.
-    pub fn source(&self) -> Result<(TraceSource, Arc<Decoding>), Failure> {
+    pub fn source(&self) -> Result<(TraceSource, Arc<Decoding>), Error> {
         let decoding = Arc::new(Decoding::default());
         let stream = match &self.decoded {
             Some(records) => {
@@ -321,6 +345,7 @@ impl Ahead {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Unwatched;
     use mglru_workload::trace::PageAccess;
 
     fn touch(page: u64) -> Record {
@@ -343,10 +368,13 @@ mod tests {
         let path = folder.path().join("trace.txt");
         let text: String = (0..20_000).map(|n| format!("R {} 2\n", n * 7 % 1000)).collect();
         std::fs::write(&path, text).unwrap();
-        let short = TraceFile::load(&path, OpenOptions::default()).unwrap();
-        assert_eq!(short.counts().unwrap(), TraceCounts { accesses: 40_000, distinct_pages: 1001 });
-        let long = TraceFile { decoded: None, ..TraceFile::load(&path, OpenOptions::default()).unwrap() };
-        assert_eq!(long.counts().unwrap(), short.counts().unwrap());
+        let short = TraceFile::load(&path, OpenOptions::default(), &Unwatched).unwrap();
+        assert_eq!(short.counts(&Unwatched).unwrap(), TraceCounts { accesses: 40_000, distinct_pages: 1001 });
+        let long = TraceFile {
+            decoded: None,
+            ..TraceFile::load(&path, OpenOptions::default(), &Unwatched).unwrap()
+        };
+        assert_eq!(long.counts(&Unwatched).unwrap(), short.counts(&Unwatched).unwrap());
         let operations = |file: &TraceFile| {
             let (mut source, _) = file.source().unwrap();
             let mut all = Vec::new();

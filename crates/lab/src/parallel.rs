@@ -1,0 +1,68 @@
+//! Independent tasks, as many at a time as there are processors.
+
+use crate::error::Error;
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Threads that work at the same time.
+pub fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |threads| threads.get())
+}
+
+/// Does all tasks, at most `threads` at a time; `work` is told a task's number, too. What came of them, in their order.
+///
+/// ```
+/// let squares = mglru_lab::parallel::all(&[1, 2, 3], 2, |_, &n| Ok(n * n)).unwrap();
+/// assert_eq!(squares, [1, 4, 9]);
+/// ```
+///
+/// # Errors
+/// That of the first task, in that order, that failed. Threads cannot be had.
+pub fn all<T: Sync, R: Send>(
+    tasks: &[T],
+    threads: usize,
+    work: impl Fn(usize, &T) -> Result<R, Error> + Sync,
+) -> Result<Vec<R>, Error> {
+    // On this thread, so that a task that is timed has no other beside it.
+    if threads <= 1 {
+        return tasks.iter().enumerate().map(|(number, task)| work(number, task)).collect();
+    }
+    let failed = AtomicUsize::new(usize::MAX);
+    let work = |(number, task)| {
+        // Those behind a failure need not begin; those before it run to their end.
+        (number < failed.load(Relaxed)).then(|| {
+            work(number, task).inspect_err(|_| {
+                failed.fetch_min(number, Relaxed);
+            })
+        })
+    };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.min(tasks.len().max(1))).build();
+    let pool = pool.map_err(|error| Error::work(format_args!("no threads to work with: {error}")))?;
+    // One at a time: some take a hundred times as long as others.
+    let results: Vec<_> = pool.install(|| tasks.par_iter().enumerate().with_max_len(1).map(work).collect());
+    results.into_iter().map_while(|result| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_in_the_order_of_the_tasks() {
+        let tasks: Vec<u32> = (0..100).collect();
+        for threads in [1, 4] {
+            let done = all(&tasks, threads, |number, &task| Ok((number, task * 2))).unwrap();
+            assert!(
+                done.iter().enumerate().all(|(at, &done)| done == (at, at as u32 * 2)) && done.len() == 100
+            );
+        }
+    }
+
+    #[test]
+    fn the_first_failure_counts() {
+        let tasks: Vec<u32> = (0..100).collect();
+        let fail = |_, &task: &u32| if task >= 7 { Err(Error::work(task)) } else { Ok(task) };
+        assert_eq!(all(&tasks, 1, fail), Err(Error::work(7)));
+        assert_eq!(all(&tasks, 4, fail), Err(Error::work(7)));
+    }
+}
