@@ -5,7 +5,6 @@
 //! disagrees with the published one is no failure: the status is 0. Counters that do not add up ([`crosscheck`]) are: everything is
 //! shown, and the status is 1.
 
-mod ablation;
 mod cpu;
 mod crosscheck;
 mod evidence;
@@ -24,7 +23,6 @@ use crate::layout;
 use crate::output::Output;
 use crate::page::ReportFile;
 use evidence::Experiment;
-use mglru_core::{Mechanisms, Preset};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -79,25 +77,14 @@ pub struct Args {
     /// Where files are made, with --world real [default: where temporary files are]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// Instead of the experiment: of workingset, where the rework gains and loses, and which of its rules does it; of
-    /// reclaim-loop, where the loop gains and loses
-    #[arg(long)]
-    ablate: bool,
-    /// Instead of the experiment: only the file/anon mix of reclaim-loop, so many times smaller than published (1: 48 GiB, ten minutes
-    /// of a processor and 1 GiB a run), 30 rounds, each run told when it ends
-    #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u64).range(1..=1024), conflicts_with_all = ["ablate", "report", "figures", "world"])]
-    mix_smaller: Option<u64>,
-    /// Of that mix, only this preset
-    #[arg(long, value_name = "NAME", value_parser = Preset::parse, requires = "mix_smaller")]
-    preset: Option<Preset>,
     /// An eighth of the time and 2 runs, if --runs does not say: whether it works, not what comes out
     #[arg(long)]
     quick: bool,
     /// Write one page with tables and figures, readable without a network
-    #[arg(long, value_name = "FILE.html", conflicts_with = "ablate")]
+    #[arg(long, value_name = "FILE.html")]
     report: Option<ReportFile>,
     /// Write the figures of that page, each into an SVG file of its own
-    #[arg(long, value_name = "DIR", conflicts_with = "ablate")]
+    #[arg(long, value_name = "DIR")]
     figures: Option<PathBuf>,
     /// One JSON document
     #[arg(long)]
@@ -184,11 +171,6 @@ pub fn run(args: Args) -> Result<(), Failure> {
             World::Real { directory: directory.clone().unwrap_or_else(layout::default_directory) }
         }
     };
-    if args.ablate && !(matches!(world, World::Sim) && args.runs.is_none()) {
-        let reason =
-            "--ablate runs in the simulator, each setting as often as it needs: leave --world and --runs out";
-        return Err(Failure::usage(reason));
-    }
     let is_simulated = matches!(world, World::Sim);
     let usual = match (args.quick, is_simulated) {
         (true, _) => RUNS_QUICK,
@@ -201,29 +183,6 @@ pub fn run(args: Args) -> Result<(), Failure> {
         shorter: if quick { 8 } else { 1 },
     };
     let mut output = Output::new(args.json);
-    if let Some(smaller) = args.mix_smaller {
-        if args.names != ["reclaim-loop"] {
-            return Err(Failure::usage("--mix-smaller is of reclaim-loop: name it, and nothing else"));
-        }
-        let preset = args.preset.map(|preset| (preset.name().to_owned(), Mechanisms::preset(preset)));
-        return reclaim_loop::mix::run(effort(args.quick), smaller, preset, &mut output);
-    }
-    let ablated = args.names.iter().map(String::as_str).collect::<Vec<_>>();
-    if args.ablate && !matches!(ablated[..], ["workingset"] | ["reclaim-loop"]) {
-        return Err(Failure::usage(
-            "--ablate is of workingset, or of reclaim-loop: name one, and nothing else",
-        ));
-    }
-    if args.ablate && ablated == ["reclaim-loop"] {
-        let map = reclaim_loop::map::run(effort(args.quick))?;
-        output.text(&map.text())?;
-        return output.document(&map.document());
-    }
-    if args.ablate {
-        let ablation = ablation::run(effort(args.quick))?;
-        output.text(&ablation.text())?;
-        return output.document(&ablation.document());
-    }
     let named = |experiment: &Registration| args.names.iter().any(|name| name == experiment.name);
     if let Some(only_simulated) =
         EXPERIMENTS.iter().find(|&&one| named(one) && !one.in_real_world && !is_simulated)

@@ -6,12 +6,10 @@
 //! WiredTiger's defaults before anything was measured ([`mglru_workload::ycsb`]). As 7.2 also changed where
 //! pages are placed, two more settings separate that from the loop: 7.2 without `fault_placement`, and 7.1 with it.
 //!
-//! The other rows of the publication are in [`loads`], smaller; where the gain begins is what [`map`] looks for.
+//! The other rows of the publication are in [`loads`], smaller.
 
 mod clients;
 mod loads;
-pub mod map;
-pub mod mix;
 mod real;
 mod store;
 

@@ -56,23 +56,6 @@ fn the_real_world_has_the_same_rows() {
     assert_eq!(folder.path().read_dir().unwrap().count(), 0, "files are gone");
 }
 
-#[test]
-fn rules_are_apart_in_an_ablation() {
-    let folder = tempfile::tempdir().unwrap();
-    let document = document(folder.path(), "reproduce workingset --ablate --quick");
-    assert_eq!(document["map"].as_array().unwrap().len(), 18);
-    let apart = document["rules"].as_array().unwrap();
-    let names: Vec<_> = apart[0]["rules"].as_array().unwrap().iter().map(|rule| &rule["rule"]).collect();
-    assert_eq!((apart.len(), names.len()), (1, 8));
-    assert!(names.iter().any(|name| *name == "placement"));
-    let changes = |rule: &serde_json::Value| {
-        ["alone", "all_but_it"].iter().any(|which| rule[which]["transactions_percent"].as_f64() != Some(0.0))
-    };
-    // Sorting and the choice of the kind need longer than this.
-    let moving = apart[0]["rules"].as_array().unwrap().iter().filter(|rule| changes(rule)).count();
-    assert!((4..=8).contains(&moving), "{moving} rules change something");
-}
-
 /// In the cache, memory is real: every page that is loaded is verified, and no request falls short.
 #[test]
 fn the_memcg_lru_runs_in_the_cache() {
@@ -92,10 +75,7 @@ fn what_is_not_there_is_refused() {
         ("reproduce nothing", "there is no experiment 'nothing'; there is prefetch"),
         ("reproduce --world moon", "--world"),
         ("reproduce --directory .", "goes with --world real"),
-        ("reproduce workingset --ablate --world real", "leave --world and --runs out"),
-        ("reproduce prefetch --ablate", "--ablate is of workingset, or of reclaim-loop"),
-        ("reproduce workingset reclaim-loop --ablate", "name one, and nothing else"),
-        ("reproduce --ablate", "name one, and nothing else"),
+        ("reproduce workingset --ablate", "--ablate"),
         ("reproduce --runs 0", "--runs"),
     ] {
         let told = fails(folder.path(), arguments, 2);
