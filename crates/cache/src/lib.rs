@@ -65,5 +65,5 @@ pub use mglru_core::reclaim::GenerationPages;
 pub use mglru_core::workingset::Shadow;
 pub use mglru_core::{
     ControlError, Errno, Event, FolioId, Lru, LruLock, MappingId, MechanismError, Mechanisms, MemcgError,
-    MemcgId, OomDecision, OomPolicy, OutOfMemory, Preset, ReworkRule, Switch,
+    MemcgId, OomDecision, OomPolicy, OutOfMemory, Preset, Switch,
 };

@@ -52,7 +52,7 @@ pub use folio::{FolioId, Kind};
 pub use free_frames::PCP_BATCH_FRAMES;
 pub use host::{FlushReason, Host, Silent, Throttle, Time};
 pub use mapping::{InsertError, Mapping, MappingId};
-pub use mechanism::{Lru, LruLock, MechanismError, Mechanisms, Preset, ReworkRule, Switch};
+pub use mechanism::{Lru, LruLock, MechanismError, Mechanisms, Preset, Switch};
 pub use memcg::{Counter, Effective, Memcg, MemcgError, MemcgId, Stall, UNLIMITED};
 pub use options::{Options, PAGE_BYTES};
 pub use reclaim::{OomDecision, OomPolicy, OutOfMemory};

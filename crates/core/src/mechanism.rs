@@ -196,83 +196,25 @@ impl Switch {
         found.ok_or_else(|| MechanismError::UnknownSwitch(name.to_owned()))
     }
 
-    const fn bit(self) -> u32 {
+    const fn bit(self) -> u16 {
         1 << self as u32
     }
 }
 
 /// Beside the switches: the policy is the classic LRU.
-const CLASSIC: u32 = 1 << 13;
+const CLASSIC: u16 = 1 << 13;
 /// Folios of both policies are on lists: the policy was switched a moment ago.
-const SWITCHING: u32 = 1 << 14;
+const SWITCHING: u16 = 1 << 14;
 /// One lock covers the lists of all memcgs.
-const NODE_LOCK: u32 = 1 << 15;
+const NODE_LOCK: u16 = 1 << 15;
 
 const _: () = assert!(Switch::ALL.len() <= 13);
 
-/// One rule of the working-set rework. They belong together, and [`Switch::WorkingsetRework`] turns them together; apart
-/// they are for the question which of them does what ([`Mechanisms::with_rework_rules`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReworkRule {
-    /// What counts as an access, a tier and saturated, and what moving a folio makes it forget (spec 20 §1–4).
-    Counting,
-    /// What an accessed bit does, found by a walk, by eviction or beside it, also in isolation (spec 20 §7).
-    Young,
-    /// Into which generation a folio is put: the distance rule (spec 20 §6).
-    Placement,
-    /// Where protected folios stand in their new generation, and which count as protected (spec 40 §6).
-    Sorting,
-    /// How much more often a tier must refault to be protected (spec 40 §3).
-    Gains,
-    /// Which of anonymous pages and pages of files goes first (spec 40 §4).
-    FirstKind,
-    /// When the aging is due, and how far both kinds' oldest generations may be apart (spec 30 §2, §6).
-    Window,
-    /// What a shadow says, how long it is recent, and what a page gets that comes back (spec 50 §3).
-    Refault,
-}
-
-impl ReworkRule {
-    /// All of them.
-    pub const ALL: [ReworkRule; 8] = [
-        ReworkRule::Counting,
-        ReworkRule::Young,
-        ReworkRule::Placement,
-        ReworkRule::Sorting,
-        ReworkRule::Gains,
-        ReworkRule::FirstKind,
-        ReworkRule::Window,
-        ReworkRule::Refault,
-    ];
-
-    /// A short name, for tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            ReworkRule::Counting => "counting",
-            ReworkRule::Young => "young",
-            ReworkRule::Placement => "placement",
-            ReworkRule::Sorting => "sorting",
-            ReworkRule::Gains => "gains",
-            ReworkRule::FirstKind => "first_kind",
-            ReworkRule::Window => "window",
-            ReworkRule::Refault => "refault",
-        }
-    }
-
-    /// Beside those of the switches.
-    const fn bit(self) -> u32 {
-        1 << (16 + self as u32)
-    }
-}
-
-/// The rework with all of its rules.
-const REWORK: u32 = Switch::WorkingsetRework.bit() | 0xff << 16;
-
-/// Which behaviours are on. A word and a byte, to be copied; asking it is a test of one bit.
+/// Which behaviours are on. Three bytes, to be copied; asking it is a test of one bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mechanisms {
     preset: Preset,
-    on: u32,
+    on: u16,
 }
 
 impl Default for Mechanisms {
@@ -284,14 +226,14 @@ impl Default for Mechanisms {
 impl Mechanisms {
     /// The switches of a preset.
     pub const fn preset(preset: Preset) -> Mechanisms {
-        const LINUX_612: u32 = Switch::MemcgLru.bit();
-        const LINUX_71: u32 = LINUX_612 | REWORK | Switch::LuleshFix.bit();
-        const LINUX_72: u32 = LINUX_71
+        const LINUX_612: u16 = Switch::MemcgLru.bit();
+        const LINUX_71: u16 = LINUX_612 | Switch::WorkingsetRework.bit() | Switch::LuleshFix.bit();
+        const LINUX_72: u16 = LINUX_71
             | Switch::ReclaimLoop.bit()
             | Switch::FaultPlacement.bit()
             | Switch::ReparentOffline.bit();
         // Without `subtree_lru`: its turns by share take pages that are in use from a tenant beside a neighbour's stream.
-        const OURS: u32 = LINUX_72
+        const OURS: u16 = LINUX_72
             | Switch::BatchNonresidentAge.bit()
             | Switch::Prefetch.bit()
             | Switch::ExactStatistics.bit()
@@ -334,8 +276,7 @@ impl Mechanisms {
     }
 
     fn turned(self, switch: Switch, on: bool) -> Mechanisms {
-        let bits = if switch == Switch::WorkingsetRework { REWORK } else { switch.bit() };
-        if self.is_on(switch) == on { self } else { self.with_bit(bits, on) }
+        self.with_bit(switch.bit(), on)
     }
 
     fn check(self) -> Result<Mechanisms, MechanismError> {
@@ -356,16 +297,6 @@ impl Mechanisms {
         Ok(self)
     }
 
-    /// The same, with only these rules of the rework, and for the others what was before. For experiments: no kernel was
-    /// ever so. Without the rework there are none to choose from, and nothing changes.
-    pub fn with_rework_rules(self, rules: &[ReworkRule]) -> Mechanisms {
-        if !self.workingset_rework() {
-            return self;
-        }
-        let rules = rules.iter().fold(Switch::WorkingsetRework.bit(), |bits, rule| bits | rule.bit());
-        Mechanisms { on: self.on & !REWORK | rules, ..self }
-    }
-
     /// The preset it began with.
     pub fn name(self) -> &'static str {
         self.preset.name()
@@ -377,7 +308,7 @@ impl Mechanisms {
         self.on & switch.bit() != 0
     }
 
-    fn with_bit(self, bit: u32, on: bool) -> Mechanisms {
+    fn with_bit(self, bit: u16, on: bool) -> Mechanisms {
         Mechanisms { on: if on { self.on | bit } else { self.on & !bit }, ..self }
     }
 
@@ -424,14 +355,14 @@ impl Mechanisms {
         self.is_switching() || self.lru() == lru
     }
 
-    /// The half of the word that can change at run time, which the rules of the rework are not in.
+    /// Its switches as one word, which can be changed at run time.
     pub(crate) const fn word(self) -> u16 {
-        self.on as u16
+        self.on
     }
 
     #[inline]
     pub(crate) const fn with_word(self, on: u16) -> Mechanisms {
-        Mechanisms { preset: self.preset, on: self.on & !0xffff | on as u32 }
+        Mechanisms { preset: self.preset, on }
     }
 
     #[inline]
@@ -456,12 +387,6 @@ impl Mechanisms {
     #[inline]
     pub(crate) const fn workingset_rework(self) -> bool {
         self.is_on(Switch::WorkingsetRework)
-    }
-
-    /// Whether a rule of the rework holds, and not what was before it.
-    #[inline]
-    pub(crate) const fn reworked(self, rule: ReworkRule) -> bool {
-        self.on & rule.bit() != 0
     }
 
     #[inline]
@@ -655,22 +580,6 @@ mod tests {
         for preset in Preset::ALL {
             assert_eq!(Mechanisms::compose(preset, &[], &[]), Ok(Mechanisms::preset(preset)));
         }
-    }
-
-    #[test]
-    fn rules_of_the_rework_turn_together_unless_they_are_chosen() {
-        let having = |mechanisms: Mechanisms| ReworkRule::ALL.map(|rule| mechanisms.reworked(rule));
-        let [older, newer] = [Preset::Linux612, Preset::Linux71].map(Mechanisms::preset);
-        assert_eq!((having(older), having(newer)), ([false; 8], [true; 8]));
-        let turned = Mechanisms::compose(Preset::Linux612, &[Switch::WorkingsetRework], &[]).unwrap();
-        assert_eq!(having(turned), [true; 8]);
-        for (position, rule) in ReworkRule::ALL.into_iter().enumerate() {
-            let one = newer.with_rework_rules(&[rule]);
-            assert_eq!(having(one), std::array::from_fn(|other| other == position), "{}", rule.name());
-            assert!(one.workingset_rework() && one.lulesh_fix());
-            assert_eq!(older.with_rework_rules(&[rule]), older);
-        }
-        assert_eq!(newer.with_rework_rules(&ReworkRule::ALL), newer);
     }
 
     #[test]

@@ -28,7 +28,7 @@ use crate::lru::classic::balance::IO_COST;
 use crate::lru::turns::group_of;
 use crate::lru::{Distance, Lruvec, MAX_GENERATIONS, Seq};
 use crate::mapping::ShadowLeaf;
-use crate::mechanism::{Mechanisms, ReworkRule};
+use crate::mechanism::Mechanisms;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::{Core, sync::Ordering::Relaxed};
 
@@ -58,7 +58,7 @@ impl Shadow {
         let token = min.0 << TOKEN_REFS_BITS | u64::from(nrefs.saturating_sub(1));
         // Before the rework the bit is the one access that the token has no room for.
         let workingset =
-            if mechanisms.reworked(ReworkRule::Refault) { flags.workingset() } else { nrefs > 0 };
+            if mechanisms.workingset_rework() { flags.workingset() } else { nrefs > 0 };
         Shadow { memcg, workingset, token: token & TOKEN_MASK }
     }
 
@@ -88,7 +88,7 @@ impl Shadow {
     /// How long ago a page was evicted that comes back while `min` is the oldest and `max` the youngest generation.
     pub fn distance(self, min: Seq, max: Seq, mechanisms: Mechanisms) -> Distance {
         let since = |seq: Seq| (seq.0 & ((1 << SEQ_BITS) - 1)).abs_diff(self.seq());
-        if mechanisms.reworked(ReworkRule::Refault) {
+        if mechanisms.workingset_rework() {
             Distance { passed: since(max), reach: MAX_GENERATIONS - 1 }
         } else {
             Distance { passed: since(min), reach: 0 }
@@ -97,7 +97,7 @@ impl Shadow {
 
     /// What the page gets if it was evicted recently (spec 50 §3.3).
     fn regained(self, in_fault: bool, mechanisms: Mechanisms) -> Regained {
-        if !mechanisms.reworked(ReworkRule::Refault) {
+        if !mechanisms.workingset_rework() {
             return self.regained_before(in_fault);
         }
         let refs = self.token_refs();

@@ -4,7 +4,7 @@
 //! clean now, and tried again at once. The others leave the oldest generation, or the next scan would meet them again.
 
 use crate::folio::Flags;
-use crate::mechanism::{Mechanisms, ReworkRule};
+use crate::mechanism::Mechanisms;
 
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) enum Leftover {
 
 /// Decides. `retry`: it was rejected for the first time. `falls`: its place would be in the oldest generation.
 pub(super) fn judge_leftover(now: Flags, retry: bool, falls: bool, mechanisms: Mechanisms) -> Leftover {
-    if !mechanisms.reworked(ReworkRule::Young) {
+    if !mechanisms.workingset_rework() {
         return judge_before(now, retry);
     }
     if retry && !now.active() && !now.mapped() && !now.dirty() && !now.writeback() {

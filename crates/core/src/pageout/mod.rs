@@ -21,7 +21,7 @@ use crate::host::{FlushReason, Host};
 use crate::lru::multigen::walk::WalkBatch;
 use crate::lru::{Isolated, Swappiness};
 use crate::mapping::{LockedMapping, Mapping, MappingId};
-use crate::mechanism::{Lru, ReworkRule};
+use crate::mechanism::Lru;
 use crate::memcg::{Counter, Memcg};
 use crate::reclaim::{EffortKind, Orders, Scan, Tallies};
 use crate::swap::{SwapOut, SwapOutcome};
@@ -359,7 +359,7 @@ impl Core {
             node_writeback: orders.kind == EffortKind::Background && self.node.is_full_of_writeback(),
             // Of clean ones it would be forgotten when they are freed.
             referenced: now.referenced() && now.dirty() && classic,
-            young_meanwhile: now.referenced() && !mechanisms.reworked(ReworkRule::Young) && !classic,
+            young_meanwhile: now.referenced() && !mechanisms.workingset_rework() && !classic,
             slot: match (now.swapcache(), asked.slots_exhausted) {
                 (true, _) => Slot::Assigned,
                 (false, true) => Slot::Exhausted,
@@ -391,7 +391,7 @@ impl Core {
         let mechanisms = self.mechanisms();
         let again = self.folios.flags(folio).found_young_by_eviction(mechanisms);
         // The first part of the LULESH fix: the first version of the rework did not tell the first time from others.
-        if again || mechanisms.reworked(ReworkRule::Young) && !mechanisms.lulesh_fix() {
+        if again || mechanisms.workingset_rework() && !mechanisms.lulesh_fix() {
             References::Again
         } else {
             References::First

@@ -24,7 +24,6 @@ use crate::folio::{FolioId, Kind};
 use crate::host::{FlushReason, Host};
 use crate::lru::Queue;
 use crate::mapping::Mapping;
-use crate::mechanism::ReworkRule;
 use crate::memcg::{Counter, Memcg, MemcgId, Pending};
 use crate::sync::Ordering::Relaxed;
 
@@ -452,7 +451,7 @@ impl Core {
         let kind = if flags.load().swapbacked() { Kind::Anon } else { Kind::File };
         // Before the rework, one in the oldest generation was moved to its tail, too.
         let stays = flags.load().generation() == Some(lruvec.min_seq(kind).index());
-        if !stays || !self.mechanisms().reworked(ReworkRule::Counting) {
+        if !stays || !self.mechanisms().workingset_rework() {
             self.enqueue(host, cpu, Queue::DeactivateFile, folio);
         }
     }

@@ -17,7 +17,7 @@ use crate::event::Event;
 use crate::folio::{Climb, GenIndex, Kind};
 use crate::host::Host;
 use crate::lru::{LockedLruvec, Lruvec, MAX_GENERATIONS, MIN_GENERATIONS, Seq, Swappiness};
-use crate::mechanism::{Mechanisms, ReworkRule};
+use crate::mechanism::Mechanisms;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::mm::Next;
 use crate::tunables::LEAF_WALK;
@@ -55,14 +55,14 @@ impl Lruvec {
         mechanisms: Mechanisms,
     ) -> Option<u64> {
         let mut generations = swappiness.evictable().map(|kind| self.window.generations(kind));
-        if mechanisms.reworked(ReworkRule::Window) { generations.max() } else { generations.next() }
+        if mechanisms.workingset_rework() { generations.max() } else { generations.next() }
     }
 
     /// Whether the aging is due, by the number of generations of the kinds that may be evicted.
     pub(crate) fn aging_due(&self, swappiness: Swappiness, mechanisms: Mechanisms) -> Due {
         match self.evictable_generations(swappiness, mechanisms) {
             Some(..=MIN_GENERATIONS) => Due::Must,
-            Some(3) if mechanisms.reworked(ReworkRule::Window) || self.is_lopsided(swappiness) => Due::Should,
+            Some(3) if mechanisms.workingset_rework() || self.is_lopsided(swappiness) => Due::Should,
             _ => Due::No,
         }
     }
@@ -114,7 +114,7 @@ impl LockedLruvec<'_> {
                     self.resize(label, kind, -1);
                     self.resize(next, kind, 1);
                     self.relist(folio, list_of(next, kind), false);
-                    if mechanisms.reworked(ReworkRule::Sorting) && !before.saturated(mechanisms) {
+                    if mechanisms.workingset_rework() && !before.saturated(mechanisms) {
                         let tier = usize::from(before.tier(mechanisms));
                         self.lists.averages[kind as usize].protected[tier] += 1;
                     }
@@ -145,7 +145,7 @@ impl LockedLruvec<'_> {
         if min == old {
             return false;
         }
-        if !self.folios.mechanisms().reworked(ReworkRule::Window) {
+        if !self.folios.mechanisms().workingset_rework() {
             if swappiness.evicts(Kind::Anon) {
                 // Files advance only together with anonymous pages, and never before them.
                 let [anon, file] = &mut min;

@@ -12,7 +12,6 @@ use crate::event::Sorted;
 use crate::folio::{Climb, Kind, Tier};
 use crate::host::Host;
 use crate::lru::{Isolated, LockedLruvec, MIN_GENERATIONS, Swappiness};
-use crate::mechanism::ReworkRule;
 
 /// Isolated (or skipped) pages at which a scan stops.
 const STOP_PAGES: usize = 64;
@@ -180,11 +179,11 @@ impl LockedLruvec<'_> {
                 };
                 batch.note_sorted(folio, next, why);
                 // Before the rework, a protected folio is the next of its new generation; now it is the last.
-                let at_head = !protected || mechanisms.reworked(ReworkRule::Sorting);
+                let at_head = !protected || mechanisms.workingset_rework();
                 self.relist(folio, list_of(next, kind), at_head);
                 batch.protected += u64::from(protected);
                 // Nor was it told from the others that it would have been protected anyway.
-                if protected && (!saturated || !mechanisms.reworked(ReworkRule::Sorting)) {
+                if protected && (!saturated || !mechanisms.workingset_rework()) {
                     self.lists.averages[kind as usize].protected[usize::from(tier)] += 1;
                 }
             }

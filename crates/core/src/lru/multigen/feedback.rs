@@ -8,7 +8,6 @@
 
 use crate::folio::{FolioTable, Kind, Tier};
 use crate::lru::{LockedLruvec, Lruvec, Swappiness};
-use crate::mechanism::ReworkRule;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
 /// Fewer refaults than this say nothing.
@@ -71,7 +70,7 @@ impl LockedLruvec<'_> {
     /// The highest tier that may be evicted; higher ones are protected.
     pub(crate) fn tier_limit(&self, kind: Kind) -> Tier {
         let (first, others) =
-            if self.folios.mechanisms().reworked(ReworkRule::Gains) { (2, 3) } else { (1, 2) };
+            if self.folios.mechanisms().workingset_rework() { (2, 3) } else { (1, 2) };
         self.tier_limit_against(self.position(kind, 0..1, first), kind, others)
     }
 
@@ -84,7 +83,7 @@ impl LockedLruvec<'_> {
 
     /// The kind to evict from first, and the highest of its tiers that may be, where that is known with it.
     pub(crate) fn first_kind(&self, swappiness: Swappiness) -> (Kind, Option<Tier>) {
-        if !self.folios.mechanisms().reworked(ReworkRule::FirstKind) {
+        if !self.folios.mechanisms().workingset_rework() {
             return self.first_kind_before(swappiness);
         }
         let kind = match swappiness.0 {

@@ -12,7 +12,6 @@ use crate::folio::{FolioId, Neighbour};
 use crate::host::Host;
 use crate::lru::Queue;
 use crate::mapping::{Mapping, TABLE_PAGES};
-use crate::mechanism::ReworkRule;
 use crate::memcg::Memcg;
 
 /// Entries looked at.
@@ -61,7 +60,7 @@ impl Core {
         let max = memcg.lruvec.window.max();
         let mechanisms = self.mechanisms();
         // The second part of the LULESH fix: the first version of the rework noted twice what a walk finds once.
-        let twice = mechanisms.reworked(ReworkRule::Young) && !mechanisms.lulesh_fix();
+        let twice = mechanisms.workingset_rework() && !mechanisms.lulesh_fix();
         let mut count = 1;
         // Queued without the lock: a batch that is drained may give up the last page of a memcg that was removed, and with it
         // what is remembered of its pages, in this mapping, too.

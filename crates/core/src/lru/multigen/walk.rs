@@ -14,7 +14,6 @@ use crate::folio::{GenIndex, Kind, Neighbour};
 use crate::host::Host;
 use crate::lru::{MAX_GENERATIONS, Seq, Swappiness};
 use crate::mapping::{Mapping, TABLE_PAGES};
-use crate::mechanism::ReworkRule;
 use crate::memcg::{Memcg, MemcgId};
 use crate::mm::AddressSpace;
 use crate::tunables::TABLE_WALK;
@@ -109,7 +108,7 @@ impl Core {
     ) -> bool {
         let mechanisms = self.mechanisms();
         let Some(locked) = mapping.try_lock(&self.leaves) else {
-            return mechanisms.reworked(ReworkRule::Young);
+            return mechanisms.workingset_rework();
         };
         let youngest = memcg.lruvec.window.max().index();
         let first = u64::from(table) * u64::from(TABLE_PAGES);
@@ -139,7 +138,7 @@ impl Core {
     /// generation list. One that is isolated or waits in a batch keeps its bit since the working-set rework.
     pub(crate) fn counts_for(&self, memcg: &Memcg, folio: crate::folio::FolioId) -> bool {
         let listed = || self.folios.flags(folio).load().generation().is_some();
-        self.memcg_of(folio) == memcg.id() && (!self.mechanisms().reworked(ReworkRule::Young) || listed())
+        self.memcg_of(folio) == memcg.id() && (!self.mechanisms().workingset_rework() || listed())
     }
 }
 

@@ -6,7 +6,7 @@
 
 use crate::Time;
 use crate::folio::{Flags, GenIndex, Kind};
-use crate::mechanism::{Mechanisms, ReworkRule};
+use crate::mechanism::Mechanisms;
 use crate::sync::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// Fewest generations a kind may have.
@@ -103,7 +103,7 @@ impl Window {
     /// The generation in which a folio is put (spec 20 §6): counted from the young end, and never older than
     /// the oldest. `rotation`: it goes to the tail to be evicted next.
     pub(crate) fn place(&self, kind: Kind, flags: Flags, rotation: bool, mechanisms: Mechanisms) -> Seq {
-        if !mechanisms.reworked(ReworkRule::Placement) {
+        if !mechanisms.workingset_rework() {
             return self.place_before(kind, flags, rotation);
         }
         // An access by a fault says so from 7.2 on, and then an access by a read does.

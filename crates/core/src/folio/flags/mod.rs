@@ -24,7 +24,7 @@
 mod before;
 mod classic;
 
-use crate::mechanism::{Mechanisms, ReworkRule};
+use crate::mechanism::Mechanisms;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Position in the ring of generation lists, 0…3. Says nothing without a window.
@@ -177,7 +177,7 @@ impl Flags {
     /// Accesses counted: 0 if not `referenced`, else `refs` + 1.
     #[inline]
     pub fn nrefs(self, mechanisms: Mechanisms) -> u32 {
-        if !mechanisms.reworked(ReworkRule::Counting) {
+        if !mechanisms.workingset_rework() {
             return self.nrefs_before();
         }
         if self.referenced() { self.refs() + 1 } else { 0 }
@@ -186,7 +186,7 @@ impl Flags {
     /// Tier 0…3: 3 with `workingset`, else the logarithm of the accesses, rounded up.
     #[inline]
     pub fn tier(self, mechanisms: Mechanisms) -> Tier {
-        if !mechanisms.reworked(ReworkRule::Counting) {
+        if !mechanisms.workingset_rework() {
             return self.tier_before();
         }
         if self.workingset() { 3 } else { tier_of(self.nrefs(mechanisms)) }
@@ -195,7 +195,7 @@ impl Flags {
     /// Always protected by sorting ("lazy promotion").
     #[inline]
     pub fn saturated(self, mechanisms: Mechanisms) -> bool {
-        if !mechanisms.reworked(ReworkRule::Counting) {
+        if !mechanisms.workingset_rework() {
             return self.saturated_before();
         }
         self.nrefs(mechanisms) + u32::from(self.workingset()) == PROTECTED_ALWAYS
@@ -221,7 +221,7 @@ impl Flags {
     /// One access through a descriptor (spec 20 §3).
     #[inline]
     fn accessed(self, mechanisms: Mechanisms) -> Flags {
-        if !mechanisms.reworked(ReworkRule::Counting) {
+        if !mechanisms.workingset_rework() {
             return self.accessed_before();
         }
         if !self.referenced() {
@@ -592,7 +592,7 @@ impl FolioFlags {
     /// labelled `youngest`. A folio without generation is left alone but for the note.
     pub(crate) fn found_young_by_walk(&self, youngest: GenIndex, mechanisms: Mechanisms) -> Neighbour {
         self.update(|f| {
-            if !mechanisms.reworked(ReworkRule::Young) {
+            if !mechanisms.workingset_rework() {
                 return f.found_young_by_walk_before(youngest);
             }
             if !f.referenced() && !f.workingset() {
@@ -609,7 +609,7 @@ impl FolioFlags {
     /// Eviction found its accessed bit set (spec 20 §7.2). `true`: activate; `false`: seen for the first time, keep.
     pub(crate) fn found_young_by_eviction(&self, mechanisms: Mechanisms) -> bool {
         self.update(|f| {
-            if !mechanisms.reworked(ReworkRule::Young) {
+            if !mechanisms.workingset_rework() {
                 return f.found_young_by_eviction_before();
             }
             if !f.referenced() && !f.workingset() {
@@ -625,7 +625,7 @@ impl FolioFlags {
     /// The look-around found its accessed bit set beside that of a page to evict, and is not walking (spec 20 §7.3).
     /// `true`: it is to be activated unless it is labelled `youngest`.
     pub(crate) fn found_young_as_neighbour(&self, youngest: GenIndex, mechanisms: Mechanisms) -> bool {
-        if mechanisms.reworked(ReworkRule::Young) {
+        if mechanisms.workingset_rework() {
             return self.found_young_by_eviction(mechanisms);
         }
         self.update(|f| f.found_young_as_neighbour_before(youngest))
@@ -639,7 +639,7 @@ impl FolioFlags {
             debug_assert!(f.generation().is_none(), "enlisted twice: {f:?}");
             // Before the rework, a folio that was activated is counted from scratch.
             let f =
-                if f.active() && !mechanisms.reworked(ReworkRule::Counting) { f.forgot_count() } else { f };
+                if f.active() && !mechanisms.workingset_rework() { f.forgot_count() } else { f };
             (Some(f.with_generation(Some(generation)).clear(ACTIVE).set(LRU)), ())
         });
     }
@@ -666,7 +666,7 @@ impl FolioFlags {
             if f.generation().is_none() {
                 return (Some(off.held_once_more()), Some(f));
             }
-            let off = if !mechanisms.reworked(ReworkRule::Young) {
+            let off = if !mechanisms.workingset_rework() {
                 off.isolated_before()
             } else if f.referenced() {
                 off
@@ -691,7 +691,7 @@ impl FolioFlags {
         self.update(|f| match f.generation() {
             Some(label) if label != oldest => (None, Climb::Relabelled(label)),
             _ => {
-                let f = if mechanisms.reworked(ReworkRule::Counting) {
+                let f = if mechanisms.workingset_rework() {
                     f.forgot_count()
                 } else {
                     f.forgot_accesses()
@@ -705,7 +705,7 @@ impl FolioFlags {
     /// Rejected by reclaim and about to fall into the oldest generation (spec 40 §9 row 3).
     pub(crate) fn reject(&self, mechanisms: Mechanisms) {
         self.update(|f| {
-            let f = if mechanisms.reworked(ReworkRule::Counting) {
+            let f = if mechanisms.workingset_rework() {
                 f.forgot_count()
             } else {
                 f.forgot_accesses()
@@ -725,7 +725,7 @@ impl FolioFlags {
     /// Advice that it is cold (spec 20 §8): forgets every access; before the rework, only the first.
     pub(crate) fn forget_accesses(&self, mechanisms: Mechanisms) {
         self.update(|f| {
-            let next = if mechanisms.reworked(ReworkRule::Counting) {
+            let next = if mechanisms.workingset_rework() {
                 f.forgot_accesses()
             } else {
                 f.clear(REFERENCED)
