@@ -1,5 +1,5 @@
 # Needs Rust and a C compiler; everything else is fetched and built by cargo.
-.PHONY: demo reproduce test fio lint bench layouts loom miri stress clean
+.PHONY: demo reproduce test fio lint comments bench layouts loom miri stress clean
 
 demo:
 	cargo run --release --quiet -p mglru-cli -- demo
@@ -32,6 +32,12 @@ lint:
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy --manifest-path bench-compare/Cargo.toml --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --no-deps --quiet
+	$(MAKE) comments
+
+# rustfmt leaves comments as wide as they are.
+comments:
+	@LC_ALL=C.UTF-8 grep -rnP '^(?=.{101})\s*//' --include='*.rs' --exclude-dir=target crates bench-compare; test $$? -eq 1 \
+		|| { echo "the comments above have more than 100 columns" >&2; exit 1; }
 
 # The second is a workspace of its own: what the cache is compared with is no dependency of it. Takes 13 GiB of memory.
 bench:

@@ -8,6 +8,13 @@
 //! layouts compare ROUNDS PROGRAM…      all of them: medians over the rounds, quartiles, and what each round says against the first
 //! ```
 
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "an example is a host"
+)]
+
 #[path = "../tests/suite/common/mod.rs"]
 mod common;
 

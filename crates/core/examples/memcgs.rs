@@ -8,6 +8,13 @@
 //! 256 MiB to the root, twelve times: the first one comes to memcgs that nobody had touched for long, and then the median. Time on the
 //! processor.
 
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "an example is a host"
+)]
+
 #[path = "../tests/suite/common/mod.rs"]
 mod common;
 

@@ -3,6 +3,13 @@
 //! ```text
 //! cargo run --release -p mglru-sim --example baselines ../shared/traces [ACCESSES_MAX]
 //! ```
+
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "an example is a host"
+)]
 #[path = "../tests/suite/baselines/miss_ratio.rs"]
 mod miss_ratio;
 #[path = "../tests/suite/baselines/reference.rs"]

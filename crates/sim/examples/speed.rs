@@ -3,6 +3,13 @@
 //! ```text
 //! cargo run --release -p mglru-sim --example speed [files|keys] [accesses]
 //! ```
+
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "an example is a host"
+)]
 use mglru_sim::{Access, Machine, Numbering, Operation, Simulator};
 use mglru_workload::Random;
 

@@ -1,5 +1,12 @@
 //! Runs swarm seeds: `cargo run --release -p mglru-sim --example swarm FROM COUNT`. Status 1: some failed.
 
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "an example is a host"
+)]
+
 use mglru_sim::swarm::run_seed;
 use std::process::ExitCode;
 use std::time::Instant;

@@ -393,6 +393,7 @@ mod tests {
         for round in 0..50 {
             let seq = Seq(3 + round);
             let barrier = std::sync::Barrier::new(4);
+            #[allow(clippy::disallowed_methods, reason = "a test is a host")]
             let opened: usize = std::thread::scope(|scope| {
                 let age = || {
                     barrier.wait();
