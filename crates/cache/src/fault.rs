@@ -11,6 +11,7 @@
 use crate::backend::{Direction, Transfer};
 use crate::cache::Shared;
 use crate::error::Error;
+use crate::host::CacheHost;
 use crate::inode::Inode;
 use crate::workers::Flight;
 use mglru_core::readahead::Window;
@@ -116,7 +117,7 @@ impl Shared {
     }
 
     /// Pays for a page.
-    fn pay(&self, task: &Task, patience: Patience) -> Result<NewFolio, Error> {
+    fn pay(&self, task: &Task, patience: Patience) -> Result<NewFolio<'_, CacheHost>, Error> {
         if self.stopping.load(Ordering::Acquire) {
             return Err(Error::Closed);
         }
@@ -144,7 +145,7 @@ impl Shared {
     }
 
     /// Pays for a page of anonymous memory.
-    pub(crate) fn pay_for_page(&self, task: &Task) -> Result<NewFolio, Error> {
+    pub(crate) fn pay_for_page(&self, task: &Task) -> Result<NewFolio<'_, CacheHost>, Error> {
         self.pay(task, Patience::Needed)
     }
 
@@ -156,8 +157,7 @@ impl Shared {
                 return Err(Error::TooManyFiles { open: self.inodes().len() });
             }
             // The index is paid for together with a page, which is not needed.
-            let new = self.pay(task, Patience::Needed)?;
-            self.core.discard(&self.host, new);
+            drop(self.pay(task, Patience::Needed)?);
         }
         Ok(())
     }

@@ -280,16 +280,16 @@ impl Core {
     ///
     /// # Errors
     /// The page came meanwhile, or the mapping was closed; the folio is given back.
-    pub fn insert(
+    pub fn insert<H: Host>(
         &self,
-        host: &impl Host,
+        host: &H,
         task: &Task,
         mapping: &Mapping,
         index: u32,
-        new: NewFolio,
+        new: NewFolio<'_, H>,
         arrival: Arrival,
     ) -> Result<FolioId, InsertError> {
-        let folio = new.folio;
+        let folio = new.folio();
         let flags = self.folios.flags(folio);
         let kind = mapping.kind();
         if kind == Kind::Anon {
@@ -307,10 +307,11 @@ impl Core {
             Ok(before) => before,
             Err(error) => {
                 drop(locked);
-                self.discard(host, new);
+                drop(new);
                 return Err(error);
             }
         };
+        let payer = new.keep();
         let swapped_in = kind == Kind::Anon && before.shadow.is_some();
         let shadow = match before.shadow {
             Some(entry) if kind == Kind::Anon => self.leave_entry(folio, entry),
@@ -321,7 +322,7 @@ impl Core {
         }
         drop(locked);
         // Whoever was charged may have gone since.
-        let memcg = self.living(new.memcg);
+        let memcg = self.living(payer);
         memcg.stat.add(if kind == Kind::Anon { Counter::Anon } else { Counter::File }, 1);
         memcg.stat.add(Counter::FileReading, 1);
         let recency = arrival.in_fault && mapping.has_recency();

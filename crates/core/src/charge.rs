@@ -15,7 +15,7 @@ use crate::Core;
 use crate::folio::FolioId;
 use crate::host::{Host, Throttle};
 use crate::mapping::LeafPool;
-use crate::memcg::{Charge, Counter, Memcg, MemcgId, Stall};
+use crate::memcg::{Charge, Counter, MemcgId, Stall};
 use crate::node::Allocation;
 use crate::options::PAGE_BYTES;
 use crate::reclaim::{
@@ -29,32 +29,73 @@ const RETRIES: u32 = 16;
 /// place on a list.
 const NEW_REFERENCES: u64 = 2;
 
-/// What a step came to.
+/// What a step of [`Charging`] came to; of the folio that was paid for, `N` is what the caller made.
 #[derive(Debug)]
-pub enum ChargeStep {
+pub enum ChargeStep<N> {
     /// Call again; anybody may run before.
     More,
     /// Wait, then call again.
     Wait(Throttle),
     /// Paid for.
-    Charged(NewFolio),
+    Charged(N),
     /// Nothing could be freed. The request fails.
     OutOfMemory(Box<OutOfMemory>),
 }
 
-/// A folio that is paid for and in no mapping yet: locked, without content. It must be given to
-/// [`Core::insert`] or back with [`Core::discard`].
-#[derive(Debug)]
-#[must_use = "a charged folio that is dropped is lost for good"]
-pub struct NewFolio {
-    pub(crate) folio: FolioId,
-    pub(crate) memcg: MemcgId,
+impl<N> ChargeStep<N> {
+    /// The same step, with the folio given to `take` if it is paid for.
+    ///
+    /// A caller that must change what the folio borrows, as its core, takes the folio at once and goes on with the rest.
+    pub fn map<M>(self, take: impl FnOnce(N) -> M) -> ChargeStep<M> {
+        match self {
+            ChargeStep::More => ChargeStep::More,
+            ChargeStep::Wait(throttle) => ChargeStep::Wait(throttle),
+            ChargeStep::Charged(new) => ChargeStep::Charged(take(new)),
+            ChargeStep::OutOfMemory(report) => ChargeStep::OutOfMemory(report),
+        }
+    }
 }
 
-impl NewFolio {
+/// A folio that is paid for and in no mapping yet: locked, without content. [`Core::insert`] takes it; dropped, it gives back its
+/// frame, its charge and its room in the index.
+#[must_use = "a charged folio that is dropped at once was reclaimed for in vain"]
+pub struct NewFolio<'c, H: Host> {
+    core: &'c Core,
+    host: &'c H,
+    folio: FolioId,
+    memcg: MemcgId,
+}
+
+impl<H: Host> NewFolio<'_, H> {
     /// Its number, which is that of its frame.
     pub fn folio(&self) -> FolioId {
         self.folio
+    }
+
+    /// The folio is in a mapping, which has the references and the charge from now on. Returned: the memcg that paid.
+    pub(crate) fn keep(self) -> MemcgId {
+        std::mem::ManuallyDrop::new(self).memcg
+    }
+}
+
+impl<H: Host> Drop for NewFolio<'_, H> {
+    fn drop(&mut self) {
+        let NewFolio { core, host, folio, memcg } = *self;
+        core.leaves.unreserve(None);
+        let (before, unused) = core.folios.flags(folio).discard(NEW_REFERENCES);
+        if unused {
+            core.release_frames(core.memcg(memcg), None, &[folio]);
+        }
+        // Who found the frame's former page may have begun to wait for the new one's lock.
+        if before.waiters() {
+            host.wake_waiters(folio);
+        }
+    }
+}
+
+impl<H: Host> std::fmt::Debug for NewFolio<'_, H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NewFolio").field("folio", &self.folio).field("memcg", &self.memcg).finish()
     }
 }
 
@@ -123,7 +164,7 @@ impl Charging {
     }
 
     /// Goes on until something has to be waited for, a batch was reclaimed, or the page is paid for.
-    pub fn step(&mut self, core: &Core, host: &impl Host) -> ChargeStep {
+    pub fn step<'c, H: Host>(&mut self, core: &'c Core, host: &'c H) -> ChargeStep<NewFolio<'c, H>> {
         if let Some(effort) = &mut self.effort {
             match effort.step(core, host) {
                 Step::More => return ChargeStep::More,
@@ -176,7 +217,9 @@ impl Charging {
                         }
                     };
                     self.end_stall(core, host);
-                    return ChargeStep::Charged(core.new_folio(core.memcg(self.memcg), folio));
+                    core.folios.set_memcg(folio, self.memcg.0);
+                    core.folios.flags(folio).allocate(false, NEW_REFERENCES);
+                    return ChargeStep::Charged(NewFolio { core, host, folio, memcg: self.memcg });
                 }
                 // Before it has a frame: who is slowed down holds none.
                 Stage::High => {
@@ -224,7 +267,7 @@ impl Charging {
         }
     }
 
-    fn reclaim(&mut self, core: &Core, host: &impl Host, kind: EffortKind) -> ChargeStep {
+    fn reclaim<N>(&mut self, core: &Core, host: &impl Host, kind: EffortKind) -> ChargeStep<N> {
         self.begin_stall(core, host);
         let target = if kind == EffortKind::Limit { self.limited } else { MemcgId::ROOT };
         if !self.reclaims {
@@ -244,7 +287,7 @@ impl Charging {
         if self.stage == Stage::Limit { self.limited } else { MemcgId::ROOT }
     }
 
-    fn after_effort(&mut self, core: &Core, host: &impl Host, progress: Progress) -> ChargeStep {
+    fn after_effort<N>(&mut self, core: &Core, host: &impl Host, progress: Progress) -> ChargeStep<N> {
         self.reclaimed_for_frame = self.stage != Stage::Limit;
         let room = match self.stage {
             Stage::Limit => core.memcg(self.limited).memory.margin_pages() > 0,
@@ -270,7 +313,7 @@ impl Charging {
         self.fail(core, host)
     }
 
-    fn fail(&mut self, core: &Core, host: &impl Host) -> ChargeStep {
+    fn fail<N>(&mut self, core: &Core, host: &impl Host) -> ChargeStep<N> {
         if let Some(report) = core.oom_killed(self.memcg) {
             return self.refuse(core, host, report);
         }
@@ -289,7 +332,7 @@ impl Charging {
         }
     }
 
-    fn refuse(&mut self, core: &Core, host: &impl Host, report: Box<OutOfMemory>) -> ChargeStep {
+    fn refuse<N>(&mut self, core: &Core, host: &impl Host, report: Box<OutOfMemory>) -> ChargeStep<N> {
         self.end_stall(core, host);
         self.give_back(core);
         ChargeStep::OutOfMemory(report)
@@ -335,23 +378,61 @@ impl Core {
         }
         Ok(())
     }
+}
 
-    fn new_folio(&self, memcg: &Memcg, folio: FolioId) -> NewFolio {
-        self.folios.set_memcg(folio, memcg.id().0);
-        self.folios.flags(folio).allocate(false, NEW_REFERENCES);
-        NewFolio { folio, memcg: memcg.id() }
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::testing::{Harness, QuietHost};
+
+    fn charged<'a>(core: &'a Core, host: &'a QuietHost, memcg: MemcgId) -> NewFolio<'a, QuietHost> {
+        match Charging::new(memcg, 0).step(core, host) {
+            ChargeStep::Charged(new) => new,
+            other => panic!("there is room: {other:?}"),
+        }
     }
 
-    /// Gives a paid folio back that turned out not to be needed.
-    pub fn discard(&self, host: &impl Host, new: NewFolio) {
-        self.leaves.unreserve(None);
-        let (before, unused) = self.folios.flags(new.folio).discard(NEW_REFERENCES);
-        if unused {
-            self.release_frames(self.memcg(new.memcg), None, &[new.folio]);
+    /// A folio that is dropped, however that comes, leaves nothing behind.
+    #[test]
+    fn a_dropped_folio_is_given_back() {
+        let harness = Harness::new(10, 1);
+        let (core, host, memcg) = (&harness.core, &harness.host, harness.task.memcg);
+        let paid = || (core.free_pages(), core.memcg(memcg).usage_pages());
+        let before = paid();
+        let new = charged(core, host, memcg);
+        assert_eq!(paid(), (before.0 - 1, before.1 + 1));
+        let folio = new.folio();
+        drop(new);
+        assert_eq!(paid(), before);
+        assert_eq!(core.folios.flags(folio).load().references(), 0);
+        // More often than there are frames, and in the middle of a panic.
+        for _ in 0..1000 {
+            let fails = std::panic::AssertUnwindSafe(|| {
+                let _new = charged(core, host, memcg);
+                std::panic::resume_unwind(Box::new(()));
+            });
+            assert!(std::panic::catch_unwind(fails).is_err());
         }
-        // Who found the frame's former page may have begun to wait for the new one's lock.
-        if before.waiters() {
-            host.wake_waiters(new.folio);
-        }
+        assert_eq!(paid(), before);
+        core.validate().unwrap();
+    }
+
+    /// A slot that is taken already, and a mapping that was closed, give the folio back as well.
+    #[test]
+    fn a_folio_that_is_not_needed_is_given_back() {
+        let harness = Harness::new(10, 1);
+        let (core, host, task) = (&harness.core, &harness.host, &harness.task);
+        let insert = |page| {
+            let new = charged(core, host, task.memcg);
+            core.insert(host, task, &harness.mapping, page, new, crate::Arrival::default())
+        };
+        let folio = insert(0).unwrap();
+        core.publish(host, &harness.mapping, folio);
+        let paid = (core.free_pages(), core.memcg(task.memcg).usage_pages());
+        assert_eq!(insert(0), Err(crate::InsertError::Occupied));
+        core.seal_mapping(&harness.mapping);
+        assert_eq!(insert(1), Err(crate::InsertError::Closed));
+        assert_eq!((core.free_pages(), core.memcg(task.memcg).usage_pages()), paid);
+        core.validate().unwrap();
     }
 }

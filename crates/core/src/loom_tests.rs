@@ -34,7 +34,7 @@ impl World {
         world
     }
 
-    fn charge(&self) -> NewFolio {
+    fn charge(&self) -> NewFolio<'_, Silent> {
         let mut charging = Charging::new(self.task.memcg, 0);
         loop {
             match charging.step(&self.core, &Silent) {

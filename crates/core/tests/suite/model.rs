@@ -187,20 +187,22 @@ impl Pair {
         Some((self.real.hit(page)?.folio, *self.model.cached.get(&page)?))
     }
 
-    /// Pays for a page in both worlds. `None`: neither could.
-    fn charge(&mut self) -> Option<NewFolio> {
+    /// Pays for a page in both worlds, and inserts it into the real one. `None`: neither could pay.
+    fn charge(&mut self, page: u32, arrival: Arrival) -> Option<FolioId> {
         let mut charging = Charging::new(self.real.task.memcg, self.real.task.cpu);
         let mut fruitless = 0;
         loop {
             let real = loop {
-                match charging.step(&self.real.core, &self.real.host) {
+                let Harness { core, host, task, mapping, .. } = &self.real;
+                let inserted = |new| core.insert(host, task, mapping, page, new, arrival).unwrap();
+                match charging.step(core, host).map(inserted) {
                     // Short of memory only for the batch: nothing that somebody else could do about it.
                     ChargeStep::More | ChargeStep::Wait(Throttle::Congested) => {}
                     settled => break settled,
                 }
             };
             match (real, self.model.charge(&mut fruitless)) {
-                (ChargeStep::Charged(new), Charge::Charged) => return Some(new),
+                (ChargeStep::Charged(folio), Charge::Charged) => return Some(folio),
                 (ChargeStep::OutOfMemory(_), Charge::OutOfMemory) => return None,
                 (ChargeStep::Wait(_), Charge::Wait) => self.write_everything(),
                 (real, model) => panic!("charging came to {real:?}, in the model to {model:?}"),
@@ -238,12 +240,10 @@ impl Pair {
         if self.real.is_cached(page) {
             return true;
         }
-        let Some(new) = self.charge() else { return false };
         let How { in_fault, overwrite, referenced } = how;
         let arrival = Arrival { in_fault, overwrite, referenced, ..Arrival::default() };
-        let Harness { core, host, task, mapping, .. } = &self.real;
-        let folio = core.insert(host, task, mapping, page, new, arrival).unwrap();
-        core.publish(host, mapping, folio);
+        let Some(folio) = self.charge(page, arrival) else { return false };
+        self.real.core.publish(&self.real.host, &self.real.mapping, folio);
         self.model.insert(page, how);
         true
     }

@@ -219,10 +219,7 @@ fn charge_while_writing(
                 waits += 1;
             }
             ChargeStep::More | ChargeStep::Wait(_) => {}
-            ChargeStep::Charged(new) => {
-                harness.core.discard(&harness.host, new);
-                return (waits, true);
-            }
+            ChargeStep::Charged(_) => return (waits, true),
             ChargeStep::OutOfMemory(report) => {
                 assert_eq!((report.writeback_pages, report.usage_pages), (100, 100));
                 return (waits, false);

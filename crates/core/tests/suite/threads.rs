@@ -49,7 +49,7 @@ impl World {
     }
 
     /// Pays for a page; whoever has to wait writes what is dirty meanwhile.
-    fn charge(&self, task: &Task) -> Option<NewFolio> {
+    fn charge(&self, task: &Task) -> Option<NewFolio<'_, Silent>> {
         let mut charging = Charging::new(task.memcg, task.cpu);
         loop {
             match charging.step(&self.core, &Silent) {

@@ -167,7 +167,7 @@ fn payments_survive_their_memcg() {
         }
     };
     assert_eq!(harness.memcg().usage_pages(), 1);
-    harness.core.discard(&harness.host, new);
+    drop(new);
     harness.task.memcg = MemcgId::ROOT;
     harness.core.drop_handle(child);
     assert_eq!(harness.core.memcgs().count(), 2);

@@ -89,11 +89,11 @@ impl World {
     }
 
     /// One more page of a child; or the step that is none.
-    fn bring(&self, child: usize, page: u32) -> Result<(), ChargeStep> {
+    fn bring(&self, child: usize, page: u32) -> Result<(), Box<OutOfMemory>> {
         self.bring_to(&self.children[child].1, child, page)
     }
 
-    fn bring_to(&self, region: &Arc<Mapping>, child: usize, page: u32) -> Result<(), ChargeStep> {
+    fn bring_to(&self, region: &Arc<Mapping>, child: usize, page: u32) -> Result<(), Box<OutOfMemory>> {
         let task = &self.children[child].0;
         let mut charging = Charging::new(task.memcg, 0);
         let new = loop {
@@ -101,7 +101,7 @@ impl World {
                 ChargeStep::Charged(new) => break new,
                 ChargeStep::More => self.reap(),
                 ChargeStep::Wait(_) => {}
-                end @ ChargeStep::OutOfMemory(_) => return Err(end),
+                ChargeStep::OutOfMemory(report) => return Err(report),
             }
         };
         let folio = self.core.insert(&self.host, task, region, page, new, Arrival::default()).unwrap();
@@ -155,10 +155,7 @@ impl World {
     }
 
     fn report(&self, child: usize, page: u32) -> Box<OutOfMemory> {
-        match self.bring(child, page) {
-            Err(ChargeStep::OutOfMemory(report)) => report,
-            other => panic!("{other:?}"),
-        }
+        self.bring(child, page).expect_err("all is taken")
     }
 }
 
@@ -265,9 +262,10 @@ fn the_dying_are_waited_for() {
     let world = World::new(OomPolicy::Victim);
     world.bring_all(0, 70);
     world.bring_all(1, 30);
-    let charge = |until: fn(&ChargeStep) -> bool| {
+    let charge = |until: fn(&ChargeStep<FolioId>) -> bool| {
         let mut charging = Charging::new(world.children[2].0.memcg, 0);
-        (0..10_000_000).map(|_| charging.step(&world.core, &world.host)).find(until).expect("it ends")
+        let mut step = || charging.step(&world.core, &world.host).map(|new| new.folio());
+        (0..10_000_000).map(|_| step()).find(until).expect("it ends")
     };
     // The first kills; its host is slow. The second waits, and gives up after a while.
     charge(|step| matches!(step, ChargeStep::Wait(_)));

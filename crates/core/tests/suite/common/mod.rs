@@ -130,7 +130,7 @@ impl Harness {
     }
 
     /// Charges a page, running efforts as long as it takes.
-    pub fn charge(&self) -> NewFolio {
+    pub fn charge(&self) -> NewFolio<'_, QuietHost> {
         let mut charging = Charging::new(self.task.memcg, self.task.cpu);
         loop {
             match charging.step(&self.core, &self.host) {

@@ -16,7 +16,7 @@ use self::sync::Syncing;
 use super::rest;
 use crate::checker::judge_out_of_memory;
 use crate::files::FileNumber;
-use crate::host::PageTouch;
+use crate::host::{PageTouch, SimHost};
 use crate::operation::{Access, Operation, Request, Source, SourceError};
 use crate::report::Refusal;
 use crate::report::RequestReport;
@@ -26,8 +26,8 @@ use mglru_core::mapping::{LEAF_SLOTS, TABLE_PAGES};
 use mglru_core::reclaim::{Proactive, RequestStep};
 use mglru_core::writeback::Dirtier;
 use mglru_core::{
-    Arrival, ChargeStep, Charging, Core, FlushReason, FolioId, Hit, Host, Kind, Lookup, Mapping, NewFolio,
-    Stall, Task, Throttle, Time,
+    Arrival, ChargeStep, Charging, Core, FlushReason, FolioId, Hit, Host, InsertError, Kind, Lookup, Mapping,
+    NewFolio, Stall, Task, Throttle, Time,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -612,7 +612,7 @@ impl Job {
     }
 
     fn charge(&mut self, world: &mut World, touch: Touch, mut charging: Charging) -> Pause {
-        let step = charging.step(&world.core, &world.host);
+        let step = charging.step(&world.core, &world.host).map(|new| self.insert(world, touch, new));
         if !matches!(step, ChargeStep::Charged(_)) {
             // Pages may have been reclaimed.
             self.ahead.range = 0..0;
@@ -623,7 +623,7 @@ impl Job {
                 rest(world, nanos)
             }
             ChargeStep::Wait(throttle) => wait_out(world, throttle),
-            ChargeStep::Charged(new) => return self.bring(world, touch, new),
+            ChargeStep::Charged(inserted) => return self.bring(world, touch, inserted),
             ChargeStep::OutOfMemory(report) => {
                 // To whoever was killed before, everything is refused, for the reason of that time.
                 if let Some(model) = &world.host.model
@@ -649,17 +649,33 @@ impl Job {
         pause
     }
 
-    /// The page is paid for: into its slot with it, and to the device for its content.
-    fn bring(&mut self, world: &mut World, touch: Touch, new: NewFolio) -> Pause {
+    /// The page is paid for: into its slot with it.
+    fn insert(
+        &self,
+        world: &World,
+        touch: Touch,
+        new: NewFolio<'_, SimHost>,
+    ) -> Result<FolioId, InsertError> {
         let mapping = &world.files.get(touch.file).mapping;
-        let overwrite = world.overwrite && touch.write && !touch.mapped;
-        let arrival = Arrival { in_fault: touch.mapped, overwrite, ..Arrival::default() };
-        let inserted = world.core.insert(&world.host, &self.process.task, mapping, touch.index, new, arrival);
+        let arrival =
+            Arrival { in_fault: touch.mapped, overwrite: overwrites(world, touch), ..Arrival::default() };
+        world.core.insert(&world.host, &self.process.task, mapping, touch.index, new, arrival)
+    }
+
+    /// The page is in its slot: to the device for its content.
+    fn bring(
+        &mut self,
+        world: &mut World,
+        touch: Touch,
+        inserted: Result<FolioId, InsertError>,
+    ) -> Pause {
         let Ok(folio) = inserted else {
             // Somebody else brought it meanwhile.
             self.state = State::Look(touch);
             return Pause::Ready;
         };
+        let mapping = &world.files.get(touch.file).mapping;
+        let overwrite = overwrites(world, touch);
         let swapped = world.core.swap_slot(folio).is_some();
         let zeros = touch.anon && !swapped;
         world.tenants[self.process.tenant].counts.zero_fills += u64::from(zeros);
@@ -852,6 +868,11 @@ fn tell(world: &World, touch: &mut Touch, hit: bool, arrives: bool) {
         let access = world.accesses.saturating_sub(1);
         world.host.tell_touch(&PageTouch { access, page, anon, write, mapped, hit, arrives, place });
     }
+}
+
+/// Whether a touch writes its whole page, so that nothing is read before.
+fn overwrites(world: &World, touch: Touch) -> bool {
+    world.overwrite && touch.write && !touch.mapped
 }
 
 /// The page of a refault is there, or will not be.
