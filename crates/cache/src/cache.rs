@@ -255,8 +255,8 @@ impl Builder {
         options.charge_metadata = true;
         options.pinned_frames = frames.pinned_count();
         let core = Core::new(options, Time::ZERO);
-        let open = |path: &Path, mode| chosen.backend.open(path, mode);
-        let store = self.swap.as_ref().map(|swap| swap.start(open)).transpose()?;
+        let create = |path: &Path| chosen.backend.create_swap(path);
+        let store = self.swap.as_ref().map(|swap| swap.start(create)).transpose()?;
         let host = CacheHost::new(frames.clone(), store);
         if let Some(observer) = self.observer {
             let _ = host.observer.set(observer);

@@ -56,25 +56,26 @@ impl Shared {
     pub(crate) fn read_ahead(&self, inode: &Arc<Inode>, task: &Task, window: Window) {
         let arrival = Arrival::default();
         // Pages that are there already split the window.
-        let file_end = u32::try_from(inode.len().div_ceil(PAGE_BYTES)).unwrap_or(u32::MAX);
-        let (mut first, end) = (window.first, window.first.saturating_add(window.pages).min(file_end));
-        while first < end {
+        let file_end = inode.len().div_ceil(PAGE_BYTES);
+        let (mut at, end) =
+            (u64::from(window.first), (u64::from(window.first) + u64::from(window.pages)).min(file_end));
+        while at < end {
+            let first = at as u32;
             if !matches!(self.core.lookup(&inode.mapping, first), Lookup::Miss) {
-                first += 1;
+                at += 1;
                 continue;
             }
-            let rest = Window { first, pages: end - first, mark: window.mark };
+            let rest = Window { first, pages: (end - at) as u32, mark: window.mark };
             // Out of memory ends readahead, and nobody needs to know.
             let Ok(folios) = self.insert_window(inode, task, rest, arrival, Patience::Ahead) else { return };
             if folios.is_empty() {
-                first += 1;
+                at += 1;
                 continue;
             }
-            let pages = folios.len() as u32;
+            at += folios.len() as u64;
             let transfer = self.transfer(inode, first, &folios);
             let flight = Flight::Read { inode: inode.clone(), folios, first };
             self.backend.submit(Direction::Read, transfer, self.in_flight.begin(flight));
-            first += pages;
         }
     }
 
@@ -91,7 +92,8 @@ impl Shared {
         let end = inode.len().div_ceil(PAGE_BYTES);
         let most = self.pages_ahead_max(task).clamp(1, u64::from(window.pages)) as u32;
         let mut folios = Vec::with_capacity(most as usize);
-        for index in window.first..window.first.saturating_add(most) {
+        // The last page of the largest file has no successor.
+        for index in window.first..=window.first.saturating_add(most - 1) {
             let needed = index == window.first && patience == Patience::Needed;
             if !needed && u64::from(index) >= end {
                 break;

@@ -391,23 +391,17 @@ impl CachedFile {
         let file = self.inode.writable().expect("a writable handle opened it");
         let _alone = self.inode.resize.write().unwrap_or_else(PoisonError::into_inner);
         let before = self.inode.len();
-        if len < before {
-            self.inode.set_len(len);
-        }
-        // Write-back that is under way was planned with the old length.
-        self.inode.wait_for_transfers();
-        if let Err(source) = file.set_len(len) {
-            // No page was dropped yet, and none beyond `len` was written meanwhile: all is as before.
-            self.inode.set_len(before);
-            return Err(self.inode.error("truncate", source));
-        }
+        // Write-back is planned with the length: none may begin with a length that the file system can still refuse, or end
+        // after the file was cut.
+        let held = self.inode.hold_transfers();
+        file.set_len(len).map_err(|source| self.inode.error("truncate", source))?;
         self.inode.set_disk_len(len);
+        self.inode.set_len(len);
+        drop(held);
         if len < before {
-            // Only now: a page that somebody reads before the file is cut brings back what is cut off.
+            // Only now: a page that is read before the file is cut brings back what is cut off.
             self.shared.drop_pages(&self.inode, len.div_ceil(PAGE_BYTES));
             self.shared.zero_tail(&self.inode, len);
-        } else {
-            self.inode.set_len(len);
         }
         Ok(())
     }

@@ -52,6 +52,18 @@ pub(crate) enum Failed {
 struct Transfers {
     next: u64,
     under_way: BTreeSet<u64>,
+    /// A truncation waits for the file system's answer: no write-back begins before it is there.
+    held: bool,
+}
+
+/// Keeps write-back of a file from beginning until it is dropped. See [`Inode::hold_transfers`].
+pub(crate) struct HeldTransfers<'a>(&'a Inode);
+
+impl Drop for HeldTransfers<'_> {
+    fn drop(&mut self) {
+        self.0.transfers.lock().unwrap_or_else(PoisonError::into_inner).held = false;
+        self.0.transferred.notify_all();
+    }
 }
 
 /// A file and its mapping.
@@ -193,8 +205,11 @@ impl Inode {
 
     // Transfers.
 
+    /// Registers write-back that is about to take pages. Sleeps while transfers are held.
     pub(crate) fn begin_transfer(&self) -> u64 {
-        let mut transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
+        let transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = self.transferred.wait_while(transfers, |transfers| transfers.held);
+        let mut transfers = free.unwrap_or_else(PoisonError::into_inner);
         let number = transfers.next;
         transfers.next += 1;
         transfers.under_way.insert(number);
@@ -221,6 +236,16 @@ impl Inode {
             self.transferred.wait_while(transfers, |t| t.under_way.first().is_some_and(|&first| first < end));
         drop(ended.unwrap_or_else(PoisonError::into_inner));
         end
+    }
+
+    /// Waits until no write-back of this file is under way, and lets none begin until the guard is dropped. A page that is
+    /// written then is written up to the length that the file has by then. The caller holds `resize` alone.
+    pub(crate) fn hold_transfers(&self) -> HeldTransfers<'_> {
+        let mut transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
+        transfers.held = true;
+        let ended = self.transferred.wait_while(transfers, |transfers| !transfers.under_way.is_empty());
+        drop(ended.unwrap_or_else(PoisonError::into_inner));
+        HeldTransfers(self)
     }
 
     /// How much write-back began so far.

@@ -11,7 +11,7 @@
 //!
 //! A lock per slot, and one for writes that are to be submitted, each a leaf: the core calls with its own locks held.
 
-use crate::backend::{BackendFile, Direction, OpenMode, Transfer};
+use crate::backend::{BackendFile, Direction, Transfer};
 use crate::cache::Shared;
 use crate::error::Error;
 use crate::frames::{FRAME_BYTES, Frames};
@@ -45,8 +45,8 @@ impl Swap {
         Swap(Kind::Compressed { bytes })
     }
 
-    /// In a file of at most `bytes`, by the cache's backend. What it held before is lost; what it holds afterwards is of no
-    /// use to anybody.
+    /// In a new file of at most `bytes`, by the cache's backend. Only the process's user may read the file; its name is removed
+    /// at once, so that the file is gone when the cache is. Building the cache fails if something of that name exists.
     pub fn file(path: &Path, bytes: u64) -> Swap {
         Swap(Kind::File { path: path.to_owned(), bytes })
     }
@@ -69,18 +69,16 @@ impl Swap {
         }
     }
 
-    /// Sets it up. `open` opens a file of the backend.
+    /// Sets it up. `create` makes a swap file of the backend.
     pub(crate) fn start(
         &self,
-        open: impl Fn(&Path, OpenMode) -> io::Result<Arc<dyn BackendFile>>,
+        create: impl Fn(&Path) -> io::Result<Arc<dyn BackendFile>>,
     ) -> Result<Store, Error> {
         let slots = self.options().pages;
         match &self.0 {
             Kind::Compressed { bytes } => Ok(Store::Compressed(Compressed::new(slots, *bytes))),
             Kind::File { path, .. } => {
-                let fail = |source| Error::io("open for swap", path, source);
-                let file = open(path, OpenMode::Create).map_err(fail)?;
-                file.set_len(0).map_err(fail)?;
+                let file = create(path).map_err(|source| Error::io("make the swap file", path, source))?;
                 Ok(Store::File { file, to_write: Mutex::default() })
             }
         }

@@ -19,12 +19,12 @@
 
 use super::{BackendFile, Direction, FileIdentity, OpenMode, Progress, Transfer};
 use crate::frames::{FRAME_BYTES, Frames};
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::{Advice, OFlags, fadvise};
 use std::any::Any;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -49,15 +49,46 @@ impl DiskFile {
     pub(crate) fn open(path: &Path, mode: OpenMode) -> io::Result<DiskFile> {
         let mut options = OpenOptions::new();
         options.read(true).write(mode != OpenMode::ReadOnly);
-        // Not truncated: what the file holds is what we are here to cache.
-        let buffered = options.clone().create(mode == OpenMode::Create).truncate(false).open(path)?;
-        let metadata = buffered.metadata()?;
-        if metadata.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
-        }
-        let identity = identity(&metadata);
+        // Not truncated: what the file holds is what we are here to cache. Opening a FIFO would wait for its other end.
+        let buffered = options
+            .clone()
+            .create(mode == OpenMode::Create)
+            .truncate(false)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(path)?;
+        refuse_other_than_regular(&buffered)?;
+        // A ring gives transfers of a non-blocking file up instead of waiting for the device.
+        let flags = rustix::fs::fcntl_getfl(&buffered)?;
+        rustix::fs::fcntl_setfl(&buffered, flags - OFlags::NONBLOCK)?;
+        DiskFile::opened(path, buffered, &options)
+    }
+
+    /// Makes a file for swap, which nobody but its owner may read, and removes its name: its space is free again when the
+    /// cache is gone, whatever ends it.
+    ///
+    /// # Errors
+    /// The system refuses, or something of that name is there already.
+    pub(crate) fn create_unlinked(path: &Path) -> io::Result<DiskFile> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        let file = options.clone().create_new(true).mode(0o600).open(path).map_err(|error| {
+            if error.kind() != io::ErrorKind::AlreadyExists {
+                return error;
+            }
+            let told =
+                "something of that name exists, and the swap file is removed in the end: choose another name";
+            io::Error::new(io::ErrorKind::AlreadyExists, told)
+        })?;
+        let opened = DiskFile::opened(path, file, &options);
+        std::fs::remove_file(path)?;
+        opened
+    }
+
+    /// Opens a file once more, for direct transfers.
+    pub(super) fn opened(path: &Path, buffered: File, options: &OpenOptions) -> io::Result<DiskFile> {
+        let identity = identity(&buffered.metadata()?);
         // Somebody may have put another file in its place between the two calls: then do without.
-        let direct = options.custom_flags(libc::O_DIRECT).open(path).ok().filter(|direct| {
+        let direct = options.clone().custom_flags(libc::O_DIRECT).open(path).ok().filter(|direct| {
             direct
                 .metadata()
                 .is_ok_and(|metadata| metadata.is_file() && self::identity(&metadata) == identity)
@@ -124,6 +155,43 @@ impl DiskFile {
             let _ = fadvise(&self.buffered, transfer.offset, length, Advice::DontNeed);
         }
     }
+}
+
+/// Only regular files whose length the file system knows can be cached.
+///
+/// A block device has its length elsewhere, and writing the part of a block that a file ends in would destroy the rest. Pseudo
+/// file systems (procfs, sysfs) make up contents at each read and give no length, or a wrong one.
+fn refuse_other_than_regular(file: &File) -> io::Result<()> {
+    let kind = file.metadata()?.file_type();
+    let name = if kind.is_file() {
+        // Linux: `*_SUPER_MAGIC` of statfs(2).
+        match rustix::fs::fstatfs(file)?.f_type as u64 {
+            0x9fa0 => "a file of procfs",
+            0x6265_6572 => "a file of sysfs",
+            0x6367_7270 | 0x0027_e0eb => "a control file of cgroups",
+            0x6462_6720 => "a file of debugfs",
+            0x7472_6163 => "a file of tracefs",
+            0x7363_6673 => "a file of securityfs",
+            0x6265_6570 => "a file of configfs",
+            _ => return Ok(()),
+        }
+    } else if kind.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    } else if kind.is_block_device() {
+        "a block device"
+    } else if kind.is_char_device() {
+        "a character device"
+    } else if kind.is_fifo() {
+        "a FIFO"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "of an unknown kind"
+    };
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!("it is {name}; only regular files can be cached"),
+    ))
 }
 
 fn identity(metadata: &std::fs::Metadata) -> FileIdentity {
@@ -302,6 +370,42 @@ mod tests {
         assert!(file.advance(&mut progress, true, invalid()).is_none());
         assert!(!file.is_direct());
         assert!(file.advance(&mut progress, false, invalid()).is_some_and(|result| result.is_err()));
+    }
+
+    /// Block devices opened as empty files, opening a FIFO waited for ever, and files of procfs read as empty.
+    #[test]
+    fn only_regular_files_are_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        let fifo = directory.path().join("fifo");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(directory.path().join("socket")).unwrap();
+        for (path, reason) in [
+            (fifo.as_path(), "a FIFO"),
+            (Path::new("/dev/null"), "a character device"),
+            (Path::new("/proc/self/status"), "a file of procfs"),
+        ] {
+            for mode in [OpenMode::ReadOnly, OpenMode::ReadWrite] {
+                // A file of procfs that nobody may write is refused by the system.
+                let error = DiskFile::open(path, mode).unwrap_err();
+                let told = error.to_string();
+                let refused = error.kind() == io::ErrorKind::PermissionDenied;
+                assert!(told.contains(reason) || refused && mode == OpenMode::ReadWrite, "{path:?}: {told}");
+            }
+        }
+        assert!(DiskFile::open(&directory.path().join("socket"), OpenMode::ReadOnly).is_err());
+    }
+
+    /// A swap file was readable by all users, and stayed behind.
+    #[test]
+    fn a_swap_file_is_private_and_has_no_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("swap");
+        let file = DiskFile::create_unlinked(&path).unwrap();
+        let metadata = file.buffered.metadata().unwrap();
+        assert_eq!((metadata.mode() & 0o777, metadata.nlink(), path.exists()), (0o600, 0, false));
+        std::fs::write(&path, "of somebody").unwrap();
+        assert_eq!(DiskFile::create_unlinked(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&path).unwrap(), b"of somebody");
     }
 
     #[test]

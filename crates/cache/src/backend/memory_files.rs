@@ -32,6 +32,12 @@ pub enum FaultOperation {
     Write,
     /// `sync_data` and `sync_all`.
     Sync,
+    /// Changing the length. Strikes before the file is changed; also waits before a closed gate.
+    SetLength,
+    /// Opening the file.
+    Open,
+    /// Asking for the length.
+    Length,
 }
 
 /// When a fault strikes, among the operations of its kind on its file.
@@ -283,6 +289,9 @@ impl MemoryFiles {
     /// Opens a file, as [`super::Backend::open`] does.
     pub(super) fn open(self: &Arc<Self>, path: &Path, mode: OpenMode) -> io::Result<MemoryFile> {
         let mut state = self.lock();
+        if let Some(FaultEffect::Error(number)) = state.fault(path, FaultOperation::Open, 0..0) {
+            return Err(io::Error::from_raw_os_error(number));
+        }
         if mode != OpenMode::Create && !state.names.contains_key(path) {
             return Err(io::Error::from_raw_os_error(libc::ENOENT));
         }
@@ -410,7 +419,9 @@ impl State {
 
     /// The fault that strikes this operation.
     fn fault(&mut self, path: &Path, operation: FaultOperation, bytes: Range<u64>) -> Option<FaultEffect> {
-        if !self.powered {
+        // What a system knows of a file without the disk it knows without power, too.
+        let needs_power = !matches!(operation, FaultOperation::Open | FaultOperation::Length);
+        if needs_power && !self.powered {
             return Some(FaultEffect::Error(libc::EIO));
         }
         let mut effect = None;
@@ -533,7 +544,13 @@ pub(super) struct MemoryFile {
 
 impl BackendFile for MemoryFile {
     fn len(&self) -> io::Result<u64> {
-        let bytes = self.files.lock().content(self.identity).bytes;
+        let bytes = {
+            let mut state = self.files.lock();
+            if let Some(FaultEffect::Error(number)) = state.fault(&self.path, FaultOperation::Length, 0..0) {
+                return Err(io::Error::from_raw_os_error(number));
+            }
+            state.content(self.identity).bytes
+        };
         #[cfg(test)]
         self.files.after_looks.next();
         Ok(bytes)
@@ -543,9 +560,11 @@ impl BackendFile for MemoryFile {
         if self.mode == OpenMode::ReadOnly {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
-        let mut state = self.files.lock();
-        if !state.powered {
-            return Err(io::Error::from_raw_os_error(libc::EIO));
+        self.files.arrive();
+        let mut state = self.files.wait_open();
+        state.at_gate -= 1;
+        if let Some(FaultEffect::Error(number)) = state.fault(&self.path, FaultOperation::SetLength, 0..0) {
+            return Err(io::Error::from_raw_os_error(number));
         }
         state.set_len(self.identity, bytes);
         Ok(())

@@ -154,6 +154,8 @@ pub(crate) trait Backend: Send + Sync {
     fn name(&self) -> &'static str;
     /// Opens a file of this backend.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn BackendFile>>;
+    /// Makes an empty file for swap. On a real file system only its owner may read it, and it has no name any more.
+    fn create_swap(&self, path: &Path) -> io::Result<Arc<dyn BackendFile>>;
     /// Reads while the caller waits. Returns how many bytes there were: fewer than asked for only at the end of
     /// the file. The rest of the frames, up to the end of the last one, reads zero then.
     fn read(&self, transfer: &Transfer) -> io::Result<usize>;

@@ -1,5 +1,6 @@
 //! What every backend must do, tried on each of them; the disk files are real ones.
 
+use super::disk_file::DiskFile;
 use super::memory::tests::{Log, page};
 use super::uring::Buffers;
 use super::*;
@@ -282,13 +283,20 @@ fn a_handle_for_reading_refuses_writes() {
     });
 }
 
+/// A device, which users cannot open: it has no direct transfers, and answers as one that is full, or that has no end.
+fn device(path: &str) -> Arc<dyn BackendFile> {
+    let mut options = std::fs::File::options();
+    options.read(true).write(true);
+    Arc::new(DiskFile::opened(Path::new(path), options.open(path).unwrap(), &options).unwrap())
+}
+
 #[test]
 fn a_full_device_says_so() {
     each_way(|world, background| {
         if world.is_memory() {
             return;
         }
-        let file = world.backend.open(Path::new("/dev/full"), OpenMode::ReadWrite).unwrap();
+        let file = device("/dev/full");
         assert!(!file.is_direct());
         let transfer = Transfer::pages(file, 0, vec![0, 2, 4]);
         let error = world.carry_out(background, Direction::Write, &transfer).unwrap_err();
@@ -299,11 +307,10 @@ fn a_full_device_says_so() {
 #[test]
 fn files_without_direct_transfers_work_all_the_same() {
     each_way(|world, background| {
-        let path = Path::new("/dev/zero");
         if world.is_memory() {
             return;
         }
-        let file = world.backend.open(path, OpenMode::ReadWrite).unwrap();
+        let file = device("/dev/zero");
         world.spoil(&[0, 1, 5]);
         let transfer = Transfer { file, offset: 0, frames: vec![0, 5, 1], bytes: 9000 };
         assert_eq!(world.carry_out(background, Direction::Read, &transfer).unwrap(), 9000);

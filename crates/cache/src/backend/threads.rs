@@ -79,6 +79,10 @@ impl Backend for ThreadBackend {
         Ok(Arc::new(DiskFile::open(path, mode)?))
     }
 
+    fn create_swap(&self, path: &Path) -> io::Result<Arc<dyn BackendFile>> {
+        Ok(Arc::new(DiskFile::create_unlinked(path)?))
+    }
+
     fn read(&self, transfer: &Transfer) -> io::Result<usize> {
         transfer_now(&self.shared.frames, Direction::Read, transfer)
     }

@@ -286,6 +286,10 @@ impl Backend for UringBackend {
         Ok(Arc::new(DiskFile::open(path, mode)?))
     }
 
+    fn create_swap(&self, path: &Path) -> io::Result<Arc<dyn BackendFile>> {
+        Ok(Arc::new(DiskFile::create_unlinked(path)?))
+    }
+
     fn read(&self, transfer: &Transfer) -> io::Result<usize> {
         self.blocking(Direction::Read, transfer)
     }

@@ -68,7 +68,7 @@ impl Shared {
         let mut next = first;
         loop {
             // Registered before pages are taken: a sync that finds them clean waits for this. And before the length is
-            // looked at: a truncation sets the length first, then waits for this.
+            // looked at: a truncation that changes it waits for this, and lets none begin meanwhile.
             let number = inode.begin_transfer();
             let Some(run) = self.core.start_writeback(&inode.mapping, next, end, RUN_PAGES) else {
                 inode.end_transfer(number);

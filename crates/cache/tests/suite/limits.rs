@@ -312,6 +312,12 @@ fn check_ranges(file: &CachedFile, map: &Map) {
     assert_eq!(file.len(), LARGEST);
     assert_eq!(read(file, (LARGEST - 150) as usize, 150), [[0; 50].as_slice(), &buffer].concat());
     file.sync_all().unwrap();
+    // It has no successor: a miss of it once tried an empty window for ever.
+    for advice in [Advice::Normal, Advice::WillNeed] {
+        file.advise(Advice::DontNeed, LARGEST - PAGE as u64..LARGEST).unwrap();
+        file.advise(advice, LARGEST - PAGE as u64..LARGEST).unwrap();
+        assert_eq!(read(file, (LARGEST - 100) as usize, 100), buffer);
+    }
     assert_eq!(map.page(u32::MAX).unwrap()[PAGE - 100..], buffer);
     file.advise(Advice::DontNeed, 0..u64::MAX).unwrap();
     file.advise(Advice::WillNeed, LARGEST - 100..u64::MAX).unwrap();

@@ -264,6 +264,40 @@ fn truncation_waits_for_write_back_under_way() {
     assert!(read(&file, PAGE + 5, 19 * PAGE - 5).iter().all(|byte| *byte == 0));
 }
 
+/// A truncation shortened the length before the file system agreed; write-back in between wrote the shorter file and counted
+/// the rest as written. The file system refused, the length was restored, and a sync succeeded: the rest was lost.
+#[test]
+fn a_refused_truncation_loses_nothing() {
+    let (disk, files) = memory(21);
+    disk.set("f", &pages(0..3));
+    let cache = disk.builder(2 << 20).build().unwrap();
+    let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
+    files.inject(Fault {
+        path: None,
+        operation: FaultOperation::SetLength,
+        trigger: FaultTrigger::Always,
+        effect: FaultEffect::Error(libc::EPERM),
+    });
+    for round in 1..100 {
+        let bytes = pages(3 * round..3 * round + 3);
+        file.write_at(&bytes, 0).unwrap();
+        files.hold();
+        std::thread::scope(|scope| {
+            let cutting = scope.spawn(|| number(file.truncate(PAGE as u64 + 100)));
+            files.wait_held(1);
+            let syncing = scope.spawn(|| file.sync_data());
+            // Write-back may come as far as it can.
+            (0..1000).take_while(|_| files.held() < 2).for_each(|_| std::thread::yield_now());
+            assert_eq!(file.len(), 3 * PAGE as u64, "no reader sees a length that is refused");
+            files.release();
+            assert_eq!(cutting.join().unwrap(), libc::EPERM);
+            syncing.join().unwrap().unwrap();
+        });
+        assert_same(&read(&file, 0, 3 * PAGE), &bytes, "in memory");
+        assert_same(&disk.contents("f"), &bytes, format_args!("on disk, round {round}"));
+    }
+}
+
 fn closes(cache: PageCache) {
     cache.validate().unwrap();
     cache.close().unwrap();
