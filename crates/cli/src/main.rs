@@ -10,12 +10,10 @@ mod ablate;
 mod cache_options;
 mod cache_report;
 mod demo;
-mod equal_memcgs;
 mod error;
 mod fidelity;
 mod fio;
 mod generate;
-mod load;
 mod output;
 mod page;
 mod progress;
@@ -29,7 +27,7 @@ mod trace_options;
 
 use clap::Parser;
 use error::Failure;
-use mglru_lab::{layout, membership, parallel, size, statistics, temporary, timeline, trace_file};
+use mglru_lab::{equal_memcgs, layout, load, membership, parallel, size, statistics, temporary, timeline, trace_file};
 use output::Output;
 use std::process::ExitCode;
 

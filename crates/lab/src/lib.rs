@@ -8,6 +8,9 @@
 //! statistics    medians, quartiles, intervals
 //! parallel      independent tasks, several at a time, results in their order
 //! layout        files with verifiable contents, and where they go
+//! fio           jobs in fio's language on real files
+//! load          loads with verified contents on a real cache
+//! equal_memcgs  many tenants that are asked for pages together
 //! timeline      a simulated run over time
 //! membership    which tenant a real job is in, while it runs
 //! ```
@@ -29,8 +32,12 @@
 
 #![forbid(unsafe_code)]
 
+mod cpu;
+pub mod equal_memcgs;
 mod error;
+pub mod fio;
 pub mod layout;
+pub mod load;
 pub mod membership;
 pub mod parallel;
 pub mod size;

@@ -6,7 +6,7 @@
 use super::workingset::{CLIENTS, Part, Run, SWEEP_THREADS, Task};
 use crate::error::Failure;
 use crate::layout::{self, Content};
-use crate::load::{RealLoad, Verified};
+use crate::load::{RealLoad, Setup, Verified};
 use mglru_cache::{CachedFile, OpenMode, PageCache, Swap, Tenant};
 use mglru_core::PAGE_BYTES;
 use mglru_workload::Random;
@@ -52,7 +52,9 @@ pub fn run(task: &Task, directory: &Path) -> Result<Run, Failure> {
     let Some(load) = task.part.load(LIMIT_PAGES) else {
         return control(task.seed, &tenant, place.path(), time);
     };
-    let load = RealLoad::new(load, clients, task.seed, &tenant, place.path(), "db", mapped)?;
+    let (seed, directory) = (task.seed, place.path());
+    let setup = Setup { load, clients, seed, tenant: &tenant, directory, name: "db", mapped };
+    let load = RealLoad::new(&setup, &mglru_lab::Unwatched)?;
     let run = during(time, clients, &tenant, &|client| {
         let mut touches = 0;
         load.step(client as usize, &mut |_| touches += 1)?;

@@ -9,15 +9,15 @@ mod files;
 use super::plan::{Plan, SUMS};
 use super::report::{Answered, Killed, Outcome, Read, TenantRow};
 use crate::error::Failure;
-use crate::fio::gate::Gate;
-use crate::fio::job::Runner;
-use crate::fio::meter::Meter;
-use crate::fio::open_one;
-use crate::fio::plan::{Plan as FioPlan, PlannedJob};
+use mglru_lab::fio::gate::Gate;
+use mglru_lab::fio::job::Runner;
+use mglru_lab::fio::meter::Meter;
+use mglru_lab::fio::open_one;
+use mglru_lab::fio::plan::{Plan as FioPlan, PlannedJob};
 use crate::layout;
-use crate::load::RealLoad;
+use crate::load::{RealLoad, Setup};
+use mglru_lab::Unwatched;
 use crate::membership::{Member, Membership};
-use crate::output::Output;
 use crate::temporary::TemporaryFolder;
 use files::TraceJob;
 use mglru_cache::{Limits, PageCache, Swap, Tenant, TenantStats};
@@ -47,7 +47,7 @@ pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<Outcome, Failure> {
     std::fs::create_dir(&files).map_err(cannot)?;
     let cache = build(plan, own.path())?;
     let fio = fio_plan(plan, directory.unwrap_or(&files))?;
-    fio.lay_out(&mut Output::new(true))?;
+    fio.lay_out(&Unwatched)?;
     let parts = parts(plan, &fio, own.path())?;
     let stage = Stage::new(plan, &cache, parts.len())?;
     let files: Vec<String> = plan.scenario.print.files.iter().map(|file| file.value.clone()).collect();
@@ -250,8 +250,10 @@ impl<'p> Part<'p> {
             }),
             Task::Load { load, clients, runtime, seed, directory, name } => {
                 let tenant = membership.tenant();
-                let load = RealLoad::new(*load, *clients, *seed, &tenant, directory, name, false);
-                load.map(|load| self.perform_load(load, *clients, *runtime, &membership))
+                let (load, clients, seed, tenant) = (*load, *clients, *seed, &tenant);
+                let setup = Setup { load, clients, seed, tenant, directory, name, mapped: false };
+                let load = RealLoad::new(&setup, &Unwatched);
+                load.map(|load| self.perform_load(load, clients, *runtime, &membership))
             }
         };
         done.unwrap_or_else(|failure| ended(Some(failure.text().to_owned())))

@@ -144,7 +144,7 @@ impl Prepared {
     /// It cannot be made.
     pub fn new(directory: &Path, seed: u64) -> Result<Prepared, Failure> {
         let prepared = Prepared(layout::temporary(directory)?);
-        Documents::lay_out(&prepared.path("first"), RECORDS, seed)?;
+        Documents::lay_out(&prepared.path("first"), RECORDS, seed, &mglru_lab::Unwatched)?;
         Ok(prepared)
     }
 

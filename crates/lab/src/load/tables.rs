@@ -10,11 +10,9 @@
 //! A page of a file has one place in the server's cache. Whoever visits it holds that place's lock, and no other: so
 //! clients run at once, and a page is changed by one at a time. Changes are additions and come out the same in any order.
 
-use super::{LoadError, PAGE, Performed, Verified, timed};
-use crate::error::Failure;
-use crate::layout;
-use crate::progress;
-use mglru_cache::{AnonRegion, CachedFile, Error, Map, OpenMode, Tenant};
+use super::{LoadError, PAGE, Performed, Setup, Verified, timed};
+use crate::{Error, Stage, Unit, Watch, layout};
+use mglru_cache::{self as cache, AnonRegion, CachedFile, Map, OpenMode, Tenant};
 use mglru_core::PAGE_BYTES;
 use mglru_workload::tpcc::page::{self, Truth};
 use mglru_workload::tpcc::{Consistency, File, Tpcc, Visit, place_of};
@@ -73,10 +71,10 @@ fn path_of(directory: &Path, name: &str, file: File) -> PathBuf {
 }
 
 /// Writes all files as they are at first, past the cache.
-fn lay_out(directory: &Path, name: &str, warehouses: u64) -> Result<(), Failure> {
+fn lay_out(directory: &Path, name: &str, warehouses: u64, watch: &dyn Watch) -> Result<(), Error> {
     let bytes = file_bytes(warehouses);
     layout::check_space(directory, 2 * bytes, "choose another directory, or fewer warehouses")?;
-    let bar = progress::of_bytes(bytes, name);
+    let stage = Stage::begin(watch, name, bytes, Unit::Bytes);
     for file in File::all() {
         let path = path_of(directory, name, file);
         let fill = || {
@@ -89,13 +87,13 @@ fn lay_out(directory: &Path, name: &str, warehouses: u64) -> Result<(), Failure>
                     page::lay_out(page, file, index, warehouses);
                 }
                 out.write_all(&buffer[..count * PAGE])?;
-                bar.inc((count * PAGE) as u64);
+                watch.advance((count * PAGE) as u64);
             }
             layout::drop_from_system_cache(&out)
         };
-        fill().map_err(|error| Failure::work(format_args!("cannot make {}: {error}", path.display())))?;
+        fill().map_err(|error| Error::work(format_args!("cannot make {}: {error}", path.display())))?;
+        stage.advance(0)?;
     }
-    bar.finish_and_clear();
     Ok(())
 }
 
@@ -104,13 +102,12 @@ impl Tables {
     pub fn new(
         tpcc: Tpcc,
         cache_pages: u32,
-        tenant: &Tenant,
-        directory: &Path,
-        name: &str,
-        mapped: bool,
-    ) -> Result<Tables, Failure> {
+        setup: &Setup,
+        watch: &dyn Watch,
+    ) -> Result<Tables, Error> {
+        let &Setup { tenant, directory, name, mapped, .. } = setup;
         let warehouses = tpcc.warehouses();
-        lay_out(directory, name, warehouses)?;
+        lay_out(directory, name, warehouses, watch)?;
         let mut files = BTreeMap::new();
         for of in File::all() {
             let file = tenant.open(&path_of(directory, name, of), OpenMode::ReadWrite)?;
@@ -127,7 +124,7 @@ impl Tables {
     }
 
     /// Files and the server's cache are another tenant's.
-    pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Failure> {
+    pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Error> {
         for open in self.files.values_mut() {
             open.file.move_to(tenant)?;
             open.map.as_mut().map_or(Ok(()), |map| map.move_to(tenant))?;
@@ -240,7 +237,7 @@ impl Tables {
 
 impl Open {
     /// Reads a page; one behind the end is blank.
-    fn read(&self, index: u64, bytes: &mut [u8]) -> Result<(), Error> {
+    fn read(&self, index: u64, bytes: &mut [u8]) -> Result<(), cache::Error> {
         let offset = index * PAGE_BYTES;
         if offset >= self.file.len() {
             bytes.fill(0);
@@ -253,7 +250,7 @@ impl Open {
     }
 
     /// Writes a page. The file grows as needed.
-    fn write(&self, index: u64, bytes: &[u8]) -> Result<(), Error> {
+    fn write(&self, index: u64, bytes: &[u8]) -> Result<(), cache::Error> {
         let offset = index * PAGE_BYTES;
         if offset >= self.file.len() {
             let _growing = self.growing.lock().expect("no panic");
@@ -272,13 +269,17 @@ impl Open {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Unwatched;
     use mglru_cache::{BackendKind, PageCache, Swap};
+    use mglru_workload::Load;
 
     const CACHE_PAGES: u32 = 400;
 
     fn tables(cache: &PageCache, directory: &Path, mapped: bool) -> Tables {
         let tpcc = Tpcc::new(1, CACHE_PAGES, 3);
-        Tables::new(tpcc, CACHE_PAGES, &cache.tenant("").unwrap(), directory, "t", mapped).unwrap()
+        let (load, tenant) = (Load::Tpcc { warehouses: 1, cache_pages: CACHE_PAGES }, &cache.tenant("").unwrap());
+        let setup = Setup { load, clients: 1, seed: 3, tenant, directory, name: "t", mapped };
+        Tables::new(tpcc, CACHE_PAGES, &setup, &Unwatched).unwrap()
     }
 
     fn cache() -> PageCache {

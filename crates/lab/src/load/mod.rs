@@ -7,7 +7,7 @@ mod arrays;
 pub mod documents;
 mod tables;
 
-use crate::error::Failure;
+use crate::{Error, Watch};
 use arrays::Arrays;
 use documents::Documents;
 use mglru_cache::Tenant;
@@ -29,6 +29,25 @@ pub struct Performed {
     pub access: PageAccess,
     /// The call, or calls.
     pub time: Duration,
+}
+
+/// A load, and where it runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup<'a> {
+    /// What is run.
+    pub load: Load,
+    /// By so many clients at once.
+    pub clients: u32,
+    /// Decides every random choice.
+    pub seed: u64,
+    /// What it brings in is charged to this tenant.
+    pub tenant: &'a Tenant,
+    /// Where its files are made.
+    pub directory: &'a Path,
+    /// Their names begin with this.
+    pub name: &'a str,
+    /// Files of a database are reached through mappings.
+    pub mapped: bool,
 }
 
 /// A load that runs on a cache, for some clients at once.
@@ -86,9 +105,9 @@ impl From<mglru_cache::Error> for LoadError {
     }
 }
 
-impl From<LoadError> for Failure {
-    fn from(error: LoadError) -> Failure {
-        Failure::work(error)
+impl From<LoadError> for Error {
+    fn from(error: LoadError) -> Error {
+        Error::work(error)
     }
 }
 
@@ -97,36 +116,28 @@ impl RealLoad {
     ///
     /// # Errors
     /// It has none.
-    pub fn check(load: &Load) -> Result<(), Failure> {
+    pub fn check(load: &Load) -> Result<(), Error> {
         match load.has_contents() {
             true => Ok(()),
-            false => Err(Failure::usage(format_args!(
+            false => Err(Error::usage(format_args!(
                 "{} is a page workload without contents: run it in the simulator (--world sim)",
                 load.name()
             ))),
         }
     }
 
-    /// Sets a load up for a tenant. The files of a database or store are laid out anew in `directory`, their names beginning with
-    /// `name`; `mapped`: those of a database are reached through mappings.
+    /// Sets a load up. Files of a database or store are laid out anew.
     ///
     /// # Errors
     /// Files cannot be made, memory cannot be had, or the load has no room for so many clients.
-    pub fn new(
-        load: Load,
-        clients: u32,
-        seed: u64,
-        tenant: &Tenant,
-        directory: &Path,
-        name: &str,
-        mapped: bool,
-    ) -> Result<RealLoad, Failure> {
+    pub fn new(setup: &Setup, watch: &dyn Watch) -> Result<RealLoad, Error> {
+        let &Setup { load, clients, seed, tenant, directory, name, .. } = setup;
         RealLoad::check(&load)?;
         // What is wrong with the load shows before files are made.
-        let running = load.start(clients, seed).map_err(Failure::usage)?;
+        let running = load.start(clients, seed).map_err(Error::usage)?;
         let contents = match (load, running) {
             (Load::Tpcc { cache_pages, .. }, mglru_workload::load::Running::Tpcc(tpcc)) => {
-                let tables = Tables::new(*tpcc, cache_pages, tenant, directory, name, mapped)?;
+                let tables = Tables::new(*tpcc, cache_pages, setup, watch)?;
                 Contents::Tables(Box::new(tables))
             }
             (Load::Sweep { arrays, array_pages }, mglru_workload::load::Running::Sweep(threads)) => {
@@ -134,7 +145,7 @@ impl RealLoad {
             }
             (Load::Ycsb(ycsb), _) => {
                 let path = directory.join(format!("{name}.redb"));
-                Documents::lay_out(&path, ycsb.records, seed)?;
+                Documents::lay_out(&path, ycsb.records, seed, watch)?;
                 let documents = Documents::open(&path, ycsb, clients, seed, tenant)?;
                 Contents::Documents(Box::new(documents))
             }
@@ -147,7 +158,7 @@ impl RealLoad {
     ///
     /// # Errors
     /// The tenant is another cache's.
-    pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Failure> {
+    pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Error> {
         match &mut self.contents {
             Contents::Tables(tables) => tables.move_to(tenant),
             Contents::Arrays(arrays) => arrays.move_to(tenant),

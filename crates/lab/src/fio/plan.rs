@@ -8,11 +8,9 @@
 //! reclaimed of it goes there, as it would go to a swap device.
 
 use super::TenantLimit;
-use crate::error::Failure;
 use crate::layout::{self, Content};
-use crate::output::Output;
 use crate::temporary::TemporaryFolder;
-use crate::{progress, size};
+use crate::{Error, Stage, Unit, Watch, size};
 use mglru_core::PAGE_BYTES;
 use mglru_workload::Length;
 use mglru_workload::fio::{Channel, Job};
@@ -91,12 +89,12 @@ impl Plan {
     ///
     /// # Errors
     /// A size cannot be told, a file is none, a tenant has no job, or jobs would spoil each other's checks.
-    pub fn new(jobs: &[Job], tenants: &[TenantLimit]) -> Result<Plan, Failure> {
+    pub fn new(jobs: &[Job], tenants: &[TenantLimit]) -> Result<Plan, Error> {
         for tenant in tenants {
             if !jobs.iter().any(|job| job.name == tenant.name) {
                 let mut names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
                 names.dedup();
-                return Err(Failure::usage(format_args!(
+                return Err(Error::usage(format_args!(
                     "--tenant={}: a tenant is for the jobs of its name, and there is none; the jobs are: {}",
                     tenant.name,
                     names.join(", ")
@@ -107,7 +105,7 @@ impl Plan {
         for job in jobs {
             // A load makes its files itself.
             let files = if job.load.is_some() { 0 } else { job.files.len() };
-            let uses: Result<_, Failure> = (0..files).map(|position| plan.use_of(job, position)).collect();
+            let uses: Result<_, Error> = (0..files).map(|position| plan.use_of(job, position)).collect();
             let tenant = tenants.iter().find(|tenant| tenant.name == job.name);
             plan.jobs.push(PlannedJob {
                 job: job.clone(),
@@ -123,11 +121,11 @@ impl Plan {
     }
 
     /// What a job does with one of its files.
-    fn use_of(&mut self, job: &Job, position: usize) -> Result<PlannedUse, Failure> {
+    fn use_of(&mut self, job: &Job, position: usize) -> Result<PlannedUse, Error> {
         let file = self.file_of(job, &job.files[position])?;
         let planned = &mut self.files[file];
         let existing = planned.existing_bytes.unwrap_or(0).max(planned.needed_bytes);
-        let size_bytes = job.size_bytes(position, Some(existing)).map_err(Failure::usage)?;
+        let size_bytes = job.size_bytes(position, Some(existing)).map_err(Error::usage)?;
         planned.needed_bytes = planned.needed_bytes.max(job.offset_bytes.saturating_add(size_bytes));
         planned.is_read |= job.mix.reads();
         planned.invalidate |= job.invalidate;
@@ -145,12 +143,12 @@ impl Plan {
     }
 
     /// The position of a job's file.
-    fn file_of(&mut self, job: &Job, path: &Path) -> Result<usize, Failure> {
+    fn file_of(&mut self, job: &Job, path: &Path) -> Result<usize, Error> {
         if path == Path::new("/dev/zero") && job.engine.channel() == Channel::Mapped {
             return self.zeroes_of(job);
         }
         let shown = path.display();
-        let fail = |error| Failure::work(format_args!("cannot use {shown}: {error}"));
+        let fail = |error| Error::work(format_args!("cannot use {shown}: {error}"));
         // `a` and `./a` are one file.
         let path = std::path::absolute(path).map_err(fail)?;
         if let Some(known) = self.files.iter().position(|file| file.path == path) {
@@ -159,7 +157,7 @@ impl Plan {
         let existing_bytes = match fs::metadata(&path) {
             Ok(found) if found.is_file() => Some(found.len()),
             Ok(_) => {
-                return Err(Failure::work(format_args!(
+                return Err(Error::work(format_args!(
                     "cannot use {shown}: it is no regular file; mglru caches files: name another with `filename` \
                      (/dev/zero goes with `ioengine=mmap`)"
                 )));
@@ -171,13 +169,13 @@ impl Plan {
     }
 
     /// The position of a file of zeroes that is the job's own.
-    fn zeroes_of(&mut self, job: &Job) -> Result<usize, Failure> {
+    fn zeroes_of(&mut self, job: &Job) -> Result<usize, Error> {
         if self.zeroes.is_none() {
             let place = std::env::temp_dir();
             let made = TemporaryFolder::create(&place, "mglru-zero-");
             self.zeroes = Some(made.map_err(|error| {
                 let place = place.display();
-                Failure::work(format_args!(
+                Error::work(format_args!(
                     "cannot make a place for /dev/zero in {place}: {error}; set TMPDIR to a directory with room"
                 ))
             })?);
@@ -215,7 +213,7 @@ impl Plan {
     }
 
     /// Jobs that share a file must agree on its blocks, and must not see each other's half-written.
-    fn check_verification(&self) -> Result<(), Failure> {
+    fn check_verification(&self) -> Result<(), Error> {
         for planned in self.jobs.iter().filter(|planned| planned.job.verify.is_some()) {
             for used in &planned.files {
                 self.check_verification_of(planned, used)?;
@@ -224,11 +222,11 @@ impl Plan {
         Ok(())
     }
 
-    fn check_verification_of(&self, planned: &PlannedJob, used: &PlannedUse) -> Result<(), Failure> {
+    fn check_verification_of(&self, planned: &PlannedJob, used: &PlannedUse) -> Result<(), Error> {
         let sharing = || self.sharing(planned, used);
         let refuse = |why: &str| {
             let (name, path) = (&planned.job.name, used.path.display());
-            Err(Failure::usage(format_args!(
+            Err(Error::usage(format_args!(
                 "job `{name}` verifies {path}, and so it {why}; give each job a file of its own (without \
                  `filename`, it has one)"
             )))
@@ -255,27 +253,42 @@ impl Plan {
         Ok(())
     }
 
-    /// Makes the files as large as they are needed, and drops them from the system's own cache.
+    /// The files of each job that has some, in their order.
+    pub fn layouts(&self) -> impl Iterator<Item = Layout<'_>> {
+        self.files.chunk_by(|one, next| one.job_index == next.job_index).map(Layout)
+    }
+
+    /// Makes all files as large as they are needed, and drops them from the system's own cache.
+    ///
+    /// # Errors
+    /// As [`Layout::make`].
+    pub fn lay_out(&self, watch: &dyn Watch) -> Result<(), Error> {
+        self.layouts().try_for_each(|layout| layout.make(watch))
+    }
+}
+
+/// The files of a job, before they are made.
+#[derive(Debug, Clone, Copy)]
+pub struct Layout<'p>(&'p [PlannedFile]);
+
+impl Layout<'_> {
+    /// The job's name.
+    pub fn job_name(&self) -> &str {
+        &self.0[0].job_name
+    }
+
+    /// How many files are missing or too short, and the bytes that they need in all.
+    pub fn needed(&self) -> (usize, u64) {
+        let made = || self.0.iter().filter(|file| file.is_too_short() && file.content != Content::Zeroes);
+        (made().count(), made().map(|file| file.needed_bytes).sum())
+    }
+
+    /// Makes them as large as they are needed, and drops them from the system's own cache.
     ///
     /// # Errors
     /// There is no room, or the system refuses. A file that could not be made is removed, or has its old length.
-    pub fn lay_out(&self, output: &mut Output) -> Result<(), Failure> {
-        for files in self.files.chunk_by(|one, next| one.job_index == next.job_index) {
-            let made = || files.iter().filter(|file| file.is_too_short() && file.content != Content::Zeroes);
-            let bytes: u64 = made().map(|file| file.needed_bytes).sum();
-            let mib = bytes >> 20;
-            // fio's words.
-            let what = match made().count() {
-                0 => None,
-                1 => Some(format!("file (1 file / {mib}MiB)")),
-                count => Some(format!("files ({count} files / total {mib}MiB)")),
-            };
-            if let Some(what) = what {
-                output.text(&format!("{}: Laying out IO {what}\n", files[0].job_name))?;
-            }
-            files.iter().try_for_each(PlannedFile::prepare)?;
-        }
-        Ok(())
+    pub fn make(&self, watch: &dyn Watch) -> Result<(), Error> {
+        self.0.iter().try_for_each(|file| file.prepare(watch))
     }
 }
 
@@ -284,12 +297,12 @@ impl PlannedFile {
         self.existing_bytes.unwrap_or(0) < self.needed_bytes
     }
 
-    fn prepare(&self) -> Result<(), Failure> {
+    fn prepare(&self, watch: &dyn Watch) -> Result<(), Error> {
         if self.is_too_short() {
-            self.make()?;
+            self.make(watch)?;
         }
         if self.invalidate {
-            let fail = |error| Failure::work(format_args!("cannot open {}: {error}", self.path.display()));
+            let fail = |error| Error::work(format_args!("cannot open {}: {error}", self.path.display()));
             let opened = File::open(&self.path).map_err(fail)?;
             // Where the system cannot, first accesses are quicker than they should be; no reason to stop.
             let _ = layout::drop_from_system_cache(&opened);
@@ -308,7 +321,7 @@ impl PlannedFile {
         }
     }
 
-    fn make(&self) -> Result<(), Failure> {
+    fn make(&self, watch: &dyn Watch) -> Result<(), Error> {
         let existing_bytes = self.existing_bytes.unwrap_or(0);
         let directory = self.path.parent().unwrap_or(Path::new("/"));
         let instead = "choose another with `directory`, or a smaller `size`";
@@ -317,20 +330,18 @@ impl PlannedFile {
         }
         let path = self.path.display();
         let options = || OpenOptions::new().write(true).create(true).truncate(false).open(&self.path);
-        let file = options().map_err(|error| Failure::work(format_args!("cannot create {path}: {error}")))?;
+        let file = options().map_err(|error| Error::work(format_args!("cannot create {path}: {error}")))?;
         let made = match (self.content, self.is_read) {
             (Content::Zeroes, _) => file.set_len(self.needed_bytes),
             (_, false) => layout::allocate(&file, self.needed_bytes),
             (_, true) => {
-                let bar = progress::of_bytes(self.needed_bytes - existing_bytes, &self.job_name);
+                let bytes = self.needed_bytes - existing_bytes;
+                let _stage = Stage::begin(watch, &self.job_name, bytes, Unit::Bytes);
                 let from = match self.verifies_from() {
                     u64::MAX => existing_bytes,
                     from => from,
                 };
-                let made =
-                    layout::fill(&file, from..self.needed_bytes, self.content, &crate::progress::Moves(&bar));
-                bar.finish_and_clear();
-                made
+                layout::fill(&file, from..self.needed_bytes, self.content, watch)
             }
         };
         made.map_err(|error| {
@@ -340,7 +351,7 @@ impl PlannedFile {
                 None => fs::remove_file(&self.path),
             };
             let size = size::show(self.needed_bytes);
-            Failure::work(format_args!("cannot make {path} {size} large: {error}; {instead}"))
+            Error::work(format_args!("cannot make {path} {size} large: {error}; {instead}"))
         })
     }
 }
@@ -350,7 +361,7 @@ mod tests {
     use super::*;
     use mglru_workload::fio::Invocation;
 
-    fn plan(directory: &Path, line: &str) -> Result<Plan, Failure> {
+    fn plan(directory: &Path, line: &str) -> Result<Plan, Error> {
         let directory = format!("--directory={}", directory.display());
         let mut words = vec![directory.as_str()];
         words.extend(line.split_whitespace());
@@ -358,7 +369,7 @@ mod tests {
     }
 
     fn lay_out(plan: &Plan) {
-        plan.lay_out(&mut Output::new(true)).unwrap();
+        plan.lay_out(&crate::Unwatched).unwrap();
     }
 
     #[test]
@@ -415,7 +426,7 @@ mod tests {
             directory.path(),
             &format!("--filename=f --size=64k {line}"),
         ) {
-            Err(Failure::Usage(text)) => assert!(text.contains(why), "{text}"),
+            Err(Error::Usage(text)) => assert!(text.contains(why), "{text}"),
             other => panic!("{line}: {other:?}"),
         };
         refused("--name=a --rw=write --verify=crc32c --bs=8k --numjobs=2", "divides 4096");
@@ -434,7 +445,7 @@ mod tests {
     fn a_directory_is_no_file() {
         let directory = tempfile::tempdir().unwrap();
         match plan(directory.path(), "--filename=. --size=4k --name=a") {
-            Err(Failure::Work(text)) => assert!(text.contains("no regular file"), "{text}"),
+            Err(Error::Work(text)) => assert!(text.contains("no regular file"), "{text}"),
             other => panic!("{other:?}"),
         }
     }

@@ -4,7 +4,7 @@
 //! not to nothing. A thread knows how often it wrote each of its pages; nobody else writes them.
 
 use super::{LoadError, PAGE, Performed, Verified, timed};
-use crate::error::Failure;
+use crate::Error;
 use mglru_cache::{AnonRegion, Tenant};
 use mglru_workload::sweep::Sweep;
 use mglru_workload::trace::PageAccess;
@@ -40,7 +40,7 @@ impl Arrays {
         threads: Vec<Touches>,
         seed: u64,
         tenant: &Tenant,
-    ) -> Result<Arrays, Failure> {
+    ) -> Result<Arrays, Error> {
         let bytes = u64::from(array_pages) * PAGE as u64;
         let arrays: Result<_, _> = (0..arrays).map(|_| tenant.anonymous(bytes)).collect();
         let thread =
@@ -49,7 +49,7 @@ impl Arrays {
     }
 
     /// Arrays are another tenant's.
-    pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Failure> {
+    pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Error> {
         Ok(self.arrays.iter_mut().try_for_each(|array| array.move_to(tenant))?)
     }
 

@@ -1,8 +1,24 @@
-//! What a thread took of the processors, as the system counts it.
+//! What threads took of the processors, as the system counts it: what others on the machine do does not count.
 
 use mglru_workload::fio::report::Cpu;
+use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::time::{Duration, Instant};
+
+/// Seconds for which this thread ran.
+pub fn thread_seconds() -> f64 {
+    seconds(ClockId::ThreadCPUTime)
+}
+
+/// Seconds for which all threads of the process ran, together.
+pub fn process_seconds() -> f64 {
+    seconds(ClockId::ProcessCPUTime)
+}
+
+fn seconds(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
 
 /// The system's counts of the calling thread, and when they were read.
 pub struct ThreadClock {

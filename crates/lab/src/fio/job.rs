@@ -16,16 +16,16 @@
 //! See [`Blocks`]. After a job has written, it reads what it wrote once more, in order.
 
 use super::blocks::Blocks;
-use super::cpu::ThreadClock;
 use super::gate::Gate;
 use super::meter::{LaneMeter, Meter};
 use super::plan::PlannedJob;
 use super::source::{Drawn, Source};
-use crate::error::Failure;
+use crate::Error;
+use crate::cpu::ThreadClock;
 use crate::layout;
 use crate::load::{LoadError, Performed, RealLoad};
 use crate::membership::{Member, Membership};
-use mglru_cache::{Advice, CachedFile, Error, Map, MapAdvice, Tenant};
+use mglru_cache::{self as cache, Advice, CachedFile, Map, MapAdvice, Tenant};
 use mglru_core::PAGE_BYTES;
 use mglru_workload::fio::report::{self, Outcome};
 use mglru_workload::fio::{Channel, Hint, Job};
@@ -51,7 +51,7 @@ struct Open {
 }
 
 impl Open {
-    fn new(job: &Job, size_bytes: u64, file: CachedFile) -> Result<Open, Failure> {
+    fn new(job: &Job, size_bytes: u64, file: CachedFile) -> Result<Open, Error> {
         let hint = match (job.hint, job.order) {
             (Hint::OfEngine | Hint::OfPattern, Order::Sequential) | (Hint::Sequential, _) => {
                 Some(Advice::Sequential)
@@ -72,7 +72,7 @@ impl Open {
         Ok(Open { file, map: None })
     }
 
-    fn move_to(&mut self, tenant: &Tenant) -> Result<(), Error> {
+    fn move_to(&mut self, tenant: &Tenant) -> Result<(), cache::Error> {
         self.file.move_to(tenant)?;
         self.map.as_mut().map_or(Ok(()), |map| map.move_to(tenant))
     }
@@ -111,10 +111,10 @@ impl<'a> Runner<'a> {
         files: Vec<CachedFile>,
         blocks: Vec<Blocks>,
         load: Option<Arc<RealLoad>>,
-    ) -> Result<Runner<'a>, Failure> {
+    ) -> Result<Runner<'a>, Error> {
         let job = &planned.job;
         let sizes = planned.files.iter().map(|of| of.size_bytes);
-        let files: Result<_, Failure> =
+        let files: Result<_, Error> =
             files.into_iter().zip(sizes).map(|(file, bytes)| Open::new(job, bytes, file)).collect();
         // Those that write and verify read what they wrote.
         let reads_again = !blocks.is_empty() && job.verify_written && job.mix == Mix::Write;
@@ -552,10 +552,10 @@ fn fail_load(outcome: &mut Outcome, error: &LoadError) {
     fail(outcome, errno, error.to_string());
 }
 
-fn errno(error: &Error) -> i32 {
+fn errno(error: &cache::Error) -> i32 {
     match (error.io_error().and_then(std::io::Error::raw_os_error), error) {
         (Some(errno), _) => errno,
-        (None, Error::OutOfMemory(_)) => ERRNO_NO_MEMORY,
+        (None, cache::Error::OutOfMemory(_)) => ERRNO_NO_MEMORY,
         (None, _) => ERRNO_IO,
     }
 }

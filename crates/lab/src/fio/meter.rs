@@ -1,6 +1,5 @@
 //! How far instances are, for whoever watches: the line of progress, rates over time, results before the end.
 
-use crate::size;
 use mglru_workload::fio::Job;
 use mglru_workload::fio::report::{Outcome, Samples};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -67,9 +66,6 @@ struct Counts {
 }
 
 impl Meter {
-    /// The share of a job that is done.
-    pub const DONE: u64 = 1000;
-
     /// `goal_bytes`: what it will transfer, unless it has no end.
     pub fn new(job: &Job, goal_bytes: u64) -> Meter {
         Meter {
@@ -130,11 +126,14 @@ impl Meter {
     }
 }
 
+/// How long threads get to tell what they did, when results are wanted before the end.
+const TELL: Duration = Duration::from_millis(50);
+
 /// How often rates are sampled, as in fio (`bwavgtime`).
 const SAMPLE: Duration = Duration::from_millis(500);
 
-/// Watches instances.
-pub struct Watch {
+/// How far the jobs of a run are.
+pub struct Progress {
     meters: Vec<Arc<Meter>>,
     began: Instant,
     sampled: Instant,
@@ -143,36 +142,38 @@ pub struct Watch {
     rates: Vec<[[Vec<u64>; 2]; 2]>,
 }
 
-impl Watch {
-    /// Begins to watch.
-    pub fn new(meters: Vec<Arc<Meter>>) -> Watch {
+impl Progress {
+    /// From now on.
+    pub(super) fn new(meters: Vec<Arc<Meter>>) -> Progress {
         let now = Instant::now();
         let before = vec![Counts::default(); meters.len()];
         let rates = vec![Default::default(); meters.len()];
-        Watch { meters, began: now, sampled: now, before, rates }
+        Progress { meters, began: now, sampled: now, before, rates }
     }
 
-    /// Has instances tell what they did so far, as soon as their next access is done.
-    pub fn ask(&self) {
+    /// What each instance did so far. They are asked, and get a moment to answer.
+    pub fn outcomes(&self) -> Vec<Outcome> {
         for meter in &self.meters {
             meter.asked.fetch_add(1, Relaxed);
         }
-    }
-
-    /// What instances told last.
-    pub fn outcomes(&self) -> Vec<Outcome> {
+        std::thread::sleep(TELL);
         let mut outcomes = self.meters.iter().map(|meter| meter.outcome()).collect::<Vec<_>>();
         self.add_to(&mut outcomes);
         outcomes
     }
 
+    /// Has all instances end, each after the access that it performs.
+    pub(super) fn stop(&self) {
+        self.meters.iter().for_each(|meter| meter.stop.store(true, Relaxed));
+    }
+
     /// When it is to be called next.
-    pub fn next_sample(&self) -> Duration {
+    pub(super) fn next_sample(&self) -> Duration {
         SAMPLE.saturating_sub(self.sampled.elapsed())
     }
 
     /// Takes samples, if it is time to.
-    pub fn sample(&mut self) {
+    pub(super) fn sample(&mut self) {
         let elapsed = self.sampled.elapsed();
         if elapsed < SAMPLE {
             return;
@@ -199,7 +200,7 @@ impl Watch {
     }
 
     /// Adds the samples to what instances did.
-    pub fn add_to(&self, outcomes: &mut [Outcome]) {
+    pub(super) fn add_to(&self, outcomes: &mut [Outcome]) {
         for (outcome, [read, write]) in outcomes.iter_mut().zip(&self.rates) {
             for (transfer, [bandwidth, rate]) in [(&mut outcome.read, read), (&mut outcome.write, write)] {
                 if transfer.ios > 0 {
@@ -210,24 +211,28 @@ impl Watch {
         }
     }
 
-    /// How far all instances are, and a line about them.
-    pub fn summary(&self) -> (u64, String) {
+    /// Bytes that all instances read and wrote per second since they began.
+    pub fn bytes_per_second(&self) -> [f64; 2] {
         let seconds = self.began.elapsed().as_secs_f64().max(1e-3);
-        let (mut read_bytes, mut written_bytes) = (0, 0);
-        for meter in &self.meters {
-            let counts = meter.counts();
-            read_bytes += counts.read_bytes;
-            written_bytes += counts.written_bytes;
-        }
-        let rate = |bytes: u64| size::mib(bytes as f64 / seconds);
-        let running = self.meters.iter().filter(|meter| meter.is_running()).count();
-        let share = self.meters.iter().map(|meter| meter.share()).sum::<f64>() / self.meters.len() as f64;
-        let eta = match share {
-            0.0 => "?".to_owned(),
-            _ => format!("{:.0}s", seconds / share - seconds),
-        };
-        let (read, written) = (rate(read_bytes), rate(written_bytes));
-        let line = format!("jobs running: {running}, r={read} MiB/s, w={written} MiB/s, eta {eta}");
-        ((share * Meter::DONE as f64) as u64, line)
+        let counts = self.meters.iter().map(|meter| meter.counts());
+        let (read, written) =
+            counts.fold((0, 0), |sum, of| (sum.0 + of.read_bytes, sum.1 + of.written_bytes));
+        [read as f64 / seconds, written as f64 / seconds]
+    }
+
+    /// Instances that run now.
+    pub fn running(&self) -> usize {
+        self.meters.iter().filter(|meter| meter.is_running()).count()
+    }
+
+    /// The share of the work that is done, 0 to 1.
+    pub fn share(&self) -> f64 {
+        self.meters.iter().map(|meter| meter.share()).sum::<f64>() / self.meters.len() as f64
+    }
+
+    /// How long the rest will take, if it goes on so; `None`: nothing is done yet.
+    pub fn left(&self) -> Option<Duration> {
+        let (seconds, share) = (self.began.elapsed().as_secs_f64(), self.share());
+        (share > 0.0).then(|| Duration::from_secs_f64((seconds / share - seconds).max(0.0)))
     }
 }

@@ -15,9 +15,8 @@
 //! hold nothing; so they may find one write more than was noted.
 
 use super::{LoadError, PAGE, Performed, Verified, timed};
-use crate::error::Failure;
+use crate::{Error, Stage, Unit, Watch};
 use crate::layout;
-use crate::progress;
 use mglru_cache::{CachedFile, OpenMode, Tenant};
 use mglru_core::PAGE_BYTES;
 use mglru_workload::random::mix;
@@ -208,14 +207,14 @@ impl Documents {
     ///
     /// # Errors
     /// It cannot be made.
-    pub fn lay_out(path: &Path, records: u32, seed: u64) -> Result<(), Failure> {
+    pub fn lay_out(path: &Path, records: u32, seed: u64, watch: &dyn Watch) -> Result<(), Error> {
         let directory = path.parent().unwrap_or(Path::new("/"));
         let bytes = u64::from(records) * LAID_OUT_BYTES;
         layout::check_space(directory, bytes, "choose another directory, or fewer records")?;
-        let fail = |error| Failure::work(format_args!("cannot make {}: {error}", path.display()));
+        let fail = |error| Error::work(format_args!("cannot make {}: {error}", path.display()));
         // Another's would be opened in its place.
         OpenOptions::new().write(true).create(true).truncate(true).open(path).map_err(fail)?;
-        let bar = progress::of_bytes(u64::from(records) * VALUE_BYTES as u64, "records");
+        let stage = Stage::begin(watch, "records", u64::from(records) * VALUE_BYTES as u64, Unit::Bytes);
         let mut database = Builder::new().create(path).map_err(|error| failed("create", error))?;
         let write = database.begin_write().map_err(|error| failed("begin", error))?;
         {
@@ -223,12 +222,11 @@ impl Documents {
             for number in 0..u64::from(records) {
                 let value = value(number, 1, seed);
                 table.insert(&*key(number), &value[..]).map_err(|error| failed("insert", error))?;
-                bar.inc(VALUE_BYTES as u64);
+                stage.advance(VALUE_BYTES as u64)?;
             }
         }
         write.commit().map_err(|error| failed("commit", error))?;
         database.compact().map_err(|error| failed("compact", error))?;
-        bar.finish_and_clear();
         Ok(())
     }
 
@@ -242,8 +240,8 @@ impl Documents {
         clients: u32,
         seed: u64,
         tenant: &Tenant,
-    ) -> Result<Documents, Failure> {
-        let fail = |error| Failure::work(format_args!("cannot open {}: {error}", path.display()));
+    ) -> Result<Documents, Error> {
+        let fail = |error| Error::work(format_args!("cannot open {}: {error}", path.display()));
         let file = OpenOptions::new().write(true).open(path).map_err(fail)?;
         layout::drop_from_system_cache(&file).map_err(fail)?;
         let performed = Arc::new(Mutex::new(Vec::new()));
@@ -268,7 +266,7 @@ impl Documents {
     }
 
     /// The file is another tenant's.
-    pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Failure> {
+    pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Error> {
         Ok(self.file.write().expect("no panic").move_to(tenant)?)
     }
 
@@ -434,7 +432,7 @@ mod tests {
 
     fn laid_out(directory: &Path, ycsb: Ycsb, cache: &PageCache) -> Documents {
         let path = directory.join("records");
-        Documents::lay_out(&path, ycsb.records, 7).unwrap();
+        Documents::lay_out(&path, ycsb.records, 7, &crate::Unwatched).unwrap();
         Documents::open(&path, ycsb, CLIENTS, 7, &cache.tenant("").unwrap()).unwrap()
     }
 

@@ -1,37 +1,28 @@
 //! `mglru fio`: jobs in fio's language, run by the cache on real files.
 //!
-//! `mglru_workload::fio` understands the jobs and words the report; [`plan`] finds out what each job and each file
-//! needs; [`job`] runs one instance. Here they come together: make the files, build the cache, start a thread per
-//! instance, tell what happened.
-
-mod blocks;
-mod cpu;
-pub mod gate;
-pub mod job;
-pub mod meter;
-mod monitor;
-pub mod plan;
-pub mod source;
+//! `mglru_workload::fio` understands the jobs and words the report, `mglru_lab::fio` runs them. Here the cache is built, and
+//! what happens is told.
 
 use crate::cache_options::{CacheOptions, with_mechanisms};
-use crate::cache_report::{CacheReport, all_tenants};
+use crate::cache_report::CacheReport;
 use crate::error::{Failure, of_arguments};
-use crate::load::RealLoad;
 use crate::output::{Output, refuse_input};
+use crate::progress::{self, Bars};
 use crate::size;
-use blocks::Blocks;
 use clap::Parser;
-use job::Runner;
-use meter::Watch;
-use mglru_cache::{OpenMode, PageCache, Swap, Tenant, TenantStats};
-use mglru_workload::Load;
+use indicatif::ProgressBar;
+use mglru_cache::Swap;
+use mglru_lab::fio::{Plan, Progress, TenantLimit, run_looking};
 use mglru_workload::fio::report::{Outcome, Report, preamble};
-use mglru_workload::fio::{Channel, Invocation, Job, OutputFormat};
-use monitor::Monitor;
-use plan::{Plan, PlannedJob, PlannedUse};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use mglru_workload::fio::{Eta, Invocation, OutputFormat};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Steps of the bar.
+const STEPS: u64 = 1000;
+/// How often a line about the progress is printed where that is no terminal.
+const LINE: Duration = Duration::from_secs(1);
 
 /// What `mglru fio --help` prints.
 pub fn help() -> String {
@@ -145,13 +136,6 @@ struct OwnOptions {
     swap: Option<u64>,
 }
 
-/// A tenant and what it may use.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TenantLimit {
-    name: String,
-    max_bytes: u64,
-}
-
 fn parse_tenant(text: &str) -> Result<TenantLimit, String> {
     // The name of a job may have an equals sign in it, a size has not.
     let (name, size) = text.rsplit_once('=').ok_or("is no NAME=SIZE, such as web=64MiB")?;
@@ -201,38 +185,37 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let mut silent = Output::new(true);
     let words = if invocation.output_format == OutputFormat::Normal { &mut output } else { &mut silent };
     words.text(&preamble(&invocation.jobs))?;
-    plan.lay_out(words)?;
-    let mut runners = open(&plan, &cache)?;
-    let mut monitor = Monitor {
-        watch: Watch::new(runners.iter().map(|runner| runner.meter.clone()).collect()),
-        eta: invocation.eta,
-        status_interval: invocation.status_interval,
-        print_status: &mut |watch| {
-            print(&report(&invocation, watch.outcomes()), None, &invocation, &mut output)
-        },
-    };
-    monitor.run(&mut runners)?;
-    let watch = monitor.watch;
-
-    // The handles are still open: what they brought in is still in memory, and can be told.
-    let began = Instant::now();
-    let wrote = invocation.jobs.iter().any(|job| job.mix.writes());
-    let mut outcomes: Vec<Outcome> = runners.iter().map(Runner::finish).collect();
-    let sync = wrote.then(|| began.elapsed());
-    watch.add_to(&mut outcomes);
-    let (stats, tenants) = (cache.stats(), count_mapped_hits(all_tenants(&cache), &runners));
-    for (runner, outcome) in runners.iter_mut().zip(&mut outcomes) {
-        runner.end_load();
-        runner.tell_load(outcome);
+    for layout in plan.layouts() {
+        let (files, bytes) = layout.needed();
+        let (name, mib) = (layout.job_name(), bytes >> 20);
+        // fio's words.
+        match files {
+            0 => {}
+            1 => words.text(&format!("{name}: Laying out IO file (1 file / {mib}MiB)\n"))?,
+            _ => words.text(&format!("{name}: Laying out IO files ({files} files / total {mib}MiB)\n"))?,
+        }
+        layout.make(&Bars::default())?;
     }
-    drop(runners);
+    let mut line = Line::new(invocation.eta);
+    let mut status = Every::new(invocation.status_interval);
+    let done = run_looking(&plan, &cache, &mut |jobs| {
+        if line.every.is_due() {
+            line.show(jobs);
+        }
+        if status.is_due() {
+            print(&report(&invocation, jobs.outcomes()), None, &invocation, &mut output)?;
+        }
+        Ok(line.every.left().min(status.left()))
+    });
+    line.clear();
+    let done = done?;
     let closed = cache.close();
-
-    let failure = failure_of(&invocation.jobs, &outcomes);
-    let report = report(&invocation, outcomes);
-    let cache = CacheReport { budget, mechanisms, stats, tenants, sync };
+    let succeeded = done.check(&plan);
+    let report = report(&invocation, done.outcomes);
+    let cache =
+        CacheReport { budget, mechanisms, stats: done.stats, tenants: done.tenants, sync: done.sync };
     print(&report, Some(&cache), &invocation, &mut output)?;
-    failure?;
+    succeeded?;
     Ok(closed?)
 }
 
@@ -259,68 +242,6 @@ fn print(
     }
 }
 
-/// A runner per instance, with its files open.
-fn open<'a>(plan: &'a Plan, cache: &PageCache) -> Result<Vec<Runner<'a>>, Failure> {
-    // Of the job whose instances are looked at.
-    let mut load: Option<Arc<RealLoad>> = None;
-    let open = |planned: &'a plan::PlannedJob| {
-        let job = &planned.job;
-        if job.instance == 0 {
-            load = job.load.map(|load| start(load, planned, cache)).transpose()?.map(Arc::new);
-        }
-        open_one(plan, planned, &cache.tenant(&planned.tenant)?, load.clone())
-    };
-    plan.jobs.iter().map(open).collect()
-}
-
-/// The runner of an instance, with its files open in a tenant.
-///
-/// # Errors
-/// A file cannot be opened.
-pub fn open_one<'a>(
-    plan: &Plan,
-    planned: &'a PlannedJob,
-    tenant: &Tenant,
-    load: Option<Arc<RealLoad>>,
-) -> Result<Runner<'a>, Failure> {
-    let job = &planned.job;
-    let mode = if job.mix.writes() { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
-    let files: Result<_, _> = planned.files.iter().map(|used| tenant.open(&used.path, mode)).collect();
-    let blocks = |used: &PlannedUse| Blocks::new(job, used, plan.others(planned, used));
-    let verified = planned.files.iter().filter(|_| job.verify.is_some());
-    Runner::new(planned, files?, verified.map(blocks).collect(), load)
-}
-
-/// Makes the files of a load, and what else it needs.
-fn start(load: Load, planned: &PlannedJob, cache: &PageCache) -> Result<RealLoad, Failure> {
-    let job = &planned.job;
-    let path = std::path::absolute(&job.files[0]).map_err(Failure::work)?;
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    let mapped = job.engine.channel() == Channel::Mapped;
-    RealLoad::new(
-        load,
-        job.instances,
-        job.seed,
-        &cache.tenant(&planned.tenant)?,
-        directory,
-        &job.name,
-        mapped,
-    )
-}
-
-/// Hits through a mapping are not counted by the cache, which would cost more than the hit. But the jobs know how
-/// often they looked, and the cache counts misses.
-fn count_mapped_hits(mut tenants: Vec<TenantStats>, runners: &[Runner]) -> Vec<TenantStats> {
-    for tenant in &mut tenants {
-        let of_tenant = || runners.iter().filter(|runner| runner.planned().tenant == tenant.name);
-        if of_tenant().any(Runner::is_mapped) {
-            let accesses: u64 = of_tenant().map(Runner::page_accesses).sum();
-            tenant.hits = accesses.saturating_sub(tenant.misses);
-        }
-    }
-    tenants
-}
-
 fn report(invocation: &Invocation, outcomes: Vec<Outcome>) -> Report {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Report::new(
@@ -332,22 +253,71 @@ fn report(invocation: &Invocation, outcomes: Vec<Outcome>) -> Report {
     )
 }
 
-/// The first job that failed, and how many did.
-fn failure_of(jobs: &[Job], outcomes: &[Outcome]) -> Result<(), Failure> {
-    let failed: Vec<_> = jobs
-        .iter()
-        .zip(outcomes)
-        .filter_map(|(job, outcome)| Some((job, outcome.failure.as_ref()?, outcome.verify_errors)))
-        .collect();
-    let Some((job, failure, wrong)) = failed.first() else { return Ok(()) };
-    let mut text = format!("job `{}` failed: {}", job.name, failure.message);
-    if *wrong > 1 {
-        text.push_str(&format!(" (and {} more blocks of this job)", wrong - 1));
+/// Something that is to be done again and again.
+struct Every {
+    interval: Option<Duration>,
+    last: Instant,
+}
+
+impl Every {
+    fn new(interval: Option<Duration>) -> Every {
+        Every { interval, last: Instant::now() }
     }
-    if failed.len() > 1 {
-        text.push_str(&format!("; {} of {} jobs failed, the report names all", failed.len(), jobs.len()));
+
+    fn left(&self) -> Duration {
+        self.interval.map_or(Duration::MAX, |interval| interval.saturating_sub(self.last.elapsed()))
     }
-    Err(Failure::Work(text))
+
+    /// Whether it is time to; the next time is counted from now.
+    fn is_due(&mut self) -> bool {
+        let is_due = self.left().is_zero();
+        if is_due {
+            self.last = Instant::now();
+        }
+        is_due
+    }
+}
+
+/// Says on stderr how far jobs are.
+struct Line {
+    every: Every,
+    /// `None`: lines.
+    bar: Option<ProgressBar>,
+}
+
+impl Line {
+    fn new(eta: Eta) -> Line {
+        let is_terminal = progress::is_watched();
+        let interval = match eta {
+            Eta::Auto | Eta::Always if is_terminal => Some(progress::TICK),
+            Eta::Always => Some(LINE),
+            Eta::Auto | Eta::Never => None,
+        };
+        let bar = (interval.is_some() && is_terminal).then(|| progress::of_share(STEPS));
+        Line { every: Every::new(interval), bar }
+    }
+
+    fn show(&self, jobs: &Progress) {
+        let [read, written] = jobs.bytes_per_second().map(size::mib);
+        let eta = jobs.left().map_or("?".to_owned(), |left| format!("{:.0}s", left.as_secs_f64()));
+        let running = jobs.running();
+        let line = format!("jobs running: {running}, r={read} MiB/s, w={written} MiB/s, eta {eta}");
+        let share = jobs.share();
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position((share * STEPS as f64) as u64);
+                bar.set_message(line);
+            }
+            // Nobody is kept from working because nobody listens.
+            None => drop(writeln!(std::io::stderr(), "{:.0}% {line}", (share * 100.0).floor())),
+        }
+    }
+
+    fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
 }
 
 #[cfg(test)]

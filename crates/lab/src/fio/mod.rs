@@ -1,0 +1,193 @@
+//! Jobs in fio's language, run by a cache on real files.
+//!
+//! `mglru_workload::fio` understands jobs and words their report. A [`Plan`] says what each job needs of which file; [`run`] runs
+//! all of it, with a thread per instance, and says what came out.
+//!
+//! # Example
+//!
+//! ```
+//! use mglru_cache::PageCache;
+//! use mglru_lab::{Unwatched, fio};
+//! use mglru_workload::fio::Invocation;
+//!
+//! # fn main() -> Result<(), mglru_lab::Error> {
+//! let folder = tempfile::tempdir().expect("a temporary directory");
+//! let directory = format!("--directory={}", folder.path().display());
+//! let options = [directory.as_str(), "--name=hot", "--rw=randread", "--size=256k"];
+//! let jobs = Invocation::parse(&options).expect("jobs").jobs;
+//! let plan = fio::Plan::new(&jobs, &[])?;
+//! plan.lay_out(&Unwatched)?;
+//! let cache = PageCache::builder(4 << 20).build()?;
+//! let done = fio::run(&plan, &cache, &Unwatched)?;
+//! done.check(&plan)?;
+//! assert_eq!(done.outcomes[0].read.bytes, 256 << 10);
+//! # Ok(())
+//! # }
+//! ```
+
+mod blocks;
+pub mod gate;
+pub mod job;
+pub mod meter;
+mod monitor;
+pub mod plan;
+pub mod source;
+
+use crate::load::{RealLoad, Setup};
+use crate::{Error, Stage, Unit, Watch};
+use blocks::Blocks;
+use job::Runner;
+use mglru_cache::{CacheStats, OpenMode, PageCache, Tenant, TenantStats};
+use mglru_workload::fio::Channel;
+use mglru_workload::fio::report::Outcome;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub use meter::Progress;
+pub use monitor::Look;
+pub use plan::{Layout, Plan, PlannedJob, PlannedUse};
+
+/// How often a [`Watch`] hears how far jobs are.
+const TICK: Duration = Duration::from_millis(250);
+/// Steps of which it hears.
+const STEPS: u64 = 1000;
+
+/// A tenant and what it may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TenantLimit {
+    /// Jobs of this name run in it.
+    pub name: String,
+    /// Its limit, in bytes.
+    pub max_bytes: u64,
+}
+
+/// Jobs that have run.
+#[derive(Debug)]
+pub struct Done {
+    /// What each instance did, in the plan's order.
+    pub outcomes: Vec<Outcome>,
+    /// The cache when they had ended, while their files were still open.
+    pub stats: CacheStats,
+    /// Its tenants then, the root first. Where jobs access mapped pages, hits are the accesses that did not miss.
+    pub tenants: Vec<TenantStats>,
+    /// How long it took to write what was dirty at the end; `None`: no job writes.
+    pub sync: Option<Duration>,
+}
+
+/// Runs jobs whose files are laid out.
+///
+/// # Errors
+/// A file cannot be opened, or there are not enough threads. Accesses that fail are in the outcomes ([`Done::check`]).
+pub fn run(plan: &Plan, cache: &PageCache, watch: &dyn Watch) -> Result<Done, Error> {
+    let stage = Stage::begin(watch, "jobs", STEPS, Unit::Steps);
+    run_looking(plan, cache, &mut |progress| stage.advance_to(progress.share()).map(|()| TICK))
+}
+
+/// Runs jobs whose files are laid out, and calls `look` while they run.
+///
+/// # Errors
+/// As [`run`], or that of `look`.
+pub fn run_looking(plan: &Plan, cache: &PageCache, look: Look<'_>) -> Result<Done, Error> {
+    let mut runners = open(plan, cache)?;
+    let mut progress = Progress::new(runners.iter().map(|runner| runner.meter.clone()).collect());
+    monitor::run(&mut runners, &mut progress, look)?;
+    // The handles are still open: what they brought in is still in memory, and can be told.
+    let began = Instant::now();
+    let wrote = plan.jobs.iter().any(|planned| planned.job.mix.writes());
+    let mut outcomes: Vec<Outcome> = runners.iter().map(Runner::finish).collect();
+    let sync = wrote.then(|| began.elapsed());
+    progress.add_to(&mut outcomes);
+    let tenants = cache.tenants().iter().map(Tenant::stats).collect();
+    let (stats, tenants) = (cache.stats(), count_mapped_hits(tenants, &runners));
+    for (runner, outcome) in runners.iter_mut().zip(&mut outcomes) {
+        runner.end_load();
+        runner.tell_load(outcome);
+    }
+    Ok(Done { outcomes, stats, tenants, sync })
+}
+
+impl Done {
+    /// Whether all jobs succeeded.
+    ///
+    /// # Errors
+    /// Says which job failed first, why, and how many others did.
+    pub fn check(&self, plan: &Plan) -> Result<(), Error> {
+        let with_failure = |(planned, outcome)| {
+            let (planned, outcome): (&PlannedJob, &Outcome) = (planned, outcome);
+            Some((&planned.job.name, outcome.failure.as_ref()?, outcome.verify_errors))
+        };
+        let failed: Vec<_> = plan.jobs.iter().zip(&self.outcomes).filter_map(with_failure).collect();
+        let Some((name, failure, wrong)) = failed.first() else { return Ok(()) };
+        let mut text = format!("job `{name}` failed: {}", failure.message);
+        if *wrong > 1 {
+            text.push_str(&format!(" (and {} more blocks of this job)", wrong - 1));
+        }
+        if failed.len() > 1 {
+            let all = plan.jobs.len();
+            text.push_str(&format!("; {} of {all} jobs failed, the report names all", failed.len()));
+        }
+        Err(Error::Work(text))
+    }
+}
+
+/// A runner per instance, with its files open.
+fn open<'a>(plan: &'a Plan, cache: &PageCache) -> Result<Vec<Runner<'a>>, Error> {
+    // Of the job whose instances are looked at.
+    let mut load: Option<Arc<RealLoad>> = None;
+    let open = |planned: &'a PlannedJob| {
+        if planned.job.instance == 0 {
+            load = start_load(planned, cache)?.map(Arc::new);
+        }
+        open_one(plan, planned, &cache.tenant(&planned.tenant)?, load.clone())
+    };
+    plan.jobs.iter().map(open).collect()
+}
+
+/// The runner of an instance, with its files open in a tenant.
+///
+/// # Errors
+/// A file cannot be opened.
+pub fn open_one<'a>(
+    plan: &Plan,
+    planned: &'a PlannedJob,
+    tenant: &Tenant,
+    load: Option<Arc<RealLoad>>,
+) -> Result<Runner<'a>, Error> {
+    let job = &planned.job;
+    let mode = if job.mix.writes() { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
+    let files: Result<_, _> = planned.files.iter().map(|used| tenant.open(&used.path, mode)).collect();
+    let blocks = |used: &PlannedUse| Blocks::new(job, used, plan.others(planned, used));
+    let verified = planned.files.iter().filter(|_| job.verify.is_some());
+    Runner::new(planned, files?, verified.map(blocks).collect(), load)
+}
+
+/// Makes the files of a job's load, and what else it needs; `None`: the job has none.
+fn start_load(planned: &PlannedJob, cache: &PageCache) -> Result<Option<RealLoad>, Error> {
+    let job = &planned.job;
+    let Some(load) = job.load else { return Ok(None) };
+    let path = std::path::absolute(&job.files[0]).map_err(Error::work)?;
+    let setup = Setup {
+        load,
+        clients: job.instances,
+        seed: job.seed,
+        tenant: &cache.tenant(&planned.tenant)?,
+        directory: path.parent().unwrap_or(Path::new("/")),
+        name: &job.name,
+        mapped: job.engine.channel() == Channel::Mapped,
+    };
+    RealLoad::new(&setup, &crate::Unwatched).map(Some)
+}
+
+/// Hits through a mapping are not counted by the cache, which would cost more than the hit. But the jobs know how
+/// often they looked, and the cache counts misses.
+fn count_mapped_hits(mut tenants: Vec<TenantStats>, runners: &[Runner]) -> Vec<TenantStats> {
+    for tenant in &mut tenants {
+        let of_tenant = || runners.iter().filter(|runner| runner.planned().tenant == tenant.name);
+        if of_tenant().any(Runner::is_mapped) {
+            let accesses: u64 = of_tenant().map(Runner::page_accesses).sum();
+            tenant.hits = accesses.saturating_sub(tenant.misses);
+        }
+    }
+    tenants
+}

@@ -1,0 +1,66 @@
+//! Starts the threads of instances, stage by stage, and looks at them while they run.
+
+use super::gate::Gate;
+use super::job::Runner;
+use super::meter::Progress;
+use crate::Error;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// Looks at jobs while they run, and says how long until it wants to again. An error ends the jobs.
+pub type Look<'l> = &'l mut dyn FnMut(&Progress) -> Result<Duration, Error>;
+
+/// Runs instances that are in the order of their stages, each stage to its end. Loads give up what they have before
+/// the next stage begins; those of the last keep it, for what is told about the cache.
+pub fn run(runners: &mut [Runner], progress: &mut Progress, look: Look<'_>) -> Result<(), Error> {
+    let mut stages =
+        runners.chunk_by_mut(|one, next| one.planned().job.stage == next.planned().job.stage).peekable();
+    while let Some(stage) = stages.next() {
+        run_stage(stage, progress, look)?;
+        if stages.peek().is_some() {
+            stage.iter_mut().for_each(Runner::end_load);
+        }
+    }
+    Ok(())
+}
+
+fn run_stage(runners: &mut [Runner], progress: &mut Progress, look: Look<'_>) -> Result<(), Error> {
+    let gate = Gate::default();
+    let all = runners.len();
+    std::thread::scope(|scope| {
+        let (finished, wait) = mpsc::channel::<()>();
+        for (started, runner) in runners.iter_mut().enumerate() {
+            let (finished, gate) = (finished.clone(), &gate);
+            let run = move || {
+                runner.run(gate);
+                drop(finished);
+            };
+            if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, run) {
+                gate.turn_away();
+                return Err(Error::work(format_args!(
+                    "{started} of {all} jobs have a thread, and the next has none: {error}; use fewer `numjobs`"
+                )));
+            }
+        }
+        gate.open_for(all);
+        drop(finished);
+        look_until_finished(&wait, progress, look).inspect_err(|_| progress.stop())
+    })
+}
+
+/// Nothing is ever sent: the channel closes when the last runner has dropped its end.
+fn look_until_finished(wait: &Receiver<()>, progress: &mut Progress, look: Look<'_>) -> Result<(), Error> {
+    let mut next_look = Some(Instant::now());
+    loop {
+        let until = |at: Instant| at.saturating_duration_since(Instant::now());
+        let pause = progress.next_sample().min(next_look.map_or(Duration::MAX, until));
+        if wait.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
+            return Ok(());
+        }
+        progress.sample();
+        if next_look.is_some_and(|at| at <= Instant::now()) {
+            // Too far away to be a time: never.
+            next_look = Instant::now().checked_add(look(progress)?);
+        }
+    }
+}
