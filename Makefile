@@ -1,5 +1,5 @@
 # Needs Rust and a C compiler; everything else is fetched and built by cargo.
-.PHONY: demo reproduce test fio lint comments bench layouts loom miri stress clean
+.PHONY: demo reproduce test fio lint comments bench layouts loom miri stress clean book
 
 demo:
 	cargo run --release --quiet -p mglru-cli -- demo
@@ -38,6 +38,12 @@ lint:
 comments:
 	@LC_ALL=C.UTF-8 grep -rnP '^(?=.{101})\s*//' --include='*.rs' --exclude-dir=target crates bench-compare; test $$? -eq 1 \
 		|| { echo "the comments above have more than 100 columns" >&2; exit 1; }
+
+# The book of docs/book as HTML; its sources read well without that, beginning with docs/book/src/SUMMARY.md.
+book:
+	@command -v mdbook >/dev/null || { echo "mdbook is not installed: cargo install mdbook --locked"; exit 1; }
+	mdbook build docs/book
+	@echo "target/book/index.html"
 
 # The second is a workspace of its own: what the cache is compared with is no dependency of it. Takes 13 GiB of memory.
 bench:

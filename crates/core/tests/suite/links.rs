@@ -1,13 +1,18 @@
-//! Every relative link of the documentation leads to a file that is there, and to a heading of it.
+//! Every relative link of the documentation leads to an existing file and to a heading or anchor in it. Every citation
+//! of the book, in comments and in documentation, names an existing chapter and an anchor in it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+/// The chapters of the book.
+const BOOK: &str = "docs/book/src";
+
+/// The workspace's root, and the paths of all pages of documentation.
 fn pages() -> (PathBuf, Vec<PathBuf>) {
     let root =
         Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace is two folders up");
     let mut pages = Vec::new();
-    for folder in [root.to_owned(), root.join("docs"), root.join("docs/experiments")] {
+    for folder in ["", "docs", "docs/experiments", BOOK].map(|folder| root.join(folder)) {
         let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         pages.extend(files.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
     }
@@ -21,7 +26,7 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
     prose.flat_map(|part| part.split("](").skip(1).filter_map(|rest| rest.split(')').next()))
 }
 
-/// The anchors of a page's headings, as GitHub makes them.
+/// The anchors of a page: those of its headings, as GitHub makes them, and those of its `<a id="…"></a>` lines.
 fn anchors(text: &str) -> BTreeSet<String> {
     let headings = text.split("```").step_by(2).flat_map(str::lines).filter(|line| line.starts_with('#'));
     let anchor = |heading: &str| {
@@ -29,7 +34,32 @@ fn anchors(text: &str) -> BTreeSet<String> {
         let kept = letters.chars().filter(|&letter| letter.is_alphanumeric() || "-_ ".contains(letter));
         kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
     };
-    headings.map(anchor).collect()
+    let explicit = text.lines().filter_map(|line| line.strip_prefix("<a id=\"")?.split('"').next());
+    headings.map(anchor).chain(explicit.map(str::to_owned)).collect()
+}
+
+/// The citations of the book in a text: `chapter` or `chapter#anchor` of each `[book: chapter#anchor]`.
+fn citations(text: &str) -> impl Iterator<Item = &str> {
+    text.split("[book: ").skip(1).filter_map(|rest| rest.split_once(']').map(|(citation, _)| citation))
+}
+
+/// The citations in `text` that name no chapter below `root`, or no anchor of their chapter.
+fn wrong_citations(root: &Path, text: &str) -> Vec<String> {
+    let exists = |citation: &str| {
+        let (chapter, anchor) = citation.split_once('#').map_or((citation, None), |(c, a)| (c, Some(a)));
+        let page = std::fs::read_to_string(root.join(BOOK).join(format!("{chapter}.md")));
+        page.is_ok_and(|page| anchor.is_none_or(|anchor| anchors(&page).contains(anchor)))
+    };
+    citations(text).filter(|citation| !exists(citation)).map(str::to_owned).collect()
+}
+
+/// All files of Rust below `folder`, but for this one, whose examples are wrong on purpose.
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = entries.flat_map(|path| if path.is_dir() { rust_files(&path) } else { vec![path] });
+    files
+        .filter(|path| path.extension().is_some_and(|e| e == "rs") && !path.ends_with("suite/links.rs"))
+        .collect()
 }
 
 /// What is wrong with a link of the page at `path`.
@@ -62,6 +92,27 @@ fn links_lead_somewhere() {
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(found > 100, "only {found} links were found");
+}
+
+#[test]
+fn citations_of_the_book_exist() {
+    let (root, mut files) = pages();
+    files.extend(rust_files(&root.join("crates")));
+    let wrong: Vec<String> = files
+        .iter()
+        .flat_map(|path| {
+            let wrong = wrong_citations(&root, &std::fs::read_to_string(path).unwrap());
+            wrong.into_iter().map(|citation| format!("{}: [book: {citation}]", path.display()))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "the book has no such chapter or anchor:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn wrong_citations_are_found() {
+    let (root, _) = pages();
+    let text = "[book: eviction#sorting], [book: swap]: [book: eviction#swap] and [book: none#sorting]";
+    assert_eq!(wrong_citations(&root, text), ["eviction#swap", "none#sorting"]);
 }
 
 #[test]
