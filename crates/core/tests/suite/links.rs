@@ -38,7 +38,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     headings.map(anchor).chain(explicit.map(str::to_owned)).collect()
 }
 
-/// The citations of the book in a text: `chapter` or `chapter#anchor` of each `[book: chapter#anchor]`.
+/// The citations of the book in a text: what follows `[book: `, a `chapter` or `chapter#anchor`.
 fn citations(text: &str) -> impl Iterator<Item = &str> {
     text.split("[book: ").skip(1).filter_map(|rest| rest.split_once(']').map(|(citation, _)| citation))
 }
