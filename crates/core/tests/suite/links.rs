@@ -1,5 +1,6 @@
-//! Every relative link of the documentation leads to an existing file and to a heading or anchor in it. Every citation
-//! of the book, in comments and in documentation, names an existing chapter and an anchor in it.
+//! Every relative link of the documentation leads to an existing file and to a heading or anchor in
+//! it. Every citation of the book, in comments and in documentation, names an existing chapter and
+//! an anchor in it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,8 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
     prose.flat_map(|part| part.split("](").skip(1).filter_map(|rest| rest.split(')').next()))
 }
 
-/// The anchors of a page: those of its headings, as GitHub makes them, and those of its `<a id="…"></a>` lines.
+/// The anchors of a page: those of its headings, as GitHub makes them, and those of its
+/// `<a id="…"></a>` lines.
 fn anchors(text: &str) -> BTreeSet<String> {
     let headings = text.split("```").step_by(2).flat_map(str::lines).filter(|line| line.starts_with('#'));
     let anchor = |heading: &str| {
