@@ -212,8 +212,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let closed = cache.close();
     let succeeded = done.check(&plan);
     let report = report(&invocation, done.outcomes);
-    let cache =
-        CacheReport { budget, mechanisms, stats: done.stats, tenants: done.tenants, sync: done.sync };
+    let cache = CacheReport { budget, mechanisms, stats: done.stats, tenants: done.tenants, sync: done.sync };
     print(&report, Some(&cache), &invocation, &mut output)?;
     succeeded?;
     Ok(closed?)

@@ -35,6 +35,8 @@
 mod cpu;
 pub mod equal_memcgs;
 mod error;
+pub mod experiment;
+pub mod fidelity;
 pub mod fio;
 pub mod layout;
 pub mod load;

@@ -1,60 +1,21 @@
 //! `mglru reproduce`: the published experiments, before against after, with the published figures beside ours.
 //!
-//! Each experiment has a file that says what is run, and a [`Registration`] here; [`evidence`] says what is measured, how it is
-//! summed up and when it counts as reproduced; [`summary`] is the one table of all of them, [`page`] the report. A result that
-//! disagrees with the published one is no failure: the status is 0. Counters that do not add up ([`crosscheck`]) are: everything is
-//! shown, and the status is 1.
+//! `mglru_lab::experiment` runs them; here [`text`] and [`summary`] tell what came out, and [`page`] shows it. A result that disagrees with the
+//! published one is no failure: the status is 0. Counters that do not add up are: everything is shown, and the status is 1.
 
-mod cpu;
-mod crosscheck;
-mod evidence;
-mod lru_lock;
-mod memcg_lru;
 mod page;
-mod prefetch;
-mod real;
-mod reclaim_loop;
-mod simulated;
 mod summary;
-mod workingset;
+mod text;
 
 use crate::error::Failure;
-use crate::layout;
 use crate::output::Output;
 use crate::page::ReportFile;
-use evidence::Experiment;
+use crate::progress::Bars;
+use mglru_lab::experiment::{self, EXPERIMENTS, Order, Registration, World};
+use mglru_lab::layout;
 use serde_json::json;
 use std::path::PathBuf;
-use std::time::Instant;
-use summary::{Claim, Done};
-
-/// An experiment, as the mode knows it.
-pub struct Registration {
-    /// Its name on the command line.
-    pub name: &'static str,
-    /// What was published, each with the metric that shows it: the lines of the one table.
-    pub claims: &'static [Claim],
-    /// It also runs with `--world real`, if only as it does anyhow.
-    pub in_real_world: bool,
-    /// Where all experiments are run it is as small as with `--quick`, as it takes long; with as many runs as usual.
-    pub quick_among_all: bool,
-    /// Runs it.
-    pub run: fn(&Order) -> Result<Experiment, Failure>,
-}
-
-/// All of them.
-const EXPERIMENTS: [&Registration; 5] = [
-    &prefetch::REGISTRATION,
-    &workingset::REGISTRATION,
-    &lru_lock::REGISTRATION,
-    &memcg_lru::REGISTRATION,
-    &reclaim_loop::REGISTRATION,
-];
-
-/// Runs of each setting, unless they are told.
-const RUNS_SIMULATED: u32 = 6;
-const RUNS_REAL: u32 = 2;
-const RUNS_QUICK: u32 = 2;
+use summary::Done;
 
 /// Arguments of the mode.
 #[derive(clap::Args)]
@@ -104,59 +65,16 @@ enum WorldName {
     Real,
 }
 
-/// Where experiments run.
-pub enum World {
-    /// In the simulator.
-    Sim,
-    /// With the real cache.
-    Real {
-        /// Where files are made, and gone afterwards.
-        directory: PathBuf,
-    },
-}
-
-impl World {
-    /// As `--world` has it.
-    pub fn name(&self) -> &'static str {
-        match self {
-            World::Sim => "sim",
-            World::Real { .. } => "real",
-        }
-    }
-}
-
-/// What an experiment is told.
-pub struct Order<'a> {
-    /// How much is run.
-    pub effort: Effort,
-    /// Only whether it works.
-    pub quick: bool,
-    /// Where.
-    pub world: &'a World,
-}
-
-/// How much is run.
-#[derive(Debug, Clone, Copy)]
-pub struct Effort {
-    /// Runs of each setting.
-    pub runs: u32,
-    /// Seed of the first of them.
-    pub seed: u64,
-    /// Time is divided by this.
-    pub shorter: u32,
-}
-
 /// Runs the mode.
 ///
 /// # Errors
 /// There is no such experiment, or the simulator has a bug.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let names = || EXPERIMENTS.map(|experiment| experiment.name).join(", ");
     for name in &args.names {
-        if !EXPERIMENTS.iter().any(|experiment| experiment.name == name) {
+        if experiment::by_name(name).is_none() {
             return Err(Failure::usage(format_args!(
                 "there is no experiment '{name}'; there is {}",
-                names()
+                experiment::names().join(", ")
             )));
         }
     }
@@ -172,15 +90,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }
     };
     let is_simulated = matches!(world, World::Sim);
-    let usual = match (args.quick, is_simulated) {
-        (true, _) => RUNS_QUICK,
-        (false, true) => RUNS_SIMULATED,
-        (false, false) => RUNS_REAL,
-    };
-    let effort = |quick: bool| Effort {
-        runs: args.runs.unwrap_or(usual),
-        seed: args.seed,
-        shorter: if quick { 8 } else { 1 },
+    let order = |quick: bool| {
+        let mut order = Order::new(world.clone(), quick);
+        // Among all, one that is small has as many runs as the others.
+        let usual = Order::new(world.clone(), args.quick).effort.runs;
+        order.effort.runs = args.runs.unwrap_or(usual);
+        order.effort.seed = args.seed;
+        order
     };
     let mut output = Output::new(args.json);
     let named = |experiment: &Registration| args.names.iter().any(|name| name == experiment.name);
@@ -205,24 +121,25 @@ pub fn run(args: Args) -> Result<(), Failure> {
     };
     let mut done: Vec<Done> = Vec::new();
     for &of in EXPERIMENTS.iter().filter(wanted) {
-        let began = Instant::now();
         let small = of.quick_among_all && all && is_simulated && !args.quick;
         let quick = args.quick || small;
-        let effort = effort(quick);
-        let mut experiment = (of.run)(&Order { effort, quick, world: &world })?;
-        experiment.seconds = began.elapsed().as_secs_f64();
+        let order = order(quick);
+        let experiment = of.run(&order, &Bars::default())?;
         if !all {
-            output.text(&experiment.text())?;
+            output.text(&text::text(&experiment))?;
         }
-        done.push(Done { of, experiment, command: command(of, &args, &world, small.then_some(effort.runs)) });
+        done.push(Done {
+            of,
+            experiment,
+            command: command(of, &args, &world, small.then_some(order.effort.runs)),
+        });
     }
     if all || done.len() > 1 {
         output.text(&format!("{}{}", if all { "" } else { "\n" }, summary::text(&done)))?;
     }
     let document = json!({"experiments": done.iter().map(|done| {
-        let mut document = done.experiment.json();
-        let claims = done.of.claims.iter().map(|claim| json!({"claim": claim.words, "metric": claim.metric}));
-        document["claims"] = claims.collect();
+        let mut document = json!(done.experiment);
+        document["claims"] = json!(done.of.claims);
         document["command"] = done.command.clone().into();
         document
     }).collect::<Vec<_>>()});
@@ -272,7 +189,7 @@ fn command(of: &Registration, args: &Args, world: &World, small: Option<u32>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evidence::{Check, Crosschecks};
+    use mglru_lab::experiment::{Check, Claim, Crosschecks, Experiment};
 
     /// spec 95, "Cross-checks": what does not add up is a bug, and no result.
     #[test]

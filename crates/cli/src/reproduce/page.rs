@@ -1,111 +1,48 @@
 //! Experiments as a page, and as figures for the documentation.
 
-use super::evidence::{Crosschecks, Experiment, Row, Verdict, figure, percent};
 use super::summary::{self, Done};
+use super::text::{self, figure, percent};
 use crate::error::Failure;
 use crate::page::chart::{self, Axes, Bar, BarGroup, Series};
 use crate::page::{Figure, Page, Part, Section, command_line};
-use crate::statistics::{jain, median, quartiles};
 use crate::table::Table;
-use crate::timeline::Timeline;
 use crate::timeline_figures::{self, Along};
-use serde_json::{Value, json};
+use mglru_lab::experiment::{Crosschecks, Experiment, PairChanges, Row, Shares, Shown, Verdict};
+use mglru_lab::statistics::{median, quartiles};
+use serde_json::Value;
 use std::path::Path;
 
-/// What an experiment shows besides its metrics.
-#[derive(Debug, Clone)]
-pub enum Shown {
-    /// Runs of some settings over time.
-    Timelines {
-        /// Of what: letters, digits, `-`.
-        name: &'static str,
-        /// Of what, in words.
-        about: &'static str,
-        /// The runs.
-        timelines: Vec<Timeline>,
-    },
-    /// What each of many equal tenants got, or lost, in one run of each setting.
-    Fairness {
-        /// What.
-        about: &'static str,
-        /// Who they are.
-        who: &'static str,
-        /// By setting: its name, and a value for each tenant in the order in which they were made.
-        settings: Vec<(&'static str, Vec<f64>)>,
-    },
-    /// What each pair of runs says, before and after one after the other: changes in percent.
-    Pairs {
-        /// By metric.
-        metrics: Vec<(&'static str, Vec<f64>)>,
-    },
-}
-
-impl Shown {
-    /// There is nothing to see.
-    pub fn is_empty(&self) -> bool {
-        match self {
-            Shown::Timelines { timelines, .. } => timelines.is_empty(),
-            Shown::Fairness { settings, .. } => settings.is_empty(),
-            Shown::Pairs { metrics } => metrics.is_empty(),
+fn parts(shown: &Shown, experiment: &str) -> Vec<Part> {
+    match shown {
+        Shown::Timelines { name, about, timelines } => {
+            timeline_figures::figures(&format!("{experiment}-{name}"), about, timelines, Along::Seconds)
         }
-    }
-
-    /// As part of a document.
-    pub fn json(&self) -> Value {
-        match self {
-            Shown::Timelines { name, about, timelines } => json!({
-                "kind": "timelines",
-                "name": name,
-                "about": about,
-                "timelines": timelines,
-            }),
-            Shown::Fairness { about, settings, .. } => json!({
-                "kind": "fairness",
-                "about": about,
-                "settings": settings.iter().map(|(name, values)| {
-                    json!({"label": name, "jain": jain(values), "values": values})
-                }).collect::<Vec<_>>(),
-            }),
-            Shown::Pairs { metrics } => json!({
-                "kind": "pairs",
-                "metrics": metrics.iter().map(|(name, changes)| {
-                    json!({"metric": name, "change_percent": changes})
-                }).collect::<Vec<_>>(),
-            }),
+        Shown::Fairness { about, who, settings } => {
+            vec![Part::Figure(fairness(experiment, about, who, settings))]
         }
-    }
-
-    fn parts(&self, experiment: &str) -> Vec<Part> {
-        match self {
-            Shown::Timelines { name, about, timelines } => {
-                timeline_figures::figures(&format!("{experiment}-{name}"), about, timelines, Along::Seconds)
-            }
-            Shown::Fairness { about, who, settings } => {
-                vec![Part::Figure(fairness(experiment, about, who, settings))]
-            }
-            Shown::Pairs { metrics } => vec![Part::Figure(pairs(experiment, metrics))],
-        }
+        Shown::Pairs { metrics } => vec![Part::Figure(pairs(experiment, metrics))],
     }
 }
 
 /// What each tenant got, of what it would have got if all had got the same.
-fn fairness(experiment: &str, about: &str, who: &str, settings: &[(&'static str, Vec<f64>)]) -> Figure {
+fn fairness(experiment: &str, about: &str, who: &str, settings: &[Shares]) -> Figure {
     let shares = |values: &[f64]| -> Vec<f64> {
-        let mean = crate::statistics::mean(values).max(f64::MIN_POSITIVE);
+        let mean = mglru_lab::statistics::mean(values).max(f64::MIN_POSITIVE);
         values.iter().map(|value| 100.0 * value / mean).collect()
     };
-    let series = settings.iter().map(|(name, values)| Series {
-        label: format!("{name} (Jain {:.4})", jain(values)),
-        points: shares(values)
+    let series = settings.iter().map(|setting| Series {
+        label: format!("{} (Jain {:.4})", setting.label, setting.jain),
+        points: shares(&setting.values)
             .into_iter()
             .enumerate()
             .map(|(at, share)| (at as f64 + 1.0, Some(share)))
             .collect(),
     });
     let series: Vec<Series> = series.collect();
-    let mut table = Table::with_headings([who].into_iter().chain(settings.iter().map(|(name, _)| *name)));
-    for tenant in 0..settings.first().map_or(0, |(_, values)| values.len()) {
-        let cells = settings.iter().map(|(_, values)| format!("{:.0}", values[tenant]));
+    let mut table =
+        Table::with_headings([who].into_iter().chain(settings.iter().map(|setting| setting.label)));
+    for tenant in 0..settings.first().map_or(0, |setting| setting.values.len()) {
+        let cells = settings.iter().map(|setting| format!("{:.0}", setting.values[tenant]));
         table.row(std::iter::once((tenant + 1).to_string()).chain(cells));
     }
     let title = format!("Fairness: {about}.");
@@ -119,21 +56,22 @@ fn fairness(experiment: &str, about: &str, who: &str, settings: &[(&'static str,
 }
 
 /// The changes of pairs of runs.
-fn pairs(experiment: &str, metrics: &[(&'static str, Vec<f64>)]) -> Figure {
+fn pairs(experiment: &str, metrics: &[PairChanges]) -> Figure {
     let series: Vec<Series> = metrics
         .iter()
-        .map(|(name, changes)| Series {
-            label: (*name).to_owned(),
-            points: changes
+        .map(|of| Series {
+            label: of.metric.to_owned(),
+            points: of
+                .change_percent
                 .iter()
                 .enumerate()
                 .map(|(run, &change)| (run as f64 + 1.0, Some(change)))
                 .collect(),
         })
         .collect();
-    let mut table = Table::with_headings(["run"].into_iter().chain(metrics.iter().map(|(name, _)| *name)));
-    for run in 0..metrics.first().map_or(0, |(_, changes)| changes.len()) {
-        let cells = metrics.iter().map(|(_, changes)| format!("{:+.1} %", changes[run]));
+    let mut table = Table::with_headings(["run"].into_iter().chain(metrics.iter().map(|of| of.metric)));
+    for run in 0..metrics.first().map_or(0, |of| of.change_percent.len()) {
+        let cells = metrics.iter().map(|of| format!("{:+.1} %", of.change_percent[run]));
         table.row(std::iter::once((run + 1).to_string()).chain(cells));
     }
     let title = "Run by run: after against before.".to_owned();
@@ -171,7 +109,7 @@ fn metrics(experiment: &Experiment) -> Figure {
     let caption = "Medians of the runs; lines: the middle half of them. Each metric has a scale of its own that begins at 0. Dashed: where \
                    'after' would be if it changed as published.";
     let chart = chart::bars(&title, caption, &groups);
-    let table = experiment.table();
+    let table = text::table(experiment);
     Figure { name: format!("{}-metrics", experiment.name), title, caption: caption.to_owned(), chart, table }
 }
 
@@ -193,14 +131,14 @@ fn section(done: &Done) -> Section {
     }
     section.parts.push(Part::Table(checks));
     match &experiment.crosschecks {
-        Crosschecks::NotApplicable(reason) => {
-            section.text(format!("Cross-checks: not applicable: {reason}."))
+        Crosschecks::NotApplicable { not_applicable } => {
+            section.text(format!("Cross-checks: not applicable: {not_applicable}."))
         }
         Crosschecks::Seen { regime, .. } => {
             section.text(format!("In the runs that were watched: {}.", regime.join("; ")))
         }
     }
-    section.parts.extend(experiment.shown.iter().flat_map(|shown| shown.parts(experiment.name)));
+    section.parts.extend(experiment.shown.iter().flat_map(|shown| parts(shown, experiment.name)));
     section
 }
 
@@ -257,17 +195,19 @@ pub fn write_figures(page: &Page, directory: &Path) -> Result<usize, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn fairness_is_told_in_shares_of_the_mean() {
-        let settings = vec![("even", vec![5.0; 4]), ("uneven", vec![20.0, 0.0, 0.0, 0.0])];
+        let settings =
+            vec![Shares::new("even", vec![5.0; 4]), Shares::new("uneven", vec![20.0, 0.0, 0.0, 0.0])];
         let shown = Shown::Fairness { about: "pages", who: "tenant", settings };
-        let document = shown.json();
+        let document = json!(shown);
         assert_eq!(
             (document["settings"][0]["jain"].as_f64(), document["settings"][1]["jain"].as_f64()),
             (Some(1.0), Some(0.25))
         );
-        let parts = shown.parts("x");
+        let parts = parts(&shown, "x");
         let [Part::Figure(figure)] = &parts[..] else { panic!("one figure") };
         assert_eq!(figure.name, "x-fairness");
         let (headings, rows) = figure.table.parts();
@@ -283,9 +223,13 @@ mod tests {
 
     #[test]
     fn pairs_are_told_run_by_run() {
-        let shown = Shown::Pairs { metrics: vec![("a", vec![1.0, -2.5]), ("b", vec![0.0, 30.0])] };
-        assert_eq!(shown.json()["metrics"][0]["change_percent"], json!([1.0, -2.5]));
-        let parts = shown.parts("x");
+        let shown = Shown::Pairs {
+            metrics: [("a", vec![1.0, -2.5]), ("b", vec![0.0, 30.0])]
+                .map(|(metric, change_percent)| PairChanges { metric, change_percent })
+                .into(),
+        };
+        assert_eq!(json!(shown)["metrics"][0]["change_percent"], json!([1.0, -2.5]));
+        let parts = parts(&shown, "x");
         let [Part::Figure(figure)] = &parts[..] else { panic!("one figure") };
         assert_eq!(figure.name, "x-pairs");
         assert_eq!(figure.table.parts().1[1], ["2", "-2.5 %", "+30.0 %"].map(str::to_owned));

@@ -1,18 +1,9 @@
 //! All experiments in one table: what was claimed, what was published, what we measured, and what that comes to.
 
-use super::Registration;
-use super::evidence::{Experiment, Row, short};
-use crate::statistics::median;
+use super::text::short;
 use crate::table::{Table, wrapped};
-
-/// Something that a publication says, and the metric that shows it.
-#[derive(Debug, Clone, Copy)]
-pub struct Claim {
-    /// What it says, in a few words.
-    pub words: &'static str,
-    /// The stable name of the metric.
-    pub metric: &'static str,
-}
+use mglru_lab::experiment::{Claim, Experiment, Registration, Row};
+use mglru_lab::statistics::median;
 
 /// An experiment that was run, with what is known of it beforehand.
 pub struct Done {

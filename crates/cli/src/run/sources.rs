@@ -3,9 +3,9 @@
 //! Every `[[job]]` has files and memory of its own, except that fio's jobs share files of the same path.
 
 use crate::error::Failure;
-use mglru_lab::fio::source::{Drawn, Source as Drawing};
 use crate::trace_file::{TraceFile, TraceSource};
 use mglru_core::{PAGE_BYTES, Time};
+use mglru_lab::fio::source::{Drawn, Source as Drawing};
 use mglru_sim::{Access, Numbering, Operation, Source, SourceError};
 use mglru_workload::fio::{self, Channel};
 use mglru_workload::load::{Running, Step};

@@ -15,8 +15,8 @@
 //! hold nothing; so they may find one write more than was noted.
 
 use super::{LoadError, PAGE, Performed, Verified, timed};
-use crate::{Error, Stage, Unit, Watch};
 use crate::layout;
+use crate::{Error, Stage, Unit, Watch};
 use mglru_cache::{CachedFile, OpenMode, Tenant};
 use mglru_core::PAGE_BYTES;
 use mglru_workload::random::mix;

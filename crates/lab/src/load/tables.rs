@@ -99,12 +99,7 @@ fn lay_out(directory: &Path, name: &str, warehouses: u64, watch: &dyn Watch) -> 
 
 impl Tables {
     /// Lays the files out and opens them.
-    pub fn new(
-        tpcc: Tpcc,
-        cache_pages: u32,
-        setup: &Setup,
-        watch: &dyn Watch,
-    ) -> Result<Tables, Error> {
+    pub fn new(tpcc: Tpcc, cache_pages: u32, setup: &Setup, watch: &dyn Watch) -> Result<Tables, Error> {
         let &Setup { tenant, directory, name, mapped, .. } = setup;
         let warehouses = tpcc.warehouses();
         lay_out(directory, name, warehouses, watch)?;
@@ -277,7 +272,8 @@ mod tests {
 
     fn tables(cache: &PageCache, directory: &Path, mapped: bool) -> Tables {
         let tpcc = Tpcc::new(1, CACHE_PAGES, 3);
-        let (load, tenant) = (Load::Tpcc { warehouses: 1, cache_pages: CACHE_PAGES }, &cache.tenant("").unwrap());
+        let (load, tenant) =
+            (Load::Tpcc { warehouses: 1, cache_pages: CACHE_PAGES }, &cache.tenant("").unwrap());
         let setup = Setup { load, clients: 1, seed: 3, tenant, directory, name: "t", mapped };
         Tables::new(tpcc, CACHE_PAGES, &setup, &Unwatched).unwrap()
     }

@@ -4,15 +4,13 @@
 //! must end as the row did. Where it does (a fast disk; the mix), rates are held against each other: how likely as many
 //! kills as the kernel had are at our rate. And our own preset never kills.
 
-pub mod load;
-
 use super::kernel_run::{Filter, preset_of, rows};
 use crate::error::Failure;
 use crate::parallel;
 use crate::statistics::median;
 use crate::table::Table;
-use load::{DirtyWriter, Mix, Outcome};
 use mglru_core::{Mechanisms, PAGE_BYTES, Preset};
+use mglru_lab::fidelity::load::{DirtyWriter, Mix, Outcome};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;

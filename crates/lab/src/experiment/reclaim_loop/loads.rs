@@ -2,11 +2,11 @@
 //!
 //! Sizes are the published ones divided by what each says; ratios are kept.
 
+use super::super::SCAN_TIME;
 use super::clients::{self, BUCKETS, Facts, Script, Window};
 use super::store::WALK_TIME;
-use crate::error::Failure;
-use crate::fidelity::oom::load::DirtyWriter;
-use crate::run::simulated::SCAN_TIME;
+use crate::Error;
+use crate::fidelity::load::DirtyWriter;
 use mglru_core::Mechanisms;
 use mglru_sim::{
     Access, DeviceModel, Interleaving, Lane, Latency, Machine, Operation, Simulator, SwapDevice, SwapModel,
@@ -41,7 +41,7 @@ fn with_swap(machine: Machine, mechanisms: Mechanisms, swap_pages: u64, seed: u6
 }
 
 /// Row 2: 64 workers in 32 memcgs, whose heaps are 1.5 times the memory; swap in compressed memory.
-pub fn workers(mechanisms: Mechanisms, seed: u64, shorter: u32, watched: bool) -> Result<Facts, Failure> {
+pub fn workers(mechanisms: Mechanisms, seed: u64, shorter: u32, watched: bool) -> Result<Facts, Error> {
     const WORKERS: u32 = 64;
     const HEAP_PAGES: u64 = 4096;
     let heaps = u64::from(WORKERS) * HEAP_PAGES;
@@ -65,7 +65,7 @@ pub fn workers(mechanisms: Mechanisms, seed: u64, shorter: u32, watched: bool) -
 }
 
 /// Row 5, a sixteenth: a buffer pool of 24.3 G under 2 G, point selects by 48 threads.
-pub fn selects(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts, Failure> {
+pub fn selects(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts, Error> {
     const SMALLER: u64 = 16;
     let limit = 2 * GIB_PAGES / SMALLER;
     let pool = 26_106_127_360 / 4096 / SMALLER;
@@ -85,7 +85,7 @@ pub fn selects(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts,
 }
 
 /// Row 7, a sixteenth: 96 compilers under 3 G, swap in compressed memory.
-pub fn compilers(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts, Failure> {
+pub fn compilers(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts, Error> {
     const SMALLER: u64 = 16;
     let machine = Machine { cpus: 96, ..Machine::kernel_lab(3 * GIB_PAGES / SMALLER) };
     let units = 1500 / u64::from(shorter);
@@ -104,12 +104,12 @@ pub fn compilers(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Fact
 }
 
 /// Row 6, a sixteenth: 16 jobs that read 16 files of 3 G through mappings under 12 G, zipf 1.2.
-pub fn mapped_reads(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts, Failure> {
+pub fn mapped_reads(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts, Error> {
     const SMALLER: u64 = 16;
     const JOBS: u64 = 16;
     let machine = Machine { cpus: JOBS as usize, ..Machine::kernel_lab(12 * GIB_PAGES / SMALLER) };
     let machine = with_swap(machine, mechanisms, 0, seed);
-    let mut simulator = Simulator::new(&machine).map_err(Failure::work)?;
+    let mut simulator = Simulator::new(&machine).map_err(Error::work)?;
     for job in 0..JOBS {
         let pattern = Pattern {
             order: Order::Random(Distribution::Zipf { theta: 1.2 }),
@@ -119,16 +119,16 @@ pub fn mapped_reads(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<F
             length: Length::Endless,
             seed: seed * JOBS + job,
         };
-        let reads = pattern.accesses().map_err(Failure::work)?;
+        let reads = pattern.accesses().map_err(Error::work)?;
         simulator.add_job(
             0,
             reads.map(move |read| Operation::from(Access::load((job << 32) + read.offset / 4096))),
         );
     }
     let accesses = 16_000_000 / u64::from(shorter);
-    let mut to = |accesses: u64| -> Result<_, Failure> {
+    let mut to = |accesses: u64| -> Result<_, Error> {
         while simulator.accesses() < accesses {
-            simulator.step().map_err(Failure::work)?;
+            simulator.step().map_err(Error::work)?;
         }
         Ok(simulator.report())
     };
@@ -145,7 +145,7 @@ pub fn mapped_reads(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<F
 
 /// Row 3: 44 G of anonymous memory and a file of 8 G under 48 G without swap, so many times smaller; 8 clients read, 8 allocate.
 /// A mapped file is read 128 KiB at a time: each page takes a 32nd part of such a read.
-pub fn file_anon(mechanisms: Mechanisms, seed: u64, smaller: u64, rounds: u64) -> Result<Facts, Failure> {
+pub fn file_anon(mechanisms: Mechanisms, seed: u64, smaller: u64, rounds: u64) -> Result<Facts, Error> {
     let machine = Machine {
         cpus: 16,
         scan_time: SCAN_TIME,
@@ -169,7 +169,7 @@ pub fn file_anon(mechanisms: Mechanisms, seed: u64, smaller: u64, rounds: u64) -
 /// Row 4: a file three times the limit is written as fast as its writer can to a disk of 40 MB/s, and nobody looks at what the
 /// cgroup has dirty. A quarter of the published 256 M, as small as it was run on real kernels, whose machine this is
 /// ([`fidelity`](crate::fidelity::oom)).
-pub fn small_writer(mechanisms: Mechanisms, seed: u64) -> Result<Facts, Failure> {
+pub fn small_writer(mechanisms: Mechanisms, seed: u64) -> Result<Facts, Error> {
     const LIMIT_PAGES: u64 = GIB_PAGES / 16;
     let writer = DirtyWriter {
         limit_pages: LIMIT_PAGES,
@@ -178,6 +178,6 @@ pub fn small_writer(mechanisms: Mechanisms, seed: u64) -> Result<Facts, Failure>
         memcg_dirty_limits: false,
         large_folios: true,
     };
-    let outcome = writer.run(mechanisms, seed).map_err(Failure::work)?;
+    let outcome = writer.run(mechanisms, seed).map_err(Error::work)?;
     Ok(Facts { died: outcome.killed, ..Facts::default() })
 }

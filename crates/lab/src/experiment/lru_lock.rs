@@ -12,11 +12,9 @@ mod load;
 
 use super::crosscheck;
 use super::evidence::{Check, Experiment, Published, Row, Values};
-use super::summary::Claim;
-use super::{Effort, Order, Registration};
-use crate::error::Failure;
-use crate::progress;
+use super::{Claim, Effort, Order, Registration};
 use crate::statistics::median;
+use crate::{Error, Stage, Unit, Watch};
 use load::{Load, Outcome, Setting, Size, clock_writes_per_batch};
 use mglru_core::{Lru, LruLock, Mechanisms, Preset, Switch};
 use std::time::Duration;
@@ -53,12 +51,12 @@ type Three = [Mechanisms; 3];
 ///
 /// # Errors
 /// Reclaim did not do what the count of clock writes needs.
-pub fn run(order: &Order) -> Result<Experiment, Failure> {
+fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     let &Order { effort, quick, .. } = order;
     let classic = |mechanisms: Mechanisms| mechanisms.with_lru(Lru::Classic);
     let linux = classic(Mechanisms::preset(Preset::Linux72));
     let batched = Mechanisms::compose(Preset::Linux72, &[Switch::BatchNonresidentAge], &[]);
-    let batched = classic(batched.map_err(Failure::work)?);
+    let batched = classic(batched.map_err(Error::work)?);
     let default = classic(Mechanisms::default());
     let lock: Three = [linux.with_lru_lock(LruLock::Node), linux, default];
     let clock: Three = [linux, batched, default];
@@ -87,7 +85,7 @@ pub fn run(order: &Order) -> Result<Experiment, Failure> {
         smaller(Load::Mapped, MANY_THREADS, DEEP),
     ];
     let runs = if quick { effort.runs } else { effort.runs.max(RUNS_MIN) };
-    let outcomes = run_in_turn(&groups, runs, effort);
+    let outcomes = run_in_turn(&groups, runs, effort, watch)?;
     let column = |group: usize, setting: usize, figure: &dyn Fn(&Outcome) -> f64| -> Vec<f64> {
         outcomes.iter().map(|run| figure(&run[group][setting])).collect()
     };
@@ -192,14 +190,14 @@ fn run_in_turn<const GROUPS: usize>(
     groups: &[[Setting; 3]; GROUPS],
     runs: u32,
     effort: Effort,
-) -> Vec<[[Outcome; 3]; GROUPS]> {
-    let bar = progress::of_share(u64::from(runs) * GROUPS as u64);
-    bar.set_message("threads on the core");
+    watch: &dyn Watch,
+) -> Result<Vec<[[Outcome; 3]; GROUPS]>, Error> {
+    let stage = Stage::begin(watch, "threads on the core", u64::from(runs) * GROUPS as u64, Unit::Steps);
     let one_run = |run: u32| {
         let tenant_pages = TENANT_PAGES / effort.shorter;
         let size = Size { tenant_pages, time: TIME / effort.shorter, seed: effort.seed + u64::from(run) };
-        groups.map(|group| {
-            bar.inc(1);
+        stage.advance(GROUPS as u64)?;
+        Ok(groups.map(|group| {
             // Forth and back, so that none is always the first.
             let order = if run.is_multiple_of(2) { [0, 1, 2] } else { [2, 1, 0] };
             let mut outcomes = order.map(|setting| load::run(&group[setting], size));
@@ -207,9 +205,7 @@ fn run_in_turn<const GROUPS: usize>(
                 outcomes.reverse();
             }
             outcomes
-        })
+        }))
     };
-    let outcomes = (0..runs).map(one_run).collect();
-    bar.finish_and_clear();
-    outcomes
+    (0..runs).map(one_run).collect()
 }

@@ -69,7 +69,9 @@ pub struct Outcome {
 /// The dirty writer.
 #[derive(Clone, Copy, Debug)]
 pub struct DirtyWriter {
+    /// Limit of its memcg, in pages.
     pub limit_pages: u64,
+    /// What it writes, in pages.
     pub file_pages: u64,
     /// 0: unlimited.
     pub disk_bytes_per_second: u64,
@@ -82,13 +84,21 @@ pub struct DirtyWriter {
 /// Readers of a file and users of anonymous memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
+    /// Limit of the memcg, in pages.
     pub limit_pages: u64,
+    /// Processes that read the file over and over.
     pub readers: u32,
+    /// Size of the file, in pages.
     pub file_pages: u32,
+    /// Processes that store to memory of their own.
     pub workers: u32,
+    /// Memory of all workers together, in pages.
     pub anon_pages: u32,
+    /// Between two rounds of a worker.
     pub pause: Duration,
+    /// Rounds after which it is over.
     pub rounds: u64,
+    /// It is over after this at the latest.
     pub time_limit: Duration,
 }
 

@@ -1,8 +1,8 @@
 //! Clients of a load on a simulated machine, and what came of them: operations, latencies, who got how much done, and what
 //! reclaim did meanwhile.
 
-use crate::error::Failure;
-use crate::reproduce::crosscheck::{Crosscheck, Watcher};
+use crate::Error;
+use crate::experiment::crosscheck::{Crosscheck, Watcher};
 use crate::statistics::jain;
 use crate::timeline::{self, Timeline};
 use mglru_core::{Counter, Event, Time};
@@ -193,9 +193,9 @@ impl Source for Client {
 }
 
 /// Runs it.
-pub fn run(script: &Script) -> Result<Facts, Failure> {
-    let mut simulator = Simulator::new(&script.machine).map_err(Failure::work)?;
-    let running = script.load.start(script.clients, script.machine.seed).map_err(Failure::work)?;
+pub fn run(script: &Script) -> Result<Facts, Error> {
+    let mut simulator = Simulator::new(&script.machine).map_err(Error::work)?;
+    let running = script.load.start(script.clients, script.machine.seed).map_err(Error::work)?;
     let running = Rc::new(RefCell::new(running));
     let counts = Counts { done_of_client: vec![0; script.clients as usize], ..Counts::default() };
     let counts = Rc::new(RefCell::new(counts));
@@ -221,7 +221,7 @@ pub fn run(script: &Script) -> Result<Facts, Failure> {
 
     let Window { warm_draws, draws, time, rounds } = script.window;
     while counts.borrow().begun < warm_draws {
-        simulator.step().map_err(Failure::work)?;
+        simulator.step().map_err(Error::work)?;
     }
     let (from, efforts_before, begun_before) =
         (simulator.report(), efforts.borrow().clone(), counts.borrow().begun);
@@ -248,7 +248,7 @@ pub fn run(script: &Script) -> Result<Facts, Failure> {
         let (begun, releases) = (counts.borrow().begun, counts.borrow().releases);
         let all_rounds = rounds > 0 && releases >= rounds * allocators;
         let enough = begun >= warm_draws + draws && simulator.now() >= end;
-        if all_rounds || rounds == 0 && enough || !simulator.step().map_err(Failure::work)? {
+        if all_rounds || rounds == 0 && enough || !simulator.step().map_err(Error::work)? {
             break;
         }
     }
@@ -260,8 +260,8 @@ pub fn run(script: &Script) -> Result<Facts, Failure> {
     counts.borrow_mut().over = true;
     // Who found no memory would go on failing, page by page, and slowly.
     let adds_up = died || {
-        let whole = simulator.run().map_err(Failure::work)?.total().counters;
-        simulator.finish().map_err(Failure::work)?;
+        let whole = simulator.run().map_err(Error::work)?.total().counters;
+        simulator.finish().map_err(Error::work)?;
         whole.pgscan() >= whole.pgsteal()
             && efforts_seen.borrow().reclaimed == whole.get(Counter::PgstealDirect)
     };

@@ -4,9 +4,9 @@
 //! enough. All loads swap to compressed memory, which comes on top of the limit.
 
 use super::workingset::{CLIENTS, Part, Run, SWEEP_THREADS, Task};
-use crate::error::Failure;
 use crate::layout::{self, Content};
 use crate::load::{RealLoad, Setup, Verified};
+use crate::{Error, Watch};
 use mglru_cache::{CachedFile, OpenMode, PageCache, Swap, Tenant};
 use mglru_core::PAGE_BYTES;
 use mglru_workload::Random;
@@ -32,10 +32,10 @@ pub const SCALE: &str = "\
    that is read is verified, and everything at the end.";
 
 /// What somebody does until the time is over; each call is one piece of it.
-type Work<'a> = &'a (dyn Fn(u32) -> Result<u64, Failure> + Sync);
+type Work<'a> = &'a (dyn Fn(u32) -> Result<u64, Error> + Sync);
 
 /// Runs a part of an experiment, with its files in a directory of their own below `directory`.
-pub fn run(task: &Task, directory: &Path) -> Result<Run, Failure> {
+pub fn run(task: &Task, directory: &Path, watch: &dyn Watch) -> Result<Run, Error> {
     let place = layout::temporary(directory)?;
     let cache = PageCache::builder(LIMIT_PAGES * PAGE_BYTES + SWAP_BYTES + ROOM_BYTES)
         .tenant("load", LIMIT_PAGES * PAGE_BYTES)
@@ -54,7 +54,7 @@ pub fn run(task: &Task, directory: &Path) -> Result<Run, Failure> {
     };
     let (seed, directory) = (task.seed, place.path());
     let setup = Setup { load, clients, seed, tenant: &tenant, directory, name: "db", mapped };
-    let load = RealLoad::new(&setup, &mglru_lab::Unwatched)?;
+    let load = RealLoad::new(&setup, watch)?;
     let run = during(time, clients, &tenant, &|client| {
         let mut touches = 0;
         load.step(client as usize, &mut |_| touches += 1)?;
@@ -69,12 +69,12 @@ pub fn run(task: &Task, directory: &Path) -> Result<Run, Failure> {
 }
 
 /// Reads pages at random.
-fn control(seed: u64, tenant: &Tenant, place: &Path, time: Duration) -> Result<Run, Failure> {
+fn control(seed: u64, tenant: &Tenant, place: &Path, time: Duration) -> Result<Run, Error> {
     let path = place.join("control");
-    let fail = |error| Failure::work(format_args!("cannot make {}: {error}", path.display()));
+    let fail = |error| Error::work(format_args!("cannot make {}: {error}", path.display()));
     let file = File::create(&path).map_err(fail)?;
     let content = Content::Verify { block_bytes: PAGE_BYTES as u32, seed };
-    layout::fill(&file, 0..CONTROL_PAGES * PAGE_BYTES, content, &mglru_lab::Unwatched).map_err(fail)?;
+    layout::fill(&file, 0..CONTROL_PAGES * PAGE_BYTES, content, &crate::Unwatched).map_err(fail)?;
     layout::drop_from_system_cache(&file).map_err(fail)?;
     let file = tenant.open(&path, OpenMode::ReadOnly)?;
     let randoms = [0, 1].map(|reader| Mutex::new(Random::stream(seed, reader)));
@@ -87,14 +87,14 @@ fn control(seed: u64, tenant: &Tenant, place: &Path, time: Duration) -> Result<R
     Ok(Run { verified_pages: CONTROL_PAGES, ..run })
 }
 
-fn read_verified(file: &CachedFile, page: u64) -> Result<(), Failure> {
+fn read_verified(file: &CachedFile, page: u64) -> Result<(), Error> {
     let mut bytes = [0; PAGE_BYTES as usize];
     file.read_at(&mut bytes, page * PAGE_BYTES)?;
-    verify::check_generation(&bytes, page * PAGE_BYTES, 1).map(drop).map_err(Failure::work)
+    verify::check_generation(&bytes, page * PAGE_BYTES, 1).map(drop).map_err(Error::work)
 }
 
 /// Has clients work at once until the time is over. What the tenant counted meanwhile.
-fn during(time: Duration, clients: u32, tenant: &Tenant, work: Work<'_>) -> Result<Run, Failure> {
+fn during(time: Duration, clients: u32, tenant: &Tenant, work: Work<'_>) -> Result<Run, Error> {
     let (accesses, transactions, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     let began = Instant::now();
     let client = |number| {

@@ -14,12 +14,10 @@ mod real;
 mod store;
 
 use super::crosscheck;
-use super::evidence::{Check, Experiment, Published, Row, Values};
-use super::page::Shown;
-use super::summary::Claim;
-use super::{Effort, Order, Registration, World};
-use crate::error::Failure;
-use crate::{parallel, progress};
+use super::evidence::{Check, Experiment, Published, Row, Shares, Shown, Values};
+use super::{Claim, Effort, Order, Registration, World};
+use crate::parallel;
+use crate::{Error, Stage, Unit, Watch};
 use clients::Facts;
 use mglru_core::{Counter, Mechanisms, Preset, Switch};
 use store::{PUBLISHED_LIMIT_PAGES, StoreRun};
@@ -91,7 +89,7 @@ impl Part {
     }
 
     /// `watched`: seen event by event, and over time, where that is of interest.
-    fn run(self, mechanisms: Mechanisms, seed: u64, shorter: u32, watched: bool) -> Result<Facts, Failure> {
+    fn run(self, mechanisms: Mechanisms, seed: u64, shorter: u32, watched: bool) -> Result<Facts, Error> {
         match self {
             Part::Store | Part::ReadOnly => {
                 // Nothing depends on the size where nothing is dirty.
@@ -115,15 +113,15 @@ impl Part {
 /// Before, after, default; 7.2 without fault placement, 7.1 with it.
 const SETTINGS: usize = 5;
 
-fn settings() -> Result<[Mechanisms; SETTINGS], Failure> {
+fn settings() -> Result<[Mechanisms; SETTINGS], Error> {
     let preset = Mechanisms::preset;
     let placement = [Switch::FaultPlacement];
     Ok([
         preset(Preset::Linux71),
         preset(Preset::Linux72),
         preset(Preset::Default),
-        Mechanisms::compose(Preset::Linux72, &[], &placement).map_err(Failure::work)?,
-        Mechanisms::compose(Preset::Linux71, &placement, &[]).map_err(Failure::work)?,
+        Mechanisms::compose(Preset::Linux72, &[], &placement).map_err(Error::work)?,
+        Mechanisms::compose(Preset::Linux71, &placement, &[]).map_err(Error::work)?,
     ])
 }
 
@@ -131,10 +129,10 @@ fn settings() -> Result<[Mechanisms; SETTINGS], Failure> {
 ///
 /// # Errors
 /// The simulator has a bug; or files cannot be made, or a record is not what it should be.
-fn run(order: &Order) -> Result<Experiment, Failure> {
+fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     let (settings, effort) = (settings()?, order.effort);
-    if let World::Real { directory } = order.world {
-        return real::run(effort, [settings[0], settings[1], settings[2]], directory);
+    if let World::Real { directory } = &order.world {
+        return real::run(effort, [settings[0], settings[1], settings[2]], directory, watch);
     }
     let mut tasks = Vec::new();
     for part in Part::ALL {
@@ -144,15 +142,19 @@ fn run(order: &Order) -> Result<Experiment, Failure> {
             tasks.extend((0..settings).map(|setting| (part, setting, seed)));
         }
     }
-    let bar = progress::of_share(tasks.len() as u64);
-    bar.set_message("YCSB on a document store, and seven smaller loads");
+    let stage = Stage::begin(
+        watch,
+        "YCSB on a document store, and seven smaller loads",
+        tasks.len() as u64,
+        Unit::Steps,
+    );
     let facts = parallel::all(&tasks, parallel::threads(), |_, &(part, setting, seed)| {
         let watched = seed == effort.seed && setting < 3;
         let facts = part.run(settings[setting], seed, effort.shorter, watched)?;
-        bar.inc(1);
+        stage.advance(1)?;
         Ok(facts)
     })?;
-    bar.finish_and_clear();
+    drop(stage);
     let runs = Runs { tasks, facts };
     Ok(Experiment {
         name: "reclaim-loop",
@@ -196,8 +198,9 @@ impl Runs {
                 first(part).filter_map(|(label, facts)| Some(facts.timeline.clone()?.labelled(label)));
             Shown::Timelines { name, about, timelines: timelines.collect() }
         };
-        let done = first(Part::Workers)
-            .map(|(label, facts)| (label, facts.of_client.iter().map(|&done| done as f64).collect()));
+        let done = first(Part::Workers).map(|(label, facts)| {
+            Shares::new(label, facts.of_client.iter().map(|&done| done as f64).collect())
+        });
         let shown = [
             of("ycsb-b", "YCSB-B on a document store, with what comes before it is counted", Part::Store),
             of("read-only", "the store without updates", Part::ReadOnly),

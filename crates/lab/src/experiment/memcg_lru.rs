@@ -13,13 +13,11 @@
 mod real;
 
 use super::crosscheck::{self, Crosscheck, Watcher};
-use super::evidence::{Check, Experiment, Published, Row, Values};
-use super::page::Shown;
-use super::summary::Claim;
-use super::{Order, Registration, World};
+use super::evidence::{Check, Experiment, Published, Row, Shares, Shown, Values};
+use super::{Claim, Order, Registration, World};
 use crate::equal_memcgs::{Draws, EqualMemcgs, Phase, Rounds};
-use crate::error::Failure;
-use crate::{parallel, progress};
+use crate::parallel;
+use crate::{Error, Stage, Unit, Watch};
 use mglru_core::{Lru, Mechanisms, Preset, Switch};
 use mglru_sim::Machine;
 use std::time::Duration;
@@ -62,11 +60,11 @@ struct Setting {
 ///
 /// # Errors
 /// The simulator has a bug.
-pub fn run(order: &Order) -> Result<Experiment, Failure> {
+fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     let effort = order.effort;
     let preset = Mechanisms::preset;
     let before = preset(Preset::Linux612).with_lru(Lru::Classic);
-    let tree_walk = Mechanisms::compose(Preset::Linux72, &[], &[Switch::MemcgLru]).map_err(Failure::work)?;
+    let tree_walk = Mechanisms::compose(Preset::Linux72, &[], &[Switch::MemcgLru]).map_err(Error::work)?;
     let many = |mechanisms, unsliced| Setting { mechanisms, unsliced, memcgs: MEMCGS };
     let one = |mechanisms| Setting { mechanisms, unsliced: false, memcgs: 1 };
     let is_simulated = matches!(order.world, World::Sim);
@@ -83,20 +81,19 @@ pub fn run(order: &Order) -> Result<Experiment, Failure> {
     let tasks: Vec<(Setting, u64)> = (effort.seed..effort.seed + u64::from(effort.runs))
         .flat_map(|seed| settings.iter().map(move |&setting| (setting, seed)))
         .collect();
-    let bar = progress::of_share(tasks.len() as u64);
-    bar.set_message("128 memcgs");
+    let stage = Stage::begin(watch, "128 memcgs", tasks.len() as u64, Unit::Steps);
     // For real, each run has threads of its own.
     let threads = if is_simulated { parallel::threads() } else { 1 };
     let real_size = real::Size::of_machine(effort.shorter, order.quick);
     let runs = parallel::all(&tasks, threads, |_, &(setting, seed)| {
-        let run = match order.world {
+        let run = match &order.world {
             World::Sim => one_run(setting, seed, order)?,
             World::Real { directory } => (real::run(setting.mechanisms, seed, &real_size, directory)?, None),
         };
-        bar.inc(1);
+        stage.advance(1)?;
         Ok(run)
     })?;
-    bar.finish_and_clear();
+    drop(stage);
     let (runs, seen): (Vec<Rounds>, Vec<Option<Crosscheck>>) = runs.into_iter().unzip();
     let of = |setting: usize, figure: fn(&Rounds) -> f64| -> Vec<f64> {
         runs.iter().skip(setting).step_by(settings.len()).map(figure).collect()
@@ -151,10 +148,10 @@ pub fn run(order: &Order) -> Result<Experiment, Failure> {
         about: "what each memcg lost to all requests, pages",
         who: "memcg",
         settings: vec![
-            ("before", lost(0)),
-            ("after", lost(1)),
-            ("default", lost(2)),
-            ("walking the tree", lost(3)),
+            Shares::new("before", lost(0)),
+            Shares::new("after", lost(1)),
+            Shares::new("default", lost(2)),
+            Shares::new("walking the tree", lost(3)),
         ],
     };
     let within = |setting: usize, figure: fn(&Rounds) -> f64, range: std::ops::RangeInclusive<f64>| {
@@ -201,7 +198,7 @@ fn simulated_workload() -> String {
 }
 
 /// What came of a run; and of the first seed, what was seen of it since memory is full.
-fn one_run(setting: Setting, seed: u64, order: &Order) -> Result<(Rounds, Option<Crosscheck>), Failure> {
+fn one_run(setting: Setting, seed: u64, order: &Order) -> Result<(Rounds, Option<Crosscheck>), Error> {
     // Shorter is smaller here.
     let shorter = order.effort.shorter;
     let requests = if order.quick { REQUESTS_QUICK } else { REQUESTS };
@@ -224,7 +221,7 @@ fn one_run(setting: Setting, seed: u64, order: &Order) -> Result<(Rounds, Option
     };
     let phase = |requests: u32| Phase { rounds: requests, request_pages, rest_nanos: 0 };
     let (warm, counted) = (phase(WARM_REQUESTS), phase(requests));
-    let bug = |error| Failure::work(format_args!("memcg-lru, seed {seed}: {error}"));
+    let bug = |error| Error::work(format_args!("memcg-lru, seed {seed}: {error}"));
     let mut running = load.start(machine, vec![warm, counted]).map_err(bug)?;
     running.run(warm.rounds as usize).map_err(bug)?;
     let watcher = (seed == order.effort.seed).then(|| Watcher::watch(running.simulator()));

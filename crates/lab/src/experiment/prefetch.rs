@@ -8,16 +8,12 @@ mod files;
 mod scan;
 
 use super::crosscheck;
-use super::evidence::{Check, Experiment, Published, Row, Values};
-use super::page::Shown;
-use super::summary::Claim;
-use super::{Effort, Order, Registration};
-use crate::error::Failure;
+use super::evidence::{Check, Experiment, PairChanges, Published, Row, Shown, Values};
+use super::{Claim, Effort, Order, Registration};
 use crate::layout;
-use crate::progress;
 use crate::statistics::heads_at_most;
+use crate::{Error, Stage, Unit, Watch};
 use files::{Load, Side, Turn};
-use indicatif::ProgressBar;
 use mglru_core::{Lru, Mechanisms};
 use scan::{Scanned, Way, World};
 use std::fs;
@@ -79,17 +75,15 @@ type Three = [Vec<f64>; 3];
 ///
 /// # Errors
 /// A file cannot be made, or the cache fails.
-pub fn run(order: &Order) -> Result<Experiment, Failure> {
+fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     let (effort, quick) = (order.effort, order.quick);
     let runs = if quick { effort.runs } else { effort.runs.max(RUNS_MIN) };
-    let bar = progress::of_share(10);
-    let scans = Scans::new(effort, runs, &bar);
-    let loads = |load| turns(load, effort, runs, &bar);
+    let scans = Scans::new(effort, runs, watch)?;
+    let loads = |load| turns(load, effort, runs, watch);
     let random_read = loads(Load::RandomRead)?;
     let hybrid = loads(Load::Hybrid)?;
     let [sysbench, compile, memcached] = [Load::Sysbench, Load::Compile, Load::Memcached].map(loads);
     let (sysbench, compile, memcached) = (sysbench?, compile?, memcached?);
-    bar.finish_and_clear();
 
     type Figure = fn(&Turn) -> f64;
     let of = |turns: &[Vec<Turn>; 2], seconds: Figure, figure: Figure| -> Pair {
@@ -175,7 +169,8 @@ pub fn run(order: &Order) -> Result<Experiment, Failure> {
             .filter_map(|metric| {
                 let row = rows.iter().find(|row| row.metric == metric)?;
                 let pairs = row.before.iter().zip(&row.after);
-                Some((metric, pairs.map(|(before, after)| 100.0 * (after / before - 1.0)).collect()))
+                let change_percent = pairs.map(|(before, after)| 100.0 * (after / before - 1.0)).collect();
+                Some(PairChanges { metric, change_percent })
             })
             .collect(),
     };
@@ -226,23 +221,23 @@ struct Scans {
 }
 
 impl Scans {
-    fn new(effort: Effort, runs: u32, bar: &ProgressBar) -> Scans {
+    fn new(effort: Effort, runs: u32, watch: &dyn Watch) -> Result<Scans, Error> {
         let (folios, seed) = (FOLIOS / effort.shorter, effort.seed);
         let each = u64::from(folios / TENANTS);
-        bar.set_message("scanning");
+        let stage = Stage::begin(watch, "scanning", 4, Unit::Steps);
         let world = World::new(Mechanisms::default(), folios, TENANTS, seed);
         let making_room = over_tenants(runs, &|way, tenant| world.make_room(way, tenant));
-        bar.inc(1);
+        stage.advance(1)?;
         // Of each tenant half the pages, in three parts.
         let reclaim = over_tenants(runs, &|way, tenant| world.reclaim(way, tenant, each / 6));
-        bar.inc(1);
+        stage.advance(1)?;
         let metadata_bytes = world.metadata_bytes();
         drop(world);
         let world = World::new(Mechanisms::default().with_lru(Lru::Classic), folios / 4, TENANTS, seed);
         let classic = over_tenants(runs, &|way, tenant| world.reclaim(way, tenant, each / 24));
-        bar.inc(1);
+        stage.advance(1)?;
         drop(world);
-        Scans {
+        Ok(Scans {
             making_room,
             reclaim,
             classic,
@@ -251,7 +246,7 @@ impl Scans {
             more: repeated(runs, MORE_FOLIOS / effort.shorter, 1, MORE_ROUNDS, seed),
             counted_alike: counted_alike(folios / 64, seed),
             metadata_bytes,
-        }
+        })
     }
 }
 
@@ -307,9 +302,8 @@ fn counted_alike(folios: u32, seed: u64) -> bool {
 }
 
 /// What a load came to, turn by turn.
-fn turns(load: Load, effort: Effort, runs: u32, bar: &ProgressBar) -> Result<[Vec<Turn>; 2], Failure> {
-    bar.inc(1);
-    bar.set_message(load.name());
+fn turns(load: Load, effort: Effort, runs: u32, watch: &dyn Watch) -> Result<[Vec<Turn>; 2], Error> {
+    let stage = Stage::begin(watch, load.name(), u64::from(runs), Unit::Steps);
     let place = layout::temporary(&files::directory())?;
     let mut side = Side::new(load, place.path(), effort.shorter, effort.seed)?;
     let mut all = [Vec::new(), Vec::new()];
@@ -318,6 +312,7 @@ fn turns(load: Load, effort: Effort, runs: u32, bar: &ProgressBar) -> Result<[Ve
         for setting in [run % 2, 1 - run % 2] {
             all[setting].push(side.turn(TURN / effort.shorter, setting == 1)?);
         }
+        stage.advance(1)?;
     }
     side.close()?;
     Ok(all)

@@ -2,7 +2,7 @@
 
 use super::crosscheck::Watcher;
 use super::workingset::{CLIENTS, Part, Run, SWEEP_THREADS, Task};
-use crate::error::Failure;
+use crate::Error;
 use crate::timeline::{self, Timeline};
 use mglru_core::lru::Swappiness;
 use mglru_core::{Counter, Mechanisms, Time};
@@ -104,13 +104,13 @@ impl LoadRun {
     }
 
     /// Runs it.
-    pub fn run(&self) -> Result<Run, Failure> {
-        let mut simulator = Simulator::new(&self.machine()).map_err(Failure::work)?;
+    pub fn run(&self) -> Result<Run, Error> {
+        let mut simulator = Simulator::new(&self.machine()).map_err(Error::work)?;
         let watcher = self.watched.then(|| {
             timeline::watch(&mut simulator);
             Watcher::watch(&mut simulator)
         });
-        let running = self.load.start(self.clients, self.seed).map_err(Failure::work)?;
+        let running = self.load.start(self.clients, self.seed).map_err(Error::work)?;
         let (running, begun) = (Rc::new(RefCell::new(running)), Rc::new(Cell::new(0)));
         for number in 0..self.clients as usize {
             let (running, begun) = (running.clone(), begun.clone());
@@ -148,10 +148,10 @@ fn machine(
 }
 
 /// Runs until the time is over, and sums up.
-fn finish(simulator: &mut Simulator, time: Duration) -> Result<Run, Failure> {
+fn finish(simulator: &mut Simulator, time: Duration) -> Result<Run, Error> {
     let until = Time::ZERO + time;
-    while simulator.now() < until && simulator.step().map_err(Failure::work)? {}
-    simulator.core().validate().map_err(Failure::work)?;
+    while simulator.now() < until && simulator.step().map_err(Error::work)? {}
+    simulator.core().validate().map_err(Error::work)?;
     let report = simulator.report();
     let tally = report.total();
     Ok(Run {
@@ -164,7 +164,7 @@ fn finish(simulator: &mut Simulator, time: Duration) -> Result<Run, Failure> {
 }
 
 /// Runs a part of an experiment.
-pub fn run(task: &Task) -> Result<Run, Failure> {
+pub fn run(task: &Task) -> Result<Run, Error> {
     let &Task { part, mechanisms, seed, shorter, watched } = task;
     let (clients, mapped_percent, time) = match part {
         Part::Tpcc { mapped_percent } => (CLIENTS, mapped_percent, TPCC_TIME),
@@ -188,7 +188,7 @@ pub fn run(task: &Task) -> Result<Run, Failure> {
         return run.run();
     }
     let machine = machine(limit_pages, mechanisms, seed, clients, TOUCH_TIME, SwapDevice::zram(), swappiness);
-    let mut simulator = Simulator::new(&machine).map_err(Failure::work)?;
+    let mut simulator = Simulator::new(&machine).map_err(Error::work)?;
     // Two jobs: one alone would run on beyond the end of the time.
     for job in 0..2 {
         let mut random = Random::stream(seed, job);

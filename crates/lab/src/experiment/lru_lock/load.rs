@@ -8,8 +8,8 @@
 //!                                └─ t1
 //! ```
 
-use super::super::cpu::thread_seconds;
-use crate::error::Failure;
+use crate::Error;
+use crate::cpu::thread_seconds;
 use mglru_core::lru::{Refresh, Swappiness};
 use mglru_core::reclaim::{Effort, EffortKind, Orders, Proactive, RequestStep, Step, Watermarks};
 use mglru_core::{
@@ -314,7 +314,7 @@ pub fn run(setting: &Setting, size: Size) -> Outcome {
 ///
 /// # Errors
 /// There was no such batch.
-pub fn clock_writes_per_batch(mechanisms: Mechanisms, depth: u32) -> Result<u64, Failure> {
+pub fn clock_writes_per_batch(mechanisms: Mechanisms, depth: u32) -> Result<u64, Error> {
     const BATCH: u64 = 31;
     const PAGES: u32 = 2030;
     let size = Size { tenant_pages: 2 * PAGES, time: Duration::ZERO, seed: 0 };
@@ -340,7 +340,7 @@ pub fn clock_writes_per_batch(mechanisms: Mechanisms, depth: u32) -> Result<u64,
             return Ok(writes_after - writes);
         }
         if matches!(step, Step::Done(_)) {
-            return Err(Failure::work("lru-lock: reclaim put back no batch of 31 folios"));
+            return Err(Error::work("lru-lock: reclaim put back no batch of 31 folios"));
         }
     }
 }

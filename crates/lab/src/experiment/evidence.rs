@@ -4,10 +4,9 @@
 //! looks at the interval in which the median of their changes lies ([`median_interval`], 95 % from six pairs on), never at medians alone:
 //! noise makes nothing more alike. [`Row::judge`] has the rules.
 
-use super::page::Shown;
-use crate::statistics::{Interval, median, median_interval, quantile, spread};
-use crate::table::{Table, wrapped};
-use serde_json::{Value, json};
+use crate::statistics::{Interval, jain, median, median_interval, quantile, spread};
+use crate::timeline::Timeline;
+use serde::{Serialize, Serializer};
 
 /// The part of a published change that has to show.
 const SHARE: f64 = 0.7;
@@ -103,7 +102,7 @@ pub struct Row {
 }
 
 /// Something that has to be true for the figures to mean anything.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Check {
     /// What.
     pub name: String,
@@ -119,10 +118,14 @@ impl Check {
 }
 
 /// What every reproduction has to report of its runs (spec 95, "Cross-checks").
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
 pub enum Crosschecks {
-    /// There is nothing to be checked, for this reason.
-    NotApplicable(&'static str),
+    /// There is nothing to be checked.
+    NotApplicable {
+        /// For this reason.
+        not_applicable: &'static str,
+    },
     /// Of runs that were seen event by event.
     Seen {
         /// What holds unless there is a bug, so that no figure means anything if it does not.
@@ -136,27 +139,8 @@ impl Crosschecks {
     /// What must hold.
     pub fn must(&self) -> &[Check] {
         match self {
-            Crosschecks::NotApplicable(_) => &[],
+            Crosschecks::NotApplicable { .. } => &[],
             Crosschecks::Seen { must, .. } => must,
-        }
-    }
-
-    fn text(&self) -> String {
-        match self {
-            Crosschecks::NotApplicable(reason) => format!("\n  cross-checks: not applicable: {reason}"),
-            Crosschecks::Seen { must, regime } => {
-                let must = must.iter().map(|check| format!("\n  {}: {}", check.word(), check.name));
-                must.chain(regime.iter().map(|words| format!("\n  regime: {words}"))).collect()
-            }
-        }
-    }
-
-    fn json(&self) -> Value {
-        match self {
-            Crosschecks::NotApplicable(reason) => json!({"not_applicable": reason}),
-            Crosschecks::Seen { must, regime } => {
-                json!({"must": must.iter().map(check_value).collect::<Vec<_>>(), "regime": regime})
-            }
         }
     }
 }
@@ -188,11 +172,8 @@ pub struct Experiment {
     pub shown: Vec<Shown>,
 }
 
-/// How the table is to be read.
-const HOW: &str = "\n  Changes are in percent. between: there is the median change of pairs of runs, with 95 % from six pairs on; verdicts go by it.";
-
 /// From nothing to something is a change by all of it.
-fn change(before: f64, after: f64) -> f64 {
+pub fn change(before: f64, after: f64) -> f64 {
     match (before == 0.0, after == 0.0) {
         (true, true) => 0.0,
         (true, false) => after.signum(),
@@ -271,45 +252,6 @@ impl Row {
     }
 }
 
-/// As short as a figure can be read: three or four digits, or thousands and millions.
-pub fn figure(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".to_owned(),
-        1e9.. => format!("{:.2} G", value / 1e9),
-        1e6.. => format!("{:.2} M", value / 1e6),
-        1e4.. => format!("{:.1} k", value / 1e3),
-        100.0.. => format!("{value:.0}"),
-        _ => format!("{value:.2}"),
-    }
-}
-
-/// Shorter: three digits.
-pub fn short(value: f64) -> String {
-    let (value, unit) = match value.abs() {
-        1e9.. => (value / 1e9, " G"),
-        1e6.. => (value / 1e6, " M"),
-        1e4.. => (value / 1e3, " k"),
-        _ => (value, ""),
-    };
-    match value.abs() {
-        0.0 => "0".to_owned(),
-        100.0.. => format!("{value:.0}{unit}"),
-        10.0.. => format!("{value:.1}{unit}"),
-        _ => format!("{value:.2}{unit}"),
-    }
-}
-
-/// A share as a change.
-pub fn percent(change: f64) -> String {
-    format!("{:+.1} %", 100.0 * change)
-}
-
-/// The same for a column of percents: with the digits that say something.
-fn signed(change: f64) -> String {
-    let percent = 100.0 * change;
-    if percent.abs() < 9.95 { format!("{percent:+.1}") } else { format!("{percent:+.0}") }
-}
-
 impl Experiment {
     /// What a metric comes to.
     pub fn verdict_of(&self, row: &Row) -> Verdict {
@@ -321,7 +263,7 @@ impl Experiment {
     }
 
     /// The verdict on the whole: that of the metric that the publication is about, which stands first.
-    fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> Verdict {
         self.verdict_of(&self.rows[0])
     }
 
@@ -349,92 +291,175 @@ impl Experiment {
         self.caveat(row).map_or(word.to_owned(), |caveat| format!("{word} ({caveat})"))
     }
 
-    /// Its metrics.
-    pub fn table(&self) -> Table {
-        let mut table =
-            Table::new(["metric", "published", "before", "after", "default", "change", "between", "verdict"])
-                .with_words_last();
-        for row in &self.rows {
-            let published = row.published_pair();
-            let interval = row.interval();
-            table.row([
-                row.metric.to_owned(),
-                published.map_or("-".to_owned(), |(before, after)| signed(change(before, after))),
-                figure(median(&row.before)),
-                figure(median(&row.after)),
-                figure(median(&row.default)),
-                signed(row.change()),
-                format!("{}…{}", signed(interval.low), signed(interval.high)),
-                self.told(row),
-            ]);
+    fn row_document<'a>(&self, row: &'a Row) -> RowDocument<'a> {
+        let Interval { low, high, confidence } = row.interval();
+        RowDocument {
+            metric: row.metric,
+            unit: row.unit,
+            timed: row.values == Values::Timed,
+            published: row.published_pair().map(|(before, after)| PublishedDocument { before, after }),
+            measured: row.of_settings(median),
+            spread: row.of_settings(spread),
+            change: ChangeDocument { median: row.change(), low, high, confidence },
+            runs: row.of_settings(|runs| runs),
+            verdict: self.verdict_of(row).word(),
+            caveat: self.caveat(row),
         }
-        table
     }
 
     /// Everything that was checked: what was expected first.
     pub fn all_checks(&self) -> impl Iterator<Item = &Check> {
         self.checks.iter().chain(self.crosschecks.must())
     }
+}
 
-    /// As text.
-    pub fn text(&self) -> String {
-        let mut checks = String::new();
-        for check in &self.checks {
-            checks.push_str(&format!("\n  {}: {}", check.word(), check.name));
-        }
-        checks.push_str(&self.crosschecks.text());
-        if let Some(reason) = self.untimely {
-            checks.push_str(&format!("\n  times say nothing: {reason}"));
-        }
-        checks.push_str(HOW);
-        let mut text = format!("{}\n\n{}{}", wrapped(&self.workload), self.table().text(), wrapped(&checks));
-        text.push_str(&format!("\n\n  {} runs of each setting, {:.0} s in all\n", self.runs, self.seconds));
-        text
-    }
+/// What an experiment shows besides its metrics.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Shown {
+    /// Runs of some settings over time.
+    Timelines {
+        /// Of what: letters, digits, `-`.
+        name: &'static str,
+        /// Of what, in words.
+        about: &'static str,
+        /// The runs.
+        timelines: Vec<Timeline>,
+    },
+    /// What each of many equal tenants got, or lost, in one run of each setting.
+    Fairness {
+        /// What.
+        about: &'static str,
+        /// What a tenant is called: a worker, a memcg.
+        #[serde(skip)]
+        who: &'static str,
+        /// The settings.
+        settings: Vec<Shares>,
+    },
+    /// What each pair of runs says, before and after one after the other.
+    Pairs {
+        /// By metric.
+        metrics: Vec<PairChanges>,
+    },
+}
 
-    /// As part of a document.
-    pub fn json(&self) -> Value {
-        json!({
-            "name": self.name,
-            "world": self.world,
-            "runs": self.runs,
-            "seconds": self.seconds,
-            "quick": self.quick,
-            "times_say_nothing": self.untimely,
-            "verdict": self.verdict().word(),
-            "rows": self.rows.iter().map(|row| self.row_value(row)).collect::<Vec<_>>(),
-            "checks": self.checks.iter().map(check_value).collect::<Vec<_>>(),
-            "crosschecks": self.crosschecks.json(),
-            "shown": self.shown.iter().map(Shown::json).collect::<Vec<_>>(),
-        })
-    }
+/// What equal tenants got under one setting.
+#[derive(Debug, Clone, Serialize)]
+pub struct Shares {
+    /// The setting's name.
+    pub label: &'static str,
+    /// Jain's index of the values: 1 where all got the same, 1/n where one of n got everything.
+    pub jain: f64,
+    /// A value for each tenant, in the order in which they were made.
+    pub values: Vec<f64>,
+}
 
-    fn row_value(&self, row: &Row) -> Value {
-        let of = |sum_up: fn(&[f64]) -> f64| {
-            json!({
-                "before": sum_up(&row.before),
-                "after": sum_up(&row.after),
-                "default": sum_up(&row.default),
-            })
-        };
-        let interval = row.interval();
-        json!({
-            "metric": row.metric,
-            "unit": row.unit,
-            "timed": row.values == Values::Timed,
-            "published": row.published_pair().map(|(before, after)| json!({"before": before, "after": after})),
-            "measured": of(median),
-            "spread": of(spread),
-            "change": {"median": row.change(), "low": interval.low, "high": interval.high, "confidence": interval.confidence},
-            "runs": {"before": row.before, "after": row.after, "default": row.default},
-            "verdict": self.verdict_of(row).word(),
-            "caveat": self.caveat(row),
-        })
+impl Shares {
+    /// Of these values.
+    pub fn new(label: &'static str, values: Vec<f64>) -> Shares {
+        Shares { label, jain: jain(&values), values }
     }
 }
 
-fn check_value(check: &Check) -> Value {
-    json!({"name": check.name, "holds": check.holds})
+/// Changes of a metric, run by run.
+#[derive(Debug, Clone, Serialize)]
+pub struct PairChanges {
+    /// The metric's name.
+    pub metric: &'static str,
+    /// Of each pair of runs, from before to after, in percent.
+    pub change_percent: Vec<f64>,
+}
+
+impl Shown {
+    /// There is nothing to see.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Shown::Timelines { timelines, .. } => timelines.is_empty(),
+            Shown::Fairness { settings, .. } => settings.is_empty(),
+            Shown::Pairs { metrics } => metrics.is_empty(),
+        }
+    }
+}
+
+/// A figure of each setting.
+#[derive(Serialize)]
+struct OfSettings<T> {
+    before: T,
+    after: T,
+    default: T,
+}
+
+impl Row {
+    fn of_settings<'a, T>(&'a self, figure: impl Fn(&'a [f64]) -> T) -> OfSettings<T> {
+        OfSettings {
+            before: figure(&self.before),
+            after: figure(&self.after),
+            default: figure(&self.default),
+        }
+    }
+}
+
+/// A row of a document.
+#[derive(Serialize)]
+struct RowDocument<'a> {
+    metric: &'static str,
+    unit: &'static str,
+    timed: bool,
+    published: Option<PublishedDocument>,
+    measured: OfSettings<f64>,
+    spread: OfSettings<f64>,
+    change: ChangeDocument,
+    runs: OfSettings<&'a [f64]>,
+    verdict: &'static str,
+    caveat: Option<String>,
+}
+
+#[derive(Serialize)]
+struct PublishedDocument {
+    before: f64,
+    after: f64,
+}
+
+#[derive(Serialize)]
+struct ChangeDocument {
+    median: f64,
+    low: f64,
+    high: f64,
+    confidence: f64,
+}
+
+/// Serialised, an experiment is its part of the document of `mglru reproduce --json`.
+impl Serialize for Experiment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Document<'a> {
+            name: &'static str,
+            world: &'static str,
+            runs: u32,
+            seconds: f64,
+            quick: bool,
+            times_say_nothing: Option<&'static str>,
+            verdict: &'static str,
+            rows: Vec<RowDocument<'a>>,
+            checks: &'a [Check],
+            crosschecks: &'a Crosschecks,
+            shown: &'a [Shown],
+        }
+        let document = Document {
+            name: self.name,
+            world: self.world,
+            runs: self.runs,
+            seconds: self.seconds,
+            quick: self.quick,
+            times_say_nothing: self.untimely,
+            verdict: self.verdict().word(),
+            rows: self.rows.iter().map(|row| self.row_document(row)).collect(),
+            checks: &self.checks,
+            crosschecks: &self.crosschecks,
+            shown: &self.shown,
+        };
+        document.serialize(serializer)
+    }
 }
 
 #[cfg(test)]
@@ -457,22 +482,11 @@ mod tests {
             seconds: 0.0,
             rows: vec![Row { values: Values::Timed, ..row }],
             checks: Vec::new(),
-            crosschecks: Crosschecks::NotApplicable("a test"),
+            crosschecks: Crosschecks::NotApplicable { not_applicable: "a test" },
             shown: Vec::new(),
         };
-        let document = experiment.json();
-        assert_eq!(document["verdict"], document["rows"][0]["verdict"]);
+        assert_eq!(experiment.verdict(), experiment.verdict_of(&experiment.rows[0]));
         experiment.told(&experiment.rows[0])
-    }
-
-    #[test]
-    fn figures_are_short() {
-        let of = [0.0, 0.991, 16.0, 425.0, 8747.6, 134_743.7, 5_019_627.0, 34_365_441.0, 1_294_678_786.0];
-        assert_eq!(
-            of.map(short),
-            ["0", "0.99", "16.0", "425", "8748", "135 k", "5.02 M", "34.4 M", "1.29 G"]
-        );
-        assert_eq!(of[6..].iter().map(|&of| figure(of)).collect::<Vec<_>>(), ["5.02 M", "34.37 M", "1.29 G"]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! YCSB on a document store under one limit: the runs behind rows 1 and its controls.
 
+use super::super::SCAN_TIME;
 use super::clients::{self, Facts, Script, Window};
-use crate::error::Failure;
-use crate::run::simulated::SCAN_TIME;
+use crate::Error;
 use mglru_core::Mechanisms;
 use mglru_sim::{DeviceModel, FlusherModel, Interleaving, Lane, Latency, Machine, Writes};
 use mglru_workload::Load;
@@ -59,14 +59,7 @@ pub struct StoreRun {
 impl StoreRun {
     /// As published, but for the size.
     pub fn new(mechanisms: Mechanisms, limit_pages: u64, seed: u64) -> StoreRun {
-        StoreRun {
-            mechanisms,
-            writes_percent: 5,
-            limit_pages,
-            seed,
-            shorter: 1,
-            watched: false,
-        }
+        StoreRun { mechanisms, writes_percent: 5, limit_pages, seed, shorter: 1, watched: false }
     }
 
     fn load(&self) -> Load {
@@ -81,7 +74,7 @@ impl StoreRun {
     }
 
     /// Runs it.
-    pub fn run(&self) -> Result<Facts, Failure> {
+    pub fn run(&self) -> Result<Facts, Error> {
         let machine = Machine {
             mechanisms: self.mechanisms,
             cpus: CLIENTS as usize,

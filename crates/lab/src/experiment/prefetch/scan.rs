@@ -4,7 +4,7 @@
 //! cache would need hundreds of gigabytes of them. Tenants take frames in turn, and each puts its own on its list in random order, so
 //! that neighbours on a list are no neighbours in memory.
 
-use super::super::cpu::thread_seconds;
+use crate::cpu::thread_seconds;
 use mglru_cache::prefetch_for_write;
 use mglru_core::lru::Swappiness;
 use mglru_core::reclaim::{Proactive, RequestStep, Watermarks};

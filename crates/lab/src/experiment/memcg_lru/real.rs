@@ -10,9 +10,9 @@
 //! wants 64 pages, what each loses in all is less than a batch, and nothing but batches is measured.
 
 use super::{MEMCGS, TOUCHED};
-use crate::cache_options::available_memory_bytes;
+use crate::Error;
 use crate::equal_memcgs::Rounds;
-use crate::error::Failure;
+use crate::layout::available_memory_bytes;
 use crate::layout::{self, Content};
 use mglru_cache::{AnonRegion, Limits, Map, OpenMode, PageCache, Swap, Tenant};
 use mglru_core::{Mechanisms, PAGE_BYTES};
@@ -90,12 +90,12 @@ struct Memory {
 }
 
 impl Memory {
-    fn new(tenant: Tenant, number: u64, pages: u64, seed: u64, place: &Path) -> Result<Memory, Failure> {
+    fn new(tenant: Tenant, number: u64, pages: u64, seed: u64, place: &Path) -> Result<Memory, Error> {
         let path = place.join(number.to_string());
-        let fail = |error| Failure::work(format_args!("cannot make {}: {error}", path.display()));
+        let fail = |error| Error::work(format_args!("cannot make {}: {error}", path.display()));
         let file = File::create(&path).map_err(fail)?;
         let content = Content::Verify { block_bytes: PAGE_BYTES as u32, seed };
-        layout::fill(&file, 0..pages * PAGE_BYTES, content, &mglru_lab::Unwatched).map_err(fail)?;
+        layout::fill(&file, 0..pages * PAGE_BYTES, content, &crate::Unwatched).map_err(fail)?;
         layout::drop_from_system_cache(&file).map_err(fail)?;
         let map = tenant.open(&path, OpenMode::ReadOnly)?.map()?;
         let anonymous = tenant.anonymous(pages * PAGE_BYTES)?;
@@ -111,18 +111,18 @@ impl Memory {
         (self.seed ^ (self.number << 32 | page)).to_le_bytes()
     }
 
-    fn load_file(&self, page: u64) -> Result<(), Failure> {
+    fn load_file(&self, page: u64) -> Result<(), Error> {
         let mut bytes = [0; PAGE_BYTES as usize];
         self.map.load(page * PAGE_BYTES, &mut bytes)?;
-        verify::check_generation(&bytes, page * PAGE_BYTES, 1).map(drop).map_err(Failure::work)
+        verify::check_generation(&bytes, page * PAGE_BYTES, 1).map(drop).map_err(Error::work)
     }
 
-    fn load_anonymous(&self, page: u64) -> Result<(), Failure> {
+    fn load_anonymous(&self, page: u64) -> Result<(), Error> {
         let mut bytes = [0; NUMBER_BYTES as usize];
         self.anonymous.load(page * PAGE_BYTES, &mut bytes)?;
         if bytes != self.stamp(page) {
             let (number, found) = (self.number, u64::from_le_bytes(bytes));
-            return Err(Failure::work(format_args!(
+            return Err(Error::work(format_args!(
                 "anonymous page {page} of tenant {number} holds {found:#x}"
             )));
         }
@@ -130,7 +130,7 @@ impl Memory {
     }
 
     /// Loads some of all pages.
-    fn touch(&self, share: f64, random: &mut Random) -> Result<(), Failure> {
+    fn touch(&self, share: f64, random: &mut Random) -> Result<(), Error> {
         for page in 0..self.pages {
             if random.unit() < share {
                 self.load_file(page)?;
@@ -148,12 +148,7 @@ impl Memory {
 }
 
 /// One run, with its files in a directory of their own below `directory`.
-pub(super) fn run(
-    mechanisms: Mechanisms,
-    seed: u64,
-    size: &Size,
-    directory: &Path,
-) -> Result<Rounds, Failure> {
+pub(super) fn run(mechanisms: Mechanisms, seed: u64, size: &Size, directory: &Path) -> Result<Rounds, Error> {
     let place = layout::temporary(directory)?;
     let &Size { pages_each, request_pages, requests } = size;
     let cache = PageCache::builder(budget_bytes(pages_each))

@@ -4,8 +4,8 @@
 //! what is looked for, by what memory they happen to get. Files are sparse ones where the
 //! system keeps files in memory, so that reading one costs a copy, as from the publication's RAM disk, and no memory.
 
-use super::super::cpu::process_seconds;
-use crate::error::Failure;
+use crate::Error;
+use crate::cpu::process_seconds;
 use mglru_cache::{AnonRegion, CachedFile, OpenMode, PageCache, ReadRequest, Swap, Tenant};
 use mglru_core::PAGE_BYTES;
 use mglru_workload::{Accesses, BlockBytes, Distribution, Length, Mix, Order, Pattern, Random};
@@ -126,9 +126,9 @@ pub fn directory() -> PathBuf {
     if shared.is_dir() { shared } else { std::env::temp_dir() }
 }
 
-fn sparse(path: &Path, bytes: u64) -> Result<(), Failure> {
+fn sparse(path: &Path, bytes: u64) -> Result<(), Error> {
     let make = || File::create(path)?.set_len(bytes);
-    make().map_err(|error| Failure::work(format_args!("cannot make {}: {error}", path.display())))
+    make().map_err(|error| Error::work(format_args!("cannot make {}: {error}", path.display())))
 }
 
 impl Side {
@@ -136,7 +136,7 @@ impl Side {
     ///
     /// # Errors
     /// A file cannot be made or read.
-    pub fn new(load: Load, place: &Path, shorter: u32, seed: u64) -> Result<Side, Failure> {
+    pub fn new(load: Load, place: &Path, shorter: u32, seed: u64) -> Result<Side, Error> {
         let [limit_bytes, swap_bytes] = [load.limit_bytes(), load.swap_bytes()]
             .map(|bytes| bytes / u64::from(shorter) / PAGE_BYTES * PAGE_BYTES);
         let mut builder =
@@ -150,7 +150,7 @@ impl Side {
         let open = |name: String, bytes| {
             let path = place.join(name);
             sparse(&path, bytes)?;
-            Ok::<_, Failure>(tenant.open(&path, OpenMode::ReadWrite)?)
+            Ok::<_, Error>(tenant.open(&path, OpenMode::ReadWrite)?)
         };
         let job = |number: usize| {
             let work = match load {
@@ -169,7 +169,7 @@ impl Side {
                     };
                     Work::Files {
                         file: open(format!("job{number}"), each)?,
-                        accesses: pattern.accesses().map_err(Failure::work)?,
+                        accesses: pattern.accesses().map_err(Error::work)?,
                     }
                 }
                 Load::Sysbench => Work::Sysbench { pool: tenant.anonymous(each)? },
@@ -183,14 +183,14 @@ impl Side {
             let buffer = vec![0; BATCH * PAGE];
             Ok(Job { work, random: Random::stream(seed, number as u64), buffer })
         };
-        let jobs = (0..JOBS).map(job).collect::<Result<Vec<_>, Failure>>()?;
+        let jobs = (0..JOBS).map(job).collect::<Result<Vec<_>, Error>>()?;
         let mut side = Side { tenant, jobs, cache };
         side.warm(limit_bytes)?;
         Ok(side)
     }
 
     /// Until something was reclaimed, and then for a while.
-    fn warm(&mut self, limit_bytes: u64) -> Result<(), Failure> {
+    fn warm(&mut self, limit_bytes: u64) -> Result<(), Error> {
         for job in &self.jobs {
             if let Work::Sysbench { pool } = &job.work {
                 let page = content(1);
@@ -216,7 +216,7 @@ impl Side {
     ///
     /// # Errors
     /// The cache's.
-    pub fn turn(&mut self, time: Duration, prefetch: bool) -> Result<Turn, Failure> {
+    pub fn turn(&mut self, time: Duration, prefetch: bool) -> Result<Turn, Error> {
         self.cache.set_prefetch(prefetch);
         let (began, cpu, reclaimed) = (Instant::now(), process_seconds(), self.reclaimed());
         let done = std::thread::scope(|scope| {
@@ -226,7 +226,7 @@ impl Side {
                     let (read, written) = job.step()?;
                     (reads, writes) = (reads + read, writes + written);
                 }
-                Ok::<_, Failure>((reads, writes))
+                Ok::<_, Error>((reads, writes))
             };
             let jobs: Vec<_> = self.jobs.iter_mut().map(|job| scope.spawn(move || work(job))).collect();
             jobs.into_iter()
@@ -243,7 +243,7 @@ impl Side {
     ///
     /// # Errors
     /// Something cannot be written.
-    pub fn close(self) -> Result<(), Failure> {
+    pub fn close(self) -> Result<(), Error> {
         drop((self.jobs, self.tenant));
         Ok(self.cache.close()?)
     }
@@ -278,7 +278,7 @@ impl Job {
     }
 
     /// One piece of work. Bytes read or operations, and bytes written.
-    fn step(&mut self) -> Result<(u64, u64), Failure> {
+    fn step(&mut self) -> Result<(u64, u64), Error> {
         let Job { work, random, buffer } = self;
         match work {
             Work::Files { file, accesses } => {

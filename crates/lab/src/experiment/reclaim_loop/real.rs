@@ -5,11 +5,10 @@
 use super::super::Effort;
 use super::super::crosscheck;
 use super::super::evidence::{Check, Experiment, Published, Row, Values};
-use crate::error::Failure;
 use crate::layout;
 use crate::load::documents::Documents;
-use crate::progress;
 use crate::temporary::TemporaryFolder;
+use crate::{Error, Stage, Unit, Watch};
 use mglru_cache::PageCache;
 use mglru_core::{Mechanisms, PAGE_BYTES};
 use mglru_workload::ycsb::{Letter, Ycsb};
@@ -41,11 +40,15 @@ const RUNS_MIN: u32 = 6;
 ///
 /// # Errors
 /// Files cannot be made, or a record is not what it should be.
-pub fn run(effort: Effort, settings: [Mechanisms; 3], directory: &Path) -> Result<Experiment, Failure> {
+pub fn run(
+    effort: Effort,
+    settings: [Mechanisms; 3],
+    directory: &Path,
+    watch: &dyn Watch,
+) -> Result<Experiment, Error> {
     let runs = if effort.shorter == 1 { effort.runs.max(RUNS_MIN) } else { effort.runs };
-    let prepared = Prepared::new(directory, effort.seed)?;
-    let bar = progress::of_share(u64::from(runs) * 6);
-    bar.set_message("YCSB-B on redb");
+    let prepared = Prepared::new(directory, effort.seed, watch)?;
+    let stage = Stage::begin(watch, "YCSB-B on redb", u64::from(runs) * 6, Unit::Steps);
     let mut facts = [(); 6].map(|()| Vec::new());
     for seed in effort.seed..effort.seed + u64::from(runs) {
         for (part, writes_percent) in [5, 0].into_iter().enumerate() {
@@ -56,11 +59,11 @@ pub fn run(effort: Effort, settings: [Mechanisms; 3], directory: &Path) -> Resul
                     seed,
                     effort.shorter.min(2),
                 )?);
-                bar.inc(1);
+                stage.advance(1)?;
             }
         }
     }
-    bar.finish_and_clear();
+    drop(stage);
     let row = |metric, unit, published, part: usize, figure: &dyn Fn(&RealFacts) -> f64| {
         let [before, after, default] =
             [0, 1, 2].map(|setting| facts[3 * part + setting].iter().map(figure).collect());
@@ -142,9 +145,9 @@ impl Prepared {
     ///
     /// # Errors
     /// It cannot be made.
-    pub fn new(directory: &Path, seed: u64) -> Result<Prepared, Failure> {
+    pub fn new(directory: &Path, seed: u64, watch: &dyn Watch) -> Result<Prepared, Error> {
         let prepared = Prepared(layout::temporary(directory)?);
-        Documents::lay_out(&prepared.path("first"), RECORDS, seed, &mglru_lab::Unwatched)?;
+        Documents::lay_out(&prepared.path("first"), RECORDS, seed, watch)?;
         Ok(prepared)
     }
 
@@ -162,10 +165,10 @@ impl Prepared {
         writes_percent: u32,
         seed: u64,
         shorter: u32,
-    ) -> Result<RealFacts, Failure> {
+    ) -> Result<RealFacts, Error> {
         let path = self.path("run");
         std::fs::copy(self.path("first"), &path)
-            .map_err(|error| Failure::work(format_args!("cannot make {}: {error}", path.display())))?;
+            .map_err(|error| Error::work(format_args!("cannot make {}: {error}", path.display())))?;
         let cache = PageCache::builder(LIMIT_BYTES + ROOM_BYTES)
             .tenant("store", LIMIT_BYTES)
             .mechanisms(mechanisms)
@@ -197,7 +200,7 @@ impl Prepared {
 }
 
 /// Has clients work at once until the time is over. Their operations, together.
-fn during(time: Duration, documents: &Documents) -> Result<u64, Failure> {
+fn during(time: Duration, documents: &Documents) -> Result<u64, Error> {
     let began = Instant::now();
     let work = |client| {
         let mut done = 0;

@@ -6,7 +6,7 @@
 //! halved into averages when a generation is closed, so that its sum cannot be recounted afterwards.
 
 use super::evidence::{Check, Crosschecks};
-use crate::table::count;
+use crate::size::count;
 use mglru_core::event::{Event, List, ListedFrom};
 use mglru_core::{Counter, Time};
 use mglru_sim::{Observer, Simulator, Tally};
@@ -19,9 +19,9 @@ const BATCH: u64 = 64;
 const FIRST_SHARE: u64 = 4096;
 
 /// Of experiments in real time.
-pub const REAL_TIME: Crosschecks = Crosschecks::NotApplicable(
-    "in real time nobody sees every event; counts are compared with the simulator's by tests",
-);
+pub const REAL_TIME: Crosschecks = Crosschecks::NotApplicable {
+    not_applicable: "in real time nobody sees every event; counts are compared with the simulator's by tests",
+};
 
 /// What was seen of a run, and what its counters say.
 #[derive(Debug, Clone)]

@@ -13,15 +13,13 @@
 //! the real cache, on real files with contents that are verified.
 
 use super::crosscheck::{self, Crosscheck};
-use super::evidence::{Check, Experiment, Published, Row, Values};
-use super::page::Shown;
+use super::evidence::{Check, Experiment, Published, Row, Shown, Values};
 use super::simulated;
-use super::summary::Claim;
-use super::{Order, Registration, World, real};
-use crate::error::Failure;
+use super::{Claim, Order, Registration, World, real};
+use crate::parallel;
 use crate::statistics::{deviation_percent, resampled};
 use crate::timeline::Timeline;
-use crate::{parallel, progress};
+use crate::{Error, Stage, Unit, Watch};
 use mglru_core::{Counter, Mechanisms, Preset, Switch};
 use mglru_workload::Load;
 use std::collections::BTreeMap;
@@ -118,16 +116,17 @@ impl Run {
 
 /// A kernel's rules, but no charge fails while something is being written: efforts take no time here, so the kernel's 16 would
 /// be over before the first page was.
-pub(super) fn kernel(preset: Preset, without: &[Switch]) -> Result<Mechanisms, Failure> {
-    Mechanisms::compose(preset, &[Switch::WaitBeforeOom], without).map_err(Failure::work)
+pub(super) fn kernel(preset: Preset, without: &[Switch]) -> Result<Mechanisms, Error> {
+    Mechanisms::compose(preset, &[Switch::WaitBeforeOom], without).map_err(Error::work)
 }
 
 /// Runs it.
 ///
 /// # Errors
 /// The simulator has a bug; or files cannot be made, or a page is not what it should be.
-pub fn run(order: &Order) -> Result<Experiment, Failure> {
-    let &Order { effort, world, .. } = order;
+fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
+    let Order { effort, world, .. } = order;
+    let effort = *effort;
     let (default, after) = (Mechanisms::default(), kernel(Preset::Linux71, &[])?);
     let settings = [kernel(Preset::Linux612, &[])?, after, default];
     let sweep_settings = [kernel(Preset::Linux71, &[Switch::LuleshFix])?, after, default];
@@ -149,18 +148,17 @@ pub fn run(order: &Order) -> Result<Experiment, Failure> {
             tasks.extend(settings.map(task));
         }
     }
-    let bar = progress::of_share(tasks.len() as u64);
-    bar.set_message("TPC-C, its control, and LULESH");
+    let stage = Stage::begin(watch, "TPC-C, its control, and LULESH", tasks.len() as u64, Unit::Steps);
     let threads = if simulated { parallel::threads() } else { 1 };
     let runs = parallel::all(&tasks, threads, |_, task| {
         let run = match world {
             World::Sim => simulated::run(task),
-            World::Real { directory } => real::run(task, directory),
+            World::Real { directory } => real::run(task, directory, watch),
         };
-        bar.inc(1);
+        stage.advance(1)?;
         run
     });
-    bar.finish_and_clear();
+    drop(stage);
     let mut runs = runs?.into_iter();
     let mut part = |count: u32| -> [Vec<Run>; 3] {
         let mut settings = [(); 3].map(|()| Vec::new());

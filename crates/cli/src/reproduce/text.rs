@@ -1,0 +1,116 @@
+//! Experiments as text.
+
+use crate::table::{Table, wrapped};
+use mglru_lab::experiment::{Crosschecks, Experiment};
+use mglru_lab::statistics::median;
+
+/// How the table is to be read.
+const HOW: &str = "\n  Changes are in percent. between: there is the median change of pairs of runs, with 95 % from six pairs on; verdicts go by it.";
+
+/// As short as a figure can be read: three or four digits, or thousands and millions.
+pub fn figure(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        1e9.. => format!("{:.2} G", value / 1e9),
+        1e6.. => format!("{:.2} M", value / 1e6),
+        1e4.. => format!("{:.1} k", value / 1e3),
+        100.0.. => format!("{value:.0}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// Shorter: three digits.
+pub fn short(value: f64) -> String {
+    let (value, unit) = match value.abs() {
+        1e9.. => (value / 1e9, " G"),
+        1e6.. => (value / 1e6, " M"),
+        1e4.. => (value / 1e3, " k"),
+        _ => (value, ""),
+    };
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        100.0.. => format!("{value:.0}{unit}"),
+        10.0.. => format!("{value:.1}{unit}"),
+        _ => format!("{value:.2}{unit}"),
+    }
+}
+
+/// A share as a change.
+pub fn percent(change: f64) -> String {
+    format!("{:+.1} %", 100.0 * change)
+}
+
+/// The same for a column of percents: with the digits that say something.
+fn signed(change: f64) -> String {
+    let percent = 100.0 * change;
+    if percent.abs() < 9.95 { format!("{percent:+.1}") } else { format!("{percent:+.0}") }
+}
+
+/// The metrics of an experiment.
+pub fn table(experiment: &Experiment) -> Table {
+    let mut table =
+        Table::new(["metric", "published", "before", "after", "default", "change", "between", "verdict"])
+            .with_words_last();
+    for row in &experiment.rows {
+        let published = row.published_change();
+        let interval = row.interval();
+        table.row([
+            row.metric.to_owned(),
+            published.map_or("-".to_owned(), signed),
+            figure(median(&row.before)),
+            figure(median(&row.after)),
+            figure(median(&row.default)),
+            signed(row.change()),
+            format!("{}…{}", signed(interval.low), signed(interval.high)),
+            experiment.told(row),
+        ]);
+    }
+    table
+}
+
+/// An experiment as text.
+pub fn text(experiment: &Experiment) -> String {
+    let mut checks = String::new();
+    for check in &experiment.checks {
+        checks.push_str(&format!("\n  {}: {}", check.word(), check.name));
+    }
+    checks.push_str(&crosschecks_text(&experiment.crosschecks));
+    if let Some(reason) = experiment.untimely {
+        checks.push_str(&format!("\n  times say nothing: {reason}"));
+    }
+    checks.push_str(HOW);
+    let mut text =
+        format!("{}\n\n{}{}", wrapped(&experiment.workload), table(experiment).text(), wrapped(&checks));
+    text.push_str(&format!(
+        "\n\n  {} runs of each setting, {:.0} s in all\n",
+        experiment.runs, experiment.seconds
+    ));
+    text
+}
+
+fn crosschecks_text(crosschecks: &Crosschecks) -> String {
+    match crosschecks {
+        Crosschecks::NotApplicable { not_applicable } => {
+            format!("\n  cross-checks: not applicable: {not_applicable}")
+        }
+        Crosschecks::Seen { must, regime } => {
+            let must = must.iter().map(|check| format!("\n  {}: {}", check.word(), check.name));
+            must.chain(regime.iter().map(|words| format!("\n  regime: {words}"))).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_short() {
+        let of = [0.0, 0.991, 16.0, 425.0, 8747.6, 134_743.7, 5_019_627.0, 34_365_441.0, 1_294_678_786.0];
+        assert_eq!(
+            of.map(short),
+            ["0", "0.99", "16.0", "425", "8748", "135 k", "5.02 M", "34.4 M", "1.29 G"]
+        );
+        assert_eq!(of[6..].iter().map(|&of| figure(of)).collect::<Vec<_>>(), ["5.02 M", "34.37 M", "1.29 G"]);
+    }
+}

@@ -1,0 +1,3 @@
+//! What real kernels did, replayed.
+
+pub mod load;
