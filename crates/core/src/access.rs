@@ -17,7 +17,7 @@ use crate::charge::NewFolio;
 use crate::event::Event;
 use crate::folio::{Flags, FolioId, Kind};
 use crate::host::Host;
-use crate::lru::Queue;
+use crate::lru::{self, Queue, Refault, Shadow};
 use crate::mapping::{Found, Glance, InsertError, LEAF_SLOTS, Mapping, SEQUENCE_MASK};
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::mm::AddressSpace;
@@ -201,20 +201,9 @@ impl Core {
     /// batch of `cpu`.
     #[inline]
     fn mark_accessed(&self, host: &impl Host, cpu: impl FnOnce() -> usize, folio: FolioId, then: Flags) {
-        if let Some(before) = self.count_access(folio, then) {
-            self.accessed_again(host, cpu(), folio, before);
+        if let Some(before) = lru::accessed(self, folio, then) {
+            lru::accessed_again(self, host, cpu(), folio, before);
         }
-    }
-
-    /// The same but for the move: its state before, if [`Self::accessed_again`] is to be called for it.
-    #[inline]
-    fn count_access(&self, folio: FolioId, then: Flags) -> Option<Flags> {
-        let (flags, mechanisms) = (self.folios.flags(folio), self.mechanisms());
-        if mechanisms.is_classic() {
-            return flags.mark_accessed_classic(then);
-        }
-        flags.mark_accessed(then, mechanisms);
-        None
     }
 
     /// As [`Core::accessed`], for a page that was only glanced at.
@@ -337,11 +326,11 @@ impl Core {
         if let Some(word) = shadow
             && !arrival.overwrite
         {
-            self.refault(host, folio, kind, memcg, word, recency);
+            let shadow = Shadow::unpack(word);
+            lru::refaulted(self, host, Refault { folio, kind, memcg, shadow, in_fault: recency });
         }
-        // The classic LRU knows of the fault by the accessed bit.
-        if recency && !self.mechanisms().is_classic() {
-            flags.mark_faulted_in(self.mechanisms());
+        if recency {
+            lru::faulted_in(self, folio);
         }
         if arrival.in_fault && must_read {
             memcg.stat.add(Counter::Pgmajfault, 1);
@@ -451,7 +440,7 @@ impl Core {
         while let Some((index, slot)) = locked.next(at, pages) {
             if let (Some(folio), true) = (slot.folio(), slot.mapped()) {
                 if slot.accessed() && mapping.has_recency() && mapping.kind() == Kind::File {
-                    let before = self.count_access(folio, self.folios.flags(folio).load());
+                    let before = lru::accessed(self, folio, self.folios.flags(folio).load());
                     accessed_again.extend(before.map(|before| (folio, before)));
                 }
                 self.unmap_folio(mapping, self.owner_of(folio), folio);
@@ -463,7 +452,7 @@ impl Core {
         // A batch that is drained may give up the last page of a memcg that was removed, and with it what is remembered of
         // its pages: in this mapping, too.
         for (folio, before) in accessed_again {
-            self.accessed_again(host, task.cpu, folio, before);
+            lru::accessed_again(self, host, task.cpu, folio, before);
         }
     }
 

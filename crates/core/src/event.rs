@@ -7,11 +7,11 @@
 use crate::Core;
 use crate::folio::{Flags, FolioId, GenIndex, Tier};
 use crate::host::Host;
+use crate::lru::Shadow;
 use crate::lru::{Distance, Isolated, MAX_GENERATIONS, Queue};
 use crate::mapping::MappingId;
 use crate::memcg::{Memcg, MemcgId};
 use crate::pageout::Verdict;
-use crate::workingset::Shadow;
 
 /// One thing that happened to a page or to a memcg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -382,11 +382,11 @@ fn loom_evictions_share_no_time() {
     fn times(world: &World) -> Vec<u64> {
         let (core, memcg) = (&world.core, world.core.memcg(world.task.memcg));
         let flags = core.folios.flags(world.hit().expect("nobody takes it").folio).load();
-        let mut evictions = core.begin_evictions(memcg.id(), 2);
+        let mut evictions = lru::Evictions::begin(core, memcg.id(), 2);
         // One more than was thought.
-        let mut time = || core.remember(memcg, &mut evictions, Kind::File, flags);
-        let times = [(); 3].map(|()| workingset::Shadow::unpack(time()).token);
-        core.end_evictions(evictions);
+        let mut time = || evictions.evicted(core, memcg, Kind::File, flags);
+        let times = [(); 3].map(|()| time().token);
+        evictions.end(core, memcg);
         times.into()
     }
     let outcomes = explore(

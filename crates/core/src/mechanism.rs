@@ -47,13 +47,16 @@ impl Preset {
 pub enum Lru {
     /// The multi-generational LRU (spec 20–40).
     #[default]
-    MultiGen,
+    MultiGen = 0,
     /// Active and inactive lists (spec 80).
-    Classic,
+    Classic = 1,
+    /// First in, first out: shows in tests what a further policy takes. See `lru/fifo.rs`.
+    #[cfg(test)]
+    Fifo = 3,
 }
 
 impl Lru {
-    /// Both.
+    /// Those that can be chosen.
     pub const ALL: [Lru; 2] = [Lru::MultiGen, Lru::Classic];
 
     /// As it is written on the command line and in JSON.
@@ -61,6 +64,8 @@ impl Lru {
         match self {
             Lru::MultiGen => "multigen",
             Lru::Classic => "classic",
+            #[cfg(test)]
+            Lru::Fifo => "fifo",
         }
     }
 
@@ -201,19 +206,19 @@ impl Switch {
     }
 }
 
-/// Beside the switches: the policy is the classic LRU.
-const CLASSIC: u16 = 1 << 13;
-/// Folios of both policies are on lists: the policy was switched a moment ago.
-const SWITCHING: u16 = 1 << 14;
-/// One lock covers the lists of all memcgs.
-const NODE_LOCK: u16 = 1 << 15;
+/// Beside the switches: the number of the policy, as [`Lru`].
+const POLICY: u16 = 0b11 << POLICY_SHIFT;
+const POLICY_SHIFT: u32 = 13;
+/// Folios of several policies may be on lists: the policy was switched a moment ago.
+const SWITCHING: u16 = 1 << 15;
 
 const _: () = assert!(Switch::ALL.len() <= 13);
 
-/// Which behaviours are on. Three bytes, to be copied; asking it is a test of one bit.
+/// Which behaviours are on. Four bytes, to be copied; asking it is a test of one bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mechanisms {
     preset: Preset,
+    lru_lock: LruLock,
     on: u16,
 }
 
@@ -246,7 +251,7 @@ impl Mechanisms {
             Preset::Linux72 => LINUX_72,
             Preset::Default => OURS,
         };
-        Mechanisms { preset, on }
+        Mechanisms { preset, lru_lock: LruLock::Lruvec, on }
     }
 
     /// The switches of a preset, with some turned on and then some turned off.
@@ -314,24 +319,29 @@ impl Mechanisms {
 
     /// With that policy. All presets have the multi-gen LRU, and a classic one, too.
     pub fn with_lru(self, lru: Lru) -> Mechanisms {
-        self.with_bit(CLASSIC, lru == Lru::Classic)
+        Mechanisms { on: self.on & !POLICY | (lru as u16) << POLICY_SHIFT, ..self }
     }
 
     /// The policy; while it is being switched, the new one.
     #[inline]
     pub const fn lru(self) -> Lru {
-        if self.on & CLASSIC != 0 { Lru::Classic } else { Lru::MultiGen }
+        match (self.on & POLICY) >> POLICY_SHIFT {
+            1 => Lru::Classic,
+            #[cfg(test)]
+            3 => Lru::Fifo,
+            _ => Lru::MultiGen,
+        }
     }
 
     /// With that lock. All presets have one per lruvec.
     pub fn with_lru_lock(self, lock: LruLock) -> Mechanisms {
-        self.with_bit(NODE_LOCK, lock == LruLock::Node)
+        Mechanisms { lru_lock: lock, ..self }
     }
 
     /// Whose lists one lock covers.
     #[inline]
     pub const fn lru_lock(self) -> LruLock {
-        if self.on & NODE_LOCK != 0 { LruLock::Node } else { LruLock::Lruvec }
+        self.lru_lock
     }
 
     /// While folios of the other policy may still be on lists, or not.
@@ -345,24 +355,14 @@ impl Mechanisms {
         self.on & SWITCHING != 0
     }
 
-    #[inline]
-    pub(crate) const fn is_classic(self) -> bool {
-        self.on & CLASSIC != 0
-    }
-
-    /// Whether the lists of that policy may have folios.
-    pub(crate) fn has_folios_of(self, lru: Lru) -> bool {
-        self.is_switching() || self.lru() == lru
-    }
-
-    /// Its switches as one word, which can be changed at run time.
+    /// Its switches and the policy as one word, which can be changed at run time.
     pub(crate) const fn word(self) -> u16 {
         self.on
     }
 
     #[inline]
     pub(crate) const fn with_word(self, on: u16) -> Mechanisms {
-        Mechanisms { preset: self.preset, on }
+        Mechanisms { on, ..self }
     }
 
     #[inline]

@@ -9,7 +9,7 @@ use crate::lru::multigen::lists::list_of;
 use crate::lru::multigen::walk::WalkBatch;
 use crate::lru::{Isolated, Seq, Swappiness};
 use crate::memcg::MemcgId;
-use crate::reclaim::{EffortKind, NodeWalk, Orders, Scan, WalkStep};
+use crate::reclaim::{Context, EffortKind, NodeWalk, Orders, Scan, WalkStep};
 use crate::{Counter, FolioId, Kind};
 
 impl Harness {
@@ -59,11 +59,12 @@ impl Harness {
     /// One pass over the target at one priority. The requests of its batches are what `pgscan` and `pgrefill` grew by.
     pub(crate) fn pass(&self, orders: Orders, priority: u8) -> (Vec<u64>, Scan) {
         let mut scan = Scan::default();
-        let mut walk = NodeWalk::new(&self.core, &self.host, &orders, &scan, priority, false);
+        let cx = &mut Context::new(&self.core, &self.host, &orders, &mut scan);
+        let mut walk = NodeWalk::new(cx, priority, false);
         let mut steps = Vec::new();
         loop {
             let before = self.looked_at();
-            let step = walk.step(&self.core, &self.host, &orders, &mut scan);
+            let step = walk.step(cx);
             let scanned = self.looked_at() - before;
             if scanned > 0 {
                 steps.push(scanned);
@@ -146,7 +147,7 @@ impl Harness {
             crate::node::Allocation::Frame(folio) | crate::node::Allocation::Low(folio) => folio,
         };
         self.core.folios.flags(folio).allocate(true, 1);
-        self.memcg().lruvec.lock(&self.core.folios).add(folio, true);
+        self.memcg().lruvec.lock(&self.core.folios).place(folio, true);
         folio
     }
 }

@@ -1,11 +1,9 @@
 //! Recounts what the counters claim. Slow: for tests and the simulator's checker.
 
 use crate::Core;
-use crate::folio::{FolioId, GenIndex, Kind};
-use crate::lru::classic;
+use crate::folio::{FolioId, Kind};
 use crate::lru::lists::{all_lists, may_be_on};
-use crate::lru::{MAX_GENERATIONS, MIN_GENERATIONS};
-use crate::mechanism::Lru;
+use crate::lru::{MAX_GENERATIONS, MIN_GENERATIONS, list_named, policy_of_list, size_of_list};
 use crate::memcg::{Counter, Memcg, MemcgId};
 
 impl Core {
@@ -47,54 +45,34 @@ impl Core {
                 }
             }
             let locked = lruvec.lock(&self.folios);
-            let mut labelled = [[0u64; 2]; MAX_GENERATIONS as usize];
-            let mut listed = [0u64; classic::LISTS.len()];
+            let mut named = vec![0u64; all_lists().len()];
             for list in all_lists() {
                 for folio in locked.lists.lists.iter(&self.folios, list) {
                     put(folio, format!("on list {list} of '{name}'"))?;
                     let flags = self.folios.flags(folio).load();
-                    let hinted = flags.active() && flags.generation().is_some();
+                    let hinted = flags.active() && flags.mark() != 0;
                     let belongs = self.memcg_of(folio) == memcg.id() && may_be_on(flags, list);
                     if !belongs || !flags.lru() || hinted {
                         return Err(format!("{folio:?} on list {list} of '{name}' is {flags:?}"));
                     }
-                    let kind = if flags.swapbacked() { Kind::Anon } else { Kind::File };
-                    if let Some(label) = flags.generation() {
-                        labelled[usize::from(label.0)][kind as usize] += 1;
-                    } else if !flags.unevictable() {
-                        listed[kind as usize * 2 + usize::from(flags.active())] += 1;
-                    }
+                    named[list_named(flags)] += 1;
                 }
             }
             drop(locked);
-            let of_policies = [
-                (Lru::MultiGen, labelled.as_flattened().iter().sum::<u64>()),
-                (Lru::Classic, listed.iter().sum::<u64>()),
-            ];
-            for (lru, folios) in of_policies {
-                if folios > 0 && !self.mechanisms().has_folios_of(lru) {
+            for (list, folios) in named.into_iter().enumerate() {
+                let policy = policy_of_list(list);
+                let counted = size_of_list(lruvec, list);
+                if counted != folios {
+                    return Err(format!(
+                        "'{name}' counts {counted} pages on list {list} of {policy:?}, but the states of {folios} name it"
+                    ));
+                }
+                if let Some(lru) = policy.filter(|&lru| !self.mechanisms().may_have_folios_of(lru))
+                    && folios > 0
+                {
                     return Err(format!(
                         "'{name}' has {folios} folios on lists of the policy {}, which is off",
                         lru.name()
-                    ));
-                }
-            }
-            for (generation, labelled) in labelled.iter().enumerate() {
-                for kind in Kind::ALL {
-                    let size = lruvec.size(GenIndex(generation as u8), kind);
-                    if size != labelled[kind as usize] {
-                        return Err(format!(
-                            "'{name}' counts {size} {kind:?} pages in generation {generation}, but {} are labelled so",
-                            labelled[kind as usize]
-                        ));
-                    }
-                }
-            }
-            for ((kind, active), listed) in classic::LISTS.into_iter().zip(listed) {
-                let size = lruvec.classic.size(kind, active);
-                if size != listed {
-                    return Err(format!(
-                        "'{name}' counts {size} {kind:?} pages, active: {active}, but {listed} are listed so"
                     ));
                 }
             }

@@ -9,7 +9,11 @@
 //! One set of batches per CPU, each behind a lock that is never held while anything else is locked: a full
 //! batch is taken out first and drained afterwards. Every queued folio carries a reference of its batch.
 
+use super::{LockedLruvec, make_cold};
+use crate::Core;
 use crate::folio::FolioId;
+use crate::host::Host;
+use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::sync::Mutex;
 
 /// Folios per batch (spec 00 §7; 15 before Linux 6.2).
@@ -65,14 +69,21 @@ impl Arrivals {
         self.cpus.len()
     }
 
-    /// Queues a folio; the batch, if it is full now and must be drained. `classic`: the policy.
-    pub(crate) fn push(&self, cpu: usize, queue: Queue, folio: FolioId, classic: bool) -> Option<Batch> {
+    /// Queues a folio; the batch, if it is full now and must be drained. `small_activations`: batches of activated folios are as
+    /// small as those of new ones may be.
+    pub(crate) fn push(
+        &self,
+        cpu: usize,
+        queue: Queue,
+        folio: FolioId,
+        small_activations: bool,
+    ) -> Option<Batch> {
         let mut batches = self.cpus[cpu % self.cpus.len()].lock();
         let batch = &mut batches[queue as usize];
         batch.folios[batch.len] = folio;
         batch.len += 1;
         // Arrivals are configurable, as in the golden traces of spec 97: §2, and §5 with activations.
-        let small = queue == Queue::Add || classic && queue == Queue::Activate;
+        let small = queue == Queue::Add || small_activations && queue == Queue::Activate;
         let full = if small { self.batch_folios } else { BATCH_FOLIOS };
         if batch.len < full {
             return None;
@@ -109,5 +120,134 @@ impl Arrivals {
             }
         }
         all
+    }
+}
+
+impl Core {
+    /// Queues a folio, with a reference of its own, and drains the batch if it is full.
+    pub(crate) fn enqueue(&self, host: &impl Host, cpu: usize, queue: Queue, folio: FolioId) {
+        if self.folios.flags(folio).try_get() {
+            self.enqueue_held(host, cpu, queue, folio);
+        }
+    }
+
+    /// Queues a folio with a reference of the caller, and drains the batch if it is full.
+    pub(crate) fn enqueue_held(&self, host: &impl Host, cpu: usize, queue: Queue, folio: FolioId) {
+        if let Some(batch) = self.arrivals.push(cpu, queue, folio, self.habits().activates_in_arrival_batches)
+        {
+            self.drain_batch(host, queue, batch.as_slice());
+        }
+    }
+
+    /// Drains the batches of one CPU.
+    pub fn drain(&self, host: &impl Host, cpu: usize) {
+        for queue in Queue::ALL {
+            if let Some(batch) = self.arrivals.take(cpu, queue) {
+                self.drain_batch(host, queue, batch.as_slice());
+            }
+        }
+    }
+
+    /// Drains the batches of all CPUs.
+    pub fn drain_all(&self, host: &impl Host) {
+        (0..self.arrivals.cpus()).for_each(|cpu| self.drain(host, cpu));
+    }
+
+    /// Moves queued folios to their lists, with one lock hold per run of folios of one lruvec (spec 10 §6).
+    pub(crate) fn drain_batch(&self, host: &impl Host, queue: Queue, folios: &[FolioId]) {
+        let mut rest = folios;
+        while let Some(&first) = rest.first() {
+            let (memcg, mut locked) = self.lock_owner_of(first);
+            // Under the lock, whose a folio is does not change.
+            let run = rest.iter().take_while(|&&folio| std::ptr::eq(self.owner_of(folio), memcg)).count();
+            let mut went = Vec::new();
+            for &folio in &rest[..run] {
+                went.extend(self.drain_one(host, memcg, &mut locked, queue, folio));
+            }
+            self.grew(memcg);
+            drop(locked);
+            self.release_unused(&went);
+            rest = &rest[run..];
+        }
+        folios.iter().for_each(|&folio| self.put(host, folio));
+    }
+
+    /// Moves one. Returned: who had it, if that was removed meanwhile.
+    fn drain_one(
+        &self,
+        host: &impl Host,
+        memcg: &Memcg,
+        locked: &mut LockedLruvec<'_>,
+        queue: Queue,
+        folio: FolioId,
+    ) -> Option<MemcgId> {
+        let flags = &self.folios.flags(folio);
+        if queue == Queue::Add {
+            // Only the batch still knows it: it is freed instead.
+            if flags.load().references() > 1 {
+                let went = self.adopt(memcg, folio);
+                if flags.load().mlocked() {
+                    locked.add_unevictable(folio);
+                } else {
+                    locked.place(folio, false);
+                }
+                self.tell_listed(host, memcg, folio, queue.into());
+                return went;
+            }
+            return None;
+        }
+        let now = flags.load();
+        let leave = match queue {
+            Queue::Rotate => false,
+            Queue::DeactivateFile => now.mapped(),
+            Queue::Activate | Queue::Add => now.active(),
+        };
+        if leave || now.unevictable() || !flags.clear_lru() {
+            return None;
+        }
+        locked.remove(folio);
+        match queue {
+            Queue::Rotate => {
+                flags.clear_active();
+                locked.place(folio, true);
+                memcg.stat.add(Counter::Pgrotated, 1);
+            }
+            Queue::DeactivateFile => {
+                let counts = make_cold(self, folio);
+                let dirty = now.dirty() || now.writeback();
+                locked.place(folio, !dirty);
+                if dirty {
+                    // Set after adding: it goes to the old side and is rotated when its write-back ends.
+                    flags.set_reclaim();
+                }
+                if counts {
+                    memcg.stat.add(Counter::Pgdeactivate, 1);
+                }
+            }
+            Queue::Activate | Queue::Add => {
+                flags.set_active();
+                locked.place(folio, false);
+                memcg.stat.add(Counter::Pgactivate, 1);
+            }
+        }
+        self.tell_listed(host, memcg, folio, queue.into());
+        None
+    }
+
+    /// Locks a folio in memory, or lets it go. A locked one is moved out of the way when reclaim meets it.
+    pub fn set_mlocked(&self, folio: FolioId, mlocked: bool) {
+        self.folios.flags(folio).set_mlocked(mlocked);
+    }
+
+    /// Puts a folio that reclaim found unevictable back on its lists, if it may be reclaimed again.
+    pub fn rescue(&self, folio: FolioId) {
+        let flags = &self.folios.flags(folio);
+        let (memcg, mut locked) = self.lock_owner_of(folio);
+        let now = flags.load();
+        if now.unevictable() && !now.mlocked() && flags.clear_lru() {
+            locked.remove(folio);
+            locked.place(folio, false);
+            self.grew(memcg);
+        }
     }
 }

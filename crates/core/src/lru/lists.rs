@@ -1,21 +1,25 @@
 //! The lists of one lruvec, those of both policies: adding and removing folios.
 //!
 //! They are in one group, so that a folio is taken off whichever list it is on: which policy it belongs to is in its
-//! state word, by whether it carries the label of a generation.
+//! state word, by the mark that it carries.
 
 use super::classic::Costs;
 use super::multigen::feedback::Averages;
-use super::{LockedLruvec, MAX_GENERATIONS, classic};
-use crate::folio::{Flags, FolioId, FolioLists, Kind};
+use super::{LockedLruvec, MAX_GENERATIONS, list_named, policy_of_list};
+use crate::folio::{Flags, FolioId, FolioLists};
 use crate::host::Host;
+use crate::mechanism::Lru;
 use crate::sync::LockCounts;
 
 /// Generations × kinds, before those of the classic LRU.
 pub(super) const GENERATION_LISTS: usize = MAX_GENERATIONS as usize * 2;
 /// Lists of generations, active and inactive lists × kinds, and the unevictable list.
-const LISTS: usize = GENERATION_LISTS + 5;
+const LISTS: usize = GENERATION_LISTS + 5 + if cfg!(test) { 2 } else { 0 };
 /// The list of folios that must not be reclaimed, of both policies.
-pub(crate) const UNEVICTABLE: usize = LISTS - 1;
+pub(crate) const UNEVICTABLE: usize = GENERATION_LISTS + 4;
+/// Where the lists of the policy for tests begin, by kind.
+#[cfg(test)]
+pub(super) const FIFO_LISTS: usize = UNEVICTABLE + 1;
 
 /// What the lruvec lock protects. By default right behind the lock: 128 bytes apart (`lock_apart`, for the benchmark) gained 6.8 % in ten
 /// rounds and 1.0 % in sixteen on two cores, and would make an empty tenant larger than 2 KiB (docs/experiments/lru-lock.md).
@@ -43,16 +47,6 @@ impl Lists {
 }
 
 impl LockedLruvec<'_> {
-    /// Puts a folio where the policy says. `rotation`: to be evicted next.
-    pub(crate) fn add(&mut self, folio: FolioId, rotation: bool) {
-        // Asked under the lock: once the policy is switched, nobody adds to lists that the switch has emptied.
-        if self.folios.mechanisms().is_classic() {
-            self.add_classic(folio, rotation);
-        } else {
-            self.add_to_generation(folio, rotation);
-        }
-    }
-
     /// Puts a folio that must not be reclaimed out of the way of scans.
     pub(crate) fn add_unevictable(&mut self, folio: FolioId) {
         self.folios.flags(folio).enlist_unevictable();
@@ -81,10 +75,10 @@ impl LockedLruvec<'_> {
     fn unlink(&mut self, folio: FolioId, before: Flags) {
         self.lists.lists.remove(self.folios, folio);
         let kind = self.kind_of(folio);
-        match before.generation() {
-            Some(generation) => self.resize(generation, kind, -1),
-            None if before.unevictable() => self.resize_unevictable(-1),
-            None => self.resize_classic(kind, before.active(), -1),
+        if before.unevictable() {
+            self.resize_unevictable(-1);
+        } else {
+            self.count_off(kind, before);
         }
     }
 
@@ -139,11 +133,10 @@ impl LockedLruvec<'_> {
 
 /// The list that a folio in such a state is on, or may be on: of the multi-gen LRU, that of its kind of any generation.
 pub(crate) fn may_be_on(now: Flags, list: usize) -> bool {
-    let kind = if now.swapbacked() { Kind::Anon } else { Kind::File };
-    match now.generation() {
-        Some(_) => list < GENERATION_LISTS && list % 2 == kind as usize,
-        None if now.unevictable() => list == UNEVICTABLE,
-        None => list == classic::list_of(kind, now.active()),
+    let named = list_named(now);
+    match policy_of_list(named) {
+        Some(Lru::MultiGen) => list < GENERATION_LISTS && list % 2 == named % 2,
+        _ => list == named,
     }
 }
 
@@ -155,9 +148,10 @@ pub(crate) fn all_lists() -> std::ops::Range<usize> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::folio::Kind;
     use crate::lru::{Isolated, Swappiness};
     use crate::testing::Harness;
-    use crate::{FlushReason, Lru, Mechanisms, Preset, Switch, Time};
+    use crate::{FlushReason, Mechanisms, Preset, Switch, Time};
     use std::cell::RefCell;
 
     /// Notes the addresses that it is to fetch.
@@ -213,7 +207,7 @@ mod tests {
             let mut locked = harness.memcg().lruvec.lock(folios);
             match lru {
                 Lru::MultiGen => locked.isolate(&host, 64, 64, Swappiness::FILE_ONLY, &mut batch),
-                Lru::Classic => locked.isolate_from(&host, Kind::File, false, 64, &mut batch),
+                _ => locked.isolate_from(&host, Kind::File, false, 64, &mut batch),
             }
             assert_eq!(batch.folios, [a, b, c, d, e]);
             let ahead = |folio| [state(folio), links(folio)];
@@ -252,7 +246,7 @@ mod tests {
                     Lru::MultiGen => {
                         locked.isolate(&harness.host, 9, 9, Swappiness::FILE_ONLY, &mut batch);
                     }
-                    Lru::Classic => locked.isolate_from(&harness.host, Kind::File, false, 9, &mut batch),
+                    _ => locked.isolate_from(&harness.host, Kind::File, false, 9, &mut batch),
                 }
                 let order: Vec<Vec<FolioId>> = all_lists()
                     .map(|list| locked.lists.lists.iter(&harness.core.folios, list).collect())
@@ -286,7 +280,7 @@ mod tests {
             let mut locked = harness.memcg().lruvec.lock(&harness.core.folios);
             match lru {
                 Lru::MultiGen => locked.isolate(&host, 64, 64, Swappiness::FILE_ONLY, &mut batch),
-                Lru::Classic => locked.isolate_from(&host, Kind::File, false, 64, &mut batch),
+                _ => locked.isolate_from(&host, Kind::File, false, 64, &mut batch),
             }
             assert_eq!((batch.folios.len(), host.0.borrow().len()), (5, 0), "{lru:?}");
         }

@@ -7,7 +7,7 @@
 //! Sizes, window and the counters of evictions and refaults are atomic words that are *written* under the lock
 //! (evictions and refaults: by anyone) and read by anyone.
 
-use super::classic::{Classic, LISTS};
+use super::classic::Classic;
 use super::lists::{Lists, all_lists};
 use super::multigen::bloom::Filters;
 use super::multigen::window::{Seq, Window};
@@ -55,6 +55,8 @@ pub struct Lruvec {
     /// As how many it is known to those who drop them: see [`Core::give_up_shadows`](crate::Core).
     pub(crate) shadow_group: AtomicU32,
     pub(crate) classic: Classic,
+    #[cfg(test)]
+    pub(super) fifo: super::fifo::Fifo,
     /// Limit reclaim met only dirty pages under write-back (spec 70 §8).
     pub(crate) congested: AtomicBool,
 }
@@ -79,6 +81,8 @@ impl Lruvec {
             shadow_leaves: Mutex::new(VecDeque::new()),
             shadow_group: AtomicU32::new(0),
             classic: Classic::new(),
+            #[cfg(test)]
+            fifo: Default::default(),
             congested: AtomicBool::new(false),
         }
     }
@@ -162,12 +166,6 @@ impl Lruvec {
         self.sizes[usize::from(generation.0)][kind as usize].load(Relaxed).max(0) as u64
     }
 
-    /// Pages on lists, of the kinds that `swappiness` allows.
-    pub fn evictable_pages(&self, swappiness: Swappiness) -> u64 {
-        let classic = swappiness.evictable().map(|kind| self.classic.pages(kind)).sum::<u64>();
-        classic + self.pages_in_generations(swappiness)
-    }
-
     /// Pages in all generations of the kinds that `swappiness` allows.
     pub(crate) fn pages_in_generations(&self, swappiness: Swappiness) -> u64 {
         let max = self.window.max();
@@ -175,21 +173,15 @@ impl Lruvec {
         swappiness.evictable().map(size).sum()
     }
 
-    fn pages_in_active_generations(&self, kind: Kind) -> u64 {
+    /// Pages labelled with any generation, of both kinds.
+    pub(super) fn labelled_pages(&self) -> u64 {
+        let labelled = self.sizes.iter().flatten().map(|size| size.load(Relaxed)).sum::<i64>();
+        labelled.max(0) as u64
+    }
+
+    pub(super) fn pages_in_active_generations(&self, kind: Kind) -> u64 {
         let max = self.window.max();
         Seq(max.0 - 1).to(max).map(|seq| self.size(seq.index(), kind)).sum()
-    }
-
-    /// Pages on the active list, or labelled with one of the two youngest generations, which is what the kernel reports as
-    /// active.
-    pub fn active_pages(&self, kind: Kind) -> u64 {
-        self.classic.size(kind, true) + self.pages_in_active_generations(kind)
-    }
-
-    /// Pages on the inactive list, or in the other generations.
-    pub fn inactive_pages(&self, kind: Kind) -> u64 {
-        let all: u64 = (0..MAX_GENERATIONS as u8).map(|g| self.size(GenIndex(g), kind)).sum();
-        self.classic.size(kind, false) + all - self.pages_in_active_generations(kind).min(all)
     }
 
     /// Evictions and activations by the classic LRU, here and below, in pages: the clock by which refaults are judged.
@@ -200,12 +192,6 @@ impl Lruvec {
     /// Pages that reclaim must not take.
     pub fn unevictable_pages(&self) -> u64 {
         self.unevictable_pages.load(Relaxed).max(0) as u64
-    }
-
-    /// Pages on all lists that are scanned, of both kinds.
-    pub(crate) fn reclaimable_pages(&self) -> u64 {
-        let labelled = self.sizes.iter().flatten().map(|size| size.load(Relaxed)).sum::<i64>();
-        labelled.max(0) as u64 + Kind::ALL.map(|kind| self.classic.pages(kind)).iter().sum::<u64>()
     }
 
     pub(crate) fn size_of_all_lists(&self) -> u64 {
@@ -306,6 +292,14 @@ impl LockedLruvec<'_> {
                 relabel(folio);
             }
         }
+        self.hand_over_sizes(heir);
+        let unevictable = self.lruvec.unevictable_pages.load(Relaxed);
+        self.resize_unevictable(-unevictable);
+        heir.resize_unevictable(unevictable);
+    }
+
+    /// What is counted in generations is counted in those of `heir`.
+    pub(super) fn hand_over_generations(&mut self, heir: &mut LockedLruvec<'_>) {
         for generation in (0..MAX_GENERATIONS as u8).map(GenIndex) {
             for kind in Kind::ALL {
                 let pages = self.lruvec.sizes[usize::from(generation.0)][kind as usize].load(Relaxed);
@@ -313,14 +307,6 @@ impl LockedLruvec<'_> {
                 heir.resize(generation, kind, pages);
             }
         }
-        for (kind, active) in LISTS {
-            let pages = self.lruvec.classic.size(kind, active) as i64;
-            self.resize_classic(kind, active, -pages);
-            heir.resize_classic(kind, active, pages);
-        }
-        let unevictable = self.lruvec.unevictable_pages.load(Relaxed);
-        self.resize_unevictable(-unevictable);
-        heir.resize_unevictable(unevictable);
     }
 
     pub(crate) fn resize_unevictable(&mut self, pages: i64) {

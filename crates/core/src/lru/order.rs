@@ -11,7 +11,6 @@ use super::multigen::memcg_lru::{LruWalk, MemcgLru, Op, Segment};
 use super::turns::{Given, Turns, TurnsWalk, group_of};
 use crate::Core;
 use crate::folio::Kind;
-use crate::mechanism::Lru;
 use crate::memcg::{Memcg, MemcgId, TreeWalk};
 use crate::sync::Ordering::Relaxed;
 
@@ -59,6 +58,21 @@ pub(crate) struct Visit {
     pub(crate) stolen: u64,
 }
 
+impl Visit {
+    /// What this visit and another to the same memcg came to together.
+    pub(crate) fn and(self, other: Visit) -> Visit {
+        Visit {
+            below_min: self.below_min || other.below_min,
+            below_low: self.below_low || other.below_low,
+            aged: self.aged || other.aged,
+            sizable: self.sizable || other.sizable,
+            giving_pages: self.giving_pages.max(other.giving_pages),
+            scanned: self.scanned + other.scanned,
+            stolen: self.stolen + other.stolen,
+        }
+    }
+}
+
 /// One pass over the memcgs of a target.
 #[derive(Debug)]
 pub(crate) enum OrderWalk {
@@ -76,7 +90,7 @@ impl OrderWalk {
                 .with_order(target, |order| OrderWalk::Turns(TurnsWalk::new(order.turns(), priority)));
         }
         // The kernel's order is one by generations: its classic LRU walks the tree.
-        let by_generations = !mechanisms.has_folios_of(Lru::Classic);
+        let by_generations = !mechanisms.any_policy(|lru| !lru.habits().has_generations);
         if mechanisms.memcg_lru() && target == MemcgId::ROOT && by_generations {
             return core.with_order(target, |order| OrderWalk::Lru(LruWalk::new(order.lru())));
         }

@@ -17,10 +17,8 @@
 //! off the list that it is on by then. Who puts a folio on a list asks for the policy under that lock, and so does who hands
 //! a memcg's lists over: the switch may have passed those of the heir.
 
-use super::multigen::lists::list_of;
-use super::{LockedLruvec, MAX_GENERATIONS, Seq, classic};
+use super::LockedLruvec;
 use crate::Core;
-use crate::folio::{FolioId, Kind};
 use crate::mechanism::Lru;
 use crate::memcg::MemcgId;
 
@@ -99,57 +97,24 @@ impl LruSwitch {
 }
 
 impl LockedLruvec<'_> {
-    /// Moves up to `most` folios to a policy's lists. `true`: all are moved.
+    /// Moves up to `most` folios of other policies to the lists of `to`. `true`: all are moved.
     ///
     /// From each list the youngest goes first, to the old end: so folios that came meanwhile stay younger than all that
     /// are moved, and those that are not moved yet are the oldest.
     pub(super) fn move_to(&mut self, to: Lru, most: u32) -> bool {
-        let window = &self.lruvec.window;
-        let lists: Vec<usize> = match to {
-            Lru::Classic => (0..MAX_GENERATIONS)
-                .flat_map(|age| Kind::ALL.map(|kind| list_of(Seq(window.max().0 - age).index(), kind)))
-                .collect(),
-            // The active lists first.
-            Lru::MultiGen => [true, false]
-                .into_iter()
-                .flat_map(|active| Kind::ALL.map(|kind| classic::list_of(kind, active)))
-                .collect(),
-        };
         let mut left = most;
-        for list in lists {
-            while let Some(folio) = self.lists.lists.head(list) {
-                if left == 0 {
-                    return false;
-                }
-                left -= 1;
-                match to {
-                    Lru::Classic => self.move_to_classic(folio),
-                    Lru::MultiGen => self.move_to_generation(folio),
+        for from in Lru::POLICIES.into_iter().filter(|&from| from != to) {
+            for list in self.lists_to_leave(from) {
+                while let Some(folio) = self.lists.lists.head(list) {
+                    if left == 0 {
+                        return false;
+                    }
+                    left -= 1;
+                    self.leave(from, folio);
+                    self.join(to, folio);
                 }
             }
         }
         true
-    }
-
-    fn move_to_classic(&mut self, folio: FolioId) {
-        let max = self.lruvec.window.max();
-        let youngest = [max.index(), Seq(max.0 - 1).index()];
-        let (before, after) = self.folios.flags(folio).leave_generation(|label| youngest.contains(&label));
-        let kind = self.kind_of(folio);
-        if let Some(label) = before.generation() {
-            self.resize(label, kind, -1);
-        }
-        self.resize_classic(kind, after.active(), 1);
-        self.relist(folio, classic::list_of(kind, after.active()), false);
-    }
-
-    fn move_to_generation(&mut self, folio: FolioId) {
-        let flags = self.folios.flags(folio);
-        let (now, kind, mechanisms) = (flags.load(), self.kind_of(folio), self.folios.mechanisms());
-        let seq = self.lruvec.window.place(kind, now, false, mechanisms);
-        flags.join_generation(seq.index(), mechanisms);
-        self.resize_classic(kind, now.active(), -1);
-        self.resize(seq.index(), kind, 1);
-        self.relist(folio, list_of(seq.index(), kind), false);
     }
 }

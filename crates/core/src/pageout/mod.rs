@@ -8,46 +8,27 @@
 //! only tried. A folio leaves its mapping under the mapping lock, in the same moment in which its last references
 //! are taken.
 
-mod classic;
-mod leftover;
 mod verdict;
 
-pub use verdict::{Facts, Reason, References, Slot, Verdict, judge};
+pub use crate::lru::scan_control::References;
+pub use verdict::{Facts, Reason, Slot, Verdict, judge};
 
 use crate::Core;
-use crate::event::{Event, ListedFrom};
+use crate::event::Event;
 use crate::folio::{Flags, FolioId, Kind};
-use crate::host::{FlushReason, Host};
-use crate::lru::multigen::walk::WalkBatch;
-use crate::lru::{Isolated, Swappiness};
-use crate::mapping::{LockedMapping, Mapping, MappingId};
-use crate::mechanism::Lru;
+use crate::host::Host;
+use crate::lru::scan_control::{EffortKind, LastMapping, Orders, Scan, Tallies};
+use crate::lru::{self, Context, Evictions, PagedOut};
+use crate::mapping::{LockedMapping, ShadowLeaf};
 use crate::memcg::{Counter, Memcg};
-use crate::reclaim::{EffortKind, Orders, Scan, Tallies};
 use crate::swap::{SwapOut, SwapOutcome};
-use crate::workingset::Shadow;
-use leftover::{Leftover, judge_leftover};
-use std::sync::Arc;
 
 /// References of an isolated folio that nobody else uses: the mapping's and the isolation's.
 const EXPECTED_REFERENCES: u32 = 2;
 
-/// The mapping that was used last: folios that are neighbours on a list often belong to the same file.
-#[derive(Debug, Default)]
-pub(crate) struct LastMapping(Option<Arc<Mapping>>);
-
-impl LastMapping {
-    fn get(&mut self, core: &Core, id: MappingId) -> Option<&Arc<Mapping>> {
-        if self.0.as_ref().is_none_or(|mapping| mapping.id() != id) {
-            self.0 = core.mappings.get(id);
-        }
-        self.0.as_ref()
-    }
-}
-
 /// What was decided about an isolated folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+enum Fate {
     /// It stays in memory.
     Stay,
     /// It is to be freed. `locked`: its lock is held until then.
@@ -69,128 +50,48 @@ struct Asked {
     slots_exhausted: bool,
 }
 
+/// Memory that the batches of an effort reuse.
+#[derive(Debug, Default)]
+pub(crate) struct Workspace {
+    /// What was decided about each folio of the batch.
+    fates: Vec<Fate>,
+    /// Freed folios whose frames are returned together.
+    freed: Vec<FolioId>,
+    /// Leaves that hold only shadows since a page of this batch was freed.
+    shadow_leaves: Vec<ShadowLeaf>,
+}
+
+/// Examines the isolated folios of the batch and frees what can be freed; the others are rejected. The batch is empty then.
+pub(crate) fn page_out(
+    cx: &mut Context<'_, impl Host>,
+    workspace: &mut Workspace,
+    memcg: &Memcg,
+) -> PagedOut {
+    let (core, host, orders) = (cx.core, cx.host, cx.orders);
+    let mut folios = std::mem::take(&mut cx.scan.batch.folios);
+    let mut tallies = Tallies::default();
+    core.wait_for_slots(cx.scan, &folios);
+    workspace.fates.clear();
+    for &folio in &folios {
+        let fate = core.examine(cx, memcg, folio, &mut tallies);
+        workspace.fates.push(fate);
+    }
+    let freed = core.free_isolated(host, memcg, orders, cx.scan, workspace, &folios);
+    let total = freed[0] + freed[1];
+    if total > 0 {
+        core.release_frames(memcg, Some(orders.cpu), &workspace.freed);
+        workspace.freed.clear();
+        memcg.stat.add(orders.kind.pgsteal(), total);
+        memcg.stat.add(Counter::PgstealAnon, freed[Kind::Anon as usize]);
+        memcg.stat.add(Counter::PgstealFile, freed[Kind::File as usize]);
+        cx.scan.progress.reclaimed += total;
+    }
+    folios.clear();
+    cx.scan.batch.folios = folios;
+    PagedOut { tallies, freed: total }
+}
+
 impl Core {
-    /// One eviction step: isolate, examine, put back (spec 40 §1). Pages looked at.
-    pub(crate) fn evict_step(
-        &self,
-        host: &impl Host,
-        memcg: &Memcg,
-        request: u64,
-        swappiness: Swappiness,
-        orders: &Orders,
-        scan: &mut Scan,
-    ) -> u64 {
-        let mut batch = std::mem::take(&mut scan.batch);
-        batch.clear();
-        // Between steps its file may have been closed, and its number given to another.
-        scan.last_mapping = LastMapping::default();
-        batch.observed = host.observes();
-        let mut locked = memcg.lruvec.lock(&self.folios);
-        // What its heir has is not for those to take who are after its own.
-        if memcg.heir().is_none() {
-            locked.isolate(host, request, orders.most_pages(scan.progress), swappiness, &mut batch);
-        }
-        drop(locked);
-        let scanned = batch.scanned;
-        self.tell_isolated(host, memcg, &batch);
-        self.count_scan(memcg, orders.kind, &batch);
-        scan.progress.scanned += batch.folios.len() as u64;
-        let taken = batch.folios.len() as u64;
-        let mut tallies = Tallies::default();
-        if taken > 0 {
-            tallies = self.shrink(host, memcg, orders, scan, &mut batch.folios, true);
-        }
-        self.feed_back(host, &batch, &Tallies { taken, ..tallies }, scan);
-        if !batch.folios.is_empty() {
-            self.shrink(host, memcg, orders, scan, &mut batch.folios, false);
-        }
-        if let Some(walk) = &mut scan.walk {
-            walk.flush(self, memcg.id());
-        }
-        scan.batch = batch;
-        scanned
-    }
-
-    /// What stood in the way of one batch: wakes the flusher if that was nothing but dirty pages (spec 70 §7).
-    fn feed_back(&self, host: &impl Host, batch: &Isolated, tallies: &Tallies, scan: &mut Scan) {
-        if !self.mechanisms().reclaim_loop() {
-            // Only for the question at the end of the lruvec's turn, which is about pages of files.
-            let taken = if batch.kind == Some(Kind::File) { tallies.taken } else { 0 };
-            scan.tallies.taken += taken + batch.dirty;
-            scan.tallies.unqueued_dirty += tallies.unqueued_dirty + batch.unqueued_dirty;
-            return;
-        }
-        if tallies.taken > 0 && tallies.unqueued_dirty == tallies.taken {
-            host.wake_flusher(FlushReason::Reclaim);
-        }
-        scan.tallies.add(tallies);
-    }
-
-    fn count_scan(&self, memcg: &Memcg, kind: EffortKind, batch: &Isolated) {
-        let isolated = batch.folios.len() as u64;
-        if isolated > 0 {
-            memcg.stat.add(kind.pgscan(), isolated);
-            let anon = batch.kind == Some(Kind::Anon);
-            memcg.stat.add(if anon { Counter::PgscanAnon } else { Counter::PgscanFile }, isolated);
-        }
-        if batch.sorted > 0 {
-            memcg.stat.add(Counter::Pgrefill, batch.sorted);
-        }
-        if batch.protected > 0 {
-            memcg.stat.add(Counter::Pgprotected, batch.protected);
-        }
-    }
-
-    /// Examines isolated folios, frees what can be freed and puts the rest back. With `retry`, clean folios that
-    /// were only rejected by chance are left in `folios` for one more try.
-    fn shrink(
-        &self,
-        host: &impl Host,
-        memcg: &Memcg,
-        orders: &Orders,
-        scan: &mut Scan,
-        folios: &mut Vec<FolioId>,
-        retry: bool,
-    ) -> Tallies {
-        let mut rejected = std::mem::take(&mut scan.rejected);
-        let (tallies, _) = self.examine_and_free(host, memcg, orders, scan, folios, &mut rejected);
-        folios.clear();
-        self.put_back(host, memcg, scan, &mut rejected, retry, folios);
-        scan.rejected = rejected;
-        tallies
-    }
-
-    /// Examines isolated folios and frees what can be freed; the others join `rejected`. What stood in the way, and pages
-    /// freed.
-    fn examine_and_free(
-        &self,
-        host: &impl Host,
-        memcg: &Memcg,
-        orders: &Orders,
-        scan: &mut Scan,
-        folios: &[FolioId],
-        rejected: &mut Vec<FolioId>,
-    ) -> (Tallies, u64) {
-        let mut tallies = Tallies::default();
-        self.wait_for_slots(scan, folios);
-        scan.fates.clear();
-        for &folio in folios.iter() {
-            let fate = self.examine(host, memcg, orders, scan, folio, &mut tallies);
-            scan.fates.push(fate);
-        }
-        let freed = self.free_isolated(host, memcg, orders, scan, folios, rejected);
-        let total = freed[0] + freed[1];
-        if total > 0 {
-            self.release_frames(memcg, Some(orders.cpu), &scan.freed);
-            scan.freed.clear();
-            memcg.stat.add(orders.kind.pgsteal(), total);
-            memcg.stat.add(Counter::PgstealAnon, freed[Kind::Anon as usize]);
-            memcg.stat.add(Counter::PgstealFile, freed[Kind::File as usize]);
-            scan.progress.reclaimed += total;
-        }
-        (tallies, total)
-    }
-
     /// Loads the slots of all folios of a batch, which are about to be changed one by one. Pages that are evicted were not
     /// touched for long: each slot is far away, and here the CPU waits for many of them at once. This replays zipf 0.99 some
     /// 3 % faster (2 to 6 % in three pairs of runs).
@@ -202,24 +103,21 @@ impl Core {
         }
     }
 
-    fn is_evictable(&self, last: &mut LastMapping, folio: FolioId, flags: Flags) -> bool {
-        let mapping = last.get(self, self.mapping_of(folio));
-        !flags.mlocked() && !mapping.is_some_and(|mapping| mapping.is_unevictable())
-    }
-
     /// Judges one folio until it is settled.
     fn examine(
         &self,
-        host: &impl Host,
+        cx: &mut Context<'_, impl Host>,
         memcg: &Memcg,
-        orders: &Orders,
-        scan: &mut Scan,
         folio: FolioId,
         tallies: &mut Tallies,
     ) -> Fate {
+        let (host, orders) = (cx.host, cx.orders);
         let flags = self.folios.flags(folio);
         let now = flags.load();
-        if !now.locked() && self.verdict(orders, scan, folio, now, false, Asked::default()) == Verdict::Free {
+        if !now.locked()
+            && self.verdict(orders, &mut cx.scan.last_mapping, folio, now, false, Asked::default())
+                == Verdict::Free
+        {
             self.tell_judged(host, folio, Verdict::Free);
             // Most are like that, and freeing them is one step, which fails if anything changes until then.
             return Fate::of_doomed(now, false);
@@ -234,14 +132,14 @@ impl Core {
         let mut asked = Asked::default();
         loop {
             let now = flags.load();
-            let verdict = self.verdict(orders, scan, folio, now, !locked, asked);
+            let verdict = self.verdict(orders, &mut cx.scan.last_mapping, folio, now, !locked, asked);
             self.tell_judged(host, folio, verdict);
             match verdict {
                 Verdict::LookAtMappings => {
-                    asked.references = Some(self.check_references(host, memcg, orders.cpu, scan, folio));
+                    asked.references = Some(lru::references(cx, memcg, folio));
                 }
                 // Given up while a batch held it: who locks it now finds it in no mapping, and nobody will want it back.
-                Verdict::AssignSlot if !self.is_in_mapping(&mut scan.last_mapping, folio) => break,
+                Verdict::AssignSlot if !self.is_in_mapping(&mut cx.scan.last_mapping, folio) => break,
                 Verdict::AssignSlot => asked.slots_exhausted = !self.assign_slot(folio),
                 Verdict::SwapOut => match self.swap_out(host, memcg, folio) {
                     SwapOutcome::Done => tallies.swapped += 1,
@@ -255,7 +153,7 @@ impl Core {
                     }
                 },
                 Verdict::Unmap => {
-                    if let Some(mapping) = scan.last_mapping.get(self, self.mapping_of(folio)) {
+                    if let Some(mapping) = cx.scan.last_mapping.get(self, self.mapping_of(folio)) {
                         self.unmap_folio(mapping, memcg, folio);
                     } else {
                         flags.clear_mapped();
@@ -340,26 +238,24 @@ impl Core {
     fn verdict(
         &self,
         orders: &Orders,
-        scan: &mut Scan,
+        last: &mut LastMapping,
         folio: FolioId,
         now: Flags,
         locked_by_other: bool,
         asked: Asked,
     ) -> Verdict {
-        let mechanisms = self.mechanisms();
-        let classic = mechanisms.has_folios_of(Lru::Classic);
+        let referenced = lru::referenced(self.mechanisms(), now);
         judge(Facts {
             locked_by_other,
-            evictable: self.is_evictable(&mut scan.last_mapping, folio, now),
+            evictable: last.is_evictable(self, folio, now),
             mapped: now.mapped(),
             writeback: now.writeback(),
             reclaim: now.reclaim(),
             dirty: now.dirty(),
             kind: if now.swapbacked() { Kind::Anon } else { Kind::File },
             node_writeback: orders.kind == EffortKind::Background && self.node.is_full_of_writeback(),
-            // Of clean ones it would be forgotten when they are freed.
-            referenced: now.referenced() && now.dirty() && classic,
-            young_meanwhile: now.referenced() && !mechanisms.workingset_rework() && !classic,
+            referenced: referenced.counts,
+            young_meanwhile: referenced.young_meanwhile,
             slot: match (now.swapcache(), asked.slots_exhausted) {
                 (true, _) => Slot::Assigned,
                 (false, true) => Slot::Exhausted,
@@ -369,50 +265,21 @@ impl Core {
         })
     }
 
-    /// Reads the accessed bits of a mapped folio.
-    fn check_references(
-        &self,
-        host: &impl Host,
-        memcg: &Memcg,
-        cpu: usize,
-        scan: &mut Scan,
-        folio: FolioId,
-    ) -> References {
-        let Some(mapping) = scan.last_mapping.get(self, self.mapping_of(folio)) else {
-            return References::None;
-        };
-        if self.mechanisms().has_folios_of(Lru::Classic) {
-            return self.check_references_classic(mapping, folio);
-        }
-        let walk: Option<&mut WalkBatch> = scan.walk.as_mut();
-        if !self.look_around(host, memcg, mapping, folio, cpu, walk) || !mapping.has_recency() {
-            return References::None;
-        }
-        let mechanisms = self.mechanisms();
-        let again = self.folios.flags(folio).found_young_by_eviction(mechanisms);
-        // The first part of the LULESH fix: the first version of the rework did not tell the first time from others.
-        if again || mechanisms.workingset_rework() && !mechanisms.lulesh_fix() {
-            References::Again
-        } else {
-            References::First
-        }
-    }
-
     /// Takes folios that are to be freed out of their mappings, leaving shadows, and frees those that nobody uses. The
-    /// others join `rejected`. Freed pages by kind.
+    /// others are rejected. Freed pages by kind.
     fn free_isolated(
         &self,
         host: &impl Host,
         memcg: &Memcg,
         orders: &Orders,
         scan: &mut Scan,
+        workspace: &mut Workspace,
         folios: &[FolioId],
-        rejected: &mut Vec<FolioId>,
     ) -> [u64; 2] {
-        let Scan { last_mapping, fates, freed, shadow_leaves, .. } = scan;
-        let mut tiers = [[0; 4]; 2];
+        let Scan { last_mapping, rejected, .. } = scan;
+        let Workspace { fates, freed, shadow_leaves } = workspace;
         let to_free = fates.iter().filter(|fate| matches!(fate, Fate::Free { .. })).count();
-        let mut evictions = self.begin_evictions(orders.target, to_free as u64);
+        let mut evictions = Evictions::begin(self, orders.target, to_free as u64);
         let mut rest = folios.iter().copied().zip(fates.iter().copied()).peekable();
         while let Some(&(first, fate)) = rest.peek() {
             let id = self.mapping_of(first);
@@ -431,8 +298,8 @@ impl Core {
                     rejected.push(folio);
                     continue;
                 };
-                let word = self.remember(memcg, &mut evictions, kind, before);
-                tiers[kind as usize][usize::from(before.tier(self.mechanisms()))] += 1;
+                let shadow = evictions.evicted(self, memcg, kind, before);
+                let word = shadow.pack();
                 let index = self.folios.index(folio);
                 let left = if kind == Kind::Anon { self.entry_of(folio, Some(word)) } else { word };
                 let leaf = tree.remove(index, folio, Some(left), memcg.id());
@@ -440,26 +307,16 @@ impl Core {
                 if before.waiters() {
                     host.wake_waiters(folio);
                 }
-                host.event(Event::Evicted {
-                    page: (id, index),
-                    folio,
-                    memcg: memcg.id(),
-                    shadow: Shadow::unpack(word),
-                });
+                host.event(Event::Evicted { page: (id, index), folio, memcg: memcg.id(), shadow });
                 freed.push(folio);
             }
         }
-        self.end_evictions(evictions);
+        let pages = evictions.end(self, memcg);
         shadow_leaves.drain(..).for_each(|leaf| self.note_shadow_leaf(memcg, leaf));
-        Kind::ALL.map(|kind| {
-            let tiers = tiers[kind as usize];
-            let pages = tiers.iter().sum();
-            if pages > 0 {
-                memcg.lruvec.count_evicted(kind, tiers);
-                self.forget_folios(memcg, kind, pages);
-            }
-            pages
-        })
+        for kind in Kind::ALL.into_iter().filter(|&kind| pages[kind as usize] > 0) {
+            self.forget_folios(memcg, kind, pages[kind as usize]);
+        }
+        pages
     }
 
     /// Takes the last references of a folio that is to be freed; its state before. `None`: somebody uses it, or it is no
@@ -478,76 +335,13 @@ impl Core {
             host.wake_waiters(folio);
         }
     }
-
-    /// Puts rejected folios back, the earliest first (spec 40 §9). Those to try again go to `again`.
-    fn put_back(
-        &self,
-        host: &impl Host,
-        memcg: &Memcg,
-        scan: &mut Scan,
-        rejected: &mut Vec<FolioId>,
-        retry: bool,
-        again: &mut Vec<FolioId>,
-    ) {
-        if rejected.is_empty() {
-            return;
-        }
-        if self.mechanisms().is_classic() {
-            // The policy was switched during this turn.
-            self.put_back_classic(host, memcg, scan, rejected, None);
-            return;
-        }
-        let window = &memcg.lruvec.window;
-        let mechanisms = self.mechanisms();
-        let mut back = std::mem::take(&mut scan.back);
-        for folio in rejected.drain(..) {
-            let flags = &self.folios.flags(folio);
-            let now = flags.load();
-            let kind = if now.swapbacked() { Kind::Anon } else { Kind::File };
-            if !self.is_evictable(&mut scan.last_mapping, folio, now) {
-                back.push((folio, true));
-                continue;
-            }
-            let falls = window.place(kind, now, false, mechanisms) == window.min(kind);
-            match judge_leftover(now, retry, falls, mechanisms) {
-                Leftover::TryAgain => {
-                    again.push(folio);
-                    continue;
-                }
-                Leftover::Reject => flags.reject(mechanisms),
-                Leftover::Reference => flags.set_referenced(),
-                Leftover::AsItIs => {}
-            }
-            back.push((folio, false));
-        }
-        if !back.is_empty() {
-            let (owner, mut locked) = self.lock_living(memcg.id());
-            let mut went = Vec::new();
-            for &(folio, unevictable) in &back {
-                went.extend(self.adopt(owner, folio));
-                if unevictable {
-                    locked.add_unevictable(folio);
-                } else {
-                    locked.add(folio, false);
-                }
-                self.tell_listed(host, owner, folio, ListedFrom::Isolation);
-            }
-            self.grew(owner);
-            drop(locked);
-            self.release_unused(&went);
-            for (folio, _) in back.drain(..) {
-                self.put(host, folio);
-            }
-        }
-        scan.back = back;
-    }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::testing::Harness;
-    use crate::{Event, Mechanisms, Preset, Switch, Time};
+    use crate::{Event, FlushReason, Mechanisms, Preset, Switch, Time};
     use std::cell::Cell;
 
     fn reclaim_flushes(harness: &Harness) -> usize {
@@ -679,7 +473,11 @@ mod tests {
         let mut batch = harness.isolate(2);
         harness.end_writeback(folios);
         let (orders, mut scan) = (harness.orders(1), Scan::default());
-        harness.core.shrink(&harness.host, harness.memcg(), &orders, &mut scan, &mut batch.folios, true);
+        batch.taken = 2;
+        scan.batch = batch;
+        let cx = &mut Context::new(&harness.core, &harness.host, &orders, &mut scan);
+        let outcome = page_out(cx, &mut Workspace::default(), harness.memcg());
+        assert!(!lru::put_back_oldest(cx, harness.memcg(), outcome));
         assert_eq!(scan.progress.reclaimed, 2);
         assert_eq!(harness.stat(Counter::Pgrotated), 0);
         harness.core.validate().unwrap();

@@ -3,17 +3,7 @@
 //! Source: spec 40 §8, in its order.
 
 use crate::folio::Kind;
-
-/// What the accessed bits of a mapped folio said (spec 20 §7.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum References {
-    /// Not young.
-    None,
-    /// Young for the first time.
-    First,
-    /// Young again.
-    Again,
-}
+use crate::lru::scan_control::References;
 
 /// Whether an anonymous folio can be written to swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,12 +2,13 @@
 //!
 //! Source: spec 70 §6. The host runs it on a thread or an actor of its own, and wakes it when the core asks.
 
-use super::scan::{EffortKind, Orders, Scan};
-use super::{CLUSTER_PAGES, NodeWalk, PRIORITY_DEFAULT, WalkStep, initial_priority, throttle};
+use super::{
+    CLUSTER_PAGES, Context, EffortKind, NodeWalk, Orders, PRIORITY_DEFAULT, Scan, WalkStep, initial_priority,
+    throttle,
+};
 use crate::folio::Kind;
 use crate::host::{Host, Throttle};
-use crate::lru::Swappiness;
-use crate::mechanism::Lru;
+use crate::lru::{self, Swappiness};
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::{Core, Time};
 use std::time::Duration;
@@ -65,10 +66,11 @@ impl Background {
             self.scan.reset_tallies();
             self.scan.progress = Default::default();
             core.check_min_ttl(host, self.priority, self.orders.swappiness);
-            self.walk = Some(NodeWalk::new(core, host, &self.orders, &self.scan, self.priority, true));
+            let cx = &Context::new(core, host, &self.orders, &mut self.scan);
+            self.walk = Some(NodeWalk::new(cx, self.priority, true));
             return BackgroundStep::More;
         };
-        match walk.step(core, host, &self.orders, &mut self.scan) {
+        match walk.step(&mut Context::new(core, host, &self.orders, &mut self.scan)) {
             WalkStep::More => return BackgroundStep::More,
             WalkStep::Wait(throttle) => return BackgroundStep::Wait(throttle),
             WalkStep::Finished => {}
@@ -85,8 +87,9 @@ impl Background {
             self.priority -= 1;
         }
         let under_writeback = self.scan.tallies.writeback + self.scan.tallies.immediate > 0;
-        let waits =
-            core.mechanisms().has_folios_of(Lru::Classic) || core.mechanisms().global_dirty_throttle();
+        let mechanisms = core.mechanisms();
+        let waits = mechanisms.any_policy(|lru| lru.habits().waits_for_writeback)
+            || mechanisms.global_dirty_throttle();
         self.met_writeback |= under_writeback && waits;
         let stuck = progress.reclaimed == 0 && (self.scan.tallies.writeback > 0 || self.met_writeback);
         if self.priority == 0 {
@@ -114,9 +117,7 @@ impl Background {
             core.node.note_progress();
             throttle::end_background(core);
         }
-        if core.mechanisms().has_folios_of(Lru::Classic) {
-            core.note_refaults_seen(host, core.memcg(MemcgId::ROOT));
-        }
+        lru::end_effort(core, host, MemcgId::ROOT);
         if self.reclaimed_pages > 0 {
             core.memcg(MemcgId::ROOT).stat.add(Counter::Pageoutrun, 1);
         }
@@ -132,7 +133,7 @@ impl Core {
     /// somebody is killed for it, as the policy says. Reclaim goes on in any case.
     fn check_min_ttl(&self, host: &impl Host, priority: u8, swappiness: Swappiness) {
         let min_ttl = Duration::from_millis(self.tunables.min_ttl_ms());
-        if min_ttl.is_zero() || self.mechanisms().is_classic() {
+        if min_ttl.is_zero() || !self.habits().has_generations {
             return;
         }
         let now = host.now();

@@ -21,11 +21,11 @@ mod oom;
 mod oom_report;
 mod order;
 mod proactive;
-mod scan;
 mod throttle;
-mod turn;
 mod watermark;
 
+pub(crate) use crate::lru::scan_control::{CLUSTER_PAGES, Context, PRIORITY_DEFAULT, Scan, Tallies};
+pub use crate::lru::scan_control::{EffortKind, Orders, Progress};
 pub use background::{Background, BackgroundStep};
 pub(crate) use high::{HighStep, OverHigh};
 pub(crate) use last_resort::{LastResort, LastStep};
@@ -33,24 +33,14 @@ pub use oom::{OomCandidate, OomDecision, OomPolicy, choose_victim};
 pub use oom_report::{GenerationPages, OutOfMemory};
 pub(crate) use order::{NodeWalk, WalkStep};
 pub use proactive::{Lowering, Proactive, RequestStep};
-pub use scan::{EffortKind, Orders, Progress};
-pub(crate) use scan::{Scan, Tallies};
 pub use watermark::Watermarks;
 
 use crate::Core;
 use crate::event::Event;
 use crate::folio::Kind;
 use crate::host::{Host, Throttle};
-use crate::lru::TURN_PAGES;
-use crate::mechanism::Lru;
+use crate::lru::{self, TURN_PAGES};
 use crate::memcg::Counter;
-
-/// Where an effort starts: it looks at 1/4096 of each lruvec.
-pub(crate) const PRIORITY_DEFAULT: u8 = 12;
-/// Fewest pages that an effort tries to reclaim.
-pub(crate) const CLUSTER_PAGES: u64 = 32;
-/// A pass does not stop before it reclaimed so many, whatever its goal.
-pub(crate) const COMPACTION_GAP_PAGES: u64 = 2;
 
 /// What a step of an effort came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,13 +75,13 @@ impl Effort {
 
     /// Reclaims at most one batch.
     pub fn step(&mut self, core: &Core, host: &impl Host) -> Step {
+        let cx = &mut Context::new(core, host, &self.orders, &mut self.scan);
         let Some(walk) = &mut self.walk else {
-            self.scan.reset_tallies();
-            self.walk =
-                Some(NodeWalk::new(core, host, &self.orders, &self.scan, self.priority, self.repeated));
+            cx.scan.reset_tallies();
+            self.walk = Some(NodeWalk::new(cx, self.priority, self.repeated));
             return Step::More;
         };
-        match walk.step(core, host, &self.orders, &mut self.scan) {
+        match walk.step(cx) {
             WalkStep::More => return Step::More,
             WalkStep::Wait(throttle) => return Step::Wait(throttle),
             WalkStep::Finished => {}
@@ -121,9 +111,7 @@ impl Effort {
             return wait.map_or(Step::More, Step::Wait);
         }
         throttle::end_effort(core, &self.orders);
-        if core.mechanisms().has_folios_of(Lru::Classic) {
-            core.note_refaults_seen(host, core.memcg(self.orders.target));
-        }
+        lru::end_effort(core, host, self.orders.target);
         let force = std::mem::take(&mut self.scan.skipped_deactivation) && !self.scan.force_deactivation;
         if progress.reclaimed == 0 && (!self.repeated || force) {
             // First because others may have shared the walk, then because active pages were spared.
@@ -162,7 +150,7 @@ fn priority_of_turns(pages: u64) -> u8 {
 }
 
 fn kernels_priority(core: &Core, orders: &Orders) -> u8 {
-    if !orders.is_root() || orders.goal_pages < 64 || core.mechanisms().is_classic() {
+    if !orders.is_root() || orders.goal_pages < 64 || !core.habits().starts_by_size {
         return PRIORITY_DEFAULT;
     }
     // File pages count whatever the swappiness, anonymous ones where they may be taken.

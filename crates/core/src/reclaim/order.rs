@@ -7,14 +7,10 @@
 
 use crate::Core;
 use crate::host::{Host, Throttle};
-use crate::lru::{OrderWalk, Visit};
-use crate::memcg::{Counter, MemcgId};
-use crate::reclaim::scan::{Orders, Progress, Scan, Tallies};
-use crate::reclaim::turn::{Pass, Turn};
-use crate::reclaim::{COMPACTION_GAP_PAGES, EffortKind};
-
-/// Free pages beyond the mark at which background reclaim stops in the middle of a pass.
-const WATERMARK_SLACK_PAGES: u32 = 64;
+use crate::lru::scan_control::{Orders, Progress};
+use crate::lru::{self, Context, Grant, OrderWalk, Pass, Scan, Swappiness, Turn, TurnStep, Visit};
+use crate::memcg::{Counter, Memcg, MemcgId};
+use crate::pageout::{Workspace, page_out};
 
 /// One pass over the lruvecs of the target at one priority.
 #[derive(Debug)]
@@ -30,6 +26,7 @@ pub(crate) struct NodeWalk {
     giving_pages: u64,
     /// What came of the visit before.
     last: Option<(MemcgId, Visit)>,
+    workspace: Workspace,
     finished: bool,
 }
 
@@ -44,16 +41,9 @@ pub(crate) enum WalkStep {
 
 impl NodeWalk {
     /// `full`: nobody is left to others who reclaim at the same time, where the tree is walked.
-    pub(crate) fn new(
-        core: &Core,
-        host: &impl Host,
-        orders: &Orders,
-        scan: &Scan,
-        priority: u8,
-        full: bool,
-    ) -> NodeWalk {
-        let order = OrderWalk::new(core, orders.target, priority, full || orders.whole);
-        let pass = Pass::new(core, host, orders, scan, priority);
+    pub(crate) fn new(cx: &Context<'_, impl Host>, priority: u8, full: bool) -> NodeWalk {
+        let order = OrderWalk::new(cx.core, cx.orders.target, priority, full || cx.orders.whole);
+        let pass = Pass::new(cx, priority);
         NodeWalk {
             pass,
             order,
@@ -62,25 +52,25 @@ impl NodeWalk {
             most_pages: 0,
             giving_pages: 0,
             last: None,
+            workspace: Workspace::default(),
             finished: false,
         }
     }
 
     /// Begins the next lruvec's turn, or takes one batch from the current one.
-    pub(crate) fn step(
-        &mut self,
-        core: &Core,
-        host: &impl Host,
-        orders: &Orders,
-        scan: &mut Scan,
-    ) -> WalkStep {
-        let Some(turn) = &mut self.turn else { return self.begin_turn(core, host, orders, scan) };
-        let step = turn.step(core, host, orders, scan);
-        if let WalkStep::Wait(_) = step {
-            return step;
+    pub(crate) fn step(&mut self, cx: &mut Context<'_, impl Host>) -> WalkStep {
+        let (core, orders) = (cx.core, cx.orders);
+        let Some(turn) = &mut self.turn else { return self.begin_turn(cx) };
+        let mut step = turn.step(cx);
+        while step == TurnStep::PageOut {
+            let outcome = page_out(cx, &mut self.workspace, core.memcg(turn.memcg()));
+            step = turn.put_back(cx, outcome);
         }
-        let finished = step == WalkStep::Finished;
-        let (now, before) = (scan.progress, self.before);
+        if let TurnStep::Wait(throttle) = step {
+            return WalkStep::Wait(throttle);
+        }
+        let finished = step == TurnStep::Finished;
+        let (now, before) = (cx.scan.progress, self.before);
         if finished || now.reclaimed - before.reclaimed >= self.most_pages {
             let visit = turn.visit(core);
             let visit = Visit {
@@ -93,12 +83,12 @@ impl NodeWalk {
             let memcg = core.memcg(turn.memcg());
             self.turn = None;
             self.last = Some((memcg.id(), visit));
-            scan.walk = None;
+            cx.scan.walk = None;
             core.shrink_shadows(memcg);
             if visit.aged && !orders.is_root() {
                 core.rejuvenate_in_order(memcg.id());
             }
-            if !orders.whole && should_stop(core, orders, scan) {
+            if !orders.whole && cx.should_stop() {
                 self.order.stop(core, orders.target, self.last.take());
                 self.finished = true;
             }
@@ -113,7 +103,8 @@ impl NodeWalk {
         }
     }
 
-    fn begin_turn(&mut self, core: &Core, host: &impl Host, orders: &Orders, scan: &mut Scan) -> WalkStep {
+    fn begin_turn(&mut self, cx: &mut Context<'_, impl Host>) -> WalkStep {
+        let (core, orders) = (cx.core, cx.orders);
         if self.finished {
             return WalkStep::Finished;
         }
@@ -121,7 +112,7 @@ impl NodeWalk {
             self.finished = true;
             return WalkStep::Finished;
         };
-        scan.progress.memcgs_visited += 1;
+        cx.scan.progress.memcgs_visited += 1;
         let memcg = core.memcg(id);
         let spared = core.effective_protection(id, orders.target);
         let usage = memcg.usage_pages();
@@ -131,46 +122,47 @@ impl NodeWalk {
             return WalkStep::More;
         }
         if protected && spared.low_pages >= usage {
-            if !scan.low_override && !self.order.visits_below_low(core, orders.target, id) {
+            if !cx.scan.low_override && !self.order.visits_below_low(core, orders.target, id) {
                 // In the LRU it has its second visit; elsewhere, the effort may come back for it.
-                scan.low_skipped |= !self.order.is_lru();
+                cx.scan.low_skipped |= !self.order.is_lru();
                 self.last = Some((id, Visit { below_low: true, ..Visit::default() }));
                 return WalkStep::More;
             }
             memcg.stat.add(Counter::EventLow, 1);
         }
-        self.before = scan.progress;
+        self.before = cx.scan.progress;
         let pages = memcg.lruvec.reclaimable_pages();
-        (self.giving_pages, _) = spared.leaves(pages, usage, scan.low_override);
+        (self.giving_pages, _) = spared.leaves(pages, usage, cx.scan.low_override);
         self.most_pages = if orders.whole {
             u64::MAX
         } else {
             self.order.most_pages(core, orders.target, orders.goal_pages, pages)
         };
-        self.turn = Some(Turn::begin(core, host, orders, scan, (memcg, spared), &self.pass));
+        let grant = Grant { memcg, spared, priority: self.pass.priority() };
+        self.turn = Some(Turn::begin(cx, grant, &self.pass));
         WalkStep::More
     }
 }
 
-/// Whether enough was reclaimed to stop in the middle of a pass (spec 70 §5).
-pub(super) fn should_stop(core: &Core, orders: &Orders, scan: &Scan) -> bool {
-    let mechanisms = core.mechanisms();
-    let background = orders.kind == EffortKind::Background;
-    if background && mechanisms.is_classic() && !mechanisms.subtree_lru() {
-        // The walk over the tree is for everybody.
-        return false;
-    }
-    let gap = if orders.exact { 0 } else { COMPACTION_GAP_PAGES };
-    if scan.progress.reclaimed >= orders.goal_pages.max(gap) {
-        return true;
-    }
-    background && core.node.free_pages() > core.node.watermarks().high + WATERMARK_SLACK_PAGES
-}
-
-impl Scan {
-    /// Forgets what stood in the way, for the next pass over the node.
-    pub(crate) fn reset_tallies(&mut self) {
-        self.tallies = Tallies::default();
+impl Core {
+    /// One batch of the oldest generation, as a part of a turn (spec 40 §1). Pages looked at.
+    pub(crate) fn evict_step(
+        &self,
+        host: &impl Host,
+        memcg: &Memcg,
+        request: u64,
+        swappiness: Swappiness,
+        orders: &Orders,
+        scan: &mut Scan,
+    ) -> u64 {
+        let cx = &mut Context::new(self, host, orders, scan);
+        let mut workspace = Workspace::default();
+        let mut again = lru::isolate_oldest(cx, memcg, request, swappiness);
+        while again {
+            let outcome = page_out(cx, &mut workspace, memcg);
+            again = lru::put_back_oldest(cx, memcg, outcome);
+        }
+        cx.scan.batch.scanned
     }
 }
 
@@ -178,7 +170,7 @@ impl Scan {
 mod tests {
     use super::*;
     use crate::memcg::{Counter, Effective};
-    use crate::reclaim::Watermarks;
+    use crate::reclaim::{EffortKind, Watermarks};
     use crate::testing::Harness;
     use crate::{Kind, Options};
 
@@ -231,22 +223,24 @@ mod tests {
             let harness = harness(300_000, 3);
             let orders = harness.root_orders(1000);
             let mut scan = Scan::default();
-            let pass = Pass::new(&harness.core, &harness.host, &orders, &scan, 11);
-            let mut turn = Turn::begin(
-                &harness.core,
-                &harness.host,
-                &orders,
-                &mut scan,
-                (harness.memcg(), Effective::default()),
-                &pass,
-            );
+            let cx = &mut Context::new(&harness.core, &harness.host, &orders, &mut scan);
+            let pass = Pass::new(cx, 11);
+            let grant = Grant { memcg: harness.memcg(), spared: Effective::default(), priority: 11 };
+            let mut turn = Turn::begin(cx, grant, &pass);
             // The first step looks for an address space to walk.
-            assert_eq!(turn.step(&harness.core, &harness.host, &orders, &mut scan), WalkStep::More);
+            assert_eq!(turn.step(cx), TurnStep::More);
             if !wins {
                 assert!(harness.open_generation(), "another was faster");
             }
-            while turn.step(&harness.core, &harness.host, &orders, &mut scan) == WalkStep::More {}
-            assert_eq!((turn.visit(&harness.core).aged, scan.progress.reclaimed), (wins, 64), "{wins}");
+            let mut step = TurnStep::More;
+            while step != TurnStep::Finished {
+                step = turn.step(cx);
+                while step == TurnStep::PageOut {
+                    let outcome = page_out(cx, &mut Workspace::default(), harness.memcg());
+                    step = turn.put_back(cx, outcome);
+                }
+            }
+            assert_eq!((turn.visit(&harness.core).aged, cx.scan.progress.reclaimed), (wins, 64), "{wins}");
             assert_eq!(harness.max_seq() - harness.min_seq() + 1, 4, "one generation was opened");
         }
     }
@@ -320,9 +314,10 @@ mod tests {
                 harness.bring_at(n * 4000..(n + 1) * 4000, 4);
             }
             let orders = Orders { target: parent, ..harness.orders(goal) };
-            let mut walk = NodeWalk::new(&harness.core, &harness.host, &orders, &Scan::default(), 0, false);
             let mut scan = Scan::default();
-            while walk.step(&harness.core, &harness.host, &orders, &mut scan) == WalkStep::More {}
+            let cx = &mut Context::new(&harness.core, &harness.host, &orders, &mut scan);
+            let mut walk = NodeWalk::new(cx, 0, false);
+            while walk.step(cx) == WalkStep::More {}
             let gave = |child: &crate::MemcgId| 4000 - harness.core.memcg(*child).usage_pages();
             let gave: Vec<u64> = children.iter().map(gave).collect();
             let near = gave[..2].iter().zip(expected).all(|(&gave, expected)| gave.abs_diff(expected) < 64);
@@ -343,9 +338,10 @@ mod tests {
         harness.task = harness.core.new_task(second, 0);
         harness.bring_at(20_000..40_000, 4);
         let orders = Orders { kind: EffortKind::Background, ..harness.root_orders(8192) };
-        let mut walk = NodeWalk::new(&harness.core, &harness.host, &orders, &Scan::default(), 0, false);
         let mut scan = Scan::default();
-        while walk.step(&harness.core, &harness.host, &orders, &mut scan) == WalkStep::More {}
+        let cx = &mut Context::new(&harness.core, &harness.host, &orders, &mut scan);
+        let mut walk = NodeWalk::new(cx, 0, false);
+        while walk.step(cx) == WalkStep::More {}
         let left = |memcg| harness.core.memcg(memcg).lruvec.inactive_pages(Kind::File);
         assert_eq!((scan.progress.reclaimed, left(first.memcg), left(second)), (8192, 20_000 - 8192, 20_000));
     }

@@ -3,17 +3,16 @@
 //! The kernel's multi-gen LRU never waits in root reclaim, of which dirty pages are nobody's business then; with
 //! `global_dirty_throttle` it does as reclaim for a limit does.
 
-use super::scan::{EffortKind, Orders, Tallies};
+use super::{EffortKind, Orders, Tallies};
 use crate::Core;
-use crate::folio::Kind;
-use crate::host::{Host, Throttle};
+use crate::host::Throttle;
 use crate::memcg::MemcgId;
 use crate::sync::Ordering::Relaxed;
 
 /// Judges what stood in the way of one pass over the node.
 pub(super) fn after_pass(core: &Core, orders: &Orders, tallies: &Tallies) -> Option<Throttle> {
     let everywhere = core.mechanisms().global_dirty_throttle();
-    if orders.is_root() && !core.mechanisms().is_classic() && !everywhere {
+    if orders.is_root() && !core.habits().waits_for_writeback && !everywhere {
         // The kernel's multi-gen LRU returns from root reclaim before this stage.
         return None;
     }
@@ -38,20 +37,6 @@ pub(super) fn after_fruitless_pass(
     (stands_still && waiting_helps(core)).then_some(Throttle::NoProgress)
 }
 
-/// Classic: whether others who reclaim have so much of the inactive lists in their hands that this one has to wait. Background
-/// reclaim never does. The kernel lets callers that cannot do I/O have all of a list's length, and others an eighth, so that
-/// they do not wait for each other; here everybody can.
-pub(super) fn too_many_isolated(core: &Core, host: &impl Host, orders: &Orders, kind: Kind) -> bool {
-    if orders.kind == EffortKind::Background {
-        return false;
-    }
-    let too_many = core.node.isolated_pages(kind) > core.folios.listed().inactive_pages(kind) / 8;
-    if core.node.set_isolated_waiters(too_many) && !too_many {
-        host.wake_isolated();
-    }
-    too_many
-}
-
 /// Whether time may change anything: background reclaim has not given up, and what is in the way will be clean.
 fn waiting_helps(core: &Core) -> bool {
     !core.node.is_hopeless() && write_back_is_in_the_way(core)
@@ -74,7 +59,7 @@ pub(super) fn end_effort(core: &Core, orders: &Orders) {
 /// The same of background reclaim, which waits where it meets pages again that it had wanted freed before. Under the kernel's
 /// multi-gen LRU these flags are never set.
 pub(super) fn after_background_pass(core: &Core, orders: &Orders, tallies: &Tallies) -> Option<Throttle> {
-    if !core.mechanisms().is_classic() && !core.mechanisms().global_dirty_throttle() {
+    if !core.habits().waits_for_writeback && !core.mechanisms().global_dirty_throttle() {
         return None;
     }
     after_pass(core, orders, tallies);
@@ -96,7 +81,7 @@ mod tests {
     use crate::memcg::Counter;
     use crate::reclaim::{Background, BackgroundStep, Effort, Step, Watermarks};
     use crate::testing::Harness;
-    use crate::{Lru, Mechanisms, Options, Preset, UNLIMITED};
+    use crate::{Kind, Lru, Mechanisms, Options, Preset, UNLIMITED};
 
     /// What an effort says, step by step, without "more", and pages that it scanned.
     fn says(harness: &Harness, orders: Orders) -> (Vec<Throttle>, u64) {

@@ -22,7 +22,7 @@ pub use errors::ErrorSequence;
 use crate::Core;
 use crate::folio::{FolioId, Kind};
 use crate::host::{FlushReason, Host};
-use crate::lru::Queue;
+use crate::lru::{self, Queue};
 use crate::mapping::Mapping;
 use crate::memcg::{Counter, Memcg, MemcgId, Pending};
 use crate::sync::Ordering::Relaxed;
@@ -329,7 +329,7 @@ impl Core {
             if let Some(folio) = slot.folio()
                 && self.remove_page(host, mapping, index, folio, Leaves::CleanAndUnmapped) != Removal::Done
             {
-                self.deactivate(host, cpu, folio);
+                lru::advise_cold(self, host, cpu, folio);
             }
             let Some(next) = index.checked_add(1) else { return };
             at = next;
@@ -437,23 +437,6 @@ impl Core {
         self.forget_folios(memcg, mapping.kind(), 1);
         self.put(host, folio);
         Removal::Done
-    }
-
-    /// Advice that a page is not needed, which could not be followed at once (spec 20 §8, deactivate-file).
-    fn deactivate(&self, host: &impl Host, cpu: usize, folio: FolioId) {
-        let flags = self.folios.flags(folio);
-        if self.mechanisms().is_classic() {
-            self.enqueue(host, cpu, Queue::DeactivateFile, folio);
-            return;
-        }
-        flags.forget_accesses(self.mechanisms());
-        let lruvec = &self.owner_of(folio).lruvec;
-        let kind = if flags.load().swapbacked() { Kind::Anon } else { Kind::File };
-        // Before the rework, one in the oldest generation was moved to its tail, too.
-        let stays = flags.load().generation() == Some(lruvec.min_seq(kind).index());
-        if !stays || !self.mechanisms().workingset_rework() {
-            self.enqueue(host, cpu, Queue::DeactivateFile, folio);
-        }
     }
 }
 

@@ -3,12 +3,14 @@
 //! ```text
 //! 63          32 31        20 19 …                                                    5 4  3 2      0
 //! +-------------+------------+---------------------------------------------------------+----+--------+
-//! |   version   | references | flags, one bit each                                     |refs| gen+1  |
+//! |   version   | references | flags, one bit each                                     |refs|  mark  |
 //! +-------------+------------+---------------------------------------------------------+----+--------+
 //! ```
 //!
 //! All of it is in one word because the decisions are about several parts at once: a folio is freed if it has
 //! exactly the expected references *and* is not dirty; a promotion changes the generation *and* clears `refs`.
+//!
+//! *Mark* says on whose list the folio is: a generation, numbered from 1, or a list of another policy; 0 is none of these.
 //!
 //! *Version* counts changes of content or identity. Whoever copies bytes out of a frame without holding
 //! anything reads it before and after: equal, and not `writing`, means that the copy is whole.
@@ -19,10 +21,10 @@
 //! the lruvec lock is held by somebody else, so list code takes the label that its own transition returned.
 //!
 //! The transitions are those of spec 20. What they were before the working-set rework is in [`before`]; each asks once
-//! which holds. Those of the classic LRU are in [`classic`].
+//! which holds. Those of active and inactive lists, and of moving between policies, are in [`two_lists`].
 
 mod before;
-mod classic;
+mod two_lists;
 
 use crate::mechanism::Mechanisms;
 use crate::sync::{AtomicU64, Ordering};
@@ -34,9 +36,12 @@ pub struct GenIndex(pub u8);
 /// Class inside a generation by accesses through descriptors, 0…3.
 pub type Tier = u8;
 
-const GEN_BITS: u32 = 3;
-const GEN_MASK: u64 = (1 << GEN_BITS) - 1;
-const REFS_SHIFT: u32 = GEN_BITS;
+/// Whose list a folio is on: 0, of no policy that marks folios (or of none); 1 to 4, of the generation that is one less; 5
+/// to 7, of lists of further policies.
+const MARK_BITS: u32 = 3;
+const MARK_MASK: u64 = (1 << MARK_BITS) - 1;
+const GENERATIONS: u8 = 4;
+const REFS_SHIFT: u32 = MARK_BITS;
 const REFS_MASK: u64 = 0b11 << REFS_SHIFT;
 const REFERENCED: u64 = 1 << 5;
 const WORKINGSET: u64 = 1 << 6;
@@ -68,7 +73,7 @@ pub const LENT_REFERENCES_MAX: u32 = 0xf00;
 const _: () =
     assert!(LENT_REFERENCES_MAX < REFERENCES_MAX && REFERENCES_MASK == REFERENCES_MAX as u64 * REFERENCE);
 const _: () = assert!(MLOCKED << 1 == REFERENCE && REFERENCES_MASK < VERSION);
-const _: () = assert!(GEN_MASK & REFS_MASK == 0 && REFS_MASK << 1 < REFERENCED << 1);
+const _: () = assert!(MARK_MASK & REFS_MASK == 0 && REFS_MASK << 1 < REFERENCED << 1);
 
 /// `nrefs + workingset` of a folio that sorting always protects: five accesses, or four after a
 /// promotion (spec 10 §1, "saturated").
@@ -142,8 +147,15 @@ impl Flags {
     /// The generation whose label the folio carries; `None` while it is on no generation list.
     #[inline]
     pub fn generation(self) -> Option<GenIndex> {
-        let field = (self.0 & GEN_MASK) as u8;
-        (field != 0).then(|| GenIndex(field - 1))
+        let label = self.mark().wrapping_sub(1);
+        (label < GENERATIONS).then_some(GenIndex(label))
+    }
+
+    /// What says whose list the folio is on: 0, none of a policy that marks folios; 1 to 4, a generation's; 5 to 7, those of
+    /// further policies.
+    #[inline]
+    pub(crate) fn mark(self) -> u8 {
+        (self.0 & MARK_MASK) as u8
     }
 
     /// The field of extra accesses (`F`); since the rework valid only with `referenced`.
@@ -202,7 +214,12 @@ impl Flags {
     }
 
     fn with_generation(self, generation: Option<GenIndex>) -> Flags {
-        Flags(self.0 & !GEN_MASK | generation.map_or(0, |g| u64::from(g.0) + 1))
+        self.with_mark(generation.map_or(0, |g| g.0 + 1))
+    }
+
+    fn with_mark(self, mark: u8) -> Flags {
+        debug_assert!(u64::from(mark) <= MARK_MASK);
+        Flags(self.0 & !MARK_MASK | u64::from(mark))
     }
 
     fn with_refs(self, refs: u32) -> Flags {

@@ -159,7 +159,7 @@ fn references_never_run_into_the_version() {
     assert!(flags.start_writeback(), "it has the last one");
     let full = flags.load();
     assert_eq!((full.references(), full.version()), (REFERENCES_MAX, then.version()));
-    assert!(flags.mark_accessed_classic(then).is_none() && flags.mark_accessed_classic(then).is_none());
+    assert!(flags.accessed_or_activated(then).is_none() && flags.accessed_or_activated(then).is_none());
     (1..REFERENCES_MAX).for_each(|_| _ = flags.put());
     assert_eq!((flags.load().references(), flags.load().version()), (1, then.version()));
 }

@@ -5,9 +5,9 @@
 //! come back that were evicted a short time ago.
 //!
 //! ```text
-//! access.rs      two accesses activate               statistics.rs  list sizes as reclaim knows them: late
-//! balance.rs     how much to scan of which list      shrink.rs      taking folios off the tails
-//! refault.rs     the clock that tells how long ago
+//! turn.rs        an lruvec's turn: round by round     statistics.rs  list sizes as reclaim knows them: late
+//! balance.rs     how much to scan of which list      shrink.rs      taking folios off the tails, and putting them back
+//! refault.rs     two accesses activate; the clock that tells how long ago a page was evicted
 //! ```
 //!
 //! # Locking
@@ -15,20 +15,35 @@
 //! Lists and costs are under the lruvec lock. The clock and the sizes are atomic words; the clock is written by whoever
 //! evicts or activates, in this lruvec and in all of its ancestors.
 
-mod access;
-pub(crate) mod balance;
+mod balance;
 mod refault;
 mod shrink;
 mod statistics;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod turn;
 
-use super::LockedLruvec;
 use super::lists::GENERATION_LISTS;
+use super::{Habits, LockedLruvec};
 use crate::folio::{FolioId, Kind};
 use crate::sync::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use statistics::Aggregated;
 pub use statistics::Refresh;
+pub(super) use {
+    balance::Balance,
+    refault::{Evictions, refaulted},
+    shrink::{put_back, references},
+    turn::ClassicTurn,
+};
+
+/// What reclaim as a whole does under this policy.
+pub(super) const HABITS: Habits = Habits {
+    has_generations: false,
+    activates_in_arrival_batches: true,
+    starts_by_size: false,
+    finishes_passes: true,
+    waits_for_writeback: true,
+};
 
 /// Inactive and active list of each kind, in the order in which a turn goes through them.
 pub(crate) const LISTS: [(Kind, bool); 4] =
@@ -107,7 +122,7 @@ impl Classic {
 impl LockedLruvec<'_> {
     /// Puts a folio at the head of the list that it is to be on, or, as a rotation, at its tail.
     pub(super) fn add_classic(&mut self, folio: FolioId, rotation: bool) {
-        let now = self.folios.flags(folio).enlist_classic();
+        let now = self.folios.flags(folio).enlist_unmarked();
         let kind = self.kind_of(folio);
         self.resize_classic(kind, now.active(), 1);
         self.push(folio, list_of(kind, now.active()), !rotation);

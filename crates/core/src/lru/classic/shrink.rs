@@ -1,16 +1,28 @@
-//! Taking folios off the tail of a list.
+//! Shrinking active and inactive lists: inactive folios are taken off to be examined, active ones become inactive.
 //!
-//! Source: spec 80 §4, §7.
+//! Source: spec 80 §3, §4, §7, §8.
 
+use super::balance::IO_COST;
 use super::list_of;
-use crate::folio::Kind;
-use crate::host::Host;
-use crate::lru::{Isolated, LockedLruvec};
+use crate::Core;
+use crate::event::ListedFrom;
+use crate::folio::{FolioId, Kind};
+use crate::host::{FlushReason, Host};
+use crate::lru::LockedLruvec;
+use crate::lru::scan_control::{Context, Isolated, PagedOut, References, Scan, Tallies};
+use crate::mapping::Mapping;
+use crate::memcg::{Counter, Memcg};
+
+/// What a scan of an inactive list cost.
+pub(in crate::lru) struct Cost {
+    kind: Kind,
+    cost: u64,
+}
 
 impl LockedLruvec<'_> {
     /// Isolates up to `request` pages from the tail of a list into an empty `batch`. What cannot be isolated counts as
     /// looked at, and makes way for others.
-    pub(crate) fn isolate_from(
+    pub(in crate::lru) fn isolate_from(
         &mut self,
         host: &impl Host,
         kind: Kind,
@@ -40,4 +52,157 @@ impl LockedLruvec<'_> {
             }
         }
     }
+}
+
+/// Takes up to `request` pages off the tail of a list. What its heir has is not for those to take who are after its own.
+fn isolate(cx: &mut Context<'_, impl Host>, memcg: &Memcg, (kind, active): (Kind, bool), request: u64) {
+    let (core, host) = (cx.core, cx.host);
+    let mut batch = cx.scan.take_batch(host);
+    core.drain(host, cx.orders.cpu);
+    let mut locked = memcg.lruvec.lock(&core.folios);
+    if memcg.heir().is_none() {
+        locked.isolate_from(host, kind, active, request, &mut batch);
+    }
+    drop(locked);
+    batch.taken = batch.folios.len() as u64;
+    core.tell_isolated(host, memcg, &batch);
+    cx.scan.batch = batch;
+}
+
+/// Takes up to `request` pages off an inactive list, to be examined. `true`: there are some.
+pub(super) fn isolate_inactive(
+    cx: &mut Context<'_, impl Host>,
+    memcg: &Memcg,
+    kind: Kind,
+    request: u64,
+) -> bool {
+    isolate(cx, memcg, (kind, false), request);
+    let Isolated { scanned, taken, .. } = cx.scan.batch;
+    if scanned > 0 {
+        memcg.stat.add(cx.orders.kind.pgscan(), scanned);
+        let counter = if kind == Kind::Anon { Counter::PgscanAnon } else { Counter::PgscanFile };
+        memcg.stat.add(counter, scanned);
+    }
+    cx.scan.progress.scanned += taken;
+    if taken > 0 {
+        cx.core.node.note_isolated(kind, taken);
+    }
+    taken > 0
+}
+
+/// Puts the inactive folios back that were not freed.
+pub(super) fn put_back_inactive(cx: &mut Context<'_, impl Host>, memcg: &Memcg, outcome: PagedOut) {
+    let (core, host) = (cx.core, cx.host);
+    let PagedOut { tallies, freed } = outcome;
+    let Isolated { kind, scanned, taken, .. } = cx.scan.batch;
+    let kind = kind.expect("a batch of folios is of one kind");
+    let cost = IO_COST * tallies.swapped + (scanned - freed);
+    put_back(core, host, cx.scan, memcg, Some(Cost { kind, cost }));
+    core.node.note_put_back(kind, taken);
+    if tallies.unqueued_dirty == taken {
+        host.wake_flusher(FlushReason::Reclaim);
+    }
+    cx.scan.tallies.add(&Tallies { taken, ..tallies });
+}
+
+/// Makes up to `request` pages of an active list inactive, in their order (spec 80 §4). They lose their accessed bits,
+/// and nothing else that was said for them.
+pub(super) fn shrink_active(cx: &mut Context<'_, impl Host>, memcg: &Memcg, kind: Kind, request: u64) {
+    isolate(cx, memcg, (kind, true), request);
+    let (core, host) = (cx.core, cx.host);
+    let Isolated { scanned, taken, .. } = cx.scan.batch;
+    if scanned > 0 {
+        memcg.stat.add(Counter::Pgrefill, scanned);
+    }
+    core.node.note_isolated(kind, taken);
+    let Scan { batch, rejected, last_mapping, .. } = &mut *cx.scan;
+    let mut deactivated = 0;
+    for &folio in &batch.folios {
+        let flags = core.folios.flags(folio);
+        let now = flags.load();
+        if !last_mapping.is_evictable(core, folio, now) {
+            continue;
+        }
+        let mapping = last_mapping.get(core, core.mapping_of(folio));
+        if let (true, Some(mapping)) = (now.mapped(), mapping) {
+            take_accessed(core, mapping, folio);
+        }
+        flags.deactivate();
+        deactivated += 1;
+    }
+    if deactivated > 0 {
+        memcg.stat.add(Counter::Pgdeactivate, deactivated);
+    }
+    rejected.append(&mut batch.folios);
+    put_back(core, host, cx.scan, memcg, None);
+    core.node.note_put_back(kind, taken);
+}
+
+/// Tests and clears the accessed bit of a folio, if its mapping is one in which use says something.
+fn take_accessed(core: &Core, mapping: &Mapping, folio: FolioId) -> bool {
+    let slot = mapping.slot(&core.leaves, core.folios.index(folio));
+    mapping.has_recency() && slot.is_some_and(|slot| slot.clear_accessed(folio))
+}
+
+/// The reference check (spec 80 §3). A folio has one mapping at most, and none is executable.
+pub(in crate::lru) fn references(core: &Core, mapping: &Mapping, folio: FolioId) -> References {
+    let flags = core.folios.flags(folio);
+    let young = flags.load().mapped() && take_accessed(core, mapping, folio);
+    match (young, flags.take_referenced(young)) {
+        (false, _) => References::None,
+        (true, false) => References::First,
+        (true, true) => References::Again,
+    }
+}
+
+/// Puts isolated folios back, the earliest first, each at the head of the list that its state names.
+///
+/// The clock goes on by the number of activated ones. With `batch_nonresident_age` that is done at once and after the
+/// lock is given back, in the walk that notes the cost; without, folio by folio (spec 80 §8, remedies 1, 2 and 4).
+/// Noting the cost takes over the lock in either case (remedy 3), as in all kernels that were measured.
+pub(in crate::lru) fn put_back(
+    core: &Core,
+    host: &impl Host,
+    scan: &mut Scan,
+    memcg: &Memcg,
+    cost: Option<Cost>,
+) {
+    let batched = core.mechanisms().batch_nonresident_age();
+    let mut back = std::mem::take(&mut scan.back);
+    back.extend(scan.rejected.drain(..).map(|folio| {
+        let now = core.folios.flags(folio).load();
+        (folio, !scan.last_mapping.is_evictable(core, folio, now))
+    }));
+    let mut activated = 0;
+    if !back.is_empty() || cost.as_ref().is_some_and(|cost| cost.cost > 0) {
+        let (owner, mut locked) = core.lock_living(memcg.id());
+        let mut went = None;
+        for &(folio, unevictable) in &back {
+            went = core.adopt(owner, folio).or(went);
+            if unevictable {
+                locked.add_unevictable(folio);
+                core.tell_listed(host, owner, folio, ListedFrom::Isolation);
+                continue;
+            }
+            let active = core.folios.flags(folio).load().active();
+            locked.place(folio, false);
+            core.tell_listed(host, owner, folio, ListedFrom::Isolation);
+            if !active {
+            } else if batched {
+                activated += 1;
+            } else {
+                core.advance_nonresident_age(owner, 1);
+            }
+        }
+        core.grew(owner);
+        let Cost { kind, cost } = cost.unwrap_or(Cost { kind: Kind::File, cost: 0 });
+        core.note_cost(host, owner, Some(locked), kind, cost, activated);
+        if let Some(went) = went {
+            core.release_if_unused(core.memcg(went));
+        }
+        for (folio, _) in back.drain(..) {
+            core.put(host, folio);
+        }
+    }
+    scan.back = back;
 }

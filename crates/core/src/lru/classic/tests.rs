@@ -1,9 +1,12 @@
 //! The checklists of spec 80 §13 and, as far as they are about the classic LRU, spec 50 §9.
 
+use super::list_of;
+use super::shrink::{isolate_inactive, put_back_inactive, shrink_active};
 use crate::folio::Kind;
-use crate::lru::classic::list_of;
+use crate::lru::{Context, Evictions, Scan};
 use crate::memcg::Counter;
-use crate::reclaim::{EffortKind, Scan};
+use crate::pageout::{Workspace, page_out};
+use crate::reclaim::EffortKind;
 use crate::testing::Harness;
 use crate::workingset::Shadow;
 use crate::{Arrival, FlushReason, Lru, Mechanisms, Preset, Switch};
@@ -43,18 +46,20 @@ impl Harness {
     }
 
     fn shrink_inactive(&self, request: u64) -> u64 {
-        self.core.shrink_inactive(
-            &self.host,
-            self.memcg(),
-            Kind::File,
-            request,
-            &self.orders(1000),
-            &mut Scan::default(),
-        )
+        let (orders, mut scan) = (self.orders(1000), Scan::default());
+        let cx = &mut Context::new(&self.core, &self.host, &orders, &mut scan);
+        if !isolate_inactive(cx, self.memcg(), Kind::File, request) {
+            return 0;
+        }
+        let outcome = page_out(cx, &mut Workspace::default(), self.memcg());
+        put_back_inactive(cx, self.memcg(), outcome);
+        outcome.freed
     }
 
     fn shrink_active(&self, request: u64) {
-        self.core.shrink_active(&self.host, self.memcg(), Kind::File, request, 0, &mut Scan::default());
+        let (orders, mut scan) = (self.orders(1000), Scan::default());
+        let cx = &mut Context::new(&self.core, &self.host, &orders, &mut scan);
+        shrink_active(cx, self.memcg(), Kind::File, request);
     }
 
     fn may_deactivate(&self) -> bool {
@@ -393,12 +398,11 @@ fn clocks_are_set_back_by_what_was_not_evicted() {
     let clocks = || [memcg, core.memcg(crate::MemcgId::ROOT)].map(|memcg| memcg.lruvec.nonresident_age());
     for evicted in [2, 5, 7] {
         let before = clocks()[0];
-        let mut evictions = core.begin_evictions(memcg.id(), 5);
+        let mut evictions = Evictions::begin(core, memcg.id(), 5);
         for age in before..before + evicted {
-            let word = core.remember(memcg, &mut evictions, Kind::File, flags);
-            assert_eq!(Shadow::unpack(word).token, age);
+            assert_eq!(evictions.evicted(core, memcg, Kind::File, flags).token, age);
         }
-        core.end_evictions(evictions);
+        evictions.end(core, memcg);
         assert_eq!(clocks(), [before + evicted; 2]);
     }
 }

@@ -1,7 +1,8 @@
 //! The generation lists of one lruvec: where a folio is put, and what comes next.
 
+use crate::Core;
 use crate::folio::{FolioId, GenIndex, Kind};
-use crate::lru::{LockedLruvec, Seq};
+use crate::lru::{LockedLruvec, MAX_GENERATIONS, Seq};
 
 /// Number of the list of a generation and kind.
 pub(crate) fn list_of(generation: GenIndex, kind: Kind) -> usize {
@@ -21,6 +22,35 @@ impl LockedLruvec<'_> {
         seq
     }
 
+    /// The lists of all generations, the youngest first.
+    pub(in crate::lru) fn generation_lists(&self) -> Vec<usize> {
+        let max = self.lruvec.window.max();
+        (0..MAX_GENERATIONS)
+            .flat_map(|age| Kind::ALL.map(|kind| list_of(Seq(max.0 - age).index(), kind)))
+            .collect()
+    }
+
+    /// A folio leaves its generation for another policy; it was active if that is one of the two youngest.
+    pub(in crate::lru) fn leave_generation(&mut self, folio: FolioId) {
+        let max = self.lruvec.window.max();
+        let youngest = [max.index(), Seq(max.0 - 1).index()];
+        let (before, _) = self.folios.flags(folio).leave_generation(|label| youngest.contains(&label));
+        let kind = self.kind_of(folio);
+        if let Some(label) = before.generation() {
+            self.resize(label, kind, -1);
+        }
+    }
+
+    /// A folio without a mark, which is on a list, goes to the old end of the generation where the distance rule puts it.
+    pub(in crate::lru) fn join_generation(&mut self, folio: FolioId) {
+        let flags = self.folios.flags(folio);
+        let (now, kind, mechanisms) = (flags.load(), self.kind_of(folio), self.folios.mechanisms());
+        let seq = self.lruvec.window.place(kind, now, false, mechanisms);
+        flags.join_generation(seq.index(), mechanisms);
+        self.resize(seq.index(), kind, 1);
+        self.relist(folio, list_of(seq.index(), kind), false);
+    }
+
     /// The scan's next folio of a generation.
     pub(crate) fn tail(&self, generation: GenIndex, kind: Kind) -> Option<FolioId> {
         self.lists.lists.tail(list_of(generation, kind))
@@ -29,6 +59,17 @@ impl LockedLruvec<'_> {
     pub(crate) fn is_empty(&self, generation: GenIndex, kind: Kind) -> bool {
         self.lists.lists.is_empty(list_of(generation, kind))
     }
+}
+
+/// Advice that a page is not needed. `true`: it is to be moved to the old side, too.
+pub(in crate::lru) fn forget_use(core: &Core, folio: FolioId) -> bool {
+    let (flags, mechanisms) = (core.folios.flags(folio), core.mechanisms());
+    flags.forget_accesses(mechanisms);
+    let lruvec = &core.owner_of(folio).lruvec;
+    let kind = if flags.load().swapbacked() { Kind::Anon } else { Kind::File };
+    // Before the rework, one in the oldest generation was moved to its tail, too.
+    let stays = flags.load().generation() == Some(lruvec.min_seq(kind).index());
+    !stays || !mechanisms.workingset_rework()
 }
 
 #[cfg(all(test, not(loom)))]
@@ -53,7 +94,7 @@ mod tests {
             if mapped {
                 flags.set_mapped(flags.load());
             }
-            locked.add(FolioId(number), true);
+            locked.place(FolioId(number), true);
         }
         let oldest = GenIndex(0);
         let on = |kind| locked.lists.lists.iter(&folios, list_of(oldest, kind)).collect::<Vec<_>>();

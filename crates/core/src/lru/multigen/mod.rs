@@ -4,12 +4,30 @@
 //! tables move labels to the youngest generation, accesses through descriptors count tiers, and eviction takes
 //! from the oldest generation what neither protects.
 
-pub(crate) mod aging;
-pub(crate) mod bloom;
-pub(crate) mod eviction;
-pub(crate) mod feedback;
+mod aging;
+pub(super) mod bloom;
+mod eviction;
+pub(super) mod feedback;
 pub(crate) mod lists;
-pub(crate) mod look_around;
-pub(crate) mod memcg_lru;
+mod look_around;
+pub(super) mod memcg_lru;
+mod put_back;
+mod refault;
+mod turn;
 pub(crate) mod walk;
-pub(crate) mod window;
+pub(super) mod window;
+
+use super::Habits;
+pub(super) use lists::forget_use;
+pub(super) use put_back::{isolate, put_back, references};
+pub(super) use refault::refaulted;
+pub(super) use turn::MultiGenTurn;
+
+/// What reclaim as a whole does under this policy.
+pub(super) const HABITS: Habits = Habits {
+    has_generations: true,
+    activates_in_arrival_batches: false,
+    starts_by_size: true,
+    finishes_passes: false,
+    waits_for_writeback: false,
+};

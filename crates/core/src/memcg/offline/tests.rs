@@ -1,8 +1,9 @@
 //! What must hold when memcgs go.
 
 use crate::folio::Kind;
-use crate::lru::Queue;
-use crate::reclaim::{EffortKind, Proactive, RequestStep, Scan};
+use crate::lru::{Context, Grant, Pass, Queue, Scan, Turn, TurnStep};
+use crate::memcg::Effective;
+use crate::reclaim::{EffortKind, Proactive, RequestStep};
 use crate::testing::Harness;
 use crate::{Arrival, ChargeStep, Charging, Counter, Lru, Mechanisms, MemcgId, Preset, Time, UNLIMITED};
 
@@ -52,11 +53,14 @@ fn a_turn_of_who_went_takes_nothing() {
     harness.read_ahead(0..300);
     (0..100).for_each(|page| (0..2).for_each(|_| harness.read(page)));
     let memcg = harness.task.memcg;
+    let (core, orders, mut scan) = (&harness.core, harness.root_orders(32), Scan::default());
+    let cx = &mut Context::new(core, &harness.host, &orders, &mut scan);
+    let pass = Pass::new(cx, 0);
+    let grant = Grant { memcg: core.memcg(memcg), spared: Effective::default(), priority: 0 };
+    let mut turn = Turn::begin(cx, grant, &pass);
     remove(&harness, memcg);
-    let (core, host, mut scan) = (&harness.core, &harness.host, Scan::default());
-    let gone = core.memcg(memcg);
-    assert_eq!(core.shrink_inactive(host, gone, Kind::File, 32, &harness.root_orders(32), &mut scan), 0);
-    core.shrink_active(host, gone, Kind::File, 32, 0, &mut scan);
+    while turn.step(cx) == TurnStep::More {}
+    assert_eq!(turn.step(cx), TurnStep::Finished);
     assert_eq!((scan.progress.scanned, usage(&harness, MemcgId::ROOT)), (0, 300));
     core.validate().unwrap();
 }

@@ -5,21 +5,20 @@
 
 mod before;
 
+use super::aging::{AgeStep, Due};
+use super::put_back;
 use crate::Core;
 use crate::host::Host;
-use crate::lru::multigen::aging::{AgeStep, Due};
-use crate::lru::{Seq, Swappiness, Visit};
+use crate::lru::scan_control::{Context, EffortKind, PRIORITY_DEFAULT, PagedOut, Scan};
+use crate::lru::{Grant, Seq, Swappiness, TurnStep, Visit};
 use crate::memcg::{Effective, Memcg, MemcgId};
-use crate::reclaim::PRIORITY_DEFAULT;
-use crate::reclaim::order::{WalkStep, should_stop};
-use crate::reclaim::scan::{EffortKind, Orders, Scan};
 
 /// Folios per step: one lock hold.
 const STEP_FOLIOS: u64 = 64;
 
 /// The turn of one lruvec's generations.
 #[derive(Debug)]
-pub(in crate::reclaim) struct MultiGenTurn {
+pub(in crate::lru) struct MultiGenTurn {
     memcg: MemcgId,
     priority: u8,
     /// What the order's swappiness came to when the turn began.
@@ -37,15 +36,10 @@ pub(in crate::reclaim) struct MultiGenTurn {
 }
 
 impl MultiGenTurn {
-    /// It is the turn of a memcg, of which protection spares some.
-    pub(in crate::reclaim) fn begin(
-        core: &Core,
-        host: &impl Host,
-        orders: &Orders,
-        scan: &mut Scan,
-        (memcg, spared): (&Memcg, Effective),
-        priority: u8,
-    ) -> MultiGenTurn {
+    /// It is the turn of a memcg.
+    pub(in crate::lru) fn begin(cx: &mut Context<'_, impl Host>, grant: Grant<'_>) -> MultiGenTurn {
+        let Grant { memcg, spared, priority } = grant;
+        let Context { core, host, orders, .. } = *cx;
         core.drain(host, orders.cpu);
         let swappiness = core.swappiness_of(memcg.id(), orders.swappiness);
         let mut turn = MultiGenTurn {
@@ -59,9 +53,9 @@ impl MultiGenTurn {
             spared,
             visit: Visit::default(),
         };
-        turn.budget = turn.share(core, memcg, memcg.lruvec.pages_in_generations(swappiness), scan);
+        turn.budget = turn.share(core, memcg, memcg.lruvec.pages_in_generations(swappiness), cx.scan);
         // Background reclaim always owns a walk context, others only once they aged this lruvec.
-        scan.walk =
+        cx.scan.walk =
             matches!(orders.kind, EffortKind::Background | EffortKind::Proactive).then(Default::default);
         turn
     }
@@ -86,7 +80,7 @@ impl MultiGenTurn {
     }
 
     /// What the turn came to.
-    pub(in crate::reclaim) fn visit(&self, core: &Core) -> Visit {
+    pub(in crate::lru) fn visit(&self, core: &Core) -> Visit {
         let memcg = core.memcg(self.memcg);
         let pages = memcg.lruvec.pages_in_generations(self.swappiness);
         let sizable = if memcg.is_online() { pages >> self.priority > 0 } else { pages > 0 };
@@ -95,20 +89,20 @@ impl MultiGenTurn {
 
     /// Walks one address space. Where others take part, one of them opens it; the others go their
     /// ways before, and may find it closed yet.
-    fn age(&mut self, core: &Core, host: &impl Host, memcg: &Memcg, scan: &mut Scan) -> WalkStep {
+    fn age(&mut self, cx: &mut Context<'_, impl Host>, memcg: &Memcg) -> TurnStep {
         let (seq, _) = self.aging.take().unwrap_or((memcg.lruvec.max_seq(), false));
-        let mut batch = scan.walk.take().unwrap_or_default();
-        let step = core.age_step(host, memcg, seq, self.swappiness, false, &mut batch);
-        scan.walk = Some(batch);
+        let mut batch = cx.scan.walk.take().unwrap_or_default();
+        let step = cx.core.age_step(cx.host, memcg, seq, self.swappiness, false, &mut batch);
+        cx.scan.walk = Some(batch);
         if step == AgeStep::Others {
-            return WalkStep::Finished;
+            return TurnStep::Finished;
         }
         self.aging = Some((seq, step == AgeStep::Walked));
-        WalkStep::More
+        TurnStep::More
     }
 
     /// Opens the generation, if only that is left to do, as nobody else will. Whether it was.
-    pub(in crate::reclaim) fn open_if_walked(&mut self, core: &Core, host: &impl Host) -> bool {
+    pub(in crate::lru) fn open_if_walked(&mut self, core: &Core, host: &impl Host) -> bool {
         let Some((seq, true)) = self.aging else { return false };
         self.aging = None;
         self.visit.aged |= core.open_after(host, core.memcg(self.memcg), seq, self.swappiness);
@@ -116,39 +110,62 @@ impl MultiGenTurn {
     }
 
     /// Takes at most one batch, or walks one address space.
-    pub(in crate::reclaim) fn step(
-        &mut self,
-        core: &Core,
-        host: &impl Host,
-        orders: &Orders,
-        scan: &mut Scan,
-    ) -> WalkStep {
+    pub(in crate::lru) fn step(&mut self, cx: &mut Context<'_, impl Host>) -> TurnStep {
+        let core = cx.core;
         if !core.mechanisms().reclaim_loop() {
-            return self.step_before(core, host, orders, scan);
+            return self.step_before(cx);
         }
         let memcg = core.memcg(self.memcg);
-        let opened = self.open_if_walked(core, host);
+        let opened = self.open_if_walked(core, cx.host);
         if self.scanned >= self.budget {
-            return WalkStep::Finished;
+            return TurnStep::Finished;
         }
         if self.is_below_min(memcg) {
             self.visit.below_min = true;
-            return WalkStep::Finished;
+            return TurnStep::Finished;
         }
         let due = memcg.lruvec.aging_due(self.swappiness, core.mechanisms());
         let ages = due == Due::Must || (due == Due::Should && self.priority != PRIORITY_DEFAULT);
         if !opened && (self.aging.is_some() || ages) {
             self.aging_was_due = true;
-            if self.age(core, host, memcg, scan) == WalkStep::More {
-                return WalkStep::More;
+            if self.age(cx, memcg) == TurnStep::More {
+                return TurnStep::More;
             }
         }
         let request = (self.budget - self.scanned).min(STEP_FOLIOS);
-        let scanned = core.evict_step(host, memcg, request, self.swappiness, orders, scan);
+        self.isolate(cx, memcg, request)
+    }
+
+    /// Takes a batch off the oldest generation.
+    fn isolate(&mut self, cx: &mut Context<'_, impl Host>, memcg: &Memcg, request: u64) -> TurnStep {
+        if put_back::isolate(cx, memcg, request, self.swappiness) {
+            return TurnStep::PageOut;
+        }
+        self.end_batch(cx)
+    }
+
+    /// The folios of the batch were examined: what was not freed is put back.
+    pub(in crate::lru) fn put_back(
+        &mut self,
+        cx: &mut Context<'_, impl Host>,
+        outcome: PagedOut,
+    ) -> TurnStep {
+        if put_back::put_back(cx, cx.core.memcg(self.memcg), outcome) {
+            return TurnStep::PageOut;
+        }
+        self.end_batch(cx)
+    }
+
+    /// A batch is over, and perhaps the turn.
+    fn end_batch(&mut self, cx: &mut Context<'_, impl Host>) -> TurnStep {
+        let scanned = cx.scan.batch.scanned;
         self.scanned += scanned;
-        let root_aged = orders.is_root() && self.aging_was_due;
-        let enough = !orders.whole && should_stop(core, orders, scan);
-        if scanned == 0 || enough || root_aged { WalkStep::Finished } else { WalkStep::More }
+        if !cx.core.mechanisms().reclaim_loop() {
+            return self.end_batch_before(cx, scanned);
+        }
+        let root_aged = cx.orders.is_root() && self.aging_was_due;
+        let enough = !cx.orders.whole && cx.should_stop();
+        if scanned == 0 || enough || root_aged { TurnStep::Finished } else { TurnStep::More }
     }
 }
 
@@ -170,10 +187,11 @@ mod tests {
                 harness.isolate(0);
                 let (core, host, memcg) = (&harness.core, &harness.host, harness.memcg());
                 let (orders, mut scan) = (harness.orders(32), Scan::default());
-                let spared = (memcg, Effective::default());
-                let mut turn = MultiGenTurn::begin(core, host, &orders, &mut scan, spared, 5);
+                let mut cx = Context::new(core, host, &orders, &mut scan);
+                let grant = Grant { memcg, spared: Effective::default(), priority: 5 };
+                let mut turn = MultiGenTurn::begin(&mut cx, grant);
                 while !matches!(turn.aging, Some((_, true))) {
-                    assert_eq!(turn.step(core, host, &orders, &mut scan), WalkStep::More);
+                    assert_eq!(turn.step(&mut cx), TurnStep::More);
                 }
                 assert!(core.is_aging(memcg.id()));
                 if ends_early {
@@ -181,7 +199,7 @@ mod tests {
                 } else {
                     // Others took pages, and what is left is protected.
                     turn.spared = Effective { min_pages: 1000, low_pages: 0 };
-                    assert_eq!(turn.step(core, host, &orders, &mut scan), WalkStep::Finished);
+                    assert_eq!(turn.step(&mut cx), TurnStep::Finished);
                 }
                 assert_eq!(
                     (harness.stat(Counter::Aged), core.is_aging(memcg.id())),

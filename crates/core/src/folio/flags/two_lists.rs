@@ -1,4 +1,4 @@
-//! What accesses and reclaim make of a folio under the classic LRU.
+//! What accesses and reclaim make of a folio on active and inactive lists, and how it moves between policies.
 //!
 //! Two accesses activate: the first sets `referenced`, the second clears it and moves the folio. What was active once
 //! keeps `workingset` when it is deactivated, and the `referenced` that it had then.
@@ -12,7 +12,7 @@ impl FolioFlags {
     /// One access through a descriptor to the folio that had version `then` (spec 80 §2). `Some`: it was the second one to
     /// a folio that is not active, with the word before; the folio got a reference, and is to be activated.
     #[inline]
-    pub(crate) fn mark_accessed_classic(&self, then: Flags) -> Option<Flags> {
+    pub(crate) fn accessed_or_activated(&self, then: Flags) -> Option<Flags> {
         self.update(|f| {
             if f.version() != then.version() || f.dropbehind() {
                 return (None, None);
@@ -52,16 +52,32 @@ impl FolioFlags {
         self.update(|f| (Some(f.set(if workingset { ACTIVE | WORKINGSET } else { ACTIVE })), ()));
     }
 
-    /// Put on the classic list that the returned word names by `active` and its kind.
-    pub(crate) fn enlist_classic(&self) -> Flags {
+    /// Put on the list that the returned word names by `active` and its kind, without a mark.
+    pub(crate) fn enlist_unmarked(&self) -> Flags {
         self.update(|f| {
-            debug_assert!(f.generation().is_none(), "it is on a generation list: {f:?}");
+            debug_assert!(f.mark() == 0, "it is on a marked list: {f:?}");
             let next = f.set(LRU);
             (Some(next), next)
         })
     }
 
-    /// From a list of the multi-gen LRU to one of the classic LRU; `active` says of which generations the folios were
+    /// Put on a list with that mark: `active` is cleared. The word before.
+    #[cfg(test)]
+    pub(crate) fn enlist_marked(&self, mark: u8) -> Flags {
+        self.update(|f| {
+            debug_assert!(f.mark() == 0, "enlisted twice: {f:?}");
+            (Some(f.with_mark(mark).clear(ACTIVE).set(LRU)), f)
+        })
+    }
+
+    /// From the list of one policy to a list of another, with the mark that lists of that have: `active` is cleared, and whether
+    /// it is listed or about to be freed does not change.
+    #[cfg(test)]
+    pub(crate) fn move_to_mark(&self, mark: u8) {
+        self.update(|f| (Some(f.with_mark(mark).clear(ACTIVE)), ()));
+    }
+
+    /// Leaves a marked list for one of another policy; `active` says of which generations the folios were
     /// active. The word before, and after. Whether it is listed or about to be freed does not change.
     pub(crate) fn leave_generation(&self, active: impl Fn(GenIndex) -> bool) -> (Flags, Flags) {
         self.update(|f| {
@@ -72,10 +88,10 @@ impl FolioFlags {
         })
     }
 
-    /// The other way.
+    /// From an unmarked list to that of a generation.
     pub(crate) fn join_generation(&self, generation: GenIndex, mechanisms: Mechanisms) {
         self.update(|f| {
-            debug_assert!(f.generation().is_none(), "it is on a generation list: {f:?}");
+            debug_assert!(f.mark() == 0, "it is on a marked list: {f:?}");
             let f = if f.active() && !mechanisms.workingset_rework() { f.forgot_count() } else { f };
             (Some(f.with_generation(Some(generation)).clear(ACTIVE)), ())
         });
@@ -92,12 +108,12 @@ mod tests {
         if active {
             flags.set_active();
         }
-        flags.enlist_classic();
+        flags.enlist_unmarked();
         flags
     }
 
     fn access(flags: &FolioFlags) -> bool {
-        let second = flags.mark_accessed_classic(flags.load());
+        let second = flags.accessed_or_activated(flags.load());
         if second.is_some() {
             flags.put();
         }
@@ -125,7 +141,7 @@ mod tests {
         let flags = listed(false);
         let then = flags.load();
         flags.leave_mapping();
-        assert!(flags.mark_accessed_classic(then).is_none() && !flags.load().referenced());
+        assert!(flags.accessed_or_activated(then).is_none() && !flags.load().referenced());
         flags.set_dropbehind();
         assert!(!access(&flags) && !flags.load().referenced());
     }

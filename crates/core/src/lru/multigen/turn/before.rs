@@ -7,62 +7,58 @@
 //! Source: spec 70 §4.2 (Linux 6.12 and 7.1).
 
 use super::MultiGenTurn;
-use crate::Core;
 use crate::host::{FlushReason, Host};
+use crate::lru::TurnStep;
 use crate::lru::multigen::aging::Due;
-use crate::reclaim::PRIORITY_DEFAULT;
-use crate::reclaim::order::{WalkStep, should_stop};
-use crate::reclaim::scan::{Orders, Scan};
+use crate::lru::scan_control::{Context, PRIORITY_DEFAULT};
 
 /// Folios per step, at most. A step stops at 64 isolated ones, so that this is a bound on sorting.
 const STEP_FOLIOS: u64 = 4096;
 
 impl MultiGenTurn {
-    pub(super) fn step_before(
-        &mut self,
-        core: &Core,
-        host: &impl Host,
-        orders: &Orders,
-        scan: &mut Scan,
-    ) -> WalkStep {
-        if self.evict_or_age(core, host, orders, scan) == WalkStep::More {
-            return WalkStep::More;
-        }
-        let tallies = &scan.tallies;
-        if tallies.unqueued_dirty > 0 && tallies.unqueued_dirty == tallies.taken {
-            host.wake_flusher(FlushReason::Reclaim);
-        }
-        WalkStep::Finished
-    }
-
-    fn evict_or_age(&mut self, core: &Core, host: &impl Host, orders: &Orders, scan: &mut Scan) -> WalkStep {
+    pub(super) fn step_before(&mut self, cx: &mut Context<'_, impl Host>) -> TurnStep {
+        let core = cx.core;
         let memcg = core.memcg(self.memcg);
         let lruvec = &memcg.lruvec;
-        if self.open_if_walked(core, host) {
-            return WalkStep::Finished;
+        if self.open_if_walked(core, cx.host) {
+            return finish(cx);
         }
         if self.is_below_min(memcg) {
             self.visit.below_min = true;
-            return WalkStep::Finished;
+            return finish(cx);
         }
         let due = lruvec.aging_due(self.swappiness, core.mechanisms());
         // With two generations nothing may be taken, and at the first priority there is no aging yet.
         let pages = if due == Due::Must { 0 } else { lruvec.pages_in_generations(self.swappiness) };
         let whole = pages > 0 && !memcg.is_online();
         if self.aging.is_some() || due != Due::No && self.priority != PRIORITY_DEFAULT && !whole {
-            return self.age(core, host, memcg, scan);
+            return match self.age(cx, memcg) {
+                TurnStep::Finished => finish(cx),
+                step => step,
+            };
         }
-        let budget = self.share(core, memcg, pages, scan);
-        if budget == 0 {
-            return WalkStep::Finished;
+        self.budget = self.share(core, memcg, pages, cx.scan);
+        if self.budget == 0 {
+            return finish(cx);
         }
         let request =
-            if core.mechanisms().workingset_rework() { budget.min(STEP_FOLIOS) } else { STEP_FOLIOS };
-        let scanned = core.evict_step(host, memcg, request, self.swappiness, orders, scan);
-        self.scanned += scanned;
-        let stop = orders.is_root() && !orders.whole && should_stop(core, orders, scan);
-        if scanned == 0 || self.scanned >= budget || stop { WalkStep::Finished } else { WalkStep::More }
+            if core.mechanisms().workingset_rework() { self.budget.min(STEP_FOLIOS) } else { STEP_FOLIOS };
+        self.isolate(cx, memcg, request)
     }
+
+    pub(super) fn end_batch_before(&self, cx: &mut Context<'_, impl Host>, scanned: u64) -> TurnStep {
+        let stop = cx.orders.is_root() && !cx.orders.whole && cx.should_stop();
+        if scanned == 0 || self.scanned >= self.budget || stop { finish(cx) } else { TurnStep::More }
+    }
+}
+
+/// The turn is over: the flusher is asked for if nothing but dirty pages was met.
+fn finish(cx: &Context<'_, impl Host>) -> TurnStep {
+    let tallies = &cx.scan.tallies;
+    if tallies.unqueued_dirty > 0 && tallies.unqueued_dirty == tallies.taken {
+        cx.host.wake_flusher(FlushReason::Reclaim);
+    }
+    TurnStep::Finished
 }
 
 #[cfg(all(test, not(loom)))]

@@ -5,20 +5,19 @@
 //!
 //! Source: spec 80 §6.
 
+use super::LISTS;
+use super::balance::{Balance, Circumstances};
+use super::shrink::{isolate_inactive, put_back_inactive, shrink_active};
 use crate::Core;
 use crate::folio::Kind;
 use crate::host::{Host, Throttle};
-use crate::lru::Visit;
-use crate::lru::classic::LISTS;
-use crate::lru::classic::balance::{Balance, Circumstances};
-use crate::memcg::{Effective, Memcg, MemcgId};
-use crate::reclaim::order::WalkStep;
-use crate::reclaim::scan::{EffortKind, Orders, Scan};
-use crate::reclaim::{CLUSTER_PAGES, PRIORITY_DEFAULT, throttle};
+use crate::lru::scan_control::{CLUSTER_PAGES, Context, EffortKind, Orders, PRIORITY_DEFAULT, PagedOut};
+use crate::lru::{Grant, TurnStep, Visit};
+use crate::memcg::MemcgId;
 
 /// The turn of one lruvec's active and inactive lists.
 #[derive(Debug)]
-pub(super) struct ClassicTurn {
+pub(in crate::lru) struct ClassicTurn {
     memcg: MemcgId,
     balance: Balance,
     priority: u8,
@@ -44,21 +43,20 @@ fn lists_of(kind: Kind) -> std::ops::Range<usize> {
 }
 
 impl ClassicTurn {
-    /// It is the turn of a memcg, of which protection spares some.
-    pub(super) fn begin(
-        core: &Core,
-        orders: &Orders,
-        scan: &mut Scan,
-        (memcg, spared): (&Memcg, Effective),
+    /// It is the turn of a memcg.
+    pub(in crate::lru) fn begin(
+        cx: &mut Context<'_, impl Host>,
+        grant: Grant<'_>,
         balance: Balance,
-        priority: u8,
     ) -> ClassicTurn {
+        let Grant { memcg, spared, priority } = grant;
+        let (core, orders) = (cx.core, cx.orders);
         let can_swap = core.can_swap(memcg.id());
         let usage = memcg.usage_pages();
         let sizes = LISTS.map(|(kind, active)| {
             let pages = memcg.lruvec.classic.size(kind, active);
-            let (pages, by_low) = spared.leaves(pages, usage, scan.low_override);
-            scan.low_skipped |= by_low;
+            let (pages, by_low) = spared.leaves(pages, usage, cx.scan.low_override);
+            cx.scan.low_skipped |= by_low;
             pages
         });
         let how = Circumstances {
@@ -87,7 +85,7 @@ impl ClassicTurn {
     }
 
     /// What the turn came to.
-    pub(super) fn visit(&self, core: &Core) -> Visit {
+    pub(in crate::lru) fn visit(&self, core: &Core) -> Visit {
         let memcg = core.memcg(self.memcg);
         let pages: u64 = Kind::ALL.map(|kind| memcg.lruvec.classic.pages(kind)).iter().sum();
         let sizable = if memcg.is_online() { pages >> self.priority > 0 } else { pages > 0 };
@@ -95,22 +93,17 @@ impl ClassicTurn {
     }
 
     /// Scans one list for up to 32 pages.
-    pub(super) fn step(
-        &mut self,
-        core: &Core,
-        host: &impl Host,
-        orders: &Orders,
-        scan: &mut Scan,
-    ) -> WalkStep {
+    pub(in crate::lru) fn step(&mut self, cx: &mut Context<'_, impl Host>) -> TurnStep {
+        let core = cx.core;
         let memcg = core.memcg(self.memcg);
         if std::mem::take(&mut self.ages_anon) {
-            core.shrink_active(host, memcg, Kind::Anon, CLUSTER_PAGES, orders.cpu, scan);
-            return WalkStep::More;
+            shrink_active(cx, memcg, Kind::Anon, CLUSTER_PAGES);
+            return TurnStep::More;
         }
         loop {
             if self.next == LISTS.len() {
                 self.next = 0;
-                self.end_round(orders);
+                self.end_round(cx.orders);
             }
             // The active list of anonymous pages alone is not worth another round.
             if self.next == 0
@@ -120,15 +113,15 @@ impl ClassicTurn {
             }
             let (kind, active) = LISTS[self.next];
             let left = &mut self.left[self.next];
-            if !active && *left > 0 && throttle::too_many_isolated(core, host, orders, kind) {
+            if !active && *left > 0 && too_many_isolated(cx, kind) {
                 self.stalled = !self.stalled;
                 if self.stalled {
-                    return WalkStep::Wait(Throttle::Isolated);
+                    return TurnStep::Wait(Throttle::Isolated);
                 }
                 // It waited once: this batch is given up.
                 *left -= CLUSTER_PAGES.min(*left);
                 self.next += 1;
-                return WalkStep::More;
+                return TurnStep::More;
             }
             self.stalled = false;
             self.next += 1;
@@ -138,20 +131,33 @@ impl ClassicTurn {
                 continue;
             }
             if !active {
-                self.reclaimed += core.shrink_inactive(host, memcg, kind, request, orders, scan);
+                if isolate_inactive(cx, memcg, kind, request) {
+                    return TurnStep::PageOut;
+                }
             } else if self.balance.may_deactivate(kind) {
-                core.shrink_active(host, memcg, kind, request, orders.cpu, scan);
+                shrink_active(cx, memcg, kind, request);
             } else {
-                scan.skipped_deactivation = true;
+                cx.scan.skipped_deactivation = true;
                 continue;
             }
-            return WalkStep::More;
+            return TurnStep::More;
         }
         // Swapping out needs pages that were on the inactive list for a while.
-        if self.can_swap && core.known_sizes(host, memcg).is_low(Kind::Anon) {
-            core.shrink_active(host, memcg, Kind::Anon, CLUSTER_PAGES, orders.cpu, scan);
+        if self.can_swap && core.known_sizes(cx.host, memcg).is_low(Kind::Anon) {
+            shrink_active(cx, memcg, Kind::Anon, CLUSTER_PAGES);
         }
-        WalkStep::Finished
+        TurnStep::Finished
+    }
+
+    /// The inactive folios that were examined, and not freed, are put back.
+    pub(in crate::lru) fn put_back(
+        &mut self,
+        cx: &mut Context<'_, impl Host>,
+        outcome: PagedOut,
+    ) -> TurnStep {
+        put_back_inactive(cx, cx.core.memcg(self.memcg), outcome);
+        self.reclaimed += outcome.freed;
+        TurnStep::More
     }
 
     /// Each list had its share. If that was enough, at least one kind is done.
@@ -175,4 +181,19 @@ impl ClassicTurn {
             self.left[list] = share.saturating_sub(scanned);
         }
     }
+}
+
+/// Whether others who reclaim have so much of the inactive lists in their hands that this one has to wait. Background
+/// reclaim never does. The kernel lets callers that cannot do I/O have all of a list's length, and others an eighth, so that
+/// they do not wait for each other; here everybody can.
+fn too_many_isolated(cx: &Context<'_, impl Host>, kind: Kind) -> bool {
+    let core = cx.core;
+    if cx.orders.kind == EffortKind::Background {
+        return false;
+    }
+    let too_many = core.node.isolated_pages(kind) > core.folios.listed().inactive_pages(kind) / 8;
+    if core.node.set_isolated_waiters(too_many) && !too_many {
+        cx.host.wake_isolated();
+    }
+    too_many
 }

@@ -1,0 +1,265 @@
+//! One batch of eviction: taking folios off the oldest generation, and putting back what was not freed.
+//!
+//! What is done with a rejected folio before it is put back is a pure function of its state ([`judge_leftover`]).
+//!
+//! Source: spec 40 §1, §9. A folio's write-back may have ended while it was isolated, so that its rotation was missed: it is
+//! clean now, and tried again at once. The others leave the oldest generation, or the next scan would meet them again.
+
+use crate::Core;
+use crate::event::ListedFrom;
+use crate::folio::{Flags, FolioId, Kind};
+use crate::host::{FlushReason, Host};
+use crate::lru::Swappiness;
+use crate::lru::scan_control::{Context, EffortKind, Isolated, PagedOut, References, Scan, Tallies};
+use crate::mechanism::Mechanisms;
+use crate::memcg::{Counter, Memcg};
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leftover {
+    /// Examine it once more.
+    TryAgain,
+    /// Forget its accesses and put it in a younger generation.
+    Reject,
+    /// Put it back as referenced: isolation took that.
+    Reference,
+    /// Put it back.
+    AsItIs,
+}
+
+/// Decides. `retry`: it was rejected for the first time. `falls`: its place would be in the oldest generation.
+fn judge_leftover(now: Flags, retry: bool, falls: bool, mechanisms: Mechanisms) -> Leftover {
+    if !mechanisms.workingset_rework() {
+        return judge_before(now, retry);
+    }
+    if retry && !now.active() && !now.mapped() && !now.dirty() && !now.writeback() {
+        Leftover::TryAgain
+    } else if falls {
+        Leftover::Reject
+    } else {
+        Leftover::AsItIs
+    }
+}
+
+/// The same before the working-set rework: whatever keeps a folio in memory makes it the youngest.
+fn judge_before(now: Flags, retry: bool) -> Leftover {
+    let waits = now.dirty() || now.writeback();
+    if now.reclaim() && waits {
+        return if now.workingset() { Leftover::Reference } else { Leftover::AsItIs };
+    }
+    let used = now.active() || now.referenced() || now.mapped() || now.locked() || waits;
+    if !retry || used { Leftover::Reject } else { Leftover::TryAgain }
+}
+
+/// Takes up to `request` pages off the oldest generation, to be examined. `true`: there are some. What was looked at is in the
+/// batch.
+pub(in crate::lru) fn isolate(
+    cx: &mut Context<'_, impl Host>,
+    memcg: &Memcg,
+    request: u64,
+    swappiness: Swappiness,
+) -> bool {
+    let (core, host) = (cx.core, cx.host);
+    let mut batch = cx.scan.take_batch(host);
+    let mut locked = memcg.lruvec.lock(&core.folios);
+    // What its heir has is not for those to take who are after its own.
+    if memcg.heir().is_none() {
+        locked.isolate(host, request, cx.orders.most_pages(cx.scan.progress), swappiness, &mut batch);
+    }
+    drop(locked);
+    core.tell_isolated(host, memcg, &batch);
+    count_scan(memcg, cx.orders.kind, &batch);
+    batch.taken = batch.folios.len() as u64;
+    cx.scan.progress.scanned += batch.taken;
+    cx.scan.batch = batch;
+    if cx.scan.batch.taken == 0 {
+        feed_back(cx, &Tallies::default());
+        end_batch(cx, memcg);
+    }
+    cx.scan.batch.taken > 0
+}
+
+/// Puts back what was not freed of the batch. `true`: some of it, which was rejected by chance, is to be examined once more.
+pub(in crate::lru) fn put_back(cx: &mut Context<'_, impl Host>, memcg: &Memcg, outcome: PagedOut) -> bool {
+    let taken = cx.scan.batch.taken;
+    // The second time nothing counts any more.
+    let retry = taken > 0;
+    put_back_rejected(cx.core, cx.host, cx.scan, memcg, retry);
+    if retry {
+        feed_back(cx, &Tallies { taken, ..outcome.tallies });
+        cx.scan.batch.taken = 0;
+    }
+    if cx.scan.batch.folios.is_empty() {
+        end_batch(cx, memcg);
+        return false;
+    }
+    true
+}
+
+fn end_batch(cx: &mut Context<'_, impl Host>, memcg: &Memcg) {
+    if let Some(walk) = &mut cx.scan.walk {
+        walk.flush(cx.core, memcg.id());
+    }
+}
+
+/// What stood in the way of one batch: wakes the flusher if that was nothing but dirty pages (spec 70 §7).
+fn feed_back(cx: &mut Context<'_, impl Host>, tallies: &Tallies) {
+    let Context { core, host, scan, .. } = cx;
+    let batch = &scan.batch;
+    if !core.mechanisms().reclaim_loop() {
+        // Only for the question at the end of the lruvec's turn, which is about pages of files.
+        let taken = if batch.kind == Some(Kind::File) { tallies.taken } else { 0 };
+        scan.tallies.taken += taken + batch.dirty;
+        scan.tallies.unqueued_dirty += tallies.unqueued_dirty + batch.unqueued_dirty;
+        return;
+    }
+    if tallies.taken > 0 && tallies.unqueued_dirty == tallies.taken {
+        host.wake_flusher(FlushReason::Reclaim);
+    }
+    scan.tallies.add(tallies);
+}
+
+fn count_scan(memcg: &Memcg, kind: EffortKind, batch: &Isolated) {
+    let isolated = batch.folios.len() as u64;
+    if isolated > 0 {
+        memcg.stat.add(kind.pgscan(), isolated);
+        let anon = batch.kind == Some(Kind::Anon);
+        memcg.stat.add(if anon { Counter::PgscanAnon } else { Counter::PgscanFile }, isolated);
+    }
+    if batch.sorted > 0 {
+        memcg.stat.add(Counter::Pgrefill, batch.sorted);
+    }
+    if batch.protected > 0 {
+        memcg.stat.add(Counter::Pgprotected, batch.protected);
+    }
+}
+
+/// Puts rejected folios back, the earliest first (spec 40 §9). Those to try again stay in the batch.
+fn put_back_rejected(core: &Core, host: &impl Host, scan: &mut Scan, memcg: &Memcg, retry: bool) {
+    if scan.rejected.is_empty() {
+        return;
+    }
+    let mut rejected = std::mem::take(&mut scan.rejected);
+    let window = &memcg.lruvec.window;
+    let mechanisms = core.mechanisms();
+    let mut back = std::mem::take(&mut scan.back);
+    for folio in rejected.drain(..) {
+        let flags = &core.folios.flags(folio);
+        let now = flags.load();
+        let kind = if now.swapbacked() { Kind::Anon } else { Kind::File };
+        if !scan.last_mapping.is_evictable(core, folio, now) {
+            back.push((folio, true));
+            continue;
+        }
+        let falls = window.place(kind, now, false, mechanisms) == window.min(kind);
+        match judge_leftover(now, retry, falls, mechanisms) {
+            Leftover::TryAgain => {
+                scan.batch.folios.push(folio);
+                continue;
+            }
+            Leftover::Reject => flags.reject(mechanisms),
+            Leftover::Reference => flags.set_referenced(),
+            Leftover::AsItIs => {}
+        }
+        back.push((folio, false));
+    }
+    if !back.is_empty() {
+        let (owner, mut locked) = core.lock_living(memcg.id());
+        let mut went = Vec::new();
+        for &(folio, unevictable) in &back {
+            went.extend(core.adopt(owner, folio));
+            if unevictable {
+                locked.add_unevictable(folio);
+            } else {
+                locked.place(folio, false);
+            }
+            core.tell_listed(host, owner, folio, ListedFrom::Isolation);
+        }
+        core.grew(owner);
+        drop(locked);
+        core.release_unused(&went);
+        for (folio, _) in back.drain(..) {
+            core.put(host, folio);
+        }
+    }
+    scan.back = back;
+    scan.rejected = rejected;
+}
+
+/// Reads the accessed bits of a mapped folio, and those around it.
+pub(in crate::lru) fn references(
+    cx: &mut Context<'_, impl Host>,
+    memcg: &Memcg,
+    folio: FolioId,
+) -> References {
+    let (core, host) = (cx.core, cx.host);
+    let Scan { last_mapping, walk, .. } = &mut *cx.scan;
+    let Some(mapping) = last_mapping.get(core, core.mapping_of(folio)) else { return References::None };
+    if !core.look_around(host, memcg, mapping, folio, cx.orders.cpu, walk.as_mut()) || !mapping.has_recency()
+    {
+        return References::None;
+    }
+    let mechanisms = core.mechanisms();
+    let again = core.folios.flags(folio).found_young_by_eviction(mechanisms);
+    // The first part of the LULESH fix: the first version of the rework did not tell the first time from others.
+    if again || mechanisms.workingset_rework() && !mechanisms.lulesh_fix() {
+        References::Again
+    } else {
+        References::First
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::folio::FolioFlags;
+    use crate::mechanism::Preset;
+
+    const NOW: Mechanisms = Mechanisms::preset(Preset::Linux72);
+    const BEFORE: Mechanisms = Mechanisms::preset(Preset::Linux612);
+
+    fn folio(change: impl Fn(&FolioFlags)) -> Flags {
+        let flags = FolioFlags::new();
+        flags.allocate(false, 1);
+        flags.unlock();
+        change(&flags);
+        flags.load()
+    }
+
+    /// spec 40 §9, the table "after the rework".
+    #[test]
+    fn leftovers() {
+        let judged = |now, retry, falls| judge_leftover(now, retry, falls, NOW);
+        assert_eq!(judged(folio(|_| ()), true, true), Leftover::TryAgain, "row 2");
+        assert_eq!(judged(folio(|_| ()), false, true), Leftover::Reject, "row 3");
+        assert_eq!(judged(folio(|_| ()), false, false), Leftover::AsItIs, "row 4");
+        let kept: [&dyn Fn(&FolioFlags); 3] =
+            [&|f| f.set_active(), &|f| assert!(f.set_mapped(f.load())), &|f| assert!(f.set_dirty())];
+        for change in kept {
+            assert_eq!(judged(folio(change), true, true), Leftover::Reject);
+            assert_eq!(judged(folio(change), true, false), Leftover::AsItIs);
+        }
+    }
+
+    /// spec 40 §9, the table "before the rework".
+    #[test]
+    fn leftovers_before_the_rework() {
+        let judged = |change: &dyn Fn(&FolioFlags), retry| judge_leftover(folio(change), retry, true, BEFORE);
+        assert_eq!(judged(&|_| (), true), Leftover::TryAgain, "row 4");
+        assert_eq!(judged(&|_| (), false), Leftover::Reject, "row 3, second pass");
+        let used: [&dyn Fn(&FolioFlags); 5] = [
+            &|f| f.set_active(),
+            &|f| f.set_referenced(),
+            &|f| assert!(f.set_mapped(f.load())),
+            &|f| assert!(f.try_lock()),
+            &|f| assert!(f.set_dirty()),
+        ];
+        for change in used {
+            assert_eq!(judged(change, true), Leftover::Reject, "row 3");
+        }
+        let dirty = |f: &FolioFlags| (f.set_dirty(), f.set_reclaim()).1;
+        assert_eq!(judged(&dirty, true), Leftover::AsItIs, "row 2");
+        assert_eq!(judged(&|f| (dirty(f), f.restore(true, 0)).1, false), Leftover::Reference, "row 2, W");
+        assert_eq!(judged(&|f| f.set_reclaim(), true), Leftover::TryAgain, "row 2 needs a dirty folio");
+    }
+}
