@@ -40,7 +40,6 @@ const UPWARDS: &[(&str, &str, &str)] = &[
     ("mapping", "memcg", "`MemcgId` is a noun, defined beside the memcg that it numbers"),
     ("memcg", "lru", "a memcg owns its lruvec"),
     ("node", "reclaim", "a node has watermarks, which are defined with the reclaim that keeps them"),
-    ("pageout", "reclaim", "orders, progress and tallies of an effort are defined with the effort"),
 ];
 
 /// Where `unsafe` may stand.
