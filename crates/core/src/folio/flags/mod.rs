@@ -655,8 +655,7 @@ impl FolioFlags {
         self.update(|f| {
             debug_assert!(f.generation().is_none(), "enlisted twice: {f:?}");
             // Before the rework, a folio that was activated is counted from scratch.
-            let f =
-                if f.active() && !mechanisms.workingset_rework() { f.forgot_count() } else { f };
+            let f = if f.active() && !mechanisms.workingset_rework() { f.forgot_count() } else { f };
             (Some(f.with_generation(Some(generation)).clear(ACTIVE).set(LRU)), ())
         });
     }
@@ -708,11 +707,7 @@ impl FolioFlags {
         self.update(|f| match f.generation() {
             Some(label) if label != oldest => (None, Climb::Relabelled(label)),
             _ => {
-                let f = if mechanisms.workingset_rework() {
-                    f.forgot_count()
-                } else {
-                    f.forgot_accesses()
-                };
+                let f = if mechanisms.workingset_rework() { f.forgot_count() } else { f.forgot_accesses() };
                 let f = if reclaim { f.set(RECLAIM) } else { f };
                 (Some(f.with_generation(Some(next))), Climb::Moved(next))
             }
@@ -722,11 +717,7 @@ impl FolioFlags {
     /// Rejected by reclaim and about to fall into the oldest generation (spec 40 §9 row 3).
     pub(crate) fn reject(&self, mechanisms: Mechanisms) {
         self.update(|f| {
-            let f = if mechanisms.workingset_rework() {
-                f.forgot_count()
-            } else {
-                f.forgot_accesses()
-            };
+            let f = if mechanisms.workingset_rework() { f.forgot_count() } else { f.forgot_accesses() };
             (Some(f.set(ACTIVE)), ())
         });
     }
@@ -742,11 +733,7 @@ impl FolioFlags {
     /// Advice that it is cold (spec 20 §8): forgets every access; before the rework, only the first.
     pub(crate) fn forget_accesses(&self, mechanisms: Mechanisms) {
         self.update(|f| {
-            let next = if mechanisms.workingset_rework() {
-                f.forgot_accesses()
-            } else {
-                f.clear(REFERENCED)
-            };
+            let next = if mechanisms.workingset_rework() { f.forgot_accesses() } else { f.clear(REFERENCED) };
             (Some(next), ())
         });
     }

@@ -69,8 +69,7 @@ impl LockedLruvec<'_> {
 
     /// The highest tier that may be evicted; higher ones are protected.
     pub(crate) fn tier_limit(&self, kind: Kind) -> Tier {
-        let (first, others) =
-            if self.folios.mechanisms().workingset_rework() { (2, 3) } else { (1, 2) };
+        let (first, others) = if self.folios.mechanisms().workingset_rework() { (2, 3) } else { (1, 2) };
         self.tier_limit_against(self.position(kind, 0..1, first), kind, others)
     }
 

@@ -24,8 +24,7 @@ impl Shadow {
         let nrefs = flags.nrefs(mechanisms);
         let token = min.0 << TOKEN_REFS_BITS | u64::from(nrefs.saturating_sub(1));
         // Before the rework the bit is the one access that the token has no room for.
-        let workingset =
-            if mechanisms.workingset_rework() { flags.workingset() } else { nrefs > 0 };
+        let workingset = if mechanisms.workingset_rework() { flags.workingset() } else { nrefs > 0 };
         Shadow { memcg, workingset, token: token & TOKEN_MASK }
     }
 
