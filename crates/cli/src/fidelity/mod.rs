@@ -2,13 +2,7 @@
 //!
 //! What is modelled, and where the remaining differences come from: `docs/fidelity.md`.
 
-mod compare;
-mod kernel_run;
-mod memcg_reclaim;
-pub mod oom;
 mod report;
-mod tolerance;
-mod variant;
 
 use crate::error::Failure;
 use crate::output::Output;
@@ -16,12 +10,14 @@ use crate::parallel;
 use crate::progress::Bars;
 use crate::replay::run::{Outcome, Plan, run_all};
 use crate::trace_file::TraceFile;
-use compare::{Comparison, Subject, subjects};
-use kernel_run::{Filter, KernelRun, Measure, Table, trace_of};
 use mglru_core::lru::Swappiness;
 use mglru_core::{Counter, Lru, Mechanisms};
+use mglru_lab::fidelity::{
+    Comparison, Filter, KernelRun, Measure, Subject, Table, memcg_reclaim, oom, subjects, trace_of,
+};
 use mglru_sim::Tally;
 use mglru_workload::trace::OpenOptions;
+use serde_json::json;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -59,11 +55,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if oom::is_meant(&header) {
         let tables: Vec<&Path> =
             std::iter::once(&args.results).chain(&args.also).map(PathBuf::as_path).collect();
-        let compared = oom::compare(&tables, &filter)?;
+        let compared = oom::compare(&tables, &filter, &Bars::default())?;
         let mut output = Output::new(args.json);
-        output.text(&oom::text(&compared))?;
-        output.document(&oom::document(&compared))?;
-        return oom::verdict(&compared);
+        output.text(&report::oom(&compared))?;
+        output.document(&json!({"rows": compared}))?;
+        return oom::check(&compared);
     }
     if args.also.is_some() {
         return Err(Failure::usage(
@@ -71,11 +67,16 @@ pub fn run(args: Args) -> Result<(), Failure> {
         ));
     }
     if memcg_reclaim::is_meant(&header) {
-        let compared = memcg_reclaim::compare(&args.results, &filter)?;
+        let compared = memcg_reclaim::compare(&args.results, &filter, &Bars::default())?;
         let mut output = Output::new(args.json);
-        output.text(&memcg_reclaim::text(&compared))?;
-        output.document(&memcg_reclaim::document(&compared))?;
-        return memcg_reclaim::verdict(&compared);
+        output.text(&report::memcg_reclaim(&compared))?;
+        let mut rows = Vec::new();
+        for one in &compared {
+            // Two of each.
+            rows.extend(json!(one).as_array().cloned().unwrap_or_default());
+        }
+        output.document(&json!({"rows": rows}))?;
+        return memcg_reclaim::check(&compared);
     }
     let table = Table::read(&args.results, &filter)?;
     if table.runs.is_empty() {

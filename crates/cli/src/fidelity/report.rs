@@ -1,8 +1,11 @@
 //! The comparison as a table and as JSON.
 
-use super::compare::Comparison;
-use super::kernel_run::Skipped;
 use crate::table::{Table, count};
+use mglru_lab::equal_memcgs::Rounds;
+use mglru_lab::fidelity::load::Outcome;
+use mglru_lab::fidelity::oom::{kernel_kills, kills};
+use mglru_lab::fidelity::{Comparison, Skipped, memcg_reclaim, oom};
+use mglru_lab::statistics::median;
 use serde_json::{Value, json};
 
 /// A row per number; what all rows of a run share stands in the first, and the kernel in the second.
@@ -122,4 +125,83 @@ pub fn document(comparisons: &[Comparison], skipped: &[Skipped]) -> Value {
         "rows": comparisons.iter().map(row).collect::<Vec<_>>(),
         "skipped": skipped.iter().map(skip).collect::<Vec<_>>(),
     })
+}
+
+/// Rows of `memcg-reclaim.csv`.
+pub fn memcg_reclaim(compared: &[memcg_reclaim::Compared]) -> String {
+    let mut table = Table::new([
+        "kernel, memcgs × pages, request",
+        "stolen/asked",
+        "ours",
+        "stddev/mean",
+        "ours",
+        "median",
+        "1st qu.",
+        "ours",
+        "scan/st.",
+        "ours",
+        "",
+    ])
+    .with_words_last();
+    for one in compared {
+        let [ratio, deviation] = one.figures();
+        let percent = |value: f64| format!("{value:.1} %");
+        let scan_per_steal =
+            one.ours(|rounds| rounds.scanned_pages as f64 / rounds.stolen_pages.iter().sum::<u64>() as f64);
+        table.row([
+            one.name(),
+            percent(ratio.kernel),
+            percent(ratio.ours),
+            percent(deviation.kernel),
+            format!("{:.0}–{:.0} %", deviation.range.0, deviation.range.1),
+            percent(deviation.ours),
+            percent(one.row.first_quarter_percent),
+            percent(one.ours(Rounds::first_quarter_percent)),
+            format!("{:.1}", one.row.scan_per_steal),
+            format!("{scan_per_steal:.1}"),
+            ratio.place().max(deviation.place()).word().to_owned(),
+        ]);
+    }
+    table.text()
+}
+
+/// Rows of `oom.csv`.
+pub fn oom(compared: &[oom::Compared]) -> String {
+    let mut table = Table::new([
+        "case, kernel, limit, disk",
+        "killed",
+        "ours",
+        "default",
+        "after",
+        "ours",
+        "s",
+        "ours",
+        "peak dirty",
+        "ours",
+        "scanned",
+        "ours",
+        "",
+    ])
+    .with_words_last();
+    for one in compared {
+        let row = &one.rows[0];
+        let of = |figure: fn(&Outcome) -> f64| median(&one.ours.iter().map(figure).collect::<Vec<f64>>());
+        let ratio = |part: usize, all: usize| if all == 0 { "-".to_owned() } else { format!("{part}/{all}") };
+        table.row([
+            one.name(),
+            ratio(kernel_kills(&one.rows), one.rows.len()),
+            ratio(kills(&one.ours), one.ours.len()),
+            ratio(kills(&one.default), one.default.len()),
+            row.iterations.to_string(),
+            format!("{:.0}", of(|outcome| outcome.iterations as f64)),
+            format!("{:.2}", row.seconds),
+            format!("{:.2}", of(|outcome| outcome.end.as_nanos() as f64 / 1e9)),
+            row.peak_dirty_pages.map_or(String::new(), |pages| pages.to_string()),
+            format!("{:.0}", of(|outcome| outcome.peak_dirty_pages as f64)),
+            row.pgscan_file.to_string(),
+            format!("{:.0}", of(|outcome| outcome.scanned_pages as f64)),
+            (if one.within() { "" } else { "OUTSIDE" }).to_owned(),
+        ]);
+    }
+    table.text()
 }

@@ -1,3 +1,38 @@
-//! What real kernels did, replayed.
+//! What real kernels did, run again and held against it.
+//!
+//! A table of the kernel lab has one row for each run of a kernel. Its header says of which of three kinds it is:
+//! [`Table`] has replays of traces, [`memcg_reclaim`] requests among many memcgs, and [`oom`] loads that may end in a kill.
+//!
+//! # Example
+//!
+//! A kernel that stole 100 % of what was asked, and how far ours may be from it:
+//!
+//! ```
+//! use mglru_lab::Unwatched;
+//! use mglru_lab::fidelity::{Filter, memcg_reclaim};
+//!
+//! # fn main() -> Result<(), mglru_lab::Error> {
+//! let folder = tempfile::tempdir().expect("a temporary directory");
+//! let path = folder.path().join("rows.csv");
+//! let header = "kernel,lru,memcgs,pages_each,rounds,request_bytes,touch_fraction,ratio_percent,\
+//!               stddev_over_mean_percent,scan_per_steal,first_quarter_percent,first_round,seconds";
+//! std::fs::write(&path, format!("{header}\n7.2.12,mglru,4,256,2,65536,0.5,100,50,1,25,0,1\n")).expect("a file");
+//! let compared = memcg_reclaim::compare(&path, &Filter::default(), &Unwatched)?;
+//! let [sum, _spread] = compared[0].figures();
+//! assert_eq!((sum.kernel, sum.tolerance), (100.0, 3.0));
+//! # Ok(())
+//! # }
+//! ```
 
+mod compare;
+mod kernel_run;
 pub mod load;
+pub mod memcg_reclaim;
+pub mod oom;
+mod tolerance;
+mod variant;
+
+pub use compare::{Comparison, Subject, subjects};
+pub use kernel_run::{Access, Filter, KernelRun, Measure, Setting, Skipped, Table, trace_of};
+pub use tolerance::Tolerance;
+pub use variant::Variant;

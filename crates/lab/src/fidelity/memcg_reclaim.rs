@@ -5,14 +5,13 @@
 
 use super::kernel_run::{Filter, preset_of, rows};
 use crate::equal_memcgs::{Draws, EqualMemcgs, Phase, Rounds};
-use crate::error::Failure;
 use crate::parallel;
 use crate::statistics::{median, range};
-use crate::table::Table;
+use crate::{Error, Stage, Unit, Watch};
 use mglru_core::Mechanisms;
 use mglru_core::lru::Refresh;
 use mglru_sim::Machine;
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer};
 use std::path::Path;
 use std::time::Duration;
 
@@ -24,26 +23,42 @@ const DEVIATION_SHARE: f64 = 0.25;
 
 /// A row.
 #[derive(Debug, Clone, serde::Deserialize)]
-struct Row {
-    kernel: String,
-    lru: String,
-    memcgs: usize,
-    pages_each: u32,
-    rounds: u32,
-    request_bytes: u64,
-    touch_fraction: f64,
-    ratio_percent: f64,
-    stddev_over_mean_percent: f64,
-    scan_per_steal: f64,
-    first_quarter_percent: f64,
-    first_round: u32,
-    seconds: f64,
+pub struct Row {
+    /// The kernel's version.
+    pub kernel: String,
+    /// The lab's name of its policy.
+    pub lru: String,
+    /// How many memcgs there were.
+    pub memcgs: usize,
+    /// Pages of each.
+    pub pages_each: u32,
+    /// How often pages were requested.
+    pub rounds: u32,
+    /// Bytes of each request.
+    pub request_bytes: u64,
+    /// Share of its pages that each memcg touched between two requests.
+    pub touch_fraction: f64,
+    /// What was stolen for a page that was asked for, in percent.
+    pub ratio_percent: f64,
+    /// Standard deviation over the memcgs, in percent of the mean.
+    pub stddev_over_mean_percent: f64,
+    /// Pages scanned for a page that was stolen.
+    pub scan_per_steal: f64,
+    /// What the first quarter of the memcgs lost, in percent of all.
+    pub first_quarter_percent: f64,
+    /// Rounds on this machine before: 0 begins a new one.
+    pub first_round: u32,
+    /// How long it took.
+    pub seconds: f64,
 }
 
 /// A row and what we make of it.
+#[derive(Debug, Clone)]
 pub struct Compared {
-    row: Row,
-    ours: Vec<Rounds>,
+    /// The kernel's.
+    pub row: Row,
+    /// Ours, one for each seed.
+    pub ours: Vec<Rounds>,
     /// What kernels that do the same differ by in the spread.
     noise: f64,
 }
@@ -57,7 +72,7 @@ pub fn is_meant(header: &str) -> bool {
 ///
 /// # Errors
 /// The file cannot be read, or the simulator has a bug.
-pub fn compare(path: &Path, filter: &Filter) -> Result<Vec<Compared>, Failure> {
+pub fn compare(path: &Path, filter: &Filter, watch: &dyn Watch) -> Result<Vec<Compared>, Error> {
     // Kernels that are not wanted tell what those of the same policy differ by, too.
     let all = rows::<Row>(path)?;
     let wanted = |row: &&Row| filter.wants(&row.kernel, &row.lru);
@@ -70,7 +85,12 @@ pub fn compare(path: &Path, filter: &Filter) -> Result<Vec<Compared>, Failure> {
     }
     let tasks: Vec<(Vec<Row>, u64)> =
         machines.into_iter().flat_map(|phases| (1..=SEEDS).map(move |seed| (phases.clone(), seed))).collect();
-    let runs = parallel::all(&tasks, parallel::threads(), |_, (phases, seed)| replay(phases, *seed))?;
+    let stage = Stage::begin(watch, "requests among many memcgs", tasks.len() as u64, Unit::Steps);
+    let runs = parallel::all(&tasks, parallel::threads(), |_, (phases, seed)| {
+        let run = replay(phases, *seed)?;
+        stage.advance(1)?;
+        Ok(run)
+    })?;
     let mut compared: Vec<Compared> = Vec::new();
     for (tasks, runs) in tasks.chunks(SEEDS as usize).zip(runs.chunks(SEEDS as usize)) {
         for (phase, row) in tasks[0].0.iter().enumerate() {
@@ -100,9 +120,9 @@ impl Row {
     }
 }
 
-fn replay(phases: &[Row], seed: u64) -> Result<Vec<Rounds>, Failure> {
+fn replay(phases: &[Row], seed: u64) -> Result<Vec<Rounds>, Error> {
     let row = &phases[0];
-    let (preset, lru) = preset_of(&row.kernel, &row.lru).map_err(Failure::work)?;
+    let (preset, lru) = preset_of(&row.kernel, &row.lru).map_err(Error::work)?;
     let load = EqualMemcgs {
         memcgs: row.memcgs,
         pages_each: row.pages_each,
@@ -129,25 +149,29 @@ fn replay(phases: &[Row], seed: u64) -> Result<Vec<Rounds>, Failure> {
         request_pages: phase.request_bytes / mglru_core::PAGE_BYTES,
         rest_nanos: ((phase.seconds * 1e9) as u64 / u64::from(phase.rounds)).saturating_sub(touching),
     });
-    let bug = |error| Failure::work(format_args!("{} {}: {error}", row.kernel, row.lru));
+    let bug = |error| Error::work(format_args!("{} {}: {error}", row.kernel, row.lru));
     let mut running = load.start(machine, phases_ours.collect()).map_err(bug)?;
     phases.iter().map(|phase| running.run(phase.rounds as usize).map_err(bug)).collect()
 }
 
 /// One of the two figures that count.
-struct Figure {
-    counter: &'static str,
-    kernel: f64,
-    ours: f64,
-    /// The most that they may be apart.
-    tolerance: f64,
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Figure {
+    /// Its name in a document.
+    pub counter: &'static str,
+    /// The kernel's, in percent.
+    pub kernel: f64,
+    /// The median of ours, in percent.
+    pub ours: f64,
+    /// The most that they may be apart, in points.
+    pub tolerance: f64,
     /// Of our seeds, the least and the most.
-    range: (f64, f64),
+    pub range: (f64, f64),
 }
 
 /// How a figure of ours stands to a kernel's, the better first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+pub enum Place {
     /// As near as is wanted.
     Near,
     /// Further, but some seeds of ours are beyond it: the kernel's row is one run.
@@ -157,7 +181,8 @@ enum Place {
 }
 
 impl Place {
-    fn word(self) -> &'static str {
+    /// In words; nothing where it is near.
+    pub fn word(self) -> &'static str {
         match self {
             Place::Near => "",
             Place::InOurRange => "in our range",
@@ -167,7 +192,8 @@ impl Place {
 }
 
 impl Figure {
-    fn place(&self) -> Place {
+    /// How it stands to the kernel's.
+    pub fn place(&self) -> Place {
         if (self.ours - self.kernel).abs() <= self.tolerance {
             Place::Near
         } else if (self.range.0..=self.range.1).contains(&self.kernel) {
@@ -179,11 +205,13 @@ impl Figure {
 }
 
 impl Compared {
-    fn ours(&self, of: fn(&Rounds) -> f64) -> f64 {
+    /// The median of a figure of ours.
+    pub fn ours(&self, of: fn(&Rounds) -> f64) -> f64 {
         median(&self.ours.iter().map(of).collect::<Vec<f64>>())
     }
 
-    fn figures(&self) -> [Figure; 2] {
+    /// The sum, and the spread.
+    pub fn figures(&self) -> [Figure; 2] {
         let figure = |counter, kernel: f64, of: fn(&Rounds) -> f64, tolerance| {
             let ours: Vec<f64> = self.ours.iter().map(of).collect();
             Figure { counter, kernel, ours: median(&ours), tolerance, range: range(&ours) }
@@ -205,76 +233,53 @@ impl Compared {
         ]
     }
 
-    fn name(&self) -> String {
+    /// What was run.
+    pub fn name(&self) -> String {
         let Row { kernel, lru, memcgs, pages_each, request_bytes, .. } = &self.row;
         format!("{kernel} {lru} {memcgs} × {pages_each}, {} MiB", request_bytes >> 20)
     }
 }
 
-/// As text.
-pub fn text(compared: &[Compared]) -> String {
-    let mut table = Table::new([
-        "kernel, memcgs × pages, request",
-        "stolen/asked",
-        "ours",
-        "stddev/mean",
-        "ours",
-        "median",
-        "1st qu.",
-        "ours",
-        "scan/st.",
-        "ours",
-        "",
-    ])
-    .with_words_last();
-    for one in compared {
-        let [ratio, deviation] = one.figures();
-        let percent = |value: f64| format!("{value:.1} %");
-        let scan_per_steal =
-            one.ours(|rounds| rounds.scanned_pages as f64 / rounds.stolen_pages.iter().sum::<u64>() as f64);
-        table.row([
-            one.name(),
-            percent(ratio.kernel),
-            percent(ratio.ours),
-            percent(deviation.kernel),
-            format!("{:.0}–{:.0} %", deviation.range.0, deviation.range.1),
-            percent(deviation.ours),
-            percent(one.row.first_quarter_percent),
-            percent(one.ours(Rounds::first_quarter_percent)),
-            format!("{:.1}", one.row.scan_per_steal),
-            format!("{scan_per_steal:.1}"),
-            ratio.place().max(deviation.place()).word().to_owned(),
-        ]);
-    }
-    table.text()
+/// A figure of a row, in the form of other rows of `mglru fidelity --json`.
+#[derive(Debug, Clone, Serialize)]
+struct Document<'a> {
+    workload: String,
+    kernel: &'a str,
+    lru: &'a str,
+    counter: &'static str,
+    kernel_count: f64,
+    our_count: f64,
+    difference_percent: f64,
+    tolerance_percent: f64,
+    within: bool,
+    in_our_range: bool,
 }
 
-/// As a document, in the form of the other rows.
-pub fn document(compared: &[Compared]) -> Value {
-    let rows = compared.iter().flat_map(|one| {
-        one.figures().map(|figure| {
-            json!({
-                "workload": format!("memcg-reclaim {}x{} {}", one.row.memcgs, one.row.pages_each, one.row.request_bytes),
-                "kernel": one.row.kernel,
-                "lru": one.row.lru,
-                "counter": figure.counter,
-                "kernel_count": figure.kernel,
-                "our_count": figure.ours,
-                "difference_percent": 100.0 * (figure.ours / figure.kernel - 1.0),
-                "tolerance_percent": 100.0 * figure.tolerance / figure.kernel,
-                "within": figure.place() == Place::Near,
-                "in_our_range": figure.place() == Place::InOurRange,
-            })
-        })
-    });
-    json!({"rows": rows.collect::<Vec<_>>()})
+/// Serialised, a row is two: one for each of the figures that count.
+impl Serialize for Compared {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let row = &self.row;
+        let documents = self.figures().map(|figure| Document {
+            workload: format!("memcg-reclaim {}x{} {}", row.memcgs, row.pages_each, row.request_bytes),
+            kernel: &row.kernel,
+            lru: &row.lru,
+            counter: figure.counter,
+            kernel_count: figure.kernel,
+            our_count: figure.ours,
+            difference_percent: 100.0 * (figure.ours / figure.kernel - 1.0),
+            tolerance_percent: 100.0 * figure.tolerance / figure.kernel,
+            within: figure.place() == Place::Near,
+            in_our_range: figure.place() == Place::InOurRange,
+        });
+        documents.serialize(serializer)
+    }
 }
 
 /// Names what is outside.
 ///
 /// # Errors
 /// Something is.
-pub fn verdict(compared: &[Compared]) -> Result<(), Failure> {
+pub fn check(compared: &[Compared]) -> Result<(), Error> {
     let outside: Vec<String> = compared
         .iter()
         .flat_map(|one| {
@@ -290,7 +295,7 @@ pub fn verdict(compared: &[Compared]) -> Result<(), Failure> {
     if outside.is_empty() {
         return Ok(());
     }
-    Err(Failure::work(format_args!("further from the kernel than allowed: {}", outside.join("; "))))
+    Err(Error::work(format_args!("further from the kernel than allowed: {}", outside.join("; "))))
 }
 
 #[cfg(test)]
@@ -329,7 +334,7 @@ mod tests {
         };
         std::fs::write(file.path(), format!("{header}{}{}", of("6.12.117", 60), of("7.2.12", 90))).unwrap();
         let filter = Filter { kernels: vec!["6.12.117".to_owned()], ..Filter::default() };
-        let compared = compare(file.path(), &filter).unwrap();
+        let compared = compare(file.path(), &filter, &crate::Unwatched).unwrap();
         assert_eq!(compared.iter().map(|one| one.noise).collect::<Vec<_>>(), [30.0]);
     }
 

@@ -1,6 +1,6 @@
 //! What a real kernel did: the rows of the lab's `results.csv` (`../shared/kernel/README.md`).
 
-use crate::error::Failure;
+use crate::Error;
 use mglru_core::{Lru, Preset};
 use mglru_sim::{SwapDevice, SwapModel, Writes};
 use std::path::{Path, PathBuf};
@@ -285,8 +285,8 @@ pub struct Table {
 ///
 /// # Errors
 /// The file cannot be read, or a row is none.
-pub fn rows<R: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<R>, Failure> {
-    let failed = |error: csv::Error| Failure::work(format_args!("{}: {error}", path.display()));
+pub fn rows<R: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<R>, Error> {
+    let failed = |error: csv::Error| Error::work(format_args!("{}: {error}", path.display()));
     csv::Reader::from_path(path).map_err(failed)?.deserialize().collect::<Result<_, _>>().map_err(failed)
 }
 
@@ -314,14 +314,14 @@ impl Filter {
     }
 
     /// Every name stands in the table.
-    fn check(&self, path: &Path, settings: &[Setting]) -> Result<(), Failure> {
+    fn check(&self, path: &Path, settings: &[Setting]) -> Result<(), Error> {
         let check = |option: &str, wanted: &[String], of: fn(&Setting) -> &String| {
             let mut there: Vec<&str> = settings.iter().map(|setting| of(setting).as_str()).collect();
             there.sort_unstable();
             there.dedup();
             match wanted.iter().find(|name| !there.contains(&name.as_str())) {
                 None => Ok(()),
-                Some(name) => Err(Failure::usage(format_args!(
+                Some(name) => Err(Error::usage(format_args!(
                     "{option} {name}: {} has no such row; it has {}",
                     path.display(),
                     there.join(", ")
@@ -347,13 +347,13 @@ impl Fields<'_> {
         self.record[position].trim()
     }
 
-    fn number(&self, column: &str) -> Result<f64, Failure> {
+    fn number(&self, column: &str) -> Result<f64, Error> {
         let text = self.text(column);
         let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
         number.ok_or_else(|| {
             let line = self.record.position().map_or(0, csv::Position::line);
             let path = self.path.display();
-            Failure::work(format_args!("{path}: line {line}, column {column}: '{text}' is no count"))
+            Error::work(format_args!("{path}: line {line}, column {column}: '{text}' is no count"))
         })
     }
 
@@ -368,7 +368,7 @@ impl Fields<'_> {
         }
     }
 
-    fn run(&self, setting: Setting, (preset, lru): (Preset, Lru)) -> Result<KernelRun, Failure> {
+    fn run(&self, setting: Setting, (preset, lru): (Preset, Lru)) -> Result<KernelRun, Error> {
         let mut counts = [0.0; Measure::ALL.len()];
         for measure in Measure::ALL {
             counts[measure as usize] = match measure.column() {
@@ -406,15 +406,15 @@ impl Table {
     ///
     /// # Errors
     /// The file cannot be read, is no such table, or has no row that is wanted.
-    pub fn read(path: &Path, filter: &Filter) -> Result<Table, Failure> {
-        let failed = |error: csv::Error| Failure::work(format_args!("{}: {error}", path.display()));
+    pub fn read(path: &Path, filter: &Filter) -> Result<Table, Error> {
+        let failed = |error: csv::Error| Error::work(format_args!("{}: {error}", path.display()));
         let mut reader = csv::Reader::from_path(path).map_err(failed)?;
         let headings = reader.headers().map_err(failed)?.clone();
         let needed = Measure::ALL.into_iter().filter_map(Measure::column).chain(SEQ_COLUMNS).chain(COLUMNS);
         let missing: Vec<&str> =
             needed.filter(|column| !headings.iter().any(|there| there == *column)).collect();
         if !missing.is_empty() {
-            return Err(Failure::work(format_args!(
+            return Err(Error::work(format_args!(
                 "{}: columns are missing: {}; expected is a table like ../shared/kernel/results.csv, with a row per run",
                 path.display(),
                 missing.join(", ")
@@ -446,7 +446,7 @@ impl Table {
             }
         }
         if settings.is_empty() {
-            return Err(Failure::work(format_args!("{}: no rows in it", path.display())));
+            return Err(Error::work(format_args!("{}: no rows in it", path.display())));
         }
         filter.check(path, &settings)?;
         Ok(table)
@@ -457,12 +457,12 @@ impl Table {
 ///
 /// # Errors
 /// There is none.
-pub fn trace_of(table: &Path, workload: &str) -> Result<PathBuf, Failure> {
+pub fn trace_of(table: &Path, workload: &str) -> Result<PathBuf, Error> {
     let there =
         |end: &str| Some(table.with_file_name(format!("{workload}{end}"))).filter(|path| path.is_file());
     [".bin.zst", ".bin", ".bin.xz", ".bin.gz"].into_iter().find_map(there).ok_or_else(|| {
         let expected = table.with_file_name(format!("{workload}.bin.zst"));
-        Failure::work(format_args!(
+        Error::work(format_args!(
             "{}: the trace of a row is not there; put it beside the table",
             expected.display()
         ))

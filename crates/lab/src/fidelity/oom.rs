@@ -5,13 +5,12 @@
 //! kills as the kernel had are at our rate. And our own preset never kills.
 
 use super::kernel_run::{Filter, preset_of, rows};
-use crate::error::Failure;
+use super::load::{DirtyWriter, Mix, Outcome};
 use crate::parallel;
 use crate::statistics::median;
-use crate::table::Table;
+use crate::{Error, Stage, Unit, Watch};
 use mglru_core::{Mechanisms, PAGE_BYTES, Preset};
-use mglru_lab::fidelity::load::{DirtyWriter, Mix, Outcome};
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer};
 use std::path::Path;
 use std::time::Duration;
 
@@ -25,19 +24,31 @@ const LIKELY: f64 = 0.05;
 
 /// A row.
 #[derive(Debug, Clone, serde::Deserialize)]
-struct Row {
-    case: String,
-    kernel: String,
-    lru: String,
-    cgroup_version: String,
-    limit_bytes: u64,
-    parameters: String,
-    outcome: String,
-    iterations: u64,
-    seconds: f64,
-    peak_dirty_pages: Option<u64>,
-    pgscan_file: u64,
-    pgsteal_file: u64,
+pub struct Row {
+    /// The lab's letter of the load.
+    pub case: String,
+    /// The kernel's version.
+    pub kernel: String,
+    /// The lab's name of its policy.
+    pub lru: String,
+    /// v1 or v2.
+    pub cgroup_version: String,
+    /// Limit of the memcg, in bytes.
+    pub limit_bytes: u64,
+    /// What the load was told: `name=value`, separated by blanks.
+    pub parameters: String,
+    /// `killed`, or how else it ended.
+    pub outcome: String,
+    /// Buffers written, or rounds.
+    pub iterations: u64,
+    /// How long it ran.
+    pub seconds: f64,
+    /// Pages that were dirty at most.
+    pub peak_dirty_pages: Option<u64>,
+    /// Pages of files that were scanned.
+    pub pgscan_file: u64,
+    /// Pages of files that were reclaimed.
+    pub pgsteal_file: u64,
 }
 
 /// What a row ran.
@@ -48,13 +59,15 @@ enum Load {
 }
 
 /// Rows of one kernel, policy and load, and what we make of it.
+#[derive(Debug, Clone)]
 pub struct Compared {
-    rows: Vec<Row>,
+    /// The kernel's runs, at least one.
+    pub rows: Vec<Row>,
     load: Load,
     /// Ours, under the kernel's preset.
-    ours: Vec<Outcome>,
+    pub ours: Vec<Outcome>,
     /// Ours, under our own.
-    default: Vec<Outcome>,
+    pub default: Vec<Outcome>,
 }
 
 /// Whether the file has such rows.
@@ -64,17 +77,17 @@ pub fn is_meant(header: &str) -> bool {
 
 impl Row {
     /// One of `name=value` in its parameters.
-    fn parameter(&self, name: &str) -> Result<&str, Failure> {
+    fn parameter(&self, name: &str) -> Result<&str, Error> {
         let found = self.parameters.split(' ').find_map(|one| one.strip_prefix(name)?.strip_prefix('='));
-        found.ok_or_else(|| Failure::work(format_args!("'{}' has no {name}", self.parameters)))
+        found.ok_or_else(|| Error::work(format_args!("'{}' has no {name}", self.parameters)))
     }
 
-    fn number(&self, name: &str) -> Result<u64, Failure> {
+    fn number(&self, name: &str) -> Result<u64, Error> {
         let text = self.parameter(name)?;
-        text.parse().map_err(|_| Failure::work(format_args!("{name} = {text} is no number")))
+        text.parse().map_err(|_| Error::work(format_args!("{name} = {text} is no number")))
     }
 
-    fn load(&self) -> Result<Load, Failure> {
+    fn load(&self) -> Result<Load, Error> {
         let limit_pages = self.limit_bytes / PAGE_BYTES;
         if self.case == "A" {
             let speed = self.parameter("disk_write_bytes_per_s")?;
@@ -89,7 +102,7 @@ impl Row {
                 large_folios: !self.kernel.starts_with("6."),
             }));
         }
-        let small = |name| Ok::<u32, Failure>(self.number(name)?.try_into().unwrap_or(u32::MAX));
+        let small = |name| Ok::<u32, Error>(self.number(name)?.try_into().unwrap_or(u32::MAX));
         Ok(Load::Mix(Mix {
             limit_pages,
             readers: small("readers")?.max(1),
@@ -102,8 +115,8 @@ impl Row {
         }))
     }
 
-    fn mechanisms(&self) -> Result<Mechanisms, Failure> {
-        let (preset, lru) = preset_of(&self.kernel, &self.lru).map_err(Failure::work)?;
+    fn mechanisms(&self) -> Result<Mechanisms, Error> {
+        let (preset, lru) = preset_of(&self.kernel, &self.lru).map_err(Error::work)?;
         Ok(Mechanisms::preset(preset).with_lru(lru))
     }
 
@@ -122,7 +135,7 @@ impl Row {
 ///
 /// # Errors
 /// A file cannot be read, or the simulator has a bug.
-pub fn compare(tables: &[&Path], filter: &Filter) -> Result<Vec<Compared>, Failure> {
+pub fn compare(tables: &[&Path], filter: &Filter, watch: &dyn Watch) -> Result<Vec<Compared>, Error> {
     let mut compared: Vec<Compared> = Vec::new();
     let wanted = |row: &Row| filter.wants(&row.kernel, &row.lru) && filter.wants_workload(&row.case);
     let mut all: Vec<Row> = Vec::new();
@@ -154,12 +167,15 @@ pub fn compare(tables: &[&Path], filter: &Filter) -> Result<Vec<Compared>, Failu
             tasks.extend((1..=one.seeds()).map(|seed| (number, true, ours, seed)));
         }
     }
+    let stage = Stage::begin(watch, "loads that kernels were killed by", tasks.len() as u64, Unit::Steps);
     let outcomes = parallel::all(&tasks, parallel::threads(), |_, &(number, _, mechanisms, seed)| {
         let run = match compared[number].load {
             Load::Writer(writer) => writer.run(mechanisms, seed),
             Load::Mix(mix) => mix.run(mechanisms, seed),
         };
-        run.map_err(|error| Failure::work(format_args!("{}: {error}", compared[number].name())))
+        let run = run.map_err(|error| Error::work(format_args!("{}: {error}", compared[number].name())))?;
+        stage.advance(1)?;
+        Ok(run)
     })?;
     for ((number, default, ..), outcome) in tasks.into_iter().zip(outcomes) {
         let one = &mut compared[number];
@@ -168,7 +184,8 @@ pub fn compare(tables: &[&Path], filter: &Filter) -> Result<Vec<Compared>, Failu
     Ok(compared)
 }
 
-fn kills(outcomes: &[Outcome]) -> usize {
+/// How many of our runs were killed.
+pub fn kills(outcomes: &[Outcome]) -> usize {
     outcomes.iter().filter(|outcome| outcome.killed).count()
 }
 
@@ -199,7 +216,8 @@ impl Compared {
         likelihood(self.rows.len(), kernel_kills(&self.rows), rate)
     }
 
-    fn within(&self) -> bool {
+    /// Whether ours ends as the kernel's does.
+    pub fn within(&self) -> bool {
         let agrees = if self.is_certain() {
             let killed = self.rows[0].killed();
             self.ours.iter().all(|outcome| outcome.killed == killed)
@@ -209,7 +227,8 @@ impl Compared {
         agrees && kills(&self.default) == 0
     }
 
-    fn name(&self) -> String {
+    /// What was run.
+    pub fn name(&self) -> String {
         let Row { case, kernel, lru, cgroup_version, limit_bytes, .. } = &self.rows[0];
         let speed = match self.load {
             Load::Writer(DirtyWriter { disk_bytes_per_second: 0, .. }) => ", any speed".to_owned(),
@@ -221,7 +240,8 @@ impl Compared {
     }
 }
 
-fn kernel_kills(rows: &[Row]) -> usize {
+/// How many of the kernel's runs were killed.
+pub fn kernel_kills(rows: &[Row]) -> usize {
     rows.iter().filter(|row| row.killed()).count()
 }
 
@@ -234,81 +254,58 @@ fn likelihood(runs: usize, count: usize, rate: f64) -> f64 {
     (0..=runs).map(chance).filter(|&one| one <= chance(count) * 1.000_001).sum()
 }
 
-/// As text.
-pub fn text(compared: &[Compared]) -> String {
-    let mut table = Table::new([
-        "case, kernel, limit, disk",
-        "killed",
-        "ours",
-        "default",
-        "after",
-        "ours",
-        "s",
-        "ours",
-        "peak dirty",
-        "ours",
-        "scanned",
-        "ours",
-        "",
-    ])
-    .with_words_last();
-    for one in compared {
-        let row = &one.rows[0];
-        let of = |figure: fn(&Outcome) -> f64| median(&one.ours.iter().map(figure).collect::<Vec<f64>>());
-        let ratio = |part: usize, all: usize| if all == 0 { "-".to_owned() } else { format!("{part}/{all}") };
-        table.row([
-            one.name(),
-            ratio(kernel_kills(&one.rows), one.rows.len()),
-            ratio(kills(&one.ours), one.ours.len()),
-            ratio(kills(&one.default), one.default.len()),
-            row.iterations.to_string(),
-            format!("{:.0}", of(|outcome| outcome.iterations as f64)),
-            format!("{:.2}", row.seconds),
-            format!("{:.2}", of(|outcome| outcome.end.as_nanos() as f64 / 1e9)),
-            row.peak_dirty_pages.map_or(String::new(), |pages| pages.to_string()),
-            format!("{:.0}", of(|outcome| outcome.peak_dirty_pages as f64)),
-            row.pgscan_file.to_string(),
-            format!("{:.0}", of(|outcome| outcome.scanned_pages as f64)),
-            (if one.within() { "" } else { "OUTSIDE" }).to_owned(),
-        ]);
-    }
-    table.text()
-}
-
-/// As a document, in the form of the other rows.
-pub fn document(compared: &[Compared]) -> Value {
-    let rows = compared.iter().map(|one| {
-        let row = &one.rows[0];
+/// Serialised, it is a row of `mglru fidelity --json`.
+impl Serialize for Compared {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Document<'a> {
+            workload: String,
+            kernel: &'a str,
+            lru: &'a str,
+            limit_pages: u64,
+            counter: &'static str,
+            kernel_count: f64,
+            our_count: f64,
+            difference_percent: f64,
+            kernel_runs: usize,
+            our_runs: usize,
+            likelihood: Option<f64>,
+            default_kills: Option<usize>,
+            kernel_pgsteal_file: u64,
+            our_pgsteal_file: f64,
+            within: bool,
+        }
+        let row = &self.rows[0];
         let percent = |kills: usize, runs: usize| 100.0 * kills as f64 / runs.max(1) as f64;
-        let kernel = percent(kernel_kills(&one.rows), one.rows.len());
-        let ours = percent(kills(&one.ours), one.ours.len());
-        let stolen: Vec<f64> = one.ours.iter().map(|outcome| outcome.stolen_pages as f64).collect();
-        json!({
-            "workload": format!("oom {}", one.name()),
-            "kernel": row.kernel,
-            "lru": row.lru,
-            "limit_pages": row.limit_bytes / PAGE_BYTES,
-            "counter": "killed_percent",
-            "kernel_count": kernel,
-            "our_count": ours,
-            "difference_percent": ours - kernel,
-            "kernel_runs": one.rows.len(),
-            "our_runs": one.ours.len(),
-            "likelihood": if one.is_certain() { Value::Null } else { json!(one.likelihood()) },
-            "default_kills": if one.default.is_empty() { Value::Null } else { json!(kills(&one.default)) },
-            "kernel_pgsteal_file": row.pgsteal_file,
-            "our_pgsteal_file": median(&stolen),
-            "within": one.within(),
-        })
-    });
-    json!({"rows": rows.collect::<Vec<_>>()})
+        let kernel_count = percent(kernel_kills(&self.rows), self.rows.len());
+        let our_count = percent(kills(&self.ours), self.ours.len());
+        let stolen: Vec<f64> = self.ours.iter().map(|outcome| outcome.stolen_pages as f64).collect();
+        let document = Document {
+            workload: format!("oom {}", self.name()),
+            kernel: &row.kernel,
+            lru: &row.lru,
+            limit_pages: row.limit_bytes / PAGE_BYTES,
+            counter: "killed_percent",
+            kernel_count,
+            our_count,
+            difference_percent: our_count - kernel_count,
+            kernel_runs: self.rows.len(),
+            our_runs: self.ours.len(),
+            likelihood: (!self.is_certain()).then(|| self.likelihood()),
+            default_kills: (!self.default.is_empty()).then(|| kills(&self.default)),
+            kernel_pgsteal_file: row.pgsteal_file,
+            our_pgsteal_file: median(&stolen),
+            within: self.within(),
+        };
+        document.serialize(serializer)
+    }
 }
 
 /// Names what is outside.
 ///
 /// # Errors
 /// Something is.
-pub fn verdict(compared: &[Compared]) -> Result<(), Failure> {
+pub fn check(compared: &[Compared]) -> Result<(), Error> {
     let outside = compared.iter().filter(|one| !one.within()).map(|one| {
         format!(
             "{}: {} of {} killed, the kernel {} of {}, our preset {} of {}",
@@ -325,7 +322,7 @@ pub fn verdict(compared: &[Compared]) -> Result<(), Failure> {
     if outside.is_empty() {
         return Ok(());
     }
-    Err(Failure::work(format_args!("not as the kernel: {}", outside.join("; "))))
+    Err(Error::work(format_args!("not as the kernel: {}", outside.join("; "))))
 }
 
 #[cfg(test)]
