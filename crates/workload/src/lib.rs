@@ -34,3 +34,6 @@ pub use distribution::Distribution;
 pub use load::Load;
 pub use pattern::{Accesses, BlockBytes, Length, Mix, Order, Pattern};
 pub use random::Random;
+
+/// Bytes of a page.
+pub const PAGE_BYTES: u64 = 4096;

@@ -1,6 +1,6 @@
 //! Sizes as they are typed: `512MiB`, `2g`, `8192p` (pages), bytes.
 
-const PAGE_BYTES: u64 = 4096;
+use crate::PAGE_BYTES;
 
 /// Bytes of a size. Letters stand for powers of 1024, as in fio; `p` for pages of 4 KiB.
 ///

@@ -8,6 +8,7 @@
 
 mod text;
 
+use crate::PAGE_BYTES;
 use crate::compile::{Compile, Compilers};
 use crate::file_anon::{FileAnon, Rounds};
 use crate::requests::{Requests, Workers};
@@ -17,7 +18,6 @@ use crate::tpcc::Tpcc;
 use crate::trace::PageAccess;
 use crate::ycsb::{Letter, Operations, Ycsb};
 
-const PAGE_BYTES: u64 = 4096;
 const MIB_PAGES: u64 = (1 << 20) / PAGE_BYTES;
 /// Clients are at most as many.
 const CLIENTS_MAX: u32 = 10_000;

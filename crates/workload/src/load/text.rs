@@ -1,6 +1,7 @@
 //! Loads as text: a name, and what differs from the defaults.
 
-use super::{Load, MIB_PAGES, PAGE_BYTES};
+use super::{Load, MIB_PAGES};
+use crate::PAGE_BYTES;
 use crate::ycsb::Letter;
 use std::fmt;
 
@@ -121,19 +122,8 @@ fn count(key: &str, value: &str, range: std::ops::RangeInclusive<u64>) -> Result
 }
 
 fn pages(key: &str, value: &str) -> Result<u64, String> {
-    let wrong = || format!("`{key}` must be a size such as 32m (k, m and g are powers of 1024, p is a page)");
-    let digits = value.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = value.split_at(digits);
-    let bytes = match unit {
-        "" => 1,
-        "p" => PAGE_BYTES,
-        "k" | "KiB" => 1 << 10,
-        "m" | "MiB" => 1 << 20,
-        "g" | "GiB" => 1 << 30,
-        _ => return Err(wrong()),
-    };
-    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(bytes));
-    Ok(bytes.ok_or_else(wrong)? / PAGE_BYTES)
+    let bytes = crate::size::parse(value).map_err(|reason| format!("`{key}`: {reason}"))?;
+    Ok(bytes / PAGE_BYTES)
 }
 
 fn pages_32(key: &str, value: &str) -> Result<u32, String> {
@@ -184,8 +174,8 @@ mod tests {
             ("tpcc:warehouses=0", "from 1 to 10000"),
             ("tpcc:warehouses", "from 1 to 10000"),
             ("sweep:arrays=3", "from 4"),
-            ("tpcc:cache=much", "such as 32m"),
-            ("tpcc:cache=99999999999g", "such as 32m"),
+            ("tpcc:cache=much", "`cache`: a size is a whole number"),
+            ("tpcc:cache=99999999999g", "`cache`: is too large"),
             ("tpcc:cache=17179869184k", "16 TiB"),
             ("ycsb:workload=g", "a, b, c, d, e and f"),
             ("ycsb:writes=101", "from 0 to 100"),

@@ -25,7 +25,6 @@ use crate::load::Load;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const PAGE_BYTES: u64 = 4096;
 /// Most memory, and most swap: where they are simulated, a page costs tens of bytes.
 pub const MEMORY_BYTES_MAX: u64 = 1 << 40;
 /// The longest of all times, far beyond all experiments: no sum of some of them overflows.

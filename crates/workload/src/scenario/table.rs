@@ -1,7 +1,8 @@
 //! TOML with places: tables whose keys are known, and values of the kinds that scenarios have.
 
+use super::Located;
 use super::error::{Error, Place};
-use super::{Located, PAGE_BYTES};
+use crate::PAGE_BYTES;
 use crate::fio::units::parse_duration;
 use crate::size;
 use std::path::Path;

@@ -23,11 +23,11 @@ mod table;
 pub use consistency::Consistency;
 pub use table::{COLUMNS, File, Row, Table};
 
+use crate::PAGE_BYTES;
 use crate::random::{Random, mix};
 use crate::trace::PageAccess;
 use std::ops::Range;
 
-const PAGE_BYTES: u64 = 4096;
 const DISTRICTS: u64 = 10;
 /// Customers of a district, and orders that it has at first.
 const CUSTOMERS: u64 = 3000;

@@ -65,13 +65,11 @@ pub use kernel_lab::{Sidecar, sidecar};
 pub use source::Compression;
 pub use write::{Converted, TraceWriter, WriteOptions, convert};
 
+use crate::PAGE_BYTES;
 use decode::{Decode, Fault, Flow, Sink};
 use source::Input;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-
-/// Bytes of a page. Longer requests are split into pages of this size.
-pub const PAGE_BYTES: u64 = 4096;
 
 /// One touch of one 4 KiB page. Anonymous pages are numbered apart from file pages: `(anon, page)` is the
 /// page.
