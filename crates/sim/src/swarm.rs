@@ -770,7 +770,7 @@ mod tests {
                     && tenant.peak_pages + 32 > tenant.max_pages
             })
         };
-        assert!((0..200).filter(near).count() > 1);
+        assert!((0..200).filter(near).nth(1).is_some(), "two of them at least");
     }
 
     #[test]

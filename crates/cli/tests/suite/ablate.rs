@@ -1,6 +1,6 @@
 //! `mglru ablate`: traces and scenarios, what is compared, and what is refused.
 
-use crate::common::{document, done, fails, folder};
+use crate::common::{ablated, document, done, fails, folder};
 use serde_json::Value;
 use std::fs;
 
@@ -46,9 +46,7 @@ fn effect<'a>(variant: &'a Value, metric: &str) -> &'a Value {
 
 #[test]
 fn a_trace_has_counts_and_no_time() {
-    let folder = folder();
-    let document = document(folder.path(), "ablate skewed.txt --memory 200p");
-    let ablation = &document["ablation"];
+    let ablation = &ablated()["ablation"];
     assert_eq!((ablation["kind"].as_str(), ablation["runs"].as_u64()), (Some("trace"), Some(6)));
     assert!(ablation["confidence"].as_f64().unwrap() >= 0.95);
     let full = ablation["full"].as_array().unwrap();
@@ -118,9 +116,8 @@ fn text_says_what_the_document_says_and_nothing_depends_on_the_machine() {
     ] {
         assert!(text.replace('\n', " ").contains(words), "{words} in {text}");
     }
-    let document = document(folder.path(), "ablate skewed.txt --memory 200p");
     let classic =
-        variants(&document["ablation"]).iter().find(|variant| variant["without"][0] == "lru").unwrap();
+        variants(&ablated()["ablation"]).iter().find(|variant| variant["without"][0] == "lru").unwrap();
     let shown = format!("{:+.2} %", effect(classic, "misses")["effect"].as_f64().unwrap());
     let line = text.lines().find(|line| line.trim_start().starts_with("lru ")).unwrap();
     assert!(line.contains(&shown), "{shown} in {line}");

@@ -1,6 +1,6 @@
 //! `--report`: the page that several modes write. What it is made of is always tested; how it looks, where there is a browser.
 
-use crate::common::{command, document, done, folder, text};
+use crate::common::{Reproduced, command, document, done, folder, reproduced, text};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -102,14 +102,9 @@ fn an_ablation_has_a_page_with_its_numbers() {
 
 #[test]
 fn an_experiment_has_a_page_and_figures() {
-    let folder = tempfile::tempdir().unwrap();
-    let printed = document(
-        folder.path(),
-        "reproduce workingset lru-lock --quick --runs 1 --report page.html --figures figures",
-    );
-    let html = read(folder.path(), "page.html");
-    check(&html);
-    assert_eq!(embedded(&html), printed);
+    let Reproduced { document: printed, html, figures } = reproduced();
+    check(html);
+    assert_eq!(&embedded(html), printed);
     for part in [
         "Generations over time",
         "Hit ratio over time",
@@ -131,20 +126,17 @@ fn an_experiment_has_a_page_and_figures() {
     }
     let locks = &printed["experiments"][1];
     assert!(locks["crosschecks"]["not_applicable"].is_string());
-    let figures: Vec<PathBuf> =
-        folder.path().join("figures").read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(
         figures.len(),
         1 + 1 + 2 * 4,
         "metrics of both, and of two loads: hits, and three settings' generations"
     );
-    for path in figures {
-        let svg = std::fs::read_to_string(&path).unwrap();
+    for svg in figures {
         assert!(
             svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"")
                 && svg.contains("<desc id=\"description\">")
         );
-        assert!(svg.len() < 60_000 && !svg.contains("NaN"), "{}: {} bytes", path.display(), svg.len());
+        assert!(svg.len() < 60_000 && !svg.contains("NaN"), "{} bytes: {svg:.200}", svg.len());
     }
 }
 

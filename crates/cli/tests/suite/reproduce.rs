@@ -1,12 +1,11 @@
 //! `mglru reproduce`: what it prints, and what it refuses.
 
-use crate::common::{document, fails};
+use crate::common::{document, fails, reproduced};
 use std::process::Stdio;
 
 #[test]
 fn the_document_has_all_metrics() {
-    let folder = tempfile::tempdir().unwrap();
-    let document = document(folder.path(), "reproduce workingset --quick --runs 1");
+    let document = &reproduced().document;
     let experiment = &document["experiments"][0];
     assert_eq!(
         (experiment["name"].as_str(), experiment["world"].as_str()),

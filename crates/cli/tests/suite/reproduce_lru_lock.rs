@@ -1,13 +1,12 @@
 //! `mglru reproduce lru-lock`: its rows, and those of its figures that do not depend on the machine.
 
-use crate::common::document;
+use crate::common::reproduced;
 use serde_json::Value;
 
 #[test]
 fn counts_do_not_depend_on_the_machine() {
-    let folder = tempfile::tempdir().unwrap();
-    let document = document(folder.path(), "reproduce lru-lock --quick --runs 1");
-    let experiment = &document["experiments"][0];
+    let document = &reproduced().document;
+    let experiment = &document["experiments"][1];
     assert_eq!(
         (&experiment["name"], &experiment["world"], &experiment["runs"]),
         (&"lru-lock".into(), &"real".into(), &1.into()),

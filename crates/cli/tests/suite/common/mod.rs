@@ -6,6 +6,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 /// A folder of `../shared`, or of `MGLRU_SHARED`; `None`, with a message: it is not there.
 pub fn shared(folder: &str) -> Option<PathBuf> {
@@ -106,4 +107,37 @@ pub fn run(document: Value) -> Value {
 
 pub fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no count"))
+}
+
+/// `reproduce workingset lru-lock --quick --runs 1`, with its page and its figures.
+pub struct Reproduced {
+    /// What it printed.
+    pub document: Value,
+    /// The page.
+    pub html: String,
+    /// Each figure: an SVG.
+    pub figures: Vec<String>,
+}
+
+/// Runs it once for all tests that look at it.
+pub fn reproduced() -> &'static Reproduced {
+    static ONCE: OnceLock<Reproduced> = OnceLock::new();
+    ONCE.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let options = "--quick --runs 1 --report page.html --figures figures";
+        let document = document(folder.path(), &format!("reproduce workingset lru-lock {options}"));
+        let figures = folder.path().join("figures").read_dir().unwrap();
+        let read = |path| fs::read_to_string(path).unwrap();
+        Reproduced {
+            document,
+            html: read(folder.path().join("page.html")),
+            figures: figures.map(|entry| read(entry.unwrap().path())).collect(),
+        }
+    })
+}
+
+/// `ablate skewed.txt --memory 200p`: its document, once for all tests that look at it.
+pub fn ablated() -> &'static Value {
+    static ONCE: OnceLock<Value> = OnceLock::new();
+    ONCE.get_or_init(|| document(folder().path(), "ablate skewed.txt --memory 200p"))
 }
