@@ -6,6 +6,7 @@ use crate::table::wrapped;
 use clap::ValueEnum;
 use mglru_cache::{BackendKind, Builder, PageCache};
 use mglru_core::{Lru, LruLock, Mechanisms, Preset, Switch};
+pub use mglru_lab::layout::{available_memory_bytes, memory_info_bytes};
 
 /// Where no budget is given: large enough for most experiments, small enough to be had on a laptop.
 const DEFAULT_BUDGET_BYTES_MAX: u64 = 1 << 30;
@@ -138,19 +139,6 @@ impl CacheOptions {
         };
         Ok((PageCache::builder(budget.bytes).mechanisms(mechanisms).backend(backend), mechanisms))
     }
-}
-
-/// Memory that programs could still get without swapping, as the kernel estimates it.
-pub fn available_memory_bytes() -> Option<u64> {
-    memory_info_bytes("MemAvailable:")
-}
-
-/// A line of /proc/meminfo.
-pub fn memory_info_bytes(label: &str) -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(label))?;
-    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kibibytes << 10)
 }
 
 #[cfg(test)]

@@ -2,18 +2,15 @@
 
 use crate::error::Failure;
 use crate::output::Output;
-use crate::progress;
+use crate::progress::Bars;
 use crate::size;
 use crate::table::count;
 use mglru_core::PAGE_BYTES;
+use mglru_lab::generate;
 use mglru_workload::Load;
-use mglru_workload::load::Step;
-use mglru_workload::trace::{Converted, Format, Record, TraceWriter, WriteOptions};
+use mglru_workload::trace::Converted;
 use serde_json::json;
 use std::path::PathBuf;
-
-/// Accesses that are written together.
-const BATCH_ACCESSES: usize = 1 << 16;
 
 /// Arguments of the action.
 #[derive(clap::Args)]
@@ -85,45 +82,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
             (Load::Sweep { arrays, array_pages }, threads, common)
         }
     };
-    let mut running = load.start(clients, common.seed).map_err(Failure::usage)?;
-    let (mut steps, mut client) = (Vec::new(), 0);
-    write(load.name(), common, |records| {
-        steps.clear();
-        running.draw(client, &mut steps);
-        client = (client + 1) % clients as usize;
-        records.extend(steps.iter().filter_map(record));
-    })
-}
-
-/// What a trace can hold.
-fn record(step: &Step) -> Option<Record> {
-    match *step {
-        Step::Touch(access) => Some(Record::Access(access)),
-        Step::Sync { page } => Some(Record::Sync { file: (page >> 32) as u32 }),
-        Step::Rest { .. } | Step::Release { .. } => None,
-    }
-}
-
-/// Writes what `draw` adds, until it is enough.
-fn write(load: &str, common: Common, mut draw: impl FnMut(&mut Vec<Record>)) -> Result<(), Failure> {
-    // Only this format knows anonymous pages; it numbers pages from 0.
-    let options = WriteOptions { renumber: true, drop: false };
-    let mut writer = TraceWriter::create(&common.to, Format::KernelLab, options)?;
-    let bar = progress::of_share(common.accesses);
-    bar.set_message("generating");
-    let (mut records, mut written) = (Vec::with_capacity(2 * BATCH_ACCESSES), 0);
-    while written < common.accesses {
-        records.clear();
-        while records.len() < BATCH_ACCESSES && written + (records.len() as u64) < common.accesses {
-            draw(&mut records);
-        }
-        writer.write(&records)?;
-        written += records.len() as u64;
-        bar.set_position(written.min(common.accesses));
-    }
-    let Converted { accesses, renumbered_pages, .. } = writer.finish()?;
-    bar.finish_and_clear();
-    let pages = renumbered_pages.unwrap_or(0);
+    let request = generate::Request { load, clients, seed: common.seed, accesses: common.accesses };
+    let Converted { accesses, renumbered_pages, .. } =
+        generate::write(&request, &common.to, &Bars::default())?;
+    let (load, pages) = (load.name(), renumbered_pages.unwrap_or(0));
     let mut output = Output::new(common.json);
     let path = common.to.display();
     output.text(&format!("{path}: {load}, {} accesses to {} pages\n", count(accesses), count(pages)))?;

@@ -11,6 +11,9 @@
 //! fio           jobs in fio's language on real files
 //! load          loads with verified contents on a real cache
 //! equal_memcgs  many tenants that are asked for pages together
+//! experiment    the published experiments, before against after
+//! fidelity      what real kernels did, run again
+//! generate      the project's own loads as traces
 //! timeline      a simulated run over time
 //! membership    which tenant a real job is in, while it runs
 //! ```
@@ -38,6 +41,7 @@ mod error;
 pub mod experiment;
 pub mod fidelity;
 pub mod fio;
+pub mod generate;
 pub mod layout;
 pub mod load;
 pub mod membership;
