@@ -175,7 +175,7 @@ impl Shared {
 
     /// The root gets its state.
     pub(crate) fn add_root(self: &Arc<Self>) {
-        self.core.add_handle(MemcgId::ROOT);
+        self.core.memcgs().add_handle(MemcgId::ROOT);
         let mut tenants = self.tenants.by_number.write().unwrap_or_else(PoisonError::into_inner);
         tenants.insert(MemcgId::ROOT, self.new_state("", MemcgId::ROOT));
     }
@@ -205,12 +205,13 @@ impl Shared {
         let max_pages = limits.max_bytes.map_or(UNLIMITED, |bytes| (bytes / PAGE_BYTES).max(1));
         let state = {
             let mut tenants = self.tenants.by_number.write().unwrap_or_else(PoisonError::into_inner);
-            let parent = self.core.hold_memcg(parent).map_err(|_| Error::NoSuchTenant(parent.to_owned()))?;
+            let parent =
+                self.core.memcgs().hold(parent).map_err(|_| Error::NoSuchTenant(parent.to_owned()))?;
             let added = self.core.add_child(parent, name, max_pages, self.host.now()).map(Memcg::id);
             self.core.drop_handle(parent);
             let memcg = added.map_err(Error::Tenant)?;
             self.set_limits(memcg, limits);
-            let state = self.new_state(&self.core.memcg_path(memcg), memcg);
+            let state = self.new_state(&self.core.memcgs().path(memcg), memcg);
             tenants.insert(memcg, state.clone());
             state
         };
@@ -231,8 +232,8 @@ impl Shared {
     }
 
     fn set_limits(&self, memcg: MemcgId, limits: &Limits) {
-        self.core.set_min(memcg, limits.min_bytes / PAGE_BYTES);
-        self.core.set_low(memcg, limits.low_bytes / PAGE_BYTES);
+        self.core.memcgs().set_min(memcg, limits.min_bytes / PAGE_BYTES);
+        self.core.memcgs().set_low(memcg, limits.low_bytes / PAGE_BYTES);
         let memcg = self.core.memcg(memcg);
         memcg.set_high_pages(pages(limits.high_bytes));
         memcg.set_swap_high_pages(pages(limits.swap_high_bytes));
@@ -247,7 +248,7 @@ impl Shared {
     fn find_tenant(self: &Arc<Self>, path: &str) -> Result<Tenant, Error> {
         let missing = || Error::NoSuchTenant(path.to_owned());
         let tenants = self.tenants.by_number.read().unwrap_or_else(PoisonError::into_inner);
-        let memcg = self.core.find_memcg(path).map_err(|_| missing())?;
+        let memcg = self.core.memcgs().find(path).map_err(|_| missing())?;
         let state = tenants.get(&memcg).cloned().ok_or_else(missing)?;
         drop(tenants);
         Ok(Tenant { shared: self.clone(), state })
@@ -379,7 +380,7 @@ impl Tenant {
     /// It was removed, or is the root.
     pub fn set_min(&self, bytes: u64) -> Result<(), Error> {
         let memcg = self.check_online()?.id();
-        self.shared.core.set_min(memcg, bytes / PAGE_BYTES);
+        self.shared.core.memcgs().set_min(memcg, bytes / PAGE_BYTES);
         Ok(())
     }
 
@@ -389,7 +390,7 @@ impl Tenant {
     /// It was removed, or is the root.
     pub fn set_low(&self, bytes: u64) -> Result<(), Error> {
         let memcg = self.check_online()?.id();
-        self.shared.core.set_low(memcg, bytes / PAGE_BYTES);
+        self.shared.core.memcgs().set_low(memcg, bytes / PAGE_BYTES);
         Ok(())
     }
 
@@ -528,7 +529,7 @@ impl Tenant {
             low_pages: memcg.low_pages(),
             high_pages: limit(memcg.memory().high_pages()),
             max_pages: limit(memcg.max_pages()),
-            usage_pages: core.used_pages(memcg.id()),
+            usage_pages: core.memcgs().used_pages(memcg.id()),
             peak_pages: memcg.peak_pages(),
             swap_pages: memcg.swap().usage_pages(),
             hits,

@@ -139,7 +139,7 @@ impl<'a> Plan<'a> {
 
 /// Anonymous pages that have nowhere to go stay, whatever comes; a kernel would kill the process here.
 fn stop_if_stuck(plan: &Plan, simulator: &Simulator) -> Result<(), Failure> {
-    let sum = |counter| simulator.core().memcgs().map(|memcg| memcg.stat().get(counter)).sum::<u64>();
+    let sum = |counter| simulator.core().memcgs().iter().map(|memcg| memcg.stat().get(counter)).sum::<u64>();
     let anon = sum(Counter::Anon);
     let only_anon = plan.swap.is_some() && plan.swappiness == Swappiness::ANON_ONLY;
     if sum(Counter::EventOom) == 0 || (anon == 0 && !only_anon) {

@@ -158,7 +158,7 @@ fn rehearse(scenario: &Scenario, mechanisms: Mechanisms) -> Result<(), Failure> 
         let path = &scenario.tenants[number].path;
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
         let made =
-            core.find_memcg(parent).and_then(|parent| core.add_child(parent, name, UNLIMITED, Time::ZERO));
+            core.memcgs().find(parent).and_then(|parent| core.add_child(parent, name, UNLIMITED, Time::ZERO));
         made.map(drop).map_err(|error| at(scenario, place, error))
     };
     for (number, tenant) in scenario.first_tenants().iter().enumerate() {
@@ -171,12 +171,12 @@ fn rehearse(scenario: &Scenario, mechanisms: Mechanisms) -> Result<(), Failure> 
             What::Create(number) => create(*number, action.place)?,
             What::Remove(number) => {
                 let path = &scenario.tenants[*number].path;
-                let removed = core.find_memcg(path).and_then(|memcg| core.remove_memcg(&host, memcg));
+                let removed = core.memcgs().find(path).and_then(|memcg| core.remove_memcg(&host, memcg));
                 removed.map_err(|error| at(scenario, action.place, error))?;
             }
             What::Move { to, .. } => {
                 let path = to.map_or("", |to| &scenario.tenants[to].path);
-                core.find_memcg(path).map_err(|error| at(scenario, action.place, error))?;
+                core.memcgs().find(path).map_err(|error| at(scenario, action.place, error))?;
             }
             What::Write { file, value } => match core.write_control(file, value, 0) {
                 Ok(write) => {

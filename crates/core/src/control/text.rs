@@ -133,7 +133,7 @@ impl Core {
     /// What a file says that can be read.
     pub(super) fn control_text(&self, file: File, id: MemcgId, now: Time) -> Result<String, Failure> {
         let memcg: &Memcg = self.memcg(id);
-        let totals = || self.subtree_totals(id);
+        let totals = || self.memcgs.subtree_totals(id);
         Ok(match file {
             File::Current => bytes_text(memcg.usage_pages()),
             File::Peak => bytes_text(memcg.peak_pages()),

@@ -126,8 +126,8 @@ impl Core {
     ) -> Result<Work, Failure> {
         let memcg = self.memcg(id);
         match file {
-            File::Min => self.set_min(id, value::limit(text)?),
-            File::Low => self.set_low(id, value::limit(text)?),
+            File::Min => self.memcgs.set_min(id, value::limit(text)?),
+            File::Low => self.memcgs.set_low(id, value::limit(text)?),
             File::High => {
                 memcg.set_high_pages(value::limit(text)?);
                 return Ok(Work::Lower(Lowering::new(id, true, cpu)));

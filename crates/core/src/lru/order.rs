@@ -105,7 +105,7 @@ impl OrderWalk {
         before: Option<(MemcgId, Visit)>,
     ) -> Option<MemcgId> {
         match self {
-            OrderWalk::Tree(walk) => walk.next(core, target),
+            OrderWalk::Tree(walk) => walk.next(&core.memcgs, target),
             OrderWalk::Turns(walk) => {
                 let given = before.map(|(memcg, visit)| core.given(memcg, visit));
                 core.with_order(target, |order| walk.next(order.turns(), given))
@@ -271,7 +271,7 @@ impl Core {
     #[cold]
     fn set_size(&self, memcg: &Memcg, pages: u64) {
         memcg.group.store(group_of(pages), Relaxed);
-        for keeper in self.lineage(memcg).filter(|keeper| keeper.has_children.load(Relaxed)) {
+        for keeper in self.memcgs.lineage(memcg).filter(|keeper| keeper.has_children.load(Relaxed)) {
             self.with_order(keeper.id(), |order| order.turns().set_size(memcg.id(), pages));
         }
     }

@@ -46,7 +46,7 @@ pub struct OutOfMemory {
 
 impl OutOfMemory {
     pub(crate) fn of(core: &Core, memcg: MemcgId, now: Time) -> OutOfMemory {
-        let totals = core.subtree_totals(memcg);
+        let totals = core.memcgs.subtree_totals(memcg);
         let frames = u64::from(core.folios.len());
         let (usage_pages, max_pages) = if memcg == MemcgId::ROOT {
             (frames - u64::from(core.free_pages()), frames)
@@ -56,7 +56,7 @@ impl OutOfMemory {
         let mut generations = Vec::new();
         let mut protected_pages = 0;
         let mut free_swap_pages = 0;
-        for member in core.subtree(memcg) {
+        for member in core.memcgs.subtree(memcg) {
             if member.lruvec.active_pages(Kind::Anon) + member.lruvec.inactive_pages(Kind::Anon) > 0 {
                 free_swap_pages = free_swap_pages.max(core.free_swap_pages_of(member.id()));
             }
@@ -69,14 +69,14 @@ impl OutOfMemory {
             }
             // Only of children of the target: what those below them are spared is a part of it.
             if member.id() != memcg && member.parent() == memcg {
-                let min_pages = core.effective_protection(member.id(), memcg).min_pages;
+                let min_pages = core.memcgs.effective_protection(member.id(), memcg).min_pages;
                 protected_pages += min_pages.min(member.usage_pages());
             }
         }
         generations.reverse();
         let listed = |active| totals.listed_pages(Kind::Anon, active);
         OutOfMemory {
-            tenant: core.memcg_path(memcg),
+            tenant: core.memcgs.path(memcg),
             victim: None,
             usage_pages,
             max_pages,

@@ -220,7 +220,11 @@ impl Core {
     /// The same for the pages of one memcg, which may have a limit of its own.
     pub(crate) fn swappiness_of(&self, memcg: MemcgId, wish: Swappiness) -> Swappiness {
         let full = |memcg: &Memcg| memcg.swap.margin_pages() < u64::from(FREE_SLOTS_MIN);
-        if self.with_ancestors(memcg).any(full) { Swappiness::FILE_ONLY } else { self.swappiness_now(wish) }
+        if self.memcgs.with_ancestors(memcg).any(full) {
+            Swappiness::FILE_ONLY
+        } else {
+            self.swappiness_now(wish)
+        }
     }
 
     /// Whether a page of a memcg could get a slot now.
@@ -230,14 +234,14 @@ impl Core {
 
     /// How many pages of a memcg could.
     pub(crate) fn free_swap_pages_of(&self, memcg: MemcgId) -> u64 {
-        let margins = self.with_ancestors(memcg).map(|memcg| memcg.swap.margin_pages());
+        let margins = self.memcgs.with_ancestors(memcg).map(|memcg| memcg.swap.margin_pages());
         margins.fold(u64::from(self.swap.free_slots()), u64::min)
     }
 
     /// Gives a locked folio a slot, to which it has to be written. `false`: none is free, or its memcg may have no more.
     pub(crate) fn assign_slot(&self, folio: FolioId) -> bool {
         let memcg = self.owner_of(folio);
-        if let Err(refused) = self.charge_swap(memcg.id()) {
+        if let Err(refused) = self.memcgs.charge_swap(memcg.id()) {
             self.memcg(refused).stat.add(Counter::EventSwapMax, 1);
             memcg.stat.add(Counter::EventSwapFail, 1);
             return false;
@@ -278,7 +282,7 @@ impl Core {
 
     /// Whether who pays for a folio, or an ancestor, uses more than half of the swap that it may (spec 70 §10).
     fn owner_is_short(&self, folio: FolioId) -> bool {
-        self.with_ancestors(self.memcg_of(folio)).any(|memcg| {
+        self.memcgs.with_ancestors(self.memcg_of(folio)).any(|memcg| {
             let most = memcg.swap.max_pages().min(memcg.swap.high_pages());
             memcg.swap.usage_pages().saturating_mul(2) >= most
         })

@@ -116,7 +116,7 @@ impl FlusherActor {
         let memory_pages = u64::from(world.core.folios().len());
         let over = |pending: u64, pages: u64, permille: u32| pending > pages * u64::from(permille) / 1000;
         let mut all = 0;
-        for memcg in world.core.memcgs() {
+        for memcg in world.core.memcgs().iter() {
             let pending = pending_pages(memcg);
             all += pending;
             if world.memcg_dirty_limits

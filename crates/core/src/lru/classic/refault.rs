@@ -57,7 +57,7 @@ impl Core {
     pub(crate) fn advance_nonresident_age(&self, memcg: &Memcg, pages: u64) -> u64 {
         memcg.stat.add(Counter::NonresidentAgeWrites, 1);
         let own = memcg.lruvec.classic.advance(pages);
-        for ancestor in self.lineage(memcg).skip(1) {
+        for ancestor in self.memcgs.lineage(memcg).skip(1) {
             ancestor.lruvec.classic.advance(pages);
         }
         own
@@ -66,7 +66,7 @@ impl Core {
     /// So many of those were not evicted after all.
     pub(crate) fn set_back_nonresident_age(&self, memcg: &Memcg, pages: u64) {
         memcg.stat.add(Counter::NonresidentAgeWrites, 1);
-        for memcg in self.lineage(memcg) {
+        for memcg in self.memcgs.lineage(memcg) {
             memcg.lruvec.classic.set_back(pages);
         }
     }

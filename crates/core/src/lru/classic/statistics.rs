@@ -110,7 +110,7 @@ impl Core {
         let mut sums = vec![(Sizes::default(), [0; 2]); self.memcgs.numbers() as usize];
         for memcg in self.memcgs.iter() {
             let (sizes, activated) = (Sizes::of(memcg), ACTIVATED.map(|counter| memcg.stat.get(counter)));
-            for ancestor in self.lineage(memcg) {
+            for ancestor in self.memcgs.lineage(memcg) {
                 let Some(sum) = sums.get_mut(ancestor.id().0 as usize) else { continue };
                 sum.0 = sum.0.plus(sizes);
                 sum.1 = [sum.1[0] + activated[0], sum.1[1] + activated[1]];
@@ -165,7 +165,7 @@ impl Core {
             self.refresh_if_due(host);
             return std::array::from_fn(|kind| memcg.lruvec.classic.aggregated.activated[kind].load(Relaxed));
         }
-        ACTIVATED.map(|counter| self.subtree_stat(memcg.id(), counter))
+        ACTIVATED.map(|counter| self.memcgs.subtree_stat(memcg.id(), counter))
     }
 
     /// An effort on `memcg` ends: activated refaults that are known now are no news to the next.

@@ -636,7 +636,7 @@ impl Job {
                 if world.tenants[tenant].counts.out_of_memory == 0 {
                     let path = world
                         .memcg(tenant)
-                        .map_or_else(String::new, |memcg| world.core.memcg_path(memcg.id()));
+                        .map_or_else(String::new, |memcg| world.core.memcgs().path(memcg.id()));
                     world.refusals.push(Refusal { time: world.now(), tenant: path, report: *report });
                 }
                 self.fail(world, touch);
@@ -663,12 +663,7 @@ impl Job {
     }
 
     /// The page is in its slot: to the device for its content.
-    fn bring(
-        &mut self,
-        world: &mut World,
-        touch: Touch,
-        inserted: Result<FolioId, InsertError>,
-    ) -> Pause {
+    fn bring(&mut self, world: &mut World, touch: Touch, inserted: Result<FolioId, InsertError>) -> Pause {
         let Ok(folio) = inserted else {
             // Somebody else brought it meanwhile.
             self.state = State::Look(touch);
