@@ -29,13 +29,13 @@ use crate::frames::{FRAME_BYTES, Frames};
 use crate::host::{CacheHost, Observer, OomCallback, thread_number};
 use crate::inode::Inode;
 use crate::swap::{Store, Swap};
-use crate::tenant::{Limits, Tenants};
+use crate::tenant::Tenants;
 use crate::workers::{InFlight, Workers};
 use mglru_core::lru::Swappiness;
 use mglru_core::memcg::CHARGE_BATCH_PAGES;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{
-    Core, Event, Kind, Mechanisms, OomDecision, OomPolicy, Options, OutOfMemory, PCP_BATCH_FRAMES, Throttle,
+    Core, Event, Kind, Limits, Mechanisms, OomDecision, OomPolicy, Options, OutOfMemory, PCP_BATCH_FRAMES, Throttle,
     Time,
 };
 use std::collections::BTreeMap;

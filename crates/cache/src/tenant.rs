@@ -20,7 +20,7 @@ use mglru_core::lru::GenerationRow;
 use mglru_core::mm::AddressSpace;
 use mglru_core::reclaim::{Lowering, RequestStep};
 use mglru_core::{
-    Core, Counter, Host, Kind, Mapping, Memcg, MemcgError, MemcgId, OutOfMemory, PAGE_BYTES, Task, UNLIMITED,
+    Core, Counter, Host, Kind, Limits, Mapping, Memcg, MemcgError, MemcgId, OutOfMemory, PAGE_BYTES, Task, UNLIMITED,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,30 +31,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 const TENANT_BYTES: u64 = (size_of::<TenantState>() + size_of::<AddressSpace>()) as u64 + 160;
 /// Bytes per file: its mapping, and what this cache and the backend keep about it.
 const FILE_BYTES: u64 = (size_of::<Mapping>() + size_of::<Inode>()) as u64 + 512;
-
-/// What a tenant may use, and what of that is spared. The default is no limit, and no protection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// `memory.min`, in bytes: so much is never taken to make room for others.
-    pub min_bytes: u64,
-    /// `memory.low`, in bytes: so much is taken only if nothing else is left.
-    pub low_bytes: u64,
-    /// `memory.high`, in bytes: who uses more is slowed down. `None`: nobody is.
-    pub high_bytes: Option<u64>,
-    /// `memory.max`, in bytes: nobody uses more. `None`: the budget is the limit.
-    pub max_bytes: Option<u64>,
-    /// `memory.swap.high`, in bytes: who has more in swap is slowed down.
-    pub swap_high_bytes: Option<u64>,
-    /// `memory.swap.max`, in bytes: nobody has more in swap.
-    pub swap_max_bytes: Option<u64>,
-}
-
-impl Limits {
-    /// At most `bytes`, and nothing else.
-    pub fn max(bytes: u64) -> Limits {
-        Limits { max_bytes: Some(bytes), ..Limits::default() }
-    }
-}
 
 fn pages(bytes: Option<u64>) -> u64 {
     bytes.map_or(UNLIMITED, |bytes| bytes / PAGE_BYTES)
@@ -210,7 +186,7 @@ impl Shared {
             let added = self.core.add_child(parent, name, max_pages, self.host.now()).map(Memcg::id);
             self.core.drop_handle(parent);
             let memcg = added.map_err(Error::Tenant)?;
-            self.set_limits(memcg, limits);
+            self.core.memcgs().set_limits(memcg, limits);
             let state = self.new_state(&self.core.memcgs().path(memcg), memcg);
             tenants.insert(memcg, state.clone());
             state
@@ -229,15 +205,6 @@ impl Shared {
             });
         }
         Ok(tenant)
-    }
-
-    fn set_limits(&self, memcg: MemcgId, limits: &Limits) {
-        self.core.memcgs().set_min(memcg, limits.min_bytes / PAGE_BYTES);
-        self.core.memcgs().set_low(memcg, limits.low_bytes / PAGE_BYTES);
-        let memcg = self.core.memcg(memcg);
-        memcg.set_high_pages(pages(limits.high_bytes));
-        memcg.set_swap_high_pages(pages(limits.swap_high_bytes));
-        memcg.set_swap_max_pages(pages(limits.swap_max_bytes));
     }
 
     /// The tenant of that number, if it was not removed.

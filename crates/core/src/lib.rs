@@ -53,7 +53,7 @@ pub use free_frames::PCP_BATCH_FRAMES;
 pub use host::{FlushReason, Host, Silent, Throttle, Time};
 pub use mapping::{InsertError, Mapping, MappingId};
 pub use mechanism::{Lru, LruLock, MechanismError, Mechanisms, Preset, Switch};
-pub use memcg::{Counter, Effective, Memcg, MemcgError, MemcgId, Memcgs, Stall, UNLIMITED};
+pub use memcg::{Counter, Effective, Limits, Memcg, MemcgError, MemcgId, Memcgs, Stall, UNLIMITED};
 pub use options::{Options, PAGE_BYTES};
 pub use reclaim::{OomDecision, OomPolicy, OutOfMemory};
 pub use swap::{SwapOptions, SwapOut, SwapOutcome, SwapSlot, SwapStore};

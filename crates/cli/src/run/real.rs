@@ -14,7 +14,7 @@ use crate::load::{RealLoad, Setup};
 use crate::membership::{Member, Membership};
 use crate::temporary::TemporaryFolder;
 use files::TraceJob;
-use mglru_cache::{Limits, PageCache, Swap, Tenant, TenantStats};
+use mglru_cache::{PageCache, Swap, Tenant, TenantStats};
 use mglru_core::lru::Swappiness;
 use mglru_lab::Unwatched;
 use mglru_lab::fio::gate::Gate;
@@ -97,7 +97,7 @@ fn build(plan: &Plan, directory: &Path) -> Result<PageCache, Failure> {
         });
     }
     for tenant in plan.scenario.first_tenants() {
-        builder = builder.tenant_with(&tenant.path, limits(&tenant.limits));
+        builder = builder.tenant_with(&tenant.path, tenant.limits);
     }
     Ok(builder.build()?)
 }
@@ -111,17 +111,6 @@ fn lift_limits(cache: &PageCache) -> Result<(), Failure> {
         tenant.set_swap_high(None)?;
     }
     Ok(())
-}
-
-fn limits(of: &mglru_workload::scenario::Limits) -> Limits {
-    Limits {
-        min_bytes: of.min_bytes,
-        low_bytes: of.low_bytes,
-        high_bytes: of.high_bytes,
-        max_bytes: of.max_bytes,
-        swap_high_bytes: of.swap_high_bytes,
-        swap_max_bytes: of.swap_max_bytes,
-    }
 }
 
 /// What the jobs in fio's language need of files. Their names are those in the directory.
@@ -464,7 +453,7 @@ fn carry_out(
         What::Write { file, value } => cache.control().write(file, value),
         &What::Create(number) => {
             let tenant = &plan.scenario.tenants[number];
-            let made = cache.add_tenant(&tenant.path, &limits(&tenant.limits));
+            let made = cache.add_tenant(&tenant.path, &tenant.limits);
             let error = made.as_ref().err().is_some();
             let result = made.map(|made| stage.state().tenants[number].tenant = Some(made));
             stage.state().tenants[number].gone = error;

@@ -16,6 +16,7 @@
 //! refers to it any more, so that a memcg is found by number without a lock.
 
 mod counter;
+mod limits;
 mod offline;
 mod oom;
 pub(crate) mod pace;
@@ -28,6 +29,7 @@ mod totals;
 mod tree;
 
 pub use counter::{PageCounter, UNLIMITED};
+pub use limits::Limits;
 pub(crate) use oom::OomState;
 pub(crate) use pace::Pace;
 pub(crate) use pending::Pending;
