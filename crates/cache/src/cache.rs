@@ -35,8 +35,8 @@ use mglru_core::lru::Swappiness;
 use mglru_core::memcg::CHARGE_BATCH_PAGES;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{
-    Core, Event, Kind, Limits, Mechanisms, OomDecision, OomPolicy, Options, OutOfMemory, PCP_BATCH_FRAMES, Throttle,
-    Time,
+    Core, Event, Kind, Limits, Mechanisms, OomDecision, OomPolicy, Options, OutOfMemory, PCP_BATCH_FRAMES,
+    Throttle, Time,
 };
 use std::collections::BTreeMap;
 use std::io;

@@ -64,6 +64,6 @@ pub use mglru_core::lru::{GenerationRow, Swappiness};
 pub use mglru_core::reclaim::GenerationPages;
 pub use mglru_core::workingset::Shadow;
 pub use mglru_core::{
-    ControlError, Errno, Event, FolioId, Limits, Lru, LruLock, MappingId, MechanismError, Mechanisms, MemcgError,
-    MemcgId, OomDecision, OomPolicy, OutOfMemory, Preset, Switch,
+    ControlError, Errno, Event, FolioId, Limits, Lru, LruLock, MappingId, MechanismError, Mechanisms,
+    MemcgError, MemcgId, OomDecision, OomPolicy, OutOfMemory, Preset, Switch,
 };

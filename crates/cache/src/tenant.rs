@@ -20,7 +20,8 @@ use mglru_core::lru::GenerationRow;
 use mglru_core::mm::AddressSpace;
 use mglru_core::reclaim::{Lowering, RequestStep};
 use mglru_core::{
-    Core, Counter, Host, Kind, Limits, Mapping, Memcg, MemcgError, MemcgId, OutOfMemory, PAGE_BYTES, Task, UNLIMITED,
+    Core, Counter, Host, Kind, Limits, Mapping, Memcg, MemcgError, MemcgId, OutOfMemory, PAGE_BYTES, Task,
+    UNLIMITED,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
