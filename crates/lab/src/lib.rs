@@ -4,6 +4,8 @@
 //! which serde can serialise. This crate prints nothing, draws nothing, and reads no command line.
 //!
 //! ```text
+//! replay        traces under a virtual clock, by the engine and by other policies
+//! mechanisms    which behaviours are on
 //! trace_file    a trace: decoded ahead of its replays, counted
 //! statistics    medians, quartiles, intervals
 //! parallel      independent tasks, several at a time, results in their order
@@ -40,8 +42,10 @@ pub mod fidelity;
 pub mod fio;
 pub mod layout;
 pub mod load;
+pub mod mechanisms;
 pub mod membership;
 pub mod parallel;
+pub mod replay;
 pub mod size;
 pub mod statistics;
 pub mod temporary;

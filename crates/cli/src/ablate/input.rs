@@ -3,10 +3,6 @@
 use super::Args;
 use crate::error::Failure;
 use crate::progress::Bars;
-use crate::replay::memory::Memory;
-use crate::replay::run::Plan as Replay;
-use crate::replay::swap::SwapArgs;
-use crate::replay::warm_point;
 use crate::run::plan::Plan as ScenarioPlan;
 use crate::run::{World, simulated};
 use crate::timeline::{self, Timeline};
@@ -14,6 +10,9 @@ use crate::timeline_figures::Along;
 use crate::trace_file::TraceFile;
 use mglru_core::lru::Refresh;
 use mglru_core::{Mechanisms, PAGE_BYTES};
+use mglru_lab::replay::memory::{Memory, Swap};
+use mglru_lab::replay::run::Plan as Replay;
+use mglru_lab::replay::warm_point;
 use mglru_sim::{Simulator, Tally, Writes};
 use mglru_workload::Random;
 use mglru_workload::fio::Latencies;
@@ -40,7 +39,7 @@ pub struct TraceInput {
     memory_pages: u64,
     distinct_pages: u64,
     warm_from: u64,
-    swap: SwapArgs,
+    swap: Swap,
 }
 
 /// A scenario that was read.
@@ -107,7 +106,7 @@ impl Input {
             memory_pages: memory.pages(|| counts.distinct_pages),
             distinct_pages: counts.distinct_pages,
             warm_from: warm_point(counts.accesses, warm),
-            swap: args.swap.clone(),
+            swap: args.swap.swap(),
             trace,
         };
         input.swap.model(input.distinct_pages)?;
@@ -197,15 +196,15 @@ impl TraceInput {
             warm_from: self.warm_from,
             writes: Writes::AfterRead,
             swap: self.swap.model(self.distinct_pages)?,
-            swappiness: self.swap.swappiness(),
+            swappiness: self.swap.swappiness,
             statistics_refresh: Refresh::default(),
             statistics_reads: None,
             seed,
             check_every: None,
-            watch: None,
+            explain: Vec::new(),
             over_time: looks,
         };
-        let outcome = plan.run(|_| ())?;
+        let outcome = plan.run(None, |_| Ok(()))?;
         let counted = outcome.warm();
         let timeline = outcome.timeline.map(|timeline| timeline.labelled("all mechanisms"));
         Ok(Run { timeline, ..Run::of(&counted, 0.0, None) })

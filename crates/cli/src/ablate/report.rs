@@ -1,9 +1,9 @@
 //! What was found, as text and as JSON with the same numbers.
 
 use super::effect::{Ablation, Effect, Metric, Row, is_noise, sort};
-use crate::cache_report::{mechanisms_json, mechanisms_text};
 use crate::statistics::{CONFIDENCE, Interval, median, median_interval};
 use crate::table::{Table, count, wrapped};
+use mglru_lab::mechanisms::{Settings, describe};
 use serde_json::{Value, json};
 
 /// A value of a metric.
@@ -58,7 +58,7 @@ impl Ablation {
             1 => format!("1 seed, {seed}; others would vary"),
             _ => format!("{runs} seeds from {seed} on, which vary"),
         };
-        let mechanisms = mechanisms_text(self.mechanisms);
+        let mechanisms = describe(self.mechanisms);
         format!("{}: {mechanisms}, {lru}, {memory} pages; {seeds} {}.", self.kind.1, self.varied)
     }
 
@@ -221,7 +221,7 @@ impl Ablation {
             "input": self.kind.1,
             "kind": self.kind.0,
             "preset": self.mechanisms.name(),
-            "mechanisms": mechanisms_json(self.mechanisms),
+            "mechanisms": Settings(self.mechanisms),
             "memory_pages": self.memory_pages,
             "runs": self.runs(),
             "seed": seed,

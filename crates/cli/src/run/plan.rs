@@ -4,7 +4,6 @@
 //! does not exist or a value that is none shows before anything runs, in the core's own words and with its place.
 
 use super::World;
-use crate::cache_options::{PolicyOptions, compose};
 use crate::error::Failure;
 use crate::load::RealLoad;
 use mglru_core::{
@@ -47,8 +46,12 @@ impl Behaviours {
     /// # Errors
     /// Some combination does not exist.
     pub fn mechanisms(&self) -> Result<Mechanisms, Failure> {
-        let policy = PolicyOptions::new(self.lru.unwrap_or_default());
-        compose(self.preset.unwrap_or_default(), &self.with, &self.without, policy)
+        compose(
+            self.preset.unwrap_or_default(),
+            self.with.clone(),
+            self.without.clone(),
+            self.lru.unwrap_or_default(),
+        )
     }
 }
 
@@ -124,6 +127,10 @@ fn parse<T>(
     parse(&name.value).map_err(|error| at(scenario, name.place, error))
 }
 
+fn compose(preset: Preset, with: Vec<Switch>, without: Vec<Switch>, lru: Lru) -> Result<Mechanisms, Failure> {
+    mglru_lab::mechanisms::Behaviours { preset, with, without, lru, ..Default::default() }.mechanisms()
+}
+
 fn mechanisms(scenario: &Scenario, args: &Behaviours) -> Result<Mechanisms, Failure> {
     let machine = &scenario.machine;
     let switches = |names: &[Located<String>], also: &[Switch], but: &[Switch]| {
@@ -141,8 +148,8 @@ fn mechanisms(scenario: &Scenario, args: &Behaviours) -> Result<Mechanisms, Fail
         let reason = format!("`{}` is in `with` and in `without`: choose one", name.value);
         return Err(at(scenario, name.place, reason));
     }
-    let policy = PolicyOptions::new(args.lru.or(lru).unwrap_or_default());
-    let composed = compose(args.preset.or(preset).unwrap_or_default(), &with, &without, policy);
+    let lru = args.lru.or(lru).unwrap_or_default();
+    let composed = compose(args.preset.or(preset).unwrap_or_default(), with, without, lru);
     // What the file says has a place there.
     match machine.with.iter().chain(&machine.without).chain(&machine.preset).next() {
         Some(first) => composed.map_err(|failure| at(scenario, first.place, failure.text())),

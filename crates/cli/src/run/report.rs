@@ -1,10 +1,11 @@
 //! What a scenario came to, as text and as JSON with the same numbers.
 
 use super::plan::Plan;
-use crate::cache_report::{mechanisms_json, mechanisms_text, seconds};
+use crate::cache_report::seconds;
 use crate::size;
 use crate::table::{Table, count, percent, wrapped};
 use mglru_core::{OutOfMemory, PAGE_BYTES};
+use mglru_lab::mechanisms::{Settings, describe};
 use mglru_workload::scenario::{Action, Scenario, Tenant, What};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -100,7 +101,7 @@ pub fn text(plan: &Plan, outcome: &Outcome) -> String {
     let (world, memory) = (plan.world.name(), size::show(plan.memory_bytes));
     text.push_str(&format!(
         "\n{world}, memory {memory}, {}, {lru}, seed {seed}; {} in its time\n\n",
-        mechanisms_text(plan.mechanisms),
+        describe(plan.mechanisms),
         seconds(outcome.time),
     ));
     let mut text = wrapped(&text) + &tenants(plan, outcome);
@@ -227,7 +228,7 @@ pub fn document(plan: &Plan, outcome: &Outcome) -> Value {
         "world": plan.world.name(),
         "memory_pages": plan.memory_bytes / PAGE_BYTES,
         "preset": plan.mechanisms.name(),
-        "mechanisms": mechanisms_json(plan.mechanisms),
+        "mechanisms": Settings(plan.mechanisms),
         "seed": scenario.machine.seed,
         "seconds": outcome.time.as_secs_f64(),
         "tenants": outcome.tenants.iter().map(|row| {
