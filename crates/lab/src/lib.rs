@@ -43,6 +43,7 @@ pub mod fio;
 pub mod layout;
 pub mod load;
 pub mod mechanisms;
+pub mod load;
 pub mod membership;
 pub mod parallel;
 pub mod replay;
