@@ -4,6 +4,8 @@
 //! which serde can serialise. This crate prints nothing, draws nothing, and reads no command line.
 //!
 //! ```text
+//! run           scenarios: tenants, jobs, and what happens when; simulated or on real files
+//! ablate        each mechanism off, against all of them
 //! replay        traces under a virtual clock, by the engine and by other policies
 //! mechanisms    which behaviours are on
 //! trace_file    a trace: decoded ahead of its replays, counted
@@ -34,6 +36,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod ablate;
 mod cpu;
 pub mod equal_memcgs;
 mod error;
@@ -43,10 +46,10 @@ pub mod fio;
 pub mod layout;
 pub mod load;
 pub mod mechanisms;
-pub mod load;
 pub mod membership;
 pub mod parallel;
 pub mod replay;
+pub mod run;
 pub mod size;
 pub mod statistics;
 pub mod temporary;

@@ -1,18 +1,16 @@
 //! What is run: a trace or a scenario, once, with some mechanisms and a seed.
 
-use super::Args;
-use crate::error::Failure;
-use crate::progress::Bars;
-use crate::run::plan::Plan as ScenarioPlan;
-use crate::run::{World, simulated};
+use super::Request;
+use crate::error::Error;
+use crate::run::{Overrides, Plan as ScenarioPlan, World, simulated};
 use crate::timeline::{self, Timeline};
-use crate::timeline_figures::Along;
 use crate::trace_file::TraceFile;
+use crate::watch::Watch;
 use mglru_core::lru::Refresh;
 use mglru_core::{Mechanisms, PAGE_BYTES};
-use mglru_lab::replay::memory::{Memory, Swap};
-use mglru_lab::replay::run::Plan as Replay;
-use mglru_lab::replay::warm_point;
+use crate::replay::memory::{Memory, Swap};
+use crate::replay::run::Plan as Replay;
+use crate::replay::warm_point;
 use mglru_sim::{Simulator, Tally, Writes};
 use mglru_workload::Random;
 use mglru_workload::fio::Latencies;
@@ -91,13 +89,13 @@ impl Input {
     ///
     /// # Errors
     /// It cannot be read, or options do not go with it.
-    pub fn load(args: &Args) -> Result<Input, Failure> {
+    pub fn load(args: &Request, watch: &dyn Watch) -> Result<Input, Error> {
         if args.input.extension().is_some_and(|extension| extension == "toml") {
             return Ok(Input::Scenario(Box::new(ScenarioInput::load(args)?)));
         }
-        let mechanisms = args.behaviours.mechanisms()?;
-        let trace = TraceFile::load(&args.input, args.options.open_options(), &Bars::default())?;
-        let counts = trace.counts(&Bars::default())?;
+        let mechanisms = args.overrides.mechanisms()?;
+        let trace = TraceFile::load(&args.input, args.open, watch)?;
+        let counts = trace.counts(watch)?;
         let memory = args.memory.clone().unwrap_or_else(|| "10%".parse().expect("a share"));
         let warm = args.warm.or(trace.warm()).unwrap_or(0.0);
         let input = TraceInput {
@@ -106,7 +104,7 @@ impl Input {
             memory_pages: memory.pages(|| counts.distinct_pages),
             distinct_pages: counts.distinct_pages,
             warm_from: warm_point(counts.accesses, warm),
-            swap: args.swap.swap(),
+            swap: args.swap.clone(),
             trace,
         };
         input.swap.model(input.distinct_pages)?;
@@ -152,11 +150,6 @@ impl Input {
         }
     }
 
-    /// Along what its runs are shown.
-    pub fn along(&self) -> Along {
-        if self.has_time() { Along::Seconds } else { Along::Accesses }
-    }
-
     /// Runs it. `looks`: it is watched over time.
     ///
     /// # Errors
@@ -167,7 +160,7 @@ impl Input {
         seed: u64,
         first_seed: u64,
         looks: bool,
-    ) -> Result<Run, Failure> {
+    ) -> Result<Run, Error> {
         match self {
             Input::Trace(input) => input.run(mechanisms, seed, first_seed, looks),
             Input::Scenario(input) => input.run(mechanisms, seed, looks),
@@ -187,7 +180,7 @@ impl TraceInput {
         (pages + most * share).round() as u64
     }
 
-    fn run(&self, mechanisms: Mechanisms, seed: u64, first_seed: u64, looks: bool) -> Result<Run, Failure> {
+    fn run(&self, mechanisms: Mechanisms, seed: u64, first_seed: u64, looks: bool) -> Result<Run, Error> {
         let plan = Replay {
             trace: &self.trace,
             mechanisms,
@@ -212,27 +205,31 @@ impl TraceInput {
 }
 
 impl ScenarioInput {
-    fn load(args: &Args) -> Result<ScenarioInput, Failure> {
-        if args.warm.is_some() || args.swap.is_given() {
-            return Err(Failure::usage(
+    fn load(args: &Request) -> Result<ScenarioInput, Error> {
+        if args.warm.is_some() || args.swap.size.is_some() {
+            return Err(Error::usage(
                 "--warm and --swap are about traces; a scenario says in its [machine] what swap there is",
             ));
         }
         if args.memory.as_ref().is_some_and(Memory::is_share) {
-            return Err(Failure::usage("--memory: a share of the distinct pages is for traces; give a size"));
+            return Err(Error::usage("--memory: a share of the distinct pages is for traces; give a size"));
         }
         let bytes = args.memory.as_ref().map(|memory| memory.pages(|| 0) * PAGE_BYTES);
-        let scenario = Scenario::read(&args.input, Some(args.seed)).map_err(Failure::usage)?;
+        let scenario = Scenario::read(&args.input, Some(args.seed)).map_err(Error::usage)?;
         let tenants = scenario.tenants.iter().map(|tenant| tenant.path.clone()).collect();
-        let plan = ScenarioPlan::new(scenario, World::Sim, &args.behaviours, bytes, None)?;
+        let plan = ScenarioPlan::new(
+            scenario,
+            World::Sim,
+            &Overrides { memory_bytes: bytes, ..args.overrides.clone() },
+        )?;
         Ok(ScenarioInput { path: args.input.clone(), plan, tenants })
     }
 
-    fn run(&self, mechanisms: Mechanisms, seed: u64, looks: bool) -> Result<Run, Failure> {
+    fn run(&self, mechanisms: Mechanisms, seed: u64, looks: bool) -> Result<Run, Error> {
         let mut plan = self.plan.clone();
         plan.mechanisms = mechanisms;
         // Its jobs' own seeds follow from it.
-        plan.scenario = Scenario::read(&self.path, Some(seed)).map_err(Failure::usage)?;
+        plan.scenario = Scenario::read(&self.path, Some(seed)).map_err(Error::usage)?;
         let prepare = |simulator: &mut Simulator| {
             simulator.time_accesses();
             if looks {
