@@ -18,8 +18,8 @@ use crate::replay::swap::SwapArgs;
 use crate::run::Behaviours;
 use crate::trace_options::TraceOptions;
 use mglru_lab::ablate::{self, Input, Request};
-use report::Told;
 use mglru_lab::replay::memory::{Memory, parse_fraction};
+use report::Told;
 use std::path::PathBuf;
 
 /// Arguments of the mode.

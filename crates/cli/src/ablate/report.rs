@@ -1,8 +1,8 @@
 //! What was found, as text and as JSON with the same numbers.
 
-use mglru_lab::ablate::{Ablation, Effect, Metric, Row, TenantCounts, is_noise, sort};
 use crate::statistics::{CONFIDENCE, Interval, median, median_interval};
 use crate::table::{Table, count, wrapped};
+use mglru_lab::ablate::{Ablation, Effect, Metric, Row, TenantCounts, is_noise, sort};
 use mglru_lab::mechanisms::{Settings, describe};
 use serde_json::{Value, json};
 

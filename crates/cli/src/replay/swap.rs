@@ -36,11 +36,6 @@ enum DeviceKind {
 }
 
 impl SwapArgs {
-    /// Whether there is to be some.
-    pub fn is_given(&self) -> bool {
-        self.swap.is_some()
-    }
-
     /// As the library wants it.
     pub fn swap(&self) -> Swap {
         Swap {

@@ -12,8 +12,8 @@ use crate::output::Output;
 use crate::size;
 use clap::ValueEnum;
 use mglru_core::{Lru, OomPolicy, Preset, Switch};
-use mglru_workload::scenario::Scenario;
 use mglru_lab::run::{self, Overrides, Plan};
+use mglru_workload::scenario::Scenario;
 use std::path::PathBuf;
 
 /// Arguments of the mode.

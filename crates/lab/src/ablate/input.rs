@@ -2,15 +2,15 @@
 
 use super::Request;
 use crate::error::Error;
+use crate::replay::memory::{Memory, Swap};
+use crate::replay::run::Plan as Replay;
+use crate::replay::warm_point;
 use crate::run::{Overrides, Plan as ScenarioPlan, World, simulated};
 use crate::timeline::{self, Timeline};
 use crate::trace_file::TraceFile;
 use crate::watch::Watch;
 use mglru_core::lru::Refresh;
 use mglru_core::{Mechanisms, PAGE_BYTES};
-use crate::replay::memory::{Memory, Swap};
-use crate::replay::run::Plan as Replay;
-use crate::replay::warm_point;
 use mglru_sim::{Simulator, Tally, Writes};
 use mglru_workload::Random;
 use mglru_workload::fio::Latencies;
@@ -154,13 +154,7 @@ impl Input {
     ///
     /// # Errors
     /// It cannot be run, or something is wrong in here.
-    pub fn run(
-        &self,
-        mechanisms: Mechanisms,
-        seed: u64,
-        first_seed: u64,
-        looks: bool,
-    ) -> Result<Run, Error> {
+    pub fn run(&self, mechanisms: Mechanisms, seed: u64, first_seed: u64, looks: bool) -> Result<Run, Error> {
         match self {
             Input::Trace(input) => input.run(mechanisms, seed, first_seed, looks),
             Input::Scenario(input) => input.run(mechanisms, seed, looks),

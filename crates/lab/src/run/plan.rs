@@ -73,11 +73,7 @@ impl Plan {
     ///
     /// # Errors
     /// What makes no sense.
-    pub fn new(
-        scenario: Scenario,
-        world: World,
-        overrides: &Overrides,
-    ) -> Result<Plan, Error> {
+    pub fn new(scenario: Scenario, world: World, overrides: &Overrides) -> Result<Plan, Error> {
         let mechanisms = mechanisms(&scenario, overrides)?;
         let of_file = scenario.machine.oom_policy.as_ref();
         let of_file = of_file.map(|name| parse(&scenario, name, OomPolicy::parse)).transpose()?;

@@ -6,8 +6,9 @@
 
 mod files;
 
-use super::plan::{Plan, SUMS};
 use super::outcome::{Answered, Killed, Outcome, Read, TenantRow};
+use super::plan::{Plan, SUMS};
+use crate::Unwatched;
 use crate::error::Error;
 use crate::fio::gate::Gate;
 use crate::fio::job::Runner;
@@ -16,7 +17,6 @@ use crate::fio::open_one;
 use crate::fio::plan::{Plan as FioPlan, PlannedJob};
 use crate::layout;
 use crate::load::{RealLoad, Setup};
-use crate::Unwatched;
 use crate::membership::{Member, Membership};
 use crate::temporary::TemporaryFolder;
 use files::TraceJob;

@@ -1,13 +1,13 @@
 //! A scenario on the simulated machine.
 
-use super::plan::{Plan, SUMS};
 use super::outcome::{Answered, Killed, Outcome, Read, Refused, TenantRow};
+use super::plan::{Plan, SUMS};
 use super::sources::{Client, Files, FioSource, Names, Numbers, Replay, Span};
+use crate::Unwatched;
 use crate::error::Error;
 use crate::trace_file::TraceFile;
 use mglru_core::lru::Swappiness;
 use mglru_core::{PAGE_BYTES, Time, UNLIMITED};
-use crate::Unwatched;
 use mglru_sim::{
     Counters, DeviceModel, Machine, Numbering, Order, SimError, Simulator, SwapDevice, SwapModel, Tenant,
     TenantReport, Writes,
@@ -116,9 +116,9 @@ fn failure(error: SimError) -> Error {
     match error {
         SimError::Machine(_) | SimError::Tenant(_) => Error::usage(error),
         SimError::Job(_, error) => Error::work(error),
-        error => Error::work(format_args!(
-            "{error}; this is a fault of mglru: please report it with the scenario"
-        )),
+        error => {
+            Error::work(format_args!("{error}; this is a fault of mglru: please report it with the scenario"))
+        }
     }
 }
 

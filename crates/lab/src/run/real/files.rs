@@ -1,12 +1,12 @@
 //! A trace on real files: one per file of the trace, made of holes, and memory for its anonymous pages.
 
+use crate::Unwatched;
 use crate::error::Error;
 use crate::membership::{Member, Membership};
 use crate::run::sources::{Names, Numbers};
 use crate::trace_file::TraceFile;
 use mglru_cache::{AnonRegion, CachedFile, Map, OpenMode, Tenant};
 use mglru_core::PAGE_BYTES;
-use crate::Unwatched;
 use mglru_sim::{Access, Operation, Source};
 use mglru_workload::trace::OpenOptions;
 use std::collections::BTreeMap;
