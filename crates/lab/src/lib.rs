@@ -1,11 +1,14 @@
 //! Experiments on the page cache, and on its simulation.
 //!
-//! A front end says what to do in typed options, gives a [`Watch`] that hears how far the work is, and gets values back, most of
-//! which serde can serialise. This crate prints nothing, draws nothing, and reads no command line.
+//! A front end says what to do in typed options, gives a [`Watch`] that hears how far the work is,
+//! and gets values back, most of which serde can serialise. This crate prints nothing, draws
+//! nothing, and reads no command line.
 //!
 //! ```text
 //! run           scenarios: tenants, jobs, and what happens when; simulated or on real files
 //! ablate        each mechanism off, against all of them
+//! experiment    the published experiments, before against after
+//! fidelity      what real kernels replayed, and how near the counts are
 //! replay        traces under a virtual clock, by the engine and by other policies
 //! mechanisms    which behaviours are on
 //! trace_file    a trace: decoded ahead of its replays, counted

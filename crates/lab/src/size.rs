@@ -39,19 +39,6 @@ pub fn mib(bytes: f64) -> String {
     format!("{:.1}", bytes / f64::from(1 << 20))
 }
 
-/// A count, in groups of three digits.
-pub fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (position, digit) in digits.chars().enumerate() {
-        if position > 0 && (digits.len() - position).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
