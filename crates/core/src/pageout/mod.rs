@@ -10,7 +10,7 @@
 
 mod verdict;
 
-pub use crate::lru::scan_control::References;
+pub use crate::lru::References;
 pub use verdict::{Facts, Reason, Slot, Verdict, judge};
 
 use crate::Core;
