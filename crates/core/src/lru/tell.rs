@@ -6,7 +6,6 @@ use crate::event::{Event, FoundBy, List, ListedFrom};
 use crate::folio::{Flags, FolioId, GenIndex};
 use crate::host::Host;
 use crate::memcg::Memcg;
-use crate::pageout::Verdict;
 
 impl From<Queue> for ListedFrom {
     fn from(queue: Queue) -> ListedFrom {
@@ -53,14 +52,6 @@ impl Core {
         }
         for &folio in &batch.folios {
             host.event(Event::Isolated { folio, memcg: memcg.id() });
-        }
-    }
-
-    /// Tells what is to be done with an isolated folio.
-    #[inline]
-    pub(crate) fn tell_judged(&self, host: &impl Host, folio: FolioId, verdict: Verdict) {
-        if host.observes() {
-            host.event(Event::Judged { folio, verdict });
         }
     }
 
