@@ -2,8 +2,10 @@
 
 use crate::Core;
 use crate::folio::{FolioId, Kind};
-use crate::lru::lists::{all_lists, may_be_on};
-use crate::lru::{MAX_GENERATIONS, MIN_GENERATIONS, list_named, policy_of_list, size_of_list};
+
+use crate::lru::{
+    MAX_GENERATIONS, MIN_GENERATIONS, all_lists, list_named, may_be_on, policy_of_list, size_of_list,
+};
 use crate::memcg::{Counter, Memcg, MemcgId};
 
 impl Core {

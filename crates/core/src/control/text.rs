@@ -7,7 +7,6 @@ use super::File;
 use super::error::Failure;
 use super::value::{bytes_text, limit_text};
 use crate::folio::Kind;
-use crate::mechanism::Lru;
 use crate::memcg::{Counter, Memcg, MemcgId, Totals};
 use crate::options::PAGE_BYTES;
 use crate::tunables::MAIN;
@@ -176,7 +175,7 @@ impl Core {
             File::LruGen => self.lru_gen_text(now, false),
             File::LruGenFull => self.lru_gen_text(now, true),
             File::Enabled => {
-                let main = if self.lru() == Lru::MultiGen { MAIN } else { 0 };
+                let main = if self.habits().has_generations { MAIN } else { 0 };
                 format!("0x{:04x}\n", self.tunables.walk_capabilities() | main)
             }
             File::MinTtl => format!("{}\n", self.tunables.min_ttl_ms()),

@@ -149,7 +149,7 @@ impl Core {
             File::Enabled => {
                 let bits = value::capabilities(text)?;
                 self.tunables.set_walk_capabilities(bits);
-                let to = if bits & MAIN == 0 { Lru::Classic } else { Lru::MultiGen };
+                let to = Lru::by_generations(bits & MAIN != 0);
                 // One that is under way is taken over, so that this write ends when folios are where it wants them.
                 if self.lru() != to || self.mechanisms().is_switching() {
                     return Ok(Work::Switch(self.switch_lru(to)));

@@ -16,6 +16,7 @@
 //! refers to it any more, so that a memcg is found by number without a lock.
 
 mod counter;
+mod id;
 mod limits;
 mod offline;
 mod oom;
@@ -30,6 +31,7 @@ mod tree;
 
 pub use counter::{PageCounter, UNLIMITED};
 pub use limits::Limits;
+pub use id::MemcgId;
 pub(crate) use oom::OomState;
 pub(crate) use pace::Pace;
 pub(crate) use pending::Pending;
@@ -49,20 +51,6 @@ use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering::Acquire, Ordering::Rel
 use pressure::Pressure;
 use protection::Protection;
 use std::sync::Arc;
-
-/// Number of a memcg; it fits the 20 bits of a shadow word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MemcgId(pub u32);
-
-impl MemcgId {
-    /// The root, which all others are below.
-    pub const ROOT: MemcgId = MemcgId(0);
-
-    /// Bits of a number.
-    pub(crate) const BITS: u32 = 20;
-
-    const NONE: u32 = u32::MAX;
-}
 
 /// Most memcgs at once, the root included.
 pub const MEMCGS_MAX: u32 = 1 << MemcgId::BITS;

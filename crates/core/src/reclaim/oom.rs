@@ -58,17 +58,7 @@ impl OomPolicy {
     }
 }
 
-/// What a host decides.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OomDecision {
-    /// The request fails.
-    Fail,
-    /// The tenant of this path, below the limit that was met, is killed, with its group. If it cannot be, because it is not
-    /// there or was killed already, the request fails.
-    Kill(String),
-    /// The host made room, or hopes for some: reclaim begins anew. Who always says so waits for ever.
-    Retry,
-}
+pub use crate::host::OomDecision;
 
 /// Of whom a victim is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

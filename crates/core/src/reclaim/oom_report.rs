@@ -4,45 +4,7 @@ use crate::memcg::{Counter, MemcgId};
 use crate::swap::FREE_SLOTS_MIN;
 use crate::{Core, Kind, Time};
 
-/// Pages of a tenant and all below it in the generations of one distance from the youngest.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GenerationPages {
-    /// Anonymous pages.
-    pub anon_pages: u64,
-    /// File pages.
-    pub file_pages: u64,
-}
-
-/// A page could not be had. Not a crash: the request that needed it fails, and nothing else.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutOfMemory {
-    /// Whose limit was met; empty for the budget of the whole cache.
-    pub tenant: String,
-    /// Who was killed for it, and whose request failed for that; or, for a callback that is asked, who would be. Nobody
-    /// where the request just failed.
-    pub victim: Option<String>,
-    /// Pages charged to the tenant whose limit was met.
-    pub usage_pages: u64,
-    /// Pages it may have.
-    pub max_pages: u64,
-    /// Of its pages, anonymous ones.
-    pub anon_pages: u64,
-    /// Swap slots that its anonymous pages could still go to, of all who have some: the most that is left to one of them. Fewer than
-    /// [`FREE_SLOTS_MIN`](crate::swap::FREE_SLOTS_MIN), and reclaim leaves them alone.
-    pub free_swap_pages: u64,
-    /// Of its pages, dirty ones that could not be freed.
-    pub dirty_pages: u64,
-    /// Of its pages, those being written.
-    pub writeback_pages: u64,
-    /// Of its pages, file pages that are mapped, which stay while they are touched again and again.
-    pub mapped_pages: u64,
-    /// Of its pages, those that `memory.min` of tenants below it spares.
-    pub protected_pages: u64,
-    /// Of its pages, those that must not be reclaimed.
-    pub unevictable_pages: u64,
-    /// Its pages by generation, the youngest last: of all tenants below it, those equally far from their youngest together.
-    pub generations: Vec<GenerationPages>,
-}
+pub use crate::host::{GenerationPages, OutOfMemory};
 
 impl OutOfMemory {
     pub(crate) fn of(core: &Core, memcg: MemcgId, now: Time) -> OutOfMemory {

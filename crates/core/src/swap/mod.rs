@@ -30,17 +30,14 @@
 use crate::Core;
 use crate::folio::{FolioId, Kind};
 use crate::host::Host;
+pub use crate::host::{SwapOut, SwapOutcome, SwapSlot};
 use crate::lru::Swappiness;
-use crate::mapping::{Mapping, MappingId};
+use crate::mapping::Mapping;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering::Relaxed};
 
 /// With fewer free slots than this, reclaim leaves anonymous pages alone (spec 30 §8).
 pub const FREE_SLOTS_MIN: u32 = 64;
-
-/// Number of a swap slot, which holds one page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SwapSlot(pub u32);
 
 /// How writes to swap end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -66,28 +63,6 @@ impl SwapOptions {
     /// as the page in it may be alone in its leaf, of the table of leaves 16 bytes per 32, rounded up.
     pub const SLOT_BYTES: u64 =
         (size_of::<AtomicU64>() + size_of::<AtomicU32>() + size_of::<u32>()) as u64 + 1;
-}
-
-/// A page that is to be written to its swap slot. Its folio is locked and mapped nowhere.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SwapOut {
-    /// Which page.
-    pub page: (MappingId, u32),
-    /// The folio, whose frame has its bytes.
-    pub folio: FolioId,
-    /// Where they go.
-    pub slot: SwapSlot,
-}
-
-/// What became of the wish to write a page to swap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SwapOutcome {
-    /// It is being written: [`Core::end_writeback`] will tell how that ended.
-    Started,
-    /// It is written.
-    Done,
-    /// It cannot be written now, and stays in memory.
-    Refused,
 }
 
 /// All slots of a core.

@@ -2,8 +2,8 @@
 //!
 //! Source: spec 80 §4–6.
 
+use super::state::{Costs, LISTS};
 use super::statistics::Sizes;
-use super::{Costs, LISTS};
 use crate::Core;
 use crate::folio::Kind;
 use crate::host::Host;

@@ -15,7 +15,7 @@ use crate::Core;
 use crate::event::Event;
 use crate::folio::{Flags, FolioId, Kind};
 use crate::host::Host;
-use crate::lru::shadow::TOKEN_MASK;
+use crate::lru::evidence::TOKEN_MASK;
 use crate::lru::{Distance, Queue, Refault, Shadow};
 use crate::memcg::{Counter, Memcg, MemcgId};
 

@@ -8,33 +8,13 @@
 //!
 //! Source: spec 80 §4.1.
 
-use super::LISTS;
+use super::state::LISTS;
 use crate::folio::Kind;
 use crate::host::Host;
 use crate::memcg::{Counter, Memcg, MemcgId};
-use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::sync::Ordering::Relaxed;
 use crate::{Core, Time};
 use std::time::Duration;
-
-/// What was known at the last refresh.
-#[derive(Debug)]
-pub(super) struct Aggregated {
-    /// Pages, as [`LISTS`].
-    sizes: [AtomicU64; 4],
-    /// Refaults that were activated, by kind.
-    activated: [AtomicU64; 2],
-}
-
-impl Aggregated {
-    pub(super) fn new() -> Aggregated {
-        let zeros = || std::array::from_fn(|_| AtomicU64::new(0));
-        Aggregated { sizes: zeros(), activated: std::array::from_fn(|_| AtomicU64::new(0)) }
-    }
-
-    pub(super) fn reset(&self) {
-        self.sizes.iter().chain(&self.activated).for_each(|word| word.store(0, Relaxed));
-    }
-}
 
 /// List sizes of a memcg and those below it, as far as is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
