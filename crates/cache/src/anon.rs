@@ -12,19 +12,42 @@ use crate::cache::Shared;
 use crate::error::Error;
 use crate::file::{LEN_MAX, pieces};
 use crate::tenant::{Tenant, TenantState};
-use mglru_core::{Arrival, InsertError, Kind, LockAttempt, Lookup, Mapping, OutOfMemory, PAGE_BYTES, Task};
+use mglru_core::{
+    Arrival, InsertError, Kind, LockAttempt, Lookup, Mapping, MappingId, OutOfMemory, PAGE_BYTES, Task,
+};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Bytes per region: its mapping, and what is kept about it here.
 const REGION_BYTES: u64 = size_of::<Mapping>() as u64 + 256;
 
-/// What is known of a region to who kills its tenant.
-pub(crate) struct RegionState {
-    pub(crate) mapping: Arc<Mapping>,
-    /// What its content was lost for.
-    pub(crate) killed: OnceLock<Box<OutOfMemory>>,
+/// Why a region's content was lost, if it was.
+pub(crate) type Loss = OnceLock<Box<OutOfMemory>>;
+
+/// All regions that there are, by the numbers of their mappings: who takes the memory of a tenant that was killed finds them here.
+#[derive(Default)]
+pub(crate) struct Regions(Mutex<BTreeMap<MappingId, Arc<Loss>>>);
+
+impl Regions {
+    fn insert(&self, mapping: &Mapping) -> Arc<Loss> {
+        let loss = Arc::<Loss>::default();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(mapping.id(), loss.clone());
+        loss
+    }
+
+    /// To be called before the mapping is closed, whose number is used again.
+    fn remove(&self, mapping: &Mapping) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&mapping.id());
+    }
+
+    /// A region is about to lose its content. One that is being dropped is none any more.
+    pub(crate) fn lose(&self, mapping: &Mapping, report: &OutOfMemory) {
+        if let Some(loss) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&mapping.id()) {
+            let _ = loss.set(Box::new(report.clone()));
+        }
+    }
 }
 
 /// A region of anonymous memory. Dropping it gives its pages up.
@@ -33,7 +56,7 @@ pub struct AnonRegion {
     task: Task,
     tenant: Arc<TenantState>,
     mapping: Arc<Mapping>,
-    state: Arc<RegionState>,
+    loss: Arc<Loss>,
     bytes: u64,
 }
 
@@ -48,9 +71,8 @@ impl AnonRegion {
         }
         let mapping = shared.core.open_mapping_with(Kind::Anon, REGION_BYTES);
         tenant.join(&shared.core);
-        let state = Arc::new(RegionState { mapping: mapping.clone(), killed: OnceLock::new() });
-        let region = AnonRegion { task: tenant.task(shared.cpu()), tenant, mapping, state, bytes, shared };
-        region.tenant.add_region(&region.state);
+        let loss = shared.regions.insert(&mapping);
+        let region = AnonRegion { task: tenant.task(shared.cpu()), tenant, mapping, loss, bytes, shared };
         region.shared.core.map(&region.task, &region.mapping, bytes.div_ceil(PAGE_BYTES));
         region.shared.pay_for_index(&region.task)?;
         if let Some(report) = region.shared.core.oom_killed(region.task.memcg) {
@@ -81,10 +103,6 @@ impl AnonRegion {
         tenant.state().join(&self.shared.core);
         let task = tenant.state().task(self.shared.cpu());
         self.shared.core.move_mapping(&self.task, &task, &self.mapping);
-        tenant.state().add_region(&self.state);
-        if !Arc::ptr_eq(&self.tenant, tenant.state()) {
-            self.tenant.remove_region(&self.state);
-        }
         (self.task, self.tenant) = (task, tenant.state().clone());
         Ok(())
     }
@@ -100,7 +118,7 @@ impl AnonRegion {
     /// Its tenant may have been killed, and its content lost. It stays lost when the tenant is revived: nobody shall take
     /// zeros for what was stored.
     fn check_alive(&self) -> Result<(), Error> {
-        self.state.killed.get().map_or(Ok(()), |report| Err(report.clone().into()))
+        self.loss.get().map_or(Ok(()), |report| Err(report.clone().into()))
     }
 
     /// Loads `out.len()` bytes from `offset`. Bytes within one page are all from one moment. What was never stored to is 0.
@@ -227,7 +245,7 @@ impl AnonRegion {
 impl Drop for AnonRegion {
     fn drop(&mut self) {
         let shared = &*self.shared;
-        self.tenant.remove_region(&self.state);
+        shared.regions.remove(&self.mapping);
         shared.core.unmap(&shared.host, &self.task, &self.mapping);
         while let Some(busy) = shared.core.close_mapping(&shared.host, &self.mapping) {
             shared.wait_for_folio(busy);

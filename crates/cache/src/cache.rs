@@ -22,12 +22,13 @@
 //!
 //! `inodes` guards which files are known. It is taken with nothing held, and nobody waits for I/O under it.
 
-use crate::backend::{Backend, BackendKind, Completion, FileIdentity, OpenMode, choose};
+use crate::anon::Regions;
+use crate::backend::{Backend, BackendKind, Completion, OpenMode, choose};
 use crate::error::Error;
 use crate::file::CachedFile;
 use crate::frames::{FRAME_BYTES, Frames};
 use crate::host::{CacheHost, Observer, OomCallback, thread_number};
-use crate::inode::Inode;
+use crate::inode::{Inode, Inodes};
 use crate::swap::{Store, Swap};
 use crate::tenant::{Limits, Tenants};
 use crate::workers::{InFlight, Workers};
@@ -38,11 +39,10 @@ use mglru_core::{
     Core, Event, Kind, Mechanisms, OomDecision, OomPolicy, Options, OutOfMemory, PCP_BATCH_FRAMES, Throttle,
     Time,
 };
-use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Instant;
 
 /// Bytes that are set aside per frame for what is known about it: the folio, its place on the free list, and its
@@ -67,7 +67,8 @@ pub(crate) struct Shared {
     /// Guards that lend the bytes of each frame.
     pub(crate) lent: Box<[AtomicU32]>,
     pub(crate) backend: Arc<dyn Backend>,
-    pub(crate) inodes: Mutex<BTreeMap<FileIdentity, Arc<Inode>>>,
+    inodes: Mutex<Inodes>,
+    pub(crate) regions: Regions,
     pub(crate) in_flight: InFlight,
     pub(crate) stopping: AtomicBool,
     /// Held shared by workers while they do something, and alone by who wants them to keep still.
@@ -100,21 +101,25 @@ impl Shared {
         }
     }
 
+    pub(crate) fn lock_inodes(&self) -> MutexGuard<'_, Inodes> {
+        self.inodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn inodes(&self) -> Vec<Arc<Inode>> {
-        self.inodes.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.lock_inodes().all()
     }
 
     /// A file without handles, dirty pages and transfers is forgotten. Waits for no transfer: each rings the flusher
     /// when it is over.
     pub(crate) fn forget_if_idle(&self, inode: &Arc<Inode>) {
         loop {
-            let mut inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut inodes = self.lock_inodes();
             // In this order: write-back that fails makes pages dirty before it is over. Nobody else dirties any,
             // without a handle.
             if inode.handles.load(Ordering::Acquire) > 0
                 || inode.has_transfers()
                 || self.core.dirty_pages(&inode.mapping) > 0
-                || !inodes.get(&inode.identity).is_some_and(|known| Arc::ptr_eq(known, inode))
+                || !inodes.find(inode.identity).is_some_and(|known| Arc::ptr_eq(known, inode))
             {
                 return;
             }
@@ -122,7 +127,7 @@ impl Shared {
             let Some(busy) = self.core.truncate(&self.host, &inode.mapping, 0, 1 << 32) else {
                 let closed = self.core.close_mapping(&self.host, &inode.mapping);
                 assert!(closed.is_none(), "without a handle, nobody brings pages in");
-                inodes.remove(&inode.identity);
+                inodes.remove(inode);
                 return;
             };
             drop(inodes);
@@ -272,6 +277,7 @@ impl Builder {
             frames,
             backend: chosen.backend,
             inodes: Mutex::default(),
+            regions: Regions::default(),
             in_flight: InFlight::default(),
             stopping: AtomicBool::new(false),
             at_work: RwLock::new(()),

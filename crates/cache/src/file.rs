@@ -558,18 +558,7 @@ impl Shared {
         if self.core.set_dirty(&self.host, &inode.mapping, folio) {
             self.note_dirtied();
         }
-        self.note_dirty(inode);
         self.core.unlock(&self.host, folio);
-    }
-
-    /// The file has dirty pages. To be called when they are: the flusher resets this before it looks for them.
-    pub(crate) fn note_dirty(&self, inode: &Inode) {
-        use mglru_core::Host;
-        if inode.dirty_since_ns.load(Ordering::Relaxed) == 0 {
-            inode.dirty_since_ns.store(self.host.now().as_nanos().max(1), Ordering::Relaxed);
-        }
-        #[cfg(test)]
-        self.host.after_notes.next();
     }
 
     /// Zeroes what is cached of the page in which the file ends, behind its end, as the disk does where the file was cut.

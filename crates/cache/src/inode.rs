@@ -25,7 +25,7 @@ use crate::error::Error;
 use crate::file::LEN_MAX;
 use mglru_core::folio::{Flags, FolioFlags};
 use mglru_core::writeback::ErrorSequence;
-use mglru_core::{FolioId, Mapping, MemcgId, PAGE_BYTES};
+use mglru_core::{FolioId, Mapping, MappingId, MemcgId, PAGE_BYTES};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -82,8 +82,6 @@ pub(crate) struct Inode {
     pub(crate) handles: AtomicU32,
     /// Live maps of each tenant.
     maps: Mutex<BTreeMap<MemcgId, u32>>,
-    /// When the oldest dirty page became dirty, in nanoseconds of the cache's clock; 0: none is dirty.
-    pub(crate) dirty_since_ns: AtomicU64,
     /// A read found less on disk than there was, or nobody had the time yet to look closer.
     changed_outside: AtomicBool,
     /// The last write-back failed.
@@ -91,6 +89,40 @@ pub(crate) struct Inode {
     errors: Mutex<Errors>,
     transfers: Mutex<Transfers>,
     transferred: Condvar,
+}
+
+/// The files that are known.
+#[derive(Default)]
+pub(crate) struct Inodes {
+    by_identity: BTreeMap<FileIdentity, Arc<Inode>>,
+    by_mapping: BTreeMap<MappingId, Arc<Inode>>,
+}
+
+impl Inodes {
+    /// The file that is known as this one to the backend.
+    pub(crate) fn find(&self, identity: FileIdentity) -> Option<&Arc<Inode>> {
+        self.by_identity.get(&identity)
+    }
+
+    /// The file with this mapping.
+    pub(crate) fn of_mapping(&self, mapping: MappingId) -> Option<Arc<Inode>> {
+        self.by_mapping.get(&mapping).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Inode>> {
+        self.by_identity.values().cloned().collect()
+    }
+
+    pub(crate) fn insert(&mut self, inode: &Arc<Inode>) {
+        self.by_identity.insert(inode.identity, inode.clone());
+        self.by_mapping.insert(inode.mapping.id(), inode.clone());
+    }
+
+    /// Its mapping was closed, under the lock that guards this: the number may be another file's soon.
+    pub(crate) fn remove(&mut self, inode: &Inode) {
+        self.by_identity.remove(&inode.identity);
+        self.by_mapping.remove(&inode.mapping.id());
+    }
 }
 
 impl Inode {
@@ -105,7 +137,6 @@ impl Inode {
             resize: RwLock::new(()),
             handles: AtomicU32::new(0),
             maps: Mutex::default(),
-            dirty_since_ns: AtomicU64::new(0),
             changed_outside: AtomicBool::new(false),
             failing: AtomicBool::new(false),
             errors: Mutex::default(),

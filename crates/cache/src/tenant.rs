@@ -9,7 +9,7 @@
 //! The registry's lock is taken with nothing held. It is held alone where a tenant is added, so that whoever finds one finds
 //! its state as well. The list of a tenant's handles is a leaf.
 
-use crate::anon::{AnonRegion, RegionState};
+use crate::anon::AnonRegion;
 use crate::backend::OpenMode;
 use crate::cache::{PageCache, Shared};
 use crate::error::Error;
@@ -74,8 +74,6 @@ pub(crate) struct TenantState {
     /// Made for its first task.
     space: OnceLock<Arc<AddressSpace>>,
     handles: Mutex<Handles>,
-    /// Its regions of anonymous memory, by address.
-    regions: Mutex<BTreeMap<usize, Arc<RegionState>>>,
 }
 
 /// What a tenant's handles counted.
@@ -107,23 +105,6 @@ impl TenantState {
         handles.open.remove(&(Arc::as_ptr(stats) as usize));
         handles.hits += stats.hits();
         handles.misses += stats.misses();
-    }
-
-    /// From now on, a region goes when the tenant is killed.
-    pub(crate) fn add_region(&self, region: &Arc<RegionState>) {
-        let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
-        regions.insert(Arc::as_ptr(region) as usize, region.clone());
-    }
-
-    /// Not any more.
-    pub(crate) fn remove_region(&self, region: &Arc<RegionState>) {
-        let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
-        regions.remove(&(Arc::as_ptr(region) as usize));
-    }
-
-    /// Those that there are.
-    pub(crate) fn regions(&self) -> Vec<Arc<RegionState>> {
-        self.regions.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
     /// A task on `cpu`.
@@ -189,7 +170,6 @@ impl Shared {
             joined: AtomicBool::new(false),
             space: OnceLock::new(),
             handles: Mutex::default(),
-            regions: Mutex::default(),
         })
     }
 
@@ -237,11 +217,6 @@ impl Shared {
         memcg.set_high_pages(pages(limits.high_bytes));
         memcg.set_swap_high_pages(pages(limits.swap_high_bytes));
         memcg.set_swap_max_pages(pages(limits.swap_max_bytes));
-    }
-
-    /// The tenant of that number, if it was not removed.
-    pub(crate) fn tenant_of(&self, memcg: MemcgId) -> Option<Arc<TenantState>> {
-        self.tenants.by_number.read().unwrap_or_else(PoisonError::into_inner).get(&memcg).cloned()
     }
 
     fn find_tenant(self: &Arc<Self>, path: &str) -> Result<Tenant, Error> {
@@ -465,8 +440,8 @@ impl Tenant {
         let writable = mode != OpenMode::ReadOnly;
         let mut was_idle = false;
         let inode = {
-            let mut inodes = shared.inodes.lock().unwrap_or_else(PoisonError::into_inner);
-            let inode = match inodes.get(&file.identity()) {
+            let mut inodes = shared.lock_inodes();
+            let inode = match inodes.find(file.identity()) {
                 Some(inode) => {
                     if writable {
                         let mut known = inode.writable.lock().unwrap_or_else(PoisonError::into_inner);
@@ -477,7 +452,7 @@ impl Tenant {
                 None => {
                     let mapping = shared.core.open_mapping_with(Kind::File, FILE_BYTES);
                     let inode = Arc::new(Inode::new(file, writable, mapping, len));
-                    inodes.insert(inode.identity, inode.clone());
+                    inodes.insert(&inode);
                     inode
                 }
             };

@@ -153,8 +153,8 @@ impl Simulator {
         };
         let background = BackgroundActor::new(&simulator.world.core, machine.cpus - 1);
         simulator.background = simulator.place(Actor::Background(background));
-        if let Some(model) = machine.flusher {
-            simulator.flusher = Some(simulator.place(Actor::Flusher(FlusherActor::new(model))));
+        if let Some(options) = machine.flusher {
+            simulator.flusher = Some(simulator.place(Actor::Flusher(FlusherActor::new(options, &simulator.world))));
         }
         if machine.oom_policy != OomPolicy::Fail {
             simulator.reaper = Some(simulator.place(Actor::Reaper(Reaper)));

@@ -16,7 +16,7 @@
 
 use crate::actor::Order as AdminOrder;
 use crate::device::{DeviceModel, Lane, Latency, Trouble};
-use crate::machine::{FlusherModel, Interleaving, Machine, Tenant, Writes};
+use crate::machine::{Interleaving, Machine, Tenant, Writes};
 use crate::operation::{Access, Numbering, Operation};
 use crate::report::Report;
 use crate::simulator::{SimError, Simulator};
@@ -25,6 +25,7 @@ use mglru_core::lru::switch::SWITCH_FOLIOS;
 use mglru_core::lru::{Refresh, Swappiness};
 use mglru_core::reclaim::Watermarks;
 use mglru_core::swap::FREE_SLOTS_MIN;
+use mglru_core::writeback::FlusherOptions;
 use mglru_core::{Counter, Lru, LruLock, Mechanisms, OomPolicy, Preset, Switch, Time, UNLIMITED};
 use mglru_workload::Random;
 use std::fmt;
@@ -422,8 +423,7 @@ fn random_machine(choices: &mut Choices, seed: u64, large: bool) -> Machine {
         _ => Watermarks { min, low, high },
     };
     let cpus = choices.between(1, 4) as usize;
-    let flusher = FlusherModel {
-        tenant_permille: choices.between(20, 300) as u32,
+    let flusher = FlusherOptions {
         memory_permille: choices.between(20, 300) as u32,
         period: Duration::from_micros(choices.between(100, 50_000)),
         expiry: choices.micros(200_000),

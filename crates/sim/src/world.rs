@@ -9,8 +9,9 @@ use crate::machine::{Machine, Preemption, Tenant, Writes};
 use crate::report::{Counters, Counts, Kill, Refusal, RequestReport, Tally};
 use crate::sample::{Sample, Sampler, TenantSample};
 use crate::swap::Swap;
-use mglru_core::writeback::WritebackRun;
-use mglru_core::{Core, Counter, Kind, Mapping, Memcg, MemcgError, MemcgId, SwapOut, Switch, Task, Time};
+use mglru_core::reclaim::Reaping;
+use mglru_core::writeback::{WritebackRun, WriteOrder};
+use mglru_core::{Core, Counter, Mapping, Memcg, MemcgError, MemcgId, SwapOut, Switch, Task, Time};
 use mglru_workload::Random;
 use mglru_workload::fio::Latencies;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -103,14 +104,6 @@ pub(crate) fn add_tenant(core: &Core, wanted: &Tenant, now: Time) -> Result<Memc
     Ok(memcg.id())
 }
 
-/// Who was killed.
-#[derive(Debug)]
-pub(crate) struct Victim {
-    pub(crate) memcg: MemcgId,
-    /// What its jobs have mapped.
-    pub(crate) regions: Vec<Arc<Mapping>>,
-}
-
 /// Everything but the actors.
 #[derive(Debug)]
 pub(crate) struct World {
@@ -128,13 +121,11 @@ pub(crate) struct World {
     pub(crate) kills: Vec<Kill>,
     pub(crate) refusals: Vec<Refusal>,
     /// Of these, those whose memory is being taken.
-    pub(crate) victims: VecDeque<Victim>,
+    pub(crate) victims: VecDeque<Reaping>,
     /// Jobs that are to move, and to which tenants.
     pub(crate) moves: Vec<(Range<usize>, usize)>,
     pub(crate) writes: BTreeMap<WriteId, Write>,
     next_write: u64,
-    /// Writes to files that failed so far.
-    pub(crate) failed_writes: u64,
     /// Requests to reclaim that ended.
     pub(crate) requests: Vec<RequestReport>,
     /// What came of the administrator's orders, and what was read of control files.
@@ -169,7 +160,6 @@ pub(crate) struct World {
     pub(crate) has_flusher: bool,
     /// Nobody is out of memory before everything was tried.
     pub(crate) waits_before_oom: bool,
-    pub(crate) memcg_dirty_limits: bool,
     device_cpu: usize,
 }
 
@@ -195,7 +185,6 @@ impl World {
             moves: Vec::new(),
             writes: BTreeMap::new(),
             next_write: 0,
-            failed_writes: 0,
             requests: Vec::new(),
             answers: Vec::new(),
             readings: Vec::new(),
@@ -219,7 +208,6 @@ impl World {
             transfer_pages: machine.flusher.unwrap_or_default().transfer_pages.max(1) as usize,
             has_flusher: machine.flusher.is_some(),
             waits_before_oom: machine.mechanisms.is_on(Switch::WaitBeforeOom),
-            memcg_dirty_limits: machine.memcg_dirty_limits,
             device_cpu: machine.device_cpu,
         })
     }
@@ -347,11 +335,22 @@ impl World {
         }
     }
 
+    /// Carries an order of the flusher out. The positions of pages that begin to be written; `None`: there are none, or the
+    /// file was replaced, whose pages are dropped.
+    pub(crate) fn write(&mut self, order: WriteOrder) -> Option<Range<u64>> {
+        let file = self.files.of_mapping(order.mapping)?;
+        self.write_run(file, order.from, order.pages_max as usize)
+    }
+
     /// Takes the next dirty pages of a file from `from` on, and begins to write them. Their positions; `None`: there
     /// are no more.
-    pub(crate) fn write_next(&mut self, file: FileNumber, from: u32) -> Option<std::ops::Range<u64>> {
+    pub(crate) fn write_next(&mut self, file: FileNumber, from: u32) -> Option<Range<u64>> {
+        self.write_run(file, from, self.transfer_pages)
+    }
+
+    fn write_run(&mut self, file: FileNumber, from: u32, most: usize) -> Option<Range<u64>> {
         let mapping = &self.files.get(file).mapping;
-        let run = self.core.start_writeback(mapping, from, 1 << 32, self.transfer_pages)?;
+        let run = self.core.start_writeback(mapping, from, 1 << 32, most)?;
         let mapping = mapping.clone();
         let pages = run.folios.len() as u64;
         let first = u64::from(run.first);
@@ -448,21 +447,15 @@ impl World {
             model.borrow_mut().content.write_ends(id, write.mapping.id(), write.run.first, write.ok);
         }
         if !write.ok && Arc::ptr_eq(&write.mapping, &self.files.get(file).mapping) {
-            self.files.note_error(file, self.now());
+            self.files.note_error(file);
         }
-        self.failed_writes += u64::from(!write.ok);
     }
 
     /// A memcg is killed: its jobs end when they act next, and the reaper takes its memory.
     pub(crate) fn kill(&mut self, victim: MemcgId) {
         let report = self.core.oom_killed(victim).expect("the core says why it kills");
         self.kills.push(Kill { time: self.now(), report: *report });
-        let tasks = self.tasks.iter().filter(|task| task.memcg == victim);
-        let mut regions: Vec<Arc<Mapping>> = tasks.flat_map(|task| task.space.regions()).collect();
-        regions.retain(|mapping| mapping.kind() == Kind::Anon);
-        regions.sort_by_key(|region| region.id().0);
-        regions.dedup_by_key(|region| region.id().0);
-        self.victims.push_back(Victim { memcg: victim, regions });
+        self.victims.push_back(Reaping::new(&self.core, victim));
         self.tenants
             .iter_mut()
             .filter(|tenant| tenant.memcg == Some(victim))

@@ -65,10 +65,6 @@ impl Shared {
                 for folio in folios {
                     self.core.end_writeback(&self.host, &inode.mapping, folio, written, self.cpu());
                 }
-                if !written {
-                    // Tried again when it expires.
-                    self.note_dirty(&inode);
-                }
                 inode.end_transfer(number);
                 self.host.progress.ring();
                 // A failed write is tried again in time, not at once.

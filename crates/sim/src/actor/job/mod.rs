@@ -26,8 +26,8 @@ use mglru_core::mapping::{LEAF_SLOTS, TABLE_PAGES};
 use mglru_core::reclaim::{Proactive, RequestStep};
 use mglru_core::writeback::Dirtier;
 use mglru_core::{
-    Arrival, ChargeStep, Charging, Core, FlushReason, FolioId, Hit, Host, InsertError, Kind, Lookup, Mapping,
-    NewFolio, Stall, Task, Throttle, Time,
+    Arrival, ChargeStep, Charging, Core, FolioId, Hit, Host, InsertError, Kind, Lookup, Mapping, NewFolio,
+    Stall, Task, Throttle, Time,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -603,11 +603,8 @@ impl Job {
             let place = (world.files.get(touch.file).mapping.id(), touch.index);
             model.borrow_mut().content.dirtied(place);
         }
-        if was_clean {
-            world.files.note_dirty(touch.file, world.now());
-            if self.dirtier.dirtied() && world.has_flusher {
-                self.state = State::Balance(world.now() + DIRTY_WAIT);
-            }
+        if was_clean && self.dirtier.dirtied() && world.has_flusher {
+            self.state = State::Balance(world.now() + DIRTY_WAIT);
         }
     }
 
@@ -723,7 +720,6 @@ impl Job {
         let pause = world.core.balance_dirty(&world.host, memcg, &mut self.dirtier);
         let Some(pause) = pause.filter(|_| world.now() < until) else { return Pause::Ready };
         world.tenants[self.process.tenant].counts.dirty_pauses += 1;
-        world.host.wake_flusher(FlushReason::Reclaim);
         self.state = State::Balance(until);
         wait_out(world, pause)
     }
