@@ -196,7 +196,7 @@ impl AnonRegion {
         let shared = &*self.shared;
         let arrival = Arrival { in_fault: true, ..Arrival::default() };
         let task = Task { cpu: shared.cpu(), ..self.task.clone() };
-        let new = shared.pay_for_page(&task)?;
+        let new = shared.pay(&task)?;
         let folio = match shared.core.insert(&shared.host, &task, &self.mapping, index, new, arrival) {
             Ok(folio) => folio,
             Err(InsertError::Occupied) => return Ok(()),

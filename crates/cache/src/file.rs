@@ -16,7 +16,7 @@ use crate::mapped::Map;
 use crate::stat::HandleStats;
 use crate::tenant::{Tenant, TenantState};
 use mglru_core::mapping::Glance;
-use mglru_core::readahead::{DEFAULT_MAX_PAGES, Readahead, Window};
+use mglru_core::readahead::{DEFAULT_MAX_PAGES, Readahead, Window, pages_max};
 use mglru_core::{Arrival, FolioId, Hit, LockAttempt, Lookup, MemcgId, PAGE_BYTES, Task};
 use std::ops::Range;
 use std::path::Path;
@@ -286,7 +286,21 @@ impl CachedFile {
             readahead.note_read(index, request);
             window
         };
-        self.shared.fault(&self.inode, &self.task(), window, Arrival::default())
+        self.shared.fault(&self.inode, &self.task(), index, window, Arrival::default())
+    }
+
+    /// What a miss through a map brings.
+    pub(crate) fn window_of_fault(&self, index: u32) -> Window {
+        self.readahead.lock().unwrap_or_else(PoisonError::into_inner).on_fault(index)
+    }
+
+    /// A load through a map found a page in memory that had no entry, or that asks for more to be read.
+    #[cold]
+    pub(crate) fn note_mapped(&self, index: u32, hit: &Hit) {
+        self.readahead.lock().unwrap_or_else(PoisonError::into_inner).note_mapped(1);
+        if hit.readahead() {
+            self.continue_readahead(index, hit);
+        }
     }
 
     #[cold]
@@ -422,7 +436,7 @@ impl CachedFile {
             Advice::WillNeed => {
                 let task = self.task();
                 // More than that would push out what it brought itself.
-                let end = end.min(u64::from(first) + self.shared.pages_ahead_max(&task));
+                let end = end.min(u64::from(first) + pages_max(&self.shared.core, task.memcg));
                 let mut at = u64::from(first);
                 while at < end {
                     let pages = (end - at).min(u64::from(DEFAULT_MAX_PAGES));
@@ -540,7 +554,7 @@ impl Shared {
                         return Ok(true);
                     }
                     let window = Window { first: piece.index, pages: 1, mark: None };
-                    self.fault(inode, task, window, arrival)?;
+                    self.fault(inode, task, piece.index, window, arrival)?;
                 }
             }
         }

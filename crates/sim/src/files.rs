@@ -23,6 +23,8 @@ pub(crate) struct File {
     pub(crate) incarnation: u64,
     /// Its pages.
     pub(crate) mapping: Arc<Mapping>,
+    /// Its length, in pages, as far as anybody said: readahead stops there.
+    pub(crate) pages: u64,
     /// Of its write-back.
     pub(crate) errors: ErrorSequence,
 }
@@ -96,7 +98,7 @@ impl Files {
         let number = self.files.len() as u32;
         let (mapping, errors) = (core.open_mapping(kind), ErrorSequence::default());
         self.by_mapping.insert(mapping.id(), FileNumber(number));
-        self.files.push(File { name, incarnation: 0, mapping, errors });
+        self.files.push(File { name, incarnation: 0, mapping, pages: 1 << 32, errors });
         if name < DIRECT_NAMES {
             if direct.len() <= name as usize {
                 direct.resize(name as usize + 1, 0);
@@ -137,6 +139,11 @@ impl Files {
     /// Equal to an earlier value: no file was replaced since.
     pub(crate) fn replacements(&self) -> u64 {
         self.replacements
+    }
+
+    /// Says how long a file is.
+    pub(crate) fn set_pages(&mut self, file: FileNumber, pages: u64) {
+        self.files[file.0 as usize].pages = pages;
     }
 
     /// Pages of the file could not be written.

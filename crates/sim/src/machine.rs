@@ -130,6 +130,13 @@ pub struct Machine {
     pub numbering: Numbering,
     /// How writes through descriptors treat missing pages.
     pub writes: Writes,
+    /// The largest window of readahead, in pages, for reads through descriptors in order and around misses through mappings; 0:
+    /// nothing is read ahead. The kernel's default is 32 ([`mglru_core::readahead::DEFAULT_MAX_PAGES`]). Needs
+    /// [`Numbering::Files`].
+    pub readahead_pages: u32,
+    /// The aligned window, in pages, in which a load through a mapping maps all pages that are in memory; 0: each load maps its
+    /// page. The kernel's default is 16 ([`mglru_core::readahead::FAULT_AROUND_PAGES`]).
+    pub fault_around_pages: u32,
     /// Whether a second access in a row to the same page, through the same descriptor, counts. In the kernel it
     /// does not.
     pub count_repeats: bool,
@@ -173,6 +180,8 @@ impl Machine {
             oom_policy: OomPolicy::Fail,
             numbering: Numbering::Files,
             writes: Writes::AfterRead,
+            readahead_pages: 0,
+            fault_around_pages: 0,
             count_repeats: false,
             interleaving: Interleaving::InOrder,
             seed: 1,

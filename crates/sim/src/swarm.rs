@@ -430,6 +430,12 @@ fn random_machine(choices: &mut Choices, seed: u64, large: bool) -> Machine {
         portion_pages: choices.between(1, 100) as u32,
         transfer_pages: choices.between(1, 64) as u32,
     };
+    let numbering = if choices.one_in(5) { Numbering::Keys } else { Numbering::Files };
+    let mut ahead = Choices(Random::stream(seed, 0xA4EAD));
+    let readahead_pages = match numbering {
+        Numbering::Files => ahead.one_of(&[0, 0, 1, 4, 32, 64]),
+        Numbering::Keys => 0,
+    };
     let ideal = choices.one_in(4);
     let often =
         Refresh { first: choices.micros(1000), period: Duration::from_micros(choices.between(1, 5000)) };
@@ -449,7 +455,9 @@ fn random_machine(choices: &mut Choices, seed: u64, large: bool) -> Machine {
         swappiness: Swappiness(choices.one_of(&[0, 1, 2, 60, 60, 60, 100, 199, 200])),
         access_time: choices.one_of(&[0, 1, 7, 40]) * Duration::from_micros(1),
         batch_time: choices.one_of(&[0, 0, 3, 50]) * Duration::from_micros(1),
-        numbering: if choices.one_in(5) { Numbering::Keys } else { Numbering::Files },
+        numbering,
+        readahead_pages,
+        fault_around_pages: ahead.one_of(&[0, 0, 2, 16, 64]),
         writes: choices.one_of(&[Writes::AfterRead, Writes::Overwrite]),
         count_repeats: choices.one_in(2),
         interleaving: if choices.one_in(4) { Interleaving::InOrder } else { Interleaving::Seeded },

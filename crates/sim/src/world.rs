@@ -9,6 +9,7 @@ use crate::machine::{Machine, Preemption, Tenant, Writes};
 use crate::report::{Counters, Counts, Kill, Refusal, RequestReport, Tally};
 use crate::sample::{Sample, Sampler, TenantSample};
 use crate::swap::Swap;
+use mglru_core::readahead::ReadRun;
 use mglru_core::reclaim::Reaping;
 use mglru_core::writeback::{WritebackRun, WriteOrder};
 use mglru_core::{Core, Counter, Mapping, Memcg, MemcgError, MemcgId, SwapOut, Switch, Task, Time};
@@ -26,6 +27,10 @@ pub(crate) struct ActorId(pub(crate) usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WriteId(u64);
 
+/// Number of a read of several pages, in the order in which they began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ReadId(u64);
+
 /// What can be planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
@@ -33,6 +38,8 @@ pub(crate) enum Due {
     Resume { actor: ActorId, nap: u64 },
     /// A write ended.
     Written(WriteId),
+    /// A read of several pages ended.
+    Read(ReadId),
 }
 
 /// Why an actor does not go on.
@@ -59,6 +66,14 @@ pub(crate) struct Write {
     pub(crate) file: Option<FileNumber>,
     pub(crate) mapping: Arc<Mapping>,
     pub(crate) run: WritebackRun,
+    ok: bool,
+}
+
+/// A read under way that no job stands for.
+#[derive(Debug)]
+pub(crate) struct Read {
+    pub(crate) mapping: Arc<Mapping>,
+    pub(crate) run: ReadRun,
     ok: bool,
 }
 
@@ -126,6 +141,8 @@ pub(crate) struct World {
     pub(crate) moves: Vec<(Range<usize>, usize)>,
     pub(crate) writes: BTreeMap<WriteId, Write>,
     next_write: u64,
+    pub(crate) reads: BTreeMap<ReadId, Read>,
+    next_read: u64,
     /// Requests to reclaim that ended.
     pub(crate) requests: Vec<RequestReport>,
     /// What came of the administrator's orders, and what was read of control files.
@@ -157,6 +174,10 @@ pub(crate) struct World {
     pub(crate) overwrite: bool,
     pub(crate) count_repeats: bool,
     pub(crate) transfer_pages: usize,
+    /// The largest window that is read ahead; 0: nothing is.
+    pub(crate) readahead_pages: u32,
+    /// The window in which page-table entries are made together; 0 or 1: each by itself.
+    pub(crate) fault_around_pages: u32,
     pub(crate) has_flusher: bool,
     /// Nobody is out of memory before everything was tried.
     pub(crate) waits_before_oom: bool,
@@ -185,6 +206,8 @@ impl World {
             moves: Vec::new(),
             writes: BTreeMap::new(),
             next_write: 0,
+            reads: BTreeMap::new(),
+            next_read: 0,
             requests: Vec::new(),
             answers: Vec::new(),
             readings: Vec::new(),
@@ -206,6 +229,8 @@ impl World {
             overwrite: machine.writes == Writes::Overwrite,
             count_repeats: machine.count_repeats,
             transfer_pages: machine.flusher.unwrap_or_default().transfer_pages.max(1) as usize,
+            readahead_pages: machine.readahead_pages,
+            fault_around_pages: machine.fault_around_pages,
             has_flusher: machine.flusher.is_some(),
             waits_before_oom: machine.mechanisms.is_on(Switch::WaitBeforeOom),
             device_cpu: machine.device_cpu,
@@ -357,6 +382,29 @@ impl World {
         let completion = self.device.write(self.now(), pages);
         self.note_write(Write { file: Some(file), mapping, run, ok: completion.ok }, completion.at);
         Some(first..first + pages)
+    }
+
+    /// Begins to read pages that were inserted.
+    pub(crate) fn read(&mut self, mapping: Arc<Mapping>, run: ReadRun) {
+        let id = ReadId(self.next_read);
+        self.next_read += 1;
+        let completion = self.device.read(self.now(), run.folios.len() as u64);
+        self.reads.insert(id, Read { mapping, run, ok: completion.ok });
+        self.events.plan(completion.at, Due::Read(id));
+    }
+
+    /// Such a read ended.
+    pub(crate) fn read_ended(&mut self, id: ReadId) {
+        let Read { mapping, run, ok } = self.reads.remove(&id).expect("a read ends once");
+        for &folio in &run.folios {
+            match ok {
+                true => self.core.publish(&self.host, &mapping, folio),
+                false => self.core.abandon(&self.host, &mapping, folio),
+            }
+        }
+        if !ok {
+            self.note_dropped(&mapping, run.first, u64::from(run.first) + run.folios.len() as u64);
+        }
     }
 
     fn note_write(&mut self, write: Write, end: Time) {

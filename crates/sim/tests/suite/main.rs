@@ -13,6 +13,7 @@ mod events;
 mod golden;
 mod loads;
 mod protection;
+mod readahead;
 mod samples;
 mod trouble;
 

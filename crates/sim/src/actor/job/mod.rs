@@ -11,8 +11,10 @@
 //! happens, notices nothing of it.
 
 mod sync;
+mod window;
 
 use self::sync::Syncing;
+use self::window::{Awaited, Window};
 use super::rest;
 use crate::checker::judge_out_of_memory;
 use crate::files::FileNumber;
@@ -23,6 +25,7 @@ use crate::report::RequestReport;
 use crate::world::{Pause, TenantState, World};
 use mglru_core::lru::switch::{LruSwitch, SwitchStep};
 use mglru_core::mapping::{LEAF_SLOTS, TABLE_PAGES};
+use mglru_core::readahead::Readahead;
 use mglru_core::reclaim::{Proactive, RequestStep};
 use mglru_core::writeback::Dirtier;
 use mglru_core::{
@@ -64,12 +67,14 @@ struct Touch {
     missed: bool,
     /// Observers saw it.
     told: bool,
+    /// Nothing is read beside it: with others it could not be read, or did not stay.
+    alone: bool,
 }
 
 impl Touch {
     fn of(file: FileNumber, index: u32, access: Access) -> Touch {
         let Access { write, mapped, anon, .. } = access;
-        Touch { file, index, write, mapped: mapped || anon, anon, missed: false, told: false }
+        Touch { file, index, write, mapped: mapped || anon, anon, missed: false, told: false, alone: false }
     }
 }
 
@@ -103,6 +108,8 @@ enum State {
     Charge(Touch, Charging),
     /// The device reads it.
     Read(Touch, Reading),
+    /// The device reads it, with others.
+    Await(Touch, Awaited),
     /// It may have dirtied too much, and pauses until that time at the latest.
     Balance(Time),
     Sync(FileNumber, Syncing),
@@ -160,6 +167,8 @@ pub(crate) struct Process {
     task: Task,
     /// By file number.
     descriptors: Vec<Descriptor>,
+    /// What it reads ahead, by file number, as far as it did.
+    readahead: Vec<Readahead>,
     /// They are right as long as this is the number of files that were replaced.
     replacements: u64,
     /// How many errors of write-back it was told of, where it was. It counts as having had every file open all the time.
@@ -169,7 +178,15 @@ pub(crate) struct Process {
 impl Process {
     /// `number`: of all processes.
     pub(crate) fn new(number: usize, tenant: usize, task: Task) -> Process {
-        Process { number, tenant, task, descriptors: Vec::new(), replacements: 0, told: BTreeMap::new() }
+        Process {
+            number,
+            tenant,
+            task,
+            descriptors: Vec::new(),
+            readahead: Vec::new(),
+            replacements: 0,
+            told: BTreeMap::new(),
+        }
     }
 
     /// Enters its tenant, if that was made meanwhile or is another. `false`: it is not there yet.
@@ -202,6 +219,8 @@ pub(crate) struct Job {
     state: State,
     /// The tenant that it goes to after what it is doing.
     moving: Option<usize>,
+    /// Pages that are brought in before it goes on.
+    window: Option<Box<Window>>,
     dirtier: Dirtier,
     /// When its last access began, as long as that is under way and somebody wants to know.
     began: Option<Time>,
@@ -233,6 +252,7 @@ impl Job {
             ahead: Ahead::default(),
             state: State::Next,
             moving: None,
+            window: None,
             dirtier: Dirtier::default(),
             began: None,
             left: 0,
@@ -247,7 +267,16 @@ impl Job {
 
     /// The payment that it is making.
     pub(crate) fn charging(&self) -> Option<&Charging> {
-        if let State::Charge(_, charging) = &self.state { Some(charging) } else { None }
+        match (&self.window, &self.state) {
+            (Some(window), _) => window.charging(),
+            (None, State::Charge(_, charging)) => Some(charging),
+            _ => None,
+        }
+    }
+
+    /// The window that it brings in.
+    pub(crate) fn window(&self) -> Option<&Window> {
+        self.window.as_deref()
     }
 
     /// Goes on until it has to wait, or somebody else may want to act.
@@ -264,11 +293,19 @@ impl Job {
             if self.is_cut_short(world) {
                 return Ok(self.die(world));
             }
+            if let Some(window) = self.window.take() {
+                let pause = self.fill(world, window);
+                if !self.skips(world, pause) {
+                    return Ok(pause);
+                }
+                continue;
+            }
             let pause = match std::mem::take(&mut self.state) {
                 State::Next => self.run(world)?,
                 State::Look(touch) => self.look(world, touch),
                 State::Charge(touch, charging) => self.charge(world, touch, charging),
                 State::Read(touch, reading) => self.arrive(world, touch, reading),
+                State::Await(touch, awaited) => self.await_page(world, touch, awaited),
                 State::Balance(until) => self.balance(world, until),
                 State::Sync(file, syncing) => self.sync(world, file, syncing),
                 State::Truncate(file, from, end) => self.truncate(world, file, from, end),
@@ -303,6 +340,7 @@ impl Job {
     /// Whether it ends now, because its tenant was killed. A read and what is done to whole files is finished first.
     pub(crate) fn is_cut_short(&self, world: &World) -> bool {
         world.tenants[self.process.tenant].killed
+            && self.window.is_none()
             && matches!(self.state, State::Next | State::Look(_) | State::Charge(..) | State::Balance(_))
     }
 
@@ -336,6 +374,7 @@ impl Job {
     fn notice_replacements(&mut self, world: &World) {
         if self.process.replacements != world.files.replacements() {
             self.process.descriptors.fill(Descriptor::default());
+            self.process.readahead.clear();
             self.process.replacements = world.files.replacements();
         }
     }
@@ -391,7 +430,8 @@ impl Job {
             world.tenants[self.process.tenant].counts.accesses += 1;
             let pause = self.look(world, touch);
             self.left -= 1;
-            if self.left == 0 || !matches!(self.state, State::Next) || !world.skips(pause, horizon) {
+            let goes_on = matches!(self.state, State::Next) && self.window.is_none();
+            if self.left == 0 || !goes_on || !world.skips(pause, horizon) {
                 return Ok(pause);
             }
         }
@@ -480,6 +520,8 @@ impl Job {
                     };
                     match world.core.lookup_peeked(mapping, touch.index, peeked) {
                         // A fault is more than a touch.
+                        // And what asks for more to be read.
+                        Lookup::Hit(hit) if hit.readahead() => None,
                         Lookup::Hit(hit) if !touch.mapped || hit.flags.mapped() && maps() => Some(hit),
                         _ => None,
                     }
@@ -550,6 +592,9 @@ impl Job {
                     return rest(world, world.access_nanos);
                 }
                 counts.misses += u64::from(!touch.missed && !is_new);
+                if touch.mapped && !touch.anon && !touch.missed {
+                    self.map_around(world, touch);
+                }
                 let charging = Charging::new(self.process.task.memcg, self.process.task.cpu);
                 let touch = Touch { missed: touch.missed || !is_new, ..touch };
                 if self.skips(world, Pause::Ready) {
@@ -568,12 +613,19 @@ impl Job {
         let counts = &mut world.tenants[self.process.tenant].counts;
         counts.hits += u64::from(!touch.missed);
         if touch.mapped {
-            counts.minor_faults += u64::from(!touch.missed && !hit.flags.mapped());
+            let is_fault = !touch.missed && !hit.flags.mapped();
+            counts.minor_faults += u64::from(is_fault);
             world.core.touch(&self.process.task, &world.files.get(touch.file).mapping, touch.index, hit);
+            if is_fault && !touch.anon {
+                self.map_around(world, touch);
+            }
         } else if !(touch.write && world.overwrite)
             && (self.process.descriptors[touch.file.0 as usize].goes_to(touch.index) || world.count_repeats)
         {
             world.core.accessed(&world.host, || self.process.task.cpu, hit);
+        }
+        if hit.readahead() {
+            self.read_on(world, touch, hit);
         }
         if touch.write {
             self.dirty(world, touch, hit);
@@ -679,6 +731,9 @@ impl Job {
         if overwrite || zeros {
             world.core.publish(&world.host, mapping, folio);
             return self.look(world, touch);
+        }
+        if let Some(window) = self.window_of(world, touch) {
+            return self.bring_window(world, touch, window, folio);
         }
         let now = world.now();
         let completion = match &mut world.swap {
