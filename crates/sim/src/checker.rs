@@ -110,7 +110,10 @@ fn check_under_way(world: &World, jobs: &[&Job]) -> Result<(), String> {
             return Err(format!("page {index} is read into {folio:?}, but it is not pending there"));
         }
     }
-    let ahead = world.reads.values().flat_map(|read| (read.run.first..).zip(&read.run.folios).map(|page| (&read.mapping, page)));
+    let ahead = world
+        .reads
+        .values()
+        .flat_map(|read| (read.run.first..).zip(&read.run.folios).map(|page| (&read.mapping, page)));
     let ahead = ahead.map(|(mapping, (index, &folio))| (mapping, index, folio));
     let held = jobs.iter().filter_map(|job| job.window());
     let held = held.flat_map(|window| window.held().map(|(index, folio)| (&window.mapping, index, folio)));

@@ -133,7 +133,9 @@ impl Simulator {
             return refuse("writes to swap end on a CPU that it does not have");
         }
         if machine.readahead_pages > 0 && machine.numbering == Numbering::Keys {
-            return refuse("readahead needs pages that are positions in files, and here they are opaque keys");
+            return refuse(
+                "readahead needs pages that are positions in files, and here they are opaque keys",
+            );
         }
         let around = machine.fault_around_pages;
         if around != 0 && (!around.is_power_of_two() || around > TABLE_PAGES) {
@@ -162,7 +164,8 @@ impl Simulator {
         let background = BackgroundActor::new(&simulator.world.core, machine.cpus - 1);
         simulator.background = simulator.place(Actor::Background(background));
         if let Some(options) = machine.flusher {
-            simulator.flusher = Some(simulator.place(Actor::Flusher(FlusherActor::new(options, &simulator.world))));
+            simulator.flusher =
+                Some(simulator.place(Actor::Flusher(FlusherActor::new(options, &simulator.world))));
         }
         if machine.oom_policy != OomPolicy::Fail {
             simulator.reaper = Some(simulator.place(Actor::Reaper(Reaper)));

@@ -11,7 +11,7 @@ use crate::sample::{Sample, Sampler, TenantSample};
 use crate::swap::Swap;
 use mglru_core::readahead::ReadRun;
 use mglru_core::reclaim::Reaping;
-use mglru_core::writeback::{WritebackRun, WriteOrder};
+use mglru_core::writeback::{WriteOrder, WritebackRun};
 use mglru_core::{Core, Counter, Mapping, Memcg, MemcgError, MemcgId, SwapOut, Switch, Task, Time};
 use mglru_workload::Random;
 use mglru_workload::fio::Latencies;

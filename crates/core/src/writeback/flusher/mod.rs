@@ -202,9 +202,7 @@ impl Flusher {
         let everything = core.flush_is_due(self.options.memory_permille) | std::mem::take(&mut self.is_asked);
         let wanted = std::mem::take(&mut self.wanted);
         let is_due = |mapping: MappingId, since: Time| {
-            everything
-                || is_period && now.since(since) >= self.options.expiry
-                || wanted.contains(&mapping)
+            everything || is_period && now.since(since) >= self.options.expiry || wanted.contains(&mapping)
         };
         let left_pages = self.options.portion_pages;
         let dirty = core.flushing.dirty_since.lock();

@@ -82,7 +82,11 @@ fn much_is_dirty_of_all_memory() {
     assert!(writes(&harness));
     let options = FlusherOptions { memory_permille: 1000, ..FlusherOptions::default() };
     let step = flusher(options).step(&harness.core, &harness.host);
-    assert_eq!(step, FlusherStep::Sleep(Time::ZERO + Duration::from_secs(5)), "a machine that has more memory");
+    assert_eq!(
+        step,
+        FlusherStep::Sleep(Time::ZERO + Duration::from_secs(5)),
+        "a machine that has more memory"
+    );
 }
 
 #[test]

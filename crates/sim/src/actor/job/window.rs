@@ -2,7 +2,9 @@
 //!
 //! What is read is under way by itself: the job waits only for the page that it needs, and not at all where a mark was reached.
 
-use super::{Job, State, Touch, end_stall, rest, wait_for};
+use super::miss::end_stall;
+use super::touch::Touch;
+use super::{Job, State, rest, wait_for};
 use crate::files::FileNumber;
 use crate::world::{Pause, World};
 use mglru_core::readahead::{FillStep, Filling, Readahead, Window as Wanted};
