@@ -8,47 +8,20 @@
 //!
 //! A store holds the lock of one folio. A load holds nothing: it copies, and checks afterwards.
 
-use crate::cache::Shared;
 use crate::error::Error;
-use crate::file::{LEN_MAX, pieces};
-use crate::tenant::{Tenant, TenantState};
-use mglru_core::{
-    Arrival, InsertError, Kind, LockAttempt, Lookup, Mapping, MappingId, OutOfMemory, PAGE_BYTES, Task,
-};
-use std::collections::BTreeMap;
+use crate::inode::LEN_MAX;
+use crate::piece::pieces;
+use crate::regions::Loss;
+use crate::shared::Shared;
+use crate::tenant::Tenant;
+use crate::tenants::TenantState;
+use mglru_core::{Arrival, InsertError, Kind, LockAttempt, Lookup, Mapping, PAGE_BYTES, Task};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 
 /// Bytes per region: its mapping, and what is kept about it here.
 const REGION_BYTES: u64 = size_of::<Mapping>() as u64 + 256;
-
-/// Why a region's content was lost, if it was.
-pub(crate) type Loss = OnceLock<Box<OutOfMemory>>;
-
-/// All regions that there are, by the numbers of their mappings: who takes the memory of a tenant that was killed finds them here.
-#[derive(Default)]
-pub(crate) struct Regions(Mutex<BTreeMap<MappingId, Arc<Loss>>>);
-
-impl Regions {
-    fn insert(&self, mapping: &Mapping) -> Arc<Loss> {
-        let loss = Arc::<Loss>::default();
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(mapping.id(), loss.clone());
-        loss
-    }
-
-    /// To be called before the mapping is closed, whose number is used again.
-    fn remove(&self, mapping: &Mapping) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&mapping.id());
-    }
-
-    /// A region is about to lose its content. One that is being dropped is none any more.
-    pub(crate) fn lose(&self, mapping: &Mapping, report: &OutOfMemory) {
-        if let Some(loss) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&mapping.id()) {
-            let _ = loss.set(Box::new(report.clone()));
-        }
-    }
-}
 
 /// A region of anonymous memory. Dropping it gives its pages up.
 pub struct AnonRegion {
@@ -239,6 +212,16 @@ impl AnonRegion {
         while let Some(busy) = shared.core.truncate(&shared.host, &self.mapping, first, end) {
             shared.wait_for_folio(busy);
         }
+    }
+}
+
+impl Tenant {
+    /// Makes `bytes` of anonymous memory, all zeros, that this tenant pays for as far as it is stored to.
+    ///
+    /// # Errors
+    /// It is more than 16 TiB, the cache was closed, or there is no memory for what is kept about it.
+    pub fn anonymous(&self, bytes: u64) -> Result<AnonRegion, Error> {
+        AnonRegion::new(self.shared().clone(), self.state().clone(), bytes)
     }
 }
 

@@ -9,11 +9,11 @@
 //! readers of those pages wait for. All memory that a fault waits for can therefore be freed by others.
 
 use crate::backend::{Direction, Transfer};
-use crate::cache::Shared;
 use crate::error::Error;
+use crate::flight::Flight;
 use crate::host::CacheHost;
 use crate::inode::Inode;
-use crate::workers::Flight;
+use crate::shared::Shared;
 use mglru_core::readahead::{FillStep, Filling, ReadRun, Window};
 use mglru_core::{Arrival, ChargeStep, Charging, FolioId, InsertError, NewFolio, PAGE_BYTES, Task};
 use std::sync::Arc;

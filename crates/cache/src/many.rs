@@ -15,7 +15,7 @@
 use crate::backend::{Batch, Direction, Transfer};
 use crate::error::Error;
 use crate::file::CachedFile;
-use crate::workers::Flight;
+use crate::flight::Flight;
 use mglru_core::{FolioId, PAGE_BYTES};
 use std::io;
 

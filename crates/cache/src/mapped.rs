@@ -16,11 +16,12 @@
 //!
 //! The one `unsafe` site here rests on that.
 
-use crate::cache::Shared;
 use crate::error::Error;
-use crate::file::{CachedFile, pieces};
+use crate::file::CachedFile;
 use crate::frames::Frames;
 use crate::inode::Inode;
+use crate::piece::pieces;
+use crate::shared::Shared;
 use crate::tenant::Tenant;
 use mglru_core::folio::LENT_REFERENCES_MAX;
 use mglru_core::mapping::Glance;
@@ -48,6 +49,16 @@ pub struct Map {
     file: CachedFile,
     /// Those of the cache, one step nearer.
     frames: Arc<Frames>,
+}
+
+impl CachedFile {
+    /// Maps the file as it is now: accesses through the map set an accessed bit and count nothing.
+    ///
+    /// # Errors
+    /// None today; a later version may refuse.
+    pub fn map(&self) -> Result<Map, Error> {
+        Ok(Map::new(self.try_clone()))
+    }
 }
 
 impl Map {

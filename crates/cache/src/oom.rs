@@ -10,7 +10,7 @@
 //! Victims are taken with nothing held but locks of file pages that are being read, as in [`crate::fault`]. Who has a page
 //! of anonymous memory locked pays for nothing meanwhile, so that waiting for it ends.
 
-use crate::cache::Shared;
+use crate::shared::Shared;
 use mglru_core::reclaim::{ReapStep, Reaping};
 use mglru_core::{MemcgId, Throttle};
 use std::sync::PoisonError;

@@ -2,6 +2,7 @@
 
 use super::disk_file::DiskFile;
 use super::memory::tests::{Log, page};
+use super::transfer::*;
 use super::uring::Buffers;
 use super::*;
 use std::os::unix::fs::FileExt;

@@ -8,10 +8,10 @@
 //! It holds nothing while it submits; pages under write-back carry references.
 
 use crate::backend::{Direction, Transfer};
-use crate::cache::Shared;
 use crate::error::Error;
+use crate::flight::Flight;
 use crate::inode::Inode;
-use crate::workers::Flight;
+use crate::shared::Shared;
 use mglru_core::writeback::{Dirtier, Flusher, FlusherOptions, FlusherStep, WriteOrder};
 use mglru_core::{Host, MemcgId, PAGE_BYTES};
 use std::cell::Cell;
