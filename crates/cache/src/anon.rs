@@ -8,24 +8,20 @@
 //!
 //! A store holds the lock of one folio. A load holds nothing: it copies, and checks afterwards.
 
-use crate::cache::Shared;
 use crate::error::Error;
-use crate::file::{LEN_MAX, pieces};
-use crate::tenant::{Tenant, TenantState};
-use mglru_core::{Arrival, InsertError, Kind, LockAttempt, Lookup, Mapping, OutOfMemory, PAGE_BYTES, Task};
+use crate::inode::LEN_MAX;
+use crate::piece::pieces;
+use crate::regions::Loss;
+use crate::shared::Shared;
+use crate::tenant::Tenant;
+use crate::tenants::TenantState;
+use mglru_core::{Arrival, InsertError, Kind, LockAttempt, Lookup, Mapping, PAGE_BYTES, Task};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Bytes per region: its mapping, and what is kept about it here.
 const REGION_BYTES: u64 = size_of::<Mapping>() as u64 + 256;
-
-/// What is known of a region to who kills its tenant.
-pub(crate) struct RegionState {
-    pub(crate) mapping: Arc<Mapping>,
-    /// What its content was lost for.
-    pub(crate) killed: OnceLock<Box<OutOfMemory>>,
-}
 
 /// A region of anonymous memory. Dropping it gives its pages up.
 pub struct AnonRegion {
@@ -33,7 +29,7 @@ pub struct AnonRegion {
     task: Task,
     tenant: Arc<TenantState>,
     mapping: Arc<Mapping>,
-    state: Arc<RegionState>,
+    loss: Arc<Loss>,
     bytes: u64,
 }
 
@@ -48,9 +44,8 @@ impl AnonRegion {
         }
         let mapping = shared.core.open_mapping_with(Kind::Anon, REGION_BYTES);
         tenant.join(&shared.core);
-        let state = Arc::new(RegionState { mapping: mapping.clone(), killed: OnceLock::new() });
-        let region = AnonRegion { task: tenant.task(shared.cpu()), tenant, mapping, state, bytes, shared };
-        region.tenant.add_region(&region.state);
+        let loss = shared.regions.insert(&mapping);
+        let region = AnonRegion { task: tenant.task(shared.cpu()), tenant, mapping, loss, bytes, shared };
         region.shared.core.map(&region.task, &region.mapping, bytes.div_ceil(PAGE_BYTES));
         region.shared.pay_for_index(&region.task)?;
         if let Some(report) = region.shared.core.oom_killed(region.task.memcg) {
@@ -81,10 +76,6 @@ impl AnonRegion {
         tenant.state().join(&self.shared.core);
         let task = tenant.state().task(self.shared.cpu());
         self.shared.core.move_mapping(&self.task, &task, &self.mapping);
-        tenant.state().add_region(&self.state);
-        if !Arc::ptr_eq(&self.tenant, tenant.state()) {
-            self.tenant.remove_region(&self.state);
-        }
         (self.task, self.tenant) = (task, tenant.state().clone());
         Ok(())
     }
@@ -100,7 +91,7 @@ impl AnonRegion {
     /// Its tenant may have been killed, and its content lost. It stays lost when the tenant is revived: nobody shall take
     /// zeros for what was stored.
     fn check_alive(&self) -> Result<(), Error> {
-        self.state.killed.get().map_or(Ok(()), |report| Err(report.clone().into()))
+        self.loss.get().map_or(Ok(()), |report| Err(report.clone().into()))
     }
 
     /// Loads `out.len()` bytes from `offset`. Bytes within one page are all from one moment. What was never stored to is 0.
@@ -178,7 +169,7 @@ impl AnonRegion {
         let shared = &*self.shared;
         let arrival = Arrival { in_fault: true, ..Arrival::default() };
         let task = Task { cpu: shared.cpu(), ..self.task.clone() };
-        let new = shared.pay_for_page(&task)?;
+        let new = shared.pay(&task)?;
         let folio = match shared.core.insert(&shared.host, &task, &self.mapping, index, new, arrival) {
             Ok(folio) => folio,
             Err(InsertError::Occupied) => return Ok(()),
@@ -224,10 +215,20 @@ impl AnonRegion {
     }
 }
 
+impl Tenant {
+    /// Makes `bytes` of anonymous memory, all zeros, that this tenant pays for as far as it is stored to.
+    ///
+    /// # Errors
+    /// It is more than 16 TiB, the cache was closed, or there is no memory for what is kept about it.
+    pub fn anonymous(&self, bytes: u64) -> Result<AnonRegion, Error> {
+        AnonRegion::new(self.shared().clone(), self.state().clone(), bytes)
+    }
+}
+
 impl Drop for AnonRegion {
     fn drop(&mut self) {
         let shared = &*self.shared;
-        self.tenant.remove_region(&self.state);
+        shared.regions.remove(&self.mapping);
         shared.core.unmap(&shared.host, &self.task, &self.mapping);
         while let Some(busy) = shared.core.close_mapping(&shared.host, &self.mapping) {
             shared.wait_for_folio(busy);

@@ -17,33 +17,30 @@
 //!
 //! Frames and everything that is kept about them and about files come out of one number of bytes. Frames are mapped
 //! once; index memory that grows with the files in use takes frames away, whose memory goes back to the system.
-//!
-//! # Locking
-//!
-//! `inodes` guards which files are known. It is taken with nothing held, and nobody waits for I/O under it.
 
-use crate::backend::{Backend, BackendKind, Completion, FileIdentity, OpenMode, choose};
+use crate::backend::{BackendKind, Completion, OpenMode, choose};
 use crate::error::Error;
 use crate::file::CachedFile;
+use crate::flight::InFlight;
 use crate::frames::{FRAME_BYTES, Frames};
-use crate::host::{CacheHost, Observer, OomCallback, thread_number};
-use crate::inode::Inode;
+use crate::host::{CacheHost, Observer, OomCallback};
+use crate::regions::Regions;
+use crate::shared::Shared;
 use crate::swap::{Store, Swap};
-use crate::tenant::Tenants;
-use crate::workers::{InFlight, Workers};
+use crate::tenant::Tenant;
+use crate::tenants::Tenants;
+use crate::workers::Workers;
 use mglru_core::lru::Swappiness;
 use mglru_core::memcg::CHARGE_BATCH_PAGES;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{
-    Core, Event, Kind, Limits, Mechanisms, OomDecision, OomPolicy, Options, OutOfMemory, PCP_BATCH_FRAMES,
-    Throttle, Time,
+    Core, Event, Kind, Limits, Mechanisms, MemcgError, OomDecision, OomPolicy, Options, OutOfMemory,
+    PCP_BATCH_FRAMES, Time,
 };
-use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
-use std::time::Instant;
 
 /// Bytes that are set aside per frame for what is known about it: the folio, its place on the free list, and its
 /// share of the index of dirty pages. Measured parts are asserted to be less.
@@ -58,82 +55,6 @@ const CPUS_MAX: usize = 64;
 
 /// Caches that this process made.
 static CACHES: AtomicU64 = AtomicU64::new(0);
-
-/// What all parts of a cache share.
-pub(crate) struct Shared {
-    pub(crate) core: Core,
-    pub(crate) host: CacheHost,
-    pub(crate) frames: Arc<Frames>,
-    /// Guards that lend the bytes of each frame.
-    pub(crate) lent: Box<[AtomicU32]>,
-    pub(crate) backend: Arc<dyn Backend>,
-    pub(crate) inodes: Mutex<BTreeMap<FileIdentity, Arc<Inode>>>,
-    pub(crate) in_flight: InFlight,
-    pub(crate) stopping: AtomicBool,
-    /// Held shared by workers while they do something, and alone by who wants them to keep still.
-    pub(crate) at_work: RwLock<()>,
-    pub(crate) tenants: Tenants,
-    /// Of this cache, among all of the process.
-    pub(crate) number: u64,
-    budget_bytes: u64,
-    why_not_uring: Option<String>,
-}
-
-impl Shared {
-    pub(crate) fn cpu(&self) -> usize {
-        thread_number() % self.core.options().cpus
-    }
-
-    /// Parks the calling thread as the core asked. Only pauses of who charges above `memory.high`, or dirties pages too fast,
-    /// last their time whatever happens; the others end when pages were written since `heard`.
-    pub(crate) fn park(&self, throttle: Throttle, heard: u64) {
-        let (Throttle::OverHigh(pause) | Throttle::Dirty(pause)) = throttle else {
-            return self.host.park(throttle, heard);
-        };
-        let end = Instant::now() + pause;
-        let mut heard = heard;
-        while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
-            if self.stopping.load(Ordering::Acquire) {
-                return;
-            }
-            heard = self.host.progress.wait(heard, left);
-        }
-    }
-
-    pub(crate) fn inodes(&self) -> Vec<Arc<Inode>> {
-        self.inodes.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
-    }
-
-    /// A file without handles, dirty pages and transfers is forgotten. Waits for no transfer: each rings the flusher
-    /// when it is over.
-    pub(crate) fn forget_if_idle(&self, inode: &Arc<Inode>) {
-        loop {
-            let mut inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
-            // In this order: write-back that fails makes pages dirty before it is over. Nobody else dirties any,
-            // without a handle.
-            if inode.handles.load(Ordering::Acquire) > 0
-                || inode.has_transfers()
-                || self.core.dirty_pages(&inode.mapping) > 0
-                || !inodes.get(&inode.identity).is_some_and(|known| Arc::ptr_eq(known, inode))
-            {
-                return;
-            }
-            // Emptied first: once it is closed there is no way back, and somebody might open the file meanwhile.
-            let Some(busy) = self.core.truncate(&self.host, &inode.mapping, 0, 1 << 32) else {
-                let closed = self.core.close_mapping(&self.host, &inode.mapping);
-                assert!(closed.is_none(), "without a handle, nobody brings pages in");
-                inodes.remove(&inode.identity);
-                return;
-            };
-            drop(inodes);
-            if self.flags(busy).load().writing() {
-                // Readahead, which nobody waits for any more.
-                return;
-            }
-            self.wait_for_folio(busy);
-        }
-    }
-}
 
 /// Hears of transfers from backend threads, which exist before the cache does.
 struct Sink(OnceLock<Weak<Shared>>);
@@ -272,6 +193,7 @@ impl Builder {
             frames,
             backend: chosen.backend,
             inodes: Mutex::default(),
+            regions: Regions::default(),
             in_flight: InFlight::default(),
             stopping: AtomicBool::new(false),
             at_work: RwLock::new(()),
@@ -426,6 +348,45 @@ impl PageCache {
             workers.stop(&self.shared);
             self.shared.backend.drain();
         }
+    }
+}
+
+impl PageCache {
+    /// The tenant of a path, like `a/b`. The empty path is the root.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTenant`].
+    pub fn tenant(&self, path: &str) -> Result<Tenant, Error> {
+        self.shared.find_tenant(path)
+    }
+
+    /// All tenants, the root first, in no other order that means anything.
+    pub fn tenants(&self) -> Vec<Tenant> {
+        self.shared.tenants()
+    }
+
+    /// Makes a tenant. `path` is that of its parent, which must be there, a slash, and its name; or only its name, below the
+    /// root.
+    ///
+    /// # Errors
+    /// The name is taken or cannot be one, there is no such parent, there are too many tenants or levels of them, or what is
+    /// kept about them takes too much of the budget.
+    pub fn add_tenant(&self, path: &str, limits: &Limits) -> Result<Tenant, Error> {
+        self.shared.add_tenant(path, limits, false)
+    }
+
+    /// Removes a tenant. Its pages stay in memory and are its parent's from now on, where the mechanisms say so; handles that
+    /// are open go on working, and their pages are charged to the parent.
+    ///
+    /// # Errors
+    /// There is none of that path, it has children, or it is the root.
+    pub fn remove_tenant(&self, path: &str) -> Result<(), Error> {
+        let tenant = self.shared.find_tenant(path)?;
+        self.shared.remove_found(&tenant).map_err(|error| match error {
+            // Somebody else was faster.
+            MemcgError::Gone => Error::NoSuchTenant(path.to_owned()),
+            other => Error::Tenant(other),
+        })
     }
 }
 

@@ -1,7 +1,8 @@
 //! Control files of the cache: the kernel's formats, read and written by path.
 
-use crate::cache::{PageCache, Shared};
+use crate::cache::PageCache;
 use crate::error::Error;
+use crate::shared::Shared;
 use mglru_core::{ControlStep, Host, Throttle};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

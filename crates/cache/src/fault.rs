@@ -9,124 +9,92 @@
 //! readers of those pages wait for. All memory that a fault waits for can therefore be freed by others.
 
 use crate::backend::{Direction, Transfer};
-use crate::cache::Shared;
 use crate::error::Error;
+use crate::flight::Flight;
 use crate::host::CacheHost;
 use crate::inode::Inode;
-use crate::workers::Flight;
-use mglru_core::readahead::Window;
-use mglru_core::{Arrival, ChargeStep, Charging, FolioId, InsertError, Lookup, NewFolio, PAGE_BYTES, Task};
+use crate::shared::Shared;
+use mglru_core::readahead::{FillStep, Filling, ReadRun, Window};
+use mglru_core::{Arrival, ChargeStep, Charging, FolioId, InsertError, NewFolio, PAGE_BYTES, Task};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// How much a fault may wait for memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// As long as there is hope: somebody needs the page.
-    Needed,
-    /// Not at all: the page is only likely to be needed.
-    Ahead,
-}
-
 impl Shared {
-    /// Brings page `window.first` in, and the rest of the window as far as memory is to be had without waiting.
-    /// `window.first` may be there before or gone again afterwards: look it up.
+    /// Brings page `index` in, and of the window around it what is to be had without waiting for memory. The page may be there
+    /// before or gone again afterwards: look it up.
     pub(crate) fn fault(
         &self,
         inode: &Arc<Inode>,
         task: &Task,
+        index: u32,
         window: Window,
         arrival: Arrival,
     ) -> Result<(), Error> {
-        let folios = self.insert_window(inode, task, window, arrival, Patience::Needed)?;
-        if folios.is_empty() {
-            return Ok(());
-        }
-        match self.read_pages(inode, window.first, &folios) {
-            Ok(()) => Ok(()),
-            // A bad spot in what was read ahead must not fail the page that is wanted.
-            Err(_) if folios.len() > 1 => {
-                self.fault(inode, task, Window { pages: 1, mark: None, ..window }, arrival)
+        let marked = Arrival { readahead_mark: window.mark == Some(index), ..arrival };
+        let Some(folio) = self.insert_new(inode, task, index, marked)? else { return Ok(()) };
+        let memcg = task.memcg;
+        let mut filling =
+            Filling::around(&self.core, memcg, window, file_pages(inode), (index, folio), arrival);
+        let mut result = Ok(());
+        while let Some(run) = self.fill(&mut filling, inode, task) {
+            match run.folios.contains(&folio) {
+                true => result = self.read_pages(inode, folio, &run),
+                false => self.submit_read(inode, run),
             }
-            Err(error) => Err(error),
+        }
+        match result {
+            // A bad spot in what was read beside it must not fail the page that is wanted.
+            Err(_) if window.pages > 1 => {
+                self.fault(inode, task, index, Window { first: index, pages: 1, mark: None }, arrival)
+            }
+            result => result,
         }
     }
 
     /// Begins to read a window that nobody waits for.
     pub(crate) fn read_ahead(&self, inode: &Arc<Inode>, task: &Task, window: Window) {
-        let arrival = Arrival::default();
-        // Pages that are there already split the window.
-        let file_end = inode.len().div_ceil(PAGE_BYTES);
-        let (mut at, end) =
-            (u64::from(window.first), (u64::from(window.first) + u64::from(window.pages)).min(file_end));
-        while at < end {
-            let first = at as u32;
-            if !matches!(self.core.lookup(&inode.mapping, first), Lookup::Miss) {
-                at += 1;
-                continue;
-            }
-            let rest = Window { first, pages: (end - at) as u32, mark: window.mark };
-            // Out of memory ends readahead, and nobody needs to know.
-            let Ok(folios) = self.insert_window(inode, task, rest, arrival, Patience::Ahead) else { return };
-            if folios.is_empty() {
-                at += 1;
-                continue;
-            }
-            at += folios.len() as u64;
-            let transfer = self.transfer(inode, first, &folios);
-            let flight = Flight::Read { inode: inode.clone(), folios, first };
-            self.backend.submit(Direction::Read, transfer, self.in_flight.begin(flight));
+        let mut filling = Filling::ahead(&self.core, task.memcg, window, file_pages(inode));
+        while let Some(run) = self.fill(&mut filling, inode, task) {
+            self.submit_read(inode, run);
         }
     }
 
-    /// Inserts as many consecutive pages of a window as are missing; locked, without content. Empty: the first is
-    /// there already.
-    pub(crate) fn insert_window(
-        &self,
-        inode: &Inode,
-        task: &Task,
-        window: Window,
-        arrival: Arrival,
-        patience: Patience,
-    ) -> Result<Vec<FolioId>, Error> {
-        let end = inode.len().div_ceil(PAGE_BYTES);
-        let most = self.pages_ahead_max(task).clamp(1, u64::from(window.pages)) as u32;
-        let mut folios = Vec::with_capacity(most as usize);
-        // The last page of the largest file has no successor.
-        for index in window.first..=window.first.saturating_add(most - 1) {
-            let needed = index == window.first && patience == Patience::Needed;
-            if !needed && u64::from(index) >= end {
-                break;
-            }
-            let new = match self.pay(task, if needed { Patience::Needed } else { Patience::Ahead }) {
-                Ok(new) => new,
-                Err(error) if needed => return Err(error),
-                Err(_) => break,
-            };
-            let arrival = Arrival { readahead_mark: window.mark == Some(index), ..arrival };
-            match self.core.insert(&self.host, task, &inode.mapping, index, new, arrival) {
-                Ok(folio) => folios.push(folio),
-                Err(InsertError::Closed) if needed => return Err(Error::Closed),
-                Err(InsertError::Occupied | InsertError::Closed) => break,
+    /// Inserts one missing page, if that needs no waiting: locked, without content. `None`: it is there already, or there is no
+    /// memory.
+    pub(crate) fn try_insert(&self, inode: &Inode, task: &Task, index: u32) -> Option<FolioId> {
+        let window = Window { first: index, pages: 1, mark: None };
+        let mut filling = Filling::ahead(&self.core, task.memcg, window, file_pages(inode));
+        self.fill(&mut filling, inode, task).map(|run| run.folios[0])
+    }
+
+    /// Goes on with a window: the next pages to read, locked, without content. `None`: there are none.
+    fn fill(&self, filling: &mut Filling, inode: &Inode, task: &Task) -> Option<ReadRun> {
+        loop {
+            let step = filling.step(&self.core, &self.host, task, &inode.mapping);
+            self.submit_swap_outs();
+            self.reap_victims();
+            match step {
+                FillStep::More => {}
+                FillStep::Read(run) => return Some(run),
+                FillStep::Done => return None,
             }
         }
-        Ok(folios)
     }
 
-    /// How much may be read ahead at once: a quarter of a small tenant's memory, or of all, is enough.
-    pub(crate) fn pages_ahead_max(&self, task: &Task) -> u64 {
-        self.core.memcg(task.memcg).max_pages().min(u64::from(self.core.folios().len())) / 4
+    /// Begins to read pages that were inserted, and that nobody here waits for.
+    fn submit_read(&self, inode: &Arc<Inode>, run: ReadRun) {
+        let ReadRun { first, folios } = run;
+        let transfer = self.transfer(inode, first, &folios);
+        let flight = Flight::Read { inode: inode.clone(), folios, first };
+        self.backend.submit(Direction::Read, transfer, self.in_flight.begin(flight));
     }
 
-    /// Pays for a page.
-    fn pay(&self, task: &Task, patience: Patience) -> Result<NewFolio<'_, CacheHost>, Error> {
+    /// Pays for a page that somebody needs, and waits as long as there is hope.
+    pub(crate) fn pay(&self, task: &Task) -> Result<NewFolio<'_, CacheHost>, Error> {
         if self.stopping.load(Ordering::Acquire) {
             return Err(Error::Closed);
         }
         let mut charging = Charging::new(task.memcg, task.cpu);
-        if patience == Patience::Ahead {
-            charging = charging.optional();
-        }
         loop {
             let heard = self.host.progress.rings();
             let step = charging.step(&self.core, &self.host);
@@ -135,20 +103,10 @@ impl Shared {
             match step {
                 ChargeStep::Charged(new) => return Ok(new),
                 ChargeStep::More => {}
-                ChargeStep::Wait(throttle) if patience == Patience::Needed => self.park(throttle, heard),
-                // What it holds so far is given back.
-                ChargeStep::Wait(_) => {
-                    charging.cancel(&self.core, &self.host);
-                    return Err(Error::Busy);
-                }
+                ChargeStep::Wait(throttle) => self.park(throttle, heard),
                 ChargeStep::OutOfMemory(report) => return Err(report.into()),
             }
         }
-    }
-
-    /// Pays for a page of anonymous memory.
-    pub(crate) fn pay_for_page(&self, task: &Task) -> Result<NewFolio<'_, CacheHost>, Error> {
-        self.pay(task, Patience::Needed)
     }
 
     /// Pays for what is kept about files, where it grew.
@@ -159,7 +117,7 @@ impl Shared {
                 return Err(Error::TooManyFiles { open: self.inodes().len() });
             }
             // The index is paid for together with a page, which is not needed.
-            drop(self.pay(task, Patience::Needed)?);
+            drop(self.pay(task)?);
         }
         Ok(())
     }
@@ -172,7 +130,7 @@ impl Shared {
         index: u32,
         arrival: Arrival,
     ) -> Result<Option<FolioId>, Error> {
-        let new = self.pay(task, Patience::Needed)?;
+        let new = self.pay(task)?;
         match self.core.insert(&self.host, task, &inode.mapping, index, new, arrival) {
             Ok(folio) => Ok(Some(folio)),
             Err(InsertError::Occupied) => Ok(None),
@@ -185,15 +143,14 @@ impl Shared {
         Transfer::pages(inode.file.clone(), u64::from(first) * PAGE_BYTES, frames)
     }
 
-    /// Reads inserted pages on the calling thread, and publishes or abandons them.
-    fn read_pages(&self, inode: &Arc<Inode>, first: u32, folios: &[FolioId]) -> Result<(), Error> {
-        // The others are read ahead.
-        let stall = self.core.begin_refault(&self.host, folios[0]);
-        let result = self.backend.read(&self.transfer(inode, first, folios));
+    /// Reads inserted pages on the calling thread, which waits for `wanted`, and publishes or abandons them.
+    fn read_pages(&self, inode: &Arc<Inode>, wanted: FolioId, run: &ReadRun) -> Result<(), Error> {
+        let stall = self.core.begin_refault(&self.host, wanted);
+        let result = self.backend.read(&self.transfer(inode, run.first, &run.folios));
         if let Some(stall) = stall {
             self.core.end_stall(&self.host, stall);
         }
-        self.end_read(inode, first, folios, result.as_ref().ok().copied());
+        self.end_read(inode, run.first, &run.folios, result.as_ref().ok().copied());
         result.map(|_| ()).map_err(|source| inode.error("read", source))
     }
 
@@ -213,4 +170,9 @@ impl Shared {
         // A page that was locked until now can be freed.
         self.host.progress.ring();
     }
+}
+
+/// Pages of a file as far as it reaches now.
+fn file_pages(inode: &Inode) -> u64 {
+    inode.len().div_ceil(PAGE_BYTES)
 }

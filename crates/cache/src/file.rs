@@ -8,23 +8,22 @@
 //!
 //! `Inode::resize` (writers shared, truncation alone), then one folio lock at a time. Reads take nothing.
 
-use crate::cache::Shared;
+use crate::backend::OpenMode;
 use crate::error::Error;
 use crate::frames::Frames;
-use crate::inode::{Failed, Inode};
-use crate::mapped::Map;
+use crate::inode::{Failed, Inode, LEN_MAX};
+use crate::piece::{Piece, pieces};
+use crate::shared::Shared;
 use crate::stat::HandleStats;
-use crate::tenant::{Tenant, TenantState};
+use crate::tenant::Tenant;
+use crate::tenants::TenantState;
 use mglru_core::mapping::Glance;
-use mglru_core::readahead::{DEFAULT_MAX_PAGES, Readahead, Window};
-use mglru_core::{Arrival, FolioId, Hit, LockAttempt, Lookup, MemcgId, PAGE_BYTES, Task};
+use mglru_core::readahead::{DEFAULT_MAX_PAGES, Readahead, Window, pages_max};
+use mglru_core::{Arrival, FolioId, Hit, Kind, LockAttempt, Lookup, Mapping, MemcgId, PAGE_BYTES, Task};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// The end of the largest file: 2^32 pages.
-pub(crate) const LEN_MAX: u64 = PAGE_BYTES << 32;
 
 /// How a file is going to be used (posix_fadvise).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,29 +42,8 @@ pub enum Advice {
     NoReuse,
 }
 
-/// A part of a request that lies in one page.
-pub(crate) struct Piece {
-    pub(crate) index: u32,
-    pub(crate) in_page: Range<usize>,
-    pub(crate) in_buffer: Range<usize>,
-}
-
-/// Cuts the request of `len` bytes at `offset` into pages.
-pub(crate) fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
-    let mut done = 0;
-    std::iter::from_fn(move || {
-        let at = offset + done as u64;
-        let from = (at % PAGE_BYTES) as usize;
-        let bytes = (len - done).min(PAGE_BYTES as usize - from);
-        let piece = Piece {
-            index: (at / PAGE_BYTES) as u32,
-            in_page: from..from + bytes,
-            in_buffer: done..done + bytes,
-        };
-        done += bytes;
-        (bytes > 0).then_some(piece)
-    })
-}
+/// Bytes per file: its mapping, and what this cache and the backend keep about it.
+const FILE_BYTES: u64 = (size_of::<Mapping>() + size_of::<Inode>()) as u64 + 512;
 
 /// An open file whose pages are cached.
 ///
@@ -286,7 +264,21 @@ impl CachedFile {
             readahead.note_read(index, request);
             window
         };
-        self.shared.fault(&self.inode, &self.task(), window, Arrival::default())
+        self.shared.fault(&self.inode, &self.task(), index, window, Arrival::default())
+    }
+
+    /// What a miss through a map brings.
+    pub(crate) fn window_of_fault(&self, index: u32) -> Window {
+        self.readahead.lock().unwrap_or_else(PoisonError::into_inner).on_fault(index)
+    }
+
+    /// A load through a map found a page in memory that had no entry, or that asks for more to be read.
+    #[cold]
+    pub(crate) fn note_mapped(&self, index: u32, hit: &Hit) {
+        self.readahead.lock().unwrap_or_else(PoisonError::into_inner).note_mapped(1);
+        if hit.readahead() {
+            self.continue_readahead(index, hit);
+        }
     }
 
     #[cold]
@@ -422,7 +414,7 @@ impl CachedFile {
             Advice::WillNeed => {
                 let task = self.task();
                 // More than that would push out what it brought itself.
-                let end = end.min(u64::from(first) + self.shared.pages_ahead_max(&task));
+                let end = end.min(u64::from(first) + pages_max(&self.shared.core, task.memcg));
                 let mut at = u64::from(first);
                 while at < end {
                     let pages = (end - at).min(u64::from(DEFAULT_MAX_PAGES));
@@ -445,14 +437,6 @@ impl CachedFile {
         Ok(())
     }
 
-    /// Maps the file as it is now: accesses through the map set an accessed bit and count nothing.
-    ///
-    /// # Errors
-    /// None today; a later version may refuse.
-    pub fn map(&self) -> Result<Map, Error> {
-        Ok(Map::new(self.try_clone()))
-    }
-
     /// Another handle on the same file, with the same advice, its own place in the file for sequential reading, and its
     /// own account of which errors it told.
     pub fn try_clone(&self) -> CachedFile {
@@ -466,6 +450,60 @@ impl CachedFile {
     fn set_pages_ahead_max(&self, pages: u32) {
         self.random.store(pages == 0, Ordering::Relaxed);
         self.readahead.lock().unwrap_or_else(PoisonError::into_inner).set_max_pages(pages);
+    }
+}
+
+impl Tenant {
+    /// Opens a file whose pages, as far as they are read or written first through this handle, this tenant pays for.
+    /// Handles on the same file share its pages, whichever tenants they belong to.
+    ///
+    /// Pages stay in memory while some handle is open; after the last is closed, dirty pages are written and the file
+    /// is forgotten, so that opening it again sees what others did to it.
+    ///
+    /// # Errors
+    /// The system refuses to open it, it is beyond 16 TiB, the cache was closed, or there is no memory for what is kept
+    /// about an open file.
+    pub fn open(&self, path: &Path, mode: OpenMode) -> Result<CachedFile, Error> {
+        let shared = self.shared();
+        let fail = |source| Error::io("open", path, source);
+        let file = shared.backend.open(path, mode).map_err(fail)?;
+        if shared.stopping.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        let len = file.len().map_err(fail)?;
+        if len > LEN_MAX {
+            return Err(Error::TooLarge { path: path.to_owned(), end: len });
+        }
+        let writable = mode != OpenMode::ReadOnly;
+        let mut was_idle = false;
+        let inode = {
+            let mut inodes = shared.lock_inodes();
+            let inode = match inodes.find(file.identity()) {
+                Some(inode) => {
+                    if writable {
+                        let mut known = inode.writable.lock().unwrap_or_else(PoisonError::into_inner);
+                        known.get_or_insert(file);
+                    }
+                    inode.clone()
+                }
+                None => {
+                    let mapping = shared.core.open_mapping_with(Kind::File, FILE_BYTES);
+                    let inode = Arc::new(Inode::new(file, writable, mapping, len));
+                    inodes.insert(&inode);
+                    inode
+                }
+            };
+            was_idle |= inode.handles.fetch_add(1, Ordering::AcqRel) == 0;
+            inode
+        };
+        let handle = CachedFile::new(shared.clone(), inode.clone(), self.state().clone(), writable);
+        shared.pay_for_index(&handle.task)?;
+        if was_idle {
+            // It was about to be forgotten; what is left of it may be out of date.
+            shared.drop_clean_pages(&inode, 0);
+        }
+        inode.revalidate(shared)?;
+        Ok(handle)
     }
 }
 
@@ -540,7 +578,7 @@ impl Shared {
                         return Ok(true);
                     }
                     let window = Window { first: piece.index, pages: 1, mark: None };
-                    self.fault(inode, task, window, arrival)?;
+                    self.fault(inode, task, piece.index, window, arrival)?;
                 }
             }
         }
@@ -558,18 +596,7 @@ impl Shared {
         if self.core.set_dirty(&self.host, &inode.mapping, folio) {
             self.note_dirtied();
         }
-        self.note_dirty(inode);
         self.core.unlock(&self.host, folio);
-    }
-
-    /// The file has dirty pages. To be called when they are: the flusher resets this before it looks for them.
-    pub(crate) fn note_dirty(&self, inode: &Inode) {
-        use mglru_core::Host;
-        if inode.dirty_since_ns.load(Ordering::Relaxed) == 0 {
-            inode.dirty_since_ns.store(self.host.now().as_nanos().max(1), Ordering::Relaxed);
-        }
-        #[cfg(test)]
-        self.host.after_notes.next();
     }
 
     /// Zeroes what is cached of the page in which the file ends, behind its end, as the disk does where the file was cut.

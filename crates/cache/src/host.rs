@@ -83,9 +83,6 @@ pub(crate) struct CacheHost {
     pub(crate) victims: Mutex<Vec<MemcgId>>,
     /// There may be some.
     pub(crate) has_victims: AtomicBool,
-    /// What happens after a file was noted to have dirty pages.
-    #[cfg(test)]
-    pub(crate) after_notes: crate::tests::Acts,
 }
 
 impl CacheHost {
@@ -104,8 +101,6 @@ impl CacheHost {
             oom_callback: OnceLock::new(),
             victims: Mutex::default(),
             has_victims: AtomicBool::new(false),
-            #[cfg(test)]
-            after_notes: Default::default(),
         }
     }
 

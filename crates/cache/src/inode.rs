@@ -20,16 +20,16 @@
 //! themselves: writers and truncation. `transfers` and `errors` are leaves; `maps` comes before the core's locks.
 
 use crate::backend::{BackendFile, FileIdentity};
-use crate::cache::Shared;
 use crate::error::Error;
-use crate::file::LEN_MAX;
-use mglru_core::folio::{Flags, FolioFlags};
 use mglru_core::writeback::ErrorSequence;
-use mglru_core::{FolioId, Mapping, MemcgId, PAGE_BYTES};
+use mglru_core::{Mapping, MappingId, MemcgId, PAGE_BYTES};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// The end of the largest file: 2^32 pages.
+pub(crate) const LEN_MAX: u64 = PAGE_BYTES << 32;
 
 /// Errors of write-back.
 #[derive(Debug, Default)]
@@ -82,15 +82,47 @@ pub(crate) struct Inode {
     pub(crate) handles: AtomicU32,
     /// Live maps of each tenant.
     maps: Mutex<BTreeMap<MemcgId, u32>>,
-    /// When the oldest dirty page became dirty, in nanoseconds of the cache's clock; 0: none is dirty.
-    pub(crate) dirty_since_ns: AtomicU64,
     /// A read found less on disk than there was, or nobody had the time yet to look closer.
-    changed_outside: AtomicBool,
+    pub(crate) changed_outside: AtomicBool,
     /// The last write-back failed.
     failing: AtomicBool,
     errors: Mutex<Errors>,
     transfers: Mutex<Transfers>,
     transferred: Condvar,
+}
+
+/// The files that are known.
+#[derive(Default)]
+pub(crate) struct Inodes {
+    by_identity: BTreeMap<FileIdentity, Arc<Inode>>,
+    by_mapping: BTreeMap<MappingId, Arc<Inode>>,
+}
+
+impl Inodes {
+    /// The file that is known as this one to the backend.
+    pub(crate) fn find(&self, identity: FileIdentity) -> Option<&Arc<Inode>> {
+        self.by_identity.get(&identity)
+    }
+
+    /// The file with this mapping.
+    pub(crate) fn of_mapping(&self, mapping: MappingId) -> Option<Arc<Inode>> {
+        self.by_mapping.get(&mapping).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Inode>> {
+        self.by_identity.values().cloned().collect()
+    }
+
+    pub(crate) fn insert(&mut self, inode: &Arc<Inode>) {
+        self.by_identity.insert(inode.identity, inode.clone());
+        self.by_mapping.insert(inode.mapping.id(), inode.clone());
+    }
+
+    /// Its mapping was closed, under the lock that guards this: the number may be another file's soon.
+    pub(crate) fn remove(&mut self, inode: &Inode) {
+        self.by_identity.remove(&inode.identity);
+        self.by_mapping.remove(&inode.mapping.id());
+    }
 }
 
 impl Inode {
@@ -105,7 +137,6 @@ impl Inode {
             resize: RwLock::new(()),
             handles: AtomicU32::new(0),
             maps: Mutex::default(),
-            dirty_since_ns: AtomicU64::new(0),
             changed_outside: AtomicBool::new(false),
             failing: AtomicBool::new(false),
             errors: Mutex::default(),
@@ -249,7 +280,7 @@ impl Inode {
     }
 
     /// How much write-back began so far.
-    fn transfers_begun(&self) -> u64 {
+    pub(crate) fn transfers_begun(&self) -> u64 {
         self.transfers.lock().unwrap_or_else(PoisonError::into_inner).next
     }
 
@@ -263,106 +294,7 @@ impl Inode {
         }
     }
 
-    /// Looks closer if something suggests that somebody else changed the file. Whether it did.
-    #[inline]
-    pub(crate) fn revalidate_if_changed(self: &Arc<Self>, shared: &Shared) -> Result<bool, Error> {
-        // Looked at before it is changed: it is on the path of every hit.
-        if !self.changed_outside.load(Ordering::Relaxed) {
-            return Ok(false);
-        }
-        self.changed_outside.store(false, Ordering::Release);
-        self.revalidate(shared)?;
-        Ok(true)
-    }
-
-    /// Adopts what somebody else did to the file's length. Cached pages beyond a new, smaller end are dropped, and so is
-    /// the page in which the file ended before it grew; what was written through this cache and is not on disk yet stays
-    /// and will extend the file again.
-    ///
-    /// Costs one system call while nothing changed. Where writers are at work, it is left to the next read.
-    pub(crate) fn revalidate(self: &Arc<Self>, shared: &Shared) -> Result<(), Error> {
-        let disk_len = || self.file.len().map_err(|e| self.error("look at the length of", e));
-        if disk_len()? == self.disk_len() {
-            return Ok(());
-        }
-        let _alone = match self.resize.try_write() {
-            Ok(alone) => alone,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                self.changed_outside.store(true, Ordering::Release);
-                return Ok(());
-            }
-        };
-        // Write-back extends the file, too: only what changed while there was none is somebody else's doing. Writers are
-        // kept out, the flusher is not.
-        let (before, now, last_dirty) = loop {
-            let begun = self.wait_for_transfers();
-            let found = (self.disk_len(), disk_len()?.min(LEN_MAX), shared.core.last_dirty(&self.mapping));
-            if self.transfers_begun() == begun {
-                break found;
-            }
-        };
-        let ended_in = before.min(now) / PAGE_BYTES;
-        if now > before {
-            // What we wrote to the page in which the file ended goes to disk, up to our end, and meets there what was
-            // appended.
-            if let Ok(index) = u32::try_from(ended_in)
-                && before % PAGE_BYTES > 0
-            {
-                shared.submit_dirty_in(self, index, ended_in + 1);
-                self.wait_for_transfers();
-            }
-            shared.drop_clean_pages(self, ended_in);
-            self.grow_to(now);
-            // The flusher may have extended it since.
-            self.disk_len_reached(now);
-        } else if now < before {
-            // First: what is dirty may be written from now on, and extends it again.
-            self.set_disk_len(now);
-            let kept = last_dirty.map_or(0, |index| (u64::from(index) + 1) * PAGE_BYTES);
-            self.set_len(now.max(kept.min(self.len())));
-            shared.drop_clean_pages(self, ended_in);
-        }
-        Ok(())
-    }
-
     pub(crate) fn maps(&self) -> MutexGuard<'_, BTreeMap<MemcgId, u32>> {
         self.maps.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Shared {
-    pub(crate) fn flags(&self, folio: FolioId) -> &FolioFlags {
-        self.core.folios().flags(folio)
-    }
-
-    /// Sleeps until a folio is neither locked nor being written.
-    pub(crate) fn wait_for_folio(&self, folio: FolioId) {
-        self.wait_while(folio, |flags| flags.locked() || flags.writeback());
-    }
-
-    pub(crate) fn wait_while(&self, folio: FolioId, asleep_while: impl Fn(Flags) -> bool) {
-        self.host.latches.wait(folio, self.flags(folio), asleep_while);
-    }
-
-    /// Sleeps until a folio's bytes are there, and nobody is changing them.
-    pub(crate) fn wait_for_content(&self, folio: FolioId) {
-        self.wait_while(folio, |flags| flags.locked() && flags.writing());
-    }
-
-    /// Drops all pages from `first` on, with what was written to them.
-    pub(crate) fn drop_pages(&self, inode: &Inode, first: u64) {
-        let Ok(first) = u32::try_from(first) else { return };
-        while let Some(busy) = self.core.truncate(&self.host, &inode.mapping, first, 1 << 32) {
-            self.wait_for_folio(busy);
-        }
-    }
-
-    /// Drops the clean pages from `first` on, to be read again.
-    pub(crate) fn drop_clean_pages(&self, inode: &Inode, first: u64) {
-        let Ok(first) = u32::try_from(first) else { return };
-        while let Some(busy) = self.core.drop_clean(&self.host, &inode.mapping, first, 1 << 32) {
-            self.wait_for_folio(busy);
-        }
     }
 }

@@ -14,11 +14,9 @@
 
 use crate::backend::{Batch, Direction, Transfer};
 use crate::error::Error;
-use crate::fault::Patience;
 use crate::file::CachedFile;
-use crate::workers::Flight;
-use mglru_core::readahead::Window;
-use mglru_core::{Arrival, FolioId, PAGE_BYTES};
+use crate::flight::Flight;
+use mglru_core::{FolioId, PAGE_BYTES};
 use std::io;
 
 /// Reads under way at once: as fio's usual `iodepth`. More per thread gain nothing on one queue of a device.
@@ -113,16 +111,15 @@ impl Batch for Many<'_, '_> {
             self.next += 1;
             let Some(index) = self.try_copy(number, false) else { continue };
             let (shared, inode) = (&self.file.shared, &self.file.inode);
-            let window = Window { first: index, pages: 1, mark: None };
-            let task = self.file.task();
-            match shared.insert_window(inode, &task, window, Arrival::default(), Patience::Ahead) {
-                Ok(folios) if !folios.is_empty() => {
+            match shared.try_insert(inode, &self.file.task(), index) {
+                Some(folio) => {
+                    let folios = vec![folio];
                     let transfer = shared.transfer(inode, index, &folios);
                     self.flying.push(Flying { request: number, index, folios });
                     return Some(transfer);
                 }
                 // Somebody else reads it; or there is no memory without waiting, which is not done with pages locked.
-                Ok(_) | Err(_) => self.later.push((number, false)),
+                None => self.later.push((number, false)),
             }
         }
         None

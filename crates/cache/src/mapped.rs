@@ -1,7 +1,8 @@
 //! The mapped path: accesses that set an accessed bit and count nothing, and guards that lend a page's bytes.
 //!
 //! Page-table entries are bits of the page's slot (see `mglru_core::mapping`). A repeated access finds its bits set
-//! and writes nothing.
+//! and writes nothing. There is no fault to save by making entries of neighbours, too ([`mglru_core::readahead`]): the slot of a
+//! page in memory is its entry already, and a load that finds its bits clear sets them in the word that it has at hand.
 //!
 //! # Guards
 //!
@@ -15,15 +16,15 @@
 //!
 //! The one `unsafe` site here rests on that.
 
-use crate::cache::Shared;
 use crate::error::Error;
-use crate::file::{CachedFile, pieces};
+use crate::file::CachedFile;
 use crate::frames::Frames;
 use crate::inode::Inode;
+use crate::piece::pieces;
+use crate::shared::Shared;
 use crate::tenant::Tenant;
 use mglru_core::folio::LENT_REFERENCES_MAX;
 use mglru_core::mapping::Glance;
-use mglru_core::readahead::Window;
 use mglru_core::{Arrival, FolioId, Hit, Lookup, MemcgId, PAGE_BYTES};
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -48,6 +49,16 @@ pub struct Map {
     file: CachedFile,
     /// Those of the cache, one step nearer.
     frames: Arc<Frames>,
+}
+
+impl CachedFile {
+    /// Maps the file as it is now: accesses through the map set an accessed bit and count nothing.
+    ///
+    /// # Errors
+    /// None today; a later version may refuse.
+    pub fn map(&self) -> Result<Map, Error> {
+        Ok(Map::new(self.try_clone()))
+    }
 }
 
 impl Map {
@@ -244,6 +255,8 @@ impl Map {
                     shared.core.touch(&self.file.task, &inode.mapping, index, &hit);
                     if missed {
                         self.file.stats.miss();
+                    } else if !hit.flags.mapped() || hit.readahead() {
+                        self.file.note_mapped(index, &hit);
                     }
                     return Ok(hit);
                 }
@@ -259,9 +272,8 @@ impl Map {
     #[cold]
     fn fault(&self, index: u32) -> Result<(), Error> {
         let file = &self.file;
-        let window = Window { first: index, pages: 1, mark: None };
         let arrival = Arrival { in_fault: true, ..Arrival::default() };
-        file.shared.fault(&file.inode, &file.task(), window, arrival)
+        file.shared.fault(&file.inode, &file.task(), index, file.window_of_fault(index), arrival)
     }
 }
 

@@ -1,17 +1,17 @@
 //! Killing a tenant: its anonymous memory is given up, so that others get on.
 //!
 //! The core chooses ([`mglru_core::OomPolicy`]), marks the victim, which charges nothing from then on, and leaves it here. The
-//! thread whose charge it was takes the memory before it tries again: the victim's regions, whole, whoever their pages are charged
-//! to, as a killed process loses its address space. What is charged to the victim of a region that was moved to another tenant is
-//! that tenant's to keep. Files of the victim keep every byte: their dirty pages are written as ever, and stay readable as far
-//! as they are in memory.
+//! thread whose charge it was takes the memory before it tries again ([`Reaping`]). Here, each region is marked as lost before it
+//! loses its first page, so that its users get the reason instead of zeros. Files of the victim keep every byte: their dirty
+//! pages are written as ever, and stay readable as far as they are in memory.
 //!
 //! # Locking
 //!
 //! Victims are taken with nothing held but locks of file pages that are being read, as in [`crate::fault`]. Who has a page
 //! of anonymous memory locked pays for nothing meanwhile, so that waiting for it ends.
 
-use crate::cache::Shared;
+use crate::shared::Shared;
+use mglru_core::reclaim::{ReapStep, Reaping};
 use mglru_core::{MemcgId, Throttle};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -34,22 +34,24 @@ impl Shared {
         };
         for victim in victims {
             self.reap_one(victim);
-            self.core.oom_reaped(victim);
             // Those who wait for it look again.
             self.host.progress.ring();
         }
     }
 
     fn reap_one(&self, victim: MemcgId) {
-        let (Some(state), Some(report)) = (self.tenant_of(victim), self.core.oom_killed(victim)) else {
-            return;
-        };
-        for region in state.regions() {
-            // In this order: who misses a page finds out why.
-            let _ = region.killed.set(report.clone());
-            self.core.seal_mapping(&region.mapping);
-            while let Some(busy) = self.core.truncate(&self.host, &region.mapping, 0, 1 << 32) {
-                self.wait_for_folio(busy);
+        let Some(report) = self.core.oom_killed(victim) else { return };
+        let mut reaping = Reaping::new(&self.core, victim);
+        loop {
+            match reaping.step(&self.core, &self.host) {
+                ReapStep::Begin(mapping) => {
+                    // In this order: who misses a page finds out why.
+                    self.regions.lose(&mapping, &report);
+                    self.core.seal_mapping(&mapping);
+                }
+                ReapStep::Taken(_) => {}
+                ReapStep::Wait(_, busy) => self.wait_for_folio(busy),
+                ReapStep::Done => return,
             }
         }
     }

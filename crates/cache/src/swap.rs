@@ -11,11 +11,9 @@
 //!
 //! A lock per slot, and one for writes that are to be submitted, each a leaf: the core calls with its own locks held.
 
-use crate::backend::{BackendFile, Direction, Transfer};
-use crate::cache::Shared;
+use crate::backend::BackendFile;
 use crate::error::Error;
 use crate::frames::{FRAME_BYTES, Frames};
-use crate::workers::Flight;
 use mglru_core::{FolioId, SwapOptions, SwapOut, SwapOutcome, SwapSlot, SwapStore};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -171,7 +169,7 @@ impl Compressed {
         }
     }
 
-    fn read(&self, frames: &Frames, slot: SwapSlot, folio: FolioId) -> io::Result<()> {
+    pub(crate) fn read(&self, frames: &Frames, slot: SwapSlot, folio: FolioId) -> io::Result<()> {
         let damaged = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
         let block = self.block(slot);
         let bytes = block.as_deref().ok_or_else(|| damaged(format!("{slot:?} holds no page")))?;
@@ -191,45 +189,4 @@ impl Compressed {
 
 fn cost(bytes: &[u8]) -> u64 {
     (bytes.len() as u64).next_multiple_of(BLOCK_BYTES) + BLOCK_BYTES
-}
-
-impl Shared {
-    /// Submits what reclaim wants written to swap. To be called after every step of it, with no lock held.
-    pub(crate) fn submit_swap_outs(&self) {
-        let Some(Store::File { file, to_write }) = &self.host.swap else { return };
-        let writes = std::mem::take(&mut *to_write.lock().unwrap_or_else(PoisonError::into_inner));
-        for SwapOut { page: (id, _), folio, slot } in writes {
-            let mapping = self.core.mapping(id).expect("a region is not closed while a page is written");
-            let tag = self.in_flight.begin(Flight::SwapOut { mapping, folio });
-            self.backend.submit(Direction::Write, swap_transfer(file, slot, folio), tag);
-        }
-    }
-
-    /// Fills the frame of an anonymous page that was just inserted.
-    pub(crate) fn swap_in(&self, folio: FolioId) -> Result<(), Error> {
-        let Some(slot) = self.core.swap_slot(folio) else {
-            self.frames.zero(folio.0, 0..FRAME_BYTES);
-            return Ok(());
-        };
-        match &self.host.swap {
-            Some(Store::Compressed(compressed)) => {
-                let read = compressed.read(&self.frames, slot, folio);
-                read.map_err(|source| Error::io("read", "compressed memory".as_ref(), source))
-            }
-            Some(Store::File { file, .. }) => {
-                // Slots are written whole: where there is less, somebody cut the file.
-                let whole = |bytes| match bytes {
-                    FRAME_BYTES => Ok(()),
-                    _ => Err(io::ErrorKind::UnexpectedEof.into()),
-                };
-                let read = self.backend.read(&swap_transfer(file, slot, folio)).and_then(whole);
-                read.map_err(|source| Error::io("read", file.path(), source))
-            }
-            None => unreachable!("without swap, no page is in it"),
-        }
-    }
-}
-
-fn swap_transfer(file: &Arc<dyn BackendFile>, slot: SwapSlot, folio: FolioId) -> Transfer {
-    Transfer::pages(file.clone(), u64::from(slot.0) * FRAME_BYTES as u64, vec![folio.0])
 }

@@ -9,29 +9,17 @@
 //! The registry's lock is taken with nothing held. It is held alone where a tenant is added, so that whoever finds one finds
 //! its state as well. The list of a tenant's handles is a leaf.
 
-use crate::anon::{AnonRegion, RegionState};
-use crate::backend::OpenMode;
-use crate::cache::{PageCache, Shared};
 use crate::error::Error;
-use crate::file::{CachedFile, LEN_MAX};
-use crate::inode::Inode;
-use crate::stat::{HandleStats, TenantStats};
+use crate::shared::Shared;
+use crate::stat::TenantStats;
+use crate::tenants::{Owner, TENANT_BYTES, TenantState};
 use mglru_core::lru::GenerationRow;
-use mglru_core::mm::AddressSpace;
 use mglru_core::reclaim::{Lowering, RequestStep};
 use mglru_core::{
-    Core, Counter, Host, Kind, Limits, Mapping, Memcg, MemcgError, MemcgId, OutOfMemory, PAGE_BYTES, Task,
-    UNLIMITED,
+    Counter, Host, Limits, Memcg, MemcgError, MemcgId, OutOfMemory, PAGE_BYTES, Task, UNLIMITED,
 };
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
-
-/// Bytes that the cache keeps about a tenant, its place in the registry and its path included.
-const TENANT_BYTES: u64 = (size_of::<TenantState>() + size_of::<AddressSpace>()) as u64 + 160;
-/// Bytes per file: its mapping, and what this cache and the backend keep about it.
-const FILE_BYTES: u64 = (size_of::<Mapping>() + size_of::<Inode>()) as u64 + 512;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 fn pages(bytes: Option<u64>) -> u64 {
     bytes.map_or(UNLIMITED, |bytes| bytes / PAGE_BYTES)
@@ -39,108 +27,6 @@ fn pages(bytes: Option<u64>) -> u64 {
 
 fn limit(pages: u64) -> Option<u64> {
     (pages != UNLIMITED).then_some(pages)
-}
-
-/// What the cache keeps about a tenant.
-pub(crate) struct TenantState {
-    cache: Weak<Shared>,
-    path: Box<str>,
-    memcg: MemcgId,
-    /// Walks know its address space: it mapped something.
-    joined: AtomicBool,
-    /// Made for its first task.
-    space: OnceLock<Arc<AddressSpace>>,
-    handles: Mutex<Handles>,
-    /// Its regions of anonymous memory, by address.
-    regions: Mutex<BTreeMap<usize, Arc<RegionState>>>,
-}
-
-/// What a tenant's handles counted.
-#[derive(Default)]
-struct Handles {
-    /// Those that are open, by address.
-    open: BTreeMap<usize, Arc<HandleStats>>,
-    /// Of those that were closed.
-    hits: u64,
-    misses: u64,
-}
-
-impl TenantState {
-    pub(crate) fn memcg(&self) -> MemcgId {
-        self.memcg
-    }
-
-    /// Counts for a new handle.
-    pub(crate) fn new_handle(&self) -> Arc<HandleStats> {
-        let stats = Arc::new(HandleStats::default());
-        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
-        handles.open.insert(Arc::as_ptr(&stats) as usize, stats.clone());
-        stats
-    }
-
-    /// What a handle counted goes to its tenant when it is closed.
-    pub(crate) fn close_handle(&self, stats: &Arc<HandleStats>) {
-        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
-        handles.open.remove(&(Arc::as_ptr(stats) as usize));
-        handles.hits += stats.hits();
-        handles.misses += stats.misses();
-    }
-
-    /// From now on, a region goes when the tenant is killed.
-    pub(crate) fn add_region(&self, region: &Arc<RegionState>) {
-        let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
-        regions.insert(Arc::as_ptr(region) as usize, region.clone());
-    }
-
-    /// Not any more.
-    pub(crate) fn remove_region(&self, region: &Arc<RegionState>) {
-        let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
-        regions.remove(&(Arc::as_ptr(region) as usize));
-    }
-
-    /// Those that there are.
-    pub(crate) fn regions(&self) -> Vec<Arc<RegionState>> {
-        self.regions.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
-    }
-
-    /// A task on `cpu`.
-    pub(crate) fn task(&self, cpu: usize) -> Task {
-        Task { memcg: self.memcg, space: self.space.get_or_init(Arc::default).clone(), cpu }
-    }
-
-    /// It is about to map something.
-    pub(crate) fn join(&self, core: &Core) {
-        if !self.joined.swap(true, Ordering::AcqRel) {
-            core.begin_task(&self.task(0));
-        }
-    }
-}
-
-impl Drop for TenantState {
-    /// Nothing of a tenant that was removed is open any more, or the cache goes.
-    fn drop(&mut self) {
-        let Some(shared) = self.cache.upgrade() else { return };
-        if *self.joined.get_mut() {
-            shared.core.end_task(&self.task(0));
-        }
-        shared.core.forget_host_bytes(TENANT_BYTES);
-        shared.core.drop_handle(self.memcg);
-    }
-}
-
-/// The tenants that there are.
-#[derive(Default)]
-pub(crate) struct Tenants {
-    by_number: RwLock<BTreeMap<MemcgId, Arc<TenantState>>>,
-    /// Memcgs below this number are paid for: they stay, to be used again.
-    paid: AtomicU32,
-}
-
-impl Tenants {
-    /// How many there are, the root included.
-    pub(crate) fn len(&self) -> usize {
-        self.by_number.read().unwrap_or_else(PoisonError::into_inner).len()
-    }
 }
 
 impl Shared {
@@ -159,15 +45,8 @@ impl Shared {
 
     fn new_state(self: &Arc<Self>, path: &str, memcg: MemcgId) -> Arc<TenantState> {
         self.core.count_host_bytes(TENANT_BYTES);
-        Arc::new(TenantState {
-            cache: Arc::downgrade(self),
-            path: path.into(),
-            memcg,
-            joined: AtomicBool::new(false),
-            space: OnceLock::new(),
-            handles: Mutex::default(),
-            regions: Mutex::default(),
-        })
+        let owner: Arc<dyn Owner> = self.clone();
+        Arc::new(TenantState::new(&owner, path, memcg))
     }
 
     /// Makes a tenant. `paid`: what is kept about it is set aside already.
@@ -208,12 +87,7 @@ impl Shared {
         Ok(tenant)
     }
 
-    /// The tenant of that number, if it was not removed.
-    pub(crate) fn tenant_of(&self, memcg: MemcgId) -> Option<Arc<TenantState>> {
-        self.tenants.by_number.read().unwrap_or_else(PoisonError::into_inner).get(&memcg).cloned()
-    }
-
-    fn find_tenant(self: &Arc<Self>, path: &str) -> Result<Tenant, Error> {
+    pub(crate) fn find_tenant(self: &Arc<Self>, path: &str) -> Result<Tenant, Error> {
         let missing = || Error::NoSuchTenant(path.to_owned());
         let tenants = self.tenants.by_number.read().unwrap_or_else(PoisonError::into_inner);
         let memcg = self.core.memcgs().find(path).map_err(|_| missing())?;
@@ -222,7 +96,7 @@ impl Shared {
         Ok(Tenant { shared: self.clone(), state })
     }
 
-    fn remove_found(&self, tenant: &Tenant) -> Result<(), MemcgError> {
+    pub(crate) fn remove_found(&self, tenant: &Tenant) -> Result<(), MemcgError> {
         let memcg = tenant.state.memcg();
         self.core.remove_memcg(&self.host, memcg)?;
         let mut tenants = self.tenants.by_number.write().unwrap_or_else(PoisonError::into_inner);
@@ -231,45 +105,6 @@ impl Shared {
         drop(tenants);
         drop(state);
         Ok(())
-    }
-}
-
-impl PageCache {
-    /// The tenant of a path, like `a/b`. The empty path is the root.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchTenant`].
-    pub fn tenant(&self, path: &str) -> Result<Tenant, Error> {
-        self.shared.find_tenant(path)
-    }
-
-    /// All tenants, the root first, in no other order that means anything.
-    pub fn tenants(&self) -> Vec<Tenant> {
-        self.shared.tenants()
-    }
-
-    /// Makes a tenant. `path` is that of its parent, which must be there, a slash, and its name; or only its name, below the
-    /// root.
-    ///
-    /// # Errors
-    /// The name is taken or cannot be one, there is no such parent, there are too many tenants or levels of them, or what is
-    /// kept about them takes too much of the budget.
-    pub fn add_tenant(&self, path: &str, limits: &Limits) -> Result<Tenant, Error> {
-        self.shared.add_tenant(path, limits, false)
-    }
-
-    /// Removes a tenant. Its pages stay in memory and are its parent's from now on, where the mechanisms say so; handles that
-    /// are open go on working, and their pages are charged to the parent.
-    ///
-    /// # Errors
-    /// There is none of that path, it has children, or it is the root.
-    pub fn remove_tenant(&self, path: &str) -> Result<(), Error> {
-        let tenant = self.shared.find_tenant(path)?;
-        self.shared.remove_found(&tenant).map_err(|error| match error {
-            // Somebody else was faster.
-            MemcgError::Gone => Error::NoSuchTenant(path.to_owned()),
-            other => Error::Tenant(other),
-        })
     }
 }
 
@@ -282,13 +117,17 @@ pub struct Tenant {
 
 impl std::fmt::Debug for Tenant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Tenant").field(&self.state.path).finish()
+        f.debug_tuple("Tenant").field(&self.state.path()).finish()
     }
 }
 
 impl Tenant {
     pub(crate) fn state(&self) -> &Arc<TenantState> {
         &self.state
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     pub(crate) fn is_of(&self, shared: &Arc<Shared>) -> bool {
@@ -306,7 +145,7 @@ impl Tenant {
 
     /// Its path; empty for the root.
     pub fn name(&self) -> &str {
-        &self.state.path
+        self.state.path()
     }
 
     /// Whether it was not removed.
@@ -331,7 +170,7 @@ impl Tenant {
     }
 
     fn path_of(&self, child: &str) -> String {
-        if self.state.path.is_empty() { child.to_owned() } else { format!("{}/{child}", self.state.path) }
+        if self.state.path().is_empty() { child.to_owned() } else { format!("{}/{child}", self.state.path()) }
     }
 
     fn check_online(&self) -> Result<&Memcg, Error> {
@@ -411,66 +250,6 @@ impl Tenant {
         Ok(())
     }
 
-    /// Opens a file whose pages, as far as they are read or written first through this handle, this tenant pays for.
-    /// Handles on the same file share its pages, whichever tenants they belong to.
-    ///
-    /// Pages stay in memory while some handle is open; after the last is closed, dirty pages are written and the file
-    /// is forgotten, so that opening it again sees what others did to it.
-    ///
-    /// # Errors
-    /// The system refuses to open it, it is beyond 16 TiB, the cache was closed, or there is no memory for what is kept
-    /// about an open file.
-    pub fn open(&self, path: &Path, mode: OpenMode) -> Result<CachedFile, Error> {
-        let shared = &self.shared;
-        let fail = |source| Error::io("open", path, source);
-        let file = shared.backend.open(path, mode).map_err(fail)?;
-        if shared.stopping.load(Ordering::Acquire) {
-            return Err(Error::Closed);
-        }
-        let len = file.len().map_err(fail)?;
-        if len > LEN_MAX {
-            return Err(Error::TooLarge { path: path.to_owned(), end: len });
-        }
-        let writable = mode != OpenMode::ReadOnly;
-        let mut was_idle = false;
-        let inode = {
-            let mut inodes = shared.inodes.lock().unwrap_or_else(PoisonError::into_inner);
-            let inode = match inodes.get(&file.identity()) {
-                Some(inode) => {
-                    if writable {
-                        let mut known = inode.writable.lock().unwrap_or_else(PoisonError::into_inner);
-                        known.get_or_insert(file);
-                    }
-                    inode.clone()
-                }
-                None => {
-                    let mapping = shared.core.open_mapping_with(Kind::File, FILE_BYTES);
-                    let inode = Arc::new(Inode::new(file, writable, mapping, len));
-                    inodes.insert(inode.identity, inode.clone());
-                    inode
-                }
-            };
-            was_idle |= inode.handles.fetch_add(1, Ordering::AcqRel) == 0;
-            inode
-        };
-        let handle = CachedFile::new(shared.clone(), inode.clone(), self.state.clone(), writable);
-        shared.pay_for_index(&handle.task)?;
-        if was_idle {
-            // It was about to be forgotten; what is left of it may be out of date.
-            shared.drop_clean_pages(&inode, 0);
-        }
-        inode.revalidate(shared)?;
-        Ok(handle)
-    }
-
-    /// Makes `bytes` of anonymous memory, all zeros, that this tenant pays for as far as it is stored to.
-    ///
-    /// # Errors
-    /// It is more than 16 TiB, the cache was closed, or there is no memory for what is kept about it.
-    pub fn anonymous(&self, bytes: u64) -> Result<AnonRegion, Error> {
-        AnonRegion::new(self.shared.clone(), self.state.clone(), bytes)
-    }
-
     /// Why it was killed, if it was and was not revived ([`crate::OomPolicy`]).
     pub fn killed(&self) -> Option<OutOfMemory> {
         self.shared.core.oom_killed(self.state.memcg()).map(|report| *report)
@@ -485,14 +264,9 @@ impl Tenant {
     /// What it holds and did.
     pub fn stats(&self) -> TenantStats {
         let (state, core, memcg) = (&self.state, &self.shared.core, self.memcg());
-        let (hits, misses) = {
-            let handles = state.handles.lock().unwrap_or_else(PoisonError::into_inner);
-            let sum =
-                |of: fn(&HandleStats) -> u64| handles.open.values().map(|handle| of(handle)).sum::<u64>();
-            (handles.hits + sum(HandleStats::hits), handles.misses + sum(HandleStats::misses))
-        };
+        let (hits, misses) = state.hits_and_misses();
         TenantStats {
-            name: state.path.to_string(),
+            name: state.path().to_owned(),
             min_pages: memcg.min_pages(),
             low_pages: memcg.low_pages(),
             high_pages: limit(memcg.memory().high_pages()),

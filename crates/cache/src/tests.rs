@@ -237,8 +237,8 @@ fn write_back_is_not_taken_for_a_cut() {
     assert!(files.contents("f").unwrap() == expected);
 }
 
-fn dirty_since(file: &CachedFile) -> u64 {
-    file.inode.dirty_since_ns.load(Relaxed)
+fn expires(file: &CachedFile) -> bool {
+    file.shared.core.dirty_since(&file.inode.mapping).is_some()
 }
 
 #[test]
@@ -250,59 +250,22 @@ fn what_stays_dirty_expires() {
     file.write_at(&[1; PAGE], 100 * PAGE as u64).unwrap();
     file.advise(Advice::DontNeed, 0..PAGE as u64).unwrap();
     file.inode.wait_for_transfers();
-    assert!(dirty_since(&file) > 0, "of page 100");
+    assert!(expires(&file), "page 100");
     file.sync_data().unwrap();
-    assert_eq!(dirty_since(&file), 0);
+    assert!(!expires(&file));
     // Dirtied again while it is being written: it is left to the next time.
     files.hold();
     file.write_at(&[2; PAGE], 0).unwrap();
     file.shared.submit_dirty(&file.inode);
-    assert_eq!(dirty_since(&file), 0);
+    assert!(!expires(&file));
     file.write_at(&[3; PAGE], 0).unwrap();
     file.shared.submit_dirty(&file.inode);
-    let since = dirty_since(&file);
+    let expires_then = expires(&file);
     files.release();
-    assert!(since > 0, "of page 0");
+    assert!(expires_then, "page 0");
     file.inode.wait_for_transfers();
     file.sync_data().unwrap();
-    assert_eq!(dirty_since(&file), 0);
-}
-
-/// Whoever makes a page dirty, a writer or write-back that fails, notes it afterwards: the flusher, which resets that before
-/// it looks, may come between the two.
-#[test]
-fn what_becomes_dirty_beside_the_flusher_expires() {
-    let files = MemoryFiles::new(1);
-    let cache = PageCache::builder(8 << 20).backend(BackendKind::Memory(files.clone())).build().unwrap();
-    let file = cache.open("f".as_ref(), OpenMode::Create).unwrap();
-    let (shared, inode) = (&file.shared, &file.inode);
-    let flush_after_note = || {
-        let (shared, inode) = (shared.clone(), inode.clone());
-        shared.clone().host.after_notes.push(move || shared.submit_dirty(&inode));
-    };
-    let check = |what| {
-        inode.wait_for_transfers();
-        shared.backend.drain();
-        let dirty = shared.core.dirty_pages(&inode.mapping);
-        assert!(dirty == 0 || dirty_since(&file) > 0, "{what}: {dirty} pages");
-    };
-    // Clean, and not known to be.
-    file.write_at(&[1], 0).unwrap();
-    shared.submit_dirty_in(inode, 0, 1);
-    inode.wait_for_transfers();
-    flush_after_note();
-    file.write_at(&[2], 0).unwrap();
-    check("written");
-    files.inject(Fault {
-        path: None,
-        operation: FaultOperation::Write,
-        trigger: FaultTrigger::Nth(1),
-        effect: FaultEffect::Error(libc::EIO),
-    });
-    file.write_at(&[3], 0).unwrap();
-    flush_after_note();
-    shared.submit_dirty_in(inode, 0, 1);
-    check("failed");
+    assert!(!expires(&file));
 }
 
 /// Rings for progress that is none of a waiter's, each time it goes to sleep: 16 waits are over soon if that ends them.

@@ -86,6 +86,8 @@ pub struct Arrival {
     pub dropbehind: bool,
     /// Reaching it asks for the next readahead window.
     pub readahead_mark: bool,
+    /// It is read together with a page that is needed: its fault is none of its own.
+    pub ahead: bool,
 }
 
 impl Core {
@@ -243,19 +245,27 @@ impl Core {
     /// Sets the bits of a page-table entry, and makes the entry where there was none.
     #[cold]
     fn touch_slow(&self, mapping: &Mapping, index: u32, hit: &Hit) {
-        let Some(slot) = mapping.slot(&self.leaves, index) else { return };
-        let Some(before) = slot.touch(hit.folio) else { return };
-        if !before.mapped() {
-            let flags = &self.folios.flags(hit.folio);
-            let memcg = self.owner_of(hit.folio);
+        if let Some(memcg) = self.make_entry(mapping, index, hit) {
             memcg.stat.add(Counter::Pgfault, 1);
-            if flags.set_mapped(hit.flags) {
-                count_mapped(mapping, memcg, 1);
-            } else if !flags.load().mapped() {
-                // Written to since the lookup, or gone: without its flag, nobody would look at the entry.
-                slot.unmap(hit.folio);
-            }
         }
+    }
+
+    /// As [`Self::touch_slow`], without a fault. The memcg of a page that had no entry before.
+    pub(crate) fn make_entry(&self, mapping: &Mapping, index: u32, hit: &Hit) -> Option<&Memcg> {
+        let slot = mapping.slot(&self.leaves, index)?;
+        let before = slot.touch(hit.folio)?;
+        if before.mapped() {
+            return None;
+        }
+        let flags = &self.folios.flags(hit.folio);
+        let memcg = self.owner_of(hit.folio);
+        if flags.set_mapped(hit.flags) {
+            count_mapped(mapping, memcg, 1);
+        } else if !flags.load().mapped() {
+            // Written to since the lookup, or gone: without its flag, nobody would look at the entry.
+            slot.unmap(hit.folio);
+        }
+        Some(memcg)
     }
 
     /// Takes the readahead mark off a page that was reached. `true`: this caller reads the next window.
@@ -332,7 +342,7 @@ impl Core {
         if recency {
             lru::faulted_in(self, folio);
         }
-        if arrival.in_fault && must_read {
+        if arrival.in_fault && must_read && !arrival.ahead {
             memcg.stat.add(Counter::Pgmajfault, 1);
         }
         if swapped_in {

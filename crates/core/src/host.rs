@@ -165,7 +165,7 @@ pub trait Host {
         OomDecision::Fail
     }
 
-    /// A memcg is killed: its anonymous memory is to be given up, soon, and then [`crate::Core::oom_reaped`] is to be called.
+    /// A memcg is killed: its anonymous memory is to be taken, soon, with a [`crate::reclaim::Reaping`].
     /// `false`: this host cannot do that. Then nobody is killed.
     fn oom_kill(&self, victim: MemcgId) -> bool {
         let _ = victim;

@@ -85,8 +85,8 @@ pub struct Core {
     pub(crate) written: AtomicU64,
     /// Who has leaves with shadows only, by the logarithm of how many there were at most.
     pub(crate) remembering: Mutex<BTreeSet<(u32, MemcgId)>>,
-    /// Who had more dirty pages than may stay in the background when it was looked at last.
-    pub(crate) over_background: Mutex<BTreeSet<MemcgId>>,
+    /// Files and memcgs that the flusher looks at.
+    pub(crate) flushing: writeback::Flushing,
     /// Who was killed so far; held by who decides whether somebody is to be.
     pub(crate) oom_lock: Mutex<u64>,
     /// What each memcg was killed for last, of those numbers that ever were.
@@ -122,7 +122,7 @@ impl Core {
             tunables: Tunables::new(),
             written: AtomicU64::new(0),
             remembering: Mutex::default(),
-            over_background: Mutex::default(),
+            flushing: writeback::Flushing::default(),
             oom_lock: Mutex::default(),
             oom_reports: Mutex::default(),
             statistics_due_ns: AtomicU64::new(options.statistics_refresh.after(Time::ZERO).as_nanos()),

@@ -138,6 +138,9 @@ impl Core {
                 let Some(next) = index.checked_add(1) else { break };
                 at = next;
             }
+            if locked.tree.dirty.is_empty() != self.dirty_since(&mapping).is_none() {
+                return Err(format!("{:?}: the flusher's list disagrees with the dirty index", mapping.id()));
+            }
             if folios != mapping.folios() {
                 return Err(format!(
                     "{:?} counts {} folios and has {folios}",

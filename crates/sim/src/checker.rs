@@ -4,7 +4,7 @@
 //!
 //! * the core's own recount ([`mglru_core::Core::validate`]): lists, labels, sizes, charges, windows, limits, swap slots;
 //! * a model that knows of pages only what the core reported: which were inserted, evicted, taken out;
-//! * what is under way: a page without content belongs to exactly one job that reads it, a page under write-back
+//! * what is under way: a page without content belongs to exactly one job that reads it, or one read ahead, a page under write-back
 //!   to exactly one write.
 //!
 //! What pages hold, and who was told of errors, is [`Content`]'s account.
@@ -108,6 +108,21 @@ fn check_under_way(world: &World, jobs: &[&Job]) -> Result<(), String> {
         }
         if !matches!(world.core.lookup(&reading.mapping, index), Lookup::Pending(there) if there == folio) {
             return Err(format!("page {index} is read into {folio:?}, but it is not pending there"));
+        }
+    }
+    let ahead = world
+        .reads
+        .values()
+        .flat_map(|read| (read.run.first..).zip(&read.run.folios).map(|page| (&read.mapping, page)));
+    let ahead = ahead.map(|(mapping, (index, &folio))| (mapping, index, folio));
+    let held = jobs.iter().filter_map(|job| job.window());
+    let held = held.flat_map(|window| window.held().map(|(index, folio)| (&window.mapping, index, folio)));
+    for (mapping, index, folio) in ahead.chain(held) {
+        if std::mem::replace(&mut read[folio.0 as usize], true) {
+            return Err(format!("{folio:?} is read ahead twice"));
+        }
+        if !matches!(world.core.lookup(mapping, index), Lookup::Pending(there) if there == folio) {
+            return Err(format!("page {index} is read ahead into {folio:?}, but it is not pending there"));
         }
     }
     let mut written = vec![false; folios.len() as usize];

@@ -3,8 +3,8 @@
 use crate::keys::KeyTable;
 use crate::operation::Numbering;
 use mglru_core::writeback::ErrorSequence;
-use mglru_core::{Core, Kind, Mapping, Time};
-use std::collections::{BTreeMap, BTreeSet};
+use mglru_core::{Core, Kind, Mapping, MappingId};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Number of a file on this machine, counted from 0 in the order in which they were first named.
@@ -23,9 +23,8 @@ pub(crate) struct File {
     pub(crate) incarnation: u64,
     /// Its pages.
     pub(crate) mapping: Arc<Mapping>,
-    /// When its oldest dirty page became dirty, as far as anybody keeps account of that: the first one since the
-    /// file was clean.
-    pub(crate) dirty_since: Option<Time>,
+    /// Its length, in pages, as far as anybody said: readahead stops there.
+    pub(crate) pages: u64,
     /// Of its write-back.
     pub(crate) errors: ErrorSequence,
 }
@@ -46,7 +45,8 @@ pub(crate) struct Files {
     /// Of files, and of regions of anonymous memory.
     names: [Names; 2],
     files: Vec<File>,
-    dirty: BTreeSet<FileNumber>,
+    /// Files by their open mappings.
+    by_mapping: BTreeMap<MappingId, FileNumber>,
     /// Changes when a file is replaced by a new one of the same name.
     replacements: u64,
 }
@@ -57,7 +57,7 @@ impl Files {
             numbering,
             names: Default::default(),
             files: Vec::new(),
-            dirty: BTreeSet::new(),
+            by_mapping: BTreeMap::new(),
             replacements: 0,
         }
     }
@@ -97,7 +97,8 @@ impl Files {
         }
         let number = self.files.len() as u32;
         let (mapping, errors) = (core.open_mapping(kind), ErrorSequence::default());
-        self.files.push(File { name, incarnation: 0, mapping, dirty_since: None, errors });
+        self.by_mapping.insert(mapping.id(), FileNumber(number));
+        self.files.push(File { name, incarnation: 0, mapping, pages: 1 << 32, errors });
         if name < DIRECT_NAMES {
             if direct.len() <= name as usize {
                 direct.resize(name as usize + 1, 0);
@@ -125,12 +126,14 @@ impl Files {
 
     /// Puts a new, empty file in the place of `file`; the mapping it had.
     pub(crate) fn replace(&mut self, core: &Core, file: FileNumber) -> Arc<Mapping> {
-        self.note_clean(file);
         self.replacements += 1;
         let replaced = &mut self.files[file.0 as usize];
         replaced.incarnation += 1;
         replaced.errors = ErrorSequence::default();
-        std::mem::replace(&mut replaced.mapping, core.open_mapping(Kind::File))
+        let new = core.open_mapping(Kind::File);
+        self.by_mapping.remove(&replaced.mapping.id());
+        self.by_mapping.insert(new.id(), file);
+        std::mem::replace(&mut replaced.mapping, new)
     }
 
     /// Equal to an earlier value: no file was replaced since.
@@ -138,18 +141,13 @@ impl Files {
         self.replacements
     }
 
-    /// A page of the file became dirty.
-    pub(crate) fn note_dirty(&mut self, file: FileNumber, now: Time) {
-        let since = &mut self.files[file.0 as usize].dirty_since;
-        if since.is_none() {
-            *since = Some(now);
-            self.dirty.insert(file);
-        }
+    /// Says how long a file is.
+    pub(crate) fn set_pages(&mut self, file: FileNumber, pages: u64) {
+        self.files[file.0 as usize].pages = pages;
     }
 
-    /// Pages of the file could not be written: they are dirty again.
-    pub(crate) fn note_error(&mut self, file: FileNumber, now: Time) {
-        self.note_dirty(file, now);
+    /// Pages of the file could not be written.
+    pub(crate) fn note_error(&mut self, file: FileNumber) {
         self.files[file.0 as usize].errors.note();
     }
 
@@ -158,20 +156,9 @@ impl Files {
         self.files[file.0 as usize].errors.tell(told)
     }
 
-    /// No page of the file is dirty any more.
-    pub(crate) fn note_clean(&mut self, file: FileNumber) {
-        self.files[file.0 as usize].dirty_since = None;
-        self.dirty.remove(&file);
-    }
-
-    /// Its pages were written; those that are dirty now became so since.
-    pub(crate) fn note_written(&mut self, file: FileNumber, now: Time) {
-        self.files[file.0 as usize].dirty_since = Some(now);
-    }
-
-    /// Files with dirty pages, in order.
-    pub(crate) fn dirty(&self) -> impl Iterator<Item = FileNumber> + '_ {
-        self.dirty.iter().copied()
+    /// The file of an open mapping; `None`: it was replaced.
+    pub(crate) fn of_mapping(&self, mapping: MappingId) -> Option<FileNumber> {
+        self.by_mapping.get(&mapping).copied()
     }
 
     /// Bytes kept per page name.

@@ -39,9 +39,11 @@ mod world;
 
 pub use actor::{Answer, Order, Reading};
 pub use baseline::Baseline;
+pub use mglru_core::writeback::FlusherOptions as FlusherModel;
+
 pub use device::{DeviceModel, Lane, Latency, Trouble};
 pub use host::{Observer, PageTouch};
-pub use machine::{FlusherModel, Interleaving, Machine, Preemption, Tenant, Writes};
+pub use machine::{Interleaving, Machine, Preemption, Tenant, Writes};
 pub use operation::{Access, Numbering, Operation, Request, Source, SourceError, TraceSource};
 pub use report::{Counters, Counts, Kill, Refusal, Report, RequestReport, Tally, TenantReport};
 pub use sample::{Sample, TenantSample};

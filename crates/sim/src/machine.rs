@@ -5,6 +5,7 @@ use crate::operation::Numbering;
 use crate::swap::{Swap, SwapModel};
 use mglru_core::lru::{Refresh, Swappiness};
 use mglru_core::reclaim::Watermarks;
+use mglru_core::writeback::FlusherOptions;
 use mglru_core::{Mechanisms, OomPolicy, Options, PAGE_BYTES, UNLIMITED};
 use std::time::Duration;
 
@@ -51,39 +52,6 @@ pub enum Writes {
     AfterRead,
     /// The page is written whole: nothing is read, and nothing counts as an access.
     Overwrite,
-}
-
-/// When the flusher writes dirty pages (spec 70 §7). Whatever the reason, it then writes all of them, in file
-/// order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FlusherModel {
-    /// A tenant has more dirty pages, and pages being written, than this share of its limit, in thousandths.
-    pub tenant_permille: u32,
-    /// All together have more than this share of memory, in thousandths.
-    pub memory_permille: u32,
-    /// How often files are looked at whose dirty pages are old.
-    pub period: Duration,
-    /// What is old.
-    pub expiry: Duration,
-    /// Pages of one file that are written before it is the next file's turn.
-    pub portion_pages: u32,
-    /// Consecutive pages that are written by one transfer, at most.
-    pub transfer_pages: u32,
-}
-
-impl Default for FlusherModel {
-    /// The kernel's with its default ratios, under cgroup v2 with I/O control.
-    fn default() -> FlusherModel {
-        FlusherModel {
-            // (20 % + 10 %) / 2, where writers begin to look; that is noticed some dozen pages late.
-            tenant_permille: 150,
-            memory_permille: 100,
-            period: Duration::from_secs(5),
-            expiry: Duration::from_secs(30),
-            portion_pages: 1024,
-            transfer_pages: 256,
-        }
-    }
 }
 
 /// Where there are fewer CPUs than tasks, a task that reclaims may have to let others go first, in the middle of it.
@@ -142,7 +110,7 @@ pub struct Machine {
     /// How willing reclaim is to take them, 0…201.
     pub swappiness: Swappiness,
     /// Who writes dirty pages back; `None`: only a sync does.
-    pub flusher: Option<FlusherModel>,
+    pub flusher: Option<FlusherOptions>,
     /// What a touch of a page takes, besides what it waits for.
     pub access_time: Duration,
     /// What reclaiming one batch takes.
@@ -162,6 +130,13 @@ pub struct Machine {
     pub numbering: Numbering,
     /// How writes through descriptors treat missing pages.
     pub writes: Writes,
+    /// The largest window of readahead, in pages, for reads through descriptors in order and around misses through mappings; 0:
+    /// nothing is read ahead. The kernel's default is 32 ([`mglru_core::readahead::DEFAULT_MAX_PAGES`]). Needs
+    /// [`Numbering::Files`].
+    pub readahead_pages: u32,
+    /// The aligned window, in pages, in which a load through a mapping maps all pages that are in memory; 0: each load maps its
+    /// page. The kernel's default is 16 ([`mglru_core::readahead::FAULT_AROUND_PAGES`]).
+    pub fault_around_pages: u32,
     /// Whether a second access in a row to the same page, through the same descriptor, counts. In the kernel it
     /// does not.
     pub count_repeats: bool,
@@ -195,7 +170,7 @@ impl Machine {
             trouble: Trouble::default(),
             swap: None,
             swappiness: Swappiness::DEFAULT,
-            flusher: Some(FlusherModel::default()),
+            flusher: Some(FlusherOptions::default()),
             access_time: Duration::from_micros(1),
             batch_time: Duration::ZERO,
             scan_time: Duration::ZERO,
@@ -205,6 +180,8 @@ impl Machine {
             oom_policy: OomPolicy::Fail,
             numbering: Numbering::Files,
             writes: Writes::AfterRead,
+            readahead_pages: 0,
+            fault_around_pages: 0,
             count_repeats: false,
             interleaving: Interleaving::InOrder,
             seed: 1,
@@ -252,7 +229,7 @@ impl Machine {
             device_cpu: 1,
             device: DeviceModel { read: Lane::IDEAL, write },
             // The lab's machine has far more memory than its limit: only the limit matters.
-            flusher: Some(FlusherModel { memory_permille: 1000, ..FlusherModel::default() }),
+            flusher: Some(FlusherOptions { memory_permille: 1000, ..FlusherOptions::default() }),
             access_time,
             ..Machine::new(spare(limit_pages))
         }

@@ -17,12 +17,13 @@ use crate::actor::{
 use crate::checker::{self, Model};
 use crate::host::Observer;
 use crate::machine::{Interleaving, Machine, Tenant};
-use crate::operation::{Source, SourceError};
+use crate::operation::{Numbering, Source, SourceError};
 use crate::report::{Report, RequestReport, TenantReport};
 use crate::sample::Sample;
 use crate::swap::{Swap, SwapDevice, SwapModel};
 use crate::world::{ActorId, Due, Pause, TenantState, World};
 use mglru_core::lru::Swappiness;
+use mglru_core::mapping::TABLE_PAGES;
 use mglru_core::{Core, MemcgError, MemcgId, OomPolicy, Task, Time};
 use mglru_workload::Random;
 use mglru_workload::fio::Latencies;
@@ -131,6 +132,15 @@ impl Simulator {
         {
             return refuse("writes to swap end on a CPU that it does not have");
         }
+        if machine.readahead_pages > 0 && machine.numbering == Numbering::Keys {
+            return refuse(
+                "readahead needs pages that are positions in files, and here they are opaque keys",
+            );
+        }
+        let around = machine.fault_around_pages;
+        if around != 0 && (!around.is_power_of_two() || around > TABLE_PAGES) {
+            return refuse("fault-around is of 2, 4, 8, … pages, up to a page table of 512, or off");
+        }
         if Swappiness::new(machine.swappiness.0).is_none() {
             return refuse("swappiness is 0 to 200, or 201 for anonymous pages only");
         }
@@ -153,8 +163,9 @@ impl Simulator {
         };
         let background = BackgroundActor::new(&simulator.world.core, machine.cpus - 1);
         simulator.background = simulator.place(Actor::Background(background));
-        if let Some(model) = machine.flusher {
-            simulator.flusher = Some(simulator.place(Actor::Flusher(FlusherActor::new(model))));
+        if let Some(options) = machine.flusher {
+            simulator.flusher =
+                Some(simulator.place(Actor::Flusher(FlusherActor::new(options, &simulator.world))));
         }
         if machine.oom_policy != OomPolicy::Fail {
             simulator.reaper = Some(simulator.place(Actor::Reaper(Reaper)));
@@ -230,6 +241,13 @@ impl Simulator {
     /// What was read of control files so far.
     pub fn readings(&self) -> &[Reading] {
         &self.world.readings
+    }
+
+    /// Says how long the file of `page` is, in pages: readahead stops there. Without it, files have no end, and readahead brings
+    /// pages behind the last one that a job reads.
+    pub fn set_file_pages(&mut self, page: u64, pages: u64) {
+        let file = self.world.files.file_of(&self.world.core, page);
+        self.world.files.set_pages(file, pages);
     }
 
     /// Counts also from this access on, the first being number 0.
@@ -360,6 +378,10 @@ impl Simulator {
                 Due::Written(write) => {
                     self.world.written(write);
                     self.wake_where(|pause| matches!(pause, Pause::Written(_)));
+                    self.answer_calls();
+                }
+                Due::Read(read) => {
+                    self.world.read_ended(read);
                     self.answer_calls();
                 }
             }
@@ -505,18 +527,20 @@ impl Simulator {
         SimError::Stuck(what)
     }
 
-    /// Lets writes that are under way end, once all jobs are at their end, and checks that nothing is left over.
+    /// Lets transfers that are under way end, once all jobs are at their end, and checks that nothing is left over.
     ///
     /// # Errors
     /// [`SimError::Check`]: something is.
     pub fn finish(&mut self) -> Result<(), SimError> {
         assert_eq!(self.jobs_left, 0, "jobs still run");
-        while !self.world.writes.is_empty() {
-            let next = self.world.events.next_time().expect("the end of a write is planned");
+        while !self.world.writes.is_empty() || !self.world.reads.is_empty() {
+            let next = self.world.events.next_time().expect("the end of a transfer is planned");
             self.world.host.clock.advance(next);
             while let Some(due) = self.world.events.take_due(next) {
-                if let Due::Written(write) = due {
-                    self.world.written(write);
+                match due {
+                    Due::Written(write) => self.world.written(write),
+                    Due::Read(read) => self.world.read_ended(read),
+                    Due::Resume { .. } => {}
                 }
             }
         }

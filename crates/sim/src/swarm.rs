@@ -16,7 +16,7 @@
 
 use crate::actor::Order as AdminOrder;
 use crate::device::{DeviceModel, Lane, Latency, Trouble};
-use crate::machine::{FlusherModel, Interleaving, Machine, Tenant, Writes};
+use crate::machine::{Interleaving, Machine, Tenant, Writes};
 use crate::operation::{Access, Numbering, Operation};
 use crate::report::Report;
 use crate::simulator::{SimError, Simulator};
@@ -25,6 +25,7 @@ use mglru_core::lru::switch::SWITCH_FOLIOS;
 use mglru_core::lru::{Refresh, Swappiness};
 use mglru_core::reclaim::Watermarks;
 use mglru_core::swap::FREE_SLOTS_MIN;
+use mglru_core::writeback::FlusherOptions;
 use mglru_core::{Counter, Lru, LruLock, Mechanisms, OomPolicy, Preset, Switch, Time, UNLIMITED};
 use mglru_workload::Random;
 use std::fmt;
@@ -422,13 +423,18 @@ fn random_machine(choices: &mut Choices, seed: u64, large: bool) -> Machine {
         _ => Watermarks { min, low, high },
     };
     let cpus = choices.between(1, 4) as usize;
-    let flusher = FlusherModel {
-        tenant_permille: choices.between(20, 300) as u32,
+    let flusher = FlusherOptions {
         memory_permille: choices.between(20, 300) as u32,
         period: Duration::from_micros(choices.between(100, 50_000)),
         expiry: choices.micros(200_000),
         portion_pages: choices.between(1, 100) as u32,
         transfer_pages: choices.between(1, 64) as u32,
+    };
+    let numbering = if choices.one_in(5) { Numbering::Keys } else { Numbering::Files };
+    let mut ahead = Choices(Random::stream(seed, 0xA4EAD));
+    let readahead_pages = match numbering {
+        Numbering::Files => ahead.one_of(&[0, 0, 1, 4, 32, 64]),
+        Numbering::Keys => 0,
     };
     let ideal = choices.one_in(4);
     let often =
@@ -449,7 +455,9 @@ fn random_machine(choices: &mut Choices, seed: u64, large: bool) -> Machine {
         swappiness: Swappiness(choices.one_of(&[0, 1, 2, 60, 60, 60, 100, 199, 200])),
         access_time: choices.one_of(&[0, 1, 7, 40]) * Duration::from_micros(1),
         batch_time: choices.one_of(&[0, 0, 3, 50]) * Duration::from_micros(1),
-        numbering: if choices.one_in(5) { Numbering::Keys } else { Numbering::Files },
+        numbering,
+        readahead_pages,
+        fault_around_pages: ahead.one_of(&[0, 0, 2, 16, 64]),
         writes: choices.one_of(&[Writes::AfterRead, Writes::Overwrite]),
         count_repeats: choices.one_in(2),
         interleaving: if choices.one_in(4) { Interleaving::InOrder } else { Interleaving::Seeded },

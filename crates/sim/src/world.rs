@@ -9,8 +9,10 @@ use crate::machine::{Machine, Preemption, Tenant, Writes};
 use crate::report::{Counters, Counts, Kill, Refusal, RequestReport, Tally};
 use crate::sample::{Sample, Sampler, TenantSample};
 use crate::swap::Swap;
-use mglru_core::writeback::WritebackRun;
-use mglru_core::{Core, Counter, Kind, Mapping, Memcg, MemcgError, MemcgId, SwapOut, Switch, Task, Time};
+use mglru_core::readahead::ReadRun;
+use mglru_core::reclaim::Reaping;
+use mglru_core::writeback::{WriteOrder, WritebackRun};
+use mglru_core::{Core, Counter, Mapping, Memcg, MemcgError, MemcgId, SwapOut, Switch, Task, Time};
 use mglru_workload::Random;
 use mglru_workload::fio::Latencies;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -25,6 +27,10 @@ pub(crate) struct ActorId(pub(crate) usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WriteId(u64);
 
+/// Number of a read of several pages, in the order in which they began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ReadId(u64);
+
 /// What can be planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
@@ -32,6 +38,8 @@ pub(crate) enum Due {
     Resume { actor: ActorId, nap: u64 },
     /// A write ended.
     Written(WriteId),
+    /// A read of several pages ended.
+    Read(ReadId),
 }
 
 /// Why an actor does not go on.
@@ -58,6 +66,14 @@ pub(crate) struct Write {
     pub(crate) file: Option<FileNumber>,
     pub(crate) mapping: Arc<Mapping>,
     pub(crate) run: WritebackRun,
+    ok: bool,
+}
+
+/// A read under way that no job stands for.
+#[derive(Debug)]
+pub(crate) struct Read {
+    pub(crate) mapping: Arc<Mapping>,
+    pub(crate) run: ReadRun,
     ok: bool,
 }
 
@@ -103,14 +119,6 @@ pub(crate) fn add_tenant(core: &Core, wanted: &Tenant, now: Time) -> Result<Memc
     Ok(memcg.id())
 }
 
-/// Who was killed.
-#[derive(Debug)]
-pub(crate) struct Victim {
-    pub(crate) memcg: MemcgId,
-    /// What its jobs have mapped.
-    pub(crate) regions: Vec<Arc<Mapping>>,
-}
-
 /// Everything but the actors.
 #[derive(Debug)]
 pub(crate) struct World {
@@ -128,13 +136,13 @@ pub(crate) struct World {
     pub(crate) kills: Vec<Kill>,
     pub(crate) refusals: Vec<Refusal>,
     /// Of these, those whose memory is being taken.
-    pub(crate) victims: VecDeque<Victim>,
+    pub(crate) victims: VecDeque<Reaping>,
     /// Jobs that are to move, and to which tenants.
     pub(crate) moves: Vec<(Range<usize>, usize)>,
     pub(crate) writes: BTreeMap<WriteId, Write>,
     next_write: u64,
-    /// Writes to files that failed so far.
-    pub(crate) failed_writes: u64,
+    pub(crate) reads: BTreeMap<ReadId, Read>,
+    next_read: u64,
     /// Requests to reclaim that ended.
     pub(crate) requests: Vec<RequestReport>,
     /// What came of the administrator's orders, and what was read of control files.
@@ -166,10 +174,13 @@ pub(crate) struct World {
     pub(crate) overwrite: bool,
     pub(crate) count_repeats: bool,
     pub(crate) transfer_pages: usize,
+    /// The largest window that is read ahead; 0: nothing is.
+    pub(crate) readahead_pages: u32,
+    /// The window in which page-table entries are made together; 0 or 1: each by itself.
+    pub(crate) fault_around_pages: u32,
     pub(crate) has_flusher: bool,
     /// Nobody is out of memory before everything was tried.
     pub(crate) waits_before_oom: bool,
-    pub(crate) memcg_dirty_limits: bool,
     device_cpu: usize,
 }
 
@@ -195,7 +206,8 @@ impl World {
             moves: Vec::new(),
             writes: BTreeMap::new(),
             next_write: 0,
-            failed_writes: 0,
+            reads: BTreeMap::new(),
+            next_read: 0,
             requests: Vec::new(),
             answers: Vec::new(),
             readings: Vec::new(),
@@ -217,9 +229,10 @@ impl World {
             overwrite: machine.writes == Writes::Overwrite,
             count_repeats: machine.count_repeats,
             transfer_pages: machine.flusher.unwrap_or_default().transfer_pages.max(1) as usize,
+            readahead_pages: machine.readahead_pages,
+            fault_around_pages: machine.fault_around_pages,
             has_flusher: machine.flusher.is_some(),
             waits_before_oom: machine.mechanisms.is_on(Switch::WaitBeforeOom),
-            memcg_dirty_limits: machine.memcg_dirty_limits,
             device_cpu: machine.device_cpu,
         })
     }
@@ -347,17 +360,51 @@ impl World {
         }
     }
 
+    /// Carries an order of the flusher out. The positions of pages that begin to be written; `None`: there are none, or the
+    /// file was replaced, whose pages are dropped.
+    pub(crate) fn write(&mut self, order: WriteOrder) -> Option<Range<u64>> {
+        let file = self.files.of_mapping(order.mapping)?;
+        self.write_run(file, order.from, order.pages_max as usize)
+    }
+
     /// Takes the next dirty pages of a file from `from` on, and begins to write them. Their positions; `None`: there
     /// are no more.
-    pub(crate) fn write_next(&mut self, file: FileNumber, from: u32) -> Option<std::ops::Range<u64>> {
+    pub(crate) fn write_next(&mut self, file: FileNumber, from: u32) -> Option<Range<u64>> {
+        self.write_run(file, from, self.transfer_pages)
+    }
+
+    fn write_run(&mut self, file: FileNumber, from: u32, most: usize) -> Option<Range<u64>> {
         let mapping = &self.files.get(file).mapping;
-        let run = self.core.start_writeback(mapping, from, 1 << 32, self.transfer_pages)?;
+        let run = self.core.start_writeback(mapping, from, 1 << 32, most)?;
         let mapping = mapping.clone();
         let pages = run.folios.len() as u64;
         let first = u64::from(run.first);
         let completion = self.device.write(self.now(), pages);
         self.note_write(Write { file: Some(file), mapping, run, ok: completion.ok }, completion.at);
         Some(first..first + pages)
+    }
+
+    /// Begins to read pages that were inserted.
+    pub(crate) fn read(&mut self, mapping: Arc<Mapping>, run: ReadRun) {
+        let id = ReadId(self.next_read);
+        self.next_read += 1;
+        let completion = self.device.read(self.now(), run.folios.len() as u64);
+        self.reads.insert(id, Read { mapping, run, ok: completion.ok });
+        self.events.plan(completion.at, Due::Read(id));
+    }
+
+    /// Such a read ended.
+    pub(crate) fn read_ended(&mut self, id: ReadId) {
+        let Read { mapping, run, ok } = self.reads.remove(&id).expect("a read ends once");
+        for &folio in &run.folios {
+            match ok {
+                true => self.core.publish(&self.host, &mapping, folio),
+                false => self.core.abandon(&self.host, &mapping, folio),
+            }
+        }
+        if !ok {
+            self.note_dropped(&mapping, run.first, u64::from(run.first) + run.folios.len() as u64);
+        }
     }
 
     fn note_write(&mut self, write: Write, end: Time) {
@@ -448,21 +495,15 @@ impl World {
             model.borrow_mut().content.write_ends(id, write.mapping.id(), write.run.first, write.ok);
         }
         if !write.ok && Arc::ptr_eq(&write.mapping, &self.files.get(file).mapping) {
-            self.files.note_error(file, self.now());
+            self.files.note_error(file);
         }
-        self.failed_writes += u64::from(!write.ok);
     }
 
     /// A memcg is killed: its jobs end when they act next, and the reaper takes its memory.
     pub(crate) fn kill(&mut self, victim: MemcgId) {
         let report = self.core.oom_killed(victim).expect("the core says why it kills");
         self.kills.push(Kill { time: self.now(), report: *report });
-        let tasks = self.tasks.iter().filter(|task| task.memcg == victim);
-        let mut regions: Vec<Arc<Mapping>> = tasks.flat_map(|task| task.space.regions()).collect();
-        regions.retain(|mapping| mapping.kind() == Kind::Anon);
-        regions.sort_by_key(|region| region.id().0);
-        regions.dedup_by_key(|region| region.id().0);
-        self.victims.push_back(Victim { memcg: victim, regions });
+        self.victims.push_back(Reaping::new(&self.core, victim));
         self.tenants
             .iter_mut()
             .filter(|tenant| tenant.memcg == Some(victim))

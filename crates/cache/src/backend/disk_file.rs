@@ -17,7 +17,7 @@
 //!
 //! None; the kernel orders concurrent calls. `direct_refused` only ever goes from false to true.
 
-use super::{BackendFile, Direction, FileIdentity, OpenMode, Progress, Transfer};
+use super::transfer::{BackendFile, Direction, FileIdentity, OpenMode, Progress, Transfer};
 use crate::frames::{FRAME_BYTES, Frames};
 use rustix::fs::{Advice, OFlags, fadvise};
 use std::any::Any;

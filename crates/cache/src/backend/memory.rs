@@ -6,7 +6,7 @@
 
 use super::memory_files::MemoryFiles;
 use super::queue::{Queue, Request, join, spawn};
-use super::{Backend, BackendFile, Completion, Direction, OpenMode, Transfer};
+use super::transfer::{Backend, BackendFile, Completion, Direction, OpenMode, Transfer};
 use crate::frames::Frames;
 use std::io;
 use std::path::Path;
@@ -106,8 +106,8 @@ impl Drop for MemoryBackend {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::{Fault, FaultEffect, FaultOperation, FaultTrigger};
     use super::*;
+    use crate::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger};
     use crate::frames::FRAME_BYTES;
     use std::collections::BTreeMap;
     use std::fmt;

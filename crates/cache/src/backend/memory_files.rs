@@ -13,7 +13,7 @@
 //!
 //! One mutex for the whole disk, held while bytes are copied and never while a completion is called.
 
-use super::{BackendFile, Direction, FileIdentity, OpenMode, Progress, Transfer, zero_rest};
+use super::transfer::{BackendFile, Direction, FileIdentity, OpenMode, Progress, Transfer, zero_rest};
 use crate::frames::{FRAME_BYTES, Frames};
 use std::any::Any;
 use std::collections::BTreeMap;

@@ -9,7 +9,7 @@
 //! One mutex, held for a few instructions and never across a transfer or a completion. `unfinished` counts a
 //! request from `push` until its completion has returned, so zero means that nobody will be called any more.
 
-use super::{Completion, Direction, Transfer};
+use super::transfer::{Completion, Direction, Transfer};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;

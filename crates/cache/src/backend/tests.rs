@@ -2,10 +2,12 @@
 
 use super::disk_file::DiskFile;
 use super::memory::tests::{Log, page};
+use super::transfer::*;
 use super::uring::Buffers;
 use super::*;
+use crate::frames::FRAME_BYTES;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 const FRAMES: u32 = 600;

@@ -9,7 +9,7 @@
 
 use super::disk_file::{DiskFile, Step};
 use super::queue::{Queue, Request, join, spawn};
-use super::{Backend, BackendFile, Completion, Direction, OpenMode, Progress, Transfer, zero_rest};
+use super::transfer::{Backend, BackendFile, Completion, Direction, OpenMode, Progress, Transfer, zero_rest};
 use crate::frames::Frames;
 use std::io;
 use std::path::Path;

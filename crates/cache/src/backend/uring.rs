@@ -31,7 +31,7 @@
 use super::disk_file::{DiskFile, Step};
 use super::queue::{Queue, Request, join, spawn};
 use super::threads::{ThreadBackend, finish, transfer_now};
-use super::{Backend, BackendFile, Batch, Completion, Direction, OpenMode, Progress, Transfer};
+use super::transfer::{Backend, BackendFile, Batch, Completion, Direction, OpenMode, Progress, Transfer};
 use crate::frames::{FRAME_BYTES, Frames};
 use io_uring::types::Fd;
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};

@@ -1,6 +1,6 @@
 //! Background reclaim: frees pages ahead of those who need them, when the core asks.
 
-use crate::cache::Shared;
+use crate::shared::Shared;
 use mglru_core::reclaim::{Background, BackgroundStep};
 use std::sync::atomic::Ordering;
 use std::time::Duration;

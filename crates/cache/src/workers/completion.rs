@@ -1,44 +1,14 @@
-//! Transfers under way, and what happens when one completes.
+//! What happens when a transfer completes that nobody waits for.
 //!
 //! # Locking
 //!
-//! The table's lock is a leaf. Completions run on backend threads, without a lock of the backend.
+//! Completions run on backend threads, without a lock of the backend.
 
-use crate::cache::Shared;
+use crate::flight::Flight;
 use crate::inode::{Failed, Inode};
-use mglru_core::{FolioId, Mapping};
-use std::collections::BTreeMap;
+use crate::shared::Shared;
 use std::io;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// A transfer that nobody waits for.
-pub(crate) enum Flight {
-    /// Readahead.
-    Read { inode: Arc<Inode>, folios: Vec<FolioId>, first: u32 },
-    /// Write-back; `end` is the length that the file on disk has at least when it succeeded.
-    Write { inode: Arc<Inode>, folios: Vec<FolioId>, number: u64, end: u64 },
-    /// A page of anonymous memory, to swap.
-    SwapOut { mapping: Arc<Mapping>, folio: FolioId },
-}
-
-/// All of them, by tag.
-#[derive(Default)]
-pub(crate) struct InFlight(Mutex<(u64, BTreeMap<u64, Flight>)>);
-
-impl InFlight {
-    pub(crate) fn begin(&self, flight: Flight) -> u64 {
-        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let tag = table.0;
-        table.0 += 1;
-        table.1.insert(tag, flight);
-        tag
-    }
-
-    fn end(&self, tag: u64) -> Option<Flight> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&tag)
-    }
-}
 
 impl Shared {
     /// A submitted transfer is over.
@@ -64,10 +34,6 @@ impl Shared {
                 inode.note_writeback(written);
                 for folio in folios {
                     self.core.end_writeback(&self.host, &inode.mapping, folio, written, self.cpu());
-                }
-                if !written {
-                    // Tried again when it expires.
-                    self.note_dirty(&inode);
                 }
                 inode.end_transfer(number);
                 self.host.progress.ring();

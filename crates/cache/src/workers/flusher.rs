@@ -1,99 +1,127 @@
 //! The flusher: writes dirty pages back, in file order and in large pieces.
 //!
-//! It writes when more is dirty than may be (10 % of a tenant's memory or of all), when reclaim met nothing but dirty
-//! pages, and what has been dirty for 30 s; it looks every 5 s (spec 70 §7). Writers who are faster than it are slowed down
-//! from 15 % on, and stopped at 20 % ([`mglru_core::writeback`]).
+//! The core decides when and what ([`Flusher`]), and how much writers are slowed down that are faster ([`Dirtier`]). Here its
+//! orders are carried out. What a file that nobody has open any more has dirty is written at once.
 //!
 //! # Locking
 //!
 //! It holds nothing while it submits; pages under write-back carry references.
 
 use crate::backend::{Direction, Transfer};
-use crate::cache::Shared;
 use crate::error::Error;
+use crate::flight::Flight;
 use crate::inode::Inode;
-use crate::workers::Flight;
-use mglru_core::writeback::Dirtier;
+use crate::shared::Shared;
+use mglru_core::writeback::{Dirtier, Flusher, FlusherOptions, FlusherStep, WriteOrder};
 use mglru_core::{Host, MemcgId, PAGE_BYTES};
 use std::cell::Cell;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-const PERIOD: Duration = Duration::from_secs(5);
-const EXPIRY: Duration = Duration::from_secs(30);
-/// Largest write: 1 MiB keeps a device busy, and 256 pages are freed at once when it ends.
+/// Largest write where somebody waits for it: 1 MiB keeps a device busy, and 256 pages are freed at once when it ends.
 const RUN_PAGES: usize = 256;
 /// A writer that paused so often, for up to 200 ms each time, while nothing could be written, gets the error; where all files
 /// fail that have something to write, its pauses end with their next attempts.
 const FRUITLESS_PAUSES: u32 = 16;
 
 pub(super) fn run(shared: &Shared) {
+    let mut flusher = Flusher::new(FlusherOptions::default(), shared.host.now());
     let mut heard = 0;
+    let mut has_slept = true;
     while !shared.stopping.load(Ordering::Acquire) {
-        heard = shared.host.flusher.wait(heard, PERIOD);
-        let _at_work = shared.at_work.read();
-        let all = shared.host.flush_for_reclaim.swap(false, Ordering::AcqRel) || shared.core.flush_is_due();
+        let written = shared.host.progress.rings();
+        let at_work = shared.at_work.read();
+        if shared.host.flush_for_reclaim.swap(false, Ordering::AcqRel) {
+            flusher.ask();
+        }
+        if std::mem::take(&mut has_slept) {
+            shared.want_idle(&mut flusher);
+        }
         let now = shared.host.now();
-        for inode in shared.inodes() {
-            let idle = inode.handles.load(Ordering::Acquire) == 0;
-            let since = inode.dirty_since_ns.load(Ordering::Relaxed);
-            let expired =
-                since != 0 && now.as_nanos() - since.min(now.as_nanos()) >= EXPIRY.as_nanos() as u64;
-            if all || idle || expired {
-                shared.submit_dirty(&inode);
+        match flusher.step(&shared.core, &shared.host) {
+            FlusherStep::Write(order) => {
+                let pages = shared.write_ordered(order);
+                if let Some(until) = flusher.wrote(&shared.core, &shared.host, pages) {
+                    drop(at_work);
+                    shared.host.progress.wait(written, until.since(now));
+                    has_slept = true;
+                }
             }
-            if idle {
-                shared.forget_if_idle(&inode);
+            FlusherStep::Rest(until) => {
+                drop(at_work);
+                // Not even a ring ends it. It is a tenth of a second at most.
+                std::thread::sleep(until.since(now));
+            }
+            FlusherStep::Sleep(until) => {
+                drop(at_work);
+                heard = shared.host.flusher.wait(heard, until.since(now));
+                has_slept = true;
             }
         }
     }
 }
 
 impl Shared {
+    /// Files that nobody has open are forgotten, or written first.
+    fn want_idle(&self, flusher: &mut Flusher) {
+        for inode in self.inodes() {
+            if inode.handles.load(Ordering::Acquire) == 0 {
+                flusher.want(inode.mapping.id());
+                self.forget_if_idle(&inode);
+            }
+        }
+    }
+
+    /// Carries an order of the flusher out. The positions of pages that begin to be written; `None`: there are none.
+    fn write_ordered(&self, order: WriteOrder) -> Option<Range<u64>> {
+        let inode = self.lock_inodes().of_mapping(order.mapping)?;
+        self.submit_run(&inode, order.from, 1 << 32, order.pages_max as usize)
+    }
+
     /// Begins to write all dirty pages.
     pub(crate) fn submit_dirty(&self, inode: &Arc<Inode>) {
-        // First: a page that is not found below became dirty later, and who dirtied it finds this.
-        inode.dirty_since_ns.store(0, Ordering::Relaxed);
         self.submit_dirty_in(inode, 0, 1 << 32);
-        if self.core.dirty_pages(&inode.mapping) > 0 {
-            // Those that were dirtied again while they were being written.
-            self.note_dirty(inode);
-        }
     }
 
     /// Begins to write the dirty pages from `first` to `end`.
     pub(crate) fn submit_dirty_in(&self, inode: &Arc<Inode>, first: u32, end: u64) {
-        let Some(file) = inode.writable() else { return };
         let mut next = first;
-        loop {
-            // Registered before pages are taken: a sync that finds them clean waits for this. And before the length is
-            // looked at: a truncation that changes it waits for this, and lets none begin meanwhile.
-            let number = inode.begin_transfer();
-            let Some(run) = self.core.start_writeback(&inode.mapping, next, end, RUN_PAGES) else {
-                inode.end_transfer(number);
-                return;
-            };
-            let offset = u64::from(run.first) * PAGE_BYTES;
-            let run_end = (offset + run.folios.len() as u64 * PAGE_BYTES).min(inode.len());
-            let bytes = run_end.saturating_sub(offset) as usize;
-            let after = run.first.checked_add(run.folios.len() as u32);
-            let mut folios = run.folios;
-            // What a truncation is cutting off is not written; its pages are about to be dropped.
-            for folio in folios.split_off(bytes.div_ceil(PAGE_BYTES as usize)) {
-                self.core.end_writeback(&self.host, &inode.mapping, folio, false, self.cpu());
-            }
-            if bytes == 0 {
-                inode.end_transfer(number);
-            } else {
-                let frames = folios.iter().map(|folio| folio.0).collect();
-                let transfer = Transfer { file: file.clone(), offset, frames, bytes };
-                let flight = Flight::Write { inode: inode.clone(), folios, number, end: run_end };
-                self.backend.submit(Direction::Write, transfer, self.in_flight.begin(flight));
-            }
-            let Some(after) = after else { return };
+        while let Some(pages) = self.submit_run(inode, next, end, RUN_PAGES) {
+            let Ok(after) = u32::try_from(pages.end) else { return };
             next = after;
         }
+    }
+
+    /// Begins to write the next dirty pages at or after `first` and before `end`, at most `most`. Their positions; `None`:
+    /// there are none.
+    fn submit_run(&self, inode: &Arc<Inode>, first: u32, end: u64, most: usize) -> Option<Range<u64>> {
+        let file = inode.writable()?;
+        // Registered before pages are taken: a sync that finds them clean waits for this. And before the length is
+        // looked at: a truncation that changes it waits for this, and lets none begin meanwhile.
+        let number = inode.begin_transfer();
+        let Some(run) = self.core.start_writeback(&inode.mapping, first, end, most) else {
+            inode.end_transfer(number);
+            return None;
+        };
+        let pages = u64::from(run.first)..u64::from(run.first) + run.folios.len() as u64;
+        let offset = pages.start * PAGE_BYTES;
+        let run_end = (pages.end * PAGE_BYTES).min(inode.len());
+        let bytes = run_end.saturating_sub(offset) as usize;
+        let mut folios = run.folios;
+        // What a truncation is cutting off is not written; its pages are about to be dropped.
+        for folio in folios.split_off(bytes.div_ceil(PAGE_BYTES as usize)) {
+            self.core.end_writeback(&self.host, &inode.mapping, folio, false, self.cpu());
+        }
+        if bytes == 0 {
+            inode.end_transfer(number);
+        } else {
+            let frames = folios.iter().map(|folio| folio.0).collect();
+            let transfer = Transfer { file, offset, frames, bytes };
+            let flight = Flight::Write { inode: inode.clone(), folios, number, end: run_end };
+            self.backend.submit(Direction::Write, transfer, self.in_flight.begin(flight));
+        }
+        Some(pages)
     }
 
     /// Writes all pages that are dirty now and waits for them. Whether that worked is in the inode's errors.

@@ -4,9 +4,7 @@ mod background;
 mod completion;
 mod flusher;
 
-pub(crate) use completion::{Flight, InFlight};
-
-use crate::cache::Shared;
+use crate::shared::Shared;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

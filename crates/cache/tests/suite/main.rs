@@ -4,6 +4,7 @@ mod anon;
 #[path = "../common/mod.rs"]
 mod common;
 mod equivalence;
+mod flusher;
 mod guide;
 mod limits;
 mod misses;

@@ -147,7 +147,7 @@ fn neighbours_are_written_together() {
     assert_eq!(files.counts("f").writes, 3, "nothing is dirty");
 }
 
-/// The flusher works behind everybody's back: at 10 % of a tenant's memory, and for files without handles.
+/// The flusher works behind everybody's back: at 15 % of a tenant's memory, and for files without handles.
 #[test]
 fn the_flusher_writes_without_being_asked() {
     let (disk, files) = memory(7);
@@ -155,10 +155,10 @@ fn the_flusher_writes_without_being_asked() {
     let cache = disk.builder(16 << 20).tenant("t", 400 * PAGE as u64).build().unwrap();
     let file = cache.tenant("t").unwrap().open("f".as_ref(), OpenMode::ReadWrite).unwrap();
     files.hold();
-    for number in 0..45 {
+    for number in 0..64 {
         file.write_at(&page(number), number * PAGE as u64).unwrap();
     }
-    // 40 pages are a tenth of 400.
+    // More than 60 pages of 400.
     files.wait_held(1);
     files.release();
     file.sync_all().unwrap();

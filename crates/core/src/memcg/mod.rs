@@ -30,8 +30,8 @@ mod totals;
 mod tree;
 
 pub use counter::{PageCounter, UNLIMITED};
-pub use limits::Limits;
 pub use id::MemcgId;
+pub use limits::Limits;
 pub(crate) use oom::OomState;
 pub(crate) use pace::Pace;
 pub(crate) use pending::Pending;

@@ -42,6 +42,11 @@ impl AddressSpace {
         self.regions.lock().retain(|known| !Arc::ptr_eq(known, mapping));
     }
 
+    /// Whether a mapping is mapped now.
+    pub(crate) fn maps(&self, mapping: &Arc<Mapping>) -> bool {
+        self.regions.lock().iter().any(|known| Arc::ptr_eq(known, mapping))
+    }
+
     /// What is mapped now.
     pub fn regions(&self) -> Vec<Arc<Mapping>> {
         self.regions.lock().clone()
@@ -141,6 +146,11 @@ pub(crate) struct LockedSpaces<'a>(MutexGuard<'a, Iteration>);
 impl LockedSpaces<'_> {
     pub(crate) fn add(&mut self, space: Arc<AddressSpace>) {
         self.0.spaces.push((space, true));
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<AddressSpace>> {
+        self.0.spaces.iter().map(|(space, _)| space)
     }
 
     /// The tasks of an address space left.

@@ -29,7 +29,7 @@ pub use crate::lru::scan_control::{EffortKind, Orders, Progress};
 pub use background::{Background, BackgroundStep};
 pub(crate) use high::{HighStep, OverHigh};
 pub(crate) use last_resort::{LastResort, LastStep};
-pub use oom::{OomCandidate, OomDecision, OomPolicy, choose_victim};
+pub use oom::{OomCandidate, OomDecision, OomPolicy, ReapStep, Reaping, choose_victim};
 pub use oom_report::{GenerationPages, OutOfMemory};
 pub(crate) use order::{NodeWalk, WalkStep};
 pub use proactive::{Lowering, Proactive, RequestStep};

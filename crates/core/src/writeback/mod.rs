@@ -4,8 +4,8 @@
 //! write failed or somebody wrote to it meanwhile. Reclaim never writes file pages; it wakes the flusher. Dirty pages of
 //! anonymous memory are in no index and under no limit: they leave when they are cold ([`crate::pageout`]).
 //!
-//! Source: spec 70 §7. The host's flusher takes dirty pages with [`Core::start_writeback`], writes them, and
-//! reports with [`Core::end_writeback`].
+//! When and what the flusher writes is a [`Flusher`]. A host that writes takes pages with [`Core::start_writeback`] and
+//! reports with [`Core::end_writeback`]. Source: spec 70 §7.
 //!
 //! Who dirties pages faster than they are written is slowed down by [`balance`].
 //!
@@ -15,9 +15,12 @@
 
 mod balance;
 mod errors;
+mod flusher;
 
 pub use balance::Dirtier;
 pub use errors::ErrorSequence;
+pub(crate) use flusher::Flushing;
+pub use flusher::{Flusher, FlusherOptions, FlusherStep, WriteOrder};
 
 use crate::Core;
 use crate::folio::{FolioId, Kind};
@@ -114,6 +117,9 @@ impl Core {
         if locked.slot(index).folio() != Some(folio) || !flags.set_dirty() {
             return false;
         }
+        if locked.tree.dirty.is_empty() {
+            self.flushing.note_dirty(mapping, host.now());
+        }
         locked.tree.dirty.insert(index);
         drop(locked);
         self.count_dirtied(host, self.owner_of(folio));
@@ -165,28 +171,6 @@ impl Core {
         let limits = DirtyLimits::of(u64::from(self.folios.len()));
         let all = DirtyLevel { memcg: self.memcg(MemcgId::ROOT), pending: &self.node.pending, limits };
         self.memcgs.with_ancestors(memcg.id()).filter(move |_| own).map(of_memcg).chain([all])
-    }
-
-    /// The flusher that is woken for a memcg finds out why.
-    fn note_over_background(&self, memcg: &Memcg) {
-        if memcg.pending.note_over_background() {
-            self.over_background.lock().insert(memcg.id());
-        }
-    }
-
-    /// Whether more pages are dirty than may stay in the background: of all together, or of a memcg that met that when pages
-    /// were dirtied. (Where a limit is lowered, reclaim makes room, and asks for what is dirty.)
-    pub fn flush_is_due(&self) -> bool {
-        let mut over = self.over_background.lock();
-        over.retain(|&memcg| {
-            let pending = &self.memcg(memcg).pending;
-            // In this order: who notes it from now on waits for the lock.
-            pending.forget_over_background();
-            let over = pending.dirty_pages() > self.dirty_limits(self.memcg(memcg)).background_pages;
-            over && pending.note_over_background()
-        });
-        let all = DirtyLimits::of(u64::from(self.folios.len()));
-        !over.is_empty() || self.node.pending.dirty_pages() > all.background_pages
     }
 
     /// Pages of files, of everybody, that are dirty or being written.
@@ -241,6 +225,9 @@ impl Core {
                 break;
             }
         }
+        if run.is_some() && locked.tree.dirty.is_empty() {
+            self.flushing.note_clean(mapping);
+        }
         run
     }
 
@@ -261,6 +248,9 @@ impl Core {
         } else if !written {
             let mut locked = mapping.lock(&self.leaves);
             if locked.slot(index).folio() == Some(folio) && flags.set_dirty() {
+                if locked.tree.dirty.is_empty() {
+                    self.flushing.note_dirty(mapping, host.now());
+                }
                 locked.tree.dirty.insert(index);
                 self.count_pending(memcg, 1, 0);
             }
@@ -306,9 +296,9 @@ impl Core {
         self.remove_range(host, mapping, from, end, Leaves::All)
     }
 
-    /// Gives up what a region of anonymous memory has of a memcg that was killed, where others use the region, too: pages that are
-    /// charged to it, in memory and in swap. Others stay. A region that nobody else uses goes whole ([`Self::truncate`]). `Some`: this folio is in use or being written; wait for it, then call again.
-    pub fn reap(&self, host: &impl Host, region: &Mapping, victim: MemcgId) -> Option<FolioId> {
+    /// Takes the pages of a region of anonymous memory that are charged to `victim`, in memory and in swap, out of it. `Some`:
+    /// this folio is in use or being written; wait for it, then call again.
+    pub(crate) fn reap(&self, host: &impl Host, region: &Mapping, victim: MemcgId) -> Option<FolioId> {
         self.remove_range(host, region, 0, 1 << 32, Leaves::Of(victim))
     }
 
@@ -422,6 +412,9 @@ impl Core {
         self.release_slot(host, folio);
         if flags.clear_dirty() && mapping.kind() == Kind::File {
             locked.tree.dirty.remove(&index);
+            if locked.tree.dirty.is_empty() {
+                self.flushing.note_clean(mapping);
+            }
             self.count_pending(memcg, -1, 0);
         }
         drop(locked);

@@ -2,7 +2,7 @@
 
 use crate::common::Harness;
 use mglru_core::reclaim::EffortKind;
-use mglru_core::writeback::Dirtier;
+use mglru_core::writeback::{Dirtier, Flusher, FlusherOptions, FlusherStep};
 use mglru_core::*;
 
 /// A full memcg of 100 pages in the oldest generation, one of which was dirty when reclaim met it.
@@ -105,21 +105,31 @@ fn runs_are_consecutive() {
     assert_eq!(harness.core.dirty_pages(&harness.mapping), 2);
 }
 
+/// Whether a flusher that is woken now writes.
+fn flushes(harness: &Harness) -> bool {
+    let mut flusher = Flusher::new(FlusherOptions::default(), Time::ZERO);
+    matches!(flusher.step(&harness.core, &harness.host), FlusherStep::Write(_))
+}
+
 /// Whether a task that dirties pages of a memcg has to pause.
 fn pauses(harness: &Harness, memcg: MemcgId) -> bool {
     harness.core.balance_dirty(&harness.host, memcg, &mut Dirtier::default()).is_some()
 }
 
-/// The flusher is asked for at the background share of the memcg's limit: more than 10 of 100 pages.
+/// The flusher is asked for at the background share of the memcg's limit, more than 10 of 100 pages, and writes above the
+/// free run, more than 15.
 #[test]
 fn the_flusher_starts_at_the_background_share() {
     let mut harness = Harness::new(100, 31);
     harness.read_ahead(0..50);
     (0..10).for_each(|page| harness.write(page));
-    assert!(harness.host.flushes.borrow().is_empty() && !harness.core.flush_is_due());
+    assert!(harness.host.flushes.borrow().is_empty() && !flushes(&harness));
     harness.write(10);
     assert_eq!(*harness.host.flushes.borrow(), [FlushReason::Background]);
-    (11..19).for_each(|page| harness.write(page));
+    (11..15).for_each(|page| harness.write(page));
+    assert!(!flushes(&harness));
+    (15..19).for_each(|page| harness.write(page));
+    assert!(flushes(&harness));
     assert!(!pauses(&harness, harness.task.memcg));
     harness.write(19);
     assert!(pauses(&harness, harness.task.memcg), "20 of 100");
@@ -140,11 +150,13 @@ fn dirty_limits_are_those_of_the_subtree() {
         harness.read_ahead(pages);
     }
     (0..6).chain(30..34).for_each(|page| harness.write(page));
-    assert!(!harness.core.flush_is_due(), "10 of 100");
     harness.write(34);
     assert_eq!(*harness.host.flushes.borrow(), [FlushReason::Background]);
-    assert!(harness.core.flush_is_due());
-    (35..43).for_each(|page| harness.write(page));
+    (35..39).for_each(|page| harness.write(page));
+    assert!(!flushes(&harness), "15 of 100");
+    harness.write(39);
+    assert!(flushes(&harness));
+    (40..43).for_each(|page| harness.write(page));
     assert!(![a, b, parent].into_iter().any(|memcg| pauses(&harness, memcg)), "19 of 100");
     harness.write(43);
     assert!([a, b, parent].into_iter().all(|memcg| pauses(&harness, memcg)), "20 of 100");
@@ -155,7 +167,7 @@ fn dirty_limits_are_those_of_the_subtree() {
     harness.core.remove_memcg(&harness.host, a).unwrap();
     assert!(pauses(&harness, b));
     let folios = harness.start_writeback();
-    assert!(pauses(&harness, b) && !harness.core.flush_is_due(), "all is being written");
+    assert!(pauses(&harness, b) && !flushes(&harness), "all is being written");
     harness.core.validate().unwrap();
     harness.end_writeback(folios);
     assert!(!pauses(&harness, b));
@@ -169,5 +181,5 @@ fn who_pauses_is_flushed() {
     harness.read_ahead(0..100);
     (0..50).for_each(|page| harness.write(page));
     harness.core.memcg(harness.task.memcg).set_max_pages(200);
-    assert!(pauses(&harness, harness.task.memcg) && harness.core.flush_is_due());
+    assert!(pauses(&harness, harness.task.memcg) && flushes(&harness));
 }

@@ -1,14 +1,9 @@
-//! The reaper: gives up the anonymous memory of tenants that were killed, one region per step.
-//!
-//! What the victim's jobs have mapped goes, in memory and in swap, whoever it is charged to, as a killed process loses its
-//! address space. Of regions that jobs of others use, too, only what is charged to the victim goes: who uses them finds pages
-//! without content. What jobs left behind when they moved is theirs, and stays. It waits for pages that are being read or
-//! written. Until it is done, whoever needs memory waits.
+//! The reaper as an actor: gives up the anonymous memory of tenants that were killed, one region per step, as [`Reaping`] says.
+//! Until it is done, whoever needs memory waits.
 
 use super::{rest, wait_for};
 use crate::world::{Pause, World};
-use mglru_core::Task;
-use std::sync::Arc;
+use mglru_core::reclaim::ReapStep;
 
 /// The actor that frees the memory of victims.
 #[derive(Debug)]
@@ -17,24 +12,25 @@ pub(crate) struct Reaper;
 impl Reaper {
     /// Goes through one region, or sleeps.
     pub(crate) fn step(&mut self, world: &mut World) -> Pause {
-        let Some(victim) = world.victims.front_mut() else { return Pause::Called(None) };
-        let memcg = victim.memcg;
-        let Some(region) = victim.regions.pop() else {
-            world.core.oom_reaped(memcg);
-            world.victims.pop_front();
-            return Pause::Ready;
-        };
-        let lives = |task: &&Task| world.core.oom_killed(task.memcg).is_none();
-        let maps = |task: &Task| task.space.regions().iter().any(|mapped| Arc::ptr_eq(mapped, &region));
-        let is_shared = world.tasks.iter().filter(lives).any(maps);
-        let busy = match is_shared {
-            true => world.core.reap(&world.host, &region, memcg),
-            false => world.core.truncate(&world.host, &region, 0, 1 << 32),
-        };
-        world.note_cut(&region, 0, 1 << 32);
-        let Some(busy) = busy else { return rest(world, world.access_nanos) };
-        world.victims[0].regions.push(region);
-        wait_for(&world.core, busy)
+        loop {
+            let Some(victim) = world.victims.front_mut() else { return Pause::Called(None) };
+            match victim.step(&world.core, &world.host) {
+                // Jobs of the victim end, and touch it no more.
+                ReapStep::Begin(_) => {}
+                ReapStep::Taken(region) => {
+                    world.note_cut(&region, 0, 1 << 32);
+                    return rest(world, world.access_nanos);
+                }
+                ReapStep::Wait(region, folio) => {
+                    world.note_cut(&region, 0, 1 << 32);
+                    return wait_for(&world.core, folio);
+                }
+                ReapStep::Done => {
+                    world.victims.pop_front();
+                    return Pause::Ready;
+                }
+            }
+        }
     }
 }
 

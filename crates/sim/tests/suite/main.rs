@@ -13,5 +13,6 @@ mod events;
 mod golden;
 mod loads;
 mod protection;
+mod readahead;
 mod samples;
 mod trouble;

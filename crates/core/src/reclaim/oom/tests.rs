@@ -127,6 +127,13 @@ impl World {
         panic!("it ends")
     }
 
+    fn core_folio(&self, mapping: &Mapping, page: u32) -> FolioId {
+        match self.core.lookup(mapping, page) {
+            crate::Lookup::Hit(hit) => hit.folio,
+            other => panic!("page {page}: {other:?}"),
+        }
+    }
+
     fn usage(&self) -> u64 {
         self.core.memcg(self.top).usage_pages()
     }
@@ -137,10 +144,14 @@ impl World {
             if self.host.cannot_kill.get() {
                 continue;
             }
-            for (_, region) in self.children.iter().filter(|(task, _)| task.memcg == victim) {
-                assert_eq!(self.core.truncate(&self.host, region, 0, 1 << 32), None);
+            let mut reaping = Reaping::new(&self.core, victim);
+            loop {
+                match reaping.step(&self.core, &self.host) {
+                    ReapStep::Begin(_) | ReapStep::Taken(_) => {}
+                    ReapStep::Wait(..) => panic!("nobody works on a page"),
+                    ReapStep::Done => break,
+                }
             }
-            self.core.oom_reaped(victim);
         }
     }
 
@@ -448,4 +459,54 @@ fn thrashing_follows_the_policy() {
     let mut classic = victim_of_600();
     classic.mechanisms = classic.mechanisms.with_lru(crate::Lru::Classic);
     assert_eq!(thrash(classic, 1000, 500, |_| ()).1, [], "it is the multi-gen LRU's");
+}
+
+/// Whose memory a kill takes: what the victim's address space has mapped, the last region first and whole, but of regions that
+/// others map only what is charged to the victim. Files stay, and what is under writeback is waited for.
+#[test]
+fn a_kill_takes_what_the_victim_has_mapped() {
+    let world = World::new(OomPolicy::Victim);
+    let [(a, of_a), (b, _)] = &world.children[..2] else { panic!("three children") };
+    let (second, shared) = (world.core.open_mapping(Kind::Anon), world.core.open_mapping(Kind::Anon));
+    let file = world.core.open_mapping(Kind::File);
+    for region in [&second, &shared, &file] {
+        world.core.map(a, region, 512);
+    }
+    world.core.map(b, &shared, 512);
+    (0..10).for_each(|page| world.bring(0, page).unwrap());
+    (0..5).for_each(|page| world.bring_to(&second, 0, page).unwrap());
+    (0..4).for_each(|page| world.bring_to(&shared, 0, page).unwrap());
+    (4..7).for_each(|page| world.bring_to(&shared, 1, page).unwrap());
+    // Charged to another, in a region of the victim's alone.
+    world.bring_to(of_a, 1, 20).unwrap();
+    (0..3).for_each(|page| world.bring_to(&file, 0, page).unwrap());
+
+    let mut reaping = Reaping::new(&world.core, a.memcg);
+    let flags = world.core.folios().flags(world.core_folio(&second, 2));
+    assert!(flags.try_lock());
+    let mut steps = Vec::new();
+    loop {
+        let (name, region) = match reaping.step(&world.core, &world.host) {
+            ReapStep::Begin(region) => ("begin", region),
+            ReapStep::Taken(region) => ("taken", region),
+            ReapStep::Wait(region, _) => {
+                flags.unlock();
+                ("wait", region)
+            }
+            ReapStep::Done => break,
+        };
+        steps.push((name, region.id(), region.folios()));
+    }
+    let expected = [
+        ("begin", shared.id(), 7),
+        ("taken", shared.id(), 3),
+        ("begin", second.id(), 5),
+        ("wait", second.id(), 3),
+        ("taken", second.id(), 0),
+        ("begin", of_a.id(), 11),
+        ("taken", of_a.id(), 0),
+    ];
+    assert_eq!(steps, expected);
+    assert_eq!(file.folios(), 3);
+    world.core.validate().unwrap();
 }

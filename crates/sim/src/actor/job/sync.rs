@@ -40,9 +40,6 @@ impl Job {
             },
             Syncing::Finish(before) if world.is_writing(file, before) => (syncing, Pause::Written(None)),
             Syncing::Finish(_) => {
-                if world.core.dirty_pages(&world.files.get(file).mapping) == 0 {
-                    world.files.note_clean(file);
-                }
                 self.end_sync(world, file);
                 return rest(world, world.access_nanos);
             }

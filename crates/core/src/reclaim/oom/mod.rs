@@ -6,7 +6,7 @@
 //! background reclaim would thrash (`lru_gen/min_ttl_ms`) ─► the same, and no request fails
 //! ```
 //!
-//! *Killing* a tenant takes its anonymous memory: the host gives its pages up. No byte of a file is lost. A tenant that was
+//! *Killing* a tenant takes its anonymous memory ([`Reaping`]). No byte of a file is lost. A tenant that was
 //! killed charges nothing, so that its requests fail, until it is revived or removed. Nobody is killed twice, the root never,
 //! and who is dying is waited for, as in the kernel: so each charge ends.
 //!
@@ -16,6 +16,10 @@
 //! # Locking
 //!
 //! Who decides holds `oom_lock`, taken with nothing held. The locks of reports are leaves.
+
+mod reaping;
+
+pub use reaping::{ReapStep, Reaping};
 
 use super::OutOfMemory;
 use crate::Core;
@@ -99,11 +103,6 @@ impl Core {
             return None;
         }
         self.oom_reports.lock().get(&memcg).cloned()
-    }
-
-    /// The host gave the anonymous memory of a victim up.
-    pub fn oom_reaped(&self, memcg: MemcgId) {
-        self.memcg(memcg).oom.reaped();
     }
 
     /// A memcg that was killed may charge again. `false`: it was not, or its memory is still being given up.
@@ -219,5 +218,4 @@ impl Core {
 }
 
 #[cfg(all(test, not(loom)))]
-#[path = "oom/tests.rs"]
 mod tests;

@@ -1,10 +1,23 @@
-//! Which further pages a miss brings: readahead for sequential reads.
+//! Which further pages a miss brings: readahead for sequential reads, and read-around for mapped misses.
 //!
 //! The window starts at four times the request, doubles (quadruples while small) with every window that is used,
 //! up to a maximum, and each window carries a mark: reaching it asks for the next one before the reader gets to
 //! the end. A read that does not continue the last one brings only itself.
 //!
-//! Source: the on-demand readahead of Linux ("On-demand readahead", LWN 235164), as behaviour.
+//! A miss through a mapping brings the pages around it, as many as the largest window: memory that is loaded from is local more
+//! often than sequential. Where misses outnumber hits by a hundred, they stop to do so, until there are hits again.
+//!
+//! [`Readahead`] says which pages, [`Filling`] how they come into memory, step by step, and [`Core::fault_around`](crate::Core::fault_around) which page-table
+//! entries are made beside the one that is needed.
+//!
+//! Source: the on-demand readahead of Linux ("On-demand readahead", LWN 235164), as behaviour; for mapped misses, "readahead: mmap
+//! read-around simplification" (Linux 2.6.31).
+
+mod fault_around;
+mod filling;
+
+pub use fault_around::FAULT_AROUND_PAGES;
+pub use filling::{FillStep, Filling, ReadRun, pages_max};
 
 /// Default largest window: 128 KiB, as the kernel's.
 pub const DEFAULT_MAX_PAGES: u32 = 32;
@@ -29,12 +42,17 @@ pub struct Readahead {
     size: u32,
     /// The page after the last read, in which a sequential reader goes on.
     next: Option<u32>,
+    /// Mapped accesses that missed, less those that found a page without an entry; at most ten times [`MISSES_MAX`].
+    mapped_misses: u32,
 }
+
+/// Mapped misses from which on nothing is read around them.
+const MISSES_MAX: u32 = 100;
 
 impl Readahead {
     /// For a file that nothing was read from. `max_pages` 0 reads nothing ahead.
     pub fn new(max_pages: u32) -> Readahead {
-        Readahead { max_pages, start: 0, size: 0, next: None }
+        Readahead { max_pages, start: 0, size: 0, next: None, mapped_misses: 0 }
     }
 
     /// The largest window.
@@ -67,6 +85,28 @@ impl Readahead {
         self.size = self.initial(request);
         let ahead = self.size - request;
         Window { first: index, pages: self.size, mark: (ahead > 0).then(|| index.saturating_add(request)) }
+    }
+
+    /// Page `index` is missing, and was loaded from or stored to through a mapping. What to read; the window need not begin with
+    /// the page.
+    pub fn on_fault(&mut self, index: u32) -> Window {
+        let alone = Window { first: index, pages: 1, mark: None };
+        if self.max_pages == 0 {
+            return alone;
+        }
+        self.mapped_misses = (self.mapped_misses + 1).min(10 * MISSES_MAX);
+        if self.mapped_misses > MISSES_MAX {
+            return alone;
+        }
+        (self.start, self.size) = (index.saturating_sub(self.max_pages / 2), self.max_pages);
+        let ahead = self.max_pages / 4;
+        let mark = (ahead > 0).then(|| self.start.saturating_add(self.size - ahead));
+        Window { first: self.start, pages: self.size, mark }
+    }
+
+    /// Page-table entries were made for so many pages that were in memory.
+    pub fn note_mapped(&mut self, pages: u32) {
+        self.mapped_misses = self.mapped_misses.saturating_sub(pages);
     }
 
     /// The mark at page `index` was reached. What to read ahead.
@@ -106,6 +146,26 @@ mod tests {
         assert_eq!(readahead.on_miss(500, 2), Window { first: 500, pages: 2, mark: None });
         readahead.note_read(500, 2);
         assert_eq!(readahead.on_miss(502, 1), Window { first: 502, pages: 4, mark: Some(503) }, "continues");
+    }
+
+    /// 128 KiB around the miss, with a mark at the beginning of the last quarter; after a hundred misses without hits, nothing.
+    #[test]
+    fn mapped_misses_read_around() {
+        let mut readahead = Readahead::new(32);
+        assert_eq!(readahead.on_fault(100), Window { first: 84, pages: 32, mark: Some(108) });
+        assert_eq!(readahead.on_mark(108), Some(Window { first: 116, pages: 32, mark: Some(116) }));
+        assert_eq!(readahead.on_fault(5), Window { first: 0, pages: 32, mark: Some(24) });
+        let alone = |index| Window { first: index, pages: 1, mark: None };
+        let windows: Vec<Window> = (3..=200).map(|miss| readahead.on_fault(miss * 1000)).collect();
+        assert!(windows[..98].iter().all(|window| window.pages == 32), "up to the hundredth");
+        assert!((101..=200).zip(&windows[98..]).all(|(miss, &window)| window == alone(miss * 1000)));
+        readahead.note_mapped(101);
+        assert_eq!(readahead.on_fault(7000).pages, 32, "99 more than hits");
+        readahead.note_mapped(1000);
+        (0..5000).for_each(|miss| assert!(readahead.on_fault(miss).pages > 0));
+        readahead.note_mapped(901);
+        assert_eq!(readahead.on_fault(7000).pages, 32, "no more than a thousand are remembered");
+        assert_eq!(Readahead::new(0).on_fault(9), alone(9));
     }
 
     #[test]

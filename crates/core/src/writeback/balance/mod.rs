@@ -75,7 +75,7 @@ impl Dirtier {
 
 /// How much faster or slower than its rate a task may be; `None`: as fast as it can.
 fn ratio(pending_pages: u64, limits: DirtyLimits) -> Option<u64> {
-    let free_run = (limits.background_pages + limits.pages) / 2;
+    let free_run = limits.free_run_pages();
     if pending_pages <= free_run {
         return None;
     }
@@ -148,5 +148,4 @@ impl Core {
 }
 
 #[cfg(all(test, not(loom)))]
-#[path = "balance/tests.rs"]
 mod tests;

@@ -1,0 +1,38 @@
+//! Transfers under way that nobody waits for.
+//!
+//! # Locking
+//!
+//! The table's lock is a leaf.
+
+use crate::inode::Inode;
+use mglru_core::{FolioId, Mapping};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A transfer that nobody waits for.
+pub(crate) enum Flight {
+    /// Readahead.
+    Read { inode: Arc<Inode>, folios: Vec<FolioId>, first: u32 },
+    /// Write-back; `end` is the length that the file on disk has at least when it succeeded.
+    Write { inode: Arc<Inode>, folios: Vec<FolioId>, number: u64, end: u64 },
+    /// A page of anonymous memory, to swap.
+    SwapOut { mapping: Arc<Mapping>, folio: FolioId },
+}
+
+/// All of them, by tag.
+#[derive(Default)]
+pub(crate) struct InFlight(Mutex<(u64, BTreeMap<u64, Flight>)>);
+
+impl InFlight {
+    pub(crate) fn begin(&self, flight: Flight) -> u64 {
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let tag = table.0;
+        table.0 += 1;
+        table.1.insert(tag, flight);
+        tag
+    }
+
+    pub(crate) fn end(&self, tag: u64) -> Option<Flight> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&tag)
+    }
+}

@@ -1,0 +1,73 @@
+//! Changes that others make to a file, and how they are noticed. See [`Inode`].
+
+use crate::error::Error;
+use crate::inode::{Inode, LEN_MAX};
+use crate::shared::Shared;
+use mglru_core::PAGE_BYTES;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, TryLockError};
+
+impl Inode {
+    /// Looks closer if something suggests that somebody else changed the file. Whether it did.
+    #[inline]
+    pub(crate) fn revalidate_if_changed(self: &Arc<Self>, shared: &Shared) -> Result<bool, Error> {
+        // Looked at before it is changed: it is on the path of every hit.
+        if !self.changed_outside.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        self.changed_outside.store(false, Ordering::Release);
+        self.revalidate(shared)?;
+        Ok(true)
+    }
+
+    /// Adopts what somebody else did to the file's length. Cached pages beyond a new, smaller end are dropped, and so is
+    /// the page in which the file ended before it grew; what was written through this cache and is not on disk yet stays
+    /// and will extend the file again.
+    ///
+    /// Costs one system call while nothing changed. Where writers are at work, it is left to the next read.
+    pub(crate) fn revalidate(self: &Arc<Self>, shared: &Shared) -> Result<(), Error> {
+        let disk_len = || self.file.len().map_err(|e| self.error("look at the length of", e));
+        if disk_len()? == self.disk_len() {
+            return Ok(());
+        }
+        let _alone = match self.resize.try_write() {
+            Ok(alone) => alone,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                self.changed_outside.store(true, Ordering::Release);
+                return Ok(());
+            }
+        };
+        // Write-back extends the file, too: only what changed while there was none is somebody else's doing. Writers are
+        // kept out, the flusher is not.
+        let (before, now, last_dirty) = loop {
+            let begun = self.wait_for_transfers();
+            let found = (self.disk_len(), disk_len()?.min(LEN_MAX), shared.core.last_dirty(&self.mapping));
+            if self.transfers_begun() == begun {
+                break found;
+            }
+        };
+        let ended_in = before.min(now) / PAGE_BYTES;
+        if now > before {
+            // What we wrote to the page in which the file ended goes to disk, up to our end, and meets there what was
+            // appended.
+            if let Ok(index) = u32::try_from(ended_in)
+                && before % PAGE_BYTES > 0
+            {
+                shared.submit_dirty_in(self, index, ended_in + 1);
+                self.wait_for_transfers();
+            }
+            shared.drop_clean_pages(self, ended_in);
+            self.grow_to(now);
+            // The flusher may have extended it since.
+            self.disk_len_reached(now);
+        } else if now < before {
+            // First: what is dirty may be written from now on, and extends it again.
+            self.set_disk_len(now);
+            let kept = last_dirty.map_or(0, |index| (u64::from(index) + 1) * PAGE_BYTES);
+            self.set_len(now.max(kept.min(self.len())));
+            shared.drop_clean_pages(self, ended_in);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,28 @@
+//! Requests, cut into pages.
+
+use mglru_core::PAGE_BYTES;
+use std::ops::Range;
+
+/// A part of a request that lies in one page.
+pub(crate) struct Piece {
+    pub(crate) index: u32,
+    pub(crate) in_page: Range<usize>,
+    pub(crate) in_buffer: Range<usize>,
+}
+
+/// Cuts the request of `len` bytes at `offset` into pages.
+pub(crate) fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let at = offset + done as u64;
+        let from = (at % PAGE_BYTES) as usize;
+        let bytes = (len - done).min(PAGE_BYTES as usize - from);
+        let piece = Piece {
+            index: (at / PAGE_BYTES) as u32,
+            in_page: from..from + bytes,
+            in_buffer: done..done + bytes,
+        };
+        done += bytes;
+        (bytes > 0).then_some(piece)
+    })
+}

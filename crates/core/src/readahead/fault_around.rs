@@ -1,0 +1,69 @@
+//! Fault-around: a load that finds its page in memory, but no page-table entry, makes entries for its neighbours, too.
+//!
+//! Neighbours are the other pages of an aligned window (64 KiB in the kernel). Only pages are mapped that are in memory, whole,
+//! unlocked, and do not ask for more to be read. Nothing is read for it. The new entries are young, as on x86: until the next
+//! walk, a neighbour that nobody touched looks as if it had been.
+//!
+//! A host that maps files by page-table entries saves a fault for each neighbour. The cache has nothing to save: its slot *is* the
+//! entry, and a load that finds a page without one only sets two bits of the word that it has at hand. It would only mark pages
+//! as accessed that nobody touched. So the simulator does it, and the cache does not.
+//!
+//! Source: "mm: map few pages around fault address if they are in page cache" (Linux 3.15), `fault_around_bytes` in debugfs.
+
+use crate::Core;
+use crate::access::{Lookup, Task};
+use crate::mapping::Mapping;
+
+/// The kernel's window: 64 KiB.
+pub const FAULT_AROUND_PAGES: u32 = 16;
+
+impl Core {
+    /// A task loaded from page `index` of a file that it maps, where there was no page-table entry. Makes entries for the
+    /// other pages of the window of `pages` pages, a power of two. Entries made.
+    pub fn fault_around(&self, task: &Task, mapping: &Mapping, index: u32, pages: u32) -> u32 {
+        assert!(pages.is_power_of_two(), "a window of {pages} pages is not aligned");
+        let first = index - index % pages;
+        let mapped_end = mapping.mapped_pages().min(u64::from(first) + u64::from(pages));
+        let mut made = 0;
+        for at in u64::from(first)..mapped_end {
+            let at = at as u32;
+            if at == index {
+                continue;
+            }
+            let Lookup::Hit(hit) = self.lookup(mapping, at) else { continue };
+            if !hit.flags.mapped() && !hit.flags.locked() && !hit.readahead() {
+                made += u32::from(self.make_entry(mapping, at, &hit).is_some());
+            }
+        }
+        if made > 0 && mapping.touch_table(index) {
+            task.space.mark_ran();
+        }
+        made
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::testing::Harness;
+    use crate::{Counter, Options};
+
+    /// Only pages of the aligned window that are in memory, whole, and ask for nothing.
+    #[test]
+    fn neighbours_in_memory_are_mapped() {
+        let mut harness = Harness::with_options(Options::new(1000), 500);
+        harness.read_ahead([15, 16, 18, 20, 31, 32]);
+        let locked = harness.folio(18);
+        assert!(harness.core.folios().flags(locked).try_lock());
+        harness.load(17);
+        let faults = harness.stat(Counter::Pgfault);
+        assert_eq!(harness.core.fault_around(&harness.task, &harness.mapping, 17, FAULT_AROUND_PAGES), 3);
+        let mapped = [15, 16, 17, 18, 20, 31, 32].map(|page| harness.flags(page).mapped());
+        assert_eq!(mapped, [false, true, true, false, true, true, false]);
+        assert!(harness.is_young(16) && !harness.is_young(15));
+        assert_eq!((harness.stat(Counter::Pgfault), harness.stat(Counter::FileMapped)), (faults, 4));
+        assert_eq!(harness.core.fault_around(&harness.task, &harness.mapping, 17, FAULT_AROUND_PAGES), 0);
+        harness.core.unlock(&harness.host, locked);
+        harness.core.validate().unwrap();
+    }
+}

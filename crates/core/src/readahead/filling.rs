@@ -1,0 +1,286 @@
+//! A window on its way into memory: which of its pages are missing, what they cost, and which are read together.
+//!
+//! Pages of a window that are there already are left out. Nobody needs the others, so their charges are optional
+//! ([`Charging::optional`]): nothing is waited for, and the first page that cannot be had ends the window. One window takes at
+//! most a quarter of its memcg's memory, or of all, so that it does not push out what it brought itself.
+//!
+//! Source: the kernel's on-demand readahead (LWN 235164), which skips cached pages and ends at the first failed allocation. The
+//! quarter is ours: the kernel's windows are small beside its memory.
+//!
+//! # Locking
+//!
+//! Between steps, pages that were inserted and not handed out are locked. Charges that are optional wait for nobody.
+
+use super::Window;
+use crate::Core;
+use crate::access::{Arrival, Lookup, Task};
+use crate::charge::{ChargeStep, Charging};
+use crate::folio::FolioId;
+use crate::host::Host;
+use crate::mapping::{InsertError, Mapping};
+use crate::memcg::MemcgId;
+
+/// The end of the largest mapping, in pages.
+const INDEX_END: u64 = 1 << 32;
+
+/// Consecutive pages that are read together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadRun {
+    /// The first page's index.
+    pub first: u32,
+    /// Their folios, locked and without content: [`Core::publish`] or [`Core::abandon`] each.
+    pub folios: Vec<FolioId>,
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub enum FillStep {
+    /// Call again; anybody may run before.
+    More,
+    /// Begin to read these pages, then call again.
+    Read(ReadRun),
+    /// The window is in memory, or on its way.
+    Done,
+}
+
+/// The filling of one window.
+#[derive(Debug)]
+pub struct Filling {
+    next: u64,
+    end: u64,
+    mark: Option<u32>,
+    /// How its pages arrive.
+    arrival: Arrival,
+    /// The page that somebody waits for, if any: inserted already, and locked by the caller.
+    wanted: Option<(u32, FolioId)>,
+    charging: Option<Charging>,
+    /// Inserted, and not handed out yet: the last of them is just before `next`.
+    folios: Vec<FolioId>,
+    /// A page could not be had.
+    is_short: bool,
+}
+
+impl Filling {
+    /// A window for a task of `memcg`, of a file of `file_pages` pages, that nobody waits for.
+    pub fn ahead(core: &Core, memcg: MemcgId, window: Window, file_pages: u64) -> Filling {
+        let first = u64::from(window.first);
+        let most = u64::from(window.pages).min(pages_max(core, memcg));
+        Filling {
+            next: first,
+            end: (first + most).min(file_pages).min(INDEX_END),
+            mark: window.mark,
+            arrival: Arrival { ahead: true, ..Arrival::default() },
+            wanted: None,
+            charging: None,
+            folios: Vec::new(),
+            is_short: false,
+        }
+    }
+
+    /// A window around page `index`, which is missed, and was inserted as `folio` with `arrival`. That page is read in any case.
+    pub fn around(
+        core: &Core,
+        memcg: MemcgId,
+        window: Window,
+        file_pages: u64,
+        (index, folio): (u32, FolioId),
+        arrival: Arrival,
+    ) -> Filling {
+        let at = u64::from(index);
+        let most = u64::from(window.pages).min(pages_max(core, memcg)).max(1);
+        // Where the whole window is too much, what is nearest is left.
+        let first = u64::from(window.first).max(at.saturating_sub(most / 2));
+        let end = (first + most).min(u64::from(window.first) + u64::from(window.pages));
+        Filling {
+            next: first,
+            end: end.min(file_pages).min(INDEX_END).max(at + 1),
+            mark: window.mark,
+            arrival: Arrival { ahead: true, ..arrival },
+            wanted: Some((index, folio)),
+            charging: None,
+            folios: Vec::new(),
+            is_short: false,
+        }
+    }
+
+    /// The payment that is being made, if any.
+    pub fn charging(&self) -> Option<&Charging> {
+        self.charging.as_ref()
+    }
+
+    /// Pages that are inserted and locked, and that no [`FillStep::Read`] named yet.
+    pub fn held(&self) -> impl Iterator<Item = (u32, FolioId)> + '_ {
+        let first = self.next - self.folios.len() as u64;
+        let inserted = (first..).zip(&self.folios).map(|(index, &folio)| (index as u32, folio));
+        inserted.chain(self.wanted)
+    }
+
+    /// Goes on until a batch was reclaimed, a run is complete, or the window ends.
+    pub fn step(&mut self, core: &Core, host: &impl Host, task: &Task, mapping: &Mapping) -> FillStep {
+        loop {
+            if let Some(mut charging) = self.charging.take() {
+                match charging.step(core, host) {
+                    ChargeStep::More => {
+                        self.charging = Some(charging);
+                        return FillStep::More;
+                    }
+                    ChargeStep::Wait(_) => {
+                        charging.cancel(core, host);
+                        self.is_short = true;
+                    }
+                    ChargeStep::OutOfMemory(_) => self.is_short = true,
+                    ChargeStep::Charged(new) => {
+                        let index = self.next as u32;
+                        let arrival = Arrival { readahead_mark: self.mark == Some(index), ..self.arrival };
+                        match core.insert(host, task, mapping, index, new, arrival) {
+                            Ok(folio) => {
+                                self.folios.push(folio);
+                                self.next += 1;
+                            }
+                            // It came meanwhile.
+                            Err(InsertError::Occupied) => {}
+                            Err(InsertError::Closed) => self.is_short = true,
+                        }
+                    }
+                }
+                continue;
+            }
+            if std::mem::take(&mut self.is_short)
+                && let Some(run) = self.end_early()
+            {
+                return FillStep::Read(run);
+            }
+            if self.next >= self.end {
+                return self.hand_out().map_or(FillStep::Done, FillStep::Read);
+            }
+            if let Some((index, folio)) = self.wanted
+                && u64::from(index) == self.next
+            {
+                self.wanted = None;
+                self.folios.push(folio);
+                self.next += 1;
+            } else if matches!(core.lookup(mapping, self.next as u32), Lookup::Miss) {
+                self.charging = Some(Charging::new(task.memcg, task.cpu).optional());
+            } else {
+                let run = self.hand_out();
+                self.next += 1;
+                if let Some(run) = run {
+                    return FillStep::Read(run);
+                }
+            }
+        }
+    }
+
+    /// No further page can be had: all that is left to read is the page that is wanted. The run in front of it, unless they are
+    /// neighbours.
+    fn end_early(&mut self) -> Option<ReadRun> {
+        let Some((index, _)) = self.wanted else {
+            self.end = self.next;
+            return None;
+        };
+        let before = if self.next == u64::from(index) { None } else { self.hand_out() };
+        (self.next, self.end) = (u64::from(index), u64::from(index) + 1);
+        before
+    }
+
+    /// The run that ends before `next`, if there is one.
+    fn hand_out(&mut self) -> Option<ReadRun> {
+        let first = (self.next - self.folios.len() as u64) as u32;
+        (!self.folios.is_empty()).then(|| ReadRun { first, folios: std::mem::take(&mut self.folios) })
+    }
+}
+
+/// Pages that one window takes at most: a quarter of a small memcg's memory, or of all, is enough.
+pub fn pages_max(core: &Core, memcg: MemcgId) -> u64 {
+    core.memcg(memcg).max_pages().min(u64::from(core.folios().len())) / 4
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::testing::Harness;
+    use crate::{Counter, Options};
+
+    /// Fills a window; its runs. They are read at once.
+    fn fill(harness: &Harness, mut filling: Filling) -> Vec<(u32, usize)> {
+        let mut runs = Vec::new();
+        loop {
+            match filling.step(&harness.core, &harness.host, &harness.task, &harness.mapping) {
+                FillStep::More => {}
+                FillStep::Read(run) => {
+                    runs.push((run.first, run.folios.len()));
+                    for folio in run.folios {
+                        harness.core.publish(&harness.host, &harness.mapping, folio);
+                    }
+                }
+                FillStep::Done => return runs,
+            }
+        }
+    }
+
+    fn ahead(harness: &Harness, first: u32, pages: u32, file_pages: u64) -> Vec<(u32, usize)> {
+        let window = Window { first, pages, mark: Some(first) };
+        fill(harness, Filling::ahead(&harness.core, harness.task.memcg, window, file_pages))
+    }
+
+    /// Inserts a page that is missed, and fills a window around it.
+    fn around(harness: &Harness, index: u32, window: Window) -> Vec<(u32, usize)> {
+        let (new, arrival) = (harness.charge(), Arrival { in_fault: true, ..Arrival::default() });
+        let inserted =
+            harness.core.insert(&harness.host, &harness.task, &harness.mapping, index, new, arrival);
+        let page = (index, inserted.unwrap());
+        let memcg = harness.task.memcg;
+        let filling = Filling::around(&harness.core, memcg, window, 1 << 32, page, arrival);
+        assert!(filling.held().eq([page]));
+        fill(harness, filling)
+    }
+
+    #[test]
+    fn pages_that_are_there_are_left_out() {
+        let mut harness = Harness::with_options(Options::new(1000), 500);
+        harness.read_ahead([13, 14, 17]);
+        assert_eq!(ahead(&harness, 10, 10, 1 << 32), [(10, 3), (15, 2), (18, 2)]);
+        assert!(harness.hit(10).unwrap().readahead() && !harness.hit(11).unwrap().readahead());
+        assert_eq!(ahead(&harness, 10, 10, 1 << 32), []);
+        assert_eq!(ahead(&harness, 100, 10, 103), [(100, 3)], "the file ends");
+        assert_eq!(ahead(&harness, 200, 10, 103), []);
+        assert_eq!(ahead(&harness, u32::MAX - 1, 10, 1 << 32), [(u32::MAX - 1, 2)]);
+        assert_eq!(ahead(&harness, 1000, 400, 1 << 32), [(1000, 125)], "a quarter of 500");
+        harness.core.validate().unwrap();
+    }
+
+    /// One major fault, whatever it brings.
+    #[test]
+    fn the_page_that_is_wanted_is_read_with_its_neighbours() {
+        let mut harness = Harness::with_options(Options::new(1000), 500);
+        let window = |first| Window { first, pages: 32, mark: Some(first + 24) };
+        assert_eq!(around(&harness, 100, window(84)), [(84, 32)]);
+        assert!(harness.hit(108).unwrap().readahead());
+        assert_eq!(harness.stat(Counter::Pgmajfault), 1);
+        harness.read_ahead([219, 221]);
+        assert_eq!(around(&harness, 220, window(204)), [(204, 15), (220, 1), (222, 14)]);
+        assert_eq!(around(&harness, 300, window(300)), [(300, 32)], "a read's window begins with it");
+        let small = harness.core.add_memcg("small", 32, crate::Time::ZERO).unwrap().id();
+        harness.task = harness.core.new_task(small, 0);
+        assert_eq!(around(&harness, 400, window(384)), [(396, 8)], "a quarter of 32");
+        harness.core.validate().unwrap();
+    }
+
+    /// Memory that cannot be freed ends a window, and fails nobody: the page that is wanted is there.
+    #[test]
+    fn a_window_ends_where_memory_does() {
+        let mut harness = Harness::with_options(Options::new(1000), 80);
+        harness.read_ahead(0..70);
+        (0..70).for_each(|page| harness.write(page));
+        let writeback = harness.start_writeback();
+        assert_eq!(ahead(&harness, 100, 6, 1 << 32), [(100, 6)]);
+        let window = Window { first: 184, pages: 32, mark: None };
+        // Those that were read ahead before make room.
+        let runs = around(&harness, 200, window);
+        assert!(runs.iter().any(|&(first, pages)| (first..first + pages as u32).contains(&200)), "{runs:?}");
+        let oom = harness.stat(Counter::EventOom);
+        assert_eq!(oom, 0, "{runs:?}");
+        harness.end_writeback(writeback);
+        harness.core.validate().unwrap();
+    }
+}

@@ -1,0 +1,207 @@
+//! Causes, turns, delays.
+
+use super::*;
+use crate::testing::Harness;
+use crate::{FolioId, Kind, Options};
+use std::sync::Arc;
+
+/// A memcg of 1,000 pages on a node of 10,000, with these pages dirty.
+fn dirty(pages: Range<u32>) -> Harness {
+    let mut harness = Harness::with_options(Options::new(10_000), 1000);
+    harness.read_ahead(0..700);
+    pages.for_each(|page| harness.write(page));
+    harness
+}
+
+fn flusher(options: FlusherOptions) -> Flusher {
+    Flusher::new(options, Time::ZERO)
+}
+
+/// Whether a flusher that is woken now writes.
+fn writes(harness: &Harness) -> bool {
+    let step = flusher(FlusherOptions::default()).step(&harness.core, &harness.host);
+    matches!(step, FlusherStep::Write(_))
+}
+
+/// Carries orders out until there is none, as a host whose writes take for ever: what was written, and the last step.
+fn run(harness: &Harness, flusher: &mut Flusher) -> (Vec<(u32, usize)>, Vec<FolioId>, FlusherStep) {
+    let (mut runs, mut folios) = (Vec::new(), Vec::new());
+    loop {
+        let order = match flusher.step(&harness.core, &harness.host) {
+            FlusherStep::Write(order) => order,
+            other => return (runs, folios, other),
+        };
+        let mapping = harness.core.mapping(order.mapping).unwrap();
+        let run = harness.core.start_writeback(&mapping, order.from, 1 << 32, order.pages_max as usize);
+        let pages = run.map(|run| {
+            let first = u64::from(run.first);
+            runs.push((run.first, run.folios.len()));
+            folios.extend(&run.folios);
+            first..first + run.folios.len() as u64
+        });
+        if let Some(until) = flusher.wrote(&harness.core, &harness.host, pages) {
+            return (runs, folios, FlusherStep::Sleep(until));
+        }
+    }
+}
+
+/// The documentation of `vm.dirty_background_ratio`, and where `balance_dirty_pages` starts the flusher for a memcg.
+#[test]
+fn much_is_dirty_from_the_free_run_on() {
+    // (dirty, under writeback) of 1,000 pages: 10 % in the background, free run to 15 %.
+    let table = [
+        (128, 0, false),
+        (150, 0, false),
+        (160, 0, true),
+        (40, 120, false),
+        (128, 22, false),
+        (128, 40, true),
+    ];
+    for (dirty_pages, writeback_pages, expected) in table {
+        let harness = dirty(300..300 + dirty_pages);
+        (0..writeback_pages).for_each(|page| harness.write(page));
+        let run = harness.core.start_writeback(&harness.mapping, 0, 300, 1000);
+        assert_eq!(run.map_or(0, |run| run.folios.len()), writeback_pages as usize);
+        // Noticed every 32 pages, or by a writer that looks.
+        let mut dirtier = super::super::Dirtier::default();
+        harness.core.balance_dirty(&harness.host, harness.task.memcg, &mut dirtier);
+        assert_eq!(writes(&harness), expected, "{dirty_pages} dirty, {writeback_pages} under writeback");
+    }
+}
+
+/// Of all memory, dirty pages alone count.
+#[test]
+fn much_is_dirty_of_all_memory() {
+    let mut options = Options::new(10_000);
+    options.memcg_dirty_limits = false;
+    let mut harness = Harness::with_options(options, 5000);
+    harness.read_ahead(0..2000);
+    (0..1000).for_each(|page| harness.write(page));
+    assert!(!writes(&harness), "10 %");
+    harness.write(1000);
+    assert!(writes(&harness));
+    let options = FlusherOptions { memory_permille: 1000, ..FlusherOptions::default() };
+    let step = flusher(options).step(&harness.core, &harness.host);
+    assert_eq!(
+        step,
+        FlusherStep::Sleep(Time::ZERO + Duration::from_secs(5)),
+        "a machine that has more memory"
+    );
+}
+
+#[test]
+fn old_pages_are_written_at_the_next_period() {
+    let harness = dirty(0..5);
+    let mut flusher = flusher(FlusherOptions::default());
+    assert_eq!(harness.core.dirty_since(&harness.mapping), Some(harness.host.now()));
+    let dirtied = harness.host.now();
+    for seconds in 1..35 {
+        harness.host.advance(Duration::from_secs(1));
+        let (runs, _, step) = run(&harness, &mut flusher);
+        let age = harness.host.now().since(dirtied).as_secs();
+        assert_eq!(runs.len(), usize::from(age == 30), "{seconds} s");
+        let FlusherStep::Sleep(until) = step else { panic!("{step:?}") };
+        assert!(until > harness.host.now() && until.since(harness.host.now()) <= Duration::from_secs(5));
+    }
+    assert_eq!(harness.core.dirty_since(&harness.mapping), None, "all is being written");
+}
+
+/// Files take turns, a portion of each; runs are no longer than a transfer; what is dirty behind the flusher is left for the
+/// next pass, and young.
+#[test]
+fn files_take_turns() {
+    let harness = dirty(0..5);
+    let other = harness.core.open_mapping(Kind::File);
+    let task = &harness.task;
+    for page in 0..5 {
+        let new = harness.charge();
+        let folio = harness.core.insert(&harness.host, task, &other, page, new, Default::default()).unwrap();
+        harness.core.end_filling(&other, folio);
+        assert!(harness.core.set_dirty(&harness.host, &other, folio));
+        harness.core.unlock(&harness.host, folio);
+    }
+    let options = FlusherOptions { portion_pages: 3, transfer_pages: 2, ..FlusherOptions::default() };
+    let mut flusher = flusher(options);
+    flusher.ask();
+    let mut seen = Vec::new();
+    while let FlusherStep::Write(order) = flusher.step(&harness.core, &harness.host) {
+        assert_eq!(order.pages_max, 2);
+        let mapping = harness.core.mapping(order.mapping).unwrap();
+        let run = harness.core.start_writeback(&mapping, order.from, 1 << 32, 2);
+        let pages = run.map(|run| u64::from(run.first)..u64::from(run.first) + run.folios.len() as u64);
+        seen.push((Arc::ptr_eq(&mapping, &other), pages.clone()));
+        if seen.len() == 3 {
+            // Behind it: a page of the first file, whose first version is still being written.
+            harness.write(0);
+        }
+        assert_eq!(flusher.wrote(&harness.core, &harness.host, pages), None);
+    }
+    let (first, second) = (false, true);
+    let expected = [
+        (first, Some(0..2)),
+        (first, Some(2..4)),
+        (second, Some(0..2)),
+        (second, Some(2..4)),
+        (first, Some(4..5)),
+        (first, None),
+        (second, Some(4..5)),
+        (second, None),
+    ];
+    assert_eq!(seen, expected);
+    assert_eq!(harness.core.dirty_since(&harness.mapping), Some(harness.host.now()));
+    assert_eq!(harness.core.dirty_since(&other), None);
+}
+
+/// All that is dirty is being written in an older version: the flusher waits for a write, and does not ask in vain.
+#[test]
+fn pages_under_writeback_are_waited_for() {
+    let harness = dirty(0..200);
+    let mut flusher = flusher(FlusherOptions::default());
+    let (runs, folios, step) = run(&harness, &mut flusher);
+    assert_eq!((&runs[..], matches!(step, FlusherStep::Sleep(_))), (&[(0, 200)][..], true));
+    (0..200).for_each(|page| harness.write(page));
+    let (runs, _, step) = run(&harness, &mut flusher);
+    assert_eq!((runs.len(), step), (0, FlusherStep::Sleep(Time::ZERO + Duration::from_secs(5))));
+    harness.end_writeback(folios);
+    assert_eq!(run(&harness, &mut flusher).0, [(0, 200)]);
+}
+
+/// A device that refuses in no time is asked less and less often, and at once when it is well.
+#[test]
+fn failures_are_waited_out() {
+    let harness = dirty(0..200);
+    let mut flusher = flusher(FlusherOptions::default());
+    let mut delays = Vec::new();
+    while delays.len() < 9 {
+        let (runs, folios, step) = run(&harness, &mut flusher);
+        let FlusherStep::Rest(until) = step else {
+            assert_eq!(runs, [(0, 200)]);
+            for folio in folios {
+                harness.core.end_writeback(&harness.host, &harness.mapping, folio, false, 0);
+            }
+            continue;
+        };
+        assert!(runs.is_empty());
+        delays.push(until.since(harness.host.now()).as_millis());
+        harness.host.advance(until.since(harness.host.now()));
+        // The pass that comes now fails, too, before it ends.
+        let FlusherStep::Write(order) = flusher.step(&harness.core, &harness.host) else { panic!() };
+        let run = harness.core.start_writeback(&harness.mapping, order.from, 1 << 32, 1000).unwrap();
+        for folio in run.folios {
+            harness.core.end_writeback(&harness.host, &harness.mapping, folio, false, 0);
+        }
+        assert_eq!(flusher.wrote(&harness.core, &harness.host, Some(0..1 << 32)), None);
+    }
+    assert_eq!(delays, [1, 2, 4, 8, 16, 32, 64, 100, 100]);
+}
+
+/// A file that nobody has open is written whatever its age.
+#[test]
+fn wanted_files_are_due() {
+    let harness = dirty(0..5);
+    let mut flusher = flusher(FlusherOptions::default());
+    assert!(run(&harness, &mut flusher).0.is_empty());
+    flusher.want(harness.mapping.id());
+    assert_eq!(run(&harness, &mut flusher).0, [(0, 5)]);
+    harness.core.validate().unwrap();
+}

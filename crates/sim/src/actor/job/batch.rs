@@ -1,0 +1,174 @@
+//! The operations that come next: taken from the source in batches, with the places of their pages; and pages that are cached and
+//! only to be read, which are looked up some at a time, and counted together.
+
+use super::Job;
+use super::process::Descriptor;
+use super::touch::Touch;
+use crate::files::FileNumber;
+use crate::operation::{Access, Operation, SourceError};
+use crate::world::World;
+use mglru_core::mapping::LEAF_SLOTS;
+use mglru_core::{Hit, Kind, Lookup, Time};
+
+/// Pages that a job looks up together before it touches them one by one: their memory is waited for together.
+const AHEAD_PAGES: usize = 32;
+
+/// What comes next.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Next {
+    Touch(Touch),
+    Loads(Loads),
+    Other(Operation),
+}
+
+/// Loads through a mapping from pages of one leaf, as bits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Loads {
+    pub(super) file: FileNumber,
+    pub(super) first: u32,
+    pub(super) pages: u64,
+}
+
+impl Loads {
+    pub(super) const NONE: Loads = Loads { file: FileNumber(0), first: 0, pages: 0 };
+
+    /// Takes one of them.
+    pub(super) fn pop(&mut self) -> Option<Touch> {
+        let at = self.pages.trailing_zeros();
+        self.pages &= self.pages.checked_sub(1)?;
+        Some(Touch::of(self.file, self.first + at, Access::load(0)))
+    }
+}
+
+/// Pages that were looked up before their turn.
+#[derive(Debug, Default)]
+pub(super) struct Ahead {
+    /// Their places in the batch.
+    pub(super) range: std::ops::Range<usize>,
+    /// Those that are cached and only to be read.
+    pub(super) hits: [Option<Hit>; AHEAD_PAGES],
+}
+
+impl Job {
+    /// Takes the next operations, and finds the places of their pages.
+    pub(super) fn refill(&mut self, world: &mut World) -> Result<(), SourceError> {
+        self.batch.clear();
+        self.located.clear();
+        self.ahead.range = 0..0;
+        self.next = 0;
+        if world.tenants[self.process.tenant].gone || self.source.end().is_some_and(|end| world.now() >= end)
+        {
+            return Ok(());
+        }
+        self.source.at(world.now());
+        self.source.fill(&mut self.batch)?;
+        let mut files = 0;
+        for &operation in &self.batch {
+            let next = match operation {
+                Operation::Access(access) => {
+                    let kind = if access.anon { Kind::Anon } else { Kind::File };
+                    let (file, index) = world.files.locate(&world.core, kind, access.page);
+                    files = files.max(file.0 as usize + 1);
+                    Next::Touch(Touch::of(file, index, access))
+                }
+                Operation::Loads { first, pages } => {
+                    let (file, first) = world.files.locate(&world.core, Kind::File, first);
+                    files = files.max(file.0 as usize + 1);
+                    Next::Loads(Loads { file, first, pages })
+                }
+                other => Next::Other(other),
+            };
+            self.located.push(next);
+        }
+        if self.process.descriptors.len() < files {
+            self.process.descriptors.resize(files, Descriptor::default());
+        }
+        Ok(())
+    }
+
+    /// Reads pages as [`Self::run`] would, as long as they are cached and nothing else happens: looked up some at a
+    /// time, and counted together.
+    pub(super) fn touch_ahead(&mut self, world: &mut World, horizon: Time) {
+        let most = world.accesses_before(horizon).min(u64::from(self.left - 1));
+        let mut reads = 0;
+        while reads < most && self.next < self.located.len() {
+            if !self.ahead.range.contains(&self.next) {
+                self.look_ahead(world);
+            }
+            let Some(hit) = &self.ahead.hits[self.next - self.ahead.range.start] else { break };
+            let Next::Touch(touch) = self.located[self.next] else {
+                unreachable!("only reads are looked up")
+            };
+            let process = &mut self.process;
+            if touch.mapped {
+                world.core.touch(&process.task, &world.files.get(touch.file).mapping, touch.index, hit);
+            } else if process.descriptors[touch.file.0 as usize].goes_to(touch.index) || world.count_repeats {
+                world.core.accessed(&world.host, || process.task.cpu, hit);
+            }
+            self.next += 1;
+            reads += 1;
+        }
+        let counts = &mut world.tenants[self.process.tenant].counts;
+        counts.accesses += reads;
+        counts.hits += reads;
+        if world.times_accesses {
+            world.tenants[self.process.tenant].latencies.record_many(world.access_nanos, reads);
+        }
+        self.left -= reads as u32;
+        world.pass(reads);
+    }
+
+    /// Looks up the pages that come next. What is found is true until pages are reclaimed or others act.
+    pub(super) fn look_ahead(&mut self, world: &World) {
+        let end = self.located.len().min(self.next + AHEAD_PAGES);
+        self.ahead.range = self.next..end;
+        let coming = &self.located[self.next..end];
+        let mut peeked = [None; AHEAD_PAGES];
+        for (peeked, next) in peeked.iter_mut().zip(coming) {
+            if let Next::Touch(touch) = next {
+                *peeked = world.core.peek(&world.files.get(touch.file).mapping, touch.index);
+            }
+        }
+        for ((hit, next), peeked) in self.ahead.hits.iter_mut().zip(coming).zip(peeked) {
+            *hit = match next {
+                Next::Touch(touch) if !touch.write => {
+                    let mapping = &world.files.get(touch.file).mapping;
+                    let maps = || {
+                        self.process.descriptors[touch.file.0 as usize].mapped
+                            && mapping.mapped_pages() > u64::from(touch.index)
+                    };
+                    match world.core.lookup_peeked(mapping, touch.index, peeked) {
+                        // A fault is more than a touch.
+                        // And what asks for more to be read.
+                        Lookup::Hit(hit) if hit.readahead() => None,
+                        Lookup::Hit(hit) if !touch.mapped || hit.flags.mapped() && maps() => Some(hit),
+                        _ => None,
+                    }
+                }
+                _ => None,
+            };
+        }
+    }
+
+    /// Loads from those pages that are mapped, without a look at each.
+    pub(super) fn load_together(&mut self, world: &mut World, horizon: Time) {
+        let Loads { file, first, pages } = self.loads;
+        let mapping = &world.files.get(file).mapping;
+        let is_mapped = self.process.descriptors[file.0 as usize].mapped
+            && mapping.mapped_pages() >= u64::from(first) + LEAF_SLOTS as u64;
+        let most = world.accesses_before(horizon).min(u64::from(self.left - 1));
+        if !is_mapped || u64::from(pages.count_ones()) > most {
+            return;
+        }
+        self.loads.pages = world.core.touch_mapped(&self.process.task, mapping, first, pages);
+        let reads = pages.count_ones() - self.loads.pages.count_ones();
+        let counts = &mut world.tenants[self.process.tenant].counts;
+        counts.accesses += u64::from(reads);
+        counts.hits += u64::from(reads);
+        if world.times_accesses {
+            world.tenants[self.process.tenant].latencies.record_many(world.access_nanos, u64::from(reads));
+        }
+        self.left -= reads;
+        world.pass(u64::from(reads));
+    }
+}

@@ -1,0 +1,151 @@
+//! A miss: the page is paid for, put into its slot, and read.
+
+use super::touch::Touch;
+use super::{Job, State, rest, wait_out};
+use crate::checker::judge_out_of_memory;
+use crate::host::SimHost;
+use crate::report::Refusal;
+use crate::world::{Pause, World};
+use mglru_core::{Arrival, ChargeStep, Charging, FolioId, InsertError, Mapping, NewFolio, Stall};
+use std::sync::Arc;
+
+/// A read under way.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(crate) mapping: Arc<Mapping>,
+    pub(crate) index: u32,
+    pub(crate) folio: FolioId,
+    ok: bool,
+    /// The page was in use before.
+    stall: Option<Stall>,
+}
+
+impl Job {
+    pub(super) fn charge(&mut self, world: &mut World, touch: Touch, mut charging: Charging) -> Pause {
+        let step = charging.step(&world.core, &world.host).map(|new| self.insert(world, touch, new));
+        if !matches!(step, ChargeStep::Charged(_)) {
+            // Pages may have been reclaimed.
+            self.ahead.range = 0..0;
+        }
+        let pause = match step {
+            ChargeStep::More => {
+                let nanos = world.take_batch_nanos();
+                rest(world, nanos)
+            }
+            ChargeStep::Wait(throttle) => wait_out(world, throttle),
+            ChargeStep::Charged(inserted) => return self.bring(world, touch, inserted),
+            ChargeStep::OutOfMemory(report) => {
+                // To whoever was killed before, everything is refused, for the reason of that time.
+                if let Some(model) = &world.host.model
+                    && !world.kills.iter().any(|kill| kill.report == *report)
+                    && let Some(wrong) = judge_out_of_memory(world, &report)
+                {
+                    model.borrow_mut().complain(wrong);
+                }
+                let tenant = self.process.tenant;
+                if world.tenants[tenant].counts.out_of_memory == 0 {
+                    let path = world
+                        .memcg(tenant)
+                        .map_or_else(String::new, |memcg| world.core.memcgs().path(memcg.id()));
+                    world.refusals.push(Refusal { time: world.now(), tenant: path, report: *report });
+                }
+                self.fail(world, touch);
+                // The caller may want to give up.
+                self.left = self.left.min(1);
+                return rest(world, world.access_nanos);
+            }
+        };
+        self.state = State::Charge(touch, charging);
+        pause
+    }
+
+    /// The page is paid for: into its slot with it.
+    pub(super) fn insert(
+        &self,
+        world: &World,
+        touch: Touch,
+        new: NewFolio<'_, SimHost>,
+    ) -> Result<FolioId, InsertError> {
+        let mapping = &world.files.get(touch.file).mapping;
+        let arrival =
+            Arrival { in_fault: touch.mapped, overwrite: overwrites(world, touch), ..Arrival::default() };
+        world.core.insert(&world.host, &self.process.task, mapping, touch.index, new, arrival)
+    }
+
+    /// The page is in its slot: to the device for its content.
+    pub(super) fn bring(
+        &mut self,
+        world: &mut World,
+        touch: Touch,
+        inserted: Result<FolioId, InsertError>,
+    ) -> Pause {
+        let Ok(folio) = inserted else {
+            // Somebody else brought it meanwhile.
+            self.state = State::Look(touch);
+            return Pause::Ready;
+        };
+        let mapping = &world.files.get(touch.file).mapping;
+        let overwrite = overwrites(world, touch);
+        let swapped = world.core.swap_slot(folio).is_some();
+        let zeros = touch.anon && !swapped;
+        world.tenants[self.process.tenant].counts.zero_fills += u64::from(zeros);
+        if overwrite || zeros {
+            world.core.publish(&world.host, mapping, folio);
+            return self.look(world, touch);
+        }
+        if let Some(window) = self.window_of(world, touch) {
+            return self.bring_window(world, touch, window, folio);
+        }
+        let now = world.now();
+        let completion = match &mut world.swap {
+            Some(swap) if swapped => swap.read(now),
+            _ => world.device.read(now, 1),
+        };
+        let stall = world.core.begin_refault(&world.host, folio);
+        if completion.ok && self.skips(world, Pause::Until(completion.at)) {
+            end_stall(world, stall);
+            let mapping = &world.files.get(touch.file).mapping;
+            world.core.publish(&world.host, mapping, folio);
+            return self.look(world, touch);
+        }
+        let mapping = world.files.get(touch.file).mapping.clone();
+        let reading = Reading { mapping, index: touch.index, folio, ok: completion.ok, stall };
+        self.state = State::Read(touch, reading);
+        Pause::Until(completion.at)
+    }
+
+    /// The device has read the page, or failed to.
+    pub(super) fn arrive(&mut self, world: &mut World, touch: Touch, reading: Reading) -> Pause {
+        end_stall(world, reading.stall);
+        if reading.ok {
+            world.core.publish(&world.host, &reading.mapping, reading.folio);
+            return self.look(world, touch);
+        }
+        world.core.abandon(&world.host, &reading.mapping, reading.folio);
+        world.note_dropped(&reading.mapping, reading.index, u64::from(reading.index) + 1);
+        let counts = &mut world.tenants[self.process.tenant].counts;
+        counts.read_errors += 1;
+        // New when it was looked for, and told so; meanwhile another job wrote it, and it went to swap.
+        counts.hits += u64::from(!touch.missed);
+        rest(world, world.access_nanos)
+    }
+
+    /// A page cannot be had.
+    pub(super) fn fail(&self, world: &mut World, touch: Touch) {
+        let counts = &mut world.tenants[self.process.tenant].counts;
+        counts.out_of_memory += 1;
+        counts.misses += u64::from(!touch.missed);
+    }
+}
+
+/// Whether a touch writes its whole page, so that nothing is read before.
+fn overwrites(world: &World, touch: Touch) -> bool {
+    world.overwrite && touch.write && !touch.mapped
+}
+
+/// The page of a refault is there, or will not be.
+pub(super) fn end_stall(world: &World, stall: Option<Stall>) {
+    if let Some(stall) = stall {
+        world.core.end_stall(&world.host, stall);
+    }
+}

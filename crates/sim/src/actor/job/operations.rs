@@ -1,0 +1,132 @@
+//! Operations that are no touches: on whole files, on time, on the policy, and requests to reclaim.
+
+use super::process::Descriptor;
+use super::{Job, State, rest, wait_for, wait_out};
+use crate::files::FileNumber;
+use crate::operation::{Operation, Request};
+use crate::report::RequestReport;
+use crate::world::{Pause, World};
+use mglru_core::lru::switch::{LruSwitch, SwitchStep};
+use mglru_core::reclaim::{Proactive, RequestStep};
+use mglru_core::{Kind, Mapping};
+use std::sync::Arc;
+
+impl Job {
+    /// Operations on whole files.
+    pub(super) fn begin(&mut self, world: &mut World, operation: Operation) -> Pause {
+        self.ahead.range = 0..0;
+        match operation {
+            Operation::Access(_) | Operation::Loads { .. } => unreachable!("touches are dealt with before"),
+            Operation::Sync { page } => {
+                let file = world.files.file_of(&world.core, page);
+                self.begin_sync(world, file);
+                Pause::Ready
+            }
+            Operation::Truncate { page } => {
+                let (file, from) = world.files.locate(&world.core, Kind::File, page);
+                self.state = State::Truncate(file, from, 1 << 32);
+                Pause::Ready
+            }
+            Operation::Release { page, pages } => {
+                let (region, from) = world.files.locate(&world.core, Kind::Anon, page);
+                let end = (u64::from(from) + u64::from(pages)).min(1 << 32);
+                self.state = State::Truncate(region, from, end);
+                Pause::Ready
+            }
+            Operation::Discard { page, pages } => {
+                let (file, from) = world.files.locate(&world.core, Kind::File, page);
+                let end = (u64::from(from) + u64::from(pages)).min(1 << 32);
+                let mapping = &world.files.get(file).mapping;
+                world.core.invalidate(&world.host, mapping, from, end, self.process.task.cpu);
+                world.note_dropped(mapping, from, end);
+                rest(world, world.access_nanos)
+            }
+            Operation::Unmap { page } => {
+                let file = world.files.file_of(&world.core, page);
+                world.core.unmap(&world.host, &self.process.task, &world.files.get(file).mapping);
+                if let Some(descriptor) = self.process.descriptors.get_mut(file.0 as usize) {
+                    descriptor.mapped = false;
+                }
+                rest(world, world.access_nanos)
+            }
+            Operation::Switch { process } => {
+                let files = self.process.descriptors.len();
+                self.switch(process);
+                if self.process.descriptors.len() < files {
+                    self.process.descriptors.resize(files, Descriptor::default());
+                }
+                self.notice_replacements(world);
+                Pause::Ready
+            }
+            Operation::Rest { nanos } => rest(world, nanos),
+            Operation::RestUntil { time } if time > world.now() => Pause::Until(time),
+            Operation::RestUntil { .. } => Pause::Ready,
+            Operation::Reclaim(Request { tenant, pages, swappiness, unsliced }) => {
+                let tenant = tenant.map_or(0, |tenant| tenant + 1);
+                let target = world.tenants[tenant].memcg.expect("a job asks tenants that are there");
+                let request = Proactive::new(&world.core, target, pages, swappiness, self.process.task.cpu);
+                let request = if unsliced { request.unsliced() } else { request };
+                self.state = State::Reclaim(pages, Box::new(request));
+                Pause::Ready
+            }
+            Operation::SwitchLru { to, folios } => {
+                self.state = State::SwitchLru(world.core.switch_lru(to), folios);
+                Pause::Ready
+            }
+            Operation::Remove { page } => {
+                let file = world.files.file_of(&world.core, page);
+                let old = world.files.replace(&world.core, file);
+                world.tasks.iter().for_each(|task| world.core.unmap(&world.host, task, &old));
+                self.notice_replacements(world);
+                self.state = State::Close(old);
+                Pause::Ready
+            }
+        }
+    }
+
+    /// Moves some folios from one policy to the other. In between, everybody may act.
+    pub(super) fn switch_lru(&mut self, world: &mut World, mut switch: LruSwitch, folios: u32) -> Pause {
+        if switch.step(&world.core, folios) == SwitchStep::More {
+            self.state = State::SwitchLru(switch, folios);
+        }
+        rest(world, world.access_nanos)
+    }
+
+    pub(super) fn reclaim(&mut self, world: &mut World, pages: u64, mut request: Box<Proactive>) -> Pause {
+        let (progress, fell_short) = match request.step(&world.core, &world.host) {
+            RequestStep::More => {
+                self.state = State::Reclaim(pages, request);
+                let nanos = world.take_batch_nanos();
+                return rest(world, nanos);
+            }
+            RequestStep::Wait(throttle) => {
+                self.state = State::Reclaim(pages, request);
+                return wait_out(world, throttle);
+            }
+            RequestStep::Done(progress) => (progress, false),
+            RequestStep::TryAgain(progress) => (progress, true),
+        };
+        world.requests.push(RequestReport { pages, progress, fell_short });
+        Pause::Ready
+    }
+
+    pub(super) fn truncate(&mut self, world: &mut World, file: FileNumber, from: u32, end: u64) -> Pause {
+        let mapping = &world.files.get(file).mapping;
+        let busy = world.core.truncate(&world.host, mapping, from, end);
+        world.note_cut(mapping, from, end);
+        let Some(folio) = busy else { return rest(world, world.access_nanos) };
+        self.state = State::Truncate(file, from, end);
+        wait_for(&world.core, folio)
+    }
+
+    pub(super) fn close(&mut self, world: &mut World, mapping: Arc<Mapping>) -> Pause {
+        let busy = world.core.close_mapping(&world.host, &mapping);
+        world.note_cut(&mapping, 0, 1 << 32);
+        let Some(folio) = busy else {
+            world.note_closed(&mapping);
+            return rest(world, world.access_nanos);
+        };
+        self.state = State::Close(mapping);
+        wait_for(&world.core, folio)
+    }
+}

@@ -1,0 +1,154 @@
+//! A touch of one page: looked up, and touched if it is there.
+
+use super::{Job, State, rest, wait_for, wait_out};
+use crate::files::FileNumber;
+use crate::host::PageTouch;
+use crate::operation::Access;
+use crate::world::{Pause, World};
+use mglru_core::mapping::TABLE_PAGES;
+use mglru_core::{Charging, Hit, Host, Lookup, Time};
+use std::time::Duration;
+
+/// Who pauses for write-back goes on after this time anyhow: the device may be failing for good.
+const DIRTY_WAIT: Duration = Duration::from_secs(20);
+
+/// A touch of one page on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Touch {
+    pub(super) file: FileNumber,
+    pub(super) index: u32,
+    pub(super) write: bool,
+    /// Through a mapping, as all touches of anonymous memory.
+    pub(super) mapped: bool,
+    pub(super) anon: bool,
+    /// It was counted as a miss.
+    pub(super) missed: bool,
+    /// Observers saw it.
+    pub(super) told: bool,
+    /// Nothing is read beside it: with others it could not be read, or did not stay.
+    pub(super) alone: bool,
+}
+
+impl Touch {
+    pub(super) fn of(file: FileNumber, index: u32, access: Access) -> Touch {
+        let Access { write, mapped, anon, .. } = access;
+        Touch { file, index, write, mapped: mapped || anon, anon, missed: false, told: false, alone: false }
+    }
+}
+
+impl Job {
+    /// Looks a page up, and touches it if it is there.
+    #[inline]
+    pub(super) fn look(&mut self, world: &mut World, mut touch: Touch) -> Pause {
+        if touch.mapped {
+            self.map(world, touch);
+        }
+        match world.core.lookup(&world.files.get(touch.file).mapping, touch.index) {
+            Lookup::Hit(hit) => self.touch(world, touch, &hit),
+            Lookup::Pending(folio) => {
+                world.tenants[self.process.tenant].counts.waits += 1;
+                self.state = State::Look(touch);
+                wait_for(&world.core, folio)
+            }
+            Lookup::Miss => {
+                let mapping = &world.files.get(touch.file).mapping;
+                let is_new = touch.anon && world.core.is_untouched(mapping, touch.index);
+                let zeros = is_new && !touch.write;
+                tell(world, &mut touch, is_new, !zeros);
+                let counts = &mut world.tenants[self.process.tenant].counts;
+                if zeros {
+                    // All zeros, as the page that all such loads share.
+                    counts.hits += u64::from(!touch.missed);
+                    return rest(world, world.access_nanos);
+                }
+                counts.misses += u64::from(!touch.missed && !is_new);
+                if touch.mapped && !touch.anon && !touch.missed {
+                    self.map_around(world, touch);
+                }
+                let charging = Charging::new(self.process.task.memcg, self.process.task.cpu);
+                let touch = Touch { missed: touch.missed || !is_new, ..touch };
+                if self.skips(world, Pause::Ready) {
+                    return self.charge(world, touch, charging);
+                }
+                self.state = State::Charge(touch, charging);
+                Pause::Ready
+            }
+        }
+    }
+
+    /// Touches a cached page.
+    #[inline]
+    pub(super) fn touch(&mut self, world: &mut World, mut touch: Touch, hit: &Hit) -> Pause {
+        tell(world, &mut touch, true, false);
+        let counts = &mut world.tenants[self.process.tenant].counts;
+        counts.hits += u64::from(!touch.missed);
+        if touch.mapped {
+            let is_fault = !touch.missed && !hit.flags.mapped();
+            counts.minor_faults += u64::from(is_fault);
+            world.core.touch(&self.process.task, &world.files.get(touch.file).mapping, touch.index, hit);
+            if is_fault && !touch.anon {
+                self.map_around(world, touch);
+            }
+        } else if !(touch.write && world.overwrite)
+            && (self.process.descriptors[touch.file.0 as usize].goes_to(touch.index) || world.count_repeats)
+        {
+            world.core.accessed(&world.host, || self.process.task.cpu, hit);
+        }
+        if hit.readahead() {
+            self.read_on(world, touch, hit);
+        }
+        if touch.write {
+            self.dirty(world, touch, hit);
+        }
+        rest(world, world.access_nanos)
+    }
+
+    /// Takes a file into the job's address space, as far as the page needs it: whole page tables.
+    pub(super) fn map(&mut self, world: &World, touch: Touch) {
+        let mapping = &world.files.get(touch.file).mapping;
+        let mapped = &mut self.process.descriptors[touch.file.0 as usize].mapped;
+        if !*mapped || mapping.mapped_pages() <= u64::from(touch.index) {
+            let tables = u64::from(touch.index / TABLE_PAGES) + 1;
+            world.core.map(&self.process.task, mapping, tables * u64::from(TABLE_PAGES));
+            *mapped = true;
+        }
+    }
+
+    pub(super) fn dirty(&mut self, world: &mut World, touch: Touch, hit: &Hit) {
+        let flags = &world.core.folios().flags(hit.folio);
+        assert!(flags.try_lock(), "between steps only pages without content are locked");
+        let was_clean = world.core.set_dirty(&world.host, &world.files.get(touch.file).mapping, hit.folio);
+        if flags.unlock() {
+            world.host.wake_waiters(hit.folio);
+        }
+        if let (Some(model), false) = (&world.host.model, touch.anon) {
+            let place = (world.files.get(touch.file).mapping.id(), touch.index);
+            model.borrow_mut().content.dirtied(place);
+        }
+        if was_clean && self.dirtier.dirtied() && world.has_flusher {
+            self.state = State::Balance(world.now() + DIRTY_WAIT);
+        }
+    }
+
+    /// Rests where it dirties pages faster than they are written.
+    pub(super) fn balance(&mut self, world: &mut World, until: Time) -> Pause {
+        let memcg = self.process.task.memcg;
+        let pause = world.core.balance_dirty(&world.host, memcg, &mut self.dirtier);
+        let Some(pause) = pause.filter(|_| world.now() < until) else { return Pause::Ready };
+        world.tenants[self.process.tenant].counts.dirty_pauses += 1;
+        self.state = State::Balance(until);
+        wait_out(world, pause)
+    }
+}
+
+/// Tells whoever wants to see it that a page is touched, once.
+#[inline]
+fn tell(world: &World, touch: &mut Touch, hit: bool, arrives: bool) {
+    if world.host.observes() && !std::mem::replace(&mut touch.told, true) {
+        let Touch { file, index, write, mapped, anon, .. } = *touch;
+        let place = (world.files.get(file).mapping.id(), index);
+        let page = world.files.page_name(file, index);
+        let access = world.accesses.saturating_sub(1);
+        world.host.tell_touch(&PageTouch { access, page, anon, write, mapped, hit, arrives, place });
+    }
+}

@@ -1,0 +1,148 @@
+//! Windows of pages that a job brings in beside the one that it needs, as [`mglru_core::readahead`] says.
+//!
+//! What is read is under way by itself: the job waits only for the page that it needs, and not at all where a mark was reached.
+
+use super::miss::end_stall;
+use super::touch::Touch;
+use super::{Job, State, rest, wait_for};
+use crate::files::FileNumber;
+use crate::world::{Pause, World};
+use mglru_core::readahead::{FillStep, Filling, Readahead, Window as Wanted};
+use mglru_core::{Arrival, Charging, FolioId, Hit, Lookup, Mapping, Stall};
+use std::sync::Arc;
+
+/// A window on its way.
+#[derive(Debug)]
+pub(crate) struct Window {
+    pub(crate) mapping: Arc<Mapping>,
+    filling: Filling,
+}
+
+impl Window {
+    /// The payment that is being made for it.
+    pub(super) fn charging(&self) -> Option<&Charging> {
+        self.filling.charging()
+    }
+
+    /// Pages of it that are inserted, and that the device was not asked for yet.
+    pub(crate) fn held(&self) -> impl Iterator<Item = (u32, FolioId)> + '_ {
+        self.filling.held()
+    }
+}
+
+/// A page that the device reads with others.
+#[derive(Debug)]
+pub(super) struct Awaited {
+    mapping: Arc<Mapping>,
+    folio: FolioId,
+    /// The page was in use before.
+    stall: Option<Stall>,
+}
+
+impl Job {
+    /// What its process reads ahead of a file.
+    fn readahead(&mut self, file: FileNumber, pages_max: u32) -> &mut Readahead {
+        let (file, readahead) = (file.0 as usize, &mut self.process.readahead);
+        if readahead.len() <= file {
+            readahead.resize(file + 1, Readahead::new(pages_max));
+        }
+        &mut readahead[file]
+    }
+
+    /// What is read beside a page that is missed; `None`: nothing.
+    pub(super) fn window_of(&mut self, world: &World, touch: Touch) -> Option<Wanted> {
+        if world.readahead_pages == 0 || touch.alone || touch.anon {
+            return None;
+        }
+        let previous = self.process.descriptors[touch.file.0 as usize].previous.checked_sub(1);
+        let readahead = self.readahead(touch.file, world.readahead_pages);
+        let window = if touch.mapped {
+            readahead.on_fault(touch.index)
+        } else {
+            if let Some(previous) = previous {
+                readahead.note_read(previous as u32, 1);
+            }
+            readahead.on_miss(touch.index, 1)
+        };
+        (window.pages > 1).then_some(window)
+    }
+
+    /// Brings a window in around a page that was inserted, and waits for that one.
+    pub(super) fn bring_window(
+        &mut self,
+        world: &World,
+        touch: Touch,
+        window: Wanted,
+        folio: FolioId,
+    ) -> Pause {
+        let file = world.files.get(touch.file);
+        let page = (touch.index, folio);
+        let arrival = Arrival { in_fault: touch.mapped, ..Arrival::default() };
+        let filling =
+            Filling::around(&world.core, self.process.task.memcg, window, file.pages, page, arrival);
+        let mapping = file.mapping.clone();
+        self.window = Some(Box::new(Window { mapping: mapping.clone(), filling }));
+        let stall = world.core.begin_refault(&world.host, folio);
+        self.state = State::Await(touch, Awaited { mapping, folio, stall });
+        Pause::Ready
+    }
+
+    /// A page was reached that asks for the next window.
+    #[cold]
+    pub(super) fn read_on(&mut self, world: &World, touch: Touch, hit: &Hit) {
+        let file = world.files.get(touch.file);
+        if !world.core.take_readahead_mark(&file.mapping, touch.index, hit) {
+            return;
+        }
+        let readahead = self.readahead(touch.file, world.readahead_pages);
+        readahead.note_read(touch.index, 1);
+        if let Some(window) = readahead.on_mark(touch.index) {
+            let filling = Filling::ahead(&world.core, self.process.task.memcg, window, file.pages);
+            self.window = Some(Box::new(Window { mapping: file.mapping.clone(), filling }));
+        }
+    }
+
+    /// Goes on with a window: until it is in memory or on its way, or a batch was reclaimed for it.
+    pub(super) fn fill(&mut self, world: &mut World, mut window: Box<Window>) -> Pause {
+        self.ahead.range = 0..0;
+        loop {
+            let task = &self.process.task;
+            match window.filling.step(&world.core, &world.host, task, &window.mapping) {
+                FillStep::Read(run) => world.read(window.mapping.clone(), run),
+                FillStep::Done => return Pause::Ready,
+                FillStep::More => {
+                    self.window = Some(window);
+                    let nanos = world.take_batch_nanos();
+                    return rest(world, nanos);
+                }
+            }
+        }
+    }
+
+    /// Waits for a page that is read with others. Where that fails, as where the page does not stay, it is read alone.
+    pub(super) fn await_page(&mut self, world: &mut World, touch: Touch, awaited: Awaited) -> Pause {
+        let found = world.core.lookup(&awaited.mapping, touch.index);
+        if matches!(found, Lookup::Pending(folio) if folio == awaited.folio) {
+            let pause = wait_for(&world.core, awaited.folio);
+            self.state = State::Await(touch, awaited);
+            return pause;
+        }
+        end_stall(world, awaited.stall);
+        self.look(world, Touch { alone: true, ..touch })
+    }
+
+    /// A load or store needed a page-table entry, of a page that is in memory or is going to be read.
+    #[cold]
+    pub(super) fn map_around(&mut self, world: &World, touch: Touch) {
+        let mapping = &world.files.get(touch.file).mapping;
+        let is_cached = matches!(world.core.lookup(mapping, touch.index), Lookup::Hit(_));
+        let mut mapped = u32::from(is_cached);
+        if world.fault_around_pages > 1 && !touch.write {
+            let pages = world.fault_around_pages;
+            mapped += world.core.fault_around(&self.process.task, mapping, touch.index, pages);
+        }
+        if world.readahead_pages > 0 {
+            self.readahead(touch.file, world.readahead_pages).note_mapped(mapped);
+        }
+    }
+}
