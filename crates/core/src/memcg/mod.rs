@@ -39,7 +39,7 @@ pub use pressure::Stall;
 pub use protection::Effective;
 pub use stat::{Counter, Stat};
 pub use stock::CHARGE_BATCH_PAGES;
-pub(crate) use stock::Charge;
+pub(crate) use stock::{Charge, Stocks};
 pub(crate) use totals::Totals;
 pub use tree::Memcgs;
 use tree::SharedWalk;
