@@ -86,7 +86,7 @@ pub struct Arrival {
     pub dropbehind: bool,
     /// Reaching it asks for the next readahead window.
     pub readahead_mark: bool,
-    /// It is read together with a page that is needed: its fault is none of its own.
+    /// Nobody asked for it: it is read together with a page that is needed, and its fault is none of its own.
     pub ahead: bool,
 }
 
@@ -247,6 +247,9 @@ impl Core {
     fn touch_slow(&self, mapping: &Mapping, index: u32, hit: &Hit) {
         if let Some(memcg) = self.make_entry(mapping, index, hit) {
             memcg.stat.add(Counter::Pgfault, 1);
+            if mapping.has_recency() && lru::mapped_first(self, hit.folio, hit.flags) {
+                self.make_old(mapping, index, hit.folio);
+            }
         }
     }
 
@@ -266,6 +269,13 @@ impl Core {
             slot.unmap(hit.folio);
         }
         Some(memcg)
+    }
+
+    /// Takes the accessed bit back of an entry that was just made.
+    pub(crate) fn make_old(&self, mapping: &Mapping, index: u32, folio: FolioId) {
+        if let Some(slot) = mapping.slot(&self.leaves, index) {
+            slot.clear_accessed(folio);
+        }
     }
 
     /// Takes the readahead mark off a page that was reached. `true`: this caller reads the next window.
@@ -337,10 +347,14 @@ impl Core {
             && !arrival.overwrite
         {
             let shadow = Shadow::unpack(word);
-            lru::refaulted(self, host, Refault { folio, kind, memcg, shadow, in_fault: recency });
+            let ahead = arrival.ahead;
+            lru::refaulted(self, host, Refault { folio, kind, memcg, shadow, in_fault: recency, ahead });
         }
         if recency {
             lru::faulted_in(self, folio);
+        }
+        if arrival.ahead {
+            lru::came_ahead(self, folio);
         }
         if arrival.in_fault && must_read && !arrival.ahead {
             memcg.stat.add(Counter::Pgmajfault, 1);

@@ -124,6 +124,10 @@ pub enum List {
     Active,
     /// Classic LRU: on the inactive list.
     Inactive,
+    /// Policy `ranked`: with the newcomers.
+    Newcomers,
+    /// Policy `ranked`: on the main list.
+    Main,
     /// With those that reclaim must not take.
     Unevictable,
 }
@@ -137,7 +141,8 @@ pub enum ListedFrom {
     Rotation,
     /// It was advised to be unneeded.
     Deactivation,
-    /// It was found young beside a folio that was judged; classic LRU: it was accessed twice.
+    /// It was found young beside a folio that was judged; classic LRU: it was accessed twice; policy
+    /// `ranked`: the same, which the scan of the newcomers found.
     Activation,
     /// It was isolated, and is put back.
     Isolation,

@@ -50,6 +50,8 @@ pub enum Lru {
     MultiGen = 0,
     /// Active and inactive lists (spec 80).
     Classic = 1,
+    /// Newcomers and a main list, ranked by age.
+    Ranked = 2,
     /// First in, first out: shows in tests what a further policy takes. See `lru/fifo.rs`.
     #[cfg(test)]
     Fifo = 3,
@@ -57,13 +59,14 @@ pub enum Lru {
 
 impl Lru {
     /// Those that can be chosen.
-    pub const ALL: [Lru; 2] = [Lru::MultiGen, Lru::Classic];
+    pub const ALL: [Lru; 3] = [Lru::MultiGen, Lru::Classic, Lru::Ranked];
 
     /// As it is written on the command line and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Lru::MultiGen => "multigen",
             Lru::Classic => "classic",
+            Lru::Ranked => "ranked",
             #[cfg(test)]
             Lru::Fifo => "fifo",
         }
@@ -153,11 +156,27 @@ pub enum Switch {
     WaitBeforeOom,
     /// Where a limit leaves less than a batch, CPUs charge some pages at once, too.
     ChargeNearLimit,
+    /// Policy `ranked`: a page that is back goes to the main list if it is younger than that list's candidate; off: always.
+    RankByGeneration,
+    /// Policy `ranked`: newcomers go straight to the main list while it has room.
+    FillMain,
+    /// Policy `ranked`: pages that leave the main list are remembered.
+    MainShadows,
+    /// Policy `ranked`: newcomers have as many pages as they earn; off: a tenth of memory.
+    AdaptiveNewcomers,
+    /// Policy `ranked`: what a newcomer's return says is discounted by the main list's period.
+    PeriodDiscount,
+    /// Policy `ranked`: pages that the main list refuses make the newcomers' share smaller.
+    RefusalPressure,
+    /// Policy `ranked`: steps of the newcomers' share in one direction become larger.
+    ShareMomentum,
+    /// Policy `ranked`: the access of the fault that brings a page in is none; off: its accessed bit counts.
+    FirstLook,
 }
 
 impl Switch {
     /// All of them, in the order of the table in the design.
-    pub const ALL: [Switch; 13] = [
+    pub const ALL: [Switch; 21] = [
         Switch::WorkingsetRework,
         Switch::LuleshFix,
         Switch::MemcgLru,
@@ -171,6 +190,14 @@ impl Switch {
         Switch::GlobalDirtyThrottle,
         Switch::WaitBeforeOom,
         Switch::ChargeNearLimit,
+        Switch::RankByGeneration,
+        Switch::FillMain,
+        Switch::MainShadows,
+        Switch::AdaptiveNewcomers,
+        Switch::PeriodDiscount,
+        Switch::RefusalPressure,
+        Switch::ShareMomentum,
+        Switch::FirstLook,
     ];
 
     /// As it is written on the command line and in JSON.
@@ -189,6 +216,14 @@ impl Switch {
             Switch::GlobalDirtyThrottle => "global_dirty_throttle",
             Switch::WaitBeforeOom => "wait_before_oom",
             Switch::ChargeNearLimit => "charge_near_limit",
+            Switch::RankByGeneration => "rank_by_generation",
+            Switch::FillMain => "fill_main",
+            Switch::MainShadows => "main_shadows",
+            Switch::AdaptiveNewcomers => "adaptive_newcomers",
+            Switch::PeriodDiscount => "period_discount",
+            Switch::RefusalPressure => "refusal_pressure",
+            Switch::ShareMomentum => "share_momentum",
+            Switch::FirstLook => "first_look",
         }
     }
 
@@ -201,8 +236,21 @@ impl Switch {
         found.ok_or_else(|| MechanismError::UnknownSwitch(name.to_owned()))
     }
 
+    /// The policy that it is a rule of, if it is one of a single policy that can be chosen apart from its other rules.
+    pub const fn policy(self) -> Option<Lru> {
+        if self.ranked_bit().is_some() { Some(Lru::Ranked) } else { None }
+    }
+
+    /// Of the word that can change at run time.
     const fn bit(self) -> u16 {
+        assert!((self as u32) < FIRST_RANKED);
         1 << self as u32
+    }
+
+    /// Of the rules of the policy `ranked`; `None`: it is none of these.
+    const fn ranked_bit(self) -> Option<u8> {
+        let number = self as u32;
+        if number < FIRST_RANKED { None } else { Some(1 << (number - FIRST_RANKED)) }
     }
 }
 
@@ -212,13 +260,18 @@ const POLICY_SHIFT: u32 = 13;
 /// Folios of several policies may be on lists: the policy was switched a moment ago.
 const SWITCHING: u16 = 1 << 15;
 
-const _: () = assert!(Switch::ALL.len() <= 13);
+/// The first switch that is a rule of the policy `ranked`; the others fit below the policy's number.
+const FIRST_RANKED: u32 = Switch::RankByGeneration as u32;
 
-/// Which behaviours are on. Four bytes, to be copied; asking it is a test of one bit.
+const _: () = assert!(FIRST_RANKED == POLICY_SHIFT && Switch::ALL.len() as u32 == FIRST_RANKED + u8::BITS);
+
+/// Which behaviours are on. Six bytes, to be copied; asking it is a test of one bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mechanisms {
     preset: Preset,
     lru_lock: LruLock,
+    /// Rules of the policy `ranked`, which is whole in all presets.
+    ranked: u8,
     on: u16,
 }
 
@@ -251,7 +304,7 @@ impl Mechanisms {
             Preset::Linux72 => LINUX_72,
             Preset::Default => OURS,
         };
-        Mechanisms { preset, lru_lock: LruLock::Lruvec, on }
+        Mechanisms { preset, lru_lock: LruLock::Lruvec, ranked: u8::MAX, on }
     }
 
     /// The switches of a preset, with some turned on and then some turned off.
@@ -281,7 +334,12 @@ impl Mechanisms {
     }
 
     fn turned(self, switch: Switch, on: bool) -> Mechanisms {
-        self.with_bit(switch.bit(), on)
+        match switch.ranked_bit() {
+            None => self.with_bit(switch.bit(), on),
+            Some(bit) => {
+                Mechanisms { ranked: if on { self.ranked | bit } else { self.ranked & !bit }, ..self }
+            }
+        }
     }
 
     fn check(self) -> Result<Mechanisms, MechanismError> {
@@ -310,7 +368,10 @@ impl Mechanisms {
     /// Whether a behaviour is on.
     #[inline]
     pub const fn is_on(self, switch: Switch) -> bool {
-        self.on & switch.bit() != 0
+        match switch.ranked_bit() {
+            None => self.on & switch.bit() != 0,
+            Some(bit) => self.ranked & bit != 0,
+        }
     }
 
     fn with_bit(self, bit: u16, on: bool) -> Mechanisms {
@@ -327,6 +388,7 @@ impl Mechanisms {
     pub const fn lru(self) -> Lru {
         match (self.on & POLICY) >> POLICY_SHIFT {
             1 => Lru::Classic,
+            2 => Lru::Ranked,
             #[cfg(test)]
             3 => Lru::Fifo,
             _ => Lru::MultiGen,
@@ -511,7 +573,7 @@ mod tests {
 
     /// The table of the design, as far as there is a choice.
     #[test]
-    fn presets_differ_in_thirteen_switches() {
+    fn presets_differ_in_switches() {
         let on = |preset| Switch::ALL.map(|switch| Mechanisms::preset(preset).is_on(switch));
         assert_eq!(
             Switch::ALL.map(Switch::name),
@@ -529,8 +591,22 @@ mod tests {
                 "global_dirty_throttle",
                 "wait_before_oom",
                 "charge_near_limit",
+                "rank_by_generation",
+                "fill_main",
+                "main_shadows",
+                "adaptive_newcomers",
+                "period_discount",
+                "refusal_pressure",
+                "share_momentum",
+                "first_look",
             ]
         );
+        let on = |preset| -> [bool; 13] {
+            let all = on(preset);
+            let (of_kernels, of_ranked) = all.split_at(13);
+            assert_eq!(of_ranked, [true; 8], "the policy `ranked` is whole in all presets");
+            of_kernels.try_into().expect("thirteen")
+        };
         assert_eq!(
             on(Preset::Linux612),
             [false, false, true, false, false, false, false, false, false, false, false, false, false]
@@ -543,7 +619,8 @@ mod tests {
             on(Preset::Linux72),
             [true, true, true, true, true, false, false, false, false, true, false, false, false]
         );
-        assert_eq!(on(Preset::Default), Switch::ALL.map(|switch| switch != Switch::SubtreeLru));
+        let off: Vec<usize> = (0..13).filter(|&at| !on(Preset::Default)[at]).collect();
+        assert_eq!(off, [Switch::SubtreeLru as usize]);
     }
 
     #[test]
@@ -559,7 +636,7 @@ mod tests {
         assert!(Lru::ALL.into_iter().all(|lru| Lru::parse(lru.name()) == Ok(lru)));
         assert!(LruLock::ALL.into_iter().all(|lock| LruLock::parse(lock.name()) == Ok(lock)));
         let error = Lru::parse("lru").unwrap_err().to_string();
-        assert_eq!(error, "lru 'lru' is none; there are multigen, classic");
+        assert_eq!(error, "lru 'lru' is none; there are multigen, classic, ranked");
     }
 
     #[test]

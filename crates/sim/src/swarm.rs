@@ -471,7 +471,7 @@ fn random_machine(choices: &mut Choices, seed: u64, large: bool) -> Machine {
 /// A preset, or every switch by a throw of a coin.
 fn random_mechanisms(choices: &mut Choices) -> Mechanisms {
     let preset = choices.one_of(&Preset::ALL);
-    let lru = choices.one_of(&[Lru::MultiGen, Lru::MultiGen, Lru::Classic]);
+    let lru = choices.one_of(&[Lru::MultiGen, Lru::Ranked, Lru::Ranked, Lru::Classic]);
     let lock = choices.one_of(&[LruLock::Lruvec, LruLock::Lruvec, LruLock::Node]);
     let mut mechanisms = Mechanisms::preset(preset);
     if choices.one_in(2) {

@@ -1,6 +1,7 @@
 //! `--explain PAGE`: a page's life, in words.
 
 use crate::table::{Table, count};
+use mglru_core::Lru;
 use mglru_core::event::{FoundBy, List, ListedFrom, Sorted};
 use mglru_core::lru::Distance;
 use mglru_lab::replay::life::Life;
@@ -64,9 +65,13 @@ fn words(what: What) -> String {
             format!("{how}: {}", if hit { "hit" } else { "miss" })
         }
         What::Insert(None) => "inserted; nothing is remembered of it".to_owned(),
-        What::Insert(Some(Refault { recent, distance, classic })) => {
+        What::Insert(Some(Refault { recent, distance, lru })) => {
             let recent = if recent { "recent" } else { "too long ago" };
-            let of = if classic { "evictions and activations" } else { "generations" };
+            let of = match lru {
+                Lru::Classic => "evictions and activations",
+                Lru::Ranked => "evictions from the list on which it was",
+                _ => "generations",
+            };
             let distance = distance.map(|Distance { passed, reach }| {
                 format!(", after {} {of}; within reach are {}", count(passed), count(reach))
             });

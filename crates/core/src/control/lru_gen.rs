@@ -4,7 +4,9 @@ use super::error::{ControlStep, Errno, Failure};
 use super::value;
 use crate::folio::Kind;
 use crate::host::Host;
+use crate::lru::ranked::List;
 use crate::lru::{MAX_GENERATIONS, MIN_GENERATIONS, Seq, Swappiness};
+use crate::mechanism::Lru;
 use crate::memcg::{Memcg, MemcgId};
 use crate::reclaim::{EffortKind, Orders, Scan};
 use crate::{Core, Time};
@@ -27,7 +29,11 @@ impl Core {
                 writeln!(text, "memcg {id:>5} /{path}")
             };
             _ = writeln!(text, " node {:>5}", 0);
-            self.write_generations(&mut text, memcg, now, full);
+            if self.lru() == Lru::Ranked {
+                write_lists(&mut text, memcg);
+            } else {
+                self.write_generations(&mut text, memcg, now, full);
+            }
         }
         text
     }
@@ -78,6 +84,20 @@ impl Core {
             _ = write!(text, " {number:>10}{letter}");
         }
         text.push('\n');
+    }
+}
+
+/// Newcomers and the main list, with the newcomers' share in percent of memory, and the clock: pages brought in.
+fn write_lists(text: &mut String, memcg: &Memcg) {
+    let ranked = &memcg.lruvec.ranked;
+    let (percent, brought_in) = ranked.figures();
+    for (name, list) in [("newcomers", List::Newcomers), ("main", List::Main)] {
+        let [anon, file] = Kind::ALL.map(|kind| ranked.size(list, kind));
+        _ = write!(text, " {name:>10} {:>10} {anon:>10} {file:>10}", "");
+        _ = match list {
+            List::Newcomers => writeln!(text, " share {percent} %"),
+            List::Main => writeln!(text, " clock {brought_in}"),
+        };
     }
 }
 

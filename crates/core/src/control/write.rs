@@ -134,6 +134,10 @@ impl Core {
                 let (pages, swappiness) = value::request(text)?;
                 return Ok(Work::Reclaim(Proactive::new(self, id, pages, swappiness, cpu)));
             }
+            File::LruGen if self.lru() == Lru::Ranked => {
+                let what = "the policy `ranked` has no generations that can be opened or evicted: use memory.reclaim";
+                return Err((Errno::NotSupported, what.to_owned()));
+            }
             File::LruGen => return Ok(Work::Commands(Box::new(Commands::new(text)))),
             File::Enabled => {
                 let bits = value::capabilities(text)?;

@@ -6,10 +6,11 @@ mod list;
 mod loom_tests;
 mod table;
 
-pub(crate) use flags::{Climb, Neighbour, tier_of};
+pub(crate) use flags::{Climb, HandStep, MAIN, NEWCOMER, Neighbour, tier_of};
 pub use flags::{Flags, FolioFlags, GenIndex, LENT_REFERENCES_MAX, Tier};
 pub(crate) use list::FolioLists;
 pub use table::{FolioId, FolioTable, MAX_FOLIOS};
+pub(crate) use table::{STAMP_BITS, Stamp};
 
 /// What backs a folio. Decided by "swap-backed or not", never by "mapped or not" (spec 00 §2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

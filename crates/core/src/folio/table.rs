@@ -6,6 +6,7 @@
 
 use super::{FolioFlags, Kind};
 use crate::mechanism::{LruLock, Mechanisms};
+use crate::memcg::MemcgId;
 use crate::sync::{
     AtomicI64, AtomicU32, AtomicU64, LockCounts, Mutex, MutexGuard, Ordering::Relaxed, SettingsWord,
 };
@@ -16,6 +17,27 @@ pub struct FolioId(pub u32);
 
 /// Most folios of one node: 8 TiB of 4 KiB pages. One bit of a list link is needed to mark its end.
 pub const MAX_FOLIOS: u32 = 1 << 31;
+
+/// Bits of a stamp: those of the memcgs' column that numbers of memcgs leave.
+pub(crate) const STAMP_BITS: u32 = u32::BITS - MemcgId::BITS;
+const STAMP_MASK: u32 = (1 << STAMP_BITS) - 1;
+const MEMCG_MASK: u32 = (1 << MemcgId::BITS) - 1;
+
+/// When something happened to a folio, by the clock of its lruvec, of which these are the low bits. The policy `ranked` has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp(u32);
+
+impl Stamp {
+    /// The low bits of the time.
+    pub(crate) fn new(time: u64) -> Stamp {
+        Stamp(time as u32 & STAMP_MASK)
+    }
+
+    /// These bits.
+    pub(crate) fn value(self) -> u64 {
+        u64::from(self.0)
+    }
+}
 
 /// Neighbours on a list.
 #[derive(Debug)]
@@ -69,6 +91,7 @@ pub struct FolioTable {
     links: Box<[Links]>,
     /// Mapping (high half) and index inside it.
     pages: Box<[AtomicU64]>,
+    /// Number of the memcg (low bits), and stamp.
     memcgs: Box<[AtomicU32]>,
     listed: Listed,
     mechanisms: Mechanisms,
@@ -193,11 +216,25 @@ impl FolioTable {
     /// The number of the memcg that a folio is charged to.
     #[inline]
     pub(crate) fn memcg(&self, folio: FolioId) -> u32 {
-        self.memcgs[folio.0 as usize].load(Relaxed)
+        self.memcgs[folio.0 as usize].load(Relaxed) & MEMCG_MASK
     }
 
+    /// As the stamp, it is changed with the lists locked, or before anybody else knows the folio.
     pub(crate) fn set_memcg(&self, folio: FolioId, memcg: u32) {
-        self.memcgs[folio.0 as usize].store(memcg, Relaxed);
+        debug_assert!(memcg <= MEMCG_MASK);
+        let word = &self.memcgs[folio.0 as usize];
+        word.store(word.load(Relaxed) & !MEMCG_MASK | memcg, Relaxed);
+    }
+
+    /// What the policy noted of a folio last.
+    #[inline]
+    pub(crate) fn stamp(&self, folio: FolioId) -> Stamp {
+        Stamp(self.memcgs[folio.0 as usize].load(Relaxed) >> MemcgId::BITS)
+    }
+
+    pub(crate) fn set_stamp(&self, folio: FolioId, stamp: Stamp) {
+        let word = &self.memcgs[folio.0 as usize];
+        word.store(word.load(Relaxed) & MEMCG_MASK | stamp.0 << MemcgId::BITS, Relaxed);
     }
 }
 

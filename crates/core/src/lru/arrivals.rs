@@ -189,7 +189,7 @@ impl Core {
                 if flags.load().mlocked() {
                     locked.add_unevictable(folio);
                 } else {
-                    locked.place(folio, false);
+                    locked.place_new(self, folio);
                 }
                 self.tell_listed(host, memcg, folio, queue.into());
                 return went;
@@ -208,7 +208,7 @@ impl Core {
         locked.remove(folio);
         match queue {
             Queue::Rotate => {
-                flags.clear_active();
+                locked.rotated(folio);
                 locked.place(folio, true);
                 memcg.stat.add(Counter::Pgrotated, 1);
             }

@@ -10,6 +10,7 @@
 use super::classic::state::{Classic, Costs};
 use super::multigen::bloom::Filters;
 use super::multigen::window::{Averages, GENERATION_LISTS, Seq, Window};
+use super::ranked::Ranked;
 use super::{MAX_GENERATIONS, Swappiness};
 use crate::Time;
 use crate::folio::{FolioId, FolioLists, FolioTable, GenIndex, Kind};
@@ -21,12 +22,14 @@ use crate::sync::{
 use std::collections::VecDeque;
 
 /// Lists of generations, active and inactive lists × kinds, and the unevictable list.
-const LISTS: usize = GENERATION_LISTS + 5 + if cfg!(test) { 2 } else { 0 };
+const LISTS: usize = RANKED_LISTS + 4 + if cfg!(test) { 2 } else { 0 };
 /// The list of folios that must not be reclaimed, of both policies.
 pub(crate) const UNEVICTABLE: usize = GENERATION_LISTS + 4;
+/// Where newcomers and main lists × kinds begin.
+pub(super) const RANKED_LISTS: usize = UNEVICTABLE + 1;
 /// Where the lists of the policy for tests begin, by kind.
 #[cfg(test)]
-pub(super) const FIFO_LISTS: usize = UNEVICTABLE + 1;
+pub(super) const FIFO_LISTS: usize = RANKED_LISTS + 4;
 
 /// What the lruvec lock protects. By default right behind the lock: 128 bytes apart (`lock_apart`, for the benchmark) gained 6.8 % in ten
 /// rounds and 1.0 % in sixteen on two cores, and would make an empty tenant larger than 2 KiB (docs/experiments/lru-lock.md).
@@ -92,6 +95,7 @@ pub struct Lruvec {
     /// As how many it is known to those who drop them: see [`Core::give_up_shadows`](crate::Core).
     pub(crate) shadow_group: AtomicU32,
     pub(crate) classic: Classic,
+    pub(crate) ranked: Ranked,
     #[cfg(test)]
     pub(super) fifo: super::fifo::Fifo,
     /// Limit reclaim met only dirty pages under write-back (spec 70 §8).
@@ -118,6 +122,7 @@ impl Lruvec {
             shadow_leaves: Mutex::new(VecDeque::new()),
             shadow_group: AtomicU32::new(0),
             classic: Classic::new(),
+            ranked: Ranked::new(),
             #[cfg(test)]
             fifo: Default::default(),
             congested: AtomicBool::new(false),
@@ -128,6 +133,7 @@ impl Lruvec {
     pub(crate) fn reset(&self, now: Time) {
         *self.lists.lock() = Lists::new();
         self.classic.reset();
+        self.ranked.reset();
         self.window.reset(now);
         self.sizes.iter().flatten().for_each(|size| size.store(0, Relaxed));
         self.unevictable_pages.store(0, Relaxed);
@@ -325,6 +331,7 @@ impl LockedLruvec<'_> {
             // From the young end, so that the oldest ends up last.
             while let Some(folio) = self.lists.lists.head(list) {
                 self.lists.lists.remove(self.folios, folio);
+                self.inherit(heir, list, folio);
                 heir.lists.lists.push_tail(self.folios, list, folio);
                 relabel(folio);
             }

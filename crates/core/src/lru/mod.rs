@@ -35,6 +35,7 @@ pub(crate) mod lists;
 mod lruvec;
 pub(crate) mod multigen;
 mod order;
+pub(crate) mod ranked;
 pub(crate) mod scan_control;
 pub mod switch;
 mod tell;
@@ -54,18 +55,18 @@ pub use terms::Swappiness;
 pub(crate) use turns::MemcgOrder;
 
 use crate::Core;
-use crate::folio::{Flags, FolioId, GenIndex, Kind};
+use crate::folio::{Flags, FolioId, GenIndex, Kind, MAIN, NEWCOMER};
 use crate::host::Host;
-use crate::mechanism::{Lru, Mechanisms};
+use crate::mechanism::{Lru, Mechanisms, Switch};
 use crate::memcg::{Memcg, MemcgId};
 use multigen::window::GENERATION_LISTS;
 
 impl Lru {
     /// All policies, those for tests included, in the order in which they take turns while the policy is switched.
     #[cfg(not(test))]
-    pub(crate) const POLICIES: [Lru; 2] = Lru::ALL;
+    pub(crate) const POLICIES: [Lru; 3] = Lru::ALL;
     #[cfg(test)]
-    pub(crate) const POLICIES: [Lru; 3] = [Lru::MultiGen, Lru::Classic, Lru::Fifo];
+    pub(crate) const POLICIES: [Lru; 4] = [Lru::MultiGen, Lru::Classic, Lru::Ranked, Lru::Fifo];
 
     /// What reclaim as a whole does under it.
     #[inline]
@@ -73,6 +74,7 @@ impl Lru {
         match self {
             Lru::MultiGen => &multigen::HABITS,
             Lru::Classic => &classic::HABITS,
+            Lru::Ranked => &ranked::HABITS,
             #[cfg(test)]
             Lru::Fifo => &fifo::HABITS,
         }
@@ -82,6 +84,7 @@ impl Lru {
     fn of(now: Flags) -> Lru {
         match now.mark() {
             0 => Lru::Classic,
+            NEWCOMER | MAIN => Lru::Ranked,
             #[cfg(test)]
             fifo::MARK => Lru::Fifo,
             _ => Lru::MultiGen,
@@ -126,8 +129,24 @@ impl LockedLruvec<'_> {
         match self.folios.mechanisms().lru() {
             Lru::MultiGen => _ = self.add_to_generation(folio, rotation),
             Lru::Classic => self.add_classic(folio, rotation),
+            Lru::Ranked => self.add_ranked(folio, rotation),
             #[cfg(test)]
             Lru::Fifo => self.add_fifo(folio, rotation),
+        }
+    }
+
+    /// Puts a new folio where the policy says.
+    pub(crate) fn place_new(&mut self, core: &Core, folio: FolioId) {
+        match self.folios.mechanisms().lru() {
+            Lru::Ranked => self.add_new_ranked(core, folio),
+            _ => self.place(folio, false),
+        }
+    }
+
+    /// A folio goes to the same list of `heir`: what its policy notes of it beside its state follows.
+    fn inherit(&self, heir: &LockedLruvec<'_>, list: usize, folio: FolioId) {
+        if policy_of_list(list) == Some(Lru::Ranked) {
+            heir.inherit_ranked(self, folio);
         }
     }
 
@@ -141,8 +160,17 @@ impl LockedLruvec<'_> {
                 }
             }
             Lru::Classic => self.resize_classic(kind, before.active(), -1),
+            Lru::Ranked => self.resize_ranked(ranked::List::of_mark(before.mark()), kind, -1),
             #[cfg(test)]
             Lru::Fifo => self.resize_fifo(kind, -1),
+        }
+    }
+
+    /// Its write-back ended: a folio that is off its list is to be evicted next.
+    fn rotated(&self, folio: FolioId) {
+        // Newcomers and pages of the main list leave from where they were.
+        if self.folios.mechanisms().lru() != Lru::Ranked {
+            self.folios.flags(folio).clear_active();
         }
     }
 
@@ -156,6 +184,10 @@ impl LockedLruvec<'_> {
                 true
             }
             Lru::Classic => was_active,
+            Lru::Ranked => {
+                flags.forget_ranked();
+                true
+            }
             #[cfg(test)]
             Lru::Fifo => was_active,
         }
@@ -170,6 +202,10 @@ impl LockedLruvec<'_> {
                 .into_iter()
                 .flat_map(|active| Kind::ALL.map(|kind| classic::list_of(kind, active)))
                 .collect(),
+            Lru::Ranked => [ranked::List::Main, ranked::List::Newcomers]
+                .into_iter()
+                .flat_map(|list| Kind::ALL.map(|kind| ranked::list_of(list, kind)))
+                .collect(),
             #[cfg(test)]
             Lru::Fifo => Kind::ALL.map(fifo::list_of).to_vec(),
         }
@@ -183,6 +219,7 @@ impl LockedLruvec<'_> {
                 let (kind, active) = (self.kind_of(folio), self.folios.flags(folio).load().active());
                 self.resize_classic(kind, active, -1);
             }
+            Lru::Ranked => self.leave_ranked(folio),
             #[cfg(test)]
             Lru::Fifo => self.leave_fifo(folio),
         }
@@ -197,6 +234,7 @@ impl LockedLruvec<'_> {
                 self.resize_classic(kind, active, 1);
                 self.relist(folio, classic::list_of(kind, active), false);
             }
+            Lru::Ranked => self.join_ranked(folio),
             #[cfg(test)]
             Lru::Fifo => self.join_fifo(folio),
         }
@@ -216,6 +254,10 @@ pub(crate) fn accessed(core: &Core, folio: FolioId, then: Flags) -> Option<Flags
             None
         }
         Lru::Classic => flags.accessed_or_activated(then),
+        Lru::Ranked => {
+            flags.mark_accessed_ranked(then);
+            None
+        }
         #[cfg(test)]
         Lru::Fifo => None,
     }
@@ -234,6 +276,8 @@ pub(crate) fn faulted_in(core: &Core, folio: FolioId) {
         Lru::MultiGen => core.folios.flags(folio).mark_faulted_in(core.mechanisms()),
         // The accessed bit of the fault is found by reclaim.
         Lru::Classic => {}
+        // The fault makes a page-table entry, which counts as the access that brings the page in.
+        Lru::Ranked => {}
         #[cfg(test)]
         Lru::Fifo => {}
     }
@@ -243,7 +287,7 @@ pub(crate) fn faulted_in(core: &Core, folio: FolioId) {
 pub(crate) fn advise_cold(core: &Core, host: &impl Host, cpu: usize, folio: FolioId) {
     let moves = match core.lru() {
         Lru::MultiGen => multigen::forget_use(core, folio),
-        Lru::Classic => true,
+        Lru::Classic | Lru::Ranked => true,
         #[cfg(test)]
         Lru::Fifo => true,
     };
@@ -284,6 +328,7 @@ impl Pass {
 enum PolicyTurn {
     MultiGen(multigen::MultiGenTurn),
     Classic(classic::ClassicTurn),
+    Ranked(ranked::RankedTurn),
     #[cfg(test)]
     Fifo(fifo::FifoTurn),
 }
@@ -296,6 +341,7 @@ impl PolicyTurn {
         Some(match lru {
             Lru::MultiGen => PolicyTurn::MultiGen(multigen::MultiGenTurn::begin(cx, grant)),
             Lru::Classic => PolicyTurn::Classic(classic::ClassicTurn::begin(cx, grant, pass.balance?)),
+            Lru::Ranked => PolicyTurn::Ranked(ranked::RankedTurn::begin(cx, grant)),
             #[cfg(test)]
             Lru::Fifo => PolicyTurn::Fifo(fifo::FifoTurn::begin(grant)),
         })
@@ -305,6 +351,7 @@ impl PolicyTurn {
         match self {
             PolicyTurn::MultiGen(turn) => turn.step(cx),
             PolicyTurn::Classic(turn) => turn.step(cx),
+            PolicyTurn::Ranked(turn) => turn.step(cx),
             #[cfg(test)]
             PolicyTurn::Fifo(turn) => turn.step(cx),
         }
@@ -317,6 +364,7 @@ impl PolicyTurn {
                 turn.put_back(cx, outcome)
             }
             PolicyTurn::Classic(turn) => turn.put_back(cx, outcome),
+            PolicyTurn::Ranked(turn) => turn.put_back(cx, outcome),
             #[cfg(test)]
             PolicyTurn::Fifo(turn) => turn.put_back(cx, outcome),
         }
@@ -326,6 +374,7 @@ impl PolicyTurn {
         match self {
             PolicyTurn::MultiGen(turn) => turn.visit(core),
             PolicyTurn::Classic(turn) => turn.visit(core),
+            PolicyTurn::Ranked(turn) => turn.visit(core),
             #[cfg(test)]
             PolicyTurn::Fifo(turn) => turn.visit(core),
         }
@@ -400,6 +449,49 @@ fn put_back_elsewhere(cx: &mut Context<'_, impl Host>, memcg: &Memcg) {
     }
 }
 
+/// A page that nobody asked for was brought in with another, and is not on a list yet.
+pub(crate) fn came_ahead(core: &Core, folio: FolioId) {
+    if core.lru() == Lru::Ranked {
+        core.folios.flags(folio).comes_ahead();
+    }
+}
+
+/// A folio got a page-table entry, with the accessed bit set. `true`: for the access for which it was brought in, so that the bit
+/// says nothing.
+#[inline]
+pub(crate) fn mapped_first(core: &Core, folio: FolioId, then: Flags) -> bool {
+    let mechanisms = core.mechanisms();
+    mechanisms.lru() == Lru::Ranked
+        && mechanisms.is_on(Switch::FirstLook)
+        && core.folios.flags(folio).take_first_touch(then)
+}
+
+/// Whether entries that are made for the neighbours of a page that faults are to be old: nobody touched those.
+pub(crate) fn maps_around_old(core: &Core) -> bool {
+    core.lru() == Lru::Ranked
+}
+
+/// A page is written to.
+#[inline]
+pub(crate) fn dirtied(core: &Core, folio: FolioId) {
+    if core.lru() == Lru::Ranked {
+        core.folios.flags(folio).note_touched();
+    }
+}
+
+/// An isolated folio stays in memory: whether that is an advantage, or only delays its eviction.
+pub(crate) fn activates_rejected(core: &Core) -> bool {
+    core.lru() != Lru::Ranked
+}
+
+/// Fewest pages that an effort on behalf of `target` tries to reclaim.
+pub(crate) fn fewest_pages(core: &Core, target: MemcgId) -> u64 {
+    match core.lru() {
+        Lru::Ranked => ranked::fewest_pages(core.memcg(target).max_pages()),
+        _ => scan_control::CLUSTER_PAGES,
+    }
+}
+
 /// As a part of a turn, one batch of the oldest generation is isolated. `true`: it is to be examined. For commands on `lru_gen`.
 pub(crate) fn isolate_oldest(
     cx: &mut Context<'_, impl Host>,
@@ -428,6 +520,9 @@ pub(crate) fn end_effort(core: &Core, host: &impl Host, target: MemcgId) {
 /// Reads the accessed bits of a mapped folio that is isolated.
 pub(crate) fn references(cx: &mut Context<'_, impl Host>, memcg: &Memcg, folio: FolioId) -> References {
     let core = cx.core;
+    if core.lru() == Lru::Ranked {
+        return ranked::references(cx, folio);
+    }
     if core.mechanisms().any_policy(|lru| lru != Lru::MultiGen) {
         let Some(mapping) = cx.scan.last_mapping.get(core, core.mapping_of(folio)) else {
             return References::None;
@@ -450,6 +545,9 @@ pub(crate) struct Referenced {
 #[inline]
 pub(crate) fn referenced(mechanisms: Mechanisms, now: Flags) -> Referenced {
     let two_lists = mechanisms.any_policy(|lru| lru != Lru::MultiGen);
+    if mechanisms.lru() == Lru::Ranked {
+        return Referenced { counts: false, young_meanwhile: false };
+    }
     Referenced {
         // Of clean ones it would be forgotten when they are freed.
         counts: now.referenced() && now.dirty() && two_lists,
@@ -478,12 +576,19 @@ impl Evictions {
     }
 
     /// A page of `memcg` in state `flags` is evicted now: the shadow that stays.
-    pub(crate) fn evicted(&mut self, core: &Core, memcg: &Memcg, kind: Kind, flags: Flags) -> Shadow {
+    pub(crate) fn evicted(
+        &mut self,
+        core: &Core,
+        memcg: &Memcg,
+        folio: FolioId,
+        (kind, flags): (Kind, Flags),
+    ) -> Shadow {
         let mechanisms = core.mechanisms();
         self.tiers[kind as usize][usize::from(flags.tier(mechanisms))] += 1;
         match mechanisms.lru() {
             Lru::MultiGen => memcg.lruvec.shadow_of(kind, flags, mechanisms),
             Lru::Classic => self.classic.shadow(core, flags),
+            Lru::Ranked => ranked::shadow_of(core, memcg, folio, flags),
             #[cfg(test)]
             Lru::Fifo => fifo::shadow_of(memcg),
         }
@@ -505,6 +610,7 @@ pub(crate) fn refaulted(core: &Core, host: &impl Host, refault: Refault<'_>) {
     match core.lru() {
         Lru::MultiGen => multigen::refaulted(core, host, refault),
         Lru::Classic => classic::refaulted(core, host, refault),
+        Lru::Ranked => ranked::refaulted(core, host, refault),
         #[cfg(test)]
         Lru::Fifo => fifo::refaulted(core, host, refault),
     }
@@ -516,7 +622,7 @@ impl Lruvec {
     /// Pages on lists, of the kinds that `swappiness` allows.
     pub fn evictable_pages(&self, swappiness: Swappiness) -> u64 {
         let pages = |kind| {
-            let pages = self.classic.pages(kind);
+            let pages = self.classic.pages(kind) + self.ranked.pages(kind);
             #[cfg(test)]
             let pages = pages + self.fifo.pages(kind);
             pages
@@ -527,13 +633,16 @@ impl Lruvec {
     /// Pages on the active list, or labelled with one of the two youngest generations, which is what the kernel reports as
     /// active.
     pub fn active_pages(&self, kind: Kind) -> u64 {
-        self.classic.size(kind, true) + self.pages_in_active_generations(kind)
+        let [main, _] = self.ranked.reported(kind);
+        self.classic.size(kind, true) + main + self.pages_in_active_generations(kind)
     }
 
     /// Pages on the inactive list, or in the other generations.
     pub fn inactive_pages(&self, kind: Kind) -> u64 {
         let all: u64 = (0..MAX_GENERATIONS as u8).map(|g| self.size(GenIndex(g), kind)).sum();
-        let pages = self.classic.size(kind, false) + all - self.pages_in_active_generations(kind).min(all);
+        let [_, newcomers] = self.ranked.reported(kind);
+        let in_generations = all - self.pages_in_active_generations(kind).min(all);
+        let pages = self.classic.size(kind, false) + newcomers + in_generations;
         #[cfg(test)]
         let pages = pages + self.fifo.pages(kind);
         pages
@@ -541,8 +650,8 @@ impl Lruvec {
 
     /// Pages on all lists that are scanned, of both kinds.
     pub(crate) fn reclaimable_pages(&self) -> u64 {
-        let pages =
-            self.labelled_pages() + Kind::ALL.map(|kind| self.classic.pages(kind)).iter().sum::<u64>();
+        let of_kind = |kind| self.classic.pages(kind) + self.ranked.pages(kind);
+        let pages = self.labelled_pages() + Kind::ALL.map(of_kind).iter().sum::<u64>();
         #[cfg(test)]
         let pages = pages + Kind::ALL.map(|kind| self.fifo.pages(kind)).iter().sum::<u64>();
         pages
@@ -557,6 +666,11 @@ impl LockedLruvec<'_> {
             let pages = self.lruvec.classic.size(kind, active) as i64;
             self.resize_classic(kind, active, -pages);
             heir.resize_classic(kind, active, pages);
+        }
+        for (list, kind) in ranked::LISTS {
+            let pages = self.lruvec.ranked.size(list, kind) as i64;
+            self.resize_ranked(list, kind, -pages);
+            heir.resize_ranked(list, kind, pages);
         }
         #[cfg(test)]
         for kind in Kind::ALL {
@@ -574,6 +688,7 @@ pub(crate) fn policy_of_list(list: usize) -> Option<Lru> {
         lruvec::UNEVICTABLE => None,
         #[cfg(test)]
         _ if list >= lruvec::FIFO_LISTS => Some(Lru::Fifo),
+        _ if list >= lruvec::RANKED_LISTS => Some(Lru::Ranked),
         _ => Some(Lru::Classic),
     }
 }
@@ -589,6 +704,7 @@ pub(crate) fn list_named(now: Flags) -> usize {
             now.generation().map_or(lruvec::UNEVICTABLE, |label| multigen::lists::list_of(label, kind))
         }
         Lru::Classic => classic::list_of(kind, now.active()),
+        Lru::Ranked => ranked::list_of(ranked::List::of_mark(now.mark()), kind),
         #[cfg(test)]
         Lru::Fifo => fifo::list_of(kind),
     }
@@ -611,6 +727,10 @@ pub(crate) fn size_of_list(lruvec: &Lruvec, list: usize) -> u64 {
         Some(Lru::Classic) => {
             let (kind, active) = classic::LISTS[list - GENERATION_LISTS];
             lruvec.classic.size(kind, active)
+        }
+        Some(Lru::Ranked) => {
+            let (list, kind) = ranked::LISTS[list - lruvec::RANKED_LISTS];
+            lruvec.ranked.size(list, kind)
         }
         #[cfg(test)]
         Some(Lru::Fifo) => lruvec.fifo.pages(Kind::ALL[list - lruvec::FIFO_LISTS]),

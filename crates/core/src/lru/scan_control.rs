@@ -308,4 +308,6 @@ pub(crate) struct Refault<'a> {
     pub(crate) memcg: &'a Memcg,
     pub(crate) shadow: Shadow,
     pub(crate) in_fault: bool,
+    /// Nobody asked for it: it comes with another.
+    pub(crate) ahead: bool,
 }

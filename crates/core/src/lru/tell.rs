@@ -3,7 +3,7 @@
 use super::{Isolated, MAX_GENERATIONS, Queue};
 use crate::Core;
 use crate::event::{Event, FoundBy, List, ListedFrom};
-use crate::folio::{Flags, FolioId, GenIndex};
+use crate::folio::{Flags, FolioId, GenIndex, MAIN, NEWCOMER};
 use crate::host::Host;
 use crate::memcg::Memcg;
 
@@ -27,6 +27,8 @@ impl Core {
         match flags.generation() {
             Some(label) => Some(List::Generation(seq_of(memcg, label))),
             None if !flags.lru() => None,
+            None if flags.mark() == NEWCOMER => Some(List::Newcomers),
+            None if flags.mark() == MAIN => Some(List::Main),
             None => Some(if flags.active() { List::Active } else { List::Inactive }),
         }
     }

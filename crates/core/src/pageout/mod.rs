@@ -203,7 +203,9 @@ impl Core {
     fn activate(&self, host: &impl Host, memcg: &Memcg, folio: FolioId, now: Flags) {
         self.release_slot_if_short(host, folio);
         if !now.mlocked() {
-            self.folios.flags(folio).set_active();
+            if lru::activates_rejected(self) {
+                self.folios.flags(folio).set_active();
+            }
             memcg.stat.add(Counter::Pgactivate, 1);
         }
     }
@@ -306,7 +308,7 @@ impl Core {
                     rejected.push(folio);
                     continue;
                 };
-                let shadow = evictions.evicted(self, memcg, kind, before);
+                let shadow = evictions.evicted(self, memcg, folio, (kind, before));
                 let word = shadow.pack();
                 let index = self.folios.index(folio);
                 let left = if kind == Kind::Anon { self.entry_of(folio, Some(word)) } else { word };

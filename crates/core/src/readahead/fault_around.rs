@@ -2,7 +2,7 @@
 //!
 //! Neighbours are the other pages of an aligned window (64 KiB in the kernel). Only pages are mapped that are in memory, whole,
 //! unlocked, and do not ask for more to be read. Nothing is read for it. The new entries are young, as on x86: until the next
-//! walk, a neighbour that nobody touched looks as if it had been.
+//! walk, a neighbour that nobody touched looks as if it had been; but for the policy `ranked`, for which they are old.
 //!
 //! A host that maps files by page-table entries saves a fault for each neighbour. The cache has nothing to save: its slot *is* the
 //! entry, and a load that finds a page without one only sets two bits of the word that it has at hand. It would only mark pages
@@ -12,6 +12,7 @@
 
 use crate::Core;
 use crate::access::{Lookup, Task};
+use crate::lru;
 use crate::mapping::Mapping;
 
 /// The kernel's window: 64 KiB.
@@ -32,7 +33,12 @@ impl Core {
             }
             let Lookup::Hit(hit) = self.lookup(mapping, at) else { continue };
             if !hit.flags.mapped() && !hit.flags.locked() && !hit.readahead() {
-                made += u32::from(self.make_entry(mapping, at, &hit).is_some());
+                if self.make_entry(mapping, at, &hit).is_some() {
+                    made += 1;
+                    if lru::maps_around_old(self) {
+                        self.make_old(mapping, at, hit.folio);
+                    }
+                }
             }
         }
         if made > 0 && mapping.touch_table(index) {

@@ -67,7 +67,7 @@ pub struct Effort {
 impl Effort {
     /// An effort that has not begun.
     pub fn new(core: &Core, orders: Orders) -> Effort {
-        let fewest = if orders.exact { 1 } else { CLUSTER_PAGES };
+        let fewest = if orders.exact { 1 } else { lru::fewest_pages(core, orders.target) };
         let orders = Orders { goal_pages: orders.goal_pages.max(fewest), ..orders };
         let priority = initial_priority(core, &orders);
         Effort { orders, scan: Scan::default(), priority, walk: None, repeated: false }

@@ -105,6 +105,7 @@ impl Core {
     /// it dirty writes what is in it. `true`: it is a page of a file, and was clean ([`Dirtier::dirtied`]).
     pub fn set_dirty(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) -> bool {
         let (flags, index) = (self.folios.flags(folio), self.folios.index(folio));
+        lru::dirtied(self, folio);
         if flags.redirty() {
             return false;
         }

@@ -185,7 +185,7 @@ impl World {
     /// Switches the policy to and fro, 20 folios at a time, and once in a while stops in the middle.
     fn switch(&self, stop: &AtomicBool) {
         for round in 0.. {
-            let mut switch = self.core.switch_lru(Lru::ALL[round % 2]);
+            let mut switch = self.core.switch_lru(Lru::ALL[round % Lru::ALL.len()]);
             while switch.step(&self.core, 20) == SwitchStep::More && round % 7 != 0 {
                 std::thread::yield_now();
             }

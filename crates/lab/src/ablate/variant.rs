@@ -39,6 +39,7 @@ pub struct Variants {
 /// They change how long something takes on a real machine, and no decision.
 const SPEED_ONLY: [(Switch, &str); 1] =
     [(Switch::Prefetch, "it fetches the next folio's state earlier, and decides nothing")];
+const OTHER_POLICY: &str = "it is a rule of the policy `ranked`, which is off";
 const LOCK: (&str, &str) =
     ("lru_lock", "whose lists one lock covers decides who waits, and in the simulator nobody does");
 
@@ -46,8 +47,8 @@ const LOCK: (&str, &str) =
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Switch(Switch),
-    /// The classic LRU instead of the multi-gen one.
-    MultiGen,
+    /// The policy; off, the one before it: the multi-gen LRU for `ranked`, the classic one for the multi-gen LRU.
+    Policy,
 }
 
 impl Variants {
@@ -60,12 +61,14 @@ impl Variants {
             off: Vec::new(),
         };
         let mut parts: Vec<Part> = Vec::new();
-        if full.lru() == Lru::MultiGen {
-            parts.push(Part::MultiGen);
+        if full.lru() != Lru::Classic {
+            parts.push(Part::Policy);
         }
         for switch in Switch::ALL {
             if let Some((_, why)) = SPEED_ONLY.iter().find(|(speed, _)| *speed == switch) {
                 variants.cannot_matter.push((switch.name(), why));
+            } else if switch.policy().is_some_and(|lru| lru != full.lru()) {
+                variants.cannot_matter.push((switch.name(), OTHER_POLICY));
             } else if full.is_on(switch) {
                 parts.push(Part::Switch(switch));
             } else {
@@ -89,7 +92,7 @@ impl Variants {
     fn parts(&self, at: usize) -> Vec<Part> {
         let part = |name: &&str| match Switch::parse(name) {
             Ok(switch) => Part::Switch(switch),
-            Err(_) => Part::MultiGen,
+            Err(_) => Part::Policy,
         };
         self.run[at].without.iter().map(part).collect()
     }
@@ -99,7 +102,7 @@ impl Variants {
         let mut without = Vec::new();
         for &part in parts {
             match part {
-                Part::MultiGen => without.push("lru"),
+                Part::Policy => without.push("lru"),
                 Part::Switch(switch) if !off.contains(&switch) => off.push(switch),
                 Part::Switch(_) => {}
             }
@@ -117,7 +120,11 @@ impl Variants {
             }
         };
         without.extend(off.iter().map(|switch| switch.name()));
-        let lru = if parts.contains(&Part::MultiGen) { Lru::Classic } else { full.lru() };
+        let lru = match full.lru() {
+            Lru::Ranked if parts.contains(&Part::Policy) => Lru::MultiGen,
+            _ if parts.contains(&Part::Policy) => Lru::Classic,
+            lru => lru,
+        };
         let variant = Variant { without, mechanisms: mechanisms.with_lru(lru), pair };
         // Two that need each other are, together, what one of them is alone.
         if self.run.iter().all(|other| other.mechanisms != variant.mechanisms) {

@@ -50,8 +50,8 @@ impl Variant {
                     ..plain
                 })
                 .into(),
-            (Lru::MultiGen, Access::Reads) => vec![plain],
-            (Lru::MultiGen, _) => {
+            (_, Access::Reads) => vec![plain],
+            (Lru::MultiGen | Lru::Ranked, _) => {
                 let around =
                     AROUND_PAGES.into_iter().filter_map(|by| plain.memory_pages.checked_add_signed(by));
                 around

@@ -114,15 +114,16 @@ pub struct Refault {
     pub recent: bool,
     /// How long after its eviction, and what that was held against.
     pub distance: Option<Distance>,
-    /// In pages that were evicted or activated, and not in generations.
-    pub classic: bool,
+    /// Whose distance that is: classic, in pages that were evicted or activated; `ranked`, in pages evicted from the list on which it
+    /// was; else in generations.
+    pub lru: Lru,
 }
 
 /// Makes records.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    /// There are no generations.
-    classic: bool,
+    /// The policy.
+    lru: Lru,
     /// Accesses that began.
     access: u64,
     /// Pages that are going to be inserted.
@@ -135,7 +136,7 @@ pub struct Recorder {
 impl Recorder {
     /// Of a replay under that policy.
     pub fn new(lru: Lru) -> Recorder {
-        Recorder { classic: lru == Lru::Classic, ..Recorder::default() }
+        Recorder { lru, ..Recorder::default() }
     }
 
     /// The record of a touch.
@@ -167,11 +168,11 @@ impl Recorder {
                 (name, What::Insert(refault))
             }
             Event::Refault { folio, distance, recent, .. } => {
-                self.refault = Some((folio, Refault { recent, distance, classic: self.classic }));
+                self.refault = Some((folio, Refault { recent, distance, lru: self.lru }));
                 return None;
             }
             Event::Evicted { folio, shadow, .. } => {
-                (self.name(folio), What::Evict((!self.classic).then(|| shadow.seq())))
+                (self.name(folio), What::Evict((self.lru == Lru::MultiGen).then(|| shadow.seq())))
             }
             Event::Listed { folio, list, from, .. } => (self.name(folio), What::List(list, from)),
             Event::Promoted { folio, seq, by, .. } => (self.name(folio), What::Promote(seq, by)),
@@ -316,6 +317,8 @@ pub fn list_word(list: List) -> Word {
     match list {
         List::Active => word!("active"),
         List::Inactive => word!("inactive"),
+        List::Newcomers => word!("newcomers'"),
+        List::Main => word!("main"),
         _ => word!("unevictable"),
     }
 }

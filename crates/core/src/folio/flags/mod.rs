@@ -21,10 +21,14 @@
 //! the lruvec lock is held by somebody else, so list code takes the label that its own transition returned.
 //!
 //! The transitions are those of spec 20. What they were before the working-set rework is in [`before`]; each asks once
-//! which holds. Those of active and inactive lists, and of moving between policies, are in [`two_lists`].
+//! which holds. Those of active and inactive lists, and of moving between policies, are in [`two_lists`], those of newcomers
+//! and the main list in [`ranked`].
 
 mod before;
+mod ranked;
 mod two_lists;
+
+pub(crate) use ranked::{HandStep, MAIN, NEWCOMER};
 
 use crate::mechanism::Mechanisms;
 use crate::sync::{AtomicU64, Ordering};
@@ -667,7 +671,7 @@ impl FolioFlags {
 
     /// Off its list; the word before, which says which list that was.
     pub(crate) fn delist(&self) -> Flags {
-        self.update(|f| (Some(f.with_generation(None).clear(UNEVICTABLE)), f))
+        self.update(|f| (Some(f.off_list().clear(UNEVICTABLE)), f))
     }
 
     /// Takes it off its list for reclaim, with a reference; the word before, as of [`Self::delist`]. Of a generation list, a
@@ -678,7 +682,7 @@ impl FolioFlags {
             if !f.can_be_held() || !f.lru() {
                 return (None, None);
             }
-            let off = f.clear(LRU | UNEVICTABLE).with_generation(None);
+            let off = f.off_list().clear(LRU | UNEVICTABLE);
             if f.generation().is_none() {
                 return (Some(off.held_once_more()), Some(f));
             }

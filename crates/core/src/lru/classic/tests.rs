@@ -395,12 +395,13 @@ fn clocks_are_set_back_by_what_was_not_evicted() {
     let mut harness = exact(100, 1);
     harness.read(0);
     let (core, memcg, flags) = (&harness.core, harness.memcg(), harness.flags(0));
+    let folio = harness.folio(0);
     let clocks = || [memcg, core.memcg(crate::MemcgId::ROOT)].map(|memcg| memcg.lruvec.nonresident_age());
     for evicted in [2, 5, 7] {
         let before = clocks()[0];
         let mut evictions = Evictions::begin(core, memcg.id(), 5);
         for age in before..before + evicted {
-            assert_eq!(evictions.evicted(core, memcg, Kind::File, flags).token, age);
+            assert_eq!(evictions.evicted(core, memcg, folio, (Kind::File, flags)).token, age);
         }
         evictions.end(core, memcg);
         assert_eq!(clocks(), [before + evicted; 2]);

@@ -97,7 +97,7 @@ impl Lruvec {
 
 /// A page with a shadow is back, not yet on a list (spec 50 §3.3).
 pub(in crate::lru) fn refaulted(core: &Core, host: &impl Host, refault: Refault<'_>) {
-    let Refault { folio, kind, memcg, shadow, in_fault } = refault;
+    let Refault { folio, kind, memcg, shadow, in_fault, .. } = refault;
     if shadow.memcg != memcg.id() {
         return;
     }

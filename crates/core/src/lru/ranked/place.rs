@@ -1,0 +1,249 @@
+//! Where pages go, and the hand.
+
+use super::constants::{HAND_STEPS, PROMOTING_LOOKS, PROMOTING_REFS};
+use super::share::Signal;
+use super::state::{List, list_of};
+use crate::Core;
+use crate::event::ListedFrom;
+use crate::folio::{Flags, FolioId, HandStep, Kind};
+use crate::host::Host;
+use crate::lru::scan_control::{Isolated, LastMapping};
+use crate::lru::{LockedLruvec, Swappiness};
+use crate::mechanism::Switch;
+use crate::memcg::MemcgId;
+
+/// How old a page of that kind seems: anonymous pages cost what swappiness says. 200 leaves nothing of a file's age.
+fn weight(swappiness: Swappiness, kind: Kind) -> u64 {
+    let anon = u64::from(swappiness.0.min(200));
+    match kind {
+        Kind::Anon => anon,
+        Kind::File => 200 - anon,
+    }
+}
+
+/// Pages that a memcg may have at most, by its limits and those above it, and as memory allows.
+fn memory_limit(core: &Core, memcg: MemcgId) -> u64 {
+    let of_node = core.folios.len() - core.node.watermarks().high.min(core.folios.len());
+    let limits =
+        core.memcgs.with_ancestors(memcg).map(|memcg| memcg.max_pages().min(memcg.memory.high_pages()));
+    limits.fold(u64::from(of_node), u64::min)
+}
+
+/// What a scan of the newcomers' tail does with a folio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Promote,
+    Take,
+}
+
+/// `looked`: an accessed bit was found now, which stands for any number of accesses.
+fn fate_of(now: Flags, looked: bool) -> Fate {
+    let enough = if looked { PROMOTING_LOOKS } else { PROMOTING_REFS };
+    if now.refs() >= enough { Fate::Promote } else { Fate::Take }
+}
+
+impl LockedLruvec<'_> {
+    pub(in crate::lru) fn resize_ranked(&mut self, list: List, kind: Kind, pages: i64) {
+        self.lruvec.ranked.resize(list, kind, pages);
+        let [all, of_active] = &mut self.listed[kind as usize];
+        *all += pages;
+        *of_active += if list == List::Main { pages } else { 0 };
+    }
+
+    fn tail_of(&self, list: List, kind: Kind) -> Option<FolioId> {
+        self.lists.lists.tail(list_of(list, kind))
+    }
+
+    /// Puts a folio at the head of a list, or at its tail. `refs`: the least accesses that it has then; `None`: those it has.
+    fn enlist(&mut self, folio: FolioId, list: List, at_head: bool, refs: Option<u32>) {
+        self.folios.flags(folio).enlist_ranked(list.mark(), refs);
+        let kind = self.kind_of(folio);
+        self.resize_ranked(list, kind, 1);
+        self.push(folio, list_of(list, kind), at_head);
+    }
+
+    fn stamp_now(&self, folio: FolioId) {
+        self.folios.set_stamp(folio, self.lruvec.ranked.clock().stamp());
+    }
+
+    /// Puts a folio back where it was, as `active` says. `rotation`: to be evicted next.
+    pub(in crate::lru) fn add_ranked(&mut self, folio: FolioId, rotation: bool) {
+        let main = self.folios.flags(folio).load().active();
+        self.enlist(folio, if main { List::Main } else { List::Newcomers }, !rotation, None);
+    }
+
+    /// Puts a page where it goes that was brought in: to the main list, if that has room or the page's rank is high enough.
+    pub(in crate::lru) fn add_new_ranked(&mut self, core: &Core, folio: FolioId) {
+        let (ranked, mechanisms) = (&self.lruvec.ranked, self.folios.mechanisms());
+        let now = self.folios.flags(folio).load();
+        ranked.expect(|| memory_limit(core, self.lruvec.memcg));
+        ranked.tick();
+        let returns = now.active();
+        // Nobody asked for it so far: it must not fill the main list.
+        let ahead = !returns && now.workingset() && !now.referenced();
+        let main = if returns {
+            self.admits(core, folio)
+        } else {
+            !ahead && mechanisms.is_on(Switch::FillMain) && ranked.main_has_room()
+        };
+        if returns && !main {
+            ranked.signal(Signal::Refused, mechanisms);
+        }
+        let was_main = returns && now.workingset();
+        self.stamp_now(folio);
+        let list = if main { List::Main } else { List::Newcomers };
+        self.enlist(folio, list, true, Some(u32::from(main && was_main)));
+    }
+
+    /// Whether a page that is back may go to the main list: it was away for less time than that list's candidate has gone unused.
+    fn admits(&mut self, core: &Core, folio: FolioId) -> bool {
+        if self.lruvec.ranked.main_has_room() || !self.folios.mechanisms().is_on(Switch::RankByGeneration) {
+            return true;
+        }
+        let away = self.folios.stamp(folio);
+        match self.candidate(core, &mut LastMapping::default()) {
+            None => self.lruvec.ranked.takeable(List::Main) == 0,
+            Some(candidate) => {
+                let clock = self.lruvec.ranked.clock();
+                clock.age(away) < clock.age(self.folios.stamp(candidate))
+            }
+        }
+    }
+
+    /// The kind whose tail is to be looked at first: the older one, by its age as swappiness weighs it.
+    fn older_tail(&self, list: List) -> Option<(Kind, FolioId)> {
+        let (ranked, clock) = (&self.lruvec.ranked, self.lruvec.ranked.clock());
+        let swappiness = ranked.swappiness();
+        let tails = swappiness.evictable().filter_map(|kind| Some((kind, self.tail_of(list, kind)?)));
+        // Of the same generation: of which there are more.
+        tails.max_by_key(|&(kind, folio)| {
+            let weight = weight(swappiness, kind);
+            ((clock.age(self.folios.stamp(folio)) + 1) * weight, ranked.size(list, kind) * weight)
+        })
+    }
+
+    /// Reads and clears the accessed bit of a mapped folio. `true`: it was set, and was counted.
+    fn look(&self, core: &Core, last: &mut LastMapping, folio: FolioId) -> bool {
+        let flags = self.folios.flags(folio);
+        if !flags.load().mapped() {
+            return false;
+        }
+        let Some(mapping) = last.get(core, core.mapping_of(folio)) else { return false };
+        let slot = mapping.slot(&core.leaves, self.folios.index(folio));
+        let found = mapping.has_recency() && slot.is_some_and(|slot| slot.clear_accessed(folio));
+        found && flags.found_accessed().refs() > 0
+    }
+
+    /// Turns the hand to the first page of the main list that has no access. `None`: it had enough of it before.
+    fn candidate(&mut self, core: &Core, last: &mut LastMapping) -> Option<FolioId> {
+        for _ in 0..HAND_STEPS {
+            let (kind, folio) = self.older_tail(List::Main)?;
+            self.look(core, last, folio);
+            match self.folios.flags(folio).hand_step() {
+                HandStep::Candidate => return Some(folio),
+                HandStep::Passed { accessed } => {
+                    if accessed {
+                        self.lruvec.ranked.note_period(self.folios.stamp(folio));
+                        self.stamp_now(folio);
+                    }
+                    self.relist(folio, list_of(List::Main, kind), true);
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes up to `request` pages off the lists, looking at no more than `budget`, into an empty `batch`. `past_newcomers`: the
+    /// newcomers were all looked at in vain.
+    pub(super) fn isolate_ranked(
+        &mut self,
+        (core, host): (&Core, &impl Host),
+        (request, budget): (u64, u64),
+        past_newcomers: bool,
+        last: &mut LastMapping,
+        batch: &mut Isolated,
+    ) -> u64 {
+        let mut newcomers = 0;
+        while batch.scanned < budget && (batch.folios.len() as u64) < request {
+            let ranked = &self.lruvec.ranked;
+            let of_newcomers = ranked.takeable(List::Newcomers);
+            let from_main = ranked.takeable(List::Main) > 0
+                && (of_newcomers == 0 || past_newcomers || of_newcomers < ranked.newcomers_pages());
+            batch.scanned += 1;
+            if from_main {
+                self.take_from_main(core, host, last, batch);
+                continue;
+            }
+            let Some((kind, folio)) = self.older_tail(List::Newcomers) else { break };
+            newcomers += 1;
+            let looked = self.look(core, last, folio);
+            if fate_of(self.folios.flags(folio).load(), looked) == Fate::Take {
+                self.take_off(host, folio, list_of(List::Newcomers, kind), batch);
+                continue;
+            }
+            self.promote(folio, kind);
+            batch.sorted += 1;
+            batch.protected += 1;
+            core.tell_listed(host, core.memcg(self.lruvec.memcg), folio, ListedFrom::Activation);
+            if self.lruvec.ranked.main_is_full() {
+                self.take_from_main(core, host, last, batch);
+            }
+        }
+        newcomers
+    }
+
+    fn promote(&mut self, folio: FolioId, kind: Kind) {
+        self.folios.flags(folio).promote();
+        self.resize_ranked(List::Newcomers, kind, -1);
+        self.resize_ranked(List::Main, kind, 1);
+        self.stamp_now(folio);
+        self.relist(folio, list_of(List::Main, kind), true);
+    }
+
+    fn take_from_main(
+        &mut self,
+        core: &Core,
+        host: &impl Host,
+        last: &mut LastMapping,
+        batch: &mut Isolated,
+    ) {
+        // If all were accessed, the one that is next all the same.
+        let candidate = self.candidate(core, last);
+        let Some(folio) = candidate.or_else(|| Some(self.older_tail(List::Main)?.1)) else { return };
+        self.lruvec.ranked.note_period(self.folios.stamp(folio));
+        let list = list_of(List::Main, self.kind_of(folio));
+        self.take_off(host, folio, list, batch);
+    }
+
+    /// Takes a folio off its list. One that somebody else has the right to makes way.
+    fn take_off(&mut self, host: &impl Host, folio: FolioId, list: usize, batch: &mut Isolated) {
+        if self.isolate_folio(host, folio) {
+            batch.folios.push(folio);
+        } else {
+            self.relist(folio, list, true);
+        }
+    }
+
+    /// A folio leaves this policy without leaving the lists.
+    pub(in crate::lru) fn leave_ranked(&mut self, folio: FolioId) {
+        let flags = self.folios.flags(folio);
+        let list = List::of_mark(flags.load().mark());
+        flags.leave_ranked();
+        self.resize_ranked(list, self.kind_of(folio), -1);
+    }
+
+    /// A folio of another policy goes to the old end of a list. Nobody knows how old it is: all that come so are equal.
+    pub(in crate::lru) fn join_ranked(&mut self, folio: FolioId) {
+        let list = List::of_mark(self.folios.flags(folio).join_ranked().mark());
+        let kind = self.kind_of(folio);
+        self.stamp_now(folio);
+        self.resize_ranked(list, kind, 1);
+        self.relist(folio, list_of(list, kind), false);
+    }
+
+    /// A folio goes from the lists of `from` to those of this lruvec, on the same: as old by this clock as by that.
+    pub(in crate::lru) fn inherit_ranked(&self, from: &LockedLruvec<'_>, folio: FolioId) {
+        let age = from.lruvec.ranked.clock().age(self.folios.stamp(folio));
+        self.folios.set_stamp(folio, self.lruvec.ranked.clock().stamp_of_age(age));
+    }
+}

@@ -1,0 +1,55 @@
+//! What is remembered of a page, and what it gets when it is back.
+
+use super::memory::Memory;
+use super::state::List;
+use crate::Core;
+use crate::event::Event;
+use crate::folio::{Flags, FolioId, Kind};
+use crate::host::Host;
+use crate::lru::{Distance, Refault, Shadow};
+use crate::mechanism::Switch;
+use crate::memcg::{Counter, Memcg};
+
+/// The shadow of a folio in state `flags`, of `memcg`, which is evicted now.
+pub(in crate::lru) fn shadow_of(core: &Core, memcg: &Memcg, folio: FolioId, flags: Flags) -> Shadow {
+    let (ranked, mechanisms) = (&memcg.lruvec.ranked, core.mechanisms());
+    let from_main = flags.active();
+    let list = if from_main { List::Main } else { List::Newcomers };
+    let stamp = core.folios.stamp(folio);
+    // A newcomer that was accessed once was so some time between then and now.
+    let stamp = if !from_main && flags.refs() > 0 { ranked.clock().midway(stamp) } else { stamp };
+    let forgotten = from_main && !mechanisms.is_on(Switch::MainShadows);
+    let memory = Memory::new(from_main, forgotten || !flags.referenced(), stamp, ranked.evicted(list));
+    Shadow { memcg: memcg.id(), workingset: from_main, token: memory.token() }
+}
+
+/// A page with a shadow is back, not yet on a list. It says what it knows of the newcomers' share; whether it gets its rank is
+/// decided when it is put on a list.
+pub(in crate::lru) fn refaulted(core: &Core, host: &impl Host, refault: Refault<'_>) {
+    let Refault { folio, kind, memcg, shadow, ahead, .. } = refault;
+    if shadow.memcg != memcg.id() {
+        return;
+    }
+    let anon = kind == Kind::Anon;
+    let pick = |for_anon, for_file| if anon { for_anon } else { for_file };
+    memcg.stat.add(pick(Counter::WorkingsetRefaultAnon, Counter::WorkingsetRefaultFile), 1);
+    let (ranked, mechanisms) = (&memcg.lruvec.ranked, core.mechanisms());
+    let memory = Memory::from_token(shadow.workingset, shadow.token);
+    let (passed, reach) = ranked.distance(memory);
+    let distance = Distance { passed, reach };
+    // Who was read ahead and never touched says nothing, and neither does who is only read ahead now.
+    let recent = distance.is_recent() && !memory.untouched() && !ahead;
+    host.event(Event::Refault { folio, memcg: memcg.id(), shadow, distance: Some(distance), recent });
+    if !recent {
+        return;
+    }
+    if let Some(signal) = ranked.judge(memory, passed, mechanisms) {
+        ranked.signal(signal, mechanisms);
+    }
+    if memory.from_main() {
+        memcg.stat.add(pick(Counter::WorkingsetRestoreAnon, Counter::WorkingsetRestoreFile), 1);
+    }
+    memcg.stat.add(pick(Counter::WorkingsetActivateAnon, Counter::WorkingsetActivateFile), 1);
+    core.folios.set_stamp(folio, memory.stamp());
+    core.folios.flags(folio).returns(memory.from_main());
+}

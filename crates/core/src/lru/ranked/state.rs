@@ -1,0 +1,254 @@
+//! The words of an lruvec.
+
+use super::clock::{Clock, Period};
+use super::constants::{
+    ASK_EVERY, MAIN_REACH_PERCENT, NEWCOMER_REACH_PERCENT, SHADOW_MEMORIES, SLACK_PAGES, SLACK_SHIFT,
+};
+use super::fewest_pages;
+use super::memory::Memory;
+use super::share::{Share, ShareRules, Signal};
+use crate::folio::{Kind, MAIN, NEWCOMER, Stamp};
+use crate::lru::Swappiness;
+use crate::lru::lruvec::RANKED_LISTS;
+use crate::mechanism::{Mechanisms, Switch};
+use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// One of the two lists of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum List {
+    /// Pages that were brought in lately, and did not prove themselves.
+    Newcomers = 0,
+    /// Those that did.
+    Main = 1,
+}
+
+impl List {
+    /// The mark of folios on it.
+    pub(super) fn mark(self) -> u8 {
+        match self {
+            List::Newcomers => NEWCOMER,
+            List::Main => MAIN,
+        }
+    }
+
+    /// The list of a mark that is of this policy.
+    pub(in crate::lru) fn of_mark(mark: u8) -> List {
+        if mark == MAIN { List::Main } else { List::Newcomers }
+    }
+}
+
+/// Number of a list.
+pub(in crate::lru) fn list_of(list: List, kind: Kind) -> usize {
+    RANKED_LISTS + list as usize * 2 + kind as usize
+}
+
+/// All of them, in the order of their numbers.
+pub(in crate::lru) const LISTS: [(List, Kind); 4] = [
+    (List::Newcomers, Kind::Anon),
+    (List::Newcomers, Kind::File),
+    (List::Main, Kind::Anon),
+    (List::Main, Kind::File),
+];
+
+/// The state of this policy in an lruvec.
+#[derive(Debug)]
+pub(crate) struct Ranked {
+    /// Pages by list and kind. May be negative for a moment.
+    sizes: [[AtomicI64; 2]; 2],
+    share: AtomicU64,
+    clock: [AtomicU64; 3],
+    period: AtomicU64,
+    /// Pages evicted from each list.
+    evicted: [AtomicU64; 2],
+    /// Pages when reclaim ended last, and by how many they grow until it begins again.
+    low_pages: AtomicU64,
+    slack_pages: AtomicU64,
+    /// Pages that there will be when it ends for the first time, as far as limits say.
+    expected_pages: AtomicU64,
+    /// How willing reclaim was to take anonymous pages when it came last.
+    swappiness: AtomicU32,
+}
+
+impl Ranked {
+    pub(in crate::lru) fn new() -> Ranked {
+        let ranked = Ranked {
+            sizes: Default::default(),
+            share: AtomicU64::new(0),
+            clock: Default::default(),
+            period: AtomicU64::new(0),
+            evicted: Default::default(),
+            low_pages: AtomicU64::new(0),
+            slack_pages: AtomicU64::new(0),
+            expected_pages: AtomicU64::new(0),
+            swappiness: AtomicU32::new(0),
+        };
+        ranked.reset();
+        ranked
+    }
+
+    /// As new, for the next memcg of that number.
+    pub(in crate::lru) fn reset(&self) {
+        self.sizes.iter().flatten().for_each(|size| size.store(0, Relaxed));
+        self.clock.iter().chain(&self.evicted).for_each(|word| word.store(0, Relaxed));
+        self.share.store(Share::START.pack(), Relaxed);
+        self.period.store(Period::UNKNOWN.word(), Relaxed);
+        self.low_pages.store(0, Relaxed);
+        self.slack_pages.store(SLACK_PAGES, Relaxed);
+        self.expected_pages.store(0, Relaxed);
+        self.swappiness.store(u32::from(Swappiness::DEFAULT.0), Relaxed);
+    }
+
+    /// Pages of a kind on a list.
+    pub(crate) fn size(&self, list: List, kind: Kind) -> u64 {
+        self.sizes[list as usize][kind as usize].load(Relaxed).max(0) as u64
+    }
+
+    /// Changes that; with the lists locked.
+    pub(super) fn resize(&self, list: List, kind: Kind, pages: i64) {
+        let size = &self.sizes[list as usize][kind as usize];
+        size.store(size.load(Relaxed) + pages, Relaxed);
+    }
+
+    /// Pages of a kind on both lists.
+    pub(in crate::lru) fn pages(&self, kind: Kind) -> u64 {
+        self.size(List::Newcomers, kind) + self.size(List::Main, kind)
+    }
+
+    /// How willing reclaim was to take anonymous pages when it came last.
+    pub(super) fn swappiness(&self) -> Swappiness {
+        Swappiness(self.swappiness.load(Relaxed) as u8)
+    }
+
+    /// Pages on a list that reclaim may take. The others rank among themselves.
+    pub(super) fn takeable(&self, list: List) -> u64 {
+        self.swappiness().evictable().map(|kind| self.size(list, kind)).sum()
+    }
+
+    fn takeable_pages(&self) -> u64 {
+        self.takeable(List::Newcomers) + self.takeable(List::Main)
+    }
+
+    /// N: pages that there are when reclaim ends. Where there are more than when it began, memory has grown.
+    pub(super) fn memory_pages(&self) -> u64 {
+        let low = self.low_pages.load(Relaxed);
+        if low == 0 {
+            return self.expected_pages.load(Relaxed).max(1);
+        }
+        let grown = self.takeable_pages().saturating_sub(self.slack_pages.load(Relaxed));
+        low.max(grown)
+    }
+
+    /// Before anything was reclaimed, limits say how much memory there will be. They are asked now and then.
+    pub(super) fn expect(&self, limit_pages: impl FnOnce() -> u64) {
+        if self.low_pages.load(Relaxed) == 0 && self.clock().words().0.is_multiple_of(ASK_EVERY) {
+            let limit_pages = limit_pages();
+            self.expected_pages.store(limit_pages - fewest_pages(limit_pages).min(limit_pages), Relaxed);
+        }
+    }
+
+    /// p: pages that newcomers may have of these.
+    pub(super) fn newcomers_pages(&self) -> u64 {
+        self.share().pages(self.memory_pages())
+    }
+
+    /// Whether the main list has fewer pages than it may have.
+    pub(super) fn main_has_room(&self) -> bool {
+        self.takeable(List::Main) < self.main_pages()
+    }
+
+    /// Whether it has more.
+    pub(super) fn main_is_full(&self) -> bool {
+        self.takeable(List::Main) > self.main_pages()
+    }
+
+    fn main_pages(&self) -> u64 {
+        let memory_pages = self.memory_pages();
+        memory_pages.saturating_sub(self.share().pages(memory_pages)).max(1)
+    }
+
+    pub(super) fn share(&self) -> Share {
+        Share::unpack(self.share.load(Relaxed))
+    }
+
+    /// A return says something about the newcomers' share.
+    pub(super) fn signal(&self, signal: Signal, mechanisms: Mechanisms) {
+        let rules = ShareRules {
+            adapts: mechanisms.is_on(Switch::AdaptiveNewcomers),
+            refusals: mechanisms.is_on(Switch::RefusalPressure),
+            momentum: mechanisms.is_on(Switch::ShareMomentum),
+        };
+        self.share.store(self.share().after(signal, self.memory_pages(), rules).pack(), Relaxed);
+    }
+
+    pub(super) fn clock(&self) -> Clock {
+        let [pages, begun, generation] = [0, 1, 2].map(|at: usize| self.clock[at].load(Relaxed));
+        Clock::new(pages, begun, generation)
+    }
+
+    /// A page was brought in.
+    pub(super) fn tick(&self) {
+        let (pages, begun, generation) = self.clock().tick(self.memory_pages()).words();
+        self.clock
+            .iter()
+            .zip([pages, begun, generation])
+            .for_each(|(word, value)| word.store(value, Relaxed));
+    }
+
+    pub(super) fn period(&self) -> Period {
+        Period::from_word(self.period.load(Relaxed))
+    }
+
+    /// A page of the main list that had this stamp was found accessed, or leaves it.
+    pub(super) fn note_period(&self, stamp: Stamp) {
+        let age_pages = self.clock().age_pages(stamp, self.memory_pages());
+        self.period.store(self.period().seen(age_pages).word(), Relaxed);
+    }
+
+    /// A page leaves for good: how many left that list before.
+    pub(super) fn evicted(&self, list: List) -> u64 {
+        self.evicted[list as usize].fetch_add(1, Relaxed)
+    }
+
+    /// How many pages left the list of a remembered page since it did, and until how many it is remembered.
+    pub(super) fn distance(&self, memory: Memory) -> (u64, u64) {
+        let list = if memory.from_main() { List::Main } else { List::Newcomers };
+        let evicted = self.evicted[list as usize].load(Relaxed);
+        (memory.evictions_since(evicted), SHADOW_MEMORIES * self.memory_pages())
+    }
+
+    /// What the return of a page after so many evictions from its list says.
+    pub(super) fn judge(&self, memory: Memory, passed: u64, mechanisms: Mechanisms) -> Option<Signal> {
+        let memory_pages = self.memory_pages();
+        if memory.from_main() {
+            return (passed * 100 < memory_pages * MAIN_REACH_PERCENT).then_some(Signal::Smaller);
+        }
+        let reach = memory_pages * NEWCOMER_REACH_PERCENT / 100;
+        let reach = if mechanisms.is_on(Switch::PeriodDiscount) {
+            self.period().discounted(reach, self.clock().age_pages(memory.stamp(), memory_pages))
+        } else {
+            reach
+        };
+        (passed < reach).then_some(Signal::Larger)
+    }
+
+    /// A turn of reclaim begins, which may take so much of each kind.
+    pub(super) fn begin_reclaim(&self, swappiness: Swappiness) {
+        self.swappiness.store(u32::from(swappiness.0), Relaxed);
+        let low = self.low_pages.load(Relaxed);
+        if low > 0 {
+            let (slack, grown) = (self.slack_pages.load(Relaxed), self.takeable_pages().saturating_sub(low));
+            let slack = (slack - (slack >> SLACK_SHIFT)).max(SLACK_PAGES);
+            self.slack_pages.store(slack.max(grown), Relaxed);
+        }
+    }
+
+    /// It is over.
+    pub(super) fn end_reclaim(&self) {
+        self.low_pages.store(self.takeable_pages().max(1), Relaxed);
+    }
+
+    /// What `lru_gen` shows beside the lists: the newcomers' share in percent, and pages brought in.
+    pub(crate) fn figures(&self) -> (u64, u64) {
+        (self.share().percent(), self.clock().words().0)
+    }
+}

@@ -1,0 +1,400 @@
+//! The policy as a whole: a naive model beside the real thing, and what a page cache adds to it.
+
+use super::clock::{Clock, Period};
+use super::constants::{
+    HAND_STEPS, MAIN_REACH_PERCENT, NEWCOMER_REACH_PERCENT, PROMOTING_REFS, SHADOW_MEMORIES, SLACK_PAGES,
+};
+use super::share::{Share, ShareRules, Signal};
+use super::{List, fewest_pages};
+use crate::folio::{Kind, Stamp};
+use crate::reclaim::EffortKind;
+use crate::testing::Harness;
+use crate::{Arrival, Counter, Lru, Mechanisms, Preset, Switch};
+use std::collections::{BTreeMap, VecDeque};
+
+fn harness(limit_pages: u64) -> Harness {
+    let mechanisms = Mechanisms::preset(Preset::Default).with_lru(Lru::Ranked);
+    Harness::with_mechanisms(mechanisms, limit_pages, 1)
+}
+
+fn pages_on(harness: &Harness, list: List) -> Vec<u32> {
+    let locked = harness.memcg().lruvec.lock(&harness.core.folios);
+    let list = super::list_of(list, Kind::File);
+    locked
+        .lists
+        .lists
+        .iter(&harness.core.folios, list)
+        .map(|folio| harness.core.folios.index(folio))
+        .collect()
+}
+
+#[derive(Clone, Copy, Default)]
+struct Page {
+    main: bool,
+    refs: u32,
+    /// Accessed since the hand left it.
+    touched: bool,
+    first: bool,
+    stamp: Option<Stamp>,
+    /// Evicted: from which list, and how many left that before.
+    out: Option<(bool, u64)>,
+}
+
+/// The rules of the design, page by page: lists are deques, and nothing is shared.
+struct Naive {
+    limit: u64,
+    pages: BTreeMap<u32, Page>,
+    lists: [VecDeque<u32>; 2],
+    share: Share,
+    clock: Clock,
+    period: Period,
+    evicted: [u64; 2],
+    low: u64,
+    evictions: Vec<u32>,
+}
+
+const RULES: ShareRules = ShareRules { adapts: true, refusals: true, momentum: true };
+
+impl Naive {
+    fn new(limit: u64) -> Naive {
+        Naive {
+            limit,
+            pages: BTreeMap::new(),
+            lists: Default::default(),
+            share: Share::START,
+            clock: Clock::default(),
+            period: Period::UNKNOWN,
+            evicted: [0; 2],
+            low: 0,
+            evictions: Vec::new(),
+        }
+    }
+
+    fn resident(&self) -> u64 {
+        (self.lists[0].len() + self.lists[1].len()) as u64
+    }
+
+    fn memory(&self) -> u64 {
+        if self.low == 0 {
+            return self.limit - fewest_pages(self.limit);
+        }
+        self.low.max(self.resident().saturating_sub(SLACK_PAGES))
+    }
+
+    fn main_may_have(&self) -> u64 {
+        (self.memory() - self.share.pages(self.memory())).max(1)
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        self.share = self.share.after(signal, self.memory(), RULES);
+    }
+
+    fn note_period(&mut self, stamp: Stamp) {
+        self.period = self.period.seen(self.clock.age_pages(stamp, self.memory()));
+    }
+
+    /// The first page of the main list that nobody accessed.
+    fn hand(&mut self) -> Option<u32> {
+        for _ in 0..HAND_STEPS {
+            let page = *self.lists[1].front()?;
+            let mut state = self.pages[&page];
+            if state.refs == 0 {
+                return Some(page);
+            }
+            if state.touched {
+                self.note_period(state.stamp.unwrap());
+                state.stamp = Some(self.clock.stamp());
+            }
+            state.refs -= 1;
+            state.touched = false;
+            self.pages.insert(page, state);
+            self.lists[1].rotate_left(1);
+        }
+        None
+    }
+
+    fn evict(&mut self, page: u32) {
+        let state = self.pages.get_mut(&page).unwrap();
+        let from = usize::from(state.main);
+        self.lists[from].retain(|&other| other != page);
+        if !state.main && state.refs > 0 {
+            state.stamp = Some(self.clock.midway(state.stamp.unwrap()));
+        }
+        state.out = Some((state.main, self.evicted[from]));
+        self.evicted[from] += 1;
+        self.evictions.push(page);
+    }
+
+    /// The pages of one batch: chosen first, evicted then.
+    fn batch(&mut self, wanted: u64, budget: u64, newcomers_left: &mut u64) -> (u64, u64) {
+        let (mut chosen, mut scanned) = (Vec::new(), 0);
+        let past = *newcomers_left == 0;
+        while scanned < budget && (chosen.len() as u64) < wanted && self.resident() > 0 {
+            scanned += 1;
+            let newcomers = self.lists[0].len() as u64;
+            let from_main = !self.lists[1].is_empty()
+                && (newcomers == 0 || past || newcomers < self.share.pages(self.memory()));
+            if from_main {
+                chosen.extend(self.choose_from_main());
+                continue;
+            }
+            let page = *self.lists[0].front().unwrap();
+            *newcomers_left = newcomers_left.saturating_sub(1);
+            self.lists[0].pop_front();
+            if self.pages[&page].refs < PROMOTING_REFS {
+                chosen.push(page);
+                continue;
+            }
+            let state = self.pages.get_mut(&page).unwrap();
+            *state = Page { main: true, refs: 0, touched: false, stamp: Some(self.clock.stamp()), ..*state };
+            self.lists[1].push_back(page);
+            if self.lists[1].len() as u64 > self.main_may_have() {
+                chosen.extend(self.choose_from_main());
+            }
+        }
+        chosen.iter().for_each(|&page| self.evict(page));
+        (scanned, chosen.len() as u64)
+    }
+
+    fn choose_from_main(&mut self) -> Option<u32> {
+        let page = self.hand().or_else(|| self.lists[1].front().copied())?;
+        self.note_period(self.pages[&page].stamp.unwrap());
+        self.lists[1].pop_front();
+        Some(page)
+    }
+
+    /// An effort: ever larger shares of the lists are looked at.
+    fn reclaim(&mut self) {
+        let (goal, mut freed) = (fewest_pages(self.limit), 0);
+        for priority in (0..=12).rev() {
+            let budget = self.resident() >> priority;
+            let (mut scanned, mut newcomers_left) = (0, self.lists[0].len() as u64);
+            while scanned < budget && freed < goal.max(2) {
+                let wanted = goal.saturating_sub(freed).clamp(1, 64);
+                let (looked, taken) = self.batch(wanted, (budget - scanned).min(64), &mut newcomers_left);
+                scanned += looked;
+                freed += taken;
+                if taken > 0 {
+                    self.low = self.resident();
+                }
+            }
+            if freed >= goal {
+                return;
+            }
+        }
+    }
+
+    fn read(&mut self, page: u32) {
+        let state = self.pages.get(&page).copied().unwrap_or_default();
+        let resident = state.stamp.is_some() && state.out.is_none();
+        if resident {
+            let next = match (state.first, state.refs) {
+                (false, _) => Page { first: true, ..state },
+                (true, 3) => state,
+                (true, refs) => Page { refs: refs + 1, touched: true, ..state },
+            };
+            self.pages.insert(page, next);
+            return;
+        }
+        if self.resident() == self.limit {
+            self.reclaim();
+        }
+        self.bring(page, state);
+        self.read(page);
+    }
+
+    fn bring(&mut self, page: u32, before: Page) {
+        let mut remembered = before.out;
+        if let Some((from_main, evictions)) = remembered {
+            let (memory, passed) = (self.memory(), self.evicted[usize::from(from_main)] - evictions);
+            if passed > SHADOW_MEMORIES * memory {
+                remembered = None;
+            } else if from_main && passed * 100 < memory * MAIN_REACH_PERCENT {
+                self.signal(Signal::Smaller);
+            } else if !from_main {
+                let age = self.clock.age_pages(before.stamp.unwrap(), memory);
+                if passed < self.period.discounted(memory * NEWCOMER_REACH_PERCENT / 100, age) {
+                    self.signal(Signal::Larger);
+                }
+            }
+        }
+        self.clock = self.clock.tick(self.memory());
+        let has_room = (self.lists[1].len() as u64) < self.main_may_have();
+        let main = match remembered {
+            _ if has_room => true,
+            None => false,
+            Some(_) => self.hand().is_some_and(|candidate| {
+                let age = |stamp: Option<Stamp>| self.clock.age(stamp.unwrap());
+                age(before.stamp) < age(self.pages[&candidate].stamp)
+            }),
+        };
+        if remembered.is_some() && !main {
+            self.signal(Signal::Refused);
+        }
+        let refs = u32::from(main && remembered.is_some_and(|(from_main, _)| from_main));
+        let stamp = Some(self.clock.stamp());
+        self.pages.insert(page, Page { main, refs, touched: refs > 0, first: false, stamp, out: None });
+        self.lists[usize::from(main)].push_back(page);
+    }
+}
+
+/// Skewed reads, loops and scans, by seed: every page leaves in the same order, and the lists are the same at each step.
+#[test]
+fn it_agrees_with_a_naive_model() {
+    for seed in 0..6u64 {
+        let limit = [70, 200, 333][seed as usize % 3];
+        let (mut harness, mut naive) = (harness(limit), Naive::new(limit));
+        let mut state = seed + 1;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let (mut next, mut loops) = (10_000, 0);
+        for at in 0..12_000u64 {
+            let page = match (random(10), at / 3000) {
+                (0, _) => {
+                    next += 1;
+                    next
+                }
+                (1..=3, 1 | 3) => {
+                    loops = (loops + 1) % (limit as u32 * 5 / 4);
+                    5_000 + loops
+                }
+                _ => (random(limit * 2) * random(limit * 2) / (limit * 2)) as u32,
+            };
+            harness.read(page);
+            naive.read(page);
+            if at % 97 == 0 {
+                let lists = [List::Newcomers, List::Main].map(|list| pages_on(&harness, list));
+                let expected = [0, 1].map(|list: usize| Vec::from(naive.lists[list].clone()));
+                assert_eq!(lists, expected, "seed {seed}, read {at}");
+            }
+        }
+        assert_eq!(harness.evicted(), naive.evictions, "seed {seed}");
+        assert_eq!(harness.memcg().lruvec.ranked.share(), naive.share);
+        harness.core.validate().unwrap();
+    }
+}
+
+/// A loop a little larger than memory: what is on the main list stays there and hits.
+#[test]
+fn a_loop_keeps_hitting() {
+    let mut harness = harness(200);
+    let mut misses = 0;
+    for round in 0..60 {
+        let before = harness.misses;
+        harness.read_all(0..240);
+        misses = if round < 30 { 0 } else { misses + harness.misses - before };
+    }
+    // 40 of 240 do not fit; the multi-gen LRU misses all of them.
+    assert!(misses < 30 * 90, "{misses} misses in 30 rounds");
+}
+
+/// Pages that are read ahead and never touched leave no trace in the newcomers' share, and do not fill the main list.
+#[test]
+fn pages_read_ahead_in_vain_say_nothing() {
+    let mut harness = harness(100);
+    for round in 0..20 {
+        for page in (0..90).map(|page| page + round % 3 * 90) {
+            if !harness.is_cached(page) {
+                harness.bring(page, Arrival { ahead: true, ..Arrival::default() });
+            }
+        }
+    }
+    assert_eq!(pages_on(&harness, List::Main), []);
+    assert_eq!(harness.memcg().lruvec.ranked.share(), Share::START);
+    // Who is touched after all is a newcomer like others.
+    let cached = (0..270).find(|&page| harness.is_cached(page)).unwrap();
+    harness.read(cached);
+    assert!(harness.flags(cached).referenced() && harness.flags(cached).refs() == 0);
+    harness.core.validate().unwrap();
+}
+
+/// A page that is dirty at the tail is written, not promoted, and leaves when it is clean.
+#[test]
+fn dirty_newcomers_stay_newcomers() {
+    let mut harness = harness(200);
+    harness.read_all(0..190);
+    let newcomers = pages_on(&harness, List::Newcomers);
+    let dirty = newcomers[0];
+    harness.write(dirty);
+    harness.read_all(1000..1030);
+    assert!(harness.is_cached(dirty) && harness.flags(dirty).reclaim(), "{:?}", harness.flags(dirty));
+    assert!(pages_on(&harness, List::Newcomers).contains(&dirty));
+    let folios = harness.start_writeback();
+    harness.end_writeback(folios);
+    harness.drain();
+    assert_eq!(pages_on(&harness, List::Newcomers)[0], dirty, "it is next");
+    assert!(harness.stat(Counter::Pgrotated) > 0);
+    harness.core.validate().unwrap();
+}
+
+/// The fault's own access is none; the one after it is, and one look is enough.
+#[test]
+fn mapped_newcomers_are_promoted_by_a_second_access() {
+    let mut harness = harness(200);
+    harness.read_all(0..180);
+    (300..304).for_each(|page| harness.load(page));
+    assert!(!harness.is_young(300), "the fault is for the first access");
+    harness.load(300);
+    assert!(harness.is_young(300));
+    harness.read_all(1000..1040);
+    assert!(pages_on(&harness, List::Main).contains(&300));
+    assert!((301..304).all(|page| !harness.is_cached(page)));
+    harness.core.validate().unwrap();
+}
+
+/// Where a limit becomes smaller or larger, the newcomers' target is a share of what there is then.
+#[test]
+fn a_limit_that_changes_is_followed() {
+    let mut harness = harness(800);
+    harness.read_all(0..1600);
+    let target = |harness: &Harness| harness.memcg().lruvec.ranked.newcomers_pages();
+    let before = target(&harness);
+    // As who lowers a limit does, before it holds.
+    harness.effort(EffortKind::Limit, 610);
+    harness.memcg().set_max_pages(200);
+    harness.read_all(2000..2300);
+    let smaller = target(&harness);
+    harness.memcg().set_max_pages(800);
+    harness.read_all(3000..4000);
+    let larger = target(&harness);
+    let expected = (75..=80).contains(&before) && smaller <= 20 && (75..=80).contains(&larger);
+    assert!(expected, "{before} {smaller} {larger}");
+    harness.core.validate().unwrap();
+}
+
+/// Each of the policy's mechanisms can be off, and then something is different.
+#[test]
+fn every_mechanism_does_something() {
+    let evicted = |without: &[Switch]| {
+        let mechanisms = Mechanisms::compose(Preset::Default, &[], without).unwrap().with_lru(Lru::Ranked);
+        let mut harness = Harness::with_mechanisms(mechanisms, 128, 1);
+        let mut state = 3u64;
+        for at in 0..20_000u32 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (a, b) = ((state >> 33) as u32 % 400, (state >> 45) as u32 % 400);
+            match at % 5 {
+                0 => harness.read(1000 + at % 700 / 5),
+                1 => harness.load(a * b / 400),
+                _ => harness.read(a * b / 400),
+            }
+        }
+        harness.core.validate().unwrap();
+        harness.evicted()
+    };
+    let whole = evicted(&[]);
+    let rules = [
+        Switch::RankByGeneration,
+        Switch::FillMain,
+        Switch::MainShadows,
+        Switch::AdaptiveNewcomers,
+        Switch::PeriodDiscount,
+        Switch::RefusalPressure,
+        Switch::ShareMomentum,
+        Switch::FirstLook,
+    ];
+    for rule in rules {
+        assert!(evicted(&[rule]) != whole, "without {}, all is the same", rule.name());
+    }
+}

@@ -1,0 +1,204 @@
+//! The turn of one lruvec: batches off the newcomers' tail or the main list's, as the newcomers' share says.
+
+use super::state::{List, Ranked};
+use crate::Core;
+use crate::event::ListedFrom;
+use crate::folio::{FolioId, Kind};
+use crate::host::{FlushReason, Host};
+use crate::lru::scan_control::Tallies;
+use crate::lru::{Context, Grant, PagedOut, References, Swappiness, TurnStep, Visit};
+use crate::memcg::{Counter, Effective, Memcg, MemcgId};
+
+/// Folios per step: one lock hold.
+const STEP_FOLIOS: u64 = 64;
+
+/// The turn of one lruvec's lists.
+#[derive(Debug)]
+pub(in crate::lru) struct RankedTurn {
+    memcg: MemcgId,
+    priority: u8,
+    /// What the order's swappiness came to when the turn began.
+    swappiness: Swappiness,
+    /// Pages to look at.
+    budget: u64,
+    /// Pages looked at.
+    scanned: u64,
+    /// Newcomers that were not looked at in this turn. Once all were, those that are left cannot be had: they are dirty.
+    newcomers_left: u64,
+    /// What of its pages is spared.
+    spared: Effective,
+    below_min: bool,
+}
+
+impl RankedTurn {
+    /// It is the turn of a memcg.
+    pub(in crate::lru) fn begin(cx: &mut Context<'_, impl Host>, grant: Grant<'_>) -> RankedTurn {
+        let Grant { memcg, spared, priority } = grant;
+        let core = cx.core;
+        core.drain(cx.host, cx.orders.cpu);
+        let swappiness = core.swappiness_of(memcg.id(), cx.orders.swappiness);
+        let ranked = &memcg.lruvec.ranked;
+        ranked.begin_reclaim(swappiness);
+        let pages = pages(ranked, swappiness);
+        let budget = if memcg.is_online() {
+            let (pages, by_low) = spared.leaves(pages, memcg.usage_pages(), cx.scan.low_override);
+            cx.scan.low_skipped |= by_low;
+            pages >> priority
+        } else {
+            pages
+        };
+        let newcomers_left = ranked.takeable(List::Newcomers);
+        let memcg = memcg.id();
+        RankedTurn {
+            memcg,
+            priority,
+            swappiness,
+            budget,
+            scanned: 0,
+            newcomers_left,
+            spared,
+            below_min: false,
+        }
+    }
+
+    /// What the turn came to.
+    pub(in crate::lru) fn visit(&self, core: &Core) -> Visit {
+        let memcg = core.memcg(self.memcg);
+        let pages = pages(&memcg.lruvec.ranked, self.swappiness);
+        let sizable = if memcg.is_online() { pages >> self.priority > 0 } else { pages > 0 };
+        Visit { sizable, scanned: self.scanned, below_min: self.below_min, ..Visit::default() }
+    }
+
+    /// Takes at most one batch.
+    pub(in crate::lru) fn step(&mut self, cx: &mut Context<'_, impl Host>) -> TurnStep {
+        let (core, host) = (cx.core, cx.host);
+        let memcg = core.memcg(self.memcg);
+        self.below_min = self.spared.min_pages > 0 && self.spared.min_pages >= memcg.usage_pages();
+        if self.scanned >= self.budget || self.below_min {
+            return TurnStep::Finished;
+        }
+        let mut batch = cx.scan.take_batch(host);
+        let mut locked = memcg.lruvec.lock(&core.folios);
+        // No more than is wanted: what is freed beyond that was in memory for nothing.
+        let wanted = if cx.orders.whole {
+            STEP_FOLIOS
+        } else {
+            cx.orders.goal_pages.saturating_sub(cx.scan.progress.reclaimed).clamp(1, STEP_FOLIOS)
+        };
+        let amounts = (wanted, (self.budget - self.scanned).min(STEP_FOLIOS));
+        // What its heir has is not for those to take who are after its own.
+        if memcg.heir().is_none() {
+            let looked = locked.isolate_ranked(
+                (core, host),
+                amounts,
+                self.newcomers_left == 0,
+                &mut cx.scan.last_mapping,
+                &mut batch,
+            );
+            self.newcomers_left = self.newcomers_left.saturating_sub(looked);
+        }
+        drop(locked);
+        core.tell_isolated(host, memcg, &batch);
+        batch.taken = batch.folios.len() as u64;
+        self.scanned += batch.scanned;
+        cx.scan.progress.scanned += batch.taken;
+        count_scan(cx, memcg, &batch.folios, batch.sorted);
+        let (taken, scanned) = (batch.taken, batch.scanned);
+        cx.scan.batch = batch;
+        match (taken, scanned) {
+            (0, 0) => TurnStep::Finished,
+            (0, _) => TurnStep::More,
+            _ => TurnStep::PageOut,
+        }
+    }
+
+    /// The folios of the batch were examined: what was not freed goes to the young end of the list on which it was.
+    pub(in crate::lru) fn put_back(
+        &mut self,
+        cx: &mut Context<'_, impl Host>,
+        outcome: PagedOut,
+    ) -> TurnStep {
+        let (core, host) = (cx.core, cx.host);
+        let tallies = Tallies { taken: cx.scan.batch.taken, ..outcome.tallies };
+        if tallies.unqueued_dirty == tallies.taken {
+            host.wake_flusher(FlushReason::Reclaim);
+        }
+        cx.scan.tallies.add(&tallies);
+        let memcg = core.memcg(self.memcg);
+        put_back(cx, memcg);
+        // The turn may be ended by others from here on.
+        memcg.lruvec.ranked.end_reclaim();
+        if !cx.orders.whole && cx.should_stop() { TurnStep::Finished } else { TurnStep::More }
+    }
+}
+
+fn pages(ranked: &Ranked, swappiness: Swappiness) -> u64 {
+    swappiness.evictable().map(|kind| ranked.pages(kind)).sum()
+}
+
+fn count_scan(cx: &Context<'_, impl Host>, memcg: &Memcg, folios: &[FolioId], promoted: u64) {
+    let is_anon = |&&folio: &&FolioId| cx.core.folios.flags(folio).load().swapbacked();
+    let anon = folios.iter().filter(is_anon).count() as u64;
+    let counts = [
+        (cx.orders.kind.pgscan(), folios.len() as u64),
+        (Counter::PgscanAnon, anon),
+        (Counter::PgscanFile, folios.len() as u64 - anon),
+        (Counter::Pgprotected, promoted),
+    ];
+    counts
+        .into_iter()
+        .filter(|&(_, pages)| pages > 0)
+        .for_each(|(counter, pages)| memcg.stat.add(counter, pages));
+}
+
+fn put_back(cx: &mut Context<'_, impl Host>, memcg: &Memcg) {
+    let (core, host, scan) = (cx.core, cx.host, &mut *cx.scan);
+    if scan.rejected.is_empty() {
+        return;
+    }
+    let mut back = std::mem::take(&mut scan.back);
+    back.extend(scan.rejected.drain(..).map(|folio| {
+        let now = core.folios.flags(folio).load();
+        (folio, !scan.last_mapping.is_evictable(core, folio, now))
+    }));
+    let (owner, mut locked) = core.lock_living(memcg.id());
+    let mut went = Vec::new();
+    for &(folio, unevictable) in &back {
+        went.extend(core.adopt(owner, folio));
+        if unevictable {
+            locked.add_unevictable(folio);
+        } else {
+            locked.place(folio, false);
+        }
+        core.tell_listed(host, owner, folio, ListedFrom::Isolation);
+    }
+    core.grew(owner);
+    drop(locked);
+    core.release_unused(&went);
+    for (folio, _) in back.drain(..) {
+        core.put(host, folio);
+    }
+    scan.back = back;
+}
+
+/// The accessed bit of an isolated folio: it was read when the folio was isolated, so that it was set since.
+pub(in crate::lru) fn references(cx: &mut Context<'_, impl Host>, folio: FolioId) -> References {
+    let core = cx.core;
+    let Some(mapping) = cx.scan.last_mapping.get(core, core.mapping_of(folio)) else {
+        return References::None;
+    };
+    let slot = mapping.slot(&core.leaves, core.folios.index(folio));
+    let found = mapping.has_recency() && slot.is_some_and(|slot| slot.clear_accessed(folio));
+    if found && core.folios.flags(folio).found_accessed().refs() > 0 {
+        References::First
+    } else {
+        References::None
+    }
+}
+
+impl Ranked {
+    /// Pages of a kind that are reported as active, and as inactive.
+    pub(in crate::lru) fn reported(&self, kind: Kind) -> [u64; 2] {
+        [self.size(List::Main, kind), self.size(List::Newcomers, kind)]
+    }
+}

@@ -1,0 +1,377 @@
+//! How the engine's policy compares: misses and refaults relative to linux-7.2 at the same memory, on every recorded load.
+//!
+//! ```text
+//! cargo run --release -p mglru-sim --example policy [../shared] [OPTION…]
+//!   sizes=1,10,40     percent of a trace's pages; the lab's loads have the memory that the kernel had
+//!   only=TEXT         the loads whose names have TEXT in them
+//!   without=SWITCH    one of the policy's mechanisms off; may be repeated
+//!   mapped            all accesses are mapped: the policy sees accessed bits only
+//!   repeats           two accesses in a row through one descriptor count twice, as in the prototype
+//!   brief             no baselines: what is best known is read from policy/misses.csv
+//! ```
+//!
+//! Misses are counted as the traces' recorders did: of the lab's loads, from the warm point on. Refaults are misses but for the
+//! first touch of each page. Memory is what a policy has on average: the engine frees some pages at a time, and so gets half of
+//! these more (28 for the kernel's presets, which free some 56; 16 for `ranked`, which frees 32).
+
+use mglru_core::{Lru, Mechanisms, Preset, Switch};
+use mglru_sim::{Access, Baseline, Machine, Operation, Simulator, SwapDevice, SwapModel};
+use mglru_workload::trace::{OpenOptions, open, sidecar};
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// A trace has to leave at least so many pages of memory to be worth a case.
+const MEMORY_PAGES_MIN: u64 = 64;
+/// Half of what an effort frees, by whom.
+const SLACK_KERNEL: u64 = 28;
+const SLACK_RANKED: u64 = 16;
+/// How many replays run at once.
+const THREADS: usize = 2;
+
+/// What the command line asks for.
+struct Plan {
+    shared: PathBuf,
+    percents: Vec<u64>,
+    only: String,
+    without: Vec<Switch>,
+    mapped: bool,
+    repeats: bool,
+    brief: bool,
+}
+
+impl Plan {
+    fn read(arguments: impl Iterator<Item = String>) -> Result<Plan, String> {
+        let mut plan = Plan {
+            shared: PathBuf::from("../shared"),
+            percents: vec![1, 10, 40],
+            only: String::new(),
+            without: Vec::new(),
+            mapped: false,
+            repeats: false,
+            brief: false,
+        };
+        for argument in arguments {
+            match argument.split_once('=') {
+                Some(("sizes", sizes)) => {
+                    let percent = |text: &str| text.parse().map_err(|_| format!("`{text}` is no percentage"));
+                    plan.percents = sizes.split(',').map(percent).collect::<Result<_, _>>()?;
+                }
+                Some(("only", text)) => text.clone_into(&mut plan.only),
+                Some(("without", name)) => {
+                    plan.without.push(Switch::parse(name).map_err(|error| error.to_string())?);
+                }
+                None if argument == "mapped" => plan.mapped = true,
+                None if argument == "repeats" => plan.repeats = true,
+                None if argument == "brief" => plan.brief = true,
+                None => plan.shared = PathBuf::from(argument),
+                Some((name, _)) => {
+                    return Err(format!("there is no option `{name}`; see the head of this example"));
+                }
+            }
+        }
+        Ok(plan)
+    }
+}
+
+/// What `policy/misses.csv` says about a case.
+#[derive(Clone, Copy)]
+struct Known {
+    best: u64,
+    prototype: u64,
+}
+
+/// One load, decoded once.
+struct Load {
+    name: String,
+    operations: Vec<Operation>,
+    warm_from: usize,
+    distinct: u64,
+    first_touches: u64,
+    is_lab: bool,
+    /// Of the lab's loads: what the kernel had.
+    memory_pages: Option<u64>,
+}
+
+fn read(path: &Path, mapped: bool) -> Result<(Vec<Operation>, f64), String> {
+    let mut reader = open(path, OpenOptions::default()).map_err(|error| error.to_string())?;
+    let (mut all, mut batch) = (Vec::new(), Vec::new());
+    while reader.next_batch(&mut batch).map_err(|error| error.to_string())? > 0 {
+        all.extend(batch.iter().map(|&record| match Operation::from(record) {
+            Operation::Access(access) if mapped && !access.anon => {
+                Operation::Access(Access { mapped: true, ..access })
+            }
+            other => other,
+        }));
+    }
+    let warm = sidecar(path).map_err(|error| error.to_string())?.and_then(|sidecar| sidecar.warm);
+    Ok((all, warm.unwrap_or(0.0)))
+}
+
+impl Load {
+    fn new(path: &Path, name: &str, memory_pages: Option<u64>, mapped: bool) -> Result<Load, String> {
+        let (operations, warm) = read(path, mapped)?;
+        let accesses =
+            operations.iter().filter(|operation| matches!(operation, Operation::Access(_))).count();
+        let warm_from = (accesses as f64 * warm + 1e-6) as usize;
+        let mut seen = HashSet::new();
+        let mut first_touches = 0;
+        let of_accesses = operations.iter().filter_map(|operation| match operation {
+            Operation::Access(access) => Some(access),
+            _ => None,
+        });
+        for (at, access) in of_accesses.enumerate() {
+            if seen.insert((access.page, access.anon)) && at >= warm_from {
+                first_touches += 1;
+            }
+        }
+        let name = name.to_owned();
+        let distinct = seen.len() as u64;
+        Ok(Load { name, operations, warm_from, distinct, first_touches, is_lab: warm > 0.0, memory_pages })
+    }
+
+    fn engine(&self, mechanisms: Mechanisms, memory_pages: u64, repeats: bool) -> u64 {
+        let mut machine = Machine::kernel_lab(memory_pages);
+        machine.mechanisms = mechanisms;
+        machine.count_repeats = repeats;
+        if self
+            .operations
+            .iter()
+            .any(|operation| matches!(operation, Operation::Access(Access { anon: true, .. })))
+        {
+            machine.swap = Some(SwapModel { pages: self.distinct as u32, device: SwapDevice::lab_disk() });
+        }
+        // Traces name pages as they like; only the lab's are small numbers in one file.
+        if !self.is_lab {
+            machine.numbering = mglru_sim::Numbering::Keys;
+        }
+        let mut simulator = Simulator::new(&machine).expect("the machine is one");
+        simulator.set_warm_from(self.warm_from as u64);
+        simulator.add_job(0, self.operations.clone().into_iter());
+        let report = simulator.run().expect("the trace was read before");
+        report.warm().unwrap_or_else(|| report.total()).counts.misses
+    }
+
+    fn baseline(&self, baseline: Baseline, memory_pages: u64) -> u64 {
+        let mut source = self.operations.iter().copied();
+        let report = mglru_sim::baseline::replay(
+            baseline,
+            memory_pages,
+            self.warm_from as u64,
+            &mut source,
+            &mut |_| {},
+        );
+        report.expect("the trace was read before").warm.misses
+    }
+}
+
+/// One load at one size of memory, and what came of it.
+struct Row {
+    load: Arc<Load>,
+    size: String,
+    memory_pages: u64,
+    kernel: u64,
+    ranked: u64,
+    /// Misses of the others, by name.
+    others: BTreeMap<String, u64>,
+    known: Option<Known>,
+}
+
+impl Row {
+    fn new(load: &Arc<Load>, size: &str, memory_pages: u64, plan: &Plan, known: Option<Known>) -> Row {
+        let kernel = Mechanisms::preset(Preset::Linux72);
+        let ranked = Mechanisms::compose(Preset::Default, &[], &plan.without).expect("they fit together");
+        let mut others = BTreeMap::new();
+        if !plan.brief {
+            let classic = load.engine(kernel.with_lru(Lru::Classic), memory_pages + SLACK_KERNEL, false);
+            others.insert("classic".to_owned(), classic);
+            for baseline in Baseline::ALL {
+                others.insert(baseline.name().to_owned(), load.baseline(baseline, memory_pages));
+            }
+        }
+        Row {
+            load: load.clone(),
+            size: size.to_owned(),
+            memory_pages,
+            kernel: load.engine(kernel, memory_pages + SLACK_KERNEL, false),
+            ranked: load.engine(ranked.with_lru(Lru::Ranked), memory_pages + SLACK_RANKED, plan.repeats),
+            others,
+            known,
+        }
+    }
+
+    /// The fewest misses of any policy but the optimum and ours.
+    fn best(&self) -> u64 {
+        let others = self.others.iter().filter(|(name, _)| *name != "opt").map(|(_, &misses)| misses);
+        let best = others.chain([self.kernel]).min().expect("the kernel's");
+        self.known.map_or(best, |known| best.min(known.best))
+    }
+
+    fn refaults(&self, misses: u64) -> f64 {
+        misses.saturating_sub(self.load.first_touches).max(1) as f64
+    }
+
+    /// Nobody could do better: only first touches miss.
+    fn is_trivial(&self) -> bool {
+        self.kernel as f64 <= self.load.first_touches as f64 * 1.001
+    }
+}
+
+fn geometric_mean(ratios: impl Iterator<Item = f64>) -> f64 {
+    let (sum, number) = ratios.fold((0.0, 0), |(sum, number), ratio| (sum + ratio.ln(), number + 1));
+    (sum / f64::from(number.max(1))).exp()
+}
+
+/// Misses and refaults relative to those of the kernel.
+fn relative<'a>(rows: impl Iterator<Item = &'a Row> + Clone, misses: impl Fn(&Row) -> u64) -> String {
+    let of_misses = geometric_mean(rows.clone().map(|row| misses(row) as f64 / row.kernel as f64));
+    let refaults = rows.filter(|row| !row.is_trivial());
+    let of_refaults =
+        geometric_mean(refaults.map(|row| row.refaults(misses(row)) / row.refaults(row.kernel)));
+    format!("{of_misses:.3} / {of_refaults:.3}")
+}
+
+fn known(shared: &Path) -> BTreeMap<(String, String), (u64, Known)> {
+    let text = std::fs::read_to_string(shared.join("policy/misses.csv")).unwrap_or_default();
+    let rows = text.lines().skip(1).filter_map(|line| {
+        let cells: Vec<&str> = line.split(',').collect();
+        let number = |at: usize| cells.get(at)?.parse::<u64>().ok();
+        let known = Known { best: number(8)?, prototype: number(10)? };
+        Some(((cells[0].to_owned(), cells[1].to_owned()), (number(2)?, known)))
+    });
+    rows.collect()
+}
+
+/// The loads, by name: the lab's, then the traces.
+fn loads(plan: &Plan) -> Result<Vec<(String, PathBuf, Option<u64>)>, String> {
+    let known = known(&plan.shared);
+    let mut loads = Vec::new();
+    for (folder, ending) in [("kernel", ".bin.zst"), ("traces", ".txt.zst")] {
+        let folder = plan.shared.join(folder);
+        let entries = std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        names.sort();
+        for file in names {
+            let Some(name) = file.strip_suffix(ending) else { continue };
+            let memory_pages = known.get(&(name.to_owned(), "8192".to_owned())).map(|(pages, _)| *pages);
+            let is_known = known.keys().any(|(load, _)| load == name);
+            if is_known && name.contains(&plan.only) {
+                loads.push((name.to_owned(), folder.join(&file), memory_pages));
+            }
+        }
+    }
+    Ok(loads)
+}
+
+fn rows(plan: &Plan) -> Result<Vec<Row>, String> {
+    let (known, loads) = (known(&plan.shared), loads(plan)?);
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        let work = || -> Result<(), String> {
+            while let Some((at, (name, path, memory))) = {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                loads.get(at).map(|load| (at, load))
+            } {
+                let load = Arc::new(Load::new(path, name, *memory, plan.mapped)?);
+                let sizes: Vec<(String, u64)> = match load.memory_pages {
+                    Some(pages) => vec![("8192".to_owned(), pages)],
+                    None => {
+                        let size =
+                            |&percent: &u64| (format!("{percent}%"), (load.distinct * percent).div_ceil(100));
+                        plan.percents.iter().map(size).collect()
+                    }
+                };
+                for (size, pages) in sizes.into_iter().filter(|(_, pages)| *pages >= MEMORY_PAGES_MIN) {
+                    let known = known.get(&(name.clone(), size.clone())).map(|(_, known)| *known);
+                    let row = Row::new(&load, &size, pages, plan, known);
+                    done.lock().expect("nobody panicked").push((at, row));
+                }
+                eprintln!("{name}");
+            }
+            Ok(())
+        };
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("a replay panicked"))
+    })?;
+    let mut done = done.into_inner().expect("nobody panicked");
+    done.sort_by_key(|(at, row): &(usize, Row)| (*at, row.memory_pages));
+    Ok(done.into_iter().map(|(_, row)| row).collect())
+}
+
+fn print(rows: &[Row]) {
+    println!(
+        "| load | memory | pages | linux-7.2 | ranked | relative | best known | of that | prototype | of that |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|");
+    for row in rows {
+        let (of, best) = (|misses: u64| row.ranked as f64 / misses as f64, row.best());
+        let prototype = row
+            .known
+            .map_or("| |".to_owned(), |known| format!("{} | {:.3} |", known.prototype, of(known.prototype)));
+        println!(
+            "| {} | {} | {} | {} | {} | {:.3} | {best} | {:.3} | {prototype}",
+            row.load.name,
+            row.size,
+            row.memory_pages,
+            row.kernel,
+            row.ranked,
+            of(row.kernel),
+            of(best)
+        );
+    }
+    let lab = || rows.iter().filter(|row| row.load.is_lab);
+    let real = || rows.iter().filter(|row| !row.load.is_lab);
+    let within = |of: &dyn Fn(&Row) -> u64, limit: f64| {
+        rows.iter().filter(|row| of(row) as f64 <= limit * row.best() as f64).count()
+    };
+    println!(
+        "\n| misses / refaults, relative to linux-7.2 | lab | traces | within 3 % of the best known | 10 % |"
+    );
+    println!("|---|---|---|---|---|");
+    let line = |name: &str, of: &dyn Fn(&Row) -> u64| {
+        let (near, far) = (within(of, 1.03), within(of, 1.1));
+        println!(
+            "| {name} | {} | {} | {near} of {} | {far} |",
+            relative(lab(), of),
+            relative(real(), of),
+            rows.len()
+        );
+    };
+    line("**ranked**", &|row| row.ranked);
+    if rows.iter().all(|row| row.known.is_some()) {
+        line("prototype", &|row| row.known.expect("all are known").prototype);
+    }
+    line("linux-7.2", &|row| row.kernel);
+    let names: Vec<&String> = rows.first().map(|row| row.others.keys().collect()).unwrap_or_default();
+    names.into_iter().for_each(|name| line(name, &|row| row.others[name]));
+    line("best known", &Row::best);
+    let mut worst: Vec<&Row> = rows.iter().collect();
+    worst.sort_by(|a, b| {
+        let of = |row: &Row| row.ranked as f64 / row.best() as f64;
+        of(b).total_cmp(&of(a))
+    });
+    println!("\nFarthest from the best known:");
+    for row in worst.iter().take(10) {
+        println!("  {:.3}  {} {}", row.ranked as f64 / row.best() as f64, row.load.name, row.size);
+    }
+    let worse = rows.iter().filter(|row| row.ranked as f64 > 1.01 * row.kernel as f64);
+    println!("Worse than linux-7.2 by more than 1 %:");
+    worse.for_each(|row| {
+        println!("  {:.3}  {} {}", row.ranked as f64 / row.kernel as f64, row.load.name, row.size)
+    });
+}
+
+fn main() -> std::process::ExitCode {
+    match Plan::read(std::env::args().skip(1)).and_then(|plan| rows(&plan)) {
+        Ok(rows) => {
+            print(&rows);
+            std::process::ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
