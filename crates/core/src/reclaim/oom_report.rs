@@ -1,4 +1,5 @@
-//! What a charge that could not be met says: whose limit it was, what is there, and why none of it could be freed.
+//! What a charge that could not be met says: whose limit it was, what is there, and why none of it
+//! could be freed.
 
 use crate::memcg::{Counter, MemcgId};
 use crate::swap::FREE_SLOTS_MIN;
@@ -18,8 +19,8 @@ pub struct GenerationPages {
 pub struct OutOfMemory {
     /// Whose limit was met; empty for the budget of the whole cache.
     pub tenant: String,
-    /// Who was killed for it, and whose request failed for that; or, for a callback that is asked, who would be. Nobody
-    /// where the request just failed.
+    /// Who was killed for it, and whose request failed for that; or, for a callback that is asked,
+    /// who would be. Nobody where the request just failed.
     pub victim: Option<String>,
     /// Pages charged to the tenant whose limit was met.
     pub usage_pages: u64,
@@ -27,8 +28,9 @@ pub struct OutOfMemory {
     pub max_pages: u64,
     /// Of its pages, anonymous ones.
     pub anon_pages: u64,
-    /// Swap slots that its anonymous pages could still go to, of all who have some: the most that is left to one of them. Fewer than
-    /// [`FREE_SLOTS_MIN`](crate::swap::FREE_SLOTS_MIN), and reclaim leaves them alone.
+    /// Swap slots that its anonymous pages could still go to, of all who have some: the most that
+    /// is left to one of them. Fewer than [`FREE_SLOTS_MIN`](crate::swap::FREE_SLOTS_MIN), and
+    /// reclaim leaves them alone.
     pub free_swap_pages: u64,
     /// Of its pages, dirty ones that could not be freed.
     pub dirty_pages: u64,
@@ -40,7 +42,8 @@ pub struct OutOfMemory {
     pub protected_pages: u64,
     /// Of its pages, those that must not be reclaimed.
     pub unevictable_pages: u64,
-    /// Its pages by generation, the youngest last: of all tenants below it, those equally far from their youngest together.
+    /// Its pages by generation, the youngest last: of all tenants below it, those equally far from
+    /// their youngest together.
     pub generations: Vec<GenerationPages>,
 }
 

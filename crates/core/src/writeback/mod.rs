@@ -1,11 +1,12 @@
 //! Dirty pages leave: what is dirty, when it has to be written, and what happens when it was.
 //!
-//! A page is dirty (indexed by its mapping, in file order), then under write-back, then clean, or dirty again if the
-//! write failed or somebody wrote to it meanwhile. Reclaim never writes file pages; it wakes the flusher. Dirty pages of
-//! anonymous memory are in no index and under no limit: they leave when they are cold ([`crate::pageout`]).
+//! A page is dirty (indexed by its mapping, in file order), then under write-back, then clean, or
+//! dirty again if the write failed or somebody wrote to it meanwhile. Reclaim never writes file
+//! pages; it wakes the flusher. Dirty pages of anonymous memory are in no index and under no limit:
+//! they leave when they are cold ([`crate::pageout`]).
 //!
-//! When and what the flusher writes is a [`Flusher`]. A host that writes takes pages with [`Core::start_writeback`] and
-//! reports with [`Core::end_writeback`]. Source: spec 70 §7.
+//! When and what the flusher writes is a [`Flusher`]. A host that writes takes pages with
+//! [`Core::start_writeback`] and reports with [`Core::end_writeback`]. Source: spec 70 §7.
 //!
 //! Who dirties pages faster than they are written is slowed down by [`balance`].
 //!
@@ -45,7 +46,8 @@ pub struct DirtyLimits {
 }
 
 impl DirtyLimits {
-    /// The limits within `memory_pages`. A limit of at least one page lets tiny tenants write at all.
+    /// The limits within `memory_pages`. A limit of at least one page lets tiny tenants write at
+    /// all.
     pub fn of(memory_pages: u64) -> DirtyLimits {
         DirtyLimits {
             background_pages: memory_pages * BACKGROUND_DIRTY_PERCENT / 100,
@@ -62,8 +64,8 @@ struct DirtyLevel<'a> {
     limits: DirtyLimits,
 }
 
-/// Whether it is asked, at so many dirty pages, if those are too many: at each while that is as many as a small tenant may
-/// have, then every few dozen.
+/// Whether it is asked, at so many dirty pages, if those are too many: at each while that is as
+/// many as a small tenant may have, then every few dozen.
 fn asks_at(dirty_pages: u64) -> bool {
     dirty_pages <= 64 || dirty_pages.is_multiple_of(32)
 }
@@ -101,8 +103,9 @@ enum Removal {
 }
 
 impl Core {
-    /// The page was written to. Its folio is locked by the caller, and its bytes are there already: a flusher that sees
-    /// it dirty writes what is in it. `true`: it is a page of a file, and was clean ([`Dirtier::dirtied`]).
+    /// The page was written to. Its folio is locked by the caller, and its bytes are there already:
+    /// a flusher that sees it dirty writes what is in it. `true`: it is a page of a file, and was
+    /// clean ([`Dirtier::dirtied`]).
     pub fn set_dirty(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) -> bool {
         let (flags, index) = (self.folios.flags(folio), self.folios.index(folio));
         if flags.redirty() {
@@ -160,7 +163,8 @@ impl Core {
         DirtyLimits::of(memcg.max_pages().min(memcg.memory.high_pages()).min(frames))
     }
 
-    /// Whose limits hold for pages of a memcg: its own and those above it, if those count, and those of all.
+    /// Whose limits hold for pages of a memcg: its own and those above it, if those count, and
+    /// those of all.
     fn dirty_levels<'a>(&'a self, memcg: &'a Memcg) -> impl Iterator<Item = DirtyLevel<'a>> {
         let own = self.options.memcg_dirty_limits;
         let of_memcg = |memcg: &'a Memcg| DirtyLevel {
@@ -188,7 +192,8 @@ impl Core {
         mapping.lock(&self.leaves).tree.dirty.last().copied()
     }
 
-    /// Takes the next run of dirty pages at or after `from` and before `end` to be written, at most `most` of them.
+    /// Takes the next run of dirty pages at or after `from` and before `end` to be written, at most
+    /// `most` of them.
     pub fn start_writeback(
         &self,
         mapping: &Mapping,
@@ -231,8 +236,8 @@ impl Core {
         run
     }
 
-    /// One page of a run was written, or one that [`Host::swap_out`] began to write; or the write failed: then it is dirty
-    /// again, and stays in memory.
+    /// One page of a run was written, or one that [`Host::swap_out`] began to write; or the write
+    /// failed: then it is dirty again, and stays in memory.
     pub fn end_writeback(
         &self,
         host: &impl Host,
@@ -267,7 +272,8 @@ impl Core {
                 memcg.stat.add(Counter::NrWritten, 1);
                 self.node.pending.note_written();
             }
-            // One that is isolated now is not held up by a batch: who isolated it finds it clean and frees it.
+            // One that is isolated now is not held up by a batch: who isolated it finds it clean
+            // and frees it.
             let movable = before.lru() && !before.locked() && !before.dirty() && !before.unevictable();
             if before.reclaim() && movable {
                 self.enqueue(host, cpu, Queue::Rotate, folio);
@@ -290,27 +296,29 @@ impl Core {
         self.written.load(Relaxed)
     }
 
-    /// Takes the pages from `from` to `end` out of the cache, as a truncation does: dirty ones too, and without a
-    /// memory. `Some`: this folio is in use or being written; wait for it, then call again.
+    /// Takes the pages from `from` to `end` out of the cache, as a truncation does: dirty ones too,
+    /// and without a memory. `Some`: this folio is in use or being written; wait for it, then call
+    /// again.
     pub fn truncate(&self, host: &impl Host, mapping: &Mapping, from: u32, end: u64) -> Option<FolioId> {
         self.remove_range(host, mapping, from, end, Leaves::All)
     }
 
-    /// Takes the pages of a region of anonymous memory that are charged to `victim`, in memory and in swap, out of it. `Some`:
-    /// this folio is in use or being written; wait for it, then call again.
+    /// Takes the pages of a region of anonymous memory that are charged to `victim`, in memory and
+    /// in swap, out of it. `Some`: this folio is in use or being written; wait for it, then call
+    /// again.
     pub(crate) fn reap(&self, host: &impl Host, region: &Mapping, victim: MemcgId) -> Option<FolioId> {
         self.remove_range(host, region, 0, 1 << 32, Leaves::Of(victim))
     }
 
-    /// Takes the clean pages from `from` to `end` out of the cache, whoever uses or maps them, because what they hold is
-    /// no longer what the file holds. Dirty pages, and those being written, stay. `Some`: this folio is in use; wait
-    /// for it, then call again.
+    /// Takes the clean pages from `from` to `end` out of the cache, whoever uses or maps them,
+    /// because what they hold is no longer what the file holds. Dirty pages, and those being
+    /// written, stay. `Some`: this folio is in use; wait for it, then call again.
     pub fn drop_clean(&self, host: &impl Host, mapping: &Mapping, from: u32, end: u64) -> Option<FolioId> {
         self.remove_range(host, mapping, from, end, Leaves::Clean)
     }
 
-    /// Takes clean, unmapped pages out of the cache that nobody uses, as advice that they are not needed does. The
-    /// others are moved to the old side instead.
+    /// Takes clean, unmapped pages out of the cache that nobody uses, as advice that they are not
+    /// needed does. The others are moved to the old side instead.
     pub fn invalidate(&self, host: &impl Host, mapping: &Mapping, from: u32, end: u64, cpu: usize) {
         let mut at = from;
         loop {
