@@ -28,14 +28,14 @@ use crate::host::{CacheHost, Observer, OomCallback};
 use crate::regions::Regions;
 use crate::shared::Shared;
 use crate::swap::{Store, Swap};
-use crate::tenant::{Limits, Tenant};
+use crate::tenant::Tenant;
 use crate::tenants::Tenants;
 use crate::workers::Workers;
 use mglru_core::lru::Swappiness;
 use mglru_core::memcg::CHARGE_BATCH_PAGES;
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{
-    Core, Event, Kind, Mechanisms, MemcgError, OomDecision, OomPolicy, Options, OutOfMemory,
+    Core, Event, Kind, Limits, Mechanisms, MemcgError, OomDecision, OomPolicy, Options, OutOfMemory,
     PCP_BATCH_FRAMES, Time,
 };
 use std::io;

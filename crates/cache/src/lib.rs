@@ -68,12 +68,12 @@ pub use mapped::{Map, MapAdvice, PageGuard};
 pub use prefetch::prefetch_for_write;
 pub use stat::TenantStats;
 pub use swap::Swap;
-pub use tenant::{Limits, Tenant};
+pub use tenant::Tenant;
 
 pub use mglru_core::lru::{GenerationRow, Swappiness};
 pub use mglru_core::reclaim::GenerationPages;
 pub use mglru_core::workingset::Shadow;
 pub use mglru_core::{
-    ControlError, Errno, Event, FolioId, Lru, LruLock, MappingId, MechanismError, Mechanisms, MemcgError,
-    MemcgId, OomDecision, OomPolicy, OutOfMemory, Preset, Switch,
+    ControlError, Errno, Event, FolioId, Limits, Lru, LruLock, MappingId, MechanismError, Mechanisms,
+    MemcgError, MemcgId, OomDecision, OomPolicy, OutOfMemory, Preset, Switch,
 };

@@ -15,33 +15,11 @@ use crate::stat::TenantStats;
 use crate::tenants::{Owner, TENANT_BYTES, TenantState};
 use mglru_core::lru::GenerationRow;
 use mglru_core::reclaim::{Lowering, RequestStep};
-use mglru_core::{Counter, Host, Memcg, MemcgError, MemcgId, OutOfMemory, PAGE_BYTES, Task, UNLIMITED};
+use mglru_core::{
+    Counter, Host, Limits, Memcg, MemcgError, MemcgId, OutOfMemory, PAGE_BYTES, Task, UNLIMITED,
+};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-
-/// What a tenant may use, and what of that is spared. The default is no limit, and no protection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// `memory.min`, in bytes: so much is never taken to make room for others.
-    pub min_bytes: u64,
-    /// `memory.low`, in bytes: so much is taken only if nothing else is left.
-    pub low_bytes: u64,
-    /// `memory.high`, in bytes: who uses more is slowed down. `None`: nobody is.
-    pub high_bytes: Option<u64>,
-    /// `memory.max`, in bytes: nobody uses more. `None`: the budget is the limit.
-    pub max_bytes: Option<u64>,
-    /// `memory.swap.high`, in bytes: who has more in swap is slowed down.
-    pub swap_high_bytes: Option<u64>,
-    /// `memory.swap.max`, in bytes: nobody has more in swap.
-    pub swap_max_bytes: Option<u64>,
-}
-
-impl Limits {
-    /// At most `bytes`, and nothing else.
-    pub fn max(bytes: u64) -> Limits {
-        Limits { max_bytes: Some(bytes), ..Limits::default() }
-    }
-}
 
 fn pages(bytes: Option<u64>) -> u64 {
     bytes.map_or(UNLIMITED, |bytes| bytes / PAGE_BYTES)
@@ -60,7 +38,7 @@ impl Shared {
 
     /// The root gets its state.
     pub(crate) fn add_root(self: &Arc<Self>) {
-        self.core.add_handle(MemcgId::ROOT);
+        self.core.memcgs().add_handle(MemcgId::ROOT);
         let mut tenants = self.tenants.by_number.write().unwrap_or_else(PoisonError::into_inner);
         tenants.insert(MemcgId::ROOT, self.new_state("", MemcgId::ROOT));
     }
@@ -83,12 +61,13 @@ impl Shared {
         let max_pages = limits.max_bytes.map_or(UNLIMITED, |bytes| (bytes / PAGE_BYTES).max(1));
         let state = {
             let mut tenants = self.tenants.by_number.write().unwrap_or_else(PoisonError::into_inner);
-            let parent = self.core.hold_memcg(parent).map_err(|_| Error::NoSuchTenant(parent.to_owned()))?;
+            let parent =
+                self.core.memcgs().hold(parent).map_err(|_| Error::NoSuchTenant(parent.to_owned()))?;
             let added = self.core.add_child(parent, name, max_pages, self.host.now()).map(Memcg::id);
             self.core.drop_handle(parent);
             let memcg = added.map_err(Error::Tenant)?;
-            self.set_limits(memcg, limits);
-            let state = self.new_state(&self.core.memcg_path(memcg), memcg);
+            self.core.memcgs().set_limits(memcg, limits);
+            let state = self.new_state(&self.core.memcgs().path(memcg), memcg);
             tenants.insert(memcg, state.clone());
             state
         };
@@ -108,19 +87,10 @@ impl Shared {
         Ok(tenant)
     }
 
-    fn set_limits(&self, memcg: MemcgId, limits: &Limits) {
-        self.core.set_min(memcg, limits.min_bytes / PAGE_BYTES);
-        self.core.set_low(memcg, limits.low_bytes / PAGE_BYTES);
-        let memcg = self.core.memcg(memcg);
-        memcg.set_high_pages(pages(limits.high_bytes));
-        memcg.set_swap_high_pages(pages(limits.swap_high_bytes));
-        memcg.set_swap_max_pages(pages(limits.swap_max_bytes));
-    }
-
     pub(crate) fn find_tenant(self: &Arc<Self>, path: &str) -> Result<Tenant, Error> {
         let missing = || Error::NoSuchTenant(path.to_owned());
         let tenants = self.tenants.by_number.read().unwrap_or_else(PoisonError::into_inner);
-        let memcg = self.core.find_memcg(path).map_err(|_| missing())?;
+        let memcg = self.core.memcgs().find(path).map_err(|_| missing())?;
         let state = tenants.get(&memcg).cloned().ok_or_else(missing)?;
         drop(tenants);
         Ok(Tenant { shared: self.clone(), state })
@@ -217,7 +187,7 @@ impl Tenant {
     /// It was removed, or is the root.
     pub fn set_min(&self, bytes: u64) -> Result<(), Error> {
         let memcg = self.check_online()?.id();
-        self.shared.core.set_min(memcg, bytes / PAGE_BYTES);
+        self.shared.core.memcgs().set_min(memcg, bytes / PAGE_BYTES);
         Ok(())
     }
 
@@ -227,7 +197,7 @@ impl Tenant {
     /// It was removed, or is the root.
     pub fn set_low(&self, bytes: u64) -> Result<(), Error> {
         let memcg = self.check_online()?.id();
-        self.shared.core.set_low(memcg, bytes / PAGE_BYTES);
+        self.shared.core.memcgs().set_low(memcg, bytes / PAGE_BYTES);
         Ok(())
     }
 
@@ -302,7 +272,7 @@ impl Tenant {
             low_pages: memcg.low_pages(),
             high_pages: limit(memcg.memory().high_pages()),
             max_pages: limit(memcg.max_pages()),
-            usage_pages: core.used_pages(memcg.id()),
+            usage_pages: core.memcgs().used_pages(memcg.id()),
             peak_pages: memcg.peak_pages(),
             swap_pages: memcg.swap().usage_pages(),
             hits,

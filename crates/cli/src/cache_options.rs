@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use mglru_cache::{BackendKind, Builder, PageCache};
 use mglru_core::{Lru, LruLock, Mechanisms, Preset, Switch};
 pub use mglru_lab::layout::{available_memory_bytes, memory_info_bytes};
+use mglru_lab::mechanisms::Behaviours;
 
 /// Where no budget is given: large enough for most experiments, small enough to be had on a laptop.
 const DEFAULT_BUDGET_BYTES_MAX: u64 = 1 << 30;
@@ -46,9 +47,9 @@ pub struct PolicyOptions {
 }
 
 impl PolicyOptions {
-    /// A policy under the default lock.
-    pub fn new(lru: Lru) -> PolicyOptions {
-        PolicyOptions { lru, ..PolicyOptions::default() }
+    /// With a preset, of which some switches are turned.
+    pub fn behaviours(self, preset: Preset, with: Vec<Switch>, without: Vec<Switch>) -> Behaviours {
+        Behaviours { preset, with, without, lru: self.lru, lru_lock: self.lru_lock }
     }
 }
 
@@ -58,26 +59,8 @@ impl MechanismOptions {
     /// # Errors
     /// Some combination does not exist.
     pub fn mechanisms(&self) -> Result<Mechanisms, Failure> {
-        compose(self.preset, &self.with, &self.without, self.policy)
+        self.policy.behaviours(self.preset, self.with.clone(), self.without.clone()).mechanisms()
     }
-}
-
-/// The mechanisms of a preset, with some turned on and some turned off.
-///
-/// # Errors
-/// Some combination does not exist.
-pub fn compose(
-    preset: Preset,
-    with: &[Switch],
-    without: &[Switch],
-    policy: PolicyOptions,
-) -> Result<Mechanisms, Failure> {
-    if let Some(switch) = with.iter().find(|switch| without.contains(switch)) {
-        let name = switch.name();
-        return Err(Failure::usage(format_args!("--with {name} and --without {name}: choose one")));
-    }
-    let mechanisms = Mechanisms::compose(preset, with, without).map_err(Failure::usage)?;
-    Ok(mechanisms.with_lru(policy.lru).with_lru_lock(policy.lru_lock))
 }
 
 /// How files are read and written.

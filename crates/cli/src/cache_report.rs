@@ -4,8 +4,9 @@ use crate::cache_options::Budget;
 use crate::size;
 use crate::table::{Table, count, percent};
 use mglru_cache::{CacheStats, PageCache, Tenant, TenantStats};
-use mglru_core::lru::GenerationRow;
-use mglru_core::{Mechanisms, Preset, Switch};
+use mglru_core::Mechanisms;
+use mglru_lab::mechanisms::Settings;
+use mglru_lab::replay::rows::GenerationRow;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -162,7 +163,7 @@ impl CacheReport {
             "registered_buffers": stats.registered_buffers,
             "huge_pages": stats.huge_pages,
             "preset": stats.preset,
-            "mechanisms": mechanisms_json(self.mechanisms),
+            "mechanisms": Settings(self.mechanisms),
             "metadata_bytes": stats.metadata_bytes,
             "frame_bytes": stats.frame_bytes,
             "free_pages": stats.free_pages,
@@ -170,25 +171,6 @@ impl CacheReport {
             "tenants": self.tenants.iter().map(tenant_json).collect::<Vec<_>>(),
         })
     }
-}
-
-/// A preset's name, and what was turned off and on beside it: `linux-7.2 -reclaim_loop`.
-pub fn mechanisms_text(mechanisms: Mechanisms) -> String {
-    let preset = Preset::ALL.into_iter().find(|preset| preset.name() == mechanisms.name());
-    let usual = Mechanisms::preset(preset.unwrap_or_default());
-    let turned = Switch::ALL.into_iter().filter(|&switch| mechanisms.is_on(switch) != usual.is_on(switch));
-    let turned =
-        turned.map(|switch| format!(" {}{}", if usual.is_on(switch) { "-" } else { "+" }, switch.name()));
-    mechanisms.name().to_owned() + &turned.collect::<String>()
-}
-
-/// The policy and its lock, and every switch: whether it is on.
-pub fn mechanisms_json(mechanisms: Mechanisms) -> Map<String, Value> {
-    let choices = [("lru", mechanisms.lru().name()), ("lru_lock", mechanisms.lru_lock().name())];
-    let choices = choices.map(|(name, choice)| (name.to_owned(), choice.into()));
-    let switches =
-        Switch::ALL.iter().map(|&switch| (switch.name().to_owned(), mechanisms.is_on(switch).into()));
-    choices.into_iter().chain(switches).collect()
 }
 
 fn tenant_json(tenant: &TenantStats) -> Value {
@@ -206,17 +188,7 @@ fn tenant_json(tenant: &TenantStats) -> Value {
         "misses": tenant.misses,
         "hit_ratio": (accesses > 0).then(|| tenant.hits as f64 / accesses as f64),
         "counters": counters,
-        "generations": tenant.generations.iter().map(generation_json).collect::<Vec<_>>(),
-    })
-}
-
-/// A generation.
-pub fn generation_json(generation: &GenerationRow) -> Value {
-    json!({
-        "seq": generation.seq,
-        "age_ms": generation.age_ms,
-        "anon": generation.anon_pages,
-        "file": generation.file_pages,
+        "generations": tenant.generations.iter().map(GenerationRow::from).collect::<Vec<_>>(),
     })
 }
 
@@ -225,24 +197,5 @@ pub fn seconds(time: Duration) -> String {
     match time.as_millis() {
         ms @ 0..1000 => format!("{ms} ms"),
         _ => format!("{:.1} s", time.as_secs_f64()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_turned_is_told_with_the_preset() {
-        let of = |with: &[Switch], without: &[Switch]| {
-            mechanisms_text(Mechanisms::compose(Preset::Linux72, with, without).unwrap())
-        };
-        assert_eq!(of(&[], &[]), "linux-7.2");
-        assert_eq!(of(&[], &[Switch::ReclaimLoop]), "linux-7.2 -reclaim_loop");
-        assert_eq!(
-            of(&[Switch::Prefetch], &[Switch::FaultPlacement]),
-            "linux-7.2 -fault_placement +prefetch"
-        );
-        assert_eq!(of(&[Switch::MemcgLru], &[]), "linux-7.2", "it is on there anyway");
     }
 }

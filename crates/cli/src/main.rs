@@ -27,7 +27,7 @@ mod trace_options;
 
 use clap::Parser;
 use error::Failure;
-use mglru_lab::{layout, load, membership, parallel, size, statistics, temporary, timeline, trace_file};
+use mglru_lab::{layout, parallel, size, statistics, temporary, trace_file};
 use output::Output;
 use std::process::ExitCode;
 

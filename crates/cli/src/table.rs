@@ -1,5 +1,7 @@
 //! Tables of text: words to the left, figures to the right, two blanks between.
 
+pub use mglru_lab::size::count;
+
 /// A table that is filled row by row.
 #[derive(Debug, Clone)]
 pub struct Table {
@@ -190,19 +192,6 @@ fn pieces(text: &str, columns: usize) -> Vec<String> {
         }
     }
     pieces.into_iter().map(|piece| piece.trim().to_owned()).filter(|piece| !piece.is_empty()).collect()
-}
-
-/// A count, in groups of three digits.
-pub fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (position, digit) in digits.chars().enumerate() {
-        if position > 0 && (digits.len() - position).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A share of a whole, in percent; a dash where there is no whole.

@@ -321,12 +321,12 @@ impl Core {
         }
         drop(locked);
         // Whoever was charged may have gone since.
-        let memcg = self.living(payer);
+        let memcg = self.memcgs.living(payer);
         memcg.stat.add(if kind == Kind::Anon { Counter::Anon } else { Counter::File }, 1);
         memcg.stat.add(Counter::FileReading, 1);
         let recency = arrival.in_fault && mapping.has_recency();
         if let Some(owner) = before.only_shadows_of {
-            self.living(owner).stat.sub(Counter::WorkingsetNodes, 1);
+            self.memcgs.living(owner).stat.sub(Counter::WorkingsetNodes, 1);
         }
         let must_read = kind == Kind::File || swapped_in;
         if must_read {

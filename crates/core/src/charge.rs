@@ -183,7 +183,7 @@ impl Charging {
                 },
                 Stage::Limit => {
                     // Its tasks may outlive a memcg.
-                    self.memcg = core.payer(self.memcg).id();
+                    self.memcg = core.memcgs.payer(self.memcg).id();
                     if let Some(report) = core.oom_killed(self.memcg) {
                         return self.refuse(core, host, report);
                     }

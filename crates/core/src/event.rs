@@ -1,16 +1,13 @@
 //! What happened: the tracepoints of the core.
 //!
 //! What becomes of pages (they come, come back and leave) and what reclaim as a whole does is told to every host. What
-//! happens to folios on the way is told only to a host that asks for it: for any other, [`Host::observes`] is a constant, and
+//! happens to folios on the way is told only to a host that asks for it: for any other, [`Host::observes`](crate::Host::observes) is a constant, and
 //! nothing is left of it.
 
-use crate::Core;
-use crate::folio::{Flags, FolioId, GenIndex, Tier};
-use crate::host::Host;
-use crate::lru::Shadow;
-use crate::lru::{Distance, Isolated, MAX_GENERATIONS, Queue};
+use crate::folio::{FolioId, Tier};
+use crate::lru::{Distance, Shadow};
 use crate::mapping::MappingId;
-use crate::memcg::{Memcg, MemcgId};
+use crate::memcg::MemcgId;
 use crate::pageout::Verdict;
 
 /// One thing that happened to a page or to a memcg.
@@ -146,17 +143,6 @@ pub enum ListedFrom {
     Isolation,
 }
 
-impl From<Queue> for ListedFrom {
-    fn from(queue: Queue) -> ListedFrom {
-        match queue {
-            Queue::Add => ListedFrom::Arrivals,
-            Queue::Rotate => ListedFrom::Rotation,
-            Queue::DeactivateFile => ListedFrom::Deactivation,
-            Queue::Activate => ListedFrom::Activation,
-        }
-    }
-}
-
 /// Who found a folio young.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundBy {
@@ -177,71 +163,4 @@ pub enum Sorted {
     Saturated,
     /// It is dirty or being written.
     Dirty,
-}
-
-impl Core {
-    /// Where a folio of `memcg` in this state is.
-    fn list_of(memcg: &Memcg, flags: Flags) -> Option<List> {
-        if flags.unevictable() {
-            return Some(List::Unevictable);
-        }
-        match flags.generation() {
-            Some(label) => Some(List::Generation(seq_of(memcg, label))),
-            None if !flags.lru() => None,
-            None => Some(if flags.active() { List::Active } else { List::Inactive }),
-        }
-    }
-
-    /// Tells where a folio is now.
-    #[inline]
-    pub(crate) fn tell_listed(&self, host: &impl Host, memcg: &Memcg, folio: FolioId, from: ListedFrom) {
-        if host.observes()
-            && let Some(list) = Core::list_of(memcg, self.folios.flags(folio).load())
-        {
-            host.event(Event::Listed { folio, memcg: memcg.id(), list, from });
-        }
-    }
-
-    /// Tells what a scan met.
-    #[inline]
-    pub(crate) fn tell_isolated(&self, host: &impl Host, memcg: &Memcg, batch: &Isolated) {
-        if !host.observes() {
-            return;
-        }
-        for &(folio, label, why) in &batch.sorted_folios {
-            host.event(Event::Sorted { folio, memcg: memcg.id(), seq: seq_of(memcg, label), why });
-        }
-        for &folio in &batch.folios {
-            host.event(Event::Isolated { folio, memcg: memcg.id() });
-        }
-    }
-
-    /// Tells what is to be done with an isolated folio.
-    #[inline]
-    pub(crate) fn tell_judged(&self, host: &impl Host, folio: FolioId, verdict: Verdict) {
-        if host.observes() {
-            host.event(Event::Judged { folio, verdict });
-        }
-    }
-
-    /// Tells that a folio has a new label.
-    #[inline]
-    pub(crate) fn tell_promoted(
-        &self,
-        host: &impl Host,
-        memcg: &Memcg,
-        folio: FolioId,
-        label: GenIndex,
-        by: FoundBy,
-    ) {
-        if host.observes() {
-            host.event(Event::Promoted { folio, memcg: memcg.id(), seq: seq_of(memcg, label), by });
-        }
-    }
-}
-
-/// The live generation that has this label.
-fn seq_of(memcg: &Memcg, label: GenIndex) -> u64 {
-    let max = memcg.lruvec.window.max();
-    max.0 - (u64::from(max.index().0) + MAX_GENERATIONS - u64::from(label.0)) % MAX_GENERATIONS
 }

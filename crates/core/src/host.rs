@@ -5,9 +5,8 @@
 
 use crate::event::Event;
 use crate::folio::FolioId;
+use crate::mapping::MappingId;
 use crate::memcg::MemcgId;
-use crate::reclaim::{OomDecision, OutOfMemory};
-use crate::swap::{SwapOut, SwapOutcome, SwapSlot};
 use std::time::Duration;
 
 /// A moment, as nanoseconds since the host began. Monotonic.
@@ -49,6 +48,84 @@ pub enum FlushReason {
     Reclaim,
     /// More pages are dirty than may be in the background.
     Background,
+}
+
+/// Number of a swap slot, which holds one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SwapSlot(pub u32);
+
+/// A page that is to be written to its swap slot. Its folio is locked and mapped nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwapOut {
+    /// Which page.
+    pub page: (MappingId, u32),
+    /// The folio, whose frame has its bytes.
+    pub folio: FolioId,
+    /// Where they go.
+    pub slot: SwapSlot,
+}
+
+/// What became of the wish to write a page to swap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwapOutcome {
+    /// It is being written: [`Core::end_writeback`](crate::Core::end_writeback) will tell how that ended.
+    Started,
+    /// It is written.
+    Done,
+    /// It cannot be written now, and stays in memory.
+    Refused,
+}
+
+/// Pages of a tenant and all below it in the generations of one distance from the youngest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GenerationPages {
+    /// Anonymous pages.
+    pub anon_pages: u64,
+    /// File pages.
+    pub file_pages: u64,
+}
+
+/// A page could not be had. Not a crash: the request that needed it fails, and nothing else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutOfMemory {
+    /// Whose limit was met; empty for the budget of the whole cache.
+    pub tenant: String,
+    /// Who was killed for it, and whose request failed for that; or, for a callback that is asked, who would be. Nobody
+    /// where the request just failed.
+    pub victim: Option<String>,
+    /// Pages charged to the tenant whose limit was met.
+    pub usage_pages: u64,
+    /// Pages it may have.
+    pub max_pages: u64,
+    /// Of its pages, anonymous ones.
+    pub anon_pages: u64,
+    /// Swap slots that its anonymous pages could still go to, of all who have some: the most that is left to one of them. Fewer than
+    /// [`FREE_SLOTS_MIN`](crate::swap::FREE_SLOTS_MIN), and reclaim leaves them alone.
+    pub free_swap_pages: u64,
+    /// Of its pages, dirty ones that could not be freed.
+    pub dirty_pages: u64,
+    /// Of its pages, those being written.
+    pub writeback_pages: u64,
+    /// Of its pages, file pages that are mapped, which stay while they are touched again and again.
+    pub mapped_pages: u64,
+    /// Of its pages, those that `memory.min` of tenants below it spares.
+    pub protected_pages: u64,
+    /// Of its pages, those that must not be reclaimed.
+    pub unevictable_pages: u64,
+    /// Its pages by generation, the youngest last: of all tenants below it, those equally far from their youngest together.
+    pub generations: Vec<GenerationPages>,
+}
+
+/// What a host decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OomDecision {
+    /// The request fails.
+    Fail,
+    /// The tenant of this path, below the limit that was met, is killed, with its group. If it cannot be, because it is not
+    /// there or was killed already, the request fails.
+    Kill(String),
+    /// The host made room, or hopes for some: reclaim begins anew. Who always says so waits for ever.
+    Retry,
 }
 
 /// What the core asks of the world it runs in. All calls return at once; none may call back into the core.

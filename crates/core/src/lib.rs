@@ -53,7 +53,7 @@ pub use free_frames::PCP_BATCH_FRAMES;
 pub use host::{FlushReason, Host, Silent, Throttle, Time};
 pub use mapping::{InsertError, Mapping, MappingId};
 pub use mechanism::{Lru, LruLock, MechanismError, Mechanisms, Preset, Switch};
-pub use memcg::{Counter, Effective, Memcg, MemcgError, MemcgId, Stall, UNLIMITED};
+pub use memcg::{Counter, Effective, Limits, Memcg, MemcgError, MemcgId, Memcgs, Stall, UNLIMITED};
 pub use options::{Options, PAGE_BYTES};
 pub use reclaim::{OomDecision, OomPolicy, OutOfMemory};
 pub use swap::{SwapOptions, SwapOut, SwapOutcome, SwapSlot, SwapStore};
@@ -62,7 +62,6 @@ pub use sync::LockCounts;
 use folio::FolioTable;
 use lru::Arrivals;
 use mapping::{LeafPool, MappingTable};
-use memcg::{MemcgTable, Stocks};
 use node::Node;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -77,8 +76,7 @@ pub struct Core {
     pub(crate) folios: FolioTable,
     pub(crate) leaves: LeafPool,
     pub(crate) mappings: MappingTable,
-    pub(crate) memcgs: MemcgTable,
-    pub(crate) stocks: Stocks,
+    pub(crate) memcgs: Memcgs,
     pub(crate) node: Node,
     pub(crate) arrivals: Arrivals,
     pub(crate) swap: SwapArea,
@@ -119,8 +117,7 @@ impl Core {
             mappings: MappingTable::default(),
             node: Node::new(&options),
             arrivals: Arrivals::new(options.cpus, options.batch_folios),
-            memcgs: MemcgTable::new(now),
-            stocks: Stocks::new(options.cpus, options.charge_batch_pages),
+            memcgs: Memcgs::new(&options, now),
             swap: SwapArea::new(options.swap, options.frames),
             tunables: Tunables::new(),
             written: AtomicU64::new(0),
@@ -194,32 +191,15 @@ impl Core {
         Ok(memcg)
     }
 
-    /// The memcg of a path like `a/b`; of the empty path or `/`, the root.
-    ///
-    /// # Errors
-    /// There is none.
-    pub fn find_memcg(&self, path: &str) -> Result<MemcgId, MemcgError> {
-        let found = self.hold_memcg(path)?;
-        self.drop_handle(found);
-        Ok(found)
-    }
-
-    /// The path of a memcg: the names from the root down, with slashes between; of the root, nothing.
-    pub fn memcg_path(&self, memcg: MemcgId) -> String {
-        let mut names: Vec<_> = self.with_ancestors(memcg).map(Memcg::name).collect();
-        names.reverse();
-        names.join("/")
-    }
-
     /// The memcg of that number.
     #[inline]
     pub fn memcg(&self, id: MemcgId) -> &Memcg {
         self.memcgs.get(id)
     }
 
-    /// All memcgs that are there, by number, the root first; those that were removed, too, as long as they have pages.
-    pub fn memcgs(&self) -> impl Iterator<Item = &Memcg> {
-        self.memcgs.iter()
+    /// All memcgs: their tree, their charges and their protection.
+    pub fn memcgs(&self) -> &Memcgs {
+        &self.memcgs
     }
 
     /// A task of `memcg` with an address space of its own.

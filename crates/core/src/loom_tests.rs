@@ -365,7 +365,7 @@ fn loom_a_memcg_goes_meanwhile() {
             assert_eq!(world.core.memcg(MemcgId::ROOT).usage_pages(), u64::from(cached));
             assert_eq!(world.core.memcg(world.task.memcg).usage_pages(), 0);
             world.core.drop_handle(world.task.memcg);
-            assert_eq!(world.core.memcgs().count(), 1);
+            assert_eq!(world.core.memcgs.iter().count(), 1);
             if cached { "there" } else { "gone" }
         });
         assert_eq!(outcomes, expected);

@@ -6,7 +6,7 @@ mod common;
 pub(crate) use common::*;
 
 use crate::lru::multigen::lists::list_of;
-use crate::lru::multigen::walk::WalkBatch;
+use crate::lru::multigen::window::WalkBatch;
 use crate::lru::{Isolated, Seq, Swappiness};
 use crate::memcg::MemcgId;
 use crate::reclaim::{Context, EffortKind, NodeWalk, Orders, Scan, WalkStep};

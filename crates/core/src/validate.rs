@@ -2,8 +2,10 @@
 
 use crate::Core;
 use crate::folio::{FolioId, Kind};
-use crate::lru::lists::{all_lists, may_be_on};
-use crate::lru::{MAX_GENERATIONS, MIN_GENERATIONS, list_named, policy_of_list, size_of_list};
+
+use crate::lru::{
+    MAX_GENERATIONS, MIN_GENERATIONS, all_lists, list_named, may_be_on, policy_of_list, size_of_list,
+};
 use crate::memcg::{Counter, Memcg, MemcgId};
 
 impl Core {
@@ -83,12 +85,12 @@ impl Core {
     fn validate_folios(&self, place: &[Option<String>], charged: &[MemcgId]) -> Result<(), String> {
         let mut usage = vec![0u64; self.memcgs.numbers() as usize];
         let mut charge = |memcg: MemcgId, pages| {
-            self.with_ancestors(memcg).for_each(|payer| usage[payer.id().0 as usize] += pages);
+            self.memcgs.with_ancestors(memcg).for_each(|payer| usage[payer.id().0 as usize] += pages);
         };
         charged.iter().for_each(|&memcg| charge(memcg, 1));
         self.memcgs
             .iter()
-            .for_each(|memcg| charge(memcg.id(), self.stocked_pages(|owner| owner == memcg.id())));
+            .for_each(|memcg| charge(memcg.id(), self.memcgs.stocked_pages(|owner| owner == memcg.id())));
         let mut used = 0;
         for (number, place) in place.iter().enumerate() {
             let folio = FolioId(number as u32);
@@ -164,7 +166,7 @@ impl Core {
             let went = self
                 .memcgs
                 .iter()
-                .filter(|went| went.heir().is_some() && std::ptr::eq(self.living(went.id()), memcg));
+                .filter(|went| went.heir().is_some() && std::ptr::eq(self.memcgs.living(went.id()), memcg));
             let counting: Vec<_> = went.chain([memcg]).collect();
             let stat = |counter| counting.iter().map(|memcg| memcg.stat.signed(counter)).sum::<i64>() as u64;
             let cached = stat(Counter::File) + stat(Counter::Anon);
@@ -206,7 +208,7 @@ impl Core {
         // The root counts its own only; whoever went, those from before.
         let counts_below = |memcg: &&Memcg| memcg.id() != MemcgId::ROOT && memcg.heir().is_none();
         for memcg in self.memcgs.iter().filter(counts_below) {
-            let of = |counter| self.subtree_stat(memcg.id(), counter);
+            let of = |counter| self.memcgs.subtree_stat(memcg.id(), counter);
             let (dirty, writeback) = (of(Counter::FileDirty), of(Counter::FileWriteback));
             if (memcg.pending.dirty_pages(), memcg.pending.pages()) != (dirty, dirty + writeback) {
                 return Err(format!(

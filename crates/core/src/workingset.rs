@@ -92,7 +92,7 @@ impl Core {
             let shadows = mapping.and_then(|m| m.lock(&self.leaves).trim(leaf.leaf_index, leaf.stamp));
             trimmed += u64::from(shadows.is_some());
         }
-        let stat = &self.living(memcg.id()).stat;
+        let stat = &self.memcgs.living(memcg.id()).stat;
         stat.sub(Counter::WorkingsetNodes, trimmed);
         stat.add(Counter::WorkingsetNodereclaim, trimmed);
         trimmed > 0

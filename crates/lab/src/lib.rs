@@ -1,9 +1,16 @@
 //! Experiments on the page cache, and on its simulation.
 //!
-//! A front end says what to do in typed options, gives a [`Watch`] that hears how far the work is, and gets values back, most of
-//! which serde can serialise. This crate prints nothing, draws nothing, and reads no command line.
+//! A front end says what to do in typed options, gives a [`Watch`] that hears how far the work is,
+//! and gets values back, most of which serde can serialise. This crate prints nothing, draws
+//! nothing, and reads no command line.
 //!
 //! ```text
+//! run           scenarios: tenants, jobs, and what happens when; simulated or on real files
+//! ablate        each mechanism off, against all of them
+//! experiment    the published experiments, before against after
+//! fidelity      what real kernels replayed, and how near the counts are
+//! replay        traces under a virtual clock, by the engine and by other policies
+//! mechanisms    which behaviours are on
 //! trace_file    a trace: decoded ahead of its replays, counted
 //! statistics    medians, quartiles, intervals
 //! parallel      independent tasks, several at a time, results in their order
@@ -35,6 +42,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod ablate;
 mod cpu;
 pub mod equal_memcgs;
 mod error;
@@ -44,8 +52,11 @@ pub mod fio;
 pub mod generate;
 pub mod layout;
 pub mod load;
+pub mod mechanisms;
 pub mod membership;
 pub mod parallel;
+pub mod replay;
+pub mod run;
 pub mod size;
 pub mod statistics;
 pub mod temporary;

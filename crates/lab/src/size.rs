@@ -21,11 +21,6 @@ pub fn show(bytes: u64) -> String {
     }
 }
 
-/// Bytes in MiB, with one decimal.
-pub fn mib(bytes: f64) -> String {
-    format!("{:.1}", bytes / f64::from(1 << 20))
-}
-
 /// A count, in groups of three digits.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
@@ -37,6 +32,11 @@ pub fn count(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// Bytes in MiB, with one decimal.
+pub fn mib(bytes: f64) -> String {
+    format!("{:.1}", bytes / f64::from(1 << 20))
 }
 
 #[cfg(test)]

@@ -95,7 +95,7 @@ fn check_model(world: &World) -> Result<(), String> {
     }
     let of_kinds = [Counter::File, Counter::Anon];
     let cached =
-        world.core.memcgs().flat_map(|memcg| of_kinds.map(|counter| memcg.stat().get(counter))).sum();
+        world.core.memcgs().iter().flat_map(|memcg| of_kinds.map(|counter| memcg.stat().get(counter))).sum();
     agree("cached pages", model.cached.len() as u64, cached)?;
     model.content.check(&world.core)
 }
@@ -112,11 +112,11 @@ fn check_under_way(world: &World, jobs: &[&Job]) -> Result<(), String> {
             return Err(format!("page {index} is read into {folio:?}, but it is not pending there"));
         }
     }
-    let ahead = world
-        .reads
-        .values()
-        .flat_map(|read| (read.run.first..).zip(&read.run.folios).map(|page| (&read.mapping, page)));
-    let ahead = ahead.map(|(mapping, (index, &folio))| (mapping, index, folio));
+    let ahead = world.reads.values().flat_map(|read| {
+        // Positions as 64 bits: the last page has no successor.
+        let pages = (u64::from(read.run.first)..).zip(&read.run.folios);
+        pages.map(|(index, &folio)| (&read.mapping, index as u32, folio))
+    });
     let held = jobs.iter().filter_map(|job| job.window());
     let held = held.flat_map(|window| window.held().map(|(index, folio)| (&window.mapping, index, folio)));
     for (mapping, index, folio) in ahead.chain(held) {
@@ -150,15 +150,15 @@ fn check_under_way(world: &World, jobs: &[&Job]) -> Result<(), String> {
             return Err(format!("{folio:?} is {flags:?}, being read: {read}, being written: {written}"));
         }
     }
-    let counted: u64 = world.core.memcgs().map(|memcg| memcg.stat().get(Counter::FileWriteback)).sum();
+    let counted: u64 = world.core.memcgs().iter().map(|memcg| memcg.stat().get(Counter::FileWriteback)).sum();
     agree("pages under write-back", written.iter().filter(|&&written| written).count() as u64, counted)
 }
 
 /// `charged`: pages that were charged and have no frame yet.
 fn check_budget(world: &World, charged: u64) -> Result<(), String> {
     // A memcg is charged for those below it, too; only the root is not.
-    let top = world.core.memcgs().filter(|memcg| memcg.parent() == MemcgId::ROOT);
-    let used: u64 = top.map(|memcg| world.core.used_pages(memcg.id())).sum();
+    let top = world.core.memcgs().iter().filter(|memcg| memcg.parent() == MemcgId::ROOT);
+    let used: u64 = top.map(|memcg| world.core.memcgs().used_pages(memcg.id())).sum();
     let frames = u64::from(world.core.folios().len());
     let free = u64::from(world.core.free_pages());
     let retired = u64::from(world.core.retired_pages());
@@ -182,14 +182,14 @@ pub(crate) fn judge_out_of_memory(world: &World, report: &OutOfMemory) -> Option
         return None;
     }
     let core = &world.core;
-    let target = core.find_memcg(&report.tenant).ok()?;
+    let target = core.memcgs().find(&report.tenant).ok()?;
     // Who waits gives up after less than two seconds of refusals; and then it takes a moment to
     // write all again.
     let writable = world.has_flusher && !world.device.was_full(world.now(), Duration::from_secs(5));
     let mut left = String::new();
-    for memcg in core.subtree(target) {
-        let usage = core.used_pages(memcg.id());
-        if usage <= core.effective_protection(memcg.id(), target).min_pages && memcg.id() != target {
+    for memcg in core.memcgs().subtree(target) {
+        let usage = core.memcgs().used_pages(memcg.id());
+        if usage <= core.memcgs().effective_protection(memcg.id(), target).min_pages && memcg.id() != target {
             continue;
         }
         let [file, dirty, writeback, reading] =
@@ -197,7 +197,7 @@ pub(crate) fn judge_out_of_memory(world: &World, report: &OutOfMemory) -> Option
                 .map(|counter| memcg.stat().get(counter));
         let clean = file.saturating_sub(dirty + writeback + reading);
         if clean + reading > 0 || writable && dirty + writeback > 0 {
-            let path = core.memcg_path(memcg.id());
+            let path = core.memcgs().path(memcg.id());
             left += &format!(
                 "'{path}' has {clean} clean, {dirty} dirty, {writeback} being written, {reading} being read; "
             );

@@ -565,7 +565,7 @@ impl Simulator {
             let memcg = world.memcg(tenant)?;
             let total = world.tally(tenant);
             Some(TenantReport {
-                name: world.core.memcg_path(memcg.id()),
+                name: world.core.memcgs().path(memcg.id()),
                 max_pages: memcg.max_pages(),
                 usage_pages: memcg.usage_pages(),
                 peak_pages: memcg.peak_pages(),

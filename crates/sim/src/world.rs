@@ -110,13 +110,13 @@ impl TenantState {
 /// Makes a tenant below its parent, which is there.
 pub(crate) fn add_tenant(core: &Core, wanted: &Tenant, now: Time) -> Result<MemcgId, MemcgError> {
     let (parent, name) = wanted.path.rsplit_once('/').unwrap_or(("", &wanted.path));
-    let parent = core.find_memcg(parent)?;
+    let parent = core.memcgs().find(parent)?;
     let memcg = core.add_child(parent, name, wanted.max_pages, now)?;
     memcg.set_high_pages(wanted.high_pages);
     memcg.set_swap_max_pages(wanted.swap_max_pages);
     memcg.set_swap_high_pages(wanted.swap_high_pages);
-    core.set_low(memcg.id(), wanted.low_pages);
-    core.set_min(memcg.id(), wanted.min_pages);
+    core.memcgs().set_low(memcg.id(), wanted.low_pages);
+    core.memcgs().set_min(memcg.id(), wanted.min_pages);
     Ok(memcg.id())
 }
 
@@ -458,7 +458,7 @@ impl World {
     fn take_scanned(&mut self) -> u64 {
         const SCANNED: [Counter; 2] = [Counter::PgscanAnon, Counter::PgscanFile];
         let of = |memcg: &Memcg| SCANNED.iter().map(|&counter| memcg.stat().get(counter)).sum::<u64>();
-        let scanned = self.core.memcgs().map(of).sum();
+        let scanned = self.core.memcgs().iter().map(of).sum();
         // What a memcg counted that was removed meanwhile is its parent's then.
         let before = std::mem::replace(&mut self.scanned, scanned);
         scanned.saturating_sub(before)
@@ -467,7 +467,7 @@ impl World {
     /// Entries of page tables that were looked at since the last call of this.
     #[cold]
     fn take_walked(&mut self) -> u64 {
-        let walked = self.core.memcgs().map(|memcg| memcg.lruvec().walked_entries()).sum();
+        let walked = self.core.memcgs().iter().map(|memcg| memcg.lruvec().walked_entries()).sum();
         // What was looked at for a memcg that is gone is not counted any more.
         let before = std::mem::replace(&mut self.walked, walked);
         walked.saturating_sub(before)

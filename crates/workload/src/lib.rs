@@ -32,8 +32,6 @@ pub mod ycsb;
 pub use access::Access;
 pub use distribution::Distribution;
 pub use load::Load;
+pub use mglru_core::PAGE_BYTES;
 pub use pattern::{Accesses, BlockBytes, Length, Mix, Order, Pattern};
 pub use random::Random;
-
-/// Bytes of a page.
-pub const PAGE_BYTES: u64 = 4096;

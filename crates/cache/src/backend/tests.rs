@@ -5,6 +5,7 @@ use super::memory::tests::{Log, page};
 use super::transfer::*;
 use super::uring::Buffers;
 use super::*;
+use crate::frames::{FRAME_BYTES, Frames};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Mutex;

@@ -1,34 +1,26 @@
 //! `mglru ablate`: each mechanism off, alone, against all of them, over seeds.
 //!
 //! ```text
-//! Variant   which mechanisms are off together       variant.rs
-//! Input     a trace or a scenario, run once          input.rs
-//! Effect    what turning them off does, and how sure that is: pairs of runs with the same seed      effect.rs
-//! text, JSON, page                                   report.rs, page.rs
+//! Args ─► mglru_lab::ablate ─► Ablation ─► text, JSON, page     report.rs, page.rs
 //! ```
 //!
 //! Everything happens in the simulator: the same command gives the same figures on every machine.
 
-mod effect;
-mod input;
 mod page;
 mod report;
-mod variant;
 
 use crate::cache_options::with_mechanisms;
 use crate::error::Failure;
 use crate::output::Output;
 use crate::page::ReportFile;
-use crate::replay::memory::{Memory, parse_fraction};
+use crate::progress::Bars;
 use crate::replay::swap::SwapArgs;
-use crate::run::plan::Behaviours;
+use crate::run::Behaviours;
 use crate::trace_options::TraceOptions;
-use crate::{parallel, progress};
-use effect::Ablation;
-use input::{Input, Run};
+use mglru_lab::ablate::{self, Input, Request};
+use mglru_lab::replay::memory::{Memory, parse_fraction};
+use report::Told;
 use std::path::PathBuf;
-use std::time::Instant;
-use variant::Variants;
 
 /// Arguments of the mode.
 #[derive(clap::Args)]
@@ -82,39 +74,30 @@ asked for.";
 /// # Errors
 /// Wrong usage, or an input that cannot be read or run.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let began = Instant::now();
-    let input = Input::load(&args)?;
-    let variants = Variants::of(input.mechanisms(), args.pairs);
+    let request = Request {
+        input: args.input,
+        overrides: args.behaviours.overrides(),
+        memory: args.memory,
+        seed: args.seed,
+        runs: args.runs,
+        pairs: args.pairs,
+        warm: args.warm,
+        swap: args.swap.swap(),
+        open: args.options.open_options(),
+    };
+    let bars = Bars::default();
+    let input = Input::load(&request, &bars)?;
     if let Some(report) = &args.report {
-        report.try_out([&args.input])?;
+        report.try_out([&request.input])?;
     }
-    let seeds: Vec<u64> = (0..u64::from(args.runs)).map(|number| args.seed.wrapping_add(number)).collect();
-    let tasks: Vec<(usize, u64)> =
-        seeds.iter().flat_map(|&seed| (0..variants.run.len()).map(move |variant| (variant, seed))).collect();
-    let bar = progress::of_share(tasks.len() as u64);
-    bar.set_message(format!("{} runs", tasks.len()));
-    let runs = parallel::all(&tasks, parallel::threads(), |_, &(variant, seed)| {
-        let looks = variant == 0 && seed == args.seed;
-        let run = input.run(variants.run[variant].mechanisms, seed, args.seed, looks);
-        bar.inc(1);
-        match run {
-            // Without that mechanism the load may need more memory: this says something, too.
-            Err(Failure::Work(reason)) if variant > 0 => Ok(Err(reason)),
-            run => run.map(Ok),
-        }
-    });
-    bar.finish_and_clear();
-    let mut by_variant: Vec<Vec<Result<Run, String>>> = variants.run.iter().map(|_| Vec::new()).collect();
-    for (&(variant, _), run) in tasks.iter().zip(runs?) {
-        by_variant[variant].push(run);
-    }
-    let ablation = Ablation::new(&input, variants, by_variant, began.elapsed().as_secs_f64());
+    let ablation = ablate::ablate(&input, &request, &bars)?;
+    let ablation = Told(&ablation);
     let document = ablation.document(args.seed);
     let mut output = Output::new(args.json);
     output.text(&ablation.text(args.seed))?;
     output.document(&document)?;
     if let Some(report) = &args.report {
-        report.write(&ablation.page(&args.input, args.seed, &document))?;
+        report.write(&ablation.page(&request.input, args.seed, &document))?;
         output.text(&format!("\n{} shows it\n", report.path().display()))?;
     }
     Ok(())

@@ -1,16 +1,15 @@
 //! What was found, as a page.
 
-use super::effect::Ablation;
-use super::report::{difference, value};
+use super::report::{Told, difference, value};
 use crate::page::chart::{self, Bar, BarGroup};
 use crate::page::{Figure, Page, Part, Section};
 use crate::statistics::{median, range};
 use crate::table::Table;
-use crate::timeline_figures;
+use crate::timeline_figures::{self, Along};
 use serde_json::Value;
 use std::path::Path;
 
-impl Ablation {
+impl Told<'_> {
     /// As a page.
     pub fn page<'a>(&self, input: &Path, seed: u64, document: &'a Value) -> Page<'a> {
         let mut sections = Vec::new();
@@ -37,7 +36,7 @@ impl Ablation {
                 "ablate",
                 &file_name(input),
                 std::slice::from_ref(timeline),
-                self.along,
+                if self.has_time { Along::Seconds } else { Along::Accesses },
             );
             sections.push(section);
         }
@@ -85,7 +84,7 @@ impl Ablation {
         let names: Vec<&str> = self.tenants[0].iter().map(|tenant| tenant.name.as_str()).collect();
         let mut table = Table::new(["tenant", "hit ratio", "least", "most"]);
         let bars = names.iter().map(|name| {
-            let of_seed = |seed: &Vec<super::input::TenantCounts>| {
+            let of_seed = |seed: &Vec<mglru_lab::ablate::TenantCounts>| {
                 let tenant = seed.iter().find(|tenant| tenant.name == *name)?;
                 Some(100.0 * tenant.hits as f64 / (tenant.hits + tenant.misses).max(1) as f64)
             };

@@ -1,9 +1,9 @@
 //! What was found, as text and as JSON with the same numbers.
 
-use super::effect::{Ablation, Effect, Metric, Row, is_noise, sort};
-use crate::cache_report::{mechanisms_json, mechanisms_text};
 use crate::statistics::{CONFIDENCE, Interval, median, median_interval};
 use crate::table::{Table, count, wrapped};
+use mglru_lab::ablate::{Ablation, Effect, Metric, Row, TenantCounts, is_noise, sort};
+use mglru_lab::mechanisms::{Settings, describe};
 use serde_json::{Value, json};
 
 /// A value of a metric.
@@ -39,7 +39,18 @@ fn ends(interval: &Interval) -> [Option<f64>; 2] {
     [interval.low, interval.high].map(|end| (interval.confidence > 0.0).then_some(end))
 }
 
-impl Ablation {
+/// An ablation that is told.
+pub struct Told<'a>(pub &'a Ablation);
+
+impl std::ops::Deref for Told<'_> {
+    type Target = Ablation;
+
+    fn deref(&self) -> &Ablation {
+        self.0
+    }
+}
+
+impl Told<'_> {
     /// Runs of each variant.
     pub fn runs(&self) -> usize {
         self.full[0].len()
@@ -58,7 +69,7 @@ impl Ablation {
             1 => format!("1 seed, {seed}; others would vary"),
             _ => format!("{runs} seeds from {seed} on, which vary"),
         };
-        let mechanisms = mechanisms_text(self.mechanisms);
+        let mechanisms = describe(self.mechanisms);
         format!("{}: {mechanisms}, {lru}, {memory} pages; {seeds} {}.", self.kind.1, self.varied)
     }
 
@@ -211,7 +222,7 @@ impl Ablation {
         let not_alone = self.variants.not_alone.iter();
         let cannot_matter = self.variants.cannot_matter.iter();
         let tenants = |of_seed: &Vec<_>| {
-            let of_seed: &Vec<super::input::TenantCounts> = of_seed;
+            let of_seed: &Vec<TenantCounts> = of_seed;
             let tenants = of_seed.iter();
             tenants
                 .map(|tenant| json!({"name": tenant.name, "hits": tenant.hits, "misses": tenant.misses}))
@@ -221,7 +232,7 @@ impl Ablation {
             "input": self.kind.1,
             "kind": self.kind.0,
             "preset": self.mechanisms.name(),
-            "mechanisms": mechanisms_json(self.mechanisms),
+            "mechanisms": Settings(self.mechanisms),
             "memory_pages": self.memory_pages,
             "runs": self.runs(),
             "seed": seed,

@@ -8,13 +8,13 @@ use crate::error::Failure;
 use crate::output::Output;
 use crate::parallel;
 use crate::progress::Bars;
-use crate::replay::run::{Outcome, Plan, run_all};
 use crate::trace_file::TraceFile;
 use mglru_core::lru::Swappiness;
 use mglru_core::{Counter, Lru, Mechanisms};
 use mglru_lab::fidelity::{
     Comparison, Filter, KernelRun, Measure, Subject, Table, memcg_reclaim, oom, subjects, trace_of,
 };
+use mglru_lab::replay::run::{Outcome, Plan, run_all};
 use mglru_sim::Tally;
 use mglru_workload::trace::OpenOptions;
 use serde_json::json;
@@ -135,11 +135,11 @@ fn compare(table: &Path, subjects: &[Subject]) -> Result<Vec<Comparison>, Failur
             statistics_reads: Some(variant.statistics_reads),
             seed: 1,
             check_every: None,
-            watch: None,
+            explain: Vec::new(),
             over_time: false,
         }));
     }
-    let outcomes = run_all(plans, parallel::threads())?;
+    let outcomes = run_all(plans, parallel::threads(), &Bars::default())?;
     let mut comparisons = Vec::new();
     let mut next = 0;
     for subject in subjects {

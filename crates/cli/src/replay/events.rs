@@ -2,9 +2,9 @@
 
 use super::json_lines::JsonLines;
 use super::perfetto::Perfetto;
-use super::record::Record;
 use crate::error::Failure;
 use mglru_core::Lru;
+use mglru_lab::replay::record::Record;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -1,9 +1,9 @@
 //! Records as JSON Lines: one object per line.
 
-use super::record::{Record, Value};
 use super::short::Short;
-use super::word::Word;
 use mglru_core::Time;
+use mglru_lab::replay::record::{Record, Value};
+use mglru_lab::replay::word::Word;
 
 /// Makes lines of records.
 #[derive(Debug)]

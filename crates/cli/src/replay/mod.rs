@@ -1,11 +1,7 @@
 //! `mglru replay`: traces under a virtual clock, on the machine of the kernel lab.
 //!
 //! ```text
-//! Args ─► TraceFile  each trace, once          trace_file.rs
-//!      ─► Plan       trace × preset × memory   run.rs
-//!      ─► Outcome    a report, and how long    run.rs
-//!         the same with other policies         baseline.rs
-//!      ─► text, JSON, plot                     report.rs, plot.rs
+//! Args ─► mglru_lab::replay ─► rows ─► text, JSON, plot      report.rs, plot.rs
 //! ```
 //!
 //! Apart from how long it took, the same traces and options give the same output on every machine.
@@ -14,38 +10,33 @@ mod baseline;
 mod events;
 mod explain;
 mod json_lines;
-pub mod memory;
 mod page;
 mod perfetto;
 mod plot;
-mod record;
 mod report;
-pub mod run;
 mod short;
 pub mod swap;
-mod word;
 
-use crate::cache_options::{PolicyOptions, compose, with_mechanisms};
+use crate::cache_options::{PolicyOptions, with_mechanisms};
 use crate::error::Failure;
 use crate::output::{Output, refuse_input};
 use crate::page::ReportFile;
 use crate::parallel;
 use crate::progress::Bars;
-use crate::trace_file::TraceFile;
 use crate::trace_options::TraceOptions;
-use baseline::BaselinePlan;
 use clap::ValueEnum;
-use events::EventsFile;
-use explain::Watch;
-use memory::{Memory, parse_fraction};
-use mglru_core::lru::Refresh;
-use mglru_core::{Mechanisms, Preset, Switch};
+use events::{EventsFile, EventsWriter};
+use mglru_core::{Preset, Switch};
+use mglru_lab::replay::life::Sink;
+use mglru_lab::replay::memory::{Memory, parse_fraction};
+use mglru_lab::replay::record::PageName;
+use mglru_lab::replay::{self, Options};
+use mglru_lab::trace_file::TraceFile;
 use mglru_sim::Writes;
 use plot::PlotFile;
-use record::PageName;
-use report::{Curve, Row};
-use run::{Plan, run_all, run_baselines};
+use std::cell::RefCell;
 use std::path::PathBuf;
+use std::rc::Rc;
 use swap::SwapArgs;
 
 /// Arguments of the mode.
@@ -128,94 +119,32 @@ enum WriteMode {
 }
 
 impl Args {
-    /// The presets that were asked for, each once, with the switches.
-    fn mechanisms(&self) -> Result<Vec<Mechanisms>, Failure> {
-        let mut seen = Vec::new();
+    fn options(&self) -> Result<Options, Failure> {
+        let mut presets = Vec::new();
         for &preset in &self.preset {
-            if !seen.contains(&preset) {
-                seen.push(preset);
+            if !presets.contains(&preset) {
+                presets.push(preset);
             }
         }
-        seen.into_iter().map(|preset| compose(preset, &self.with, &self.without, self.policy)).collect()
-    }
-
-    fn sizes(&self) -> &[Memory] {
-        if self.curve.is_empty() { std::slice::from_ref(&self.memory) } else { &self.curve }
-    }
-
-    /// What is to be seen of a replay.
-    fn watch(&self) -> Option<Watch> {
-        let watch = Watch { pages: self.explain.clone(), events: self.events.clone() };
-        (!watch.pages.is_empty() || watch.events.is_some()).then_some(watch)
-    }
-
-    /// The access from which counting starts again.
-    fn warm_from(&self, trace: &TraceFile) -> Result<u64, Failure> {
-        match self.warm.or(trace.warm()).unwrap_or(0.0) {
-            0.0 => Ok(0),
-            warm => Ok(warm_point(trace.counts(&Bars::default())?.accesses, warm)),
-        }
-    }
-
-    /// Distinct pages of the trace, where sizes depend on them.
-    fn distinct_pages(&self, trace: &TraceFile) -> Result<u64, Failure> {
-        match self.sizes().iter().any(Memory::is_share) || self.swap.is_share() {
-            true => Ok(trace.counts(&Bars::default())?.distinct_pages),
-            false => Ok(0),
-        }
-    }
-
-    /// The replays of one trace with other policies: policy by policy, size by size.
-    fn baseline_plans<'a>(&self, trace: &'a TraceFile) -> Result<Vec<BaselinePlan<'a>>, Failure> {
-        let (warm_from, distinct_pages) = (self.warm_from(trace)?, self.distinct_pages(trace)?);
-        let mut plans = Vec::new();
-        for baseline in baseline::chosen(&self.baseline) {
-            for memory in self.sizes() {
-                plans.push(BaselinePlan {
-                    trace,
-                    baseline,
-                    memory: memory.text().to_owned(),
-                    memory_pages: memory.pages(|| distinct_pages),
-                    warm_from,
-                });
-            }
-        }
-        Ok(plans)
-    }
-
-    /// The replays of one trace: preset by preset, size by size.
-    fn plans<'a>(&self, trace: &'a TraceFile, mechanisms: &[Mechanisms]) -> Result<Vec<Plan<'a>>, Failure> {
-        let warm_from = self.warm_from(trace)?;
-        let distinct_pages = self.distinct_pages(trace)?;
-        let swap = self.swap.model(distinct_pages)?;
-        let plan = |mechanisms: Mechanisms, memory: &Memory| Plan {
-            trace,
-            mechanisms,
-            memory: memory.text().to_owned(),
-            memory_pages: memory.pages(|| distinct_pages),
-            warm_from,
+        let mechanisms =
+            |preset| self.policy.behaviours(preset, self.with.clone(), self.without.clone()).mechanisms();
+        let is_curve = !self.curve.is_empty();
+        Ok(Options {
+            mechanisms: presets.into_iter().map(mechanisms).collect::<Result<_, _>>()?,
+            sizes: if is_curve { self.curve.clone() } else { vec![self.memory.clone()] },
+            baselines: baseline::chosen(&self.baseline),
+            warm: self.warm,
             writes: match self.writes {
                 WriteMode::Rmw => Writes::AfterRead,
                 WriteMode::Blind => Writes::Overwrite,
             },
-            swap,
-            swappiness: self.swap.swappiness(),
-            statistics_refresh: Refresh::default(),
-            statistics_reads: None,
+            swap: self.swap.swap(),
             seed: self.seed,
             check_every: self.check,
-            watch: self.watch(),
-            over_time: self.report.is_some() && self.curve.is_empty(),
-        };
-        let sizes = self.sizes();
-        Ok(mechanisms.iter().flat_map(|&of| sizes.iter().map(move |memory| plan(of, memory))).collect())
+            explain: self.explain.clone(),
+            over_time: self.report.is_some() && !is_curve,
+        })
     }
-}
-
-/// The access at which so much of the trace is over; one of its accesses in any case.
-pub fn warm_point(accesses: u64, warm: f64) -> u64 {
-    // 0.29 × 100 is 28.999…
-    ((accesses as f64 * warm + 1e-6) as u64).min(accesses.saturating_sub(1))
 }
 
 /// Runs the mode.
@@ -223,8 +152,8 @@ pub fn warm_point(accesses: u64, warm: f64) -> u64 {
 /// # Errors
 /// Wrong usage, a trace that cannot be read, a plot that cannot be written.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let mechanisms = args.mechanisms()?;
-    let load = |path: &PathBuf| TraceFile::load(path, args.options.open_options(), &Bars::default());
+    let (options, bars) = (args.options()?, Bars::default());
+    let load = |path: &PathBuf| TraceFile::load(path, args.options.open_options(), &bars);
     let traces: Vec<TraceFile> = args.traces.iter().map(load).collect::<Result<_, _>>()?;
     if let Some(file) = &args.report {
         file.try_out(&args.traces)?;
@@ -235,55 +164,47 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if let Some(file) = &args.plot {
         refuse_input("--plot", file.path(), &args.traces)?;
     }
-    let (mut plans, mut baselines) = (Vec::new(), Vec::new());
-    for trace in &traces {
-        plans.extend(args.plans(trace, &mechanisms)?);
-        baselines.extend(args.baseline_plans(trace)?);
-    }
-    if args.watch().is_some() && plans.len() > 1 {
+    if traces.len() * options.mechanisms.len() > 1 && (args.events.is_some() || !args.explain.is_empty()) {
         return Err(Failure::usage(
             "--explain and --events are about one replay: give one trace and one preset",
         ));
     }
+    let events = args.events.as_ref();
+    let events = events.map(|file| EventsWriter::create(file, options.mechanisms[0].lru())).transpose()?;
+    let events = Rc::new(RefCell::new(events));
+    let sink = args.events.is_some().then(|| -> Sink {
+        let events = events.clone();
+        Box::new(move |record| {
+            if let Some(events) = &mut *events.borrow_mut() {
+                events.write(record);
+            }
+        })
+    });
     // Only curves run side by side: the speed of a replay is that of one that is alone.
     let is_curve = !args.curve.is_empty();
     let threads = if is_curve { parallel::threads() } else { 1 };
-    let outcomes = run_all(plans, threads)?;
-    let baselines = run_baselines(baselines, threads)?;
-    let rows = Row::all(&outcomes, &baselines);
-    let curves = if is_curve { Curve::of(&rows, args.curve.len()) } else { Vec::new() };
+    let rows = replay::replay(&traces, &options, threads, sink, &bars)?;
+    events.take().map_or(Ok(()), EventsWriter::finish)?;
+    let curves = if is_curve { replay::curves(&rows, &options) } else { Vec::new() };
 
     let mut output = Output::new(args.json);
     output.text(&match is_curve {
-        true => report::curves_text(&outcomes, &curves),
-        false => report::text(&outcomes, &rows),
+        true => report::curves_text(&rows, &curves),
+        false => report::text(&rows),
     })?;
     let document = report::document(&rows, &curves);
     output.document(&document)?;
     if let Some(file) = &args.report {
-        file.write(&page::page(&outcomes, &rows, &curves, &document))?;
+        file.write(&page::page(&rows, &curves, &document))?;
         output.text(&format!("\n{} shows it\n", file.path().display()))?;
     }
     if let Some(events) = &args.events {
         output.text(&format!("\n{} has the events\n", events.path().display()))?;
     }
     if let Some(plot) = &args.plot {
-        let warm = outcomes.iter().any(|outcome| outcome.plan.warm_from > 0);
+        let warm = rows.iter().any(|row| row.warm.from_access > 0);
         plot.draw(&curves, warm)?;
         output.text(&format!("\n{} shows the curve\n", plot.path().display()))?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_warm_point_is_an_access() {
-        assert_eq!(warm_point(300_000, 0.25), 75_000);
-        assert_eq!(warm_point(100, 0.29), 29);
-        assert_eq!(warm_point(1, 0.9), 0);
-        assert_eq!(warm_point(3, 0.9999999), 2);
-    }
 }

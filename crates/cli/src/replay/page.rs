@@ -1,20 +1,21 @@
 //! What replays came to, as a page.
 
-use super::explain::Life;
-use super::report::{self, Curve, Row};
-use super::run::Outcome;
+use super::explain;
+use super::report;
 use crate::page::chart::{self, Axes, Series};
 use crate::page::{Figure, Page, Part, Section, command_line};
 use crate::table::Table;
-use crate::timeline::Timeline;
 use crate::timeline_figures::{self, Along};
+use mglru_lab::replay::life::Life;
+use mglru_lab::replay::rows::{Curve, Row};
+use mglru_lab::timeline::Timeline;
 use serde_json::Value;
 
 /// As a page.
-pub fn page<'a>(outcomes: &[Outcome], rows: &[Row], curves: &[Curve], document: &'a Value) -> Page<'a> {
+pub fn page<'a>(rows: &[Row], curves: &[Curve], document: &'a Value) -> Page<'a> {
     let mut replays = Section::new("Replays");
     replays.parts.push(Part::Table(report::table(rows)));
-    let notes = report::notes_text(outcomes);
+    let notes = report::notes_text(rows);
     notes.lines().filter(|line| !line.is_empty()).for_each(|line| replays.text(line));
     let mut sections = vec![replays];
     if !curves.is_empty() {
@@ -22,29 +23,30 @@ pub fn page<'a>(outcomes: &[Outcome], rows: &[Row], curves: &[Curve], document: 
         section.parts.push(Part::Figure(curves_figure(curves)));
         sections.push(section);
     }
-    for outcomes in outcomes.chunk_by(|a, b| std::ptr::eq(a.plan.trace, b.plan.trace)) {
-        let timelines: Vec<Timeline> =
-            outcomes.iter().filter_map(|outcome| outcome.timeline.clone()).collect();
+    for rows in rows.chunk_by(|a, b| a.trace == b.trace) {
+        let timelines: Vec<Timeline> = rows.iter().filter_map(|row| row.timeline.clone()).collect();
         if timelines.is_empty() {
             continue;
         }
-        let name = report::name(outcomes[0].plan.trace.path());
+        let name = report::name(&rows[0].trace);
         let mut section = Section::new(format!("{name} over time"));
-        section.parts = timeline_figures::figures("replay", &name, &timelines, Along::Accesses);
+        section.parts = timeline_figures::figures("replay", name, &timelines, Along::Accesses);
         sections.push(section);
     }
-    if let [Row::Engine(outcome)] = rows {
+    if let [row] = rows
+        && row.engine.is_some()
+    {
         let mut section = Section::new("Counters");
-        section.parts.push(Part::Table(report::counters_table(outcome)));
-        section.parts.push(Part::Table(report::generations_table(outcome)));
+        section.parts.push(Part::Table(report::counters_table(row)));
+        section.parts.push(Part::Table(report::generations_table(row)));
         sections.push(section);
     }
-    let lives: Vec<&Life> = outcomes.iter().flat_map(|outcome| &outcome.lives).collect();
+    let lives: Vec<&Life> = rows.iter().flat_map(|row| &row.lives).collect();
     if !lives.is_empty() {
         let mut section = Section::new("What became of pages");
         for life in lives {
-            section.text(life.summary());
-            section.parts.extend(life.table().map(Part::Table));
+            section.text(explain::summary(life));
+            section.parts.extend(explain::table(life).map(Part::Table));
         }
         sections.push(section);
     }
@@ -62,7 +64,7 @@ pub fn page<'a>(outcomes: &[Outcome], rows: &[Row], curves: &[Curve], document: 
 fn curves_figure(curves: &[Curve]) -> Figure {
     let mut table = Table::new(["curve", "memory", "pages", "misses", "miss ratio"]);
     let series = curves.iter().map(|curve| {
-        let label = format!("{}, {}", curve.name(false), curve.who());
+        let label = format!("{}, {}", curve.name(false), report::whose(curve));
         let mut points: Vec<(f64, Option<f64>)> = Vec::new();
         for point in &curve.points {
             let ratio = if curve.warm_from > 0 { point.warm_miss_ratio } else { point.miss_ratio };

@@ -14,10 +14,11 @@
 //! All packets are of one sequence, since numbers of words mean something only within one. Times are of the trace's own clock, and
 //! never go back. An event is some 40 bytes: text was 140, and writing bytes into a file is what took most of the time.
 
-use super::record::{Record, Value, What};
 use super::short::Short;
-use super::word::{WORDS, Word, word};
 use mglru_core::Lru;
+use mglru_lab::replay::record::{Record, Value, What};
+use mglru_lab::replay::word::{WORDS, Word};
+use mglru_lab::word;
 
 /// Changes of the number of cached pages from one count to the next.
 const CHANGES_PER_COUNT: u64 = 64;
@@ -299,9 +300,9 @@ fn varint(packet: &mut Short, mut value: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::record::PageName;
     use mglru_core::Time;
     use mglru_core::event::Sorted;
+    use mglru_lab::replay::record::PageName;
 
     #[test]
     fn numbers_are_written_as_protobuf_says() {

@@ -2,8 +2,8 @@
 //!
 //! The font comes with the program: a PNG looks the same on a machine without fonts.
 
-use super::report::Curve;
 use crate::error::Failure;
+use mglru_lab::replay::rows::Curve;
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 use std::error::Error;
@@ -153,7 +153,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::report::Point;
+    use mglru_lab::replay::rows::Point;
 
     fn curves() -> Vec<Curve> {
         let point = |pages: u64| Point {
@@ -165,7 +165,8 @@ mod tests {
         };
         let curve = |policy: usize| Curve {
             trace: "a/b.txt".to_owned(),
-            policy: format!("policy {policy}"),
+            policy: ["a", "b", "c", "d", "e", "f", "g", "h", "i"][policy],
+            preset: None,
             mechanisms: None,
             warm_from: 0,
             points: [1, 10, 100].map(point).into(),

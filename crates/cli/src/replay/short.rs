@@ -4,7 +4,7 @@
 //! instructions, where a vector that may have to grow and a copy of a length that nobody knows take a call each. Events cost a
 //! fifth less for it.
 
-use super::word::{PADDED_BYTES, Word};
+use mglru_lab::replay::word::{PADDED_BYTES, Word};
 
 /// More than an event has: five numbers of 20 digits, six names and words.
 const ROOM: usize = 512;
@@ -97,7 +97,7 @@ impl Short {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::word::WORDS;
+    use mglru_lab::replay::word::WORDS;
 
     #[test]
     fn numbers_are_written_as_others_write_them() {

@@ -1,13 +1,8 @@
 //! Where the anonymous pages of a replay go.
 
-use super::memory::Memory;
-use crate::error::Failure;
 use clap::ValueEnum;
 use mglru_core::lru::Swappiness;
-use mglru_sim::{SwapDevice, SwapModel};
-
-/// Each swap slot costs 8 bytes: 1 TiB of swap, 2 GiB.
-const PAGES_MAX: u64 = 1 << 28;
+use mglru_lab::replay::memory::{Memory, Swap};
 
 /// Arguments about swap.
 #[derive(Debug, Clone, clap::Args)]
@@ -41,36 +36,13 @@ enum DeviceKind {
 }
 
 impl SwapArgs {
-    /// Whether there is to be some.
-    pub fn is_given(&self) -> bool {
-        self.swap.is_some()
-    }
-
-    /// Whether it depends on the trace.
-    pub fn is_share(&self) -> bool {
-        self.swap.as_ref().is_some_and(Memory::is_share)
-    }
-
-    /// Swap, for a trace with so many distinct pages.
-    ///
-    /// # Errors
-    /// It is too large.
-    pub fn model(&self, distinct_pages: u64) -> Result<Option<SwapModel>, Failure> {
-        let Some(size) = &self.swap else { return Ok(None) };
-        let pages = size.pages(|| distinct_pages).max(1);
-        if pages > PAGES_MAX {
-            return Err(Failure::usage("--swap: more than 1 TiB of swap cannot be simulated"));
+    /// As the library wants it.
+    pub fn swap(&self) -> Swap {
+        Swap {
+            size: self.swap.clone(),
+            zram: self.swap_device == DeviceKind::Zram,
+            swappiness: Swappiness(self.swappiness),
         }
-        let device = match self.swap_device {
-            DeviceKind::Zram => SwapDevice::zram(),
-            DeviceKind::Disk => SwapDevice::lab_disk(),
-        };
-        Ok(Some(SwapModel { pages: pages as u32, device }))
-    }
-
-    /// What reclaim goes by.
-    pub fn swappiness(&self) -> Swappiness {
-        Swappiness(self.swappiness)
     }
 }
 

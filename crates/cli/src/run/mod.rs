@@ -1,26 +1,19 @@
 //! `mglru run`: a scenario, under the virtual clock or on real files.
 //!
 //! ```text
-//! Scenario    what the file says             mglru_workload::scenario
-//! Plan        what the core makes of it      plan.rs
-//! Outcome     what happened                  simulated.rs | real.rs
-//! text, JSON                                 report.rs
+//! Args ─► mglru_lab::run ─► Outcome ─► text, JSON      report.rs
 //! ```
 
-pub mod plan;
-mod real;
-pub mod report;
-pub mod simulated;
-mod sources;
+mod report;
 
 use crate::cache_options::with_mechanisms;
 use crate::error::Failure;
 use crate::output::Output;
 use crate::size;
 use clap::ValueEnum;
-use mglru_core::OomPolicy;
+use mglru_core::{Lru, OomPolicy, Preset, Switch};
+use mglru_lab::run::{self, Overrides, Plan};
 use mglru_workload::scenario::Scenario;
-use plan::{Behaviours, Plan};
 use std::path::PathBuf;
 
 /// Arguments of the mode.
@@ -111,13 +104,28 @@ pub enum World {
     Real,
 }
 
-impl World {
-    /// As it is typed.
-    pub fn name(self) -> &'static str {
-        match self {
-            World::Sim => "sim",
-            World::Real => "real",
-        }
+/// Which behaviours are on, instead of what a file says.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Behaviours {
+    /// Behaviours, instead of the machine's: linux-6.12, linux-7.1, linux-7.2 or default (ours)
+    #[arg(long, value_name = "NAME", value_parser = Preset::parse)]
+    preset: Option<Preset>,
+    /// Turn a mechanism on; may be repeated
+    #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
+    with: Vec<Switch>,
+    /// Turn a mechanism off; may be repeated
+    #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
+    without: Vec<Switch>,
+    /// The policy, instead of the machine's: multigen or classic
+    #[arg(long, value_name = "POLICY", value_parser = Lru::parse)]
+    lru: Option<Lru>,
+}
+
+impl Behaviours {
+    /// As the library wants them.
+    pub fn overrides(&self) -> Overrides {
+        let (with, without) = (self.with.clone(), self.without.clone());
+        Overrides { preset: self.preset, with, without, lru: self.lru, ..Overrides::default() }
     }
 }
 
@@ -130,11 +138,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::usage("--directory is for --world real: simulated files are nowhere"));
     }
     let scenario = Scenario::read(&args.scenario, args.seed).map_err(Failure::usage)?;
-    let plan = Plan::new(scenario, args.world, &args.behaviours, args.memory, args.oom_policy)?;
-    let outcome = match args.world {
-        World::Sim => simulated::run(&plan)?,
-        World::Real => real::run(&plan, args.directory.as_deref())?,
+    let world = match args.world {
+        World::Sim => run::World::Sim,
+        World::Real => run::World::Real,
     };
+    let (memory_bytes, oom_policy) = (args.memory, args.oom_policy);
+    let overrides = Overrides { memory_bytes, oom_policy, ..args.behaviours.overrides() };
+    let plan = Plan::new(scenario, world, &overrides)?;
+    let outcome = run::run(&plan, args.directory.as_deref())?;
     let mut output = Output::new(args.json);
     output.text(&report::text(&plan, &outcome))?;
     output.document(&report::document(&plan, &outcome))?;
@@ -156,8 +167,9 @@ mod tests {
         let text = text.lines().map(|line| line.trim_start_matches("  ")).collect::<Vec<_>>().join("\n");
         let scenario = Scenario::parse(&text, Path::new("help.toml"), None).unwrap();
         assert_eq!((scenario.tenants.len(), scenario.jobs.len(), scenario.actions.len()), (2, 2, 1));
-        let plan = Plan::new(scenario, World::Sim, &Behaviours::default(), Some(16 << 20), None).unwrap();
-        let outcome = simulated::run(&plan).unwrap();
+        let overrides = Overrides { memory_bytes: Some(16 << 20), ..Overrides::default() };
+        let plan = Plan::new(scenario, run::World::Sim, &overrides).unwrap();
+        let outcome = run::run(&plan, None).unwrap();
         assert_eq!(outcome.tenants[1].hits + outcome.tenants[1].misses, 20_000);
     }
 }

@@ -19,8 +19,8 @@ impl Core {
     /// The generations of every memcg (spec 90 §3.1); `full`: always four, with tiers and statistics of walks (§3.2).
     pub(super) fn lru_gen_text(&self, now: Time, full: bool) -> String {
         let mut text = String::new();
-        for memcg in self.subtree(MemcgId::ROOT) {
-            let (id, path) = (memcg.id().0, self.memcg_path(memcg.id()));
+        for memcg in self.memcgs.subtree(MemcgId::ROOT) {
+            let (id, path) = (memcg.id().0, self.memcgs.path(memcg.id()));
             // Ids are padded before 7.2.
             _ = if self.mechanisms().reclaim_loop() {
                 writeln!(text, "memcg {id} /{path}")
@@ -170,7 +170,7 @@ impl Commands {
         let Some(text) = self.rest.pop_front() else { return Ok(ControlStep::Done) };
         let command = parse(&text)?;
         let fail = |errno, what: String| (errno, format!("'{text}': {what}"));
-        if !core.hold_number(command.memcg) {
+        if !core.memcgs.hold_number(command.memcg) {
             return Err(fail(Errno::Invalid, "there is no memcg of that id: see lru_gen".to_owned()));
         }
         let result = if command.ages {

@@ -127,7 +127,7 @@ impl Core {
         let trimmed = path.trim_matches('/');
         let of_system = |known: &&Description| known.place == Place::System && known.name == trimmed;
         if let Some(&description) = FILES.iter().find(of_system) {
-            self.add_handle(MemcgId::ROOT);
+            self.memcgs.add_handle(MemcgId::ROOT);
             return Ok(Found { description, memcg: MemcgId::ROOT });
         }
         let (tenant, name) = trimmed.rsplit_once('/').unwrap_or(("", trimmed));
@@ -135,7 +135,7 @@ impl Core {
         let Some(&description) = FILES.iter().find(of_memcg) else {
             return Err(fail(format!("there is no control file '{name}'")));
         };
-        let memcg = self.hold_memcg(tenant).map_err(|error| fail(error.to_string()))?;
+        let memcg = self.memcgs.hold(tenant).map_err(|error| fail(error.to_string()))?;
         if memcg == MemcgId::ROOT && description.place == Place::BelowRoot {
             self.drop_handle(memcg);
             return Err(fail(format!("the root has no '{name}': name a tenant before it, with a slash")));
@@ -199,7 +199,8 @@ impl Core {
             return Ok(within);
         }
         let memcg = self
-            .find_memcg(trimmed)
+            .memcgs
+            .find(trimmed)
             .map_err(|error| ControlError::new(Errno::NoEntry, path, error.to_string()))?;
         let is_root = memcg == MemcgId::ROOT;
         let here = |known: &&Description| match known.place {

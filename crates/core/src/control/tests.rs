@@ -238,7 +238,7 @@ fn commands_stop_at_the_first_error() {
     // The handles that commands took are given back.
     harness.core.remove_memcg(&harness.host, harness.task.memcg).unwrap();
     harness.core.drop_handle(harness.task.memcg);
-    assert_eq!(harness.core.memcgs().count(), 1);
+    assert_eq!(harness.core.memcgs.iter().count(), 1);
 }
 
 /// spec 90 §6: "`memory.reclaim` with more than is reclaimable fails with 'try again' on the 17th fruitless slice …, and
@@ -280,7 +280,7 @@ fn memory_stat_adds_up() {
         assert!(line(&parent, what) >= 100);
     }
     let both: u64 = ["golden", "golden/child"]
-        .map(|path| harness.core.memcg(harness.core.find_memcg(path).unwrap()).stat.get(Counter::File))
+        .map(|path| harness.core.memcg(harness.core.memcgs.find(path).unwrap()).stat.get(Counter::File))
         .iter()
         .sum();
     assert_eq!(line(&parent, "file"), both * 4096);
@@ -418,13 +418,13 @@ fn a_memcg_goes_after_what_is_written_to_it() {
     assert_eq!(third.step(&harness.core, &harness.host), Ok(ControlStep::More));
     harness.core.remove_memcg(&harness.host, memcg).unwrap();
     harness.core.drop_handle(memcg);
-    assert_eq!(harness.core.memcgs().count(), 2);
+    assert_eq!(harness.core.memcgs.iter().count(), 2);
     while first.step(&harness.core, &harness.host) != Ok(ControlStep::Done) {}
-    assert_eq!(harness.core.memcgs().count(), 2);
+    assert_eq!(harness.core.memcgs.iter().count(), 2);
     second.cancel(&harness.core);
-    assert_eq!(harness.core.memcgs().count(), 2);
+    assert_eq!(harness.core.memcgs.iter().count(), 2);
     third.cancel(&harness.core);
-    assert_eq!(harness.core.memcgs().count(), 1);
+    assert_eq!(harness.core.memcgs.iter().count(), 1);
 }
 
 fn stalled_micros(harness: &Harness, path: &str) -> u64 {
@@ -476,9 +476,9 @@ fn stalls_are_those_of_all_above() {
     harness.host.advance(Duration::from_secs(1));
     harness.core.end_stall(&harness.host, mine);
     harness.host.advance(Duration::from_secs(1));
-    assert_eq!(harness.core.memcgs().count(), 4, "who is stalled keeps it");
+    assert_eq!(harness.core.memcgs.iter().count(), 4, "who is stalled keeps it");
     harness.core.end_stall(&harness.host, theirs);
-    assert_eq!(harness.core.memcgs().count(), 3);
+    assert_eq!(harness.core.memcgs.iter().count(), 3);
     harness.host.advance(Duration::from_secs(1));
     let [own, above] =
         ["golden/child/", "golden/"].map(|path| stalled_micros(&harness, &format!("{path}memory.pressure")));

@@ -7,7 +7,6 @@ use super::File;
 use super::error::Failure;
 use super::value::{bytes_text, limit_text};
 use crate::folio::Kind;
-use crate::mechanism::Lru;
 use crate::memcg::{Counter, Memcg, MemcgId, Totals};
 use crate::options::PAGE_BYTES;
 use crate::tunables::MAIN;
@@ -133,7 +132,7 @@ impl Core {
     /// What a file says that can be read.
     pub(super) fn control_text(&self, file: File, id: MemcgId, now: Time) -> Result<String, Failure> {
         let memcg: &Memcg = self.memcg(id);
-        let totals = || self.subtree_totals(id);
+        let totals = || self.memcgs.subtree_totals(id);
         Ok(match file {
             File::Current => bytes_text(memcg.usage_pages()),
             File::Peak => bytes_text(memcg.peak_pages()),
@@ -176,7 +175,7 @@ impl Core {
             File::LruGen => self.lru_gen_text(now, false),
             File::LruGenFull => self.lru_gen_text(now, true),
             File::Enabled => {
-                let main = if self.lru() == Lru::MultiGen { MAIN } else { 0 };
+                let main = if self.habits().has_generations { MAIN } else { 0 };
                 format!("0x{:04x}\n", self.tunables.walk_capabilities() | main)
             }
             File::MinTtl => format!("{}\n", self.tunables.min_ttl_ms()),

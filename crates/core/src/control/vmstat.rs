@@ -51,7 +51,7 @@ const COUNTERS: &[(&str, Counter)] = &[
 impl Core {
     /// The lines of `vmstat`: pages and events.
     pub(super) fn vmstat_text(&self) -> String {
-        let totals = self.subtree_totals(MemcgId::ROOT);
+        let totals = self.memcgs.subtree_totals(MemcgId::ROOT);
         let sizes = [
             ("nr_free_pages", u64::from(self.free_pages())),
             ("nr_inactive_anon", totals.listed_pages(Kind::Anon, false)),

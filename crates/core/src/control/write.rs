@@ -126,8 +126,8 @@ impl Core {
     ) -> Result<Work, Failure> {
         let memcg = self.memcg(id);
         match file {
-            File::Min => self.set_min(id, value::limit(text)?),
-            File::Low => self.set_low(id, value::limit(text)?),
+            File::Min => self.memcgs.set_min(id, value::limit(text)?),
+            File::Low => self.memcgs.set_low(id, value::limit(text)?),
             File::High => {
                 memcg.set_high_pages(value::limit(text)?);
                 return Ok(Work::Lower(Lowering::new(id, true, cpu)));
@@ -149,7 +149,7 @@ impl Core {
             File::Enabled => {
                 let bits = value::capabilities(text)?;
                 self.tunables.set_walk_capabilities(bits);
-                let to = if bits & MAIN == 0 { Lru::Classic } else { Lru::MultiGen };
+                let to = Lru::by_generations(bits & MAIN != 0);
                 // One that is under way is taken over, so that this write ends when folios are where it wants them.
                 if self.lru() != to || self.mechanisms().is_switching() {
                     return Ok(Work::Switch(self.switch_lru(to)));

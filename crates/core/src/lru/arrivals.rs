@@ -9,7 +9,7 @@
 //! One set of batches per CPU, each behind a lock that is never held while anything else is locked: a full
 //! batch is taken out first and drained afterwards. Every queued folio carries a reference of its batch.
 
-use super::{LockedLruvec, make_cold};
+use super::LockedLruvec;
 use crate::Core;
 use crate::folio::FolioId;
 use crate::host::Host;
@@ -213,7 +213,7 @@ impl Core {
                 memcg.stat.add(Counter::Pgrotated, 1);
             }
             Queue::DeactivateFile => {
-                let counts = make_cold(self, folio);
+                let counts = locked.make_cold(folio);
                 let dirty = now.dirty() || now.writeback();
                 locked.place(folio, !dirty);
                 if dirty {

@@ -3,7 +3,7 @@
 //! New folios enter at the head of a list of their kind, reclaim takes from the tail, and nothing that happens to a folio in
 //! between moves it. A page that comes back is told to the host, and gets nothing.
 
-use super::lists::FIFO_LISTS;
+use super::lruvec::FIFO_LISTS;
 use super::{Context, Grant, Habits, LockedLruvec, PagedOut, Refault, Shadow, TurnStep, Visit};
 use crate::Core;
 use crate::event::Event;

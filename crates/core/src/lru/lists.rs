@@ -3,48 +3,10 @@
 //! They are in one group, so that a folio is taken off whichever list it is on: which policy it belongs to is in its
 //! state word, by the mark that it carries.
 
-use super::classic::Costs;
-use super::multigen::feedback::Averages;
-use super::{LockedLruvec, MAX_GENERATIONS, list_named, policy_of_list};
-use crate::folio::{Flags, FolioId, FolioLists};
+use super::LockedLruvec;
+use super::lruvec::UNEVICTABLE;
+use crate::folio::{Flags, FolioId};
 use crate::host::Host;
-use crate::mechanism::Lru;
-use crate::sync::LockCounts;
-
-/// Generations × kinds, before those of the classic LRU.
-pub(super) const GENERATION_LISTS: usize = MAX_GENERATIONS as usize * 2;
-/// Lists of generations, active and inactive lists × kinds, and the unevictable list.
-const LISTS: usize = GENERATION_LISTS + 5 + if cfg!(test) { 2 } else { 0 };
-/// The list of folios that must not be reclaimed, of both policies.
-pub(crate) const UNEVICTABLE: usize = GENERATION_LISTS + 4;
-/// Where the lists of the policy for tests begin, by kind.
-#[cfg(test)]
-pub(super) const FIFO_LISTS: usize = UNEVICTABLE + 1;
-
-/// What the lruvec lock protects. By default right behind the lock: 128 bytes apart (`lock_apart`, for the benchmark) gained 6.8 % in ten
-/// rounds and 1.0 % in sixteen on two cores, and would make an empty tenant larger than 2 KiB (docs/experiments/lru-lock.md).
-#[derive(Debug)]
-#[cfg_attr(lruvec_layout = "lock_apart", repr(align(128)))]
-pub(crate) struct Lists {
-    pub(crate) lists: FolioLists<LISTS>,
-    /// Of the multi-gen LRU.
-    pub(crate) averages: [Averages; 2],
-    /// Of the classic LRU.
-    pub(crate) costs: Costs,
-    /// Of the lock itself.
-    pub(super) lock: LockCounts,
-}
-
-impl Lists {
-    pub(super) fn new() -> Lists {
-        Lists {
-            lists: FolioLists::new(),
-            averages: Default::default(),
-            costs: Costs::default(),
-            lock: LockCounts::default(),
-        }
-    }
-}
 
 impl LockedLruvec<'_> {
     /// Puts a folio that must not be reclaimed out of the way of scans.
@@ -131,27 +93,14 @@ impl LockedLruvec<'_> {
     }
 }
 
-/// The list that a folio in such a state is on, or may be on: of the multi-gen LRU, that of its kind of any generation.
-pub(crate) fn may_be_on(now: Flags, list: usize) -> bool {
-    let named = list_named(now);
-    match policy_of_list(named) {
-        Some(Lru::MultiGen) => list < GENERATION_LISTS && list % 2 == named % 2,
-        _ => list == named,
-    }
-}
-
-/// Numbers of all lists.
-pub(crate) fn all_lists() -> std::ops::Range<usize> {
-    0..LISTS
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::folio::Kind;
+    use crate::lru::all_lists;
     use crate::lru::{Isolated, Swappiness};
     use crate::testing::Harness;
-    use crate::{FlushReason, Mechanisms, Preset, Switch, Time};
+    use crate::{FlushReason, Lru, Mechanisms, Preset, Switch, Time};
     use std::cell::RefCell;
 
     /// Notes the addresses that it is to fetch.

@@ -28,6 +28,7 @@
 
 pub(crate) mod arrivals;
 pub(crate) mod classic;
+mod evidence;
 #[cfg(test)]
 mod fifo;
 pub(crate) mod lists;
@@ -35,39 +36,29 @@ mod lruvec;
 pub(crate) mod multigen;
 mod order;
 pub(crate) mod scan_control;
-mod shadow;
 pub mod switch;
+mod tell;
+mod terms;
 pub(crate) mod turns;
 
 pub(crate) use arrivals::{Arrivals, BATCH_FOLIOS, Queue};
 pub use classic::Refresh;
-pub(crate) use lruvec::LockedLruvec;
+pub use evidence::{Distance, References, Shadow};
 pub use lruvec::{GenerationRow, Lruvec};
+pub(crate) use lruvec::{LockedLruvec, all_lists};
 pub use multigen::window::{MAX_GENERATIONS, MIN_GENERATIONS, Seq};
-pub(crate) use order::{MemcgOrder, OrderWalk, TURN_PAGES, Visit};
-pub(crate) use scan_control::{Context, Isolated, PagedOut, References, Scan};
-pub use shadow::Shadow;
+pub(crate) use order::{OrderWalk, TURN_PAGES, Visit};
+pub(crate) use scan_control::{Context, Grant, Isolated, PagedOut, Refault, Scan, TurnStep};
+pub(crate) use terms::Habits;
+pub use terms::Swappiness;
+pub(crate) use turns::MemcgOrder;
 
 use crate::Core;
 use crate::folio::{Flags, FolioId, GenIndex, Kind};
-use crate::host::{Host, Throttle};
+use crate::host::Host;
 use crate::mechanism::{Lru, Mechanisms};
-use crate::memcg::{Effective, Memcg, MemcgId};
-
-/// What reclaim as a whole does under a policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Habits {
-    /// Pages have generations with a birth: memcgs can be ordered by them (the kernel's memcg LRU), and be too young to give.
-    pub(crate) has_generations: bool,
-    /// Batches of activated folios are as small as those of new ones may be configured.
-    pub(crate) activates_in_arrival_batches: bool,
-    /// Reclaim of the whole node with a large goal starts at the priority that gives about that much.
-    pub(crate) starts_by_size: bool,
-    /// Background reclaim goes on to the end of a pass when its goal is reached, where the tree is walked.
-    pub(crate) finishes_passes: bool,
-    /// Reclaim of the whole node waits where pages that are dirty or being written are in its way.
-    pub(crate) waits_for_writeback: bool,
-}
+use crate::memcg::{Memcg, MemcgId};
+use multigen::window::GENERATION_LISTS;
 
 impl Lru {
     /// All policies, those for tests included, in the order in which they take turns while the policy is switched.
@@ -95,6 +86,13 @@ impl Lru {
             fifo::MARK => Lru::Fifo,
             _ => Lru::MultiGen,
         }
+    }
+}
+
+impl Lru {
+    /// What `lru_gen/enabled` chooses between.
+    pub(crate) fn by_generations(yes: bool) -> Lru {
+        if yes { Lru::MultiGen } else { Lru::Classic }
     }
 }
 
@@ -145,6 +143,21 @@ impl LockedLruvec<'_> {
             Lru::Classic => self.resize_classic(kind, before.active(), -1),
             #[cfg(test)]
             Lru::Fifo => self.resize_fifo(kind, -1),
+        }
+    }
+
+    /// A folio that is off its list is to go to the old side, on advice. `true`: that counts as a deactivation.
+    fn make_cold(&self, folio: FolioId) -> bool {
+        let (flags, mechanisms) = (self.folios.flags(folio), self.folios.mechanisms());
+        let was_active = flags.make_cold();
+        match mechanisms.lru() {
+            Lru::MultiGen => {
+                flags.forget_accesses(mechanisms);
+                true
+            }
+            Lru::Classic => was_active,
+            #[cfg(test)]
+            Lru::Fifo => was_active,
         }
     }
 
@@ -239,44 +252,7 @@ pub(crate) fn advise_cold(core: &Core, host: &impl Host, cpu: usize, folio: Foli
     }
 }
 
-/// A folio that is off its list goes to the old side on advice. `true`: that counts as a deactivation.
-fn make_cold(core: &Core, folio: FolioId) -> bool {
-    let flags = core.folios.flags(folio);
-    let was_active = flags.make_cold();
-    match core.lru() {
-        Lru::MultiGen => {
-            flags.forget_accesses(core.mechanisms());
-            true
-        }
-        Lru::Classic => was_active,
-        #[cfg(test)]
-        Lru::Fifo => was_active,
-    }
-}
-
 // The turn of one lruvec.
-
-/// What a step of a turn came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TurnStep {
-    /// Call again; anybody may run before.
-    More,
-    /// Wait, then call again.
-    Wait(Throttle),
-    /// Folios are isolated, in [`Scan::batch`]: examine them, free what can be freed, and give the rest to [`Turn::put_back`].
-    PageOut,
-    /// The turn is over.
-    Finished,
-}
-
-/// Whose turn it is, and what of it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Grant<'a> {
-    pub(crate) memcg: &'a Memcg,
-    /// What of its pages is spared.
-    pub(crate) spared: Effective,
-    pub(crate) priority: u8,
-}
 
 /// What is decided once for the turns of all lruvecs of a pass.
 #[derive(Clone, Copy, Debug)]
@@ -524,17 +500,6 @@ impl Evictions {
     }
 }
 
-/// A page that is back, and what was remembered of it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Refault<'a> {
-    pub(crate) folio: FolioId,
-    pub(crate) kind: Kind,
-    /// Who brings it back.
-    pub(crate) memcg: &'a Memcg,
-    pub(crate) shadow: Shadow,
-    pub(crate) in_fault: bool,
-}
-
 /// A page with a shadow is back, not yet on a list: what it gets.
 pub(crate) fn refaulted(core: &Core, host: &impl Host, refault: Refault<'_>) {
     match core.lru() {
@@ -605,10 +570,10 @@ impl LockedLruvec<'_> {
 /// The policy whose list that is; `None`: it is for folios that must not be reclaimed.
 pub(crate) fn policy_of_list(list: usize) -> Option<Lru> {
     match list {
-        _ if list < lists::GENERATION_LISTS => Some(Lru::MultiGen),
-        lists::UNEVICTABLE => None,
+        _ if list < GENERATION_LISTS => Some(Lru::MultiGen),
+        lruvec::UNEVICTABLE => None,
         #[cfg(test)]
-        _ if list >= lists::FIFO_LISTS => Some(Lru::Fifo),
+        _ if list >= lruvec::FIFO_LISTS => Some(Lru::Fifo),
         _ => Some(Lru::Classic),
     }
 }
@@ -617,15 +582,24 @@ pub(crate) fn policy_of_list(list: usize) -> Option<Lru> {
 pub(crate) fn list_named(now: Flags) -> usize {
     let kind = if now.swapbacked() { Kind::Anon } else { Kind::File };
     if now.unevictable() {
-        return lists::UNEVICTABLE;
+        return lruvec::UNEVICTABLE;
     }
     match Lru::of(now) {
         Lru::MultiGen => {
-            now.generation().map_or(lists::UNEVICTABLE, |label| multigen::lists::list_of(label, kind))
+            now.generation().map_or(lruvec::UNEVICTABLE, |label| multigen::lists::list_of(label, kind))
         }
         Lru::Classic => classic::list_of(kind, now.active()),
         #[cfg(test)]
         Lru::Fifo => fifo::list_of(kind),
+    }
+}
+
+/// The list that a folio in such a state is on, or may be on: of the multi-gen LRU, that of its kind of any generation.
+pub(crate) fn may_be_on(now: Flags, list: usize) -> bool {
+    let named = list_named(now);
+    match policy_of_list(named) {
+        Some(Lru::MultiGen) => list < GENERATION_LISTS && list % 2 == named % 2,
+        _ => list == named,
     }
 }
 
@@ -635,60 +609,11 @@ pub(crate) fn size_of_list(lruvec: &Lruvec, list: usize) -> u64 {
     match policy_of_list(list) {
         Some(Lru::MultiGen) => lruvec.size(GenIndex((list / 2) as u8), kind),
         Some(Lru::Classic) => {
-            let (kind, active) = classic::LISTS[list - lists::GENERATION_LISTS];
+            let (kind, active) = classic::LISTS[list - GENERATION_LISTS];
             lruvec.classic.size(kind, active)
         }
         #[cfg(test)]
-        Some(Lru::Fifo) => lruvec.fifo.pages(Kind::ALL[list - lists::FIFO_LISTS]),
+        Some(Lru::Fifo) => lruvec.fifo.pages(Kind::ALL[list - lruvec::FIFO_LISTS]),
         None => lruvec.unevictable_pages(),
-    }
-}
-
-/// How willing reclaim is to take anonymous pages: 0 only file pages, 1…200 both, 201 only anonymous ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Swappiness(pub u8);
-
-impl Swappiness {
-    /// The kernel's default.
-    pub const DEFAULT: Swappiness = Swappiness(60);
-    /// Only file pages.
-    pub const FILE_ONLY: Swappiness = Swappiness(0);
-    /// Only anonymous pages ("max").
-    pub const ANON_ONLY: Swappiness = Swappiness(201);
-
-    /// 0…201. `None`: there is no such swappiness.
-    pub fn new(value: u8) -> Option<Swappiness> {
-        (value <= Self::ANON_ONLY.0).then_some(Swappiness(value))
-    }
-
-    /// Whether reclaim may take pages of that kind.
-    #[inline]
-    pub fn evicts(self, kind: Kind) -> bool {
-        match kind {
-            Kind::Anon => self.0 != 0,
-            Kind::File => self.0 != Self::ANON_ONLY.0,
-        }
-    }
-
-    /// The kinds that reclaim may take, anonymous first.
-    pub fn evictable(self) -> impl Iterator<Item = Kind> + Clone {
-        Kind::ALL.into_iter().filter(move |&kind| self.evicts(kind))
-    }
-}
-
-/// How long ago a page was evicted that is back, and within what reach that is recent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Distance {
-    /// Generations from the oldest at its eviction to the youngest now; before the working-set rework, to the oldest now.
-    /// Classic: pages evicted and activated since, by the clock.
-    pub passed: u64,
-    /// Three generations; before the rework, none. Classic: pages on the other lists, which could have made room.
-    pub reach: u64,
-}
-
-impl Distance {
-    /// Whether the page is back soon enough.
-    pub fn is_recent(self) -> bool {
-        self.passed <= self.reach
     }
 }

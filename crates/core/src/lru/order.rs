@@ -8,7 +8,7 @@
 //! The order of a memcg has a lock of its own, a leaf. Membership of turns changes with the member's lruvec lock held.
 
 use super::multigen::memcg_lru::{LruWalk, MemcgLru, Op, Segment};
-use super::turns::{Given, Turns, TurnsWalk, group_of};
+use super::turns::{Given, MemcgOrder, Turns, TurnsWalk, group_of};
 use crate::Core;
 use crate::folio::Kind;
 use crate::memcg::{Memcg, MemcgId, TreeWalk};
@@ -17,29 +17,6 @@ use crate::sync::Ordering::Relaxed;
 /// Pages of a turn that is worth the visit, two batches: a memcg that was not touched for long costs some 5 µs of cache
 /// misses. With one batch a page of 1,000 memcgs took 110 ns, against 60 ns of few.
 pub(crate) const TURN_PAGES: u64 = 128;
-
-/// The order that a memcg keeps of its subtree.
-#[derive(Debug)]
-pub(crate) enum MemcgOrder {
-    Lru(Box<MemcgLru>),
-    Turns(Turns),
-}
-
-impl MemcgOrder {
-    fn lru(&mut self) -> &mut MemcgLru {
-        match self {
-            MemcgOrder::Lru(lru) => lru,
-            MemcgOrder::Turns(_) => unreachable!("mechanisms do not change"),
-        }
-    }
-
-    fn turns(&mut self) -> &mut Turns {
-        match self {
-            MemcgOrder::Turns(turns) => turns,
-            MemcgOrder::Lru(_) => unreachable!("mechanisms do not change"),
-        }
-    }
-}
 
 /// What a visit to a memcg came to, as far as its place in the order depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,7 +82,7 @@ impl OrderWalk {
         before: Option<(MemcgId, Visit)>,
     ) -> Option<MemcgId> {
         match self {
-            OrderWalk::Tree(walk) => walk.next(core, target),
+            OrderWalk::Tree(walk) => walk.next(&core.memcgs, target),
             OrderWalk::Turns(walk) => {
                 let given = before.map(|(memcg, visit)| core.given(memcg, visit));
                 core.with_order(target, |order| walk.next(order.turns(), given))
@@ -271,7 +248,7 @@ impl Core {
     #[cold]
     fn set_size(&self, memcg: &Memcg, pages: u64) {
         memcg.group.store(group_of(pages), Relaxed);
-        for keeper in self.lineage(memcg).filter(|keeper| keeper.has_children.load(Relaxed)) {
+        for keeper in self.memcgs.lineage(memcg).filter(|keeper| keeper.has_children.load(Relaxed)) {
             self.with_order(keeper.id(), |order| order.turns().set_size(memcg.id(), pages));
         }
     }

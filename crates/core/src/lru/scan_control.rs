@@ -3,14 +3,14 @@
 //! What an effort was asked for never changes, what happened only grows. A policy's turn and what becomes of the folios that
 //! it isolates see both as one [`Context`].
 
-use super::Swappiness;
-use super::multigen::walk::WalkBatch;
+use super::multigen::window::WalkBatch;
+use super::{Shadow, Swappiness};
 use crate::Core;
 use crate::event::Sorted;
 use crate::folio::{Flags, FolioId, GenIndex, Kind};
-use crate::host::Host;
+use crate::host::{Host, Throttle};
 use crate::mapping::{Mapping, MappingId};
-use crate::memcg::{Counter, MemcgId};
+use crate::memcg::{Counter, Effective, Memcg, MemcgId};
 use std::sync::Arc;
 
 /// Where an effort starts: it looks at 1/4096 of each lruvec.
@@ -131,17 +131,6 @@ impl Tallies {
         self.immediate += other.immediate;
         self.swapped += other.swapped;
     }
-}
-
-/// What the accessed bits of a mapped folio said (spec 20 §7.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum References {
-    /// Not young.
-    None,
-    /// Young for the first time.
-    First,
-    /// Young again.
-    Again,
 }
 
 /// The mapping that was used last: folios that are neighbours on a list often belong to the same file.
@@ -286,4 +275,37 @@ impl Isolated {
             self.sorted_folios.push((folio, to, why));
         }
     }
+}
+
+/// What a step of a turn came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TurnStep {
+    /// Call again; anybody may run before.
+    More,
+    /// Wait, then call again.
+    Wait(Throttle),
+    /// Folios are isolated, in [`Scan::batch`]: examine them, free what can be freed, and give the rest to [`Turn::put_back`](super::Turn::put_back).
+    PageOut,
+    /// The turn is over.
+    Finished,
+}
+
+/// Whose turn it is, and what of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grant<'a> {
+    pub(crate) memcg: &'a Memcg,
+    /// What of its pages is spared.
+    pub(crate) spared: Effective,
+    pub(crate) priority: u8,
+}
+
+/// A page that is back, and what was remembered of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refault<'a> {
+    pub(crate) folio: FolioId,
+    pub(crate) kind: Kind,
+    /// Who brings it back.
+    pub(crate) memcg: &'a Memcg,
+    pub(crate) shadow: Shadow,
+    pub(crate) in_fault: bool,
 }

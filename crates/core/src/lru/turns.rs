@@ -26,6 +26,7 @@
 //!
 //! Behind the lock of the order's owner. Whether a memcg is a member, and in which group, changes under its lruvec lock.
 
+use super::multigen::memcg_lru::MemcgLru;
 use crate::memcg::MemcgId;
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -252,6 +253,29 @@ pub(crate) struct Given {
     pub(crate) stolen: u64,
     /// It was passed over.
     pub(crate) protected: bool,
+}
+
+/// The order that a memcg keeps of its subtree.
+#[derive(Debug)]
+pub(crate) enum MemcgOrder {
+    Lru(Box<MemcgLru>),
+    Turns(Turns),
+}
+
+impl MemcgOrder {
+    pub(super) fn lru(&mut self) -> &mut MemcgLru {
+        match self {
+            MemcgOrder::Lru(lru) => lru,
+            MemcgOrder::Turns(_) => unreachable!("mechanisms do not change"),
+        }
+    }
+
+    pub(super) fn turns(&mut self) -> &mut Turns {
+        match self {
+            MemcgOrder::Turns(turns) => turns,
+            MemcgOrder::Lru(_) => unreachable!("mechanisms do not change"),
+        }
+    }
 }
 
 #[cfg(all(test, not(loom)))]

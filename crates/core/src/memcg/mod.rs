@@ -16,6 +16,8 @@
 //! refers to it any more, so that a memcg is found by number without a lock.
 
 mod counter;
+mod id;
+mod limits;
 mod offline;
 mod oom;
 pub(crate) mod pace;
@@ -28,6 +30,8 @@ mod totals;
 mod tree;
 
 pub use counter::{PageCounter, UNLIMITED};
+pub use limits::Limits;
+pub use id::MemcgId;
 pub(crate) use oom::OomState;
 pub(crate) use pace::Pace;
 pub(crate) use pending::Pending;
@@ -35,32 +39,18 @@ pub use pressure::Stall;
 pub use protection::Effective;
 pub use stat::{Counter, Stat};
 pub use stock::CHARGE_BATCH_PAGES;
-pub(crate) use stock::{Charge, Stocks};
+pub(crate) use stock::Charge;
 pub(crate) use totals::Totals;
+pub use tree::Memcgs;
 use tree::SharedWalk;
-pub(crate) use tree::{MemcgTable, TreeWalk};
+pub(crate) use tree::TreeWalk;
 
-use crate::Core;
 use crate::lru::{Lruvec, MemcgOrder};
 use crate::mm::SpaceList;
 use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use pressure::Pressure;
 use protection::Protection;
 use std::sync::Arc;
-
-/// Number of a memcg; it fits the 20 bits of a shadow word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MemcgId(pub u32);
-
-impl MemcgId {
-    /// The root, which all others are below.
-    pub const ROOT: MemcgId = MemcgId(0);
-
-    /// Bits of a number.
-    pub(crate) const BITS: u32 = 20;
-
-    const NONE: u32 = u32::MAX;
-}
 
 /// Most memcgs at once, the root included.
 pub const MEMCGS_MAX: u32 = 1 << MemcgId::BITS;
@@ -250,7 +240,7 @@ impl Memcg {
         self.memory.peak_pages()
     }
 
-    /// Its own counters; [`Core::subtree_stat`] has those of its children, too.
+    /// Its own counters; [`Memcgs::subtree_stat`] has those of its children, too.
     pub fn stat(&self) -> &Stat {
         &self.stat
     }
@@ -261,13 +251,13 @@ impl Memcg {
     }
 }
 
-impl Core {
+impl Memcgs {
     /// A memcg and its ancestors below the root; of the root, itself.
     #[inline]
     pub(crate) fn with_ancestors(&self, memcg: MemcgId) -> impl Iterator<Item = &Memcg> {
         let mut next = Some(memcg);
         std::iter::from_fn(move || {
-            let memcg = self.memcg(next?);
+            let memcg = self.get(next?);
             next = Some(memcg.parent()).filter(|&parent| parent != MemcgId::ROOT);
             Some(memcg)
         })
@@ -275,7 +265,7 @@ impl Core {
 
     /// A memcg and its ancestors, the root included.
     pub(crate) fn lineage(&self, memcg: &Memcg) -> impl Iterator<Item = &Memcg> {
-        let root = (memcg.id != MemcgId::ROOT).then(|| self.memcg(MemcgId::ROOT));
+        let root = (memcg.id != MemcgId::ROOT).then(|| self.get(MemcgId::ROOT));
         self.with_ancestors(memcg.id).chain(root)
     }
 
@@ -304,25 +294,16 @@ impl Core {
         let charge = |payer: &Memcg| {
             let usage = payer.memory.try_charge(pages);
             let charged =
-                usage.map(|usage| payer.protection.update(usage, || &self.memcg(payer.parent()).protection));
+                usage.map(|usage| payer.protection.update(usage, || &self.get(payer.parent()).protection));
             charged.is_some()
         };
         self.charge_all(memcg, charge, |paid| self.uncharge_one(paid, pages))
     }
 
-    /// Takes a charge back.
-    pub(crate) fn uncharge_pages(&self, memcg: MemcgId, pages: u64) {
-        self.with_ancestors(memcg).for_each(|payer| self.uncharge_one(payer, pages));
-        let memcg = self.memcg(memcg);
-        if !memcg.is_online() {
-            self.release_if_unused(memcg);
-        }
-    }
-
-    fn uncharge_one(&self, payer: &Memcg, pages: u64) {
+    pub(super) fn uncharge_one(&self, payer: &Memcg, pages: u64) {
         let usage = payer.memory.uncharge(pages);
         let usage = usage.unwrap_or_else(|| panic!("memcg {:?} was uncharged below zero", payer.id));
-        payer.protection.update(usage, || &self.memcg(payer.parent()).protection);
+        payer.protection.update(usage, || &self.get(payer.parent()).protection);
     }
 
     /// Charges a swap slot to a memcg and its ancestors.
@@ -336,30 +317,21 @@ impl Core {
         Ok(())
     }
 
-    /// Takes that back.
-    pub(crate) fn uncharge_swap(&self, memcg: MemcgId) {
-        for payer in self.with_ancestors(memcg) {
-            let usage = payer.swap.uncharge(1);
-            assert!(usage.is_some(), "memcg {:?} gave back a swap slot that it did not have", payer.id);
-        }
-        self.release_if_unused(self.memcg(memcg));
-    }
-
     /// Sets `memory.min`, in pages. More than `memory.max` protects as much as that.
     pub fn set_min(&self, memcg: MemcgId, pages: u64) {
-        self.memcg(memcg).protection.set_min(pages);
+        self.get(memcg).protection.set_min(pages);
         self.update_protection(memcg);
     }
 
     /// Sets `memory.low`, in pages.
     pub fn set_low(&self, memcg: MemcgId, pages: u64) {
-        self.memcg(memcg).protection.set_low(pages);
+        self.get(memcg).protection.set_low(pages);
         self.update_protection(memcg);
     }
 
     fn update_protection(&self, memcg: MemcgId) {
-        let memcg = self.memcg(memcg);
-        memcg.protection.update(memcg.usage_pages(), || &self.memcg(memcg.parent()).protection);
+        let memcg = self.get(memcg);
+        memcg.protection.update(memcg.usage_pages(), || &self.get(memcg.parent()).protection);
     }
 
     /// A memcg and all below it, in the order in which the tree is walked: each before its children, siblings as they were
@@ -368,8 +340,8 @@ impl Core {
         let mut next = Some(memcg);
         std::iter::from_fn(move || {
             let here = next?;
-            next = self.memcgs.next_in(memcg, Some(here));
-            Some(self.memcg(here))
+            next = self.next_in(memcg, Some(here));
+            Some(self.get(here))
         })
     }
 }

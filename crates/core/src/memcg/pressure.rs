@@ -134,11 +134,11 @@ pub struct Stall(MemcgId);
 impl Core {
     /// A task of `memcg` is stalled from now on; of one that went, of the nearest ancestor that is there.
     pub(crate) fn begin_stall(&self, host: &impl Host, memcg: MemcgId) -> Stall {
-        let memcg = self.payer(memcg);
+        let memcg = self.memcgs.payer(memcg);
         // The number stays this memcg's until the end.
-        self.add_handle(memcg.id);
+        self.memcgs.add_handle(memcg.id);
         let now = host.now();
-        self.lineage(memcg).for_each(|memcg| memcg.pressed(now, |pressure| pressure.begin(now)));
+        self.memcgs.lineage(memcg).for_each(|memcg| memcg.pressed(now, |pressure| pressure.begin(now)));
         Stall(memcg.id)
     }
 
@@ -151,7 +151,9 @@ impl Core {
     /// The task goes on.
     pub fn end_stall(&self, host: &impl Host, stall: Stall) {
         let now = host.now();
-        self.lineage(self.memcg(stall.0)).for_each(|memcg| memcg.pressed(now, |pressure| pressure.end(now)));
+        self.memcgs
+            .lineage(self.memcg(stall.0))
+            .for_each(|memcg| memcg.pressed(now, |pressure| pressure.end(now)));
         self.drop_handle(stall.0);
     }
 }

@@ -15,8 +15,7 @@
 //! Atomic words. Each memcg tells its parent what it claims whenever its usage changes, as the sum over thousands of
 //! siblings is asked for at every visit.
 
-use super::{Memcg, MemcgId};
-use crate::Core;
+use super::{Memcg, MemcgId, Memcgs};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
 /// Fewest pages to scan that protection leaves.
@@ -132,20 +131,20 @@ impl Effective {
     }
 }
 
-impl Core {
+impl Memcgs {
     /// What of `memcg` a reclaimer of `target` spares. The target itself, and the root, are never spared.
     pub fn effective_protection(&self, memcg: MemcgId, target: MemcgId) -> Effective {
         if memcg == target || memcg == MemcgId::ROOT {
             return Effective::default();
         }
-        let own = self.memcg(memcg);
+        let own = self.get(memcg);
         let parent = own.parent();
         let (min, low) = (&own.protection.min, &own.protection.low);
         if parent == target || parent == MemcgId::ROOT {
             return Effective { min_pages: min.setting.load(Relaxed), low_pages: low.setting.load(Relaxed) };
         }
         let above = self.effective_protection(parent, target);
-        let parent: &Memcg = self.memcg(parent);
+        let parent: &Memcg = self.get(parent);
         let usage = own.memory.usage_pages();
         let of = |claim: &Claim, above: u64, siblings: &Claim| {
             let claimed = usage.min(claim.setting.load(Relaxed));
@@ -161,21 +160,24 @@ impl Core {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{Options, Time, UNLIMITED};
+    use crate::{Core, Options, Time, UNLIMITED};
 
     /// A parent under the root with children; each with usage and low. The children's effective low.
     fn lows(parent_low: u64, children: &[(u64, u64)]) -> Vec<u64> {
         let core = Core::new(Options::new(64), Time::ZERO);
         let parent = core.add_memcg("parent", UNLIMITED, Time::ZERO).unwrap().id();
-        core.set_low(parent, parent_low);
+        core.memcgs.set_low(parent, parent_low);
         let child = |(n, &(usage, low)): (usize, &(u64, u64))| {
             let child = core.add_child(parent, &format!("c{n}"), UNLIMITED, Time::ZERO).unwrap().id();
-            core.set_low(child, low);
-            core.charge_pages(child, usage).unwrap();
+            core.memcgs.set_low(child, low);
+            core.memcgs.charge_pages(child, usage).unwrap();
             child
         };
         let children: Vec<_> = children.iter().enumerate().map(child).collect();
-        children.into_iter().map(|child| core.effective_protection(child, MemcgId::ROOT).low_pages).collect()
+        children
+            .into_iter()
+            .map(|child| core.memcgs.effective_protection(child, MemcgId::ROOT).low_pages)
+            .collect()
     }
 
     /// spec 60 §13: "Effective low with children lows 6+6, parent low 6, both used fully at 6: each 3."
@@ -209,9 +211,9 @@ mod tests {
         let core = Core::new(Options::new(64), Time::ZERO);
         let a = core.add_memcg("a", UNLIMITED, Time::ZERO).unwrap().id();
         let b = core.add_child(a, "b", UNLIMITED, Time::ZERO).unwrap().id();
-        core.set_min(b, 7);
-        core.charge_pages(b, 20).unwrap();
-        let min = |target| core.effective_protection(b, target).min_pages;
+        core.memcgs.set_min(b, 7);
+        core.memcgs.charge_pages(b, 20).unwrap();
+        let min = |target| core.memcgs.effective_protection(b, target).min_pages;
         assert_eq!((min(MemcgId::ROOT), min(a), min(b)), (0, 7, 0), "a itself has no protection to pass on");
     }
 

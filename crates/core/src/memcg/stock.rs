@@ -14,7 +14,7 @@
 //!
 //! One lock per CPU, a leaf; only who runs on it, and who drains, takes it.
 
-use super::MemcgId;
+use super::{MemcgId, Memcgs};
 use crate::Core;
 use crate::sync::Mutex;
 
@@ -85,12 +85,12 @@ pub(crate) enum Charge {
 impl Core {
     /// Charges one page on behalf of a task on `cpu`.
     pub(crate) fn charge_one(&self, memcg: MemcgId, cpu: usize) -> Charge {
-        let stocks = &self.stocks;
+        let stocks = &self.memcgs.stocks;
         if stocks.batch_pages > 1 {
             if stocks.take(cpu, memcg) {
                 return Charge::FromStock;
             }
-            let charged = if self.memcg(memcg).is_online() { self.charge_batch(memcg) } else { 0 };
+            let charged = if self.memcg(memcg).is_online() { self.memcgs.charge_batch(memcg) } else { 0 };
             if charged > 0 {
                 if let Some((other, pages)) = stocks.put(cpu, memcg, charged - 1) {
                     self.uncharge_pages(other, pages);
@@ -102,35 +102,38 @@ impl Core {
                 return Charge::Charged(charged);
             }
         }
-        self.charge_pages(memcg, 1).map_or_else(Charge::Refused, |()| Charge::Charged(1))
+        self.memcgs.charge_pages(memcg, 1).map_or_else(Charge::Refused, |()| Charge::Charged(1))
     }
 
+    /// Gives back what is in stock of the memcgs below `top`.
+    pub(crate) fn drain_stocks(&self, top: MemcgId) {
+        if self.memcgs.stocks.batch_pages == 1 {
+            return;
+        }
+        for cpu in &self.memcgs.stocks.cpus {
+            let mut stocks = cpu.stocks.lock();
+            let within =
+                |stock: &&mut Stock| stock.pages > 0 && self.memcgs.is_within(MemcgId(stock.memcg), top);
+            let drained: Vec<Stock> = stocks.iter_mut().filter(within).map(std::mem::take).collect();
+            drop(stocks);
+            drained.into_iter().for_each(|stock| self.uncharge_pages(MemcgId(stock.memcg), stock.pages));
+        }
+    }
+}
+
+impl Memcgs {
     /// Charges several pages at once; how many, or 0.
     fn charge_batch(&self, memcg: MemcgId) -> u64 {
         let Err(limited) = self.charge_pages(memcg, self.stocks.batch_pages) else {
             return self.stocks.batch_pages;
         };
-        if !self.mechanisms().charge_near_limit() {
+        if !self.charge_near_limit {
             return 0;
         }
-        let counter = &self.memcg(limited).memory;
+        let counter = &self.get(limited).memory;
         let half = counter.margin_pages().div_ceil(2);
         let pages = half.min(counter.max_pages() / NEAR_LIMIT_SHARE).min(self.stocks.batch_pages);
         if pages > 1 && self.charge_pages(memcg, pages).is_ok() { pages } else { 0 }
-    }
-
-    /// Gives back what is in stock of the memcgs below `top`.
-    pub(crate) fn drain_stocks(&self, top: MemcgId) {
-        if self.stocks.batch_pages == 1 {
-            return;
-        }
-        for cpu in &self.stocks.cpus {
-            let mut stocks = cpu.stocks.lock();
-            let within = |stock: &&mut Stock| stock.pages > 0 && self.is_within(MemcgId(stock.memcg), top);
-            let drained: Vec<Stock> = stocks.iter_mut().filter(within).map(std::mem::take).collect();
-            drop(stocks);
-            drained.into_iter().for_each(|stock| self.uncharge_pages(MemcgId(stock.memcg), stock.pages));
-        }
     }
 
     /// Pages that are charged to a memcg and its subtree and used: what is in stock is not among them, other than in
@@ -139,7 +142,7 @@ impl Core {
         // The root is charged only for its own.
         let within = |owner| owner == memcg || memcg != MemcgId::ROOT && self.is_within(owner, memcg);
         let stocked = self.stocked_pages(within);
-        self.memcg(memcg).usage_pages().saturating_sub(stocked)
+        self.get(memcg).usage_pages().saturating_sub(stocked)
     }
 
     /// Pages in stock of these memcgs themselves: charged, and used by nobody.
@@ -181,9 +184,9 @@ mod tests {
         assert_eq!(core.charge_one(child, 1), Charge::Charged(64));
         assert_eq!(core.charge_one(child, 0), Charge::Charged(1), "the other CPU's stock is not its own");
         assert_eq!(core.charge_one(child, 0), Charge::Refused(child));
-        assert_eq!((core.stocked_pages(|id| id == child), usage(parent)), (63, 100));
+        assert_eq!((core.memcgs.stocked_pages(|id| id == child), usage(parent)), (63, 100));
         core.drain_stocks(parent);
-        assert_eq!((core.stocked_pages(|id| id == child), usage(parent), usage(child)), (0, 37, 37));
+        assert_eq!((core.memcgs.stocked_pages(|id| id == child), usage(parent), usage(child)), (0, 37, 37));
     }
 
     /// With `charge_near_limit` half of what is left, up to 1/1024 of the limit; without, one by one.
@@ -196,7 +199,7 @@ mod tests {
             let core = Core::new(options, Time::ZERO);
             let parent = core.add_memcg("parent", max_pages, Time::ZERO).unwrap().id();
             let child = core.add_child(parent, "child", UNLIMITED, Time::ZERO).unwrap().id();
-            core.charge_pages(parent, max_pages - left_pages).unwrap();
+            core.memcgs.charge_pages(parent, max_pages - left_pages).unwrap();
             let mut batches = Vec::new();
             for _ in 0..left_pages {
                 match core.charge_one(child, 0) {
@@ -236,7 +239,7 @@ mod tests {
             assert_eq!(core.charge_one(child, 0), Charge::Charged(16));
         }
         let used: u64 = children.len() as u64;
-        let stocked: u64 = children.iter().map(|&child| core.stocked_pages(|id| id == child)).sum();
+        let stocked: u64 = children.iter().map(|&child| core.memcgs.stocked_pages(|id| id == child)).sum();
         assert_eq!((stocked, core.memcg(parent).usage_pages()), (7 * 15, 7 * 15 + used));
     }
 }

@@ -6,8 +6,7 @@
 //! heir one by one: in between, they may be missing. Who looked a memcg up before it went may count there later; that is
 //! passed on before anything is summed up.
 
-use super::{Counter, Memcg, MemcgId};
-use crate::Core;
+use super::{Counter, Memcg, MemcgId, Memcgs};
 use crate::folio::Kind;
 
 /// Counters and sizes of the lists of a subtree, in pages and events.
@@ -34,13 +33,13 @@ impl Totals {
     }
 }
 
-impl Core {
+impl Memcgs {
     /// Everything that is counted of a memcg and all below it. It visits them all.
     pub(crate) fn subtree_totals(&self, memcg: MemcgId) -> Totals {
         let mut totals =
             Totals { counters: [0; Counter::ALL.len()], listed: [[0; 2]; 2], unevictable_pages: 0 };
-        self.memcgs.settle_late(memcg);
-        self.memcgs.visit(memcg, |memcg| {
+        self.settle_late(memcg);
+        self.visit(memcg, |memcg| {
             for &counter in Counter::ALL {
                 totals.counters[counter as usize] += memcg.stat.signed(counter);
             }
@@ -62,8 +61,8 @@ impl Core {
     /// The sum over a memcg and all below it.
     pub(crate) fn subtree_sum(&self, memcg: MemcgId, of: impl Fn(&Memcg) -> i64) -> u64 {
         let mut sum = 0;
-        self.memcgs.settle_late(memcg);
-        self.memcgs.visit(memcg, |memcg| sum += of(memcg));
+        self.settle_late(memcg);
+        self.visit(memcg, |memcg| sum += of(memcg));
         sum.max(0) as u64
     }
 }

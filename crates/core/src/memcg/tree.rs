@@ -17,8 +17,9 @@
 //!
 //! A shared walk has a lock per target, in which the tree's is taken.
 
+use super::stock::Stocks;
 use super::{DEPTH_MAX, Life, MEMCGS_MAX, Memcg, MemcgError, MemcgId, NAME_BYTES_MAX};
-use crate::Core;
+use crate::options::Options;
 use crate::segments::Segments;
 use crate::sync::{
     AtomicU32, Mutex, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
@@ -30,7 +31,7 @@ use std::sync::Arc;
 const SEGMENTS: usize = 16;
 
 /// A number is not used again before so many others were given up: who looked one up a moment ago may still add to its
-/// counters. What is added meanwhile is passed on ([`MemcgTable::settle_late`]), and what comes later still, to the root.
+/// counters. What is added meanwhile is passed on ([`Memcgs::settle_late`]), and what comes later still, to the root.
 const NUMBERS_RESTING: usize = 64;
 
 /// A number that was given up.
@@ -68,14 +69,16 @@ struct Tree {
     free: VecDeque<Freed>,
 }
 
-/// All memcgs.
+/// All memcgs: who is below whom, what they are charged, and what they may have.
 #[derive(Debug)]
-pub(crate) struct MemcgTable {
+pub struct Memcgs {
     /// Each on its own: places are made for twice as many.
     memcgs: Segments<Box<Memcg>, SEGMENTS>,
     /// Numbers that were ever used.
     len: AtomicU32,
     tree: Mutex<Tree>,
+    pub(super) stocks: Stocks,
+    pub(super) charge_near_limit: bool,
 }
 
 /// The keys of the children of a memcg.
@@ -102,13 +105,19 @@ fn check_name(name: &str) -> Result<(), MemcgError> {
     Err(MemcgError::BadName { name: name.to_owned(), reason })
 }
 
-impl MemcgTable {
+impl Memcgs {
     /// With the root.
-    pub(crate) fn new(now: crate::Time) -> MemcgTable {
+    pub(crate) fn new(options: &Options, now: crate::Time) -> Memcgs {
         let memcgs = Segments::new();
         memcgs.get_or_init(0, || Box::new(Memcg::new(MemcgId::ROOT, now))).set_life(Life::Online);
         let tree = Tree { links: vec![Links::at_depth(0)], ..Tree::default() };
-        MemcgTable { memcgs, len: AtomicU32::new(1), tree: Mutex::new(tree) }
+        Memcgs {
+            memcgs,
+            len: AtomicU32::new(1),
+            tree: Mutex::new(tree),
+            stocks: Stocks::new(options.cpus, options.charge_batch_pages),
+            charge_near_limit: options.mechanisms.charge_near_limit(),
+        }
     }
 
     /// Makes a child. The caller has a handle on it.
@@ -182,20 +191,61 @@ impl MemcgTable {
         self.memcgs.get(id.0).expect("a memcg's place stays once it was made")
     }
 
-    /// All that are online or still have something, by number.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Memcg> {
+    /// All memcgs that are there, by number, the root first; those that were removed, too, as long as they have pages.
+    pub fn iter(&self) -> impl Iterator<Item = &Memcg> {
         (0..self.numbers()).map(|number| self.get(MemcgId(number))).filter(|memcg| memcg.life() != Life::Free)
     }
 
-    /// The memcg of a path, with a handle more on it. What is found cannot go before the handle is there.
-    pub(crate) fn hold(&self, path: &str) -> Result<MemcgId, MemcgError> {
+    /// The memcg of a path like `a/b`; of the empty path or `/`, the root.
+    ///
+    /// # Errors
+    /// [`MemcgError::Missing`]: there is none.
+    pub fn find(&self, path: &str) -> Result<MemcgId, MemcgError> {
+        self.tree.lock().find(path)
+    }
+
+    /// The memcg of a path, as [`Self::find`], and a handle on it, so that it stays what it is:
+    /// [`crate::Core::drop_handle`] gives it back.
+    ///
+    /// # Errors
+    /// [`MemcgError::Missing`]: there is none.
+    pub fn hold(&self, path: &str) -> Result<MemcgId, MemcgError> {
         let tree = self.tree.lock();
-        let names = path.split('/').filter(|name| !name.is_empty());
-        let child = |parent, name| tree.names.get(&(parent, Arc::from(name))).copied();
-        let found = names.into_iter().try_fold(MemcgId::ROOT.0, child);
-        let found = found.ok_or_else(|| MemcgError::Missing(path.to_owned()))?;
-        self.get(MemcgId(found)).handles.fetch_add(1, AcqRel);
-        Ok(MemcgId(found))
+        let found = tree.find(path)?;
+        // Under the lock: what is found cannot go before the handle is there.
+        self.add_handle(found);
+        Ok(found)
+    }
+
+    /// The path of a memcg: the names from the root down, with slashes between; of the root, nothing.
+    pub fn path(&self, memcg: MemcgId) -> String {
+        let mut names: Vec<_> = self.with_ancestors(memcg).map(Memcg::name).collect();
+        names.reverse();
+        names.join("/")
+    }
+
+    /// Another owner outside the core refers to a memcg.
+    pub fn add_handle(&self, memcg: MemcgId) {
+        self.get(memcg).handles.fetch_add(1, AcqRel);
+    }
+
+    /// Who has the pages of a memcg: itself, or its heir.
+    #[inline]
+    pub(crate) fn living(&self, memcg: MemcgId) -> &Memcg {
+        let mut memcg = self.get(memcg);
+        while let Some(heir) = memcg.heir() {
+            memcg = self.get(heir);
+        }
+        memcg
+    }
+
+    /// Who pays for new pages of a task of `memcg`: itself, or who is there of those above it.
+    pub(crate) fn payer(&self, memcg: MemcgId) -> &Memcg {
+        let mut memcg = self.get(memcg);
+        while !memcg.is_online() {
+            memcg = self.get(memcg.parent());
+        }
+        memcg
     }
 
     /// Takes a handle on the memcg of that number. `false`: there is none.
@@ -203,7 +253,7 @@ impl MemcgTable {
         let tree = self.tree.lock();
         let there = (id.0 as usize) < tree.links.len() && self.get(id).life() != Life::Free;
         if there {
-            self.get(id).handles.fetch_add(1, AcqRel);
+            self.add_handle(id);
         }
         there
     }
@@ -312,6 +362,13 @@ impl MemcgTable {
 }
 
 impl Tree {
+    fn find(&self, path: &str) -> Result<MemcgId, MemcgError> {
+        let mut names = path.split('/').filter(|name| !name.is_empty());
+        let child = |parent, name| self.names.get(&(parent, Arc::from(name))).copied();
+        let found = names.try_fold(MemcgId::ROOT.0, child);
+        found.map(MemcgId).ok_or_else(|| MemcgError::Missing(path.to_owned()))
+    }
+
     /// Numbers that nobody is given yet.
     fn resting(&mut self) -> impl Iterator<Item = &mut Freed> {
         self.free.iter_mut().rev().take(NUMBERS_RESTING)
@@ -366,19 +423,19 @@ impl TreeWalk {
     }
 
     /// The next memcg to visit.
-    pub(crate) fn next(&mut self, core: &Core, target: MemcgId) -> Option<MemcgId> {
+    pub(crate) fn next(&mut self, memcgs: &Memcgs, target: MemcgId) -> Option<MemcgId> {
         let found = match self {
             TreeWalk::Finished => None,
             TreeWalk::Full(at) => {
-                *at = core.memcgs.next_in(target, *at);
+                *at = memcgs.next_in(target, *at);
                 *at
             }
             TreeWalk::Shared(joined) => {
-                let mut walk = core.memcg(target).shared_walk.lock();
+                let mut walk = memcgs.get(target).shared_walk.lock();
                 match *joined {
                     Some(round) if round != walk.round => None,
                     _ => {
-                        let mut next = core.memcgs.next_in(target, walk.last);
+                        let mut next = memcgs.next_in(target, walk.last);
                         if next.is_none() {
                             walk.round += 1;
                             // Whoever meets the end at once begins the next round; others are done.
@@ -401,7 +458,7 @@ impl TreeWalk {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{Options, Time, UNLIMITED};
+    use crate::{Core, Options, Time, UNLIMITED};
 
     fn core() -> Core {
         Core::new(Options::new(64), Time::ZERO)
@@ -429,14 +486,14 @@ mod tests {
         let [a, b, ax, ..] = tree(&core);
         let walked = |target, full| {
             let mut walk = TreeWalk::new(full);
-            names(&core, std::iter::from_fn(|| walk.next(&core, target)))
+            names(&core, std::iter::from_fn(|| walk.next(&core.memcgs, target)))
         };
         for full in [true, false, false] {
             assert_eq!(walked(MemcgId::ROOT, full), " a x z y b");
             assert_eq!((walked(a, full), walked(b, full)), ("a x z y".into(), "b".into()));
             assert_eq!(walked(ax, full), "x z");
         }
-        assert_eq!(names(&core, core.subtree(a).map(Memcg::id)), "a x z y");
+        assert_eq!(names(&core, core.memcgs.subtree(a).map(Memcg::id)), "a x z y");
     }
 
     /// spec 60 §7: "one position …, shared by all concurrent reclaimers; each takes the next memcg. A walk ends when the
@@ -446,7 +503,8 @@ mod tests {
         let core = core();
         let [a, ..] = tree(&core);
         let (mut first, mut second) = (TreeWalk::new(false), TreeWalk::new(false));
-        let next = |walk: &mut TreeWalk| walk.next(&core, a).map(|id| core.memcg(id).name().to_string());
+        let next =
+            |walk: &mut TreeWalk| walk.next(&core.memcgs, a).map(|id| core.memcg(id).name().to_string());
         assert_eq!(next(&mut first).as_deref(), Some("a"));
         assert_eq!(next(&mut second).as_deref(), Some("x"));
         assert_eq!(next(&mut second).as_deref(), Some("z"));
@@ -484,7 +542,7 @@ mod tests {
         let core = core();
         let first = add(&core, MemcgId::ROOT, "first");
         core.memcg(first).set_max_pages(7);
-        core.set_low(first, 3);
+        core.memcgs.set_low(first, 3);
         core.remove_memcg(&crate::testing::QuietHost::default(), first).unwrap();
         core.drop_handle(first);
         let mut used = std::collections::BTreeSet::new();
@@ -496,7 +554,7 @@ mod tests {
             core.drop_handle(memcg);
         }
         assert!(used.contains(&first) && used.len() <= NUMBERS_RESTING + 1, "{}", used.len());
-        assert_eq!(core.memcgs().count(), 1);
+        assert_eq!(core.memcgs.iter().count(), 1);
     }
 
     #[test]

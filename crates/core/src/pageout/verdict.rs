@@ -3,7 +3,7 @@
 //! Source: spec 40 §8, in its order.
 
 use crate::folio::Kind;
-use crate::lru::scan_control::References;
+use crate::lru::References;
 
 /// Whether an anonymous folio can be written to swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -163,7 +163,7 @@ impl Core {
         } else {
             Some(lruvec.min_seq(Kind::File))
         };
-        let spared = self.effective_protection(memcg.id(), MemcgId::ROOT).min_pages;
+        let spared = self.memcgs.effective_protection(memcg.id(), MemcgId::ROOT).min_pages;
         sizable
             && (memcg.id() == MemcgId::ROOT || spared < memcg.usage_pages())
             && oldest.is_some_and(|oldest| lruvec.window.birth(oldest) + min_ttl < now)
@@ -190,7 +190,7 @@ mod tests {
             harness.read_ahead(0..930);
             harness.drain();
             harness.core.tunables.set_min_ttl_ms(ttl_ms);
-            harness.core.set_min(harness.task.memcg, min_pages);
+            harness.core.memcgs.set_min(harness.task.memcg, min_pages);
             harness.host.advance(Duration::from_millis(age_ms));
             let mut background = Background::new(&harness.core, 0);
             assert_eq!(background.step(&harness.core, &harness.host), BackgroundStep::More);

@@ -53,8 +53,10 @@ pub(crate) enum HighStep {
 impl OverHigh {
     /// Whether somebody above `memcg`, or it itself, is over, after `charged_pages` were charged.
     pub(crate) fn after(core: &Core, memcg: MemcgId, charged_pages: u64, cpu: usize) -> Option<OverHigh> {
-        let over =
-            core.with_ancestors(memcg).any(|payer| payer.memory.overage() > 0 || payer.swap.overage() > 0);
+        let over = core
+            .memcgs
+            .with_ancestors(memcg)
+            .any(|payer| payer.memory.overage() > 0 || payer.swap.overage() > 0);
         over.then(|| OverHigh {
             memcg,
             cpu,
@@ -103,7 +105,7 @@ impl OverHigh {
 
     fn end_round(&mut self, core: &Core) -> HighStep {
         let most = |overage: fn(&crate::Memcg) -> u64| {
-            core.with_ancestors(self.memcg).map(overage).max().unwrap_or(0)
+            core.memcgs.with_ancestors(self.memcg).map(overage).max().unwrap_or(0)
         };
         let of = |overage| delay(overage, self.charged_pages);
         let delay = (of(most(|memcg| memcg.memory.overage())) + of(most(|memcg| memcg.swap.overage())))

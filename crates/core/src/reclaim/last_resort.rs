@@ -60,7 +60,7 @@ impl LastResort {
         let (throttle, began) = self.wait?;
         let waited = host.now().since(began);
         let cut_short = !waited.is_zero() && waited < throttle.timeout();
-        (cut_short && seen(core, &core.subtree_totals(target)) == self.seen_before).then_some(throttle)
+        (cut_short && seen(core, &core.memcgs.subtree_totals(target)) == self.seen_before).then_some(throttle)
     }
 
     /// Reclaim did not bring `target` below its limit.
@@ -95,7 +95,7 @@ impl LastResort {
 
     /// Everything is dirty, being written or being read: that is slow, not hopeless, as long as pages do get through.
     fn wait_for_transfers(&mut self, core: &Core, host: &impl Host, target: MemcgId) -> Option<Throttle> {
-        let totals = core.subtree_totals(target);
+        let totals = core.memcgs.subtree_totals(target);
         let in_flight = totals.get(Counter::FileWriteback) + totals.get(Counter::FileReading) > 0;
         let under_way = in_flight || totals.get(Counter::FileDirty) > 0;
         let now = seen(core, &totals);

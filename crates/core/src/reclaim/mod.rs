@@ -241,14 +241,14 @@ mod tests {
             harness.bring_at(0..1000, 4);
             let orders = Orders { target: parent, ..harness.orders(32) };
             let whole: Vec<u8> = (0..=12).rev().collect();
-            harness.core.set_low(child, 1000);
+            harness.core.memcgs.set_low(child, 1000);
             let (seen, progress) = priorities(&harness, orders);
             assert!(progress.reclaimed >= 32, "{preset:?}: {progress:?}");
             assert!(seen.starts_with(&whole.repeat(2)) && seen.len() > 26, "{preset:?}: {seen:?}");
             assert!(harness.stat(Counter::EventLow) > 0);
 
             // Nothing can be freed, whatever is ignored: it ends with nothing.
-            harness.core.set_low(child, 1000);
+            harness.core.memcgs.set_low(child, 1000);
             (0..1000).filter(|&page| harness.is_cached(page)).for_each(|page| harness.write(page));
             let (seen, progress) = priorities(&harness, orders);
             assert_eq!(progress.reclaimed, 0, "{preset:?}");

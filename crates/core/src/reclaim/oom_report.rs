@@ -5,51 +5,11 @@ use crate::memcg::{Counter, MemcgId};
 use crate::swap::FREE_SLOTS_MIN;
 use crate::{Core, Kind, Time};
 
-/// Pages of a tenant and all below it in the generations of one distance from the youngest.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GenerationPages {
-    /// Anonymous pages.
-    pub anon_pages: u64,
-    /// File pages.
-    pub file_pages: u64,
-}
-
-/// A page could not be had. Not a crash: the request that needed it fails, and nothing else.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutOfMemory {
-    /// Whose limit was met; empty for the budget of the whole cache.
-    pub tenant: String,
-    /// Who was killed for it, and whose request failed for that; or, for a callback that is asked,
-    /// who would be. Nobody where the request just failed.
-    pub victim: Option<String>,
-    /// Pages charged to the tenant whose limit was met.
-    pub usage_pages: u64,
-    /// Pages it may have.
-    pub max_pages: u64,
-    /// Of its pages, anonymous ones.
-    pub anon_pages: u64,
-    /// Swap slots that its anonymous pages could still go to, of all who have some: the most that
-    /// is left to one of them. Fewer than [`FREE_SLOTS_MIN`](crate::swap::FREE_SLOTS_MIN), and
-    /// reclaim leaves them alone.
-    pub free_swap_pages: u64,
-    /// Of its pages, dirty ones that could not be freed.
-    pub dirty_pages: u64,
-    /// Of its pages, those being written.
-    pub writeback_pages: u64,
-    /// Of its pages, file pages that are mapped, which stay while they are touched again and again.
-    pub mapped_pages: u64,
-    /// Of its pages, those that `memory.min` of tenants below it spares.
-    pub protected_pages: u64,
-    /// Of its pages, those that must not be reclaimed.
-    pub unevictable_pages: u64,
-    /// Its pages by generation, the youngest last: of all tenants below it, those equally far from
-    /// their youngest together.
-    pub generations: Vec<GenerationPages>,
-}
+pub use crate::host::{GenerationPages, OutOfMemory};
 
 impl OutOfMemory {
     pub(crate) fn of(core: &Core, memcg: MemcgId, now: Time) -> OutOfMemory {
-        let totals = core.subtree_totals(memcg);
+        let totals = core.memcgs.subtree_totals(memcg);
         let frames = u64::from(core.folios.len());
         let (usage_pages, max_pages) = if memcg == MemcgId::ROOT {
             (frames - u64::from(core.free_pages()), frames)
@@ -59,7 +19,7 @@ impl OutOfMemory {
         let mut generations = Vec::new();
         let mut protected_pages = 0;
         let mut free_swap_pages = 0;
-        for member in core.subtree(memcg) {
+        for member in core.memcgs.subtree(memcg) {
             if member.lruvec.active_pages(Kind::Anon) + member.lruvec.inactive_pages(Kind::Anon) > 0 {
                 free_swap_pages = free_swap_pages.max(core.free_swap_pages_of(member.id()));
             }
@@ -72,14 +32,14 @@ impl OutOfMemory {
             }
             // Only of children of the target: what those below them are spared is a part of it.
             if member.id() != memcg && member.parent() == memcg {
-                let min_pages = core.effective_protection(member.id(), memcg).min_pages;
+                let min_pages = core.memcgs.effective_protection(member.id(), memcg).min_pages;
                 protected_pages += min_pages.min(member.usage_pages());
             }
         }
         generations.reverse();
         let listed = |active| totals.listed_pages(Kind::Anon, active);
         OutOfMemory {
-            tenant: core.memcg_path(memcg),
+            tenant: core.memcgs.path(memcg),
             victim: None,
             usage_pages,
             max_pages,

@@ -114,7 +114,7 @@ impl NodeWalk {
         };
         cx.scan.progress.memcgs_visited += 1;
         let memcg = core.memcg(id);
-        let spared = core.effective_protection(id, orders.target);
+        let spared = core.memcgs.effective_protection(id, orders.target);
         let usage = memcg.usage_pages();
         let protected = id != orders.target && id != MemcgId::ROOT;
         if protected && spared.min_pages >= usage {

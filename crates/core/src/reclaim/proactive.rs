@@ -212,7 +212,7 @@ mod tests {
                     RequestStep::TryAgain(progress) => panic!("{progress:?}"),
                 }
             };
-            let now = harness.core.subtree_stat(MemcgId::ROOT, Counter::PgstealProactive);
+            let now = harness.core.memcgs.subtree_stat(MemcgId::ROOT, Counter::PgstealProactive);
             let taken = now - std::mem::replace(&mut before, now);
             assert_eq!(taken, told);
             taken

@@ -30,17 +30,14 @@
 use crate::Core;
 use crate::folio::{FolioId, Kind};
 use crate::host::Host;
+pub use crate::host::{SwapOut, SwapOutcome, SwapSlot};
 use crate::lru::Swappiness;
-use crate::mapping::{Mapping, MappingId};
+use crate::mapping::Mapping;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering::Relaxed};
 
 /// With fewer free slots than this, reclaim leaves anonymous pages alone (spec 30 §8).
 pub const FREE_SLOTS_MIN: u32 = 64;
-
-/// Number of a swap slot, which holds one page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SwapSlot(pub u32);
 
 /// How writes to swap end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -66,28 +63,6 @@ impl SwapOptions {
     /// as the page in it may be alone in its leaf, of the table of leaves 16 bytes per 32, rounded up.
     pub const SLOT_BYTES: u64 =
         (size_of::<AtomicU64>() + size_of::<AtomicU32>() + size_of::<u32>()) as u64 + 1;
-}
-
-/// A page that is to be written to its swap slot. Its folio is locked and mapped nowhere.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SwapOut {
-    /// Which page.
-    pub page: (MappingId, u32),
-    /// The folio, whose frame has its bytes.
-    pub folio: FolioId,
-    /// Where they go.
-    pub slot: SwapSlot,
-}
-
-/// What became of the wish to write a page to swap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SwapOutcome {
-    /// It is being written: [`Core::end_writeback`] will tell how that ended.
-    Started,
-    /// It is written.
-    Done,
-    /// It cannot be written now, and stays in memory.
-    Refused,
 }
 
 /// All slots of a core.
@@ -220,7 +195,11 @@ impl Core {
     /// The same for the pages of one memcg, which may have a limit of its own.
     pub(crate) fn swappiness_of(&self, memcg: MemcgId, wish: Swappiness) -> Swappiness {
         let full = |memcg: &Memcg| memcg.swap.margin_pages() < u64::from(FREE_SLOTS_MIN);
-        if self.with_ancestors(memcg).any(full) { Swappiness::FILE_ONLY } else { self.swappiness_now(wish) }
+        if self.memcgs.with_ancestors(memcg).any(full) {
+            Swappiness::FILE_ONLY
+        } else {
+            self.swappiness_now(wish)
+        }
     }
 
     /// Whether a page of a memcg could get a slot now.
@@ -230,14 +209,14 @@ impl Core {
 
     /// How many pages of a memcg could.
     pub(crate) fn free_swap_pages_of(&self, memcg: MemcgId) -> u64 {
-        let margins = self.with_ancestors(memcg).map(|memcg| memcg.swap.margin_pages());
+        let margins = self.memcgs.with_ancestors(memcg).map(|memcg| memcg.swap.margin_pages());
         margins.fold(u64::from(self.swap.free_slots()), u64::min)
     }
 
     /// Gives a locked folio a slot, to which it has to be written. `false`: none is free, or its memcg may have no more.
     pub(crate) fn assign_slot(&self, folio: FolioId) -> bool {
         let memcg = self.owner_of(folio);
-        if let Err(refused) = self.charge_swap(memcg.id()) {
+        if let Err(refused) = self.memcgs.charge_swap(memcg.id()) {
             self.memcg(refused).stat.add(Counter::EventSwapMax, 1);
             memcg.stat.add(Counter::EventSwapFail, 1);
             return false;
@@ -278,7 +257,7 @@ impl Core {
 
     /// Whether who pays for a folio, or an ancestor, uses more than half of the swap that it may (spec 70 §10).
     fn owner_is_short(&self, folio: FolioId) -> bool {
-        self.with_ancestors(self.memcg_of(folio)).any(|memcg| {
+        self.memcgs.with_ancestors(self.memcg_of(folio)).any(|memcg| {
             let most = memcg.swap.max_pages().min(memcg.swap.high_pages());
             memcg.swap.usage_pages().saturating_mul(2) >= most
         })

@@ -134,7 +134,7 @@ impl Core {
         memcg.stat.change(Counter::FileDirty, 1);
         let frames = u64::from(self.folios.len());
         let mut over = false;
-        for level in self.with_ancestors(memcg.id()) {
+        for level in self.memcgs.with_ancestors(memcg.id()) {
             let dirty = level.pending.add_dirty();
             let asks = self.options.memcg_dirty_limits && asks_at(dirty);
             if asks && dirty > self.dirty_limits(level).background_pages {
@@ -153,7 +153,7 @@ impl Core {
     pub(crate) fn count_pending(&self, memcg: &Memcg, dirty: i64, writeback: i64) {
         memcg.stat.change(Counter::FileDirty, dirty);
         memcg.stat.change(Counter::FileWriteback, writeback);
-        self.with_ancestors(memcg.id()).for_each(|memcg| memcg.pending.change(dirty, writeback));
+        self.memcgs.with_ancestors(memcg.id()).for_each(|memcg| memcg.pending.change(dirty, writeback));
         self.node.pending.change(dirty, writeback);
     }
 
@@ -174,7 +174,7 @@ impl Core {
         };
         let limits = DirtyLimits::of(u64::from(self.folios.len()));
         let all = DirtyLevel { memcg: self.memcg(MemcgId::ROOT), pending: &self.node.pending, limits };
-        self.with_ancestors(memcg.id()).filter(move |_| own).map(of_memcg).chain([all])
+        self.memcgs.with_ancestors(memcg.id()).filter(move |_| own).map(of_memcg).chain([all])
     }
 
     /// Pages of files, of everybody, that are dirty or being written.
@@ -263,8 +263,12 @@ impl Core {
         let before = flags.end_writeback();
         self.count_pending(memcg, 0, -1);
         if !written {
-            self.with_ancestors(memcg.id()).for_each(|memcg| memcg.pending.note_failure());
+            self.memcgs.with_ancestors(memcg.id()).for_each(|memcg| memcg.pending.note_failure());
             self.node.pending.note_failure();
+            // They are dirty again, without anybody who dirtied them.
+            if self.options.memcg_dirty_limits {
+                self.memcgs.with_ancestors(memcg.id()).for_each(|memcg| self.note_over_background(memcg));
+            }
         }
         if written {
             self.written.fetch_add(1, Relaxed);
@@ -363,7 +367,7 @@ impl Core {
                         self.drop_entry(host, entry);
                     }
                     if let Some(owner) = owner {
-                        self.living(owner).stat.sub(Counter::WorkingsetNodes, 1);
+                        self.memcgs.living(owner).stat.sub(Counter::WorkingsetNodes, 1);
                     }
                 }
                 Some(folio) => {

@@ -241,7 +241,7 @@ fn leave_nothing_behind(mechanisms: Mechanisms, switching: bool) {
     });
     let core = &world.core;
     core.validate().unwrap();
-    let stat = |counter| core.memcgs().map(|memcg| memcg.stat().get(counter)).sum::<u64>();
+    let stat = |counter| core.memcgs().iter().map(|memcg| memcg.stat().get(counter)).sum::<u64>();
     assert!(
         world.accepted.load(Relaxed) > 1000 && stat(Counter::PgstealFile) > 1000,
         "there was not enough pressure"
@@ -264,7 +264,7 @@ fn leave_nothing_behind(mechanisms: Mechanisms, switching: bool) {
         assert_eq!(stat(counter), 0, "{}", counter.name());
     }
     assert_eq!((core.free_pages(), core.leaves_in_use()), (FRAMES, 0));
-    for memcg in core.memcgs() {
+    for memcg in core.memcgs().iter() {
         let pages: u64 = memcg.lruvec().generations(Time::ZERO).iter().map(|row| row.file_pages).sum();
         assert_eq!((memcg.usage_pages(), pages), (0, 0), "{}", memcg.name());
     }

@@ -40,15 +40,13 @@ mod workingset;
 
 use crate::{Error, Watch};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 pub use evidence::{
     Check, Crosschecks, Experiment, PAIRS_MIN, PairChanges, Published, Row, Shares, Shown, Values, Verdict,
 };
 
-/// What reclaim takes for a page that it examines: 4 GB/s. If it took no time, that would stand still where all requests fail
-/// after having tried everything.
-pub(crate) const SCAN_TIME: Duration = Duration::from_micros(1);
+pub(crate) use crate::run::simulated::SCAN_TIME;
 
 /// Runs of each setting, unless they are told: in the simulator, with the real cache, and to see whether it works.
 const RUNS_SIMULATED: u32 = 6;

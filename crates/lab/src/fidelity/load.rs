@@ -157,7 +157,7 @@ impl DirtyWriter {
 
 /// Runs on until the end, that time or a failed charge.
 fn watch(simulator: &mut Simulator, until: Option<Time>) -> Result<Outcome, SimError> {
-    let lab = simulator.core().find_memcg("lab").expect("it was made");
+    let lab = simulator.core().memcgs().find("lab").expect("it was made");
     let count = |simulator: &Simulator, counter| simulator.core().memcg(lab).stat().get(counter);
     let (mut killed, mut peak_dirty_pages) = (false, 0);
     while !killed && until.is_none_or(|until| simulator.now() < until) && simulator.step()? {

@@ -164,7 +164,7 @@ fn remove(world: &mut World, tenant: usize) -> Result<(), MemcgError> {
     let state = &mut world.tenants[tenant];
     let memcg = state.memcg.ok_or(MemcgError::Gone)?;
     // Its jobs still use the number, and the report reads its counters.
-    world.core.add_handle(memcg);
+    world.core.memcgs().add_handle(memcg);
     let removed = world.core.remove_memcg(&world.host, memcg);
     match removed {
         Ok(()) => state.gone = true,

@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(events.map(|event| a.total.counters.get(event)), [0, 1]);
         assert_eq!((a.usage_pages, a.total.counts.accesses), (0, 80));
         assert_eq!((b.usage_pages, b.total.counts.out_of_memory), (60, 0));
-        assert_eq!(simulator.core().memcg(simulator.core().find_memcg("top").unwrap()).usage_pages(), 60);
+        assert_eq!(simulator.core().memcg(simulator.core().memcgs().find("top").unwrap()).usage_pages(), 60);
     }
 
     #[test]

@@ -64,7 +64,7 @@ where
     });
     set_up(&mut simulator);
     let report = simulator.run().unwrap();
-    let lruvec = simulator.core().memcgs().nth(1).unwrap().lruvec();
+    let lruvec = simulator.core().memcgs().iter().nth(1).unwrap().lruvec();
     let (max_seq, min_seq) = (lruvec.max_seq().0, lruvec.min_seq(mglru_core::Kind::File).0);
     simulator.finish().unwrap();
     let (evicted, recent) = std::mem::take(&mut *seen.lock().unwrap());

@@ -29,7 +29,7 @@ fn run(together: bool) -> Vec<(String, u64)> {
     simulator.add_job(0, operations);
     while simulator.step().unwrap() {}
     simulator.core().validate().unwrap();
-    let stat = simulator.core().find_memcg("t").unwrap();
+    let stat = simulator.core().memcgs().find("t").unwrap();
     let stat = simulator.core().memcg(stat).stat();
     let counters = mglru_core::Counter::ALL.iter().map(|&c| (c.name().to_owned(), stat.get(c)));
     let now = ("time".to_owned(), simulator.now().as_nanos());

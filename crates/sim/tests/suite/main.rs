@@ -16,6 +16,3 @@ mod protection;
 mod readahead;
 mod samples;
 mod trouble;
-
-/// Neither of the two crates knows the other one; both count in the same pages.
-const _: () = assert!(mglru_core::PAGE_BYTES == mglru_workload::PAGE_BYTES);

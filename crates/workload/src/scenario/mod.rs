@@ -22,6 +22,7 @@ pub use error::{Error, Place};
 
 use crate::fio;
 use crate::load::Load;
+use mglru_core::Limits;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -104,23 +105,6 @@ pub enum Device {
     Slow,
     /// Everything at once.
     Ideal,
-}
-
-/// Limits and protections, in bytes; `None`: no limit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// `memory.min`; all there is, if `u64::MAX`.
-    pub min_bytes: u64,
-    /// `memory.low`; likewise.
-    pub low_bytes: u64,
-    /// `memory.high`.
-    pub high_bytes: Option<u64>,
-    /// `memory.max`.
-    pub max_bytes: Option<u64>,
-    /// `memory.swap.high`.
-    pub swap_high_bytes: Option<u64>,
-    /// `memory.swap.max`.
-    pub swap_max_bytes: Option<u64>,
 }
 
 /// A tenant, for as long as it is there.

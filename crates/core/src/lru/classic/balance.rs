@@ -2,8 +2,8 @@
 //!
 //! Source: spec 80 §4–6.
 
+use super::state::{Costs, LISTS};
 use super::statistics::Sizes;
-use super::{Costs, LISTS};
 use crate::Core;
 use crate::folio::Kind;
 use crate::host::Host;
@@ -170,7 +170,7 @@ impl Core {
             return;
         }
         let mut locked = locked;
-        for ancestor in self.lineage(memcg) {
+        for ancestor in self.memcgs.lineage(memcg) {
             let pages = self.known_sizes(host, ancestor).pages();
             let mut locked = locked.take().unwrap_or_else(|| ancestor.lruvec.lock(&self.folios));
             locked.lists.costs.add(kind, cost, pages);

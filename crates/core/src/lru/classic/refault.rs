@@ -15,7 +15,7 @@ use crate::Core;
 use crate::event::Event;
 use crate::folio::{Flags, FolioId, Kind};
 use crate::host::Host;
-use crate::lru::shadow::TOKEN_MASK;
+use crate::lru::evidence::TOKEN_MASK;
 use crate::lru::{Distance, Queue, Refault, Shadow};
 use crate::memcg::{Counter, Memcg, MemcgId};
 
@@ -57,7 +57,7 @@ impl Core {
     pub(crate) fn advance_nonresident_age(&self, memcg: &Memcg, pages: u64) -> u64 {
         memcg.stat.add(Counter::NonresidentAgeWrites, 1);
         let own = memcg.lruvec.classic.advance(pages);
-        for ancestor in self.lineage(memcg).skip(1) {
+        for ancestor in self.memcgs.lineage(memcg).skip(1) {
             ancestor.lruvec.classic.advance(pages);
         }
         own
@@ -66,7 +66,7 @@ impl Core {
     /// So many of those were not evicted after all.
     pub(crate) fn set_back_nonresident_age(&self, memcg: &Memcg, pages: u64) {
         memcg.stat.add(Counter::NonresidentAgeWrites, 1);
-        for memcg in self.lineage(memcg) {
+        for memcg in self.memcgs.lineage(memcg) {
             memcg.lruvec.classic.set_back(pages);
         }
     }

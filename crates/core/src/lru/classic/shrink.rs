@@ -3,13 +3,13 @@
 //! Source: spec 80 §3, §4, §7, §8.
 
 use super::balance::IO_COST;
-use super::list_of;
+use super::state::list_of;
 use crate::Core;
 use crate::event::ListedFrom;
 use crate::folio::{FolioId, Kind};
 use crate::host::{FlushReason, Host};
-use crate::lru::LockedLruvec;
-use crate::lru::scan_control::{Context, Isolated, PagedOut, References, Scan, Tallies};
+use crate::lru::scan_control::{Context, Isolated, PagedOut, Scan, Tallies};
+use crate::lru::{LockedLruvec, References};
 use crate::mapping::Mapping;
 use crate::memcg::{Counter, Memcg};
 

@@ -8,33 +8,13 @@
 //!
 //! Source: spec 80 §4.1.
 
-use super::LISTS;
+use super::state::LISTS;
 use crate::folio::Kind;
 use crate::host::Host;
 use crate::memcg::{Counter, Memcg, MemcgId};
-use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::sync::Ordering::Relaxed;
 use crate::{Core, Time};
 use std::time::Duration;
-
-/// What was known at the last refresh.
-#[derive(Debug)]
-pub(super) struct Aggregated {
-    /// Pages, as [`LISTS`].
-    sizes: [AtomicU64; 4],
-    /// Refaults that were activated, by kind.
-    activated: [AtomicU64; 2],
-}
-
-impl Aggregated {
-    pub(super) fn new() -> Aggregated {
-        let zeros = || std::array::from_fn(|_| AtomicU64::new(0));
-        Aggregated { sizes: zeros(), activated: std::array::from_fn(|_| AtomicU64::new(0)) }
-    }
-
-    pub(super) fn reset(&self) {
-        self.sizes.iter().chain(&self.activated).for_each(|word| word.store(0, Relaxed));
-    }
-}
 
 /// List sizes of a memcg and those below it, as far as is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,7 +90,7 @@ impl Core {
         let mut sums = vec![(Sizes::default(), [0; 2]); self.memcgs.numbers() as usize];
         for memcg in self.memcgs.iter() {
             let (sizes, activated) = (Sizes::of(memcg), ACTIVATED.map(|counter| memcg.stat.get(counter)));
-            for ancestor in self.lineage(memcg) {
+            for ancestor in self.memcgs.lineage(memcg) {
                 let Some(sum) = sums.get_mut(ancestor.id().0 as usize) else { continue };
                 sum.0 = sum.0.plus(sizes);
                 sum.1 = [sum.1[0] + activated[0], sum.1[1] + activated[1]];
@@ -165,7 +145,7 @@ impl Core {
             self.refresh_if_due(host);
             return std::array::from_fn(|kind| memcg.lruvec.classic.aggregated.activated[kind].load(Relaxed));
         }
-        ACTIVATED.map(|counter| self.subtree_stat(memcg.id(), counter))
+        ACTIVATED.map(|counter| self.memcgs.subtree_stat(memcg.id(), counter))
     }
 
     /// An effort on `memcg` ends: activated refaults that are known now are no news to the next.

@@ -5,9 +5,9 @@
 //!
 //! Source: spec 80 §6.
 
-use super::LISTS;
 use super::balance::{Balance, Circumstances};
 use super::shrink::{isolate_inactive, put_back_inactive, shrink_active};
+use super::state::LISTS;
 use crate::Core;
 use crate::folio::Kind;
 use crate::host::{Host, Throttle};

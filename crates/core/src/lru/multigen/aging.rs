@@ -11,7 +11,7 @@
 //! The walk changes only flags and batches sizes; opening and closing generations needs the lruvec lock.
 
 use super::lists::list_of;
-use super::walk::WalkBatch;
+use super::window::WalkBatch;
 use crate::Core;
 use crate::event::Event;
 use crate::folio::{Climb, GenIndex, Kind};

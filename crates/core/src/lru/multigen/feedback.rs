@@ -6,6 +6,7 @@
 //!
 //! Source: spec 40 §3–5.
 
+use super::window::TIERS;
 use crate::folio::{FolioTable, Kind, Tier};
 use crate::lru::{LockedLruvec, Lruvec, Swappiness};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
@@ -14,15 +15,6 @@ use crate::sync::{AtomicU64, Ordering::Relaxed};
 const REFAULTS_MIN: u64 = 64;
 /// Bias in favour of the set point while it has little data.
 const TOTAL_BIAS: u64 = 64;
-const TIERS: usize = 4;
-
-/// Moving averages of one kind, and the protected pages of the current oldest generation.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct Averages {
-    pub(crate) refaulted: [u64; TIERS],
-    pub(crate) total: [u64; TIERS],
-    pub(crate) protected: [u64; TIERS],
-}
 
 /// A refault ratio, and the gain it is divided by.
 #[derive(Clone, Copy, Debug)]

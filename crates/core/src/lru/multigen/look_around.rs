@@ -5,7 +5,8 @@
 //!
 //! Source: spec 30 §5, spec 20 §7.3.
 
-use super::walk::{DENSITY, WalkBatch};
+use super::walk::DENSITY;
+use super::window::WalkBatch;
 use crate::Core;
 use crate::event::FoundBy;
 use crate::folio::{FolioId, Neighbour};

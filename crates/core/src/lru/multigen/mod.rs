@@ -14,8 +14,8 @@ pub(super) mod memcg_lru;
 mod put_back;
 mod refault;
 mod turn;
-pub(crate) mod walk;
-pub(super) mod window;
+mod walk;
+pub(crate) mod window;
 
 use super::Habits;
 pub(super) use lists::forget_use;

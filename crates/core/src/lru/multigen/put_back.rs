@@ -9,8 +9,8 @@ use crate::Core;
 use crate::event::ListedFrom;
 use crate::folio::{Flags, FolioId, Kind};
 use crate::host::{FlushReason, Host};
-use crate::lru::Swappiness;
-use crate::lru::scan_control::{Context, EffortKind, Isolated, PagedOut, References, Scan, Tallies};
+use crate::lru::scan_control::{Context, EffortKind, Isolated, PagedOut, Scan, Tallies};
+use crate::lru::{References, Swappiness};
 use crate::mechanism::Mechanisms;
 use crate::memcg::{Counter, Memcg};
 

@@ -10,7 +10,7 @@ use crate::Core;
 use crate::event::Event;
 use crate::folio::{Flags, Kind, Tier, tier_of};
 use crate::host::Host;
-use crate::lru::shadow::{TOKEN_BITS, TOKEN_MASK, TOKEN_REFS_BITS};
+use crate::lru::evidence::{TOKEN_BITS, TOKEN_MASK, TOKEN_REFS_BITS};
 use crate::lru::{Distance, Lruvec, MAX_GENERATIONS, Refault, Seq, Shadow};
 use crate::mechanism::Mechanisms;
 use crate::memcg::{Counter, MemcgId};

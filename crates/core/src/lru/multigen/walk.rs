@@ -8,13 +8,14 @@
 //! One page table is walked under its mapping's lock, which is only tried, so that the folios in its slots stay.
 //! Labels change by compare-and-swap; sizes follow in batches, under the lruvec lock.
 
+use super::window::WalkBatch;
 use crate::Core;
 use crate::event::FoundBy;
-use crate::folio::{GenIndex, Kind, Neighbour};
+use crate::folio::Neighbour;
 use crate::host::Host;
-use crate::lru::{MAX_GENERATIONS, Seq, Swappiness};
+use crate::lru::{Seq, Swappiness};
 use crate::mapping::{Mapping, TABLE_PAGES};
-use crate::memcg::{Memcg, MemcgId};
+use crate::memcg::Memcg;
 use crate::mm::AddressSpace;
 use crate::tunables::TABLE_WALK;
 
@@ -23,39 +24,6 @@ const CHANGES_PER_FLUSH: u32 = 4096;
 /// A table is dense if `young × 8 >= entries`: eight 8-byte entries share a cache line, so one young entry per
 /// line is enough to make the walk as cheap as finding them one by one.
 pub(crate) const DENSITY: u32 = 8;
-
-/// Size changes of folios whose label changed, not applied yet.
-#[derive(Debug, Default)]
-pub(crate) struct WalkBatch {
-    pages: [[i64; 2]; MAX_GENERATIONS as usize],
-    changes: u32,
-}
-
-impl WalkBatch {
-    pub(crate) fn note(&mut self, kind: Kind, change: Neighbour) {
-        if let Neighbour::Relabelled(old, new) = change {
-            self.pages[usize::from(old.0)][kind as usize] -= 1;
-            self.pages[usize::from(new.0)][kind as usize] += 1;
-            self.changes += 1;
-        }
-    }
-
-    /// Applies what was noted of the pages of a memcg, or who inherited them with their labels.
-    pub(crate) fn flush(&mut self, core: &Core, memcg: MemcgId) {
-        if self.changes == 0 {
-            return;
-        }
-        let (_, mut locked) = core.lock_living(memcg);
-        for (generation, pages) in self.pages.iter().enumerate() {
-            for kind in Kind::ALL {
-                if pages[kind as usize] != 0 {
-                    locked.resize(GenIndex(generation as u8), kind, pages[kind as usize]);
-                }
-            }
-        }
-        *self = WalkBatch::default();
-    }
-}
 
 impl Core {
     /// Walks one address space for generation `seq`. `forced`: also tables that nobody used or found dense.
@@ -144,7 +112,7 @@ impl Core {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use crate::lru::multigen::walk::WalkBatch;
+    use crate::lru::multigen::window::WalkBatch;
     use crate::testing::Harness;
     use crate::{Counter, Kind};
 

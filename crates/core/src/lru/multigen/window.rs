@@ -4,15 +4,20 @@
 //!
 //! Written under the lruvec lock, read by anyone.
 
-use crate::Time;
-use crate::folio::{Flags, GenIndex, Kind};
+use crate::folio::{Flags, GenIndex, Kind, Neighbour};
 use crate::mechanism::Mechanisms;
+use crate::memcg::MemcgId;
 use crate::sync::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use crate::{Core, Time};
 
 /// Fewest generations a kind may have.
 pub const MIN_GENERATIONS: u64 = 2;
 /// Most generations a kind may have; also the number of list sets.
 pub const MAX_GENERATIONS: u64 = 4;
+
+/// Lists of generations: generations × kinds.
+pub(in crate::lru) const GENERATION_LISTS: usize = MAX_GENERATIONS as usize * 2;
+pub(super) const TIERS: usize = 4;
 
 /// Birth number of a generation. Only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,6 +146,47 @@ impl Window {
 /// It cannot be evicted at once: it has no swap slot, or must be written.
 fn waits_for_its_backing(kind: Kind, flags: Flags) -> bool {
     kind == Kind::Anon && !flags.swapcache() || flags.reclaim() && (flags.dirty() || flags.writeback())
+}
+
+/// Moving averages of one kind, and the protected pages of the current oldest generation.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Averages {
+    pub(crate) refaulted: [u64; TIERS],
+    pub(crate) total: [u64; TIERS],
+    pub(crate) protected: [u64; TIERS],
+}
+
+/// Size changes of folios whose label changed, not applied yet.
+#[derive(Debug, Default)]
+pub(crate) struct WalkBatch {
+    pages: [[i64; 2]; MAX_GENERATIONS as usize],
+    pub(super) changes: u32,
+}
+
+impl WalkBatch {
+    pub(crate) fn note(&mut self, kind: Kind, change: Neighbour) {
+        if let Neighbour::Relabelled(old, new) = change {
+            self.pages[usize::from(old.0)][kind as usize] -= 1;
+            self.pages[usize::from(new.0)][kind as usize] += 1;
+            self.changes += 1;
+        }
+    }
+
+    /// Applies what was noted of the pages of a memcg, or who inherited them with their labels.
+    pub(crate) fn flush(&mut self, core: &Core, memcg: MemcgId) {
+        if self.changes == 0 {
+            return;
+        }
+        let (_, mut locked) = core.lock_living(memcg);
+        for (generation, pages) in self.pages.iter().enumerate() {
+            for kind in Kind::ALL {
+                if pages[kind as usize] != 0 {
+                    locked.resize(GenIndex(generation as u8), kind, pages[kind as usize]);
+                }
+            }
+        }
+        *self = WalkBatch::default();
+    }
 }
 
 #[cfg(all(test, not(loom)))]

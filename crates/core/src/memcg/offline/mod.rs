@@ -44,8 +44,8 @@ impl Core {
         let memcg = self.memcg(memcg);
         self.memcgs.take_offline(memcg)?;
         self.drain_stocks(memcg.id);
-        self.set_min(memcg.id, 0);
-        self.set_low(memcg.id, 0);
+        self.memcgs.set_min(memcg.id, 0);
+        self.memcgs.set_low(memcg.id, 0);
         if self.mechanisms().reparent_offline() {
             self.drain_all(host);
             self.reparent(memcg, host);
@@ -57,24 +57,6 @@ impl Core {
         Ok(())
     }
 
-    /// The memcg of a path, as [`Self::find_memcg`], and a handle on it, so that it stays what it is.
-    ///
-    /// # Errors
-    /// There is none.
-    pub fn hold_memcg(&self, path: &str) -> Result<MemcgId, MemcgError> {
-        self.memcgs.hold(path)
-    }
-
-    /// Takes a handle on the memcg of that number, as long as there is one.
-    pub(crate) fn hold_number(&self, memcg: MemcgId) -> bool {
-        self.memcgs.hold_number(memcg)
-    }
-
-    /// Another owner outside the core refers to a memcg.
-    pub fn add_handle(&self, memcg: MemcgId) {
-        self.memcg(memcg).handles.fetch_add(1, AcqRel);
-    }
-
     /// An owner outside the core charges to a memcg no more. After the last one, and once it was removed and has no pages,
     /// its number may be another's.
     pub fn drop_handle(&self, memcg: MemcgId) {
@@ -84,26 +66,35 @@ impl Core {
         self.release_if_unused(memcg);
     }
 
-    /// Who has the pages of a memcg: itself, or its heir.
-    #[inline]
-    pub(crate) fn living(&self, memcg: MemcgId) -> &Memcg {
-        let mut memcg = self.memcg(memcg);
-        while let Some(heir) = memcg.heir() {
-            memcg = self.memcg(heir);
+    /// Takes a charge back.
+    pub(crate) fn uncharge_pages(&self, memcg: MemcgId, pages: u64) {
+        let payers = self.memcgs.with_ancestors(memcg);
+        payers.for_each(|payer| self.memcgs.uncharge_one(payer, pages));
+        let memcg = self.memcg(memcg);
+        if !memcg.is_online() {
+            self.release_if_unused(memcg);
         }
-        memcg
+    }
+
+    /// Takes that back.
+    pub(crate) fn uncharge_swap(&self, memcg: MemcgId) {
+        for payer in self.memcgs.with_ancestors(memcg) {
+            let usage = payer.swap.uncharge(1);
+            assert!(usage.is_some(), "memcg {:?} gave back a swap slot that it did not have", payer.id);
+        }
+        self.release_if_unused(self.memcg(memcg));
     }
 
     /// Whose a folio is.
     #[inline]
     pub(crate) fn owner_of(&self, folio: FolioId) -> &Memcg {
-        self.living(self.memcg_of(folio))
+        self.memcgs.living(self.memcg_of(folio))
     }
 
     /// Locks the lists of a memcg, or of who inherited them.
     pub(crate) fn lock_living(&self, memcg: MemcgId) -> (&Memcg, LockedLruvec<'_>) {
         loop {
-            let memcg = self.living(memcg);
+            let memcg = self.memcgs.living(memcg);
             let locked = memcg.lruvec.lock(&self.folios);
             if memcg.heir().is_none() {
                 return (memcg, locked);
@@ -138,24 +129,14 @@ impl Core {
     /// Pages that were charged to `from` and to all above it became those of `to`, which is one of these: the others do not
     /// pay for them any more.
     fn end_charge(&self, from: MemcgId, to: &Memcg, pages: u64) {
-        self.with_ancestors(from)
-            .take_while(|payer| payer.id != to.id)
-            .for_each(|payer| self.uncharge_one(payer, pages));
-    }
-
-    /// Who pays for new pages of a task of `memcg`: itself, or who is there of those above it.
-    pub(crate) fn payer(&self, memcg: MemcgId) -> &Memcg {
-        let mut memcg = self.memcg(memcg);
-        while !memcg.is_online() {
-            memcg = self.memcg(memcg.parent());
-        }
-        memcg
+        let payers = self.memcgs.with_ancestors(from).take_while(|payer| payer.id != to.id);
+        payers.for_each(|payer| self.memcgs.uncharge_one(payer, pages));
     }
 
     /// Works on the list of address spaces of a memcg, or of who inherited it.
     pub(crate) fn with_spaces<R>(&self, memcg: MemcgId, work: impl FnOnce(&mut LockedSpaces<'_>) -> R) -> R {
         loop {
-            let memcg = self.living(memcg);
+            let memcg = self.memcgs.living(memcg);
             let mut spaces = memcg.spaces.lock();
             if memcg.heir().is_none() {
                 return work(&mut spaces);
@@ -166,7 +147,7 @@ impl Core {
     /// Hands everything of an offline memcg to its heir.
     fn reparent(&self, child: &Memcg, host: &impl Host) {
         loop {
-            let parent = self.living(child.parent());
+            let parent = self.memcgs.living(child.parent());
             // A label of the child must be one of a live generation of the parent.
             let full = |kind| parent.lruvec.window.generations(kind) == MAX_GENERATIONS;
             while !Kind::ALL.into_iter().all(full) {
@@ -227,7 +208,7 @@ impl Core {
                     self.leaves.forget_bytes(memcg.lruvec.filters.forget());
                     // Whoever looked its owner up before it went may have counted here what moved to the heir; and whoever
                     // still does, is waited for ([`super::tree`]).
-                    memcg.stat.move_all(&self.living(parent.id).stat);
+                    memcg.stat.move_all(&self.memcgs.living(parent.id).stat);
                 }
                 unused
             });

@@ -41,7 +41,7 @@ fn pages_that_went_to_the_root_can_go() {
         assert_eq!(usage(&harness, MemcgId::ROOT), 136);
         harness.core.validate().unwrap();
         harness.core.drop_handle(memcg);
-        assert_eq!(harness.core.memcgs().count(), 1);
+        assert_eq!(harness.core.memcgs.iter().count(), 1);
     }
 }
 
@@ -95,7 +95,7 @@ fn folios_on_their_way_are_adopted() {
     harness.core.drain_batch(&harness.host, Queue::Add, queued.as_slice());
     assert_eq!(usage(&harness, MemcgId::ROOT), 15);
     // Nothing refers to any of them now.
-    assert_eq!(harness.core.memcgs().count(), 2);
+    assert_eq!(harness.core.memcgs.iter().count(), 2);
     harness.core.validate().unwrap();
 }
 
@@ -115,9 +115,9 @@ fn a_parent_may_go_first() {
     assert_eq!([top, parent, child].map(|memcg| usage(&harness, memcg)), [60, 0, 0]);
     harness.core.validate().unwrap();
     harness.core.drop_handle(parent);
-    assert_eq!(harness.core.memcgs().count(), 4, "the child is still there");
+    assert_eq!(harness.core.memcgs.iter().count(), 4, "the child is still there");
     harness.core.drop_handle(child);
-    assert_eq!(harness.core.memcgs().count(), 2);
+    assert_eq!(harness.core.memcgs.iter().count(), 2);
 }
 
 /// Who is in the middle of reclaiming from a memcg that goes takes nothing from its heir.
@@ -150,7 +150,7 @@ fn tasks_may_outlive_their_memcg() {
         harness.core.validate().unwrap();
         assert_eq!(harness.core.truncate(&harness.host, &harness.mapping, 0, 30), None);
         [grandchild, child].into_iter().for_each(|memcg| harness.core.drop_handle(memcg));
-        assert_eq!(harness.core.memcgs().count(), 2);
+        assert_eq!(harness.core.memcgs.iter().count(), 2);
     }
 }
 
@@ -174,7 +174,7 @@ fn payments_survive_their_memcg() {
     drop(new);
     harness.task.memcg = MemcgId::ROOT;
     harness.core.drop_handle(child);
-    assert_eq!(harness.core.memcgs().count(), 2);
+    assert_eq!(harness.core.memcgs.iter().count(), 2);
 }
 
 /// What is in stock for a memcg that goes is given back, and it protects nothing any more.
@@ -186,19 +186,19 @@ fn nothing_is_left_of_who_went() {
     let parent = harness.task.memcg;
     let siblings = ["a", "b"].map(|name| add(&harness, parent, name));
     for memcg in siblings {
-        harness.core.set_low(memcg, 100);
+        harness.core.memcgs.set_low(memcg, 100);
         harness.core.charge_one(memcg, 0);
     }
-    harness.core.set_low(parent, 100);
-    let low = |memcg| harness.core.effective_protection(memcg, MemcgId::ROOT).low_pages;
+    harness.core.memcgs.set_low(parent, 100);
+    let low = |memcg| harness.core.memcgs.effective_protection(memcg, MemcgId::ROOT).low_pages;
     assert_eq!(siblings.map(low), [50, 50]);
     remove(&harness, siblings[0]);
     harness.core.uncharge_pages(siblings[0], 1);
     // Whoever writes to its control file at this moment is late.
-    harness.core.set_low(siblings[0], 100);
+    harness.core.memcgs.set_low(siblings[0], 100);
     harness.core.drop_handle(siblings[0]);
-    assert_eq!((harness.core.memcgs().count(), low(siblings[1])), (3, 64));
-    assert_eq!((usage(&harness, parent), harness.core.subtree_stat(parent, Counter::File)), (64, 0));
+    assert_eq!((harness.core.memcgs.iter().count(), low(siblings[1])), (3, 64));
+    assert_eq!((usage(&harness, parent), harness.core.memcgs.subtree_stat(parent, Counter::File)), (64, 0));
 }
 
 /// Moving a task takes its address space along, also from who went.
@@ -228,7 +228,7 @@ fn memories_go_with_their_memcg() {
         let mut harness = Harness::with_preset(preset, 256, 1);
         let memcg = harness.task.memcg;
         harness.read_all(0..2048);
-        let nodes = || harness.core.subtree_stat(MemcgId::ROOT, Counter::WorkingsetNodes);
+        let nodes = || harness.core.memcgs.subtree_stat(MemcgId::ROOT, Counter::WorkingsetNodes);
         assert!(nodes() > 16, "leaves of 64 pages: {}", nodes());
         remove(&harness, memcg);
         assert_eq!(nodes(), 0, "{preset:?}");
@@ -255,7 +255,8 @@ fn what_is_counted_late_is_not_lost() {
             looked_up.stat.add(Counter::EventLow, 1);
         };
         let counted = |memcg| {
-            [Counter::PgstealFile, Counter::EventLow].map(|counter| harness.core.subtree_stat(memcg, counter))
+            [Counter::PgstealFile, Counter::EventLow]
+                .map(|counter| harness.core.memcgs.subtree_stat(memcg, counter))
         };
         count();
         assert_eq!((counted(top), counted(MemcgId::ROOT)), ([5, 1], [5, 1]));
@@ -289,9 +290,13 @@ fn the_last_batch_of_an_offline_memcg_is_counted() {
     harness.core.drop_handle(child);
     let mut request = Proactive::new(&harness.core, memcg, 300, None, 0);
     while matches!(request.step(&harness.core, &harness.host), RequestStep::More | RequestStep::Wait(_)) {}
-    assert_eq!((usage(&harness, memcg), harness.core.memcgs().count()), (0, 2), "it went with its last page");
+    assert_eq!(
+        (usage(&harness, memcg), harness.core.memcgs.iter().count()),
+        (0, 2),
+        "it went with its last page"
+    );
     for counter in [Counter::PgstealProactive, Counter::PgscanProactive, Counter::PgstealFile] {
-        assert_eq!(harness.core.subtree_stat(memcg, counter), 300, "{counter:?}");
+        assert_eq!(harness.core.memcgs.subtree_stat(memcg, counter), 300, "{counter:?}");
     }
 }
 
@@ -333,7 +338,7 @@ fn the_last_page_may_go_in_a_look_around() {
         let (core, host) = (&harness.core, &harness.host);
         assert!(core.look_around(host, harness.memcg(), &harness.mapping, folio, 0, None));
     }
-    assert_eq!((usage(&harness, memcg), harness.core.memcgs().count()), (0, 2));
+    assert_eq!((usage(&harness, memcg), harness.core.memcgs.iter().count()), (0, 2));
     harness.core.validate().unwrap();
 }
 
@@ -344,7 +349,7 @@ fn the_last_page_may_go_when_a_file_is_unmapped() {
     (0..64).for_each(|page| harness.read(page));
     (0..64).for_each(|page| harness.load(page));
     harness.core.unmap(&harness.host, &harness.task, &harness.mapping);
-    assert_eq!((usage(&harness, memcg), harness.core.memcgs().count()), (0, 2));
+    assert_eq!((usage(&harness, memcg), harness.core.memcgs.iter().count()), (0, 2));
     assert_eq!(harness.mapping.mapped_pages(), 0);
     harness.core.validate().unwrap();
 }

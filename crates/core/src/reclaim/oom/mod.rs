@@ -65,18 +65,7 @@ impl OomPolicy {
     }
 }
 
-/// What a host decides.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OomDecision {
-    /// The request fails.
-    Fail,
-    /// The tenant of this path, below the limit that was met, is killed, with its group. If it
-    /// cannot be, because it is not there or was killed already, the request fails.
-    Kill(String),
-    /// The host made room, or hopes for some: reclaim begins anew. Who always says so waits for
-    /// ever.
-    Retry,
-}
+pub use crate::host::OomDecision;
 
 /// Of whom a victim is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,20 +126,21 @@ impl Core {
             return OomStep::Fail(report());
         }
         let mut kills = self.oom_lock.lock();
-        if self.subtree(target).any(|memcg| memcg.oom.is_dying()) {
+        if self.memcgs.subtree(target).any(|memcg| memcg.oom.is_dying()) {
             return OomStep::Wait;
         }
         if std::mem::replace(kills_seen, *kills) != *kills {
             return OomStep::Retry;
         }
         let mut report = report();
-        let choice = choose_victim(self.subtree(target).filter_map(|memcg| self.candidate(memcg, target)));
-        report.victim = choice.map(|victim| self.memcg_path(victim));
+        let choice =
+            choose_victim(self.memcgs.subtree(target).filter_map(|memcg| self.candidate(memcg, target)));
+        report.victim = choice.map(|victim| self.memcgs.path(victim));
         let victim = match policy {
             OomPolicy::Ask => match host.out_of_memory(&report) {
                 OomDecision::Retry => return OomStep::Retry,
                 OomDecision::Fail => None,
-                OomDecision::Kill(path) => self.find_memcg(&path).ok(),
+                OomDecision::Kill(path) => self.memcgs.find(&path).ok(),
             },
             OomPolicy::Victim | OomPolicy::Fail => choice,
         };
@@ -187,7 +177,7 @@ impl Core {
             return None;
         }
         let anon_pages = memcg.stat.get(Counter::Anon);
-        let effective = self.effective_protection(memcg.id(), target);
+        let effective = self.memcgs.effective_protection(memcg.id(), target);
         Some(OomCandidate {
             memcg: memcg.id(),
             usage_pages: anon_pages + memcg.stat.get(Counter::File),
@@ -199,13 +189,14 @@ impl Core {
     /// Kills `victim`, or the whole subtree of its highest ancestor below `target`, or `target`,
     /// that wants its members killed together.
     fn kill(&self, host: &impl Host, victim: MemcgId, target: MemcgId, report: &OutOfMemory) -> bool {
-        if !self.is_within(victim, target) {
+        if !self.memcgs.is_within(victim, target) {
             return false;
         }
-        let up_to_target = self.with_ancestors(victim).filter(|memcg| self.is_within(memcg.id(), target));
+        let up_to_target =
+            self.memcgs.with_ancestors(victim).filter(|memcg| self.memcgs.is_within(memcg.id(), target));
         let group = up_to_target.filter(|memcg| memcg.oom_group()).last();
         let members: Vec<&Memcg> = match group {
-            Some(group) => self.subtree(group.id()).collect(),
+            Some(group) => self.memcgs.subtree(group.id()).collect(),
             None => vec![self.memcg(victim)],
         };
         let mut killed = false;
@@ -214,7 +205,7 @@ impl Core {
                 continue;
             }
             // Before it is marked: whoever finds it killed finds out why.
-            let of_member = OutOfMemory { victim: Some(self.memcg_path(member.id())), ..report.clone() };
+            let of_member = OutOfMemory { victim: Some(self.memcgs.path(member.id())), ..report.clone() };
             self.oom_reports.lock().insert(member.id(), Box::new(of_member));
             member.oom.kill();
             if host.oom_kill(member.id()) {

@@ -76,7 +76,7 @@ impl Reaping {
                 core.memcg(self.victim).oom.reaped();
                 return ReapStep::Done;
             };
-            let is_shared = core.is_mapped_by_living(&region);
+            let is_shared = core.is_mapped_by_others(&region, self.victim);
             self.current = Some((region.clone(), is_shared));
             return ReapStep::Begin(region);
         };
@@ -95,9 +95,11 @@ impl Core {
         memcg.spaces.lock().all().cloned().collect()
     }
 
-    /// Whether a task of a memcg that was not killed maps a region.
-    fn is_mapped_by_living(&self, region: &Arc<Mapping>) -> bool {
+    /// Whether a task of another memcg than `victim`, and of none that was killed, maps a region.
+    fn is_mapped_by_others(&self, region: &Arc<Mapping>, victim: MemcgId) -> bool {
         let maps = |space: &Arc<AddressSpace>| space.maps(region);
-        self.memcgs().filter(|memcg| memcg.oom.is_alive()).any(|memcg| memcg.spaces.lock().all().any(maps))
+        let others = self.memcgs.iter().filter(|memcg| memcg.id() != victim && memcg.oom.is_alive());
+        let mut spaces = others.map(|memcg| memcg.spaces.lock());
+        spaces.any(|spaces| spaces.all().any(maps))
     }
 }

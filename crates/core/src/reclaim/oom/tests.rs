@@ -233,7 +233,7 @@ fn a_group_is_killed_together() {
 #[test]
 fn protection_spares() {
     let world = World::new(OomPolicy::Victim);
-    world.core.set_min(world.children[0].0.memcg, 60);
+    world.core.memcgs.set_min(world.children[0].0.memcg, 60);
     world.bring_all(0, 70);
     world.bring_all(1, 30);
     world.bring(2, 0).unwrap();
@@ -430,8 +430,8 @@ fn a_young_working_set_is_killed_for() {
 #[test]
 fn protected_and_small_tenants_do_not_count() {
     let (world, kills, _) = thrash(victim_of_600(), 1000, 5000, |world| {
-        world.core.set_min(world.top, 270);
-        world.core.set_min(world.children[0].0.memcg, 400);
+        world.core.memcgs.set_min(world.top, 270);
+        world.core.memcgs.set_min(world.children[0].0.memcg, 400);
     });
     // All of `a` is spared, so that `b` uses more above its protection.
     assert_eq!(kills, [world.children[1].0.memcg]);

@@ -107,7 +107,7 @@ impl Core {
     /// when [`Dirtier::dirtied`] says so, and again after the pause, until it has not. The flusher
     /// is woken where there is something to write.
     pub fn balance_dirty(&self, host: &impl Host, memcg: MemcgId, dirtier: &mut Dirtier) -> Option<Throttle> {
-        let memcg = self.payer(memcg);
+        let memcg = self.memcgs.payer(memcg);
         let pages = std::mem::take(&mut dirtier.pages);
         let mut slowest: Option<u64> = None;
         let mut room = u64::MAX;

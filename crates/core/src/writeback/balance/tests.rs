@@ -178,7 +178,7 @@ fn the_lowest_limit_counts() {
         assert_eq!(balance(&harness, &mut dirtier).is_some(), pauses, "{own} {max_pages}");
         assert_eq!(flushes(&harness), pauses, "{own} {max_pages}");
         if !own {
-            harness.core.memcg(harness.core.find_memcg("golden").unwrap()).set_max_pages(UNLIMITED);
+            harness.core.memcg(harness.core.memcgs.find("golden").unwrap()).set_max_pages(UNLIMITED);
             harness.read_ahead(900..3000);
             (900..2700).for_each(|page| harness.write(page));
             assert!(balance(&harness, &mut dirtier).is_some() && flushes(&harness), "2,000 of all");

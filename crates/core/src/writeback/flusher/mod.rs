@@ -164,9 +164,13 @@ impl Flusher {
             if std::mem::replace(&mut self.failed_pages, failed_pages) != failed_pages {
                 let delay = self.retry;
                 self.retry = (2 * delay).min(RETRY_MAX);
+                self.has_written = false;
                 return FlusherStep::Rest(now + delay);
             }
-            self.retry = RETRY_MIN;
+            if std::mem::take(&mut self.has_written) {
+                // A pass that went well.
+                self.retry = RETRY_MIN;
+            }
             if !self.begin_pass(core, now) {
                 return FlusherStep::Sleep(self.next_period);
             }

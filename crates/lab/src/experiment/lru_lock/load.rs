@@ -142,7 +142,7 @@ impl World {
         if self.has_node_lock() {
             return self.core.folios().node_lock_counts();
         }
-        let ancestors = self.core.memcgs().filter(|memcg| !self.tenants.contains(&memcg.id()));
+        let ancestors = self.core.memcgs().iter().filter(|memcg| !self.tenants.contains(&memcg.id()));
         ancestors.map(|memcg| memcg.lruvec().lock_counts()).fold(LockCounts::default(), |sum, of| {
             LockCounts { taken: sum.taken + of.taken, waited: sum.waited + of.waited }
         })

@@ -46,7 +46,7 @@ impl Job {
                 if world.tenants[tenant].counts.out_of_memory == 0 {
                     let path = world
                         .memcg(tenant)
-                        .map_or_else(String::new, |memcg| world.core.memcg_path(memcg.id()));
+                        .map_or_else(String::new, |memcg| world.core.memcgs().path(memcg.id()));
                     world.refusals.push(Refusal { time: world.now(), tenant: path, report: *report });
                 }
                 self.fail(world, touch);

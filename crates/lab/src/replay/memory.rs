@@ -1,13 +1,23 @@
 //! How much memory a replay has: a size, pages, or a percentage of the trace's distinct pages.
 
+use crate::error::Error;
 use crate::size;
 use mglru_core::PAGE_BYTES;
+use mglru_core::lru::Swappiness;
+use mglru_sim::{SwapDevice, SwapModel};
 use std::str::FromStr;
 
 /// Millionths of a percent, so that `0.1%` is a whole number of them.
 const PER_PERCENT: u64 = 1_000_000;
 
 /// An amount of memory, as it was typed.
+///
+/// ```
+/// use mglru_lab::replay::memory::Memory;
+///
+/// let pages = |text: &str| text.parse::<Memory>().unwrap().pages(|| 5000);
+/// assert_eq!([pages("64MiB"), pages("100p"), pages("10%")], [16384, 100, 500]);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Memory {
     text: String,
@@ -60,6 +70,47 @@ impl FromStr for Memory {
             return Err(NO_MEMORY.to_owned());
         }
         Ok(Memory { text: text.to_owned(), amount })
+    }
+}
+
+/// Each swap slot costs 8 bytes: 1 TiB of swap, 2 GiB.
+const SWAP_PAGES_MAX: u64 = 1 << 28;
+
+/// Where anonymous pages go.
+#[derive(Debug, Clone)]
+pub struct Swap {
+    /// How much there is; `None`: anonymous pages stay in memory.
+    pub size: Option<Memory>,
+    /// It is memory that compresses at once and is charged to nobody, and not a disk.
+    pub zram: bool,
+    /// How willing reclaim is to take anonymous pages.
+    pub swappiness: Swappiness,
+}
+
+impl Default for Swap {
+    fn default() -> Swap {
+        Swap { size: None, zram: false, swappiness: Swappiness::DEFAULT }
+    }
+}
+
+impl Swap {
+    /// Whether it depends on the trace.
+    pub fn is_share(&self) -> bool {
+        self.size.as_ref().is_some_and(Memory::is_share)
+    }
+
+    /// Swap, for a trace with so many distinct pages.
+    ///
+    /// # Errors
+    /// It is too large.
+    pub fn model(&self, distinct_pages: u64) -> Result<Option<SwapModel>, Error> {
+        let Some(size) = &self.size else { return Ok(None) };
+        let pages = size.pages(|| distinct_pages).max(1);
+        if pages > SWAP_PAGES_MAX {
+            return Err(Error::usage("--swap: more than 1 TiB of swap cannot be simulated"));
+        }
+        let device = if self.zram { SwapDevice::zram() } else { SwapDevice::lab_disk() };
+        Ok(Some(SwapModel { pages: pages as u32, device }))
     }
 }
 

@@ -1,23 +1,22 @@
 //! One replay: one trace, one set of mechanisms, one memory size. And many of them, several at a time.
 
 use super::baseline::{BaselineOutcome, BaselinePlan};
-use super::explain::{Life, Seen, Watch, Watcher};
-use crate::error::Failure;
+use super::life::{Life, Seen, Sink, Watcher};
+use super::record::PageName;
+use crate::error::Error;
 use crate::parallel;
-use crate::progress;
 use crate::timeline::{self, Timeline};
-use crate::trace_file::{Decoding, TraceFile};
-use indicatif::ProgressBar;
+use crate::trace_file::TraceFile;
+use crate::watch::{Stage, Unit, Unwatched, Watch};
 use mglru_core::lru::{Refresh, Swappiness};
 use mglru_core::{Counter, Mechanisms};
-use mglru_lab::Unwatched;
 use mglru_sim::{Machine, Report, SimError, Simulator, SwapModel, Writes};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// More memory than this, and the trace is counted first: it takes no more folios than it has pages.
 pub const PAGES_WITHOUT_COUNTING: u64 = 1 << 20;
-/// Steps of the progress bar per replay.
+/// Steps of progress per replay.
 const STEPS: u64 = 1000;
 
 /// What to replay.
@@ -47,8 +46,8 @@ pub struct Plan<'a> {
     pub seed: u64,
     /// Steps from one check to the next.
     pub check_every: Option<u64>,
-    /// What somebody wants to see of it.
-    pub watch: Option<Watch>,
+    /// Pages whose lives are told.
+    pub explain: Vec<PageName>,
     /// Whether to note how it goes over time.
     pub over_time: bool,
 }
@@ -72,13 +71,13 @@ pub struct Outcome<'a> {
 
 impl Plan<'_> {
     /// The machine: the kernel lab's, with so much memory.
-    fn machine(&self) -> Result<Machine, Failure> {
+    fn machine(&self) -> Result<Machine, Error> {
         let mut frames = self.memory_pages;
         if frames > PAGES_WITHOUT_COUNTING {
             frames = frames.min(self.trace.counts(&Unwatched)?.distinct_pages.max(1));
         }
         if frames > u64::from(mglru_core::folio::MAX_FOLIOS) / 2 {
-            return Err(Failure::usage(format_args!(
+            return Err(Error::usage(format_args!(
                 "{frames} pages are more than can be simulated; give --memory less than 4 TiB"
             )));
         }
@@ -97,12 +96,25 @@ impl Plan<'_> {
 }
 
 impl<'a> Plan<'a> {
-    /// Replays. `advance` is called now and then.
+    /// Replays, as a stage of its own. `sink` gets all that happens.
+    ///
+    /// # Errors
+    /// As [`Plan::run`].
+    pub fn watched(self, sink: Option<Sink>, watch: &dyn Watch) -> Result<Outcome<'a>, Error> {
+        let stage = Stage::begin(watch, "replay", STEPS, Unit::Steps);
+        self.run(sink, |step| stage.advance_to(step as f64 / STEPS as f64))
+    }
+
+    /// Replays. `told` hears now and then how many thousandths of the trace are done; its error ends the replay.
     ///
     /// # Errors
     /// The trace is damaged, its anonymous pages do not fit into memory and swap, or the simulator has a bug.
-    pub fn run(self, advance: impl Fn(&Decoding)) -> Result<Outcome<'a>, Failure> {
-        let mut simulator = Simulator::new(&self.machine()?).map_err(Failure::usage)?;
+    pub fn run(
+        self,
+        sink: Option<Sink>,
+        told: impl Fn(u64) -> Result<(), Error>,
+    ) -> Result<Outcome<'a>, Error> {
+        let mut simulator = Simulator::new(&self.machine()?).map_err(Error::usage)?;
         simulator.set_warm_from(self.warm_from);
         if let Some(steps) = self.check_every {
             simulator.check_every(steps);
@@ -110,7 +122,8 @@ impl<'a> Plan<'a> {
         let (source, decoding) = self.trace.source()?;
         simulator.add_job(0, source);
         let lru = self.mechanisms.lru();
-        let watcher = self.watch.as_ref().map(|watch| Watcher::new(watch, lru)).transpose()?;
+        let sees = sink.is_some() || !self.explain.is_empty();
+        let watcher = sees.then(|| Watcher::of(&self.explain, sink, lru));
         if let Some(watcher) = &watcher {
             simulator.observe(Seen(watcher.clone()));
         }
@@ -119,7 +132,7 @@ impl<'a> Plan<'a> {
         }
         let began = Instant::now();
         while simulator.step().map_err(|error| failure(&self, error))? {
-            advance(&decoding);
+            told(decoding.permille())?;
             stop_if_stuck(&self, &simulator)?;
         }
         let took = began.elapsed();
@@ -132,14 +145,14 @@ impl<'a> Plan<'a> {
         if self.check_every.is_some() {
             simulator.finish().map_err(|error| failure(&self, error))?;
         }
-        let lives = watcher.map_or(Ok(Vec::new()), |watcher| watcher.borrow_mut().finish())?;
+        let lives = watcher.map_or(Vec::new(), |watcher| watcher.borrow_mut().finish());
         Ok(Outcome { report, lives, timeline, skipped: decoding.skipped(), took, plan: self })
     }
 }
 
 /// Anonymous pages that have nowhere to go stay, whatever comes; a kernel would kill the process here.
-fn stop_if_stuck(plan: &Plan, simulator: &Simulator) -> Result<(), Failure> {
-    let sum = |counter| simulator.core().memcgs().map(|memcg| memcg.stat().get(counter)).sum::<u64>();
+fn stop_if_stuck(plan: &Plan, simulator: &Simulator) -> Result<(), Error> {
+    let sum = |counter| simulator.core().memcgs().iter().map(|memcg| memcg.stat().get(counter)).sum::<u64>();
     let anon = sum(Counter::Anon);
     let only_anon = plan.swap.is_some() && plan.swappiness == Swappiness::ANON_ONLY;
     if sum(Counter::EventOom) == 0 || (anon == 0 && !only_anon) {
@@ -153,7 +166,7 @@ fn stop_if_stuck(plan: &Plan, simulator: &Simulator) -> Result<(), Failure> {
         Some(_) if only_anon => "with --swappiness max pages of files are never taken",
         Some(_) => "swap is full: give more --swap, or more --memory",
     };
-    Err(Failure::work(format_args!(
+    Err(Error::work(format_args!(
         "{}: out of memory at access {}: {anon} of {} pages are anonymous, and nothing could be freed; {advice}",
         plan.trace.path().display(),
         simulator.accesses(),
@@ -161,11 +174,11 @@ fn stop_if_stuck(plan: &Plan, simulator: &Simulator) -> Result<(), Failure> {
     )))
 }
 
-fn failure(plan: &Plan, error: SimError) -> Failure {
+fn failure(plan: &Plan, error: SimError) -> Error {
     match error {
         // Says itself which trace, and where in it.
-        SimError::Job(_, error) => Failure::work(error),
-        error => Failure::work(format_args!(
+        SimError::Job(_, error) => Error::work(error),
+        error => Error::work(format_args!(
             "{}: {error}. This is a bug of mglru: please report it with the trace and the command line",
             plan.trace.path().display()
         )),
@@ -176,10 +189,12 @@ fn failure(plan: &Plan, error: SimError) -> Failure {
 ///
 /// # Errors
 /// That of the first plan, in that order, that failed.
-pub fn run_all<'a>(plans: Vec<Plan<'a>>, threads: usize) -> Result<Vec<Outcome<'a>>, Failure> {
-    with_bar(&plans, threads, "replay", |plan, advance| {
-        plan.clone().run(|decoding| advance(decoding.permille()))
-    })
+pub fn run_all<'a>(
+    plans: Vec<Plan<'a>>,
+    threads: usize,
+    watch: &dyn Watch,
+) -> Result<Vec<Outcome<'a>>, Error> {
+    staged(&plans, threads, watch, "replay", |plan, told| plan.clone().run(None, told))
 }
 
 /// Replays with other policies, as [`run_all`] does.
@@ -189,51 +204,33 @@ pub fn run_all<'a>(plans: Vec<Plan<'a>>, threads: usize) -> Result<Vec<Outcome<'
 pub fn run_baselines<'a>(
     plans: Vec<BaselinePlan<'a>>,
     threads: usize,
-) -> Result<Vec<BaselineOutcome<'a>>, Failure> {
-    with_bar(&plans, threads, "baseline", |plan, advance| plan.run(advance))
+    watch: &dyn Watch,
+) -> Result<Vec<BaselineOutcome<'a>>, Error> {
+    staged(&plans, threads, watch, "baseline", |plan, told| plan.run(told))
 }
 
-/// Does tasks under one progress bar; each tells how many thousandths of it are done.
-fn with_bar<T: Sync, R: Send>(
+/// Does tasks as one stage; each tells how many thousandths of it are done.
+fn staged<T: Sync, R: Send>(
     tasks: &[T],
     threads: usize,
+    watch: &dyn Watch,
     what: &str,
-    work: impl Fn(&T, &dyn Fn(u64)) -> Result<R, Failure> + Sync,
-) -> Result<Vec<R>, Failure> {
-    let bar = Bar::new(tasks.len(), what);
-    let results = parallel::all(tasks, threads, |number, task| {
-        let result = work(task, &|step| bar.advance(number, step));
-        bar.advance(number, STEPS);
-        result
-    });
-    bar.clear();
-    results
-}
-
-/// One progress bar for all replays.
-struct Bar {
-    bar: ProgressBar,
-    steps: Vec<AtomicUsize>,
-}
-
-impl Bar {
-    fn new(replays: usize, what: &str) -> Bar {
-        let bar = progress::of_share(replays as u64 * STEPS);
-        bar.set_message(match replays {
-            1 => what.to_owned(),
-            _ => format!("{replays} {what}s"),
-        });
-        Bar { bar, steps: (0..replays).map(|_| AtomicUsize::new(0)).collect() }
-    }
-
-    fn advance(&self, replay: usize, step: u64) {
-        let before = self.steps[replay].swap(step as usize, Relaxed) as u64;
-        if step > before {
-            self.bar.inc(step - before);
-        }
-    }
-
-    fn clear(self) {
-        self.bar.finish_and_clear();
-    }
+    work: impl Fn(&T, &dyn Fn(u64) -> Result<(), Error>) -> Result<R, Error> + Sync,
+) -> Result<Vec<R>, Error> {
+    let what = match tasks.len() {
+        0 => return Ok(Vec::new()),
+        1 => what.to_owned(),
+        tasks => format!("{tasks} {what}s"),
+    };
+    let stage = Stage::begin(watch, &what, tasks.len() as u64 * STEPS, Unit::Steps);
+    parallel::all(tasks, threads, |_, task| {
+        let done = Cell::new(0);
+        let told = |step: u64| {
+            let before = done.replace(step.max(done.get()));
+            stage.advance(step.saturating_sub(before))
+        };
+        let result = work(task, &told)?;
+        told(STEPS)?;
+        Ok(result)
+    })
 }

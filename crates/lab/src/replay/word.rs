@@ -37,6 +37,12 @@ static PADDED: [[u8; PADDED_BYTES]; WORDS.len()] = {
     padded
 };
 
+impl serde::Serialize for Word {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.text())
+    }
+}
+
 impl Word {
     /// The word of this text.
     ///
@@ -83,13 +89,14 @@ const fn same(one: &[u8], other: &[u8]) -> bool {
     true
 }
 
-/// The [`Word`] of a text, found by the compiler.
+/// The [`Word`](crate::replay::word::Word) of a text, found by the compiler.
+#[macro_export]
 macro_rules! word {
     ($text:literal) => {
         const { $crate::replay::word::Word::of($text) }
     };
 }
-pub(super) use word;
+pub(crate) use word;
 
 #[cfg(test)]
 mod tests {

@@ -6,22 +6,22 @@
 
 mod files;
 
+use super::outcome::{Answered, Killed, Outcome, Read, TenantRow};
 use super::plan::{Plan, SUMS};
-use super::report::{Answered, Killed, Outcome, Read, TenantRow};
-use crate::error::Failure;
+use crate::Unwatched;
+use crate::error::Error;
+use crate::fio::gate::Gate;
+use crate::fio::job::Runner;
+use crate::fio::meter::Meter;
+use crate::fio::open_one;
+use crate::fio::plan::{Plan as FioPlan, PlannedJob};
 use crate::layout;
 use crate::load::{RealLoad, Setup};
 use crate::membership::{Member, Membership};
 use crate::temporary::TemporaryFolder;
 use files::TraceJob;
-use mglru_cache::{Limits, PageCache, Swap, Tenant, TenantStats};
+use mglru_cache::{PageCache, Swap, Tenant, TenantStats};
 use mglru_core::lru::Swappiness;
-use mglru_lab::Unwatched;
-use mglru_lab::fio::gate::Gate;
-use mglru_lab::fio::job::Runner;
-use mglru_lab::fio::meter::Meter;
-use mglru_lab::fio::open_one;
-use mglru_lab::fio::plan::{Plan as FioPlan, PlannedJob};
 use mglru_workload::Load;
 use mglru_workload::scenario::{Action, What, Work};
 use std::path::Path;
@@ -34,11 +34,11 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 /// The cache cannot be built, or files cannot be made.
-pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<Outcome, Failure> {
+pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<Outcome, Error> {
     let parent = directory.map_or_else(layout::default_directory, Path::to_owned);
     let cannot = |error| {
         let place = parent.display();
-        Failure::work(format_args!(
+        Error::work(format_args!(
             "cannot make a place for files in {place}: {error}; name another with --directory"
         ))
     };
@@ -84,7 +84,7 @@ pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<Outcome, Failure> {
     })
 }
 
-fn build(plan: &Plan, directory: &Path) -> Result<PageCache, Failure> {
+fn build(plan: &Plan, directory: &Path) -> Result<PageCache, Error> {
     let machine = &plan.scenario.machine;
     let mut builder = PageCache::builder(plan.memory_bytes)
         .mechanisms(plan.mechanisms)
@@ -97,13 +97,13 @@ fn build(plan: &Plan, directory: &Path) -> Result<PageCache, Failure> {
         });
     }
     for tenant in plan.scenario.first_tenants() {
-        builder = builder.tenant_with(&tenant.path, limits(&tenant.limits));
+        builder = builder.tenant_with(&tenant.path, tenant.limits);
     }
     Ok(builder.build()?)
 }
 
 /// What is verified when all is told comes back into memory, at nobody's limit: the tenants' own ones may not hold what was swapped.
-fn lift_limits(cache: &PageCache) -> Result<(), Failure> {
+fn lift_limits(cache: &PageCache) -> Result<(), Error> {
     for tenant in cache.tenants().iter().filter(|tenant| !tenant.name().is_empty()) {
         tenant.set_max(None)?;
         tenant.set_high(None)?;
@@ -113,19 +113,8 @@ fn lift_limits(cache: &PageCache) -> Result<(), Failure> {
     Ok(())
 }
 
-fn limits(of: &mglru_workload::scenario::Limits) -> Limits {
-    Limits {
-        min_bytes: of.min_bytes,
-        low_bytes: of.low_bytes,
-        high_bytes: of.high_bytes,
-        max_bytes: of.max_bytes,
-        swap_high_bytes: of.swap_high_bytes,
-        swap_max_bytes: of.swap_max_bytes,
-    }
-}
-
 /// What the jobs in fio's language need of files. Their names are those in the directory.
-fn fio_plan(plan: &Plan, directory: &Path) -> Result<FioPlan, Failure> {
+fn fio_plan(plan: &Plan, directory: &Path) -> Result<FioPlan, Error> {
     let mut jobs = Vec::new();
     for job in &plan.scenario.jobs {
         let Work::Fio(instances) = &job.work else { continue };
@@ -193,7 +182,7 @@ impl Ended<'_> {
     }
 }
 
-fn parts<'p>(plan: &Plan, fio: &'p FioPlan, directory: &'p Path) -> Result<Vec<Part<'p>>, Failure> {
+fn parts<'p>(plan: &Plan, fio: &'p FioPlan, directory: &'p Path) -> Result<Vec<Part<'p>>, Error> {
     let mut planned = fio.jobs.iter();
     let mut parts = Vec::new();
     for (number, job) in plan.scenario.jobs.iter().enumerate() {
@@ -264,7 +253,7 @@ impl<'p> Part<'p> {
         plan: &'p FioPlan,
         planned: &'p PlannedJob,
         membership: Arc<Membership>,
-    ) -> Result<Ended<'p>, Failure> {
+    ) -> Result<Ended<'p>, Error> {
         let mut runner = open_one(plan, planned, &membership.tenant(), None)?;
         runner.membership = Some(membership);
         let _ = self.meter.set(runner.meter.clone());
@@ -353,7 +342,7 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(plan: &Plan, cache: &PageCache, left: usize) -> Result<Stage, Failure> {
+    fn new(plan: &Plan, cache: &PageCache, left: usize) -> Result<Stage, Error> {
         let mut tenants: Vec<Presence> = plan.scenario.tenants.iter().map(|_| Presence::default()).collect();
         for (presence, tenant) in tenants.iter_mut().zip(plan.scenario.first_tenants()) {
             presence.tenant = Some(cache.tenant(&tenant.path)?);
@@ -464,7 +453,7 @@ fn carry_out(
         What::Write { file, value } => cache.control().write(file, value),
         &What::Create(number) => {
             let tenant = &plan.scenario.tenants[number];
-            let made = cache.add_tenant(&tenant.path, &limits(&tenant.limits));
+            let made = cache.add_tenant(&tenant.path, &tenant.limits);
             let error = made.as_ref().err().is_some();
             let result = made.map(|made| stage.state().tenants[number].tenant = Some(made));
             stage.state().tenants[number].gone = error;

@@ -1,17 +1,14 @@
 //! What is run: a trace or a scenario, once, with some mechanisms and a seed.
 
-use super::Args;
-use crate::error::Failure;
-use crate::progress::Bars;
-use crate::replay::memory::Memory;
+use super::Request;
+use crate::error::Error;
+use crate::replay::memory::{Memory, Swap};
 use crate::replay::run::Plan as Replay;
-use crate::replay::swap::SwapArgs;
 use crate::replay::warm_point;
-use crate::run::plan::Plan as ScenarioPlan;
-use crate::run::{World, simulated};
+use crate::run::{Overrides, Plan as ScenarioPlan, World, simulated};
 use crate::timeline::{self, Timeline};
-use crate::timeline_figures::Along;
 use crate::trace_file::TraceFile;
+use crate::watch::Watch;
 use mglru_core::lru::Refresh;
 use mglru_core::{Mechanisms, PAGE_BYTES};
 use mglru_sim::{Simulator, Tally, Writes};
@@ -40,7 +37,7 @@ pub struct TraceInput {
     memory_pages: u64,
     distinct_pages: u64,
     warm_from: u64,
-    swap: SwapArgs,
+    swap: Swap,
 }
 
 /// A scenario that was read.
@@ -92,13 +89,13 @@ impl Input {
     ///
     /// # Errors
     /// It cannot be read, or options do not go with it.
-    pub fn load(args: &Args) -> Result<Input, Failure> {
+    pub fn load(args: &Request, watch: &dyn Watch) -> Result<Input, Error> {
         if args.input.extension().is_some_and(|extension| extension == "toml") {
             return Ok(Input::Scenario(Box::new(ScenarioInput::load(args)?)));
         }
-        let mechanisms = args.behaviours.mechanisms()?;
-        let trace = TraceFile::load(&args.input, args.options.open_options(), &Bars::default())?;
-        let counts = trace.counts(&Bars::default())?;
+        let mechanisms = args.overrides.mechanisms()?;
+        let trace = TraceFile::load(&args.input, args.open, watch)?;
+        let counts = trace.counts(watch)?;
         let memory = args.memory.clone().unwrap_or_else(|| "10%".parse().expect("a share"));
         let warm = args.warm.or(trace.warm()).unwrap_or(0.0);
         let input = TraceInput {
@@ -153,22 +150,11 @@ impl Input {
         }
     }
 
-    /// Along what its runs are shown.
-    pub fn along(&self) -> Along {
-        if self.has_time() { Along::Seconds } else { Along::Accesses }
-    }
-
     /// Runs it. `looks`: it is watched over time.
     ///
     /// # Errors
     /// It cannot be run, or something is wrong in here.
-    pub fn run(
-        &self,
-        mechanisms: Mechanisms,
-        seed: u64,
-        first_seed: u64,
-        looks: bool,
-    ) -> Result<Run, Failure> {
+    pub fn run(&self, mechanisms: Mechanisms, seed: u64, first_seed: u64, looks: bool) -> Result<Run, Error> {
         match self {
             Input::Trace(input) => input.run(mechanisms, seed, first_seed, looks),
             Input::Scenario(input) => input.run(mechanisms, seed, looks),
@@ -188,7 +174,7 @@ impl TraceInput {
         (pages + most * share).round() as u64
     }
 
-    fn run(&self, mechanisms: Mechanisms, seed: u64, first_seed: u64, looks: bool) -> Result<Run, Failure> {
+    fn run(&self, mechanisms: Mechanisms, seed: u64, first_seed: u64, looks: bool) -> Result<Run, Error> {
         let plan = Replay {
             trace: &self.trace,
             mechanisms,
@@ -197,15 +183,15 @@ impl TraceInput {
             warm_from: self.warm_from,
             writes: Writes::AfterRead,
             swap: self.swap.model(self.distinct_pages)?,
-            swappiness: self.swap.swappiness(),
+            swappiness: self.swap.swappiness,
             statistics_refresh: Refresh::default(),
             statistics_reads: None,
             seed,
             check_every: None,
-            watch: None,
+            explain: Vec::new(),
             over_time: looks,
         };
-        let outcome = plan.run(|_| ())?;
+        let outcome = plan.run(None, |_| Ok(()))?;
         let counted = outcome.warm();
         let timeline = outcome.timeline.map(|timeline| timeline.labelled("all mechanisms"));
         Ok(Run { timeline, ..Run::of(&counted, 0.0, None) })
@@ -213,27 +199,31 @@ impl TraceInput {
 }
 
 impl ScenarioInput {
-    fn load(args: &Args) -> Result<ScenarioInput, Failure> {
-        if args.warm.is_some() || args.swap.is_given() {
-            return Err(Failure::usage(
+    fn load(args: &Request) -> Result<ScenarioInput, Error> {
+        if args.warm.is_some() || args.swap.size.is_some() {
+            return Err(Error::usage(
                 "--warm and --swap are about traces; a scenario says in its [machine] what swap there is",
             ));
         }
         if args.memory.as_ref().is_some_and(Memory::is_share) {
-            return Err(Failure::usage("--memory: a share of the distinct pages is for traces; give a size"));
+            return Err(Error::usage("--memory: a share of the distinct pages is for traces; give a size"));
         }
         let bytes = args.memory.as_ref().map(|memory| memory.pages(|| 0) * PAGE_BYTES);
-        let scenario = Scenario::read(&args.input, Some(args.seed)).map_err(Failure::usage)?;
+        let scenario = Scenario::read(&args.input, Some(args.seed)).map_err(Error::usage)?;
         let tenants = scenario.tenants.iter().map(|tenant| tenant.path.clone()).collect();
-        let plan = ScenarioPlan::new(scenario, World::Sim, &args.behaviours, bytes, None)?;
+        let plan = ScenarioPlan::new(
+            scenario,
+            World::Sim,
+            &Overrides { memory_bytes: bytes, ..args.overrides.clone() },
+        )?;
         Ok(ScenarioInput { path: args.input.clone(), plan, tenants })
     }
 
-    fn run(&self, mechanisms: Mechanisms, seed: u64, looks: bool) -> Result<Run, Failure> {
+    fn run(&self, mechanisms: Mechanisms, seed: u64, looks: bool) -> Result<Run, Error> {
         let mut plan = self.plan.clone();
         plan.mechanisms = mechanisms;
         // Its jobs' own seeds follow from it.
-        plan.scenario = Scenario::read(&self.path, Some(seed)).map_err(Failure::usage)?;
+        plan.scenario = Scenario::read(&self.path, Some(seed)).map_err(Error::usage)?;
         let prepare = |simulator: &mut Simulator| {
             simulator.time_accesses();
             if looks {

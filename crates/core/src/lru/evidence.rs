@@ -1,4 +1,7 @@
-//! The shadow word: what takes the place of an evicted page in its slot.
+//! What is known of the use of a page: what its accessed bit said, what is remembered after it was
+//! evicted, and how long ago that was.
+//!
+//! A shadow word takes the place of an evicted page in its slot:
 //!
 //! ```text
 //! 62 ............................ 21 20 ........ 1  0
@@ -49,4 +52,32 @@ impl Shadow {
     pub fn seq(self) -> u64 {
         self.token >> TOKEN_REFS_BITS
     }
+}
+
+/// How long ago a page was evicted that is back, and within what reach that is recent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Distance {
+    /// Generations from the oldest at its eviction to the youngest now; before the working-set rework, to the oldest now.
+    /// Classic: pages evicted and activated since, by the clock.
+    pub passed: u64,
+    /// Three generations; before the rework, none. Classic: pages on the other lists, which could have made room.
+    pub reach: u64,
+}
+
+impl Distance {
+    /// Whether the page is back soon enough.
+    pub fn is_recent(self) -> bool {
+        self.passed <= self.reach
+    }
+}
+
+/// What the accessed bits of a mapped folio said (spec 20 §7.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum References {
+    /// Not young.
+    None,
+    /// Young for the first time.
+    First,
+    /// Young again.
+    Again,
 }

@@ -8,7 +8,6 @@ use super::input::{Input, Run, TenantCounts};
 use super::variant::Variants;
 use crate::statistics::{CONFIDENCE, Interval, median, median_interval};
 use crate::timeline::Timeline;
-use crate::timeline_figures::Along;
 use mglru_core::Mechanisms;
 
 /// What is compared.
@@ -151,8 +150,8 @@ pub struct Ablation {
     pub tenants: Vec<Vec<TenantCounts>>,
     /// The full set over time, with the first seed.
     pub timeline: Option<Timeline>,
-    /// Along what that is shown.
-    pub along: Along,
+    /// Whether time means something: a trace has none.
+    pub has_time: bool,
     /// How long all took.
     pub seconds: f64,
 }
@@ -210,7 +209,7 @@ impl Ablation {
             variants,
             tenants: full.iter().map(|run| run.tenants.clone()).collect(),
             timeline: full.iter().find_map(|run| run.timeline.clone()),
-            along: input.along(),
+            has_time: input.has_time(),
             seconds,
         }
     }

@@ -2,10 +2,10 @@
 //!
 //! Every `[[job]]` has files and memory of its own, except that fio's jobs share files of the same path.
 
-use crate::error::Failure;
+use crate::error::Error;
+use crate::fio::source::{Drawn, Source as Drawing};
 use crate::trace_file::{TraceFile, TraceSource};
 use mglru_core::{PAGE_BYTES, Time};
-use mglru_lab::fio::source::{Drawn, Source as Drawing};
 use mglru_sim::{Access, Numbering, Operation, Source, SourceError};
 use mglru_workload::fio::{self, Channel};
 use mglru_workload::load::{Running, Step};
@@ -46,18 +46,18 @@ impl Files {
     }
 
     /// A job's file: its number, and how much of it the job uses.
-    fn file(&mut self, job: &fio::Job, position: usize) -> Result<(u32, u64), Failure> {
+    fn file(&mut self, job: &fio::Job, position: usize) -> Result<(u32, u64), Error> {
         // Memory of zeroes is each instance's own.
         let path = match &job.files[position] {
             path if path == Path::new("/dev/zero") => path.join(format!("{}.{position}", job.index)),
             path => path.clone(),
         };
         let existing = self.known.get(&path).map(|&(_, bytes)| bytes);
-        let bytes = job.size_bytes(position, existing).map_err(Failure::usage)?;
+        let bytes = job.size_bytes(position, existing).map_err(Error::usage)?;
         let end = job.offset_bytes.saturating_add(bytes);
         if end > FILE_BYTES_MAX {
             let (origin, name) = (&job.origin, &job.name);
-            return Err(Failure::usage(format_args!("{origin}: job `{name}`: a file has at most 16 TiB")));
+            return Err(Error::usage(format_args!("{origin}: job `{name}`: a file has at most 16 TiB")));
         }
         let (number, known) = self.known.entry(path).or_insert_with(|| (self.numbers.next(), 0));
         *known = (*known).max(end);
@@ -112,12 +112,12 @@ impl FioSource {
     ///
     /// # Errors
     /// It does not say how large its files are, or they are too large.
-    pub fn new(job: &fio::Job, start: Duration, files: &mut Files) -> Result<FioSource, Failure> {
-        let used: Result<Vec<(u32, u64)>, Failure> =
+    pub fn new(job: &fio::Job, start: Duration, files: &mut Files) -> Result<FioSource, Error> {
+        let used: Result<Vec<(u32, u64)>, Error> =
             (0..job.files.len()).map(|position| files.file(job, position)).collect();
         let used = used?;
         let accesses = used.iter().enumerate().map(|(file, &(_, bytes))| job.pattern(file, bytes).accesses());
-        let accesses = accesses.collect::<Result<Vec<_>, _>>().map_err(Failure::usage)?;
+        let accesses = accesses.collect::<Result<Vec<_>, _>>().map_err(Error::usage)?;
         let runtime = job.runtime.map(|runtime| runtime.saturating_add(job.ramp));
         Ok(FioSource {
             span: Span::new(start.saturating_add(job.start_delay), runtime),
@@ -235,7 +235,7 @@ impl Replay {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn new(trace: &TraceFile, span: Span, numbers: Numbers) -> Result<Replay, Failure> {
+    pub fn new(trace: &TraceFile, span: Span, numbers: Numbers) -> Result<Replay, Error> {
         let names = Names::new(numbers, trace.numbering());
         Ok(Replay { span, started: false, trace: trace.source()?.0, names, decoded: Vec::new(), next: 0 })
     }

@@ -1,13 +1,13 @@
 //! A scenario on the simulated machine.
 
+use super::outcome::{Answered, Killed, Outcome, Read, Refused, TenantRow};
 use super::plan::{Plan, SUMS};
-use super::report::{Answered, Killed, Outcome, Read, Refused, TenantRow};
 use super::sources::{Client, Files, FioSource, Names, Numbers, Replay, Span};
-use crate::error::Failure;
+use crate::Unwatched;
+use crate::error::Error;
 use crate::trace_file::TraceFile;
 use mglru_core::lru::Swappiness;
 use mglru_core::{PAGE_BYTES, Time, UNLIMITED};
-use mglru_lab::Unwatched;
 use mglru_sim::{
     Counters, DeviceModel, Machine, Numbering, Order, SimError, Simulator, SwapDevice, SwapModel, Tenant,
     TenantReport, Writes,
@@ -30,7 +30,7 @@ const BATCH_TIME: Duration = Duration::from_micros(1);
 ///
 /// # Errors
 /// The machine cannot be built, a trace cannot be read, or something is wrong in here.
-pub fn run(plan: &Plan) -> Result<Outcome, Failure> {
+pub fn run(plan: &Plan) -> Result<Outcome, Error> {
     run_with(plan, |_| (), |_| ()).map(|(outcome, ())| outcome)
 }
 
@@ -42,7 +42,7 @@ pub fn run_with<R>(
     plan: &Plan,
     prepare: impl FnOnce(&mut Simulator),
     look: impl FnOnce(&Simulator) -> R,
-) -> Result<(Outcome, R), Failure> {
+) -> Result<(Outcome, R), Error> {
     let scenario = &plan.scenario;
     let first = scenario.first_tenants();
     let tenants: Vec<Tenant> = scenario.tenants.iter().map(tenant).collect();
@@ -112,20 +112,20 @@ fn since_start(time: Time) -> Duration {
     time.since(Time::ZERO)
 }
 
-fn failure(error: SimError) -> Failure {
+fn failure(error: SimError) -> Error {
     match error {
-        SimError::Machine(_) | SimError::Tenant(_) => Failure::usage(error),
-        SimError::Job(_, error) => Failure::work(error),
-        error => Failure::work(format_args!(
-            "{error}; this is a fault of mglru: please report it with the scenario"
-        )),
+        SimError::Machine(_) | SimError::Tenant(_) => Error::usage(error),
+        SimError::Job(_, error) => Error::work(error),
+        error => {
+            Error::work(format_args!("{error}; this is a fault of mglru: please report it with the scenario"))
+        }
     }
 }
 
-fn machine(plan: &Plan, tenants: Vec<Tenant>) -> Result<Machine, Failure> {
+fn machine(plan: &Plan, tenants: Vec<Tenant>) -> Result<Machine, Error> {
     let wanted = &plan.scenario.machine;
     if plan.memory_bytes > MEMORY_BYTES_MAX {
-        return Err(Failure::usage("--memory: at most 1 TiB can be simulated"));
+        return Err(Error::usage("--memory: at most 1 TiB can be simulated"));
     }
     let pages = (plan.memory_bytes / PAGE_BYTES) as u32;
     let device = match wanted.device {
@@ -208,7 +208,7 @@ fn add(
     seed: u64,
     numbers: &Numbers,
     files: &mut Files,
-) -> Result<(), Failure> {
+) -> Result<(), Error> {
     let tenant = [job.tenant];
     match &job.work {
         Work::Fio(jobs) => {
@@ -223,7 +223,7 @@ fn add(
             simulator.add_job_of(&tenant, Replay::new(&trace, span, numbers.clone())?);
         }
         Work::Load { load, clients, runtime } => {
-            let running = load.start(*clients, seed).map_err(Failure::usage)?;
+            let running = load.start(*clients, seed).map_err(Error::usage)?;
             let names = Names::new(numbers.clone(), Numbering::Files);
             let load = Rc::new(RefCell::new((running, names)));
             let span = Span::new(job.start, Some(*runtime));

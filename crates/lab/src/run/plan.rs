@@ -4,8 +4,7 @@
 //! does not exist or a value that is none shows before anything runs, in the core's own words and with its place.
 
 use super::World;
-use crate::cache_options::{PolicyOptions, compose};
-use crate::error::Failure;
+use crate::error::Error;
 use crate::load::RealLoad;
 use mglru_core::{
     Core, Counter, Lru, MechanismError, Mechanisms, OomPolicy, Options, Preset, Switch, Time, UNLIMITED,
@@ -24,31 +23,31 @@ pub const SUMS: [(&str, [Counter; 2]); 2] = [
 /// What is told of each tenant where the scenario does not say it.
 const COUNTERS_DEFAULT: [&str; 2] = ["pgsteal", "workingset_refault_file"];
 
-/// Which behaviours are on, instead of what a file says.
-#[derive(Debug, Clone, Default, clap::Args)]
-pub struct Behaviours {
-    /// Behaviours, instead of the machine's: linux-6.12, linux-7.1, linux-7.2 or default (ours)
-    #[arg(long, value_name = "NAME", value_parser = Preset::parse)]
+/// What comes before that which a file says.
+#[derive(Debug, Clone, Default)]
+pub struct Overrides {
+    /// Whose behaviours.
     pub preset: Option<Preset>,
-    /// Turn a mechanism on; may be repeated
-    #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
+    /// Turned on.
     pub with: Vec<Switch>,
-    /// Turn a mechanism off; may be repeated
-    #[arg(long, value_name = "MECHANISM", value_parser = Switch::parse)]
+    /// Turned off.
     pub without: Vec<Switch>,
-    /// The policy, instead of the machine's: multigen or classic
-    #[arg(long, value_name = "POLICY", value_parser = Lru::parse)]
+    /// The policy.
     pub lru: Option<Lru>,
+    /// Memory.
+    pub memory_bytes: Option<u64>,
+    /// What is done where no page can be had.
+    pub oom_policy: Option<OomPolicy>,
 }
 
-impl Behaviours {
-    /// Where no file says anything.
+impl Overrides {
+    /// The mechanisms where no file says anything.
     ///
     /// # Errors
     /// Some combination does not exist.
-    pub fn mechanisms(&self) -> Result<Mechanisms, Failure> {
-        let policy = PolicyOptions::new(self.lru.unwrap_or_default());
-        compose(self.preset.unwrap_or_default(), &self.with, &self.without, policy)
+    pub fn mechanisms(&self) -> Result<Mechanisms, Error> {
+        let lru = self.lru.unwrap_or_default();
+        compose(self.preset.unwrap_or_default(), self.with.clone(), self.without.clone(), lru)
     }
 }
 
@@ -70,22 +69,15 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Looks names up and rehearses the actions. Options of the command line (`behaviours`, `memory_bytes`, `oom_policy`) come
-    /// before what the file says.
+    /// Looks names up and rehearses the actions.
     ///
     /// # Errors
     /// What makes no sense.
-    pub fn new(
-        scenario: Scenario,
-        world: World,
-        behaviours: &Behaviours,
-        memory_bytes: Option<u64>,
-        oom_policy: Option<OomPolicy>,
-    ) -> Result<Plan, Failure> {
-        let mechanisms = mechanisms(&scenario, behaviours)?;
+    pub fn new(scenario: Scenario, world: World, overrides: &Overrides) -> Result<Plan, Error> {
+        let mechanisms = mechanisms(&scenario, overrides)?;
         let of_file = scenario.machine.oom_policy.as_ref();
         let of_file = of_file.map(|name| parse(&scenario, name, OomPolicy::parse)).transpose()?;
-        let oom_policy = oom_policy.or(of_file).unwrap_or_default();
+        let oom_policy = overrides.oom_policy.or(of_file).unwrap_or_default();
         rehearse(&scenario, mechanisms)?;
         if world == World::Real {
             for job in &scenario.jobs {
@@ -107,30 +99,34 @@ impl Plan {
         if counters.is_empty() {
             counters = COUNTERS_DEFAULT.map(str::to_owned).into();
         }
-        let memory_bytes = memory_bytes.unwrap_or(scenario.machine.memory_bytes);
+        let memory_bytes = overrides.memory_bytes.unwrap_or(scenario.machine.memory_bytes);
         Ok(Plan { world, mechanisms, memory_bytes, oom_policy, counters, scenario })
     }
 }
 
-fn at(scenario: &Scenario, place: Place, reason: impl std::fmt::Display) -> Failure {
-    Failure::usage(scenario.error(place, reason.to_string()))
+fn at(scenario: &Scenario, place: Place, reason: impl std::fmt::Display) -> Error {
+    Error::usage(scenario.error(place, reason.to_string()))
 }
 
 fn parse<T>(
     scenario: &Scenario,
     name: &Located<String>,
     parse: fn(&str) -> Result<T, MechanismError>,
-) -> Result<T, Failure> {
+) -> Result<T, Error> {
     parse(&name.value).map_err(|error| at(scenario, name.place, error))
 }
 
-fn mechanisms(scenario: &Scenario, args: &Behaviours) -> Result<Mechanisms, Failure> {
+fn compose(preset: Preset, with: Vec<Switch>, without: Vec<Switch>, lru: Lru) -> Result<Mechanisms, Error> {
+    crate::mechanisms::Behaviours { preset, with, without, lru, ..Default::default() }.mechanisms()
+}
+
+fn mechanisms(scenario: &Scenario, args: &Overrides) -> Result<Mechanisms, Error> {
     let machine = &scenario.machine;
     let switches = |names: &[Located<String>], also: &[Switch], but: &[Switch]| {
-        let of_file: Result<Vec<Switch>, Failure> =
+        let of_file: Result<Vec<Switch>, Error> =
             names.iter().map(|name| parse(scenario, name, Switch::parse)).collect();
         let of_file = of_file?.into_iter().filter(|switch| !but.contains(switch));
-        Ok::<_, Failure>(of_file.chain(also.iter().copied()).collect::<Vec<Switch>>())
+        Ok::<_, Error>(of_file.chain(also.iter().copied()).collect::<Vec<Switch>>())
     };
     let preset = machine.preset.as_ref().map(|name| parse(scenario, name, Preset::parse)).transpose()?;
     let lru = machine.lru.as_ref().map(|name| parse(scenario, name, Lru::parse)).transpose()?;
@@ -141,8 +137,8 @@ fn mechanisms(scenario: &Scenario, args: &Behaviours) -> Result<Mechanisms, Fail
         let reason = format!("`{}` is in `with` and in `without`: choose one", name.value);
         return Err(at(scenario, name.place, reason));
     }
-    let policy = PolicyOptions::new(args.lru.or(lru).unwrap_or_default());
-    let composed = compose(args.preset.or(preset).unwrap_or_default(), &with, &without, policy);
+    let lru = args.lru.or(lru).unwrap_or_default();
+    let composed = compose(args.preset.or(preset).unwrap_or_default(), with, without, lru);
     // What the file says has a place there.
     match machine.with.iter().chain(&machine.without).chain(&machine.preset).next() {
         Some(first) => composed.map_err(|failure| at(scenario, first.place, failure.text())),
@@ -151,14 +147,14 @@ fn mechanisms(scenario: &Scenario, args: &Behaviours) -> Result<Mechanisms, Fail
 }
 
 /// Does everything that happens, without pages.
-fn rehearse(scenario: &Scenario, mechanisms: Mechanisms) -> Result<(), Failure> {
+fn rehearse(scenario: &Scenario, mechanisms: Mechanisms) -> Result<(), Error> {
     let core = Core::new(Options { mechanisms, ..Options::new(REHEARSAL_PAGES) }, Time::ZERO);
     let host = SimHost::default();
     let create = |number: usize, place: Place| {
         let path = &scenario.tenants[number].path;
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
         let made =
-            core.find_memcg(parent).and_then(|parent| core.add_child(parent, name, UNLIMITED, Time::ZERO));
+            core.memcgs().find(parent).and_then(|parent| core.add_child(parent, name, UNLIMITED, Time::ZERO));
         made.map(drop).map_err(|error| at(scenario, place, error))
     };
     for (number, tenant) in scenario.first_tenants().iter().enumerate() {
@@ -171,12 +167,12 @@ fn rehearse(scenario: &Scenario, mechanisms: Mechanisms) -> Result<(), Failure> 
             What::Create(number) => create(*number, action.place)?,
             What::Remove(number) => {
                 let path = &scenario.tenants[*number].path;
-                let removed = core.find_memcg(path).and_then(|memcg| core.remove_memcg(&host, memcg));
+                let removed = core.memcgs().find(path).and_then(|memcg| core.remove_memcg(&host, memcg));
                 removed.map_err(|error| at(scenario, action.place, error))?;
             }
             What::Move { to, .. } => {
                 let path = to.map_or("", |to| &scenario.tenants[to].path);
-                core.find_memcg(path).map_err(|error| at(scenario, action.place, error))?;
+                core.memcgs().find(path).map_err(|error| at(scenario, action.place, error))?;
             }
             What::Write { file, value } => match core.write_control(file, value, 0) {
                 Ok(write) => {

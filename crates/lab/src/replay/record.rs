@@ -1,7 +1,6 @@
-//! What happens to pages, one record at a time: made from what the simulator shows, told as fields or in words.
+//! What happens to pages, one record at a time: made from what the simulator shows, told as fields.
 
 use super::word::{Word, word};
-use crate::table::count;
 use mglru_core::event::{Event, FoundBy, List, ListedFrom, Sorted};
 use mglru_core::lru::Distance;
 use mglru_core::pageout::{Reason, Verdict};
@@ -9,9 +8,10 @@ use mglru_core::{FolioId, Lru, MappingId, Time};
 use mglru_sim::PageTouch;
 
 /// A page of the trace. File and anonymous pages have spaces of numbers of their own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 pub struct PageName {
     /// The number in the trace.
+    #[serde(rename = "page")]
     pub number: u64,
     /// Of anonymous memory.
     pub anon: bool,
@@ -96,7 +96,8 @@ pub enum What {
 }
 
 /// What a field says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(untagged)]
 pub enum Value {
     /// Yes or no.
     Bool(bool),
@@ -308,89 +309,10 @@ impl What {
             What::Evict(None) | What::Isolate => {}
         }
     }
-
-    /// In words.
-    pub fn text(&self) -> String {
-        match *self {
-            What::Touch { write, mapped, hit } => {
-                let how = match (mapped, write) {
-                    (false, false) => "read",
-                    (false, true) => "written",
-                    (true, false) => "loaded through a mapping",
-                    (true, true) => "stored to through a mapping",
-                };
-                format!("{how}: {}", if hit { "hit" } else { "miss" })
-            }
-            What::Insert(None) => "inserted; nothing is remembered of it".to_owned(),
-            What::Insert(Some(Refault { recent, distance, classic })) => {
-                let recent = if recent { "recent" } else { "too long ago" };
-                let of = if classic { "evictions and activations" } else { "generations" };
-                let distance = distance.map(|Distance { passed, reach }| {
-                    format!(", after {} {of}; within reach are {}", count(passed), count(reach))
-                });
-                format!("inserted: a refault, {recent}{}", distance.unwrap_or_default())
-            }
-            What::List(list, from) => {
-                let why = match from {
-                    ListedFrom::Arrivals => "added",
-                    ListedFrom::Rotation => "its write-back ended, to be evicted next: moved",
-                    ListedFrom::Deactivation => "advised to be unneeded: moved",
-                    ListedFrom::Activation if matches!(list, List::Generation(_)) => {
-                        "found young beside another page: moved"
-                    }
-                    ListedFrom::Activation => "accessed twice: moved",
-                    ListedFrom::Isolation => "put back",
-                };
-                match list {
-                    List::Generation(seq) => format!("{why} to generation {seq}"),
-                    other => format!("{why} to the {} list", list_word(other).text()),
-                }
-            }
-            What::Promote(seq, by) => {
-                let by = match by {
-                    FoundBy::Walk => "by a walk of page tables",
-                    FoundBy::LookAround => "by a look around another page",
-                };
-                format!("found young {by}: promoted to generation {seq}")
-            }
-            What::Sort(seq, why) => match why {
-                Sorted::Relabelled => {
-                    format!("met at the old end: it belongs to generation {seq}, and goes there")
-                }
-                Sorted::Protected(tier) => {
-                    format!(
-                        "met at the old end: protected, as pages of tier {tier} return; to generation {seq}"
-                    )
-                }
-                Sorted::Saturated => {
-                    format!(
-                        "met at the old end: protected, as its count of accesses is full; to generation {seq}"
-                    )
-                }
-                Sorted::Dirty => format!("met at the old end: dirty or being written; to generation {seq}"),
-            },
-            What::Isolate => "isolated".to_owned(),
-            What::Judge(verdict) => {
-                let (verdict, reason) = verdict_words(verdict);
-                let verdict = verdict.text().replace('_', " ");
-                match reason {
-                    Some(reason) => {
-                        format!("verdict: {verdict}, as it is {}", reason.text().replace('_', " "))
-                    }
-                    None => format!("verdict: {verdict}"),
-                }
-            }
-            What::Evict(Some(seq)) => format!("evicted; the oldest generation is {seq}"),
-            What::Evict(None) => "evicted".to_owned(),
-            What::Age(seq) => format!("generation {seq} was opened"),
-            What::Effort { scanned, reclaimed, priority } => {
-                format!("an effort ended at priority {priority}: {scanned} scanned, {reclaimed} reclaimed")
-            }
-        }
-    }
 }
 
-fn list_word(list: List) -> Word {
+/// The word for a list that is no generation.
+pub fn list_word(list: List) -> Word {
     match list {
         List::Active => word!("active"),
         List::Inactive => word!("inactive"),
@@ -418,7 +340,7 @@ fn why_word(why: Sorted) -> Word {
 }
 
 /// What is to be done, and why.
-fn verdict_words(verdict: Verdict) -> (Word, Option<Word>) {
+pub fn verdict_words(verdict: Verdict) -> (Word, Option<Word>) {
     let because = |reason| match reason {
         Reason::Locked => word!("locked"),
         Reason::Unevictable => word!("unevictable"),

@@ -1,12 +1,12 @@
 //! A trace on real files: one per file of the trace, made of holes, and memory for its anonymous pages.
 
-use crate::error::Failure;
+use crate::Unwatched;
+use crate::error::Error;
 use crate::membership::{Member, Membership};
 use crate::run::sources::{Names, Numbers};
 use crate::trace_file::TraceFile;
 use mglru_cache::{AnonRegion, CachedFile, Map, OpenMode, Tenant};
 use mglru_core::PAGE_BYTES;
-use mglru_lab::Unwatched;
 use mglru_sim::{Access, Operation, Source};
 use mglru_workload::trace::OpenOptions;
 use std::collections::BTreeMap;
@@ -41,13 +41,13 @@ fn place(page: u64) -> (u32, u64) {
 }
 
 /// Performs something with every operation, whose pages are named as those of this job's files are.
-fn each(trace: &TraceFile, mut with: impl FnMut(Operation) -> Result<bool, Failure>) -> Result<(), Failure> {
+fn each(trace: &TraceFile, mut with: impl FnMut(Operation) -> Result<bool, Error>) -> Result<(), Error> {
     let mut names = Names::new(Numbers::default(), trace.numbering());
     let (mut source, _) = trace.source()?;
     let mut batch = Vec::new();
     loop {
         batch.clear();
-        source.fill(&mut batch).map_err(Failure::work)?;
+        source.fill(&mut batch).map_err(Error::work)?;
         if batch.is_empty() {
             return Ok(());
         }
@@ -64,7 +64,7 @@ impl TraceJob {
     ///
     /// # Errors
     /// The trace cannot be read, or the files not be made.
-    pub fn new(path: &Path, runtime: Option<Duration>, stem: &Path) -> Result<TraceJob, Failure> {
+    pub fn new(path: &Path, runtime: Option<Duration>, stem: &Path) -> Result<TraceJob, Error> {
         let trace = TraceFile::load(path, OpenOptions::default(), &Unwatched)?;
         let (mut files, mut regions) = (Sizes::new(), Sizes::new());
         each(&trace, |operation| {
@@ -80,7 +80,7 @@ impl TraceJob {
         for (&number, &bytes) in &job.files {
             let path = job.path(number);
             File::create(&path).and_then(|file| file.set_len(bytes)).map_err(|error| {
-                Failure::work(format_args!("cannot make {} {bytes} bytes large: {error}", path.display()))
+                Error::work(format_args!("cannot make {} {bytes} bytes large: {error}", path.display()))
             })?;
         }
         Ok(job)
@@ -98,7 +98,7 @@ impl TraceJob {
         &self,
         membership: &Membership,
         stop: &AtomicBool,
-    ) -> Result<(bool, Option<String>, OpenFiles), Failure> {
+    ) -> Result<(bool, Option<String>, OpenFiles), Error> {
         let tenant = membership.tenant();
         let mut open = OpenFiles::default();
         for &number in self.files.keys() {
@@ -135,13 +135,13 @@ impl TraceJob {
 }
 
 impl OpenFiles {
-    fn move_to(&mut self, tenant: &Tenant) -> Result<(), Failure> {
+    fn move_to(&mut self, tenant: &Tenant) -> Result<(), Error> {
         self.files.values_mut().try_for_each(|file| file.move_to(tenant))?;
         self.maps.values_mut().try_for_each(|map| map.move_to(tenant))?;
         Ok(self.regions.values_mut().try_for_each(|region| region.move_to(tenant))?)
     }
 
-    fn perform(&self, access: Access, page: &mut [u8]) -> Result<(), Failure> {
+    fn perform(&self, access: Access, page: &mut [u8]) -> Result<(), Error> {
         let Access { write, mapped, anon, .. } = access;
         let (number, offset) = place(access.page);
         match (anon, mapped, write) {

@@ -1,0 +1,15 @@
+//! The number by which everything refers to a memcg.
+
+/// Number of a memcg; it fits the 20 bits of a shadow word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemcgId(pub u32);
+
+impl MemcgId {
+    /// The root, which all others are below.
+    pub const ROOT: MemcgId = MemcgId(0);
+
+    /// Bits of a number.
+    pub(crate) const BITS: u32 = 20;
+
+    pub(super) const NONE: u32 = u32::MAX;
+}

@@ -1,0 +1,79 @@
+//! Each mechanism off, alone, against all of them, over seeds.
+//!
+//! ```text
+//! Variant   which mechanisms are off together       variant.rs
+//! Input     a trace or a scenario, run once          input.rs
+//! Effect    what turning them off does, and how sure that is: pairs of runs with the same seed      effect.rs
+//! ```
+//!
+//! Everything happens in the simulator: the same request gives the same figures on every machine.
+
+mod effect;
+mod input;
+mod variant;
+
+pub use effect::{Ablation, Effect, Metric, Row, is_noise, sort};
+pub use input::{Input, TenantCounts};
+pub use variant::{Variant, Variants};
+
+use crate::error::Error;
+use crate::parallel;
+use crate::replay::memory::{Memory, Swap};
+use crate::run::Overrides;
+use crate::watch::{Stage, Unit, Watch};
+use input::Run;
+use mglru_workload::trace::OpenOptions;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// What to ablate.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// A trace, or a scenario (`.toml`).
+    pub input: PathBuf,
+    /// Which behaviours are on, before some are turned off.
+    pub overrides: Overrides,
+    /// Memory; `None`: a tenth of a trace's distinct pages, and a scenario's own.
+    pub memory: Option<Memory>,
+    /// The first seed.
+    pub seed: u64,
+    /// Seeds.
+    pub runs: u32,
+    /// Two mechanisms at a time as well.
+    pub pairs: bool,
+    /// Of a trace: the share of accesses from which counting starts.
+    pub warm: Option<f64>,
+    /// Of a trace: where anonymous pages go.
+    pub swap: Swap,
+    /// How the trace is read.
+    pub open: OpenOptions,
+}
+
+/// Runs each variant under each seed, and compares.
+///
+/// # Errors
+/// The full set cannot be run. The first seed has what was asked for.
+pub fn ablate(input: &Input, request: &Request, watch: &dyn Watch) -> Result<Ablation, Error> {
+    let began = Instant::now();
+    let variants = Variants::of(input.mechanisms(), request.pairs);
+    let first = request.seed;
+    let seeds = (0..u64::from(request.runs)).map(|number| first.wrapping_add(number));
+    let tasks: Vec<(usize, u64)> =
+        seeds.flat_map(|seed| (0..variants.run.len()).map(move |variant| (variant, seed))).collect();
+    let stage = Stage::begin(watch, &format!("{} runs", tasks.len()), tasks.len() as u64, Unit::Steps);
+    let runs = parallel::all(&tasks, parallel::threads(), |_, &(variant, seed)| {
+        let looks = variant == 0 && seed == first;
+        let run = input.run(variants.run[variant].mechanisms, seed, first, looks);
+        stage.advance(1)?;
+        match run {
+            // Without that mechanism the load may need more memory: this says something, too.
+            Err(Error::Work(reason)) if variant > 0 => Ok(Err(reason)),
+            run => run.map(Ok),
+        }
+    })?;
+    let mut by_variant: Vec<Vec<Result<Run, String>>> = variants.run.iter().map(|_| Vec::new()).collect();
+    for (&(variant, _), run) in tasks.iter().zip(runs) {
+        by_variant[variant].push(run);
+    }
+    Ok(Ablation::new(input, variants, by_variant, began.elapsed().as_secs_f64()))
+}

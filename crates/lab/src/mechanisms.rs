@@ -1,0 +1,95 @@
+//! Which behaviours are on: a preset, some switches turned, a policy and its lock.
+
+use crate::error::Error;
+use mglru_core::{Lru, LruLock, Mechanisms, Preset, Switch};
+use serde::{Serialize, Serializer};
+
+/// Behaviours, as they are asked for.
+///
+/// ```
+/// use mglru_core::{Preset, Switch};
+/// use mglru_lab::mechanisms::{Behaviours, describe};
+///
+/// let asked = Behaviours {
+///     preset: Preset::Linux72,
+///     without: vec![Switch::ReclaimLoop],
+///     ..Behaviours::default()
+/// };
+/// assert_eq!(describe(asked.mechanisms().unwrap()), "linux-7.2 -reclaim_loop");
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Behaviours {
+    /// Whose.
+    pub preset: Preset,
+    /// Turned on.
+    pub with: Vec<Switch>,
+    /// Turned off.
+    pub without: Vec<Switch>,
+    /// Which policy ranks pages.
+    pub lru: Lru,
+    /// Whose lists one lock covers.
+    pub lru_lock: LruLock,
+}
+
+impl Behaviours {
+    /// The set.
+    ///
+    /// # Errors
+    /// Some combination does not exist.
+    pub fn mechanisms(&self) -> Result<Mechanisms, Error> {
+        if let Some(switch) = self.with.iter().find(|switch| self.without.contains(switch)) {
+            let name = switch.name();
+            return Err(Error::usage(format_args!("--with {name} and --without {name}: choose one")));
+        }
+        let mechanisms = Mechanisms::compose(self.preset, &self.with, &self.without).map_err(Error::usage)?;
+        Ok(mechanisms.with_lru(self.lru).with_lru_lock(self.lru_lock))
+    }
+}
+
+/// A preset's name, and what was turned off and on beside it: `linux-7.2 -reclaim_loop`.
+pub fn describe(mechanisms: Mechanisms) -> String {
+    let preset = Preset::ALL.into_iter().find(|preset| preset.name() == mechanisms.name());
+    let usual = Mechanisms::preset(preset.unwrap_or_default());
+    let turned = Switch::ALL.into_iter().filter(|&switch| mechanisms.is_on(switch) != usual.is_on(switch));
+    let turned =
+        turned.map(|switch| format!(" {}{}", if usual.is_on(switch) { "-" } else { "+" }, switch.name()));
+    mechanisms.name().to_owned() + &turned.collect::<String>()
+}
+
+/// Serialised as a map: the policy and its lock, and every switch: whether it is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings(pub Mechanisms);
+
+impl Serialize for Settings {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(untagged)]
+        enum Setting {
+            Choice(&'static str),
+            Switch(bool),
+        }
+        let choices = [("lru", self.0.lru().name()), ("lru_lock", self.0.lru_lock().name())];
+        let choices = choices.map(|(name, choice)| (name, Setting::Choice(choice)));
+        let switches = Switch::ALL.map(|switch| (switch.name(), Setting::Switch(self.0.is_on(switch))));
+        serializer.collect_map(choices.into_iter().chain(switches))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_turned_is_told_with_the_preset() {
+        let of = |with: &[Switch], without: &[Switch]| {
+            describe(Mechanisms::compose(Preset::Linux72, with, without).unwrap())
+        };
+        assert_eq!(of(&[], &[]), "linux-7.2");
+        assert_eq!(of(&[], &[Switch::ReclaimLoop]), "linux-7.2 -reclaim_loop");
+        assert_eq!(
+            of(&[Switch::Prefetch], &[Switch::FaultPlacement]),
+            "linux-7.2 -fault_placement +prefetch"
+        );
+        assert_eq!(of(&[Switch::MemcgLru], &[]), "linux-7.2", "it is on there anyway");
+    }
+}

@@ -1,0 +1,207 @@
+//! Traces under a virtual clock, on the machine of the kernel lab; and the same with other policies.
+//!
+//! ```text
+//! TraceFile + Options ─► Plan          trace × mechanisms × memory      run.rs
+//!                     ─► BaselinePlan  trace × policy × memory          baseline.rs
+//!                     ─► Row, Curve    what replays came to             rows.rs
+//! ```
+//!
+//! Apart from how long it takes, the same traces and options give the same values on every machine.
+//!
+//! ```
+//! use mglru_lab::replay::{Options, curves, replay};
+//! use mglru_lab::{Unwatched, trace_file::TraceFile};
+//!
+//! # fn main() -> Result<(), mglru_lab::Error> {
+//! let directory = tempfile::tempdir().expect("a temporary directory");
+//! let path = directory.path().join("loop.plain");
+//! let text: String = (0..2000).map(|access| format!("{}\n", access % 100)).collect();
+//! std::fs::write(&path, text).expect("a file");
+//! let traces = [TraceFile::load(&path, Default::default(), &Unwatched)?];
+//! let sizes = ["50%", "200%"].map(|size| size.parse().expect("a share"));
+//! let options = Options { sizes: sizes.into(), ..Options::default() };
+//! let rows = replay(&traces, &options, 1, None, &Unwatched)?;
+//! let curve = &curves(&rows, &options)[0];
+//! assert!(curve.points[0].misses > 100 && curve.points[1].misses == 100);
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod baseline;
+pub mod life;
+pub mod memory;
+pub mod record;
+pub mod rows;
+pub mod run;
+pub mod word;
+
+use crate::error::Error;
+use crate::trace_file::TraceFile;
+use crate::watch::Watch;
+use baseline::BaselinePlan;
+use life::Sink;
+use memory::{Memory, Swap};
+use mglru_core::Mechanisms;
+use mglru_core::lru::Refresh;
+use mglru_sim::{Baseline, Writes};
+use record::PageName;
+use rows::{Curve, Row};
+use run::{Plan, run_all, run_baselines};
+
+/// How traces are replayed.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The engine's mechanisms: each trace is replayed with each of them.
+    pub mechanisms: Vec<Mechanisms>,
+    /// Memory: each trace is replayed with each of these.
+    pub sizes: Vec<Memory>,
+    /// Other policies beside the engine's.
+    pub baselines: Vec<Baseline>,
+    /// The share of accesses from which counting starts again; `None`: as is written beside the trace, or 0.
+    pub warm: Option<f64>,
+    /// How writes treat pages that are not cached.
+    pub writes: Writes,
+    /// Where anonymous pages go.
+    pub swap: Swap,
+    /// Decides what is left to chance.
+    pub seed: u64,
+    /// Steps from one recount of everything to the next.
+    pub check_every: Option<u64>,
+    /// Pages whose lives are told.
+    pub explain: Vec<PageName>,
+    /// Whether to note how replays go over time.
+    pub over_time: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            mechanisms: vec![Mechanisms::default()],
+            sizes: vec!["10%".parse().expect("a share")],
+            baselines: Vec::new(),
+            warm: None,
+            writes: Writes::AfterRead,
+            swap: Swap::default(),
+            seed: 1,
+            check_every: None,
+            explain: Vec::new(),
+            over_time: false,
+        }
+    }
+}
+
+impl Options {
+    /// The access from which counting starts again, and the distinct pages of the trace, where sizes depend on them.
+    fn of_trace(&self, trace: &TraceFile, watch: &dyn Watch) -> Result<(u64, u64), Error> {
+        let warm_from = match self.warm.or(trace.warm()).unwrap_or(0.0) {
+            0.0 => 0,
+            warm => warm_point(trace.counts(watch)?.accesses, warm),
+        };
+        let is_share = self.sizes.iter().any(Memory::is_share) || self.swap.is_share();
+        Ok((warm_from, if is_share { trace.counts(watch)?.distinct_pages } else { 0 }))
+    }
+
+    /// The replays of one trace with other policies: policy by policy, size by size.
+    fn baseline_plans<'a>(
+        &self,
+        trace: &'a TraceFile,
+        watch: &dyn Watch,
+    ) -> Result<Vec<BaselinePlan<'a>>, Error> {
+        let (warm_from, distinct_pages) = self.of_trace(trace, watch)?;
+        let plan = |baseline, memory: &Memory| BaselinePlan {
+            trace,
+            baseline,
+            memory: memory.text().to_owned(),
+            memory_pages: memory.pages(|| distinct_pages),
+            warm_from,
+        };
+        let sizes = &self.sizes;
+        Ok(self.baselines.iter().flat_map(|&of| sizes.iter().map(move |memory| plan(of, memory))).collect())
+    }
+
+    /// The replays of one trace by the engine: mechanisms by mechanisms, size by size.
+    fn plans<'a>(&self, trace: &'a TraceFile, watch: &dyn Watch) -> Result<Vec<Plan<'a>>, Error> {
+        let (warm_from, distinct_pages) = self.of_trace(trace, watch)?;
+        let swap = self.swap.model(distinct_pages)?;
+        let plan = |mechanisms: Mechanisms, memory: &Memory| Plan {
+            trace,
+            mechanisms,
+            memory: memory.text().to_owned(),
+            memory_pages: memory.pages(|| distinct_pages),
+            warm_from,
+            writes: self.writes,
+            swap,
+            swappiness: self.swap.swappiness,
+            statistics_refresh: Refresh::default(),
+            statistics_reads: None,
+            seed: self.seed,
+            check_every: self.check_every,
+            explain: self.explain.clone(),
+            over_time: self.over_time,
+        };
+        let sizes = &self.sizes;
+        Ok(self.mechanisms.iter().flat_map(|&of| sizes.iter().map(move |memory| plan(of, memory))).collect())
+    }
+}
+
+/// The access at which so much of the trace is over; one of its accesses in any case.
+pub fn warm_point(accesses: u64, warm: f64) -> u64 {
+    // 0.29 × 100 is 28.999…
+    ((accesses as f64 * warm + 1e-6) as u64).min(accesses.saturating_sub(1))
+}
+
+/// Replays traces, at most `threads` at a time. The rows are sorted by trace: those of the engine, then those of other policies.
+/// `sink` gets all that happens, and is for a single replay.
+///
+/// # Errors
+/// A request that makes no sense, a trace that cannot be read, or the first replay, in the order of the rows, that failed.
+pub fn replay(
+    traces: &[TraceFile],
+    options: &Options,
+    threads: usize,
+    sink: Option<Sink>,
+    watch: &dyn Watch,
+) -> Result<Vec<Row>, Error> {
+    let (mut plans, mut baselines) = (Vec::new(), Vec::new());
+    for trace in traces {
+        plans.extend(options.plans(trace, watch)?);
+        baselines.extend(options.baseline_plans(trace, watch)?);
+    }
+    if (!options.explain.is_empty() || sink.is_some()) && plans.len() > 1 {
+        return Err(Error::usage(
+            "--explain and --events are about one replay: give one trace and one preset",
+        ));
+    }
+    let outcomes = match (sink, plans.pop()) {
+        (Some(sink), Some(plan)) => vec![plan.watched(Some(sink), watch)?],
+        (_, last) => run_all(plans.into_iter().chain(last).collect(), threads, watch)?,
+    };
+    let baselines = run_baselines(baselines, threads, watch)?;
+    let mut outcomes = outcomes.into_iter().map(Row::of);
+    let mut baselines = baselines.into_iter().map(Row::of_baseline);
+    let per_trace = [options.mechanisms.len(), options.baselines.len()].map(|of| of * options.sizes.len());
+    let mut rows = Vec::new();
+    for _ in traces {
+        rows.extend(outcomes.by_ref().take(per_trace[0]));
+        rows.extend(baselines.by_ref().take(per_trace[1]));
+    }
+    Ok(rows)
+}
+
+/// The curves of all rows of a replay with these options: a point per size.
+pub fn curves(rows: &[Row], options: &Options) -> Vec<Curve> {
+    Curve::of(rows, options.sizes.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_warm_point_is_an_access() {
+        assert_eq!(warm_point(300_000, 0.25), 75_000);
+        assert_eq!(warm_point(100, 0.29), 29);
+        assert_eq!(warm_point(1, 0.9), 0);
+        assert_eq!(warm_point(3, 0.9999999), 2);
+    }
+}
