@@ -14,7 +14,7 @@
 //! Between steps, pages that were inserted and not handed out are locked. Charges that are optional
 //! wait for nobody.
 
-use super::Window;
+use super::window::Window;
 use crate::Core;
 use crate::access::{Arrival, Lookup, Task};
 use crate::charge::{ChargeStep, Charging};

@@ -19,23 +19,14 @@
 
 mod fault_around;
 mod filling;
+mod window;
 
 pub use fault_around::FAULT_AROUND_PAGES;
 pub use filling::{FillStep, Filling, ReadRun, pages_max};
+pub use window::Window;
 
 /// Default largest window: 128 KiB, as the kernel's.
 pub const DEFAULT_MAX_PAGES: u32 = 32;
-
-/// Pages to read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    /// The first.
-    pub first: u32,
-    /// How many.
-    pub pages: u32,
-    /// The page that asks for the next window when it is reached, if any.
-    pub mark: Option<u32>,
-}
 
 /// What one open file remembers of its reads.
 #[derive(Clone, Debug)]

@@ -17,11 +17,13 @@
 mod balance;
 mod errors;
 mod flusher;
+mod limits;
 
 pub use balance::Dirtier;
 pub use errors::ErrorSequence;
 pub(crate) use flusher::Flushing;
 pub use flusher::{Flusher, FlusherOptions, FlusherStep, WriteOrder};
+pub use limits::{BACKGROUND_DIRTY_PERCENT, DIRTY_PERCENT, DirtyLimits};
 
 use crate::Core;
 use crate::folio::{FolioId, Kind};
@@ -30,31 +32,6 @@ use crate::lru::{self, Queue};
 use crate::mapping::Mapping;
 use crate::memcg::{Counter, Memcg, MemcgId, Pending};
 use crate::sync::Ordering::Relaxed;
-
-/// Share of memory that may be dirty before writers wait.
-pub const DIRTY_PERCENT: u64 = 20;
-/// Share of memory that may be dirty before the flusher starts by itself.
-pub const BACKGROUND_DIRTY_PERCENT: u64 = 10;
-
-/// How much may be dirty, in pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DirtyLimits {
-    /// From here on, the flusher writes.
-    pub background_pages: u64,
-    /// From here on, who dirties waits.
-    pub pages: u64,
-}
-
-impl DirtyLimits {
-    /// The limits within `memory_pages`. A limit of at least one page lets tiny tenants write at
-    /// all.
-    pub fn of(memory_pages: u64) -> DirtyLimits {
-        DirtyLimits {
-            background_pages: memory_pages * BACKGROUND_DIRTY_PERCENT / 100,
-            pages: (memory_pages * DIRTY_PERCENT / 100).max(1),
-        }
-    }
-}
 
 /// Limits, and what they are held against.
 struct DirtyLevel<'a> {
@@ -442,16 +419,5 @@ impl Core {
         self.forget_folios(memcg, mapping.kind(), 1);
         self.put(host, folio);
         Removal::Done
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn limits_are_shares_of_memory() {
-        assert_eq!(DirtyLimits::of(8192), DirtyLimits { background_pages: 819, pages: 1638 });
-        assert_eq!(DirtyLimits::of(3), DirtyLimits { background_pages: 0, pages: 1 });
     }
 }

@@ -30,7 +30,7 @@
 //! The pace of a memcg ([`crate::memcg`]) has a lock of its own, a leaf, taken once per few dozen
 //! pages, above the free run only.
 
-use super::DirtyLimits;
+use super::limits::DirtyLimits;
 use crate::Core;
 use crate::host::{FlushReason, Host, Throttle, Time};
 use crate::memcg::pace::{ONE, TICK, nanos, scale};

@@ -29,7 +29,6 @@
 //! The list of files with dirty pages is a leaf, below the mapping lock. Nothing is held between
 //! steps.
 
-use super::DirtyLimits;
 use crate::Core;
 use crate::host::{Host, Time};
 use crate::mapping::{Mapping, MappingId};
@@ -286,13 +285,6 @@ impl Core {
         });
         let frames = u64::from(self.folios.len());
         is_due || self.node.pending.dirty_pages() > frames * u64::from(memory_permille) / 1000
-    }
-}
-
-impl DirtyLimits {
-    /// Pages dirty or under writeback up to which nobody who dirties is slowed down.
-    pub(super) fn free_run_pages(self) -> u64 {
-        (self.background_pages + self.pages) / 2
     }
 }
 
