@@ -117,7 +117,11 @@ impl Core {
             mappings: MappingTable::default(),
             node: Node::new(&options),
             arrivals: Arrivals::new(options.cpus, options.batch_folios),
-            memcgs: Memcgs::new(&options, now),
+            memcgs: Memcgs::new(
+                memcg::Stocks::new(options.cpus, options.charge_batch_pages),
+                options.mechanisms.charge_near_limit(),
+                now,
+            ),
             swap: SwapArea::new(options.swap, options.frames),
             tunables: Tunables::new(),
             written: AtomicU64::new(0),

@@ -7,8 +7,7 @@ use super::uring::Buffers;
 use super::*;
 use crate::frames::{FRAME_BYTES, Frames};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 const FRAMES: u32 = 600;

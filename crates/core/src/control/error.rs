@@ -1,6 +1,18 @@
-//! Why a control file could not be read or written.
+//! What a step of writing a control file came to, and why one could not be read or written.
 
+use crate::host::Throttle;
 use std::fmt;
+
+/// What a step of writing came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControlStep {
+    /// Call again; anybody may run before.
+    More,
+    /// Wait, then call again.
+    Wait(Throttle),
+    /// All is done.
+    Done,
+}
 
 /// The kernel's number of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,7 @@
 //! `lru_gen` and `lru_gen_full`: the generations of every memcg, and commands to age and to evict.
 
-use super::error::{Errno, Failure};
+use super::error::{ControlStep, Errno, Failure};
 use super::value;
-use super::write::ControlStep;
 use crate::folio::Kind;
 use crate::host::Host;
 use crate::lru::{MAX_GENERATIONS, MIN_GENERATIONS, Seq, Swappiness};

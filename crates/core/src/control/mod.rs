@@ -25,8 +25,8 @@ mod value;
 mod vmstat;
 mod write;
 
-pub use error::{ControlError, Errno};
-pub use write::{ControlStep, ControlWrite};
+pub use error::{ControlError, ControlStep, Errno};
+pub use write::ControlWrite;
 
 use crate::memcg::MemcgId;
 use crate::{Core, Time};

@@ -1,26 +1,15 @@
 //! Writing to control files.
 
-use super::error::{ControlError, Errno, Failure};
+use super::error::{ControlError, ControlStep, Errno, Failure};
 use super::lru_gen::Commands;
 use super::{File, value};
 use crate::Core;
-use crate::host::{Host, Throttle};
+use crate::host::Host;
 use crate::lru::switch::{LruSwitch, SWITCH_FOLIOS, SwitchStep};
 use crate::mechanism::Lru;
 use crate::memcg::MemcgId;
 use crate::reclaim::{Lowering, Proactive, RequestStep};
 use crate::tunables::MAIN;
-
-/// What a step of writing came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ControlStep {
-    /// Call again; anybody may run before.
-    More,
-    /// Wait, then call again.
-    Wait(Throttle),
-    /// All is done.
-    Done,
-}
 
 /// What is left to do.
 #[derive(Debug)]

@@ -30,8 +30,8 @@ mod totals;
 mod tree;
 
 pub use counter::{PageCounter, UNLIMITED};
-pub use limits::Limits;
 pub use id::MemcgId;
+pub use limits::Limits;
 pub(crate) use oom::OomState;
 pub(crate) use pace::Pace;
 pub(crate) use pending::Pending;
@@ -39,7 +39,7 @@ pub use pressure::Stall;
 pub use protection::Effective;
 pub use stat::{Counter, Stat};
 pub use stock::CHARGE_BATCH_PAGES;
-pub(crate) use stock::Charge;
+pub(crate) use stock::{Charge, Stocks};
 pub(crate) use totals::Totals;
 pub use tree::Memcgs;
 use tree::SharedWalk;

@@ -19,7 +19,6 @@
 
 use super::stock::Stocks;
 use super::{DEPTH_MAX, Life, MEMCGS_MAX, Memcg, MemcgError, MemcgId, NAME_BYTES_MAX};
-use crate::options::Options;
 use crate::segments::Segments;
 use crate::sync::{
     AtomicU32, Mutex, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
@@ -107,17 +106,11 @@ fn check_name(name: &str) -> Result<(), MemcgError> {
 
 impl Memcgs {
     /// With the root.
-    pub(crate) fn new(options: &Options, now: crate::Time) -> Memcgs {
+    pub(crate) fn new(stocks: Stocks, charge_near_limit: bool, now: crate::Time) -> Memcgs {
         let memcgs = Segments::new();
         memcgs.get_or_init(0, || Box::new(Memcg::new(MemcgId::ROOT, now))).set_life(Life::Online);
         let tree = Tree { links: vec![Links::at_depth(0)], ..Tree::default() };
-        Memcgs {
-            memcgs,
-            len: AtomicU32::new(1),
-            tree: Mutex::new(tree),
-            stocks: Stocks::new(options.cpus, options.charge_batch_pages),
-            charge_near_limit: options.mechanisms.charge_near_limit(),
-        }
+        Memcgs { memcgs, len: AtomicU32::new(1), tree: Mutex::new(tree), stocks, charge_near_limit }
     }
 
     /// Makes a child. The caller has a handle on it.
