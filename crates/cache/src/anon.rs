@@ -1,8 +1,9 @@
 //! Anonymous memory: bytes of the cache's own, which are in no file.
 //!
-//! A page is made, of zeros, by the first store to it. It counts against its tenant's limit as pages of files do and
-//! competes with them: cold pages go to the cache's swap ([`crate::Swap`]), and come back when they are touched. All
-//! accesses are mapped ones: they set an accessed bit and count nothing.
+//! A page is made, of zeros, by the first store to it. It counts against its tenant's limit as
+//! pages of files do and competes with them: cold pages go to the cache's swap ([`crate::Swap`]),
+//! and come back when they are touched. All accesses are mapped ones: they set an accessed bit and
+//! count nothing.
 //!
 //! # Locking
 //!
@@ -64,8 +65,8 @@ impl AnonRegion {
         self.bytes == 0
     }
 
-    /// From now on, pages that are stored to first, or come back from swap, are charged to `tenant`. Those that are in memory
-    /// stay where they are charged.
+    /// From now on, pages that are stored to first, or come back from swap, are charged to
+    /// `tenant`. Those that are in memory stay where they are charged.
     ///
     /// # Errors
     /// The tenant is another cache's.
@@ -88,16 +89,18 @@ impl AnonRegion {
         self.check_alive()
     }
 
-    /// Its tenant may have been killed, and its content lost. It stays lost when the tenant is revived: nobody shall take
-    /// zeros for what was stored.
+    /// Its tenant may have been killed, and its content lost. It stays lost when the tenant is
+    /// revived: nobody shall take zeros for what was stored.
     fn check_alive(&self) -> Result<(), Error> {
         self.loss.get().map_or(Ok(()), |report| Err(report.clone().into()))
     }
 
-    /// Loads `out.len()` bytes from `offset`. Bytes within one page are all from one moment. What was never stored to is 0.
+    /// Loads `out.len()` bytes from `offset`. Bytes within one page are all from one moment. What
+    /// was never stored to is 0.
     ///
     /// # Errors
-    /// The range reaches beyond the end, a page cannot be read from swap, or no memory can be freed for it.
+    /// The range reaches beyond the end, a page cannot be read from swap, or no memory can be freed
+    /// for it.
     pub fn load(&self, offset: u64, out: &mut [u8]) -> Result<(), Error> {
         self.check(offset, out.len() as u64)?;
         let shared = &*self.shared;
@@ -189,7 +192,8 @@ impl AnonRegion {
         filled
     }
 
-    /// Gives the whole pages of a range up (madvise): they are zeros afterwards, and take no memory and no swap.
+    /// Gives the whole pages of a range up (madvise): they are zeros afterwards, and take no memory
+    /// and no swap.
     ///
     /// # Errors
     /// The range reaches beyond the end.
@@ -216,10 +220,12 @@ impl AnonRegion {
 }
 
 impl Tenant {
-    /// Makes `bytes` of anonymous memory, all zeros, that this tenant pays for as far as it is stored to.
+    /// Makes `bytes` of anonymous memory, all zeros, that this tenant pays for as far as it is
+    /// stored to.
     ///
     /// # Errors
-    /// It is more than 16 TiB, the cache was closed, or there is no memory for what is kept about it.
+    /// It is more than 16 TiB, the cache was closed, or there is no memory for what is kept about
+    /// it.
     pub fn anonymous(&self, bytes: u64) -> Result<AnonRegion, Error> {
         AnonRegion::new(self.shared().clone(), self.state().clone(), bytes)
     }

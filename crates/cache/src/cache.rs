@@ -15,8 +15,9 @@
 //!
 //! # The budget
 //!
-//! Frames and everything that is kept about them and about files come out of one number of bytes. Frames are mapped
-//! once; index memory that grows with the files in use takes frames away, whose memory goes back to the system.
+//! Frames and everything that is kept about them and about files come out of one number of bytes.
+//! Frames are mapped once; index memory that grows with the files in use takes frames away, whose
+//! memory goes back to the system.
 
 use crate::backend::{BackendKind, Completion, OpenMode, choose};
 use crate::error::Error;
@@ -42,10 +43,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 
-/// Bytes that are set aside per frame for what is known about it: the folio, its place on the free list, and its
-/// share of the index of dirty pages. Measured parts are asserted to be less.
+/// Bytes that are set aside per frame for what is known about it: the folio, its place on the free
+/// list, and its share of the index of dirty pages. Measured parts are asserted to be less.
 pub const FRAME_METADATA_BYTES: u64 = 64;
-/// Bytes per tenant that is named when the cache is built: its lists, counters and place in the order of tenants.
+/// Bytes per tenant that is named when the cache is built: its lists, counters and place in the
+/// order of tenants.
 const TENANT_BYTES: u64 = 16 << 10;
 /// Bytes for queues and tables of the cache itself.
 const FIXED_BYTES: u64 = 256 << 10;
@@ -82,9 +84,10 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Adds a tenant that may use up to `max_bytes` of the budget (`memory.max`). Limits may add up to more than the
-    /// budget. A path like `a/b` is that of a tenant below another, which has to be added before. Default: no tenant but the
-    /// root, which has no limit of its own. More can be added while the cache runs: [`PageCache::add_tenant`].
+    /// Adds a tenant that may use up to `max_bytes` of the budget (`memory.max`). Limits may add up
+    /// to more than the budget. A path like `a/b` is that of a tenant below another, which has to
+    /// be added before. Default: no tenant but the root, which has no limit of its own. More can be
+    /// added while the cache runs: [`PageCache::add_tenant`].
     pub fn tenant(self, path: &str, max_bytes: u64) -> Builder {
         self.tenant_with(path, Limits::max(max_bytes))
     }
@@ -107,34 +110,38 @@ impl Builder {
         self
     }
 
-    /// Gives anonymous memory somewhere to go when it is cold. Default: nowhere; it stays in memory until it is dropped.
+    /// Gives anonymous memory somewhere to go when it is cold. Default: nowhere; it stays in memory
+    /// until it is dropped.
     pub fn swap(mut self, swap: Swap) -> Builder {
         self.swap = Some(swap);
         self
     }
 
-    /// How willing reclaim is to swap: 0 (never) to 200 (anonymous pages first); 201: anonymous pages only. Default: 60.
+    /// How willing reclaim is to swap: 0 (never) to 200 (anonymous pages first); 201: anonymous
+    /// pages only. Default: 60.
     pub fn swappiness(mut self, swappiness: Swappiness) -> Builder {
         self.swappiness = swappiness;
         self
     }
 
-    /// Has every event of the core told to `observer`, from whichever thread it happens on. It must be quick and must
-    /// not use the cache.
+    /// Has every event of the core told to `observer`, from whichever thread it happens on. It must
+    /// be quick and must not use the cache.
     pub fn observer(mut self, observer: impl Fn(Event) + Send + Sync + 'static) -> Builder {
         self.observer = Some(Box::new(observer));
         self
     }
 
-    /// Chooses what happens where a page cannot be had: the request fails (default), or a tenant is killed. Its anonymous
-    /// memory is given up then; its files lose nothing. See [`crate::Tenant::revive`].
+    /// Chooses what happens where a page cannot be had: the request fails (default), or a tenant is
+    /// killed. Its anonymous memory is given up then; its files lose nothing. See
+    /// [`crate::Tenant::revive`].
     pub fn oom_policy(mut self, policy: OomPolicy) -> Builder {
         self.oom_policy = policy;
         self
     }
 
-    /// Has `decide` asked each time a page cannot be had ([`OomPolicy::Ask`]), on the thread that needs it, one at a time.
-    /// `report.victim` is who would be killed under [`OomPolicy::Victim`]. It must be quick and must not use the cache.
+    /// Has `decide` asked each time a page cannot be had ([`OomPolicy::Ask`]), on the thread that
+    /// needs it, one at a time. `report.victim` is who would be killed under [`OomPolicy::Victim`].
+    /// It must be quick and must not use the cache.
     pub fn on_out_of_memory(
         mut self,
         decide: impl Fn(&OutOfMemory) -> OomDecision + Send + Sync + 'static,
@@ -147,7 +154,8 @@ impl Builder {
     /// Starts the cache and its workers.
     ///
     /// # Errors
-    /// The budget is too small, a tenant's name is taken or its parent missing, or memory or the backend cannot be had.
+    /// The budget is too small, a tenant's name is taken or its parent missing, or memory or the
+    /// backend cannot be had.
     pub fn build(self) -> Result<PageCache, Error> {
         let swap_bytes = self.swap.as_ref().map_or(0, Swap::budget_bytes);
         let fixed = FIXED_BYTES + (self.tenants.len() as u64 + 1) * TENANT_BYTES + swap_bytes;
@@ -214,13 +222,15 @@ impl Builder {
 
 /// A page cache over real files with a hard memory budget. Shared by all threads.
 ///
-/// Dropping it writes dirty pages back as far as possible; [`PageCache::close`] says whether that worked.
+/// Dropping it writes dirty pages back as far as possible; [`PageCache::close`] says whether that
+/// worked.
 pub struct PageCache {
     pub(crate) shared: Arc<Shared>,
     workers: Mutex<Option<Workers>>,
 }
 
-/// What a cache is and holds, as a whole. What its tenants hold and did, they say themselves ([`PageCache::tenants`]).
+/// What a cache is and holds, as a whole. What its tenants hold and did, they say themselves
+/// ([`PageCache::tenants`]).
 #[derive(Clone, Debug)]
 pub struct CacheStats {
     /// `io_uring`, `threads` or `memory`.
@@ -365,18 +375,19 @@ impl PageCache {
         self.shared.tenants()
     }
 
-    /// Makes a tenant. `path` is that of its parent, which must be there, a slash, and its name; or only its name, below the
-    /// root.
+    /// Makes a tenant. `path` is that of its parent, which must be there, a slash, and its name; or
+    /// only its name, below the root.
     ///
     /// # Errors
-    /// The name is taken or cannot be one, there is no such parent, there are too many tenants or levels of them, or what is
-    /// kept about them takes too much of the budget.
+    /// The name is taken or cannot be one, there is no such parent, there are too many tenants or
+    /// levels of them, or what is kept about them takes too much of the budget.
     pub fn add_tenant(&self, path: &str, limits: &Limits) -> Result<Tenant, Error> {
         self.shared.add_tenant(path, limits, false)
     }
 
-    /// Removes a tenant. Its pages stay in memory and are its parent's from now on, where the mechanisms say so; handles that
-    /// are open go on working, and their pages are charged to the parent.
+    /// Removes a tenant. Its pages stay in memory and are its parent's from now on, where the
+    /// mechanisms say so; handles that are open go on working, and their pages are charged to the
+    /// parent.
     ///
     /// # Errors
     /// There is none of that path, it has children, or it is the root.

@@ -7,9 +7,10 @@ use mglru_core::{ControlStep, Host, Throttle};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Reads and writes control files: `memory.*` of each tenant by its path, like `a/b/memory.stat`, those of the root, like
-/// `memory.stat`, and `lru_gen`, `lru_gen_full`, `lru_gen/enabled`, `lru_gen/min_ttl_ms` and `vmstat`. Values are those of the
-/// kernel: sizes in bytes, with K, M, G, T; `max` for none.
+/// Reads and writes control files: `memory.*` of each tenant by its path, like `a/b/memory.stat`,
+/// those of the root, like `memory.stat`, and `lru_gen`, `lru_gen_full`, `lru_gen/enabled`,
+/// `lru_gen/min_ttl_ms` and `vmstat`. Values are those of the kernel: sizes in bytes, with K, M, G,
+/// T; `max` for none.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), mglru_cache::Error> {
@@ -40,12 +41,13 @@ impl Control {
         self.shared.core.read_control(path, self.shared.host.now()).map_err(Error::Control)
     }
 
-    /// Writes a value to a file, and waits until it took effect: of `memory.reclaim`, and of a limit that is lowered, until
-    /// pages were reclaimed.
+    /// Writes a value to a file, and waits until it took effect: of `memory.reclaim`, and of a
+    /// limit that is lowered, until pages were reclaimed.
     ///
     /// # Errors
-    /// [`Error::Control`]: there is no such file or tenant, the value is none, then nothing was changed; or less could be
-    /// reclaimed than was asked for. [`Error::Closed`]: the cache was closed meanwhile.
+    /// [`Error::Control`]: there is no such file or tenant, the value is none, then nothing was
+    /// changed; or less could be reclaimed than was asked for. [`Error::Closed`]: the cache was
+    /// closed meanwhile.
     pub fn write(&self, path: &str, value: &str) -> Result<(), Error> {
         let shared = &self.shared;
         let mut write = shared.core.write_control(path, value, shared.cpu()).map_err(Error::Control)?;
@@ -61,8 +63,8 @@ impl Control {
         written
     }
 
-    /// What there is under the path of a tenant: its files, then its children, each with a slash behind. The empty path is
-    /// the root, which also has the files of the system.
+    /// What there is under the path of a tenant: its files, then its children, each with a slash
+    /// behind. The empty path is the root, which also has the files of the system.
     ///
     /// # Errors
     /// [`Error::Control`]: there is no such tenant.

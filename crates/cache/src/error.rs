@@ -19,8 +19,8 @@ pub enum Error {
         /// What the system said.
         source: Arc<io::Error>,
     },
-    /// Pages written earlier could not be written to the file. They stay in memory, dirty, and are tried again;
-    /// each handle that was open hears of it once.
+    /// Pages written earlier could not be written to the file. They stay in memory, dirty, and are
+    /// tried again; each handle that was open hears of it once.
     WriteBack {
         /// The file.
         path: PathBuf,
@@ -29,12 +29,14 @@ pub enum Error {
     },
     /// No page could be freed for this request.
     OutOfMemory(Box<OutOfMemory>),
-    /// The tenant was killed to make room ([`crate::OomPolicy`]): it gets no pages until [`crate::Tenant::revive`], and what its
-    /// anonymous memory held is lost. The report says whose limit was met.
+    /// The tenant was killed to make room ([`crate::OomPolicy`]): it gets no pages until
+    /// [`crate::Tenant::revive`], and what its anonymous memory held is lost. The report says whose
+    /// limit was met.
     Killed(Box<OutOfMemory>),
     /// The cache was closed, and its workers are gone.
     Closed,
-    /// Memory is short, and the request was one that does not wait; or a page is lent as often as it can be.
+    /// Memory is short, and the request was one that does not wait; or a page is lent as often as
+    /// it can be.
     Busy,
     /// The file was opened for reading only.
     ReadOnly {

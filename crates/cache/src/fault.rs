@@ -1,12 +1,13 @@
 //! The miss path: a page that is not in memory is paid for, read once, and published.
 //!
-//! However many threads want a page, one reads it: who inserts the folio into the page's slot. The others find it
-//! pending, sleep until it is unlocked, and look again.
+//! However many threads want a page, one reads it: who inserts the folio into the page's slot. The
+//! others find it pending, sleep until it is unlocked, and look again.
 //!
 //! # Locking
 //!
-//! Nothing is held while a page is paid for or read, except the locks of the folios that are being read, which only
-//! readers of those pages wait for. All memory that a fault waits for can therefore be freed by others.
+//! Nothing is held while a page is paid for or read, except the locks of the folios that are being
+//! read, which only readers of those pages wait for. All memory that a fault waits for can
+//! therefore be freed by others.
 
 use crate::backend::{Direction, Transfer};
 use crate::error::Error;
@@ -20,8 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Shared {
-    /// Brings page `index` in, and of the window around it what is to be had without waiting for memory. The page may be there
-    /// before or gone again afterwards: look it up.
+    /// Brings page `index` in, and of the window around it what is to be had without waiting for
+    /// memory. The page may be there before or gone again afterwards: look it up.
     pub(crate) fn fault(
         &self,
         inode: &Arc<Inode>,
@@ -59,15 +60,16 @@ impl Shared {
         }
     }
 
-    /// Inserts one missing page, if that needs no waiting: locked, without content. `None`: it is there already, or there is no
-    /// memory.
+    /// Inserts one missing page, if that needs no waiting: locked, without content. `None`: it is
+    /// there already, or there is no memory.
     pub(crate) fn try_insert(&self, inode: &Inode, task: &Task, index: u32) -> Option<FolioId> {
         let window = Window { first: index, pages: 1, mark: None };
         let mut filling = Filling::ahead(&self.core, task.memcg, window, file_pages(inode));
         self.fill(&mut filling, inode, task).map(|run| run.folios[0])
     }
 
-    /// Goes on with a window: the next pages to read, locked, without content. `None`: there are none.
+    /// Goes on with a window: the next pages to read, locked, without content. `None`: there are
+    /// none.
     fn fill(&self, filling: &mut Filling, inode: &Inode, task: &Task) -> Option<ReadRun> {
         loop {
             let step = filling.step(&self.core, &self.host, task, &inode.mapping);
@@ -143,7 +145,8 @@ impl Shared {
         Transfer::pages(inode.file.clone(), u64::from(first) * PAGE_BYTES, frames)
     }
 
-    /// Reads inserted pages on the calling thread, which waits for `wanted`, and publishes or abandons them.
+    /// Reads inserted pages on the calling thread, which waits for `wanted`, and publishes or
+    /// abandons them.
     fn read_pages(&self, inode: &Arc<Inode>, wanted: FolioId, run: &ReadRun) -> Result<(), Error> {
         let stall = self.core.begin_refault(&self.host, wanted);
         let result = self.backend.read(&self.transfer(inode, run.first, &run.folios));

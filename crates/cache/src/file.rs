@@ -1,12 +1,13 @@
 //! The descriptor path: reading and writing a cached file by offset.
 //!
-//! A hit copies the bytes out of the frame while nothing is held, and then checks that the page was still there and
-//! that nobody wrote to it meanwhile. A writer takes the page's lock and copies in. So a read of bytes within one
-//! page sees either all of a write or nothing of it.
+//! A hit copies the bytes out of the frame while nothing is held, and then checks that the page was
+//! still there and that nobody wrote to it meanwhile. A writer takes the page's lock and copies in.
+//! So a read of bytes within one page sees either all of a write or nothing of it.
 //!
 //! # Locking
 //!
-//! `Inode::resize` (writers shared, truncation alone), then one folio lock at a time. Reads take nothing.
+//! `Inode::resize` (writers shared, truncation alone), then one folio lock at a time. Reads take
+//! nothing.
 
 use crate::backend::OpenMode;
 use crate::error::Error;
@@ -47,8 +48,9 @@ const FILE_BYTES: u64 = (size_of::<Mapping>() + size_of::<Inode>()) as u64 + 512
 
 /// An open file whose pages are cached.
 ///
-/// A handle may be shared by threads; threads that each have their own (see [`CachedFile::try_clone`]) disturb each
-/// other less, and each is recognised as a sequential reader on its own.
+/// A handle may be shared by threads; threads that each have their own (see
+/// [`CachedFile::try_clone`]) disturb each other less, and each is recognised as a sequential
+/// reader on its own.
 pub struct CachedFile {
     pub(crate) shared: Arc<Shared>,
     pub(crate) inode: Arc<Inode>,
@@ -96,8 +98,9 @@ impl CachedFile {
         self.task.memcg
     }
 
-    /// From now on, pages that this handle brings in are charged to `tenant`. Those that are there stay where they are
-    /// charged. Clones and maps of the handle are not moved with it: each is by itself.
+    /// From now on, pages that this handle brings in are charged to `tenant`. Those that are there
+    /// stay where they are charged. Clones and maps of the handle are not moved with it: each is by
+    /// itself.
     ///
     /// # Errors
     /// The tenant is another cache's.
@@ -127,10 +130,12 @@ impl CachedFile {
         Task { cpu: self.shared.cpu(), ..self.task.clone() }
     }
 
-    /// Reads up to `buffer.len()` bytes from `offset`; how many there were. Fewer only at the end of the file.
+    /// Reads up to `buffer.len()` bytes from `offset`; how many there were. Fewer only at the end
+    /// of the file.
     ///
     /// # Errors
-    /// The system cannot read a page, or no memory can be freed for it. What was read before is not reported.
+    /// The system cannot read a page, or no memory can be freed for it. What was read before is not
+    /// reported.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Error> {
         self.read(buffer, offset, false)
     }
@@ -169,8 +174,9 @@ impl CachedFile {
         Ok(bytes)
     }
 
-    /// Reads a part of one page. `request` pages are wanted from it on; `again`: it is the page in which the last
-    /// read ended; `missed`: it is counted as a miss, although it may be there by now.
+    /// Reads a part of one page. `request` pages are wanted from it on; `again`: it is the page in
+    /// which the last read ended; `missed`: it is counted as a miss, although it may be there by
+    /// now.
     #[inline]
     fn read_page(
         &self,
@@ -186,8 +192,8 @@ impl CachedFile {
         self.read_page_slowly(piece, out, request, again, missed)
     }
 
-    /// Copies bytes out of a page that is in memory, and counts the access. `false`: it is not there, is being changed, or
-    /// asks for more to be read.
+    /// Copies bytes out of a page that is in memory, and counts the access. `false`: it is not
+    /// there, is being changed, or asks for more to be read.
     #[inline]
     pub(crate) fn copy_cached(
         &self,
@@ -219,7 +225,8 @@ impl CachedFile {
         self.shared.core.glance(&self.inode.mapping, index)
     }
 
-    /// As [`Self::read_page`], where the page is missing, being changed, or asks for more to be read.
+    /// As [`Self::read_page`], where the page is missing, being changed, or asks for more to be
+    /// read.
     #[cold]
     fn read_page_slowly(
         &self,
@@ -272,7 +279,8 @@ impl CachedFile {
         self.readahead.lock().unwrap_or_else(PoisonError::into_inner).on_fault(index)
     }
 
-    /// A load through a map found a page in memory that had no entry, or that asks for more to be read.
+    /// A load through a map found a page in memory that had no entry, or that asks for more to be
+    /// read.
     #[cold]
     pub(crate) fn note_mapped(&self, index: u32, hit: &Hit) {
         self.readahead.lock().unwrap_or_else(PoisonError::into_inner).note_mapped(1);
@@ -302,12 +310,13 @@ impl CachedFile {
         if self.writable { Ok(()) } else { Err(Error::ReadOnly { path: self.path().to_owned() }) }
     }
 
-    /// Writes all of `bytes` at `offset`; the file grows as needed. They are in memory when this returns, and in the
-    /// file after a successful sync.
+    /// Writes all of `bytes` at `offset`; the file grows as needed. They are in memory when this
+    /// returns, and in the file after a successful sync.
     ///
     /// # Errors
-    /// The handle is read-only, the end is beyond 16 TiB, a page that is written in part cannot be read, no memory can
-    /// be freed, or pages cannot be written back fast enough because writing fails. What was written before stays.
+    /// The handle is read-only, the end is beyond 16 TiB, a page that is written in part cannot be
+    /// read, no memory can be freed, or pages cannot be written back fast enough because writing
+    /// fails. What was written before stays.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<usize, Error> {
         self.check_writable()?;
         let end = offset.saturating_add(bytes.len() as u64);
@@ -338,11 +347,12 @@ impl CachedFile {
         Ok(())
     }
 
-    /// Writes this file's dirty pages and waits until they, and what it takes to find them, are on stable storage.
+    /// Writes this file's dirty pages and waits until they, and what it takes to find them, are on
+    /// stable storage.
     ///
     /// # Errors
-    /// A page could not be written, now or since the last sync of this handle ([`Error::WriteBack`]; it stays in
-    /// memory and is tried again), or the device cannot sync.
+    /// A page could not be written, now or since the last sync of this handle
+    /// ([`Error::WriteBack`]; it stays in memory and is tried again), or the device cannot sync.
     pub fn sync_data(&self) -> Result<(), Error> {
         self.sync(false)
     }
@@ -370,8 +380,8 @@ impl CachedFile {
         }
     }
 
-    /// Cuts the file to `len` bytes, or extends it with zeroes. Pages beyond the end are dropped, with what was
-    /// written to them.
+    /// Cuts the file to `len` bytes, or extends it with zeroes. Pages beyond the end are dropped,
+    /// with what was written to them.
     ///
     /// # Errors
     /// The handle is read-only, `len` is beyond 16 TiB, or the system refuses.
@@ -383,8 +393,8 @@ impl CachedFile {
         let file = self.inode.writable().expect("a writable handle opened it");
         let _alone = self.inode.resize.write().unwrap_or_else(PoisonError::into_inner);
         let before = self.inode.len();
-        // Write-back is planned with the length: none may begin with a length that the file system can still refuse, or end
-        // after the file was cut.
+        // Write-back is planned with the length: none may begin with a length that the file system
+        // can still refuse, or end after the file was cut.
         let held = self.inode.hold_transfers();
         file.set_len(len).map_err(|source| self.inode.error("truncate", source))?;
         self.inode.set_disk_len(len);
@@ -401,8 +411,8 @@ impl CachedFile {
     /// Tells how the bytes in `range` (or the whole file, for advice about all of it) will be used.
     ///
     /// # Errors
-    /// None today; a later version may refuse. A dirty page that cannot be written ([`Advice::DontNeed`]) is told by the next
-    /// sync.
+    /// None today; a later version may refuse. A dirty page that cannot be written
+    /// ([`Advice::DontNeed`]) is told by the next sync.
     pub fn advise(&self, advice: Advice, range: Range<u64>) -> Result<(), Error> {
         let end = range.end.min(self.len()).div_ceil(PAGE_BYTES);
         let first = (range.start / PAGE_BYTES).min(u64::from(u32::MAX)) as u32;
@@ -437,8 +447,8 @@ impl CachedFile {
         Ok(())
     }
 
-    /// Another handle on the same file, with the same advice, its own place in the file for sequential reading, and its
-    /// own account of which errors it told.
+    /// Another handle on the same file, with the same advice, its own place in the file for
+    /// sequential reading, and its own account of which errors it told.
     pub fn try_clone(&self) -> CachedFile {
         self.inode.handles.fetch_add(1, Ordering::AcqRel);
         let clone =
@@ -454,15 +464,15 @@ impl CachedFile {
 }
 
 impl Tenant {
-    /// Opens a file whose pages, as far as they are read or written first through this handle, this tenant pays for.
-    /// Handles on the same file share its pages, whichever tenants they belong to.
+    /// Opens a file whose pages, as far as they are read or written first through this handle, this
+    /// tenant pays for. Handles on the same file share its pages, whichever tenants they belong to.
     ///
-    /// Pages stay in memory while some handle is open; after the last is closed, dirty pages are written and the file
-    /// is forgotten, so that opening it again sees what others did to it.
+    /// Pages stay in memory while some handle is open; after the last is closed, dirty pages are
+    /// written and the file is forgotten, so that opening it again sees what others did to it.
     ///
     /// # Errors
-    /// The system refuses to open it, it is beyond 16 TiB, the cache was closed, or there is no memory for what is kept
-    /// about an open file.
+    /// The system refuses to open it, it is beyond 16 TiB, the cache was closed, or there is no
+    /// memory for what is kept about an open file.
     pub fn open(&self, path: &Path, mode: OpenMode) -> Result<CachedFile, Error> {
         let shared = self.shared();
         let fail = |source| Error::io("open", path, source);
@@ -519,8 +529,8 @@ impl Drop for CachedFile {
 }
 
 impl Shared {
-    /// Copies bytes into one page and makes it dirty. `true`: it was not in memory. `mapped`: it is an access through a
-    /// mapping.
+    /// Copies bytes into one page and makes it dirty. `true`: it was not in memory. `mapped`: it is
+    /// an access through a mapping.
     pub(crate) fn write_page(
         &self,
         inode: &Arc<Inode>,
@@ -552,7 +562,8 @@ impl Shared {
                 Lookup::Pending(folio) => self.wait_while(folio, |flags| flags.locked()),
                 Lookup::Miss => {
                     missed = true;
-                    // Nothing of the page's old content is left, or there is none: it need not be read.
+                    // Nothing of the page's old content is left, or there is none: it need not be
+                    // read.
                     let is_whole = || {
                         let len = inode.len().max(inode.disk_len());
                         let whole = from == 0 && (end as u64 == PAGE_BYTES || start + end as u64 >= len);
@@ -565,7 +576,8 @@ impl Shared {
                             continue;
                         };
                         if !is_whole().1 {
-                            // Others wrote beyond while memory was short, and their page may have come and gone.
+                            // Others wrote beyond while memory was short, and their page may have
+                            // come and gone.
                             self.core.abandon(&self.host, &inode.mapping, folio);
                             continue;
                         }
@@ -599,7 +611,8 @@ impl Shared {
         self.core.unlock(&self.host, folio);
     }
 
-    /// Zeroes what is cached of the page in which the file ends, behind its end, as the disk does where the file was cut.
+    /// Zeroes what is cached of the page in which the file ends, behind its end, as the disk does
+    /// where the file was cut.
     fn zero_tail(&self, inode: &Arc<Inode>, len: u64) {
         let tail = (len % PAGE_BYTES) as usize;
         let Ok(index) = u32::try_from(len / PAGE_BYTES) else { return };

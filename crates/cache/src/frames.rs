@@ -1,21 +1,24 @@
 //! Frames: the memory behind every cached page, and the only way to its bytes.
 //!
-//! One anonymous region, mapped once, holds all frames of a cache; a frame is 4,096 bytes and is named by
-//! its number. The region starts at a 2 MiB boundary so that the kernel may back it with huge pages: a
-//! random hit then costs one TLB entry per 512 frames instead of one per frame. Memory is taken from the
-//! system when a frame is first touched, unless a ring pins most of the region (see [`Frames::pin`]).
+//! One anonymous region, mapped once, holds all frames of a cache; a frame is 4,096 bytes and is
+//! named by its number. The region starts at a 2 MiB boundary so that the kernel may back it with
+//! huge pages: a random hit then costs one TLB entry per 512 frames instead of one per frame.
+//! Memory is taken from the system when a frame is first touched, unless a ring pins most of the
+//! region (see [`Frames::pin`]).
 //!
 //! # Locking
 //!
-//! None here. Who may write a frame is decided outside, by the lock bit of the folio that owns it. Readers
-//! do not take that lock: they copy the bytes out and then check the folio's version, and throw the copy
-//! away when a writer was there meanwhile. Hence a copy and a write may touch the same bytes at the same
-//! time. For ordinary Rust loads and stores that would be a data race, that is, undefined behaviour however
-//! the copy is used afterwards. So frame memory is never lent as `&[u8]` while a writer is possible, and every
-//! copy goes through [`racing`], whose accesses count as relaxed atomics, byte for byte.
+//! None here. Who may write a frame is decided outside, by the lock bit of the folio that owns it.
+//! Readers do not take that lock: they copy the bytes out and then check the folio's version, and
+//! throw the copy away when a writer was there meanwhile. Hence a copy and a write may touch the
+//! same bytes at the same time. For ordinary Rust loads and stores that would be a data race, that
+//! is, undefined behaviour however the copy is used afterwards. So frame memory is never lent as
+//! `&[u8]` while a writer is possible, and every copy goes through [`racing`], whose accesses count
+//! as relaxed atomics, byte for byte.
 //!
-//! Relaxed means unordered. The reader of a version protocol needs `fence(Acquire)` between the copy and
-//! the second look at the version, the writer `fence(Release)` between marking the version and the copy.
+//! Relaxed means unordered. The reader of a version protocol needs `fence(Acquire)` between the
+//! copy and the second look at the version, the writer `fence(Release)` between marking the version
+//! and the copy.
 
 #[cfg(not(miri))]
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -38,11 +41,12 @@ pub(crate) struct Frames {
     pinned: AtomicBool,
 }
 
-// SAFETY: the region belongs to `Frames` alone and stays mapped until it drops; nothing in it is tied to the
-// thread that mapped it.
+// SAFETY: the region belongs to `Frames` alone and stays mapped until it drops; nothing in it is
+// tied to the thread that mapped it.
 unsafe impl Send for Frames {}
-// SAFETY: through `&Frames`, bytes are reached by the racing copies only, which count as relaxed atomics; the
-// two ways around them (`bytes`, `as_ptr`) put the exclusion of writers on their callers.
+// SAFETY: through `&Frames`, bytes are reached by the racing copies only, which count as relaxed
+// atomics; the two ways around them (`bytes`, `as_ptr`) put the exclusion of writers on their
+// callers.
 unsafe impl Sync for Frames {}
 
 impl Frames {
@@ -67,9 +71,9 @@ impl Frames {
         self.count as usize * FRAME_BYTES
     }
 
-    /// How many frames a ring may pin, from the first on. The last eighth stays free to be given back, so that index
-    /// memory can grow at the expense of frames: with one leaf (520 bytes) per cached page, which is the worst case,
-    /// it takes an eighth of the budget.
+    /// How many frames a ring may pin, from the first on. The last eighth stays free to be given
+    /// back, so that index memory can grow at the expense of frames: with one leaf (520 bytes) per
+    /// cached page, which is the worst case, it takes an eighth of the budget.
     pub(crate) fn pinnable_count(&self) -> u32 {
         self.count - self.count.div_ceil(8)
     }
@@ -79,32 +83,36 @@ impl Frames {
         if self.is_pinned() { self.pinnable_count() } else { 0 }
     }
 
-    /// Whether the kernel accepted to back the region with huge pages. It still may run out of them.
+    /// Whether the kernel accepted to back the region with huge pages. It still may run out of
+    /// them.
     pub(crate) fn huge_pages(&self) -> bool {
         self.huge_pages
     }
 
-    /// First byte of `frame`. Whoever writes through it holds the lock of the folio in that frame (or is the
-    /// kernel on the behalf of somebody who does), and writes through it race with optimistic readers.
+    /// First byte of `frame`. Whoever writes through it holds the lock of the folio in that frame
+    /// (or is the kernel on the behalf of somebody who does), and writes through it race with
+    /// optimistic readers.
     pub(crate) fn as_ptr(&self, frame: u32) -> *mut u8 {
         self.at(frame, 0..FRAME_BYTES)
     }
 
-    /// Copies out what the frame holds from `offset` on. A writer may tear the copy: it says nothing until the
-    /// version was checked once more.
+    /// Copies out what the frame holds from `offset` on. A writer may tear the copy: it says
+    /// nothing until the version was checked once more.
     #[inline]
     pub(crate) fn copy_out(&self, frame: u32, offset: usize, out: &mut [u8]) {
         let from = self.at(frame, offset..offset + out.len());
-        // SAFETY: `at` checked that the source lies within one frame; `out` is exclusive, and no safe code can
-        // have obtained it from frame memory while writers are possible, so the two do not overlap.
+        // SAFETY: `at` checked that the source lies within one frame; `out` is exclusive, and no
+        // safe code can have obtained it from frame memory while writers are possible, so the two
+        // do not overlap.
         unsafe { racing::load(from, out) }
     }
 
-    /// Copies `bytes` into the frame from `offset` on. The caller holds the lock of the folio in that frame.
+    /// Copies `bytes` into the frame from `offset` on. The caller holds the lock of the folio in
+    /// that frame.
     pub(crate) fn copy_in(&self, frame: u32, offset: usize, bytes: &[u8]) {
         let to = self.at(frame, offset..offset + bytes.len());
-        // SAFETY: `at` checked that the destination lies within one frame; a shared slice of frame memory exists
-        // only while nobody writes (`bytes`), so the two do not overlap.
+        // SAFETY: `at` checked that the destination lies within one frame; a shared slice of frame
+        // memory exists only while nobody writes (`bytes`), so the two do not overlap.
         unsafe { racing::store(to, bytes) }
     }
 
@@ -119,8 +127,9 @@ impl Frames {
     ///
     /// # Safety
     ///
-    /// Nobody writes the frame, gives it back (`release`) or has the kernel read into it while the slice
-    /// lives. A right usage is a folio whose lock bit is held by the borrower, as for the flusher:
+    /// Nobody writes the frame, gives it back (`release`) or has the kernel read into it while the
+    /// slice lives. A right usage is a folio whose lock bit is held by the borrower, as for the
+    /// flusher:
     ///
     /// ```ignore
     /// let latch = folio.lock();
@@ -130,15 +139,17 @@ impl Frames {
     /// ```
     pub(crate) unsafe fn bytes(&self, frame: u32) -> &[u8] {
         let from = self.at(frame, 0..FRAME_BYTES);
-        // SAFETY: `at` checked the bounds; the memory is initialised (zero at first) and the caller keeps writers
-        // out for as long as the slice lives.
+        // SAFETY: `at` checked the bounds; the memory is initialised (zero at first) and the caller
+        // keeps writers out for as long as the slice lives.
         unsafe { std::slice::from_raw_parts(from, FRAME_BYTES) }
     }
 
-    /// Gives the frame's memory back to the system; it reads zero afterwards. The caller holds the lock of the
-    /// folio in that frame or the frame is free. Splits the huge page that it is part of.
+    /// Gives the frame's memory back to the system; it reads zero afterwards. The caller holds the
+    /// lock of the folio in that frame or the frame is free. Splits the huge page that it is part
+    /// of.
     ///
-    /// A pinned frame cannot be given back: it is zeroed and stays. Returns whether memory was given back.
+    /// A pinned frame cannot be given back: it is zeroed and stays. Returns whether memory was
+    /// given back.
     pub(crate) fn release(&self, frame: u32) -> bool {
         let start = self.as_ptr(frame);
         if frame < self.pinned_count() || !forget(start) {
@@ -148,12 +159,12 @@ impl Frames {
         true
     }
 
-    /// States that the kernel is about to hold on to the physical pages of the first `pinnable_count` frames
-    /// (registered buffers).
+    /// States that the kernel is about to hold on to the physical pages of the first
+    /// `pinnable_count` frames (registered buffers).
     ///
-    /// From now on [`Frames::release`] must not unmap: a ring would go on transferring into the old physical
-    /// page while the frame's address already shows a new one, and reads would silently be lost. Called before
-    /// the first frame is used.
+    /// From now on [`Frames::release`] must not unmap: a ring would go on transferring into the old
+    /// physical page while the frame's address already shows a new one, and reads would silently be
+    /// lost. Called before the first frame is used.
     pub(crate) fn pin(&self) {
         self.pinned.store(true, Ordering::Release);
     }
@@ -172,16 +183,16 @@ impl Frames {
     fn at(&self, frame: u32, range: Range<usize>) -> *mut u8 {
         assert!(frame < self.count, "frame {frame} of {}", self.count);
         assert!(range.start <= range.end && range.end <= FRAME_BYTES, "bytes {range:?} of a frame");
-        // SAFETY: the frame lies within the region and `range.start` within the frame (or just behind its last
-        // byte, for an empty range), as just asserted.
+        // SAFETY: the frame lies within the region and `range.start` within the frame (or just
+        // behind its last byte, for an empty range), as just asserted.
         unsafe { self.base.as_ptr().add(frame as usize * FRAME_BYTES + range.start) }
     }
 }
 
 impl Drop for Frames {
     fn drop(&mut self) {
-        // SAFETY: base and length are those of `map`; `&mut self` says that no guard or backend looks at it any
-        // more (they hold an `Arc<Frames>`).
+        // SAFETY: base and length are those of `map`; `&mut self` says that no guard or backend
+        // looks at it any more (they hold an `Arc<Frames>`).
         unsafe { unmap(self.base, self.region_bytes()) }
     }
 }
@@ -203,8 +214,8 @@ fn map(length: usize) -> io::Result<(NonNull<u8>, bool)> {
     let head = mapped.addr().next_multiple_of(HUGE_PAGE_BYTES) - mapped.addr();
     let base = mapped.cast::<u8>().wrapping_add(head);
     let tail = mapped_length - head - length;
-    // SAFETY: both pieces are page aligned parts of the fresh mapping that nothing refers to, outside of
-    // `base..base + length`.
+    // SAFETY: both pieces are page aligned parts of the fresh mapping that nothing refers to,
+    // outside of `base..base + length`.
     unsafe {
         if head > 0 {
             munmap(mapped, head)?;
@@ -215,8 +226,9 @@ fn map(length: usize) -> io::Result<(NonNull<u8>, bool)> {
     }
     // SAFETY: advice on our own mapping, neither of them changes its content.
     let huge_pages = unsafe {
-        // A child between fork and exec has no use for the cache. Without this the kernel would copy every pinned
-        // page for it at the fork. Where it is refused, forking is slow and nothing else.
+        // A child between fork and exec has no use for the cache. Without this the kernel would
+        // copy every pinned page for it at the fork. Where it is refused, forking is slow and
+        // nothing else.
         let _ = madvise(base.cast(), length, Advice::LinuxDontFork);
         length >= HUGE_PAGE_BYTES
             && huge_pages_enabled()
@@ -225,7 +237,8 @@ fn map(length: usize) -> io::Result<(NonNull<u8>, bool)> {
     Ok((NonNull::new(base).expect("a mapping is not at address zero"), huge_pages))
 }
 
-/// The kernel takes the advice even where an administrator switched huge pages off, so ask there too.
+/// The kernel takes the advice even where an administrator switched huge pages off, so ask there
+/// too.
 #[cfg(not(miri))]
 fn huge_pages_enabled() -> bool {
     std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -244,8 +257,8 @@ unsafe fn unmap(base: NonNull<u8>, length: usize) {
 
 #[cfg(not(miri))]
 fn forget(start: *mut u8) -> bool {
-    // SAFETY: one frame of our own private anonymous mapping (callers pass `as_ptr`). Readers that copy at the
-    // same time see old bytes or zeroes, which is the race they are prepared for.
+    // SAFETY: one frame of our own private anonymous mapping (callers pass `as_ptr`). Readers that
+    // copy at the same time see old bytes or zeroes, which is the race they are prepared for.
     unsafe { madvise(start.cast(), FRAME_BYTES, Advice::LinuxDontNeed) }.is_ok()
 }
 
@@ -280,13 +293,14 @@ fn forget(_start: *mut u8) -> bool {
 mod racing {
     use std::arch::asm;
 
-    // Assembly is opaque to the compiler, which must assume that it does what Rust code could do there; here
-    // that is one relaxed atomic load and store per byte, and the processor's moves are at least that strong.
-    // No option promises `nomem`, so the compiler moves no other access across a copy.
+    // Assembly is opaque to the compiler, which must assume that it does what Rust code could do
+    // there; here that is one relaxed atomic load and store per byte, and the processor's moves are
+    // at least that strong. No option promises `nomem`, so the compiler moves no other access
+    // across a copy.
 
-    // `rep movsb` takes some 35 cycles to get going, many more on processors without FSRM. Measured on a Xeon with
-    // it: 65 bytes in 6 ns against 4 by 16-byte moves, 512 bytes in 16 against 12; from there on no difference,
-    // and a whole page in 55 ns.
+    // `rep movsb` takes some 35 cycles to get going, many more on processors without FSRM. Measured
+    // on a Xeon with it: 65 bytes in 6 ns against 4 by 16-byte moves, 512 bytes in 16 against 12;
+    // from there on no difference, and a whole page in 55 ns.
     const STRING_BYTES: usize = 512;
 
     /// # Safety
@@ -310,8 +324,8 @@ mod racing {
     ///
     /// `to` is valid for writes of `length` bytes.
     pub(super) unsafe fn zero(to: *mut u8, length: usize) {
-        // SAFETY: writes exactly the bytes that the caller vouches for. The direction flag is clear on entry to
-        // any `asm!`; `rep stosb` changes the three registers named here and no flag.
+        // SAFETY: writes exactly the bytes that the caller vouches for. The direction flag is clear
+        // on entry to any `asm!`; `rep stosb` changes the three registers named here and no flag.
         unsafe {
             asm!("rep stosb", inout("rcx") length => _, inout("rdi") to => _, in("al") 0u8,
                 options(nostack, preserves_flags));
@@ -323,8 +337,9 @@ mod racing {
     /// `from` is valid for reads and `to` for writes of `length` bytes, and they do not overlap.
     #[inline]
     unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
-        // SAFETY: every arm touches bytes `0..length` of both sides only: the caller vouches for them. Odd
-        // lengths take a last move that overlaps the one before, and stores the same bytes twice.
+        // SAFETY: every arm touches bytes `0..length` of both sides only: the caller vouches for
+        // them. Odd lengths take a last move that overlaps the one before, and stores the same
+        // bytes twice.
         unsafe {
             match length {
                 0 => {}
@@ -350,8 +365,9 @@ mod racing {
                     }
                     move_16(from.add(length - 16), to.add(length - 16));
                 }
-                // Its stores may become visible in any order among themselves, but all of them before any later
-                // store, such as the one that unlocks the folio; that is all a version protocol asks for.
+                // Its stores may become visible in any order among themselves, but all of them
+                // before any later store, such as the one that unlocks the folio; that is all a
+                // version protocol asks for.
                 _ => {
                     asm!("rep movsb", inout("rcx") length => _, inout("rdi") to => _, inout("rsi") from => _,
                     options(nostack, preserves_flags))
@@ -364,10 +380,12 @@ mod racing {
         ($($name:ident $class:ident $load:literal $store:literal),*) => { $(
             /// # Safety
             ///
-            /// Both sides are valid for as many bytes as the name says. Neither needs to be aligned.
+            /// Both sides are valid for as many bytes as the name says. Neither needs to be
+            /// aligned.
             #[inline(always)]
             unsafe fn $name(from: *const u8, to: *mut u8) {
-                // SAFETY: one load and one store of that size; changes one register, no flag, no stack.
+                // SAFETY: one load and one store of that size; changes one register, no flag, no
+                // stack.
                 unsafe {
                     asm!($load, $store, value = out($class) _, from = in(reg) from, to = in(reg) to,
                         options(nostack, preserves_flags));
@@ -386,13 +404,15 @@ mod racing {
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 use portable as racing;
 
-/// The same copies where there is no assembly of ours: relaxed atomic words, and bytes at unaligned edges.
+/// The same copies where there is no assembly of ours: relaxed atomic words, and bytes at unaligned
+/// edges.
 #[cfg(any(test, miri, not(target_arch = "x86_64")))]
 mod portable {
     use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
-    // Words and bytes that meet in one place are atomics of mixed size, which processors handle and Rust's memory
-    // model has no answer for yet. Miri reports them, so for Miri everything is a byte.
+    // Words and bytes that meet in one place are atomics of mixed size, which processors handle and
+    // Rust's memory model has no answer for yet. Miri reports them, so for Miri everything is a
+    // byte.
     const WORD_BYTES: usize = if cfg!(miri) { usize::MAX } else { 8 };
 
     fn is_word(position: *const u8, left: usize) -> bool {
@@ -401,13 +421,14 @@ mod portable {
 
     /// # Safety
     ///
-    /// `from` is valid for reads of `out.len()` bytes, derived from a pointer for writes too (an atomic is, even one
-    /// that is only loaded from), and does not overlap `out`.
+    /// `from` is valid for reads of `out.len()` bytes, derived from a pointer for writes too (an
+    /// atomic is, even one that is only loaded from), and does not overlap `out`.
     pub(super) unsafe fn load(from: *const u8, out: &mut [u8]) {
         let mut done = 0;
         while done < out.len() {
-            // SAFETY: `done` is below the length that the caller vouches for. The atomics below are only ever loaded
-            // from, are aligned and within bounds as `is_word` says, and concurrent writers use atomics too.
+            // SAFETY: `done` is below the length that the caller vouches for. The atomics below are
+            // only ever loaded from, are aligned and within bounds as `is_word` says, and
+            // concurrent writers use atomics too.
             unsafe {
                 let position = from.add(done);
                 if is_word(position, out.len() - done) {
@@ -576,7 +597,8 @@ mod tests {
         Frames::new(2).unwrap().copy_out(0, 4000, &mut [0; 97]);
     }
 
-    /// The story of every optimistic reader: copies race with a writer, and those whose version held are whole.
+    /// The story of every optimistic reader: copies race with a writer, and those whose version
+    /// held are whole.
     #[test]
     fn a_copy_whose_version_held_is_never_torn() {
         let frames = Frames::new(1).unwrap();

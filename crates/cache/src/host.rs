@@ -2,7 +2,8 @@
 //!
 //! # Locking
 //!
-//! The core calls these methods with its own locks held: they only set flags, wake threads and, for swap, copy a page.
+//! The core calls these methods with its own locks held: they only set flags, wake threads and, for
+//! swap, copy a page.
 
 use crate::frames::Frames;
 use crate::latch::Latches;
@@ -16,8 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A bell: rung by anyone, slept on by one worker or by everybody who waits for progress. Ringing it costs one
-/// atomic addition while nobody sleeps.
+/// A bell: rung by anyone, slept on by one worker or by everybody who waits for progress. Ringing
+/// it costs one atomic addition while nobody sleeps.
 #[derive(Default)]
 pub(crate) struct Bell {
     rings: AtomicU64,
@@ -107,7 +108,8 @@ impl CacheHost {
     /// Parks the calling thread as the core asked, unless pages were written since `heard`.
     pub(crate) fn park(&self, throttle: Throttle, heard: u64) {
         match throttle {
-            // What is written or read puts no page back. A ring in this moment is missed, for 20 ms.
+            // What is written or read puts no page back. A ring in this moment is missed, for 20
+            // ms.
             Throttle::Isolated => self.isolated.wait(self.isolated.rings(), throttle.timeout()),
             _ => self.progress.wait(heard, throttle.timeout()),
         };

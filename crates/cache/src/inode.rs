@@ -2,22 +2,25 @@
 //!
 //! # Length
 //!
-//! The cache's length is what readers see; the file on disk follows when dirty pages are written. A cached page is
-//! served without asking the system whether somebody else changed the file; that is noticed when a read reaches
-//! the end or finds less on disk than there was, and at every sync and open ([`Inode::revalidate`]). While others
-//! write, this may have to wait for a later read.
+//! The cache's length is what readers see; the file on disk follows when dirty pages are written. A
+//! cached page is served without asking the system whether somebody else changed the file; that is
+//! noticed when a read reaches the end or finds less on disk than there was, and at every sync and
+//! open ([`Inode::revalidate`]). While others write, this may have to wait for a later read.
 //!
-//! Behind the end, the page in which the file ends reads zero, in memory as on disk: the file may grow over it.
+//! Behind the end, the page in which the file ends reads zero, in memory as on disk: the file may
+//! grow over it.
 //!
 //! # Write-back errors
 //!
-//! Counted in a sequence ([`ErrorSequence`]). Each handle remembers up to where it has told its user.
+//! Counted in a sequence ([`ErrorSequence`]). Each handle remembers up to where it has told its
+//! user.
 //!
 //! # Locking
 //!
-//! `resize` is held shared by writers and alone by whoever changes the length; readers take nothing. It comes before
-//! every other lock. A writer keeps it while it waits for guards, so only those wait for it who may wait for guards
-//! themselves: writers and truncation. `transfers` and `errors` are leaves; `maps` comes before the core's locks.
+//! `resize` is held shared by writers and alone by whoever changes the length; readers take
+//! nothing. It comes before every other lock. A writer keeps it while it waits for guards, so only
+//! those wait for it who may wait for guards themselves: writers and truncation. `transfers` and
+//! `errors` are leaves; `maps` comes before the core's locks.
 
 use crate::backend::{BackendFile, FileIdentity};
 use crate::error::Error;
@@ -118,7 +121,8 @@ impl Inodes {
         self.by_mapping.insert(inode.mapping.id(), inode.clone());
     }
 
-    /// Its mapping was closed, under the lock that guards this: the number may be another file's soon.
+    /// Its mapping was closed, under the lock that guards this: the number may be another file's
+    /// soon.
     pub(crate) fn remove(&mut self, inode: &Inode) {
         self.by_identity.remove(&inode.identity);
         self.by_mapping.remove(&inode.mapping.id());
@@ -259,7 +263,8 @@ impl Inode {
         !self.transfers.lock().unwrap_or_else(PoisonError::into_inner).under_way.is_empty()
     }
 
-    /// Sleeps until all write-back that is under way now has ended. What begins later is not waited for. How much began so far.
+    /// Sleeps until all write-back that is under way now has ended. What begins later is not waited
+    /// for. How much began so far.
     pub(crate) fn wait_for_transfers(&self) -> u64 {
         let transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
         let end = transfers.next;
@@ -269,8 +274,9 @@ impl Inode {
         end
     }
 
-    /// Waits until no write-back of this file is under way, and lets none begin until the guard is dropped. A page that is
-    /// written then is written up to the length that the file has by then. The caller holds `resize` alone.
+    /// Waits until no write-back of this file is under way, and lets none begin until the guard is
+    /// dropped. A page that is written then is written up to the length that the file has by then.
+    /// The caller holds `resize` alone.
     pub(crate) fn hold_transfers(&self) -> HeldTransfers<'_> {
         let mut transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
         transfers.held = true;

@@ -1,9 +1,9 @@
 //! Where threads sleep until a folio is unlocked, written, or no longer lent.
 //!
-//! Folios have no room for a queue of sleepers; they share 64 of them, by number. A sleeper sets the folio's
-//! `waiters` bit while it holds the queue's lock; whoever changes what it waits for sees the bit in the same
-//! atomic step and wakes the queue, which needs that lock too. Thus no wake-up is lost, and nobody who has no
-//! sleepers pays for them.
+//! Folios have no room for a queue of sleepers; they share 64 of them, by number. A sleeper sets
+//! the folio's `waiters` bit while it holds the queue's lock; whoever changes what it waits for
+//! sees the bit in the same atomic step and wakes the queue, which needs that lock too. Thus no
+//! wake-up is lost, and nobody who has no sleepers pays for them.
 
 use mglru_core::FolioId;
 use mglru_core::folio::{Flags, FolioFlags};
@@ -39,8 +39,9 @@ impl Latches {
         }
     }
 
-    /// Sleeps until `done`, which is not a matter of the folio's state: who makes it true does so in a sequentially
-    /// consistent step before it looks for waiters, and the caller has a reference to the folio.
+    /// Sleeps until `done`, which is not a matter of the folio's state: who makes it true does so
+    /// in a sequentially consistent step before it looks for waiters, and the caller has a
+    /// reference to the folio.
     pub(crate) fn wait_until(&self, folio: FolioId, flags: &FolioFlags, done: impl Fn() -> bool) {
         let queue = self.queue(folio);
         let mut guard = queue.lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,7 +56,8 @@ impl Latches {
         }
     }
 
-    /// Wakes everybody who sleeps for this folio (and those of the same queue, who look and sleep on).
+    /// Wakes everybody who sleeps for this folio (and those of the same queue, who look and sleep
+    /// on).
     pub(crate) fn wake(&self, folio: FolioId) {
         let queue = self.queue(folio);
         drop(queue.lock.lock().unwrap_or_else(PoisonError::into_inner));

@@ -1,8 +1,10 @@
-//! A page cache over real files with a hard memory budget, whose reclaim is Linux's multi-generational LRU.
+//! A page cache over real files with a hard memory budget, whose reclaim is Linux's
+//! multi-generational LRU.
 //!
-//! For storage engines, databases and file services that keep their own buffer pool: scans do not flush it, the
-//! working set is protected, tenants have limits of their own, dirty pages are throttled, and everything is
-//! counted under the kernel's names. Start with [`PageCache`]; `docs/cache.md` is a guide.
+//! For storage engines, databases and file services that keep their own buffer pool: scans do not
+//! flush it, the working set is protected, tenants have limits of their own, dirty pages are
+//! throttled, and everything is counted under the kernel's names. Start with [`PageCache`];
+//! `docs/cache.md` is a guide.
 //!
 //! ```no_run
 //! use mglru_cache::{OpenMode, PageCache};
@@ -21,8 +23,9 @@
 //!
 //! # Unsafe code
 //!
-//! In `frames` (memory that readers copy while writers write), `backend/uring`, `backend/disk_file` and
-//! `backend/threads` (system calls on it), at one place of `mapped` (guards), and in `prefetch` (an instruction).
+//! In `frames` (memory that readers copy while writers write), `backend/uring`, `backend/disk_file`
+//! and `backend/threads` (system calls on it), at one place of `mapped` (guards), and in `prefetch`
+//! (an instruction).
 
 mod anon;
 pub mod backend;

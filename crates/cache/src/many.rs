@@ -1,4 +1,5 @@
-//! Many reads at once: what is missing is read from the device together, and copied out as it arrives.
+//! Many reads at once: what is missing is read from the device together, and copied out as it
+//! arrives.
 //!
 //! ```text
 //! requests ── in memory: copied ──────────────────────────────┐
@@ -19,7 +20,8 @@ use crate::flight::Flight;
 use mglru_core::{FolioId, PAGE_BYTES};
 use std::io;
 
-/// Reads under way at once: as fio's usual `iodepth`. More per thread gain nothing on one queue of a device.
+/// Reads under way at once: as fio's usual `iodepth`. More per thread gain nothing on one queue of
+/// a device.
 const UNDER_WAY: usize = 32;
 
 /// One of many reads: where from, where to, and how many bytes there were.
@@ -51,9 +53,10 @@ struct Many<'a, 'b> {
 }
 
 impl CachedFile {
-    /// Reads many parts of the file, and notes how many bytes each got. Pages that are missing are read from the device
-    /// together, where [`Self::read_at`] would wait for each. Give it all there is to read: it has 32 under way at once.
-    /// Requests that reach over a page's end are left to the end, and read one by one.
+    /// Reads many parts of the file, and notes how many bytes each got. Pages that are missing are
+    /// read from the device together, where [`Self::read_at`] would wait for each. Give it all
+    /// there is to read: it has 32 under way at once. Requests that reach over a page's end are
+    /// left to the end, and read one by one.
     ///
     /// # Errors
     /// As for [`Self::read_at`], of one that fails; others may have been read or not.
@@ -72,8 +75,8 @@ impl CachedFile {
 }
 
 impl Many<'_, '_> {
-    /// Copies a request's bytes, if its page is in memory; the page it needs otherwise. `None`: it is done, or one for
-    /// later.
+    /// Copies a request's bytes, if its page is in memory; the page it needs otherwise. `None`: it
+    /// is done, or one for later.
     fn try_copy(&mut self, number: usize, missed: bool) -> Option<u32> {
         let (file, request) = (self.file, &mut self.requests[number]);
         let in_page = (request.offset % PAGE_BYTES) as usize;
@@ -92,7 +95,8 @@ impl Many<'_, '_> {
         }
     }
 
-    /// Where the backend has no batches: everything is submitted, and waited for one after the other.
+    /// Where the backend has no batches: everything is submitted, and waited for one after the
+    /// other.
     fn submit_all(&mut self) {
         while let Some(transfer) = Batch::next(self) {
             let Flying { request, index, folios } = self.flying.pop().expect("of that transfer");
@@ -118,7 +122,8 @@ impl Batch for Many<'_, '_> {
                     self.flying.push(Flying { request: number, index, folios });
                     return Some(transfer);
                 }
-                // Somebody else reads it; or there is no memory without waiting, which is not done with pages locked.
+                // Somebody else reads it; or there is no memory without waiting, which is not done
+                // with pages locked.
                 None => self.later.push((number, false)),
             }
         }

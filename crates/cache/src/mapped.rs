@@ -1,15 +1,18 @@
-//! The mapped path: accesses that set an accessed bit and count nothing, and guards that lend a page's bytes.
+//! The mapped path: accesses that set an accessed bit and count nothing, and guards that lend a
+//! page's bytes.
 //!
-//! Page-table entries are bits of the page's slot (see `mglru_core::mapping`). A repeated access finds its bits set
-//! and writes nothing. There is no fault to save by making entries of neighbours, too ([`mglru_core::readahead`]): the slot of a
-//! page in memory is its entry already, and a load that finds its bits clear sets them in the word that it has at hand.
+//! Page-table entries are bits of the page's slot (see `mglru_core::mapping`). A repeated access
+//! finds its bits set and writes nothing. There is no fault to save by making entries of
+//! neighbours, too ([`mglru_core::readahead`]): the slot of a page in memory is its entry already,
+//! and a load that finds its bits clear sets them in the word that it has at hand.
 //!
 //! # Guards
 //!
-//! [`PageGuard`] lends `&[u8]`. While it lives, the frame is not reused (the guard holds a reference) and nobody writes
-//! the page: a writer announces itself, then sees that the page is lent, withdraws, and sleeps; a guard counts itself,
-//! then sees that a writer is there, and withdraws. Both steps are sequentially consistent, so that one of them sees
-//! the other. A writer that waits for guards keeps nobody from reading: who holds one may read the page, and lend it
+//! [`PageGuard`] lends `&[u8]`. While it lives, the frame is not reused (the guard holds a
+//! reference) and nobody writes the page: a writer announces itself, then sees that the page is
+//! lent, withdraws, and sleeps; a guard counts itself, then sees that a writer is there, and
+//! withdraws. Both steps are sequentially consistent, so that one of them sees the other. A writer
+//! that waits for guards keeps nobody from reading: who holds one may read the page, and lend it
 //! once more.
 //!
 //! # Safety
@@ -31,7 +34,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-/// Accesses of a batch that are under way together: more than a core can have cache misses outstanding (16).
+/// Accesses of a batch that are under way together: more than a core can have cache misses
+/// outstanding (16).
 const TOGETHER: usize = 32;
 
 /// How a map is going to be used (madvise).
@@ -43,8 +47,8 @@ pub enum MapAdvice {
     NoRecency,
 }
 
-/// A file mapped into the cache's address space, from its beginning. Its length is that of the file, whenever it is
-/// looked at.
+/// A file mapped into the cache's address space, from its beginning. Its length is that of the
+/// file, whenever it is looked at.
 pub struct Map {
     file: CachedFile,
     /// Those of the cache, one step nearer.
@@ -78,7 +82,8 @@ impl Map {
         file.shared.core.map(&file.task, &file.inode.mapping, len.div_ceil(PAGE_BYTES));
     }
 
-    /// From now on, pages that this map brings in are charged to `tenant`. Those that are there stay where they are charged.
+    /// From now on, pages that this map brings in are charged to `tenant`. Those that are there
+    /// stay where they are charged.
     ///
     /// # Errors
     /// The tenant is another cache's.
@@ -149,8 +154,9 @@ impl Map {
         self.load_pieces(offset, out)
     }
 
-    /// Loads `N` bytes from each of `offsets`, as [`Self::load`] does one by one. With accesses in no order this is several
-    /// times as fast: the processor waits for many of them together, see docs/hit-path.md.
+    /// Loads `N` bytes from each of `offsets`, as [`Self::load`] does one by one. With accesses in
+    /// no order this is several times as fast: the processor waits for many of them together, see
+    /// docs/hit-path.md.
     ///
     /// # Errors
     /// As for [`Self::load`], of the first that fails; what is in `out` then means nothing.
@@ -219,11 +225,12 @@ impl Map {
         Ok(())
     }
 
-    /// Lends a page. The guard keeps it in memory and unchanged. A thread that writes to the page, or truncates the
-    /// file, while it holds a guard waits for itself.
+    /// Lends a page. The guard keeps it in memory and unchanged. A thread that writes to the page,
+    /// or truncates the file, while it holds a guard waits for itself.
     ///
     /// # Errors
-    /// The page is beyond the end, cannot be read, or no memory can be freed for it; or it is lent 3,800 times.
+    /// The page is beyond the end, cannot be read, or no memory can be freed for it; or it is lent
+    /// 3,800 times.
     pub fn page(&self, index: u32) -> Result<PageGuard<'_>, Error> {
         let start = u64::from(index) * PAGE_BYTES;
         let bytes = (self.check(start, 1)? - start).min(PAGE_BYTES) as usize;
@@ -311,8 +318,9 @@ impl Deref for PageGuard<'_> {
 
     /// The page's bytes, up to the end of the file.
     fn deref(&self) -> &[u8] {
-        // SAFETY: `lend` counted this guard while no writer was there; a writer that comes later sees the count and
-        // sleeps until it is gone. The reference keeps the frame from being freed, given back or read into.
+        // SAFETY: `lend` counted this guard while no writer was there; a writer that comes later
+        // sees the count and sleeps until it is gone. The reference keeps the frame from being
+        // freed, given back or read into.
         #[expect(unsafe_code, reason = "lends a frame's bytes without a copy")]
         let frame = unsafe { self.shared.frames.bytes(self.folio.0) };
         &frame[..self.bytes]
@@ -346,7 +354,8 @@ impl Shared {
         }
     }
 
-    /// Announces a writer on a folio whose lock the caller holds, as soon as nobody has the bytes borrowed.
+    /// Announces a writer on a folio whose lock the caller holds, as soon as nobody has the bytes
+    /// borrowed.
     pub(crate) fn begin_change(&self, inode: &Inode, folio: FolioId) {
         let (flags, lent) = (self.flags(folio), &self.lent[folio.0 as usize]);
         let is_lent = || lent.load(Ordering::SeqCst) > 0;
@@ -356,7 +365,8 @@ impl Shared {
             if !is_lent() {
                 return;
             }
-            // Not kept up while we sleep: who has the page borrowed may want to read it before giving it back.
+            // Not kept up while we sleep: who has the page borrowed may want to read it before
+            // giving it back.
             self.core.cancel_content(&self.host, &inode.mapping, folio);
             self.host.latches.wait_until(folio, flags, || !is_lent());
         }

@@ -1,14 +1,16 @@
 //! Killing a tenant: its anonymous memory is given up, so that others get on.
 //!
-//! The core chooses ([`mglru_core::OomPolicy`]), marks the victim, which charges nothing from then on, and leaves it here. The
-//! thread whose charge it was takes the memory before it tries again ([`Reaping`]). Here, each region is marked as lost before it
-//! loses its first page, so that its users get the reason instead of zeros. Files of the victim keep every byte: their dirty
-//! pages are written as ever, and stay readable as far as they are in memory.
+//! The core chooses ([`mglru_core::OomPolicy`]), marks the victim, which charges nothing from then
+//! on, and leaves it here. The thread whose charge it was takes the memory before it tries again
+//! ([`Reaping`]). Here, each region is marked as lost before it loses its first page, so that its
+//! users get the reason instead of zeros. Files of the victim keep every byte: their dirty pages
+//! are written as ever, and stay readable as far as they are in memory.
 //!
 //! # Locking
 //!
-//! Victims are taken with nothing held but locks of file pages that are being read, as in [`crate::fault`]. Who has a page
-//! of anonymous memory locked pays for nothing meanwhile, so that waiting for it ends.
+//! Victims are taken with nothing held but locks of file pages that are being read, as in
+//! [`crate::fault`]. Who has a page of anonymous memory locked pays for nothing meanwhile, so that
+//! waiting for it ends.
 
 use crate::shared::Shared;
 use mglru_core::reclaim::{ReapStep, Reaping};
@@ -56,7 +58,8 @@ impl Shared {
         }
     }
 
-    /// A tenant that was killed may charge again, once its memory is gone. `false`: it was not killed.
+    /// A tenant that was killed may charge again, once its memory is gone. `false`: it was not
+    /// killed.
     pub(crate) fn revive(&self, memcg: MemcgId) -> bool {
         while self.core.oom_killed(memcg).is_some() {
             let heard = self.host.progress.rings();

@@ -20,11 +20,12 @@ impl Inode {
         Ok(true)
     }
 
-    /// Adopts what somebody else did to the file's length. Cached pages beyond a new, smaller end are dropped, and so is
-    /// the page in which the file ended before it grew; what was written through this cache and is not on disk yet stays
-    /// and will extend the file again.
+    /// Adopts what somebody else did to the file's length. Cached pages beyond a new, smaller end
+    /// are dropped, and so is the page in which the file ended before it grew; what was written
+    /// through this cache and is not on disk yet stays and will extend the file again.
     ///
-    /// Costs one system call while nothing changed. Where writers are at work, it is left to the next read.
+    /// Costs one system call while nothing changed. Where writers are at work, it is left to the
+    /// next read.
     pub(crate) fn revalidate(self: &Arc<Self>, shared: &Shared) -> Result<(), Error> {
         let disk_len = || self.file.len().map_err(|e| self.error("look at the length of", e));
         if disk_len()? == self.disk_len() {
@@ -38,8 +39,8 @@ impl Inode {
                 return Ok(());
             }
         };
-        // Write-back extends the file, too: only what changed while there was none is somebody else's doing. Writers are
-        // kept out, the flusher is not.
+        // Write-back extends the file, too: only what changed while there was none is somebody
+        // else's doing. Writers are kept out, the flusher is not.
         let (before, now, last_dirty) = loop {
             let begun = self.wait_for_transfers();
             let found = (self.disk_len(), disk_len()?.min(LEN_MAX), shared.core.last_dirty(&self.mapping));
@@ -49,8 +50,8 @@ impl Inode {
         };
         let ended_in = before.min(now) / PAGE_BYTES;
         if now > before {
-            // What we wrote to the page in which the file ended goes to disk, up to our end, and meets there what was
-            // appended.
+            // What we wrote to the page in which the file ended goes to disk, up to our end, and
+            // meets there what was appended.
             if let Ok(index) = u32::try_from(ended_in)
                 && before % PAGE_BYTES > 0
             {

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// Why a region's content was lost, if it was.
 pub(crate) type Loss = OnceLock<Box<OutOfMemory>>;
 
-/// All regions that there are, by the numbers of their mappings: who takes the memory of a tenant that was killed finds them here.
+/// All regions that there are, by the numbers of their mappings: who takes the memory of a tenant
+/// that was killed finds them here.
 #[derive(Default)]
 pub(crate) struct Regions(Mutex<BTreeMap<MappingId, Arc<Loss>>>);
 

@@ -2,7 +2,8 @@
 //!
 //! # Locking
 //!
-//! `inodes` guards which files are known. It is taken with nothing held, and nobody waits for I/O under it.
+//! `inodes` guards which files are known. It is taken with nothing held, and nobody waits for I/O
+//! under it.
 
 use crate::backend::Backend;
 use crate::flight::InFlight;
@@ -43,8 +44,9 @@ impl Shared {
         thread_number() % self.core.options().cpus
     }
 
-    /// Parks the calling thread as the core asked. Only pauses of who charges above `memory.high`, or dirties pages too fast,
-    /// last their time whatever happens; the others end when pages were written since `heard`.
+    /// Parks the calling thread as the core asked. Only pauses of who charges above `memory.high`,
+    /// or dirties pages too fast, last their time whatever happens; the others end when pages were
+    /// written since `heard`.
     pub(crate) fn park(&self, throttle: Throttle, heard: u64) {
         let (Throttle::OverHigh(pause) | Throttle::Dirty(pause)) = throttle else {
             return self.host.park(throttle, heard);
@@ -67,13 +69,13 @@ impl Shared {
         self.lock_inodes().all()
     }
 
-    /// A file without handles, dirty pages and transfers is forgotten. Waits for no transfer: each rings the flusher
-    /// when it is over.
+    /// A file without handles, dirty pages and transfers is forgotten. Waits for no transfer: each
+    /// rings the flusher when it is over.
     pub(crate) fn forget_if_idle(&self, inode: &Arc<Inode>) {
         loop {
             let mut inodes = self.lock_inodes();
-            // In this order: write-back that fails makes pages dirty before it is over. Nobody else dirties any,
-            // without a handle.
+            // In this order: write-back that fails makes pages dirty before it is over. Nobody else
+            // dirties any, without a handle.
             if inode.handles.load(Ordering::Acquire) > 0
                 || inode.has_transfers()
                 || self.core.dirty_pages(&inode.mapping) > 0
@@ -81,7 +83,8 @@ impl Shared {
             {
                 return;
             }
-            // Emptied first: once it is closed there is no way back, and somebody might open the file meanwhile.
+            // Emptied first: once it is closed there is no way back, and somebody might open the
+            // file meanwhile.
             let Some(busy) = self.core.truncate(&self.host, &inode.mapping, 0, 1 << 32) else {
                 let closed = self.core.close_mapping(&self.host, &inode.mapping);
                 assert!(closed.is_none(), "without a handle, nobody brings pages in");

@@ -3,7 +3,8 @@
 use mglru_core::lru::GenerationRow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Counts of one handle. It has cache lines of its own, so that threads with a handle each do not disturb each other.
+/// Counts of one handle. It has cache lines of its own, so that threads with a handle each do not
+/// disturb each other.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct HandleStats {
@@ -58,8 +59,8 @@ pub struct TenantStats {
     pub hits: u64,
     /// Page accesses, of both channels, that did not.
     pub misses: u64,
-    /// Counters and sizes under the kernel's names, in pages or events: its own, without those below it, which the control
-    /// files have.
+    /// Counters and sizes under the kernel's names, in pages or events: its own, without those
+    /// below it, which the control files have.
     pub counters: Vec<(&'static str, u64)>,
     /// Its live generations, oldest first.
     pub generations: Vec<GenerationRow>,

@@ -1,15 +1,17 @@
 //! Where anonymous pages are that are out of memory: compressed in memory, or in a file.
 //!
-//! Compressed memory takes a page inside the reclaim that wants to free it. A page that does not get smaller is kept as it
-//! is, and where there is no room, the page stays in its frame. Its memory is set aside when the cache is built, so that
-//! the budget holds whatever is compressed when.
+//! Compressed memory takes a page inside the reclaim that wants to free it. A page that does not
+//! get smaller is kept as it is, and where there is no room, the page stays in its frame. Its
+//! memory is set aside when the cache is built, so that the budget holds whatever is compressed
+//! when.
 //!
-//! A file takes pages as write-back does: the core is told that a write began, and whoever was reclaiming submits it
-//! as soon as it has left the core.
+//! A file takes pages as write-back does: the core is told that a write began, and whoever was
+//! reclaiming submits it as soon as it has left the core.
 //!
 //! # Locking
 //!
-//! A lock per slot, and one for writes that are to be submitted, each a leaf: the core calls with its own locks held.
+//! A lock per slot, and one for writes that are to be submitted, each a leaf: the core calls with
+//! its own locks held.
 
 use crate::backend::BackendFile;
 use crate::error::Error;
@@ -20,7 +22,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Slots per page of compressed memory: pages that get smaller than a quarter do not make room for more of them.
+/// Slots per page of compressed memory: pages that get smaller than a quarter do not make room for
+/// more of them.
 const SLOTS_PER_PAGE: u64 = 4;
 /// What an allocation takes besides its bytes.
 const BLOCK_BYTES: u64 = 16;
@@ -43,8 +46,9 @@ impl Swap {
         Swap(Kind::Compressed { bytes })
     }
 
-    /// In a new file of at most `bytes`, by the cache's backend. Only the process's user may read the file; its name is removed
-    /// at once, so that the file is gone when the cache is. Building the cache fails if something of that name exists.
+    /// In a new file of at most `bytes`, by the cache's backend. Only the process's user may read
+    /// the file; its name is removed at once, so that the file is gone when the cache is. Building
+    /// the cache fails if something of that name exists.
     pub fn file(path: &Path, bytes: u64) -> Swap {
         Swap(Kind::File { path: path.to_owned(), bytes })
     }

@@ -11,7 +11,8 @@ use std::io;
 use std::sync::{Arc, PoisonError};
 
 impl Shared {
-    /// Submits what reclaim wants written to swap. To be called after every step of it, with no lock held.
+    /// Submits what reclaim wants written to swap. To be called after every step of it, with no
+    /// lock held.
     pub(crate) fn submit_swap_outs(&self) {
         let Some(Store::File { file, to_write }) = &self.host.swap else { return };
         let writes = std::mem::take(&mut *to_write.lock().unwrap_or_else(PoisonError::into_inner));

@@ -1,13 +1,13 @@
 //! Tenants: who pays for pages, as a tree that grows and shrinks while the cache runs.
 //!
-//! A tenant is a memory cgroup of the core, found by its path. What is open belongs to a tenant; it keeps the tenant's
-//! number from being given to another until it is closed, also after the tenant was removed. From then on, its pages are
-//! charged to the parent.
+//! A tenant is a memory cgroup of the core, found by its path. What is open belongs to a tenant; it
+//! keeps the tenant's number from being given to another until it is closed, also after the tenant
+//! was removed. From then on, its pages are charged to the parent.
 //!
 //! # Locking
 //!
-//! The registry's lock is taken with nothing held. It is held alone where a tenant is added, so that whoever finds one finds
-//! its state as well. The list of a tenant's handles is a leaf.
+//! The registry's lock is taken with nothing held. It is held alone where a tenant is added, so
+//! that whoever finds one finds its state as well. The list of a tenant's handles is a leaf.
 
 use crate::error::Error;
 use crate::shared::Shared;
@@ -201,8 +201,8 @@ impl Tenant {
         Ok(())
     }
 
-    /// Sets `memory.high`, in bytes: who uses more is slowed down. What is above it is reclaimed before this returns, as far
-    /// as it can be.
+    /// Sets `memory.high`, in bytes: who uses more is slowed down. What is above it is reclaimed
+    /// before this returns, as far as it can be.
     ///
     /// # Errors
     /// It was removed, or is the root; or the cache was closed.
@@ -212,8 +212,8 @@ impl Tenant {
         self.lower(Lowering::new(memcg.id(), true, self.shared.cpu())).map(|_| ())
     }
 
-    /// Sets `memory.max`, in bytes: nobody uses more. What is above it is reclaimed before this returns, as far as it can be;
-    /// what cannot be stays, and counts as `oom`.
+    /// Sets `memory.max`, in bytes: nobody uses more. What is above it is reclaimed before this
+    /// returns, as far as it can be; what cannot be stays, and counts as `oom`.
     ///
     /// # Errors
     /// It was removed, or is the root; or the cache was closed.
@@ -255,8 +255,9 @@ impl Tenant {
         self.shared.core.oom_killed(self.state.memcg()).map(|report| *report)
     }
 
-    /// Gives a tenant that was killed pages again. Its files go on; of its anonymous memory, the regions that were lost stay
-    /// lost, and fail: they are to be dropped and made anew. `false`: it was not killed.
+    /// Gives a tenant that was killed pages again. Its files go on; of its anonymous memory, the
+    /// regions that were lost stay lost, and fail: they are to be dropped and made anew. `false`:
+    /// it was not killed.
     pub fn revive(&self) -> bool {
         self.shared.revive(self.state.memcg())
     }

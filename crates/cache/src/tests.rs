@@ -1,4 +1,5 @@
-//! What reads, loads and write-back do to the state of pages and files, which only this crate can see.
+//! What reads, loads and write-back do to the state of pages and files, which only this crate can
+//! see.
 
 use crate::backend::{BackendKind, Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
 use crate::{Advice, CachedFile, OpenMode, PageCache};
@@ -65,7 +66,8 @@ fn read(file: &CachedFile, offset: usize, bytes: usize) {
     assert_eq!(file.read_at(&mut vec![0; bytes], offset as u64).unwrap(), bytes);
 }
 
-/// spec 20 §10: "Reading a 4096-byte page in 512-byte sequential reads on one open file records 1 access, not 8".
+/// spec 20 §10: "Reading a 4096-byte page in 512-byte sequential reads on one open file records 1
+/// access, not 8".
 #[test]
 fn a_page_read_in_pieces_is_one_access() {
     let (_cache, file) = random(4);
@@ -77,7 +79,8 @@ fn a_page_read_in_pieces_is_one_access() {
     assert_eq!([0, 1, 2].map(|index| flags(&file, index).nrefs(Mechanisms::default())), [1, 1, 1]);
 }
 
-/// spec 20 §10: "Reading the same page from two open files alternately records one access per read".
+/// spec 20 §10: "Reading the same page from two open files alternately records one access per
+/// read".
 #[test]
 fn two_open_files_count_for_themselves() {
     let (_cache, file) = random(4);
@@ -268,7 +271,8 @@ fn what_stays_dirty_expires() {
     assert!(!expires(&file));
 }
 
-/// Rings for progress that is none of a waiter's, each time it goes to sleep: 16 waits are over soon if that ends them.
+/// Rings for progress that is none of a waiter's, each time it goes to sleep: 16 waits are over
+/// soon if that ends them.
 fn ring_for_others<T>(file: &CachedFile, waiter: &ScopedJoinHandle<'_, T>) {
     let progress = &file.shared.host.progress;
     for sleeps in 0..40 {
@@ -279,7 +283,8 @@ fn ring_for_others<T>(file: &CachedFile, waiter: &ScopedJoinHandle<'_, T>) {
     }
 }
 
-/// A file that fails, and one whose device is slow: who writes to that waits, however busy others are.
+/// A file that fails, and one whose device is slow: who writes to that waits, however busy others
+/// are.
 #[test]
 fn a_writer_waits_for_a_slow_device_beside_a_failing_file() {
     let files = MemoryFiles::new(1);
@@ -310,7 +315,8 @@ fn a_writer_waits_for_a_slow_device_beside_a_failing_file() {
     assert!(file.shared.failing().0.is_none());
 }
 
-/// The flusher was asked for the dirty pages that are in the way, and did not get to it yet: that is not out of memory.
+/// The flusher was asked for the dirty pages that are in the way, and did not get to it yet: that
+/// is not out of memory.
 #[test]
 fn dirty_pages_are_waited_for_however_busy_others_are() {
     let files = MemoryFiles::new(1);

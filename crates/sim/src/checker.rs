@@ -2,10 +2,12 @@
 //!
 //! Three independent accounts are compared:
 //!
-//! * the core's own recount ([`mglru_core::Core::validate`]): lists, labels, sizes, charges, windows, limits, swap slots;
-//! * a model that knows of pages only what the core reported: which were inserted, evicted, taken out;
-//! * what is under way: a page without content belongs to exactly one job that reads it, or one read ahead, a page under write-back
-//!   to exactly one write.
+//! * the core's own recount ([`mglru_core::Core::validate`]): lists, labels, sizes, charges,
+//!   windows, limits, swap slots;
+//! * a model that knows of pages only what the core reported: which were inserted, evicted, taken
+//!   out;
+//! * what is under way: a page without content belongs to exactly one job that reads it, or one
+//!   read ahead, a page under write-back to exactly one write.
 //!
 //! What pages hold, and who was told of errors, is [`Content`]'s account.
 
@@ -49,8 +51,8 @@ impl Model {
         self.wrong.get_or_insert(what);
     }
 
-    /// Pages of this range were taken out, those that are not there any more; with what was written to them, if the file was
-    /// cut.
+    /// Pages of this range were taken out, those that are not there any more; with what was written
+    /// to them, if the file was cut.
     pub(crate) fn removed(&mut self, core: &Core, mapping: &Mapping, from: u32, end: u64, cut: bool) {
         let last = (end - 1) as u32;
         let of_range = self.cached.range((mapping.id(), from)..=(mapping.id(), last));
@@ -110,11 +112,11 @@ fn check_under_way(world: &World, jobs: &[&Job]) -> Result<(), String> {
             return Err(format!("page {index} is read into {folio:?}, but it is not pending there"));
         }
     }
-    let ahead = world
-        .reads
-        .values()
-        .flat_map(|read| (read.run.first..).zip(&read.run.folios).map(|page| (&read.mapping, page)));
-    let ahead = ahead.map(|(mapping, (index, &folio))| (mapping, index, folio));
+    let ahead = world.reads.values().flat_map(|read| {
+        // Positions as 64 bits: the last page has no successor.
+        let pages = (u64::from(read.run.first)..).zip(&read.run.folios);
+        pages.map(|(index, &folio)| (&read.mapping, index as u32, folio))
+    });
     let held = jobs.iter().filter_map(|job| job.window());
     let held = held.flat_map(|window| window.held().map(|(index, folio)| (&window.mapping, index, folio)));
     for (mapping, index, folio) in ahead.chain(held) {
@@ -141,7 +143,8 @@ fn check_under_way(world: &World, jobs: &[&Job]) -> Result<(), String> {
         if flags.references() == 0 {
             continue;
         }
-        // What could not be read stays without content until the last batch that it is in is drained.
+        // What could not be read stays without content until the last batch that it is in is
+        // drained.
         let without_content = flags.writing() && cached[folio.0 as usize];
         if flags.locked() != read || without_content && !read || flags.writeback() != written {
             return Err(format!("{folio:?} is {flags:?}, being read: {read}, being written: {written}"));
@@ -171,15 +174,17 @@ fn check_budget(world: &World, charged: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// A charge failed. Whether that was too early, where nobody is to be out of memory before everything was tried: pages are
-/// left that could be taken, or will be as soon as they were read or written by a device that is well.
+/// A charge failed. Whether that was too early, where nobody is to be out of memory before
+/// everything was tried: pages are left that could be taken, or will be as soon as they were read
+/// or written by a device that is well.
 pub(crate) fn judge_out_of_memory(world: &World, report: &OutOfMemory) -> Option<String> {
     if !world.waits_before_oom {
         return None;
     }
     let core = &world.core;
     let target = core.memcgs().find(&report.tenant).ok()?;
-    // Who waits gives up after less than two seconds of refusals; and then it takes a moment to write all again.
+    // Who waits gives up after less than two seconds of refusals; and then it takes a moment to
+    // write all again.
     let writable = world.has_flusher && !world.device.was_full(world.now(), Duration::from_secs(5));
     let mut left = String::new();
     for memcg in core.memcgs().subtree(target) {

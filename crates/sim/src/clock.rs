@@ -1,7 +1,8 @@
 //! Virtual time, and what is due when.
 //!
-//! Nothing here waits: time stands still while anybody acts, and jumps to the next event when nobody does. Events
-//! of the same moment happen in the order in which they were planned, so that a run is the same every time.
+//! Nothing here waits: time stands still while anybody acts, and jumps to the next event when
+//! nobody does. Events of the same moment happen in the order in which they were planned, so that a
+//! run is the same every time.
 
 use mglru_core::Time;
 use std::cell::Cell;

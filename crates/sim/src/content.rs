@@ -1,6 +1,8 @@
-//! What pages of files hold, as versions: what was written to them last, and what of it the device has.
+//! What pages of files hold, as versions: what was written to them last, and what of it the device
+//! has.
 //!
-//! Kept by the checker, out of what jobs did and how transfers ended. It knows nothing of dirty bits, and so finds out
+//! Kept by the checker, out of what jobs did and how transfers ended. It knows nothing of dirty
+//! bits, and so finds out
 //!
 //! * whether a page leaves memory whose bytes the device does not have,
 //! * whether a sync that reports no error left something unwritten,

@@ -5,12 +5,13 @@
 //! request ──► waits for a slot ──► its bytes are moved ──► until it is known to have ended
 //! ```
 //!
-//! Reads and writes have a [`Lane`] each, as disks with a queue per direction (and kernels that let reads pass)
-//! have. When a request is made, everything about it is known at once: when it ends, and whether it fails. All of
-//! it is integer arithmetic and one seed, so that it is the same on every machine.
+//! Reads and writes have a [`Lane`] each, as disks with a queue per direction (and kernels that let
+//! reads pass) have. When a request is made, everything about it is known at once: when it ends,
+//! and whether it fails. All of it is integer arithmetic and one seed, so that it is the same on
+//! every machine.
 //!
-//! A device may be in [`Trouble`] for a while: it stands still, it is full. Transfers that are under way when it begins to
-//! stand still end later by as much.
+//! A device may be in [`Trouble`] for a while: it stands still, it is full. Transfers that are
+//! under way when it begins to stand still end later by as much.
 
 use mglru_core::{PAGE_BYTES, Time};
 use mglru_workload::Random;
@@ -34,8 +35,8 @@ pub enum Latency {
     Skewed {
         /// Half of the transfers take longer.
         median: Duration,
-        /// Standard deviation of the logarithm to base 2, in thousandths: with 1000, two thirds of the transfers
-        /// take between half of and twice the median. At most 4000.
+        /// Standard deviation of the logarithm to base 2, in thousandths: with 1000, two thirds of
+        /// the transfers take between half of and twice the median. At most 4000.
         spread_permille: u32,
     },
 }
@@ -60,7 +61,8 @@ impl Latency {
     }
 }
 
-/// About a standard normal number, in 1/65536: the sum of four uniform ones, whose variance is 4/12, times √3.
+/// About a standard normal number, in 1/65536: the sum of four uniform ones, whose variance is
+/// 4/12, times √3.
 fn normal(random: &mut Random) -> i64 {
     let bits = random.next_u64();
     let sum: i64 = (0..4).map(|part| (bits >> (16 * part)) as i64 & 0xffff).sum();
@@ -82,8 +84,8 @@ pub struct Lane {
     pub latency: Latency,
     /// Bytes moved per second, by all transfers together. 0: moving takes no time.
     pub bytes_per_second: u64,
-    /// What may be moved at once after a rest, as the time that it would take: a throttle that works by a bucket, which fills
-    /// at that speed, lets as much pass. 0: nothing.
+    /// What may be moved at once after a rest, as the time that it would take: a throttle that
+    /// works by a bucket, which fills at that speed, lets as much pass. 0: nothing.
     pub burst: Duration,
     /// Transfers at a time; further ones wait. At least 1.
     pub depth: u32,
@@ -128,7 +130,8 @@ impl DeviceModel {
         DeviceModel { read: lane(80, 3_000_000_000), write: lane(20, 1_500_000_000) }
     }
 
-    /// A disk that a writer easily overtakes: 5 ms per transfer, reads of 120 MB/s, writes of 30 MB/s, 32 at a time.
+    /// A disk that a writer easily overtakes: 5 ms per transfer, reads of 120 MB/s, writes of 30
+    /// MB/s, 32 at a time.
     pub fn slow() -> DeviceModel {
         let lane = |bytes_per_second| Lane {
             latency: Latency::Fixed(Duration::from_millis(5)),
@@ -148,7 +151,8 @@ pub struct Trouble {
     pub stall: Option<(Time, Duration)>,
     /// After so many pages were written it is full: every further write fails.
     pub full_after_pages: Option<u64>,
-    /// From then on it has room again, and nothing fails any more, whatever its lanes say. `None`: that time never comes.
+    /// From then on it has room again, and nothing fails any more, whatever its lanes say. `None`:
+    /// that time never comes.
     pub well_from: Option<Time>,
 }
 
@@ -159,7 +163,8 @@ impl Trouble {
         end.filter(|&(from, end)| (from..end).contains(&begin)).map_or(begin, |(_, end)| end)
     }
 
-    /// A transfer that began at `begin`, not while the device stood still, and would end at `end`, ends then instead.
+    /// A transfer that began at `begin`, not while the device stood still, and would end at `end`,
+    /// ends then instead.
     fn end(&self, begin: Time, end: Time) -> Time {
         match self.stall {
             Some((from, length)) if begin < from && end > from => end + length,
@@ -186,7 +191,8 @@ pub struct Completion {
 struct Line {
     lane: Lane,
     random: Random,
-    /// When each of the transfers that run now ends; those that ended already are removed at the next request.
+    /// When each of the transfers that run now ends; those that ended already are removed at the
+    /// next request.
     ends: BinaryHeap<Reverse<Time>>,
     bytes_moved: Time,
     requests: u64,

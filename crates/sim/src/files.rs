@@ -151,7 +151,8 @@ impl Files {
         self.files[file.0 as usize].errors.note();
     }
 
-    /// Whether there are errors of the file that a process was not told of, of which it was told so many.
+    /// Whether there are errors of the file that a process was not told of, of which it was told so
+    /// many.
     pub(crate) fn tell_error(&mut self, file: FileNumber, told: &mut u64) -> bool {
         self.files[file.0 as usize].errors.tell(told)
     }

@@ -1,7 +1,7 @@
 //! The simulated world as the core sees it: it can ask for the time, and for somebody to be woken.
 //!
-//! A wish is only noted. The simulator looks at the notes after every step of an actor, and makes whoever is
-//! wanted runnable: nothing happens inside a call of the core.
+//! A wish is only noted. The simulator looks at the notes after every step of an actor, and makes
+//! whoever is wanted runnable: nothing happens inside a call of the core.
 
 use crate::checker::Model;
 use crate::clock::Clock;
@@ -152,7 +152,8 @@ impl Host for SimHost {
         self.clock.now()
     }
 
-    /// Kills who would be killed under `Victim`; but every fourth time it hopes for better, and every fourth it refuses.
+    /// Kills who would be killed under `Victim`; but every fourth time it hopes for better, and
+    /// every fourth it refuses.
     fn out_of_memory(&self, report: &OutOfMemory) -> OomDecision {
         let asked = self.asked.replace(self.asked.get() + 1);
         match (&report.victim, asked % 4) {

@@ -1,15 +1,15 @@
 //! Opaque keys become positions: 0, 1, 2, … in the order in which they are first seen.
 //!
-//! A trace of keys touches a few million of 2^64 names. The index of the core keeps 64 neighbours together, so
-//! scattered names would cost a leaf of 520 bytes each; positions cost 8.
+//! A trace of keys touches a few million of 2^64 names. The index of the core keeps 64 neighbours
+//! together, so scattered names would cost a leaf of 520 bytes each; positions cost 8.
 //!
 //! ```text
 //! entries   one u32 per slot: | part of the hash | position + 1 |    open addressing, linear probing, load ≤ 7/8
 //! keys      position → key
 //! ```
 //!
-//! A slot holds as many bits of the hash as the position leaves free. So a probe goes to `keys` only for the
-//! key itself: two cache lines per look-up, and 13 bytes per key.
+//! A slot holds as many bits of the hash as the position leaves free. So a probe goes to `keys`
+//! only for the key itself: two cache lines per look-up, and 13 bytes per key.
 
 /// Slots at first, a power of two.
 const SLOTS_AT_FIRST: usize = 1 << 10;

@@ -46,15 +46,16 @@ impl Tenant {
 /// How a write through a descriptor treats a page that is not cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Writes {
-    /// The page is read first, which counts as an access, and then written to, which does not: read-modify-write,
-    /// as the kernel lab does it.
+    /// The page is read first, which counts as an access, and then written to, which does not:
+    /// read-modify-write, as the kernel lab does it.
     #[default]
     AfterRead,
     /// The page is written whole: nothing is read, and nothing counts as an access.
     Overwrite,
 }
 
-/// Where there are fewer CPUs than tasks, a task that reclaims may have to let others go first, in the middle of it.
+/// Where there are fewer CPUs than tasks, a task that reclaims may have to let others go first, in
+/// the middle of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preemption {
     /// On average it keeps its CPU for so long.
@@ -90,14 +91,16 @@ pub struct Machine {
     pub device_cpu: usize,
     /// Folios per batch of arrivals, 1…31.
     pub batch_folios: usize,
-    /// Pages that a CPU charges at once: 1, so that counts can be compared page by page, or 64, as in the kernel.
+    /// Pages that a CPU charges at once: 1, so that counts can be compared page by page, or 64, as
+    /// in the kernel.
     pub charge_batch_pages: u64,
-    /// Frames that a CPU takes from the node at once: 1, so that watermarks are compared with all that are free, or more, as in
-    /// the kernel ([`Options::pcp_batch_frames`]).
+    /// Frames that a CPU takes from the node at once: 1, so that watermarks are compared with all
+    /// that are free, or more, as in the kernel ([`Options::pcp_batch_frames`]).
     pub pcp_batch_frames: usize,
     /// When the list sizes by which the classic LRU decides are refreshed, unless they are exact.
     pub statistics_refresh: Refresh,
-    /// Somebody reads the tenants' statistics whenever so many accesses have begun, which refreshes them, too.
+    /// Somebody reads the tenants' statistics whenever so many accesses have begun, which refreshes
+    /// them, too.
     pub statistics_reads: Option<u64>,
     /// Whether index memory takes frames away.
     pub charge_metadata: bool,
@@ -115,30 +118,34 @@ pub struct Machine {
     pub access_time: Duration,
     /// What reclaiming one batch takes.
     pub batch_time: Duration,
-    /// What reclaim takes besides for each page that it takes off a list and examines. Sorting is almost free beside that.
+    /// What reclaim takes besides for each page that it takes off a list and examines. Sorting is
+    /// almost free beside that.
     pub scan_time: Duration,
     /// What a walk over page tables takes for each entry that it looks at.
     pub walk_time: Duration,
     /// How a task that reclaims loses its CPU to others; `None`: never.
     pub preemption: Option<Preemption>,
-    /// Whether what a tenant has dirty is held against its own limit ([`Options::memcg_dirty_limits`]).
+    /// Whether what a tenant has dirty is held against its own limit
+    /// ([`Options::memcg_dirty_limits`]).
     pub memcg_dirty_limits: bool,
-    /// What is done where no page can be had. A tenant that is killed loses its anonymous memory, and its jobs end. Asked
-    /// ([`OomPolicy::Ask`]), the host kills the victim twice of four times, refuses once, and once says to try again.
+    /// What is done where no page can be had. A tenant that is killed loses its anonymous memory,
+    /// and its jobs end. Asked ([`OomPolicy::Ask`]), the host kills the victim twice of four times,
+    /// refuses once, and once says to try again.
     pub oom_policy: OomPolicy,
     /// What page names mean.
     pub numbering: Numbering,
     /// How writes through descriptors treat missing pages.
     pub writes: Writes,
-    /// The largest window of readahead, in pages, for reads through descriptors in order and around misses through mappings; 0:
-    /// nothing is read ahead. The kernel's default is 32 ([`mglru_core::readahead::DEFAULT_MAX_PAGES`]). Needs
-    /// [`Numbering::Files`].
+    /// The largest window of readahead, in pages, for reads through descriptors in order and around
+    /// misses through mappings; 0: nothing is read ahead. The kernel's default is 32
+    /// ([`mglru_core::readahead::DEFAULT_MAX_PAGES`]). Needs [`Numbering::Files`].
     pub readahead_pages: u32,
-    /// The aligned window, in pages, in which a load through a mapping maps all pages that are in memory; 0: each load maps its
-    /// page. The kernel's default is 16 ([`mglru_core::readahead::FAULT_AROUND_PAGES`]).
+    /// The aligned window, in pages, in which a load through a mapping maps all pages that are in
+    /// memory; 0: each load maps its page. The kernel's default is 16
+    /// ([`mglru_core::readahead::FAULT_AROUND_PAGES`]).
     pub fault_around_pages: u32,
-    /// Whether a second access in a row to the same page, through the same descriptor, counts. In the kernel it
-    /// does not.
+    /// Whether a second access in a row to the same page, through the same descriptor, counts. In
+    /// the kernel it does not.
     pub count_repeats: bool,
     /// Who goes on, where several could.
     pub interleaving: Interleaving,
@@ -150,8 +157,8 @@ impl Machine {
     /// What an access takes in [`Self::kernel_lab`], what it waits for included.
     pub const LAB_ACCESS_TIME: Duration = Duration::from_micros(40);
 
-    /// A machine with so much memory and one tenant, `all`, that may have all of it. Kernel's watermarks, an NVMe
-    /// disk, no swap, a flusher, a microsecond per touch.
+    /// A machine with so much memory and one tenant, `all`, that may have all of it. Kernel's
+    /// watermarks, an NVMe disk, no swap, a flusher, a microsecond per touch.
     pub fn new(memory_pages: u32) -> Machine {
         Machine {
             memory_pages,
@@ -188,8 +195,9 @@ impl Machine {
         }
     }
 
-    /// The idealised harness of the golden traces (spec 97 §1): one tenant with a limit on a machine that is never
-    /// short of memory, nothing takes time, nothing is ever written, every access counts.
+    /// The idealised harness of the golden traces (spec 97 §1): one tenant with a limit on a
+    /// machine that is never short of memory, nothing takes time, nothing is ever written, every
+    /// access counts.
     pub fn ideal(limit_pages: u64, batch_folios: usize) -> Machine {
         Machine {
             watermarks: Watermarks { min: 0, low: 0, high: 0 },
@@ -203,16 +211,17 @@ impl Machine {
         }
     }
 
-    /// The machine of the kernel lab, as far as it matters for counts (spec 97 §6): one tenant with a limit on a
-    /// machine that is never short of memory.
+    /// The machine of the kernel lab, as far as it matters for counts (spec 97 §6): one tenant with
+    /// a limit on a machine that is never short of memory.
     ///
-    /// Time is counted in accesses of 40 µs: the lab's runs took 36 to 150 µs per access, reads included, so reads
-    /// take none of their own here. The device writes two pages per access, with 60 under way at a time, so that a
-    /// write ends 30 accesses after it began. Transfers end on a CPU of their own, whose batches reclaim does not
-    /// drain.
+    /// Time is counted in accesses of 40 µs: the lab's runs took 36 to 150 µs per access, reads
+    /// included, so reads take none of their own here. The device writes two pages per access, with
+    /// 60 under way at a time, so that a write ends 30 accesses after it began. Transfers end on a
+    /// CPU of their own, whose batches reclaim does not drain.
     ///
-    /// A run of the lab with `memory.max` at 8192 pages also paid for index nodes and page tables. `limit_pages`
-    /// is what it had left: its measured mean of cached pages, and 28 more, which is half of what one effort frees.
+    /// A run of the lab with `memory.max` at 8192 pages also paid for index nodes and page tables.
+    /// `limit_pages` is what it had left: its measured mean of cached pages, and 28 more, which is
+    /// half of what one effort frees.
     pub fn kernel_lab(limit_pages: u64) -> Machine {
         let access_time = Machine::LAB_ACCESS_TIME;
         let write = Lane {

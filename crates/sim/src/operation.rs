@@ -1,7 +1,7 @@
 //! What a job does: a stream of operations, most of them touches of one page.
 //!
-//! A page is named by 64 bits. What they mean is the machine's choice ([`Numbering`]): a file in the high half and
-//! a position in the low half, or an opaque key.
+//! A page is named by 64 bits. What they mean is the machine's choice ([`Numbering`]): a file in
+//! the high half and a position in the low half, or an opaque key.
 
 use mglru_core::lru::Swappiness;
 use mglru_core::{Lru, Time};
@@ -15,8 +15,8 @@ pub enum Numbering {
     /// The high 32 bits name a file, the low 32 bits a position in it. Neighbours are neighbours.
     #[default]
     Files,
-    /// An opaque key, the same for all operations that name one. Pages get positions in one file in the order
-    /// in which they are first touched, so that what is kept per page stays dense.
+    /// An opaque key, the same for all operations that name one. Pages get positions in one file in
+    /// the order in which they are first touched, so that what is kept per page stays dense.
     Keys,
 }
 
@@ -29,8 +29,8 @@ pub struct Access {
     pub write: bool,
     /// Through a mapping, not through a descriptor.
     pub mapped: bool,
-    /// Anonymous memory, through a mapping: `page` is of another space than those of files. Where the machine has no
-    /// swap, such a page stays until it is given up.
+    /// Anonymous memory, through a mapping: `page` is of another space than those of files. Where
+    /// the machine has no swap, such a page stays until it is given up.
     pub anon: bool,
 }
 
@@ -75,7 +75,8 @@ impl From<PageAccess> for Access {
 pub enum Operation {
     /// Touches a page.
     Access(Access),
-    /// Loads from several of 64 pages through a mapping, in any order. Where pages are [`Numbering::Files`].
+    /// Loads from several of 64 pages through a mapping, in any order. Where pages are
+    /// [`Numbering::Files`].
     Loads {
         /// The first of the 64: a multiple of 64.
         first: u64,
@@ -151,7 +152,8 @@ pub struct Request {
     pub pages: u64,
     /// Which kinds, if not as everywhere on the machine.
     pub swappiness: Option<Swappiness>,
-    /// The whole request at once, as before it was sliced ([`mglru_core::reclaim::Proactive::unsliced`]).
+    /// The whole request at once, as before it was sliced
+    /// ([`mglru_core::reclaim::Proactive::unsliced`]).
     pub unsliced: bool,
 }
 
@@ -186,7 +188,8 @@ pub type SourceError = Box<dyn Error + Send + Sync>;
 
 /// Where a job's operations come from. Any iterator over operations is a source.
 pub trait Source {
-    /// Puts the next operations, as many as are at hand, into the empty `batch`. None: the job is at its end.
+    /// Puts the next operations, as many as are at hand, into the empty `batch`. None: the job is
+    /// at its end.
     ///
     /// # Errors
     /// The input cannot be read: the run ends with this error.

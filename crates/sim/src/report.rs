@@ -10,20 +10,22 @@ use mglru_core::{Counter, Memcg, OutOfMemory, Time};
 pub struct Counts {
     /// Touches of a page.
     pub accesses: u64,
-    /// The page was cached, or somebody else was reading it already; or it is one of anonymous memory that nobody had
-    /// stored to: nothing has to be read.
+    /// The page was cached, or somebody else was reading it already; or it is one of anonymous
+    /// memory that nobody had stored to: nothing has to be read.
     pub hits: u64,
     /// The page had to be brought in, from its file or from swap, or could not be.
     pub misses: u64,
     /// Touches that waited for somebody else's read.
     pub waits: u64,
-    /// Pages of anonymous memory that were made by a store to them: they are full of zeros, and nothing is read.
+    /// Pages of anonymous memory that were made by a store to them: they are full of zeros, and
+    /// nothing is read.
     pub zero_fills: u64,
     /// Mapped accesses to a cached page that had no page-table entry, zero fills among them.
     pub minor_faults: u64,
     /// Accesses that failed because the device did.
     pub read_errors: u64,
-    /// Accesses that failed because no page could be freed, or because their tenant was killed meanwhile.
+    /// Accesses that failed because no page could be freed, or because their tenant was killed
+    /// meanwhile.
     pub out_of_memory: u64,
     /// Pauses of writers because too much was dirty.
     pub dirty_pauses: u64,
@@ -151,7 +153,8 @@ pub struct RequestReport {
 pub struct Kill {
     /// When.
     pub time: Time,
-    /// Who it was (`victim`), because of whose limit (`tenant`), and why nothing else could be done.
+    /// Who it was (`victim`), because of whose limit (`tenant`), and why nothing else could be
+    /// done.
     pub report: OutOfMemory,
 }
 

@@ -1,7 +1,9 @@
-//! How a run went: hits and generations at evenly spaced accesses, however many of them there will be.
+//! How a run went: hits and generations at evenly spaced accesses, however many of them there will
+//! be.
 //!
-//! Nobody knows beforehand how long a run is. So samples are taken often, and where they become twice as many as wanted, every
-//! other one is dropped and only half as many are taken from then on: 4,096 accesses apart, then 8,192, …
+//! Nobody knows beforehand how long a run is. So samples are taken often, and where they become
+//! twice as many as wanted, every other one is dropped and only half as many are taken from then
+//! on: 4,096 accesses apart, then 8,192, …
 
 use mglru_core::Time;
 use mglru_core::lru::GenerationRow;

@@ -7,8 +7,8 @@
 //!        nobody runnable              time jumps to the next event
 //! ```
 //!
-//! An actor that is alone runnable is told so. It may then go on over rests that end before the next event, which
-//! changes nothing but speed; [`Simulator::set_shortcuts`] turns that off.
+//! An actor that is alone runnable is told so. It may then go on over rests that end before the
+//! next event, which changes nothing but speed; [`Simulator::set_shortcuts`] turns that off.
 
 use crate::actor::{
     Actor, Administrator, Answer, BackgroundActor, ControlReader, FlusherActor, Job, Order, Process, Reading,
@@ -83,7 +83,8 @@ impl std::error::Error for SimError {
 struct Place {
     actor: Actor,
     pause: Pause,
-    /// Counts its rests, so that the end of one from which it was woken is not taken for that of another.
+    /// Counts its rests, so that the end of one from which it was woken is not taken for that of
+    /// another.
     nap: u64,
 }
 
@@ -188,8 +189,8 @@ impl Simulator {
         self.add_job_of(&[Some(tenant)], source)
     }
 
-    /// Adds a job that acts as several processes, one at a time ([`crate::Operation::Switch`]): of these tenants of the
-    /// machine; `None` is the root. It begins as the first. Its number.
+    /// Adds a job that acts as several processes, one at a time ([`crate::Operation::Switch`]): of
+    /// these tenants of the machine; `None` is the root. It begins as the first. Its number.
     ///
     /// # Panics
     /// If there is no such tenant, or none is given.
@@ -211,9 +212,10 @@ impl Simulator {
         self.jobs - 1
     }
 
-    /// Has orders carried out, each at its time or, if those before take long, after them; and control files read `every` so
-    /// often, beginning with the start. `later`: tenants that orders make, whose numbers follow those of the machine's. To be
-    /// called once, before jobs are added. The run lasts until orders are carried out, too.
+    /// Has orders carried out, each at its time or, if those before take long, after them; and
+    /// control files read `every` so often, beginning with the start. `later`: tenants that orders
+    /// make, whose numbers follow those of the machine's. To be called once, before jobs are added.
+    /// The run lasts until orders are carried out, too.
     ///
     /// # Panics
     /// If there are jobs already.
@@ -243,8 +245,8 @@ impl Simulator {
         &self.world.readings
     }
 
-    /// Says how long the file of `page` is, in pages: readahead stops there. Without it, files have no end, and readahead brings
-    /// pages behind the last one that a job reads.
+    /// Says how long the file of `page` is, in pages: readahead stops there. Without it, files have
+    /// no end, and readahead brings pages behind the last one that a job reads.
     pub fn set_file_pages(&mut self, page: u64, pages: u64) {
         let file = self.world.files.file_of(&self.world.core, page);
         self.world.files.set_pages(file, pages);
@@ -255,8 +257,8 @@ impl Simulator {
         self.world.set_warm_from(access);
     }
 
-    /// Takes samples of hits and generations, evenly spaced: at least `wanted`, if the run is long enough, and less than twice
-    /// as many. Changes no result. To be called before anything runs.
+    /// Takes samples of hits and generations, evenly spaced: at least `wanted`, if the run is long
+    /// enough, and less than twice as many. Changes no result. To be called before anything runs.
     pub fn sample(&mut self, wanted: usize) {
         self.world.sample(wanted);
     }
@@ -269,13 +271,14 @@ impl Simulator {
         samples
     }
 
-    /// Measures how long accesses take, from the moment at which a job begins one to that at which it can go on. Changes no
-    /// result. To be called before anything runs.
+    /// Measures how long accesses take, from the moment at which a job begins one to that at which
+    /// it can go on. Changes no result. To be called before anything runs.
     pub fn time_accesses(&mut self) {
         self.world.times_accesses = true;
     }
 
-    /// How long accesses took so far, if that is measured: the root's first, then those of the machine's tenants.
+    /// How long accesses took so far, if that is measured: the root's first, then those of the
+    /// machine's tenants.
     pub fn latencies(&self) -> impl Iterator<Item = &Latencies> {
         self.world.tenants.iter().map(|tenant| &tenant.latencies)
     }
@@ -285,14 +288,16 @@ impl Simulator {
         self.world.host.observe(Box::new(observer));
     }
 
-    /// Checks the machine after every `steps` steps. Slow; changes no result. To be called before anything runs.
+    /// Checks the machine after every `steps` steps. Slow; changes no result. To be called before
+    /// anything runs.
     pub fn check_every(&mut self, steps: u64) {
         assert!(steps > 0 && self.steps == 0, "checking begins with the run");
         self.check_every = Some(steps);
         self.world.host.model = Some(RefCell::new(Model::default()));
     }
 
-    /// Whether an actor that is alone goes on without the event queue. Default: yes. Changes no result.
+    /// Whether an actor that is alone goes on without the event queue. Default: yes. Changes no
+    /// result.
     pub fn set_shortcuts(&mut self, shortcuts: bool) {
         self.shortcuts = shortcuts;
     }
@@ -511,7 +516,8 @@ impl Simulator {
         Ok(())
     }
 
-    /// Says why, and what some of those wait for who are not at their end: of thousands, all would be megabytes.
+    /// Says why, and what some of those wait for who are not at their end: of thousands, all would
+    /// be megabytes.
     fn stuck(&self, why: &str) -> SimError {
         const NAMED_MAX: usize = 8;
         let waiting = self.places.iter().enumerate().filter(|(_, place)| place.pause != Pause::Done);
@@ -527,7 +533,8 @@ impl Simulator {
         SimError::Stuck(what)
     }
 
-    /// Lets transfers that are under way end, once all jobs are at their end, and checks that nothing is left over.
+    /// Lets transfers that are under way end, once all jobs are at their end, and checks that
+    /// nothing is left over.
     ///
     /// # Errors
     /// [`SimError::Check`]: something is.

@@ -1,10 +1,11 @@
 //! Swap space of the machine: how long its transfers take, and when they end.
 //!
-//! A store in memory takes pages at once: who reclaims compresses, and loses that time. A disk takes them as it does
-//! pages of files, behind the back of who reclaims.
+//! A store in memory takes pages at once: who reclaims compresses, and loses that time. A disk
+//! takes them as it does pages of files, behind the back of who reclaims.
 //!
-//! What a store in memory holds takes no frame of the machine, and is charged to no tenant: in the kernel lab,
-//! compressed pages were outside of the limit (`../shared/kernel/README.md`), and only the limit was short.
+//! What a store in memory holds takes no frame of the machine, and is charged to no tenant: in the
+//! kernel lab, compressed pages were outside of the limit (`../shared/kernel/README.md`), and only
+//! the limit was short.
 
 use crate::device::{Completion, Device, DeviceCounts, DeviceModel, Lane, Latency};
 use mglru_core::{SwapOptions, SwapStore, Time};
@@ -33,7 +34,8 @@ pub enum SwapDevice {
     Disk {
         /// How fast it is.
         model: DeviceModel,
-        /// The CPU on which transfers end: in whose batches pages are collected that can be freed now.
+        /// The CPU on which transfers end: in whose batches pages are collected that can be freed
+        /// now.
         cpu: usize,
     },
 }
@@ -44,8 +46,9 @@ impl SwapDevice {
         SwapDevice::Memory { read: Duration::from_micros(2), write: Duration::from_micros(5) }
     }
 
-    /// The kernel lab's disk, where time is counted in accesses: reads take none of their own, and a write has ended
-    /// before reclaim goes on to the next priority, on the same CPU (spec 70 §10).
+    /// The kernel lab's disk, where time is counted in accesses: reads take none of their own, and
+    /// a write has ended before reclaim goes on to the next priority, on the same CPU (spec 70
+    /// §10).
     pub fn lab_disk() -> SwapDevice {
         SwapDevice::Disk { model: DeviceModel::IDEAL, cpu: 0 }
     }

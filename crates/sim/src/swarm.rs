@@ -1,16 +1,18 @@
 //! Swarm runs: a random machine, random jobs on it, from one seed, under the checker.
 //!
-//! Every seed switches some behaviours on and others off (swarm testing: Groce and others, ISSTA 2012), since a
-//! run that does a little of everything rarely does much of anything. Each seed runs twice: with the checker and
-//! without the simulator's shortcuts, then without the checker and with them. Both must report the same.
+//! Every seed switches some behaviours on and others off (swarm testing: Groce and others, ISSTA
+//! 2012), since a run that does a little of everything rarely does much of anything. Each seed runs
+//! twice: with the checker and without the simulator's shortcuts, then without the checker and with
+//! them. Both must report the same.
 //!
-//! Every third seed is one of *trouble*: many writes and syncs on a device that is slow, stands still for up to a minute,
-//! fails one write in a hundred, or is full, until it is well again. Then the load has to end, and everything it wrote to
-//! be on the device.
+//! Every third seed is one of *trouble*: many writes and syncs on a device that is slow, stands
+//! still for up to a minute, fails one write in a hundred, or is full, until it is well again. Then
+//! the load has to end, and everything it wrote to be on the device.
 //!
-//! Every seed also has a policy for where no page can be had: requests fail, somebody is killed, or the host is asked. Half of them are
-//! *greedy*: tight limits below one another, and more anonymous memory than fits. Nobody may exceed a limit; with our preset nobody is
-//! killed while pages could be had; and who was killed has given all anonymous memory back.
+//! Every seed also has a policy for where no page can be had: requests fail, somebody is killed, or
+//! the host is asked. Half of them are *greedy*: tight limits below one another, and more anonymous
+//! memory than fits. Nobody may exceed a limit; with our preset nobody is killed while pages could
+//! be had; and who was killed has given all anonymous memory back.
 //!
 //! A failure names its seed, and the seed is all that it takes to see it again.
 
@@ -34,12 +36,15 @@ use std::time::Duration;
 
 /// No run may take longer on its machine: the slowest of 300 seeds took a quarter of an hour.
 const TIME_MAX: Duration = Duration::from_secs(3600);
-/// What a charge waits at most above `memory.swap.high`: a tenant far above it makes two or three a second, as in the kernel.
+/// What a charge waits at most above `memory.swap.high`: a tenant far above it makes two or three a
+/// second, as in the kernel.
 const HIGH_PAUSE_MAX: Duration = Duration::from_secs(2);
-/// No greedy run: where nobody can be killed, each of up to 9,000 accesses may wait for some seconds before it fails.
+/// No greedy run: where nobody can be killed, each of up to 9,000 accesses may wait for some
+/// seconds before it fails.
 const GREEDY_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Near smaller limits CPUs charge page by page, even with `charge_near_limit`. One seed in eight has limits from here on.
+/// Near smaller limits CPUs charge page by page, even with `charge_near_limit`. One seed in eight
+/// has limits from here on.
 const LARGE_LIMIT_PAGES: u64 = 2048;
 
 /// A seed that ran clean.
@@ -75,7 +80,8 @@ impl std::error::Error for SwarmFailure {}
 /// Runs one seed.
 ///
 /// # Errors
-/// What went wrong, and where: a check that failed, a panic, nobody getting anywhere, or two runs that differ.
+/// What went wrong, and where: a check that failed, a panic, nobody getting anywhere, or two runs
+/// that differ.
 pub fn run_seed(seed: u64) -> Result<SwarmReport, SwarmFailure> {
     let plan = Plan::new(seed);
     let failure = |step, what: String| SwarmFailure { seed, step, what };
@@ -358,8 +364,8 @@ impl Plan {
         if self.machine.mechanisms != Mechanisms::default() || self.machine.trouble.stall.is_some() {
             return None;
         }
-        // What can be taken: files that are clean, whose pages nobody maps, and that no floor spares. What waits in batches of
-        // arrivals and charges of other CPUs is out of reach.
+        // What can be taken: files that are clean, whose pages nobody maps, and that no floor
+        // spares. What waits in batches of arrivals and charges of other CPUs is out of reach.
         let Machine { cpus, batch_folios, charge_batch_pages, .. } = self.machine;
         let out_of_reach = cpus as u64 * (4 * batch_folios as u64 + charge_batch_pages);
         kills.iter().find_map(|kill| {
@@ -535,7 +541,8 @@ fn random_files(choices: &mut Choices, machine: &Machine) -> Vec<FilePlan> {
     let all_pages = memory_pages * choices.between(1, 6) + 16;
     let mut file = |number: u64| {
         let pages = choices.between(1, 1 + 2 * all_pages / files);
-        // Most files are numbered from 0, and begin at 0; some are not, or end at the last possible page.
+        // Most files are numbered from 0, and begin at 0; some are not, or end at the last possible
+        // page.
         let name = if choices.one_in(8) { u64::from(u32::MAX) - number } else { number };
         let first = match choices.between(0, 15) {
             0 => (1 << 32) - pages,
@@ -574,7 +581,8 @@ fn random_job(choices: &mut Choices, machine: &Machine, files: &[FilePlan]) -> J
         weights.release = choices.between(0, 20);
     }
     if machine.flusher.is_none() {
-        // Without a flusher, dirty pages are stuck until a sync. Many would only show how long reclaim keeps trying.
+        // Without a flusher, dirty pages are stuck until a sync. Many would only show how long
+        // reclaim keeps trying.
         (weights.write, weights.store) = (weights.write.min(weights.sync), weights.store.min(weights.sync));
     }
     if machine.numbering == Numbering::Keys {
@@ -617,12 +625,14 @@ fn random_tenant(choices: &mut Choices, others: &[Tenant], name: &str, memory_pa
     let [high_pages, low_pages, min_pages, swap_max_pages, swap_high_pages] = limits;
     let max_pages = if choices.one_in(4) { UNLIMITED } else { choices.between(8, memory_pages) };
     let path = format!("{parent}{name}");
-    // More than a quarter of all memory that may not be taken would only show how long reclaim keeps trying.
+    // More than a quarter of all memory that may not be taken would only show how long reclaim
+    // keeps trying.
     let min_pages = min_pages / 8;
     Tenant { path, max_pages, high_pages, low_pages, min_pages, swap_max_pages, swap_high_pages }
 }
 
-/// What an administrator does while jobs run: changes limits, asks for pages, makes tenants, moves jobs to them and removes them.
+/// What an administrator does while jobs run: changes limits, asks for pages, makes tenants, moves
+/// jobs to them and removes them.
 fn random_orders(choices: &mut Choices, machine: &Machine) -> (Vec<Tenant>, Vec<(Time, AdminOrder)>) {
     let (mut later, mut orders, mut time) = (Vec::new(), Vec::new(), Time::ZERO);
     if choices.one_in(2) {
@@ -665,8 +675,8 @@ fn random_orders(choices: &mut Choices, machine: &Machine) -> (Vec<Tenant>, Vec<
     (later, orders)
 }
 
-/// Pages of anonymous memory: what fits into swap, and a little more. What has no room there stays in memory, and
-/// much of that would only show how long reclaim keeps trying.
+/// Pages of anonymous memory: what fits into swap, and a little more. What has no room there stays
+/// in memory, and much of that would only show how long reclaim keeps trying.
 fn anon_pages(machine: &Machine) -> u64 {
     let least = machine.tenants.iter().map(|tenant| tenant.max_pages).min();
     let stuck = least.unwrap_or(UNLIMITED).min(u64::from(machine.memory_pages)) / 4;
@@ -731,7 +741,8 @@ mod tests {
     #[test]
     fn many_seeds_run_clean() {
         let (mut accesses, mut stalled, mut full, mut refused, mut told, mut kills) = (0, 0, 0, 0, 0, 0);
-        // The last one: a page that was new when it was looked for went to swap before it was paid for, and could not be read.
+        // The last one: a page that was new when it was looked for went to swap before it was paid
+        // for, and could not be read.
         for seed in (0..120).chain([1669]) {
             let SwarmReport { report, .. } = run_seed(seed).unwrap_or_else(|failure| panic!("{failure}"));
             accesses += report.accesses();

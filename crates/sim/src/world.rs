@@ -34,7 +34,8 @@ pub(crate) struct ReadId(u64);
 /// What can be planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// The time is over that the actor wanted to rest. `nap`: which of its rests; it may have been woken earlier.
+    /// The time is over that the actor wanted to rest. `nap`: which of its rests; it may have been
+    /// woken earlier.
     Resume { actor: ActorId, nap: u64 },
     /// A write ended.
     Written(WriteId),
@@ -152,7 +153,8 @@ pub(crate) struct World {
     pub(crate) accesses: u64,
     /// The access before which counters are noted.
     warm_from: u64,
-    /// The access before which somebody reads statistics, and how many there are between such reads.
+    /// The access before which somebody reads statistics, and how many there are between such
+    /// reads.
     read_from: u64,
     reads_every: u64,
     /// Takes samples, and the access before which the next one is taken.
@@ -242,13 +244,15 @@ impl World {
         self.host.clock.now()
     }
 
-    /// The time before which nobody else does anything, for an actor that is alone runnable: until then it may go on
-    /// as if it had rested and been resumed. For one that is not alone, that is now.
+    /// The time before which nobody else does anything, for an actor that is alone runnable: until
+    /// then it may go on as if it had rested and been resumed. For one that is not alone, that is
+    /// now.
     pub(crate) fn horizon(&self, alone: bool) -> Time {
         if alone { self.events.next_time().unwrap_or(Time::from_nanos(u64::MAX)) } else { Time::ZERO }
     }
 
-    /// Goes on without the event queue where that makes no difference: before the horizon, with nobody called.
+    /// Goes on without the event queue where that makes no difference: before the horizon, with
+    /// nobody called.
     #[inline]
     pub(crate) fn skips(&self, pause: Pause, horizon: Time) -> bool {
         let resume = match pause {
@@ -360,15 +364,15 @@ impl World {
         }
     }
 
-    /// Carries an order of the flusher out. The positions of pages that begin to be written; `None`: there are none, or the
-    /// file was replaced, whose pages are dropped.
+    /// Carries an order of the flusher out. The positions of pages that begin to be written;
+    /// `None`: there are none, or the file was replaced, whose pages are dropped.
     pub(crate) fn write(&mut self, order: WriteOrder) -> Option<Range<u64>> {
         let file = self.files.of_mapping(order.mapping)?;
         self.write_run(file, order.from, order.pages_max as usize)
     }
 
-    /// Takes the next dirty pages of a file from `from` on, and begins to write them. Their positions; `None`: there
-    /// are no more.
+    /// Takes the next dirty pages of a file from `from` on, and begins to write them. Their
+    /// positions; `None`: there are no more.
     pub(crate) fn write_next(&mut self, file: FileNumber, from: u32) -> Option<Range<u64>> {
         self.write_run(file, from, self.transfer_pages)
     }
@@ -570,7 +574,8 @@ mod tests {
     use crate::{Access, Latency, Operation, Simulator};
     use std::time::Duration;
 
-    /// How long 1,000 reads take of which those after the first 100 have to reclaim, with batches of a millisecond.
+    /// How long 1,000 reads take of which those after the first 100 have to reclaim, with batches
+    /// of a millisecond.
     fn run(limit_pages: u64, preemption: Option<Preemption>) -> u64 {
         let batch_time = Duration::from_millis(1);
         let machine = Machine { batch_time, preemption, ..Machine::ideal(limit_pages, 1) };
@@ -579,8 +584,8 @@ mod tests {
         simulator.run().unwrap().now.as_nanos() / 1_000_000
     }
 
-    /// A task that reclaims for as long as its slice loses its CPU each time; for half of it, about every second time; one that
-    /// does not reclaim, never.
+    /// A task that reclaims for as long as its slice loses its CPU each time; for half of it, about
+    /// every second time; one that does not reclaim, never.
     #[test]
     fn who_reclaims_loses_the_cpu() {
         let of = |slice_ms, away_ms| {

@@ -1,8 +1,9 @@
 //! A real file, and the single system calls that a transfer to or from it consists of.
 //!
-//! We cache its pages, so the kernel should not do so too: wherever the file system has `O_DIRECT`, whole
-//! pages go directly between the device and our frames. Direct transfers come in whole pages only, which is
-//! one page too much for writing at the end of most files. So each file is open twice:
+//! We cache its pages, so the kernel should not do so too: wherever the file system has `O_DIRECT`,
+//! whole pages go directly between the device and our frames. Direct transfers come in whole pages
+//! only, which is one page too much for writing at the end of most files. So each file is open
+//! twice:
 //!
 //! ```text
 //! write of 10,000 bytes at 0      |  page 0  |  page 1  | 1,808 bytes of page 2
@@ -10,8 +11,8 @@
 //! read of the same                 O_DIRECT: 12,288 bytes asked for, 10,000 there
 //! ```
 //!
-//! The two kinds see each other's bytes: before a direct read, the kernel writes out what buffered writes left
-//! in its cache, and after a direct write it drops what it had cached there.
+//! The two kinds see each other's bytes: before a direct read, the kernel writes out what buffered
+//! writes left in its cache, and after a direct write it drops what it had cached there.
 //!
 //! # Locking
 //!
@@ -49,7 +50,8 @@ impl DiskFile {
     pub(crate) fn open(path: &Path, mode: OpenMode) -> io::Result<DiskFile> {
         let mut options = OpenOptions::new();
         options.read(true).write(mode != OpenMode::ReadOnly);
-        // Not truncated: what the file holds is what we are here to cache. Opening a FIFO would wait for its other end.
+        // Not truncated: what the file holds is what we are here to cache. Opening a FIFO would
+        // wait for its other end.
         let buffered = options
             .clone()
             .create(mode == OpenMode::Create)
@@ -63,8 +65,8 @@ impl DiskFile {
         DiskFile::opened(path, buffered, &options)
     }
 
-    /// Makes a file for swap, which nobody but its owner may read, and removes its name: its space is free again when the
-    /// cache is gone, whatever ends it.
+    /// Makes a file for swap, which nobody but its owner may read, and removes its name: its space
+    /// is free again when the cache is gone, whatever ends it.
     ///
     /// # Errors
     /// The system refuses, or something of that name is there already.
@@ -93,7 +95,8 @@ impl DiskFile {
                 .metadata()
                 .is_ok_and(|metadata| metadata.is_file() && self::identity(&metadata) == identity)
         });
-        // We read ahead ourselves; what the kernel read ahead would be in memory twice. A refusal costs memory only.
+        // We read ahead ourselves; what the kernel read ahead would be in memory twice. A refusal
+        // costs memory only.
         let _ = fadvise(&buffered, 0, None, Advice::Random);
         let direct_refused = AtomicBool::new(false);
         Ok(DiskFile { path: path.to_owned(), identity, buffered, direct, direct_refused })
@@ -119,7 +122,8 @@ impl DiskFile {
             // The last frame is ours to its end, and the file's end shows in the result.
             (Some(direct), Direction::Read) => (direct, left.next_multiple_of(FRAME_BYTES)),
             (Some(direct), Direction::Write) if left >= FRAME_BYTES => (direct, left - left % FRAME_BYTES),
-            // A page that was transferred in part: finish it, so that the next step is direct again.
+            // A page that was transferred in part: finish it, so that the next step is direct
+            // again.
             (None, _) if self.is_direct() => {
                 (&self.buffered, left.min(FRAME_BYTES - progress.done % FRAME_BYTES))
             }
@@ -140,15 +144,16 @@ impl DiskFile {
             && error.raw_os_error() == Some(libc::EINVAL)
             && step_was_direct
         {
-            // Some file systems (FUSE, stacked ones) accept the flag and not the transfer; others want an alignment
-            // beyond 4,096 bytes. The buffered descriptor takes everything.
+            // Some file systems (FUSE, stacked ones) accept the flag and not the transfer; others
+            // want an alignment beyond 4,096 bytes. The buffered descriptor takes everything.
             self.direct_refused.store(true, Ordering::Relaxed);
             return None;
         }
         progress.advance(result)
     }
 
-    /// After a transfer without `O_DIRECT`: the kernel need not keep what we now have. Advice, nothing more.
+    /// After a transfer without `O_DIRECT`: the kernel need not keep what we now have. Advice,
+    /// nothing more.
     pub(super) fn forget_cached(&self, transfer: &Transfer) {
         if !self.is_direct() {
             let length = std::num::NonZeroU64::new(transfer.bytes as u64);
@@ -159,8 +164,9 @@ impl DiskFile {
 
 /// Only regular files whose length the file system knows can be cached.
 ///
-/// A block device has its length elsewhere, and writing the part of a block that a file ends in would destroy the rest. Pseudo
-/// file systems (procfs, sysfs) make up contents at each read and give no length, or a wrong one.
+/// A block device has its length elsewhere, and writing the part of a block that a file ends in
+/// would destroy the rest. Pseudo file systems (procfs, sysfs) make up contents at each read and
+/// give no length, or a wrong one.
 fn refuse_other_than_regular(file: &File) -> io::Result<()> {
     let kind = file.metadata()?.file_type();
     let name = if kind.is_file() {
@@ -236,8 +242,8 @@ pub(super) struct Step {
     pub(super) segments: Segments,
 }
 
-/// Pieces of frame memory in the order of the file. Most transfers are one frame, and readahead is usually given
-/// neighbours: those need no list.
+/// Pieces of frame memory in the order of the file. Most transfers are one frame, and readahead is
+/// usually given neighbours: those need no list.
 pub(super) enum Segments {
     One(libc::iovec),
     Many(Vec<libc::iovec>),
@@ -252,7 +258,8 @@ impl Segments {
     }
 }
 
-/// The memory for up to `bytes` bytes of the transfer from byte `done` on, neighbouring frames put together.
+/// The memory for up to `bytes` bytes of the transfer from byte `done` on, neighbouring frames put
+/// together.
 fn segments(frames: &Frames, transfer: &Transfer, done: usize, bytes: usize) -> Segments {
     let mut left = bytes;
     let mut parts = transfer.parts_from(done).map_while(|(frame, range)| {
@@ -372,7 +379,8 @@ mod tests {
         assert!(file.advance(&mut progress, false, invalid()).is_some_and(|result| result.is_err()));
     }
 
-    /// Block devices opened as empty files, opening a FIFO waited for ever, and files of procfs read as empty.
+    /// Block devices opened as empty files, opening a FIFO waited for ever, and files of procfs
+    /// read as empty.
     #[test]
     fn only_regular_files_are_opened() {
         let directory = tempfile::tempdir().unwrap();

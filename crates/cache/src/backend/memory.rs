@@ -1,4 +1,5 @@
-//! Transfers to and from [`MemoryFiles`], for tests: no file is touched, no call leaves the process.
+//! Transfers to and from [`MemoryFiles`], for tests: no file is touched, no call leaves the
+//! process.
 //!
 //! # Locking
 //!
@@ -13,8 +14,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// The backend over files in memory. One thread carries submitted transfers out, in an order that the seed
-/// decides: devices do not keep any either.
+/// The backend over files in memory. One thread carries submitted transfers out, in an order that
+/// the seed decides: devices do not keep any either.
 pub(crate) struct MemoryBackend {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -34,7 +35,8 @@ impl MemoryBackend {
         frames: Arc<Frames>,
         completion: Arc<dyn Completion>,
     ) -> io::Result<MemoryBackend> {
-        // Without a bound: a test that holds the gate wants to see its submissions wait there, not itself.
+        // Without a bound: a test that holds the gate wants to see its submissions wait there, not
+        // itself.
         let shared = Arc::new(Shared { files, frames, completion, queue: Queue::new(usize::MAX) });
         let for_thread = shared.clone();
         let thread = spawn("mglru-memory", move || for_thread.work())?;

@@ -1,17 +1,20 @@
-//! The disk of [`super::memory`]: files that exist in memory only, and fail, lag and fill up on request.
+//! The disk of [`super::memory`]: files that exist in memory only, and fail, lag and fill up on
+//! request.
 //!
-//! [`MemoryFiles`] is the disk: a name space of sparse files with a capacity, a list of faults and a gate. A test
-//! keeps it, hands it to a cache ([`super::BackendKind::Memory`]) and looks at it, or changes it behind the
-//! cache's back. What happens by chance (which transfer fails, in which order submitted ones complete, what survives a
-//! loss of power) follows from the seed; with a single thread at work every run is the same.
+//! [`MemoryFiles`] is the disk: a name space of sparse files with a capacity, a list of faults and
+//! a gate. A test keeps it, hands it to a cache ([`super::BackendKind::Memory`]) and looks at it,
+//! or changes it behind the cache's back. What happens by chance (which transfer fails, in which
+//! order submitted ones complete, what survives a loss of power) follows from the seed; with a
+//! single thread at work every run is the same.
 //!
 //! Nothing here sleeps. To catch the cache in the middle of a transfer, a test closes the gate with
-//! [`MemoryFiles::hold`], waits with [`MemoryFiles::wait_held`] until so many transfers stand before it, looks, and lets
-//! them go with [`MemoryFiles::release`].
+//! [`MemoryFiles::hold`], waits with [`MemoryFiles::wait_held`] until so many transfers stand
+//! before it, looks, and lets them go with [`MemoryFiles::release`].
 //!
 //! # Locking
 //!
-//! One mutex for the whole disk, held while bytes are copied and never while a completion is called.
+//! One mutex for the whole disk, held while bytes are copied and never while a completion is
+//! called.
 
 use super::transfer::{BackendFile, Direction, FileIdentity, OpenMode, Progress, Transfer, zero_rest};
 use crate::frames::{FRAME_BYTES, Frames};
@@ -58,7 +61,8 @@ pub enum FaultTrigger {
 pub enum FaultEffect {
     /// The operation fails with this error number; nothing is transferred.
     Error(i32),
-    /// At most so many bytes are transferred, and the backend has to go on from there. At least 1. Nothing for syncs.
+    /// At most so many bytes are transferred, and the backend has to go on from there. At least 1.
+    /// Nothing for syncs.
     Short(usize),
 }
 
@@ -121,7 +125,8 @@ struct Content {
     bytes: u64,
     /// Pages by number; those missing are holes.
     pages: BTreeMap<u64, Page>,
-    /// What a loss of power may bring back: the length and the pages as of the last sync, where they changed since.
+    /// What a loss of power may bring back: the length and the pages as of the last sync, where
+    /// they changed since.
     synced_bytes: u64,
     unsynced: BTreeMap<u64, Option<Page>>,
     counts: Counts,
@@ -197,8 +202,8 @@ impl MemoryFiles {
         Some(contents)
     }
 
-    /// Removes the name. Who has the file open keeps it; who opens that path again gets another file. Returns
-    /// whether there was one.
+    /// Removes the name. Who has the file open keeps it; who opens that path again gets another
+    /// file. Returns whether there was one.
     pub fn remove(&self, path: impl AsRef<Path>) -> bool {
         self.lock().names.remove(path.as_ref()).is_some()
     }
@@ -209,7 +214,8 @@ impl MemoryFiles {
         state.names.get(path.as_ref()).map_or_else(Counts::default, |identity| state.files[identity].counts)
     }
 
-    /// Lets something go wrong from now on. Of several faults that apply, the first injected strikes.
+    /// Lets something go wrong from now on. Of several faults that apply, the first injected
+    /// strikes.
     pub fn inject(&self, fault: Fault) {
         if let FaultEffect::Short(bytes) = fault.effect {
             assert!(bytes > 0, "a transfer of nothing would never end");
@@ -247,8 +253,8 @@ impl MemoryFiles {
         }
     }
 
-    /// From now on everything fails with `EIO`, and what was written or cut since a file's last successful sync survives
-    /// by chance, page by page. Opens the gate.
+    /// From now on everything fails with `EIO`, and what was written or cut since a file's last
+    /// successful sync survives by chance, page by page. Opens the gate.
     pub fn cut_power(&self) {
         let mut state = self.lock();
         let State { files, random, used_pages, powered, .. } = &mut *state;
@@ -430,7 +436,8 @@ impl State {
             if fault.operation != operation || fault.path.as_ref().is_some_and(|only| only != path) {
                 return true;
             }
-            // Every fault counts and draws, whichever of them strikes: they do not disturb one another.
+            // Every fault counts and draws, whichever of them strikes: they do not disturb one
+            // another.
             let strikes = match &mut fault.trigger {
                 FaultTrigger::Always => true,
                 FaultTrigger::Within(range) => range.start < bytes.end && bytes.start < range.end,

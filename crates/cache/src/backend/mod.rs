@@ -1,30 +1,33 @@
 //! Backends: how pages travel between frames and files.
 //!
-//! A `Transfer` names a run of consecutive pages of one file and the frames at the other end. It is carried
-//! out either while the caller waits (`read`, `write`: a fault, which needs the page now) or behind its
-//! back (`submit`: readahead and write-back), in which case a `Completion` hears of it once.
+//! A `Transfer` names a run of consecutive pages of one file and the frames at the other end. It is
+//! carried out either while the caller waits (`read`, `write`: a fault, which needs the page now)
+//! or behind its back (`submit`: readahead and write-back), in which case a `Completion` hears of
+//! it once.
 //!
-//! * `uring` — io_uring with `O_DIRECT` and, where the limits allow it, the frames registered as buffers.
-//! * `threads` — `preadv` and `pwritev` on a pool of threads, for where io_uring is not permitted. The
-//!   io_uring backend itself passes files to it whose file system has no `O_DIRECT`: a ring would do
-//!   nothing for those but hand each transfer to a kernel thread.
+//! * `uring` — io_uring with `O_DIRECT` and, where the limits allow it, the frames registered as
+//!   buffers.
+//! * `threads` — `preadv` and `pwritev` on a pool of threads, for where io_uring is not permitted.
+//!   The io_uring backend itself passes files to it whose file system has no `O_DIRECT`: a ring
+//!   would do nothing for those but hand each transfer to a kernel thread.
 //! * `memory` — [`MemoryFiles`], which exist in memory only and fail on request; for tests.
 //!
-//! `disk_file` plans the single system calls for the first two, `queue` hands requests to the threads of
-//! all three.
+//! `disk_file` plans the single system calls for the first two, `queue` hands requests to the
+//! threads of all three.
 //!
 //! # Errors
 //!
-//! They are the operating system's, with their number (`raw_os_error`). A transfer that fails half-way
-//! fails as a whole: of a read, no frame counts; of a write, any part may have reached the file, so that every
-//! page of it stays dirty.
+//! They are the operating system's, with their number (`raw_os_error`). A transfer that fails
+//! half-way fails as a whole: of a read, no frame counts; of a write, any part may have reached the
+//! file, so that every page of it stays dirty.
 //!
 //! # Locking
 //!
-//! The caller owns every frame of a transfer, as a writer for reads and against writers for writes, from
-//! the call until it returns or its completion is called. A backend has locks of its own (the queue, a ring
-//! per blocking call) which it never holds while it calls a completion; a completion may therefore take any
-//! lock and may submit again. It must not wait for another completion (no `drain`).
+//! The caller owns every frame of a transfer, as a writer for reads and against writers for writes,
+//! from the call until it returns or its completion is called. A backend has locks of its own (the
+//! queue, a ring per blocking call) which it never holds while it calls a completion; a completion
+//! may therefore take any lock and may submit again. It must not wait for another completion (no
+//! `drain`).
 
 pub(crate) mod disk_file;
 pub(crate) mod memory;
@@ -64,7 +67,8 @@ pub enum BackendKind {
 /// What [`choose`] decided.
 pub(crate) struct Chosen {
     pub(crate) backend: Arc<dyn Backend>,
-    /// Why io_uring is not used although [`BackendKind::Auto`] would have; a sentence for the statistics.
+    /// Why io_uring is not used although [`BackendKind::Auto`] would have; a sentence for the
+    /// statistics.
     pub(crate) why_not_uring: Option<String>,
 }
 

@@ -1,13 +1,14 @@
 //! The queue between those who submit transfers and the threads that carry them out.
 //!
 //! Bounded, so that readahead and write-back feel a slow device instead of piling up in memory: a
-//! submitter waits for room. The exception are the backends' own threads. A completion may submit again, and
-//! were it to wait for room that only its own thread can make, nothing would ever move.
+//! submitter waits for room. The exception are the backends' own threads. A completion may submit
+//! again, and were it to wait for room that only its own thread can make, nothing would ever move.
 //!
 //! # Locking
 //!
-//! One mutex, held for a few instructions and never across a transfer or a completion. `unfinished` counts a
-//! request from `push` until its completion has returned, so zero means that nobody will be called any more.
+//! One mutex, held for a few instructions and never across a transfer or a completion. `unfinished`
+//! counts a request from `push` until its completion has returned, so zero means that nobody will
+//! be called any more.
 
 use super::transfer::{Completion, Direction, Transfer};
 use std::cell::Cell;
@@ -53,8 +54,8 @@ impl Queue {
         self.state.lock().expect("nothing panics under the queue's lock")
     }
 
-    /// Adds a request, after waiting for room. Returns whether a consumer that sleeps elsewhere than in
-    /// [`Queue::wait`] has to be woken.
+    /// Adds a request, after waiting for room. Returns whether a consumer that sleeps elsewhere
+    /// than in [`Queue::wait`] has to be woken.
     pub(super) fn push(&self, request: Request) -> bool {
         let mut state = self.lock();
         while state.waiting.len() >= self.waiting_max && !is_worker() {
@@ -77,7 +78,8 @@ impl Queue {
         self.take(&mut state, 0)
     }
 
-    /// Waits until there is a request, without taking it. `false`: closed and empty. For a single consumer.
+    /// Waits until there is a request, without taking it. `false`: closed and empty. For a single
+    /// consumer.
     pub(super) fn wait(&self) -> bool {
         let mut state = self.lock();
         while state.waiting.is_empty() && !state.closed {
@@ -93,8 +95,8 @@ impl Queue {
         if count == 0 { None } else { self.take(&mut state, pick(count)) }
     }
 
-    /// Takes up to `count` requests without waiting. From here on, the next `push` wakes the consumer again.
-    /// Returns whether the queue is closed and everything finished.
+    /// Takes up to `count` requests without waiting. From here on, the next `push` wakes the
+    /// consumer again. Returns whether the queue is closed and everything finished.
     pub(super) fn take_up_to(&self, count: usize, requests: &mut Vec<Request>) -> bool {
         let mut state = self.lock();
         state.signalled = false;
@@ -149,8 +151,8 @@ fn is_worker() -> bool {
     IS_WORKER.get()
 }
 
-/// Starts a thread of a backend. It cannot panic: with it, every page under way would stay locked for good, and
-/// a ring might still write into frames that nobody owns. The process ends instead.
+/// Starts a thread of a backend. It cannot panic: with it, every page under way would stay locked
+/// for good, and a ring might still write into frames that nobody owns. The process ends instead.
 pub(super) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     struct AbortOnPanic;
     impl Drop for AbortOnPanic {
@@ -168,8 +170,8 @@ pub(super) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Res
     })
 }
 
-/// Waits for a backend's thread to end, unless it is the one that waits: the last owner of a backend may be a
-/// completion. That thread then ends by itself.
+/// Waits for a backend's thread to end, unless it is the one that waits: the last owner of a
+/// backend may be a completion. That thread then ends by itself.
 pub(super) fn join(thread: JoinHandle<()>) {
     if thread.thread().id() != std::thread::current().id() {
         thread.join().expect("a backend thread aborts rather than panics");

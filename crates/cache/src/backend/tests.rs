@@ -5,7 +5,7 @@ use super::memory::tests::{Log, page};
 use super::transfer::*;
 use super::uring::Buffers;
 use super::*;
-use crate::frames::FRAME_BYTES;
+use crate::frames::{FRAME_BYTES, Frames};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -175,7 +175,8 @@ fn a_tail_is_read_back_directly_after_it_was_written_buffered() {
                     assert!(content[there..].iter().all(|byte| *byte == 0), "zero behind the end");
                 }
             }
-            // The tail changes and grows: each time the direct read sees what the buffered write left.
+            // The tail changes and grows: each time the direct read sees what the buffered write
+            // left.
             let last = (bytes - 1) / FRAME_BYTES;
             for length in [100, 3000] {
                 world.frames.copy_in(1, 0, &page(500 + length as u64));
@@ -234,8 +235,8 @@ fn a_file_cut_off_meanwhile_reads_short() {
     });
 }
 
-/// A registered buffer is a physical page. Had `release` unmapped it, the ring would go on reading into the old
-/// page and the frame would stay zero.
+/// A registered buffer is a physical page. Had `release` unmapped it, the ring would go on reading
+/// into the old page and the frame would stay zero.
 #[test]
 fn a_released_frame_still_receives_what_is_read_into_it() {
     each_way(|world, background| {
@@ -285,7 +286,8 @@ fn a_handle_for_reading_refuses_writes() {
     });
 }
 
-/// A device, which users cannot open: it has no direct transfers, and answers as one that is full, or that has no end.
+/// A device, which users cannot open: it has no direct transfers, and answers as one that is full,
+/// or that has no end.
 fn device(path: &str) -> Arc<dyn BackendFile> {
     let mut options = std::fs::File::options();
     options.read(true).write(true);

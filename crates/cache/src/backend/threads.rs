@@ -1,7 +1,7 @@
 //! Transfers by `preadv` and `pwritev`, submitted ones on a pool of threads.
 //!
-//! For systems that do not permit io_uring, and for files without `O_DIRECT` on those that do. One thread per
-//! transfer under way: the pool's size is the queue depth that a device gets to see.
+//! For systems that do not permit io_uring, and for files without `O_DIRECT` on those that do. One
+//! thread per transfer under way: the pool's size is the queue depth that a device gets to see.
 //!
 //! # Locking
 //!
@@ -16,8 +16,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// Transfers sleep more than they compute, hence more threads than processors; 16 keep a single fast device
-/// busy, and each costs a stack.
+/// Transfers sleep more than they compute, hence more threads than processors; 16 keep a single
+/// fast device busy, and each costs a stack.
 const THREADS_MAX: usize = 16;
 /// Requests waiting for a thread before submitters wait too: enough to never let a thread go idle.
 const WAITING_MAX: usize = 256;
@@ -133,14 +133,15 @@ pub(super) fn finish(frames: &Frames, direction: Direction, transfer: &Transfer,
     }
 }
 
-/// The C functions rather than a safe wrapper: that would want `&mut [u8]` of frames which optimistic readers
-/// may be copying from.
+/// The C functions rather than a safe wrapper: that would want `&mut [u8]` of frames which
+/// optimistic readers may be copying from.
 fn call(direction: Direction, step: &Step) -> io::Result<usize> {
     let segments = step.segments.as_slice();
     let (list, count) = (segments.as_ptr(), segments.len() as libc::c_int);
     let offset = libc::off_t::try_from(step.offset).expect("a valid transfer's end fits");
-    // SAFETY: `list` is `count` pieces of frame memory that stays mapped (the backend holds the frames) and that
-    // this transfer's owner may write; the descriptor is open as the transfer holds the file.
+    // SAFETY: `list` is `count` pieces of frame memory that stays mapped (the backend holds the
+    // frames) and that this transfer's owner may write; the descriptor is open as the transfer
+    // holds the file.
     let result = unsafe {
         match direction {
             Direction::Read => libc::preadv(step.fd, list, count, offset),

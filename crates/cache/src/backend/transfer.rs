@@ -28,7 +28,8 @@ pub enum OpenMode {
     Create,
 }
 
-/// Which file it is, whatever path led there: two handles with equal identities share their cached pages.
+/// Which file it is, whatever path led there: two handles with equal identities share their cached
+/// pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileIdentity {
     /// The device of the file system.
@@ -43,7 +44,8 @@ pub(crate) trait BackendFile: Any + fmt::Debug + Send + Sync {
     fn len(&self) -> io::Result<u64>;
     /// Cuts or extends (with a hole) to `bytes`.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
-    /// Returns when everything written is on stable storage, with as much metadata as it takes to read it.
+    /// Returns when everything written is on stable storage, with as much metadata as it takes to
+    /// read it.
     fn sync_data(&self) -> io::Result<()>;
     /// Returns when everything written and all metadata are on stable storage.
     fn sync_all(&self) -> io::Result<()>;
@@ -51,8 +53,8 @@ pub(crate) trait BackendFile: Any + fmt::Debug + Send + Sync {
     fn identity(&self) -> FileIdentity;
     /// The path that it was opened by, for messages: the file may be elsewhere by now, or removed.
     fn path(&self) -> &Path;
-    /// Whether transfers go around the kernel's own page cache. `false` means that each page may be in memory
-    /// twice.
+    /// Whether transfers go around the kernel's own page cache. `false` means that each page may be
+    /// in memory twice.
     fn is_direct(&self) -> bool;
 }
 
@@ -84,7 +86,8 @@ impl Transfer {
         assert!(self.offset.checked_add(self.bytes as u64).is_some_and(|end| end <= i64::MAX as u64));
     }
 
-    /// The frames' parts from byte `done` on, up to the end of the last frame: its rest beyond `bytes` as well.
+    /// The frames' parts from byte `done` on, up to the end of the last frame: its rest beyond
+    /// `bytes` as well.
     pub(super) fn parts_from(&self, done: usize) -> impl Iterator<Item = (u32, Range<usize>)> + '_ {
         self.frames[done / FRAME_BYTES..].iter().enumerate().map(move |(index, frame)| {
             let start = if index == 0 { done % FRAME_BYTES } else { 0 };
@@ -95,8 +98,9 @@ impl Transfer {
 
 /// Hears of submitted transfers.
 pub(crate) trait Completion: Send + Sync {
-    /// The transfer submitted under `tag` is over: with its bytes as from [`Backend::read`] or `write`, or an
-    /// error. Called once, from a thread of the backend, without a lock. A panic in here aborts the process.
+    /// The transfer submitted under `tag` is over: with its bytes as from [`Backend::read`] or
+    /// `write`, or an error. Called once, from a thread of the backend, without a lock. A panic in
+    /// here aborts the process.
     fn complete(&self, tag: u64, result: io::Result<usize>);
 }
 
@@ -104,7 +108,8 @@ pub(crate) trait Completion: Send + Sync {
 pub(crate) trait Batch {
     /// The next one.
     fn next(&mut self) -> Option<Transfer>;
-    /// The one that was handed out as number `number`, from 0 on, is over. A panic in here aborts the process.
+    /// The one that was handed out as number `number`, from 0 on, is over. A panic in here aborts
+    /// the process.
     fn done(&mut self, number: usize, result: io::Result<usize>);
 }
 
@@ -114,31 +119,37 @@ pub(crate) trait Backend: Send + Sync {
     fn name(&self) -> &'static str;
     /// Opens a file of this backend.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn BackendFile>>;
-    /// Makes an empty file for swap. On a real file system only its owner may read it, and it has no name any more.
+    /// Makes an empty file for swap. On a real file system only its owner may read it, and it has
+    /// no name any more.
     fn create_swap(&self, path: &Path) -> io::Result<Arc<dyn BackendFile>>;
-    /// Reads while the caller waits. Returns how many bytes there were: fewer than asked for only at the end of
-    /// the file. The rest of the frames, up to the end of the last one, reads zero then.
+    /// Reads while the caller waits. Returns how many bytes there were: fewer than asked for only
+    /// at the end of the file. The rest of the frames, up to the end of the last one, reads zero
+    /// then.
     fn read(&self, transfer: &Transfer) -> io::Result<usize>;
-    /// Writes while the caller waits: everything or an error. The file grows to the transfer's end, no further.
+    /// Writes while the caller waits: everything or an error. The file grows to the transfer's end,
+    /// no further.
     #[cfg_attr(not(test), expect(dead_code, reason = "the cache submits its writes; tests wait for theirs"))]
     fn write(&self, transfer: &Transfer) -> io::Result<usize>;
-    /// Reads many while the caller waits, up to `depth` at once; see [`Self::read`]. `false`: it cannot, and did nothing.
+    /// Reads many while the caller waits, up to `depth` at once; see [`Self::read`]. `false`: it
+    /// cannot, and did nothing.
     fn read_many(&self, depth: usize, batch: &mut dyn Batch) -> bool {
         let _ = (depth, batch);
         false
     }
-    /// Queues a transfer and returns; the completion is called later, even if the transfer cannot be
-    /// started. Waits for room when many are queued already, except on a thread of a backend.
+    /// Queues a transfer and returns; the completion is called later, even if the transfer cannot
+    /// be started. Waits for room when many are queued already, except on a thread of a backend.
     fn submit(&self, direction: Direction, transfer: Transfer, tag: u64);
     /// Returns when everything submitted before has completed. Not for completions.
     fn drain(&self);
-    /// Whether the frames are registered with the kernel, which saves it looking them up for each transfer.
+    /// Whether the frames are registered with the kernel, which saves it looking them up for each
+    /// transfer.
     fn registered_buffers(&self) -> bool {
         false
     }
 }
 
-/// How far a transfer has come. The one place that knows what a result of a single system call means.
+/// How far a transfer has come. The one place that knows what a result of a single system call
+/// means.
 #[derive(Debug)]
 pub(super) struct Progress {
     pub(super) direction: Direction,
@@ -166,8 +177,8 @@ impl Progress {
     }
 }
 
-/// A read that ended early leaves zeroes behind its end: what is beyond the end of a file reads zero in every
-/// mapping of it, and a frame must not show what it held for another tenant.
+/// A read that ended early leaves zeroes behind its end: what is beyond the end of a file reads
+/// zero in every mapping of it, and a frame must not show what it held for another tenant.
 pub(super) fn zero_rest(frames: &Frames, transfer: &Transfer, bytes_read: usize) {
     if bytes_read < transfer.frames.len() * FRAME_BYTES {
         for (frame, range) in transfer.parts_from(bytes_read) {

@@ -1,32 +1,34 @@
 //! Transfers by io_uring.
 //!
-//! Two kinds of rings. A *blocking* transfer, or a batch of them, takes a ring from a small pool, submits and waits
-//! on it in one system call. *Submitted* transfers all go through one ring that belongs to one thread, the
-//! only one to submit to it: the kernel completes a request in the context of the thread that submitted
-//! it, so submitting from the callers' threads would interrupt each of them for every completion, and cancel
-//! what is under way when one of them ends.
+//! Two kinds of rings. A *blocking* transfer, or a batch of them, takes a ring from a small pool,
+//! submits and waits on it in one system call. *Submitted* transfers all go through one ring that
+//! belongs to one thread, the only one to submit to it: the kernel completes a request in the
+//! context of the thread that submitted it, so submitting from the callers' threads would interrupt
+//! each of them for every completion, and cancel what is under way when one of them ends.
 //!
 //! ```text
 //! read, write:  caller ── takes a ring, submits, waits ───────────────────────────────> caller
 //! submit:       caller ── queue, eventfd ──> thread ── ring of 256 ──> thread ── Completion::complete
 //! ```
 //!
-//! The frames are registered once as fixed buffers, in pieces of 1 GiB (the kernel's limit), and all rings
-//! share that registration. It saves the kernel looking up and pinning a frame's physical page for each
-//! transfer; the price is that the whole region is allocated and pinned at once, and counted against
-//! `RLIMIT_MEMLOCK`. Where that is refused, everything works with ordinary addresses.
+//! The frames are registered once as fixed buffers, in pieces of 1 GiB (the kernel's limit), and
+//! all rings share that registration. It saves the kernel looking up and pinning a frame's physical
+//! page for each transfer; the price is that the whole region is allocated and pinned at once, and
+//! counted against `RLIMIT_MEMLOCK`. Where that is refused, everything works with ordinary
+//! addresses.
 //!
 //! # Ownership
 //!
-//! The kernel uses the frames, the list of pieces and the descriptor of an operation until it has answered. So
-//! an operation owns them: [`Operation`] holds the transfer (with the file) and its pieces and is dropped after
-//! its answer only; the rings' owner holds the frames. No way out of this file leaves an operation behind: a
-//! blocking call returns after the answer, the thread ends when nothing is under way, and a panic in it aborts.
+//! The kernel uses the frames, the list of pieces and the descriptor of an operation until it has
+//! answered. So an operation owns them: [`Operation`] holds the transfer (with the file) and its
+//! pieces and is dropped after its answer only; the rings' owner holds the frames. No way out of
+//! this file leaves an operation behind: a blocking call returns after the answer, the thread ends
+//! when nothing is under way, and a panic in it aborts.
 //!
 //! # Locking
 //!
-//! A blocking ring sits in a mutex of its own that is only ever tried: a thread that finds no ring free makes
-//! the plain system call instead. The thread's ring needs no lock.
+//! A blocking ring sits in a mutex of its own that is only ever tried: a thread that finds no ring
+//! free makes the plain system call instead. The thread's ring needs no lock.
 
 use super::disk_file::{DiskFile, Step};
 use super::queue::{Queue, Request, join, spawn};
@@ -46,8 +48,8 @@ use std::thread::JoinHandle;
 
 /// Largest buffer that the kernel registers.
 const PIECE_BYTES: usize = 1 << 30;
-/// Caches smaller than 64 MiB are not registered: files far larger than they are need an index that takes more than
-/// the eighth of the frames that would be left to pay for it.
+/// Caches smaller than 64 MiB are not registered: files far larger than they are need an index that
+/// takes more than the eighth of the frames that would be left to pay for it.
 const REGISTERED_FRAMES_MIN: u32 = 16_384;
 /// Submitted operations under way at once; as many as one NVMe queue usually has entries for.
 const UNDER_WAY_MAX: usize = 255;
@@ -59,8 +61,8 @@ const WAITING_MAX: usize = 256;
 const BLOCKING_RINGS: usize = 64;
 /// Transfers that one call has under way; more gain nothing on one queue of a device.
 const BLOCKING_ENTRIES: usize = 64;
-/// Answers that are dealt with before what takes their place is submitted: a device answers many at once, and is not to
-/// wait until the last of them was copied.
+/// Answers that are dealt with before what takes their place is submitted: a device answers many at
+/// once, and is not to wait until the last of them was copied.
 const ANSWERS_TOGETHER: usize = 8;
 /// Rings that a thread tries, from its own on, before it goes without.
 const RINGS_TRIED: usize = 4;
@@ -145,7 +147,8 @@ impl UringBackend {
         }
     }
 
-    /// A ring that nobody uses. `None`: the threads around here use them all, or another cannot be had.
+    /// A ring that nobody uses. `None`: the threads around here use them all, or another cannot be
+    /// had.
     fn take_ring(&self) -> Option<MutexGuard<'_, Option<IoUring>>> {
         thread_local! {
             static HOME: Cell<usize> = {
@@ -182,8 +185,8 @@ impl UringBackend {
         one.result.unwrap_or_else(|| transfer_now(&self.shared.frames, direction, transfer))
     }
 
-    /// Carries out transfers on a ring of the caller's own, up to `depth` at once. `false`: there is no ring for it, and
-    /// nothing was done.
+    /// Carries out transfers on a ring of the caller's own, up to `depth` at once. `false`: there
+    /// is no ring for it, and nothing was done.
     fn together(&self, direction: Direction, depth: usize, batch: &mut dyn Batch) -> bool {
         let Some(mut slot) = self.take_ring() else { return false };
         let ring = slot.as_mut().expect("`take_ring` filled it");
@@ -192,8 +195,9 @@ impl UringBackend {
         let mut free: Vec<usize> = (0..places.len()).rev().collect();
         let push = |ring: &mut IoUring, at: usize, step: &Step| {
             let entry = entry(frames, direction, step, self.registration.is_some()).user_data(at as u64);
-            // SAFETY: frames, and the pieces and the file of the place (`places` does not grow), stay where they are until the
-            // entry is answered: no path leaves before, and an unwinding one aborts.
+            // SAFETY: frames, and the pieces and the file of the place (`places` does not grow),
+            // stay where they are until the entry is answered: no path leaves before, and an
+            // unwinding one aborts.
             unsafe { ring.submission().push(&entry) }.expect("a ring has an entry for each");
         };
         let guard = UnderWay;
@@ -304,7 +308,8 @@ impl Backend for UringBackend {
 
     fn submit(&self, direction: Direction, transfer: Transfer, tag: u64) {
         transfer.assert_valid();
-        // Without a pool (no more threads to be had) the ring takes those files too, only less well.
+        // Without a pool (no more threads to be had) the ring takes those files too, only less
+        // well.
         if !DiskFile::of(&transfer).is_direct()
             && let Ok(pool) = self.pool()
         {
@@ -351,7 +356,8 @@ fn with_flags(entries: u32, flags: &dyn Fn(&mut Builder) -> &mut Builder) -> io:
     })
 }
 
-/// The thread's ring and, for other rings, the registration. The frames are pinned if the ring has them registered.
+/// The thread's ring and, for other rings, the registration. The frames are pinned if the ring has
+/// them registered.
 fn set_up(frames: &Frames, best: Buffers) -> io::Result<(IoUring, Option<Registration>)> {
     let ring = with_flags(ENTRIES, &|builder| builder.setup_single_issuer().setup_defer_taskrun())?;
     let mut probe = Probe::new();
@@ -378,8 +384,8 @@ fn set_up(frames: &Frames, best: Buffers) -> io::Result<(IoUring, Option<Registr
     {
         return Ok((ring, Some(registration)));
     }
-    // A registration of its own for each of many rings would cost 16 bytes a page each, so only the ring of
-    // readahead and write-back gets one.
+    // A registration of its own for each of many rings would cost 16 bytes a page each, so only the
+    // ring of readahead and write-back gets one.
     if register(&ring, frames).is_err() {
         frames.unpin();
     }
@@ -395,7 +401,8 @@ fn register(ring: &IoUring, frames: &Frames) -> io::Result<()> {
             iov_len: PIECE_BYTES.min(length - start),
         })
         .collect();
-    // SAFETY: the pieces make up the region of the frames, which every owner of a ring keeps mapped.
+    // SAFETY: the pieces make up the region of the frames, which every owner of a ring keeps
+    // mapped.
     unsafe { ring.submitter().register_buffers(&pieces) }
 }
 
@@ -492,8 +499,8 @@ struct Submitter<'a> {
     shared: &'a Shared,
     ring: IoUring,
     registered: bool,
-    /// Operations by the number that is their `user_data`; a step's list of pieces lies on the heap or, if it is a
-    /// single piece, in the box, so that it stays where the kernel was told it is.
+    /// Operations by the number that is their `user_data`; a step's list of pieces lies on the heap
+    /// or, if it is a single piece, in the box, so that it stays where the kernel was told it is.
     under_way: Vec<Option<Box<Operation>>>,
     free: Vec<usize>,
     /// Where the read that wakes us puts the counter, kept on the heap.
@@ -509,7 +516,8 @@ impl<'a> Submitter<'a> {
         Submitter { shared, ring, registered, under_way, free, counter, wake_armed: false }
     }
 
-    /// Until the backend is dropped: starts what was queued, waits for an answer or a call, hands answers on.
+    /// Until the backend is dropped: starts what was queued, waits for an answer or a call, hands
+    /// answers on.
     fn work(mut self) {
         let mut started = Vec::with_capacity(UNDER_WAY_MAX);
         let mut answers = Vec::with_capacity(ENTRIES as usize);
@@ -544,7 +552,8 @@ impl<'a> Submitter<'a> {
     fn push_step(&mut self, slot: usize) {
         let operation = self.under_way[slot].as_ref().expect("a place in use");
         let entry = entry(&self.shared.frames, operation.request.direction, &operation.step, self.registered);
-        // SAFETY: the operation in `slot` owns file and pieces and stays there until `answer`; `shared` holds the frames.
+        // SAFETY: the operation in `slot` owns file and pieces and stays there until `answer`;
+        // `shared` holds the frames.
         unsafe { self.push(entry.user_data(slot as u64)) }
     }
 
@@ -587,7 +596,8 @@ impl<'a> Submitter<'a> {
         if !self.wake_armed {
             let event: RawFd = self.shared.wake.as_raw_fd();
             let entry = opcode::Read::new(Fd(event), self.counter.as_mut_ptr(), 8).build();
-            // SAFETY: the counter and the event's descriptor live until `disarm_wake` has seen the answer.
+            // SAFETY: the counter and the event's descriptor live until `disarm_wake` has seen the
+            // answer.
             unsafe { self.push(entry.user_data(WAKE)) }
             self.wake_armed = true;
         }

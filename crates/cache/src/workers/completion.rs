@@ -45,8 +45,8 @@ impl Shared {
         }
     }
 
-    /// If the last handle of a file is gone, this may have been the last thing that was to be done for it: the flusher
-    /// forgets it.
+    /// If the last handle of a file is gone, this may have been the last thing that was to be done
+    /// for it: the flusher forgets it.
     fn forget_soon(&self, inode: &Inode) {
         if inode.handles.load(Ordering::Acquire) == 0 {
             self.host.flusher.ring();

@@ -1,7 +1,8 @@
 //! The flusher: writes dirty pages back, in file order and in large pieces.
 //!
-//! The core decides when and what ([`Flusher`]), and how much writers are slowed down that are faster ([`Dirtier`]). Here its
-//! orders are carried out. What a file that nobody has open any more has dirty is written at once.
+//! The core decides when and what ([`Flusher`]), and how much writers are slowed down that are
+//! faster ([`Dirtier`]). Here its orders are carried out. What a file that nobody has open any more
+//! has dirty is written at once.
 //!
 //! # Locking
 //!
@@ -19,10 +20,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Largest write where somebody waits for it: 1 MiB keeps a device busy, and 256 pages are freed at once when it ends.
+/// Largest write where somebody waits for it: 1 MiB keeps a device busy, and 256 pages are freed at
+/// once when it ends.
 const RUN_PAGES: usize = 256;
-/// A writer that paused so often, for up to 200 ms each time, while nothing could be written, gets the error; where all files
-/// fail that have something to write, its pauses end with their next attempts.
+/// A writer that paused so often, for up to 200 ms each time, while nothing could be written, gets
+/// the error; where all files fail that have something to write, its pauses end with their next
+/// attempts.
 const FRUITLESS_PAUSES: u32 = 16;
 
 pub(super) fn run(shared: &Shared) {
@@ -73,7 +76,8 @@ impl Shared {
         }
     }
 
-    /// Carries an order of the flusher out. The positions of pages that begin to be written; `None`: there are none.
+    /// Carries an order of the flusher out. The positions of pages that begin to be written;
+    /// `None`: there are none.
     fn write_ordered(&self, order: WriteOrder) -> Option<Range<u64>> {
         let inode = self.lock_inodes().of_mapping(order.mapping)?;
         self.submit_run(&inode, order.from, 1 << 32, order.pages_max as usize)
@@ -93,12 +97,13 @@ impl Shared {
         }
     }
 
-    /// Begins to write the next dirty pages at or after `first` and before `end`, at most `most`. Their positions; `None`:
-    /// there are none.
+    /// Begins to write the next dirty pages at or after `first` and before `end`, at most `most`.
+    /// Their positions; `None`: there are none.
     fn submit_run(&self, inode: &Arc<Inode>, first: u32, end: u64, most: usize) -> Option<Range<u64>> {
         let file = inode.writable()?;
-        // Registered before pages are taken: a sync that finds them clean waits for this. And before the length is
-        // looked at: a truncation that changes it waits for this, and lets none begin meanwhile.
+        // Registered before pages are taken: a sync that finds them clean waits for this. And
+        // before the length is looked at: a truncation that changes it waits for this, and lets
+        // none begin meanwhile.
         let number = inode.begin_transfer();
         let Some(run) = self.core.start_writeback(&inode.mapping, first, end, most) else {
             inode.end_transfer(number);
@@ -124,7 +129,8 @@ impl Shared {
         Some(pages)
     }
 
-    /// Writes all pages that are dirty now and waits for them. Whether that worked is in the inode's errors.
+    /// Writes all pages that are dirty now and waits for them. Whether that worked is in the
+    /// inode's errors.
     pub(crate) fn write_out(&self, inode: &Arc<Inode>) {
         let errors = inode.error_count();
         // A page that was dirtied again while it was being written is skipped the first time.
@@ -165,7 +171,8 @@ impl Shared {
             let pause = self.core.balance_dirty(&self.host, memcg, &mut dirtier);
             self.set_dirtier(dirtier);
             let Some(pause) = pause else { return Ok(()) };
-            // The pages in the way may be another file's, even another tenant's. A device that is only slow is waited for.
+            // The pages in the way may be another file's, even another tenant's. A device that is
+            // only slow is waited for.
             let (error, all_fail) = self.failing();
             match error {
                 Some(error) if fruitless >= FRUITLESS_PAUSES => {
@@ -183,7 +190,8 @@ impl Shared {
         }
     }
 
-    /// Why write-back of some file fails at present, if it does, and whether that of all fails which have something to write.
+    /// Why write-back of some file fails at present, if it does, and whether that of all fails
+    /// which have something to write.
     pub(crate) fn failing(&self) -> (Option<Error>, bool) {
         let (mut first, mut all_fail) = (None, true);
         for inode in self.inodes() {
@@ -216,6 +224,7 @@ impl Shared {
 }
 
 thread_local! {
-    /// As which each thread dirties pages of the cache of this number. Who writes to several in turn is a new one each time.
+    /// As which each thread dirties pages of the cache of this number. Who writes to several in
+    /// turn is a new one each time.
     static DIRTIER: Cell<(u64, Dirtier)> = Cell::default();
 }

@@ -1,4 +1,5 @@
-//! The threads of a cache: background reclaim, the flusher, and what happens when a transfer completes.
+//! The threads of a cache: background reclaim, the flusher, and what happens when a transfer
+//! completes.
 
 mod background;
 mod completion;

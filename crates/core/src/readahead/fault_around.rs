@@ -1,14 +1,18 @@
-//! Fault-around: a load that finds its page in memory, but no page-table entry, makes entries for its neighbours, too.
+//! Fault-around: a load that finds its page in memory, but no page-table entry, makes entries for
+//! its neighbours, too.
 //!
-//! Neighbours are the other pages of an aligned window (64 KiB in the kernel). Only pages are mapped that are in memory, whole,
-//! unlocked, and do not ask for more to be read. Nothing is read for it. The new entries are young, as on x86: until the next
-//! walk, a neighbour that nobody touched looks as if it had been; but for the policy `ranked`, for which they are old.
+//! Neighbours are the other pages of an aligned window (64 KiB in the kernel). Only pages are
+//! mapped that are in memory, whole, unlocked, and do not ask for more to be read. Nothing is read
+//! for it. The new entries are young, as on x86: until the next walk, a neighbour that nobody
+//! touched looks as if it had been. For the policy `ranked` they are old.
 //!
-//! A host that maps files by page-table entries saves a fault for each neighbour. The cache has nothing to save: its slot *is* the
-//! entry, and a load that finds a page without one only sets two bits of the word that it has at hand. It would only mark pages
-//! as accessed that nobody touched. So the simulator does it, and the cache does not.
+//! A host that maps files by page-table entries saves a fault for each neighbour. The cache has
+//! nothing to save: its slot *is* the entry, and a load that finds a page without one only sets two
+//! bits of the word that it has at hand. It would only mark pages as accessed that nobody touched.
+//! So the simulator does it, and the cache does not.
 //!
-//! Source: "mm: map few pages around fault address if they are in page cache" (Linux 3.15), `fault_around_bytes` in debugfs.
+//! Source: "mm: map few pages around fault address if they are in page cache" (Linux 3.15),
+//! `fault_around_bytes` in debugfs.
 
 use crate::Core;
 use crate::access::{Lookup, Task};
@@ -19,8 +23,9 @@ use crate::mapping::Mapping;
 pub const FAULT_AROUND_PAGES: u32 = 16;
 
 impl Core {
-    /// A task loaded from page `index` of a file that it maps, where there was no page-table entry. Makes entries for the
-    /// other pages of the window of `pages` pages, a power of two. Entries made.
+    /// A task loaded from page `index` of a file that it maps, where there was no page-table entry.
+    /// Makes entries for the other pages of the window of `pages` pages, a power of two. Entries
+    /// made.
     pub fn fault_around(&self, task: &Task, mapping: &Mapping, index: u32, pages: u32) -> u32 {
         assert!(pages.is_power_of_two(), "a window of {pages} pages is not aligned");
         let first = index - index % pages;

@@ -1,17 +1,20 @@
-//! A window on its way into memory: which of its pages are missing, what they cost, and which are read together.
+//! A window on its way into memory: which of its pages are missing, what they cost, and which are
+//! read together.
 //!
-//! Pages of a window that are there already are left out. Nobody needs the others, so their charges are optional
-//! ([`Charging::optional`]): nothing is waited for, and the first page that cannot be had ends the window. One window takes at
-//! most a quarter of its memcg's memory, or of all, so that it does not push out what it brought itself.
+//! Pages of a window that are there already are left out. Nobody needs the others, so their charges
+//! are optional ([`Charging::optional`]): nothing is waited for, and the first page that cannot be
+//! had ends the window. One window takes at most a quarter of its memcg's memory, or of all, so
+//! that it does not push out what it brought itself.
 //!
-//! Source: the kernel's on-demand readahead (LWN 235164), which skips cached pages and ends at the first failed allocation. The
-//! quarter is ours: the kernel's windows are small beside its memory.
+//! Source: the kernel's on-demand readahead (LWN 235164), which skips cached pages and ends at the
+//! first failed allocation. The quarter is ours: the kernel's windows are small beside its memory.
 //!
 //! # Locking
 //!
-//! Between steps, pages that were inserted and not handed out are locked. Charges that are optional wait for nobody.
+//! Between steps, pages that were inserted and not handed out are locked. Charges that are optional
+//! wait for nobody.
 
-use super::Window;
+use super::window::Window;
 use crate::Core;
 use crate::access::{Arrival, Lookup, Task};
 use crate::charge::{ChargeStep, Charging};
@@ -77,7 +80,8 @@ impl Filling {
         }
     }
 
-    /// A window around page `index`, which is missed, and was inserted as `folio` with `arrival`. That page is read in any case.
+    /// A window around page `index`, which is missed, and was inserted as `folio` with `arrival`.
+    /// That page is read in any case.
     pub fn around(
         core: &Core,
         memcg: MemcgId,
@@ -171,8 +175,8 @@ impl Filling {
         }
     }
 
-    /// No further page can be had: all that is left to read is the page that is wanted. The run in front of it, unless they are
-    /// neighbours.
+    /// No further page can be had: all that is left to read is the page that is wanted. The run in
+    /// front of it, unless they are neighbours.
     fn end_early(&mut self) -> Option<ReadRun> {
         let Some((index, _)) = self.wanted else {
             self.end = self.next;
@@ -266,7 +270,8 @@ mod tests {
         harness.core.validate().unwrap();
     }
 
-    /// Memory that cannot be freed ends a window, and fails nobody: the page that is wanted is there.
+    /// Memory that cannot be freed ends a window, and fails nobody: the page that is wanted is
+    /// there.
     #[test]
     fn a_window_ends_where_memory_does() {
         let mut harness = Harness::with_options(Options::new(1000), 80);

@@ -1,37 +1,32 @@
-//! Which further pages a miss brings: readahead for sequential reads, and read-around for mapped misses.
+//! Which further pages a miss brings: readahead for sequential reads, and read-around for mapped
+//! misses.
 //!
-//! The window starts at four times the request, doubles (quadruples while small) with every window that is used,
-//! up to a maximum, and each window carries a mark: reaching it asks for the next one before the reader gets to
-//! the end. A read that does not continue the last one brings only itself.
+//! The window starts at four times the request, doubles (quadruples while small) with every window
+//! that is used, up to a maximum, and each window carries a mark: reaching it asks for the next one
+//! before the reader gets to the end. A read that does not continue the last one brings only
+//! itself.
 //!
-//! A miss through a mapping brings the pages around it, as many as the largest window: memory that is loaded from is local more
-//! often than sequential. Where misses outnumber hits by a hundred, they stop to do so, until there are hits again.
+//! A miss through a mapping brings the pages around it, as many as the largest window: memory that
+//! is loaded from is local more often than sequential. Where misses outnumber hits by a hundred,
+//! they stop to do so, until there are hits again.
 //!
-//! [`Readahead`] says which pages, [`Filling`] how they come into memory, step by step, and [`Core::fault_around`](crate::Core::fault_around) which page-table
-//! entries are made beside the one that is needed.
+//! [`Readahead`] says which pages, [`Filling`] how they come into memory, step by step, and
+//! [`Core::fault_around`](crate::Core::fault_around) which page-table entries are made beside the
+//! one that is needed.
 //!
-//! Source: the on-demand readahead of Linux ("On-demand readahead", LWN 235164), as behaviour; for mapped misses, "readahead: mmap
-//! read-around simplification" (Linux 2.6.31).
+//! Source: the on-demand readahead of Linux ("On-demand readahead", LWN 235164), as behaviour; for
+//! mapped misses, "readahead: mmap read-around simplification" (Linux 2.6.31).
 
 mod fault_around;
 mod filling;
+mod window;
 
 pub use fault_around::FAULT_AROUND_PAGES;
 pub use filling::{FillStep, Filling, ReadRun, pages_max};
+pub use window::Window;
 
 /// Default largest window: 128 KiB, as the kernel's.
 pub const DEFAULT_MAX_PAGES: u32 = 32;
-
-/// Pages to read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    /// The first.
-    pub first: u32,
-    /// How many.
-    pub pages: u32,
-    /// The page that asks for the next window when it is reached, if any.
-    pub mark: Option<u32>,
-}
 
 /// What one open file remembers of its reads.
 #[derive(Clone, Debug)]
@@ -42,7 +37,8 @@ pub struct Readahead {
     size: u32,
     /// The page after the last read, in which a sequential reader goes on.
     next: Option<u32>,
-    /// Mapped accesses that missed, less those that found a page without an entry; at most ten times [`MISSES_MAX`].
+    /// Mapped accesses that missed, less those that found a page without an entry; at most ten
+    /// times [`MISSES_MAX`].
     mapped_misses: u32,
 }
 
@@ -87,8 +83,8 @@ impl Readahead {
         Window { first: index, pages: self.size, mark: (ahead > 0).then(|| index.saturating_add(request)) }
     }
 
-    /// Page `index` is missing, and was loaded from or stored to through a mapping. What to read; the window need not begin with
-    /// the page.
+    /// Page `index` is missing, and was loaded from or stored to through a mapping. What to read;
+    /// the window need not begin with the page.
     pub fn on_fault(&mut self, index: u32) -> Window {
         let alone = Window { first: index, pages: 1, mark: None };
         if self.max_pages == 0 {
@@ -148,7 +144,8 @@ mod tests {
         assert_eq!(readahead.on_miss(502, 1), Window { first: 502, pages: 4, mark: Some(503) }, "continues");
     }
 
-    /// 128 KiB around the miss, with a mark at the beginning of the last quarter; after a hundred misses without hits, nothing.
+    /// 128 KiB around the miss, with a mark at the beginning of the last quarter; after a hundred
+    /// misses without hits, nothing.
     #[test]
     fn mapped_misses_read_around() {
         let mut readahead = Readahead::new(32);

@@ -1,4 +1,5 @@
-//! What a charge that could not be met says: whose limit it was, what is there, and why none of it could be freed.
+//! What a charge that could not be met says: whose limit it was, what is there, and why none of it
+//! could be freed.
 
 use crate::memcg::{Counter, MemcgId};
 use crate::swap::FREE_SLOTS_MIN;

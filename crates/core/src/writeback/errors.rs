@@ -1,7 +1,8 @@
 //! Errors of write-back, and who has to know of them.
 //!
-//! Nobody waits for most writes, so an error is kept until somebody asks: each open file tells it once, from its next
-//! sync, however many failed in between; and if nobody had it open any more, whoever opens the file next.
+//! Nobody waits for most writes, so an error is kept until somebody asks: each open file tells it
+//! once, from its next sync, however many failed in between; and if nobody had it open any more,
+//! whoever opens the file next.
 //!
 //! Source: the kernel's `errseq_t` (Linux 4.13), without its wrap-around.
 
@@ -24,12 +25,14 @@ impl ErrorSequence {
         self.count
     }
 
-    /// How many errors who opens the file now counts as told: all, unless nobody told of the last one.
+    /// How many errors who opens the file now counts as told: all, unless nobody told of the last
+    /// one.
     pub fn told_at_open(self) -> u64 {
         if self.told { self.count } else { self.count.saturating_sub(1) }
     }
 
-    /// Whether there are errors that an open file has not told of, where `told` is what it has: now it has.
+    /// Whether there are errors that an open file has not told of, where `told` is what it has: now
+    /// it has.
     pub fn tell(&mut self, told: &mut u64) -> bool {
         let tells = *told < self.count;
         if tells {

@@ -1,11 +1,12 @@
 //! Dirty pages leave: what is dirty, when it has to be written, and what happens when it was.
 //!
-//! A page is dirty (indexed by its mapping, in file order), then under write-back, then clean, or dirty again if the
-//! write failed or somebody wrote to it meanwhile. Reclaim never writes file pages; it wakes the flusher. Dirty pages of
-//! anonymous memory are in no index and under no limit: they leave when they are cold ([`crate::pageout`]).
+//! A page is dirty (indexed by its mapping, in file order), then under write-back, then clean, or
+//! dirty again if the write failed or somebody wrote to it meanwhile. Reclaim never writes file
+//! pages; it wakes the flusher. Dirty pages of anonymous memory are in no index and under no limit:
+//! they leave when they are cold ([`crate::pageout`]).
 //!
-//! When and what the flusher writes is a [`Flusher`]. A host that writes takes pages with [`Core::start_writeback`] and
-//! reports with [`Core::end_writeback`]. Source: spec 70 §7.
+//! When and what the flusher writes is a [`Flusher`]. A host that writes takes pages with
+//! [`Core::start_writeback`] and reports with [`Core::end_writeback`]. Source: spec 70 §7.
 //!
 //! Who dirties pages faster than they are written is slowed down by [`balance`].
 //!
@@ -16,11 +17,13 @@
 mod balance;
 mod errors;
 mod flusher;
+mod limits;
 
 pub use balance::Dirtier;
 pub use errors::ErrorSequence;
 pub(crate) use flusher::Flushing;
 pub use flusher::{Flusher, FlusherOptions, FlusherStep, WriteOrder};
+pub use limits::{BACKGROUND_DIRTY_PERCENT, DIRTY_PERCENT, DirtyLimits};
 
 use crate::Core;
 use crate::folio::{FolioId, Kind};
@@ -30,30 +33,6 @@ use crate::mapping::Mapping;
 use crate::memcg::{Counter, Memcg, MemcgId, Pending};
 use crate::sync::Ordering::Relaxed;
 
-/// Share of memory that may be dirty before writers wait.
-pub const DIRTY_PERCENT: u64 = 20;
-/// Share of memory that may be dirty before the flusher starts by itself.
-pub const BACKGROUND_DIRTY_PERCENT: u64 = 10;
-
-/// How much may be dirty, in pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DirtyLimits {
-    /// From here on, the flusher writes.
-    pub background_pages: u64,
-    /// From here on, who dirties waits.
-    pub pages: u64,
-}
-
-impl DirtyLimits {
-    /// The limits within `memory_pages`. A limit of at least one page lets tiny tenants write at all.
-    pub fn of(memory_pages: u64) -> DirtyLimits {
-        DirtyLimits {
-            background_pages: memory_pages * BACKGROUND_DIRTY_PERCENT / 100,
-            pages: (memory_pages * DIRTY_PERCENT / 100).max(1),
-        }
-    }
-}
-
 /// Limits, and what they are held against.
 struct DirtyLevel<'a> {
     /// Whose they are; the root, if those of all.
@@ -62,8 +41,8 @@ struct DirtyLevel<'a> {
     limits: DirtyLimits,
 }
 
-/// Whether it is asked, at so many dirty pages, if those are too many: at each while that is as many as a small tenant may
-/// have, then every few dozen.
+/// Whether it is asked, at so many dirty pages, if those are too many: at each while that is as
+/// many as a small tenant may have, then every few dozen.
 fn asks_at(dirty_pages: u64) -> bool {
     dirty_pages <= 64 || dirty_pages.is_multiple_of(32)
 }
@@ -101,8 +80,9 @@ enum Removal {
 }
 
 impl Core {
-    /// The page was written to. Its folio is locked by the caller, and its bytes are there already: a flusher that sees
-    /// it dirty writes what is in it. `true`: it is a page of a file, and was clean ([`Dirtier::dirtied`]).
+    /// The page was written to. Its folio is locked by the caller, and its bytes are there already:
+    /// a flusher that sees it dirty writes what is in it. `true`: it is a page of a file, and was
+    /// clean ([`Dirtier::dirtied`]).
     pub fn set_dirty(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) -> bool {
         let (flags, index) = (self.folios.flags(folio), self.folios.index(folio));
         lru::dirtied(self, folio);
@@ -161,7 +141,8 @@ impl Core {
         DirtyLimits::of(memcg.max_pages().min(memcg.memory.high_pages()).min(frames))
     }
 
-    /// Whose limits hold for pages of a memcg: its own and those above it, if those count, and those of all.
+    /// Whose limits hold for pages of a memcg: its own and those above it, if those count, and
+    /// those of all.
     fn dirty_levels<'a>(&'a self, memcg: &'a Memcg) -> impl Iterator<Item = DirtyLevel<'a>> {
         let own = self.options.memcg_dirty_limits;
         let of_memcg = |memcg: &'a Memcg| DirtyLevel {
@@ -189,7 +170,8 @@ impl Core {
         mapping.lock(&self.leaves).tree.dirty.last().copied()
     }
 
-    /// Takes the next run of dirty pages at or after `from` and before `end` to be written, at most `most` of them.
+    /// Takes the next run of dirty pages at or after `from` and before `end` to be written, at most
+    /// `most` of them.
     pub fn start_writeback(
         &self,
         mapping: &Mapping,
@@ -232,8 +214,8 @@ impl Core {
         run
     }
 
-    /// One page of a run was written, or one that [`Host::swap_out`] began to write; or the write failed: then it is dirty
-    /// again, and stays in memory.
+    /// One page of a run was written, or one that [`Host::swap_out`] began to write; or the write
+    /// failed: then it is dirty again, and stays in memory.
     pub fn end_writeback(
         &self,
         host: &impl Host,
@@ -261,6 +243,10 @@ impl Core {
         if !written {
             self.memcgs.with_ancestors(memcg.id()).for_each(|memcg| memcg.pending.note_failure());
             self.node.pending.note_failure();
+            // They are dirty again, without anybody who dirtied them.
+            if self.options.memcg_dirty_limits {
+                self.memcgs.with_ancestors(memcg.id()).for_each(|memcg| self.note_over_background(memcg));
+            }
         }
         if written {
             self.written.fetch_add(1, Relaxed);
@@ -268,7 +254,8 @@ impl Core {
                 memcg.stat.add(Counter::NrWritten, 1);
                 self.node.pending.note_written();
             }
-            // One that is isolated now is not held up by a batch: who isolated it finds it clean and frees it.
+            // One that is isolated now is not held up by a batch: who isolated it finds it clean
+            // and frees it.
             let movable = before.lru() && !before.locked() && !before.dirty() && !before.unevictable();
             if before.reclaim() && movable {
                 self.enqueue(host, cpu, Queue::Rotate, folio);
@@ -291,27 +278,29 @@ impl Core {
         self.written.load(Relaxed)
     }
 
-    /// Takes the pages from `from` to `end` out of the cache, as a truncation does: dirty ones too, and without a
-    /// memory. `Some`: this folio is in use or being written; wait for it, then call again.
+    /// Takes the pages from `from` to `end` out of the cache, as a truncation does: dirty ones too,
+    /// and without a memory. `Some`: this folio is in use or being written; wait for it, then call
+    /// again.
     pub fn truncate(&self, host: &impl Host, mapping: &Mapping, from: u32, end: u64) -> Option<FolioId> {
         self.remove_range(host, mapping, from, end, Leaves::All)
     }
 
-    /// Takes the pages of a region of anonymous memory that are charged to `victim`, in memory and in swap, out of it. `Some`:
-    /// this folio is in use or being written; wait for it, then call again.
+    /// Takes the pages of a region of anonymous memory that are charged to `victim`, in memory and
+    /// in swap, out of it. `Some`: this folio is in use or being written; wait for it, then call
+    /// again.
     pub(crate) fn reap(&self, host: &impl Host, region: &Mapping, victim: MemcgId) -> Option<FolioId> {
         self.remove_range(host, region, 0, 1 << 32, Leaves::Of(victim))
     }
 
-    /// Takes the clean pages from `from` to `end` out of the cache, whoever uses or maps them, because what they hold is
-    /// no longer what the file holds. Dirty pages, and those being written, stay. `Some`: this folio is in use; wait
-    /// for it, then call again.
+    /// Takes the clean pages from `from` to `end` out of the cache, whoever uses or maps them,
+    /// because what they hold is no longer what the file holds. Dirty pages, and those being
+    /// written, stay. `Some`: this folio is in use; wait for it, then call again.
     pub fn drop_clean(&self, host: &impl Host, mapping: &Mapping, from: u32, end: u64) -> Option<FolioId> {
         self.remove_range(host, mapping, from, end, Leaves::Clean)
     }
 
-    /// Takes clean, unmapped pages out of the cache that nobody uses, as advice that they are not needed does. The
-    /// others are moved to the old side instead.
+    /// Takes clean, unmapped pages out of the cache that nobody uses, as advice that they are not
+    /// needed does. The others are moved to the old side instead.
     pub fn invalidate(&self, host: &impl Host, mapping: &Mapping, from: u32, end: u64, cpu: usize) {
         let mut at = from;
         loop {
@@ -431,16 +420,5 @@ impl Core {
         self.forget_folios(memcg, mapping.kind(), 1);
         self.put(host, folio);
         Removal::Done
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn limits_are_shares_of_memory() {
-        assert_eq!(DirtyLimits::of(8192), DirtyLimits { background_pages: 819, pages: 1638 });
-        assert_eq!(DirtyLimits::of(3), DirtyLimits { background_pages: 0, pages: 1 });
     }
 }

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 /// Modules of the core from top to bottom: each may use what stands below it.
 const LAYERS: &[&str] = &[
     "control",
-    "access",
     "readahead",
+    "access",
     "charge",
     "reclaim",
     "pageout",

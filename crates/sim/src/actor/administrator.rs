@@ -1,10 +1,13 @@
-//! The administrator: writes to control files, makes and removes tenants, at their times; and who reads control files.
+//! The administrator: writes to control files, makes and removes tenants, at their times; and who
+//! reads control files.
 //!
-//! One order after the other. A write takes as long as what it makes reclaim do, and orders behind it wait for it, as the
-//! lines of a shell script do.
+//! One order after the other. A write takes as long as what it makes reclaim do, and orders behind
+//! it wait for it, as the lines of a shell script do.
 //!
-//! A job that is moved goes to its new tenant at once, or after the operation that it is in the middle of. When a tenant is removed, its jobs end before their next batch of operations. What one of them has begun is finished
-//! and charged to the parent, so that it does not matter how far they are.
+//! A job that is moved goes to its new tenant at once, or after the operation that it is in the
+//! middle of. When a tenant is removed, its jobs end before their next batch of operations. What
+//! one of them has begun is finished and charged to the parent, so that it does not matter how far
+//! they are.
 
 use super::{rest, wait_out};
 use crate::machine::Tenant;
@@ -32,8 +35,8 @@ pub enum Order {
     Create(usize),
     /// Ends the jobs of the tenant of this number, and removes it.
     Remove(usize),
-    /// Moves jobs to another tenant, which pays for what they bring in from then on. What they brought in before stays where
-    /// it is charged, as in the kernel's cgroup v2.
+    /// Moves jobs to another tenant, which pays for what they bring in from then on. What they
+    /// brought in before stays where it is charged, as in the kernel's cgroup v2.
     Move {
         /// Their numbers.
         jobs: Range<usize>,
@@ -94,7 +97,8 @@ pub(crate) struct Administrator {
 }
 
 impl Administrator {
-    /// `first_later`: the place of the first of the `later` tenants among all, the root being the first.
+    /// `first_later`: the place of the first of the `later` tenants among all, the root being the
+    /// first.
     pub(crate) fn new(first_later: usize, later: Vec<Tenant>, orders: Vec<(Time, Order)>) -> Administrator {
         Administrator { first_later, later, orders: orders.into(), write: None }
     }
@@ -299,7 +303,8 @@ mod tests {
         }
     }
 
-    /// What it brings in from then on is charged to the other tenant, and counted there; what it brought in before stays.
+    /// What it brings in from then on is charged to the other tenant, and counted there; what it
+    /// brought in before stays.
     #[test]
     fn a_job_moves_to_another_tenant() {
         let tenants = vec![Tenant::new("a", UNLIMITED), Tenant::new("b", UNLIMITED)];
@@ -338,7 +343,8 @@ mod tests {
         assert!(told.eq([("", 5, 5), ("a", 50, 50), ("b", 30, 40), ("c", 0, 0)]), "{:?}", report.tenants);
     }
 
-    /// `lru_gen/enabled`, off and on while jobs of two tenants go on, the second time before the first is over.
+    /// `lru_gen/enabled`, off and on while jobs of two tenants go on, the second time before the
+    /// first is over.
     #[test]
     fn the_policy_is_switched_under_load() {
         for seed in 1..=6 {
@@ -378,8 +384,8 @@ mod tests {
         }
     }
 
-    /// `memory.max` below what cannot be reclaimed: the policy says what happens, and the write ends when there is room, or nobody
-    /// is left to kill.
+    /// `memory.max` below what cannot be reclaimed: the policy says what happens, and the write
+    /// ends when there is room, or nobody is left to kill.
     #[test]
     fn a_limit_that_is_lowered_kills() {
         for (oom_policy, kills) in [(OomPolicy::Victim, 1), (OomPolicy::Fail, 0)] {
@@ -406,7 +412,8 @@ mod tests {
         }
     }
 
-    /// `memory.pressure` in virtual time: it never shrinks, is never more than the time, and the root's is that of who stalls.
+    /// `memory.pressure` in virtual time: it never shrinks, is never more than the time, and the
+    /// root's is that of who stalls.
     #[test]
     fn stalls_take_virtual_time() {
         let mut tenants = machine(1).tenants;

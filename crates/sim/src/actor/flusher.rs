@@ -1,4 +1,5 @@
-//! The flusher as an actor: carries out what [`Flusher`] says, one run of pages per step, as fast as the device takes them.
+//! The flusher as an actor: carries out what [`Flusher`] says, one run of pages per step, as fast
+//! as the device takes them.
 
 use crate::world::{Pause, World};
 use mglru_core::writeback::{Flusher, FlusherOptions, FlusherStep, WriteOrder};

@@ -1,8 +1,9 @@
 //! Who acts on the machine: jobs, background reclaim, the flusher, the reaper, the administrator.
 //!
-//! An actor is a value with a `step`: it acts until it has to wait, and says for what. It never blocks, and nothing
-//! happens behind its back inside a step: between two steps anything may. It suspends where the core returns a
-//! wait, where the device takes time, and between batches of reclaim.
+//! An actor is a value with a `step`: it acts until it has to wait, and says for what. It never
+//! blocks, and nothing happens behind its back inside a step: between two steps anything may. It
+//! suspends where the core returns a wait, where the device takes time, and between batches of
+//! reclaim.
 
 mod administrator;
 mod background;

@@ -1,5 +1,5 @@
-//! The reaper as an actor: gives up the anonymous memory of tenants that were killed, one region per step, as [`Reaping`] says.
-//! Until it is done, whoever needs memory waits.
+//! The reaper as an actor: gives up the anonymous memory of tenants that were killed, one region
+//! per step, as [`Reaping`] says. Until it is done, whoever needs memory waits.
 
 use super::{rest, wait_for};
 use crate::world::{Pause, World};
@@ -108,7 +108,8 @@ mod tests {
         assert_eq!((report.kills.len(), counts.accesses, counts.out_of_memory), (1, 101, 1));
     }
 
-    /// A job of `a` stores some pages, moves to `b` and stores more; another of `a` stores 30. Then there is no room for `c`.
+    /// A job of `a` stores some pages, moves to `b` and stores more; another of `a` stores 30. Then
+    /// there is no room for `c`.
     fn moved(before: u64, after: u64, third: u64) -> Report {
         let at = |millis| Time::ZERO + Duration::from_millis(millis);
         let mut tenants = machine(OomPolicy::Victim).tenants;
@@ -141,8 +142,8 @@ mod tests {
         assert_eq!(told(&moved(10, 50, 60)), (vec!["top/b".to_owned()], vec![30, 0, 60]));
     }
 
-    /// Jobs of three tenants share a region, more than there is of memory and swap on a slow disk: until the last is killed,
-    /// and with the same result without the checker.
+    /// Jobs of three tenants share a region, more than there is of memory and swap on a slow disk:
+    /// until the last is killed, and with the same result without the checker.
     #[test]
     fn kills_in_the_middle_of_swapping() {
         for seed in 1..=12 {

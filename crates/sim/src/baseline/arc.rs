@@ -1,7 +1,8 @@
-//! ARC: two LRU lists, of pages touched once and of pages touched again, whose shares of memory follow the misses.
+//! ARC: two LRU lists, of pages touched once and of pages touched again, whose shares of memory
+//! follow the misses.
 //!
-//! N. Megiddo and D. S. Modha, "ARC: a self-tuning, low overhead replacement cache", FAST 2003, Figure 4. The target
-//! `p` is a real number, as in the paper.
+//! N. Megiddo and D. S. Modha, "ARC: a self-tuning, low overhead replacement cache", FAST 2003,
+//! Figure 4. The target `p` is a real number, as in the paper.
 //!
 //! ```text
 //!          in memory   names only
@@ -49,7 +50,8 @@ impl Arc {
         }
     }
 
-    /// One page leaves, and its name stays: the paper's REPLACE. `from_b2`: for a page whose name is in B2.
+    /// One page leaves, and its name stays: the paper's REPLACE. `from_b2`: for a page whose name
+    /// is in B2.
     fn replace(&mut self, from_b2: bool) {
         let t1 = f64::from(self.t1.len());
         let from_t1 = self.t1.len() > 0 && (t1 > self.p || (from_b2 && t1 == self.p));

@@ -1,8 +1,9 @@
-//! Second chance: the oldest page leaves, unless it was touched since it was looked at last; then it starts over.
+//! Second chance: the oldest page leaves, unless it was touched since it was looked at last; then
+//! it starts over.
 //!
-//! F. J. Corbató, "A paging experiment with the Multics system", MIT Project MAC report MAC-M-384, 1968: with one
-//! bit of usage. The clock's hand is the queue's oldest end; what it passes becomes the newest. A page comes in with its
-//! bit clear.
+//! F. J. Corbató, "A paging experiment with the Multics system", MIT Project MAC report MAC-M-384,
+//! 1968: with one bit of usage. The clock's hand is the queue's oldest end; what it passes becomes
+//! the newest. A page comes in with its bit clear.
 
 use super::Policy;
 use super::queue::{Pages, Queue};
@@ -65,7 +66,8 @@ mod tests {
 
     #[test]
     fn a_used_page_gets_a_second_chance() {
-        // For d, a is passed and b leaves; for b, c leaves; a's chance is used up, and it leaves for c.
+        // For d, a is passed and b leaves; for b, c leaves; a's chance is used up, and it leaves
+        // for c.
         assert_eq!(hits(&mut Clock::new(3), "abcadbca"), "...h....");
         // With all used, the hand goes round, and the first one leaves after all.
         assert_eq!(hits(&mut Clock::new(3), "abcabcdbca"), "...hhh.hh.");

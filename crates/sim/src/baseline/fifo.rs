@@ -1,6 +1,7 @@
 //! First in, first out: the page that came first leaves first, used or not.
 //!
-//! L. A. Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2), 1966.
+//! L. A. Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems
+//! Journal 5(2), 1966.
 
 use super::Policy;
 use super::queue::{Pages, Queue};
@@ -43,7 +44,8 @@ mod tests {
     use super::*;
     use crate::baseline::hits;
 
-    /// Belady's anomaly, the example of Belady, Nelson and Shedler (CACM 1969): more memory, more misses.
+    /// Belady's anomaly, the example of Belady, Nelson and Shedler (CACM 1969): more memory, more
+    /// misses.
     #[test]
     fn more_memory_may_miss_more() {
         let pages = "abcdabeabcde";

@@ -1,15 +1,17 @@
-//! LIRS: a page's rank is how many other pages were touched between its last two touches, not since the last one.
+//! LIRS: a page's rank is how many other pages were touched between its last two touches, not since
+//! the last one.
 //!
-//! S. Jiang and X. Zhang, "LIRS: an efficient low inter-reference recency set replacement policy to improve buffer cache
-//! performance", SIGMETRICS 2002, section 3.3; a hundredth of memory for HIR pages, as measured there.
+//! S. Jiang and X. Zhang, "LIRS: an efficient low inter-reference recency set replacement policy to
+//! improve buffer cache performance", SIGMETRICS 2002, section 3.3; a hundredth of memory for HIR
+//! pages, as measured there.
 //!
 //! ```text
 //! S   a stack by recency: LIR pages, all in memory, and HIR pages, in memory or names only; a LIR page at its bottom
 //! Q   a queue of the HIR pages in memory: whoever is first leaves
 //! ```
 //!
-//! The paper leaves open how many names S may hold. As in libCacheSim it is as many as make S twice as high as memory; the
-//! names that left memory first go.
+//! The paper leaves open how many names S may hold. As in libCacheSim it is as many as make S twice
+//! as high as memory; the names that left memory first go.
 
 use super::Policy;
 use super::queue::{Pages, Queue};
@@ -75,7 +77,8 @@ impl Lirs {
         self.pages.set_tag(victim, State { kind, in_stack });
     }
 
-    /// A page of the stack becomes LIR. If they are too many now, the one at the bottom becomes HIR.
+    /// A page of the stack becomes LIR. If they are too many now, the one at the bottom becomes
+    /// HIR.
     fn promote(&mut self, page: u32) {
         self.stack.renew(&mut self.pages, page);
         self.pages.set_tag(page, State { kind: Kind::Lir, in_stack: true });
@@ -89,8 +92,8 @@ impl Lirs {
         }
     }
 
-    /// HIR pages at the bottom of the stack leave it: whatever page is touched again there has a longer recency than
-    /// every LIR page.
+    /// HIR pages at the bottom of the stack leave it: whatever page is touched again there has a
+    /// longer recency than every LIR page.
     fn prune(&mut self) {
         while let Some(bottom) = self.stack.oldest() {
             match self.pages.tag(bottom).kind {
@@ -205,7 +208,8 @@ mod tests {
         }
     }
 
-    /// A loop larger than memory, the case that the paper begins with: all LIR pages hit in every round.
+    /// A loop larger than memory, the case that the paper begins with: all LIR pages hit in every
+    /// round.
     #[test]
     fn a_loop_keeps_the_lir_pages() {
         let mut policy = Lirs::new(4);

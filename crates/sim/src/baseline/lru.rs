@@ -1,6 +1,7 @@
 //! Least recently used: the page that was not touched for the longest time leaves.
 //!
-//! R. L. Mattson et al., "Evaluation techniques for storage hierarchies", IBM Systems Journal 9(2), 1970.
+//! R. L. Mattson et al., "Evaluation techniques for storage hierarchies", IBM Systems Journal 9(2),
+//! 1970.
 
 use super::Policy;
 use super::queue::{Pages, Queue};

@@ -1,8 +1,9 @@
 //! Other replacement policies, on the same traces as the engine: what its misses are compared with.
 //!
-//! A policy is far less than the engine: it sees the numbers of pages and says hit or miss. It knows no files, no dirty
-//! pages and no time. Each is written after the paper that its file names; where the paper leaves a choice, it is
-//! libCacheSim's (2024-10-07), whose miss ratios the tests compare with. `docs/baselines.md` has the differences.
+//! A policy is far less than the engine: it sees the numbers of pages and says hit or miss. It
+//! knows no files, no dirty pages and no time. Each is written after the paper that its file names;
+//! where the paper leaves a choice, it is libCacheSim's (2024-10-07), whose miss ratios the tests
+//! compare with. `docs/baselines.md` has the differences.
 //!
 //! ```text
 //! operations ─► positions  keys.rs        0, 1, 2, … in the order of first use
@@ -10,8 +11,9 @@
 //!            ─► Counts     replay.rs
 //! ```
 //!
-//! An access takes a few steps, whatever the size of memory, and allocates nothing but to make room for pages never
-//! seen before ([`opt`] takes log₂ of the memory). Nothing is shared and nothing is locked.
+//! An access takes a few steps, whatever the size of memory, and allocates nothing but to make room
+//! for pages never seen before ([`opt`] takes log₂ of the memory). Nothing is shared and nothing is
+//! locked.
 
 pub mod arc;
 pub mod clock;
@@ -30,8 +32,8 @@ pub use replay::{BaselineReport, Progress, replay};
 
 /// Which pages stay in a memory of a fixed number of pages. There is always at least one.
 pub trait Policy {
-    /// Touches a page, by its position in the order of first use. A page that is not in memory is brought in, for
-    /// which another one leaves if memory is full. Whether it was in memory.
+    /// Touches a page, by its position in the order of first use. A page that is not in memory is
+    /// brought in, for which another one leaves if memory is full. Whether it was in memory.
     fn touch(&mut self, page: u32) -> bool;
 }
 

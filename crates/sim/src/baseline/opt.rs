@@ -1,10 +1,12 @@
-//! Belady's optimum: the page that is needed again last leaves. No policy that brings in every page misses less.
+//! Belady's optimum: the page that is needed again last leaves. No policy that brings in every page
+//! misses less.
 //!
-//! L. A. Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2), 1966: MIN.
+//! L. A. Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems
+//! Journal 5(2), 1966: MIN.
 //!
-//! It has to know the future: the whole trace, 4 bytes per access. That is turned into when each page is touched next,
-//! and then pages need no names any more: a page in memory is the time of its next touch, and an access is a hit
-//! if its own time is one of those.
+//! It has to know the future: the whole trace, 4 bytes per access. That is turned into when each
+//! page is touched next, and then pages need no names any more: a page in memory is the time of its
+//! next touch, and an access is a hit if its own time is one of those.
 
 use super::Policy;
 use std::collections::BinaryHeap;
@@ -56,7 +58,8 @@ impl Policy for Opt {
             if self.pages_kept < self.memory_pages {
                 self.pages_kept += 1;
             } else {
-                // Times that are over are smaller than those of the pages in memory: they are never on top.
+                // Times that are over are smaller than those of the pages in memory: they are never
+                // on top.
                 match self.farthest.pop() {
                     None | Some(NEVER) => {}
                     Some(touch) => self.kept[touch as usize / 64] &= !(1 << (touch % 64)),
@@ -67,7 +70,8 @@ impl Policy for Opt {
         if next != NEVER {
             self.kept[next as usize / 64] |= 1 << (next % 64);
         }
-        // Every hit leaves a time behind that is over. Half of the heap at most, so that this costs a step per access.
+        // Every hit leaves a time behind that is over. Half of the heap at most, so that this costs
+        // a step per access.
         if self.farthest.len() as u64 > 2 * u64::from(self.memory_pages) + 64 {
             self.farthest.retain(|&touch| touch as usize > now);
         }
@@ -94,7 +98,8 @@ mod tests {
 
     #[test]
     fn a_cycle_keeps_all_but_one() {
-        // Of a cycle of 5 pages with room for 4: a page that stays is missed never; one in four accesses misses.
+        // Of a cycle of 5 pages with room for 4: a page that stays is missed never; one in four
+        // accesses misses.
         let trace: Vec<u32> = (0..405).map(|n| n % 5).collect();
         assert_eq!(misses(4, &trace), 5 + 100);
     }

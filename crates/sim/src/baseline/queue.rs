@@ -1,11 +1,14 @@
-//! Queues through an array: pushing, moving and removing a page takes a few steps, and allocates nothing.
+//! Queues through an array: pushing, moving and removing a page takes a few steps, and allocates
+//! nothing.
 //!
-//! Every page is in at most one queue of a [`Pages`]. Which one, the policy keeps in the page's tag.
+//! Every page is in at most one queue of a [`Pages`]. Which one, the policy keeps in the page's
+//! tag.
 
 /// No page.
 const NONE: u32 = u32::MAX;
 
-/// A tag per page, and the links of the queue that it is in. Pages that were never reached have the default tag.
+/// A tag per page, and the links of the queue that it is in. Pages that were never reached have the
+/// default tag.
 #[derive(Debug, Default)]
 pub(super) struct Pages<T> {
     nodes: Vec<Node<T>>,

@@ -43,10 +43,12 @@ pub enum Progress {
 /// Accesses between two reports of progress.
 const ACCESSES_PER_REPORT: usize = 1 << 16;
 
-/// Replays what a source has, with memory for so many pages. From access `warm_from` on counting starts again.
+/// Replays what a source has, with memory for so many pages. From access `warm_from` on counting
+/// starts again.
 ///
 /// # Errors
-/// The source cannot be read; or it has 2^32 accesses or more, and the optimum would have to know them all.
+/// The source cannot be read; or it has 2^32 accesses or more, and the optimum would have to know
+/// them all.
 ///
 /// # Panics
 /// If `memory_pages` is 0.

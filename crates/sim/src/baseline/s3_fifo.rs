@@ -1,7 +1,8 @@
 //! S3-FIFO: three queues; most pages are seen once and leave soon through the small one.
 //!
-//! J. Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023, Algorithm 1: S has a tenth of memory, M
-//! the rest, G nine tenths as many names as memory has pages; a counter of two bits, cleared on the way from S to M.
+//! J. Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023, Algorithm 1: S has
+//! a tenth of memory, M the rest, G nine tenths as many names as memory has pages; a counter of two
+//! bits, cleared on the way from S to M.
 //!
 //! ```text
 //! miss ─► S ─► G  names only          touched at most once meanwhile
@@ -9,8 +10,9 @@
 //! miss on a name in G ─► M
 //! ```
 //!
-//! The algorithm has M evict when S hands pages over while M is full, and still lets S go on until a page left S. Here,
-//! as in the authors' libCacheSim, exactly one page leaves per page that comes.
+//! The algorithm has M evict when S hands pages over while M is full, and still lets S go on until
+//! a page left S. Here, as in the authors' libCacheSim, exactly one page leaves per page that
+//! comes.
 
 use super::Policy;
 use super::queue::{Pages, Queue};
@@ -154,8 +156,8 @@ mod tests {
     #[test]
     fn m_is_a_clock() {
         let mut policy = S3Fifo::new(4);
-        // All four go on to M for e, which makes it too large: a leaves, as their counts began anew. a is not known
-        // any more, when it returns; e's name is.
+        // All four go on to M for e, which makes it too large: a leaves, as their counts began
+        // anew. a is not known any more, when it returns; e's name is.
         assert_eq!(hits(&mut policy, "abcdaabbccddeabcde"), "....hhhhhhhh..hhh.");
         assert_eq!((policy.small.len(), policy.main.len(), policy.ghost.len()), (0, 4, 1));
         // For x, the hand passes b, c and d, which were touched, and takes e.

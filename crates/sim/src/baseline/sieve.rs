@@ -1,8 +1,10 @@
-//! SIEVE: a hand moves over a queue from old to new and takes the first page that was not touched since it passed.
+//! SIEVE: a hand moves over a queue from old to new and takes the first page that was not touched
+//! since it passed.
 //!
-//! Y. Zhang et al., "SIEVE is simpler than LRU: an efficient turn-key eviction algorithm for web caches", NSDI 2024,
-//! Algorithm 1. Unlike [`clock`](super::clock), a page that is passed stays where it is, and new pages come in at the
-//! newest end, not at the hand: they are sifted before what survived.
+//! Y. Zhang et al., "SIEVE is simpler than LRU: an efficient turn-key eviction algorithm for web
+//! caches", NSDI 2024, Algorithm 1. Unlike [`clock`](super::clock), a page that is passed stays
+//! where it is, and new pages come in at the newest end, not at the hand: they are sifted before
+//! what survived.
 
 use super::Policy;
 use super::queue::{Pages, Queue};
@@ -84,7 +86,8 @@ mod tests {
         // It stands at d, which was touched meanwhile: e leaves, though a and b are older.
         assert_eq!((hits(&mut sieve, "di").as_str(), inside(&sieve).as_str()), ("h.", "abdfghi"));
         assert_eq!((hits(&mut sieve, "j").as_str(), inside(&sieve).as_str()), (".", "abdghij"));
-        // g is passed, and stays behind the hand with all that survived; new pages leave one after the other.
+        // g is passed, and stays behind the hand with all that survived; new pages leave one after
+        // the other.
         assert_eq!((hits(&mut sieve, "klmn").as_str(), inside(&sieve).as_str()), ("....", "abdglmn"));
     }
 }

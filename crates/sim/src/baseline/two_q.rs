@@ -1,8 +1,9 @@
-//! 2Q: new pages pass through a queue, and only those that are wanted again after it come under LRU.
+//! 2Q: new pages pass through a queue, and only those that are wanted again after it come under
+//! LRU.
 //!
-//! T. Johnson and D. Shasha, "2Q: a low overhead high performance buffer management replacement algorithm", VLDB 1994,
-//! the full version, with what the paper advises: A1in a quarter of memory, A1out as many names as half of memory
-//! has pages.
+//! T. Johnson and D. Shasha, "2Q: a low overhead high performance buffer management replacement
+//! algorithm", VLDB 1994, the full version, with what the paper advises: A1in a quarter of memory,
+//! A1out as many names as half of memory has pages.
 //!
 //! ```text
 //! miss ─► A1in  a queue ─► A1out  names only ─► forgotten
@@ -72,7 +73,8 @@ impl Policy for TwoQ {
     #[inline]
     fn touch(&mut self, page: u32) -> bool {
         match self.pages.reach(page) {
-            // What is touched while it is new is touched by the same users: that says nothing about later.
+            // What is touched while it is new is touched by the same users: that says nothing about
+            // later.
             Place::A1in => return true,
             Place::Am => {
                 self.am.renew(&mut self.pages, page);

@@ -1,18 +1,20 @@
-//! W-TinyLFU: a small window under LRU; a page that leaves it is admitted to the rest of memory only if it was touched
-//! more often than the page that would have to leave there.
+//! W-TinyLFU: a small window under LRU; a page that leaves it is admitted to the rest of memory
+//! only if it was touched more often than the page that would have to leave there.
 //!
-//! G. Einziger, R. Friedman and B. Manes, "TinyLFU: a highly efficient cache admission policy", ACM Transactions on Storage
-//! 13(4), 2017, section 4: a hundredth of memory for the window, four fifths of the rest for pages touched there.
+//! G. Einziger, R. Friedman and B. Manes, "TinyLFU: a highly efficient cache admission policy", ACM
+//! Transactions on Storage 13(4), 2017, section 4: a hundredth of memory for the window, four
+//! fifths of the rest for pages touched there.
 //!
 //! ```text
 //! miss ─► window LRU ─► more frequent than the oldest of probation?
 //!                         └► probation ─► protected   on a hit; back to probation when that is full
 //! ```
 //!
-//! How often a page was touched lately is counted in four bits, for all pages together over a sample of ten touches per
-//! page of memory; then all counts are halved. The paper counts approximately, in a sketch with a doorkeeper, as a cache
-//! cannot keep a counter for every page that there is. Here every page has one: what is compared is the policy, not what
-//! it can do in little space.
+//! How often a page was touched lately is counted in four bits, for all pages together over a
+//! sample of ten touches per page of memory; then all counts are halved. The paper counts
+//! approximately, in a sketch with a doorkeeper, as a cache cannot keep a counter for every page
+//! that there is. Here every page has one: what is compared is the policy, not what it can do in
+//! little space.
 
 use super::Policy;
 use super::queue::{Pages, Queue};
@@ -165,7 +167,8 @@ mod tests {
         assert_eq!(hits(&mut policy, "aabb"), "hhhh", "a and b are protected");
         // f puts e out of the window, which is no more frequent than c: e leaves.
         assert_eq!(hits(&mut policy, "fe"), "..");
-        // By now e was touched twice, f and c once: when e leaves the window for g, it is admitted for c.
+        // By now e was touched twice, f and c once: when e leaves the window for g, it is admitted
+        // for c.
         assert_eq!(hits(&mut policy, "gec"), ".h.");
         // However long a scan is, pages that are more frequent stay.
         for page in 100..120 {

@@ -6,12 +6,14 @@
 //! background reclaim would thrash (`lru_gen/min_ttl_ms`) ─► the same, and no request fails
 //! ```
 //!
-//! *Killing* a tenant takes its anonymous memory ([`Reaping`]). No byte of a file is lost. A tenant that was
-//! killed charges nothing, so that its requests fail, until it is revived or removed. Nobody is killed twice, the root never,
-//! and who is dying is waited for, as in the kernel: so each charge ends.
+//! *Killing* a tenant takes its anonymous memory ([`Reaping`]). No byte of a file is lost. A tenant
+//! that was killed charges nothing, so that its requests fail, until it is revived or removed.
+//! Nobody is killed twice, the root never, and who is dying is waited for, as in the kernel: so
+//! each charge ends.
 //!
-//! Source: spec 60 §8, spec 70 §9, spec 30 §7; Linux 7.2 `memory.oom.group`. The score is ours: the kernel compares tasks by their
-//! memory, we compare tenants by what they use above their protection.
+//! Source: spec 60 §8, spec 70 §9, spec 30 §7; Linux 7.2 `memory.oom.group`. The score is ours: the
+//! kernel compares tasks by their memory, we compare tenants by what they use above their
+//! protection.
 //!
 //! # Locking
 //!
@@ -33,8 +35,9 @@ pub enum OomPolicy {
     /// The request that needs it fails.
     #[default]
     Fail,
-    /// Of the tenants with anonymous memory below the limit that was met, the one that uses most above its protection is
-    /// killed; or all of its group (`memory.oom.group`). Where there is none, the request fails.
+    /// Of the tenants with anonymous memory below the limit that was met, the one that uses most
+    /// above its protection is killed; or all of its group (`memory.oom.group`). Where there is
+    /// none, the request fails.
     Victim,
     /// The host decides: [`Host::out_of_memory`].
     Ask,
@@ -77,8 +80,8 @@ pub struct OomCandidate {
     pub anon_pages: u64,
 }
 
-/// The victim: of those with anonymous pages, who uses most above its protection; of several, who has more anonymous
-/// pages, then the lower number.
+/// The victim: of those with anonymous pages, who uses most above its protection; of several, who
+/// has more anonymous pages, then the lower number.
 pub fn choose_victim(candidates: impl IntoIterator<Item = OomCandidate>) -> Option<MemcgId> {
     let score = |one: &OomCandidate| {
         let above = one.usage_pages.saturating_sub(one.protected_pages);
@@ -105,13 +108,14 @@ impl Core {
         self.oom_reports.lock().get(&memcg).cloned()
     }
 
-    /// A memcg that was killed may charge again. `false`: it was not, or its memory is still being given up.
+    /// A memcg that was killed may charge again. `false`: it was not, or its memory is still being
+    /// given up.
     pub fn oom_revive(&self, memcg: MemcgId) -> bool {
         self.memcg(memcg).oom.revive()
     }
 
-    /// A charge could not be met, because of the limit of `target`. `kills_seen`: how many were killed when it began to
-    /// reclaim.
+    /// A charge could not be met, because of the limit of `target`. `kills_seen`: how many were
+    /// killed when it began to reclaim.
     pub(super) fn out_of_memory(&self, host: &impl Host, target: MemcgId, kills_seen: &mut u64) -> OomStep {
         let report = || {
             self.memcg(target).stat.add(Counter::EventOom, 1);
@@ -150,8 +154,9 @@ impl Core {
         OomStep::Retry
     }
 
-    /// Background reclaim would thrash the working set (`lru_gen/min_ttl_ms`). Somebody is killed, or asked, as for a charge
-    /// of the root; nobody's request fails. While somebody is dying, nothing is done.
+    /// Background reclaim would thrash the working set (`lru_gen/min_ttl_ms`). Somebody is killed,
+    /// or asked, as for a charge of the root; nobody's request fails. While somebody is dying,
+    /// nothing is done.
     pub(crate) fn kill_for_thrashing(&self, host: &impl Host) {
         if self.options.oom_policy == OomPolicy::Fail {
             self.memcg(MemcgId::ROOT).stat.add(Counter::EventOom, 1);
@@ -181,8 +186,8 @@ impl Core {
         })
     }
 
-    /// Kills `victim`, or the whole subtree of its highest ancestor below `target`, or `target`, that wants its members
-    /// killed together.
+    /// Kills `victim`, or the whole subtree of its highest ancestor below `target`, or `target`,
+    /// that wants its members killed together.
     fn kill(&self, host: &impl Host, victim: MemcgId, target: MemcgId, report: &OutOfMemory) -> bool {
         if !self.memcgs.is_within(victim, target) {
             return false;

@@ -1,15 +1,18 @@
 //! What a kill takes: the anonymous memory of the victim, region by region.
 //!
-//! The regions are those that address spaces of the victim have mapped at the moment of the kill, as a killed process loses its
-//! address space. A region goes whole, in memory and in swap, whichever memcg its pages are charged to. Of a region that tasks
-//! of other memcgs map, too, only the pages go that are charged to the victim. Pages that the victim paid for in a region that
+//! The regions are those that address spaces of the victim have mapped at the moment of the kill,
+//! as a killed process loses its address space. A region goes whole, in memory and in swap,
+//! whichever memcg its pages are charged to. Of a region that tasks of other memcgs map, too, only
+//! the pages go that are charged to the victim. Pages that the victim paid for in a region that
 //! moved to another memcg stay. Pages of files stay as well: no byte of a file is lost.
 //!
-//! The last region goes first. Pages that are locked or under writeback are waited for. Until the end, the victim counts as
-//! dying, and charges that fail wait for it ([`Throttle::NoProgress`](crate::Throttle)).
+//! The last region goes first. Pages that are locked or under writeback are waited for. Until the
+//! end, the victim counts as dying, and charges that fail wait for it
+//! ([`Throttle::NoProgress`](crate::Throttle)).
 //!
-//! Source: "The OOM killer" in the kernel's documentation of the memory controller (cgroup-v2.rst, `memory.oom.group`), and the
-//! OOM reaper ("mm, oom: introduce oom reaper", Linux 4.6), which goes through an address space from its end since Linux 6.18.
+//! Source: "The OOM killer" in the kernel's documentation of the memory controller (cgroup-v2.rst,
+//! `memory.oom.group`), and the OOM reaper ("mm, oom: introduce oom reaper", Linux 4.6), which goes
+//! through an address space from its end since Linux 6.18.
 //!
 //! # Locking
 //!
@@ -26,11 +29,13 @@ use std::sync::Arc;
 /// What the host does next.
 #[derive(Debug)]
 pub enum ReapStep {
-    /// This region is about to lose pages. A host whose users may touch it later marks it as lost; then call again.
+    /// This region is about to lose pages. A host whose users may touch it later marks it as lost;
+    /// then call again.
     Begin(Arc<Mapping>),
     /// This region gave its pages up. Call again; anybody may run before.
     Taken(Arc<Mapping>),
-    /// Some pages of this region are gone; the folio is locked or under writeback. Wait for it, then call again.
+    /// Some pages of this region are gone; the folio is locked or under writeback. Wait for it,
+    /// then call again.
     Wait(Arc<Mapping>, FolioId),
     /// The victim has no anonymous memory any more.
     Done,
@@ -47,7 +52,8 @@ pub struct Reaping {
 }
 
 impl Reaping {
-    /// Begins to take the memory of `victim`: to be called when [`Host::oom_kill`] names it, before its tasks end.
+    /// Begins to take the memory of `victim`: to be called when [`Host::oom_kill`] names it, before
+    /// its tasks end.
     pub fn new(core: &Core, victim: MemcgId) -> Reaping {
         let mut regions = Vec::new();
         for space in core.spaces_of(core.memcg(victim)) {
@@ -70,7 +76,7 @@ impl Reaping {
                 core.memcg(self.victim).oom.reaped();
                 return ReapStep::Done;
             };
-            let is_shared = core.is_mapped_by_living(&region);
+            let is_shared = core.is_mapped_by_others(&region, self.victim);
             self.current = Some((region.clone(), is_shared));
             return ReapStep::Begin(region);
         };
@@ -89,12 +95,11 @@ impl Core {
         memcg.spaces.lock().all().cloned().collect()
     }
 
-    /// Whether a task of a memcg that was not killed maps a region.
-    fn is_mapped_by_living(&self, region: &Arc<Mapping>) -> bool {
+    /// Whether a task of another memcg than `victim`, and of none that was killed, maps a region.
+    fn is_mapped_by_others(&self, region: &Arc<Mapping>, victim: MemcgId) -> bool {
         let maps = |space: &Arc<AddressSpace>| space.maps(region);
-        self.memcgs()
-            .iter()
-            .filter(|memcg| memcg.oom.is_alive())
-            .any(|memcg| memcg.spaces.lock().all().any(maps))
+        let others = self.memcgs.iter().filter(|memcg| memcg.id() != victim && memcg.oom.is_alive());
+        let mut spaces = others.map(|memcg| memcg.spaces.lock());
+        spaces.any(|spaces| spaces.all().any(maps))
     }
 }

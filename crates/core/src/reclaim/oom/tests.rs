@@ -182,7 +182,8 @@ fn the_default_kills_nobody() {
     assert_eq!(world.all_events(), [[1, 0, 0], [0; 3], [0; 3], [0; 3]]);
 }
 
-/// spec 60 §8: "then OOM kill inside the memcg"; `oom` is the memcg's whose limit it was, `oom_kill` the victim's.
+/// spec 60 §8: "then OOM kill inside the memcg"; `oom` is the memcg's whose limit it was,
+/// `oom_kill` the victim's.
 #[test]
 fn a_victim_makes_room() {
     let world = World::new(OomPolicy::Victim);
@@ -216,8 +217,8 @@ fn the_greedy_may_kill_itself() {
     world.core.validate().unwrap();
 }
 
-/// memory.oom.group, as the kernel documents it: "all tasks belonging to the cgroup or to its descendants … are killed
-/// together or not at all".
+/// memory.oom.group, as the kernel documents it: "all tasks belonging to the cgroup or to its
+/// descendants … are killed together or not at all".
 #[test]
 fn a_group_is_killed_together() {
     let world = World::new(OomPolicy::Victim);
@@ -305,7 +306,8 @@ fn what_nobody_needs_is_done_without() {
     }
 }
 
-/// spec 60 §8: "lowering `high`/`max` | … up to 16 fruitless tries; for `max` then OOM kills": as many as it takes, no more.
+/// spec 60 §8: "lowering `high`/`max` | … up to 16 fruitless tries; for `max` then OOM kills": as
+/// many as it takes, no more.
 #[test]
 fn lowering_the_limit_kills_as_many_as_it_takes() {
     for (limit, expected) in [
@@ -379,8 +381,9 @@ fn who_lowers_a_limit_waits_for_the_dying() {
     assert_eq!((world.usage(), world.all_events()[0]), (30, [1, 0, 0]));
 }
 
-/// `a` and `b` have anonymous pages, 70 and 30, and `a` 200 of a file, on a node that is short of memory. It makes one step of
-/// background reclaim `age_ms` later. Who was killed, and the root's events.
+/// `a` and `b` have anonymous pages, 70 and 30, and `a` 200 of a file, on a node that is short of
+/// memory. It makes one step of background reclaim `age_ms` later. Who was killed, and the root's
+/// events.
 fn thrash(
     options: Options,
     min_ttl_ms: u64,
@@ -407,8 +410,8 @@ fn victim_of_600() -> Options {
     Options { oom_policy: OomPolicy::Victim, ..Options::new(600) }
 }
 
-/// spec 30 §10: "`min_ttl = 1000`: with one memcg, all pages younger than 1 s, kswapd active → killer invoked; with an old
-/// memcg of ≥ 2^priority pages present → not invoked."
+/// spec 30 §10: "`min_ttl = 1000`: with one memcg, all pages younger than 1 s, kswapd active →
+/// killer invoked; with an old memcg of ≥ 2^priority pages present → not invoked."
 #[test]
 fn a_young_working_set_is_killed_for() {
     for (min_ttl_ms, age_ms, killed) in
@@ -422,7 +425,8 @@ fn a_young_working_set_is_killed_for() {
     }
 }
 
-/// spec 30 §10: "Memcg A below min, memcg B too small at this priority, `min_ttl` set → killer invoked", although both are old.
+/// spec 30 §10: "Memcg A below min, memcg B too small at this priority, `min_ttl` set → killer
+/// invoked", although both are old.
 #[test]
 fn protected_and_small_tenants_do_not_count() {
     let (world, kills, _) = thrash(victim_of_600(), 1000, 5000, |world| {
@@ -461,8 +465,9 @@ fn thrashing_follows_the_policy() {
     assert_eq!(thrash(classic, 1000, 500, |_| ()).1, [], "it is the multi-gen LRU's");
 }
 
-/// Whose memory a kill takes: what the victim's address space has mapped, the last region first and whole, but of regions that
-/// others map only what is charged to the victim. Files stay, and what is under writeback is waited for.
+/// Whose memory a kill takes: what the victim's address space has mapped, the last region first and
+/// whole, but of regions that others map only what is charged to the victim. Files stay, and what
+/// is under writeback is waited for.
 #[test]
 fn a_kill_takes_what_the_victim_has_mapped() {
     let world = World::new(OomPolicy::Victim);

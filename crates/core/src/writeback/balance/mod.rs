@@ -1,4 +1,5 @@
-//! How fast tasks may dirty pages: together as fast as pages are written, each as fast as the others.
+//! How fast tasks may dirty pages: together as fast as pages are written, each as fast as the
+//! others.
 //!
 //! ```text
 //! pages dirty or being written
@@ -9,30 +10,35 @@
 //! pause = pages that the task dirtied / (rate × ratio)
 //! ```
 //!
-//! Up to the free run nobody pauses. Above it, a task that has dirtied a few dozen pages pauses for as long as it may take to
-//! dirty them. The *rate* is that of one task, the same for all that dirty pages of one memcg. Every 200 ms it is moved an
-//! eighth of the way to rate × ratio × pages written / pages dirtied, which is the bandwidth divided by the number of tasks,
-//! without anybody counting tasks: below the setpoint only up, above it only down. The bandwidth is that of completed writes, smoothed
-//! over 3 s. Pauses of less than 10 ms are put together. None is longer than an eighth of what is pending takes to be written, so
-//! that the device does not run dry, nor than 200 ms. At the limit tasks pause for so long, again and again; where the device
-//! stalls, its bandwidth is seen to fall, and it is 200 ms soon.
+//! Up to the free run nobody pauses. Above it, a task that has dirtied a few dozen pages pauses for
+//! as long as it may take to dirty them. The *rate* is that of one task, the same for all that
+//! dirty pages of one memcg. Every 200 ms it is moved an eighth of the way to rate × ratio × pages
+//! written / pages dirtied, which is the bandwidth divided by the number of tasks, without anybody
+//! counting tasks: below the setpoint only up, above it only down. The bandwidth is that of
+//! completed writes, smoothed over 3 s. Pauses of less than 10 ms are put together. None is longer
+//! than an eighth of what is pending takes to be written, so that the device does not run dry, nor
+//! than 200 ms. At the limit tasks pause for so long, again and again; where the device stalls, its
+//! bandwidth is seen to fall, and it is 200 ms soon.
 //!
-//! Source: Wu Fengguang, "IO-less dirty throttling" (Linux Plumbers Conference 2011; LWN, "Dynamic writeback throttling", 2010), and
-//! the texts with which he posted it for Linux 3.2; all later kernels have it. There, a share of all memory is that of each
-//! device, too; here there is one. Spec 70 §7 has the free run and the limits.
+//! Source: Wu Fengguang, "IO-less dirty throttling" (Linux Plumbers Conference 2011; LWN, "Dynamic
+//! writeback throttling", 2010), and the texts with which he posted it for Linux 3.2; all later
+//! kernels have it. There, a share of all memory is that of each device, too; here there is one.
+//! Spec 70 §7 has the free run and the limits.
 //!
 //! # Locking
 //!
-//! The pace of a memcg ([`crate::memcg`]) has a lock of its own, a leaf, taken once per few dozen pages, above the free run only.
+//! The pace of a memcg ([`crate::memcg`]) has a lock of its own, a leaf, taken once per few dozen
+//! pages, above the free run only.
 
-use super::DirtyLimits;
+use super::limits::DirtyLimits;
 use crate::Core;
 use crate::host::{FlushReason, Host, Throttle, Time};
 use crate::memcg::pace::{ONE, TICK, nanos, scale};
 use crate::memcg::{Counter, Memcg, MemcgId};
 use std::time::Duration;
 
-/// A pause that is shorter is put off; where half of the longest is less, one shorter than that, but none of a tick.
+/// A pause that is shorter is put off; where half of the longest is less, one shorter than that,
+/// but none of a tick.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 /// Most pages that a task dirties before it looks whether it has to pause.
 const LOOK_PAGES: u32 = 32;
@@ -54,7 +60,8 @@ impl Default for Dirtier {
 }
 
 impl Dirtier {
-    /// It made a clean page dirty. `true`: it should look, with [`Core::balance_dirty`], as soon as it holds no page.
+    /// It made a clean page dirty. `true`: it should look, with [`Core::balance_dirty`], as soon as
+    /// it holds no page.
     #[inline]
     pub fn dirtied(&mut self) -> bool {
         self.pages += 1;
@@ -88,16 +95,17 @@ fn ratio(pending_pages: u64, limits: DirtyLimits) -> Option<u64> {
     Some((one + distance * distance * distance / (one * one)).clamp(0, 2 * one) as u64)
 }
 
-/// So many pages below a limit, a task need not look before it dirtied their square root: a hundred of them do no harm.
+/// So many pages below a limit, a task need not look before it dirtied their square root: a hundred
+/// of them do no harm.
 fn look_pages(below_limit: u64) -> u32 {
     let root = 1 << (below_limit.max(1).ilog2() / 2);
     LOOK_PAGES.min(root)
 }
 
 impl Core {
-    /// Whether a task that dirties pages of `memcg` has to pause now, and for how long. To be asked when
-    /// [`Dirtier::dirtied`] says so, and again after the pause, until it has not. The flusher is woken where there is
-    /// something to write.
+    /// Whether a task that dirties pages of `memcg` has to pause now, and for how long. To be asked
+    /// when [`Dirtier::dirtied`] says so, and again after the pause, until it has not. The flusher
+    /// is woken where there is something to write.
     pub fn balance_dirty(&self, host: &impl Host, memcg: MemcgId, dirtier: &mut Dirtier) -> Option<Throttle> {
         let memcg = self.memcgs.payer(memcg);
         let pages = std::mem::take(&mut dirtier.pages);
@@ -124,7 +132,8 @@ impl Core {
             let rate = scale(pace.note(now, pages, written, ratio), ratio, ONE);
             (rate, pace.longest_pause(pending))
         };
-        // So many in half of the longest pause; and where others slow it down, it may still be near a limit of its own.
+        // So many in half of the longest pause; and where others slow it down, it may still be near
+        // a limit of its own.
         dirtier.look_pages = look_pages(room).min((rate / 10).clamp(1, u64::from(LOOK_PAGES)) as u32);
         if rate == 0 {
             return Some(Throttle::Dirty(longest));
@@ -136,7 +145,8 @@ impl Core {
         (pause >= (longest / 2).clamp(TICK, PAUSE_MIN)).then_some(Throttle::Dirty(pause))
     }
 
-    /// Whose pace it is, and how many pages of that were written, and are pending: a memcg's own, or that of all.
+    /// Whose pace it is, and how many pages of that were written, and are pending: a memcg's own,
+    /// or that of all.
     fn who_is_paced<'a>(&'a self, memcg: &'a Memcg) -> (&'a Memcg, u64, u64) {
         if self.options.memcg_dirty_limits {
             (memcg, memcg.stat.get(Counter::NrWritten), memcg.pending.pages())

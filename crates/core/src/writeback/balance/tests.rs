@@ -21,8 +21,9 @@ fn ratios_fall_from_two_to_nothing() {
     assert_eq!([0, 1, 2].map(|pending| ratio(pending, DirtyLimits::of(1))), [None, Some(0), Some(0)]);
 }
 
-/// So many tasks dirty pages of 65,536 as fast as they may, of which a device writes `bandwidth` pages per second. Of the
-/// last ten of sixty seconds: the least and the most of pending pages and of the rate, and the pages dirtied per second.
+/// So many tasks dirty pages of 65,536 as fast as they may, of which a device writes `bandwidth`
+/// pages per second. Of the last ten of sixty seconds: the least and the most of pending pages and
+/// of the rate, and the pages dirtied per second.
 fn run(tasks: u64, bandwidth: u64) -> ([u64; 2], [u64; 2], u64) {
     let limits = DirtyLimits::of(65_536);
     let mut pace = Pace::default();
@@ -49,7 +50,8 @@ fn run(tasks: u64, bandwidth: u64) -> ([u64; 2], [u64; 2], u64) {
     ([least[0], most[0]], [least[1], most[1]], dirtied / 10)
 }
 
-/// "The rate … aims to be bandwidth / N where there are N tasks": whatever the bandwidth was believed to be.
+/// "The rate … aims to be bandwidth / N where there are N tasks": whatever the bandwidth was
+/// believed to be.
 #[test]
 fn rates_converge_to_the_tasks_share_of_the_bandwidth() {
     for (tasks, bandwidth) in [(1, 10_000), (4, 10_000), (1, 2000), (20, 20_000), (1, 60_000)] {
@@ -85,7 +87,8 @@ fn slow(harness: &Harness) {
     harness.memcg().pace.lock().get_or_insert_default().bandwidth = 50;
 }
 
-/// A device that stalls: who is at the limit pauses, again and again, longer and longer, and goes on when pages were written.
+/// A device that stalls: who is at the limit pauses, again and again, longer and longer, and goes
+/// on when pages were written.
 #[test]
 fn a_stalled_device_pauses_and_does_not_spin() {
     let harness = dirty(200);
@@ -116,7 +119,8 @@ fn the_device_does_not_run_dry_in_a_pause() {
     assert_eq!([2, 100].map(|pending| pace.longest_pause(pending)), [PAUSE_MAX; 2]);
 }
 
-/// At the setpoint the first rate is 25,600 per second: 32 pages take 1.25 ms, of which eight are put together.
+/// At the setpoint the first rate is 25,600 per second: 32 pages take 1.25 ms, of which eight are
+/// put together.
 #[test]
 fn pauses_are_neither_short_nor_long() {
     let harness = dirty(175);
@@ -142,8 +146,8 @@ fn pauses_are_neither_short_nor_long() {
     assert_eq!(balance(&harness, &mut dirtier), None, "the rest is forgiven");
 }
 
-/// Two tasks of one memcg have one rate; a third, which dirtied nothing lately, has some time to spare, but no more than a
-/// pause.
+/// Two tasks of one memcg have one rate; a third, which dirtied nothing lately, has some time to
+/// spare, but no more than a pause.
 #[test]
 fn who_was_idle_has_earned_a_pause_at_most() {
     let harness = dirty(175);
@@ -158,7 +162,8 @@ fn who_was_idle_has_earned_a_pause_at_most() {
     assert_eq!(pause_of(5120 + 2560), Some(Throttle::Dirty(Duration::from_millis(100))));
 }
 
-/// `memory.max` of whoever is above counts, too, and without `memcg_dirty_limits` only what all have dirty: 20 % of 10,000.
+/// `memory.max` of whoever is above counts, too, and without `memcg_dirty_limits` only what all
+/// have dirty: 20 % of 10,000.
 #[test]
 fn the_lowest_limit_counts() {
     for (own, max_pages, pauses) in [(true, UNLIMITED, false), (true, 1000, true), (false, 1000, false)] {
@@ -181,7 +186,8 @@ fn the_lowest_limit_counts() {
     }
 }
 
-/// A small tenant, whose limit of 2 pages is far below what it may dirty between two looks at its rate, and at that of all.
+/// A small tenant, whose limit of 2 pages is far below what it may dirty between two looks at its
+/// rate, and at that of all.
 #[test]
 fn who_is_near_its_own_limit_looks_at_each_page() {
     let mut options = Options::new(10_000);

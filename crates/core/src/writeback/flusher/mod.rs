@@ -1,4 +1,5 @@
-//! The flusher: when dirty pages of files are written without anybody waiting, which files, and in which order.
+//! The flusher: when dirty pages of files are written without anybody waiting, which files, and in
+//! which order.
 //!
 //! ```text
 //! woken, or every 5 s ─► which files are due? ─► a pass: a portion of each in turn, in file order ─► again
@@ -7,24 +8,27 @@
 //!
 //! Three causes make a pass:
 //!
-//! * *Much is dirty.* Dirty pages of all files exceed the background threshold of memory; or those of a memcg do, and together
-//!   with pages under writeback they exceed its free run, from which on its writers are slowed down. All files are due.
+//! * *Much is dirty.* Dirty pages of all files exceed the background threshold of memory; or those
+//!   of a memcg do, and together with pages under writeback they exceed its free run, from which on
+//!   its writers are slowed down. All files are due.
 //! * *Reclaim asks* ([`FlushReason::Reclaim`](crate::FlushReason)). All files are due.
 //! * *Age.* Every five seconds, files whose oldest dirty page is older than 30 s are due.
 //!
-//! [`Flusher::step`] says what the host does next, as [`crate::Charging`] does for a charge. The host takes the pages with
-//! [`Core::start_writeback`], writes them, and tells [`Flusher::wrote`].
+//! [`Flusher::step`] says what the host does next, as [`crate::Charging`] does for a charge. The
+//! host takes the pages with [`Core::start_writeback`], writes them, and tells [`Flusher::wrote`].
 //!
-//! Source: the kernel's documentation of `vm.dirty_background_ratio`, `vm.dirty_writeback_centisecs` and
-//! `vm.dirty_expire_centisecs` (Documentation/admin-guide/sysctl/vm.rst). Since Linux 4.2 ("writeback: cgroup writeback
-//! support") `balance_dirty_pages` wakes the flusher for a memcg above its free run, and the flusher goes on where
-//! `wb_over_bg_thresh` holds. The delay after failed writes is ours: the kernel gives pages up that a device refuses.
+//! Source: the kernel's documentation of `vm.dirty_background_ratio`,
+//! `vm.dirty_writeback_centisecs` and `vm.dirty_expire_centisecs`
+//! (Documentation/admin-guide/sysctl/vm.rst). Since Linux 4.2 ("writeback: cgroup writeback
+//! support") `balance_dirty_pages` wakes the flusher for a memcg above its free run, and the
+//! flusher goes on where `wb_over_bg_thresh` holds. The delay after failed writes is ours: the
+//! kernel gives pages up that a device refuses.
 //!
 //! # Locking
 //!
-//! The list of files with dirty pages is a leaf, below the mapping lock. Nothing is held between steps.
+//! The list of files with dirty pages is a leaf, below the mapping lock. Nothing is held between
+//! steps.
 
-use super::DirtyLimits;
 use crate::Core;
 use crate::host::{Host, Time};
 use crate::mapping::{Mapping, MappingId};
@@ -42,7 +46,8 @@ const RETRY_MAX: Duration = Duration::from_millis(100);
 /// When the flusher writes, and how much at a time. The default is the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlusherOptions {
-    /// Share of all memory that may be dirty before the flusher writes, in thousandths (`vm.dirty_background_ratio`).
+    /// Share of all memory that may be dirty before the flusher writes, in thousandths
+    /// (`vm.dirty_background_ratio`).
     pub memory_permille: u32,
     /// How often files are looked at whose dirty pages are old (`vm.dirty_writeback_centisecs`).
     pub period: Duration,
@@ -50,7 +55,8 @@ pub struct FlusherOptions {
     pub expiry: Duration,
     /// Pages of one file that are written before it is the next file's turn.
     pub portion_pages: u32,
-    /// Consecutive pages that are written by one transfer, at most. 256 pages (1 MiB) keep a device busy.
+    /// Consecutive pages that are written by one transfer, at most. 256 pages (1 MiB) keep a device
+    /// busy.
     pub transfer_pages: u32,
 }
 
@@ -143,7 +149,8 @@ impl Flusher {
         self.is_asked = true;
     }
 
-    /// A file is due in the next pass, however young its dirty pages are: nobody has it open any more.
+    /// A file is due in the next pass, however young its dirty pages are: nobody has it open any
+    /// more.
     pub fn want(&mut self, mapping: MappingId) {
         self.wanted.insert(mapping);
     }
@@ -156,9 +163,13 @@ impl Flusher {
             if std::mem::replace(&mut self.failed_pages, failed_pages) != failed_pages {
                 let delay = self.retry;
                 self.retry = (2 * delay).min(RETRY_MAX);
+                self.has_written = false;
                 return FlusherStep::Rest(now + delay);
             }
-            self.retry = RETRY_MIN;
+            if std::mem::take(&mut self.has_written) {
+                // A pass that went well.
+                self.retry = RETRY_MIN;
+            }
             if !self.begin_pass(core, now) {
                 return FlusherStep::Sleep(self.next_period);
             }
@@ -167,9 +178,9 @@ impl Flusher {
         FlusherStep::Write(WriteOrder { mapping, from, pages_max: self.options.transfer_pages })
     }
 
-    /// The host carried the last [`WriteOrder`] out: these pages begin to be written, or there were none. `Some`: the pass
-    /// ends, and all that is dirty is still being written in an older version; call [`Self::step`] when a write ended, or at
-    /// that time.
+    /// The host carried the last [`WriteOrder`] out: these pages begin to be written, or there were
+    /// none. `Some`: the pass ends, and all that is dirty is still being written in an older
+    /// version; call [`Self::step`] when a write ended, or at that time.
     pub fn wrote(&mut self, core: &Core, host: &impl Host, pages: Option<Range<u64>>) -> Option<Time> {
         let turn = self.pass.pop_front()?;
         match pages {
@@ -216,8 +227,8 @@ impl Flusher {
 /// What the flusher goes by.
 #[derive(Debug, Default)]
 pub(crate) struct Flushing {
-    /// Files with dirty pages that are not being written, each with the time of its oldest dirty page: of the first since
-    /// the file had none, or since the flusher went through it.
+    /// Files with dirty pages that are not being written, each with the time of its oldest dirty
+    /// page: of the first since the file had none, or since the flusher went through it.
     dirty_since: Mutex<BTreeMap<MappingId, Time>>,
     /// Memcgs that exceeded their background threshold when it was last looked at.
     over_background: Mutex<BTreeSet<MemcgId>>,
@@ -243,21 +254,24 @@ impl Flushing {
 }
 
 impl Core {
-    /// A memcg exceeds its background threshold: the flusher that is woken for it finds out which one it is.
+    /// A memcg exceeds its background threshold: the flusher that is woken for it finds out which
+    /// one it is.
     pub(super) fn note_over_background(&self, memcg: &crate::memcg::Memcg) {
         if memcg.pending.note_over_background() {
             self.flushing.over_background.lock().insert(memcg.id());
         }
     }
 
-    /// When the oldest dirty page of a file became dirty, as far as the flusher goes by it; `None`: no page is dirty.
+    /// When the oldest dirty page of a file became dirty, as far as the flusher goes by it; `None`:
+    /// no page is dirty.
     pub fn dirty_since(&self, mapping: &Mapping) -> Option<Time> {
         self.flushing.dirty_since.lock().get(&mapping.id()).copied()
     }
 
-    /// Whether much is dirty, so that the flusher writes without being asked: of all together, where `memory_permille`
-    /// thousandths of memory may be dirty, or of a memcg that exceeded its background threshold when pages were dirtied.
-    /// (Where a limit is lowered, reclaim makes room, and asks.)
+    /// Whether much is dirty, so that the flusher writes without being asked: of all together,
+    /// where `memory_permille` thousandths of memory may be dirty, or of a memcg that exceeded its
+    /// background threshold when pages were dirtied. (Where a limit is lowered, reclaim makes room,
+    /// and asks.)
     fn flush_is_due(&self, memory_permille: u32) -> bool {
         let mut is_due = false;
         self.flushing.over_background.lock().retain(|&memcg| {
@@ -271,13 +285,6 @@ impl Core {
         });
         let frames = u64::from(self.folios.len());
         is_due || self.node.pending.dirty_pages() > frames * u64::from(memory_permille) / 1000
-    }
-}
-
-impl DirtyLimits {
-    /// Pages dirty or under writeback up to which nobody who dirties is slowed down.
-    pub(super) fn free_run_pages(self) -> u64 {
-        (self.background_pages + self.pages) / 2
     }
 }
 

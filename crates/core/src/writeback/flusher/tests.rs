@@ -23,7 +23,8 @@ fn writes(harness: &Harness) -> bool {
     matches!(step, FlusherStep::Write(_))
 }
 
-/// Carries orders out until there is none, as a host whose writes take for ever: what was written, and the last step.
+/// Carries orders out until there is none, as a host whose writes take for ever: what was written,
+/// and the last step.
 fn run(harness: &Harness, flusher: &mut Flusher) -> (Vec<(u32, usize)>, Vec<FolioId>, FlusherStep) {
     let (mut runs, mut folios) = (Vec::new(), Vec::new());
     loop {
@@ -45,7 +46,8 @@ fn run(harness: &Harness, flusher: &mut Flusher) -> (Vec<(u32, usize)>, Vec<Foli
     }
 }
 
-/// The documentation of `vm.dirty_background_ratio`, and where `balance_dirty_pages` starts the flusher for a memcg.
+/// The documentation of `vm.dirty_background_ratio`, and where `balance_dirty_pages` starts the
+/// flusher for a memcg.
 #[test]
 fn much_is_dirty_from_the_free_run_on() {
     // (dirty, under writeback) of 1,000 pages: 10 % in the background, free run to 15 %.
@@ -106,8 +108,8 @@ fn old_pages_are_written_at_the_next_period() {
     assert_eq!(harness.core.dirty_since(&harness.mapping), None, "all is being written");
 }
 
-/// Files take turns, a portion of each; runs are no longer than a transfer; what is dirty behind the flusher is left for the
-/// next pass, and young.
+/// Files take turns, a portion of each; runs are no longer than a transfer; what is dirty behind
+/// the flusher is left for the next pass, and young.
 #[test]
 fn files_take_turns() {
     let harness = dirty(0..5);
@@ -152,7 +154,8 @@ fn files_take_turns() {
     assert_eq!(harness.core.dirty_since(&other), None);
 }
 
-/// All that is dirty is being written in an older version: the flusher waits for a write, and does not ask in vain.
+/// All that is dirty is being written in an older version: the flusher waits for a write, and does
+/// not ask in vain.
 #[test]
 fn pages_under_writeback_are_waited_for() {
     let harness = dirty(0..200);

@@ -1,5 +1,6 @@
-//! The operations that come next: taken from the source in batches, with the places of their pages; and pages that are cached and
-//! only to be read, which are looked up some at a time, and counted together.
+//! The operations that come next: taken from the source in batches, with the places of their pages;
+//! and pages that are cached and only to be read, which are looked up some at a time, and counted
+//! together.
 
 use super::Job;
 use super::process::Descriptor;
@@ -10,7 +11,8 @@ use crate::world::World;
 use mglru_core::mapping::LEAF_SLOTS;
 use mglru_core::{Hit, Kind, Lookup, Time};
 
-/// Pages that a job looks up together before it touches them one by one: their memory is waited for together.
+/// Pages that a job looks up together before it touches them one by one: their memory is waited for
+/// together.
 const AHEAD_PAGES: usize = 32;
 
 /// What comes next.
@@ -86,8 +88,8 @@ impl Job {
         Ok(())
     }
 
-    /// Reads pages as [`Self::run`] would, as long as they are cached and nothing else happens: looked up some at a
-    /// time, and counted together.
+    /// Reads pages as [`Self::run`] would, as long as they are cached and nothing else happens:
+    /// looked up some at a time, and counted together.
     pub(super) fn touch_ahead(&mut self, world: &mut World, horizon: Time) {
         let most = world.accesses_before(horizon).min(u64::from(self.left - 1));
         let mut reads = 0;
@@ -118,7 +120,8 @@ impl Job {
         world.pass(reads);
     }
 
-    /// Looks up the pages that come next. What is found is true until pages are reclaimed or others act.
+    /// Looks up the pages that come next. What is found is true until pages are reclaimed or others
+    /// act.
     pub(super) fn look_ahead(&mut self, world: &World) {
         let end = self.located.len().min(self.next + AHEAD_PAGES);
         self.ahead.range = self.next..end;

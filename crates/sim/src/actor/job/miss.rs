@@ -125,7 +125,8 @@ impl Job {
         world.note_dropped(&reading.mapping, reading.index, u64::from(reading.index) + 1);
         let counts = &mut world.tenants[self.process.tenant].counts;
         counts.read_errors += 1;
-        // New when it was looked for, and told so; meanwhile another job wrote it, and it went to swap.
+        // New when it was looked for, and told so; meanwhile another job wrote it, and it went to
+        // swap.
         counts.hits += u64::from(!touch.missed);
         rest(world, world.access_nanos)
     }

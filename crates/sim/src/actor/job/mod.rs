@@ -6,9 +6,9 @@
 //!              ▲ └─ pending: wait ─┘▲ └─ more, wait ─┘
 //! ```
 //!
-//! As long as pages are cached and nobody else wants to act, it does not leave its loop, and the event queue is not
-//! touched. That is only faster: an actor that is alone runnable, rests, and is resumed before anything else
-//! happens, notices nothing of it.
+//! As long as pages are cached and nobody else wants to act, it does not leave its loop, and the
+//! event queue is not touched. That is only faster: an actor that is alone runnable, rests, and is
+//! resumed before anything else happens, notices nothing of it.
 
 mod batch;
 mod miss;
@@ -37,8 +37,8 @@ use mglru_core::{Charging, Core, FolioId, Host, Mapping, Throttle, Time};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Accesses after which a job returns to the simulator although nobody else wants to act, so that the caller
-/// can show progress.
+/// Accesses after which a job returns to the simulator although nobody else wants to act, so that
+/// the caller can show progress.
 const ACCESSES_PER_STEP: u32 = 1 << 16;
 /// How often a job looks whether its tenant is there.
 const TENANT_PAUSE: Duration = Duration::from_millis(1);
@@ -184,7 +184,8 @@ impl Job {
         }
     }
 
-    /// Whether it ends now, because its tenant was killed. A read and what is done to whole files is finished first.
+    /// Whether it ends now, because its tenant was killed. A read and what is done to whole files
+    /// is finished first.
     pub(crate) fn is_cut_short(&self, world: &World) -> bool {
         world.tenants[self.process.tenant].killed
             && self.window.is_none()
@@ -289,8 +290,8 @@ pub(super) fn wait_out(world: &World, throttle: Throttle) -> Pause {
 pub(super) fn wait_for(core: &Core, folio: FolioId) -> Pause {
     let flags = &core.folios().flags(folio);
     if flags.load().writeback() {
-        // Not for the folio: a look at a page under write-back wakes whoever else waits for it, and two that look in
-        // turn would keep each other awake while time stands still.
+        // Not for the folio: a look at a page under write-back wakes whoever else waits for it, and
+        // two that look in turn would keep each other awake while time stands still.
         Pause::Written(None)
     } else if flags.announce_waiter(|flags| flags.locked()) {
         Pause::Folio(folio)

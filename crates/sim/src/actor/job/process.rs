@@ -37,7 +37,8 @@ pub(crate) struct Process {
     pub(super) readahead: Vec<Readahead>,
     /// They are right as long as this is the number of files that were replaced.
     pub(super) replacements: u64,
-    /// How many errors of write-back it was told of, where it was. It counts as having had every file open all the time.
+    /// How many errors of write-back it was told of, where it was. It counts as having had every
+    /// file open all the time.
     pub(super) told: BTreeMap<(FileNumber, u64), u64>,
 }
 
@@ -68,8 +69,8 @@ impl Process {
 }
 
 impl Job {
-    /// Moves to another tenant, all its processes together. What it is doing is finished first, where it began. Who is to end
-    /// because its tenant was killed does not get away.
+    /// Moves to another tenant, all its processes together. What it is doing is finished first,
+    /// where it began. Who is to end because its tenant was killed does not get away.
     pub(crate) fn move_to(&mut self, world: &mut World, tenant: usize) {
         self.moving = Some(tenant);
         self.go_on_moving(world);
@@ -95,8 +96,8 @@ impl Job {
         }
     }
 
-    /// Goes on as another process. Each one's place among the others is its number less one; of the one that it is now, the
-    /// first has it.
+    /// Goes on as another process. Each one's place among the others is its number less one; of the
+    /// one that it is now, the first has it.
     pub(super) fn switch(&mut self, number: usize) {
         for place in [self.number, number] {
             if place > 0 {

@@ -1,6 +1,8 @@
-//! Windows of pages that a job brings in beside the one that it needs, as [`mglru_core::readahead`] says.
+//! Windows of pages that a job brings in beside the one that it needs, as [`mglru_core::readahead`]
+//! says.
 //!
-//! What is read is under way by itself: the job waits only for the page that it needs, and not at all where a mark was reached.
+//! What is read is under way by itself: the job waits only for the page that it needs, and not at
+//! all where a mark was reached.
 
 use super::miss::end_stall;
 use super::touch::Touch;
@@ -119,7 +121,8 @@ impl Job {
         }
     }
 
-    /// Waits for a page that is read with others. Where that fails, as where the page does not stay, it is read alone.
+    /// Waits for a page that is read with others. Where that fails, as where the page does not
+    /// stay, it is read alone.
     pub(super) fn await_page(&mut self, world: &mut World, touch: Touch, awaited: Awaited) -> Pause {
         let found = world.core.lookup(&awaited.mapping, touch.index);
         if matches!(found, Lookup::Pending(folio) if folio == awaited.folio) {
@@ -131,7 +134,8 @@ impl Job {
         self.look(world, Touch { alone: true, ..touch })
     }
 
-    /// A load or store needed a page-table entry, of a page that is in memory or is going to be read.
+    /// A load or store needed a page-table entry, of a page that is in memory or is going to be
+    /// read.
     #[cold]
     pub(super) fn map_around(&mut self, world: &World, touch: Touch) {
         let mapping = &world.files.get(touch.file).mapping;
