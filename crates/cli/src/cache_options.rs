@@ -1,4 +1,5 @@
-//! Options that several modes share: how large the cache is, how it behaves, how it reads and writes.
+//! Options that several modes share: how large the cache is, how it behaves, how it reads and
+//! writes.
 
 use crate::error::Failure;
 use crate::size;
@@ -28,7 +29,8 @@ pub struct MechanismOptions {
     policy: PolicyOptions,
 }
 
-/// What `--with` and `--without` know, for the end of a help text: `examples`, and then their names.
+/// What `--with` and `--without` know, for the end of a help text: `examples`, and then their
+/// names.
 pub fn with_mechanisms(examples: &str) -> String {
     let names: Vec<&str> = Switch::ALL.into_iter().map(Switch::name).collect();
     let names = wrapped(&format!("  {}", names.join(", "))).replace("\n    ", "\n  ");
@@ -101,7 +103,8 @@ impl CacheOptions {
         Budget { bytes: self.memory.unwrap_or(default_bytes), of_machine: false }
     }
 
-    /// The budget: what was asked for, or a quarter of the memory that is available, but at most 1 GiB.
+    /// The budget: what was asked for, or a quarter of the memory that is available, but at most 1
+    /// GiB.
     pub fn budget(&self) -> Budget {
         let quarter = available_memory_bytes().map_or(DEFAULT_BUDGET_BYTES_MAX, |bytes| bytes / 4);
         // Whole MiB read better, and nobody asked for the bytes.

@@ -1,4 +1,5 @@
-//! What a cache did, as text and as JSON: the `mglru` section that every mode which runs a cache prints.
+//! What a cache did, as text and as JSON: the `mglru` section that every mode which runs a cache
+//! prints.
 
 use crate::cache_options::Budget;
 use crate::size;
@@ -20,7 +21,8 @@ pub struct CacheReport {
     pub stats: CacheStats,
     /// What its tenants did, the root first.
     pub tenants: Vec<TenantStats>,
-    /// How long it took to write back what was dirty when the work was over; `None`: nothing was written.
+    /// How long it took to write back what was dirty when the work was over; `None`: nothing was
+    /// written.
     pub sync: Option<Duration>,
 }
 

@@ -1,4 +1,5 @@
-//! What is printed, on stdout or into a file: text for people, or one JSON document and nothing else.
+//! What is printed, on stdout or into a file: text for people, or one JSON document and nothing
+//! else.
 
 use crate::error::Failure;
 use serde_json::Value;
@@ -7,7 +8,8 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Refuses to write over what is read: a file by any of its names, through links, too. What is no regular file, as /dev/null, may be both.
+/// Refuses to write over what is read: a file by any of its names, through links, too. What is no
+/// regular file, as /dev/null, may be both.
 ///
 /// # Errors
 /// So it is. `option`: what named the output.
@@ -31,7 +33,8 @@ pub fn refuse_input<'p>(
     }
 }
 
-/// Stdout, or a file. When its reader has left (`mglru ... | head`), the work still goes on to its end.
+/// Stdout, or a file. When its reader has left (`mglru ... | head`), the work still goes on to its
+/// end.
 pub struct Output {
     json: bool,
     reader_left: bool,

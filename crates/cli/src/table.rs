@@ -20,7 +20,8 @@ const BELOW: &str = "      ";
 const WORDS_SHORT: usize = 30;
 /// With less room words go below their row.
 const WORDS_ROOM_MIN: usize = 40;
-/// A name in the first column is not broken shorter than this, nor than the other for the sake of words at the end.
+/// A name in the first column is not broken shorter than this, nor than the other for the sake of
+/// words at the end.
 const NAMES_MIN: usize = 16;
 const NAMES_WHOLE: usize = 24;
 /// Cells between that are longer are no figures, and can be broken.
@@ -63,8 +64,9 @@ impl Table {
         self.last_is_words
     }
 
-    /// The table as lines, each ended, of at most 100 columns. What is wider goes on in further lines: headings, names in the first
-    /// column, long words in the last or below their row. Columns that are still too many stand below the others.
+    /// The table as lines, each ended, of at most 100 columns. What is wider goes on in further
+    /// lines: headings, names in the first column, long words in the last or below their row.
+    /// Columns that are still too many stand below the others.
     pub fn text(&self) -> String {
         let columns = self.rows[0].len();
         let last_words = self.last_is_words.then_some(columns - 1);
@@ -83,7 +85,8 @@ impl Table {
             widths[column] = if narrowest <= COLUMNS_MAX { short } else { 1 };
             least[column] = widths[column];
         }
-        // The widest gives way first, and no more than it has to: names can be found as long as they are whole.
+        // The widest gives way first, and no more than it has to: names can be found as long as
+        // they are whole.
         while line_width(&widths) > COLUMNS_MAX {
             let widest = (0..columns)
                 .filter(|&column| widths[column] > least[column])
@@ -171,8 +174,8 @@ fn line_width(widths: &[usize]) -> usize {
     INDENT.len() + widths.iter().sum::<usize>() + GAP.len() * (widths.len() - 1)
 }
 
-/// A text in pieces of at most that many columns, where it can be broken: behind blanks and what joins words. With 0: wherever it can be.
-/// What cannot be is cut.
+/// A text in pieces of at most that many columns, where it can be broken: behind blanks and what
+/// joins words. With 0: wherever it can be. What cannot be is cut.
 fn pieces(text: &str, columns: usize) -> Vec<String> {
     if length(text) <= columns {
         return vec![text.to_owned()];
@@ -243,7 +246,8 @@ mod tests {
         text.lines().map(length).max().unwrap_or(0)
     }
 
-    /// A table of an experiment, of a scenario that reads many files, and of tenants that were killed.
+    /// A table of an experiment, of a scenario that reads many files, and of tenants that were
+    /// killed.
     #[test]
     fn no_line_is_longer_than_100() {
         let mut table = Table::new(["metric", "before", "after", "verdict"]).with_words_last();

@@ -19,7 +19,8 @@ pub enum Along {
     Seconds,
 }
 
-/// Shares of the tenant's pages, youngest first. Where there are fewer than four, the oldest of them is not the last.
+/// Shares of the tenant's pages, youngest first. Where there are fewer than four, the oldest of
+/// them is not the last.
 fn shares(piece: &Piece) -> [f64; RANKS.len()] {
     let pages = |row: &Generation| row.anon + row.file;
     let all: u64 = piece.generations.iter().map(pages).sum();
@@ -30,7 +31,8 @@ fn shares(piece: &Piece) -> [f64; RANKS.len()] {
     shares
 }
 
-/// Hit ratios of runs in one chart, and a heat map of the generations of each. `name`: of the files, and `about`: of what.
+/// Hit ratios of runs in one chart, and a heat map of the generations of each. `name`: of the
+/// files, and `about`: of what.
 pub fn figures(name: &str, about: &str, timelines: &[Timeline], along: Along) -> Vec<Part> {
     let mut parts = vec![Part::Figure(hit_ratios(name, about, timelines, along))];
     for timeline in timelines {

@@ -1,4 +1,5 @@
-//! `mglru trace`: what is in a trace, the same trace in another format, and traces of our own loads.
+//! `mglru trace`: what is in a trace, the same trace in another format, and traces of our own
+//! loads.
 
 use crate::error::Failure;
 use crate::generate;

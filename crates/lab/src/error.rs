@@ -17,7 +17,8 @@ pub enum Error {
     Usage(String),
     /// The request was clear, and the work failed.
     Work(String),
-    /// Whoever watches asked for the end of the work: see [`Watch::is_cancelled`](crate::Watch::is_cancelled).
+    /// Whoever watches asked for the end of the work: see
+    /// [`Watch::is_cancelled`](crate::Watch::is_cancelled).
     Cancelled,
 }
 

@@ -1,7 +1,8 @@
 //! Files for workloads: filled through ordinary writes before the work begins.
 //!
-//! They are written in full, with bytes that no device or file system can leave out (no holes, no zeroes), and then
-//! dropped from the system's own cache, so that the first access meets the device.
+//! They are written in full, with bytes that no device or file system can leave out (no holes, no
+//! zeroes), and then dropped from the system's own cache, so that the first access meets the
+//! device.
 
 use crate::error::Error;
 use crate::size;
@@ -28,7 +29,8 @@ pub enum Content {
         /// Decides them.
         seed: u64,
     },
-    /// Nothing: the file is made of holes, which read as zeroes. Not for [`fill`], which writes zeroes then.
+    /// Nothing: the file is made of holes, which read as zeroes. Not for [`fill`], which writes
+    /// zeroes then.
     Zeroes,
     /// Blocks that verify, each the first generation at its place.
     Verify {
@@ -39,8 +41,8 @@ pub enum Content {
     },
 }
 
-/// Fills `range` of a file and waits until it is on the device. Verifiable blocks begin at multiples of their size, as
-/// does the range, then; what is left at its end is random.
+/// Fills `range` of a file and waits until it is on the device. Verifiable blocks begin at
+/// multiples of their size, as does the range, then; what is left at its end is random.
 ///
 /// # Errors
 /// The system's.
@@ -80,7 +82,8 @@ pub fn fill_random(buffer: &mut [u8], seed: u64, offset: u64) {
     }
 }
 
-/// Makes a file at least `bytes` long with its space set aside, as fio does for files that are only written.
+/// Makes a file at least `bytes` long with its space set aside, as fio does for files that are only
+/// written.
 ///
 /// # Errors
 /// The system's.
@@ -154,7 +157,8 @@ pub fn default_directory() -> PathBuf {
     others.into_iter().find(|other| on_disk(other)).unwrap_or(first)
 }
 
-/// A directory of its own for an experiment's files, below this one; gone when it is dropped, or the program interrupted.
+/// A directory of its own for an experiment's files, below this one; gone when it is dropped, or
+/// the program interrupted.
 ///
 /// # Errors
 /// It cannot be made.

@@ -1,7 +1,9 @@
-//! Which tenant a job is in, and how much it accessed there: jobs of a scenario may be moved while they run.
+//! Which tenant a job is in, and how much it accessed there: jobs of a scenario may be moved while
+//! they run.
 //!
-//! Who administers says where a job goes. Each of its threads hears of it between two accesses; then what the job has open is
-//! moved. As in the kernel's cgroup v2, what it brought in before stays where it is charged.
+//! Who administers says where a job goes. Each of its threads hears of it between two accesses;
+//! then what the job has open is moved. As in the kernel's cgroup v2, what it brought in before
+//! stays where it is charged.
 
 use mglru_cache::Tenant;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -54,7 +56,8 @@ impl Membership {
         self.moves.store(stays.len() - 1, Ordering::Release);
     }
 
-    /// The tenant to which the job was moved, if the thread hears of it now; so far it has accessed so many pages.
+    /// The tenant to which the job was moved, if the thread hears of it now; so far it has accessed
+    /// so many pages.
     #[inline]
     pub fn moved(&self, member: &mut Member, accesses: u64) -> Option<Tenant> {
         (self.moves.load(Ordering::Acquire) != member.heard).then(|| self.hear(member, accesses))

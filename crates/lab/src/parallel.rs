@@ -9,7 +9,8 @@ pub fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, |threads| threads.get())
 }
 
-/// Does all tasks, at most `threads` at a time; `work` is told a task's number, too. What came of them, in their order.
+/// Does all tasks, at most `threads` at a time; `work` is told a task's number, too. What came of
+/// them, in their order.
 ///
 /// ```
 /// let squares = mglru_lab::parallel::all(&[1, 2, 3], 2, |_, &n| Ok(n * n)).unwrap();

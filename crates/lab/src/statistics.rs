@@ -1,7 +1,8 @@
 //! What some runs come to: their middle, how far they scatter, and how sure that is.
 //!
-//! Medians and quartiles lie between two values where they have to (Hyndman and Fan's definition 7, as most programs have it).
-//! Differences of pairs are judged without assuming how they are distributed: by their signs.
+//! Medians and quartiles lie between two values where they have to (Hyndman and Fan's definition 7,
+//! as most programs have it). Differences of pairs are judged without assuming how they are
+//! distributed: by their signs.
 
 use mglru_workload::Random;
 
@@ -60,15 +61,15 @@ pub fn deviation_percent(values: &[f64]) -> f64 {
     100.0 * (squares / (values.len() - 1).max(1) as f64).sqrt() / mean
 }
 
-/// How evenly something is divided: 1 where all have the same, 1 / n where one has all (Jain, Chiu and Hawe, "A quantitative measure
-/// of fairness", 1984).
+/// How evenly something is divided: 1 where all have the same, 1 / n where one has all (Jain, Chiu
+/// and Hawe, "A quantitative measure of fairness", 1984).
 pub fn jain(values: &[f64]) -> f64 {
     let squares: f64 = values.iter().map(|value| value * value).sum();
     if squares == 0.0 { 1.0 } else { values.iter().sum::<f64>().powi(2) / (values.len() as f64 * squares) }
 }
 
-/// A statistic of resampled values, many times over: its spread says how far the sample determines it (bootstrap; Efron,
-/// "Bootstrap methods", 1979).
+/// A statistic of resampled values, many times over: its spread says how far the sample determines
+/// it (bootstrap; Efron, "Bootstrap methods", 1979).
 pub fn resampled(values: &[f64], statistic: fn(&[f64]) -> f64, seed: u64) -> Vec<f64> {
     const SAMPLES: usize = 500;
     let mut random = Random::stream(seed, 0xB0);
@@ -105,8 +106,9 @@ impl Interval {
     }
 }
 
-/// Where the median is of what the values are a sample of: between two of them, by the sign test turned round, which assumes
-/// nothing about their distribution. Of six values it is from the least to the most, with 97 %.
+/// Where the median is of what the values are a sample of: between two of them, by the sign test
+/// turned round, which assumes nothing about their distribution. Of six values it is from the least
+/// to the most, with 97 %.
 ///
 /// # Panics
 /// Without values.
@@ -145,7 +147,8 @@ mod tests {
         );
     }
 
-    /// The table of any book: n = 6: all, 96.9 %; 12: 2 left out on each side, 96.1 %; 20: 5, 95.9 %.
+    /// The table of any book: n = 6: all, 96.9 %; 12: 2 left out on each side, 96.1 %; 20: 5, 95.9
+    /// %.
     #[test]
     fn medians_are_between_the_values_of_the_sign_test() {
         for (count, left_out, confidence) in

@@ -1,7 +1,9 @@
-//! Temporary folders that a program can remove when it is interrupted: they hold up to gigabytes, and some are in memory.
+//! Temporary folders that a program can remove when it is interrupted: they hold up to gigabytes,
+//! and some are in memory.
 //!
-//! A library handles no signals. The program does, if it wants to, from the first folder on ([`before_first`]), and calls
-//! [`remove_all`] then. Without such folders an interrupt is left to the system, which ends the program at once.
+//! A library handles no signals. The program does, if it wants to, from the first folder on
+//! ([`before_first`]), and calls [`remove_all`] then. Without such folders an interrupt is left to
+//! the system, which ends the program at once.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,12 +14,14 @@ static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 /// What the program does before the first.
 static BEFORE_FIRST: Mutex<Option<fn()>> = Mutex::new(None);
 
-/// Has `handle` called before the first folder is made, once: a program has its signals handled there.
+/// Has `handle` called before the first folder is made, once: a program has its signals handled
+/// there.
 pub fn before_first(handle: fn()) {
     *BEFORE_FIRST.lock().expect("no panic") = Some(handle);
 }
 
-/// A folder that is gone with all that is in it when this is dropped, or when the program is interrupted.
+/// A folder that is gone with all that is in it when this is dropped, or when the program is
+/// interrupted.
 #[derive(Debug)]
 pub struct TemporaryFolder(PathBuf);
 
@@ -50,7 +54,8 @@ impl Drop for TemporaryFolder {
     }
 }
 
-/// Removes all of them, for a program that is about to end: whoever makes one after that waits for ever.
+/// Removes all of them, for a program that is about to end: whoever makes one after that waits for
+/// ever.
 pub fn remove_all() {
     let folders = FOLDERS.lock().expect("no panic");
     for folder in folders.iter() {

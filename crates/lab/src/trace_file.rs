@@ -84,7 +84,8 @@ pub struct Conversion {
 /// Writes a trace in another format.
 ///
 /// # Errors
-/// It cannot be opened, is damaged, or says what the other format cannot say; the new one cannot be written.
+/// It cannot be opened, is damaged, or says what the other format cannot say; the new one cannot be
+/// written.
 pub fn convert(
     (from, from_options): (&Path, OpenOptions),
     (to, format, options): (&Path, Format, WriteOptions),
@@ -233,12 +234,14 @@ fn count(records: &[Record]) -> TraceCounts {
     TraceCounts { accesses, distinct_pages: pages.len() as u64 }
 }
 
-/// Decides, by the beginning of a trace, whether page numbers are positions in files or opaque keys.
+/// Decides, by the beginning of a trace, whether page numbers are positions in files or opaque
+/// keys.
 ///
-/// The index of a file keeps 64 neighbours together, in 520 bytes. Where fewer than 8 of them are touched, it is
-/// cheaper to number the pages anew, in the order of their first use, at 21 bytes each. That has its price: without
-/// positions there are no neighbours whose accessed bits can be looked at, no files that can be synced, and never
-/// so many leaves without pages that the kernel would drop what they remember of evicted ones.
+/// The index of a file keeps 64 neighbours together, in 520 bytes. Where fewer than 8 of them are
+/// touched, it is cheaper to number the pages anew, in the order of their first use, at 21 bytes
+/// each. That has its price: without positions there are no neighbours whose accessed bits can be
+/// looked at, no files that can be synced, and never so many leaves without pages that the kernel
+/// would drop what they remember of evicted ones.
 fn numbering(records: &[Record]) -> Numbering {
     let mut pages = HashSet::new();
     let mut leaves = HashSet::new();

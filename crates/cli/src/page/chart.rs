@@ -1,8 +1,9 @@
 //! Charts as SVG that is part of a page, or a file of its own.
 //!
-//! Colours are classes (`style.css`), so that a chart follows the page into the dark, and everything has a title and a description
-//! for who cannot see it. That is why they are not drawn by plotters, whose SVG has fixed colours and no such text; it draws
-//! `replay --plot`, also as PNG.
+//! Colours are classes (`style.css`), so that a chart follows the page into the dark, and
+//! everything has a title and a description for who cannot see it. That is why they are not drawn
+//! by plotters, whose SVG has fixed colours and no such text; it draws `replay --plot`, also as
+//! PNG.
 
 use maud::{Markup, PreEscaped, html};
 

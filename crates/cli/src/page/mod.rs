@@ -1,7 +1,9 @@
-//! A report as one HTML file: readable without a network, light or dark, on paper, and with a screen reader.
+//! A report as one HTML file: readable without a network, light or dark, on paper, and with a
+//! screen reader.
 //!
-//! A mode makes a [`Page`] of what it also prints: the same tables ([`Table`]), each chart with a table of its numbers beside it, and the
-//! JSON document, which stands in the page as it is (`document` in a script element). Nothing in a page is code that runs.
+//! A mode makes a [`Page`] of what it also prints: the same tables ([`Table`]), each chart with a
+//! table of its numbers beside it, and the JSON document, which stands in the page as it is
+//! (`document` in a script element). Nothing in a page is code that runs.
 
 pub mod chart;
 #[cfg(test)]
@@ -38,7 +40,8 @@ impl ReportFile {
         &self.0
     }
 
-    /// Fails now if it cannot be written, or is one of the files that are read: some of what it shows takes minutes.
+    /// Fails now if it cannot be written, or is one of the files that are read: some of what it
+    /// shows takes minutes.
     ///
     /// # Errors
     /// So it is.

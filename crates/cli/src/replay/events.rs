@@ -56,7 +56,8 @@ impl EventsFile {
     }
 }
 
-/// Takes events and hands them on, some at a time, to a thread that writes them: making and writing bytes takes about as long as replaying.
+/// Takes events and hands them on, some at a time, to a thread that writes them: making and writing
+/// bytes takes about as long as replaying.
 pub struct EventsWriter {
     batch: Vec<Record>,
     full: SyncSender<Vec<Record>>,

@@ -9,7 +9,8 @@ use mglru_lab::replay::word::Word;
 #[derive(Debug)]
 pub struct JsonLines {
     line: Short,
-    /// Of what access and time the line begins, and how long that is: most records share theirs with the one before.
+    /// Of what access and time the line begins, and how long that is: most records share theirs
+    /// with the one before.
     beginning: (Option<(u64, Time)>, usize),
 }
 

@@ -55,7 +55,8 @@ pub struct Args {
     /// Draw the curve
     #[arg(long, value_name = "FILE.svg|png", requires = "curve")]
     plot: Option<PlotFile>,
-    /// Behaviours of a kernel version, or ours: linux-6.12, linux-7.1, linux-7.2, default; several may be given
+    /// Behaviours of a kernel version, or ours: linux-6.12, linux-7.1, linux-7.2, default; several
+    /// may be given
     #[arg(long, value_name = "NAME", value_parser = Preset::parse, default_value = "default", value_delimiter = ',')]
     preset: Vec<Preset>,
     /// Turn a mechanism on; may be repeated
@@ -66,7 +67,8 @@ pub struct Args {
     without: Vec<Switch>,
     #[command(flatten)]
     policy: PolicyOptions,
-    /// Other policies beside it: fifo, lru, clock, 2q, lirs, arc, w-tinylfu, s3-fifo, sieve, opt (Belady's), or all
+    /// Other policies beside it: fifo, lru, clock, 2q, lirs, arc, w-tinylfu, s3-fifo, sieve, opt
+    /// (Belady's), or all
     #[arg(long, value_name = "POLICY,...", value_parser = baseline::parse, value_delimiter = ',')]
     baseline: Vec<baseline::Choice>,
     /// Count again from this share of accesses on: 0.25 or 25%; default: as beside the trace, or 0
@@ -87,7 +89,8 @@ pub struct Args {
     /// Tell what became of these pages of the trace, from their first touch on: 4711,0x1267,anon:5
     #[arg(long, value_name = "PAGE,...", value_delimiter = ',', conflicts_with = "curve")]
     explain: Vec<PageName>,
-    /// Write all that happens: JSON Lines (.jsonl), or a trace that ui.perfetto.dev opens (.perfetto)
+    /// Write all that happens: JSON Lines (.jsonl), or a trace that ui.perfetto.dev opens
+    /// (.perfetto)
     #[arg(long, value_name = "FILE", conflicts_with = "curve")]
     events: Option<EventsFile>,
     #[command(flatten)]

@@ -1,8 +1,9 @@
-//! Records as a Perfetto trace, for <https://ui.perfetto.dev>: one track per kind of event, on which each is named by what
-//! came of it, generations as slices, and a counter of cached pages.
+//! Records as a Perfetto trace, for <https://ui.perfetto.dev>: one track per kind of event, on
+//! which each is named by what came of it, generations as slices, and a counter of cached pages.
 //!
-//! The format is protobuf: a trace is packets one after another, and here each packet has one event. What the viewer asks for
-//! (protos/perfetto/trace and docs/reference/synthetic-track-event.md of Perfetto):
+//! The format is protobuf: a trace is packets one after another, and here each packet has one
+//! event. What the viewer asks for (protos/perfetto/trace and
+//! docs/reference/synthetic-track-event.md of Perfetto):
 //!
 //! ```text
 //! first packet    the state of the sequence is cleared
@@ -11,8 +12,9 @@
 //! a packet each   the events: time in nanoseconds, track, number of a word, arguments (debug annotations)
 //! ```
 //!
-//! All packets are of one sequence, since numbers of words mean something only within one. Times are of the trace's own clock, and
-//! never go back. An event is some 40 bytes: text was 140, and writing bytes into a file is what took most of the time.
+//! All packets are of one sequence, since numbers of words mean something only within one. Times
+//! are of the trace's own clock, and never go back. An event is some 40 bytes: text was 140, and
+//! writing bytes into a file is what took most of the time.
 
 use super::short::Short;
 use mglru_core::Lru;

@@ -13,7 +13,8 @@ use std::sync::Once;
 
 const SIZE: (u32, u32) = (900, 560);
 const FONT: &str = "sans-serif";
-/// Dark enough on white, and told apart by people who do not see all colours (Okabe and Ito's, without yellow).
+/// Dark enough on white, and told apart by people who do not see all colours (Okabe and Ito's,
+/// without yellow).
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),

@@ -1,8 +1,8 @@
 //! Bytes of one event, before they are added to a file's.
 //!
-//! Their room is fixed, and words are copied with what follows them, as so many bytes as the longest has: that takes a few
-//! instructions, where a vector that may have to grow and a copy of a length that nobody knows take a call each. Events cost a
-//! fifth less for it.
+//! Their room is fixed, and words are copied with what follows them, as so many bytes as the
+//! longest has: that takes a few instructions, where a vector that may have to grow and a copy of a
+//! length that nobody knows take a call each. Events cost a fifth less for it.
 
 use mglru_lab::replay::word::{PADDED_BYTES, Word};
 

@@ -7,8 +7,8 @@ use mglru_lab::replay::memory::{Memory, Swap};
 /// Arguments about swap.
 #[derive(Debug, Clone, clap::Args)]
 pub struct SwapArgs {
-    /// Swap for anonymous pages: a size (64MiB), pages (8192p) or a share of the trace's distinct pages (10%);
-    /// default: none, and anonymous pages stay in memory
+    /// Swap for anonymous pages: a size (64MiB), pages (8192p) or a share of the trace's distinct
+    /// pages (10%); default: none, and anonymous pages stay in memory
     #[arg(long, value_name = "SIZE", value_parser = parse_swap)]
     swap: Option<Memory>,
     /// What swap is on: memory that compresses at once and is charged to nobody (zram), or a disk

@@ -32,7 +32,8 @@ pub struct Args {
     /// Memory, instead of the machine's
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<u64>,
-    /// What is done where no page can be had, instead of the machine's: the request fails (fail), or a tenant is killed (victim)
+    /// What is done where no page can be had, instead of the machine's: the request fails (fail),
+    /// or a tenant is killed (victim)
     #[arg(long, value_name = "fail|victim", value_parser = OomPolicy::parse)]
     oom_policy: Option<OomPolicy>,
     #[command(flatten)]

@@ -1,8 +1,9 @@
 //! What turning mechanisms off does: runs with the same seed are compared, seed by seed.
 //!
-//! Of these differences the median is told, with the interval in which it lies for 95 % of all samples of this size
-//! ([`median_interval`]; of six it is all of them). An effect whose interval has nothing in it but one sign is one; any other is
-//! within the noise. Of fewer than six runs nothing is certain, and no effect is told from noise.
+//! Of these differences the median is told, with the interval in which it lies for 95 % of all
+//! samples of this size ([`median_interval`]; of six it is all of them). An effect whose interval
+//! has nothing in it but one sign is one; any other is within the noise. Of fewer than six runs
+//! nothing is certain, and no effect is told from noise.
 
 use super::input::{Input, Run, TenantCounts};
 use super::variant::Variants;
@@ -17,7 +18,8 @@ pub enum Metric {
     Misses,
     /// Evicted pages that came back.
     Refaults,
-    /// Misses of 100 accesses. Scenarios are as long as their time: who misses less gets through more accesses, and misses as often.
+    /// Misses of 100 accesses. Scenarios are as long as their time: who misses less gets through
+    /// more accesses, and misses as often.
     MissRatio,
     /// Evicted pages that came back, of 100 accesses.
     RefaultRatio,
@@ -119,8 +121,8 @@ pub struct Row {
     pub is_pair: bool,
     /// Every counter was the same in every run.
     pub changes_nothing: bool,
-    /// Of a pair: every counter was the same in every run as with only this one off. So the other has no part in it, and what is beyond the
-    /// sum is only its own effect, negated.
+    /// Of a pair: every counter was the same in every run as with only this one off. So the other
+    /// has no part in it, and what is beyond the sum is only its own effect, negated.
     pub same_as: Option<String>,
     /// Why it could not be run, if so.
     pub failed: Option<String>,
@@ -142,7 +144,8 @@ pub struct Ablation {
     pub metrics: &'static [Metric],
     /// The full set, by metric and seed.
     pub full: Vec<Vec<f64>>,
-    /// The variants; by the size of their effect on the first metric, and those within the noise at the end.
+    /// The variants; by the size of their effect on the first metric, and those within the noise at
+    /// the end.
     pub rows: Vec<Row>,
     /// What was not run.
     pub variants: Variants,
@@ -157,7 +160,8 @@ pub struct Ablation {
 }
 
 impl Ablation {
-    /// Compares. `runs`: by variant, then by seed; those of the full set, which come first, were all made.
+    /// Compares. `runs`: by variant, then by seed; those of the full set, which come first, were
+    /// all made.
     pub fn new(
         input: &Input,
         variants: Variants,
@@ -222,7 +226,8 @@ fn same(runs: &[Run], others: &[Run]) -> bool {
     })
 }
 
-/// By the size of the effect on a metric; what is within the noise at the end, and what could not be run first.
+/// By the size of the effect on a metric; what is within the noise at the end, and what could not
+/// be run first.
 pub fn sort(rows: &mut [Row], metric: usize) {
     let rank = |row: &Row| match row.effects.get(metric) {
         None => (0, 0.0),

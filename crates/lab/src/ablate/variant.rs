@@ -1,7 +1,7 @@
 //! Which mechanisms are off together: none, each alone, two at a time.
 //!
-//! Some mechanisms need others. [`Mechanisms`] refuses a combination that does not fit, with a sentence; those that need what is off
-//! are then turned off, too, and the sentence is told.
+//! Some mechanisms need others. [`Mechanisms`] refuses a combination that does not fit, with a
+//! sentence; those that need what is off are then turned off, too, and the sentence is told.
 
 use mglru_core::{Lru, MechanismError, Mechanisms, Switch};
 

@@ -38,7 +38,8 @@ pub struct BaselineOutcome<'a> {
 }
 
 impl<'a> BaselinePlan<'a> {
-    /// Replays. `told` hears how many thousandths of it are done, now and then; its error ends the replay.
+    /// Replays. `told` hears how many thousandths of it are done, now and then; its error ends the
+    /// replay.
     ///
     /// # Errors
     /// The trace is damaged, or too long for a policy that has to know all of it.

@@ -1,4 +1,5 @@
-//! Traces under a virtual clock, on the machine of the kernel lab; and the same with other policies.
+//! Traces under a virtual clock, on the machine of the kernel lab; and the same with other
+//! policies.
 //!
 //! ```text
 //! TraceFile + Options ─► Plan          trace × mechanisms × memory      run.rs
@@ -57,7 +58,8 @@ pub struct Options {
     pub sizes: Vec<Memory>,
     /// Other policies beside the engine's.
     pub baselines: Vec<Baseline>,
-    /// The share of accesses from which counting starts again; `None`: as is written beside the trace, or 0.
+    /// The share of accesses from which counting starts again; `None`: as is written beside the
+    /// trace, or 0.
     pub warm: Option<f64>,
     /// How writes treat pages that are not cached.
     pub writes: Writes,
@@ -91,7 +93,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The access from which counting starts again, and the distinct pages of the trace, where sizes depend on them.
+    /// The access from which counting starts again, and the distinct pages of the trace, where
+    /// sizes depend on them.
     fn of_trace(&self, trace: &TraceFile, watch: &dyn Watch) -> Result<(u64, u64), Error> {
         let warm_from = match self.warm.or(trace.warm()).unwrap_or(0.0) {
             0.0 => 0,
@@ -150,11 +153,12 @@ pub fn warm_point(accesses: u64, warm: f64) -> u64 {
     ((accesses as f64 * warm + 1e-6) as u64).min(accesses.saturating_sub(1))
 }
 
-/// Replays traces, at most `threads` at a time. The rows are sorted by trace: those of the engine, then those of other policies.
-/// `sink` gets all that happens, and is for a single replay.
+/// Replays traces, at most `threads` at a time. The rows are sorted by trace: those of the engine,
+/// then those of other policies. `sink` gets all that happens, and is for a single replay.
 ///
 /// # Errors
-/// A request that makes no sense, a trace that cannot be read, or the first replay, in the order of the rows, that failed.
+/// A request that makes no sense, a trace that cannot be read, or the first replay, in the order of
+/// the rows, that failed.
 pub fn replay(
     traces: &[TraceFile],
     options: &Options,

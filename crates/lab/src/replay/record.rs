@@ -252,7 +252,8 @@ impl What {
         }
     }
 
-    /// Its other fields, one by one. `write` and `mapped` are told only where they are true, as most accesses are neither.
+    /// Its other fields, one by one. `write` and `mapped` are told only where they are true, as
+    /// most accesses are neither.
     #[inline]
     pub fn fields(&self, mut tell: impl FnMut(Word, Value)) {
         match *self {

@@ -10,7 +10,8 @@ use mglru_core::{Counter, Mechanisms};
 use mglru_sim::{Counts, Tally};
 use serde::{Serialize, Serializer};
 
-/// One replay, by the engine or by another policy. Serialised, it is one of the `runs` of a document.
+/// One replay, by the engine or by another policy. Serialised, it is one of the `runs` of a
+/// document.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
     /// The trace's path.
@@ -274,7 +275,8 @@ impl Outcome<'_> {
     }
 }
 
-/// The miss ratio of one trace under one policy, by memory. Serialised, it is one of the `curves` of a document.
+/// The miss ratio of one trace under one policy, by memory. Serialised, it is one of the `curves`
+/// of a document.
 #[derive(Debug, Clone, Serialize)]
 pub struct Curve {
     /// The trace's path.

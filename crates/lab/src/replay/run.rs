@@ -1,4 +1,5 @@
-//! One replay: one trace, one set of mechanisms, one memory size. And many of them, several at a time.
+//! One replay: one trace, one set of mechanisms, one memory size. And many of them, several at a
+//! time.
 
 use super::baseline::{BaselineOutcome, BaselinePlan};
 use super::life::{Life, Seen, Sink, Watcher};
@@ -14,7 +15,8 @@ use mglru_sim::{Machine, Report, SimError, Simulator, SwapModel, Writes};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// More memory than this, and the trace is counted first: it takes no more folios than it has pages.
+/// More memory than this, and the trace is counted first: it takes no more folios than it has
+/// pages.
 pub const PAGES_WITHOUT_COUNTING: u64 = 1 << 20;
 /// Steps of progress per replay.
 const STEPS: u64 = 1000;
@@ -105,10 +107,12 @@ impl<'a> Plan<'a> {
         self.run(sink, |step| stage.advance_to(step as f64 / STEPS as f64))
     }
 
-    /// Replays. `told` hears now and then how many thousandths of the trace are done; its error ends the replay.
+    /// Replays. `told` hears now and then how many thousandths of the trace are done; its error
+    /// ends the replay.
     ///
     /// # Errors
-    /// The trace is damaged, its anonymous pages do not fit into memory and swap, or the simulator has a bug.
+    /// The trace is damaged, its anonymous pages do not fit into memory and swap, or the simulator
+    /// has a bug.
     pub fn run(
         self,
         sink: Option<Sink>,
@@ -150,7 +154,8 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Anonymous pages that have nowhere to go stay, whatever comes; a kernel would kill the process here.
+/// Anonymous pages that have nowhere to go stay, whatever comes; a kernel would kill the process
+/// here.
 fn stop_if_stuck(plan: &Plan, simulator: &Simulator) -> Result<(), Error> {
     let sum = |counter| simulator.core().memcgs().iter().map(|memcg| memcg.stat().get(counter)).sum::<u64>();
     let anon = sum(Counter::Anon);

@@ -1,6 +1,7 @@
 //! The words that stand in records: names of events, of their fields, and what fields say.
 //!
-//! They have numbers, as a trace for the viewer has each of them once, and after that only its number.
+//! They have numbers, as a trace for the viewer has each of them once, and after that only its
+//! number.
 
 /// One of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -59,8 +59,9 @@ impl World {
     }
 }
 
-/// Runs a plan in its world. `directory`: of a real run, where the files of jobs in fio's language are, and stay; `None`: in a
-/// temporary folder, which has all that the run needs besides, and goes with it.
+/// Runs a plan in its world. `directory`: of a real run, where the files of jobs in fio's language
+/// are, and stay; `None`: in a temporary folder, which has all that the run needs besides, and goes
+/// with it.
 ///
 /// # Errors
 /// The machine or the cache cannot be built, a trace cannot be read, files cannot be made.

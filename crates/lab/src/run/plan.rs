@@ -1,7 +1,8 @@
 //! What the core makes of a scenario: names are looked up, and its actions are rehearsed.
 //!
-//! The rehearsal makes the tenants on a core without pages, and begins and cancels every write. So a control file that
-//! does not exist or a value that is none shows before anything runs, in the core's own words and with its place.
+//! The rehearsal makes the tenants on a core without pages, and begins and cancels every write. So
+//! a control file that does not exist or a value that is none shows before anything runs, in the
+//! core's own words and with its place.
 
 use super::World;
 use crate::error::Error;

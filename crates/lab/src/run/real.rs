@@ -1,8 +1,10 @@
 //! A scenario by the cache on real files, in real time.
 //!
-//! One thread per instance of a job or client of a load; the calling thread carries out the actions and reads control files
-//! at their times. A job that is moved takes what it has open along. When a tenant is removed, its jobs are told to end, and what they still do is charged to the parent, as
-//! in the simulator. What jobs have open stays open to the end, so that what they brought in can be seen until then.
+//! One thread per instance of a job or client of a load; the calling thread carries out the actions
+//! and reads control files at their times. A job that is moved takes what it has open along. When a
+//! tenant is removed, its jobs are told to end, and what they still do is charged to the parent, as
+//! in the simulator. What jobs have open stays open to the end, so that what they brought in can be
+//! seen until then.
 
 mod files;
 
@@ -29,8 +31,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// Runs a plan. `directory`: where the files of the jobs in fio's language are, and stay; `None`: in the run's own folder, which has
-/// all that it needs besides (swap, files of traces and of loads), and goes with it.
+/// Runs a plan. `directory`: where the files of the jobs in fio's language are, and stay; `None`:
+/// in the run's own folder, which has all that it needs besides (swap, files of traces and of
+/// loads), and goes with it.
 ///
 /// # Errors
 /// The cache cannot be built, or files cannot be made.
@@ -102,7 +105,8 @@ fn build(plan: &Plan, directory: &Path) -> Result<PageCache, Error> {
     Ok(builder.build()?)
 }
 
-/// What is verified when all is told comes back into memory, at nobody's limit: the tenants' own ones may not hold what was swapped.
+/// What is verified when all is told comes back into memory, at nobody's limit: the tenants' own
+/// ones may not hold what was swapped.
 fn lift_limits(cache: &PageCache) -> Result<(), Error> {
     for tenant in cache.tenants().iter().filter(|tenant| !tenant.name().is_empty()) {
         tenant.set_max(None)?;

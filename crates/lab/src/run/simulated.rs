@@ -19,9 +19,9 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What reclaim takes for a page that it examines: 4 GB/s. If it and a visit to a memcg took no time, that would stand still where
-/// all requests fail after having tried everything: no `runtime` would end, and a trace whose requests fail ran for a minute
-/// instead of seconds.
+/// What reclaim takes for a page that it examines: 4 GB/s. If it and a visit to a memcg took no
+/// time, that would stand still where all requests fail after having tried everything: no `runtime`
+/// would end, and a trace whose requests fail ran for a minute instead of seconds.
 pub const SCAN_TIME: Duration = Duration::from_micros(1);
 /// And for a visit.
 const BATCH_TIME: Duration = Duration::from_micros(1);
@@ -175,7 +175,8 @@ fn tenant(wanted: &scenario::Tenant) -> Tenant {
     }
 }
 
-/// Of each job, the numbers of those that it is on the machine, in the order in which they are added.
+/// Of each job, the numbers of those that it is on the machine, in the order in which they are
+/// added.
 fn job_numbers(jobs: &[Job]) -> Vec<Range<usize>> {
     let mut end = 0;
     let numbers = |job: &Job| {

@@ -1,6 +1,7 @@
 //! The jobs of a scenario as streams of operations of the simulated machine.
 //!
-//! Every `[[job]]` has files and memory of its own, except that fio's jobs share files of the same path.
+//! Every `[[job]]` has files and memory of its own, except that fio's jobs share files of the same
+//! path.
 
 use crate::error::Error;
 use crate::fio::source::{Drawn, Source as Drawing};
@@ -16,7 +17,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Operations that a job takes at once. It ends, and sees what happens to its tenant, between two batches.
+/// Operations that a job takes at once. It ends, and sees what happens to its tenant, between two
+/// batches.
 const BATCH: usize = 64;
 /// The last position of a file, in bytes.
 const FILE_BYTES_MAX: u64 = PAGE_BYTES << 32;

@@ -1,4 +1,5 @@
-//! A trace on real files: one per file of the trace, made of holes, and memory for its anonymous pages.
+//! A trace on real files: one per file of the trace, made of holes, and memory for its anonymous
+//! pages.
 
 use crate::Unwatched;
 use crate::error::Error;
@@ -90,7 +91,8 @@ impl TraceJob {
         self.stem.with_extension(number.to_string())
     }
 
-    /// Runs to its end, or until it is to stop: whether some accesses are mapped, why it failed, what it has open.
+    /// Runs to its end, or until it is to stop: whether some accesses are mapped, why it failed,
+    /// what it has open.
     ///
     /// # Errors
     /// Files cannot be opened.
