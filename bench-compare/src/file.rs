@@ -1,6 +1,7 @@
 //! The file that everything is measured on, and the offsets that are read of it.
 //!
-//! Each word of the file is its own offset: whoever reads a word of it can see that it is the right one.
+//! Each word of the file is its own offset: whoever reads a word of it can see that it is the right
+//! one.
 
 use crate::Failure;
 use mglru_workload::{BlockBytes, Distribution, Length, Mix, Order, Pattern};
@@ -73,8 +74,8 @@ impl DataFile {
     }
 }
 
-/// Offsets of `count` words, each at a random place of a page that is drawn with a zipf distribution over `pages` pages,
-/// hot ones spread over all of them.
+/// Offsets of `count` words, each at a random place of a page that is drawn with a zipf
+/// distribution over `pages` pages, hot ones spread over all of them.
 pub fn zipf_words(pages: u64, count: usize) -> Vec<u64> {
     let mut place = mglru_workload::Random::new(95);
     let words = PAGE_BYTES / size_of::<u64>() as u64;

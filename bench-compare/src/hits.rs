@@ -1,9 +1,10 @@
 //! What a hit costs: eight bytes through a mapping, and a page through a descriptor.
 //!
-//! The library caches hold a number of eight bytes per page: where the page lies in the array in huge pages, from which
-//! the bytes are then read. This is less than a user of theirs does, who keeps pages behind counted pointers of their own
-//! allocations; nothing here keeps such a page from being reused while it is read. quick_cache is also measured without
-//! reading the page at all.
+//! The library caches hold a number of eight bytes per page: where the page lies in the array in
+//! huge pages, from which the bytes are then read. This is less than a user of theirs does, who
+//! keeps pages behind counted pointers of their own allocations; nothing here keeps such a page
+//! from being reused while it is read. quick_cache is also measured without reading the page at
+//! all.
 
 use crate::Failure;
 use crate::file::{DataFile, PAGE_BYTES, zipf_words};
@@ -22,8 +23,9 @@ const TOGETHER: usize = 64;
 const ROOM: u64 = 2;
 const HELD: &str = "the library caches evict nothing";
 
-/// Bytes of memory that measuring hits on so many pages takes: pages in our cache, in the kernel's, and in an array; the
-/// offsets; and what the library caches take for small entries, measured as some 400 bytes for all of them.
+/// Bytes of memory that measuring hits on so many pages takes: pages in our cache, in the kernel's,
+/// and in an array; the offsets; and what the library caches take for small entries, measured as
+/// some 400 bytes for all of them.
 pub fn memory_bytes(pages: u64) -> u64 {
     pages * (3 * PAGE_BYTES + 64 + 512) + (OFFSETS * size_of::<u64>()) as u64
 }
@@ -31,7 +33,8 @@ pub fn memory_bytes(pages: u64) -> u64 {
 /// Measures hits of both kinds. Notes say what was not as it should be.
 ///
 /// # Errors
-/// Memory cannot be mapped, the file cannot be read, or some cache does not hold what was put there.
+/// Memory cannot be mapped, the file cannot be read, or some cache does not hold what was put
+/// there.
 pub fn measure(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Result<Vec<Figures>, Failure> {
     let pages = data.bytes() / PAGE_BYTES;
     let offsets = zipf_words(pages, OFFSETS);
@@ -44,7 +47,8 @@ pub fn measure(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Resu
     {
         notes.push(format!("{} of the array's {} bytes are in huge pages", after - before, data.bytes()));
     }
-    // A ninth more than the pages, for what is kept about them and so that reclaim has nothing to do.
+    // A ninth more than the pages, for what is kept about them and so that reclaim has nothing to
+    // do.
     let cache = PageCache::builder(data.bytes() / 8 * 9 + (64 << 20)).build()?;
     let file = cache.open(data.path(), OpenMode::ReadOnly)?;
     let map = file.map()?;

@@ -1,13 +1,13 @@
-//! mglru's page cache beside what people use today, in one run: the kernel's `mmap` and `pread`, fio, an array in huge
-//! pages, and the libraries quick_cache, moka and foyer.
+//! mglru's page cache beside what people use today, in one run: the kernel's `mmap` and `pread`,
+//! fio, an array in huge pages, and the libraries quick_cache, moka and foyer.
 //!
 //! ```sh
 //! cargo run --release --manifest-path bench-compare/Cargo.toml               # tables; --quick takes a minute
 //! cargo run --release --manifest-path bench-compare/Cargo.toml -- --json     # one JSON document
 //! ```
 //!
-//! [`hits`], [`misses`] and [`neighbours`] measure, with [`measure`]; [`report`] and [`plot`] show. The file lies in
-//! `TMPDIR`, which thereby chooses the device.
+//! [`hits`], [`misses`] and [`neighbours`] measure, with [`measure`]; [`report`] and [`plot`] show.
+//! The file lies in `TMPDIR`, which thereby chooses the device.
 
 mod file;
 mod hits;

@@ -1,9 +1,9 @@
 //! How ways to do the same are measured beside each other.
 //!
-//! A round takes one sample of each way with each number of threads, and each round starts with another way: a
-//! disturbance of the machine meets all alike. A sample lasts a fixed time, of which the first part does not count: by
-//! then the processor's caches hold what they hold of this way while it is used. All ways of a round go through the same
-//! offsets, which were drawn before.
+//! A round takes one sample of each way with each number of threads, and each round starts with
+//! another way: a disturbance of the machine meets all alike. A sample lasts a fixed time, of which
+//! the first part does not count: by then the processor's caches hold what they hold of this way
+//! while it is used. All ways of a round go through the same offsets, which were drawn before.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -41,7 +41,8 @@ pub struct Way<'a> {
 }
 
 impl<'a> Way<'a> {
-    /// A way that makes one access to a byte offset. What the access returns is added up, so that none is left out.
+    /// A way that makes one access to a byte offset. What the access returns is added up, so that
+    /// none is left out.
     pub fn new(name: &'static str, access: impl Fn(u64) -> u64 + Send + Sync + 'a) -> Way<'a> {
         let run =
             move |offsets: &[u64]| offsets.iter().fold(0u64, |sum, &offset| sum.wrapping_add(access(offset)));
@@ -90,8 +91,8 @@ impl Figures {
         self.samples.iter().copied().fold(0.0, f64::max)
     }
 
-    /// This over the other, in the median of all rounds. A disturbance that lasts longer than a round changes the times
-    /// of both, but not how they relate.
+    /// This over the other, in the median of all rounds. A disturbance that lasts longer than a
+    /// round changes the times of both, but not how they relate.
     pub fn over(&self, other: &Figures) -> f64 {
         median(self.samples.iter().zip(&other.samples).map(|(ours, theirs)| ours / theirs).collect())
     }
@@ -127,7 +128,8 @@ pub fn compare(ways: &[Way<'_>], threads: &[usize], offsets: &[u64], effort: Eff
         .collect()
 }
 
-/// A sample during which the kernel read no page that it had dropped: hits are compared, and such a page is none.
+/// A sample during which the kernel read no page that it had dropped: hits are compared, and such a
+/// page is none.
 fn undisturbed(mut sample: impl FnMut() -> f64) -> f64 {
     for _ in 1..ATTEMPTS_MAX {
         let before = major_faults();
@@ -187,10 +189,12 @@ pub fn beside<T>(disturb: impl FnMut() + Send, measure: impl FnOnce() -> T) -> T
     })
 }
 
-/// How often this process waited for the kernel to read a page that it had mapped. `None`: the system does not say.
+/// How often this process waited for the kernel to read a page that it had mapped. `None`: the
+/// system does not say.
 pub fn major_faults() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The fields behind the name, which is in parentheses and may contain blanks; majflt is the tenth of them.
+    // The fields behind the name, which is in parentheses and may contain blanks; majflt is the
+    // tenth of them.
     let (_, fields) = status.rsplit_once(')')?;
     fields.split_whitespace().nth(9)?.parse().ok()
 }

@@ -2,8 +2,9 @@
 //!
 //! # Safety
 //!
-//! The only file of this program with unsafe code. A [`Region`] owns its mapping until it drops. A mapped file is one
-//! that this program laid out under a name of its own and no longer writes, so that its bytes do not change.
+//! The only file of this program with unsafe code. A [`Region`] owns its mapping until it drops. A
+//! mapped file is one that this program laid out under a name of its own and no longer writes, so
+//! that its bytes do not change.
 
 #![expect(unsafe_code, reason = "maps memory")]
 
@@ -30,7 +31,8 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// The first `bytes` of a file, all of whose pages are brought in and entered into the page table.
+    /// The first `bytes` of a file, all of whose pages are brought in and entered into the page
+    /// table.
     ///
     /// # Errors
     /// The system refuses.
@@ -41,8 +43,8 @@ impl Region {
         Ok(Region { mapped, mapped_bytes: bytes, first: mapped.cast(), words: bytes / size_of::<u64>() })
     }
 
-    /// An array of `bytes`, in huge pages as far as the kernel has them, whose words are what `word` says of their
-    /// offsets.
+    /// An array of `bytes`, in huge pages as far as the kernel has them, whose words are what
+    /// `word` says of their offsets.
     ///
     /// # Errors
     /// The system refuses.
@@ -56,8 +58,8 @@ impl Region {
         let region = Region { mapped, mapped_bytes, first, words: bytes / size_of::<u64>() };
         // SAFETY: the advice changes no byte of the region.
         unsafe { madvise(first.cast(), bytes, Advice::LinuxHugepage) }?;
-        // SAFETY: `bytes` from the boundary on lie in the mapping, which is a huge page larger; they are zero, and
-        // nobody else knows of them.
+        // SAFETY: `bytes` from the boundary on lie in the mapping, which is a huge page larger;
+        // they are zero, and nobody else knows of them.
         let words = unsafe { slice::from_raw_parts_mut(first, region.words) };
         for (offset, place) in (0..).step_by(size_of::<u64>()).zip(words) {
             *place = word(offset);

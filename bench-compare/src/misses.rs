@@ -1,4 +1,5 @@
-//! What a miss costs: random pages at queue depth 32 from two threads, of our cache and of fio on the same file.
+//! What a miss costs: random pages at queue depth 32 from two threads, of our cache and of fio on
+//! the same file.
 //!
 //! Our depth is that of `read_many`. Only reads that missed are counted.
 

@@ -1,4 +1,5 @@
-//! What a hit costs while others are at work: while another tenant thrashes, and while background reclaim runs.
+//! What a hit costs while others are at work: while another tenant thrashes, and while background
+//! reclaim runs.
 
 use crate::Failure;
 use crate::file::{DataFile, PAGE_BYTES, uniform_pages};
@@ -19,8 +20,9 @@ const OFFSETS: usize = 1 << 20;
 /// How long the neighbour is at work before anything is measured.
 const LEAD: Duration = Duration::from_millis(50);
 
-/// Throughput of one tenant's descriptor hits, alone and while another tenant, on one thread, reads more than its limit
-/// at random; and, to tell what of this is the machine's doing, while a thread reads the same around all caches.
+/// Throughput of one tenant's descriptor hits, alone and while another tenant, on one thread, reads
+/// more than its limit at random; and, to tell what of this is the machine's doing, while a thread
+/// reads the same around all caches.
 ///
 /// # Errors
 /// The file cannot be opened.
@@ -86,8 +88,8 @@ impl DirectFile {
     }
 }
 
-/// The median of mapped hits that are timed one by one, and the 999th thousandth while another tenant reads the file
-/// from end to end, so that background reclaim has to make room all the time.
+/// The median of mapped hits that are timed one by one, and the 999th thousandth while another
+/// tenant reads the file from end to end, so that background reclaim has to make room all the time.
 ///
 /// # Errors
 /// The file cannot be opened.

@@ -1,9 +1,9 @@
-//! What a hit, a miss and a reclaimed page cost, each beside what the operating system takes for the same, in one run:
-//! `cargo bench -p mglru-cache --bench hits`. Add `-- 1024` for a file of 1,024 MiB in the miss measurement, and set
-//! `TMPDIR` to choose the device.
+//! What a hit, a miss and a reclaimed page cost, each beside what the operating system takes for
+//! the same, in one run: `cargo bench -p mglru-cache --bench hits`. Add `-- 1024` for a file of
+//! 1,024 MiB in the miss measurement, and set `TMPDIR` to choose the device.
 //!
-//! Every number is the median of samples of some milliseconds each, with the quartiles beside it. The two sides of a
-//! comparison take turns, sample by sample, so that a disturbance meets both.
+//! Every number is the median of samples of some milliseconds each, with the quartiles beside it.
+//! The two sides of a comparison take turns, sample by sample, so that a disturbance meets both.
 
 use io_uring::{IoUring, opcode, types::Fd};
 use mglru_cache::{Advice, MapAdvice, OpenMode, PageCache};

@@ -1,6 +1,7 @@
 //! What tenants cost: making and removing many, and hits and misses below one level or six.
 //!
-//! `cargo bench -p mglru-cache --bench tenants`. Files are in memory, so that a miss costs what the cache does.
+//! `cargo bench -p mglru-cache --bench tenants`. Files are in memory, so that a miss costs what the
+//! cache does.
 
 use mglru_cache::backend::MemoryFiles;
 use mglru_cache::{Advice, BackendKind, CachedFile, Limits, OpenMode, PageCache};

@@ -1,5 +1,5 @@
-//! The guide, docs/cache.md, and the examples of docs/tenants.md as a program: their code stands here, line by line, and
-//! `tests/suite/guide.rs` runs it.
+//! The guide, docs/cache.md, and the examples of docs/tenants.md as a program: their code stands
+//! here, line by line, and `tests/suite/guide.rs` runs it.
 
 use mglru_cache::{
     Advice, Error, Event, GenerationRow, Limits, Mechanisms, OomPolicy, OpenMode, PageCache, Preset,

@@ -66,8 +66,8 @@ fn read(file: &CachedFile, offset: usize, bytes: usize) {
     assert_eq!(file.read_at(&mut vec![0; bytes], offset as u64).unwrap(), bytes);
 }
 
-/// spec 20 §10: "Reading a 4096-byte page in 512-byte sequential reads on one open file records 1
-/// access, not 8".
+/// [book: access#checks]: "Reading a 4096-byte page in 512-byte sequential reads on one open file
+/// records 1 access, not 8".
 #[test]
 fn a_page_read_in_pieces_is_one_access() {
     let (_cache, file) = random(4);
@@ -79,8 +79,8 @@ fn a_page_read_in_pieces_is_one_access() {
     assert_eq!([0, 1, 2].map(|index| flags(&file, index).nrefs(Mechanisms::default())), [1, 1, 1]);
 }
 
-/// spec 20 §10: "Reading the same page from two open files alternately records one access per
-/// read".
+/// [book: access#checks]: "Reading the same page from two open files alternately records one access
+/// per read".
 #[test]
 fn two_open_files_count_for_themselves() {
     let (_cache, file) = random(4);
@@ -100,7 +100,8 @@ fn two_open_files_count_for_themselves() {
     assert_eq!(flags(&file, 0).nrefs(Mechanisms::default()), 2);
 }
 
-/// spec 20 §1: "1 for each of the k (the first subject to the exception above)".
+/// [book: access#descriptor-accesses]: "1 for each of the k (the first subject to the exception
+/// above)".
 #[test]
 fn only_the_first_page_of_a_read_can_go_on_from_the_last() {
     let (_cache, file) = random(10);
@@ -115,7 +116,7 @@ fn only_the_first_page_of_a_read_can_go_on_from_the_last() {
     );
 }
 
-/// spec 20 §10: "Read-ahead alone leaves R=0".
+/// [book: access#checks]: "Read-ahead alone leaves R=0".
 #[test]
 fn readahead_is_no_access() {
     let (_cache, file) = open(100);

@@ -1,7 +1,7 @@
 //! `mglru fio`: jobs in fio's language, run by the cache on real files.
 //!
-//! `mglru_workload::fio` understands the jobs and words the report, `mglru_lab::fio` runs them. Here the cache is built, and
-//! what happens is told.
+//! `mglru_workload::fio` understands the jobs and words the report, `mglru_lab::fio` runs them.
+//! Here the cache is built, and what happens is told.
 
 use crate::cache_options::{CacheOptions, with_mechanisms};
 use crate::cache_report::CacheReport;
@@ -168,7 +168,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if let Some(bytes) = own.swap {
         builder = builder.swap(Swap::compressed(bytes));
     }
-    // Built before files are made: what is wrong with the options shows before a gigabyte is written.
+    // Built before files are made: what is wrong with the options shows before a gigabyte is
+    // written.
     let cache = builder.build()?;
     let mut output = match &invocation.output {
         Some(path) => {

@@ -50,7 +50,8 @@ enum Kind {
 
 #[derive(clap::Args)]
 struct Common {
-    /// The new trace, in the kernel lab's format: its name ends with .bin, or .bin.gz, .bin.xz, .bin.zst
+    /// The new trace, in the kernel lab's format: its name ends with .bin, or .bin.gz, .bin.xz,
+    /// .bin.zst
     #[arg(value_name = "OUT")]
     to: PathBuf,
     /// Accesses, at least: the last transaction is whole

@@ -1,7 +1,8 @@
-//! What the layout of an lruvec is worth: threads reclaim, each in a tenant of its own, all below the same ancestors, whose clocks and
-//! locks they share.
+//! What the layout of an lruvec is worth: threads reclaim, each in a tenant of its own, all below
+//! the same ancestors, whose clocks and locks they share.
 //!
-//! `make layouts` builds this once per layout (`--cfg lruvec_layout="…"`), and has one of them run all in turns, forth and back:
+//! `make layouts` builds this once per layout (`--cfg lruvec_layout="…"`), and has one of them run
+//! all in turns, forth and back:
 //!
 //! ```text
 //! layouts [THREADS]                    one layout: its name, size, pages reclaimed per second, and processors that the threads had
@@ -74,7 +75,8 @@ fn read(core: &Core, tenant: MemcgId, cpu: usize, time: Duration) -> u64 {
     reclaimed() - before
 }
 
-/// What a layout came to: bytes of an lruvec, thousands of pages per second (of all threads), and processors.
+/// What a layout came to: bytes of an lruvec, thousands of pages per second (of all threads), and
+/// processors.
 fn measure(threads: usize) -> (usize, f64, f64) {
     let mut options = Options::new((threads as u32 + 1) * TENANT_PAGES);
     options.watermarks = Watermarks { min: 0, low: 0, high: 0 };

@@ -1,12 +1,13 @@
-//! What a request to reclaim costs when there are many memcgs: how many of them it visits, and time per page.
+//! What a request to reclaim costs when there are many memcgs: how many of them it visits, and time
+//! per page.
 //!
 //! ```text
 //! cargo run --release -p mglru-core --example memcgs [PRESET]
 //! ```
 //!
-//! Two million pages are spread over those in use; the others have none, or (second column) four pages each. One request of
-//! 256 MiB to the root, twelve times: the first one comes to memcgs that nobody had touched for long, and then the median. Time on the
-//! processor.
+//! Two million pages are spread over those in use; the others have none, or (second column) four
+//! pages each. One request of 256 MiB to the root, twelve times: the first one comes to memcgs that
+//! nobody had touched for long, and then the median. Time on the processor.
 
 #![allow(
     clippy::disallowed_types,
@@ -85,8 +86,9 @@ impl World {
     }
 }
 
-/// Time that this thread had on a processor: others may be busy beside it. (Not `/proc/thread-self/schedstat`, which moves on
-/// at the scheduler's ticks: a request takes 4 ms, and so does a tick.)
+/// Time that this thread had on a processor: others may be busy beside it. (Not
+/// `/proc/thread-self/schedstat`, which moves on at the scheduler's ticks: a request takes 4 ms,
+/// and so does a tick.)
 fn on_processor() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

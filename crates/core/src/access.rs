@@ -1,6 +1,8 @@
-//! A page is touched: hit, pending or miss; by descriptor (counted) or by mapping (an accessed bit).
+//! A page is touched: hit, pending or miss; by descriptor (counted) or by mapping (an accessed
+//! bit).
 //!
-//! Start reading here. A hit takes no lock, allocates nothing and writes only bits that really change:
+//! Start reading here. A hit takes no lock, allocates nothing and writes only bits that really
+//! change:
 //!
 //! ```text
 //! lookup ──► Hit      copy the bytes, then `confirm`: still this page, and nobody wrote meanwhile
@@ -56,7 +58,8 @@ impl Hit {
 pub enum Lookup {
     /// It is cached.
     Hit(Hit),
-    /// It is being read, or written to by somebody: wait until the folio is unlocked, then look again.
+    /// It is being read, or written to by somebody: wait until the folio is unlocked, then look
+    /// again.
     Pending(FolioId),
     /// It is not cached.
     Miss,
@@ -86,7 +89,8 @@ pub struct Arrival {
     pub dropbehind: bool,
     /// Reaching it asks for the next readahead window.
     pub readahead_mark: bool,
-    /// Nobody asked for it: it is read together with a page that is needed, and its fault is none of its own.
+    /// Nobody asked for it: it is read together with a page that is needed, and its fault is none
+    /// of its own.
     pub ahead: bool,
 }
 
@@ -97,15 +101,16 @@ impl Core {
         self.lookup_peeked(mapping, index, self.peek(mapping, index))
     }
 
-    /// Looks at a page's slot only: the shortest way to copy bytes out of a cached page. Where it is not
-    /// readable, [`Core::lookup`] tells why.
+    /// Looks at a page's slot only: the shortest way to copy bytes out of a cached page. Where it
+    /// is not readable, [`Core::lookup`] tells why.
     #[inline]
     pub fn glance<'a>(&'a self, mapping: &'a Mapping, index: u32) -> Option<Glance<'a>> {
         mapping.glance(&self.leaves, index)
     }
 
-    /// The first half of [`Core::lookup`]: loads the page's slot, and decides nothing. Whoever looks up many pages peeks
-    /// at all of them first, so that the CPU waits for their slots together.
+    /// The first half of [`Core::lookup`]: loads the page's slot, and decides nothing. Whoever
+    /// looks up many pages peeks at all of them first, so that the CPU waits for their slots
+    /// together.
     #[inline]
     pub fn peek(&self, mapping: &Mapping, index: u32) -> Option<Found> {
         mapping.find(&self.leaves, index)
@@ -135,26 +140,27 @@ impl Core {
 
     /// Whether what was copied since the lookup is that page, whole.
     ///
-    /// The folio itself says which page it is, and its version that this was so all the time. Its slot would not do:
-    /// a leaf may have served another mapping at the moment of the lookup, and be back by now.
+    /// The folio itself says which page it is, and its version that this was so all the time. Its
+    /// slot would not do: a leaf may have served another mapping at the moment of the lookup, and
+    /// be back by now.
     #[inline]
     pub fn confirm(&self, mapping: &Mapping, index: u32, hit: &Hit) -> bool {
         self.is_page(mapping, index, hit.folio) && self.folios.flags(hit.folio).unchanged_since(hit.flags)
     }
 
-    /// Whether a folio was inserted as that page. Means something while the folio cannot become another one: it is
-    /// referenced, or its version is checked afterwards.
+    /// Whether a folio was inserted as that page. Means something while the folio cannot become
+    /// another one: it is referenced, or its version is checked afterwards.
     #[inline]
     fn is_page(&self, mapping: &Mapping, index: u32, folio: FolioId) -> bool {
         self.page_of(folio) == (mapping.id(), index)
     }
 
-    /// Takes a reference to a page that was found, so that its frame is not reused. `false`: it is another page by
-    /// now, look again. Drop it with [`Core::put`].
+    /// Takes a reference to a page that was found, so that its frame is not reused. `false`: it is
+    /// another page by now, look again. Drop it with [`Core::put`].
     pub fn try_get(&self, mapping: &Mapping, index: u32, hit: &Hit) -> bool {
         self.folios.flags(hit.folio).try_get_version(hit.flags) && {
-            // The version is that of the lookup, so the frame still holds what it held then; what remains is
-            // whether that was this page.
+            // The version is that of the lookup, so the frame still holds what it held then; what
+            // remains is whether that was this page.
             self.is_page(mapping, index, hit.folio) || {
                 self.put_without_host(hit.folio);
                 false
@@ -162,8 +168,8 @@ impl Core {
         }
     }
 
-    /// Takes a reference and the lock of a page that was found, to change its bytes. Give both back with
-    /// [`Core::unlock`] and [`Core::put`].
+    /// Takes a reference and the lock of a page that was found, to change its bytes. Give both back
+    /// with [`Core::unlock`] and [`Core::put`].
     pub fn try_lock(&self, host: &impl Host, mapping: &Mapping, index: u32, hit: &Hit) -> LockAttempt {
         let flags = &self.folios.flags(hit.folio);
         if !flags.try_get() {
@@ -192,15 +198,15 @@ impl Core {
         }
     }
 
-    /// Counts an access through a descriptor. Not to be called for the page in which the previous read on the same
-    /// open file ended.
+    /// Counts an access through a descriptor. Not to be called for the page in which the previous
+    /// read on the same open file ended.
     #[inline]
     pub fn accessed(&self, host: &impl Host, cpu: impl FnOnce() -> usize, hit: &Hit) {
         self.mark_accessed(host, cpu, hit.folio, hit.flags);
     }
 
-    /// One access to the folio that was in state `then`. Under the classic LRU the second one moves it, which may drain a
-    /// batch of `cpu`.
+    /// One access to the folio that was in state `then`. Under the classic LRU the second one moves
+    /// it, which may drain a batch of `cpu`.
     #[inline]
     fn mark_accessed(&self, host: &impl Host, cpu: impl FnOnce() -> usize, folio: FolioId, then: Flags) {
         if let Some(before) = lru::accessed(self, folio, then) {
@@ -229,9 +235,10 @@ impl Core {
         }
     }
 
-    /// Mapped accesses to several of the 64 pages from `first`, a multiple of 64, on: bit `n` stands for page `first + n`. As
-    /// [`Core::lookup`] and [`Core::touch`] of each, where a page-table entry is there already; the bits of the others are
-    /// returned, and nothing was done about those.
+    /// Mapped accesses to several of the 64 pages from `first`, a multiple of 64, on: bit `n`
+    /// stands for page `first + n`. As [`Core::lookup`] and [`Core::touch`] of each, where a
+    /// page-table entry is there already; the bits of the others are returned, and nothing was done
+    /// about those.
     pub fn touch_mapped(&self, task: &Task, mapping: &Mapping, first: u32, pages: u64) -> u64 {
         assert!(first.is_multiple_of(LEAF_SLOTS as u32), "page {first} does not begin a leaf");
         // The lock keeps the leaf the mapping's.
@@ -265,7 +272,8 @@ impl Core {
         if flags.set_mapped(hit.flags) {
             count_mapped(mapping, memcg, 1);
         } else if !flags.load().mapped() {
-            // Written to since the lookup, or gone: without its flag, nobody would look at the entry.
+            // Written to since the lookup, or gone: without its flag, nobody would look at the
+            // entry.
             slot.unmap(hit.folio);
         }
         Some(memcg)
@@ -278,14 +286,15 @@ impl Core {
         }
     }
 
-    /// Takes the readahead mark off a page that was reached. `true`: this caller reads the next window.
+    /// Takes the readahead mark off a page that was reached. `true`: this caller reads the next
+    /// window.
     pub fn take_readahead_mark(&self, mapping: &Mapping, index: u32, hit: &Hit) -> bool {
         mapping.slot(&self.leaves, index).is_some_and(|slot| slot.clear_readahead(hit.folio))
     }
 
-    /// Puts a paid folio into its slot and queues it for its list (spec 00 §4, steps 2 and 3). The folio is locked
-    /// and has no content: read it and [`Core::publish`], or [`Core::abandon`]. Of anonymous memory, [`Core::swap_slot`] tells
-    /// where its bytes are.
+    /// Puts a paid folio into its slot and queues it for its list ([book: overview#life-of-a-page],
+    /// steps 2 and 3). The folio is locked and has no content: read it and [`Core::publish`], or
+    /// [`Core::abandon`]. Of anonymous memory, [`Core::swap_slot`] tells where its bytes are.
     ///
     /// # Errors
     /// The page came meanwhile, or the mapping was closed; the folio is given back.
@@ -381,7 +390,8 @@ impl Core {
         }
     }
 
-    /// As [`Self::publish`], and the caller keeps the lock: to make the page dirty before it can be evicted.
+    /// As [`Self::publish`], and the caller keeps the lock: to make the page dirty before it can be
+    /// evicted.
     pub fn end_filling(&self, mapping: &Mapping, folio: FolioId) {
         self.end_content(mapping, folio);
         self.end_reading(folio);
@@ -393,7 +403,8 @@ impl Core {
         }
     }
 
-    /// The holder of a folio's lock begins to change its bytes; copies taken from now on are not whole.
+    /// The holder of a folio's lock begins to change its bytes; copies taken from now on are not
+    /// whole.
     pub fn begin_content(&self, mapping: &Mapping, folio: FolioId) {
         if let Some(slot) = mapping.slot(&self.leaves, self.folios.index(folio)) {
             slot.clear_uptodate(folio);
@@ -421,8 +432,8 @@ impl Core {
         self.owner_of(folio).stat.sub(Counter::FileReading, 1);
     }
 
-    /// The content of an inserted folio could not be read: takes it out of its mapping again. Who waits for it looks
-    /// again and finds nothing.
+    /// The content of an inserted folio could not be read: takes it out of its mapping again. Who
+    /// waits for it looks again and finds nothing.
     pub fn abandon(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
         let index = self.folios.index(folio);
         let memcg = self.owner_of(folio);
@@ -453,7 +464,8 @@ impl Core {
         task.space.map(mapping);
     }
 
-    /// Removes every page-table entry of a file. A page whose entry is young counts one access (spec 20 §1).
+    /// Removes every page-table entry of a file. A page whose entry is young counts one access
+    /// ([book: access#descriptor-accesses]).
     pub fn unmap(&self, host: &impl Host, task: &Task, mapping: &Arc<Mapping>) {
         task.space.unmap(mapping);
         let mut locked = mapping.lock(&self.leaves);
@@ -473,8 +485,8 @@ impl Core {
             at = next;
         }
         drop(locked);
-        // A batch that is drained may give up the last page of a memcg that was removed, and with it what is remembered of
-        // its pages: in this mapping, too.
+        // A batch that is drained may give up the last page of a memcg that was removed, and with
+        // it what is remembered of its pages: in this mapping, too.
         for (folio, before) in accessed_again {
             lru::accessed_again(self, host, task.cpu, folio, before);
         }

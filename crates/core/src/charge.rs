@@ -1,11 +1,12 @@
 //! A page is paid for: a frame, a charge to its memcg, and room for its place in the index.
 //!
-//! [`Charging`] is asked step by step until it has all three. Over `memory.max` it runs a reclaim effort on the
-//! memcg, below the node's min watermark one on everybody. Where 16 efforts do not help it fails with a report, or a tenant
-//! is killed for it ([`crate::OomPolicy`]); with `wait_before_oom`, which no kernel has, it first waits for what is being
-//! written or read.
+//! [`Charging`] is asked step by step until it has all three. Over `memory.max` it runs a reclaim
+//! effort on the memcg, below the node's min watermark one on everybody. Where 16 efforts do not
+//! help it fails with a report, or a tenant is killed for it ([`crate::OomPolicy`]); with
+//! `wait_before_oom`, which no kernel has, it first waits for what is being written or read.
 //!
-//! Source: spec 60 §8 (max loop), spec 70 §6, §9.
+//! Source: [book: memcgs#limits] (max loop), [book: reclaim-loop#watermarks],
+//! [book: reclaim-loop#oom].
 //!
 //! # Locking
 //!
@@ -25,11 +26,12 @@ use crate::reclaim::{
 /// Fruitless efforts before a charge fails.
 const RETRIES: u32 = 16;
 
-/// References of a new folio: of the mapping that it will be part of, and of the batch in which it will wait for its
-/// place on a list.
+/// References of a new folio: of the mapping that it will be part of, and of the batch in which it
+/// will wait for its place on a list.
 const NEW_REFERENCES: u64 = 2;
 
-/// What a step of [`Charging`] came to; of the folio that was paid for, `N` is what the caller made.
+/// What a step of [`Charging`] came to; of the folio that was paid for, `N` is what the caller
+/// made.
 #[derive(Debug)]
 pub enum ChargeStep<N> {
     /// Call again; anybody may run before.
@@ -45,7 +47,8 @@ pub enum ChargeStep<N> {
 impl<N> ChargeStep<N> {
     /// The same step, with the folio given to `take` if it is paid for.
     ///
-    /// A caller that must change what the folio borrows, as its core, takes the folio at once and goes on with the rest.
+    /// A caller that must change what the folio borrows, as its core, takes the folio at once and
+    /// goes on with the rest.
     pub fn map<M>(self, take: impl FnOnce(N) -> M) -> ChargeStep<M> {
         match self {
             ChargeStep::More => ChargeStep::More,
@@ -56,8 +59,8 @@ impl<N> ChargeStep<N> {
     }
 }
 
-/// A folio that is paid for and in no mapping yet: locked, without content. [`Core::insert`] takes it; dropped, it gives back its
-/// frame, its charge and its room in the index.
+/// A folio that is paid for and in no mapping yet: locked, without content. [`Core::insert`] takes
+/// it; dropped, it gives back its frame, its charge and its room in the index.
 #[must_use = "a charged folio that is dropped at once was reclaimed for in vain"]
 pub struct NewFolio<'c, H: Host> {
     core: &'c Core,
@@ -72,7 +75,8 @@ impl<H: Host> NewFolio<'_, H> {
         self.folio
     }
 
-    /// The folio is in a mapping, which has the references and the charge from now on. Returned: the memcg that paid.
+    /// The folio is in a mapping, which has the references and the charge from now on. Returned:
+    /// the memcg that paid.
     pub(crate) fn keep(self) -> MemcgId {
         std::mem::ManuallyDrop::new(self).memcg
     }
@@ -150,20 +154,22 @@ impl Charging {
         }
     }
 
-    /// Nobody needs the page, as with readahead: one fruitless effort is enough to do without it. Nothing is waited for, nobody is
-    /// killed for it, and it is no `oom` event. So are the kernel's charges for readahead (`__GFP_NORETRY`).
+    /// Nobody needs the page, as with readahead: one fruitless effort is enough to do without it.
+    /// Nothing is waited for, nobody is killed for it, and it is no `oom` event. So are the
+    /// kernel's charges for readahead (`__GFP_NORETRY`).
     #[must_use]
     pub fn optional(self) -> Charging {
         Charging { needed: false, ..self }
     }
 
-    /// The memcg that was charged already for a page that has no frame yet: between steps, while a frame is being
-    /// reclaimed.
+    /// The memcg that was charged already for a page that has no frame yet: between steps, while a
+    /// frame is being reclaimed.
     pub fn owes_frame(&self) -> Option<MemcgId> {
         matches!(self.stage, Stage::Frame | Stage::High).then_some(self.memcg)
     }
 
-    /// Goes on until something has to be waited for, a batch was reclaimed, or the page is paid for.
+    /// Goes on until something has to be waited for, a batch was reclaimed, or the page is paid
+    /// for.
     pub fn step<'c, H: Host>(&mut self, core: &'c Core, host: &'c H) -> ChargeStep<NewFolio<'c, H>> {
         if let Some(effort) = &mut self.effort {
             match effort.step(core, host) {
@@ -234,7 +240,8 @@ impl Charging {
         }
     }
 
-    /// Gives up, and gives back what was paid so far. Not after [`ChargeStep::Charged`] or `OutOfMemory`.
+    /// Gives up, and gives back what was paid so far. Not after [`ChargeStep::Charged`] or
+    /// `OutOfMemory`.
     pub fn cancel(mut self, core: &Core, host: &impl Host) {
         if let Some(effort) = self.effort.take() {
             effort.abandon(core, host);
@@ -293,7 +300,8 @@ impl Charging {
             Stage::Limit => core.memcg(self.limited).memory.margin_pages() > 0,
             Stage::Frame => core.free_pages() > 0,
             Stage::High => unreachable!("its efforts are its own"),
-            // Free frames are not enough: they must be of those that can be given back to the system.
+            // Free frames are not enough: they must be of those that can be given back to the
+            // system.
             Stage::Metadata => false,
         };
         if room || progress.reclaimed > 0 {
@@ -343,8 +351,8 @@ impl Charging {
 struct MetadataShort;
 
 impl Core {
-    /// Reserves a leaf. Where metadata is part of the budget, a frame is retired for every page of memory
-    /// that leaves and directories take.
+    /// Reserves a leaf. Where metadata is part of the budget, a frame is retired for every page of
+    /// memory that leaves and directories take.
     fn pay_for_metadata(&self, host: &impl Host, cpu: usize, urgent: bool) -> Result<(), MetadataShort> {
         loop {
             self.pay_for(host, urgent, self.leaves.bytes())?;
@@ -361,7 +369,8 @@ impl Core {
                 continue;
             }
             drop(growing);
-            // Memories fill what leaves there can be: they give way to pages, once reclaim had its turn.
+            // Memories fill what leaves there can be: they give way to pages, once reclaim had its
+            // turn.
             let may_have_more = self.leaves.can_grow() && !urgent;
             if may_have_more || !self.give_up_shadows() {
                 return Err(MetadataShort);

@@ -1,8 +1,8 @@
 //! What happened: the tracepoints of the core.
 //!
-//! What becomes of pages (they come, come back and leave) and what reclaim as a whole does is told to every host. What
-//! happens to folios on the way is told only to a host that asks for it: for any other, [`Host::observes`](crate::Host::observes) is a constant, and
-//! nothing is left of it.
+//! What becomes of pages (they come, come back and leave) and what reclaim as a whole does is told
+//! to every host. What happens to folios on the way is told only to a host that asks for it: for
+//! any other, [`Host::observes`](crate::Host::observes) is a constant, and nothing is left of it.
 
 use crate::folio::{FolioId, Tier};
 use crate::lru::{Distance, Shadow};
@@ -76,7 +76,8 @@ pub enum Event {
         /// From where it came.
         from: ListedFrom,
     },
-    /// A folio was found young, and got the label of the youngest generation; it stays on its list until that is sorted.
+    /// A folio was found young, and got the label of the youngest generation; it stays on its list
+    /// until that is sorted.
     Promoted {
         /// Which folio.
         folio: FolioId,
@@ -141,8 +142,8 @@ pub enum ListedFrom {
     Rotation,
     /// It was advised to be unneeded.
     Deactivation,
-    /// It was found young beside a folio that was judged; classic LRU: it was accessed twice; policy
-    /// `ranked`: the same, which the scan of the newcomers found.
+    /// It was found young beside a folio that was judged; classic LRU: it was accessed twice;
+    /// policy `ranked`: the same, which the scan of the newcomers found.
     Activation,
     /// It was isolated, and is put back.
     Isolation,

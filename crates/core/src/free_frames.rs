@@ -1,17 +1,21 @@
 //! Frames that nobody uses: the node's, and a few near each CPU.
 //!
-//! A frame that one CPU frees and the next one takes brings its words along: the folio's flags, its page, its links, and with
-//! eight flags to a cache line those of its neighbours. So what a CPU frees it keeps, and takes again; from the node it takes a
-//! batch at once, and gives two back when it has four: an effort frees up to two at once, and if that were too many, frames would
-//! go round through the node (3.9 M pages per second of two threads, and not 4.3 M, under our defaults). Without that, two threads in tenants of their own reclaimed less together
-//! than one alone (`examples/layouts.rs`: 1.80 M pages per second against 2.04 M).
+//! A frame that one CPU frees and the next one takes brings its words along: the folio's flags, its
+//! page, its links, and with eight flags to a cache line those of its neighbours. So what a CPU
+//! frees it keeps, and takes again; from the node it takes a batch at once, and gives two back when
+//! it has four: an effort frees up to two at once, and if that were too many, frames would go round
+//! through the node (3.9 M pages per second of two threads, and not 4.3 M, under our defaults).
+//! Without that, two threads in tenants of their own reclaimed less together than one alone
+//! (`examples/layouts.rs`: 1.80 M pages per second against 2.04 M).
 //!
-//! What is near a CPU does not count as free where watermarks are looked at, and is not held back by them, as with the
-//! kernel's per-CPU pages. It is no loss to others: before the node says that it has none, everything is called back.
+//! What is near a CPU does not count as free where watermarks are looked at, and is not held back
+//! by them, as with the kernel's per-CPU pages. It is no loss to others: before the node says that
+//! it has none, everything is called back.
 //!
 //! # Locking
 //!
-//! A CPU's frames have a lock, taken before the node's; both are leaves otherwise. Counts are atomic, and written under the lock.
+//! A CPU's frames have a lock, taken before the node's; both are leaves otherwise. Counts are
+//! atomic, and written under the lock.
 
 use crate::folio::FolioId;
 use crate::sync::{AtomicU32, Mutex, MutexGuard, Ordering::Relaxed};
@@ -30,7 +34,8 @@ pub(crate) struct FreeFrames {
     batch_frames: usize,
 }
 
-/// Of the node, each list last in, first out: a frame used a moment ago is still in some CPU's caches.
+/// Of the node, each list last in, first out: a frame used a moment ago is still in some CPU's
+/// caches.
 #[derive(Debug)]
 struct NodeFrames {
     pinned: Vec<u32>,
@@ -84,7 +89,8 @@ impl FreeFrames {
         self.node_frames() + self.cpus.iter().map(|cpu| cpu.count.load(Relaxed)).sum::<u32>()
     }
 
-    /// Takes a frame for `cpu`, and leaves the node at least `spared_frames`. What the node has left is told where it was asked.
+    /// Takes a frame for `cpu`, and leaves the node at least `spared_frames`. What the node has
+    /// left is told where it was asked.
     pub(crate) fn take(&self, cpu: usize, spared_frames: usize) -> Option<(FolioId, Option<u32>)> {
         let Some(near) = self.cpus.get(cpu) else {
             let mut node = self.node.lock();
@@ -120,7 +126,8 @@ impl FreeFrames {
         Some((FolioId(frame), Some(self.count(&node))))
     }
 
-    /// Takes a frame for good, whose memory is to be given back to the system, and leaves the node at least `spared_frames`.
+    /// Takes a frame for good, whose memory is to be given back to the system, and leaves the node
+    /// at least `spared_frames`.
     pub(crate) fn take_releasable(&self, spared_frames: usize) -> Option<FolioId> {
         let take = || {
             let mut node = self.node.lock();

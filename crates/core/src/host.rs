@@ -1,7 +1,7 @@
 //! The world outside: what a decision of the core needs to know, and what it asks for.
 //!
-//! The core performs nothing. It asks its host for the time, and tells it what should happen; the cache does
-//! it with threads and files, the simulator with an event queue.
+//! The core performs nothing. It asks its host for the time, and tells it what should happen; the
+//! cache does it with threads and files, the simulator with an event queue.
 
 use crate::event::Event;
 use crate::folio::FolioId;
@@ -68,7 +68,8 @@ pub struct SwapOut {
 /// What became of the wish to write a page to swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwapOutcome {
-    /// It is being written: [`Core::end_writeback`](crate::Core::end_writeback) will tell how that ended.
+    /// It is being written: [`Core::end_writeback`](crate::Core::end_writeback) will tell how that
+    /// ended.
     Started,
     /// It is written.
     Done,
@@ -90,8 +91,8 @@ pub struct GenerationPages {
 pub struct OutOfMemory {
     /// Whose limit was met; empty for the budget of the whole cache.
     pub tenant: String,
-    /// Who was killed for it, and whose request failed for that; or, for a callback that is asked, who would be. Nobody
-    /// where the request just failed.
+    /// Who was killed for it, and whose request failed for that; or, for a callback that is asked,
+    /// who would be. Nobody where the request just failed.
     pub victim: Option<String>,
     /// Pages charged to the tenant whose limit was met.
     pub usage_pages: u64,
@@ -99,8 +100,9 @@ pub struct OutOfMemory {
     pub max_pages: u64,
     /// Of its pages, anonymous ones.
     pub anon_pages: u64,
-    /// Swap slots that its anonymous pages could still go to, of all who have some: the most that is left to one of them. Fewer than
-    /// [`FREE_SLOTS_MIN`](crate::swap::FREE_SLOTS_MIN), and reclaim leaves them alone.
+    /// Swap slots that its anonymous pages could still go to, of all who have some: the most that
+    /// is left to one of them. Fewer than [`FREE_SLOTS_MIN`](crate::swap::FREE_SLOTS_MIN), and
+    /// reclaim leaves them alone.
     pub free_swap_pages: u64,
     /// Of its pages, dirty ones that could not be freed.
     pub dirty_pages: u64,
@@ -112,7 +114,8 @@ pub struct OutOfMemory {
     pub protected_pages: u64,
     /// Of its pages, those that must not be reclaimed.
     pub unevictable_pages: u64,
-    /// Its pages by generation, the youngest last: of all tenants below it, those equally far from their youngest together.
+    /// Its pages by generation, the youngest last: of all tenants below it, those equally far from
+    /// their youngest together.
     pub generations: Vec<GenerationPages>,
 }
 
@@ -121,14 +124,16 @@ pub struct OutOfMemory {
 pub enum OomDecision {
     /// The request fails.
     Fail,
-    /// The tenant of this path, below the limit that was met, is killed, with its group. If it cannot be, because it is not
-    /// there or was killed already, the request fails.
+    /// The tenant of this path, below the limit that was met, is killed, with its group. If it
+    /// cannot be, because it is not there or was killed already, the request fails.
     Kill(String),
-    /// The host made room, or hopes for some: reclaim begins anew. Who always says so waits for ever.
+    /// The host made room, or hopes for some: reclaim begins anew. Who always says so waits for
+    /// ever.
     Retry,
 }
 
-/// What the core asks of the world it runs in. All calls return at once; none may call back into the core.
+/// What the core asks of the world it runs in. All calls return at once; none may call back into
+/// the core.
 pub trait Host {
     /// The time now.
     fn now(&self) -> Time;
@@ -142,38 +147,39 @@ pub trait Host {
     /// Whoever sleeps until this folio is unlocked or written should look again.
     fn wake_waiters(&self, folio: FolioId);
 
-    /// Whoever waits because of [`Throttle::Isolated`] may go on. A hint: the wait ends in time anyway, and where no two reclaim
-    /// at the same moment, it never begins.
+    /// Whoever waits because of [`Throttle::Isolated`] may go on. A hint: the wait ends in time
+    /// anyway, and where no two reclaim at the same moment, it never begins.
     fn wake_isolated(&self) {}
 
-    /// An anonymous page is to be written to its swap slot. Not called where there is no swap; a host that has some
-    /// must answer.
+    /// An anonymous page is to be written to its swap slot. Not called where there is no swap; a
+    /// host that has some must answer.
     fn swap_out(&self, write: SwapOut) -> SwapOutcome {
         let _ = write;
         SwapOutcome::Refused
     }
 
-    /// Nobody wants what is in a swap slot any more. It may be written anew as soon as this returns.
+    /// Nobody wants what is in a swap slot any more. It may be written anew as soon as this
+    /// returns.
     fn swap_freed(&self, slot: SwapSlot) {
         let _ = slot;
     }
 
-    /// Under [`crate::OomPolicy::Ask`], a page cannot be had: what is to be done? `report.victim` is who would be killed under
-    /// `Victim`. Here: nothing, and the request fails.
+    /// Under [`crate::OomPolicy::Ask`], a page cannot be had: what is to be done? `report.victim`
+    /// is who would be killed under `Victim`. Here: nothing, and the request fails.
     fn out_of_memory(&self, report: &OutOfMemory) -> OomDecision {
         let _ = report;
         OomDecision::Fail
     }
 
-    /// A memcg is killed: its anonymous memory is to be taken, soon, with a [`crate::reclaim::Reaping`].
-    /// `false`: this host cannot do that. Then nobody is killed.
+    /// A memcg is killed: its anonymous memory is to be taken, soon, with a
+    /// [`crate::reclaim::Reaping`]. `false`: this host cannot do that. Then nobody is killed.
     fn oom_kill(&self, victim: MemcgId) -> bool {
         let _ = victim;
         false
     }
 
-    /// What lies at that address is written soon, so that the host may have the processor fetch it. A hint: whatever is
-    /// done, no value is changed. Here, nothing is done.
+    /// What lies at that address is written soon, so that the host may have the processor fetch it.
+    /// A hint: whatever is done, no value is changed. Here, nothing is done.
     #[inline]
     fn prefetch<T>(&self, at: &T) {
         let _ = at;
@@ -182,7 +188,8 @@ pub trait Host {
     /// A frame pays for metadata from now on: its memory can be given back to the system.
     fn frame_retired(&self, frame: FolioId);
 
-    /// Whether somebody wants to know what happens to each folio. Asked before such an event is made.
+    /// Whether somebody wants to know what happens to each folio. Asked before such an event is
+    /// made.
     #[inline]
     fn observes(&self) -> bool {
         false
@@ -194,8 +201,8 @@ pub trait Host {
     }
 }
 
-/// A host that nobody listens to, at the beginning of time: for benchmarks and tests of the core alone, in which nobody sleeps,
-/// nothing waits for a flusher and no memory is given back.
+/// A host that nobody listens to, at the beginning of time: for benchmarks and tests of the core
+/// alone, in which nobody sleeps, nothing waits for a flusher and no memory is given back.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 
@@ -213,7 +220,7 @@ impl Host for Silent {
     fn frame_retired(&self, _: FolioId) {}
 }
 
-/// Why somebody has to wait, and for how long at most (spec 70 §8).
+/// Why somebody has to wait, and for how long at most ([book: writeback#throttling]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Throttle {
     /// Pages under write-back, or being read, are in the way: until some are done, at most 100 ms.
@@ -222,8 +229,8 @@ pub enum Throttle {
     Congested,
     /// Direct reclaim is about to have looked at everything, and freed nothing: one tick.
     NoProgress,
-    /// Classic: others who reclaim have taken more pages off the inactive lists than they leave there: until they put them back
-    /// ([`Host::wake_isolated`]), at most 20 ms.
+    /// Classic: others who reclaim have taken more pages off the inactive lists than they leave
+    /// there: until they put them back ([`Host::wake_isolated`]), at most 20 ms.
     Isolated,
     /// Who charges is above `memory.high`: this long.
     OverHigh(Duration),

@@ -1,12 +1,14 @@
 //! Linux's page reclaim as a library of decisions: which pages stay when memory runs short.
 //!
-//! This crate decides; it performs nothing. It has no I/O, no clock, no threads and no page bytes. A host runs it:
-//! the page cache (`mglru-cache`) under threads over real files, the simulator (`mglru-sim`) under a virtual clock.
-//! The same compiled code runs in both, and one thread alone gets the same answers bit for bit.
+//! This crate decides; it performs nothing. It has no I/O, no clock, no threads and no page bytes.
+//! A host runs it: the page cache (`mglru-cache`) under threads over real files, the simulator
+//! (`mglru-sim`) under a virtual clock. The same compiled code runs in both, and one thread alone
+//! gets the same answers bit for bit.
 //!
-//! Follow a page through the modules: [`access`] (it is touched), [`charge`] (it is paid for), [`reclaim`]
-//! (memory is short), [`lru`] (which pages are cold), [`pageout`] (what becomes of them), [`writeback`] (dirty
-//! ones are written), [`swap`] (anonymous ones go there), [`workingset`] (what is remembered), and back.
+//! Follow a page through the modules: [`access`] (it is touched), [`charge`] (it is paid for),
+//! [`reclaim`] (memory is short), [`lru`] (which pages are cold), [`pageout`] (what becomes of
+//! them), [`writeback`] (dirty ones are written), [`swap`] (anonymous ones go there),
+//! [`workingset`] (what is remembered), and back.
 
 #![forbid(unsafe_code)]
 
@@ -95,16 +97,17 @@ pub struct Core {
     pub(crate) statistics_due_ns: AtomicU64,
 }
 
-/// A leaf is there from the beginning for every so many frames: 64 would do for pages that are all neighbours; the others
-/// are for memories. They take 11 bytes per frame.
+/// A leaf is there from the beginning for every so many frames: 64 would do for pages that are all
+/// neighbours; the others are for memories. They take 11 bytes per frame.
 const FRAMES_PER_FIRST_LEAF: u32 = 48;
 
 impl Core {
     /// An empty node with a root memcg. `now` is the birth of its first generations.
     pub fn new(options: Options, now: Time) -> Core {
-        // One leaf per frame if no two cached pages are neighbours, one per eight for memories (spec 50 §5, and
-        // as many again before they are trimmed), and some so that a tiny node can work.
-        // Entries of swapped pages are never trimmed: in the worst case each is alone in its leaf.
+        // One leaf per frame if no two cached pages are neighbours, one per eight for memories
+        // ([book: refaults#shadow-limit], and as many again before they are trimmed), and some so
+        // that a tiny node can work. Entries of swapped pages are never trimmed: in the worst case
+        // each is alone in its leaf.
         let leaves = (options.frames + options.frames / 4 + 1024).saturating_add(options.swap.pages);
         let core = Core {
             folios: FolioTable::with_mechanisms(options.frames, options.mechanisms),
@@ -162,7 +165,8 @@ impl Core {
         self.node.retired_pages()
     }
 
-    /// Pages of a kind, of everybody, that could be reclaimed: those on their way to a list are not among them yet.
+    /// Pages of a kind, of everybody, that could be reclaimed: those on their way to a list are not
+    /// among them yet.
     pub fn reclaimable_pages(&self, kind: Kind) -> u64 {
         self.folios.listed().pages(kind)
     }
@@ -177,10 +181,12 @@ impl Core {
         self.add_child(MemcgId::ROOT, name, max_pages, now)
     }
 
-    /// Makes a memcg under another. The caller has a handle on it, which [`Self::drop_handle`] gives back.
+    /// Makes a memcg under another. The caller has a handle on it, which [`Self::drop_handle`]
+    /// gives back.
     ///
     /// # Errors
-    /// The name is taken or cannot be one, the parent was removed, or there are too many, beside or above each other.
+    /// The name is taken or cannot be one, the parent was removed, or there are too many, beside or
+    /// above each other.
     pub fn add_child(
         &self,
         parent: MemcgId,
@@ -218,8 +224,8 @@ impl Core {
         self.with_spaces(task.memcg, |spaces| spaces.add(task.space.clone()));
     }
 
-    /// Moves a task to another memcg, which pays for what it brings in from now on. Pages that it brought before stay where
-    /// they are charged, as in the kernel's unified hierarchy.
+    /// Moves a task to another memcg, which pays for what it brings in from now on. Pages that it
+    /// brought before stay where they are charged, as in the kernel's unified hierarchy.
     pub fn move_task(&self, task: &mut Task, memcg: MemcgId) {
         self.with_spaces(task.memcg, |spaces| spaces.remove(&task.space));
         self.with_spaces(memcg, |spaces| spaces.add(task.space.clone()));
@@ -255,15 +261,15 @@ impl Core {
         self.open_mapping_with(kind, 0)
     }
 
-    /// The same, where the host keeps `host_bytes` bytes about each file, which are metadata, too: they are paid for
-    /// with the next page, or before, if [`Self::owes_frames`].
+    /// The same, where the host keeps `host_bytes` bytes about each file, which are metadata, too:
+    /// they are paid for with the next page, or before, if [`Self::owes_frames`].
     pub fn open_mapping_with(&self, kind: Kind, host_bytes: u64) -> Arc<Mapping> {
         self.leaves.count_bytes(host_bytes);
         self.mappings.open(kind, host_bytes)
     }
 
-    /// The host keeps so many bytes more, which are metadata, too: they are paid for with the next page, or before, if
-    /// [`Self::owes_frames`].
+    /// The host keeps so many bytes more, which are metadata, too: they are paid for with the next
+    /// page, or before, if [`Self::owes_frames`].
     pub fn count_host_bytes(&self, bytes: u64) {
         self.leaves.count_bytes(bytes);
     }
@@ -278,7 +284,8 @@ impl Core {
         self.mappings.get(id)
     }
 
-    /// Whether metadata grew since the last page was paid for, so that the next one will retire a frame.
+    /// Whether metadata grew since the last page was paid for, so that the next one will retire a
+    /// frame.
     pub fn owes_frames(&self) -> bool {
         self.options.charge_metadata
             && u64::from(self.retired_pages()) < self.leaves.bytes().div_ceil(PAGE_BYTES)
@@ -289,8 +296,9 @@ impl Core {
         mapping.lock(&self.leaves).tree.closed = true;
     }
 
-    /// Removes everything that is cached or remembered of a mapping, and the mapping. `Some`: this folio is in
-    /// use or being written; wait for it, then call again. Dirty pages are lost: write them first.
+    /// Removes everything that is cached or remembered of a mapping, and the mapping. `Some`: this
+    /// folio is in use or being written; wait for it, then call again. Dirty pages are lost: write
+    /// them first.
     pub fn close_mapping(&self, host: &impl Host, mapping: &Mapping) -> Option<FolioId> {
         self.seal_mapping(mapping);
         if let Some(busy) = self.truncate(host, mapping, 0, 1 << 32) {
@@ -328,7 +336,8 @@ impl Core {
         }
     }
 
-    /// As [`Self::put`], for a reference that was held so shortly that nobody can have begun to wait.
+    /// As [`Self::put`], for a reference that was held so shortly that nobody can have begun to
+    /// wait.
     pub(crate) fn put_without_host(&self, folio: FolioId) {
         if self.folios.flags(folio).put().references() == 0 {
             self.free(folio);
@@ -344,7 +353,8 @@ impl Core {
         self.release_frames(self.memcg(self.memcg_of(folio)), None, &[folio]);
     }
 
-    /// Uncharges folios that are on no list, and returns their frames. `cpu`: who freed them, if that is known.
+    /// Uncharges folios that are on no list, and returns their frames. `cpu`: who freed them, if
+    /// that is known.
     pub(crate) fn release_frames(&self, memcg: &Memcg, cpu: Option<usize>, folios: &[FolioId]) {
         debug_assert!(folios.iter().all(|&folio| self.folios.flags(folio).load().references() == 0));
         self.node.release(cpu, folios);

@@ -1,8 +1,9 @@
 //! The core as a whole under the interleavings of two threads: `make loom`.
 //!
-//! One page, one tenant; loom makes every word anew for each interleaving, so this is about single steps against each
-//! other. Three preemptions per run at most, fewer where that takes minutes: loom's shortcuts lose some of the runs
-//! with the last preemption, so that three are needed to find what two can do.
+//! One page, one tenant; loom makes every word anew for each interleaving, so this is about single
+//! steps against each other. Three preemptions per run at most, fewer where that takes minutes:
+//! loom's shortcuts lose some of the runs with the last preemption, so that three are needed to
+//! find what two can do.
 
 use crate::lru::Swappiness;
 use crate::reclaim::{EffortKind, Orders, Scan, Watermarks};
@@ -71,8 +72,8 @@ impl World {
     }
 }
 
-/// Explores the interleavings of two threads. `judge` checks what must hold in the end and names what happened; all
-/// the names, in alphabetical order, are the result.
+/// Explores the interleavings of two threads. `judge` checks what must hold in the end and names
+/// what happened; all the names, in alphabetical order, are the result.
 fn explore<A: 'static, B: 'static>(
     prepare: impl Fn(&World) + Send + Sync + 'static,
     first: impl Fn(&World) -> A + Send + Sync + Copy + 'static,
@@ -203,8 +204,8 @@ fn loom_a_page_is_evicted_or_written_to() {
     assert!(outcomes.contains(&"evicted") && outcomes.contains(&"written"), "{outcomes:?}");
 }
 
-/// A writer against the flusher: a page that is dirtied again while it is taken is in the index, or not dirty (`validate`
-/// compares them).
+/// A writer against the flusher: a page that is dirtied again while it is taken is in the index, or
+/// not dirty (`validate` compares them).
 #[test]
 fn loom_a_page_that_is_dirtied_again_is_written_again() {
     let prepare = |world: &World| assert!(write(world));
@@ -244,7 +245,8 @@ fn loom_a_page_leaves_once() {
     assert_eq!(outcomes, ["evicted", "truncated"]);
 }
 
-/// A mapped access against reclaim, and against truncation: however it ends, pages that are gone are not counted as mapped.
+/// A mapped access against reclaim, and against truncation: however it ends, pages that are gone
+/// are not counted as mapped.
 #[test]
 fn loom_mapped_pages_are_counted_once() {
     let judge = |world: &World| {
@@ -260,7 +262,8 @@ fn loom_mapped_pages_are_counted_once() {
     assert_eq!(outcomes, ["gone"]);
 }
 
-/// A walk against reclaim: sizes agree with labels, wherever the folio is (`validate` recounts them).
+/// A walk against reclaim: sizes agree with labels, wherever the folio is (`validate` recounts
+/// them).
 #[test]
 fn loom_a_walk_and_reclaim_agree_about_sizes() {
     let prepare = |world: &World| {
@@ -270,7 +273,8 @@ fn loom_a_walk_and_reclaim_agree_about_sizes() {
     let outcomes = explore(prepare, age, World::evict, |world, opened, _| {
         assert!(opened);
         match world.hit() {
-            // The walk took its bit before reclaim looked, and gave it nothing for it, as it was isolated by then.
+            // The walk took its bit before reclaim looked, and gave it nothing for it, as it was
+            // isolated by then.
             None => "evicted",
             Some(hit) if hit.flags.workingset() => "promoted",
             Some(_) => "activated",
@@ -279,7 +283,8 @@ fn loom_a_walk_and_reclaim_agree_about_sizes() {
     assert_eq!(outcomes, ["activated", "evicted", "promoted"]);
 }
 
-/// spec 30 §10: "Two threads asking to age the same `seq`: `max_seq` grows by exactly 1", with a walk before it and without.
+/// [book: aging#checks]: "Two threads asking to age the same `seq`: `max_seq` grows by exactly 1",
+/// with a walk before it and without.
 #[test]
 fn loom_one_of_two_threads_ages() {
     let open = |world: &World| {
@@ -312,8 +317,8 @@ fn loom_a_page_is_brought_in_once() {
     assert_eq!(outcomes, ["the first", "the second"]);
 }
 
-/// An optimistic reader while the frame is given to another page: it never accepts the other's bytes, whether it looks
-/// at the folio's state or only at the slot.
+/// An optimistic reader while the frame is given to another page: it never accepts the other's
+/// bytes, whether it looks at the folio's state or only at the slot.
 #[test]
 fn loom_a_reader_never_takes_another_page_for_its_own() {
     a_reader_of_a_reused_frame(|world, bytes| {
@@ -353,8 +358,8 @@ fn a_reader_of_a_reused_frame(read: fn(&World, fn(FolioId) -> u64) -> Option<u64
     assert_eq!(outcomes, ["missed", "read"]);
 }
 
-/// A memcg goes while its page is evicted, given up, written to or brought in: in the end the page is the root's or gone,
-/// and nothing is left of the memcg.
+/// A memcg goes while its page is evicted, given up, written to or brought in: in the end the page
+/// is the root's or gone, and nothing is left of the memcg.
 #[test]
 fn loom_a_memcg_goes_meanwhile() {
     fn check(prepare: fn(&World), act: fn(&World) -> bool, expected: &[&str]) {

@@ -45,10 +45,10 @@ impl Preset {
 /// Which policy ranks pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Lru {
-    /// The multi-generational LRU (spec 20–40).
+    /// The multi-generational LRU ([book: access] to [book: eviction]).
     #[default]
     MultiGen = 0,
-    /// Active and inactive lists (spec 80).
+    /// Active and inactive lists ([book: classic-lru]).
     Classic = 1,
     /// Newcomers and a main list, ranked by age.
     Ranked = 2,
@@ -141,22 +141,25 @@ pub enum Switch {
     FaultPlacement,
     /// Nonresident ages are advanced per batch (classic LRU).
     BatchNonresidentAge,
-    /// Scans of a list look ahead, and have prefetched what they will write (spec 40 §11). Only the host's processor notices.
+    /// Scans of a list look ahead, and have prefetched what they will write
+    /// ([book: eviction#prefetch]). Only the host's processor notices.
     Prefetch,
     /// Decisions use sizes as they are, not as they were up to 2 s ago.
     ExactStatistics,
     /// The memcgs of any subtree give pages in turn.
     SubtreeLru,
-    /// Pages of a memcg that is removed are its parent's (Linux 7.2); off: nobody's, until they are reclaimed.
+    /// Pages of a memcg that is removed are its parent's (Linux 7.2); off: nobody's, until they are
+    /// reclaimed.
     ReparentOffline,
     /// Root reclaim waits for dirty pages, too.
     GlobalDirtyThrottle,
-    /// Before a request fails for want of memory, what is being written or read is waited for; off: 16 fruitless efforts
-    /// are enough.
+    /// Before a request fails for want of memory, what is being written or read is waited for; off:
+    /// 16 fruitless efforts are enough.
     WaitBeforeOom,
     /// Where a limit leaves less than a batch, CPUs charge some pages at once, too.
     ChargeNearLimit,
-    /// Policy `ranked`: a page that is back goes to the main list if it is younger than that list's candidate; off: always.
+    /// Policy `ranked`: a page that is back goes to the main list if it is younger than that list's
+    /// candidate; off: always.
     RankByGeneration,
     /// Policy `ranked`: newcomers go straight to the main list while it has room.
     FillMain,
@@ -170,7 +173,8 @@ pub enum Switch {
     RefusalPressure,
     /// Policy `ranked`: steps of the newcomers' share in one direction become larger.
     ShareMomentum,
-    /// Policy `ranked`: the access of the fault that brings a page in is none; off: its accessed bit counts.
+    /// Policy `ranked`: the access of the fault that brings a page in is none; off: its accessed
+    /// bit counts.
     FirstLook,
 }
 
@@ -236,7 +240,8 @@ impl Switch {
         found.ok_or_else(|| MechanismError::UnknownSwitch(name.to_owned()))
     }
 
-    /// The policy that it is a rule of, if it is one of a single policy that can be chosen apart from its other rules.
+    /// The policy that it is a rule of, if it is one of a single policy that can be chosen apart
+    /// from its other rules.
     pub const fn policy(self) -> Option<Lru> {
         if self.ranked_bit().is_some() { Some(Lru::Ranked) } else { None }
     }
@@ -260,7 +265,8 @@ const POLICY_SHIFT: u32 = 13;
 /// Folios of several policies may be on lists: the policy was switched a moment ago.
 const SWITCHING: u16 = 1 << 15;
 
-/// The first switch that is a rule of the policy `ranked`; the others fit below the policy's number.
+/// The first switch that is a rule of the policy `ranked`; the others fit below the policy's
+/// number.
 const FIRST_RANKED: u32 = Switch::RankByGeneration as u32;
 
 const _: () = assert!(FIRST_RANKED == POLICY_SHIFT && Switch::ALL.len() as u32 == FIRST_RANKED + u8::BITS);
@@ -290,7 +296,8 @@ impl Mechanisms {
             | Switch::ReclaimLoop.bit()
             | Switch::FaultPlacement.bit()
             | Switch::ReparentOffline.bit();
-        // Without `subtree_lru`: its turns by share take pages that are in use from a tenant beside a neighbour's stream.
+        // Without `subtree_lru`: its turns by share take pages that are in use from a tenant beside
+        // a neighbour's stream.
         const OURS: u16 = LINUX_72
             | Switch::BatchNonresidentAge.bit()
             | Switch::Prefetch.bit()
@@ -496,9 +503,10 @@ impl Mechanisms {
         self.is_on(Switch::ReclaimLoop)
     }
 
-    /// Whether the scan moves dirty folios out of its own way instead of handing them to the shrink step (spec 40 §6.1 row
-    /// 6). The reclaim loop ended it. Late updates of 6.12, which the preset stands for, have that part of it, too (spec 00
-    /// §1), so of what can be set only 7.1 does it.
+    /// Whether the scan moves dirty folios out of its own way instead of handing them to the shrink
+    /// step ([book: eviction#sorting] row 6). The reclaim loop ended it. Late updates of 6.12,
+    /// which the preset stands for, have that part of it, too ([book: versions#version-names]), so
+    /// of what can be set only 7.1 does it.
     #[inline]
     pub(crate) const fn sorts_dirty_away(self) -> bool {
         self.workingset_rework() && !self.reclaim_loop()

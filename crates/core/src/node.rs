@@ -71,7 +71,8 @@ impl Node {
         self.retired.load(Relaxed)
     }
 
-    /// Takes a frame for `cpu`. `urgent`: also below the min watermark, as reclaim itself may, and who reclaimed already.
+    /// Takes a frame for `cpu`. `urgent`: also below the min watermark, as reclaim itself may, and
+    /// who reclaimed already.
     pub(crate) fn allocate(&self, cpu: usize, urgent: bool) -> Allocation {
         match self.free.take(cpu, self.spared_frames(urgent)) {
             None => Allocation::BelowMin,
@@ -89,8 +90,8 @@ impl Node {
         self.free.give(cpu, frames);
     }
 
-    /// Takes a frame for good, whose memory is to be given back to the system. `None`: none that could be is
-    /// free, or the node is below its min watermark and this is not `urgent`.
+    /// Takes a frame for good, whose memory is to be given back to the system. `None`: none that
+    /// could be is free, or the node is below its min watermark and this is not `urgent`.
     pub(crate) fn retire(&self, urgent: bool) -> Option<FolioId> {
         let frame = self.free.take_releasable(self.spared_frames(urgent))?;
         self.retired.fetch_add(1, Relaxed);
@@ -125,19 +126,21 @@ impl Node {
         self.isolated[kind as usize].load(Relaxed)
     }
 
-    /// Somebody begins to wait until fewer are isolated; or, `false`, nobody has to any more. Whether somebody did.
+    /// Somebody begins to wait until fewer are isolated; or, `false`, nobody has to any more.
+    /// Whether somebody did.
     pub(crate) fn set_isolated_waiters(&self, waits: bool) -> bool {
         // Asked for each batch, and almost always the same.
         self.isolated_waiters.load(Relaxed) != waits && self.isolated_waiters.swap(waits, Relaxed)
     }
 
-    /// Counts a fruitless run of background reclaim; 16 without progress in between make the node hopeless.
+    /// Counts a fruitless run of background reclaim; 16 without progress in between make the node
+    /// hopeless.
     pub(crate) fn note_fruitless_run(&self) {
         self.hopeless_failures.fetch_add(1, Relaxed);
     }
 
-    /// Somebody reclaimed pages. Only where that was enough does it give hope: else the next fruitless runs would
-    /// each begin to count from zero (spec 70 §6, 7.2).
+    /// Somebody reclaimed pages. Only where that was enough does it give hope: else the next
+    /// fruitless runs would each begin to count from zero ([book: reclaim-loop#watermarks], 7.2).
     pub(crate) fn note_progress(&self) {
         if self.is_balanced() && self.hopeless_failures.load(Relaxed) != 0 {
             self.hopeless_failures.store(0, Relaxed);

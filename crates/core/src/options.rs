@@ -21,30 +21,35 @@ pub struct Options {
     pub mechanisms: Mechanisms,
     /// Where anonymous pages go. Default: nowhere, there is no swap.
     pub swap: SwapOptions,
-    /// How willing reclaim is to take anonymous pages: 0…200, or 201, which takes no others (spec 30 §8). Default: 60.
-    /// Without swap, or where less than 64 of its pages are free, only file pages are taken.
+    /// How willing reclaim is to take anonymous pages: 0…200, or 201, which takes no others
+    /// ([book: aging#swappiness]). Default: 60. Without swap, or where less than 64 of its pages
+    /// are free, only file pages are taken.
     pub swappiness: Swappiness,
     /// CPUs, each with its own batches: threads that may arrive at the same time. Default: 1.
     pub cpus: usize,
-    /// Folios per batch of arrivals, 1…31. Default 31; smaller ones only for comparison with the golden traces.
+    /// Folios per batch of arrivals, 1…31. Default 31; smaller ones only for comparison with the
+    /// golden traces.
     pub batch_folios: usize,
-    /// When the list sizes by which the classic LRU decides are refreshed, unless they are exact. Default: every 2 s.
+    /// When the list sizes by which the classic LRU decides are refreshed, unless they are exact.
+    /// Default: every 2 s.
     pub statistics_refresh: Refresh,
-    /// Pages that a CPU charges at once, for those to come. Default: 1, so that counts can be compared page by page, as what
-    /// is measured of kernels does without them; a cache says 64 ([`crate::memcg::CHARGE_BATCH_PAGES`]).
+    /// Pages that a CPU charges at once, for those to come. Default: 1, so that counts can be
+    /// compared page by page, as what is measured of kernels does without them; a cache says 64
+    /// ([`crate::memcg::CHARGE_BATCH_PAGES`]).
     pub charge_batch_pages: u64,
-    /// Frames that a CPU takes from the node at once, for pages to come; it keeps up to four times as many of those that it freed.
-    /// Default: 1, so that it has none, and watermarks are compared with all that nobody uses. A cache says
-    /// up to 32 ([`crate::PCP_BATCH_FRAMES`]).
+    /// Frames that a CPU takes from the node at once, for pages to come; it keeps up to four times
+    /// as many of those that it freed. Default: 1, so that it has none, and watermarks are compared
+    /// with all that nobody uses. A cache says up to 32 ([`crate::PCP_BATCH_FRAMES`]).
     pub pcp_batch_frames: usize,
     /// Of what is drawn by chance: bins of the memcg LRU. Default: 0.
     pub seed: u64,
-    /// Whether what a memcg has dirty is held against its own memory; false: only what all have, as on Linux where the I/O
-    /// controller is not on the unified hierarchy. Default: yes.
+    /// Whether what a memcg has dirty is held against its own memory; false: only what all have, as
+    /// on Linux where the I/O controller is not on the unified hierarchy. Default: yes.
     pub memcg_dirty_limits: bool,
     /// What is done where a page cannot be had. Default: the request fails.
     pub oom_policy: OomPolicy,
-    /// Whether index memory takes frames away. Default: no, as in the golden traces; a cache says yes.
+    /// Whether index memory takes frames away. Default: no, as in the golden traces; a cache says
+    /// yes.
     pub charge_metadata: bool,
 }
 

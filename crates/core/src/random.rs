@@ -1,7 +1,8 @@
-//! Chance that is the same in every run: splitmix64 (Steele, Lea and Flood 2014), seeded by the options.
+//! Chance that is the same in every run: splitmix64 (Steele, Lea and Flood 2014), seeded by the
+//! options.
 //!
-//! The core needs it where the kernel draws a random bin, so that reclaimers spread. A period of 2^64 and 64 bits of state
-//! are plenty for that.
+//! The core needs it where the kernel draws a random bin, so that reclaimers spread. A period of
+//! 2^64 and 64 bits of state are plenty for that.
 
 /// 2^64 divided by the golden ratio, and odd.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -25,7 +26,8 @@ impl Random {
     }
 }
 
-/// A word spread over 64 bits: one step and the finaliser of splitmix64, where every input bit reaches every output bit.
+/// A word spread over 64 bits: one step and the finaliser of splitmix64, where every input bit
+/// reaches every output bit.
 pub(crate) fn mix(word: u64) -> u64 {
     let z = word.wrapping_add(STEP);
     let z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,8 +1,9 @@
 //! A table that grows without moving: entries are found by number without a lock.
 //!
-//! Segments of 32, 32, 64, 128 … entries are made when one of their entries is; an entry is written once and stays where
-//! it is. A small table stays small, and a sparse one costs 16 bytes per entry that is skipped inside its segment. The
-//! first 32 entries are found with one comparison: they are the first 4 GiB of a file.
+//! Segments of 32, 32, 64, 128 … entries are made when one of their entries is; an entry is written
+//! once and stays where it is. A small table stays small, and a sparse one costs 16 bytes per entry
+//! that is skipped inside its segment. The first 32 entries are found with one comparison: they are
+//! the first 4 GiB of a file.
 //!
 //! # Locking
 //!
@@ -48,7 +49,8 @@ impl<T, const N: usize> Segments<T, N> {
         self.0[segment].get()?[at].get()
     }
 
-    /// The number of the first entry at or after `number` that was made. Whole missing segments are skipped.
+    /// The number of the first entry at or after `number` that was made. Whole missing segments are
+    /// skipped.
     pub(crate) fn first_from(&self, number: u32) -> Option<u32> {
         let (first, at) = Self::place(number);
         (first..N).find_map(|segment| {

@@ -1,4 +1,5 @@
-//! What unit tests use: the harness of the integration tests, and what only this crate can see of it.
+//! What unit tests use: the harness of the integration tests, and what only this crate can see of
+//! it.
 
 #[path = "../tests/suite/common/mod.rs"]
 mod common;
@@ -56,7 +57,8 @@ impl Harness {
         (scanned, scan)
     }
 
-    /// One pass over the target at one priority. The requests of its batches are what `pgscan` and `pgrefill` grew by.
+    /// One pass over the target at one priority. The requests of its batches are what `pgscan` and
+    /// `pgrefill` grew by.
     pub(crate) fn pass(&self, orders: Orders, priority: u8) -> (Vec<u64>, Scan) {
         let mut scan = Scan::default();
         let cx = &mut Context::new(&self.core, &self.host, &orders, &mut scan);

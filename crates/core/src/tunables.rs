@@ -1,5 +1,6 @@
-//! What can be changed while the core runs: the words behind `lru_gen/enabled` and `lru_gen/min_ttl_ms`. Whether the multi-gen
-//! LRU is on is no word of its own: the mechanisms say it.
+//! What can be changed while the core runs: the words behind `lru_gen/enabled` and
+//! `lru_gen/min_ttl_ms`. Whether the multi-gen LRU is on is no word of its own: the mechanisms say
+//! it.
 //!
 //! # Locking
 //!

@@ -9,8 +9,8 @@ use crate::lru::{
 use crate::memcg::{Counter, Memcg, MemcgId};
 
 impl Core {
-    /// Checks, while nobody else runs and no effort is in the middle of a batch: every used folio is in exactly one
-    /// place, labels and sizes agree, charges add up, limits and windows hold.
+    /// Checks, while nobody else runs and no effort is in the middle of a batch: every used folio
+    /// is in exactly one place, labels and sizes agree, charges add up, limits and windows hold.
     ///
     /// # Errors
     /// What does not hold, in words.
@@ -18,8 +18,8 @@ impl Core {
         self.validate_while_charging(&[])
     }
 
-    /// As [`Self::validate`], while payments are under way: each of these memcgs was charged for one more page that has
-    /// no frame yet (see [`crate::Charging::owes_frame`]).
+    /// As [`Self::validate`], while payments are under way: each of these memcgs was charged for
+    /// one more page that has no frame yet (see [`crate::Charging::owes_frame`]).
     ///
     /// # Errors
     /// What does not hold, in words.
@@ -162,7 +162,8 @@ impl Core {
                 continue;
             }
             let (files, dirty) = counted[memcg.id().0 as usize];
-            // Whoever went and has something left may count what its heir does not, or the other way round.
+            // Whoever went and has something left may count what its heir does not, or the other
+            // way round.
             let went = self
                 .memcgs
                 .iter()

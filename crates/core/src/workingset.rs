@@ -1,14 +1,15 @@
-//! Memories of evicted pages: leaves that hold nothing but shadows, how many may stay, and who gives them up.
+//! Memories of evicted pages: leaves that hold nothing but shadows, how many may stay, and who
+//! gives them up.
 //!
-//! A shadow takes the place of the page in its slot. What it says, and what a page gets that comes back, each policy decides
-//! (`lru/multigen/refault.rs`, `lru/classic/refault.rs`).
+//! A shadow takes the place of the page in its slot. What it says, and what a page gets that comes
+//! back, each policy decides (`lru/multigen/refault.rs`, `lru/classic/refault.rs`).
 //!
-//! Source: spec 50 §5.
+//! Source: [book: refaults#shadow-limit].
 //!
 //! # Locking
 //!
-//! Counts are atomic; the list of leaves that hold only shadows has a lock of its own per lruvec, taken with no
-//! other lock held.
+//! Counts are atomic; the list of leaves that hold only shadows has a lock of its own per lruvec,
+//! taken with no other lock held.
 
 use crate::lru::turns::group_of;
 use crate::mapping::ShadowLeaf;
@@ -27,23 +28,24 @@ impl Core {
         self.note_remembering(memcg);
         let mut leaves = memcg.lruvec.shadow_leaves.lock();
         leaves.push_back(leaf);
-        // Entries of leaves that were used again are dropped once they are as many as the others: each entry is
-        // looked at twice on average.
+        // Entries of leaves that were used again are dropped once they are as many as the others:
+        // each entry is looked at twice on average.
         if leaves.len() as u64 > 2 * memcg.stat.get(Counter::WorkingsetNodes) + TRIM_LEAVES {
             leaves.retain(|leaf| self.is_shadow_leaf(leaf));
         }
     }
 
-    /// Drops the oldest memories of `memcg` beyond its limit (spec 50 §5): a leaf with shadows may exist for every
-    /// eight cached pages. One call trims half of the surplus, in whole batches of 128.
+    /// Drops the oldest memories of `memcg` beyond its limit ([book: refaults#shadow-limit]): a
+    /// leaf with shadows may exist for every eight cached pages. One call trims half of the
+    /// surplus, in whole batches of 128.
     pub(crate) fn shrink_shadows(&self, memcg: &Memcg) {
         let limit = memcg.lruvec.size_of_all_lists() / 8;
         let surplus = memcg.stat.get(Counter::WorkingsetNodes).saturating_sub(limit);
         self.trim_shadows(memcg, surplus / 2 / TRIM_LEAVES * TRIM_LEAVES);
     }
 
-    /// Drops the oldest memories of whoever has most, or half as many, because no leaf is left for pages. `false`: nobody has
-    /// any.
+    /// Drops the oldest memories of whoever has most, or half as many, because no leaf is left for
+    /// pages. `false`: nobody has any.
     pub(crate) fn give_up_shadows(&self) -> bool {
         loop {
             let mut remembering = self.remembering.lock();
@@ -109,7 +111,8 @@ mod tests {
     use super::*;
     use crate::testing::Harness;
 
-    /// Memories are given up by who has most of them, within a factor of two, without a look at the others.
+    /// Memories are given up by who has most of them, within a factor of two, without a look at the
+    /// others.
     #[test]
     fn who_has_most_gives_up_memories() {
         let mut harness = Harness::new(64, 1);

@@ -1,4 +1,5 @@
-//! What threads took of the processors, as the system counts it: what others on the machine do does not count.
+//! What threads took of the processors, as the system counts it: what others on the machine do does
+//! not count.
 
 use mglru_workload::fio::report::Cpu;
 use rustix::time::{ClockId, clock_gettime};
@@ -54,7 +55,8 @@ fn milliseconds(time: Duration) -> u64 {
 /// `None`: the system does not tell.
 fn counts() -> Option<Cpu> {
     let stat = fs::read_to_string("/proc/thread-self/stat").ok()?;
-    // The second field is a name in parentheses, which may hold anything; the third follows the last of them.
+    // The second field is a name in parentheses, which may hold anything; the third follows the
+    // last of them.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
     let ms_per_tick = 1000 / rustix::param::clock_ticks_per_second().max(1);

@@ -1,10 +1,11 @@
-//! Many equal memcgs that are asked for pages together: the load behind `reproduce memcg-lru` and the fidelity of
-//! global reclaim.
+//! Many equal memcgs that are asked for pages together: the load behind `reproduce memcg-lru` and
+//! the fidelity of global reclaim.
 //!
-//! N memcgs, each with one process that maps a file of its own. First everybody loads all of its pages. Then, round by
-//! round: everybody touches some of its pages, drawn by chance; then somebody asks the root for pages (`memory.reclaim`). Nothing
-//! else is short of memory. This is the recipe of `../shared/kernel/README.md`, with a file per process, as the pages of
-//! two processes never share a page table there either.
+//! N memcgs, each with one process that maps a file of its own. First everybody loads all of its
+//! pages. Then, round by round: everybody touches some of its pages, drawn by chance; then somebody
+//! asks the root for pages (`memory.reclaim`). Nothing else is short of memory. This is the recipe
+//! of `../shared/kernel/README.md`, with a file per process, as the pages of two processes never
+//! share a page table there either.
 
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{Counter, MemcgId};
@@ -35,7 +36,8 @@ pub struct EqualMemcgs {
 pub enum Draws {
     /// Each at random, so that some are drawn more often: the kernel lab's, page by page.
     Lab,
-    /// Each page with the same chance, in order, 64 at a time: to the accessed bits it is the same, and a touch takes 5 ns.
+    /// Each page with the same chance, in order, 64 at a time: to the accessed bits it is the same,
+    /// and a touch takes 5 ns.
     InOrder,
 }
 
@@ -79,7 +81,8 @@ impl Rounds {
         100.0 * (squares / count).sqrt() / mean
     }
 
-    /// What the first quarter of them, in the order in which they were made, lost of all, in percent.
+    /// What the first quarter of them, in the order in which they were made, lost of all, in
+    /// percent.
     pub fn first_quarter_percent(&self) -> f64 {
         let sum = |pages: &[u64]| pages.iter().sum::<u64>() as f64;
         100.0 * sum(&self.stolen_pages[..self.stolen_pages.len() / 4]) / sum(&self.stolen_pages)
@@ -252,7 +255,8 @@ impl Source for Touches {
 
 /// 64 bits each of which is set by that chance; number `number` of the seed.
 fn draw_bits(seed: u64, number: u32, chance: f64) -> u64 {
-    // The chance in binary, from its last digit to its first: each halves what is there, and adds a half for a one.
+    // The chance in binary, from its last digit to its first: each halves what is there, and adds a
+    // half for a one.
     let digits = (chance * f64::from(1 << CHANCE_DIGITS)) as u32;
     (0..CHANCE_DIGITS).fold(0, |bits, digit| {
         let drawn = draw(seed, number * CHANCE_DIGITS + digit);

@@ -22,7 +22,8 @@ pub struct Request {
     pub accesses: u64,
 }
 
-/// Writes a trace in the kernel lab's format. Its name ends with `.bin`, or `.bin.gz`, `.bin.xz`, `.bin.zst`.
+/// Writes a trace in the kernel lab's format. Its name ends with `.bin`, or `.bin.gz`, `.bin.xz`,
+/// `.bin.zst`.
 ///
 /// ```
 /// use mglru_lab::{Unwatched, generate};

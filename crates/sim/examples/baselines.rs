@@ -19,7 +19,8 @@ use mglru_sim::Baseline;
 use miss_ratio::Row;
 use std::path::PathBuf;
 
-/// Rows that differ by less are not listed. Rates are of traces that are long enough to measure them.
+/// Rows that differ by less are not listed. Rates are of traces that are long enough to measure
+/// them.
 const LISTED_FROM: f64 = 0.005;
 /// Hashes of the filter of libCacheSim's W-TinyLFU that are tried.
 const HASHES: u64 = 4;

@@ -1,4 +1,5 @@
-//! How the engine's policy compares: misses and refaults relative to linux-7.2 at the same memory, on every recorded load.
+//! How the engine's policy compares: misses and refaults relative to linux-7.2 at the same memory,
+//! on every recorded load.
 //!
 //! ```text
 //! cargo run --release -p mglru-sim --example policy [../shared] [OPTION…]
@@ -10,9 +11,10 @@
 //!   brief             no baselines: what is best known is read from policy/misses.csv
 //! ```
 //!
-//! Misses are counted as the traces' recorders did: of the lab's loads, from the warm point on. Refaults are misses but for the
-//! first touch of each page. Memory is what a policy has on average: the engine frees some pages at a time, and so gets half of
-//! these more (28 for the kernel's presets, which free some 56; 16 for `ranked`, which frees 32).
+//! Misses are counted as the traces' recorders did: of the lab's loads, from the warm point on.
+//! Refaults are misses but for the first touch of each page. Memory is what a policy has on
+//! average: the engine frees some pages at a time, and so gets half of these more (28 for the
+//! kernel's presets, which free some 56; 16 for `ranked`, which frees 32).
 
 use mglru_core::{Lru, Mechanisms, Preset, Switch};
 use mglru_sim::{Access, Baseline, Machine, Operation, Simulator, SwapDevice, SwapModel};

@@ -1,4 +1,5 @@
-//! Runs swarm seeds: `cargo run --release -p mglru-sim --example swarm FROM COUNT`. Status 1: some failed.
+//! Runs swarm seeds: `cargo run --release -p mglru-sim --example swarm FROM COUNT`. Status 1: some
+//! failed.
 
 #![allow(
     clippy::disallowed_types,

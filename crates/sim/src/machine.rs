@@ -195,9 +195,9 @@ impl Machine {
         }
     }
 
-    /// The idealised harness of the golden traces (spec 97 §1): one tenant with a limit on a
-    /// machine that is never short of memory, nothing takes time, nothing is ever written, every
-    /// access counts.
+    /// The idealised harness of the golden traces ([book: golden-traces#harness]): one tenant with
+    /// a limit on a machine that is never short of memory, nothing takes time, nothing is ever
+    /// written, every access counts.
     pub fn ideal(limit_pages: u64, batch_folios: usize) -> Machine {
         Machine {
             watermarks: Watermarks { min: 0, low: 0, high: 0 },
@@ -211,8 +211,9 @@ impl Machine {
         }
     }
 
-    /// The machine of the kernel lab, as far as it matters for counts (spec 97 §6): one tenant with
-    /// a limit on a machine that is never short of memory.
+    /// The machine of the kernel lab, as far as it matters for counts
+    /// ([book: agreement#multigen-agreement]): one tenant with a limit on a machine that is never
+    /// short of memory.
     ///
     /// Time is counted in accesses of 40 µs: the lab's runs took 36 to 150 µs per access, reads
     /// included, so reads take none of their own here. The device writes two pages per access, with

@@ -47,8 +47,8 @@ impl SwapDevice {
     }
 
     /// The kernel lab's disk, where time is counted in accesses: reads take none of their own, and
-    /// a write has ended before reclaim goes on to the next priority, on the same CPU (spec 70
-    /// §10).
+    /// a write has ended before reclaim goes on to the next priority, on the same CPU
+    /// ([book: swap#swap-out]).
     pub fn lab_disk() -> SwapDevice {
         SwapDevice::Disk { model: DeviceModel::IDEAL, cpu: 0 }
     }

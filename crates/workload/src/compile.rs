@@ -1,8 +1,10 @@
-//! Compilers: many small files that are read once, some that all read, and memory that comes and goes.
+//! Compilers: many small files that are read once, some that all read, and memory that comes and
+//! goes.
 //!
-//! The shape is that of a kernel build with many jobs: a unit is a source file of a few pages, some dozens of headers (a few of
-//! which nearly every unit includes: zipfian 0.99), an object that is written, and a heap that grows while the unit is
-//! compiled, is looked at again, and is given up. A tenth of the tree's files are headers.
+//! The shape is that of a kernel build with many jobs: a unit is a source file of a few pages, some
+//! dozens of headers (a few of which nearly every unit includes: zipfian 0.99), an object that is
+//! written, and a heap that grows while the unit is compiled, is looked at again, and is given up.
+//! A tenth of the tree's files are headers.
 
 use crate::distribution::Skewed;
 use crate::load::Step;
@@ -14,7 +16,8 @@ const HEADERS: u64 = 60;
 const OBJECT_PAGES: u64 = 8;
 /// Computing per page of the heap.
 const HEAP_PAGE_NANOS: u64 = 100_000;
-/// The files: sources, headers and objects lie one after the other, as their file system would have them.
+/// The files: sources, headers and objects lie one after the other, as their file system would have
+/// them.
 const SOURCES: u64 = 1 << 32;
 const HEADERS_FILE: u64 = 2 << 32;
 const OBJECTS: u64 = 3 << 32;

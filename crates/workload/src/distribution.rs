@@ -2,17 +2,18 @@
 //!
 //! fio's meaning of `random_distribution`, so that a job hits as often here as under fio:
 //!
-//! * **uniform** (`random`): every block alike, once per pass; with `norandommap` drawn anew each time.
+//! * **uniform** (`random`): every block alike, once per pass; with `norandommap` drawn anew each
+//!   time.
 //! * **zipf:θ**: the block of rank `r` (1 is the hottest) is drawn with a probability that falls as
 //!   `1 / r^θ`.
-//! * **pareto:h**: the self-similar distribution (the same paper): a share `1 - h` of the draws goes to the
-//!   hottest `h` of the blocks, of these `1 - h` to the hottest `h` of them, and so on. `pareto:0.2` is
-//!   80-20.
+//! * **pareto:h**: the self-similar distribution (the same paper): a share `1 - h` of the draws
+//!   goes to the hottest `h` of the blocks, of these `1 - h` to the hottest `h` of them, and so on.
+//!   `pareto:0.2` is 80-20.
 //!
 //! # Drawing a rank
 //!
-//! Gray, Sundaresan, Englert, Baclawski and Weinberger, "Quickly generating billion-record synthetic
-//! databases", SIGMOD 1994, section 3.2: the two hottest ranks are drawn with their exact
+//! Gray, Sundaresan, Englert, Baclawski and Weinberger, "Quickly generating billion-record
+//! synthetic databases", SIGMOD 1994, section 3.2: the two hottest ranks are drawn with their exact
 //! probabilities `1/ζ(n)` and `2^-θ/ζ(n)`, the others by inverting the continuous curve that
 //! approximates the sum. One power per draw and no table. Their derivation wants θ < 1; fio applies
 //! the same formula above 1 as well, and so does this file. θ = 1 divides by zero and is refused.
@@ -20,20 +21,20 @@
 //! # From rank to block
 //!
 //! Rank 1 being block 0, rank 2 block 1 would put all hot blocks on a few neighbouring pages, where
-//! readahead and locality make a cache look far too good. fio multiplies the rank by a constant (2⁶⁴ over
-//! the squared golden ratio: multiplicative hashing, Knuth, TAOCP 3, §6.4), takes it modulo the number
-//! of blocks, and rotates the result by a random offset per job. We do exactly that. Modulo a number
-//! that is no power of two the hash is no bijection: of 10,000 blocks only 4,822 can ever be drawn
-//! (measured with fio 3.33, and here). A "better" scrambling would have twice the
-//! working set and other hit ratios.
+//! readahead and locality make a cache look far too good. fio multiplies the rank by a constant
+//! (2⁶⁴ over the squared golden ratio: multiplicative hashing, Knuth, TAOCP 3, §6.4), takes it
+//! modulo the number of blocks, and rotates the result by a random offset per job. We do exactly
+//! that. Modulo a number that is no power of two the hash is no bijection: of 10,000 blocks only
+//! 4,822 can ever be drawn (measured with fio 3.33, and here). A "better" scrambling would have
+//! twice the working set and other hit ratios.
 
 use crate::random::Random;
 
 /// 2⁶⁴ / φ², odd: the hash multiplier.
 const HASH_MULTIPLIER: u64 = 0x61C8_8646_80B5_83EB;
 
-/// fio sums ζ up to this many terms and lets it stand for larger files (over 40 GB with 4 KiB blocks);
-/// so do we, since its value decides how hot the hottest block is.
+/// fio sums ζ up to this many terms and lets it stand for larger files (over 40 GB with 4 KiB
+/// blocks); so do we, since its value decides how hot the hottest block is.
 const ZETA_TERMS_MAX: u64 = 10_000_000;
 
 /// How random accesses spread over a file.
@@ -42,25 +43,26 @@ pub enum Distribution {
     /// Every block is as likely as the others. fio: `random`.
     #[default]
     Uniform,
-    /// As [`Distribution::Uniform`], whatever was visited before: some blocks come often, others never.
-    /// fio: `random` with `norandommap`.
+    /// As [`Distribution::Uniform`], whatever was visited before: some blocks come often, others
+    /// never. fio: `random` with `norandommap`.
     Independent,
     /// A few blocks get most accesses. fio: `zipf:θ`.
     Zipf {
-        /// The skew: 0 is uniform over the blocks that the hash reaches, 0.99 the usual model of web and
-        /// key-value traffic, above 1 very hot. At least 0, finite, not 1.
+        /// The skew: 0 is uniform over the blocks that the hash reaches, 0.99 the usual model of
+        /// web and key-value traffic, above 1 very hot. At least 0, finite, not 1.
         theta: f64,
     },
     /// A few blocks get most accesses. fio: `pareto:h`.
     Pareto {
-        /// The share of blocks that gets a share of `1 - h` of the accesses: 0.2 is 80-20. Between 0 and 1.
+        /// The share of blocks that gets a share of `1 - h` of the accesses: 0.2 is 80-20. Between
+        /// 0 and 1.
         h: f64,
     },
 }
 
 impl Distribution {
-    /// The zipf distribution of skew `theta`. `None` if the method has no value there: negative, not
-    /// finite, or exactly 1.
+    /// The zipf distribution of skew `theta`. `None` if the method has no value there: negative,
+    /// not finite, or exactly 1.
     pub fn zipf(theta: f64) -> Option<Self> {
         (theta.is_finite() && theta >= 0.0 && theta != 1.0).then_some(Self::Zipf { theta })
     }
@@ -155,8 +157,8 @@ impl Skewed {
 
 /// ζ(n, θ) = Σ 1/k^θ for k in 1..=n.
 ///
-/// The first thousand terms are added up, the others come from the Euler–Maclaurin formula, whose first
-/// neglected term is below 10⁻¹⁵: microseconds instead of a second for ten million powers.
+/// The first thousand terms are added up, the others come from the Euler–Maclaurin formula, whose
+/// first neglected term is below 10⁻¹⁵: microseconds instead of a second for ten million powers.
 fn zeta(terms: u64, theta: f64) -> f64 {
     const SUMMED: u64 = 1024;
     let term = |k: u64| libm::pow(k as f64, -theta);
@@ -202,8 +204,8 @@ mod tests {
 
     #[test]
     fn ranks_follow_the_law() {
-        // The first two ranks are exact; further down the published approximation is within a few percent
-        // of 1/r^θ for θ < 1, summed over ranges of ranks.
+        // The first two ranks are exact; further down the published approximation is within a few
+        // percent of 1/r^θ for θ < 1, summed over ranges of ranks.
         let (theta, blocks, draws) = (0.99, 100_000u64, 2_000_000u64);
         let zipf = Skewed::zipf(theta, blocks, &mut Random::new(5));
         let mut random = Random::new(6);
@@ -224,9 +226,9 @@ mod tests {
     #[test]
     fn hits_as_often_as_fio() {
         // Measured: fio 3.33 --ioengine=null --rw=randread --bs=4k --size=40000k --io_size=1600m
-        // --random_distribution=zipf:θ --write_iolog, offsets counted: of 409,600 accesses to 10,000 blocks
-        // so many to the hottest and second hottest, so large a share to the 100 and 1,000 hottest, so many
-        // blocks seen at all.
+        // --random_distribution=zipf:θ --write_iolog, offsets counted: of 409,600 accesses to
+        // 10,000 blocks so many to the hottest and second hottest, so large a share to the 100 and
+        // 1,000 hottest, so many blocks seen at all.
         for (theta, first, second, top_100, top_1000, distinct) in [
             (0.5, 2133.0, 1504.0, 0.106_567, 0.427_998, 4822.0),
             (0.99, 40_415.0, 20_049.0, 0.534_368, 0.794_556, 4819.0),
@@ -280,7 +282,8 @@ mod tests {
         let draws = 409_600;
         let ranks: Vec<u64> = (0..draws).map(|_| pareto.rank(&mut random)).collect();
         let share = |below: u64| ranks.iter().filter(|&&rank| rank < below).count() as f64 / draws as f64;
-        // The hottest 20 %, 4 % and 0.8 %. The hottest alone: fio 3.33 gave it 0.2759 of 102,400 accesses.
+        // The hottest 20 %, 4 % and 0.8 %. The hottest alone: fio 3.33 gave it 0.2759 of 102,400
+        // accesses.
         for (below, expected) in [(2000, 0.8), (400, 0.64), (80, 0.512), (1, 0.2759)] {
             assert!((share(below) - expected).abs() < 0.007, "{below}: {}", share(below));
         }

@@ -1,17 +1,20 @@
-//! Some read a file through mappings, batch by batch, and pause; others allocate anonymous memory and free it.
+//! Some read a file through mappings, batch by batch, and pause; others allocate anonymous memory
+//! and free it.
 //!
-//! Published with the reclaim loop of Linux 7.2 (spec 95 E5, 3): readers pause 120 ms per batch, 44 GiB of anonymous memory and
-//! a file of 8 GiB meet a limit of 48 GiB without swap, and the multi-gen LRU before that series killed after 10 to 20 rounds.
-//! A batch is the reader's part of the file. A round is an allocator's part of the memory: stored to page by page, held until
-//! all allocators have theirs, and given up as a whole, as where real kernels ran it (`../shared/kernel/README.md`, B). So
-//! each round meets the whole 52 GiB, however unevenly its allocators get on. Where all is so many times smaller, so is the pause.
+//! Published with the reclaim loop of Linux 7.2 ([book: published-experiments#reclaim-loop] test
+//! 3): readers pause 120 ms per batch, 44 GiB of anonymous memory and a file of 8 GiB meet a limit
+//! of 48 GiB without swap, and the multi-gen LRU before that series killed after 10 to 20 rounds. A
+//! batch is the reader's part of the file. A round is an allocator's part of the memory: stored to
+//! page by page, held until all allocators have theirs, and given up as a whole, as where real
+//! kernels ran it (`../shared/kernel/README.md`, B). So each round meets the whole 52 GiB, however
+//! unevenly its allocators get on. Where all is so many times smaller, so is the pause.
 
 use crate::load::Step;
 use crate::random::Random;
 use crate::trace::PageAccess;
 
-/// Between two batches of the published file, and its size. A smaller file is paused for as much less, so that a round of the
-/// allocators meets as many batches at any size.
+/// Between two batches of the published file, and its size. A smaller file is paused for as much
+/// less, so that a round of the allocators meets as many batches at any size.
 const PAUSE_NANOS: u64 = 120_000_000;
 const PUBLISHED_FILE_PAGES: u64 = 8 << 18;
 /// So often in a pause an allocator looks whether the others have theirs.
@@ -35,7 +38,8 @@ pub struct FileAnon {
 pub struct Rounds {
     mix: FileAnon,
     allocators: u32,
-    /// Of each client, pages of its part that were touched in this batch or round; more than all: it waits for the others.
+    /// Of each client, pages of its part that were touched in this batch or round; more than all:
+    /// it waits for the others.
     touched: Vec<u32>,
     /// Of each client, rounds that it has ended. A reader has none.
     rounds: Vec<u64>,
@@ -60,7 +64,8 @@ impl Rounds {
         (PAUSE_NANOS * u64::from(self.mix.file_pages) / PUBLISHED_FILE_PAGES).max(LOOKS)
     }
 
-    /// Appends some touches of a client, or its wait for the others. A round of an allocator ends with [`Step::Release`].
+    /// Appends some touches of a client, or its wait for the others. A round of an allocator ends
+    /// with [`Step::Release`].
     pub fn next(&mut self, client: usize, steps: &mut Vec<Step>) {
         let reads = (client as u32) < self.mix.readers;
         let (pages, parts) = if reads {
@@ -111,7 +116,8 @@ mod tests {
         let mix = FileAnon { file_pages: 100, anon_pages: 60, readers: 4 };
         let mut rounds = Rounds::new(mix, 7, 1);
         let (mut file, mut anon, mut releases) = (BTreeSet::new(), BTreeSet::new(), 0);
-        // The first batch of a reader may begin anywhere in its part; the third turn is for what an allocator gives up.
+        // The first batch of a reader may begin anywhere in its part; the third turn is for what an
+        // allocator gives up.
         for client in (0..7).chain(0..7).chain(4..7) {
             let mut steps = Vec::new();
             rounds.next(client, &mut steps);

@@ -2,11 +2,12 @@
 //!
 //! A workload is a stream of [`Access`]es. It comes from a job in fio's language ([`fio`]), whose
 //! [`Pattern`] draws accesses from a [`Distribution`] with a seed ([`random`]), or from a recorded
-//! trace ([`trace`]). What touches many files and memory at once is a [`Load`]; a
-//! [`scenario`] has several of them, in tenants, over time. Nothing here performs an access: hosts do, and may
-//! let [`verify`] fill and check the bytes.
+//! trace ([`trace`]). What touches many files and memory at once is a [`Load`]; a [`scenario`] has
+//! several of them, in tenants, over time. Nothing here performs an access: hosts do, and may let
+//! [`verify`] fill and check the bytes.
 //!
-//! Everything is deterministic: no clock, no thread, no unordered iteration, and one seed per stream.
+//! Everything is deterministic: no clock, no thread, no unordered iteration, and one seed per
+//! stream.
 
 #![forbid(unsafe_code)]
 

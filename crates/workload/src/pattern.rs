@@ -2,20 +2,21 @@
 //!
 //! What fio means, measured with fio 3.33 where its manual is silent:
 //!
-//! * Blocks are whole and aligned; what is left at the end of a file after the last whole block is not
-//!   touched.
-//! * A job ends after it has transferred its `io_size` (by default its `size`), reads and writes together,
-//!   as often as `loops` says. With `time_based` it goes on without end; its runtime stops it.
-//! * **Sequential**: reads and writes have a position each, from the start of the file. A position that
-//!   reaches the end wraps, alone. Each loop begins at the start.
-//! * **Random, uniform**: the random map. Every block is touched once, by a read or by a write, before
-//!   one is touched again; each further pass has another order.
-//! * **Random, `norandommap`, zipf, pareto**: independent draws. Visiting each block once would make every
-//!   distribution uniform.
+//! * Blocks are whole and aligned; what is left at the end of a file after the last whole block is
+//!   not touched.
+//! * A job ends after it has transferred its `io_size` (by default its `size`), reads and writes
+//!   together, as often as `loops` says. With `time_based` it goes on without end; its runtime
+//!   stops it.
+//! * **Sequential**: reads and writes have a position each, from the start of the file. A position
+//!   that reaches the end wraps, alone. Each loop begins at the start.
+//! * **Random, uniform**: the random map. Every block is touched once, by a read or by a write,
+//!   before one is touched again; each further pass has another order.
+//! * **Random, `norandommap`, zipf, pareto**: independent draws. Visiting each block once would
+//!   make every distribution uniform.
 //! * **Mixed**: each access draws whether it reads, independent of the others.
-//! * **Blocks of two sizes** (`bs=4k,64k`): reads and writes cut the file into blocks of their own, and
-//!   have a map each. (fio 3.33 has one map, and ends after about half of the bytes, when it has no room
-//!   for one of the sizes any more.)
+//! * **Blocks of two sizes** (`bs=4k,64k`): reads and writes cut the file into blocks of their own,
+//!   and have a map each. (fio 3.33 has one map, and ends after about half of the bytes, when it
+//!   has no room for one of the sizes any more.)
 
 use crate::access::Access;
 use crate::distribution::{Distribution, Skewed};
@@ -268,8 +269,8 @@ impl Cursor {
 }
 
 impl Accesses {
-    /// The next access, of which the caller may decide whether it writes: `choose` is told what the mix drew.
-    /// It is not asked where the mix leaves no choice.
+    /// The next access, of which the caller may decide whether it writes: `choose` is told what the
+    /// mix drew. It is not asked where the mix leaves no choice.
     pub fn next_chosen(&mut self, choose: impl FnOnce(bool) -> bool) -> Option<Access> {
         if self.left_bytes < self.largest {
             let Length::Loops { bytes, count } = self.length else { unreachable!("it has no end") };

@@ -1,12 +1,12 @@
 //! Chance from a seed.
 //!
-//! Every run must be repeatable: the same job with the same seed touches the same blocks in the same
-//! order on every machine. Therefore nothing here asks a clock, the system or a thread.
+//! Every run must be repeatable: the same job with the same seed touches the same blocks in the
+//! same order on every machine. Therefore nothing here asks a clock, the system or a thread.
 //!
 //! The generator is SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
-//! generators", OOPSLA 2014). It is six lines, passes BigCrush, and any 64-bit state is a good one, so
-//! that streams can be opened freely; for that little code a dependency, whose next version might draw
-//! other numbers, would be the larger risk.
+//! generators", OOPSLA 2014). It is six lines, passes BigCrush, and any 64-bit state is a good one,
+//! so that streams can be opened freely; for that little code a dependency, whose next version
+//! might draw other numbers, would be the larger risk.
 
 /// What the state advances by: 2⁶⁴ divided by the golden ratio, made odd.
 pub const INCREMENT: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -31,10 +31,11 @@ impl Random {
         Self { state: mix(seed.wrapping_add(INCREMENT)) }
     }
 
-    /// Stream number `stream` of `seed`: for one job of many, or for one of several choices in a job, so
-    /// that drawing more numbers for one choice does not change another.
+    /// Stream number `stream` of `seed`: for one job of many, or for one of several choices in a
+    /// job, so that drawing more numbers for one choice does not change another.
     pub fn stream(seed: u64, stream: u64) -> Self {
-        // The number is mixed before it meets the seed: (seed, 1) and (seed + 1, 0) must not be the same.
+        // The number is mixed before it meets the seed: (seed, 1) and (seed + 1, 0) must not be the
+        // same.
         Self::new(mix(seed.wrapping_add(INCREMENT)) ^ mix(stream.wrapping_mul(INCREMENT) ^ 0xD1B5_4A32))
     }
 
@@ -45,15 +46,16 @@ impl Random {
         mix(self.state)
     }
 
-    /// A number in `0..bound`, each as likely as the others (but for a bias of `bound / 2⁶⁴`, which no
-    /// workload is long enough to show).
+    /// A number in `0..bound`, each as likely as the others (but for a bias of `bound / 2⁶⁴`, which
+    /// no workload is long enough to show).
     ///
     /// # Panics
     /// If `bound` is 0.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "no number is below 0");
-        // The high half of the product maps the draw onto the range without a division (Lemire, 2019).
+        // The high half of the product maps the draw onto the range without a division (Lemire,
+        // 2019).
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 

@@ -1,9 +1,10 @@
 //! Requests to workers that each have a heap, as of browsers' or script engines' workers.
 //!
-//! A request computes for 5 to 80 ms: of four that follow one another, one each takes up to 10, 20, 40 and 80 ms, in any order
-//! (a hundredth of the seconds by which the published run sorted its requests). While it computes it touches its heap: four
-//! pages in five are of the young fifth, and a third of all are stored to. So how long requests take without pressure is
-//! known, and what reclaim adds shows as requests that go to a later bucket, and as workers that get less done.
+//! A request computes for 5 to 80 ms: of four that follow one another, one each takes up to 10, 20,
+//! 40 and 80 ms, in any order (a hundredth of the seconds by which the published run sorted its
+//! requests). While it computes it touches its heap: four pages in five are of the young fifth, and
+//! a third of all are stored to. So how long requests take without pressure is known, and what
+//! reclaim adds shows as requests that go to a later bucket, and as workers that get less done.
 
 use crate::load::Step;
 use crate::random::Random;

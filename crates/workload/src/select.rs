@@ -1,8 +1,9 @@
 //! Point selects on a database whose buffer pool is larger than its memory limit.
 //!
-//! The shape is that of sysbench's read-only point selects on InnoDB with its defaults: rows of some 220 bytes, 70 in a leaf of
-//! 16 KiB; a transaction selects ten of them; of a hundred selects, 75 hit a hundredth of the rows ("special"). The pool is
-//! anonymous memory that is filled once and then swapped: the file is hardly read any more.
+//! The shape is that of sysbench's read-only point selects on InnoDB with its defaults: rows of
+//! some 220 bytes, 70 in a leaf of 16 KiB; a transaction selects ten of them; of a hundred selects,
+//! 75 hit a hundredth of the rows ("special"). The pool is anonymous memory that is filled once and
+//! then swapped: the file is hardly read any more.
 
 use crate::load::Step;
 use crate::random::Random;

@@ -1,15 +1,18 @@
-//! A hydrodynamics-like sweep: many threads go over several arrays of anonymous memory, again and again.
+//! A hydrodynamics-like sweep: many threads go over several arrays of anonymous memory, again and
+//! again.
 //!
-//! The shape is that of LULESH (Karlin, Keasler and Neely, "LULESH 2.0 updates and changes", LLNL 2013): a time step is a
-//! row of kernels, each of which reads some arrays and writes another, element by element; every thread owns the same
-//! part of each array. Seen from memory it is cyclic, with the distance of a whole time step between two touches of a
-//! page, in as many places as there are threads. A seed decides where in its part each thread begins, which is all that
+//! The shape is that of LULESH (Karlin, Keasler and Neely, "LULESH 2.0 updates and changes", LLNL
+//! 2013): a time step is a row of kernels, each of which reads some arrays and writes another,
+//! element by element; every thread owns the same part of each array. Seen from memory it is
+//! cyclic, with the distance of a whole time step between two touches of a page, in as many places
+//! as there are threads. A seed decides where in its part each thread begins, which is all that
 //! differs between two runs of the real program.
 
 use crate::random::Random;
 use crate::trace::PageAccess;
 
-/// Arrays that a kernel works on: two that it reads, one that it writes, counted from its own number.
+/// Arrays that a kernel works on: two that it reads, one that it writes, counted from its own
+/// number.
 const OPERANDS: [(usize, bool); 3] = [(0, false), (1, false), (3, true)];
 
 /// What is swept.

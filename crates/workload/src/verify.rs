@@ -1,9 +1,9 @@
 //! Blocks that can tell whether they are the right ones.
 //!
-//! A block written with `verify=crc32c` says what it is: a header names the place and the generation for
-//! which it was written, and the rest is a pattern that follows from those. A cache can fail in ways that
-//! a checksum alone does not show: it may serve another block (right checksum, wrong place) or an older
-//! one (right place, lost write). The check tells these apart.
+//! A block written with `verify=crc32c` says what it is: a header names the place and the
+//! generation for which it was written, and the rest is a pattern that follows from those. A cache
+//! can fail in ways that a checksum alone does not show: it may serve another block (right
+//! checksum, wrong place) or an older one (right place, lost write). The check tells these apart.
 //!
 //! ```text
 //!  0 magic u32   4 length u32   8 offset u64   16 generation u64   24 seed u64

@@ -1,4 +1,5 @@
-//! What the tests share: a seeded source of chance, files on any backend, and pages that say what they are.
+//! What the tests share: a seeded source of chance, files on any backend, and pages that say what
+//! they are.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -151,7 +152,8 @@ pub fn number<T: std::fmt::Debug>(result: Result<T, mglru_cache::Error>) -> i32 
     error.io_error().unwrap_or_else(|| panic!("{error:?}")).raw_os_error().unwrap()
 }
 
-/// Two equal contents; otherwise the first place where they differ, instead of megabytes of numbers.
+/// Two equal contents; otherwise the first place where they differ, instead of megabytes of
+/// numbers.
 #[track_caller]
 pub fn assert_same(got: &[u8], expected: &[u8], what: impl std::fmt::Display) {
     if let Some(at) = got.iter().zip(expected).position(|(a, b)| a != b) {

@@ -1,4 +1,5 @@
-//! Anonymous memory larger than the cache: every byte is what was stored last, wherever it has been meanwhile.
+//! Anonymous memory larger than the cache: every byte is what was stored last, wherever it has been
+//! meanwhile.
 
 use crate::common::{Disk, PAGE, Random, assert_same, counter, page};
 use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
@@ -171,8 +172,8 @@ fn without_swap_memory_is_what_there_is() {
     assert_eq!((load(&region, 5 << 20, 4), load(&region, 0, 4)), (b"more".to_vec(), vec![0; 4]));
 }
 
-/// Pages that do not get smaller fill compressed memory; then they stay in their frames, and where both are full, nothing can
-/// come back before something is given up.
+/// Pages that do not get smaller fill compressed memory; then they stay in their frames, and where
+/// both are full, nothing can come back before something is given up.
 #[test]
 fn compressed_memory_is_part_of_the_budget() {
     let cache = Disk::threads().builder(BUDGET).swap(Swap::compressed(256 << 10)).build().unwrap();
@@ -199,8 +200,8 @@ fn slots_are_part_of_the_budget() {
     cache.validate().unwrap();
 }
 
-/// A swap file that is shorter than what was written to it holds no zeros, but nothing. A real one has no name by which
-/// somebody could cut it.
+/// A swap file that is shorter than what was written to it holds no zeros, but nothing. A real one
+/// has no name by which somebody could cut it.
 #[test]
 fn a_swap_file_that_ends_early_is_an_error() {
     let (disk, _) = crate::common::memory(5);
@@ -211,7 +212,8 @@ fn a_swap_file_that_ends_early_is_an_error() {
         for number in 0..1000 {
             region.store(number * PAGE as u64, &bytes(number)).unwrap();
         }
-        // So that nothing has to be swapped out from now on, which would make the file longer, with holes.
+        // So that nothing has to be swapped out from now on, which would make the file longer, with
+        // holes.
         region.discard(300 * PAGE as u64..1000 * PAGE as u64).unwrap();
         cache.validate().unwrap();
         disk.resize("swap", 0);
@@ -232,8 +234,8 @@ fn a_swap_file_that_ends_early_is_an_error() {
     }
 }
 
-/// A read from swap that fails is an error of that load; the page is still there for the next one. A write that fails
-/// leaves the page in memory.
+/// A read from swap that fails is an error of that load; the page is still there for the next one.
+/// A write that fails leaves the page in memory.
 #[test]
 fn swap_that_fails_loses_nothing() {
     let files = MemoryFiles::new(3);

@@ -1,7 +1,8 @@
-//! The cache and the simulator evict the same pages, in the same order, on the same trace: they run the same core.
+//! The cache and the simulator evict the same pages, in the same order, on the same trace: they run
+//! the same core.
 //!
-//! One thread, one tenant far smaller than the budget, no readahead, nothing dirty: then nothing is left to chance in
-//! the cache either.
+//! One thread, one tenant far smaller than the budget, no readahead, nothing dirty: then nothing is
+//! left to chance in the cache either.
 
 use crate::common::{Disk, PAGE, Random};
 use mglru_cache::{Advice, CachedFile, Map, OpenMode};
@@ -139,7 +140,8 @@ fn cache_and_simulator_evict_the_same_pages() {
     for seed in 0..12 {
         let lru = if seed < 6 { Lru::MultiGen } else { Lru::Classic };
         let mechanisms = Mechanisms::default().with_lru(lru);
-        // spec 95 §14, E1: "identical eviction order with and without PF for the same trace". Only the cache does it.
+        // [book: published-experiments#checks], E1: "identical eviction order with and without PF
+        // for the same trace". Only the cache does it.
         let unfetched = Mechanisms::compose(Preset::Default, &[], &[Switch::Prefetch]).unwrap().with_lru(lru);
         let disk = [Disk::uring, Disk::threads, || crate::common::memory(0).0][seed as usize % 3]();
         for file in 0..FILES {

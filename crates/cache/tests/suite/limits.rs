@@ -1,5 +1,5 @@
-//! Limits hold whatever happens: those of tenants, that of the whole cache with all that is kept about pages, and
-//! those of what can be asked for.
+//! Limits hold whatever happens: those of tenants, that of the whole cache with all that is kept
+//! about pages, and those of what can be asked for.
 
 use crate::common::{Disk, PAGE, Random, assert_same, memory, page, pages, read};
 use mglru_cache::{
@@ -10,8 +10,8 @@ use std::fs;
 /// What is set aside for a tenant's lists, counters and Bloom filters.
 const TENANT_BYTES: u64 = 24 << 10;
 
-/// What is kept about pages and files: 64 bytes per frame, and 8 per page in leaves, which exist where pages were
-/// touched.
+/// What is kept about pages and files: 64 bytes per frame, and 8 per page in leaves, which exist
+/// where pages were touched.
 #[track_caller]
 fn assert_within_budget(cache: &PageCache, opened_pages: u64, what: &str) {
     let stats = cache.stats();
@@ -93,7 +93,8 @@ fn metadata_is_paid_for_when_there_are_many_small_files() {
     cache.validate().unwrap();
 }
 
-/// An open file takes memory before anything is read from it. There is an end to it, and a way back.
+/// An open file takes memory before anything is read from it. There is an end to it, and a way
+/// back.
 #[test]
 fn open_files_are_paid_for() {
     let (disk, _files) = memory(6);
@@ -165,7 +166,8 @@ fn tenants_stay_within_their_limits_while_all_of_them_work() {
     cache.validate().unwrap();
 }
 
-/// Every page of a tenant is lent: then there is nothing to free, and the request fails, until a guard is dropped.
+/// Every page of a tenant is lent: then there is nothing to free, and the request fails, until a
+/// guard is dropped.
 #[test]
 fn memory_that_is_lent_cannot_be_freed() {
     let (disk, _files) = memory(2);

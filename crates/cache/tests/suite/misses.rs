@@ -1,5 +1,5 @@
-//! What a miss costs: one read per missing page however many want it, readahead for those who read in order, and an
-//! error only for who asked for the page that cannot be read.
+//! What a miss costs: one read per missing page however many want it, readahead for those who read
+//! in order, and an error only for who asked for the page that cannot be read.
 
 use crate::common::{Disk, PAGE, assert_same, counter, memory, number, page, pages, read};
 use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger};
@@ -51,7 +51,8 @@ fn many_pages_are_read_together() {
     let cache = disk.builder(8 << 20).build().unwrap();
     let file = cache.open("f".as_ref(), OpenMode::ReadOnly).unwrap();
     read(&file, 7 * PAGE, PAGE);
-    // Page 7 is there already, page 37 is wanted twice, and the last request reaches over the end of the file.
+    // Page 7 is there already, page 37 is wanted twice, and the last request reaches over the end
+    // of the file.
     let numbers: Vec<u64> = (0..30).map(|at| at * 30 + 7).chain([37, 999]).collect();
     let mut buffers = vec![vec![0; PAGE]; numbers.len()];
     let request = |(buffer, &number): (_, &u64)| {

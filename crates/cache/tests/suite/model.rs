@@ -1,5 +1,5 @@
-//! A naive model, one vector of bytes per file, beside the real thing: everything that a handle can do, at random
-//! offsets and lengths, on every backend; and after each operation both agree.
+//! A naive model, one vector of bytes per file, beside the real thing: everything that a handle can
+//! do, at random offsets and lengths, on every backend; and after each operation both agree.
 
 use crate::common::{Disk, PAGE, Random, assert_same};
 use mglru_cache::{Advice, CachedFile, Map, MapAdvice, OpenMode, PageCache};

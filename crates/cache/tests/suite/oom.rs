@@ -1,4 +1,5 @@
-//! Tenants that are killed to make room: others get on, files lose nothing, and whoever lost memory hears of it.
+//! Tenants that are killed to make room: others get on, files lose nothing, and whoever lost memory
+//! hears of it.
 
 use crate::common::{Disk, PAGE, assert_same, counter, page};
 use mglru_cache::{AnonRegion, Error, Limits, OomDecision, OomPolicy, OpenMode, PageCache};
@@ -37,7 +38,8 @@ fn killed_for(error: &Error) -> (&str, &str) {
     (report.victim.as_deref().unwrap(), &report.tenant)
 }
 
-/// A killed process loses its address space, whoever its pages are charged to, and nothing but that.
+/// A killed process loses its address space, whoever its pages are charged to, and nothing but
+/// that.
 #[test]
 fn a_kill_takes_regions_whole_and_leaves_those_that_moved_away() {
     let (disk, _) = crate::common::memory(3);
@@ -142,7 +144,8 @@ fn another_gets_on_when_the_greedy_is_killed() {
     }
 }
 
-/// Whoever needs the page may be the victim: then its request fails, and nothing waits for anything.
+/// Whoever needs the page may be the victim: then its request fails, and nothing waits for
+/// anything.
 #[test]
 fn the_greedy_kills_itself_under_the_budget_of_all() {
     let cache =
@@ -158,7 +161,8 @@ fn the_greedy_kills_itself_under_the_budget_of_all() {
     cache.validate().unwrap();
 }
 
-/// Many threads that all want more than there is, revived again and again: it ends, and every count is right.
+/// Many threads that all want more than there is, revived again and again: it ends, and every count
+/// is right.
 #[test]
 fn kills_and_revivals_from_all_sides() {
     let cache = tenants(Disk::each(3)[2].builder(BUDGET).oom_policy(OomPolicy::Victim));
@@ -217,7 +221,8 @@ fn the_user_decides() {
     cache.validate().unwrap();
 }
 
-/// A limit below usage reclaims first, then does what the policy says: by setter and by control file.
+/// A limit below usage reclaims first, then does what the policy says: by setter and by control
+/// file.
 #[test]
 fn lowering_a_limit_ends_with_the_policy() {
     for policy in [OomPolicy::Victim, OomPolicy::Fail] {

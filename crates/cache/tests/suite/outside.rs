@@ -145,8 +145,8 @@ fn two_paths_to_one_file_share_its_pages() {
     }
 }
 
-/// A reader at the end looks at the length, for which it must not wait for a writer: that one may wait for a guard
-/// that the reader itself holds.
+/// A reader at the end looks at the length, for which it must not wait for a writer: that one may
+/// wait for a guard that the reader itself holds.
 #[test]
 fn who_holds_a_guard_may_read_at_the_end_while_others_write() {
     let (disk, files) = memory(7);

@@ -1,13 +1,15 @@
-//! What a successful sync confirmed is never lost: not on a device that stalls, fails now and then, fills up or cannot
-//! sync, not when the power goes, and not when the process is killed.
+//! What a successful sync confirmed is never lost: not on a device that stalls, fails now and then,
+//! fills up or cannot sync, not when the power goes, and not when the process is killed.
 //!
-//! Files consist of pages that name their place and their version in every word; each page belongs to one thread, and
-//! its versions grow. When a sync succeeds, every version that was written before it began counts as confirmed,
-//! whoever wrote it. After the loss a page must be of versions between the confirmed one and the last that was begun; of
-//! one only, unless somebody was writing to it.
+//! Files consist of pages that name their place and their version in every word; each page belongs
+//! to one thread, and its versions grow. When a sync succeeds, every version that was written
+//! before it began counts as confirmed, whoever wrote it. After the loss a page must be of versions
+//! between the confirmed one and the last that was begun; of one only, unless somebody was writing
+//! to it.
 //!
-//! Two kinds of loss. [`MemoryFiles::cut_power`] loses what was not synced, page by page, by chance: it finds syncs that
-//! come too early. A killed process loses what it did not hand to the system: real files, real signals.
+//! Two kinds of loss. [`MemoryFiles::cut_power`] loses what was not synced, page by page, by
+//! chance: it finds syncs that come too early. A killed process loses what it did not hand to the
+//! system: real files, real signals.
 
 use crate::common::{Disk, PAGE, Random, counter, memory, mix};
 use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
@@ -66,7 +68,8 @@ impl World {
         World { files, operations: AtomicU64::new(0), confirmations: AtomicU64::new(0) }
     }
 
-    /// Everything on disk is between confirmed and begun, and is from now on what everybody knows to be there.
+    /// Everything on disk is between confirmed and begun, and is from now on what everybody knows
+    /// to be there.
     fn verify_after_loss(&self, disk: &Disk, seed: u64) {
         for (number, pages) in self.files.iter().enumerate() {
             let file = number as u64;
@@ -80,7 +83,8 @@ impl World {
                     "seed {seed}, file {file}, page {index}: version {found}, {confirmed} was confirmed of {begun}"
                 );
                 if *bytes != content(file, index, found) {
-                    // Written while somebody was writing to it, as systems do it: torn, but of nothing older.
+                    // Written while somebody was writing to it, as systems do it: torn, but of
+                    // nothing older.
                     for (at, got) in (0..).zip(bytes.chunks(8)) {
                         let of = |version| word(file, index, version, at).to_le_bytes() == got;
                         assert!(
@@ -174,7 +178,8 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// The device does nothing for a while; whoever needs it waits, and memory stays within its budget.
+    /// The device does nothing for a while; whoever needs it waits, and memory stays within its
+    /// budget.
     fn stall(&mut self) {
         self.files.hold();
         std::thread::scope(|scope| {
@@ -231,7 +236,8 @@ impl<'a> Actor<'a> {
     }
 }
 
-/// The power goes while threads are at work, again and again; after the last time, the device recovers, and the cache with it.
+/// The power goes while threads are at work, again and again; after the last time, the device
+/// recovers, and the cache with it.
 fn losses(seed: u64) -> u64 {
     let (disk, files) = memory(seed);
     let world = World::new();
@@ -261,7 +267,8 @@ fn losses(seed: u64) -> u64 {
         if last {
             for number in 0..FILES {
                 let handle = cache.open(number.to_string().as_ref(), OpenMode::ReadWrite).unwrap();
-                // Tells what happened before, if nobody heard of it; then there is nothing left to tell.
+                // Tells what happened before, if nobody heard of it; then there is nothing left to
+                // tell.
                 let _ = handle.sync_all();
                 handle.sync_all().unwrap();
                 for page in &world.files[number] {
@@ -303,9 +310,10 @@ impl Drop for Held<'_> {
     }
 }
 
-/// The device does nothing while writers are at their dirty limit, memory is full of what waits for swap, and syncs wait: nobody
-/// hears of an error, what is in memory can be read, memory stays within its budget, and afterwards everything is as it should
-/// be. `make stress` has the device stall for a minute; here it does until everybody waits.
+/// The device does nothing while writers are at their dirty limit, memory is full of what waits for
+/// swap, and syncs wait: nobody hears of an error, what is in memory can be read, memory stays
+/// within its budget, and afterwards everything is as it should be. `make stress` has the device
+/// stall for a minute; here it does until everybody waits.
 #[test]
 fn a_device_that_stalls_makes_people_wait_and_nothing_else() {
     const LIMIT_PAGES: u64 = 300;
@@ -357,7 +365,8 @@ fn a_device_that_stalls_makes_people_wait_and_nothing_else() {
             synced.store(2, SeqCst);
         });
 
-        // What is written cannot leave: whoever wrote it reads it, and the calm tenant what it keeps.
+        // What is written cannot leave: whoever wrote it reads it, and the calm tenant what it
+        // keeps.
         let look = || {
             look_at_memory(&cache);
             (0..CALM).for_each(|index| read(&calm, 9, index));
@@ -446,8 +455,8 @@ fn write_of(life: u64, step: u64) -> (u64, u64) {
 
 const CHILD: &str = "MGLRU_KILLED_CHILD";
 
-/// Not a test by itself: what the killed process does. Each thread writes its own file and says on standard output which
-/// of its writes a sync confirmed.
+/// Not a test by itself: what the killed process does. Each thread writes its own file and says on
+/// standard output which of its writes a sync confirmed.
 #[test]
 fn child_that_is_killed() {
     let Ok(arguments) = std::env::var(CHILD) else { return };

@@ -1,15 +1,17 @@
-//! Eight threads over four tenants read, write, map, truncate, sync, advise and reopen a few files in a cache much
-//! smaller than these, on every backend, with and without faults; and every byte that anybody reads is verified. Meanwhile
-//! other tenants, up to four levels deep, come and go with their files open, and limits are set to anything.
+//! Eight threads over four tenants read, write, map, truncate, sync, advise and reopen a few files
+//! in a cache much smaller than these, on every backend, with and without faults; and every byte
+//! that anybody reads is verified. Meanwhile other tenants, up to four levels deep, come and go
+//! with their files open, and limits are set to anything.
 //!
-//! A file consists of units (pages, or sectors of 512 bytes) that say which file, which unit, and which version of it
-//! they are, in every word: a torn, misplaced or stale unit is noticed wherever it is read. Versions of a unit grow;
-//! what was written completely before a read began must be read, or something newer. Where the file is cut meanwhile,
-//! zeroes are right too, but nothing that was cut off before the read began. In the end everything is synced, and both
-//! the cache and the files on disk must hold the last version of every unit.
+//! A file consists of units (pages, or sectors of 512 bytes) that say which file, which unit, and
+//! which version of it they are, in every word: a torn, misplaced or stale unit is noticed wherever
+//! it is read. Versions of a unit grow; what was written completely before a read began must be
+//! read, or something newer. Where the file is cut meanwhile, zeroes are right too, but nothing
+//! that was cut off before the read began. In the end everything is synced, and both the cache and
+//! the files on disk must hold the last version of every unit.
 //!
 //! The short form runs a fixed number of operations. The long form is
-//! `MGLRU_STRESS_SECONDS=600 cargo test --release -p mglru-cache --test suite -- stress --nocapture`.
+//! `MGLRU_STRESS_SECONDS=600 cargo test --release -p mglru-cache --test suite -- stress`.
 
 use crate::common::{Disk, PAGE, Random, mix};
 use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
@@ -187,7 +189,8 @@ impl<'a> Actor<'a> {
         match result {
             Ok(value) => Some(value),
             Err(Error::BeyondEnd { .. }) => None,
-            // Guards of eight threads, and windows being read, may hold all of a tenant of 128 pages for a moment.
+            // Guards of eight threads, and windows being read, may hold all of a tenant of 128
+            // pages for a moment.
             Err(Error::OutOfMemory(_)) => {
                 self.world.failures.fetch_add(1, SeqCst);
                 None
@@ -400,7 +403,8 @@ impl<'a> Actor<'a> {
         };
     }
 
-    /// The path of a tenant that may be there: on its own, or up to three levels below one of the four.
+    /// The path of a tenant that may be there: on its own, or up to three levels below one of the
+    /// four.
     fn tenant_path(&mut self) -> String {
         let mut path = ["a", "b", "c", "d", "x", "y"][self.random.below(6) as usize].to_owned();
         let least = u64::from(path.as_str() < "x");
@@ -461,7 +465,8 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// Not for longer: where nothing can be written, nothing goes, and every charge pauses for two seconds.
+    /// Not for longer: where nothing can be written, nothing goes, and every charge pauses for two
+    /// seconds.
     fn set_high_for_a_moment(&mut self, path: &str, bytes: u64) {
         for value in [bytes.to_string(), "max".to_owned()] {
             match self.cache.control().write(&format!("{path}/memory.high"), &value) {

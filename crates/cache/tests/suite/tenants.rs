@@ -1,4 +1,5 @@
-//! Tenants as a tree that changes while the cache runs: limits, control files, and what becomes of pages whose tenant goes.
+//! Tenants as a tree that changes while the cache runs: limits, control files, and what becomes of
+//! pages whose tenant goes.
 
 use crate::common::{Disk, PAGE, assert_same, counter, memory, page, pages, read};
 use mglru_cache::{Advice, CachedFile, Error, Limits, Map, OpenMode, PageCache};
@@ -200,7 +201,8 @@ fn maps_move_to_other_tenants() {
     cache.validate().unwrap();
 }
 
-/// Limits below usage take effect at once, by setter and by control file; what cannot be reclaimed is said.
+/// Limits below usage take effect at once, by setter and by control file; what cannot be reclaimed
+/// is said.
 #[test]
 fn limits_are_lowered_while_pages_are_there() {
     let (_disk, cache) = cache(16 * MIB, 2000);
@@ -308,7 +310,7 @@ fn tenants_are_paid_for() {
     cache.validate().unwrap();
 }
 
-/// spec 90: the whole of a control file, as a reader sees it.
+/// [book: control-files]: the whole of a control file, as a reader sees it.
 #[test]
 fn control_files_have_the_kernels_errors() {
     let (_disk, cache) = cache(4 * MIB, 10);
@@ -363,7 +365,8 @@ fn the_policy_is_switched_while_threads_read() {
     assert!(line(&cache, "memory.stat", "file") > 0);
 }
 
-/// What is told of the whole is the sum over tenants, the removed ones' pages included, and looks at none of them.
+/// What is told of the whole is the sum over tenants, the removed ones' pages included, and looks
+/// at none of them.
 #[test]
 fn the_whole_is_the_sum_of_its_tenants() {
     let (_disk, cache) = cache(16 * MIB, 1000);
@@ -391,8 +394,8 @@ fn the_whole_is_the_sum_of_its_tenants() {
     cache.validate().unwrap();
 }
 
-/// More than `memory.max` protects as much as that; what the limit does is not in the way of it. And where a child keeps more than
-/// its parent may have, nothing is left to take.
+/// More than `memory.max` protects as much as that; what the limit does is not in the way of it.
+/// And where a child keeps more than its parent may have, nothing is left to take.
 #[test]
 fn a_floor_above_the_limit() {
     let (_disk, cache) = cache(16 * MIB, 2000);
@@ -414,7 +417,8 @@ fn a_floor_above_the_limit() {
     cache.validate().unwrap();
 }
 
-/// A tenant goes while its pages are lent, dirty and mapped, and its handles are moved to and from it afterwards.
+/// A tenant goes while its pages are lent, dirty and mapped, and its handles are moved to and from
+/// it afterwards.
 #[test]
 fn a_tenant_goes_while_its_pages_are_in_use() {
     let (disk, cache) = cache(8 * MIB, 400);
@@ -442,7 +446,8 @@ fn a_tenant_goes_while_its_pages_are_in_use() {
     assert_same(&disk.contents("f")[100 * PAGE..101 * PAGE], &page(7), "written before");
     drop((map, file, b));
     cache.validate().unwrap();
-    // A path is followed from the root, whatever the slashes, and a tenant is never made below what is not there.
+    // A path is followed from the root, whatever the slashes, and a tenant is never made below what
+    // is not there.
     for path in ["a/b", "a//b/", "/", "x/y"] {
         assert!(cache.add_tenant(path, &Limits::default()).is_err(), "{path}");
     }

@@ -1,5 +1,6 @@
-//! Written pages reach the file, or everybody is told that they did not: errors of write-back are reported by sync,
-//! once to every handle that was open, and the pages stay in memory until they can be written.
+//! Written pages reach the file, or everybody is told that they did not: errors of write-back are
+//! reported by sync, once to every handle that was open, and the pages stay in memory until they
+//! can be written.
 
 use crate::common::{Disk, PAGE, assert_same, counter, memory, number, page, pages, read};
 use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger};
@@ -147,7 +148,8 @@ fn neighbours_are_written_together() {
     assert_eq!(files.counts("f").writes, 3, "nothing is dirty");
 }
 
-/// The flusher works behind everybody's back: at 15 % of a tenant's memory, and for files without handles.
+/// The flusher works behind everybody's back: at 15 % of a tenant's memory, and for files without
+/// handles.
 #[test]
 fn the_flusher_writes_without_being_asked() {
     let (disk, files) = memory(7);
@@ -264,8 +266,9 @@ fn truncation_waits_for_write_back_under_way() {
     assert!(read(&file, PAGE + 5, 19 * PAGE - 5).iter().all(|byte| *byte == 0));
 }
 
-/// A truncation shortened the length before the file system agreed; write-back in between wrote the shorter file and counted
-/// the rest as written. The file system refused, the length was restored, and a sync succeeded: the rest was lost.
+/// A truncation shortened the length before the file system agreed; write-back in between wrote the
+/// shorter file and counted the rest as written. The file system refused, the length was restored,
+/// and a sync succeeded: the rest was lost.
 #[test]
 fn a_refused_truncation_loses_nothing() {
     let (disk, files) = memory(21);

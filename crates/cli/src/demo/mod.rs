@@ -1,7 +1,8 @@
 //! `mglru demo`: the cache at work on a real file, and the same work through the system's cache.
 //!
-//! Three tenants with limits of their own share one cache that is a quarter of their file ([`tenant`]). After a table
-//! of what happened, the very same operations go through `pread` and `pwrite`. Every page that is read is verified.
+//! Three tenants with limits of their own share one cache that is a quarter of their file
+//! ([`tenant`]). After a table of what happened, the very same operations go through `pread` and
+//! `pwrite`. Every page that is read is verified.
 
 mod page;
 mod page_file;
@@ -186,7 +187,8 @@ fn run_system(
         use rustix::fs::Advice;
         let opened = file.open()?;
         let advice = if is_random(tenant) { Advice::Random } else { Advice::Sequential };
-        // The system is told what our cache was told; where it does not listen, the run is valid all the same.
+        // The system is told what our cache was told; where it does not listen, the run is valid
+        // all the same.
         let _ = rustix::fs::fadvise(&opened, 0, None, advice);
         files.push(opened);
     }
@@ -221,7 +223,8 @@ fn deadline(seconds: u64) -> Instant {
     Instant::now() + Duration::from_secs(seconds)
 }
 
-/// Runs all tenants at once, each on a thread. `watch` is called every now and then, if somebody watches.
+/// Runs all tenants at once, each on a thread. `watch` is called every now and then, if somebody
+/// watches.
 fn run_all<F: PageFile + Sync>(
     tenants: &[Tenant; TENANTS],
     files: &[F],

@@ -1,7 +1,8 @@
-//! The file of the demo: a real one, without a name, reached through our cache or through the system's.
+//! The file of the demo: a real one, without a name, reached through our cache or through the
+//! system's.
 //!
-//! It is removed from its directory as soon as it exists and opened again through `/proc/self/fd`. So nothing of it is
-//! left however the program ends: by an error, by Ctrl-C or by `kill -9`.
+//! It is removed from its directory as soon as it exists and opened again through `/proc/self/fd`.
+//! So nothing of it is left however the program ends: by an error, by Ctrl-C or by `kill -9`.
 
 use crate::error::Failure;
 use crate::layout::{self, Content};
@@ -99,7 +100,8 @@ impl DemoFile {
         open.map_err(|error| Failure::work(format_args!("cannot open the file once more: {error}")))
     }
 
-    /// Drops it from the system's cache. Where that fails, first accesses are only quicker than they should be.
+    /// Drops it from the system's cache. Where that fails, first accesses are only quicker than
+    /// they should be.
     pub fn drop_from_system_cache(&self) {
         let _ = layout::drop_from_system_cache(&self.file);
     }

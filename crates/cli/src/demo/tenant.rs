@@ -1,8 +1,8 @@
 //! The three tenants: what each does to its part of the file, and how it checks what it reads.
 //!
-//! Every page of the file says which page it is, how often it was written, and a crc32c over all of it
-//! (`mglru_workload::verify`). Each tenant has a part of the file to itself and remembers the generation of each of its
-//! pages, so it knows what it must read, whichever way it reads it.
+//! Every page of the file says which page it is, how often it was written, and a crc32c over all of
+//! it (`mglru_workload::verify`). Each tenant has a part of the file to itself and remembers the
+//! generation of each of its pages, so it knows what it must read, whichever way it reads it.
 
 use super::page_file::PageFile;
 use mglru_core::PAGE_BYTES;
@@ -40,9 +40,9 @@ pub struct Tenant {
 
 /// The tenants of a file of so many bytes and a cache of so many.
 ///
-/// Parts are 3/8, 2/8 and 3/8 of the file, the scanner's at its end: what is read ahead of it stays within its part.
-/// Limits are in the same proportion, of 15/16 of the budget: the rest is for metadata and for pages that background
-/// reclaim keeps free.
+/// Parts are 3/8, 2/8 and 3/8 of the file, the scanner's at its end: what is read ahead of it stays
+/// within its part. Limits are in the same proportion, of 15/16 of the budget: the rest is for
+/// metadata and for pages that background reclaim keeps free.
 pub fn tenants(file_bytes: u64, budget_bytes: u64, seed: u64) -> [Tenant; TENANTS] {
     let scans = file_bytes / u64::from(SCAN_BYTES);
     let eighth = |eighths: u64| scans * eighths / 8 * u64::from(SCAN_BYTES);
@@ -218,7 +218,8 @@ impl Tenant {
     }
 }
 
-/// Checks each page: that it is the one that was asked for, its last version, and whole. How many there were.
+/// Checks each page: that it is the one that was asked for, its last version, and whole. How many
+/// there were.
 fn check(buffer: &[u8], offset: u64, generations: &[u32]) -> Result<u64, String> {
     let pages = buffer.chunks_exact(PAGE_BYTES as usize).zip(generations);
     for (number, (page, &generation)) in pages.enumerate() {

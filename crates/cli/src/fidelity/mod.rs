@@ -168,7 +168,8 @@ fn check_length(trace: &TraceFile, run: &KernelRun) -> Result<(), Failure> {
 fn count(outcome: &Outcome, measure: Measure) -> f64 {
     let warm = outcome.warm();
     let total = outcome.report.total();
-    // The lab counts pages read from the disk with the files; what comes from swap is counted apart.
+    // The lab counts pages read from the disk with the files; what comes from swap is counted
+    // apart.
     let misses = |tally: &Tally| tally.counts.misses - tally.counters.get(Counter::Pswpin);
     let value = match measure {
         Measure::TotalMisses => misses(&total),

@@ -8,7 +8,8 @@ use mglru_lab::fidelity::{Comparison, Skipped, memcg_reclaim, oom};
 use mglru_lab::statistics::median;
 use serde_json::{Value, json};
 
-/// A row per number; what all rows of a run share stands in the first, and the kernel in the second.
+/// A row per number; what all rows of a run share stands in the first, and the kernel in the
+/// second.
 pub fn text(comparisons: &[Comparison], skipped: &[Skipped]) -> String {
     let mut table = Table::new([
         "workload",

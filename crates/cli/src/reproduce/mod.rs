@@ -1,7 +1,9 @@
-//! `mglru reproduce`: the published experiments, before against after, with the published figures beside ours.
+//! `mglru reproduce`: the published experiments, before against after, with the published figures
+//! beside ours.
 //!
-//! `mglru_lab::experiment` runs them; here [`text`] and [`summary`] tell what came out, and [`page`] shows it. A result that disagrees with the
-//! published one is no failure: the status is 0. Counters that do not add up are: everything is shown, and the status is 1.
+//! `mglru_lab::experiment` runs them; here [`text`] and [`summary`] tell what came out, and
+//! [`page`] shows it. A result that disagrees with the published one is no failure: the status
+//! is 0. Counters that do not add up are: everything is shown, and the status is 1.
 
 mod page;
 mod summary;
@@ -21,24 +23,27 @@ use summary::Done;
 #[derive(clap::Args)]
 #[command(after_help = TIMES)]
 pub struct Args {
-    /// Experiments: prefetch, workingset, lru-lock, memcg-lru, reclaim-loop (default: all, in one table)
+    /// Experiments: prefetch, workingset, lru-lock, memcg-lru, reclaim-loop (default: all, in one
+    /// table)
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Runs of each setting, each with a seed of its own; in the simulator, experiments that look at spread make at least
-    /// 10, and lru-lock makes at least 12 [default: 6 in the simulator, 2 for real]
+    /// Runs of each setting, each with a seed of its own; in the simulator, experiments that look
+    /// at spread make at least 10, and lru-lock makes at least 12 [default: 6 in the simulator, 2
+    /// for real]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
     /// The first seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Where: in the simulator (sim), or with the real cache on real files, smaller (real); lru-lock runs on real threads
-    /// and without files in either
+    /// Where: in the simulator (sim), or with the real cache on real files, smaller (real);
+    /// lru-lock runs on real threads and without files in either
     #[arg(long, value_name = "sim|real", value_enum, default_value = "sim", hide_possible_values = true)]
     world: WorldName,
     /// Where files are made, with --world real [default: where temporary files are]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// An eighth of the time and 2 runs, if --runs does not say: whether it works, not what comes out
+    /// An eighth of the time and 2 runs, if --runs does not say: whether it works, not what comes
+    /// out
     #[arg(long)]
     quick: bool,
     /// Write one page with tables and figures, readable without a network
@@ -171,7 +176,8 @@ fn add_up(done: &[Done]) -> Result<(), Failure> {
     )))
 }
 
-/// What to type to get the same, of this experiment alone. `small`: it was as with `--quick`, with so many runs.
+/// What to type to get the same, of this experiment alone. `small`: it was as with `--quick`, with
+/// so many runs.
 fn command(of: &Registration, args: &Args, world: &World, small: Option<u32>) -> String {
     let mut command = format!("mglru reproduce {}", of.name);
     if let Some(runs) = args.runs.or(small) {
@@ -191,7 +197,7 @@ mod tests {
     use super::*;
     use mglru_lab::experiment::{Check, Claim, Crosschecks, Experiment};
 
-    /// spec 95, "Cross-checks": what does not add up is a bug, and no result.
+    /// [book: published-experiments#cross-checks]: what does not add up is a bug, and no result.
     #[test]
     fn counts_that_do_not_add_up_are_a_failure_and_other_checks_are_not() {
         let done = |expected: bool, adds_up: bool| {

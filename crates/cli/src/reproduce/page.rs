@@ -175,7 +175,8 @@ pub fn try_out_figures(directory: &Path) -> Result<(), Failure> {
     )
 }
 
-/// Writes each figure of a page into a file of its own in a directory, which is made if there is none.
+/// Writes each figure of a page into a file of its own in a directory, which is made if there is
+/// none.
 ///
 /// # Errors
 /// A file cannot be written.

@@ -1,4 +1,5 @@
-//! All experiments in one table: what was claimed, what was published, what we measured, and what that comes to.
+//! All experiments in one table: what was claimed, what was published, what we measured, and what
+//! that comes to.
 
 use super::text::short;
 use crate::table::{Table, wrapped};

@@ -80,7 +80,8 @@ fn the_full_set_is_a_replay() {
     assert!(ablation["ablation"]["confidence"].as_f64().unwrap() < 0.95, "one seed is sure of nothing");
 }
 
-/// A difference of two runs is no interval, and of three it is not sure enough to be told from noise.
+/// A difference of two runs is no interval, and of three it is not sure enough to be told from
+/// noise.
 #[test]
 fn with_few_seeds_nothing_is_certain() {
     let folder = folder();
@@ -138,7 +139,8 @@ fn pairs_do_more_or_less_than_the_sum() {
     }
 }
 
-/// Under the classic LRU the rework decides nothing: both off is what the classic LRU is, and no more is to be said of it.
+/// Under the classic LRU the rework decides nothing: both off is what the classic LRU is, and no
+/// more is to be said of it.
 #[test]
 fn a_pair_that_is_one_of_its_parts_is_named_as_that_and_noise_stands_last() {
     let folder = folder();
@@ -160,7 +162,8 @@ fn a_pair_that_is_one_of_its_parts_is_named_as_that_and_noise_stands_last() {
     assert!(text.replace("\n", " ").contains("does alone (in brackets)"), "{text}");
 }
 
-/// A job that runs for a time and waits for a disk: with less memory it misses a larger share of fewer accesses.
+/// A job that runs for a time and waits for a disk: with less memory it misses a larger share of
+/// fewer accesses.
 #[test]
 fn scenarios_are_compared_per_access() {
     let folder = tempfile::tempdir().unwrap();

@@ -145,7 +145,7 @@ fn a_count_that_is_too_far_off_fails() {
     assert!((-1.1..-0.9).contains(&difference), "ours is the smaller: {difference}");
     let error = fails(folder.path(), "fidelity results.csv", 1);
     assert!(error.contains("7.2.12 work misses -0.99 %"), "{error}");
-    // The specification allows more where the working set shifts.
+    // The book allows more where the working set shifts.
     fs::copy(folder.path().join("work.bin"), folder.path().join("workshift.bin")).unwrap();
     write(folder.path(), &[with(&off_by(&row, "warm_misses", 0.9), "workload", "workshift")]);
     done(folder.path(), "fidelity results.csv");
@@ -249,8 +249,8 @@ fn bad_input_is_refused() {
     assert!(error.contains("line: 3") || error.contains("line 3"), "{error}");
 }
 
-/// A kernel that runs the classic LRU as we do: of five moments at which statistics might have been collected, the trace is
-/// too short for all but the first two to matter.
+/// A kernel that runs the classic LRU as we do: of five moments at which statistics might have been
+/// collected, the trace is too short for all but the first two to matter.
 #[test]
 fn rows_of_the_classic_lru_are_compared_by_medians() {
     let (folder, row) = folder(0);
@@ -276,7 +276,8 @@ fn document_of_classic(folder: &Path) -> Value {
     document(folder, "replay work.bin --memory 528p --lru classic --lru-lock node")["runs"][0].clone()
 }
 
-/// Short rows of the classic LRU: reads, mapped reads, writes, and swap on a disk, each on another kernel or two.
+/// Short rows of the classic LRU: reads, mapped reads, writes, and swap on a disk, each on another
+/// kernel or two.
 #[test]
 fn real_kernels_agree_on_the_classic_lru() {
     let Some(lab) = shared("kernel") else { return };
@@ -301,7 +302,8 @@ fn real_kernels_agree_on_descriptor_reads() {
     assert_eq!(document["rows"].as_array().unwrap().len(), 3 * 9);
 }
 
-/// Kernels before the working-set rework and before the reclaim loop: reads, mapped reads, writes, swap.
+/// Kernels before the working-set rework and before the reclaim loop: reads, mapped reads, writes,
+/// swap.
 #[test]
 fn older_kernels_agree() {
     let Some(lab) = shared("kernel") else { return };
@@ -326,9 +328,9 @@ fn real_kernels_agree_on_swap() {
     }
 }
 
-/// Mapped reads on 7.2 move by 3 % with ten pages more or less, in the kernel as here; their mean over five limits
-/// does not. The kernel's counts are those of `../shared/kernel/README.md`: limits 8172 … 8212, misses of the whole
-/// replay.
+/// Mapped reads on 7.2 move by 3 % with ten pages more or less, in the kernel as here; their mean
+/// over five limits does not. The kernel's counts are those of `../shared/kernel/README.md`: limits
+/// 8172 … 8212, misses of the whole replay.
 #[test]
 fn real_kernels_agree_on_mapped_reads_in_the_mean() {
     let Some(lab) = shared("kernel") else { return };

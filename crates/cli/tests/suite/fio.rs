@@ -37,7 +37,8 @@ fn every_kind_verifies_through_both_channels_and_backends() {
                 let job = &told["jobs"][0];
                 assert_eq!((&job["error"], &job["verify_errors"]), (&0.into(), &0.into()), "{kind}");
                 let (reads, writes) = ios(&told)[0];
-                // A mixed job reads and writes 1024 blocks together, and then reads those that it wrote.
+                // A mixed job reads and writes 1024 blocks together, and then reads those that it
+                // wrote.
                 assert_eq!(reads, 1024, "{engine} {kind}");
                 match kind {
                     "read" | "randread" => assert_eq!(writes, 0),
@@ -223,7 +224,8 @@ fn of_fio(directory: &Path, line: &str) -> Option<Value> {
     }
 }
 
-/// Where fio itself is installed: the same command line transfers as many blocks and bytes, and syncs as often.
+/// Where fio itself is installed: the same command line transfers as many blocks and bytes, and
+/// syncs as often.
 #[test]
 fn fio_itself_does_as_many_accesses() {
     let here = tempfile::tempdir().unwrap();
@@ -264,7 +266,9 @@ fn fio_itself_does_as_many_accesses() {
 
 #[test]
 fn the_command_lines_of_the_experiments_run() {
-    // As published (spec/95 E1, E4, E5-6); what follows `cut` makes them small.
+    // As published ([book: published-experiments#prefetch],
+    // [book: published-experiments#memcg-lru], [book: published-experiments#reclaim-loop] test 6);
+    // what follows `cut` makes them small.
     let depth = "--ioengine=io_uring --iodepth=128 --iodepth_batch_submit=32 --iodepth_batch_complete=32";
     let timed = "--norandommap --time_based --ramp_time=1m";
     let cut = "--size=2m --ramp_time=100ms --runtime=300ms --memory=4MiB";
@@ -444,7 +448,8 @@ fn remove_files(directory: &Path) {
     }
 }
 
-/// Loads of our own: the contents of a database and of arrays, verified while they run and at the end.
+/// Loads of our own: the contents of a database and of arrays, verified while they run and at the
+/// end.
 #[test]
 fn loads_run_with_verified_contents() {
     let here = tempfile::tempdir().unwrap();
@@ -468,7 +473,8 @@ fn loads_run_with_verified_contents() {
     assert!(fs::metadata(here.path().join("db.stock")).unwrap().len() > 30_000_000);
 }
 
-/// A load gives up what it has when its stage is over: here there is room for the memory of one at a time.
+/// A load gives up what it has when its stage is over: here there is room for the memory of one at
+/// a time.
 #[test]
 fn a_load_begins_when_the_one_before_has_given_up_its_memory() {
     let here = tempfile::tempdir().unwrap();

@@ -73,7 +73,8 @@ fn the_same_replay_gives_the_same_output_however_it_is_asked_for() {
     assert!(text.replace(',', "").contains(&misses), "the table has the document's numbers: {text}");
 }
 
-/// Somebody watches: the trace is read through a progress bar, and bars are drawn, but not on stdout.
+/// Somebody watches: the trace is read through a progress bar, and bars are drawn, but not on
+/// stdout.
 #[test]
 fn progress_changes_no_number() {
     use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
@@ -244,7 +245,8 @@ fn writes_are_written_back_and_synced() {
     assert_eq!(synced["counters"]["nr_written"], 50, "each dirty page once, at the sync");
     assert_eq!(synced["counters"]["file_dirty"], 0);
     assert_eq!(synced["misses"], 50);
-    // A page that is overwritten whole was not accessed before it was evicted: nothing tells that it was used.
+    // A page that is overwritten whole was not accessed before it was evicted: nothing tells that
+    // it was used.
     lines(folder.path(), "writes.txt", skewed(5000, 300).map(|page| format!("W {page} 1")));
     let of =
         |how: &str| run(document(folder.path(), &format!("replay writes.txt --memory 100p --writes {how}")));
@@ -263,7 +265,8 @@ fn mapped_pages_fault() {
     assert!(number(&run["counters"]["pgactivate"]) > 0);
 }
 
-/// 5,000 accesses: two thirds to anonymous memory, half of them stores; the others to a file whose page numbers are the same.
+/// 5,000 accesses: two thirds to anonymous memory, half of them stores; the others to a file whose
+/// page numbers are the same.
 fn anonymous(folder: &Path) {
     let words_of = skewed(5000, 300).zip(0u32..).map(|(page, n)| match n % 3 {
         0 => page as u32,

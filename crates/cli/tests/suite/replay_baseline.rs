@@ -55,7 +55,8 @@ fn rows_are_sorted_by_trace() {
     let misses = |row: usize| number(&document["runs"][row]["misses"]);
     assert_eq!(document["runs"][6]["trace"], "cycle.txt");
     assert_eq!(misses(7), 5000, "a cycle of twice the memory misses always under LRU");
-    // Belady: of a cycle of 100 pages with room for 50, 49 stay while the others pass through one page.
+    // Belady: of a cycle of 100 pages with room for 50, 49 stay while the others pass through one
+    // page.
     assert!((2500..2600).contains(&misses(6)), "{}", misses(6));
 }
 

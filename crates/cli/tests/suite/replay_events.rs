@@ -162,8 +162,8 @@ fn the_classic_lru_has_lists_instead_of_generations() {
     }
 }
 
-/// By the clock of evictions and activations, against the length of the active list: 7 and 8 are on it when 9 comes back after
-/// 300 pages.
+/// By the clock of evictions and activations, against the length of the active list: 7 and 8 are on
+/// it when 9 comes back after 300 pages.
 #[test]
 fn distances_of_the_classic_lru_are_those_it_judges_by() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! What `mglru replay` makes of its input: long, scattered, foreign, broken or missing traces, and wrong options.
+//! What `mglru replay` makes of its input: long, scattered, foreign, broken or missing traces, and
+//! wrong options.
 
 use crate::common::{
     command, document, done, fails, folder, lines, mglru, number, run, shared, skewed, text, timeless, words,
@@ -178,8 +179,8 @@ fn wrong_usage_is_refused_before_anything_is_done() {
     assert!(text(&output.stdout).contains("--curve") && output.status.success());
 }
 
-/// Scattered pages get a place each in the order of their first use: what is kept per page stays small, and no
-/// count changes.
+/// Scattered pages get a place each in the order of their first use: what is kept per page stays
+/// small, and no count changes.
 #[test]
 fn scattered_pages_replay_as_dense_ones_do() {
     let folder = tempfile::tempdir().unwrap();

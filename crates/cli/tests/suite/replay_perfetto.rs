@@ -1,8 +1,9 @@
 //! `mglru replay --events FILE.perfetto`: a trace that Perfetto's own importer takes whole.
 //!
-//! Read here with a decoder of its own, against Perfetto's published schema (the fields below, as of v56, from protos/perfetto/trace)
-//! and the rules by which its importer leaves packets out or counts an error (`proto_trace_reader.cc`, `track_event_tokenizer.cc`,
-//! `track_event_parser.cc`). Nothing is left out if no rule is broken.
+//! Read here with a decoder of its own, against Perfetto's published schema (the fields below, as
+//! of v56, from protos/perfetto/trace) and the rules by which its importer leaves packets out or
+//! counts an error (`proto_trace_reader.cc`, `track_event_tokenizer.cc`, `track_event_parser.cc`).
+//! Nothing is left out if no rule is broken.
 
 use crate::common::{done, folder, words};
 use serde_json::{Map, Value as Json};

@@ -1,4 +1,5 @@
-//! `--report`: the page that several modes write. What it is made of is always tested; how it looks, where there is a browser.
+//! `--report`: the page that several modes write. What it is made of is always tested; how it
+//! looks, where there is a browser.
 
 use crate::common::{Reproduced, command, document, done, folder, reproduced, text};
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! `mglru reproduce lru-lock`: its rows, and those of its figures that do not depend on the machine.
+//! `mglru reproduce lru-lock`: its rows, and those of its figures that do not depend on the
+//! machine.
 
 use crate::common::reproduced;
 use serde_json::Value;
@@ -20,7 +21,7 @@ fn counts_do_not_depend_on_the_machine() {
         ["before", "after", "default"].map(|setting| row(metric)["measured"][setting].as_f64().unwrap())
     };
 
-    // spec 95 §14, E3.
+    // [book: published-experiments#checks], E3.
     let batch = "ancestor_clock_writes_per_batch";
     assert_eq!(measured(batch), [31.0, 1.0, 1.0]);
     assert_eq!(row(batch)["published"], serde_json::json!({"before": 31.0, "after": 1.0}));
@@ -39,14 +40,15 @@ fn counts_do_not_depend_on_the_machine() {
         assert!(measured(metric).into_iter().all(|rate| rate > 0.0), "{}", row(metric));
     }
 
-    // With one lock for the node, every change of a list takes it; else ancestors' locks are taken to note costs only,
-    // and never by a request that finds nothing in use.
+    // With one lock for the node, every change of a list takes it; else ancestors' locks are taken
+    // to note costs only, and never by a request that finds nothing in use.
     for load in ["", "mapped_"] {
         let [before, after, default] = measured(&format!("{load}shared_lock_taken_per_reclaimed"));
         assert!(before > 2.0 * after && before > 2.0 * default, "{load}: {before} {after} {default}");
         let [before, after, default] =
             measured(&format!("depth_4_{load}ancestor_clock_writes_per_reclaimed"));
-        // Each eviction is a write, and activations are, too; with the fix and what is ours of it, a batch of evictions is one.
+        // Each eviction is a write, and activations are, too; with the fix and what is ours of it,
+        // a batch of evictions is one.
         assert!(before > 1.0, "{load}: {before}");
         assert!(after.max(default) < before - 0.7, "{load}: {before} {after} {default}");
     }

@@ -20,12 +20,13 @@ fn scans_are_counted_alike_and_every_load_reclaims() {
     for row in rows {
         for setting in ["before", "after", "default"] {
             let measured = row["measured"][setting].as_f64().unwrap();
-            // The second job's writes, every other time, may miss a turn of 31 ms where others use the processors.
+            // The second job's writes, every other time, may miss a turn of 31 ms where others use
+            // the processors.
             let may_be_none = row["metric"] == "hybrid_zipf07_write_mib_per_second";
             assert!(measured > 0.0 || may_be_none, "{row}");
         }
     }
-    // spec 95, E1: tests 1, 2 and 5.
+    // [book: published-experiments#prefetch]: tests 1, 2 and 5.
     for (metric, before, after) in [
         ("randread_zipf05_mib_per_second", 8747.59, 9381.31),
         ("hybrid_zipf07_read_mib_per_second", 6622.0, 6926.6),
@@ -53,7 +54,8 @@ fn scans_are_counted_alike_and_every_load_reclaims() {
         assert!((change - 100.0 * (after / before - 1.0)).abs() < 1e-6, "{shown}");
     }
     let checks = experiment["checks"].as_array().unwrap();
-    // In a run that is not quick there are more: about the size of the processor's caches, and about time.
+    // In a run that is not quick there are more: about the size of the processor's caches, and
+    // about time.
     assert!(checks.len() == 2 && checks.iter().all(|check| check["holds"] == true), "{checks:?}");
     assert!(checks[0]["name"].as_str().unwrap().contains("counted alike"));
     assert!(checks[1]["name"].as_str().unwrap().contains("short of memory"));

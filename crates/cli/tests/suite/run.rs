@@ -38,7 +38,8 @@ fn keeps_its_floor(document: &Value) {
 
 #[test]
 fn a_floor_keeps_a_tenant_from_starving() {
-    // The kernels' memcg LRU takes from a tenant below its `memory.low` at the second visit, so the floor needs `subtree_lru`.
+    // The kernels' memcg LRU takes from a tenant below its `memory.low` at the second visit, so the
+    // floor needs `subtree_lru`.
     let with = run("floors.toml", "--with subtree_lru");
     keeps_its_floor(&with);
     assert_eq!(with, run("floors.toml", "--with subtree_lru"), "the same to the last bit");
@@ -121,8 +122,8 @@ fn a_leak_is_killed_and_its_neighbour_goes_on() {
     assert!(text.contains("killed") && text.contains("tenant 'host/leak' was chosen"), "{text}");
 }
 
-/// In the simulator requests fail or jobs end, and no job failed. In the real world jobs fail, those that begin later, too: all
-/// are told with their places, and the status is 1.
+/// In the simulator requests fail or jobs end, and no job failed. In the real world jobs fail,
+/// those that begin later, too: all are told with their places, and the status is 1.
 #[test]
 fn what_fails_without_memory_is_told_as_promised() {
     let here = tempfile::tempdir().unwrap();
@@ -314,7 +315,8 @@ fn what_makes_no_sense_is_told_with_its_place() {
     assert!(fails(here.path(), "run", 2).contains("SCENARIO.toml"));
 }
 
-/// The loads that the reclaim loop was published with: pages come and go, and nobody finds no memory.
+/// The loads that the reclaim loop was published with: pages come and go, and nobody finds no
+/// memory.
 #[test]
 fn published_loads_run() {
     for (name, counter_name) in [
@@ -345,7 +347,8 @@ fn a_page_workload_has_no_real_world() {
     assert!(fails(here.path(), "run y.toml --world real", 2).contains("y.toml:3:1: select"));
 }
 
-/// Of 2,048 pages, about half are read before the move, and the rest after it; what was brought in before stays charged.
+/// Of 2,048 pages, about half are read before the move, and the rest after it; what was brought in
+/// before stays charged.
 fn is_moved(world: &str) {
     let here = tempfile::tempdir().unwrap();
     let scenario = "\
@@ -453,7 +456,8 @@ runtime = \"300ms\"
     assert!(number(&store["counters"]["pgsteal"]) > 0, "2 MiB of memory for 4 MiB of records: {store}");
 }
 
-/// Memory and swap are too small for the load: requests fail, one after the other, and time goes on.
+/// Memory and swap are too small for the load: requests fail, one after the other, and time goes
+/// on.
 const TOO_SMALL: &str = "
 [machine]
 memory = \"64MiB\"
@@ -493,7 +497,8 @@ fn whose_requests_fail_is_told_why_first() {
     assert!(done(here.path(), "run s.toml").contains("refused  first at"));
 }
 
-/// What it wrote comes back to be verified, although its tenant's swap was taken away when it had ended.
+/// What it wrote comes back to be verified, although its tenant's swap was taken away when it had
+/// ended.
 #[test]
 fn a_load_is_verified_at_nobodys_limit() {
     let here = tempfile::tempdir().unwrap();

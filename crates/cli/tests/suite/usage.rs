@@ -36,7 +36,8 @@ fn it_teaches() {
     assert!(done(here.path(), "reproduce --help").contains("40 minutes and 5.4 GB"));
 }
 
-/// Long names, a long description, many files, and a request that falls short, which is told in a sentence.
+/// Long names, a long description, many files, and a request that falls short, which is told in a
+/// sentence.
 const WIDE: &str = r#"
 description = """Words that go on and on, as descriptions do that say what a scenario is for, who asked for it, and what was
 expected of it, and what came of it in the end."""

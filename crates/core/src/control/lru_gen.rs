@@ -17,7 +17,8 @@ use std::fmt::Write;
 const STEP_FOLIOS: u64 = 64;
 
 impl Core {
-    /// The generations of every memcg (spec 90 §3.1); `full`: always four, with tiers and statistics of walks (§3.2).
+    /// The generations of every memcg ([book: control-files#lru-gen-read]); `full`: always four,
+    /// with tiers and statistics of walks ([book: control-files#lru-gen-full]).
     pub(super) fn lru_gen_text(&self, now: Time, full: bool) -> String {
         let mut text = String::new();
         for memcg in self.memcgs.subtree(MemcgId::ROOT) {
@@ -87,7 +88,8 @@ impl Core {
     }
 }
 
-/// Newcomers and the main list, with the newcomers' share in percent of memory, and the clock: pages brought in.
+/// Newcomers and the main list, with the newcomers' share in percent of memory, and the clock:
+/// pages brought in.
 fn write_lists(text: &mut String, memcg: &Memcg) {
     let ranked = &memcg.lruvec.ranked;
     let (percent, brought_in) = ranked.figures();
@@ -101,7 +103,8 @@ fn write_lists(text: &mut String, memcg: &Memcg) {
     }
 }
 
-/// Commands, done one after the other; the first that is wrong ends it (spec 90 §3.3).
+/// Commands, done one after the other; the first that is wrong ends it
+/// ([book: control-files#lru-gen-write]).
 #[derive(Debug)]
 pub(super) struct Commands {
     rest: VecDeque<String>,

@@ -6,13 +6,15 @@
 //! lru_gen, vmstat …     those of the system                               [`lru_gen`], [`vmstat`]
 //! ```
 //!
-//! Whatever a kernel refuses is refused with the number of its error and a sentence. A value is checked before anything is
-//! done. Writing that takes time is a value with a `step`, as reclaim is ([`ControlWrite`]).
+//! Whatever a kernel refuses is refused with the number of its error and a sentence. A value is
+//! checked before anything is done. Writing that takes time is a value with a `step`, as reclaim is
+//! ([`ControlWrite`]).
 //!
-//! Where we differ: there are no open files, so that what the kernel keeps per open file (the reset of `memory.peak`) holds
-//! for everybody; `memory.pressure` has no `full` line and no triggers; an empty value is an error, not 0.
+//! Where we differ: there are no open files, so that what the kernel keeps per open file (the reset
+//! of `memory.peak`) holds for everybody; `memory.pressure` has no `full` line and no triggers; an
+//! empty value is an error, not 0.
 //!
-//! Source: spec 90 (Linux 7.2).
+//! Source: [book: control-files] (Linux 7.2).
 //!
 //! # Locking
 //!
@@ -143,8 +145,9 @@ impl Core {
         Ok(Found { description, memcg })
     }
 
-    /// The text of a control file: of a memcg's, like `a/b/memory.stat`, of the root's, like `memory.stat`, or of the
-    /// system's: `lru_gen`, `lru_gen_full`, `lru_gen/enabled`, `lru_gen/min_ttl_ms` or `vmstat`.
+    /// The text of a control file: of a memcg's, like `a/b/memory.stat`, of the root's, like
+    /// `memory.stat`, or of the system's: `lru_gen`, `lru_gen_full`, `lru_gen/enabled`,
+    /// `lru_gen/min_ttl_ms` or `vmstat`.
     ///
     /// # Errors
     /// There is no such file or memcg, or it cannot be read.
@@ -159,11 +162,12 @@ impl Core {
         text.map_err(|(errno, reason)| ControlError::new(errno, path, reason))
     }
 
-    /// Writes a value to a control file, on behalf of a task on `cpu`: checks it, sets what can be set at once, and returns
-    /// the rest of the work.
+    /// Writes a value to a control file, on behalf of a task on `cpu`: checks it, sets what can be
+    /// set at once, and returns the rest of the work.
     ///
     /// # Errors
-    /// There is no such file or memcg, it cannot be written to, or the value is none: then nothing was changed.
+    /// There is no such file or memcg, it cannot be written to, or the value is none: then nothing
+    /// was changed.
     pub fn write_control(&self, path: &str, value: &str, cpu: usize) -> Result<ControlWrite, ControlError> {
         let Found { description, memcg } = self.find_control(path)?;
         let work = if description.access.1 {
@@ -183,8 +187,8 @@ impl Core {
         }
     }
 
-    /// What there is under the path of a memcg: its control files, then its children, each with a slash behind. Under
-    /// `lru_gen/`, the files of that folder.
+    /// What there is under the path of a memcg: its control files, then its children, each with a
+    /// slash behind. Under `lru_gen/`, the files of that folder.
     ///
     /// # Errors
     /// There is no such memcg.

@@ -1,4 +1,4 @@
-//! The checklist of spec 90 §6, and what kernels refuse.
+//! The checklist of [book: control-files#checks], and what kernels refuse.
 
 use super::*;
 use crate::lru::Swappiness;
@@ -28,7 +28,8 @@ fn line(text: &str, key: &str) -> u64 {
     found.unwrap_or_else(|| panic!("no {key} in {text}")).parse().unwrap()
 }
 
-/// spec 90 §6: "`enabled`: writing `y` then `5` reads `0x0007` then `0x0005`." §2: unsupported bits read back as 0.
+/// [book: control-files#checks]: "`enabled`: writing `y` then `5` reads `0x0007` then `0x0005`."
+/// [book: control-files#lru-gen-switches]: unsupported bits read back as 0.
 #[test]
 fn bits_of_enabled_are_kept() {
     let harness = Harness::new(100, 31);
@@ -45,7 +46,8 @@ fn bits_of_enabled_are_kept() {
     assert_eq!(errno(write(&harness, "lru_gen/min_ttl_ms", "-1")), "EINVAL");
 }
 
-/// spec 90 §2: bit 0 is the main switch. Folios move in bounded steps, between which everything goes on (spec 80 §11).
+/// [book: control-files#lru-gen-switches]: bit 0 is the main switch. Folios move in bounded steps,
+/// between which everything goes on ([book: classic-lru#switching]).
 #[test]
 fn the_main_bit_of_enabled_switches_the_policy() {
     let mut harness = Harness::new(10_000, 31);
@@ -88,7 +90,8 @@ fn the_main_bit_of_enabled_switches_the_policy() {
     assert_eq!(step(&mut again), ControlStep::Done);
 }
 
-/// spec 90 §2: bit 1, accessed bits of entries; bit 2, those of tables, without which all tables of the filter are walked.
+/// [book: control-files#lru-gen-switches]: bit 1, accessed bits of entries; bit 2, those of tables,
+/// without which all tables of the filter are walked.
 #[test]
 fn bits_of_enabled_say_what_walks_read() {
     let mut harness = Harness::new(1000, 1);
@@ -107,7 +110,8 @@ fn bits_of_enabled_say_what_walks_read() {
     assert!((0..64).all(|page| !harness.is_young(page)));
 }
 
-/// spec 90 §6: "`lru_gen` of a fresh lruvec prints 4 lines, seq 0…3, all sizes 0", in the format of §3.1.
+/// [book: control-files#checks]: "`lru_gen` of a fresh lruvec prints 4 lines, seq 0…3, all sizes
+/// 0", in the format of [book: control-files#lru-gen-read].
 #[test]
 fn a_fresh_lruvec_has_four_generations() {
     let harness = Harness::new(100, 31);
@@ -119,14 +123,15 @@ fn a_fresh_lruvec_has_four_generations() {
     assert!(read(&harness, "lru_gen").contains("\n          3          0          0           0 \n"));
 }
 
-/// spec 90 §3.1: ids are padded before 7.2.
+/// [book: control-files#lru-gen-read]: ids are padded before 7.2.
 #[test]
 fn ids_were_padded() {
     let harness = Harness::with_preset(crate::Preset::Linux71, 100, 31);
     assert!(read(&harness, "/lru_gen").contains("memcg     1 /golden\n"));
 }
 
-/// spec 90 §3.2: four generations, four tiers each, and a line of walk statistics.
+/// [book: control-files#lru-gen-full]: four generations, four tiers each, and a line of walk
+/// statistics.
 #[test]
 fn lru_gen_full_has_tiers_and_walks() {
     let mut harness = Harness::new(100, 1);
@@ -139,7 +144,8 @@ fn lru_gen_full_has_tiers_and_walks() {
     assert_eq!(own.len(), 4 * (1 + 4 + 1), "{text}");
     let marks = |at: usize| own[at].split_whitespace().collect::<Vec<_>>();
     assert_eq!(marks(0)[0], "2");
-    // The oldest of files: refaulted, evicted and protected ones; of anonymous pages, older ones are gone, too.
+    // The oldest of files: refaulted, evicted and protected ones; of anonymous pages, older ones
+    // are gone, too.
     assert!(own[1].trim_start().starts_with("0          0r"), "{}", own[1]);
     assert_eq!(own[6 * 3 + 1].matches(['R', 'T', 'x']).collect::<String>(), "RTxRTx");
     assert_eq!(own[6 + 1].matches('x').count(), 6);
@@ -156,7 +162,8 @@ fn lru_gen_full_has_tiers_and_walks() {
     assert!(!read(&harness, "lru_gen").contains('x'));
 }
 
-/// spec 90 §6: "`+ id node max` makes max_seq+1 with age ≈ 0 and V7.2 fails 'exists' if it lost a race."
+/// [book: control-files#checks]: "`+ id node max` makes max_seq+1 with age ≈ 0 and 7.2 fails
+/// 'exists' if it lost a race."
 #[test]
 fn a_command_opens_a_generation() {
     let mut harness = Harness::new(100, 1);
@@ -170,13 +177,14 @@ fn a_command_opens_a_generation() {
     write(&harness, "lru_gen", "+ 1 0 0 max 0").unwrap();
     assert_eq!(harness.max_seq(), 5);
     assert_eq!(errno(write(&harness, "lru_gen", "+ 1 0 6")), "EINVAL");
-    // Another thread has finished the walk for the youngest generation and is about to open the next.
+    // Another thread has finished the walk for the youngest generation and is about to open the
+    // next.
     assert!(matches!(harness.memcg().spaces.skip(5), crate::mm::Next::Advance));
     assert_eq!(errno(write(&harness, "lru_gen", "+ 1 0 5")), "EEXIST");
     assert_eq!(harness.max_seq(), 5);
 }
 
-/// spec 90 §3.3, the column "V6.x".
+/// [book: control-files#lru-gen-write], the column "6.x".
 #[test]
 fn commands_before_the_rework() {
     let harness = Harness::with_preset(crate::Preset::Linux612, 100, 1);
@@ -190,7 +198,7 @@ fn commands_before_the_rework() {
     assert_eq!(harness.max_seq(), 4, "lost the race, without an error");
 }
 
-/// spec 90 §6: "`- id node max-1` is invalid; `- id node max-2` is accepted."
+/// [book: control-files#checks]: "`- id node max-1` is invalid; `- id node max-2` is accepted."
 #[test]
 fn two_generations_are_not_evicted() {
     let mut harness = Harness::new(1000, 1);
@@ -201,7 +209,8 @@ fn two_generations_are_not_evicted() {
     assert_eq!((harness.memcg().usage_pages(), harness.min_seq()), (0, 2));
 }
 
-/// spec 90 §6: "`-` with pages=100 on clean pages reclaims ≥ 100 and may overshoot within one 64-page isolation."
+/// [book: control-files#checks]: "`-` with pages=100 on clean pages reclaims ≥ 100 and may
+/// overshoot within one 64-page isolation."
 #[test]
 fn an_eviction_stops_after_so_many_pages() {
     let mut harness = Harness::new(1000, 1);
@@ -211,7 +220,8 @@ fn an_eviction_stops_after_so_many_pages() {
     harness.core.validate().unwrap();
 }
 
-/// spec 90 §3.3: "Commands separated by newline, `,` or `;`. … Processing stops at the first error."
+/// [book: control-files#lru-gen-write]: "Commands separated by newline, `,` or `;`. … Processing
+/// stops at the first error."
 #[test]
 fn commands_stop_at_the_first_error() {
     let harness = Harness::new(100, 1);
@@ -241,8 +251,9 @@ fn commands_stop_at_the_first_error() {
     assert_eq!(harness.core.memcgs.iter().count(), 1);
 }
 
-/// spec 90 §6: "`memory.reclaim` with more than is reclaimable fails with 'try again' on the 17th fruitless slice …, and
-/// still frees what it could. A full drain of per-CPU batches precedes the last try."
+/// [book: control-files#checks]: "`memory.reclaim` with more than is reclaimable fails with 'try
+/// again' on the 17th fruitless slice …, and still frees what it could. A full drain of per-CPU
+/// batches precedes the last try."
 #[test]
 fn requests_free_what_they_can() {
     let mut harness = Harness::new(1000, 31);
@@ -259,7 +270,8 @@ fn requests_free_what_they_can() {
     assert_eq!(line(&read(&harness, "golden/memory.stat"), "pgsteal_proactive"), 100);
 }
 
-/// spec 90 §6: "`memory.stat` pgsteal equals the sum of its four kinds." §1.1: the order, and that values cover the subtree.
+/// [book: control-files#checks]: "`memory.stat` pgsteal equals the sum of its four kinds."
+/// [book: control-files#memory-stat]: the order, and that values cover the subtree.
 #[test]
 fn memory_stat_adds_up() {
     let mut harness = Harness::new(200, 1);
@@ -292,7 +304,8 @@ fn memory_stat_adds_up() {
     assert_eq!(line(&read(&harness, "vmstat"), "nr_file_pages"), both);
 }
 
-/// spec 90 §6: "Invalid lines (`memory.reclaim` = `1G foo=1`) are rejected without side effects."
+/// [book: control-files#checks]: "Invalid lines (`memory.reclaim` = `1G foo=1`) are rejected
+/// without side effects."
 #[test]
 fn what_is_wrong_changes_nothing() {
     let mut harness = Harness::new(1000, 1);
@@ -308,7 +321,7 @@ fn what_is_wrong_changes_nothing() {
     assert_eq!(read(&harness, "golden/memory.stat"), before);
 }
 
-/// spec 90 §1: units, and which files the root has.
+/// [book: control-files#memcg-files]: units, and which files the root has.
 #[test]
 fn files_are_where_the_kernel_has_them() {
     let harness = Harness::new(100, 1);
@@ -349,7 +362,8 @@ fn files_are_where_the_kernel_has_them() {
     assert_eq!(errno(harness.core.list_control("none")), "ENOENT");
 }
 
-/// spec 90 §1: "Written values read back as page multiples. A `max` limit reads back as `max`."
+/// [book: control-files#memcg-files]: "Written values read back as page multiples. A `max` limit
+/// reads back as `max`."
 #[test]
 fn limits_read_back_as_pages() {
     let harness = Harness::new(100, 1);
@@ -364,8 +378,9 @@ fn limits_read_back_as_pages() {
     assert_eq!(read(&harness, "golden/memory.oom.group"), "1\n");
 }
 
-/// spec 60 §8: "lowering `high`/`max` | on write of the file | excess | up to 16 fruitless tries"; what cannot be
-/// reclaimed counts `oom` for `max`, and both are written all the same.
+/// [book: memcgs#limits]: "lowering `high`/`max` | on write of the file | excess | up to 16
+/// fruitless tries"; what cannot be reclaimed counts `oom` for `max`, and both are written all the
+/// same.
 #[test]
 fn lowering_a_limit_reclaims() {
     let mut harness = Harness::new(1000, 1);
@@ -433,7 +448,8 @@ fn stalled_micros(harness: &Harness, path: &str) -> u64 {
     text.trim_end().rsplit_once("total=").unwrap().1.parse().unwrap()
 }
 
-/// A task of a child is one of its parent's, too; its stall ends with the charge, however that ends.
+/// A task of a child is one of its parent's, too; its stall ends with the charge, however that
+/// ends.
 #[test]
 fn stalls_are_those_of_all_above() {
     let mut harness = Harness::new(1000, 1);

@@ -1,7 +1,7 @@
 //! What the files of a memcg say.
 //!
-//! Everything covers the subtree, except `memory.events.local`. Counts of slab, shared memory and other things that do not
-//! exist here are 0, as readers look for their keys.
+//! Everything covers the subtree, except `memory.events.local`. Counts of slab, shared memory and
+//! other things that do not exist here are 0, as readers look for their keys.
 
 use super::File;
 use super::error::Failure;
@@ -148,7 +148,8 @@ impl Core {
             File::Stat => {
                 let totals = totals();
                 let state = STATE.iter().map(|&(name, source)| (name, source.value(&totals)));
-                // Between the state of pages and of slabs, the kernel has one line that is not of a node.
+                // Between the state of pages and of slabs, the kernel has one line that is not of a
+                // node.
                 let (first, rest): (Vec<_>, Vec<_>) =
                     (state.clone().take(2).collect(), state.skip(2).collect());
                 let events = EVENTS.iter().map(|&(name, source)| (name, source.value(&totals)));

@@ -9,7 +9,8 @@ fn invalid(reason: String) -> Failure {
     (Errno::Invalid, reason)
 }
 
-/// The number that `text` begins with, decimal, octal (`0…`) or hexadecimal (`0x…`), and what follows it.
+/// The number that `text` begins with, decimal, octal (`0…`) or hexadecimal (`0x…`), and what
+/// follows it.
 fn leading_number(text: &str) -> Option<(u64, &str)> {
     let hex = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     let (digits, radix) = match hex.filter(|rest| rest.starts_with(|c: char| c.is_ascii_hexdigit())) {
@@ -113,7 +114,8 @@ pub(super) fn capabilities(text: &str) -> Result<u64, Failure> {
 mod tests {
     use super::*;
 
-    /// spec 90 §1: "Sizes accept suffixes K, M, G, T, P, E (powers of 1024) and are truncated to whole pages."
+    /// [book: control-files#memcg-files]: "Sizes accept suffixes K, M, G, T, P, E (powers of 1024)
+    /// and are truncated to whole pages."
     #[test]
     fn sizes_are_truncated_to_pages() {
         for (text, pages) in [
@@ -142,8 +144,8 @@ mod tests {
         assert_eq!((limit_text(UNLIMITED), limit_text(3)), ("max\n".into(), "12288\n".into()));
     }
 
-    /// spec 90 §1: "`memory.reclaim` argument errors → 'invalid argument': unparsable size, unknown key, swappiness outside
-    /// 0…200."
+    /// [book: control-files#memcg-files]: "`memory.reclaim` argument errors → 'invalid argument':
+    /// unparsable size, unknown key, swappiness outside 0…200."
     #[test]
     fn requests_may_have_a_swappiness() {
         assert_eq!(request("256M swappiness=0"), Ok((65_536, Some(Swappiness(0)))));

@@ -5,8 +5,8 @@ use crate::folio::Kind;
 use crate::memcg::{Counter, MemcgId};
 use std::fmt::Write;
 
-/// The lines that are counters of the memcgs, summed up. `pgskip` and `allocstall` are counted per zone, of which there is
-/// one.
+/// The lines that are counters of the memcgs, summed up. `pgskip` and `allocstall` are counted per
+/// zone, of which there is one.
 const COUNTERS: &[(&str, Counter)] = &[
     ("nr_anon_pages", Counter::Anon),
     ("nr_mapped", Counter::FileMapped),

@@ -41,7 +41,8 @@ impl ControlWrite {
     /// Does at most one batch. Not to be called again after `Done` or an error.
     ///
     /// # Errors
-    /// Less could be reclaimed than was asked for, or a command is wrong. What was done before stays.
+    /// Less could be reclaimed than was asked for, or a command is wrong. What was done before
+    /// stays.
     pub fn step(&mut self, core: &Core, host: &impl Host) -> Result<ControlStep, ControlError> {
         let step = match &mut self.work {
             Work::Nothing => Ok(ControlStep::Done),
@@ -77,7 +78,8 @@ impl ControlWrite {
         step
     }
 
-    /// Whether all of it can be understood, before any of it is done: the kernel carries out commands up to the first that is wrong.
+    /// Whether all of it can be understood, before any of it is done: the kernel carries out
+    /// commands up to the first that is wrong.
     ///
     /// # Errors
     /// `EINVAL`: a command of `lru_gen` that is none.
@@ -143,7 +145,8 @@ impl Core {
                 let bits = value::capabilities(text)?;
                 self.tunables.set_walk_capabilities(bits);
                 let to = Lru::by_generations(bits & MAIN != 0);
-                // One that is under way is taken over, so that this write ends when folios are where it wants them.
+                // One that is under way is taken over, so that this write ends when folios are
+                // where it wants them.
                 if self.lru() != to || self.mechanisms().is_switching() {
                     return Ok(Work::Switch(self.switch_lru(to)));
                 }

@@ -1,14 +1,14 @@
 //! Doubly linked lists of folios, threaded through the folio table by number.
 //!
-//! A group of `K` lists shares one pair of links per folio. The link of a folio at an end does not say
-//! "nothing": it names the list (`END | k`), so that a folio is removed without knowing which list of the
-//! group holds it. That matters because a folio's label and its list may differ (a page-table walk
-//! changes only the label).
+//! A group of `K` lists shares one pair of links per folio. The link of a folio at an end does not
+//! say "nothing": it names the list (`END | k`), so that a folio is removed without knowing which
+//! list of the group holds it. That matters because a folio's label and its list may differ (a
+//! page-table walk changes only the label).
 //!
 //! # Locking
 //!
-//! Links are atomic words only because several groups, each behind its own lruvec lock, share the table;
-//! they are read and written relaxed, through the `&mut` that the lock hands out.
+//! Links are atomic words only because several groups, each behind its own lruvec lock, share the
+//! table; they are read and written relaxed, through the `&mut` that the lock hands out.
 
 use super::{FolioId, FolioTable};
 use crate::sync::Ordering::Relaxed;

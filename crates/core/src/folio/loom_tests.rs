@@ -1,6 +1,7 @@
 //! The state word under every interleaving: `make loom`.
 //!
-//! Each test is two or three threads that make one transition each, and what must hold whoever is first.
+//! Each test is two or three threads that make one transition each, and what must hold whoever is
+//! first.
 
 use super::flags::{Climb, FolioFlags, GenIndex, Neighbour};
 use crate::mechanism::{Mechanisms, Preset};
@@ -40,7 +41,7 @@ fn listed() -> Arc<FolioFlags> {
     flags
 }
 
-/// spec 10 §8: "Two threads isolating the same folio: exactly one succeeds".
+/// [book: folios#checks]: "Two threads isolating the same folio: exactly one succeeds".
 #[test]
 fn loom_isolation_is_exclusive() {
     loom::model(|| {
@@ -52,8 +53,8 @@ fn loom_isolation_is_exclusive() {
     });
 }
 
-/// Isolation, and the last reference being dropped: whoever frees the folio takes it off its list, and nobody isolates
-/// what is being freed.
+/// Isolation, and the last reference being dropped: whoever frees the folio takes it off its list,
+/// and nobody isolates what is being freed.
 #[test]
 fn loom_a_folio_is_isolated_or_freed() {
     loom::model(|| {
@@ -76,7 +77,8 @@ fn loom_a_folio_is_frozen_or_held() {
     });
 }
 
-/// The same for one who dirties it, one who maps it, and one who waits for its lock: none of them is forgotten.
+/// The same for one who dirties it, one who maps it, and one who waits for its lock: none of them
+/// is forgotten.
 #[test]
 fn loom_a_frozen_folio_is_clean_unmapped_and_nobody_waits() {
     loom::model(|| {
@@ -119,7 +121,8 @@ fn loom_the_last_user_frees() {
     });
 }
 
-/// A walker relabels a folio while eviction takes it off its list: each size change is made by exactly one of them.
+/// A walker relabels a folio while eviction takes it off its list: each size change is made by
+/// exactly one of them.
 #[test]
 fn loom_sizes_follow_a_walk_and_a_removal() {
     loom::model(|| {
@@ -209,7 +212,8 @@ fn loom_no_wake_up_is_lost() {
     });
 }
 
-/// A sleeper that waits for the lock is woken although another event ends in between: at the latest with the second.
+/// A sleeper that waits for the lock is woken although another event ends in between: at the latest
+/// with the second.
 #[test]
 fn loom_no_wake_up_is_lost_to_another_event() {
     loom::model(|| {
@@ -247,7 +251,8 @@ impl Bytes {
     }
 }
 
-/// A reader that copied bytes while somebody wrote to them accepts only whole copies, of the version that it saw.
+/// A reader that copied bytes while somebody wrote to them accepts only whole copies, of the
+/// version that it saw.
 #[test]
 fn loom_a_torn_copy_is_never_accepted() {
     loom::model(|| {
@@ -328,8 +333,8 @@ fn loom_a_late_access_is_not_counted_for_another_page() {
     });
 }
 
-/// A writer dirties a page again while the flusher takes it: the index of dirty pages and the flag agree in the end, so
-/// that the page is written again.
+/// A writer dirties a page again while the flusher takes it: the index of dirty pages and the flag
+/// agree in the end, so that the page is written again.
 #[test]
 fn loom_a_page_that_is_dirtied_again_is_indexed() {
     loom::model(|| {

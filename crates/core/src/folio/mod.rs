@@ -12,7 +12,8 @@ pub(crate) use list::FolioLists;
 pub use table::{FolioId, FolioTable, MAX_FOLIOS};
 pub(crate) use table::{STAMP_BITS, Stamp};
 
-/// What backs a folio. Decided by "swap-backed or not", never by "mapped or not" (spec 00 §2).
+/// What backs a folio. Decided by "swap-backed or not", never by "mapped or not"
+/// ([book: overview#terms]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {

@@ -1,8 +1,9 @@
 //! The table of all folios of a node: 28 bytes each, in four columns.
 //!
-//! Columns, because who hits, who sorts and who evicts look at different words: a hit needs the state and, where it
-//! copies, the page; a scan of a list needs links and states. With 100,000 folios each column is smaller than a level-2
-//! cache of 2 MiB. It saves four bytes per folio over rows; alone, it made no measurable difference to the speed of a replay.
+//! Columns, because who hits, who sorts and who evicts look at different words: a hit needs the
+//! state and, where it copies, the page; a scan of a list needs links and states. With 100,000
+//! folios each column is smaller than a level-2 cache of 2 MiB. It saves four bytes per folio over
+//! rows; alone, it made no measurable difference to the speed of a replay.
 
 use super::{FolioFlags, Kind};
 use crate::mechanism::{LruLock, Mechanisms};
@@ -23,7 +24,8 @@ pub(crate) const STAMP_BITS: u32 = u32::BITS - MemcgId::BITS;
 const STAMP_MASK: u32 = (1 << STAMP_BITS) - 1;
 const MEMCG_MASK: u32 = (1 << MemcgId::BITS) - 1;
 
-/// When something happened to a folio, by the clock of its lruvec, of which these are the low bits. The policy `ranked` has it.
+/// When something happened to a folio, by the clock of its lruvec, of which these are the low bits.
+/// The policy `ranked` has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp(u32);
 
@@ -46,7 +48,8 @@ pub(crate) struct Links {
     pub(crate) towards_tail: AtomicU32,
 }
 
-/// How many folios of a node are on lists, over all memcgs: what would else have to be summed over thousands of them.
+/// How many folios of a node are on lists, over all memcgs: what would else have to be summed over
+/// thousands of them.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Listed {
@@ -83,8 +86,10 @@ impl Listed {
 
 /// All folios of a node, by number.
 ///
-/// Which page a folio is, and whose, is written by whoever allocated it, before it becomes reachable, and stays until
-/// it is freed (but for whose it is, if that memcg is removed: it changes with the lists locked); who holds no reference must check afterwards that the version of its state did not move.
+/// Which page a folio is, and whose, is written by whoever allocated it, before it becomes
+/// reachable, and stays until it is freed (but for whose it is, if that memcg is removed: it
+/// changes with the lists locked); who holds no reference must check afterwards that the version of
+/// its state did not move.
 #[derive(Debug)]
 pub struct FolioTable {
     flags: Box<[FolioFlags]>,
@@ -95,7 +100,8 @@ pub struct FolioTable {
     memcgs: Box<[AtomicU32]>,
     listed: Listed,
     mechanisms: Mechanisms,
-    /// What is on now: `mechanisms`, but for the policy, which can be switched. The high half counts such switches.
+    /// What is on now: `mechanisms`, but for the policy, which can be switched. The high half
+    /// counts such switches.
     settings: SettingsWord,
     node_lock: Mutex<LockCounts>,
 }
@@ -131,7 +137,8 @@ impl FolioTable {
         &self.listed
     }
 
-    /// By which rules states change: the same for all folios, so that whoever changes one has them at hand.
+    /// By which rules states change: the same for all folios, so that whoever changes one has them
+    /// at hand.
     #[inline]
     pub fn mechanisms(&self) -> Mechanisms {
         self.mechanisms.with_word(self.settings.load(Relaxed) as u16)
@@ -159,7 +166,8 @@ impl FolioTable {
         })
     }
 
-    /// How often the lock that covers all lists of the node was taken; never, where each lruvec has its own.
+    /// How often the lock that covers all lists of the node was taken; never, where each lruvec has
+    /// its own.
     pub fn node_lock_counts(&self) -> LockCounts {
         *self.node_lock.lock()
     }

@@ -1,13 +1,15 @@
 //! Batches of folios on their way to a list: new ones, activated ones, rotated ones.
 //!
-//! A list is changed under the lruvec lock, so folios are collected and added 31 at a time. This is more than an
-//! optimisation: where a new folio goes depends on whether it was accessed *before its batch was drained*, and
-//! that decides how many generations are made (spec 97 §2, B = 1 against B = 31).
+//! A list is changed under the lruvec lock, so folios are collected and added 31 at a time. This is
+//! more than an optimisation: where a new folio goes depends on whether it was accessed *before its
+//! batch was drained*, and that decides how many generations are made
+//! ([book: golden-traces#descriptor-traces], B = 1 against B = 31).
 //!
 //! # Locking
 //!
-//! One set of batches per CPU, each behind a lock that is never held while anything else is locked: a full
-//! batch is taken out first and drained afterwards. Every queued folio carries a reference of its batch.
+//! One set of batches per CPU, each behind a lock that is never held while anything else is locked:
+//! a full batch is taken out first and drained afterwards. Every queued folio carries a reference
+//! of its batch.
 
 use super::LockedLruvec;
 use crate::Core;
@@ -16,10 +18,10 @@ use crate::host::Host;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::sync::Mutex;
 
-/// Folios per batch (spec 00 §7; 15 before Linux 6.2).
+/// Folios per batch ([book: overview#constants]; 15 before Linux 6.2).
 pub(crate) const BATCH_FOLIOS: usize = 31;
 
-/// Where a queued folio is going. Drained in this order (spec 10 §6).
+/// Where a queued folio is going. Drained in this order ([book: folios#batches]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queue {
     /// New: onto a list for the first time.
@@ -28,7 +30,8 @@ pub(crate) enum Queue {
     Rotate = 1,
     /// Advised to be unneeded, perhaps dirty: to the old side.
     DeactivateFile = 2,
-    /// Found young by eviction beside the folio it looked at: to a younger generation. Classic: accessed twice.
+    /// Found young by eviction beside the folio it looked at: to a younger generation. Classic:
+    /// accessed twice.
     Activate = 3,
 }
 
@@ -69,8 +72,8 @@ impl Arrivals {
         self.cpus.len()
     }
 
-    /// Queues a folio; the batch, if it is full now and must be drained. `small_activations`: batches of activated folios are as
-    /// small as those of new ones may be.
+    /// Queues a folio; the batch, if it is full now and must be drained. `small_activations`:
+    /// batches of activated folios are as small as those of new ones may be.
     pub(crate) fn push(
         &self,
         cpu: usize,
@@ -82,7 +85,9 @@ impl Arrivals {
         let batch = &mut batches[queue as usize];
         batch.folios[batch.len] = folio;
         batch.len += 1;
-        // Arrivals are configurable, as in the golden traces of spec 97: §2, and §5 with activations.
+        // Arrivals are configurable, as in the golden traces of
+        // [book: golden-traces#descriptor-traces], and [book: golden-traces#classic-traces] with
+        // activations.
         let small = queue == Queue::Add || small_activations && queue == Queue::Activate;
         let full = if small { self.batch_folios } else { BATCH_FOLIOS };
         if batch.len < full {
@@ -91,8 +96,8 @@ impl Arrivals {
         Some(std::mem::replace(batch, Batch::EMPTY))
     }
 
-    /// Does something about a folio while it is in a batch, which cannot be drained meanwhile; nothing if it is not there.
-    /// What came last is looked at first.
+    /// Does something about a folio while it is in a batch, which cannot be drained meanwhile;
+    /// nothing if it is not there. What came last is looked at first.
     pub(crate) fn while_queued(&self, cpu: usize, queue: Queue, folio: FolioId, act: impl FnOnce()) {
         let batches = self.cpus[cpu % self.cpus.len()].lock();
         if batches[queue as usize].as_slice().iter().rev().any(|&queued| queued == folio) {
@@ -153,7 +158,8 @@ impl Core {
         (0..self.arrivals.cpus()).for_each(|cpu| self.drain(host, cpu));
     }
 
-    /// Moves queued folios to their lists, with one lock hold per run of folios of one lruvec (spec 10 §6).
+    /// Moves queued folios to their lists, with one lock hold per run of folios of one lruvec
+    /// ([book: folios#batches]).
     pub(crate) fn drain_batch(&self, host: &impl Host, queue: Queue, folios: &[FolioId]) {
         let mut rest = folios;
         while let Some(&first) = rest.first() {
@@ -217,7 +223,8 @@ impl Core {
                 let dirty = now.dirty() || now.writeback();
                 locked.place(folio, !dirty);
                 if dirty {
-                    // Set after adding: it goes to the old side and is rotated when its write-back ends.
+                    // Set after adding: it goes to the old side and is rotated when its write-back
+                    // ends.
                     flags.set_reclaim();
                 }
                 if counts {
@@ -234,7 +241,8 @@ impl Core {
         None
     }
 
-    /// Locks a folio in memory, or lets it go. A locked one is moved out of the way when reclaim meets it.
+    /// Locks a folio in memory, or lets it go. A locked one is moved out of the way when reclaim
+    /// meets it.
     pub fn set_mlocked(&self, folio: FolioId, mlocked: bool) {
         self.folios.flags(folio).set_mlocked(mlocked);
     }

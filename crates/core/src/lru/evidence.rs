@@ -8,8 +8,9 @@
 //! |  token: the policy's          |  memcg      | workingset |
 //! ```
 //!
-//! 63 bits: the slot's tag takes one. There are no node bits, as there is one node (spec 50 §2 with NODE_BITS = 0). What the
-//! token says is the business of the policy that wrote it: see `refault.rs` of each.
+//! 63 bits: the slot's tag takes one. There are no node bits, as there is one node
+//! ([book: refaults#shadow-layout] with NODE_BITS = 0). What the token says is the business of the
+//! policy that wrote it: see `refault.rs` of each.
 
 use crate::memcg::MemcgId;
 
@@ -28,8 +29,8 @@ pub struct Shadow {
     pub memcg: MemcgId,
     /// It had been proved hot.
     pub workingset: bool,
-    /// When it was evicted, by the clock of the policy: oldest generation at eviction (low bits), and the accesses − 1; classic,
-    /// the reading of the memcg's clock.
+    /// When it was evicted, by the clock of the policy: oldest generation at eviction (low bits),
+    /// and the accesses − 1; classic, the reading of the memcg's clock.
     pub token: u64,
 }
 
@@ -48,7 +49,8 @@ impl Shadow {
         }
     }
 
-    /// The oldest generation when the page was evicted, truncated to the bits that there are for it.
+    /// The oldest generation when the page was evicted, truncated to the bits that there are for
+    /// it.
     pub fn seq(self) -> u64 {
         self.token >> TOKEN_REFS_BITS
     }
@@ -57,10 +59,11 @@ impl Shadow {
 /// How long ago a page was evicted that is back, and within what reach that is recent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Distance {
-    /// Generations from the oldest at its eviction to the youngest now; before the working-set rework, to the oldest now.
-    /// Classic: pages evicted and activated since, by the clock.
+    /// Generations from the oldest at its eviction to the youngest now; before the working-set
+    /// rework, to the oldest now. Classic: pages evicted and activated since, by the clock.
     pub passed: u64,
-    /// Three generations; before the rework, none. Classic: pages on the other lists, which could have made room.
+    /// Three generations; before the rework, none. Classic: pages on the other lists, which could
+    /// have made room.
     pub reach: u64,
 }
 
@@ -71,7 +74,7 @@ impl Distance {
     }
 }
 
-/// What the accessed bits of a mapped folio said (spec 20 §7.2).
+/// What the accessed bits of a mapped folio said ([book: access#young-in-eviction]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum References {
     /// Not young.

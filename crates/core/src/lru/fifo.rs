@@ -1,7 +1,8 @@
 //! First in, first out: what a policy takes that is neither of the two. For tests only.
 //!
-//! New folios enter at the head of a list of their kind, reclaim takes from the tail, and nothing that happens to a folio in
-//! between moves it. A page that comes back is told to the host, and gets nothing.
+//! New folios enter at the head of a list of their kind, reclaim takes from the tail, and nothing
+//! that happens to a folio in between moves it. A page that comes back is told to the host, and
+//! gets nothing.
 
 use super::lruvec::FIFO_LISTS;
 use super::{Context, Grant, Habits, LockedLruvec, PagedOut, Refault, Shadow, TurnStep, Visit};
@@ -151,7 +152,8 @@ mod tests {
         harness.core.validate().unwrap();
     }
 
-    /// Pages leave in the order in which they came, however often they were read; those that come back begin anew.
+    /// Pages leave in the order in which they came, however often they were read; those that come
+    /// back begin anew.
     #[test]
     fn pages_leave_in_the_order_in_which_they_came() {
         let mut harness = harness(Lru::Fifo);

@@ -1,7 +1,7 @@
 //! The lists of one lruvec, those of both policies: adding and removing folios.
 //!
-//! They are in one group, so that a folio is taken off whichever list it is on: which policy it belongs to is in its
-//! state word, by the mark that it carries.
+//! They are in one group, so that a folio is taken off whichever list it is on: which policy it
+//! belongs to is in its state word, by the mark that it carries.
 
 use super::LockedLruvec;
 use super::lruvec::UNEVICTABLE;
@@ -22,8 +22,8 @@ impl LockedLruvec<'_> {
         self.unlink(folio, before);
     }
 
-    /// Takes a folio off its list to reclaim it, with a reference. `false`: it is being freed, or another thread has it.
-    /// Which page it is will be looked at as soon as the lock is given back.
+    /// Takes a folio off its list to reclaim it, with a reference. `false`: it is being freed, or
+    /// another thread has it. Which page it is will be looked at as soon as the lock is given back.
     pub(crate) fn isolate_folio(&mut self, host: &impl Host, folio: FolioId) -> bool {
         let mechanisms = self.folios.mechanisms();
         let Some(before) = self.folios.flags(folio).isolate(mechanisms) else { return false };
@@ -53,8 +53,9 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// Whether a scan of that list looks ahead ([`look_ahead`](Self::look_ahead)); asked once for each batch. Not where its old end is in
-    /// the order of the frames: the processor follows that by itself, and a list that a cache holds is scanned 8 % faster.
+    /// Whether a scan of that list looks ahead ([`look_ahead`](Self::look_ahead)); asked once for
+    /// each batch. Not where its old end is in the order of the frames: the processor follows that
+    /// by itself, and a list that a cache holds is scanned 8 % faster.
     pub(crate) fn looks_ahead(&self, list: usize) -> bool {
         if !self.folios.mechanisms().prefetch() {
             return false;
@@ -65,14 +66,15 @@ impl LockedLruvec<'_> {
         lists.tail(list).and_then(in_order).and_then(in_order).is_none()
     }
 
-    /// The folio that is scanned after this one, if scans look `AHEAD` and this is not the last. Asked before this one is taken off its
-    /// list: so the load of the link overlaps that of the state. What the scan writes of the folio after that, its state
-    /// and its links, which are apart here, is fetched meanwhile (spec 40 §11). A scan that does not look ahead asks the
-    /// list for its tail each time, as the kernel's do.
+    /// The folio that is scanned after this one, if scans look `AHEAD` and this is not the last.
+    /// Asked before this one is taken off its list: so the load of the link overlaps that of the
+    /// state. What the scan writes of the folio after that, its state and its links, which are
+    /// apart here, is fetched meanwhile ([book: eviction#prefetch]). A scan that does not look
+    /// ahead asks the list for its tail each time, as the kernel's do.
     ///
-    /// What was measured (`mglru reproduce prefetch`, docs/experiments/prefetch.md): two ahead beats one with lists of all
-    /// sizes. To leave out each folio that is near in memory costs up to 14 % in lists of a few thousand: half of them are, and the
-    /// branch cannot be predicted.
+    /// What was measured (`mglru reproduce prefetch`, docs/experiments/prefetch.md): two ahead
+    /// beats one with lists of all sizes. To leave out each folio that is near in memory costs up
+    /// to 14 % in lists of a few thousand: half of them are, and the branch cannot be predicted.
     #[inline(always)]
     pub(crate) fn look_ahead<const AHEAD: bool>(&self, host: &impl Host, folio: FolioId) -> Option<FolioId> {
         if !AHEAD {
@@ -141,9 +143,9 @@ mod tests {
         (harness, folios)
     }
 
-    /// spec 40 §11: "look up the next folio towards the head … and issue a prefetch for writing to the cache line of its flag
-    /// word. No prefetch at the last element." Ours is for the one after that, for its links, too, and for which page an
-    /// isolated folio is.
+    /// [book: eviction#prefetch]: "look up the next folio towards the head … and issue a prefetch
+    /// for writing to the cache line of its flag word. No prefetch at the last element." Ours is
+    /// for the one after that, for its links, too, and for which page an isolated folio is.
     #[test]
     fn the_folio_after_the_next_is_prefetched() {
         for lru in [Lru::MultiGen, Lru::Classic] {
@@ -179,7 +181,8 @@ mod tests {
         assert_eq!(*host.0.borrow(), fetched.as_flattened());
     }
 
-    /// Who goes by links meets the folios that a scan puts back on the list that it scans as who asks for the tail does.
+    /// Who goes by links meets the folios that a scan puts back on the list that it scans as who
+    /// asks for the tail does.
     #[test]
     fn folios_that_cannot_be_isolated_make_way_alike() {
         for (lru, busy) in

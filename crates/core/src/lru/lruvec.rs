@@ -2,10 +2,10 @@
 //!
 //! # Locking
 //!
-//! `lists` is the lruvec lock: [`Lruvec::lock`] hands out the only way to change lists, window, averages and costs. Where one
-//! lock is to cover all lists of the node, that is held, too.
-//! Sizes, window and the counters of evictions and refaults are atomic words that are *written* under the lock
-//! (evictions and refaults: by anyone) and read by anyone.
+//! `lists` is the lruvec lock: [`Lruvec::lock`] hands out the only way to change lists, window,
+//! averages and costs. Where one lock is to cover all lists of the node, that is held, too. Sizes,
+//! window and the counters of evictions and refaults are atomic words that are *written* under the
+//! lock (evictions and refaults: by anyone) and read by anyone.
 
 use super::classic::state::{Classic, Costs};
 use super::multigen::bloom::Filters;
@@ -31,8 +31,9 @@ pub(super) const RANKED_LISTS: usize = UNEVICTABLE + 1;
 #[cfg(test)]
 pub(super) const FIFO_LISTS: usize = RANKED_LISTS + 4;
 
-/// What the lruvec lock protects. By default right behind the lock: 128 bytes apart (`lock_apart`, for the benchmark) gained 6.8 % in ten
-/// rounds and 1.0 % in sixteen on two cores, and would make an empty tenant larger than 2 KiB (docs/experiments/lru-lock.md).
+/// What the lruvec lock protects. By default right behind the lock: 128 bytes apart (`lock_apart`,
+/// for the benchmark) gained 6.8 % in ten rounds and 1.0 % in sixteen on two cores, and would make
+/// an empty tenant larger than 2 KiB (docs/experiments/lru-lock.md).
 #[derive(Debug)]
 #[cfg_attr(lruvec_layout = "lock_apart", repr(align(128)))]
 pub(crate) struct Lists {
@@ -98,7 +99,7 @@ pub struct Lruvec {
     pub(crate) ranked: Ranked,
     #[cfg(test)]
     pub(super) fifo: super::fifo::Fifo,
-    /// Limit reclaim met only dirty pages under write-back (spec 70 §8).
+    /// Limit reclaim met only dirty pages under write-back ([book: writeback#throttling]).
     pub(crate) congested: AtomicBool,
 }
 
@@ -144,13 +145,14 @@ impl Lruvec {
         self.congested.store(false, Relaxed);
     }
 
-    /// What walks found since the youngest generation was begun: leaves, young ones, tables that the filter told of, and
-    /// tables added to the next.
+    /// What walks found since the youngest generation was begun: leaves, young ones, tables that
+    /// the filter told of, and tables added to the next.
     pub(crate) fn walked(&self) -> [u64; 4] {
         std::array::from_fn(|at| self.walked[at].load(Relaxed))
     }
 
-    /// Page-table entries that walks looked at since the memcg was made: a measure of how long they take.
+    /// Page-table entries that walks looked at since the memcg was made: a measure of how long they
+    /// take.
     pub fn walked_entries(&self) -> u64 {
         self.walked_entries.load(Relaxed)
     }
@@ -199,7 +201,8 @@ impl Lruvec {
         self.lists.lock().lock
     }
 
-    /// Whether somebody holds the lruvec lock now: asked often enough, the share of time that it is held.
+    /// Whether somebody holds the lruvec lock now: asked often enough, the share of time that it is
+    /// held.
     pub fn is_locked(&self) -> bool {
         self.lists.try_lock().is_none()
     }
@@ -227,7 +230,8 @@ impl Lruvec {
         Seq(max.0 - 1).to(max).map(|seq| self.size(seq.index(), kind)).sum()
     }
 
-    /// Evictions and activations by the classic LRU, here and below, in pages: the clock by which refaults are judged.
+    /// Evictions and activations by the classic LRU, here and below, in pages: the clock by which
+    /// refaults are judged.
     pub fn nonresident_age(&self) -> u64 {
         self.classic.nonresident_age()
     }
@@ -252,7 +256,8 @@ impl Lruvec {
         self.window.min(kind)
     }
 
-    /// The live generations, oldest first, with the columns of `lru_gen` (spec 90 §3.1).
+    /// The live generations, oldest first, with the columns of `lru_gen`
+    /// ([book: control-files#lru-gen-read]).
     pub fn generations(&self, now: Time) -> Vec<GenerationRow> {
         let max = self.window.max();
         let min = self.window.min(Kind::Anon).min(self.window.min(Kind::File));
@@ -271,7 +276,8 @@ impl Lruvec {
     }
 }
 
-/// An lruvec whose lock is held. The concepts of the policy each add their methods in their own file.
+/// An lruvec whose lock is held. The concepts of the policy each add their methods in their own
+/// file.
 pub(crate) struct LockedLruvec<'a> {
     pub(crate) lruvec: &'a Lruvec,
     pub(crate) folios: &'a FolioTable,
@@ -314,18 +320,19 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// The sizes of the active generations as they are: one is negative while a walk has not told of a folio yet that it
-    /// relabelled, and that went since.
+    /// The sizes of the active generations as they are: one is negative while a walk has not told
+    /// of a folio yet that it relabelled, and that went since.
     fn active_words(&self, kind: Kind) -> i64 {
         let max = self.lruvec.window.max();
         let words = Seq(max.0 - 1).to(max).map(|seq| &self.lruvec.sizes[usize::from(seq.index().0)]);
         words.map(|size| size[kind as usize].load(Relaxed)).sum()
     }
 
-    /// Moves everything to the old ends of the lists of `heir`, which has all generations: the same list of each keeps the
-    /// same label. `relabel` is called for each folio.
+    /// Moves everything to the old ends of the lists of `heir`, which has all generations: the same
+    /// list of each keeps the same label. `relabel` is called for each folio.
     pub(crate) fn hand_over(&mut self, heir: &mut LockedLruvec<'_>, mut relabel: impl FnMut(FolioId)) {
-        // A switch of the policy may have emptied the heir's lists of the other one, and never looks at them again.
+        // A switch of the policy may have emptied the heir's lists of the other one, and never
+        // looks at them again.
         self.move_to(self.folios.mechanisms().lru(), u32::MAX);
         for list in all_lists() {
             // From the young end, so that the oldest ends up last.

@@ -1,8 +1,9 @@
 //! Which pages are cold: the seam between reclaim and its policies.
 //!
-//! Only this folder knows how pages are ranked. There is a folder for each policy, with all of its rules: the multi-gen LRU
-//! in `multigen/`, the active and inactive lists in `classic/`; and `fifo.rs` shows in tests what a further one takes.
-//! [`Lru`] is the closed set of them, and this file the only one that matches on it:
+//! Only this folder knows how pages are ranked. There is a folder for each policy, with all of its
+//! rules: the multi-gen LRU in `multigen/`, the active and inactive lists in `classic/`; and
+//! `fifo.rs` shows in tests what a further one takes. [`Lru`] is the closed set of them, and this
+//! file the only one that matches on it:
 //!
 //! | operation | asked by |
 //! |---|---|
@@ -15,16 +16,18 @@
 //! | [`size_of_list`], [`policy_of_list`]: its state | `validate.rs` |
 //! | [`LockedLruvec::leave`], [`LockedLruvec::join`]: moving between policies | [`switch`] |
 //!
-//! A turn does not free pages itself: it isolates a batch and says [`TurnStep::PageOut`], the caller examines and frees what
-//! it can ([`crate::pageout`]), and [`Turn::put_back`] gets the rest.
+//! A turn does not free pages itself: it isolates a batch and says [`TurnStep::PageOut`], the
+//! caller examines and frees what it can ([`crate::pageout`]), and [`Turn::put_back`] gets the
+//! rest.
 //!
-//! A folio belongs to the policy on whose lists it is, which the mark in its state word says. So several can have folios at
-//! the same time, and do, while the policy is switched ([`switch`]).
+//! A folio belongs to the policy on whose lists it is, which the mark in its state word says. So
+//! several can have folios at the same time, and do, while the policy is switched ([`switch`]).
 //!
 //! # A further policy
 //!
-//! One variant of [`Lru`] with a number, a name and a mark for each of its lists (`folio/flags.rs` has three left); one file
-//! or folder here; a field of [`Lruvec`] for its state and of [`lists`] for its lists; and an arm in each match of this file.
+//! One variant of [`Lru`] with a number, a name and a mark for each of its lists (`folio/flags.rs`
+//! has three left); one file or folder here; a field of [`Lruvec`] for its state and of [`lists`]
+//! for its lists; and an arm in each match of this file.
 
 pub(crate) mod arrivals;
 pub(crate) mod classic;
@@ -62,7 +65,8 @@ use crate::memcg::{Memcg, MemcgId};
 use multigen::window::GENERATION_LISTS;
 
 impl Lru {
-    /// All policies, those for tests included, in the order in which they take turns while the policy is switched.
+    /// All policies, those for tests included, in the order in which they take turns while the
+    /// policy is switched.
     #[cfg(not(test))]
     pub(crate) const POLICIES: [Lru; 3] = Lru::ALL;
     #[cfg(test)]
@@ -125,7 +129,8 @@ impl Core {
 impl LockedLruvec<'_> {
     /// Puts a folio where the policy says. `rotation`: to be evicted next.
     pub(crate) fn place(&mut self, folio: FolioId, rotation: bool) {
-        // Asked under the lock: once the policy is switched, nobody adds to lists that the switch has emptied.
+        // Asked under the lock: once the policy is switched, nobody adds to lists that the switch
+        // has emptied.
         match self.folios.mechanisms().lru() {
             Lru::MultiGen => _ = self.add_to_generation(folio, rotation),
             Lru::Classic => self.add_classic(folio, rotation),
@@ -143,14 +148,16 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// A folio goes to the same list of `heir`: what its policy notes of it beside its state follows.
+    /// A folio goes to the same list of `heir`: what its policy notes of it beside its state
+    /// follows.
     fn inherit(&self, heir: &LockedLruvec<'_>, list: usize, folio: FolioId) {
         if policy_of_list(list) == Some(Lru::Ranked) {
             heir.inherit_ranked(self, folio);
         }
     }
 
-    /// A folio was taken off a list that is scanned, on which it was in state `before`: its policy counts one less.
+    /// A folio was taken off a list that is scanned, on which it was in state `before`: its policy
+    /// counts one less.
     #[inline]
     fn count_off(&mut self, kind: Kind, before: Flags) {
         match Lru::of(before) {
@@ -174,7 +181,8 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// A folio that is off its list is to go to the old side, on advice. `true`: that counts as a deactivation.
+    /// A folio that is off its list is to go to the old side, on advice. `true`: that counts as a
+    /// deactivation.
     fn make_cold(&self, folio: FolioId) -> bool {
         let (flags, mechanisms) = (self.folios.flags(folio), self.folios.mechanisms());
         let was_active = flags.make_cold();
@@ -211,7 +219,8 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// A folio leaves its policy without leaving the lists: it has no mark, and `active` says whether it was among the young.
+    /// A folio leaves its policy without leaving the lists: it has no mark, and `active` says
+    /// whether it was among the young.
     fn leave(&mut self, from: Lru, folio: FolioId) {
         match from {
             Lru::MultiGen => self.leave_generation(folio),
@@ -243,8 +252,8 @@ impl LockedLruvec<'_> {
 
 // Use and advice.
 
-/// Counts one access through a descriptor to the folio that was in state `then`. `Some`: [`accessed_again`] is to be called for
-/// it, with its state before; it has a reference for that.
+/// Counts one access through a descriptor to the folio that was in state `then`. `Some`:
+/// [`accessed_again`] is to be called for it, with its state before; it has a reference for that.
 #[inline]
 pub(crate) fn accessed(core: &Core, folio: FolioId, then: Flags) -> Option<Flags> {
     let (flags, mechanisms) = (core.folios.flags(folio), core.mechanisms());
@@ -266,11 +275,13 @@ pub(crate) fn accessed(core: &Core, folio: FolioId, then: Flags) -> Option<Flags
 /// What [`accessed`] left to do where no lock is held, as a batch of `cpu` may be drained.
 #[cold]
 pub(crate) fn accessed_again(core: &Core, host: &impl Host, cpu: usize, folio: FolioId, before: Flags) {
-    // Only active and inactive lists have it; if the policy was switched meanwhile, the folio is activated all the same.
+    // Only active and inactive lists have it; if the policy was switched meanwhile, the folio is
+    // activated all the same.
     core.accessed_again(host, cpu, folio, before);
 }
 
-/// A page fault brought a folio in, of a mapping in which use says something. It is not on a list yet.
+/// A page fault brought a folio in, of a mapping in which use says something. It is not on a list
+/// yet.
 pub(crate) fn faulted_in(core: &Core, folio: FolioId) {
     match core.lru() {
         Lru::MultiGen => core.folios.flags(folio).mark_faulted_in(core.mechanisms()),
@@ -283,7 +294,8 @@ pub(crate) fn faulted_in(core: &Core, folio: FolioId) {
     }
 }
 
-/// Advice that a page is not needed, which could not be followed at once (spec 20 §8, deactivate-file).
+/// Advice that a page is not needed, which could not be followed at once
+/// ([book: access#rotation-and-advice], deactivate-file).
 pub(crate) fn advise_cold(core: &Core, host: &impl Host, cpu: usize, folio: FolioId) {
     let moves = match core.lru() {
         Lru::MultiGen => multigen::forget_use(core, folio),
@@ -381,8 +393,9 @@ impl PolicyTurn {
     }
 }
 
-/// The turn of one lruvec: what is taken from it, batch by batch, by the policies that have folios on its lists. While the
-/// policy is being switched, that is each of them, one after the other (spec 80 §11).
+/// The turn of one lruvec: what is taken from it, batch by batch, by the policies that have folios
+/// on its lists. While the policy is being switched, that is each of them, one after the other
+/// ([book: classic-lru#switching]).
 #[derive(Debug)]
 pub(crate) struct Turn {
     memcg: MemcgId,
@@ -425,7 +438,8 @@ impl Turn {
         self.after(cx, step)
     }
 
-    /// The folios of the batch were examined: what was not freed is put back. [`TurnStep::PageOut`]: some of them, once more.
+    /// The folios of the batch were examined: what was not freed is put
+    /// back. [`TurnStep::PageOut`]: some of them, once more.
     pub(crate) fn put_back(&mut self, cx: &mut Context<'_, impl Host>, outcome: PagedOut) -> TurnStep {
         let Some(turn) = self.policies.iter_mut().flatten().next() else { return TurnStep::Finished };
         let step = turn.put_back(cx, cx.core.memcg(self.memcg), outcome);
@@ -442,7 +456,8 @@ impl Turn {
     }
 }
 
-/// The policy was switched while folios of the multi-gen LRU were isolated: they go where the new one says.
+/// The policy was switched while folios of the multi-gen LRU were isolated: they go where the new
+/// one says.
 fn put_back_elsewhere(cx: &mut Context<'_, impl Host>, memcg: &Memcg) {
     if cx.core.lru() != Lru::MultiGen && !cx.scan.rejected.is_empty() {
         classic::put_back(cx.core, cx.host, cx.scan, memcg, None);
@@ -456,8 +471,8 @@ pub(crate) fn came_ahead(core: &Core, folio: FolioId) {
     }
 }
 
-/// A folio got a page-table entry, with the accessed bit set. `true`: for the access for which it was brought in, so that the bit
-/// says nothing.
+/// A folio got a page-table entry, with the accessed bit set. `true`: for the access for which it
+/// was brought in, so that the bit says nothing.
 #[inline]
 pub(crate) fn mapped_first(core: &Core, folio: FolioId, then: Flags) -> bool {
     let mechanisms = core.mechanisms();
@@ -466,7 +481,8 @@ pub(crate) fn mapped_first(core: &Core, folio: FolioId, then: Flags) -> bool {
         && core.folios.flags(folio).take_first_touch(then)
 }
 
-/// Whether entries that are made for the neighbours of a page that faults are to be old: nobody touched those.
+/// Whether entries that are made for the neighbours of a page that faults are to be old: nobody
+/// touched those.
 pub(crate) fn maps_around_old(core: &Core) -> bool {
     core.lru() == Lru::Ranked
 }
@@ -492,7 +508,8 @@ pub(crate) fn fewest_pages(core: &Core, target: MemcgId) -> u64 {
     }
 }
 
-/// As a part of a turn, one batch of the oldest generation is isolated. `true`: it is to be examined. For commands on `lru_gen`.
+/// As a part of a turn, one batch of the oldest generation is isolated. `true`: it is to be
+/// examined. For commands on `lru_gen`.
 pub(crate) fn isolate_oldest(
     cx: &mut Context<'_, impl Host>,
     memcg: &Memcg,
@@ -502,7 +519,8 @@ pub(crate) fn isolate_oldest(
     multigen::isolate(cx, memcg, request, swappiness)
 }
 
-/// As a part of a turn, puts back what is left of the batch of [`isolate_oldest`]. `true`: some is to be examined once more.
+/// As a part of a turn, puts back what is left of the batch of [`isolate_oldest`]. `true`: some is
+/// to be examined once more.
 pub(crate) fn put_back_oldest(cx: &mut Context<'_, impl Host>, memcg: &Memcg, outcome: PagedOut) -> bool {
     put_back_elsewhere(cx, memcg);
     multigen::put_back(cx, memcg, outcome)
@@ -566,7 +584,8 @@ pub(crate) struct Evictions {
 }
 
 impl Evictions {
-    /// Up to so many pages will be evicted on behalf of `target`; [`Self::end`] is to be called after them.
+    /// Up to so many pages will be evicted on behalf of `target`; [`Self::end`] is to be called
+    /// after them.
     pub(crate) fn begin(core: &Core, target: MemcgId, pages: u64) -> Evictions {
         let classic = match core.lru() {
             Lru::Classic => classic::Evictions::begin(core, target, pages),
@@ -630,8 +649,8 @@ impl Lruvec {
         swappiness.evictable().map(pages).sum::<u64>() + self.pages_in_generations(swappiness)
     }
 
-    /// Pages on the active list, or labelled with one of the two youngest generations, which is what the kernel reports as
-    /// active.
+    /// Pages on the active list, or labelled with one of the two youngest generations, which is
+    /// what the kernel reports as active.
     pub fn active_pages(&self, kind: Kind) -> u64 {
         let [main, _] = self.ranked.reported(kind);
         self.classic.size(kind, true) + main + self.pages_in_active_generations(kind)
@@ -710,7 +729,8 @@ pub(crate) fn list_named(now: Flags) -> usize {
     }
 }
 
-/// The list that a folio in such a state is on, or may be on: of the multi-gen LRU, that of its kind of any generation.
+/// The list that a folio in such a state is on, or may be on: of the multi-gen LRU, that of its
+/// kind of any generation.
 pub(crate) fn may_be_on(now: Flags, list: usize) -> bool {
     let named = list_named(now);
     match policy_of_list(named) {

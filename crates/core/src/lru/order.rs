@@ -1,11 +1,14 @@
-//! Who of a subtree gives pages next: by the kernel's memcg LRU, by our turns, or by a walk over the tree.
+//! Who of a subtree gives pages next: by the kernel's memcg LRU, by our turns, or by a walk over
+//! the tree.
 //!
-//! With `subtree_lru`, every memcg with children keeps the turns of its subtree; else, with `memcg_lru`, the root keeps an
-//! LRU of all. Where neither is, the tree is walked ([`crate::memcg`]).
+//! With `subtree_lru`, every memcg with children keeps the turns of its subtree; else, with
+//! `memcg_lru`, the root keeps an LRU of all. Where neither is, the tree is walked
+//! ([`crate::memcg`]).
 //!
 //! # Locking
 //!
-//! The order of a memcg has a lock of its own, a leaf. Membership of turns changes with the member's lruvec lock held.
+//! The order of a memcg has a lock of its own, a leaf. Membership of turns changes with the
+//! member's lruvec lock held.
 
 use super::multigen::memcg_lru::{LruWalk, MemcgLru, Op, Segment};
 use super::turns::{Given, MemcgOrder, Turns, TurnsWalk, group_of};
@@ -14,14 +17,16 @@ use crate::folio::Kind;
 use crate::memcg::{Memcg, MemcgId, TreeWalk};
 use crate::sync::Ordering::Relaxed;
 
-/// Pages of a turn that is worth the visit, two batches: a memcg that was not touched for long costs some 5 µs of cache
-/// misses. With one batch a page of 1,000 memcgs took 110 ns, against 60 ns of few.
+/// Pages of a turn that is worth the visit, two batches: a memcg that was not touched for long
+/// costs some 5 µs of cache misses. With one batch a page of 1,000 memcgs took 110 ns, against 60
+/// ns of few.
 pub(crate) const TURN_PAGES: u64 = 128;
 
 /// What a visit to a memcg came to, as far as its place in the order depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Visit {
-    /// It is under its protection, and was passed over: `min`, or (with the LRU) `low` at the first visit.
+    /// It is under its protection, and was passed over: `min`, or (with the LRU) `low` at the first
+    /// visit.
     pub(crate) below_min: bool,
     pub(crate) below_low: bool,
     /// This visit opened a generation.
@@ -111,8 +116,9 @@ impl OrderWalk {
         }
     }
 
-    /// What a memcg of `own` pages whose turn it is gives at most of `goal_pages` that are wanted from the target: twice its share, so that
-    /// one that has much that is cold does not give for all, and not less than two batches. Elsewhere, whatever it has.
+    /// What a memcg of `own` pages whose turn it is gives at most of `goal_pages` that are wanted
+    /// from the target: twice its share, so that one that has much that is cold does not give for
+    /// all, and not less than two batches. Elsewhere, whatever it has.
     pub(crate) fn most_pages(&self, core: &Core, target: MemcgId, goal_pages: u64, own: u64) -> u64 {
         let OrderWalk::Turns(_) = self else { return u64::MAX };
         let all = core.pages_in_turns(target).max(1);
@@ -126,13 +132,14 @@ impl OrderWalk {
             && core.with_order(target, |order| order.lru().segment(memcg)) == Some(Segment::Tail)
     }
 
-    /// Whether `low` is respected by this walk at the first visit only, and not by the effort as a whole.
+    /// Whether `low` is respected by this walk at the first visit only, and not by the effort as a
+    /// whole.
     pub(crate) fn is_lru(&self) -> bool {
         matches!(self, OrderWalk::Lru(_))
     }
 }
 
-/// Where the LRU moves a memcg that was visited (spec 60 §3).
+/// Where the LRU moves a memcg that was visited ([book: memcgs#memcg-lru-events]).
 fn judge(core: &Core, lru: &MemcgLru, memcg: MemcgId, visit: Visit) -> Option<Op> {
     let segment = lru.segment(memcg)?;
     if visit.below_min {
@@ -193,19 +200,22 @@ impl Core {
         self.with_lru(|lru| lru.add(memcg));
     }
 
-    /// A memcg gets a child: from now on it keeps the turns of its subtree, where it may be the first.
+    /// A memcg gets a child: from now on it keeps the turns of its subtree, where it may be the
+    /// first.
     pub(crate) fn begin_order(&self, memcg: &Memcg) {
         if self.mechanisms().subtree_lru() && !memcg.has_children.swap(true, Relaxed) {
             self.regroup(memcg.id(), true);
         }
     }
 
-    /// A memcg was removed and keeps its pages: the LRU meets it early (spec 60 §10).
+    /// A memcg was removed and keeps its pages: the LRU meets it early
+    /// ([book: memcgs#offline-memcgs]).
     pub(crate) fn age_in_order(&self, memcg: MemcgId) {
         self.with_lru(|lru| lru.apply(memcg, Op::Old));
     }
 
-    /// Limit reclaim opened a generation of a memcg: in the LRU, it is young (spec 60 §3).
+    /// Limit reclaim opened a generation of a memcg: in the LRU, it is young
+    /// ([book: memcgs#memcg-lru-events]).
     pub(crate) fn rejuvenate_in_order(&self, memcg: MemcgId) {
         self.with_lru(|lru| lru.apply(memcg, Op::Young));
     }
@@ -218,7 +228,8 @@ impl Core {
         self.with_lru(|lru| lru.apply(memcg.id(), Op::Leave));
     }
 
-    /// Pages were added to the lists of a memcg, which are locked: it may have grown into another group.
+    /// Pages were added to the lists of a memcg, which are locked: it may have grown into another
+    /// group.
     #[inline]
     pub(crate) fn grew(&self, memcg: &Memcg) {
         if self.mechanisms().subtree_lru() {
@@ -236,7 +247,8 @@ impl Core {
         Given { memcg: id, giving_pages, scanned, stolen, protected: below_min || below_low }
     }
 
-    /// Puts a memcg, or who inherited its lists, among those of its size, if it is not there; `anew`: anyway.
+    /// Puts a memcg, or who inherited its lists, among those of its size, if it is not there;
+    /// `anew`: anyway.
     fn regroup(&self, memcg: MemcgId, anew: bool) {
         let (memcg, _locked) = self.lock_living(memcg);
         let pages = memcg.lruvec.reclaimable_pages();

@@ -1,7 +1,8 @@
-//! The scan control of a reclaim effort: what it was asked for, what it achieved, and the working memory of its steps.
+//! The scan control of a reclaim effort: what it was asked for, what it achieved, and the working
+//! memory of its steps.
 //!
-//! What an effort was asked for never changes, what happened only grows. A policy's turn and what becomes of the folios that
-//! it isolates see both as one [`Context`].
+//! What an effort was asked for never changes, what happened only grows. A policy's turn and what
+//! becomes of the folios that it isolates see both as one [`Context`].
 
 use super::multigen::window::WalkBatch;
 use super::{Shadow, Swappiness};
@@ -22,7 +23,7 @@ const COMPACTION_GAP_PAGES: u64 = 2;
 /// Free pages beyond the mark at which background reclaim stops in the middle of a pass.
 const WATERMARK_SLACK_PAGES: u32 = 64;
 
-/// Who reclaims, and why (spec 70 §1).
+/// Who reclaims, and why ([book: reclaim-loop#kinds-of-reclaim]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EffortKind {
     /// The node is below its low watermark: the background thread reclaims.
@@ -66,11 +67,12 @@ pub struct Orders {
     pub swappiness: Swappiness,
     /// The CPU on which it runs: whose batches are drained.
     pub cpu: usize,
-    /// Everybody gives, even if enough was reclaimed before: as before there was a memcg LRU (spec 60 §11). False but to
-    /// show what that did.
+    /// Everybody gives, even if enough was reclaimed before: as before there was a memcg LRU
+    /// ([book: memcgs#before-memcg-lru]). False but to show what that did.
     pub whole: bool,
-    /// No more is taken than the goal: the last batch is as small as what is left. Ours, where somebody asked for so many
-    /// pages; the kernel's batches are whole, and its goals no smaller than 32.
+    /// No more is taken than the goal: the last batch is as small as what is left. Ours, where
+    /// somebody asked for so many pages; the kernel's batches are whole, and its goals no smaller
+    /// than 32.
     pub exact: bool,
 }
 
@@ -108,7 +110,7 @@ pub struct Progress {
     pub memcgs_visited: u64,
 }
 
-/// What stood in the way of an effort, in pages (spec 40 §8).
+/// What stood in the way of an effort, in pages ([book: eviction#verdicts]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tallies {
     pub(crate) taken: u64,
@@ -133,7 +135,8 @@ impl Tallies {
     }
 }
 
-/// The mapping that was used last: folios that are neighbours on a list often belong to the same file.
+/// The mapping that was used last: folios that are neighbours on a list often belong to the same
+/// file.
 #[derive(Debug, Default)]
 pub(crate) struct LastMapping(Option<Arc<Mapping>>);
 
@@ -145,7 +148,8 @@ impl LastMapping {
         self.0.as_ref()
     }
 
-    /// Whether a folio in this state may be reclaimed at all: neither it nor its mapping is locked in memory.
+    /// Whether a folio in this state may be reclaimed at all: neither it nor its mapping is locked
+    /// in memory.
     pub(crate) fn is_evictable(&mut self, core: &Core, folio: FolioId, flags: Flags) -> bool {
         let mapping = self.get(core, core.mapping_of(folio));
         !flags.mlocked() && !mapping.is_some_and(|mapping| mapping.is_unevictable())
@@ -164,7 +168,8 @@ pub(crate) struct Scan {
     /// `memory.low` spared pages; and whether it does not any more, as nothing else was found.
     pub(crate) low_skipped: bool,
     pub(crate) low_override: bool,
-    /// Present while this effort owns a walk context: after it aged an lruvec, to the end of that lruvec's turn.
+    /// Present while this effort owns a walk context: after it aged an lruvec, to the end of that
+    /// lruvec's turn.
     pub(crate) walk: Option<WalkBatch>,
     /// What was isolated last, and is to be examined.
     pub(crate) batch: Isolated,
@@ -181,8 +186,8 @@ impl Scan {
         self.tallies = Tallies::default();
     }
 
-    /// An empty batch, before something is isolated. Between steps the file of the last mapping may have been closed, and its
-    /// number given to another.
+    /// An empty batch, before something is isolated. Between steps the file of the last mapping may
+    /// have been closed, and its number given to another.
     pub(super) fn take_batch(&mut self, host: &impl Host) -> Isolated {
         let mut batch = std::mem::take(&mut self.batch);
         batch.clear();
@@ -192,7 +197,8 @@ impl Scan {
     }
 }
 
-/// What a step of reclaim works with: who decides and who acts, what is wanted, and how far that is.
+/// What a step of reclaim works with: who decides and who acts, what is wanted, and how far that
+/// is.
 pub(crate) struct Context<'a, H> {
     pub(crate) core: &'a Core,
     pub(crate) host: &'a H,
@@ -205,7 +211,8 @@ impl<'a, H: Host> Context<'a, H> {
         Context { core, host, orders, scan }
     }
 
-    /// Whether enough was reclaimed to stop in the middle of a pass (spec 70 §5).
+    /// Whether enough was reclaimed to stop in the middle of a pass
+    /// ([book: reclaim-loop#abort-test]).
     pub(crate) fn should_stop(&self) -> bool {
         let Context { core, orders, .. } = self;
         let background = orders.kind == EffortKind::Background;
@@ -241,8 +248,8 @@ pub(crate) struct Isolated {
     pub(crate) skipped: Vec<FolioId>,
     /// What the folios are.
     pub(crate) kind: Option<Kind>,
-    /// Pages looked at: sorted, isolated and skipped. What counts as looked at before the reclaim loop of 7.2, says
-    /// [`LockedLruvec::isolate`](super::LockedLruvec).
+    /// Pages looked at: sorted, isolated and skipped. What counts as looked at before the reclaim
+    /// loop of 7.2, says [`LockedLruvec::isolate`](super::LockedLruvec).
     pub(crate) scanned: u64,
     /// Pages moved to where they belong instead.
     pub(crate) sorted: u64,
@@ -284,7 +291,8 @@ pub(crate) enum TurnStep {
     More,
     /// Wait, then call again.
     Wait(Throttle),
-    /// Folios are isolated, in [`Scan::batch`]: examine them, free what can be freed, and give the rest to [`Turn::put_back`](super::Turn::put_back).
+    /// Folios are isolated, in [`Scan::batch`]: examine them, free what can be freed, and give the
+    /// rest to [`Turn::put_back`](super::Turn::put_back).
     PageOut,
     /// The turn is over.
     Finished,

@@ -7,24 +7,28 @@
 //! 2^12…               B  E        ◄── and these: whoever is smaller has nothing to give at that priority
 //! ```
 //!
-//! Each memcg has a count of what it gave, as a share of what it has beyond its protection, and whose is lowest is next (stride
-//! scheduling; Waldspurger and Weihl 1995). Who is ahead of the others by a quarter of a pass's share is left out of the pass, so that among equals
-//! everyone gives the same. A turn ends with twice the memcg's share of what is wanted ([`super::order`]), as one whose cold
-//! pages are found together would else give for all. A page that was looked at and kept counts a little, so that who uses its
-//! pages gives less. A memcg that comes begins with the lowest count there is, so that it does not have to make up for the time before.
+//! Each memcg has a count of what it gave, as a share of what it has beyond its protection, and
+//! whose is lowest is next (stride scheduling; Waldspurger and Weihl 1995). Who is ahead of the
+//! others by a quarter of a pass's share is left out of the pass, so that among equals everyone
+//! gives the same. A turn ends with twice the memcg's share of what is wanted ([`super::order`]),
+//! as one whose cold pages are found together would else give for all. A page that was looked at
+//! and kept counts a little, so that who uses its pages gives less. A memcg that comes begins with
+//! the lowest count there is, so that it does not have to make up for the time before.
 //!
 //! Who is protected holds nobody back: it is put beside the next. And the last pass of
 //! an effort leaves nobody out, since those who are behind may have nothing but dirty pages.
 //!
-//! Members are only those with pages, grouped by size, which keeps the cost of a pass at the number of those that can give:
-//! 100,000 tenants of which 1,000 are in use cost as much as 1,000.
+//! Members are only those with pages, grouped by size, which keeps the cost of a pass at the number
+//! of those that can give: 100,000 tenants of which 1,000 are in use cost as much as 1,000.
 //!
-//! The kernel has an order ([`super::multigen::memcg_lru`]) only for all memcgs together, and walks the tree for a subtree. Its
-//! order moves on only when a memcg was aged: of twelve requests, equal memcgs gave pages with a deviation of 19 %.
+//! The kernel has an order ([`super::multigen::memcg_lru`]) only for all memcgs together, and walks
+//! the tree for a subtree. Its order moves on only when a memcg was aged: of twelve requests, equal
+//! memcgs gave pages with a deviation of 19 %.
 //!
 //! # Locking
 //!
-//! Behind the lock of the order's owner. Whether a memcg is a member, and in which group, changes under its lruvec lock.
+//! Behind the lock of the order's owner. Whether a memcg is a member, and in which group, changes
+//! under its lruvec lock.
 
 use super::multigen::memcg_lru::MemcgLru;
 use crate::memcg::MemcgId;
@@ -33,12 +37,14 @@ use std::ops::Bound;
 
 /// What giving all of its pages once counts, but for those that are protected.
 const WHOLE: u64 = 1 << 32;
-/// A page that is looked at and kept counts one in so many. Of 16 equal memcgs of 491,520 pages, 40 % of them touched between two
-/// requests, what each gave in 12 requests deviated by 20 % with 64, and by 6 % with 256. With none at all it was 0.3 %, but
-/// then who used 60 % of its pages gave about as much as who used 2 %.
+/// A page that is looked at and kept counts one in so many. Of 16 equal memcgs of 491,520 pages, 40
+/// % of them touched between two requests, what each gave in 12 requests deviated by 20 % with 64,
+/// and by 6 % with 256. With none at all it was 0.3 %, but then who used 60 % of its pages gave
+/// about as much as who used 2 %.
 const KEPT_SHARE: u64 = 256;
 
-/// The group of a memcg with so many pages, or of whatever else: 0 of one without, else one more than the logarithm.
+/// The group of a memcg with so many pages, or of whatever else: 0 of one without, else one more
+/// than the logarithm.
 pub(crate) fn group_of(pages: u64) -> u32 {
     u64::BITS - pages.leading_zeros()
 }
@@ -56,8 +62,9 @@ struct Member {
 /// Members of one block.
 const BLOCK: usize = 32;
 
-/// The members of one subtree by their numbers, in blocks that are made when one of theirs comes. Two steps find one; among 100,000
-/// in a B-tree, whose nodes are in no cache by the next turn, it was five, and a sixth of the time of a request.
+/// The members of one subtree by their numbers, in blocks that are made when one of theirs comes.
+/// Two steps find one; among 100,000 in a B-tree, whose nodes are in no cache by the next turn, it
+/// was five, and a sixth of the time of a request.
 #[derive(Debug, Default)]
 struct Members {
     blocks: Vec<Option<Box<[Member; BLOCK]>>>,
@@ -155,15 +162,16 @@ impl Turns {
     }
 }
 
-/// One pass: everyone who has something to give at its priority, once, but for those who are ahead. If the others have too
-/// little that is cold, the next pass asks them for a larger share; only then is more taken from those who are ahead. At
-/// priority 0 these have their turns, too, after the others.
+/// One pass: everyone who has something to give at its priority, once, but for those who are ahead.
+/// If the others have too little that is cold, the next pass asks them for a larger share; only
+/// then is more taken from those who are ahead. At priority 0 these have their turns, too, after
+/// the others.
 #[derive(Debug)]
 pub(crate) struct TurnsWalk {
     number: u64,
     priority: u8,
-    /// The count of the one visited last, and what was added to it in advance, so that others who reclaim at the same time
-    /// take other memcgs.
+    /// The count of the one visited last, and what was added to it in advance, so that others who
+    /// reclaim at the same time take other memcgs.
     after: Option<(u64, MemcgId)>,
     advance: i64,
     /// Who gave more than this is ahead of the others by a share, and left out.
@@ -215,7 +223,8 @@ impl TurnsWalk {
             if self.priority > 0 {
                 return None;
             }
-            // As they are now: while others reclaim, too, counts grow, and one might meet the same ones for ever.
+            // As they are now: while others reclaim, too, counts grow, and one might meet the same
+            // ones for ever.
             let mut ahead: Vec<_> =
                 turns.groups.iter().flatten().filter(|(given, _)| *given > self.most).collect();
             ahead.sort_unstable_by(|one, other| other.cmp(one));
@@ -341,7 +350,8 @@ mod tests {
         assert_eq!(pass(&mut turns, 0, |_| 0), [9, 3, 1, 2, 0], "a new one does not catch up");
     }
 
-    /// Of 100 pages each, 90 of the first are protected, and 10 of the second: they give one to nine.
+    /// Of 100 pages each, 90 of the first are protected, and 10 of the second: they give one to
+    /// nine.
     #[test]
     fn who_is_protected_gives_less() {
         let mut turns = turns(&[100, 100]);
@@ -377,7 +387,8 @@ mod tests {
         assert_eq!(pass(&mut turns, 0, |_| 0), [0, 1], "one against two");
     }
 
-    /// 0 is protected, and 1 gives all the same, however much it gave. Later, 0 has nothing to make up for.
+    /// 0 is protected, and 1 gives all the same, however much it gave. Later, 0 has nothing to make
+    /// up for.
     #[test]
     fn who_is_protected_holds_nobody_back() {
         let mut turns = turns(&[1000, 1000]);

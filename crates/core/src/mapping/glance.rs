@@ -1,4 +1,5 @@
-//! The shortest way to a cached page: one word says where its bytes are, and whether they are still the same.
+//! The shortest way to a cached page: one word says where its bytes are, and whether they are still
+//! the same.
 //!
 //! ```text
 //! directory ──► leaf ──► slot word: folio, uptodate, sequence of the content
@@ -6,15 +7,16 @@
 //! directory still names the leaf, the slot still has the word: the copy is whole, and of that page
 //! ```
 //!
-//! It is what a page-table entry is to the processor: the state word of the folio, which would be one more cache miss, is
-//! not looked at. Whoever changes bytes takes `uptodate` from the slot before, and puts a new sequence into it afterwards.
-//! The sequence is the low 26 bits of the folio's version, which also changes whenever the frame gets another page; a copy
-//! is mistaken for whole if exactly 2^26 changes of that frame happen while it is made.
+//! It is what a page-table entry is to the processor: the state word of the folio, which would be
+//! one more cache miss, is not looked at. Whoever changes bytes takes `uptodate` from the slot
+//! before, and puts a new sequence into it afterwards. The sequence is the low 26 bits of the
+//! folio's version, which also changes whenever the frame gets another page; a copy is mistaken for
+//! whole if exactly 2^26 changes of that frame happen while it is made.
 //!
 //! # Locking
 //!
-//! None. The directory is looked at before the slot: at that moment the leaf belonged to this mapping, and its slot had
-//! the word before and after.
+//! None. The directory is looked at before the slot: at that moment the leaf belonged to this
+//! mapping, and its slot had the word before and after.
 
 use super::leaf::{LEAF_SLOTS, LeafPool};
 use super::slot::{AtomicSlot, Slot};
@@ -45,8 +47,8 @@ impl Glance<'_> {
         self.word.folio_number()
     }
 
-    /// It is readable, and a mapped access would find every bit set that it sets: that of the entry, and that of the
-    /// page table.
+    /// It is readable, and a mapped access would find every bit set that it sets: that of the
+    /// entry, and that of the page table.
     #[inline]
     pub fn is_young(&self) -> bool {
         self.young_table && self.word.is_young()

@@ -1,14 +1,16 @@
 //! Leaves: 64 slots each, from one pool, so that their memory is bounded and counted.
 //!
-//! A leaf belongs to 64 consecutive pages of one mapping and exists only while one of them is cached or
-//! remembered. Leaves are numbered, live in segments that are never given back, and are reused: a lock-free
-//! reader that still holds the number of a leaf that was freed reads the slots of some other mapping, and
-//! notices because the directory no longer names that leaf (see [`super::Mapping::find`]).
+//! A leaf belongs to 64 consecutive pages of one mapping and exists only while one of them is
+//! cached or remembered. Leaves are numbered, live in segments that are never given back, and are
+//! reused: a lock-free reader that still holds the number of a leaf that was freed reads the slots
+//! of some other mapping, and notices because the directory no longer names that leaf (see
+//! [`super::Mapping::find`]).
 //!
 //! # Locking
 //!
-//! Counts of a leaf change under its mapping's lock; the free list has its own. Promises are atomic counts: every page that is paid for
-//! has one, and most give it back unused, so each CPU has some of its own and asks the pool for a batch.
+//! Counts of a leaf change under its mapping's lock; the free list has its own. Promises are atomic
+//! counts: every page that is paid for has one, and most give it back unused, so each CPU has some
+//! of its own and asks the pool for a batch.
 
 use super::slot::AtomicSlot;
 use crate::memcg::MemcgId;
@@ -22,8 +24,8 @@ use std::sync::OnceLock;
 /// Pages under one leaf. The kernel's index nodes have as many, so shadow limits carry over.
 pub const LEAF_SLOTS: usize = 64;
 
-/// Leaves that are allocated together: 16 KiB, so that paying for a segment costs 4 or 5 frames. A cache of 1 MiB has 23
-/// frames that can pay.
+/// Leaves that are allocated together: 16 KiB, so that paying for a segment costs 4 or 5 frames. A
+/// cache of 1 MiB has 23 frames that can pay.
 #[cfg(not(loom))]
 const SEGMENT_LEAVES: usize = 32;
 /// Few, as loom makes every word anew for every interleaving.
@@ -41,13 +43,14 @@ pub(crate) struct Leaf<'a> {
     counts: &'a AtomicU64,
 }
 
-/// Leaves that were allocated together. Their counts lie close to each other: every page that comes or goes changes one,
-/// and apart from the slots they stay in the CPU's caches.
+/// Leaves that were allocated together. Their counts lie close to each other: every page that comes
+/// or goes changes one, and apart from the slots they stay in the CPU's caches.
 #[derive(Debug)]
 struct Segment {
     slots: [Slots; SEGMENT_LEAVES],
-    /// Present folios (low 7 bits), shadows (next 7), the memcg that pays for it while it holds only shadows (next
-    /// 20), and above them a stamp that changes whenever the leaf stops or begins to hold only shadows.
+    /// Present folios (low 7 bits), shadows (next 7), the memcg that pays for it while it holds
+    /// only shadows (next 20), and above them a stamp that changes whenever the leaf stops or
+    /// begins to hold only shadows.
     counts: [AtomicU64; SEGMENT_LEAVES],
 }
 
@@ -131,8 +134,8 @@ fn take_up_to(count: &AtomicU32, wanted: u32) -> u32 {
 /// All leaves of all mappings.
 #[derive(Debug)]
 pub(crate) struct LeafPool {
-    /// The first leaves, which suffice where cached pages are neighbours: there from the beginning, as a hit finds them
-    /// in fewer steps.
+    /// The first leaves, which suffice where cached pages are neighbours: there from the beginning,
+    /// as a hit finds them in fewer steps.
     first_slots: Box<[Slots]>,
     first_counts: Box<[AtomicU64]>,
     segments: Box<[OnceLock<Box<Segment>>]>,
@@ -155,7 +158,8 @@ pub(crate) struct LeafPool {
 struct CpuLeaves(AtomicU32);
 
 impl LeafPool {
-    /// A pool of `first` leaves that can grow to at least `leaves`, which `cpus` take in batches; of 1: one by one.
+    /// A pool of `first` leaves that can grow to at least `leaves`, which `cpus` take in batches;
+    /// of 1: one by one.
     pub(crate) fn new(first: u32, leaves: u32, cpus: usize, batch_leaves: u32) -> LeafPool {
         let cpus = if batch_leaves > 1 { cpus } else { 0 };
         let segments = (leaves.saturating_sub(first) as usize).div_ceil(SEGMENT_LEAVES).max(1);
@@ -198,7 +202,8 @@ impl LeafPool {
         self.in_use.load(Relaxed)
     }
 
-    /// Taken before paying for another segment and adding it, before all other locks but those of hosts.
+    /// Taken before paying for another segment and adding it, before all other locks but those of
+    /// hosts.
     pub(crate) fn growing(&self) -> MutexGuard<'_, ()> {
         self.growing.lock()
     }

@@ -5,17 +5,19 @@
 //!             |  directory          |  leaf       |  slot   |
 //! ```
 //!
-//! A directory covers 32,768 pages (128 MiB of file) and exists once one of them was cached; it stays until the
-//! mapping is closed (2 KiB, 1/65,536 of the bytes it covers). Leaves come and go. Directories are reached
-//! through segments whose lengths double, so that small files stay small and readers take no lock.
+//! A directory covers 32,768 pages (128 MiB of file) and exists once one of them was cached; it
+//! stays until the mapping is closed (2 KiB, 1/65,536 of the bytes it covers). Leaves come and go.
+//! Directories are reached through segments whose lengths double, so that small files stay small
+//! and readers take no lock.
 //!
-//! A page table of the kernel (512 entries) is eight consecutive leaves here; its upper-level accessed bit is
-//! a bit of the directory.
+//! A page table of the kernel (512 entries) is eight consecutive leaves here; its upper-level
+//! accessed bit is a bit of the directory.
 //!
 //! # Locking
 //!
-//! `tree` serialises every change of which folio or shadow a slot holds, and the counts of leaves. Readers take
-//! nothing: they find a slot, use it, and check afterwards that the directory still names the same leaf.
+//! `tree` serialises every change of which folio or shadow a slot holds, and the counts of leaves.
+//! Readers take nothing: they find a slot, use it, and check afterwards that the directory still
+//! names the same leaf.
 
 mod glance;
 mod leaf;
@@ -172,13 +174,14 @@ impl Mapping {
         self.host_bytes + u64::from(self.directory_count.load(Relaxed)) * size_of::<Directory>() as u64
     }
 
-    /// How much of it page tables cover: its length when it was mapped last, in pages. 0: it is not mapped.
+    /// How much of it page tables cover: its length when it was mapped last, in pages. 0: it is not
+    /// mapped.
     pub fn mapped_pages(&self) -> u64 {
         self.mapped_pages.load(Relaxed)
     }
 
-    /// Whether mapped accesses tell something about the future: not after advice that reads are sequential or
-    /// random, and not for files that are read once (spec 20 §5).
+    /// Whether mapped accesses tell something about the future: not after advice that reads are
+    /// sequential or random, and not for files that are read once ([book: access#fault-placement]).
     pub fn has_recency(&self) -> bool {
         self.recency.load(Relaxed)
     }
@@ -193,8 +196,8 @@ impl Mapping {
         self.unevictable.load(Relaxed)
     }
 
-    /// Forbids or allows reclaim of its folios. Folios that were already found unevictable come back with
-    /// [`crate::Core::rescue`].
+    /// Forbids or allows reclaim of its folios. Folios that were already found unevictable come
+    /// back with [`crate::Core::rescue`].
     pub fn set_unevictable(&self, unevictable: bool) {
         self.unevictable.store(unevictable, Relaxed);
     }
@@ -224,8 +227,8 @@ impl Mapping {
         self.leaf_id(index).map(|leaf| &leaves.get(leaf).slots[index as usize % LEAF_SLOTS])
     }
 
-    /// Looks a page up without a lock. What is found may belong to another mapping by the time it is used:
-    /// [`Self::still_there`] tells.
+    /// Looks a page up without a lock. What is found may belong to another mapping by the time it
+    /// is used: [`Self::still_there`] tells.
     #[inline]
     pub(crate) fn find(&self, leaves: &LeafPool, index: u32) -> Option<Found> {
         let leaf = self.leaf_id(index)?;
@@ -315,8 +318,8 @@ impl LockedMapping<'_> {
         self.mapping.slot(self.leaves, index).map_or(Slot::EMPTY, AtomicSlot::load)
     }
 
-    /// Accesses to pages of the leaf that begins at `first`, as bits, by way of their page-table entries. Those of them that
-    /// have none.
+    /// Accesses to pages of the leaf that begins at `first`, as bits, by way of their page-table
+    /// entries. Those of them that have none.
     pub(crate) fn touch_mapped(&self, first: u32, pages: u64) -> u64 {
         let Some((_, leaf)) = self.leaf(first) else { return pages };
         let mut without = pages;
@@ -329,7 +332,8 @@ impl LockedMapping<'_> {
         without
     }
 
-    /// Of these pages, the folios behind page-table entries whose accessed bit is set, and their slots.
+    /// Of these pages, the folios behind page-table entries whose accessed bit is set, and their
+    /// slots.
     pub(crate) fn young_entries(
         &self,
         pages: std::ops::Range<u64>,
@@ -348,8 +352,8 @@ impl LockedMapping<'_> {
         })
     }
 
-    /// Puts a folio into an empty or remembered slot; what was there. The leaf that `cpu` reserved is used up or given
-    /// back, unless there is an error.
+    /// Puts a folio into an empty or remembered slot; what was there. The leaf that `cpu` reserved
+    /// is used up or given back, unless there is an error.
     pub(crate) fn insert(&mut self, cpu: usize, index: u32, folio: FolioId) -> Result<Before, InsertError> {
         if self.tree.closed {
             return Err(InsertError::Closed);
@@ -392,14 +396,14 @@ impl LockedMapping<'_> {
         self.leaves.get(id)
     }
 
-    /// Whether what it remembers are shadows, which may be forgotten. An entry of anonymous memory says where in swap
-    /// a page is.
+    /// Whether what it remembers are shadows, which may be forgotten. An entry of anonymous memory
+    /// says where in swap a page is.
     fn keeps_shadows(&self) -> bool {
         self.mapping.kind == Kind::File
     }
 
-    /// Takes `folio` out of its slot, leaving a shadow or nothing. `Err`: it is not there. `Ok(Some)`: the leaf holds
-    /// only shadows from now on, and `owner` pays for it.
+    /// Takes `folio` out of its slot, leaving a shadow or nothing. `Err`: it is not there.
+    /// `Ok(Some)`: the leaf holds only shadows from now on, and `owner` pays for it.
     pub(crate) fn remove(
         &mut self,
         index: u32,
@@ -438,7 +442,8 @@ impl LockedMapping<'_> {
         }
     }
 
-    /// Forgets the shadow of one page. `Some`: it was the last one in a leaf that this memcg paid for.
+    /// Forgets the shadow of one page. `Some`: it was the last one in a leaf that this memcg paid
+    /// for.
     pub(crate) fn forget(&mut self, index: u32) -> Option<MemcgId> {
         let (id, leaf) = self.leaf(index)?;
         let slot = &leaf.slots[index as usize % LEAF_SLOTS];
@@ -451,7 +456,8 @@ impl LockedMapping<'_> {
         (counts.folios == 0 && counts.shadows == 0 && self.keeps_shadows()).then_some(counts.owner)
     }
 
-    /// Drops all shadows of a leaf that holds nothing else, if it is still as `stamp` says. The shadows dropped.
+    /// Drops all shadows of a leaf that holds nothing else, if it is still as `stamp` says. The
+    /// shadows dropped.
     pub(crate) fn trim(&mut self, leaf_index: u32, stamp: u32) -> Option<u32> {
         let index = leaf_index * LEAF_SLOTS as u32;
         let (id, leaf) = self.leaf(index)?;
@@ -547,7 +553,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// A map beside the tree, by seed: same content after every operation, and every leaf given back.
+    /// A map beside the tree, by seed: same content after every operation, and every leaf given
+    /// back.
     #[test]
     fn the_tree_agrees_with_a_map() {
         let leaves = LeafPool::new(100, 4096, 1, 1);
@@ -610,8 +617,9 @@ mod tests {
         assert_eq!(mapping.folios(), 0);
     }
 
-    /// spec 50 §9: "Shadow nodes … are trimmed": only while nothing else is in the leaf. §5: a leaf is listed "when its
-    /// last page is removed and shadows remain; leaves it when a page is inserted or it is freed".
+    /// [book: refaults#checks]: "Shadow nodes … are trimmed": only while nothing else is in the
+    /// leaf. [book: refaults#shadow-limit]: a leaf is listed "when its last page is removed and
+    /// shadows remain; leaves it when a page is inserted or it is freed".
     #[test]
     fn a_shadow_leaf_is_trimmed_unless_it_was_used_again() {
         let leaves = LeafPool::new(0, 256, 1, 1);

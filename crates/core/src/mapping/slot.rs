@@ -8,14 +8,14 @@
 //!          |  shadow word of the working-set code; swap slot of anonymous memory | 1 |
 //! ```
 //!
-//! The kernel has an index slot per file and a page-table entry per process. In user space a file is mapped
-//! at most once per cache, so both are one word: 8 bytes per page, and a mapped access finds the folio and
-//! its accessed bit with one load.
+//! The kernel has an index slot per file and a page-table entry per process. In user space a file
+//! is mapped at most once per cache, so both are one word: 8 bytes per page, and a mapped access
+//! finds the folio and its accessed bit with one load.
 //!
 //! # Locking
 //!
-//! Which folio a slot holds changes only under the mapping lock; the bits of a present folio change by
-//! compare-and-swap without it.
+//! Which folio a slot holds changes only under the mapping lock; the bits of a present folio change
+//! by compare-and-swap without it.
 
 use crate::folio::FolioId;
 use crate::sync::{AtomicU64, Ordering};
@@ -135,9 +135,11 @@ impl AtomicSlot {
         Slot(self.0.load(Ordering::Acquire))
     }
 
-    /// Gives the slot another content, under the mapping lock. Bits that hits set meanwhile are lost with the page.
+    /// Gives the slot another content, under the mapping lock. Bits that hits set meanwhile are
+    /// lost with the page.
     pub(crate) fn replace(&self, slot: Slot) {
-        // A store would do, were it not for loom, which lets a compare-and-swap come behind a store that it did not see.
+        // A store would do, were it not for loom, which lets a compare-and-swap come behind a store
+        // that it did not see.
         self.0.swap(slot.0, Ordering::AcqRel);
     }
 
@@ -169,7 +171,8 @@ impl AtomicSlot {
         self.change(folio, 0, UPTODATE);
     }
 
-    /// Installs the page-table entry, young. `None`: another page is there by now. Otherwise the slot before.
+    /// Installs the page-table entry, young. `None`: another page is there by now. Otherwise the
+    /// slot before.
     #[inline]
     pub(crate) fn touch(&self, folio: FolioId) -> Option<Slot> {
         self.change(folio, MAPPED | ACCESSED, 0)
@@ -274,7 +277,8 @@ mod loom_tests {
         }
     }
 
-    /// A walker tests and clears the accessed bit while it is set anew: every access is seen once, now or later.
+    /// A walker tests and clears the accessed bit while it is set anew: every access is seen once,
+    /// now or later.
     #[test]
     fn loom_no_access_is_lost() {
         loom::model(|| {

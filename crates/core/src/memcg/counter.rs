@@ -1,12 +1,12 @@
 //! What is charged to a memcg and its subtree, and what bounds it.
 //!
-//! A page is charged to its memcg and to every ancestor below the root; the root has no limit, so nobody pays there but
-//! its own tasks. Memory has one such counter per memcg, swap another.
+//! A page is charged to its memcg and to every ancestor below the root; the root has no limit, so
+//! nobody pays there but its own tasks. Memory has one such counter per memcg, swap another.
 //!
 //! # Locking
 //!
-//! Atomic words. A charge walks up and is taken back where an ancestor refuses; an uncharge walks up, too. In between, a
-//! parent may count a page that a child does not, never the other way round.
+//! Atomic words. A charge walks up and is taken back where an ancestor refuses; an uncharge walks
+//! up, too. In between, a parent may count a page that a child does not, never the other way round.
 
 use crate::sync::{AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
 
@@ -106,7 +106,8 @@ impl PageCounter {
         self.usage.fetch_sub(pages, AcqRel).checked_sub(pages)
     }
 
-    /// How far over `memory.high` (or `memory.swap.high`), as a share of it times 2^20 (spec 60 §8). 0: not at all.
+    /// How far over `memory.high` (or `memory.swap.high`), as a share of it times 2^20
+    /// ([book: memcgs#limits]). 0: not at all.
     pub(crate) fn overage(&self) -> u64 {
         let (usage, high) = (self.usage_pages(), self.high_pages());
         if usage <= high {

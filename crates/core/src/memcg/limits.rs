@@ -3,12 +3,15 @@
 use super::{MemcgId, Memcgs, UNLIMITED};
 use crate::options::PAGE_BYTES;
 
-/// What a tenant may use, and what of that is spared, in bytes. The default is no limit, and no protection.
+/// What a tenant may use, and what of that is spared, in bytes. The default is no limit, and no
+/// protection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// `memory.min`: so much is never taken to make room for others. `u64::MAX`: all that the tenant has.
+    /// `memory.min`: so much is never taken to make room for others. `u64::MAX`: all that the
+    /// tenant has.
     pub min_bytes: u64,
-    /// `memory.low`: so much is taken only if nothing else is left. `u64::MAX`: all that the tenant has.
+    /// `memory.low`: so much is taken only if nothing else is left. `u64::MAX`: all that the tenant
+    /// has.
     pub low_bytes: u64,
     /// `memory.high`: a tenant that uses more is slowed down. `None`: at no size.
     pub high_bytes: Option<u64>,

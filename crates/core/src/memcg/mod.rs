@@ -7,13 +7,14 @@
 //!                      how much its tasks were stalled in [`pressure`].
 //! ```
 //!
-//! Each memcg has its own lists ([`Lruvec`]). The pages of a memcg that went belong to its *heir*, the nearest ancestor
-//! that is there.
+//! Each memcg has its own lists ([`Lruvec`]). The pages of a memcg that went belong to its *heir*,
+//! the nearest ancestor that is there.
 //!
 //! # Locking
 //!
-//! Usage, limits and counters are atomic words. The tree has a lock of its own. A number is used again only when nothing
-//! refers to it any more, so that a memcg is found by number without a lock.
+//! Usage, limits and counters are atomic words. The tree has a lock of its own. A number is used
+//! again only when nothing refers to it any more, so that a memcg is found by number without a
+//! lock.
 
 mod counter;
 mod id;
@@ -107,7 +108,8 @@ pub struct Memcg {
 }
 
 impl Memcg {
-    /// Bytes of an empty one, with its place in the tree and its name. They stay when it goes, for the next.
+    /// Bytes of an empty one, with its place in the tree and its name. They stay when it goes, for
+    /// the next.
     pub const BYTES: u64 = 2048;
 
     fn new(id: MemcgId, now: crate::Time) -> Memcg {
@@ -200,8 +202,8 @@ impl Memcg {
         self.protection.low_pages()
     }
 
-    /// Sets `memory.max`, in pages. A smaller limit takes effect with the next charge; [`crate::reclaim::Lowering`] makes
-    /// room at once.
+    /// Sets `memory.max`, in pages. A smaller limit takes effect with the next charge;
+    /// [`crate::reclaim::Lowering`] makes room at once.
     pub fn set_max_pages(&self, pages: u64) {
         self.memory.set_max(pages);
     }
@@ -274,7 +276,8 @@ impl Memcgs {
         ancestor == MemcgId::ROOT || self.with_ancestors(memcg).any(|memcg| memcg.id == ancestor)
     }
 
-    /// Charges a memcg and all its ancestors; or, where one refuses, takes back what the others were charged.
+    /// Charges a memcg and all its ancestors; or, where one refuses, takes back what the others
+    /// were charged.
     fn charge_all(
         &self,
         memcg: MemcgId,
@@ -334,8 +337,8 @@ impl Memcgs {
         memcg.protection.update(memcg.usage_pages(), || &self.get(memcg.parent()).protection);
     }
 
-    /// A memcg and all below it, in the order in which the tree is walked: each before its children, siblings as they were
-    /// made.
+    /// A memcg and all below it, in the order in which the tree is walked: each before its
+    /// children, siblings as they were made.
     pub fn subtree(&self, memcg: MemcgId) -> impl Iterator<Item = &Memcg> {
         let mut next = Some(memcg);
         std::iter::from_fn(move || {

@@ -1,4 +1,5 @@
-//! How fast each task may dirty pages of a memcg: the bandwidth with which those are written, and the share of one task.
+//! How fast each task may dirty pages of a memcg: the bandwidth with which those are written, and
+//! the share of one task.
 //!
 //! Whoever dirties pages is paced by it, as [`crate::writeback`] says.
 //!
@@ -65,7 +66,8 @@ pub(crate) fn nanos(duration: Duration) -> u64 {
 }
 
 impl Pace {
-    /// A task dirtied `pages`, while so many of the memcg had been `written` in all. Pages per second and task, at a ratio of 1.
+    /// A task dirtied `pages`, while so many of the memcg had been `written` in all. Pages per
+    /// second and task, at a ratio of 1.
     pub(crate) fn note(&mut self, now: Time, pages: u32, written: u64, ratio: u64) -> u64 {
         self.dirtied += u64::from(pages);
         let elapsed = now.since(self.since);

@@ -1,23 +1,26 @@
-//! Pressure: how much of the time tasks of a memcg were stalled for want of memory (`memory.pressure`).
+//! Pressure: how much of the time tasks of a memcg were stalled for want of memory
+//! (`memory.pressure`).
 //!
-//! A *stall* lasts from when a charge has to reclaim, or meets `memory.high`, until the page is paid for: reclaim, waits and
-//! pauses. So does the read of a page that was in use when it was evicted. `some` is the time in which at least one task of
-//! the memcg, or of those below it, was stalled. `full`, in which all that are not idle were, is not measured: that would have
-//! to be told of every hit.
+//! A *stall* lasts from when a charge has to reclaim, or meets `memory.high`, until the page is
+//! paid for: reclaim, waits and pauses. So does the read of a page that was in use when it was
+//! evicted. `some` is the time in which at least one task of the memcg, or of those below it, was
+//! stalled. `full`, in which all that are not idle were, is not measured: that would have to be
+//! told of every hit.
 //!
-//! The share of each period of 2 s enters three averages, which forget with time constants of 10, 60 and 300 s. Nobody
-//! wakes up for that: whoever begins, ends or reads accounts for all periods since, in which nothing changed.
+//! The share of each period of 2 s enters three averages, which forget with time constants of 10,
+//! 60 and 300 s. Nobody wakes up for that: whoever begins, ends or reads accounts for all periods
+//! since, in which nothing changed.
 //!
-//! Where we differ: background reclaim, proactive reclaim and the lowering of a limit stall no task of a tenant, and are not
-//! counted; nor is who waits for a page that another task reads. The averages are of 32 bits instead of 11. There are no
-//! triggers.
+//! Where we differ: background reclaim, proactive reclaim and the lowering of a limit stall no task
+//! of a tenant, and are not counted; nor is who waits for a page that another task reads. The
+//! averages are of 32 bits instead of 11. There are no triggers.
 //!
 //! Source: docs.kernel.org/accounting/psi.html (Linux 4.20 on).
 //!
 //! # Locking
 //!
-//! The lock of each memcg's state is a leaf. A stall takes those of the memcg and of its ancestors, one after the other.
-//! Nothing here happens at a hit.
+//! The lock of each memcg's state is a leaf. A stall takes those of the memcg and of its ancestors,
+//! one after the other. Nothing here happens at a hit.
 
 use super::{Memcg, MemcgId};
 use crate::folio::FolioId;
@@ -25,7 +28,8 @@ use crate::host::Host;
 use crate::{Core, Time};
 
 const PERIOD_NANOS: u64 = 2_000_000_000;
-/// Names of the averages, and what is left of each after a period: e^(−2/10), e^(−2/60) and e^(−2/300).
+/// Names of the averages, and what is left of each after a period: e^(−2/10), e^(−2/60) and
+/// e^(−2/300).
 const AVERAGES: [(&str, u64); 3] =
     [("avg10", 3_516_421_809), ("avg60", 4_154_161_520), ("avg300", 4_266_429_413)];
 /// Shares are in parts of this.
@@ -132,7 +136,8 @@ impl Pressure {
 pub struct Stall(MemcgId);
 
 impl Core {
-    /// A task of `memcg` is stalled from now on; of one that went, of the nearest ancestor that is there.
+    /// A task of `memcg` is stalled from now on; of one that went, of the nearest ancestor that is
+    /// there.
     pub(crate) fn begin_stall(&self, host: &impl Host, memcg: MemcgId) -> Stall {
         let memcg = self.memcgs.payer(memcg);
         // The number stays this memcg's until the end.
@@ -142,7 +147,8 @@ impl Core {
         Stall(memcg.id)
     }
 
-    /// A page was inserted that its task waits for while it is read. If it was in use when it was evicted, that is a stall.
+    /// A page was inserted that its task waits for while it is read. If it was in use when it was
+    /// evicted, that is a stall.
     pub fn begin_refault(&self, host: &impl Host, folio: FolioId) -> Option<Stall> {
         let thrashes = self.folios.flags(folio).load().workingset();
         thrashes.then(|| self.begin_stall(host, self.memcg_of(folio)))
@@ -195,7 +201,8 @@ mod tests {
         format!("some avg10={a:.2} avg60={b:.2} avg300={c:.2} total={micros}\n")
     }
 
-    /// psi: "The ratios (in %) are tracked as recent trends over ten, sixty, and three hundred second windows".
+    /// psi: "The ratios (in %) are tracked as recent trends over ten, sixty, and three hundred
+    /// second windows".
     #[test]
     fn averages_follow_the_formula() {
         let mut pressure = Pressure::new(Time::ZERO);

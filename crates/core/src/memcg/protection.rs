@@ -1,19 +1,20 @@
 //! `memory.min` and `memory.low`: which pages of a memcg reclaim spares.
 //!
-//! What a memcg asks for counts as far as it uses it. Where the children of one parent ask for more than the parent has
-//! itself, each gets its share; where they ask for less, the rest protects whoever of them uses more than it asked for, in
-//! proportion.
+//! What a memcg asks for counts as far as it uses it. Where the children of one parent ask for more
+//! than the parent has itself, each gets its share; where they ask for less, the rest protects
+//! whoever of them uses more than it asked for, in proportion.
 //!
-//! A memcg under its effective protection is passed over. One above it is scanned less, in proportion to the protected
-//! share.
+//! A memcg under its effective protection is passed over. One above it is scanned less, in
+//! proportion to the protected share.
 //!
-//! Source: spec 60 §6 (Linux 6.12 to 7.2, with recursive protection). They are computed at each visit, from the target
-//! down; the kernel's walk over the memcg LRU uses what background reclaim or the last tree walk computed.
+//! Source: [book: memcgs#protections] (Linux 6.12 to 7.2, with recursive protection). They are
+//! computed at each visit, from the target down; the kernel's walk over the memcg LRU uses what
+//! background reclaim or the last tree walk computed.
 //!
 //! # Locking
 //!
-//! Atomic words. Each memcg tells its parent what it claims whenever its usage changes, as the sum over thousands of
-//! siblings is asked for at every visit.
+//! Atomic words. Each memcg tells its parent what it claims whenever its usage changes, as the sum
+//! over thousands of siblings is asked for at every visit.
 
 use super::{Memcg, MemcgId, Memcgs};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
@@ -102,7 +103,8 @@ pub struct Effective {
     pub low_pages: u64,
 }
 
-/// One effective protection: of what a memcg uses and claims, what its parent has, and what its siblings claim.
+/// One effective protection: of what a memcg uses and claims, what its parent has, and what its
+/// siblings claim.
 fn effective(usage: u64, claimed: u64, parent_usage: u64, parent: u64, siblings: u64) -> u64 {
     let share = |part: u64, of: u64, whole: u64| {
         (u128::from(part) * u128::from(of) / u128::from(whole.max(1))) as u64
@@ -117,8 +119,9 @@ fn effective(usage: u64, claimed: u64, parent_usage: u64, parent: u64, siblings:
 }
 
 impl Effective {
-    /// Of `pages` that could be scanned, those that protection leaves (spec 60 §6, "proportional pressure"): the protected
-    /// share less. `override_low`: only `min` counts. Also whether it was `low` that spared some.
+    /// Of `pages` that could be scanned, those that protection leaves ([book: memcgs#protections],
+    /// "proportional pressure"): the protected share less. `override_low`: only `min` counts. Also
+    /// whether it was `low` that spared some.
     pub(crate) fn leaves(self, pages: u64, usage_pages: u64, override_low: bool) -> (u64, bool) {
         if self == Effective::default() {
             return (pages, false);
@@ -132,7 +135,8 @@ impl Effective {
 }
 
 impl Memcgs {
-    /// What of `memcg` a reclaimer of `target` spares. The target itself, and the root, are never spared.
+    /// What of `memcg` a reclaimer of `target` spares. The target itself, and the root, are never
+    /// spared.
     pub fn effective_protection(&self, memcg: MemcgId, target: MemcgId) -> Effective {
         if memcg == target || memcg == MemcgId::ROOT {
             return Effective::default();
@@ -162,7 +166,8 @@ mod tests {
     use super::*;
     use crate::{Core, Options, Time, UNLIMITED};
 
-    /// A parent under the root with children; each with usage and low. The children's effective low.
+    /// A parent under the root with children; each with usage and low. The children's effective
+    /// low.
     fn lows(parent_low: u64, children: &[(u64, u64)]) -> Vec<u64> {
         let core = Core::new(Options::new(64), Time::ZERO);
         let parent = core.add_memcg("parent", UNLIMITED, Time::ZERO).unwrap().id();
@@ -180,23 +185,27 @@ mod tests {
             .collect()
     }
 
-    /// spec 60 §13: "Effective low with children lows 6+6, parent low 6, both used fully at 6: each 3."
+    /// [book: memcgs#checks]: "Effective low with children lows 6+6, parent low 6, both used fully
+    /// at 6: each 3."
     #[test]
     fn what_is_asked_for_too_much_is_shared() {
         assert_eq!(lows(6, &[(6, 6), (6, 6)]), [3, 3]);
     }
 
-    /// spec 60 §13: "Recursive: parent low 10, one child low 0 usage 5, other child low 4 usage 8 …: 3 and 6."
+    /// [book: memcgs#checks]: "Recursive: parent low 10, one child low 0 usage 5, other child low 4
+    /// usage 8 …: 3 and 6."
     #[test]
     fn what_is_left_over_protects_who_uses_more() {
         assert_eq!(lows(10, &[(5, 0), (8, 4)]), [3, 6]);
     }
 
-    /// The kernel's documentation of memory.low: A 50 with B 75, C 25, D 0 and E 500 of low, of which B, C and D use 50
-    /// each, E nothing; and A is the parent of all, with 100 of low and 150 of usage. An unused claim is none.
+    /// The kernel's documentation of memory.low: A 50 with B 75, C 25, D 0 and E 500 of low, of
+    /// which B, C and D use 50 each, E nothing; and A is the parent of all, with 100 of low and 150
+    /// of usage. An unused claim is none.
     #[test]
     fn an_unused_claim_protects_nobody() {
-        // B and C claim 50 and 25, fewer than the parent's 100: the rest goes to C (25 above) and D (50 above).
+        // B and C claim 50 and 25, fewer than the parent's 100: the rest goes to C (25 above) and D
+        // (50 above).
         assert_eq!(lows(100, &[(50, 75), (50, 25), (50, 0), (0, 500)]), [50, 33, 16, 0]);
         assert_eq!(
             lows(50, &[(50, 75), (50, 25), (50, 0), (0, 500)]),
@@ -205,7 +214,8 @@ mod tests {
         );
     }
 
-    /// spec 60 §6: a child of the target has what it asked for, the target itself nothing.
+    /// [book: memcgs#protections]: a child of the target has what it asked for, the target itself
+    /// nothing.
     #[test]
     fn protection_is_relative_to_the_target() {
         let core = Core::new(Options::new(64), Time::ZERO);
@@ -217,7 +227,8 @@ mod tests {
         assert_eq!((min(MemcgId::ROOT), min(a), min(b)), (0, 7, 0), "a itself has no protection to pass on");
     }
 
-    /// spec 60 §13: "Proportional: size 1000, usage 1000, low 500 (not override): 501 pages"; never fewer than 32.
+    /// [book: memcgs#checks]: "Proportional: size 1000, usage 1000, low 500 (not override): 501
+    /// pages"; never fewer than 32.
     #[test]
     fn pressure_is_proportional() {
         let low = Effective { min_pages: 0, low_pages: 500 };

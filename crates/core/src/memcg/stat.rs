@@ -2,8 +2,8 @@
 //!
 //! # Locking
 //!
-//! None: relaxed atomic words. They are exact once nobody changes them; a reader in between may see a page
-//! counted in one place and not yet in another.
+//! None: relaxed atomic words. They are exact once nobody changes them; a reader in between may see
+//! a page counted in one place and not yet in another.
 
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use std::sync::OnceLock;
@@ -87,9 +87,11 @@ counters! {
     PgstealAnon "pgsteal_anon";
     /// Reclaimed file pages.
     PgstealFile "pgsteal_file";
-    /// Pages sorted by scans: moved to the generation they belong to, or protected. Classic: looked at on active lists.
+    /// Pages sorted by scans: moved to the generation they belong to, or protected. Classic: looked
+    /// at on active lists.
     Pgrefill "pgrefill";
-    /// Pages moved to a younger generation by eviction. Classic: to the active list, but for refaults.
+    /// Pages moved to a younger generation by eviction. Classic: to the active list, but for
+    /// refaults.
     Pgactivate "pgactivate";
     /// Pages moved to the old side on advice. Classic: also from the active to the inactive list.
     Pgdeactivate "pgdeactivate";
@@ -113,9 +115,11 @@ counters! {
     NonresidentAgeWrites "nonresident_age_writes";
     /// Ours: new youngest generations.
     Aged "aged";
-    /// Reclaim efforts: one each time a charge met the limit, plus those of background reclaim and requests.
+    /// Reclaim efforts: one each time a charge met the limit, plus those of background reclaim and
+    /// requests.
     Pageoutrun "pageoutrun";
-    /// Charges that had to reclaim by themselves: because of `memory.max`, or as background reclaim did not keep up.
+    /// Charges that had to reclaim by themselves: because of `memory.max`, or as background reclaim
+    /// did not keep up.
     Allocstall "allocstall";
     /// Times that reclaim took pages although the memcg was below `memory.low`.
     EventLow "low";
@@ -145,7 +149,8 @@ const EVENTS: usize = Counter::ALL.len() - FIRST_EVENT;
 #[derive(Debug)]
 pub struct Stat {
     counters: [AtomicU64; Counter::ALL.len()],
-    /// Of the events, those of children that went, if any did: `memory.events.local` is without them.
+    /// Of the events, those of children that went, if any did: `memory.events.local` is without
+    /// them.
     inherited: OnceLock<Box<[AtomicU64; EVENTS]>>,
 }
 
@@ -162,7 +167,8 @@ impl Stat {
 
     /// The value now.
     pub fn get(&self, counter: Counter) -> u64 {
-        // A size may be decreased before the increase that belongs to it is seen; it is never reported negative.
+        // A size may be decreased before the increase that belongs to it is seen; it is never
+        // reported negative.
         (self.counters[counter as usize].load(Relaxed) as i64).max(0) as u64
     }
 

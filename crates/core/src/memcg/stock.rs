@@ -1,14 +1,17 @@
 //! Charges in advance, per CPU.
 //!
-//! A charge walks up the tree and writes one shared word per level. So a CPU charges 64 pages at once and hands them out
-//! one by one. It remembers those of seven memcgs, as many as share a CPU in turn without taking each other's.
+//! A charge walks up the tree and writes one shared word per level. So a CPU charges 64 pages at
+//! once and hands them out one by one. It remembers those of seven memcgs, as many as share a CPU
+//! in turn without taking each other's.
 //!
-//! Where a limit leaves less than 64, kernels charge page by page: reclaim frees 32 at a time, so a memcg at its limit has no more
-//! for long, and every page is a write to each ancestor's count. With `charge_near_limit`, ours, a CPU takes half of what is left
-//! there, but no more than 1/1024 of the limit: so much may lie unused near each CPU while another one reclaims. Two threads in tenants
-//! of their own, at their limits four levels down, bring in 3.9 M pages per second together instead of 2.9 M (two cores, our defaults).
+//! Where a limit leaves less than 64, kernels charge page by page: reclaim frees 32 at a time, so a
+//! memcg at its limit has no more for long, and every page is a write to each ancestor's count.
+//! With `charge_near_limit`, ours, a CPU takes half of what is left there, but no more than 1/1024
+//! of the limit: so much may lie unused near each CPU while another one reclaims. Two threads in
+//! tenants of their own, at their limits four levels down, bring in 3.9 M pages per second together
+//! instead of 2.9 M (two cores, our defaults).
 //!
-//! Source: spec 60 §8 ("charge batch"); Linux keeps seven since 6.16.
+//! Source: [book: memcgs#limits] ("charge batch"); Linux keeps seven since 6.16.
 //!
 //! # Locking
 //!
@@ -136,8 +139,8 @@ impl Memcgs {
         if pages > 1 && self.charge_pages(memcg, pages).is_ok() { pages } else { 0 }
     }
 
-    /// Pages that are charged to a memcg and its subtree and used: what is in stock is not among them, other than in
-    /// `memory.current`.
+    /// Pages that are charged to a memcg and its subtree and used: what is in stock is not among
+    /// them, other than in `memory.current`.
     pub fn used_pages(&self, memcg: MemcgId) -> u64 {
         // The root is charged only for its own.
         let within = |owner| owner == memcg || memcg != MemcgId::ROOT && self.is_within(owner, memcg);
@@ -189,7 +192,8 @@ mod tests {
         assert_eq!((core.memcgs.stocked_pages(|id| id == child), usage(parent), usage(child)), (0, 37, 37));
     }
 
-    /// With `charge_near_limit` half of what is left, up to 1/1024 of the limit; without, one by one.
+    /// With `charge_near_limit` half of what is left, up to 1/1024 of the limit; without, one by
+    /// one.
     #[test]
     fn near_a_limit_batches_are_smaller() {
         let charges = |preset, max_pages, left_pages| {

@@ -2,9 +2,9 @@
 //!
 //! # Locking
 //!
-//! The tree's, so that nobody is missed or met twice while memcgs come and go. Counts pass from a memcg that goes to its
-//! heir one by one: in between, they may be missing. Who looked a memcg up before it went may count there later; that is
-//! passed on before anything is summed up.
+//! The tree's, so that nobody is missed or met twice while memcgs come and go. Counts pass from a
+//! memcg that goes to its heir one by one: in between, they may be missing. Who looked a memcg up
+//! before it went may count there later; that is passed on before anything is summed up.
 
 use super::{Counter, Memcg, MemcgId, Memcgs};
 use crate::folio::Kind;
@@ -20,7 +20,8 @@ pub(crate) struct Totals {
 
 impl Totals {
     pub(crate) fn get(&self, counter: Counter) -> u64 {
-        // A page may be counted in one memcg when it comes and in another when it goes: only the sum is right.
+        // A page may be counted in one memcg when it comes and in another when it goes: only the
+        // sum is right.
         self.counters[counter as usize].max(0) as u64
     }
 

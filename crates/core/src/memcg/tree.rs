@@ -1,19 +1,20 @@
 //! The tree of memcgs, and the orders in which it is walked.
 //!
-//! A number is found without a lock; who is whose child, and names, are under one. A walk is in pre-order: the target
-//! first, each memcg before its children, siblings as they were made. Memcgs that were removed stay in the tree as long as
-//! something refers to them.
+//! A number is found without a lock; who is whose child, and names, are under one. A walk is in
+//! pre-order: the target first, each memcg before its children, siblings as they were made. Memcgs
+//! that were removed stay in the tree as long as something refers to them.
 //!
-//! Those who reclaim from one target at the same time *share* a walk: each takes the next memcg, and nobody's ends before
-//! the round that it joined.
+//! Those who reclaim from one target at the same time *share* a walk: each takes the next memcg,
+//! and nobody's ends before the round that it joined.
 //!
-//! Source: spec 60 §7 (Linux 6.12 to 7.2).
+//! Source: [book: memcgs#tree-walk] (Linux 6.12 to 7.2).
 //!
 //! # Locking
 //!
-//! The tree's lock is taken with an lruvec lock held, where a cost is noted and sizes of a subtree are asked for. Under it, who
-//! frees a number takes leaves: the locks of orders, of who remembers most and of Bloom filters. Who makes a memcg takes all
-//! locks of the place that it gets, its lruvec lock, too: nobody else can have one of them, as the number is nobody's.
+//! The tree's lock is taken with an lruvec lock held, where a cost is noted and sizes of a subtree
+//! are asked for. Under it, who frees a number takes leaves: the locks of orders, of who remembers
+//! most and of Bloom filters. Who makes a memcg takes all locks of the place that it gets, its
+//! lruvec lock, too: nobody else can have one of them, as the number is nobody's.
 //!
 //! A shared walk has a lock per target, in which the tree's is taken.
 
@@ -29,8 +30,9 @@ use std::sync::Arc;
 /// 16 × 2^16 memcgs.
 const SEGMENTS: usize = 16;
 
-/// A number is not used again before so many others were given up: who looked one up a moment ago may still add to its
-/// counters. What is added meanwhile is passed on ([`Memcgs::settle_late`]), and what comes later still, to the root.
+/// A number is not used again before so many others were given up: who looked one up a moment ago
+/// may still add to its counters. What is added meanwhile is passed on ([`Memcgs::settle_late`]),
+/// and what comes later still, to the root.
 const NUMBERS_RESTING: usize = 64;
 
 /// A number that was given up.
@@ -184,7 +186,8 @@ impl Memcgs {
         self.memcgs.get(id.0).expect("a memcg's place stays once it was made")
     }
 
-    /// All memcgs that are there, by number, the root first; those that were removed, too, as long as they have pages.
+    /// All memcgs that are there, by number, the root first; those that were removed, too, as long
+    /// as they have pages.
     pub fn iter(&self) -> impl Iterator<Item = &Memcg> {
         (0..self.numbers()).map(|number| self.get(MemcgId(number))).filter(|memcg| memcg.life() != Life::Free)
     }
@@ -210,7 +213,8 @@ impl Memcgs {
         Ok(found)
     }
 
-    /// The path of a memcg: the names from the root down, with slashes between; of the root, nothing.
+    /// The path of a memcg: the names from the root down, with slashes between; of the root,
+    /// nothing.
     pub fn path(&self, memcg: MemcgId) -> String {
         let mut names: Vec<_> = self.with_ancestors(memcg).map(Memcg::name).collect();
         names.reverse();
@@ -257,7 +261,8 @@ impl Memcgs {
         tree.names.range(children_of(parent)).map(|((_, name), _)| name.clone()).collect()
     }
 
-    /// Visits a memcg and all below it, each before its children, while none of them comes or goes. `visit` must lock nothing.
+    /// Visits a memcg and all below it, each before its children, while none of them comes or goes.
+    /// `visit` must lock nothing.
     pub(crate) fn visit<'a>(&'a self, top: MemcgId, mut visit: impl FnMut(&'a Memcg)) {
         let tree = self.tree.lock();
         let mut next = Some(top.0);
@@ -489,8 +494,9 @@ mod tests {
         assert_eq!(names(&core, core.memcgs.subtree(a).map(Memcg::id)), "a x z y");
     }
 
-    /// spec 60 §7: "one position …, shared by all concurrent reclaimers; each takes the next memcg. A walk ends when the
-    /// shared cycle it joined ends. A new walker that hits the end at once restarts from the beginning."
+    /// [book: memcgs#tree-walk]: "one position …, shared by all concurrent reclaimers; each takes
+    /// the next memcg. A walk ends when the shared cycle it joined ends. A new walker that hits the
+    /// end at once restarts from the beginning."
     #[test]
     fn reclaimers_share_a_round() {
         let core = core();

@@ -1,13 +1,15 @@
 //! Address spaces: who maps what, and who ran since the last walk.
 //!
-//! A page-table walk visits the address spaces of a memcg one at a time; several threads that age the same
-//! generation share the list. An address space whose tasks have not run since the last walk is skipped.
+//! A page-table walk visits the address spaces of a memcg one at a time; several threads that age
+//! the same generation share the list. An address space whose tasks have not run since the last
+//! walk is skipped.
 //!
-//! Source: spec 30 §3.
+//! Source: [book: aging#page-table-walk].
 //!
 //! # Locking
 //!
-//! The list's lock is held only to pick the next address space; an address space's own lock guards its regions.
+//! The list's lock is held only to pick the next address space; an address space's own lock guards
+//! its regions.
 
 use crate::mapping::Mapping;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering::AcqRel, Ordering::Relaxed};
@@ -184,8 +186,8 @@ mod tests {
         }
     }
 
-    /// spec 30 §10: "An address space that never ran since the last walk is not walked (no force)"; the first
-    /// walk is forced, and so is that of a space added since.
+    /// [book: aging#checks]: "An address space that never ran since the last walk is not walked (no
+    /// force)"; the first walk is forced, and so is that of a space added since.
     #[test]
     fn only_spaces_that_ran_are_walked() {
         let list = SpaceList::new();
@@ -213,7 +215,8 @@ mod tests {
 mod loom_tests {
     use super::*;
 
-    /// Two threads age the same generation: every address space is walked by one of them, and one opens the generation.
+    /// Two threads age the same generation: every address space is walked by one of them, and one
+    /// opens the generation.
     #[test]
     fn loom_agers_share_the_list() {
         loom::model(|| {

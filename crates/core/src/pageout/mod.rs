@@ -1,12 +1,12 @@
 //! What becomes of cold pages: carrying out verdicts, and putting rejected folios back.
 //!
-//! Source: spec 40 §8–10.
+//! Source: [book: eviction].
 //!
 //! # Locking
 //!
-//! Folios here are isolated: this thread owns their list membership. Each is examined with its folio lock, which is
-//! only tried. A folio leaves its mapping under the mapping lock, in the same moment in which its last references
-//! are taken.
+//! Folios here are isolated: this thread owns their list membership. Each is examined with its
+//! folio lock, which is only tried. A folio leaves its mapping under the mapping lock, in the same
+//! moment in which its last references are taken.
 
 mod verdict;
 
@@ -36,8 +36,8 @@ enum Fate {
 }
 
 impl Fate {
-    /// Of a folio that may go. Whether somebody uses it counts now: a reference of a batch that is drained while the
-    /// rest of the folios are examined was one all the same.
+    /// Of a folio that may go. Whether somebody uses it counts now: a reference of a batch that is
+    /// drained while the rest of the folios are examined was one all the same.
     fn of_doomed(now: Flags, locked: bool) -> Fate {
         if now.references() == EXPECTED_REFERENCES { Fate::Free { locked } } else { Fate::Stay }
     }
@@ -61,7 +61,8 @@ pub(crate) struct Workspace {
     shadow_leaves: Vec<ShadowLeaf>,
 }
 
-/// Examines the isolated folios of the batch and frees what can be freed; the others are rejected. The batch is empty then.
+/// Examines the isolated folios of the batch and frees what can be freed; the others are rejected.
+/// The batch is empty then.
 pub(crate) fn page_out(
     cx: &mut Context<'_, impl Host>,
     workspace: &mut Workspace,
@@ -100,9 +101,10 @@ impl Core {
         }
     }
 
-    /// Loads the slots of all folios of a batch, which are about to be changed one by one. Pages that are evicted were not
-    /// touched for long: each slot is far away, and here the CPU waits for many of them at once. This replays zipf 0.99 some
-    /// 3 % faster (2 to 6 % in three pairs of runs).
+    /// Loads the slots of all folios of a batch, which are about to be changed one by one. Pages
+    /// that are evicted were not touched for long: each slot is far away, and here the CPU waits
+    /// for many of them at once. This replays zipf 0.99 some 3 % faster (2 to 6 % in three pairs of
+    /// runs).
     fn wait_for_slots(&self, scan: &mut Scan, folios: &[FolioId]) {
         for &folio in folios {
             let (id, index) = self.page_of(folio);
@@ -127,7 +129,8 @@ impl Core {
                 == Verdict::Free
         {
             self.tell_judged(host, folio, Verdict::Free);
-            // Most are like that, and freeing them is one step, which fails if anything changes until then.
+            // Most are like that, and freeing them is one step, which fails if anything changes
+            // until then.
             return Fate::of_doomed(now, false);
         }
         let locked = flags.try_lock();
@@ -146,7 +149,8 @@ impl Core {
                 Verdict::LookAtMappings => {
                     asked.references = Some(lru::references(cx, memcg, folio));
                 }
-                // Given up while a batch held it: who locks it now finds it in no mapping, and nobody will want it back.
+                // Given up while a batch held it: who locks it now finds it in no mapping, and
+                // nobody will want it back.
                 Verdict::AssignSlot if !self.is_in_mapping(&mut cx.scan.last_mapping, folio) => break,
                 Verdict::AssignSlot => asked.slots_exhausted = !self.assign_slot(folio),
                 Verdict::SwapOut => match self.swap_out(host, memcg, folio) {
@@ -199,7 +203,8 @@ impl Core {
         Fate::Stay
     }
 
-    /// A rejected folio is to be put back in a younger generation (spec 40 §8). It does not need its copy in swap soon.
+    /// A rejected folio is to be put back in a younger generation ([book: eviction#verdicts]). It
+    /// does not need its copy in swap soon.
     fn activate(&self, host: &impl Host, memcg: &Memcg, folio: FolioId, now: Flags) {
         self.release_slot_if_short(host, folio);
         if !now.mlocked() {
@@ -222,7 +227,8 @@ impl Core {
     #[cold]
     fn swap_out(&self, host: &impl Host, memcg: &Memcg, folio: FolioId) -> SwapOutcome {
         let flags = self.folios.flags(folio);
-        // All of it before the host is asked, which may be done with it on another thread when it answers.
+        // All of it before the host is asked, which may be done with it on another thread when it
+        // answers.
         flags.start_swap_out();
         self.count_pending(memcg, 0, 1);
         let write = SwapOut { page: self.page_of(folio), folio, slot: self.swap.slot_of(folio) };
@@ -275,8 +281,8 @@ impl Core {
         })
     }
 
-    /// Takes folios that are to be freed out of their mappings, leaving shadows, and frees those that nobody uses. The
-    /// others are rejected. Freed pages by kind.
+    /// Takes folios that are to be freed out of their mappings, leaving shadows, and frees those
+    /// that nobody uses. The others are rejected. Freed pages by kind.
     fn free_isolated(
         &self,
         host: &impl Host,
@@ -329,8 +335,9 @@ impl Core {
         pages
     }
 
-    /// Takes the last references of a folio that is to be freed; its state before. `None`: somebody uses it, or it is no
-    /// longer in its slot, as it was truncated while it was isolated: then the references that it has are others'.
+    /// Takes the last references of a folio that is to be freed; its state before. `None`: somebody
+    /// uses it, or it is no longer in its slot, as it was truncated while it was isolated: then the
+    /// references that it has are others'.
     fn freeze_in_slot(&self, tree: &LockedMapping<'_>, folio: FolioId, fate: Fate) -> Option<Flags> {
         let Fate::Free { locked } = fate else { return None };
         if tree.slot(self.folios.index(folio)).folio() != Some(folio) {
@@ -358,8 +365,8 @@ mod tests {
         harness.host.flushes.borrow().iter().filter(|&&reason| reason == FlushReason::Reclaim).count()
     }
 
-    /// spec 40 §13: "a dirty file folio at the tail is isolated, gets `reclaim`, is put back with A (at `max_seq − 1`, or
-    /// `max_seq` if W)".
+    /// [book: eviction#checks]: "a dirty file folio at the tail is isolated, gets `reclaim`, is put
+    /// back with A (at `max_seq − 1`, or `max_seq` if W)".
     #[test]
     fn dirty_folios_make_way() {
         let mut harness = Harness::new(100, 1);
@@ -378,7 +385,7 @@ mod tests {
         harness.core.validate().unwrap();
     }
 
-    /// spec 40 §8 row 7: a folio under write-back gets `reclaim` and is activated.
+    /// [book: eviction#verdicts] row 7: a folio under write-back gets `reclaim` and is activated.
     #[test]
     fn folios_under_writeback_make_way() {
         let mut harness = Harness::new(100, 1);
@@ -393,8 +400,8 @@ mod tests {
         harness.core.validate().unwrap();
     }
 
-    /// spec 70 §14: "a step with 64 isolated pages all dirty and not queued wakes the flusher once; 63 dirty + 1 clean
-    /// does not"; neither do 64 of which one is being written.
+    /// [book: reclaim-loop#checks]: "a step with 64 isolated pages all dirty and not queued wakes
+    /// the flusher once; 63 dirty + 1 clean does not"; neither do 64 of which one is being written.
     #[test]
     fn only_a_batch_of_dirty_folios_wakes_the_flusher() {
         let harness = |dirty: u32| {
@@ -458,7 +465,8 @@ mod tests {
         evicted
     }
 
-    /// spec 40 §13: "A clean unmapped folio rejected because its lock was held is retried once within the step".
+    /// [book: eviction#checks]: "A clean unmapped folio rejected because its lock was held is
+    /// retried once within the step".
     #[test]
     fn a_locked_folio_is_tried_again() {
         let mut harness = Harness::new(100, 1);
@@ -471,8 +479,9 @@ mod tests {
         harness.core.validate().unwrap();
     }
 
-    /// spec 40 §9: "a folio's writeback may have ended while it was isolated, so its rotation was missed; such a folio is
-    /// clean now and can be freed at once": no batch holds a reference to it.
+    /// [book: eviction#leftovers]: "a folio's writeback may have ended while it was isolated, so
+    /// its rotation was missed; such a folio is clean now and can be freed at once": no batch holds
+    /// a reference to it.
     #[test]
     fn a_folio_that_was_written_while_isolated_is_freed() {
         let mut harness = Harness::new(100, 1);
@@ -493,8 +502,9 @@ mod tests {
         harness.core.validate().unwrap();
     }
 
-    /// spec 40 §13: "A folio kept in pass 2 whose target would be the oldest generation ends at `max_seq − 1` (or
-    /// `max_seq` if W)"; others go where the distance rule says, with their flags (§9 row 4).
+    /// [book: eviction#checks]: "A folio kept in pass 2 whose target would be the oldest generation
+    /// ends at `max_seq − 1` (or `max_seq` if W)"; others go where the distance rule says, with
+    /// their flags ([book: eviction#leftovers] row 4).
     #[test]
     fn what_is_kept_twice_leaves_the_oldest_generation() {
         // With four generations: tier 0 would fall into the oldest, hot folios would not.
@@ -523,7 +533,8 @@ mod tests {
         assert_eq!((harness.seq_of(1), harness.rfw(1)), (Some(3), (false, 0, true)));
     }
 
-    /// spec 40 §9: "Put-back keeps the order of rejection: the earliest rejected is added first, each at the head".
+    /// [book: eviction#leftovers]: "Put-back keeps the order of rejection: the earliest rejected is
+    /// added first, each at the head".
     #[test]
     fn rejected_folios_keep_their_order() {
         let mut harness = Harness::new(100, 1);
@@ -533,8 +544,9 @@ mod tests {
         assert_eq!((harness.list(0), harness.list(2)), (vec![3], vec![0, 1, 2]));
     }
 
-    /// spec 20 §10: "V7.2 reverse-map check, young, R=1,F=0,W=0: verdict activate, F becomes 1, W stays 0, re-added at
-    /// `max_seq − 1`. The next time: W=1 and re-added at `max_seq`".
+    /// [book: access#checks]: "7.2 reverse-map check, young, R=1,F=0,W=0: verdict activate, F
+    /// becomes 1, W stays 0, re-added at `max_seq − 1`. The next time: W=1 and re-added at
+    /// `max_seq`".
     #[test]
     fn a_mapped_folio_climbs_by_being_found_young() {
         let mut harness = Harness::new(100, 31);
@@ -542,7 +554,8 @@ mod tests {
         harness.load(1);
         harness.drain();
         assert_eq!((harness.rfw(0), harness.seq_of(0)), ((true, 0, false), Some(1)));
-        // The other page keeps its generation open: a window of two would have nothing between old and young.
+        // The other page keeps its generation open: a window of two would have nothing between old
+        // and young.
         assert_eq!(harness.evict(1).0, 1);
         assert_eq!((harness.rfw(0), harness.seq_of(0)), ((true, 1, false), Some(2)));
         assert!(!harness.is_young(0));
@@ -554,7 +567,8 @@ mod tests {
         harness.core.validate().unwrap();
     }
 
-    /// spec 40 §8: a mapped folio that is not young is unmapped and freed; one that is young for the first time is kept.
+    /// [book: eviction#verdicts]: a mapped folio that is not young is unmapped and freed; one that
+    /// is young for the first time is kept.
     #[test]
     fn a_mapped_folio_that_nobody_uses_is_freed() {
         let mut harness = Harness::new(100, 1);
@@ -570,8 +584,9 @@ mod tests {
         harness.core.validate().unwrap();
     }
 
-    /// spec 20 §7.3: a folio in the activation batch carries its reference: "if it is isolated meanwhile, it is unmapped
-    /// but cannot be freed, goes through the retry, and the next access is a minor fault".
+    /// [book: access#young-neighbours]: a folio in the activation batch carries its reference: "if
+    /// it is isolated meanwhile, it is unmapped but cannot be freed, goes through the retry, and
+    /// the next access is a minor fault".
     #[test]
     fn a_queued_folio_is_unmapped_but_not_freed() {
         let mut harness = Harness::new(100, 1);
@@ -591,7 +606,8 @@ mod tests {
         harness.core.validate().unwrap();
     }
 
-    /// spec 40 §9 row 1: what must not be reclaimed goes to the unevictable list, and comes back when it may.
+    /// [book: eviction#leftovers] row 1: what must not be reclaimed goes to the unevictable list,
+    /// and comes back when it may.
     #[test]
     fn unevictable_folios_are_culled_and_rescued() {
         let mut harness = Harness::new(100, 1);
@@ -610,8 +626,8 @@ mod tests {
         harness.core.validate().unwrap();
     }
 
-    /// spec 20 §10: "V7.1 reverse-map check, young, R=0,W=0: verdict keep", which is the first part of the LULESH fix: without
-    /// it the folio is activated.
+    /// [book: access#checks]: "7.1 reverse-map check, young, R=0,W=0: verdict keep", which is the
+    /// first part of the LULESH fix: without it the folio is activated.
     #[test]
     fn what_is_young_for_the_first_time_is_kept() {
         let seen = |without: &[Switch]| {
@@ -627,8 +643,10 @@ mod tests {
         assert_eq!(seen(&[Switch::LuleshFix]), ((true, 0, false), Some(2), 1));
     }
 
-    /// spec 20 §7.2, before the rework: "young = 1 otherwise: keep"; spec 40 §8 row 5: one that an earlier folio's look-around
-    /// found young while it was isolated is kept, too, "without any check"; §9 row 3: both become the youngest.
+    /// [book: access#young-in-eviction], before the rework: "young = 1 otherwise: keep";
+    /// [book: eviction#verdicts] row 5: one that an earlier folio's look-around found young while
+    /// it was isolated is kept, too, "without any check"; [book: eviction#leftovers] row 3: both
+    /// become the youngest.
     #[test]
     fn young_folios_were_made_the_youngest() {
         let mut harness = Harness::with_preset(Preset::Linux612, 100, 1);

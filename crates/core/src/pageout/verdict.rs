@@ -1,6 +1,6 @@
 //! What becomes of an isolated folio: a pure function of facts.
 //!
-//! Source: spec 40 §8, in its order.
+//! Source: [book: eviction#verdicts], in its order.
 
 use crate::folio::Kind;
 use crate::lru::References;
@@ -77,8 +77,8 @@ pub enum Verdict {
     AssignSlot,
     /// Remove its page-table entry, then ask again.
     Unmap,
-    /// Write it to its swap slot. Where that is done at once, ask again; where it goes on, it stays rejected, where it
-    /// was; where it is refused, it is activated.
+    /// Write it to its swap slot. Where that is done at once, ask again; where it goes on, it stays
+    /// rejected, where it was; where it is refused, it is activated.
     SwapOut,
     /// Remove it from its mapping and free it.
     Free,
@@ -141,7 +141,8 @@ mod tests {
         references: None,
     };
 
-    /// Every row of spec 40 §8 that applies, first match first: each case also has everything that later rows ask.
+    /// Every row of [book: eviction#verdicts] that applies, first match first: each case also has
+    /// everything that later rows ask.
     #[test]
     fn the_full_table() {
         let all = Facts {
@@ -190,8 +191,9 @@ mod tests {
         assert_eq!(judge(CLEAN), Verdict::Free);
     }
 
-    /// spec 20 §7.2: "a mapped folio with R set (i.e. found young by a walk while isolated) is kept without any check",
-    /// before the rework; spec 40 §8 row 5.
+    /// [book: access#young-in-eviction]: "a mapped folio with R set (i.e. found young by a walk
+    /// while isolated) is kept without any check", before the rework; [book: eviction#verdicts]
+    /// row 5.
     #[test]
     fn what_was_found_young_while_isolated_stays() {
         let young = Facts { mapped: true, young_meanwhile: true, writeback: true, ..CLEAN };
@@ -199,7 +201,8 @@ mod tests {
         assert_eq!(judge(Facts { mapped: false, ..young }), Verdict::Activate(Reason::Writeback));
     }
 
-    /// spec 20 §10: "V7.1 reverse-map check, young, R=0,W=0: verdict keep" (7.2 does the same).
+    /// [book: access#checks]: "7.1 reverse-map check, young, R=0,W=0: verdict keep" (7.2 does the
+    /// same).
     #[test]
     fn first_sight_keeps() {
         let young = Facts { mapped: true, references: Some(References::First), ..CLEAN };

@@ -1,6 +1,7 @@
 //! Background reclaim ("kswapd"): keeps free pages between the watermarks.
 //!
-//! Source: spec 70 §6. The host runs it on a thread or an actor of its own, and wakes it when the core asks.
+//! Source: [book: reclaim-loop#watermarks]. The host runs it on a thread or an actor of its own,
+//! and wakes it when the core asks.
 
 use super::{
     CLUSTER_PAGES, Context, EffortKind, NodeWalk, Orders, PRIORITY_DEFAULT, Scan, WalkStep, initial_priority,
@@ -33,8 +34,8 @@ pub struct Background {
     walk: Option<NodeWalk>,
     /// Pages reclaimed since it woke.
     reclaimed_pages: u64,
-    /// Where it waits for write-back (the classic LRU; `global_dirty_throttle`): a pass since it woke met pages under it. The
-    /// last one may have met none, as those before made them active.
+    /// Where it waits for write-back (the classic LRU; `global_dirty_throttle`): a pass since it
+    /// woke met pages under it. The last one may have met none, as those before made them active.
     met_writeback: bool,
 }
 
@@ -129,8 +130,9 @@ impl Background {
 }
 
 impl Core {
-    /// `lru_gen/min_ttl_ms` (spec 30 §7): where every memcg is too young, too small or protected, reclaim would thrash, and
-    /// somebody is killed for it, as the policy says. Reclaim goes on in any case.
+    /// `lru_gen/min_ttl_ms` ([book: aging#thrash-prevention]): where every memcg is too young, too
+    /// small or protected, reclaim would thrash, and somebody is killed for it, as the policy says.
+    /// Reclaim goes on in any case.
     fn check_min_ttl(&self, host: &impl Host, priority: u8, swappiness: Swappiness) {
         let min_ttl = Duration::from_millis(self.tunables.min_ttl_ms());
         if min_ttl.is_zero() || !self.habits().has_generations {
@@ -177,8 +179,8 @@ mod tests {
     use crate::reclaim::Watermarks;
     use crate::testing::Harness;
 
-    /// spec 30 §7: "the killer runs when every memcg is too young, too small, or fully protected. Eviction itself is not
-    /// stopped by `min_ttl`".
+    /// [book: aging#thrash-prevention]: "the killer runs when every memcg is too young, too small,
+    /// or fully protected. Eviction itself is not stopped by `min_ttl`".
     #[test]
     fn thrashing_is_counted() {
         for (ttl_ms, age_ms, min_pages, expected) in

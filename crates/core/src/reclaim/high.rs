@@ -1,6 +1,7 @@
-//! `memory.high`: who charges above it reclaims, and then is slowed down, the more the further above.
+//! `memory.high`: who charges above it reclaims, and then is slowed down, the more the further
+//! above.
 //!
-//! Source: spec 60 §8.
+//! Source: [book: memcgs#limits].
 //!
 //! # Locking
 //!
@@ -129,7 +130,8 @@ impl OverHigh {
 mod tests {
     use super::*;
 
-    /// spec 60 §8: "Computed delays with high = 100 MB: 101 MB → 6 ms, 105 → 159 ms, 110 → 639 ms, ≥ 118 → 2000 ms."
+    /// [book: memcgs#limits]: "Computed delays with high = 100 MB: 101 MB → 6 ms, 105 → 159 ms, 110
+    /// → 639 ms, ≥ 118 → 2000 ms."
     #[test]
     fn delays_grow_with_the_square() {
         let pages = 25_600;

@@ -1,8 +1,10 @@
-//! What is done where reclaim has tried everything: first waiting for what is under way, then the OOM policy.
+//! What is done where reclaim has tried everything: first waiting for what is under way, then the
+//! OOM policy.
 //!
 //! Both who is charged and who lowers a limit come here, after 16 fruitless efforts each time.
 //!
-//! Source: spec 60 §8, spec 70 §9. The waiting is ours (`wait_before_oom`): no kernel does it.
+//! Source: [book: memcgs#limits], [book: reclaim-loop#oom]. The waiting is ours
+//! (`wait_before_oom`): no kernel does it.
 //!
 //! # Locking
 //!
@@ -14,8 +16,9 @@ use crate::Core;
 use crate::host::{FlushReason, Host, Throttle, Time};
 use crate::memcg::{Counter, MemcgId, Totals};
 
-/// Waits of 100 ms in which nothing was written or read, and the device had nothing to do or said no, before a request
-/// fails. As long as it has something to do and does not answer, it is waited for.
+/// Waits of 100 ms in which nothing was written or read, and the device had nothing to do or said
+/// no, before a request fails. As long as it has something to do and does not answer, it is waited
+/// for.
 const FRUITLESS_WAITS: u32 = 16;
 /// Waits of one tick for somebody who was killed, before a request fails: about a second.
 const DYING_WAITS: u32 = 256;
@@ -53,9 +56,10 @@ impl LastResort {
         LastResort { kills_seen: core.oom_kills(), ..LastResort::default() }
     }
 
-    /// What to wait for once more before `target` is reclaimed from again: a wait was cut short, and nothing moved. Hosts wake
-    /// who waits for any page that is done; readers of other tenants end 16 waits in microseconds. Where a wait takes no
-    /// time at all, as for a simulated device that refuses at once, it is over.
+    /// What to wait for once more before `target` is reclaimed from again: a wait was cut short,
+    /// and nothing moved. Hosts wake who waits for any page that is done; readers of other tenants
+    /// end 16 waits in microseconds. Where a wait takes no time at all, as for a simulated device
+    /// that refuses at once, it is over.
     pub(crate) fn rest(&self, core: &Core, host: &impl Host, target: MemcgId) -> Option<Throttle> {
         let (throttle, began) = self.wait?;
         let waited = host.now().since(began);
@@ -93,7 +97,8 @@ impl LastResort {
         }
     }
 
-    /// Everything is dirty, being written or being read: that is slow, not hopeless, as long as pages do get through.
+    /// Everything is dirty, being written or being read: that is slow, not hopeless, as long as
+    /// pages do get through.
     fn wait_for_transfers(&mut self, core: &Core, host: &impl Host, target: MemcgId) -> Option<Throttle> {
         let totals = core.memcgs.subtree_totals(target);
         let in_flight = totals.get(Counter::FileWriteback) + totals.get(Counter::FileReading) > 0;
@@ -104,9 +109,10 @@ impl LastResort {
             self.seen_before = now;
             self.fruitless_waits = 0;
         }
-        // Where all but one of a few generations are empty, nobody takes anything until those who walk for the next one
-        // are done; and who walks may have to wait for a CPU longer than 16 efforts take (docs/fidelity.md). This is worth another
-        // try, but no progress: where nothing can be taken, every effort opens a generation, for ever.
+        // Where all but one of a few generations are empty, nobody takes anything until those who
+        // walk for the next one are done; and who walks may have to wait for a CPU longer than 16
+        // efforts take (docs/fidelity.md). This is worth another try, but no progress: where
+        // nothing can be taken, every effort opens a generation, for ever.
         let aged = std::mem::replace(&mut self.aged_before, totals.get(Counter::Aged));
         let ages = core.is_aging(target) || aged != self.aged_before;
         if !under_way && !ages && !moves || self.fruitless_waits == FRUITLESS_WAITS {

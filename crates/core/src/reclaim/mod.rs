@@ -5,10 +5,11 @@
 //! Background ── below low, until above high ──────────────────────────────►
 //! ```
 //!
-//! Everything here is a value with a `step`: it does one batch and returns what comes next. It never blocks; where
-//! somebody has to wait, it says so and for what, and the host parks a thread or advances a clock.
+//! Everything here is a value with a `step`: it does one batch and returns what comes next. It
+//! never blocks; where somebody has to wait, it says so and for what, and the host parks a thread
+//! or advances a clock.
 //!
-//! Source: spec 70.
+//! Source: [book: reclaim-loop].
 //!
 //! # Locking
 //!
@@ -53,7 +54,8 @@ pub enum Step {
     Done(Progress),
 }
 
-/// One reclaim effort (spec 70 §2): from priority 12 to 0, until its goal is reached.
+/// One reclaim effort ([book: reclaim-loop#effort]): from priority 12 to 0, until its goal is
+/// reached.
 #[derive(Debug)]
 pub struct Effort {
     orders: Orders,
@@ -136,15 +138,15 @@ impl Effort {
     }
 }
 
-/// Where a root effort with a large goal starts, so that the first pass already looks at about that much
-/// (spec 70 §3). Small goals, and targeted reclaim, start at 12.
+/// Where a root effort with a large goal starts, so that the first pass already looks at about that
+/// much ([book: reclaim-loop#initial-priority]). Small goals, and targeted reclaim, start at 12.
 pub(crate) fn initial_priority(core: &Core, orders: &Orders) -> u8 {
     let kernels = kernels_priority(core, orders);
     core.turn_pages(orders.target).map_or(kernels, |pages| kernels.min(priority_of_turns(pages)))
 }
 
-/// Where memcgs of so many pages on average take turns: where each gives a whole turn, so that few are visited. One that is
-/// small gives an eighth of its pages at most.
+/// Where memcgs of so many pages on average take turns: where each gives a whole turn, so that few
+/// are visited. One that is small gives an eighth of its pages at most.
 fn priority_of_turns(pages: u64) -> u8 {
     (pages / TURN_PAGES).max(1).ilog2().clamp(3, u32::from(PRIORITY_DEFAULT)) as u8
 }
@@ -171,7 +173,7 @@ mod tests {
     use super::*;
     use crate::testing::Harness;
 
-    /// spec 70 §14: "Initial priority: R = 2^20, goal = 2^10 → 10".
+    /// [book: reclaim-loop#checks]: "Initial priority: R = 2^20, goal = 2^10 → 10".
     #[test]
     fn initial_priority_by_size_and_goal() {
         assert_eq!(priority_for(1 << 20, 1 << 10), 10);
@@ -185,7 +187,8 @@ mod tests {
         assert_eq!([10, 512, 2048, 4095, 1 << 20].map(priority_of_turns), [3, 3, 4, 4, 12]);
     }
 
-    /// spec 70 §14: "Initial priority, goal 32: stays 12"; so does every targeted effort.
+    /// [book: reclaim-loop#checks]: "Initial priority, goal 32: stays 12"; so does every targeted
+    /// effort.
     #[test]
     fn small_goals_and_targets_start_at_the_default() {
         let mut harness = Harness::new(10_000, 31);
@@ -216,7 +219,8 @@ mod tests {
         }
     }
 
-    /// spec 70 §14: "Effort with no pages reclaimed at all repeats once in full-walk mode, then … returns 0".
+    /// [book: reclaim-loop#checks]: "Effort with no pages reclaimed at all repeats once in
+    /// full-walk mode, then … returns 0".
     #[test]
     fn a_fruitless_effort_is_repeated_once() {
         let mut harness = Harness::new(100, 31);
@@ -230,7 +234,8 @@ mod tests {
         assert!(progress.reclaimed >= 32 && seen.len() <= 13, "{progress:?} {seen:?}");
     }
 
-    /// spec 70 §14: "… then (if low was respected) once ignoring low, then returns 0".
+    /// [book: reclaim-loop#checks]: "… then (if low was respected) once ignoring low, then returns
+    /// 0".
     #[test]
     fn low_is_ignored_last() {
         for preset in [crate::Preset::Linux72, crate::Preset::Default] {
@@ -256,7 +261,7 @@ mod tests {
         }
     }
 
-    /// spec 70 §2: an effort ends with the first pass that reaches the goal.
+    /// [book: reclaim-loop#effort]: an effort ends with the first pass that reaches the goal.
     #[test]
     fn an_effort_ends_at_its_goal() {
         let mut harness = Harness::new(4096, 31);
@@ -265,11 +270,12 @@ mod tests {
         assert_eq!(
             (seen, progress.reclaimed),
             (vec![12, 11, 10, 9, 8, 7], 58),
-            "as spec 97 §3 has it by hand"
+            "as [book: golden-traces#by-hand] has it by hand"
         );
     }
 
-    /// spec 70 §14: "A memcg of 8192 pages, one dirty page at the tail, priority 12 (quota 1): the flusher is woken".
+    /// [book: reclaim-loop#checks]: "A memcg of 8192 pages, one dirty page at the tail, priority 12
+    /// (quota 1): the flusher is woken".
     #[test]
     fn one_dirty_page_at_the_tail_wakes_the_flusher() {
         // As measured there, the limit is charged for other things, too, so that the quota is 1.
@@ -280,9 +286,10 @@ mod tests {
         assert_eq!(*harness.host.flushes.borrow(), [crate::FlushReason::Reclaim]);
     }
 
-    /// spec 70 §8: limit reclaim that met nothing but dirty pages which are queued already waits for a tick, where such
-    /// pages are more than half of what could be reclaimed. §2: the mark is taken away at the end of an effort, before it
-    /// is repeated.
+    /// [book: writeback#throttling]: limit reclaim that met nothing but dirty pages which are
+    /// queued already waits for a tick, where such pages are more than half of what could be
+    /// reclaimed. [book: reclaim-loop#effort]: the mark is taken away at the end of an effort,
+    /// before it is repeated.
     #[test]
     fn limit_reclaim_waits_for_congestion() {
         let waits = |dirty: u32| {

@@ -1,9 +1,11 @@
 //! Which lruvec next, and how much of it: one pass over the memcgs of a target at one priority.
 //!
-//! The pass is resumable. Each step takes at most one batch from one lruvec; between steps anybody may run.
+//! The pass is resumable. Each step takes at most one batch from one lruvec; between steps anybody
+//! may run.
 //!
-//! Source: spec 70 §2, §5; spec 60 §4, §5 and §7. What is done with one lruvec is its [`Turn`], and who comes next is
-//! decided by an [`OrderWalk`].
+//! Source: [book: reclaim-loop#effort], [book: reclaim-loop#abort-test];
+//! [book: memcgs#memcg-lru-walk], [book: memcgs#memcg-visit] and [book: memcgs#tree-walk]. What is
+//! done with one lruvec is its [`Turn`], and who comes next is decided by an [`OrderWalk`].
 
 use crate::Core;
 use crate::host::{Host, Throttle};
@@ -145,7 +147,8 @@ impl NodeWalk {
 }
 
 impl Core {
-    /// One batch of the oldest generation, as a part of a turn (spec 40 §1). Pages looked at.
+    /// One batch of the oldest generation, as a part of a turn ([book: eviction#eviction-step]).
+    /// Pages looked at.
     pub(crate) fn evict_step(
         &self,
         host: &impl Host,
@@ -187,7 +190,8 @@ mod tests {
         harness.stat(Counter::Aged)
     }
 
-    /// spec 70 §14: "V7.2, lruvec of 1000 pages, priority 12: budget 0; no scan, no aging", although it must be aged.
+    /// [book: reclaim-loop#checks]: "7.2, lruvec of 1000 pages, priority 12: budget 0; no scan, no
+    /// aging", although it must be aged.
     #[test]
     fn without_a_budget_nothing_happens() {
         let harness = harness(1000, 2);
@@ -196,8 +200,9 @@ mod tests {
         assert_eq!((harness.pass(harness.orders(32), 9).0, aged(&harness)), (vec![1], 1));
     }
 
-    /// spec 70 §14: "1 000 000 pages, priority 12: budget 244; steps of 64, 64, 64, 52"; "3 generations at priority 11
-    /// (cgroup reclaim): ages once, then evicts until the budget of 488 is used".
+    /// [book: reclaim-loop#checks]: "1 000 000 pages, priority 12: budget 244; steps of 64, 64, 64,
+    /// 52"; "3 generations at priority 11 (cgroup reclaim): ages once, then evicts until the budget
+    /// of 488 is used".
     #[test]
     fn a_budget_is_spent_in_steps_of_64() {
         let harness = harness(1_000_000, 3);
@@ -207,7 +212,7 @@ mod tests {
         assert_eq!((harness.pass(orders, 11).0, aged(&harness)), (vec![64, 64, 64, 64, 64, 64, 64, 40], 1));
     }
 
-    /// spec 70 §14: "root reclaim, same: ages once, one step, stops".
+    /// [book: reclaim-loop#checks]: "root reclaim, same: ages once, one step, stops".
     #[test]
     fn root_reclaim_stops_after_aging() {
         let harness = harness(300_000, 3);
@@ -216,7 +221,8 @@ mod tests {
         assert_eq!(harness.pass(orders, 11).0, [64, 64, 18], "four generations: 299,936 >> 11 at once");
     }
 
-    /// spec 70 §14: "root reclaim, same: …, rotates to young"; "two threads, one wins aging: only the winner reports rotation".
+    /// [book: reclaim-loop#checks]: "root reclaim, same: …, rotates to young"; "two threads, one
+    /// wins aging: only the winner reports rotation".
     #[test]
     fn only_who_aged_reports_it() {
         for wins in [true, false] {
@@ -245,8 +251,8 @@ mod tests {
         }
     }
 
-    /// spec 30 §10: "V7.2: g = 3, priority 12 → no aging; priority 11 → aging; g = 2, priority 12 → aging"; "With g = 4,
-    /// no automatic aging happens".
+    /// [book: aging#checks]: "7.2: g = 3, priority 12 → no aging; priority 11 → aging; g = 2,
+    /// priority 12 → aging"; "With g = 4, no automatic aging happens".
     #[test]
     fn aging_by_generations_and_priority() {
         for (generations, priority, expected) in
@@ -259,7 +265,7 @@ mod tests {
         }
     }
 
-    /// spec 70 §14: "two threads, one wins aging: … both evict".
+    /// [book: reclaim-loop#checks]: "two threads, one wins aging: … both evict".
     #[test]
     fn who_loses_the_race_to_age_evicts_all_the_same() {
         let harness = harness(1000, 2);
@@ -274,7 +280,8 @@ mod tests {
         assert_eq!((harness.evict(64).0, harness.evict(64).0, aged(&harness)), (64, 64, 1));
     }
 
-    /// spec 70 §14: "V7.2 cgroup reclaim stops as soon as 32 pages (goal 32) are reclaimed, even in the middle of the budget".
+    /// [book: reclaim-loop#checks]: "7.2 cgroup reclaim stops as soon as 32 pages (goal 32) are
+    /// reclaimed, even in the middle of the budget".
     #[test]
     fn limit_reclaim_stops_at_its_goal() {
         let harness = harness(10_000, 4);
@@ -282,7 +289,8 @@ mod tests {
         assert_eq!((steps, scan.progress.reclaimed), (vec![64], 64), "of a budget of 312");
     }
 
-    /// spec 70 §4.1: "`d` counts everything looked at … Protection and lazy promotion consume budget."
+    /// [book: reclaim-loop#loop-after]: "`d` counts everything looked at … Protection and lazy
+    /// promotion consume budget."
     #[test]
     fn sorting_consumes_budget() {
         let harness = harness(1000, 4);
@@ -291,7 +299,8 @@ mod tests {
         assert_eq!((steps, scan.progress.reclaimed), (vec![64, 61], 25));
     }
 
-    /// Ours: a turn ends with twice the share of what is wanted, or two batches. The kernel's ends with its budget.
+    /// Ours: a turn ends with twice the share of what is wanted, or two batches. The kernel's ends
+    /// with its budget.
     #[test]
     fn a_turn_ends_with_twice_its_share() {
         let kernels = crate::Mechanisms::preset(crate::Preset::Linux72);
@@ -325,7 +334,8 @@ mod tests {
         }
     }
 
-    /// spec 70 §14: "kswapd with a goal of 8192 that frees 8192 in one lruvec stops the walk".
+    /// [book: reclaim-loop#checks]: "kswapd with a goal of 8192 that frees 8192 in one lruvec stops
+    /// the walk".
     #[test]
     fn background_reclaim_stops_at_its_goal() {
         let mut options = Options::new(40_100);
@@ -346,7 +356,8 @@ mod tests {
         assert_eq!((scan.progress.reclaimed, left(first.memcg), left(second)), (8192, 20_000 - 8192, 20_000));
     }
 
-    /// spec 70 §5: background reclaim stops when free pages are "safely above mark + 64".
+    /// [book: reclaim-loop#abort-test]: background reclaim stops when free pages are "safely above
+    /// mark + 64".
     #[test]
     fn background_reclaim_stops_above_the_mark() {
         let mut options = Options::new(10_000);

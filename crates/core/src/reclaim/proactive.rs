@@ -1,9 +1,10 @@
 //! Reclaim that somebody asked for: `memory.reclaim`, and limits that are lowered.
 //!
-//! A request is served in slices of a quarter of what is left, as each overshoots a little. With `subtree_lru`, none does, and
-//! the last is as small as what is left.
+//! A request is served in slices of a quarter of what is left, as each overshoots a little. With
+//! `subtree_lru`, none does, and the last is as small as what is left.
 //!
-//! Source: spec 60 §8 and §9. Linux before 6.8 asked for the whole request at once ([`Proactive::unsliced`]).
+//! Source: [book: memcgs#limits] and [book: memcgs#proactive-reclaim]. Linux before 6.8 asked for
+//! the whole request at once ([`Proactive::unsliced`]).
 //!
 //! # Locking
 //!
@@ -43,7 +44,8 @@ pub struct Proactive {
 }
 
 impl Proactive {
-    /// To reclaim `pages` from `target` and below it; of the root, from everybody. `swappiness`: for this request only.
+    /// To reclaim `pages` from `target` and below it; of the root, from everybody. `swappiness`:
+    /// for this request only.
     pub fn new(
         core: &Core,
         target: MemcgId,
@@ -66,8 +68,8 @@ impl Proactive {
         }
     }
 
-    /// The whole request at once, and from every memcg its share even if the others gave enough: as it was when the
-    /// published comparison was made, where it took 425 % of what was asked for.
+    /// The whole request at once, and from every memcg its share even if the others gave enough: as
+    /// it was when the published comparison was made, where it took 425 % of what was asked for.
     pub fn unsliced(self) -> Proactive {
         Proactive { sliced: false, orders: Orders { whole: true, exact: false, ..self.orders }, ..self }
     }
@@ -108,9 +110,10 @@ impl Proactive {
     }
 }
 
-/// Makes room below a limit that was lowered. Where that is `memory.max` and reclaim does not suffice, the OOM policy says what
-/// happens: whoever lowers it needs the room as one does whose charge fails. The kernel kills one after the other without
-/// another try; here each kill is followed by one, which kills fewer.
+/// Makes room below a limit that was lowered. Where that is `memory.max` and reclaim does not
+/// suffice, the OOM policy says what happens: whoever lowers it needs the room as one does whose
+/// charge fails. The kernel kills one after the other without another try; here each kill is
+/// followed by one, which kills fewer.
 #[derive(Debug)]
 pub struct Lowering {
     memcg: MemcgId,
@@ -220,8 +223,9 @@ mod tests {
         requests.iter().zip(targets).map(ask).collect()
     }
 
-    /// Ours: a request takes as many pages as it says, the kernel's whole batches (spec 60 §9: slices of at least 32, of
-    /// which each may take up to 63 more).
+    /// Ours: a request takes as many pages as it says, the kernel's whole batches
+    /// ([book: memcgs#proactive-reclaim]: slices of at least 32, of which each may take up to 63
+    /// more).
     #[test]
     fn a_request_takes_what_it_says() {
         let requests = [1, 2, 31, 32, 33, 60, 64, 65, 100, 333, 500, 1000];
@@ -231,7 +235,8 @@ mod tests {
         assert!(kernels.iter().sum::<u64>() > requests.iter().sum::<u64>() + 100, "{kernels:?}");
     }
 
-    /// spec 60 §13: "A proactive request of 1000 pages first asks for 250, then a quarter of the rest".
+    /// [book: memcgs#checks]: "A proactive request of 1000 pages first asks for 250, then a quarter
+    /// of the rest".
     #[test]
     fn a_request_is_sliced() {
         let mut harness = Harness::with_mechanisms(Harness::subtree_lru(), 4096, 31);

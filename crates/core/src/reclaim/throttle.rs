@@ -1,7 +1,7 @@
-//! When a reclaimer has to wait for write-back (spec 70 §8).
+//! When a reclaimer has to wait for write-back ([book: writeback#throttling]).
 //!
-//! The kernel's multi-gen LRU never waits in root reclaim, of which dirty pages are nobody's business then; with
-//! `global_dirty_throttle` it does as reclaim for a limit does.
+//! The kernel's multi-gen LRU never waits in root reclaim, of which dirty pages are nobody's
+//! business then; with `global_dirty_throttle` it does as reclaim for a limit does.
 
 use super::{EffortKind, Orders, Tallies};
 use crate::Core;
@@ -37,7 +37,8 @@ pub(super) fn after_fruitless_pass(
     (stands_still && waiting_helps(core)).then_some(Throttle::NoProgress)
 }
 
-/// Whether time may change anything: background reclaim has not given up, and what is in the way will be clean.
+/// Whether time may change anything: background reclaim has not given up, and what is in the way
+/// will be clean.
 fn waiting_helps(core: &Core) -> bool {
     !core.node.is_hopeless() && write_back_is_in_the_way(core)
 }
@@ -56,8 +57,8 @@ pub(super) fn end_effort(core: &Core, orders: &Orders) {
     }
 }
 
-/// The same of background reclaim, which waits where it meets pages again that it had wanted freed before. Under the kernel's
-/// multi-gen LRU these flags are never set.
+/// The same of background reclaim, which waits where it meets pages again that it had wanted freed
+/// before. Under the kernel's multi-gen LRU these flags are never set.
 pub(super) fn after_background_pass(core: &Core, orders: &Orders, tallies: &Tallies) -> Option<Throttle> {
     if !core.habits().waits_for_writeback && !core.mechanisms().global_dirty_throttle() {
         return None;
@@ -108,8 +109,9 @@ mod tests {
         harness
     }
 
-    /// spec 70 §8: "classic direct reclaim, when isolated > inactive (÷ 8 for callers that can do I/O and FS); at most once,
-    /// then give up with 0", "woken early by someone finding the condition gone".
+    /// [book: writeback#throttling]: "classic direct reclaim, when isolated > inactive (÷ 8 for
+    /// callers that can do I/O and FS); at most once, then give up with 0", "woken early by someone
+    /// finding the condition gone".
     #[test]
     fn reclaimers_wait_for_pages_that_others_isolated() {
         for kind in [EffortKind::Limit, EffortKind::Direct, EffortKind::Proactive] {
@@ -169,7 +171,8 @@ mod tests {
         assert!(waits.is_empty() && scanned > 0, "{waits:?} {scanned}");
     }
 
-    /// A node of 200 frames under the kernel's 7.2, on which so many of 190 pages are being written.
+    /// A node of 200 frames under the kernel's 7.2, on which so many of 190 pages are being
+    /// written.
     fn writing(pages: u32) -> Harness {
         let mut options = Options::new(200);
         options.watermarks = Watermarks { min: 0, low: 50, high: 60 };
@@ -182,8 +185,9 @@ mod tests {
         harness
     }
 
-    /// spec 70 §8: "direct global reclaim at priority 1 with nothing reclaimed"; not "if kswapd is hopeless or if 2 ×
-    /// write-pending pages ≤ reclaimable pages of the node". It is the multi-gen LRU's only throttle of root reclaim.
+    /// [book: writeback#throttling]: "direct global reclaim at priority 1 with nothing reclaimed";
+    /// not "if kswapd is hopeless or if 2 × write-pending pages ≤ reclaimable pages of the node".
+    /// It is the multi-gen LRU's only throttle of root reclaim.
     #[test]
     fn direct_reclaim_waits_when_it_stands_still() {
         let harness = writing(190);

@@ -1,6 +1,6 @@
 //! Watermarks of the node: when background reclaim starts and stops, and when allocation must wait.
 //!
-//! Source: spec 70 §6. There is one zone.
+//! Source: [book: reclaim-loop#watermarks]. There is one zone.
 
 /// Marks in free pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +19,9 @@ const SCALE: u64 = 10;
 impl Watermarks {
     /// The kernel's marks for a node of so many pages.
     ///
-    /// The kernel's floor of 128 kB for `min` is meant for machines; a cache of a few MiB would keep a third of
-    /// itself free, so that below 4 MiB the marks shrink with memory (1/32 of it for `min`).
+    /// The kernel's floor of 128 kB for `min` is meant for machines; a cache of a few MiB would
+    /// keep a third of itself free, so that below 4 MiB the marks shrink with memory (1/32 of it
+    /// for `min`).
     pub fn for_pages(pages: u32) -> Watermarks {
         let pages = u64::from(pages);
         let kilobytes = pages * 4;

@@ -1,4 +1,5 @@
-//! Where anonymous pages go: a bounded number of swap slots, and what is remembered of the pages in them.
+//! Where anonymous pages go: a bounded number of swap slots, and what is remembered of the pages in
+//! them.
 //!
 //! ```text
 //!            assign            swap_out                 evicted                  touched again
@@ -7,25 +8,29 @@
 //!     └────────────────────────────────────┴── dirty again: written to the same slot ◄────────┘
 //! ```
 //!
-//! A page that is out of memory leaves an *entry* in its slot of the mapping: the number of its swap slot. Its shadow
-//! lies in that swap slot, so an entry is never dropped to save memory, as the shadow of a file page may be. A folio with a
-//! swap slot is *in the swap cache*; while it is clean, it is freed without being written.
+//! A page that is out of memory leaves an *entry* in its slot of the mapping: the number of its
+//! swap slot. Its shadow lies in that swap slot, so an entry is never dropped to save memory, as
+//! the shadow of a file page may be. A folio with a swap slot is *in the swap cache*; while it is
+//! clean, it is freed without being written.
 //!
-//! The core keeps the numbers, and its host the bytes: [`crate::Host::swap_out`] is asked to write a page to its slot, and
-//! who brings a page back asks [`Core::swap_slot`] where its bytes are.
+//! The core keeps the numbers, and its host the bytes: [`crate::Host::swap_out`] is asked to write
+//! a page to its slot, and who brings a page back asks [`Core::swap_slot`] where its bytes are.
 //!
-//! Source: spec 00 §5, 30 §8, 40 §8 rows 12–18, 50 §1 and §3.3, 70 §10. Spec 50 §2 takes up to five bits of a token for a
-//! use count; a slot has one user here, so none is taken.
+//! Source: [book: swap#anonymous-pages], [book: aging#swappiness], [book: eviction#verdicts] rows
+//! 12–18, [book: refaults#when-shadows] and [book: refaults#refault-processing],
+//! [book: swap#swap-out]. [book: refaults#shadow-layout] takes up to five bits of a token for a use
+//! count; a slot has one user here, so none is taken.
 //!
-//! When a slot is given back follows what the kernel lab measured on 7.2.12, where the specification is silent: a store
-//! whose writes are synchronous keeps no copy of a page that is in memory (nothing was left in the swap cache at the
-//! end of its rows); another one keeps it, over stores to the page, too (as many pages were in swap as had been
-//! swapped out), until more than half of its slots are taken.
+//! When a slot is given back follows what the kernel lab measured on 7.2.12, where the book is
+//! silent: a store whose writes are synchronous keeps no copy of a page that is in memory (nothing
+//! was left in the swap cache at the end of its rows); another one keeps it, over stores to the
+//! page, too (as many pages were in swap as had been swapped out), until more than half of its
+//! slots are taken.
 //!
 //! # Locking
 //!
-//! Free slots are under a lock of their own, the innermost. Which slot a folio has changes only with the folio lock held, and
-//! a shadow only with the lock of the mapping that the entry is in.
+//! Free slots are under a lock of their own, the innermost. Which slot a folio has changes only
+//! with the folio lock held, and a shadow only with the lock of the mapping that the entry is in.
 
 use crate::Core;
 use crate::folio::{FolioId, Kind};
@@ -36,31 +41,36 @@ use crate::mapping::Mapping;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering::Relaxed};
 
-/// With fewer free slots than this, reclaim leaves anonymous pages alone (spec 30 §8).
+/// With fewer free slots than this, reclaim leaves anonymous pages alone
+/// ([book: aging#swappiness]).
 pub const FREE_SLOTS_MIN: u32 = 64;
 
 /// How writes to swap end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum SwapStore {
-    /// Some time later, as on a disk. The slot of a page that came back is kept, so that it is not written again.
+    /// Some time later, as on a disk. The slot of a page that came back is kept, so that it is not
+    /// written again.
     #[default]
     Device,
-    /// At once, as in compressed memory. The slot of a page that came back is freed: it would be a second copy in memory.
+    /// At once, as in compressed memory. The slot of a page that came back is freed: it would be a
+    /// second copy in memory.
     Memory,
 }
 
 /// Swap space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SwapOptions {
-    /// Slots, of a page each. 0, the default: no swap; anonymous pages stay in memory until they are given up.
+    /// Slots, of a page each. 0, the default: no swap; anonymous pages stay in memory until they
+    /// are given up.
     pub pages: u32,
     /// How writes to it end.
     pub store: SwapStore,
 }
 
 impl SwapOptions {
-    /// What is kept of each slot, in bytes: its shadow, who pays for it and its place among those that were given back; and,
-    /// as the page in it may be alone in its leaf, of the table of leaves 16 bytes per 32, rounded up.
+    /// What is kept of each slot, in bytes: its shadow, who pays for it and its place among those
+    /// that were given back; and, as the page in it may be alone in its leaf, of the table of
+    /// leaves 16 bytes per 32, rounded up.
     pub const SLOT_BYTES: u64 =
         (size_of::<AtomicU64>() + size_of::<AtomicU32>() + size_of::<u32>()) as u64 + 1;
 }
@@ -79,7 +89,8 @@ pub(crate) struct SwapArea {
     free_slots: AtomicU32,
 }
 
-/// Slots that nobody has: those that were given back, and all from a number on, so that slots are used in order.
+/// Slots that nobody has: those that were given back, and all from a number on, so that slots are
+/// used in order.
 #[derive(Debug)]
 struct FreeSlots {
     given_back: Vec<u32>,
@@ -94,7 +105,8 @@ impl SwapArea {
             shadows: (0..options.pages).map(|_| AtomicU64::new(0)).collect(),
             of_folios: (0..frames).map(|_| AtomicU32::new(0)).collect(),
             payers: (0..options.pages).map(|_| AtomicU32::new(0)).collect(),
-            // At once: if it grew, it would take up to twice as much, and the old and the new for a moment.
+            // At once: if it grew, it would take up to twice as much, and the old and the new for a
+            // moment.
             free: Mutex::new(FreeSlots {
                 given_back: Vec::with_capacity(options.pages as usize),
                 unused_from: 0,
@@ -157,8 +169,8 @@ impl SwapArea {
         self.of_folios[folio.0 as usize].store(slot.0, Relaxed);
     }
 
-    /// A copy in swap of what is in memory is not worth its slot: the copy is in memory itself, or more than half of the
-    /// slots are taken.
+    /// A copy in swap of what is in memory is not worth its slot: the copy is in memory itself, or
+    /// more than half of the slots are taken.
     fn is_short(&self) -> bool {
         self.store == SwapStore::Memory || u64::from(self.free_slots()) * 2 < u64::from(self.slots())
     }
@@ -175,19 +187,20 @@ impl Core {
         self.swap.slots() - self.swap.free_slots()
     }
 
-    /// Where the bytes of an anonymous page are that was inserted and has no content yet. `None`: it is new, and full of
-    /// zeros. The caller holds the folio's lock.
+    /// Where the bytes of an anonymous page are that was inserted and has no content yet. `None`:
+    /// it is new, and full of zeros. The caller holds the folio's lock.
     pub fn swap_slot(&self, folio: FolioId) -> Option<SwapSlot> {
         self.folios.flags(folio).load().swapcache().then(|| self.swap.slot_of(folio))
     }
 
-    /// Whether an anonymous page was never written to, or given up: there is nothing to read, and a load does not need a
-    /// page of its own.
+    /// Whether an anonymous page was never written to, or given up: there is nothing to read, and a
+    /// load does not need a page of its own.
     pub fn is_untouched(&self, mapping: &Mapping, index: u32) -> bool {
         mapping.lock(&self.leaves).slot(index).is_empty()
     }
 
-    /// What `wish` comes to now: only file pages where there is no room in swap (spec 30 §8).
+    /// What `wish` comes to now: only file pages where there is no room in swap
+    /// ([book: aging#swappiness]).
     pub(crate) fn swappiness_now(&self, wish: Swappiness) -> Swappiness {
         if self.swap.free_slots() < FREE_SLOTS_MIN { Swappiness::FILE_ONLY } else { wish }
     }
@@ -213,7 +226,8 @@ impl Core {
         margins.fold(u64::from(self.swap.free_slots()), u64::min)
     }
 
-    /// Gives a locked folio a slot, to which it has to be written. `false`: none is free, or its memcg may have no more.
+    /// Gives a locked folio a slot, to which it has to be written. `false`: none is free, or its
+    /// memcg may have no more.
     pub(crate) fn assign_slot(&self, folio: FolioId) -> bool {
         let memcg = self.owner_of(folio);
         if let Err(refused) = self.memcgs.charge_swap(memcg.id()) {
@@ -232,7 +246,8 @@ impl Core {
         true
     }
 
-    /// A folio keeps no copy in swap any more: its slot is free, and what is in memory is all there is.
+    /// A folio keeps no copy in swap any more: its slot is free, and what is in memory is all there
+    /// is.
     pub(crate) fn release_slot(&self, host: &impl Host, folio: FolioId) {
         if self.folios.flags(folio).leave_swap_cache(true) {
             self.free_slot(host, self.swap.slot_of(folio));
@@ -255,7 +270,8 @@ impl Core {
         }
     }
 
-    /// Whether who pays for a folio, or an ancestor, uses more than half of the swap that it may (spec 70 §10).
+    /// Whether who pays for a folio, or an ancestor, uses more than half of the swap that it may
+    /// ([book: swap#swap-out]).
     fn owner_is_short(&self, folio: FolioId) -> bool {
         self.memcgs.with_ancestors(self.memcg_of(folio)).any(|memcg| {
             let most = memcg.swap.max_pages().min(memcg.swap.high_pages());
@@ -263,7 +279,8 @@ impl Core {
         })
     }
 
-    /// A page left memory for its slot, or could not be read from it: the entry of its mapping. The mapping is locked.
+    /// A page left memory for its slot, or could not be read from it: the entry of its mapping. The
+    /// mapping is locked.
     #[cold]
     pub(crate) fn entry_of(&self, folio: FolioId, shadow: Option<u64>) -> u64 {
         let slot = self.swap.slot_of(folio);
@@ -273,8 +290,8 @@ impl Core {
         u64::from(slot.0)
     }
 
-    /// A page whose mapping had `entry` is back as `folio`, which nobody else can use yet: it is in the swap cache. What was
-    /// remembered of it.
+    /// A page whose mapping had `entry` is back as `folio`, which nobody else can use yet: it is in
+    /// the swap cache. What was remembered of it.
     #[cold]
     pub(crate) fn leave_entry(&self, folio: FolioId, entry: u64) -> Option<u64> {
         let slot = slot_in(entry);
@@ -293,8 +310,8 @@ impl Core {
         self.free_slot(host, slot_in(entry));
     }
 
-    /// Recounts the slots: each is had by one page at most, and those that are had are those that are taken. Slow: for
-    /// tests and the simulator's checker.
+    /// Recounts the slots: each is had by one page at most, and those that are had are those that
+    /// are taken. Slow: for tests and the simulator's checker.
     ///
     /// # Errors
     /// What does not hold, in words.

@@ -165,7 +165,8 @@ impl Anon {
     }
 }
 
-/// spec 00 §5: anonymous pages "are inserted by page faults only"; the first store needs nothing to be read.
+/// [book: swap#anonymous-pages]: anonymous pages "are inserted by page faults only"; the first
+/// store needs nothing to be read.
 #[test]
 fn a_new_page_is_full_of_zeros() {
     let anon = Anon::new(1000, SwapStore::Device);
@@ -178,13 +179,14 @@ fn a_new_page_is_full_of_zeros() {
     assert_eq!(counters.map(|counter| anon.stat(counter)), [1, 0, 1, 0, 0]);
     let dirty = [Counter::FileDirty, Counter::FileMapped].map(|counter| anon.stat(counter));
     assert!(anon.flags(0).dirty() && dirty == [0, 0], "what is counted and flushed is of files");
-    // spec 20 §6 row 4: "anon type without swap slot: d = 2".
+    // [book: access#distance-rule] row 4: "anon type without swap slot: d = 2".
     assert_eq!(anon.seq_of(0), 2);
     anon.core.validate().unwrap();
 }
 
-/// spec 70 §10: "Write-out makes the folio 'under writeback'; it is put back by rule 5 or 4 of the distance rule and freed
-/// on a later visit after rotation. It does not count as reclaimed until then."
+/// [book: swap#swap-out]: "Write-out makes the folio 'under writeback'; it is put back by rule 5 or
+/// 4 of the distance rule and freed on a later visit after rotation. It does not count as reclaimed
+/// until then."
 #[test]
 fn a_page_is_written_then_freed() {
     let anon = Anon::new(1000, SwapStore::Device);
@@ -196,7 +198,8 @@ fn a_page_is_written_then_freed() {
     let first = anon.host.asked.borrow()[0];
     let flags = anon.flags(first.page.1);
     assert!(flags.writeback() && flags.reclaim() && flags.swapcache() && !flags.dirty() && !flags.mapped());
-    // spec 70 §14: "Swap write that ends before the next priority round: the folio is freed in that round".
+    // [book: reclaim-loop#checks]: "Swap write that ends before the next priority round: the folio
+    // is freed in that round".
     let written = anon.end_writes(true);
     assert_eq!(anon.stat(Counter::Pgrotated), begun);
     assert_eq!(anon.seq_of(first.page.1), anon.memcg().lruvec.min_seq(Kind::Anon).0);
@@ -207,7 +210,8 @@ fn a_page_is_written_then_freed() {
     anon.core.validate().unwrap();
 }
 
-/// spec 70 §14: "Swap write that ends before the next priority round: the folio is freed in that round", of the same effort.
+/// [book: reclaim-loop#checks]: "Swap write that ends before the next priority round: the folio is
+/// freed in that round", of the same effort.
 #[test]
 fn a_page_that_is_written_at_once_is_freed_by_the_same_effort() {
     let anon = Anon::new(1000, SwapStore::Device);
@@ -229,7 +233,7 @@ fn a_page_that_is_written_at_once_is_freed_by_the_same_effort() {
     anon.core.validate().unwrap();
 }
 
-/// spec 40 §8 row 18: "synchronous success (compressed memory) → continue".
+/// [book: eviction#verdicts] row 18: "synchronous success (compressed memory) → continue".
 #[test]
 fn compressed_memory_frees_at_once() {
     let anon = Anon::new(1000, SwapStore::Memory);
@@ -238,7 +242,8 @@ fn compressed_memory_frees_at_once() {
     let freed = anon.reclaim(32, Swappiness(200));
     assert!(freed >= 32 && freed == anon.stat(Counter::Pswpout) && freed == anon.swapped().len() as u64);
     assert_eq!((u64::from(anon.core.used_swap_pages()), anon.stat(Counter::FileWriteback)), (freed, 0));
-    // As measured (zram rows on 7.2.12: no page in the swap cache at the end): the slot of what came back is free.
+    // As measured (zram rows on 7.2.12: no page in the swap cache at the end): the slot of what
+    // came back is free.
     let page = anon.swapped()[0];
     anon.touch(page, false);
     assert_eq!(u64::from(anon.core.used_swap_pages()), freed - 1);
@@ -246,7 +251,8 @@ fn compressed_memory_frees_at_once() {
     anon.core.validate().unwrap();
 }
 
-/// spec 50 §3.3: refault processing runs "for swap always when the folio enters the swap cache"; the shadow was in the slot.
+/// [book: refaults#refault-processing]: refault processing runs "for swap always when the folio
+/// enters the swap cache"; the shadow was in the slot.
 #[test]
 fn a_page_that_comes_back_is_a_refault() {
     let anon = Anon::new(1000, SwapStore::Device);
@@ -267,12 +273,14 @@ fn a_page_that_comes_back_is_a_refault() {
     anon.core.validate().unwrap();
     anon.touch(page, false);
     assert_eq!((anon.stat(Counter::Pswpin), anon.stat(Counter::WorkingsetRefaultAnon)), (2, 1));
-    // Clean, with its slot: it can leave again without being written. A store to it goes to the same slot.
+    // Clean, with its slot: it can leave again without being written. A store to it goes to the
+    // same slot.
     let hit = anon.hit(page).unwrap();
     assert_eq!((anon.core.swap_slot(hit.folio), anon.flags(page).dirty()), (Some(slot), false));
     anon.touch(page, true);
     assert_eq!((anon.core.swap_slot(hit.folio), anon.flags(page).dirty()), (Some(slot), true));
-    // spec 50 §9: "A refault of a page that moved to another memcg changes no counter at all".
+    // [book: refaults#checks]: "A refault of a page that moved to another memcg changes no counter
+    // at all".
     let mut task = anon.task.clone();
     task.memcg = anon.core.add_memcg("other", 100, Time::ZERO).unwrap().id();
     let counts = anon.stat(Counter::WorkingsetRefaultAnon);
@@ -283,7 +291,8 @@ fn a_page_that_comes_back_is_a_refault() {
     by_other.core.validate().unwrap();
 }
 
-/// A write to swap that fails leaves the page dirty, in memory, with its slot; one that is refused activates it.
+/// A write to swap that fails leaves the page dirty, in memory, with its slot; one that is refused
+/// activates it.
 #[test]
 fn what_cannot_be_written_stays() {
     let anon = Anon::new(1000, SwapStore::Device);
@@ -300,8 +309,8 @@ fn what_cannot_be_written_stays() {
     anon.core.validate().unwrap();
 }
 
-/// spec 40 §8 row 13: "swap slot cannot be allocated → activate"; spec 30 §8: swappiness is 0 where "fewer than 64 swap
-/// pages are available".
+/// [book: eviction#verdicts] row 13: "swap slot cannot be allocated → activate";
+/// [book: aging#swappiness]: swappiness is 0 where "fewer than 64 swap pages are available".
 #[test]
 fn without_room_in_swap_anonymous_pages_stay() {
     let anon = Anon::new(FREE_SLOTS_MIN + 3, SwapStore::Memory);
@@ -330,7 +339,8 @@ fn without_swap_memory_fills_up() {
     anon.core.validate().unwrap();
 }
 
-/// spec 30 §8: the table of swappiness 0, 1, 200 and 201, with pages of both kinds that nobody needs.
+/// [book: aging#swappiness]: the table of swappiness 0, 1, 200 and 201, with pages of both kinds
+/// that nobody needs.
 #[test]
 fn swappiness_decides_who_leaves() {
     for (swappiness, leaves) in
@@ -359,7 +369,8 @@ fn swappiness_decides_who_leaves() {
     assert_eq!((Swappiness::new(201), Swappiness::new(202)), (Some(Swappiness::ANON_ONLY), None));
 }
 
-/// spec 70 §10: "A slot is released early when … the system's swap is more than half used"; it is as good as free then.
+/// [book: swap#swap-out]: "A slot is released early when … the system's swap is more than half
+/// used"; it is as good as free then.
 #[test]
 fn short_slots_are_not_kept_for_copies() {
     let anon = Anon::new(100, SwapStore::Device);

@@ -6,7 +6,8 @@
 //! they leave when they are cold ([`crate::pageout`]).
 //!
 //! When and what the flusher writes is a [`Flusher`]. A host that writes takes pages with
-//! [`Core::start_writeback`] and reports with [`Core::end_writeback`]. Source: spec 70 §7.
+//! [`Core::start_writeback`] and reports with [`Core::end_writeback`]. Source:
+//! [book: writeback#flusher].
 //!
 //! Who dirties pages faster than they are written is slowed down by [`balance`].
 //!

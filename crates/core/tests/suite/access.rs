@@ -1,12 +1,13 @@
-//! What a touched page does to the lists, and where new pages go: the checklists of specs 00, 10 and 20, as far as they
-//! can be seen from outside.
+//! What a touched page does to the lists, and where new pages go: the checklists of
+//! [book: overview], [book: folios] and [book: access], as far as they can be seen from outside.
 
 use crate::common::Harness;
 use mglru_core::reclaim::EffortKind;
 use mglru_core::*;
 
-/// spec 00 §8: "`max_seq` is one number per lruvec; `min_seq` is two numbers": pages that were read before their batch
-/// drained leave the oldest generation of files empty, and only that one is closed.
+/// [book: overview#checks]: "`max_seq` is one number per lruvec; `min_seq` is two numbers": pages
+/// that were read before their batch drained leave the oldest generation of files empty, and only
+/// that one is closed.
 #[test]
 fn each_kind_has_its_own_oldest_generation() {
     let mut harness = Harness::new(1000, 31);
@@ -17,7 +18,8 @@ fn each_kind_has_its_own_oldest_generation() {
     assert_eq!((lruvec.min_seq(Kind::Anon), lruvec.min_seq(Kind::File)), (lru::Seq(0), lru::Seq(1)));
 }
 
-/// spec 10 §8: "The reported active size equals the sum over the two youngest generations".
+/// [book: folios#checks]: "The reported active size equals the sum over the two youngest
+/// generations".
 #[test]
 fn active_pages_are_the_two_youngest_generations() {
     let mut harness = Harness::new(4096, 31);
@@ -39,7 +41,7 @@ fn active_pages_are_the_two_youngest_generations() {
     );
 }
 
-/// spec 10 §8: "Batch of 31 single-page adds": nothing is on a list before the 31st.
+/// [book: folios#checks]: "Batch of 31 single-page adds": nothing is on a list before the 31st.
 #[test]
 fn new_pages_are_listed_31_at_a_time() {
     let mut harness = Harness::new(100, 31);
@@ -50,8 +52,9 @@ fn new_pages_are_listed_31_at_a_time() {
     }
 }
 
-/// spec 20 §10: "V7.2: with 4 generations, a folio read by fd once *before* its add batch drains goes to the second
-/// oldest generation; read-ahead-only goes to the oldest"; "Read-ahead alone leaves R=0".
+/// [book: access#checks]: "7.2: with 4 generations, a folio read by fd once *before* its add batch
+/// drains goes to the second oldest generation; read-ahead-only goes to the oldest"; "Read-ahead
+/// alone leaves R=0".
 #[test]
 fn pages_that_were_read_start_higher_than_those_read_ahead() {
     let mut harness = Harness::new(100, 31);
@@ -65,7 +68,8 @@ fn pages_that_were_read_start_higher_than_those_read_ahead() {
     assert_eq!(harness.rfw(2), (false, 0, false));
 }
 
-/// spec 20 §10: "V7.2: fault-in places a file folio in `max_seq − 2` with 4 generations; R=1".
+/// [book: access#checks]: "7.2: fault-in places a file folio in `max_seq − 2` with 4 generations;
+/// R=1".
 #[test]
 fn faulted_in_pages_start_in_the_second_oldest_generation() {
     let mut harness = Harness::new(100, 31);
@@ -74,7 +78,8 @@ fn faulted_in_pages_start_in_the_second_oldest_generation() {
     assert_eq!((harness.seq_of(0), harness.rfw(0), harness.min_seq()), (Some(1), (true, 0, false), 0));
 }
 
-/// spec 20 §5: a mapping without recency gives no place to what is faulted in from it.
+/// [book: access#fault-placement]: a mapping without recency gives no place to what is faulted in
+/// from it.
 #[test]
 fn advice_takes_the_merit_of_faults_away() {
     let mut harness = Harness::new(100, 31);
@@ -84,8 +89,9 @@ fn advice_takes_the_merit_of_faults_away() {
     assert_eq!((harness.seq_of(0), harness.rfw(0)), (Some(0), (false, 0, false)));
 }
 
-/// spec 20 §10: "Reading the same page from two open files alternately records one access per read": the core counts what
-/// it is told, and five accesses are the most that can be told apart ("after the rework, W is set by the 5th").
+/// [book: access#checks]: "Reading the same page from two open files alternately records one access
+/// per read": the core counts what it is told, and five accesses are the most that can be told
+/// apart ("after the rework, W is set by the 5th").
 #[test]
 fn every_recorded_access_counts() {
     let mut harness = Harness::new(100, 31);
@@ -100,7 +106,7 @@ fn every_recorded_access_counts() {
     assert_eq!(seen, expected);
 }
 
-/// spec 20 §1: pages of uncached requests are never recorded.
+/// [book: access#descriptor-accesses]: pages of uncached requests are never recorded.
 #[test]
 fn uncached_reads_do_not_count() {
     let mut harness = Harness::new(100, 31);
@@ -109,7 +115,8 @@ fn uncached_reads_do_not_count() {
     assert_eq!(harness.rfw(0), (false, 0, false));
 }
 
-/// spec 20 §1: "unmapping a file folio from a page table whose entry is young, in a mapping with recency": 1 access.
+/// [book: access#descriptor-accesses]: "unmapping a file folio from a page table whose entry is
+/// young, in a mapping with recency": 1 access.
 #[test]
 fn unmapping_counts_young_entries() {
     for (recency, expected) in [(true, true), (false, false)] {
@@ -128,8 +135,9 @@ fn unmapping_counts_young_entries() {
     }
 }
 
-/// spec 00 §8: "A page evicted by truncation, invalidation or inode removal leaves no shadow";
-/// spec 50 §9: "Truncating a file removes pages and shadows; re-reading causes no refault".
+/// [book: overview#checks]: "A page evicted by truncation, invalidation or inode removal leaves no
+/// shadow"; [book: refaults#checks]: "Truncating a file removes pages and shadows; re-reading
+/// causes no refault".
 #[test]
 fn truncation_leaves_no_memories() {
     let mut harness = Harness::new(100, 31);
@@ -145,7 +153,7 @@ fn truncation_leaves_no_memories() {
     assert_eq!(harness.stat(Counter::WorkingsetRefaultFile), 0);
 }
 
-/// spec 00 §8: the same for advice that pages are not needed.
+/// [book: overview#checks]: the same for advice that pages are not needed.
 #[test]
 fn invalidation_leaves_no_memories() {
     let mut harness = Harness::new(100, 31);

@@ -1,5 +1,6 @@
-//! The golden traces of spec 97 (§2 and §7): counts of small traces on an idealised harness, computed by
-//! independent models. Every row is reproduced exactly.
+//! The golden traces of [book: golden-traces] ([book: golden-traces#descriptor-traces] and
+//! [book: golden-traces#mapped-traces]): counts of small traces on an idealised harness, computed
+//! by independent models. Every row is reproduced exactly.
 
 use crate::common::{Channel, Harness};
 use mglru_core::Preset::{self, Linux71, Linux72, Linux612};
@@ -65,13 +66,14 @@ fn replay(preset: Preset, batch: usize, trace: &[(u32, Channel)]) -> [u64; 13] {
     ]
 }
 
-/// spec 97 §1: "First six draws: 14294, 857, 12492, 10982, 15194, 243".
+/// [book: golden-traces#harness]: "First six draws: 14294, 857, 12492, 10982, 15194, 243".
 #[test]
 fn the_skewed_trace_is_the_published_one() {
     assert_eq!(skewed().take(3).collect::<Vec<_>>(), [857, 10982, 243]);
 }
 
-/// spec 97 §4: "All rows of §2 are reproduced exactly" (scan = steal there; nothing is activated).
+/// [book: golden-traces#checks]: "All rows of [book: golden-traces#descriptor-traces] are
+/// reproduced exactly" (scan = steal there; nothing is activated).
 #[test]
 fn descriptor_reads() {
     use Channel::Read;
@@ -118,7 +120,7 @@ fn descriptor_reads() {
     }
 }
 
-/// spec 97 §7: "All rows are reproduced exactly".
+/// [book: golden-traces#mapped-traces]: "All rows are reproduced exactly".
 #[test]
 fn mapped_reads() {
     use Channel::Mapped;
@@ -163,9 +165,10 @@ fn mapped_reads() {
     }
 }
 
-/// Replays a trace under the classic LRU, whose statistics are refreshed after every so many reads, or exact. The columns
-/// of the table: misses; refaults; activated, restored; scanned, stolen; refilled, deactivated; `pgactivate`; efforts;
-/// priority rounds; the clock; pages on the inactive and the active list, and queued.
+/// Replays a trace under the classic LRU, whose statistics are refreshed after every so many reads,
+/// or exact. The columns of the table: misses; refaults; activated, restored; scanned, stolen;
+/// refilled, deactivated; `pgactivate`; efforts; priority rounds; the clock; pages on the inactive
+/// and the active list, and queued.
 fn replay_classic(batch: usize, refreshed_every: Option<usize>, trace: &[(u32, Channel)]) -> [u64; 15] {
     let exact = [Switch::ExactStatistics];
     let without: &[Switch] = if refreshed_every.is_none() { &[] } else { &exact };
@@ -202,11 +205,13 @@ fn replay_classic(batch: usize, refreshed_every: Option<usize>, trace: &[(u32, C
     ]
 }
 
-/// spec 97 §5: "All rows are reproduced exactly". Scanned is stolen there, and refilled deactivated.
+/// [book: golden-traces#classic-traces]: "All rows are reproduced exactly". Scanned is stolen
+/// there, and refilled deactivated.
 #[test]
 fn descriptor_reads_of_the_classic_lru() {
     let (t1, t2, t3) = (t1(Channel::Read), t2(Channel::Read), t3(Channel::Read));
-    // misses, refaults, activate, restore, steal, refill, pgactivate, efforts, rounds, clock, inactive, active, queued
+    // misses, refaults, activate, restore, steal, refill, pgactivate, efforts, rounds, clock,
+    // inactive, active, queued
     type Row<'a> = (&'a str, &'a [(u32, Channel)], usize, Option<usize>, [u64; 13]);
     let rows: [Row; 14] = [
         ("T1", &t1, 1, None, [36000, 30000, 0, 0, 31958, 0, 0, 551, 3306, 31958, 4042, 0, 0]),
@@ -262,7 +267,8 @@ fn descriptor_reads_of_the_classic_lru() {
     }
 }
 
-/// spec 97 §4: "First effort of T1, B = 1: V7.2 frees 58 in 6 priority rounds; V6.12 frees 64 in 2"; §3 has it by hand.
+/// [book: golden-traces#checks]: "First effort of T1, B = 1: 7.2 frees 58 in 6 priority rounds;
+/// 6.12 frees 64 in 2"; [book: golden-traces#by-hand] has it by hand.
 #[test]
 fn the_first_effort_by_hand() {
     for (preset, expected) in [(Linux72, (58, 7)), (Linux612, (64, 11))] {
@@ -276,7 +282,8 @@ fn the_first_effort_by_hand() {
     }
 }
 
-/// spec 97 §4: "Splitting the trace over two threads with a global lock around read() changes no number".
+/// [book: golden-traces#checks]: "Splitting the trace over two threads with a global lock around
+/// read() changes no number".
 #[test]
 fn two_threads_with_a_lock_change_nothing() {
     let harness = std::sync::Mutex::new((Harness::new(LIMIT_PAGES, 31), 0usize));

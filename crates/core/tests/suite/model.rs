@@ -1,7 +1,7 @@
 //! A naive model beside the real thing: random traces by seed, compared after every event.
 //!
-//! A failure names its seed, its event and the first thing that differs; `TRACE_SEED=17` runs that seed alone and
-//! prints every event before it happens.
+//! A failure names its seed, its event and the first thing that differs; `TRACE_SEED=17` runs that
+//! seed alone and prints every event before it happens.
 
 use crate::common::Harness;
 use crate::naive::{Charge, Counts, How, Id, Naive};
@@ -196,7 +196,8 @@ impl Pair {
                 let Harness { core, host, task, mapping, .. } = &self.real;
                 let inserted = |new| core.insert(host, task, mapping, page, new, arrival).unwrap();
                 match charging.step(core, host).map(inserted) {
-                    // Short of memory only for the batch: nothing that somebody else could do about it.
+                    // Short of memory only for the batch: nothing that somebody else could do about
+                    // it.
                     ChargeStep::More | ChargeStep::Wait(Throttle::Congested) => {}
                     settled => break settled,
                 }
@@ -402,7 +403,8 @@ impl Pair {
     }
 }
 
-/// Runs one seed with a limit of `least` pages or more, comparing after `every` so many events. What happened.
+/// Runs one seed with a limit of `least` pages or more, comparing after `every` so many events.
+/// What happened.
 fn run(seed: u64, least: u32, events: u32, every: u32) -> Counts {
     let print = std::env::var("TRACE_SEED").is_ok();
     let mut random = Random(seed);
@@ -432,8 +434,9 @@ fn run(seed: u64, least: u32, events: u32, every: u32) -> Counts {
     pair.model.counts
 }
 
-/// spec 00 §8: "A folio is in exactly one of: on an LRU list, in a per-CPU batch, isolated, or free" and "`2 <= max_seq −
-/// min_seq[type] + 1 <= 4` at every quiescent point" are checked by `validate` on the way.
+/// [book: overview#checks]: "A folio is in exactly one of: on an LRU list, in a per-CPU batch,
+/// isolated, or free" and "`2 <= max_seq − min_seq[type] + 1 <= 4` at every quiescent point" are
+/// checked by `validate` on the way.
 #[test]
 fn the_core_agrees_with_a_naive_model() {
     let seeds = match std::env::var("TRACE_SEED") {
@@ -456,8 +459,9 @@ fn the_core_agrees_with_a_naive_model() {
     }
 }
 
-/// With more than 4096 pages, an effort looks at some already at priority 12, and its batches are full before the last
-/// priorities. (Whether aging that is only due waits for priority 11 hardly shows here: `reclaim/order.rs` tests it.)
+/// With more than 4096 pages, an effort looks at some already at priority 12, and its batches are
+/// full before the last priorities. (Whether aging that is only due waits for priority 11 hardly
+/// shows here: `reclaim/order.rs` tests it.)
 #[test]
 fn larger_memcgs_agree_too() {
     for seed in 1000..1004 {
@@ -465,7 +469,8 @@ fn larger_memcgs_agree_too() {
     }
 }
 
-/// The model is an independent one only if it is right: spec 97 §7, T1, mapped, V7.2.
+/// The model is an independent one only if it is right: [book: golden-traces#mapped-traces], T1,
+/// mapped, 7.2.
 #[test]
 fn the_model_reproduces_a_golden_trace() {
     let mut model = Naive::new(4096, 31);

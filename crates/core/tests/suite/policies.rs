@@ -1,4 +1,5 @@
-//! What must hold under either policy, and while it is being switched: the same stories three times.
+//! What must hold under either policy, and while it is being switched: the same stories three
+//! times.
 
 use crate::common::Harness;
 use mglru_core::lru::switch::SwitchStep;
@@ -151,7 +152,8 @@ fn removed_pages_leave_nothing() {
     }
 }
 
-/// spec 80 §13: "Engine switch on → off → on keeps every folio exactly once on a list"; and the order in which they will go.
+/// [book: classic-lru#checks]: "Engine switch on → off → on keeps every folio exactly once on a
+/// list"; and the order in which they will go.
 #[test]
 fn a_switch_keeps_every_folio_and_their_order() {
     let mut harness = Harness::with_mechanisms(mechanisms(Lru::Classic), LIMIT_PAGES, 31);
@@ -189,8 +191,9 @@ fn a_switch_keeps_every_folio_and_their_order() {
     assert!(evicted.len() >= 250 && evicted[..250].is_sorted() && evicted[0] == 20, "{evicted:?}");
 }
 
-/// A kernel that told reclaim of the switch first and then moved the folios had moments in which reclaim found nothing, and
-/// killed processes for it (spec 80 §11). Here every effort finds enough, after every single step.
+/// A kernel that told reclaim of the switch first and then moved the folios had moments in which
+/// reclaim found nothing, and killed processes for it ([book: classic-lru#switching]). Here every
+/// effort finds enough, after every single step.
 #[test]
 fn reclaim_finds_pages_at_every_step_of_a_switch() {
     for to in Lru::ALL {
@@ -214,8 +217,9 @@ fn reclaim_finds_pages_at_every_step_of_a_switch() {
     }
 }
 
-/// The switch goes by the numbers of memcgs, so it has passed a parent when the child goes, whose folios it has not moved yet:
-/// nobody would scan them, and 350 of 400 pages would be lost for good.
+/// The switch goes by the numbers of memcgs, so it has passed a parent when the child goes, whose
+/// folios it has not moved yet: nobody would scan them, and 350 of 400 pages would be lost for
+/// good.
 #[test]
 fn pages_of_who_goes_meanwhile_can_be_taken() {
     for (to, preset) in Lru::ALL.into_iter().flat_map(|to| Preset::ALL.map(|preset| (to, preset))) {

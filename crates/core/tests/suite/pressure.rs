@@ -1,5 +1,5 @@
-//! Reclaim over longer stretches: what must still work after files were closed, after nothing could be freed for a
-//! while, with more memories than are worth keeping.
+//! Reclaim over longer stretches: what must still work after files were closed, after nothing could
+//! be freed for a while, with more memories than are worth keeping.
 
 use crate::common::{Harness, QuietHost};
 use mglru_core::reclaim::{Background, BackgroundStep, Effort, EffortKind, Orders, Step, Watermarks};
@@ -17,8 +17,8 @@ fn run_background(core: &Core, host: &QuietHost, background: &mut Background) ->
     }
 }
 
-/// Nodes of 200 frames that background reclaim keeps between 50 and 60 free ones: one for each policy, and one on which it
-/// is being switched.
+/// Nodes of 200 frames that background reclaim keeps between 50 and 60 free ones: one for each
+/// policy, and one on which it is being switched.
 fn nodes() -> [Harness; 3] {
     [(Lru::MultiGen, None), (Lru::Classic, None), (Lru::Classic, Some(Lru::MultiGen))].map(|(lru, to)| {
         let mut options = Options::new(200);
@@ -70,8 +70,8 @@ fn a_file_that_is_opened_again_is_reclaimed() {
     }
 }
 
-/// spec 70 §6: after 16 fruitless runs the node is hopeless, "until progress. Progress resets the count; V7.2 only if the
-/// node is balanced at that moment".
+/// [book: reclaim-loop#watermarks]: after 16 fruitless runs the node is hopeless, "until progress.
+/// Progress resets the count; 7.2 only if the node is balanced at that moment".
 #[test]
 fn hope_comes_back_with_progress() {
     for mut harness in nodes() {
@@ -102,7 +102,8 @@ fn hope_comes_back_with_progress() {
     }
 }
 
-/// Pages that are only being written are slow, not hopeless: background reclaim waits for them as often as it takes.
+/// Pages that are only being written are slow, not hopeless: background reclaim waits for them as
+/// often as it takes.
 #[test]
 fn slow_writes_are_not_hopeless() {
     for mut harness in nodes() {
@@ -128,7 +129,7 @@ fn sparse(pages: std::ops::Range<u32>) -> impl Iterator<Item = u32> {
     pages.map(|page| page * 64)
 }
 
-/// spec 50 §9: "Shadow nodes beyond lruvec_pages/8 are trimmed oldest first".
+/// [book: refaults#checks]: "Shadow nodes beyond lruvec_pages/8 are trimmed oldest first".
 #[test]
 fn memories_are_limited_and_the_oldest_go_first() {
     let mut harness = Harness::new(2048, 31);
@@ -149,7 +150,8 @@ fn memories_are_limited_and_the_oldest_go_first() {
     assert!(!remembered(&mut harness, evicted[evicted.len() - kept - 1]));
 }
 
-/// spec 50 §5: "none if not above the limit": a leaf that was used again in between counts once, however often.
+/// [book: refaults#shadow-limit]: "none if not above the limit": a leaf that was used again in
+/// between counts once, however often.
 #[test]
 fn memories_below_the_limit_are_kept() {
     let mut harness = Harness::new(2048, 31);
@@ -182,7 +184,8 @@ fn memories_of_many_tenants_do_not_fill_the_index() {
     harness.core.validate().unwrap();
 }
 
-/// A flusher that finds nothing but pages whose last version is still being written must not recurse over them.
+/// A flusher that finds nothing but pages whose last version is still being written must not
+/// recurse over them.
 #[test]
 fn many_pages_that_are_dirty_again_are_skipped() {
     let mut harness = Harness::new(100_000, 31);
@@ -200,8 +203,9 @@ fn many_pages_that_are_dirty_again_are_skipped() {
     harness.end_writeback(folios);
 }
 
-/// A charge to a full memcg of 100 pages that are all being written. How often it waited for that, and whether it was charged
-/// at last. `at_wait`: what becomes of the writes while it waits the n-th time; somebody else's page can be written, too.
+/// A charge to a full memcg of 100 pages that are all being written. How often it waited for that,
+/// and whether it was charged at last. `at_wait`: what becomes of the writes while it waits the
+/// n-th time; somebody else's page can be written, too.
 fn charge_while_writing(
     preset: Preset,
     mut at_wait: impl FnMut(&Harness, usize, &mut Vec<FolioId>),
@@ -228,8 +232,9 @@ fn charge_while_writing(
     }
 }
 
-/// `wait_before_oom`, ours: 16 fruitless efforts are no reason to fail as long as pages do get written, or the device has not
-/// answered; 16 waits in which it refused all are. The kernel's charge fails after 16 efforts.
+/// `wait_before_oom`, ours: 16 fruitless efforts are no reason to fail as long as pages do get
+/// written, or the device has not answered; 16 waits in which it refused all are. The kernel's
+/// charge fails after 16 efforts.
 #[test]
 fn who_can_wait_for_writes_does_not_fail() {
     assert_eq!(charge_while_writing(Preset::Linux72, |_, _, _| ()), (0, false));

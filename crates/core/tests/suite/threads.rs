@@ -1,8 +1,10 @@
-//! Several threads on one core: readers, writers, a flusher, truncation and background reclaim, on two small tenants.
+//! Several threads on one core: readers, writers, a flusher, truncation and background reclaim, on
+//! two small tenants.
 //!
-//! Each frame holds the name of the page that is in it, so that a reader who was told that its copy is whole can check
-//! whose bytes it has. In the end everything is given back, and every counter must be where it began. What exactly runs at
-//! the same time is up to the machine; `loom_tests.rs` goes through single steps in every order.
+//! Each frame holds the name of the page that is in it, so that a reader who was told that its copy
+//! is whole can check whose bytes it has. In the end everything is given back, and every counter
+//! must be where it began. What exactly runs at the same time is up to the machine; `loom_tests.rs`
+//! goes through single steps in every order.
 
 use mglru_core::lru::switch::SwitchStep;
 use mglru_core::reclaim::{Background, BackgroundStep, Effort, EffortKind, Orders, Step, Watermarks};
@@ -182,7 +184,8 @@ impl World {
         while !matches!(effort.step(&self.core, &Silent), Step::Done(_)) {}
     }
 
-    /// Switches the policy to and fro, 20 folios at a time, and once in a while stops in the middle.
+    /// Switches the policy to and fro, 20 folios at a time, and once in a while stops in the
+    /// middle.
     fn switch(&self, stop: &AtomicBool) {
         for round in 0.. {
             let mut switch = self.core.switch_lru(Lru::ALL[round % Lru::ALL.len()]);
@@ -212,8 +215,8 @@ fn threads_leave_nothing_behind() {
     leave_nothing_behind(Mechanisms::default(), false);
 }
 
-/// The same under the classic LRU, with one lock for all lists and late statistics, and while the policy is switched to and
-/// fro all the time.
+/// The same under the classic LRU, with one lock for all lists and late statistics, and while the
+/// policy is switched to and fro all the time.
 #[test]
 fn threads_leave_nothing_behind_under_the_classic_lru() {
     leave_nothing_behind(Mechanisms::default().with_lru(Lru::Classic), false);

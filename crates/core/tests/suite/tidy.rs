@@ -1,7 +1,8 @@
-//! The repository keeps its own promises: layers point down, the core performs nothing, nothing is left lying about.
+//! The repository keeps its own promises: layers point down, the core performs nothing, nothing is
+//! left lying about.
 //!
-//! Every check is a function of sources in memory, so that the last tests can show that each of them finds what it is
-//! for.
+//! Every check is a function of sources in memory, so that the last tests can show that each of
+//! them finds what it is for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -117,7 +118,8 @@ fn code_only(text: &str) -> String {
     code
 }
 
-/// Splits off what is compiled for tests only: the rest of the code, and the modules in other files that are test code.
+/// Splits off what is compiled for tests only: the rest of the code, and the modules in other files
+/// that are test code.
 fn without_tests(code: &str) -> (String, Vec<String>) {
     let mut rest = String::new();
     let mut test_modules = Vec::new();
@@ -164,7 +166,8 @@ fn core_module(path: &str) -> Option<&str> {
     Some(module.strip_suffix(".rs").unwrap_or(module)).filter(|&module| module != "lib")
 }
 
-/// The names that stand right after each `prefix` (as in `crate::name`, or `crate::{name, other::thing}`).
+/// The names that stand right after each `prefix` (as in `crate::name`, or
+/// `crate::{name, other::thing}`).
 fn names_after<'a>(code: &'a str, prefix: &str) -> Vec<&'a str> {
     let mut names = Vec::new();
     for (at, _) in code.match_indices(prefix) {
@@ -194,7 +197,8 @@ fn names_after<'a>(code: &'a str, prefix: &str) -> Vec<&'a str> {
     names
 }
 
-/// Layers of the core: what uses what stands above it. `upwards`: known arrows, each of which must still be there.
+/// Layers of the core: what uses what stands above it. `upwards`: known arrows, each of which must
+/// still be there.
 fn check_layers(sources: &[Source], upwards: &[(&str, &str, &str)]) -> Findings {
     let mut findings = Findings::new();
     let test_files = test_files(sources);
@@ -248,7 +252,8 @@ fn check_layers(sources: &[Source], upwards: &[(&str, &str, &str)]) -> Findings 
     findings
 }
 
-/// The files that are test code: those of modules that are declared for tests only, and all below `tests/` and `benches/`.
+/// The files that are test code: those of modules that are declared for tests only, and all below
+/// `tests/` and `benches/`.
 fn test_files(sources: &[Source]) -> BTreeSet<String> {
     let mut files = BTreeSet::new();
     for source in sources {

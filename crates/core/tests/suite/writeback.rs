@@ -18,9 +18,10 @@ fn met_dirty(page: u32) -> Harness {
     harness
 }
 
-/// spec 20 §10: "A folio under writeback with `reclaim` set, when I/O ends, is the *first* candidate (tail of the oldest
-/// list) for the next scan"; spec 70 §14: "after I/O end it is freed at the next visit and no earlier folio of the oldest
-/// generation is scanned before it".
+/// [book: access#checks]: "A folio under writeback with `reclaim` set, when I/O ends, is the
+/// *first* candidate (tail of the oldest list) for the next scan"; [book: reclaim-loop#checks]:
+/// "after I/O end it is freed at the next visit and no earlier folio of the oldest generation is
+/// scanned before it".
 #[test]
 fn a_folio_that_was_in_the_way_is_freed_first() {
     let harness = met_dirty(5);
@@ -33,7 +34,7 @@ fn a_folio_that_was_in_the_way_is_freed_first() {
     assert!(harness.stat(Counter::PgscanProactive) > scanned);
 }
 
-/// spec 70 §7: "Re-dirtying a folio clears `reclaim`": then it stays where it is.
+/// [book: writeback#flusher]: "Re-dirtying a folio clears `reclaim`": then it stays where it is.
 #[test]
 fn a_folio_that_is_written_again_is_not_freed_first() {
     let harness = met_dirty(5);
@@ -46,7 +47,8 @@ fn a_folio_that_is_written_again_is_not_freed_first() {
     harness.core.validate().unwrap();
 }
 
-/// spec 20 §8, rotate: "Skipped if locked, dirty, unevictable or not on a list".
+/// [book: access#rotation-and-advice], rotate: "Skipped if locked, dirty, unevictable or not on a
+/// list".
 #[test]
 fn a_folio_in_use_is_not_rotated() {
     let harness = met_dirty(5);
@@ -73,7 +75,8 @@ fn a_failed_write_stays_dirty() {
     assert_eq!((harness.core.written_pages(), harness.start_writeback().len()), (0, 1));
 }
 
-/// A page that is written to while its last version is on its way: the run ends before it, and it is taken later.
+/// A page that is written to while its last version is on its way: the run ends before it, and it
+/// is taken later.
 #[test]
 fn a_page_is_not_written_twice_at_once() {
     let mut harness = Harness::new(100, 31);
@@ -116,8 +119,8 @@ fn pauses(harness: &Harness, memcg: MemcgId) -> bool {
     harness.core.balance_dirty(&harness.host, memcg, &mut Dirtier::default()).is_some()
 }
 
-/// The flusher is asked for at the background share of the memcg's limit, more than 10 of 100 pages, and writes above the
-/// free run, more than 15.
+/// The flusher is asked for at the background share of the memcg's limit, more than 10 of 100
+/// pages, and writes above the free run, more than 15.
 #[test]
 fn the_flusher_starts_at_the_background_share() {
     let mut harness = Harness::new(100, 31);

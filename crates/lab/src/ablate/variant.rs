@@ -47,7 +47,8 @@ const LOCK: (&str, &str) =
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Switch(Switch),
-    /// The policy; off, the one before it: the multi-gen LRU for `ranked`, the classic one for the multi-gen LRU.
+    /// The policy; off, the one before it: the multi-gen LRU for `ranked`, the classic one for the
+    /// multi-gen LRU.
     Policy,
 }
 

@@ -1,9 +1,11 @@
-//! What every simulated reproduction reports besides its figures (spec 95, "Cross-checks"): that events and counters say the same, and in
+//! What every simulated reproduction reports besides its figures
+//! ([book: published-experiments#cross-checks]): that events and counters say the same, and in
 //! which regime reclaim was.
 //!
-//! Of one run of each setting every event is seen. A folio that was isolated is reclaimed or put back; some are in hand when time
-//! is over, at most a batch for everybody who may reclaim. One check of the specification is not among them: what tiers evicted is
-//! halved into averages when a generation is closed, so that its sum cannot be recounted afterwards.
+//! Of one run of each setting every event is seen. A folio that was isolated is reclaimed or put
+//! back; some are in hand when time is over, at most a batch for everybody who may reclaim. One
+//! check of the book is not among them: what tiers evicted is halved into averages when a
+//! generation is closed, so that its sum cannot be recounted afterwards.
 
 use super::evidence::{Check, Crosschecks};
 use crate::size::count;
@@ -15,7 +17,8 @@ use std::rc::Rc;
 
 /// Folios that one reclaim effort has in hand.
 const BATCH: u64 = 64;
-/// The budget of a turn at the first priority is its list by this. Where it is less than a batch, batches decide.
+/// The budget of a turn at the first priority is its list by this. Where it is less than a batch,
+/// batches decide.
 const FIRST_SHARE: u64 = 4096;
 
 /// Of experiments in real time.

@@ -1,8 +1,9 @@
 //! Evidence: what was published, what we measured, how far it scatters, and what that comes to.
 //!
-//! Of each metric the medians of all runs are shown. Runs before and after are pairs: they have the same seed, or took turns. A verdict
-//! looks at the interval in which the median of their changes lies ([`median_interval`], 95 % from six pairs on), never at medians alone:
-//! noise makes nothing more alike. [`Row::judge`] has the rules.
+//! Of each metric the medians of all runs are shown. Runs before and after are pairs: they have the
+//! same seed, or took turns. A verdict looks at the interval in which the median of their changes
+//! lies ([`median_interval`], 95 % from six pairs on), never at medians alone: noise makes nothing
+//! more alike. [`Row::judge`] has the rules.
 
 use crate::statistics::{Interval, jain, median, median_interval, quantile, spread};
 use crate::timeline::Timeline;
@@ -12,8 +13,9 @@ use serde::{Serialize, Serializer};
 const SHARE: f64 = 0.7;
 /// A change that is none.
 const NO_CHANGE: f64 = 0.02;
-/// How far an interval may reach if it is to show that nothing changes, and how wide it may be if it is to tell a change from its
-/// share. A few percent: of a busy machine, quartiles of twelve runs are 10 to 30 % apart.
+/// How far an interval may reach if it is to show that nothing changes, and how wide it may be if
+/// it is to tell a change from its share. A few percent: of a busy machine, quartiles of twelve
+/// runs are 10 to 30 % apart.
 const TELLING: f64 = 0.05;
 /// With fewer pairs of runs no interval is certain to 95 %.
 pub const PAIRS_MIN: usize = 6;
@@ -41,7 +43,8 @@ pub enum Values {
     Counted,
     /// Real time: it depends on the machine, and on what else it does.
     Timed,
-    /// A statistic of runs drawn again and again from all of them, before and after the same ones: not runs themselves.
+    /// A statistic of runs drawn again and again from all of them, before and after the same ones:
+    /// not runs themselves.
     Resampled,
 }
 
@@ -117,7 +120,7 @@ impl Check {
     }
 }
 
-/// What every reproduction has to report of its runs (spec 95, "Cross-checks").
+/// What every reproduction has to report of its runs ([book: published-experiments#cross-checks]).
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Crosschecks {
@@ -202,10 +205,11 @@ impl Row {
 
     /// What it comes to, if times mean anything.
     ///
-    /// If a change was published, the interval decides where it is wholly beyond the share that has to show, below it, or on the wrong
-    /// side of nothing or next to it. Where it is not, it must not be wider than a few percent, or than the published change; then the median decides.
-    /// Where none was published, or next to none, all of the interval has to be near nothing, and the median closer; what is wholly
-    /// away from it is a change.
+    /// If a change was published, the interval decides where it is wholly beyond the share that has
+    /// to show, below it, or on the wrong side of nothing or next to it. Where it is not, it must
+    /// not be wider than a few percent, or than the published change; then the median decides.
+    /// Where none was published, or next to none, all of the interval has to be near nothing, and
+    /// the median closer; what is wholly away from it is a change.
     fn judge(&self) -> Verdict {
         let Interval { low, high, .. } = self.interval();
         let unchanged = |yes, no| match (low, high) {
@@ -262,7 +266,8 @@ impl Experiment {
         }
     }
 
-    /// The verdict on the whole: that of the metric that the publication is about, which stands first.
+    /// The verdict on the whole: that of the metric that the publication is about, which stands
+    /// first.
     pub fn verdict(&self) -> Verdict {
         self.verdict_of(&self.rows[0])
     }
@@ -512,7 +517,8 @@ mod tests {
         assert_eq!(of(some, &[98.0, 99.0, 100.0, 101.0, 102.0, 102.0]), Verdict::NotReproduced);
     }
 
-    /// The spread of runs once counted as room for a control: what scattered by 22 % was "reproduced".
+    /// The spread of runs once counted as room for a control: what scattered by 22 % was
+    /// "reproduced".
     #[test]
     fn noise_makes_nothing_alike() {
         let still = [100.0; 6];
@@ -544,7 +550,8 @@ mod tests {
         assert_eq!(times(true, Some("busy"), Row { published: Published::Nothing, ..same(2) }), "-");
     }
 
-    /// 500 values of a bootstrap are not 500 runs: an interval of their median would be far too narrow.
+    /// 500 values of a bootstrap are not 500 runs: an interval of their median would be far too
+    /// narrow.
     #[test]
     fn resampled_values_are_not_counted_as_runs() {
         let after: Vec<f64> = (0..=200).map(|at| f64::from(at) / 2.0).collect();

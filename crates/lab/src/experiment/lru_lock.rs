@@ -1,12 +1,15 @@
-//! E3: one LRU lock per memcg instead of one for the node, and the clock of refaults that all memcgs write to.
+//! E3: one LRU lock per memcg instead of one for the node, and the clock of refaults that all
+//! memcgs write to.
 //!
-//! Threads, each in a tenant of its own, read more than fits: real threads straight on the core, without I/O ([`load`]). All
-//! settings run in turn, over and over, forth and back, so that what else happens on the machine meets all of them alike.
+//! Threads, each in a tenant of its own, read more than fits: real threads straight on the core,
+//! without I/O ([`load`]). All settings run in turn, over and over, forth and back, so that what
+//! else happens on the machine meets all of them alike.
 //!
-//! Two threads say little of the machines that the publications measured on (40 and 104 threads). What carries over are
-//! counts, which are the same there: how often a shared lock is taken and how often a shared clock is written per page that is
-//! reclaimed, and the share of time that one thread holds the lock: its inverse is the number of threads at which a
-//! single lock is all there is.
+//! Two threads say little of the machines that the publications measured on (40 and 104 threads).
+//! What carries over are counts, which are the same there: how often a shared lock is taken and how
+//! often a shared clock is written per page that is reclaimed, and the share of time that one
+//! thread holds the lock: its inverse is the number of threads at which a single lock is all there
+//! is.
 
 mod load;
 

@@ -1,14 +1,16 @@
-//! The memcg LRU: reclaim from all memcgs together, fair and exact (spec 95 E4, published in December 2022).
+//! The memcg LRU: reclaim from all memcgs together, fair and exact
+//! ([book: published-experiments#memcg-lru], published in December 2022).
 //!
-//! 128 memcgs of 1,920 MiB; between two requests each touches 40 % of its memory, at random, through page tables (64 + 64 MB/s for 6 s
-//! touch 768 MB); then 256 MiB are requested from the root. Page counts are those of the publication; a page is 8 bytes of
-//! accessed bits here. There are fewer requests (the publication has 600), so chance weighs more in the deviation. With the
+//! 128 memcgs of 1,920 MiB; between two requests each touches 40 % of its memory, at random,
+//! through page tables (64 + 64 MB/s for 6 s touch 768 MB); then 256 MiB are requested from the
+//! root. Page counts are those of the publication; a page is 8 bytes of accessed bits here. There
+//! are fewer requests (the publication has 600), so chance weighs more in the deviation. With the
 //! cache it is smaller, and on real memory ([`real`]).
 //!
-//! *Before* is what the publication compared with: the classic LRU, every memcg scanned for every request, which was not sliced
-//! then. Kernels since 6.8 slice requests, and none of those that were measured overshoots; what the memcg LRU alone brings
-//! there is in rows of their own, where only `memcg_lru` differs, and in the control, where there is one memcg: nobody to
-//! be fair to.
+//! *Before* is what the publication compared with: the classic LRU, every memcg scanned for every
+//! request, which was not sliced then. Kernels since 6.8 slice requests, and none of those that
+//! were measured overshoots; what the memcg LRU alone brings there is in rows of their own, where
+//! only `memcg_lru` differs, and in the control, where there is one memcg: nobody to be fair to.
 
 mod real;
 
@@ -43,7 +45,8 @@ const PAGES_EACH: u32 = 491_520;
 const REQUEST_PAGES: u64 = 65_536;
 /// What each memcg touches between two requests: 768 MB of 1,920.
 const TOUCHED: f64 = 0.4;
-/// The publication has 600. A request takes up to two seconds here, most of it for pages that were touched and are put where they belong.
+/// The publication has 600. A request takes up to two seconds here, most of it for pages that were
+/// touched and are put where they belong.
 const REQUESTS: u32 = 60;
 const REQUESTS_QUICK: u32 = 36;
 /// Requests before anything is counted: at first all were touched, and nothing was aged.

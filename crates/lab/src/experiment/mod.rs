@@ -1,8 +1,9 @@
 //! The published experiments, before against after, with the published figures beside ours.
 //!
-//! Each experiment has a file that says what is run, and a [`Registration`] here; [`evidence`](Experiment) says what is measured, how it
-//! is summed up and when it counts as reproduced. A result that disagrees with the published one is no failure. Counters that do
-//! not add up ([`Crosschecks`]) are a bug: no figure means anything then.
+//! Each experiment has a file that says what is run, and a [`Registration`] here;
+//! [`evidence`](Experiment) says what is measured, how it is summed up and when it counts as
+//! reproduced. A result that disagrees with the published one is no failure. Counters that do not
+//! add up ([`Crosschecks`]) are a bug: no figure means anything then.
 //!
 //! # Example
 //!
@@ -48,7 +49,8 @@ pub use evidence::{
 
 pub(crate) use crate::run::simulated::SCAN_TIME;
 
-/// Runs of each setting, unless they are told: in the simulator, with the real cache, and to see whether it works.
+/// Runs of each setting, unless they are told: in the simulator, with the real cache, and to see
+/// whether it works.
 const RUNS_SIMULATED: u32 = 6;
 const RUNS_REAL: u32 = 2;
 const RUNS_QUICK: u32 = 2;
@@ -62,7 +64,8 @@ pub struct Registration {
     pub claims: &'static [Claim],
     /// It also runs in [`World::Real`], if only as it does anyhow.
     pub in_real_world: bool,
-    /// Where all experiments are run it is as small as with `quick`, as it takes long; with as many runs as usual.
+    /// Where all experiments are run it is as small as with `quick`, as it takes long; with as many
+    /// runs as usual.
     pub quick_among_all: bool,
     run: fn(&Order, &dyn Watch) -> Result<Experiment, Error>,
 }

@@ -1,8 +1,10 @@
 //! E1: while a list is scanned, what will be written of the next folio is prefetched.
 //!
-//! Two things are measured in real time, as no other clock knows of cache misses: how fast lists are scanned that no cache of the
-//! processor holds, straight on the core ([`scan`]), and what that means from end to end, with the real cache and the publication's
-//! loads ([`files`]). Before and after take turns, forth and back, on the same memory; each pair of turns is one throw of the sign test.
+//! Two things are measured in real time, as no other clock knows of cache misses: how fast lists
+//! are scanned that no cache of the processor holds, straight on the core ([`scan`]), and what that
+//! means from end to end, with the real cache and the publication's loads ([`files`]). Before and
+//! after take turns, forth and back, on the same memory; each pair of turns is one throw of the
+//! sign test.
 
 mod files;
 mod scan;
@@ -43,7 +45,8 @@ const FOLIOS: u32 = 16 << 20;
 const TENANTS: u32 = 1024;
 /// A list that a level-2 cache holds, of frames in their order.
 const FEW_FOLIOS: u32 = 40_000;
-/// Each scan turns a list round: each way has to have as many in both directions, and as many times be the first.
+/// Each scan turns a list round: each way has to have as many in both directions, and as many times
+/// be the first.
 const FEW_ROUNDS: u32 = 48;
 const FEW_TENANTS: u32 = 16;
 /// One that only the last-level cache holds.
@@ -53,7 +56,8 @@ const MORE_ROUNDS: u32 = 6;
 const TURN: Duration = Duration::from_millis(250);
 const MIB_BYTES: f64 = (1 << 20) as f64;
 const SCANNED: &str = "folios_scanned_per_second";
-/// By how much more of them we want. Nothing was published of scans alone; random reads gained as much.
+/// By how much more of them we want. Nothing was published of scans alone; random reads gained as
+/// much.
 const SCANNED_WANTED: f64 = 0.07;
 /// Of which each pair of runs is shown.
 const SHOWN: [&str; 5] = [
@@ -250,8 +254,8 @@ impl Scans {
     }
 }
 
-/// Has each tenant's list scanned in all ways: each pass goes over all tenants, so that no cache knows a list any more when its next
-/// turn comes. A run is a part of the tenants.
+/// Has each tenant's list scanned in all ways: each pass goes over all tenants, so that no cache
+/// knows a list any more when its next turn comes. A run is a part of the tenants.
 fn over_tenants(runs: u32, scan: &dyn Fn(Way, usize) -> Scanned) -> Three {
     let mut sums = [(); 3].map(|()| vec![Scanned::default(); runs as usize]);
     for pass in 0..Way::ALL.len() {
@@ -264,8 +268,9 @@ fn over_tenants(runs: u32, scan: &dyn Fn(Way, usize) -> Scanned) -> Three {
     sums.map(|runs| runs.into_iter().map(Scanned::rate).collect())
 }
 
-/// Has few lists scanned so many times in each way, so that a cache may know them. One is in the order of its frames, several have theirs
-/// in turn. Anew for each run, as it matters where in memory so few folios are.
+/// Has few lists scanned so many times in each way, so that a cache may know them. One is in the
+/// order of its frames, several have theirs in turn. Anew for each run, as it matters where in
+/// memory so few folios are.
 fn repeated(runs: u32, folios: u32, tenants: u32, rounds: u32, seed: u64) -> Three {
     let mut all = Three::default();
     for run in 0..runs {
@@ -349,7 +354,8 @@ impl Signs {
     }
 }
 
-/// Of rows whose names have one of these parts. Where a machine is busy, time of the processors is what can be compared.
+/// Of rows whose names have one of these parts. Where a machine is busy, time of the processors is
+/// what can be compared.
 fn signs(what: &str, rows: &[Row], parts: &[&str], holds: impl Fn(&Signs) -> bool) -> Check {
     let rows = rows.iter().filter(|row| parts.iter().any(|part| row.metric.contains(part)));
     let all: Vec<_> = rows.map(|row| (row.metric, Signs::of(row))).collect();

@@ -1,7 +1,8 @@
 //! The experiments' runs with the real cache, on real files whose contents are verified.
 //!
-//! A quarter of the simulator's size, and some seconds of it, one run after the other: two processors and one disk are to be
-//! enough. All loads swap to compressed memory, which comes on top of the limit.
+//! A quarter of the simulator's size, and some seconds of it, one run after the other: two
+//! processors and one disk are to be enough. All loads swap to compressed memory, which comes on
+//! top of the limit.
 
 use super::workingset::{CLIENTS, Part, Run, SWEEP_THREADS, Task};
 use crate::layout::{self, Content};
@@ -18,7 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 const LIMIT_PAGES: u64 = 4096;
-/// Compressed memory beside the limit: anonymous memory of 1.5 times the limit that gets half as large.
+/// Compressed memory beside the limit: anonymous memory of 1.5 times the limit that gets half as
+/// large.
 const SWAP_BYTES: u64 = LIMIT_PAGES * PAGE_BYTES;
 /// What the cache has besides, so that only the limit matters.
 const ROOM_BYTES: u64 = 8 << 20;

@@ -1,10 +1,13 @@
-//! The reclaim loop: scan budget, dirty pages, throttling (spec 95 E5, published in March 2026, merged in Linux 7.2).
+//! The reclaim loop: scan budget, dirty pages, throttling
+//! ([book: published-experiments#reclaim-loop], published in March 2026, merged in Linux 7.2).
 //!
-//! *Before* is linux-7.1, *after* linux-7.2. The main row is YCSB-B on a document store: a quarter of the published 10 G with a
-//! quarter of its 20 M records and 6 M operations, an engine's cache of 45 % that reclaim cannot take, 32 clients. At this size
-//! the budget at priority 12 is more than a batch, as it was there. The load was fixed from YCSB's definition and
-//! WiredTiger's defaults before anything was measured ([`mglru_workload::ycsb`]). As 7.2 also changed where
-//! pages are placed, two more settings separate that from the loop: 7.2 without `fault_placement`, and 7.1 with it.
+//! *Before* is linux-7.1, *after* linux-7.2. The main row is YCSB-B on a document store: a quarter
+//! of the published 10 G with a quarter of its 20 M records and 6 M operations, an engine's cache
+//! of 45 % that reclaim cannot take, 32 clients. At this size the budget at priority 12 is more
+//! than a batch, as it was there. The load was fixed from YCSB's definition and WiredTiger's
+//! defaults before anything was measured ([`mglru_workload::ycsb`]). As 7.2 also changed where
+//! pages are placed, two more settings separate that from the loop: 7.2 without `fault_placement`,
+//! and 7.1 with it.
 //!
 //! The other rows of the publication are in [`loads`], smaller.
 
@@ -137,7 +140,8 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     let mut tasks = Vec::new();
     for part in Part::ALL {
         for seed in effort.seed..effort.seed + u64::from(part.runs(effort)) {
-            // What separates placement from loop is run once: the difference is larger than the spread, or none.
+            // What separates placement from loop is run once: the difference is larger than the
+            // spread, or none.
             let settings = if seed == effort.seed { part.settings() } else { 3 };
             tasks.extend((0..settings).map(|setting| (part, setting, seed)));
         }

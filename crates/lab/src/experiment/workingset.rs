@@ -1,16 +1,19 @@
-//! Working-set protection: Linux 6.12 against 7.1, and the LULESH fix (spec 95 E2, published in December 2024).
+//! Working-set protection: Linux 6.12 against 7.1, and the LULESH fix
+//! ([book: published-experiments#workingset], published in December 2024).
 //!
-//! *A*: four clients of a TPC-C-like database under one limit, with the server's own cache in anonymous memory and swap in
-//! compressed memory. Files are five times the limit, the server's cache half of it (spec 95: at least three times, and
-//! "anonymous memory competing under one limit"). The publication does not say how the database reached its files: both
-//! channels are run. What is counted is what happens in a fixed simulated time. A control
-//! reads pages at random, each as likely as the others: nothing can be protected there, and nothing should change.
+//! *A*: four clients of a TPC-C-like database under one limit, with the server's own cache in
+//! anonymous memory and swap in compressed memory. Files are five times the limit, the server's
+//! cache half of it ([book: published-experiments]: at least three times, and "anonymous memory
+//! competing under one limit"). The publication does not say how the database reached its files:
+//! both channels are run. What is counted is what happens in a fixed simulated time. A control
+//! reads pages at random, each as likely as the others: nothing can be protected there, and nothing
+//! should change.
 //!
-//! *B*: eight threads sweep ten anonymous arrays of 1.5 times the limit, with swap on fast persistent memory, with the fix
-//! and without; the deviation over seeds is what the fix is about.
+//! *B*: eight threads sweep ten anonymous arrays of 1.5 times the limit, with swap on fast
+//! persistent memory, with the fix and without; the deviation over seeds is what the fix is about.
 //!
-//! Both worlds run the same: [`simulated`] a limit of 64 MiB under a virtual clock, [`real`] a quarter of that with
-//! the real cache, on real files with contents that are verified.
+//! Both worlds run the same: [`simulated`] a limit of 64 MiB under a virtual clock, [`real`] a
+//! quarter of that with the real cache, on real files with contents that are verified.
 
 use super::crosscheck::{self, Crosscheck};
 use super::evidence::{Check, Experiment, Published, Row, Shown, Values};
@@ -72,8 +75,8 @@ pub struct Task {
 }
 
 impl Part {
-    /// The load for a limit of so many pages; `None`: the control is no load. Files of a warehouse are 4,100 to 5,100 pages
-    /// per 4,096 of limit, so that a limit of 16,384 has four of them.
+    /// The load for a limit of so many pages; `None`: the control is no load. Files of a warehouse
+    /// are 4,100 to 5,100 pages per 4,096 of limit, so that a limit of 16,384 has four of them.
     pub fn load(self, limit_pages: u64) -> Option<Load> {
         match self {
             Part::Tpcc { .. } => Some(Load::Tpcc {
@@ -114,8 +117,8 @@ impl Run {
     }
 }
 
-/// A kernel's rules, but no charge fails while something is being written: efforts take no time here, so the kernel's 16 would
-/// be over before the first page was.
+/// A kernel's rules, but no charge fails while something is being written: efforts take no time
+/// here, so the kernel's 16 would be over before the first page was.
 pub(super) fn kernel(preset: Preset, without: &[Switch]) -> Result<Mechanisms, Error> {
     Mechanisms::compose(preset, &[Switch::WaitBeforeOom], without).map_err(Error::work)
 }

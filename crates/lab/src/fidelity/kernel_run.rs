@@ -5,8 +5,8 @@ use mglru_core::{Lru, Preset};
 use mglru_sim::{SwapDevice, SwapModel, Writes};
 use std::path::{Path, PathBuf};
 
-/// Half of what one reclaim effort frees. Memory swings between the limit and so many pages less than twice that;
-/// a replay's limit is the mean and this (spec 97 §6).
+/// Half of what one reclaim effort frees. Memory swings between the limit and so many pages less
+/// than twice that; a replay's limit is the mean and this ([book: agreement#multigen-agreement]).
 pub const HALF_AN_EFFORT_PAGES: u64 = 28;
 
 /// Swap of a replay, 1 GiB. The lab's rows use a hundredth of it.
@@ -25,9 +25,9 @@ pub enum Measure {
     Scanned,
     /// Pages freed.
     Stolen,
-    /// Pages moved to the generation that they belong to, in the whole replay. The counted part has few in older versions,
-    /// and with writes a flush more or less decides about a third of them; the tolerances of the specification are about
-    /// whole replays.
+    /// Pages moved to the generation that they belong to, in the whole replay. The counted part has
+    /// few in older versions, and with writes a flush more or less decides about a third of them;
+    /// the tolerances of the book are about whole replays.
     Sorted,
     /// Pages moved to a younger generation.
     Activated,
@@ -238,7 +238,8 @@ pub struct KernelRun {
     pub tag: String,
     /// `memory.max`.
     pub limit_pages: u64,
-    /// What was left of that for pages of files, with swap also for anonymous ones, and half an effort.
+    /// What was left of that for pages of files, with swap also for anonymous ones, and half an
+    /// effort.
     pub memory_pages: u64,
     /// Records of the trace.
     pub records: u64,

@@ -1,12 +1,12 @@
-//! The two loads of the lab that may end in a kill (`../shared/kernel/README.md`, "A, dirty writer" and "B, file and
-//! anonymous mix"), on a machine like the lab's.
+//! The two loads of the lab that may end in a kill (`../shared/kernel/README.md`, "A, dirty writer"
+//! and "B, file and anonymous mix"), on a machine like the lab's.
 //!
 //! What the lab's machine took for things is not in its table, and is modelled from what is:
-//! * `SCAN_TIME`: 6.12 multi-gen never sleeps while it waits for a disk of 40 MB/s, and looks at 2.2 to 3.8 million pages in 4 to
-//!   19 s, so that a page takes 1.8 to 5 µs.
+//! * `SCAN_TIME`: 6.12 multi-gen never sleeps while it waits for a disk of 40 MB/s, and looks at
+//!   2.2 to 3.8 million pages in 4 to 19 s, so that a page takes 1.8 to 5 µs.
 //! * `WRITE_TIME`: an unlimited disk took 192 MiB in 0.8 s.
-//! * The mix is 16 processes on two CPUs. The simulator has a CPU for each, so that each is slower: 128 rounds of 22,609
-//!   stores in 50 to 60 s are some 150 µs for each of eight workers' stores.
+//! * The mix is 16 processes on two CPUs. The simulator has a CPU for each, so that each is slower:
+//!   128 rounds of 22,609 stores in 50 to 60 s are some 150 µs for each of eight workers' stores.
 
 use mglru_core::{Counter, Mechanisms, Time};
 use mglru_sim::{
@@ -20,16 +20,20 @@ use std::time::Duration;
 const SCAN_TIME: Duration = Duration::from_micros(2);
 /// What a step of reclaim takes besides.
 const STEP_TIME: Duration = Duration::from_micros(2);
-/// The same where files lie in large folios: a charge that fails fails for folios of 256, 128, … and 8 pages in turn, after 16
-/// efforts each, of 0.58 ms each. Ours fails after 16, of some 150 steps each; this makes both last 59 ms.
+/// The same where files lie in large folios: a charge that fails fails for folios of 256, 128, …
+/// and 8 pages in turn, after 16 efforts each, of 0.58 ms each. Ours fails after 16, of some 150
+/// steps each; this makes both last 59 ms.
 const LARGE_FOLIO_STEP_TIME: Duration = Duration::from_micros(25);
 const WRITE_TIME: Duration = Duration::from_micros(10);
-/// ext4 ends the write-back of an extent as a whole, when its last transfer is over and a worker has marked it as written.
+/// ext4 ends the write-back of an extent as a whole, when its last transfer is over and a worker
+/// has marked it as written.
 const EXTENT_PAGES: u32 = 2048;
-/// What that worker takes, from when it is called: 28 times, half of them up to 1 ms, a quarter more than 5, a tenth more than 21.
+/// What that worker takes, from when it is called: 28 times, half of them up to 1 ms, a quarter
+/// more than 5, a tenth more than 21.
 const END_IO_TIME: Duration = Duration::from_micros(1100);
 const END_IO_SPREAD_PERMILLE: u32 = 3200;
-/// The disk's speed was QEMU's throttle, a bucket of a tenth of a second: at 40 MB/s, nine transfers of 512 KiB passed at once.
+/// The disk's speed was QEMU's throttle, a bucket of a tenth of a second: at 40 MB/s, nine
+/// transfers of 512 KiB passed at once.
 const DISK_BURST: Duration = Duration::from_millis(100);
 const MIX_TOUCH_TIME: Duration = Duration::from_micros(30);
 /// Stores of a worker in one slice, and until it has the next.
@@ -46,7 +50,8 @@ const MIX_PREEMPTION: Preemption = Preemption {
 const BARRIER_LOOK: Duration = Duration::from_micros(500);
 /// Pages of the buffer that is written over and over: 1 MiB, which is also the largest transfer.
 const BUFFER_PAGES: u64 = 256;
-/// Of a thousand pages of a limit, those left for pages of files and anonymous memory: 15,872 of 16,384, 31,896 of 32,768.
+/// Of a thousand pages of a limit, those left for pages of files and anonymous memory: 15,872 of
+/// 16,384, 31,896 of 32,768.
 const CAPACITY_PERMILLE: u64 = 972;
 
 /// What a load came to.

@@ -1,7 +1,7 @@
 //! Rows of `memcg-reclaim.csv`: how evenly requests on the root are spread over many equal memcgs.
 //!
-//! Two phases of one machine are two rows. Touches are the kernel lab's, page by page; where a walk begins is chance there
-//! and here, so that ours is the median over some seeds.
+//! Two phases of one machine are two rows. Touches are the kernel lab's, page by page; where a walk
+//! begins is chance there and here, so that ours is the median over some seeds.
 
 use super::kernel_run::{Filter, preset_of, rows};
 use crate::equal_memcgs::{Draws, EqualMemcgs, Phase, Rounds};
@@ -104,7 +104,8 @@ pub fn compare(path: &Path, filter: &Filter, watch: &dyn Watch) -> Result<Vec<Co
     Ok(compared)
 }
 
-/// What kernels that do the same differ by in the spread: the classic LRU is the same on all of them.
+/// What kernels that do the same differ by in the spread: the classic LRU is the same on all of
+/// them.
 fn noise(of: &Row, rows: &[Row]) -> f64 {
     if of.lru != "classic" {
         return 0.0;
@@ -142,7 +143,8 @@ fn replay(phases: &[Row], seed: u64) -> Result<Vec<Rounds>, Error> {
         },
         ..load.machine()
     };
-    // The rest of a round's time in the lab: the statistics that the classic LRU decides by are refreshed by the clock.
+    // The rest of a round's time in the lab: the statistics that the classic LRU decides by are
+    // refreshed by the clock.
     let touching = load.touches_per_round() * 1000;
     let phases_ours = phases.iter().map(|phase| Phase {
         rounds: phase.rounds,

@@ -1,7 +1,8 @@
 //! What real kernels did, run again and held against it.
 //!
-//! A table of the kernel lab has one row for each run of a kernel. Its header says of which of three kinds it is:
-//! [`Table`] has replays of traces, [`memcg_reclaim`] requests among many memcgs, and [`oom`] loads that may end in a kill.
+//! A table of the kernel lab has one row for each run of a kernel. Its header says of which of
+//! three kinds it is: [`Table`] has replays of traces, [`memcg_reclaim`] requests among many
+//! memcgs, and [`oom`] loads that may end in a kill.
 //!
 //! # Example
 //!
@@ -16,7 +17,8 @@
 //! let path = folder.path().join("rows.csv");
 //! let header = "kernel,lru,memcgs,pages_each,rounds,request_bytes,touch_fraction,ratio_percent,\
 //!               stddev_over_mean_percent,scan_per_steal,first_quarter_percent,first_round,seconds";
-//! std::fs::write(&path, format!("{header}\n7.2.12,mglru,4,256,2,65536,0.5,100,50,1,25,0,1\n")).expect("a file");
+//! let row = "7.2.12,mglru,4,256,2,65536,0.5,100,50,1,25,0,1";
+//! std::fs::write(&path, format!("{header}\n{row}\n")).expect("a file");
 //! let compared = memcg_reclaim::compare(&path, &Filter::default(), &Unwatched)?;
 //! let [sum, _spread] = compared[0].figures();
 //! assert_eq!((sum.kernel, sum.tolerance), (100.0, 3.0));

@@ -1,8 +1,9 @@
 //! Rows of `oom.csv`: loads that kernels were killed by, or not.
 //!
-//! Each row is one run of a kernel. Here a load runs with several seeds. A disk of 20 or 40 MB/s leaves no choice: all of ours
-//! must end as the row did. Where it does (a fast disk; the mix), rates are held against each other: how likely as many
-//! kills as the kernel had are at our rate. And our own preset never kills.
+//! Each row is one run of a kernel. Here a load runs with several seeds. A disk of 20 or 40 MB/s
+//! leaves no choice: all of ours must end as the row did. Where it does (a fast disk; the mix),
+//! rates are held against each other: how likely as many kills as the kernel had are at our rate.
+//! And our own preset never kills.
 
 use super::kernel_run::{Filter, preset_of, rows};
 use super::load::{DirtyWriter, Mix, Outcome};
@@ -245,7 +246,8 @@ pub fn kernel_kills(rows: &[Row]) -> usize {
     rows.iter().filter(|row| row.killed()).count()
 }
 
-/// The sum of the chances of all counts that are at most as likely as `count`, of `runs` at this rate.
+/// The sum of the chances of all counts that are at most as likely as `count`, of `runs` at this
+/// rate.
 fn likelihood(runs: usize, count: usize, rate: f64) -> f64 {
     let chance = |count: usize| {
         let ways = (0..count).fold(1.0, |ways, at| ways * (runs - at) as f64 / (at + 1) as f64);

@@ -1,7 +1,8 @@
-//! How far a replay may be from a kernel (spec 97 §6.5).
+//! How far a replay may be from a kernel ([book: agreement#tolerances]).
 //!
-//! Descriptor reads repeat to the page, so little is allowed. Mapped reads are unstable in 7.2 itself: ten pages more
-//! or less move the misses by 3 %, so only means over several limits can be judged narrowly. Older kernels are steady.
+//! Descriptor reads repeat to the page, so little is allowed. Mapped reads are unstable in 7.2
+//! itself: ten pages more or less move the misses by 3 %, so only means over several limits can be
+//! judged narrowly. Older kernels are steady.
 
 use super::kernel_run::{Access, Measure};
 use mglru_core::{Lru, Preset};
@@ -37,7 +38,7 @@ impl Tolerance {
     }
 }
 
-/// Which rows of the table in the specification apply.
+/// Which rows of the table in the book apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowKind {
     /// What stands for the kernel.
@@ -86,8 +87,9 @@ pub fn tolerance(kind: RowKind, measure: Measure) -> Tolerance {
     Tolerance { percent, count }
 }
 
-/// What is allowed of the classic LRU (spec 80 §14), besides what replays differ by among themselves. Restored pages are
-/// few, and of mapped reads one refresh of the statistics more or less decides about a tenth of them.
+/// What is allowed of the classic LRU ([book: agreement#classic-agreement]), besides what replays
+/// differ by among themselves. Restored pages are few, and of mapped reads one refresh of the
+/// statistics more or less decides about a tenth of them.
 fn classic(access: Access, measure: Measure) -> Tolerance {
     let (percent, count) = match measure {
         Measure::Restored if access == Access::MappedReads => (10.0, 20.0),
@@ -137,7 +139,7 @@ mod tests {
         assert_eq!([Access::Reads, Access::MappedReads].map(|a| of(a, Measure::Restored)), [5.0, 10.0]);
     }
 
-    /// The lines of the table in spec 97 §6.5 that are about files.
+    /// The lines of the table in [book: agreement#tolerances] that are about files.
     #[test]
     fn tolerances_are_those_of_the_specification() {
         let of = |preset, access, shifts, means, limit_pages| {

@@ -1,8 +1,9 @@
 //! The replays of one kernel run: what is not known of it, tried out.
 //!
-//! Runs that do not repeat to the page are replayed with some pages more and less, which changes them as another run would.
-//! Runs of the classic LRU depend on when the kernel collected its statistics: whenever the lab read them, and every two
-//! seconds from a moment on that nobody knows. They are replayed without the latter, and with four such moments.
+//! Runs that do not repeat to the page are replayed with some pages more and less, which changes
+//! them as another run would. Runs of the classic LRU depend on when the kernel collected its
+//! statistics: whenever the lab read them, and every two seconds from a moment on that nobody
+//! knows. They are replayed without the latter, and with four such moments.
 
 use super::kernel_run::{Access, KernelRun};
 use mglru_core::Lru;

@@ -1,7 +1,8 @@
 //! What an instance knows of the contents of a file.
 //!
-//! It remembers the generation of each block that it wrote or that was laid out for it. What it reads must have that
-//! generation, or come from another job that writes the same file. A job that only reads accepts any generation.
+//! It remembers the generation of each block that it wrote or that was laid out for it. What it
+//! reads must have that generation, or come from another job that writes the same file. A job that
+//! only reads accepts any generation.
 
 use super::plan::PlannedUse;
 use mglru_workload::fio::Job;

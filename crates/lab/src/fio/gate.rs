@@ -1,6 +1,7 @@
 //! The start: all instances begin together, when the last of them is prepared; or none does.
 //!
-//! A barrier would do, but not where a thread cannot be started: those that wait already would wait for ever.
+//! A barrier would do, but not where a thread cannot be started: those that wait already would wait
+//! for ever.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 

@@ -2,14 +2,14 @@
 //!
 //! # Depth
 //!
-//! Accesses are calls that return when they are done. A job with a depth performs as many at once with as many threads,
-//! its *lanes*, which take their accesses from one [`Source`].
+//! Accesses are calls that return when they are done. A job with a depth performs as many at once
+//! with as many threads, its *lanes*, which take their accesses from one [`Source`].
 //!
 //! # Time
 //!
-//! Accesses are drawn in batches ahead of time, and blocks are filled and checked between accesses, so that a latency
-//! is that of the cache alone. What ends before the ramp is over is forgotten, except by what verifies and by the
-//! counters of the cache.
+//! Accesses are drawn in batches ahead of time, and blocks are filled and checked between accesses,
+//! so that a latency is that of the cache alone. What ends before the ramp is over is forgotten,
+//! except by what verifies and by the counters of the cache.
 //!
 //! # Verification
 //!
@@ -89,7 +89,8 @@ pub struct Runner<'a> {
     files: Vec<Open>,
     /// Of each file, if the job verifies.
     blocks: Vec<Blocks>,
-    /// What it does instead of accesses to files, together with the other instances of its job; until that has ended.
+    /// What it does instead of accesses to files, together with the other instances of its job;
+    /// until that has ended.
     load: Option<Arc<RealLoad>>,
     /// What was found out about it then.
     load_failure: Option<LoadError>,
@@ -101,8 +102,8 @@ pub struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    /// A runner for files that are open. `blocks`: what is known of each, if the job verifies. `load`: its job's, if it has
-    /// one; then there are no files.
+    /// A runner for files that are open. `blocks`: what is known of each, if the job verifies.
+    /// `load`: its job's, if it has one; then there are no files.
     ///
     /// # Errors
     /// A file cannot be mapped or advised about.
@@ -195,8 +196,8 @@ impl<'a> Runner<'a> {
         self.meter.done.store(true, Relaxed);
     }
 
-    /// Reads everything that its load left once more, once for all instances of the job, while nothing runs, and gives up its
-    /// files and memory.
+    /// Reads everything that its load left once more, once for all instances of the job, while
+    /// nothing runs, and gives up its files and memory.
     pub fn end_load(&mut self) {
         let Some(load) = self.load.take() else { return };
         if self.planned.job.instance > 0 {
@@ -461,8 +462,8 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Syncs the file that was just written, if it is time to. As in fio, that is done before the next access, and not at
-    /// the end. `false`: it failed.
+    /// Syncs the file that was just written, if it is time to. As in fio, that is done before the
+    /// next access, and not at the end. `false`: it failed.
     fn sync_if_due(&mut self) -> bool {
         let Some(file) = self.written.take() else { return true };
         let every = &self.job.sync;

@@ -1,4 +1,5 @@
-//! How far instances are, for whoever watches: the line of progress, rates over time, results before the end.
+//! How far instances are, for whoever watches: the line of progress, rates over time, results
+//! before the end.
 
 use mglru_workload::fio::Job;
 use mglru_workload::fio::report::{Outcome, Samples};

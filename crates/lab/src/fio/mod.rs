@@ -1,7 +1,7 @@
 //! Jobs in fio's language, run by a cache on real files.
 //!
-//! `mglru_workload::fio` understands jobs and words their report. A [`Plan`] says what each job needs of which file; [`run`] runs
-//! all of it, with a thread per instance, and says what came out.
+//! `mglru_workload::fio` understands jobs and words their report. A [`Plan`] says what each job
+//! needs of which file; [`run`] runs all of it, with a thread per instance, and says what came out.
 //!
 //! # Example
 //!
@@ -69,7 +69,8 @@ pub struct Done {
     pub outcomes: Vec<Outcome>,
     /// The cache when they had ended, while their files were still open.
     pub stats: CacheStats,
-    /// Its tenants then, the root first. Where jobs access mapped pages, hits are the accesses that did not miss.
+    /// Its tenants then, the root first. Where jobs access mapped pages, hits are the accesses that
+    /// did not miss.
     pub tenants: Vec<TenantStats>,
     /// How long it took to write what was dirty at the end; `None`: no job writes.
     pub sync: Option<Duration>,
@@ -78,7 +79,8 @@ pub struct Done {
 /// Runs jobs whose files are laid out.
 ///
 /// # Errors
-/// A file cannot be opened, or there are not enough threads. Accesses that fail are in the outcomes ([`Done::check`]).
+/// A file cannot be opened, or there are not enough threads. Accesses that fail are in the outcomes
+/// ([`Done::check`]).
 pub fn run(plan: &Plan, cache: &PageCache, watch: &dyn Watch) -> Result<Done, Error> {
     let stage = Stage::begin(watch, "jobs", STEPS, Unit::Steps);
     run_looking(plan, cache, &mut |progress| stage.advance_to(progress.share()).map(|()| TICK))
@@ -179,8 +181,8 @@ fn start_load(planned: &PlannedJob, cache: &PageCache) -> Result<Option<RealLoad
     RealLoad::new(&setup, &crate::Unwatched).map(Some)
 }
 
-/// Hits through a mapping are not counted by the cache, which would cost more than the hit. But the jobs know how
-/// often they looked, and the cache counts misses.
+/// Hits through a mapping are not counted by the cache, which would cost more than the hit. But the
+/// jobs know how often they looked, and the cache counts misses.
 fn count_mapped_hits(mut tenants: Vec<TenantStats>, runners: &[Runner]) -> Vec<TenantStats> {
     for tenant in &mut tenants {
         let of_tenant = || runners.iter().filter(|runner| runner.planned().tenant == tenant.name);

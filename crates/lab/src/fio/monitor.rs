@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 /// Looks at jobs while they run, and says how long until it wants to again. An error ends the jobs.
 pub type Look<'l> = &'l mut dyn FnMut(&Progress) -> Result<Duration, Error>;
 
-/// Runs instances that are in the order of their stages, each stage to its end. Loads give up what they have before
-/// the next stage begins; those of the last keep it, for what is told about the cache.
+/// Runs instances that are in the order of their stages, each stage to its end. Loads give up what
+/// they have before the next stage begins; those of the last keep it, for what is told about the
+/// cache.
 pub fn run(runners: &mut [Runner], progress: &mut Progress, look: Look<'_>) -> Result<(), Error> {
     let mut stages =
         runners.chunk_by_mut(|one, next| one.planned().job.stage == next.planned().job.stage).peekable();

@@ -1,11 +1,13 @@
 //! What the jobs of a run need: how much of which file, made how, checked how.
 //!
-//! fio lays a file out (writes it in full) if some job reads it, and sets its space aside if jobs only write. So do we,
-//! but only ever behind the end of what is there: what a user has in a file stays, until a job writes to it.
+//! fio lays a file out (writes it in full) if some job reads it, and sets its space aside if jobs
+//! only write. So do we, but only ever behind the end of what is there: what a user has in a file
+//! stays, until a job writes to it.
 //!
-//! `/dev/zero`, mapped, is memory of zeroes that nobody else sees. A page cache has no memory without a file, so each
-//! instance gets a file of its own, made of nothing but holes, in the system's directory for temporary files. What is
-//! reclaimed of it goes there, as it would go to a swap device.
+//! `/dev/zero`, mapped, is memory of zeroes that nobody else sees. A page cache has no memory
+//! without a file, so each instance gets a file of its own, made of nothing but holes, in the
+//! system's directory for temporary files. What is reclaimed of it goes there, as it would go to a
+//! swap device.
 
 use super::TenantLimit;
 use crate::layout::{self, Content};
@@ -88,7 +90,8 @@ impl Plan {
     /// Looks at the files, and changes nothing.
     ///
     /// # Errors
-    /// A size cannot be told, a file is none, a tenant has no job, or jobs would spoil each other's checks.
+    /// A size cannot be told, a file is none, a tenant has no job, or jobs would spoil each other's
+    /// checks.
     pub fn new(jobs: &[Job], tenants: &[TenantLimit]) -> Result<Plan, Error> {
         for tenant in tenants {
             if !jobs.iter().any(|job| job.name == tenant.name) {
@@ -242,7 +245,8 @@ impl Plan {
         if sharing().any(|other| block(&other.job) != bs && other.job.verify.is_some()) {
             return refuse("cannot share it with a job that verifies it in blocks of another size (`bs`)");
         }
-        // A read within one page sees a whole write or nothing of it; across pages it may see half of one.
+        // A read within one page sees a whole write or nothing of it; across pages it may see half
+        // of one.
         let writes = planned.job.mix.writes() || sharing().any(|other| other.job.mix.writes());
         if sharing().next().is_some() && writes && !PAGE_BYTES.is_multiple_of(u64::from(bs)) {
             return refuse("can share it with other jobs only if `bs` divides 4096");
@@ -286,7 +290,8 @@ impl Layout<'_> {
     /// Makes them as large as they are needed, and drops them from the system's own cache.
     ///
     /// # Errors
-    /// There is no room, or the system refuses. A file that could not be made is removed, or has its old length.
+    /// There is no room, or the system refuses. A file that could not be made is removed, or has
+    /// its old length.
     pub fn make(&self, watch: &dyn Watch) -> Result<(), Error> {
         self.0.iter().try_for_each(|file| file.prepare(watch))
     }
@@ -304,7 +309,8 @@ impl PlannedFile {
         if self.invalidate {
             let fail = |error| Error::work(format_args!("cannot open {}: {error}", self.path.display()));
             let opened = File::open(&self.path).map_err(fail)?;
-            // Where the system cannot, first accesses are quicker than they should be; no reason to stop.
+            // Where the system cannot, first accesses are quicker than they should be; no reason to
+            // stop.
             let _ = layout::drop_from_system_cache(&opened);
         }
         Ok(())

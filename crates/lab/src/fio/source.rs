@@ -1,5 +1,5 @@
-//! Where the threads of an instance take their accesses from: drawn in one order, from one file after the other, and
-//! not faster than the job may go.
+//! Where the threads of an instance take their accesses from: drawn in one order, from one file
+//! after the other, and not faster than the job may go.
 
 use mglru_workload::fio::Rate;
 use mglru_workload::{Access, Accesses};
@@ -34,8 +34,9 @@ pub struct Source {
 }
 
 impl Source {
-    /// The accesses to each file are counted from `offset_bytes`, and transfer `limit_bytes` together at most.
-    /// `batch`: how many accesses a thread gets at once, unless their rate is limited.
+    /// The accesses to each file are counted from `offset_bytes`, and transfer `limit_bytes`
+    /// together at most. `batch`: how many accesses a thread gets at once, unless their rate is
+    /// limited.
     pub fn new(
         files: Vec<Accesses>,
         offset_bytes: u64,
@@ -55,7 +56,8 @@ impl Source {
         }
     }
 
-    /// Draws the next accesses into `batch`. None: there are no more. `now`: the time since the start of the job.
+    /// Draws the next accesses into `batch`. None: there are no more. `now`: the time since the
+    /// start of the job.
     pub fn draw(&mut self, batch: &mut Vec<Drawn>, now: Duration) {
         batch.clear();
         while batch.len() < self.batch
@@ -67,7 +69,8 @@ impl Source {
 
     fn next(&mut self, now: Duration) -> Option<Drawn> {
         let due = self.due;
-        // fio: a direction that is ahead of its rate leaves its turn to the other, if that is due sooner.
+        // fio: a direction that is ahead of its rate leaves its turn to the other, if that is due
+        // sooner.
         let choose = |write: bool| {
             let (drawn, other) = (due[usize::from(write)], due[usize::from(!write)]);
             if drawn > now && other < drawn { !write } else { write }
@@ -96,7 +99,8 @@ impl Source {
         None
     }
 
-    /// Puts off the next access of its direction, for as long as this one takes at the rate of the job.
+    /// Puts off the next access of its direction, for as long as this one takes at the rate of the
+    /// job.
     fn pay(&mut self, access: &Access) {
         let rate = if access.write { self.rate.write } else { self.rate.read };
         if let Some(bytes_per_second) = rate {

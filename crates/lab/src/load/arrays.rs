@@ -1,7 +1,8 @@
 //! The sweep on real anonymous memory.
 //!
-//! Half of each page is a block that verifies ([`verify`]), the other half is blank: numbers that are computed compress, but
-//! not to nothing. A thread knows how often it wrote each of its pages; nobody else writes them.
+//! Half of each page is a block that verifies ([`verify`]), the other half is blank: numbers that
+//! are computed compress, but not to nothing. A thread knows how often it wrote each of its pages;
+//! nobody else writes them.
 
 use super::{LoadError, PAGE, Performed, Verified, timed};
 use crate::Error;

@@ -1,18 +1,20 @@
 //! YCSB on a real store: redb, an ordered tree of keys in one file, over a [`CachedFile`].
 //!
-//! A record is a value of 1,000 bytes that says whose it is and how often it was written ([`verify`]), under a key in no order,
-//! as YCSB's hashed keys are. What is committed of each record is kept apart from the store ([`Truth`]). A value that is read
-//! must be of its key, and no older than what was committed before the read began; a scan must give keys in their order and
-//! leave none out. At the end all are read through the cache, and from a copy of the file as it is on the device, which the store
-//! opens as after a crash.
+//! A record is a value of 1,000 bytes that says whose it is and how often it was written
+//! ([`verify`]), under a key in no order, as YCSB's hashed keys are. What is committed of each
+//! record is kept apart from the store ([`Truth`]). A value that is read must be of its key, and no
+//! older than what was committed before the read began; a scan must give keys in their order and
+//! leave none out. At the end all are read through the cache, and from a copy of the file as it is
+//! on the device, which the store opens as after a crash.
 //!
-//! The store writes to other places than before and syncs every so many commits, in between nothing is durable: so dirty pages
-//! wait for the flusher. Its own cache is memory of the process, which no tenant is charged for.
+//! The store writes to other places than before and syncs every so many commits, in between nothing
+//! is durable: so dirty pages wait for the flusher. Its own cache is memory of the process, which
+//! no tenant is charged for.
 //!
 //! # Locking
 //!
-//! One client writes at a time: it holds `writer` from the begin of its transaction to the note of what it committed. Readers
-//! hold nothing; so they may find one write more than was noted.
+//! One client writes at a time: it holds `writer` from the begin of its transaction to the note of
+//! what it committed. Readers hold nothing; so they may find one write more than was noted.
 
 use super::{LoadError, PAGE, Performed, Verified, timed};
 use crate::layout;

@@ -1,7 +1,8 @@
 //! The project's own loads on a real cache, with contents that are verified.
 //!
-//! `mglru_workload` says what a load touches and what each page should hold; here pages are read, checked, changed and
-//! written: [`tables`] for the database, [`arrays`] for the sweep, [`documents`] for the document store.
+//! `mglru_workload` says what a load touches and what each page should hold; here pages are read,
+//! checked, changed and written: [`tables`] for the database, [`arrays`] for the sweep,
+//! [`documents`] for the document store.
 
 mod arrays;
 pub mod documents;
@@ -166,8 +167,8 @@ impl RealLoad {
         }
     }
 
-    /// Performs what a client does next, as much as belongs together, and tells each touch. Clients run at once, each
-    /// in one thread.
+    /// Performs what a client does next, as much as belongs together, and tells each touch. Clients
+    /// run at once, each in one thread.
     ///
     /// # Errors
     /// A page cannot be read or written, or is not what it should be.
@@ -181,8 +182,9 @@ impl RealLoad {
         done
     }
 
-    /// Reads everything once more and checks it, while no client runs: through the cache, or `on_device`, past it, what was
-    /// synced. After a step that failed there is nothing to verify: nobody knows how far it came.
+    /// Reads everything once more and checks it, while no client runs: through the cache, or
+    /// `on_device`, past it, what was synced. After a step that failed there is nothing to verify:
+    /// nobody knows how far it came.
     ///
     /// # Errors
     /// What is not as it should be.

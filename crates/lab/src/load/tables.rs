@@ -1,14 +1,16 @@
 //! The database on real files: a load with verified contents, not a database.
 //!
-//! Every visit of a transaction reads its page (from the server's cache if it lies there), checks that it is this page, of
-//! the version that it should be, whole, and with columns that add up; changes rows, and writes the page to the cache and
-//! to its file. What a page should be is kept apart from it ([`Truth`]). At the end all files are read and checked, and
-//! the rows that are in them must be consistent in TPC-C's sense.
+//! Every visit of a transaction reads its page (from the server's cache if it lies there), checks
+//! that it is this page, of the version that it should be, whole, and with columns that add up;
+//! changes rows, and writes the page to the cache and to its file. What a page should be is kept
+//! apart from it ([`Truth`]). At the end all files are read and checked, and the rows that are in
+//! them must be consistent in TPC-C's sense.
 //!
 //! # Locking
 //!
-//! A page of a file has one place in the server's cache. Whoever visits it holds that place's lock, and no other: so
-//! clients run at once, and a page is changed by one at a time. Changes are additions and come out the same in any order.
+//! A page of a file has one place in the server's cache. Whoever visits it holds that place's lock,
+//! and no other: so clients run at once, and a page is changed by one at a time. Changes are
+//! additions and come out the same in any order.
 
 use super::{LoadError, PAGE, Performed, Setup, Verified, timed};
 use crate::{Error, Stage, Unit, Watch, layout};
@@ -179,8 +181,8 @@ impl Tables {
         Ok(())
     }
 
-    /// All pages of all files, what lies in the server's cache, and whether all rows agree. `on_device`: files are read past
-    /// the cache, which has been synced.
+    /// All pages of all files, what lies in the server's cache, and whether all rows agree.
+    /// `on_device`: files are read past the cache, which has been synced.
     pub fn verify(&self, on_device: bool) -> Result<Verified, LoadError> {
         let mut consistency = Consistency::new(self.warehouses);
         let (mut bytes, mut verified) = (vec![0; PAGE], Verified::default());

@@ -114,8 +114,8 @@ pub struct Refault {
     pub recent: bool,
     /// How long after its eviction, and what that was held against.
     pub distance: Option<Distance>,
-    /// Whose distance that is: classic, in pages that were evicted or activated; `ranked`, in pages evicted from the list on which it
-    /// was; else in generations.
+    /// Whose distance that is: classic, in pages that were evicted or activated; `ranked`, in pages
+    /// evicted from the list on which it was; else in generations.
     pub lru: Lru,
 }
 

@@ -20,7 +20,8 @@
 //!     tenant = \"web\"
 //!     fio = \"[pages]\\nrw=read\\nsize=1m\"
 //! ";
-//! let scenario = Scenario::parse(text, "web.toml".as_ref(), None).map_err(mglru_lab::Error::usage)?;
+//! let scenario =
+//!     Scenario::parse(text, "web.toml".as_ref(), None).map_err(mglru_lab::Error::usage)?;
 //! let plan = Plan::new(scenario, World::Sim, &Overrides::default())?;
 //! let outcome = run(&plan, None)?;
 //! assert_eq!(outcome.tenants[1].misses, 256);

@@ -1,4 +1,5 @@
-//! What observers see of every folio: a story that can be, with the counts of the report, and the run does not change by it.
+//! What observers see of every folio: a story that can be, with the counts of the report, and the
+//! run does not change by it.
 
 use mglru_core::event::{Event, List, ListedFrom, Sorted};
 use mglru_core::pageout::Verdict;
@@ -206,7 +207,7 @@ impl Observer for Words {
     }
 }
 
-/// spec 40 §11: prefetching "must not change any order or decision".
+/// [book: eviction#prefetch]: prefetching "must not change any order or decision".
 #[test]
 fn prefetching_changes_no_event() {
     for seed in 0..8 {

@@ -1,4 +1,6 @@
-//! The golden traces of spec 97 (§2 and §7, Linux 7.2) through the simulator, and that its shortcuts are only that.
+//! The golden traces of [book: golden-traces] ([book: golden-traces#descriptor-traces] and
+//! [book: golden-traces#mapped-traces], Linux 7.2) through the simulator, and that its shortcuts
+//! are only that.
 
 use mglru_core::{Counter, Event, Time};
 use mglru_sim::{Access, Machine, Operation, Report, Simulator};
@@ -96,7 +98,8 @@ fn row(batch_folios: usize, trace: Vec<Access>) -> [u64; 13] {
     ]
 }
 
-/// spec 97 §4: "All rows of §2 are reproduced exactly" (scan = steal there; nothing is activated).
+/// [book: golden-traces#checks]: "All rows of [book: golden-traces#descriptor-traces] are
+/// reproduced exactly" (scan = steal there; nothing is activated).
 #[test]
 fn descriptor_reads() {
     let read: Channel = Access::read;
@@ -113,7 +116,7 @@ fn descriptor_reads() {
     }
 }
 
-/// spec 97 §7: "All rows are reproduced exactly".
+/// [book: golden-traces#mapped-traces]: "All rows are reproduced exactly".
 #[test]
 fn mapped_reads() {
     let load: Channel = Access::load;
@@ -162,7 +165,8 @@ fn machines() -> Vec<Machine> {
     vec![Machine::kernel_lab(1500), instant, short, slow]
 }
 
-/// The shortcuts change nothing, and neither does the checker: the same pages go at the same moments.
+/// The shortcuts change nothing, and neither does the checker: the same pages go at the same
+/// moments.
 #[test]
 fn the_fast_path_is_only_faster() {
     for (number, machine) in machines().iter().enumerate() {

@@ -1,4 +1,5 @@
-//! The tests of the simulator from outside, in one binary: linking is what a build of tests waits for.
+//! The tests of the simulator from outside, in one binary: linking is what a build of tests waits
+//! for.
 
 #![allow(
     clippy::disallowed_types,

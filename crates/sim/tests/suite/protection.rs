@@ -1,8 +1,10 @@
-//! What `memory.min` and `memory.low` leave to whom: the kernel's own published example, and shares in proportion.
+//! What `memory.min` and `memory.low` leave to whom: the kernel's own published example, and shares
+//! in proportion.
 //!
-//! The tree and the figures of the example are those of Linux's self-test of memory cgroups (`test_memcg_min` and
-//! `test_memcg_low`, as published with the kernel's sources): 50 MiB of page cache in each of three children, of a parent
-//! that is protected with 50 MiB, and then 148 MiB of anonymous memory beside it.
+//! The tree and the figures of the example are those of Linux's self-test of memory cgroups
+//! (`test_memcg_min` and `test_memcg_low`, as published with the kernel's sources): 50 MiB of page
+//! cache in each of three children, of a parent that is protected with 50 MiB, and then 148 MiB of
+//! anonymous memory beside it.
 
 use mglru_core::{Mechanisms, Preset, Switch};
 use mglru_sim::{Access, Machine, Operation, Report, Request, Simulator, Tenant};
@@ -83,8 +85,8 @@ fn the_kernels_example_of_a_protected_tree() {
     }
 }
 
-/// `subtree_lru`: of two equal tenants one protects 90 % of its pages and the other 10 %: what the root is asked for comes from what each has
-/// beyond that, 1 to 9.
+/// `subtree_lru`: of two equal tenants one protects 90 % of its pages and the other 10 %: what the
+/// root is asked for comes from what each has beyond that, 1 to 9.
 #[test]
 fn who_is_protected_gives_in_proportion() {
     let tenant = |path: &str, low_mib: u64| Tenant {

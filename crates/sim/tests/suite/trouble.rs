@@ -6,7 +6,8 @@ use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A writer fills a tenant of 64 pages three times, while the device stands still for a minute from the beginning.
+/// A writer fills a tenant of 64 pages three times, while the device stands still for a minute from
+/// the beginning.
 fn write_while_it_stands_still(preset: Preset) -> Report {
     let machine = Machine {
         tenants: vec![Tenant::new("t", 64)],
@@ -26,7 +27,8 @@ fn write_while_it_stands_still(preset: Preset) -> Report {
     report
 }
 
-/// Nothing is hopeless as long as the device owes an answer: by default it is waited for, where Linux 7.1 kills.
+/// Nothing is hopeless as long as the device owes an answer: by default it is waited for, where
+/// Linux 7.1 kills.
 #[test]
 fn a_device_that_stands_still_is_waited_for() {
     let report = write_while_it_stands_still(Preset::Default);
@@ -35,7 +37,8 @@ fn a_device_that_stands_still_is_waited_for() {
     assert!(write_while_it_stands_still(Preset::Linux71).total().counts.out_of_memory > 0);
 }
 
-/// A walk takes as long as it looks at entries: what is counted is the same, as nobody else is there.
+/// A walk takes as long as it looks at entries: what is counted is the same, as nobody else is
+/// there.
 #[test]
 fn walks_take_time() {
     let run = |walk_time| {

@@ -1,8 +1,9 @@
 //! The command line of `mglru fio`: fio's options, ours among them, and job files.
 //!
-//! As in fio, options before the first `--name` are global, each `--name` begins a job, and everything
-//! that is not an option is a job file. Jobs of the command line come first. The global options hold
-//! for the first job file too, whose `[global]` overrides them; further files start afresh.
+//! As in fio, options before the first `--name` are global, each `--name` begins a job, and
+//! everything that is not an option is a job file. Jobs of the command line come first. The global
+//! options hold for the first job file too, whose `[global]` overrides them; further files start
+//! afresh.
 
 use super::error::Error;
 use super::ini::{self, WantedSection};
@@ -14,7 +15,8 @@ use super::units::{parse_duration, parse_integer};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Our own options that take a value. The caller reads them; here they only have to be told from fio's.
+/// Our own options that take a value. The caller reads them; here they only have to be told from
+/// fio's.
 const OWN_WITH_VALUE: &[&str] =
     &["memory", "tenant", "preset", "with", "without", "lru", "lru-lock", "backend", "swap"];
 
@@ -38,7 +40,8 @@ pub enum OutputFormat {
     Normal,
     /// One JSON document.
     Json,
-    /// A line of values per job, with semicolons between them: the third version of fio's terse format.
+    /// A line of values per job, with semicolons between them: the third version of fio's terse
+    /// format.
     Terse,
 }
 
@@ -69,16 +72,18 @@ pub struct Invocation {
     pub eta: Eta,
     /// How often to print results while jobs run. fio: `--status-interval`.
     pub status_interval: Option<Duration>,
-    /// The options that are not fio's but ours, in order, as `--name=value` or `--name`: `--memory`,
-    /// `--tenant`, `--preset`, `--with`, `--without`, `--lru`, `--lru-lock`, `--backend`, `--swap`, `--json`, `--help`, `--version`.
+    /// The options that are not fio's but ours, in order, as `--name=value` or `--name`:
+    /// `--memory`, `--tenant`, `--preset`, `--with`, `--without`, `--lru`, `--lru-lock`,
+    /// `--backend`, `--swap`, `--json`, `--help`, `--version`.
     pub own: Vec<String>,
 }
 
 impl Invocation {
     /// Understands the arguments that follow `mglru fio`, and reads the job files that they name.
     ///
-    /// `--seed N` is `--randseed N` for every job that gives none; `--json` is `--output-format=json`, and
-    /// stays in [`Invocation::own`] too. With `--help` or `--version` there need not be a job.
+    /// `--seed N` is `--randseed N` for every job that gives none; `--json` is
+    /// `--output-format=json`, and stays in [`Invocation::own`] too. With `--help` or `--version`
+    /// there need not be a job.
     ///
     /// # Errors
     /// The first thing that is wrong: an option, a value, a job file, a contradiction, or no job.
@@ -95,7 +100,8 @@ impl Invocation {
     }
 }
 
-/// Name and value of an option. Like fio, which uses `getopt_long_only`, one dash is as good as two.
+/// Name and value of an option. Like fio, which uses `getopt_long_only`, one dash is as good as
+/// two.
 fn option_of(argument: &str) -> Option<(&str, Option<&str>)> {
     let text = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-'))?;
     match text {

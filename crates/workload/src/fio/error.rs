@@ -11,7 +11,8 @@ pub enum Error {
     UnknownOption {
         /// The name, without dashes.
         option: String,
-        /// An option of fio's that differs by a slip or two and that we do not support yet, if there is one.
+        /// An option of fio's that differs by a slip or two and that we do not support yet, if
+        /// there is one.
         slip_of: Option<&'static str>,
         /// The supported option that comes nearest: to `slip_of` in meaning, or else in spelling.
         nearest: Option<&'static str>,

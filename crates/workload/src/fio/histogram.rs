@@ -1,9 +1,9 @@
 //! Latencies, counted in buckets whose width grows with the value.
 //!
-//! Each power of two is divided into 64 equal buckets, so a bucket is at most 1/64 of its values wide and a
-//! percentile, told as the middle of its bucket, is off by less than 1 %. Values below 128 ns
-//! have a bucket each. 3,776 counters of 8 bytes cover every `u64`; recording one is a shift and an
-//! increment. This is the resolution with which fio reports.
+//! Each power of two is divided into 64 equal buckets, so a bucket is at most 1/64 of its values
+//! wide and a percentile, told as the middle of its bucket, is off by less than 1 %. Values below
+//! 128 ns have a bucket each. 3,776 counters of 8 bytes cover every `u64`; recording one is a shift
+//! and an increment. This is the resolution with which fio reports.
 
 /// log₂ of the buckets per power of two.
 const SUB_BITS: u32 = 6;
@@ -105,7 +105,8 @@ impl Latencies {
         for (index, &count) in self.counts.iter().enumerate() {
             seen += count;
             if seen >= rank {
-                // fio may name the middle of a bucket that no sample reached; the extremes are known better.
+                // fio may name the middle of a bucket that no sample reached; the extremes are
+                // known better.
                 return middle(index).clamp(self.min_ns, self.max_ns);
             }
         }

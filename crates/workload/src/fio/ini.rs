@@ -10,8 +10,9 @@
 //! include more.fio ; as if the lines of that file stood here; they may not begin sections
 //! ```
 //!
-//! As in fio, a later `[global]` adds to the earlier ones and holds for the jobs below it only, and a file that is
-//! included is looked for in the working directory, then beside the file that includes it.
+//! As in fio, a later `[global]` adds to the earlier ones and holds for the jobs below it only, and
+//! a file that is included is looked for in the working directory, then beside the file that
+//! includes it.
 
 use super::error::Error;
 use super::job::Job;
@@ -33,8 +34,8 @@ enum Place {
     Skipped,
 }
 
-/// The instances of the jobs of a text that stands in another file: of what is in `path`, from line `first_line` on.
-/// `seed` is for jobs that name none.
+/// The instances of the jobs of a text that stands in another file: of what is in `path`, from line
+/// `first_line` on. `seed` is for jobs that name none.
 ///
 /// # Errors
 /// The first thing that is wrong, with the line of `path`; or there is no job.

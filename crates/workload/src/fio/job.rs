@@ -7,8 +7,9 @@ use crate::pattern::{BlockBytes, Length, Mix, Order, Pattern};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The most accesses that all instances of a stage perform at once, whatever their `iodepth`: each takes a thread, and
-/// more would rather compete for processors and memory than keep a device busier.
+/// The most accesses that all instances of a stage perform at once, whatever their `iodepth`: each
+/// takes a thread, and more would rather compete for processors and memory than keep a device
+/// busier.
 pub const DEPTH_MAX: u32 = 64;
 
 /// One instance of a job: its files, and its accesses to them.
@@ -30,7 +31,8 @@ pub struct Job {
     pub stage: u32,
     /// Whether it is reported together with the others of its group.
     pub group_reporting: bool,
-    /// Its files, at least one, accessed in turns; of a load, how their names begin. Relative paths are relative to the working directory.
+    /// Its files, at least one, accessed in turns; of a load, how their names begin. Relative paths
+    /// are relative to the working directory.
     pub files: Vec<PathBuf>,
     /// Where in each file the part begins that it uses, in bytes.
     pub offset_bytes: u64,
@@ -44,8 +46,8 @@ pub struct Job {
     pub order: Order,
     /// How many read.
     pub mix: Mix,
-    /// What it does instead of accesses to blocks: all instances are clients of one such load, with files of its own, until
-    /// the runtime is over.
+    /// What it does instead of accesses to blocks: all instances are clients of one such load, with
+    /// files of its own, until the runtime is over.
     pub load: Option<Load>,
     /// Bytes per access.
     pub block_bytes: BlockBytes,
@@ -61,9 +63,10 @@ pub struct Job {
     pub engine: Engine,
     /// Accesses at once, as the user asked for.
     pub iodepth: u32,
-    /// Accesses at once, as they are performed: at least one, and at most [`DEPTH_MAX`] by all instances of a stage
-    /// together. Engines that are not asynchronous have one. So have jobs whose accesses have an order that matters
-    /// (sequential ones, and those that sync or verify); readahead and write-back keep the device busy for them.
+    /// Accesses at once, as they are performed: at least one, and at most [`DEPTH_MAX`] by all
+    /// instances of a stage together. Engines that are not asynchronous have one. So have jobs
+    /// whose accesses have an order that matters (sequential ones, and those that sync or verify);
+    /// readahead and write-back keep the device busy for them.
     pub depth: u32,
     /// Accesses that are drawn at once, at least 1. fio: `iodepth_batch_submit`.
     pub batch: u32,
@@ -77,19 +80,21 @@ pub struct Job {
     pub sync: SyncEvery,
     /// Whether, and how, contents are written and checked.
     pub verify: Option<Verify>,
-    /// Whether what was written is read again at the end, if it is to be verified. fio: `do_verify`.
+    /// Whether what was written is read again at the end, if it is to be verified. fio:
+    /// `do_verify`.
     pub verify_written: bool,
     /// Seed of this instance; no two of a run have the same.
     pub seed: u64,
-    /// The options as the user gave them for this job, without the global ones: fio's "job options".
+    /// The options as the user gave them for this job, without the global ones: fio's "job
+    /// options".
     pub options: Vec<(String, String)>,
     /// Where the job begins.
     pub origin: Origin,
 }
 
 impl Job {
-    /// The bytes that the job uses of one of its files, from its offset on. `existing_bytes` is the length of that file, or
-    /// `None` if it is yet to be created.
+    /// The bytes that the job uses of one of its files, from its offset on. `existing_bytes` is the
+    /// length of that file, or `None` if it is yet to be created.
     ///
     /// # Errors
     /// If the size depends on a file that does not exist or is too short, or holds no whole block.
@@ -118,9 +123,9 @@ impl Job {
         Ok(size_bytes)
     }
 
-    /// The accesses of the job to one of its files, over `size_bytes`, which [`Job::size_bytes`] told, and counted from
-    /// the job's offset. Endless if `time_based`. Several files have room for all that the job transfers
-    /// ([`Job::limit_bytes`]), and perhaps a little more.
+    /// The accesses of the job to one of its files, over `size_bytes`, which [`Job::size_bytes`]
+    /// told, and counted from the job's offset. Endless if `time_based`. Several files have room
+    /// for all that the job transfers ([`Job::limit_bytes`]), and perhaps a little more.
     pub fn pattern(&self, file: usize, size_bytes: u64) -> Pattern {
         let files = self.files.len() as u64;
         let bytes = match self.io_size {
@@ -144,7 +149,8 @@ impl Job {
         }
     }
 
-    /// The most that the job transfers, in bytes, all files and loops together. `None`: its patterns say it.
+    /// The most that the job transfers, in bytes, all files and loops together. `None`: its
+    /// patterns say it.
     pub fn limit_bytes(&self) -> Option<u64> {
         match self.io_size {
             Some(FileSize::Bytes(bytes)) if !self.time_based => Some(bytes.saturating_mul(self.loops.into())),
@@ -194,8 +200,9 @@ pub struct Rate {
 /// What a job says about its accesses beforehand. fio: `fadvise_hint`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Hint {
-    /// Files with a descriptor: what its accesses will be. Mapped files: nothing, since the kernel ignores
-    /// accessed bits where either is said (and we do), and these are what mapped jobs are about.
+    /// Files with a descriptor: what its accesses will be. Mapped files: nothing, since the kernel
+    /// ignores accessed bits where either is said (and we do), and these are what mapped jobs are
+    /// about.
     #[default]
     OfEngine,
     /// Nothing.

@@ -17,7 +17,8 @@ const SEED_DEFAULT: u64 = 0x6D67_6C72;
 
 const BLOCK_BYTES_DEFAULT: u32 = 4096;
 
-/// Options that go with `workload`: all that do not say what is accessed, or how one access follows the other.
+/// Options that go with `workload`: all that do not say what is accessed, or how one access follows
+/// the other.
 const WITH_LOADS: [&str; 21] = [
     "name",
     "description",
@@ -323,8 +324,8 @@ impl JobText {
         }
     }
 
-    /// What is used of the files, together, and how much is transferred. fio: a `filesize` says how large files are, and
-    /// leaves to `size` how much of them is transferred.
+    /// What is used of the files, together, and how much is transferred. fio: a `filesize` says how
+    /// large files are, and leaves to `size` how much of them is transferred.
     fn sizes(&self, files: u64) -> (FileSize, Option<FileSize>) {
         let Some(file_bytes) = self.file_bytes else {
             return (self.size.unwrap_or(FileSize::Whole), self.io_size);
@@ -337,8 +338,8 @@ impl JobText {
         (FileSize::Bytes(all_bytes), self.io_size.or(transferred))
     }
 
-    /// The files of an instance. As in fio, given names are shared and lie in the first directory; those that are
-    /// made up are the instance's own, and instances take directories in turns.
+    /// The files of an instance. As in fio, given names are shared and lie in the first directory;
+    /// those that are made up are the instance's own, and instances take directories in turns.
     fn files(&self, name: &str, instance: u32) -> Vec<PathBuf> {
         let (directory, files) = if self.filenames.is_empty() {
             let directory = match self.directories.len() {

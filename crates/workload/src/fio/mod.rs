@@ -11,9 +11,10 @@
 //! Outcome -> Report              report/: text and JSON as fio prints them
 //! ```
 //!
-//! fio 3.33 is the reference. Where its manual leaves a question open, it was asked by experiment, and
-//! the answer stands at the code concerned. Where fio guesses or ignores (an unknown unit, a fraction of a
-//! size), we refuse: a job that silently means something else is worse than one that does not start.
+//! fio 3.33 is the reference. Where its manual leaves a question open, it was asked by experiment,
+//! and the answer stands at the code concerned. Where fio guesses or ignores (an unknown unit, a
+//! fraction of a size), we refuse: a job that silently means something else is worse than one that
+//! does not start.
 
 mod command_line;
 mod error;

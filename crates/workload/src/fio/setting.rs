@@ -55,8 +55,8 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// Looks the option up; its value is not looked at yet, except that there must be one, and that `${NAME}` in it
-    /// stands for a variable of the environment.
+    /// Looks the option up; its value is not looked at yet, except that there must be one, and that
+    /// `${NAME}` in it stands for a variable of the environment.
     pub fn new(name: &str, value: Option<String>, origin: Origin) -> Result<Self, Error> {
         let option = options::find(name, &origin)?;
         if value.is_none() && option.argument == Argument::Required {

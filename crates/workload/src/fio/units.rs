@@ -5,9 +5,10 @@ use std::time::Duration;
 
 /// Bytes, as fio reads them with its default `kb_base=1024`.
 ///
-/// `4k` and `4kb` are 4096, and so on for m, g, t and p. **`4kib` is 4000**: with that base fio gives the
-/// IEC names the decimal meaning ("those unit prefixes are opposite", its manual says), and so do we, or
-/// the same job would touch other bytes. `4ki` is refused: the manual says 4000, fio 3.33 takes 4096.
+/// `4k` and `4kb` are 4096, and so on for m, g, t and p. **`4kib` is 4000**: with that base fio
+/// gives the IEC names the decimal meaning ("those unit prefixes are opposite", its manual says),
+/// and so do we, or the same job would touch other bytes. `4ki` is refused: the manual says 4000,
+/// fio 3.33 takes 4096.
 pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         return u64::from_str_radix(digits, 16).map_err(|_| format!("`{digits}` is no hexadecimal number"));
@@ -61,8 +62,8 @@ pub(super) fn parse_integer(text: &str, limits: std::ops::RangeInclusive<u64>) -
     if limits.contains(&number) { Ok(number) } else { Err(expected()) }
 }
 
-/// Values for reads, writes and trims, with commas between them. One value is for all, an empty one says nothing, and
-/// trims there are none.
+/// Values for reads, writes and trims, with commas between them. One value is for all, an empty one
+/// says nothing, and trims there are none.
 pub(super) fn parse_parts<T: Copy>(
     text: &str,
     parse: impl Fn(&str) -> Result<T, String>,

@@ -1,10 +1,12 @@
-//! The loads that the project brings along, by name and parameters: one way for `trace generate`, `fio`, scenarios and
-//! experiments to ask for them.
+//! The loads that the project brings along, by name and parameters: one way for `trace generate`,
+//! `fio`, scenarios and experiments to ask for them.
 //!
-//! A load is written as its name and what differs from its defaults, `tpcc:warehouses=2,cache=16m` ([`text`]). Started for
-//! some clients (threads of the program that it stands for), it gives each of them the steps that it takes next.
+//! A load is written as its name and what differs from its defaults, `tpcc:warehouses=2,cache=16m`
+//! ([`text`]). Started for some clients (threads of the program that it stands for), it gives each
+//! of them the steps that it takes next.
 //!
-//! `tpcc`, `sweep` and `ycsb` have contents and run on real files as well; the others are page workloads, for the simulator.
+//! `tpcc`, `sweep` and `ycsb` have contents and run on real files as well; the others are page
+//! workloads, for the simulator.
 
 mod text;
 
@@ -25,7 +27,8 @@ const CLIENTS_MAX: u32 = 10_000;
 /// A load and its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Load {
-    /// [`Tpcc`]: files by descriptor (or as the host likes), and the server's own cache in anonymous memory.
+    /// [`Tpcc`]: files by descriptor (or as the host likes), and the server's own cache in
+    /// anonymous memory.
     Tpcc {
         /// Each of some 80 MiB; at least 1. `warehouses=`
         warehouses: u32,
@@ -39,7 +42,8 @@ pub enum Load {
         /// Pages of each; at least one for each client. `size=`, of all arrays together
         array_pages: u32,
     },
-    /// YCSB on a document store: a file of leaves and the engine's cache; for real, whatever store the host has. `workload=`, `records=`, `cache=`, `writes=`, `requests=`
+    /// YCSB on a document store: a file of leaves and the engine's cache; for real, whatever store
+    /// the host has. `workload=`, `records=`, `cache=`, `writes=`, `requests=`
     Ycsb(Ycsb),
     /// Point selects on a database with a buffer pool. `rows=`, `cache=`
     Select(Select),
@@ -56,7 +60,8 @@ impl Load {
     pub const TPCC: Load = Load::Tpcc { warehouses: 4, cache_pages: 32 * MIB_PAGES as u32 };
     /// LULESH-like, 96 MiB in ten arrays.
     pub const SWEEP: Load = Load::Sweep { arrays: 10, array_pages: (96 * MIB_PAGES / 10) as u32 };
-    /// Workload B, 100,000 records in 112 MiB, 23 MiB of cache: the proportions of the published run.
+    /// Workload B, 100,000 records in 112 MiB, 23 MiB of cache: the proportions of the published
+    /// run.
     pub const YCSB: Load = Load::Ycsb(Ycsb {
         letter: Letter::B,
         writes_percent: 5,
@@ -176,9 +181,9 @@ pub enum Running {
 }
 
 impl Running {
-    /// Appends what a client does next, as much as belongs together: a transaction, an operation, a request, one step of a
-    /// thread. A file's or array's number is in the high half of a page's; anonymous pages of `tpcc` are the server's cache,
-    /// and have none.
+    /// Appends what a client does next, as much as belongs together: a transaction, an operation, a
+    /// request, one step of a thread. A file's or array's number is in the high half of a page's;
+    /// anonymous pages of `tpcc` are the server's cache, and have none.
     ///
     /// # Panics
     /// If there is no such client, where clients have parts of their own.

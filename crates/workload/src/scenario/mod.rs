@@ -1,12 +1,14 @@
-//! Scenarios: a machine, tenants in a tree, who does what in them, what happens when, and what is to be seen of it.
+//! Scenarios: a machine, tenants in a tree, who does what in them, what happens when, and what is
+//! to be seen of it.
 //!
 //! ```text
 //! TOML ── table.rs ──► values with places ── read.rs ──► Scenario
 //!                                              └─ tree.rs: who is there at which time
 //! ```
 //!
-//! What is wrong is told with file, line and column. What only the core knows (names of mechanisms, control files and
-//! their values) stays text with its place, and [`Scenario::error`] words what a host finds wrong with it.
+//! What is wrong is told with file, line and column. What only the core knows (names of mechanisms,
+//! control files and their values) stays text with its place, and [`Scenario::error`] words what a
+//! host finds wrong with it.
 //!
 //! A tenant that is removed and made again is another tenant of the same path.
 
@@ -127,7 +129,8 @@ pub struct Tenant {
 pub struct Job {
     /// What actions call it.
     pub name: Option<String>,
-    /// The number of the tenant, in which it is from its beginning on, unless it is moved; `None`: in none, which is the root.
+    /// The number of the tenant, in which it is from its beginning on, unless it is moved; `None`:
+    /// in none, which is the root.
     pub tenant: Option<usize>,
     /// When it begins.
     pub start: Duration,
@@ -206,7 +209,8 @@ pub struct Print {
 }
 
 impl Scenario {
-    /// Reads a scenario from a file. Traces and included files are looked for beside it. `seed`: instead of the machine's.
+    /// Reads a scenario from a file. Traces and included files are looked for beside it. `seed`:
+    /// instead of the machine's.
     ///
     /// # Errors
     /// The first thing that is wrong.
@@ -248,7 +252,8 @@ impl Scenario {
     }
 }
 
-/// The tenant and the name of a control file: `a/b/memory.max` is `memory.max` of `a/b`. Files of the system have no tenant.
+/// The tenant and the name of a control file: `a/b/memory.max` is `memory.max` of `a/b`. Files of
+/// the system have no tenant.
 pub fn split_control(path: &str) -> (&str, &str) {
     if path.starts_with("lru_gen/") { ("", path) } else { path.rsplit_once('/').unwrap_or(("", path)) }
 }

@@ -1,18 +1,20 @@
-//! A TPC-C-like load, seen as pages: which pages of tables, indexes and of the server's own cache each transaction
-//! touches.
+//! A TPC-C-like load, seen as pages: which pages of tables, indexes and of the server's own cache
+//! each transaction touches.
 //!
-//! From the specification (TPC Benchmark C, revision 5.11): the tables with their rows per warehouse and bytes per row
-//! (§1.2, §1.3), the mix of transactions (§5.2.3), what each reads and writes (§2.4–2.8), and the skew of customers and
-//! items, `NURand` (§2.1.6). A district's orders are appended at the end of the table, as their lines are.
+//! From the specification (TPC Benchmark C, revision 5.11): the tables with their rows per
+//! warehouse and bytes per row (§1.2, §1.3), the mix of transactions (§5.2.3), what each reads and
+//! writes (§2.4–2.8), and the skew of customers and items, `NURand` (§2.1.6). A district's orders
+//! are appended at the end of the table, as their lines are.
 //!
-//! Ours: rows lie in pages of 4 KiB without gaps; an index is a B-tree whose nodes have 170 entries (16 bytes each, two
-//! thirds full), found by its root, an inner node and a leaf; the server has a cache of its own in anonymous memory, in
-//! which each page of a file has one place. A page that lies there is not read from its file. Changes are written to
-//! the file's page at once, so that the cache never holds what the file does not.
+//! Ours: rows lie in pages of 4 KiB without gaps; an index is a B-tree whose nodes have 170 entries
+//! (16 bytes each, two thirds full), found by its root, an inner node and a leaf; the server has a
+//! cache of its own in anonymous memory, in which each page of a file has one place. A page that
+//! lies there is not read from its file. Changes are written to the file's page at once, so that
+//! the cache never holds what the file does not.
 //!
-//! A transaction is first a row of [`Visit`]s, which say what becomes of which rows ([`Table`]); a store with contents
-//! carries them out, and [`Consistency`] says whether the rows it ends with make sense. Seen as memory they are touches of
-//! pages, which is all that a simulation needs.
+//! A transaction is first a row of [`Visit`]s, which say what becomes of which rows ([`Table`]); a
+//! store with contents carries them out, and [`Consistency`] says whether the rows it ends with
+//! make sense. Seen as memory they are touches of pages, which is all that a simulation needs.
 //!
 //! Nothing here was fitted to a result.
 
@@ -132,8 +134,8 @@ impl Tpcc {
         }
     }
 
-    /// Pages of all tables and leaves at the beginning, as far as the specification counts them: of new orders, those
-    /// that wait.
+    /// Pages of all tables and leaves at the beginning, as far as the book counts them: of new
+    /// orders, those that wait.
     pub fn file_pages(&self) -> u64 {
         let pages = |table: Table| {
             let rows = table.first_rows(self.warehouses);
@@ -148,7 +150,8 @@ impl Tpcc {
         self.warehouses
     }
 
-    /// Draws the next transaction, and appends the pages that it touches to `touches`, in their order.
+    /// Draws the next transaction, and appends the pages that it touches to `touches`, in their
+    /// order.
     pub fn next_transaction(&mut self, touches: &mut Vec<PageAccess>) -> Transaction {
         let mut visits = std::mem::take(&mut self.visits);
         visits.clear();
@@ -260,7 +263,8 @@ impl Tpcc {
                 for number in next - RECENT_ORDERS..next {
                     let order = order(&self.appended, district, number);
                     touch.lines(order, None);
-                    // The items of an order are not kept: drawn again, from those of this order's seed.
+                    // The items of an order are not kept: drawn again, from those of this order's
+                    // seed.
                     let mut items = Random::stream(order.row, 7);
                     for _ in 0..order.lines {
                         let item = nurand(&mut items, 8191, self.constants[1], ITEMS);
@@ -273,8 +277,8 @@ impl Tpcc {
     }
 }
 
-/// Reads, and perhaps changes, a customer of a district: six in ten are known by their last name, of whom three share it on
-/// average (§2.5.2.2). The customer's number in the district.
+/// Reads, and perhaps changes, a customer of a district: six in ten are known by their last name,
+/// of whom three share it on average (§2.5.2.2). The customer's number in the district.
 fn customer(
     random: &mut Random,
     constant: u64,

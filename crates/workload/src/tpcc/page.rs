@@ -1,12 +1,13 @@
-//! The pages of a store with contents: rows in slots of equal size, behind a header that says which page this is, of which
-//! version, and whether it is whole.
+//! The pages of a store with contents: rows in slots of equal size, behind a header that says which
+//! page this is, of which version, and whether it is whole.
 //!
 //! ```text
 //!  0 magic u32    4 crc32c of all that follows u32    8 file u32   12 version u32   16 page u64   24 zeroes   32 slots ...
 //! ```
 //!
-//! Little-endian. A slot holds the columns of its row and, of rows that are there at first, some noise for the columns that
-//! nobody changes. A page behind those that are there at first is all zeroes until it is changed for the first time.
+//! Little-endian. A slot holds the columns of its row and, of rows that are there at first, some
+//! noise for the columns that nobody changes. A page behind those that are there at first is all
+//! zeroes until it is changed for the first time.
 //!
 //! [`Truth`] is what a page should be, kept apart from its bytes: it follows from the visits alone.
 
@@ -15,7 +16,8 @@ use crate::random::Random;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"tpcc");
 const HEADER_BYTES: usize = 32;
-/// The share of a slot behind its columns that is noise; the rest is blank, as columns of varying length are.
+/// The share of a slot behind its columns that is noise; the rest is blank, as columns of varying
+/// length are.
 const NOISE_SHARE: usize = 2;
 
 /// What a page should be.

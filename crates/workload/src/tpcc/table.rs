@@ -1,7 +1,8 @@
-//! Tables, indexes and their rows: how many, in how many bytes, and what the columns are that transactions change.
+//! Tables, indexes and their rows: how many, in how many bytes, and what the columns are that
+//! transactions change.
 //!
-//! Amounts are whole units of money, and sums wrap: conditions on them hold modulo 2^32. A row that is not there yet is one
-//! of zeroes, so that inserting is adding, too.
+//! Amounts are whole units of money, and sums wrap: conditions on them hold modulo 2^32. A row that
+//! is not there yet is one of zeroes, so that inserting is adding, too.
 
 use super::{
     CUSTOMERS, DISTRICTS, FIRST_LINES, FIRST_UNDELIVERED, ITEMS, NODE_ENTRIES, PAGE_BYTES, line_amount,
@@ -10,10 +11,12 @@ use super::{
 /// Most columns of a row.
 pub const COLUMNS: usize = 5;
 
-/// The columns of a row that transactions change, in the order of [`Table`]'s descriptions; the others are 0.
+/// The columns of a row that transactions change, in the order of [`Table`]'s descriptions; the
+/// others are 0.
 pub type Row = [u32; COLUMNS];
 
-/// A page's file says, beside the table or index, whether it is the root or an inner node: these have a file of their own.
+/// A page's file says, beside the table or index, whether it is the root or an inner node: these
+/// have a file of their own.
 const NODES: u64 = 32;
 
 /// Payments that each customer made at first, and so its first history row: 10.
@@ -105,7 +108,8 @@ impl Table {
         self >= Table::CustomerIndex
     }
 
-    /// Bytes of a row (§1.2.1, as usually stored), or of an index entry with its share of the free space.
+    /// Bytes of a row (§1.2.1, as usually stored), or of an index entry with its share of the free
+    /// space.
     fn row_bytes(self) -> u64 {
         match self {
             Table::Warehouse => 89,
@@ -150,7 +154,8 @@ impl Table {
         }
     }
 
-    /// A row as it is at first; zeroes where there is none. The first orders of a district are its customers', one each.
+    /// A row as it is at first; zeroes where there is none. The first orders of a district are its
+    /// customers', one each.
     pub fn first(self, row: u64, warehouses: u64) -> Row {
         if row >= self.first_rows(warehouses) {
             return [0; COLUMNS];

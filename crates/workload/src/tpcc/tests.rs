@@ -33,8 +33,8 @@ fn a_database_has_its_size() {
     assert!((70..90).contains(&(mib(11) - mib(10))), "{} MiB", mib(11) - mib(10));
 }
 
-/// §2.1.6: `NURand(8191, …)` prefers some items: with a uniform draw the hottest tenth of pages would have a tenth of
-/// the touches.
+/// §2.1.6: `NURand(8191, …)` prefers some items: with a uniform draw the hottest tenth of pages
+/// would have a tenth of the touches.
 #[test]
 fn items_are_skewed() {
     let (_, touches) = run(1, 0, 20_000);

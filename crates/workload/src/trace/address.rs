@@ -1,14 +1,15 @@
-//! Memory addresses of a program (`l|s 0xADDRESS number`), as in UCSD's CSE 240A and Caffeine's `address`
-//! traces.
+//! Memory addresses of a program (`l|s 0xADDRESS number`), as in UCSD's CSE 240A and Caffeine's
+//! `address` traces.
 //!
 //! ```text
 //! s 0x1fffff50 1    store
 //! l 0x1fffff88 6    load
 //! ```
 //!
-//! *Offset:* a byte address, one flat space; it falls into one 4 KiB page. *Size:* none, an access touches one
-//! page. The number, instructions since the last access, is not used, but it must be one. `s` writes. Accesses
-//! are not `mapped`, although a program's are: these traces are replayed as strings of references.
+//! *Offset:* a byte address, one flat space; it falls into one 4 KiB page. *Size:* none, an access
+//! touches one page. The number, instructions since the last access, is not used, but it must be
+//! one. `s` writes. Accesses are not `mapped`, although a program's are: these traces are replayed
+//! as strings of references.
 
 use super::PAGE_BYTES;
 use super::decode::{LineFormat, Parsed, Request};

@@ -1,10 +1,10 @@
 //! The ARC authors' text (`.lis`): lines of `start count ignored number`.
 //!
-//! *Offset:* `start` in units, one flat space. *Size:* `count` units. A unit is a 512-byte sector in the P
-//! and MergeP traces, so eight of them are a page and every page that is touched counts; in others (OLTP) it
-//! is a whole page, which only [`unit_bytes`](super::OpenOptions::unit_bytes) can tell. The last two fields,
-//! nothing and the number of the request, are not used, but they must be numbers. No operations: every access
-//! is a read.
+//! *Offset:* `start` in units, one flat space. *Size:* `count` units. A unit is a 512-byte sector
+//! in the P and MergeP traces, so eight of them are a page and every page that is touched counts;
+//! in others (OLTP) it is a whole page, which only [`unit_bytes`](super::OpenOptions::unit_bytes)
+//! can tell. The last two fields, nothing and the number of the request, are not used, but they
+//! must be numbers. No operations: every access is a read.
 
 use super::decode::{LineFormat, Parsed, Request};
 use super::text::{fields, number, quote};

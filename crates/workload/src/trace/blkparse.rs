@@ -5,13 +5,13 @@
 //!  device cpu  number       time        pid  event rwbs position + length
 //! ```
 //!
-//! Only `Q` events count: a request as it was asked for, before the scheduler merges, splits or delays it. (A
-//! trace of other events only is empty for us.) Discards are no accesses; a flush without data is an fsync of
-//! the device. The summary at the end is skipped.
+//! Only `Q` events count: a request as it was asked for, before the scheduler merges, splits or
+//! delays it. (A trace of other events only is empty for us.) Discards are no accesses; a flush
+//! without data is an fsync of the device. The summary at the end is skipped.
 //!
-//! *Offset:* a position on the device in units of 512 bytes unless said otherwise. A device is a file; file
-//! ids count in the order of first use, so a trace of one device is one flat space. *Size:* units; every 4
-//! KiB page that is touched counts.
+//! *Offset:* a position on the device in units of 512 bytes unless said otherwise. A device is a
+//! file; file ids count in the order of first use, so a trace of one device is one flat space.
+//! *Size:* units; every 4 KiB page that is touched counts.
 
 use super::decode::{LineFormat, Names, Parsed, Request};
 use super::text::{decimal, field, number, quote, wrong};

@@ -1,22 +1,24 @@
-//! CacheLib's traces (Meta), the CSV that CacheBench replays. The header says which of two kinds it is:
+//! CacheLib's traces (Meta), the CSV that CacheBench replays. The header says which of two kinds it
+//! is:
 //!
 //! ```text
 //! op_time,key,key_size,op,op_count,size,cache_hits,ttl,...                     keys and values
 //! op_time,block_id,block_id_size,io_size,io_offset,...,op_name,op_count,...    a block store
 //! ```
 //!
-//! Keys and values need the columns `key` and `op`. *Offset:* none; a `key` is opaque and is one page, its
-//! hash as in [`plain`]. *Size:* `size` (bytes of the value, 0 where it was missing) and `key_size` are not
-//! used. `GET` and `GET_LEASE` read, `SET` and `SET_LEASE` write, `DELETE` touches nothing. `op_count` is how
-//! often in a row, as in CacheBench; without that column once.
+//! Keys and values need the columns `key` and `op`. *Offset:* none; a `key` is opaque and is one
+//! page, its hash as in [`plain`]. *Size:* `size` (bytes of the value, 0 where it was missing) and
+//! `key_size` are not used. `GET` and `GET_LEASE` read, `SET` and `SET_LEASE` write, `DELETE`
+//! touches nothing. `op_count` is how often in a row, as in CacheBench; without that column once.
 //!
-//! A block store needs `block_id`, `io_offset`, `io_size` and `op_name`. *Offset:* `io_offset` in bytes within
-//! the block. A block has 2^16 pages, 256 MiB, to itself: its hash as in [`plain`], but with the page within
-//! the block in the low 16 bits. *Size:* `io_size` in bytes; every 4 KiB page that is touched counts.
-//! `getChunkData...` reads, `putChunk...` writes. `op_count`, always 1, is not used.
+//! A block store needs `block_id`, `io_offset`, `io_size` and `op_name`. *Offset:* `io_offset` in
+//! bytes within the block. A block has 2^16 pages, 256 MiB, to itself: its hash as in [`plain`],
+//! but with the page within the block in the low 16 bits. *Size:* `io_size` in bytes; every 4 KiB
+//! page that is touched counts. `getChunkData...` reads, `putChunk...` writes. `op_count`, always
+//! 1, is not used.
 //!
-//! Columns may be in any order with others in between; every line must have as many as the header. Times are
-//! not used.
+//! Columns may be in any order with others in between; every line must have as many as the header.
+//! Times are not used.
 
 use super::decode::{Fault, LineFormat, Parsed, Request};
 use super::plain;

@@ -1,8 +1,8 @@
 //! From bytes to records: the loops that all formats share, and the words that they are written in.
 //!
-//! A format only says what one line ([`LineFormat`]) or one record of fixed size ([`RecordFormat`]) means.
-//! [`Lines`] and [`Records`] run over the buffer, compiled once per format, so that one dynamic call fetches
-//! a whole batch.
+//! A format only says what one line ([`LineFormat`]) or one record of fixed size ([`RecordFormat`])
+//! means. [`Lines`] and [`Records`] run over the buffer, compiled once per format, so that one
+//! dynamic call fetches a whole batch.
 
 use super::error::is_disk_error;
 use super::source::{Input, LINE_BYTES_MAX, Next};
@@ -11,7 +11,8 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
-/// Records per batch: 64 KiB, which stays in a first or second level cache between decoder and user.
+/// Records per batch: 64 KiB, which stays in a first or second level cache between decoder and
+/// user.
 pub(super) const BATCH_RECORDS: usize = 4096;
 /// A request of more pages (16 TiB) is damage, not a request.
 const REQUEST_PAGES_MAX: u64 = 1 << 32;
@@ -87,7 +88,8 @@ pub(super) enum Parsed {
     Nothing,
 }
 
-/// A format of text lines. The line has neither newline nor surrounding white space and is not empty.
+/// A format of text lines. The line has neither newline nor surrounding white space and is not
+/// empty.
 pub(super) trait LineFormat: Send {
     fn line(&mut self, line: &[u8]) -> Result<Parsed, String>;
 }

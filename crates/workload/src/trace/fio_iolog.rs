@@ -8,10 +8,11 @@
 //! data.0.0 close
 //! ```
 //!
-//! *Offset:* bytes from the beginning of the file; file ids count in the order in which the log first names
-//! the files. *Size:* bytes; every 4 KiB page that is touched counts, the first and last perhaps in part.
-//! `sync`, `datasync`, `syncfs` and `sync_file_range` are fsyncs; `trim` and `wait` touch no page. File names
-//! have no blanks, as in fio. fio insists on `add` and `open` before the first access, we do not.
+//! *Offset:* bytes from the beginning of the file; file ids count in the order in which the log
+//! first names the files. *Size:* bytes; every 4 KiB page that is touched counts, the first and
+//! last perhaps in part. `sync`, `datasync`, `syncfs` and `sync_file_range` are fsyncs; `trim` and
+//! `wait` touch no page. File names have no blanks, as in fio. fio insists on `add` and `open`
+//! before the first access, we do not.
 
 use super::PAGE_BYTES;
 use super::PageAccess;

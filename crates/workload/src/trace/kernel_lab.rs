@@ -1,4 +1,5 @@
-//! The kernel lab's traces (`../shared/kernel`, design.md §6): `NAME.bin`, and `NAME.json` beside it.
+//! The kernel lab's traces (`../shared/kernel`, design.md §6): `NAME.bin`, and `NAME.json` beside
+//! it.
 //!
 //! One little-endian `u32` per access:
 //!
@@ -7,11 +8,12 @@
 //!     write | mapped | anonymous |   page number
 //! ```
 //!
-//! *Offset:* the page number in one flat space of 4 KiB pages, or, with bit 29, in another one of anonymous
-//! pages: anonymous page 5 and file page 5 are two pages. *Size:* always one page. There are no fsyncs.
+//! *Offset:* the page number in one flat space of 4 KiB pages, or, with bit 29, in another one of
+//! anonymous pages: anonymous page 5 and file page 5 are two pages. *Size:* always one page. There
+//! are no fsyncs.
 //!
-//! Any four bytes are a valid record, so damage shows only as a length that is no multiple of 4, or as a
-//! number of records that is not the sidecar's `n`. Both are errors.
+//! Any four bytes are a valid record, so damage shows only as a length that is no multiple of 4, or
+//! as a number of records that is not the sidecar's `n`. Both are errors.
 
 use super::decode::{Parsed, RecordFormat, Request};
 use super::source::name_inside;
@@ -61,8 +63,8 @@ pub(super) fn sidecar_path(trace: &Path) -> Option<PathBuf> {
     Some(trace.with_file_name(format!("{name}.json")))
 }
 
-/// Reads the sidecar of a kernel-lab trace. `None`: there is no such file; `Err`: there is, and it is no
-/// sidecar.
+/// Reads the sidecar of a kernel-lab trace. `None`: there is no such file; `Err`: there is, and it
+/// is no sidecar.
 pub fn sidecar(trace: &Path) -> Result<Option<Sidecar>, TraceError> {
     let Some(path) = sidecar_path(trace) else { return Ok(None) };
     let text = match std::fs::read(&path) {

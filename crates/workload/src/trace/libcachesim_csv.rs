@@ -1,5 +1,5 @@
-//! libCacheSim's CSV: columns of time, object id and size (AdaptSize's traces are those, with blanks), or block
-//! requests with an `lbn` column.
+//! libCacheSim's CSV: columns of time, object id and size (AdaptSize's traces are those, with
+//! blanks), or block requests with an `lbn` column.
 //!
 //! ```text
 //! time,id,size                  an id is an opaque key: one page, whatever its size
@@ -7,13 +7,15 @@
 //! ```
 //!
 //! A header names the columns, in any order and with others in between: `id` (`obj_id`, `obj-id`,
-//! `object_id`, `object`) or `lbn` (`lba`, `sector`), `size` (`obj_size`, `obj-size`, `length`, `len`), `op`
-//! (`operation`, `opcode`). Without a header the first three are time, id and size. Columns are divided by
-//! commas, semicolons, tabs or single blanks; the first line decides, and every line must have as many as it.
+//! `object_id`, `object`) or `lbn` (`lba`, `sector`), `size` (`obj_size`, `obj-size`, `length`,
+//! `len`), `op` (`operation`, `opcode`). Without a header the first three are time, id and size.
+//! Columns are divided by commas, semicolons, tabs or single blanks; the first line decides, and
+//! every line must have as many as it.
 //!
-//! *Offset:* an id is no offset; it is a number if most sampled ids are, else any word, hashed as in
-//! [`plain`]. An `lbn` counts units of 512 bytes unless said otherwise, in one flat space. *Size:* not used
-//! with an id; with an `lbn` every 4 KiB page that is touched counts. Without `op` every access is a read.
+//! *Offset:* an id is no offset; it is a number if most sampled ids are, else any word, hashed as
+//! in [`plain`]. An `lbn` counts units of 512 bytes unless said otherwise, in one flat space.
+//! *Size:* not used with an id; with an `lbn` every 4 KiB page that is touched counts. Without `op`
+//! every access is a read.
 
 use super::decode::{Fault, LineFormat, Parsed, Request};
 use super::plain;

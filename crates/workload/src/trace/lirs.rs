@@ -1,10 +1,10 @@
 //! Song Jiang's LIRS text: one block number per line, and a `*` as the last line.
 //!
-//! *Offset:* a block is a page, one flat space. *Size:* always one page. No operations: every access is a
-//! read.
+//! *Offset:* a block is a page, one flat space. *Size:* always one page. No operations: every
+//! access is a read.
 //!
-//! Not every trace in circulation has its `*`, so a missing one is no error; anything but another `*` behind
-//! it is.
+//! Not every trace in circulation has its `*`, so a missing one is no error; anything but another
+//! `*` behind it is.
 
 use super::decode::{LineFormat, Parsed, Request};
 use super::plain;

@@ -1,7 +1,7 @@
 //! Page-access traces: who touched which page, in which order.
 //!
-//! A trace arrives as a file in one of fifteen formats, perhaps compressed, and leaves as batches of
-//! [`Record`]s. Three layers, each unaware of the others:
+//! A trace arrives as a file in one of fifteen formats, perhaps compressed, and leaves as batches
+//! of [`Record`]s. Three layers, each unaware of the others:
 //!
 //! ```text
 //! source      bytes       file -> gzip | xz | zstd, nested -> a buffer that counts bytes and lines
@@ -9,28 +9,30 @@
 //! here        accesses    a request of n pages -> n accesses of 4 KiB, as many as the batch has room for
 //! ```
 //!
-//! Nothing grows with the length of the trace: the buffer holds 256 KiB, a batch 4,096 records, and a request
-//! of a million pages is a counter that runs. (A file name of an fio iolog, a disk of an MSR trace: those are
-//! remembered.)
+//! Nothing grows with the length of the trace: the buffer holds 256 KiB, a batch 4,096 records, and
+//! a request of a million pages is a counter that runs. (A file name of an fio iolog, a disk of an
+//! MSR trace: those are remembered.)
 //!
 //! # What a page number means
 //!
 //! Every format file says what its sizes and offsets mean. Four kinds exist:
 //!
 //! * One flat space (kernel lab, ARC, vscsi, ...): the page number is the position in 4 KiB pages.
-//! * Several files or disks (fio, MSR, MQSim, blkparse): file id << 32 | page in the file. Ids count from 0 in the
-//!   order in which the trace first names the files, so a trace of one disk is a flat space again.
+//! * Several files or disks (fio, MSR, MQSim, blkparse): file id << 32 | page in the file. Ids
+//!   count from 0 in the order in which the trace first names the files, so a trace of one disk is
+//!   a flat space again.
 //! * Anonymous memory (kernel lab): a space of its own. Anonymous page 5 is not file page 5.
-//! * Opaque keys (libCacheSim, CacheLib, plain): each key is one page, whatever its size. Neighbouring numbers
-//!   mean nothing. (A block of CacheLib's block store is such a key, with a range of pages to itself.)
+//! * Opaque keys (libCacheSim, CacheLib, plain): each key is one page, whatever its size.
+//!   Neighbouring numbers mean nothing. (A block of CacheLib's block store is such a key, with a
+//!   range of pages to itself.)
 //!
 //! # Damage
 //!
-//! A record that cannot be is an error that names file, byte offset (in the decompressed stream) and line;
-//! the records before it are delivered first. With [`OpenOptions::lossy`] it is skipped and counted in
-//! [`TraceReader::skipped`]. A stream that breaks off counts as one bad record, whatever it still had to say.
-//! What no reader can see: text cut at the end of a number, or a binary trace cut between two records (unless
-//! a kernel-lab sidecar says how many there were).
+//! A record that cannot be is an error that names file, byte offset (in the decompressed stream)
+//! and line; the records before it are delivered first. With [`OpenOptions::lossy`] it is skipped
+//! and counted in [`TraceReader::skipped`]. A stream that breaks off counts as one bad record,
+//! whatever it still had to say. What no reader can see: text cut at the end of a number, or a
+//! binary trace cut between two records (unless a kernel-lab sidecar says how many there were).
 
 mod address;
 mod arc;
@@ -71,8 +73,8 @@ use source::Input;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// One touch of one 4 KiB page. Anonymous pages are numbered apart from file pages: `(anon, page)` is the
-/// page.
+/// One touch of one 4 KiB page. Anonymous pages are numbered apart from file pages: `(anon, page)`
+/// is the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PageAccess {
     /// Page number; where the format knows files, the file's id is in the high 32 bits.
@@ -104,8 +106,9 @@ pub struct OpenOptions {
     pub format: Option<Format>,
     /// Skip and count bad records instead of failing at the first.
     pub lossy: bool,
-    /// Bytes of one unit of a block number, for the formats that count in units: ARC, vscsi, blkparse, and
-    /// the `lbn` of a CSV. `None`: 512. Some ARC traces (OLTP) count in whole pages: 4096.
+    /// Bytes of one unit of a block number, for the formats that count in units: ARC, vscsi,
+    /// blkparse, and the `lbn` of a CSV. `None`: 512. Some ARC traces (OLTP) count in whole
+    /// pages: 4096.
     pub unit_bytes: Option<u32>,
 }
 
@@ -115,7 +118,8 @@ pub fn open(path: &Path, options: OpenOptions) -> Result<TraceReader, TraceError
     TraceReader::new(path.to_path_buf(), input, file_bytes, options)
 }
 
-/// Like [`open`], for bytes that are not a file; `name` stands for the path in recognition and errors.
+/// Like [`open`], for bytes that are not a file; `name` stands for the path in recognition and
+/// errors.
 pub fn from_reader(
     name: &str,
     reader: Box<dyn Read + Send>,
@@ -126,8 +130,8 @@ pub fn from_reader(
     TraceReader::new(path, input, None, options)
 }
 
-/// Reads a trace from front to back, in batches ([`TraceReader::next_batch`]) or, more slowly, as an
-/// iterator.
+/// Reads a trace from front to back, in batches ([`TraceReader::next_batch`]) or, more slowly, as
+/// an iterator.
 pub struct TraceReader {
     path: PathBuf,
     format: Format,
@@ -188,9 +192,11 @@ impl TraceReader {
         })
     }
 
-    /// Replaces the contents of `batch` by the next records, up to 4,096. `Ok(0)`: the trace is over.
+    /// Replaces the contents of `batch` by the next records, up to 4,096. `Ok(0)`: the trace is
+    /// over.
     ///
-    /// Records before a damaged one are delivered before the error is; after an error the trace is over.
+    /// Records before a damaged one are delivered before the error is; after an error the trace is
+    /// over.
     pub fn next_batch(&mut self, batch: &mut Vec<Record>) -> Result<usize, TraceError> {
         if self.taken >= self.sink.records.len() {
             self.fill()?;
@@ -272,8 +278,8 @@ impl TraceReader {
         &self.path
     }
 
-    /// How much of the file (as stored) has been read, 0 to 1; `None` where its size is unknown. For progress
-    /// bars.
+    /// How much of the file (as stored) has been read, 0 to 1; `None` where its size is unknown.
+    /// For progress bars.
     pub fn progress(&self) -> Option<f64> {
         let total = self.file_bytes.filter(|total| *total > 0)?;
         Some((self.input.stored_bytes_read() as f64 / total as f64).min(1.0))

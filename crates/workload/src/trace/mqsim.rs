@@ -1,12 +1,14 @@
-//! MQSim's text (of the SSD simulator, after DiskSim's ASCII format): block requests to several devices.
+//! MQSim's text (of the SSD simulator, after DiskSim's ASCII format): block requests to several
+//! devices.
 //!
 //! ```text
 //! 938513000 4 264719034 16 0    time in ns, device, first sector, sectors, 0 writes and 1 reads
 //! ```
 //!
-//! *Offset:* 512-byte sectors from the beginning of a device. A device is a file; file ids count in the order
-//! of first use, so a trace of one device is one flat space. *Size:* sectors; every 4 KiB page that is touched
-//! counts, the first and last perhaps in part. Times are not used, but they must be numbers.
+//! *Offset:* 512-byte sectors from the beginning of a device. A device is a file; file ids count in
+//! the order of first use, so a trace of one device is one flat space. *Size:* sectors; every 4 KiB
+//! page that is touched counts, the first and last perhaps in part. Times are not used, but they
+//! must be numbers.
 
 use super::decode::{LineFormat, Names, Parsed, Request};
 use super::text::{decimal, fields, number, quote, wrong};

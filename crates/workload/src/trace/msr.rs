@@ -1,13 +1,14 @@
-//! MSR Cambridge's CSV: `timestamp,hostname,disk,type,offset,size,response time`, with or without a header.
+//! MSR Cambridge's CSV: `timestamp,hostname,disk,type,offset,size,response time`, with or without a
+//! header.
 //!
 //! ```text
 //! 128166372003061629,usr,0,Read,10995532800,16384,30123
 //! ```
 //!
-//! *Offset:* bytes from the beginning of a disk. Host and disk together are a file; file ids count in the
-//! order of first use, so a trace of one disk is one flat space. *Size:* bytes; every 4 KiB page that is
-//! touched counts, the first and last perhaps in part. `type` is `Read` or `Write`. Times are not used; the
-//! last column may be missing.
+//! *Offset:* bytes from the beginning of a disk. Host and disk together are a file; file ids count
+//! in the order of first use, so a trace of one disk is one flat space. *Size:* bytes; every 4 KiB
+//! page that is touched counts, the first and last perhaps in part. `type` is `Read` or `Write`.
+//! Times are not used; the last column may be missing.
 
 use super::decode::{Fault, LineFormat, Names, Parsed, Request};
 use super::source::Sample;

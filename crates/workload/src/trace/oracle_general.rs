@@ -4,10 +4,10 @@
 //! u32 time in seconds | u64 object id | u32 bytes | i64 index of the next access to the object, or -1
 //! ```
 //!
-//! *Offset:* none: an id is an opaque key (here and there it was made from a block number, but neighbours
-//! mean nothing). *Size:* not used: one object is one page, whatever it weighs. That is how libCacheSim
-//! counts when sizes are ignored. There are no operations: every access is a read. Time and next access are
-//! not used either.
+//! *Offset:* none: an id is an opaque key (here and there it was made from a block number, but
+//! neighbours mean nothing). *Size:* not used: one object is one page, whatever it weighs. That is
+//! how libCacheSim counts when sizes are ignored. There are no operations: every access is a read.
+//! Time and next access are not used either.
 
 use super::decode::{Parsed, RecordFormat, Request};
 use super::source::Sample;

@@ -1,9 +1,9 @@
 //! One key per line: `plain` for numbers, `keys` for words.
 //!
-//! *Offset:* in `plain` the number is the page, decimal or with `0x` hexadecimal, 64 bits, one flat space. In
-//! `keys` the page is the word's 64-bit FNV-1a hash, the same in every run; neighbouring words mean nothing,
-//! and two words on one page are expected once in 2^64 / n² for n words. *Size:* always one page. No
-//! operations: every access is a read.
+//! *Offset:* in `plain` the number is the page, decimal or with `0x` hexadecimal, 64 bits, one flat
+//! space. In `keys` the page is the word's 64-bit FNV-1a hash, the same in every run; neighbouring
+//! words mean nothing, and two words on one page are expected once in 2^64 / n² for n words.
+//! *Size:* always one page. No operations: every access is a read.
 //!
 //! They are two formats so that a broken line in a trace of numbers is an error and not a new key.
 //! In `plain` empty lines and lines that start with `#` are skipped, in `keys` only empty ones.

@@ -1,13 +1,13 @@
 //! Which format is this? Content first, name second.
 //!
-//! A text format fits if more than half of the sampled lines are its records: a damaged trace is still
-//! recognised, and its reader then says where the damage is. The text formats exclude each other by shape,
-//! except that a column of numbers may be `lirs` or `plain`; they mean the same page by it, so `plain` it is
-//! unless a `*` or the name says LIRS.
+//! A text format fits if more than half of the sampled lines are its records: a damaged trace is
+//! still recognised, and its reader then says where the damage is. The text formats exclude each
+//! other by shape, except that a column of numbers may be `lirs` or `plain`; they mean the same
+//! page by it, so `plain` it is unless a `*` or the name says LIRS.
 //!
-//! Binary formats have no magic number. `vscsi` and `oracle-general` have fields that must agree from record
-//! to record; any bytes whatever are a possible kernel-lab trace, so that one needs the name `.bin` or
-//! somebody's word.
+//! Binary formats have no magic number. `vscsi` and `oracle-general` have fields that must agree
+//! from record to record; any bytes whatever are a possible kernel-lab trace, so that one needs the
+//! name `.bin` or somebody's word.
 
 use super::source::{Sample, name_inside};
 use super::text::{decimal, field, fields};
@@ -105,7 +105,8 @@ fn text(sample: &Sample) -> Vec<Format> {
     } else if most(&is_arc) {
         vec![Format::Arc]
     } else if most(&plain::is_number) {
-        // The end mark is at the very end: beyond the lines that were looked at, perhaps beyond the sample.
+        // The end mark is at the very end: beyond the lines that were looked at, perhaps beyond the
+        // sample.
         if sample.lines().any(|line| line == b"*") {
             vec![Format::Lirs]
         } else {

@@ -7,9 +7,9 @@
 //! S 4294967296 0    fsync of file 1
 //! ```
 //!
-//! *Offset:* a 4 KiB page number, 64 bits; in captured traces file id << 32 | page in the file, in others one
-//! flat space. *Size:* `count` pages from there on. Fields are divided by blanks; empty lines and lines that
-//! start with `#` are skipped.
+//! *Offset:* a 4 KiB page number, 64 bits; in captured traces file id << 32 | page in the file, in
+//! others one flat space. *Size:* `count` pages from there on. Fields are divided by blanks; empty
+//! lines and lines that start with `#` are skipped.
 
 use super::PageAccess;
 use super::decode::{LineFormat, Parsed, Request};
@@ -47,8 +47,8 @@ impl LineFormat for SharedText {
     }
 }
 
-/// The way that all traces write it, with single blanks, in one pass instead of cutting fields first: half
-/// the time.
+/// The way that all traces write it, with single blanks, in one pass instead of cutting fields
+/// first: half the time.
 #[inline]
 fn page_and_count(text: &[u8]) -> Option<(u64, u64)> {
     let (page, rest) = leading_decimal(text)?;

@@ -40,8 +40,8 @@ impl Compression {
         match magic {
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Compression::Zstd),
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Compression::Xz),
-            // Two magic bytes are little, and a kernel-lab trace may start with any: look at the whole
-            // header.
+            // Two magic bytes are little, and a kernel-lab trace may start with any: look at the
+            // whole header.
             [0x1f, 0x8b, 8, flags, _, _, _, _, 0 | 2 | 4, 0..=13 | 255, ..] if *flags < 0x20 => {
                 Some(Compression::Gzip)
             }
@@ -123,8 +123,8 @@ impl Input {
         Ok((input, bytes))
     }
 
-    /// Peels off compressions until the bytes look like none. An error here is the disk's; damage comes with
-    /// reading.
+    /// Peels off compressions until the bytes look like none. An error here is the disk's; damage
+    /// comes with reading.
     pub fn new(stored: Box<dyn Read + Send>) -> io::Result<Self> {
         let stored_bytes_read = Arc::new(AtomicU64::new(0));
         let counted = Counted { inner: stored, bytes: Arc::clone(&stored_bytes_read) };
@@ -202,7 +202,8 @@ impl Input {
         false
     }
 
-    /// The next line without its newline. The last line needs none, unless the stream broke off in it.
+    /// The next line without its newline. The last line needs none, unless the stream broke off in
+    /// it.
     pub fn line(&mut self) -> Next {
         loop {
             let unread = &self.buffer[self.unread.clone()];

@@ -5,10 +5,11 @@
 //! version 2, 40 bytes:  u16 cmd | u16 ver | u32 sn | u32 len | u32 segments | u64 lbn | u64 time, response
 //! ```
 //!
-//! The high byte of `ver` is the version; which one it is, the first records say. *Offset:* `lbn` in units
-//! (512-byte sectors unless said otherwise), one flat space. *Size:* `len` in bytes; every 4 KiB page that is
-//! touched counts, the first and last perhaps in part. Commands that move no data are skipped, SYNCHRONIZE
-//! CACHE is an fsync of file 0, and a command that is no SCSI block command is damage.
+//! The high byte of `ver` is the version; which one it is, the first records say. *Offset:* `lbn`
+//! in units (512-byte sectors unless said otherwise), one flat space. *Size:* `len` in bytes; every
+//! 4 KiB page that is touched counts, the first and last perhaps in part. Commands that move no
+//! data are skipped, SYNCHRONIZE CACHE is an fsync of file 0, and a command that is no SCSI block
+//! command is damage.
 
 use super::decode::{Fault, Parsed, RecordFormat, Request};
 use super::source::Sample;
@@ -72,8 +73,9 @@ fn operation(command: u16) -> Option<Operation> {
         0x0a | 0x2a | 0xaa | 0x8a | 0x2e | 0xae | 0x8e => Some(Operation::Write),
         // SYNCHRONIZE CACHE 10, 16.
         0x35 | 0x91 => Some(Operation::Sync),
-        // TEST UNIT READY, REQUEST SENSE, INQUIRY, MODE SENSE 6 and 10, START STOP, READ CAPACITY 10 and 16,
-        // VERIFY 10 and 16, WRITE SAME 10 and 16, UNMAP, LOG SENSE, RESERVE, RELEASE, REPORT LUNS.
+        // TEST UNIT READY, REQUEST SENSE, INQUIRY, MODE SENSE 6 and 10, START STOP, READ CAPACITY
+        // 10 and 16, VERIFY 10 and 16, WRITE SAME 10 and 16, UNMAP, LOG SENSE, RESERVE, RELEASE,
+        // REPORT LUNS.
         0x00 | 0x03 | 0x12 | 0x1a | 0x5a | 0x1b | 0x25 | 0x9e | 0x2f | 0x8f | 0x41 | 0x93 | 0x42 | 0x4d
         | 0x16 | 0x17 | 0xa0 => Some(Operation::Other),
         _ => None,

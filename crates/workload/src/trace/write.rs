@@ -1,11 +1,11 @@
 //! Writing traces: `mglru trace convert`.
 //!
-//! A format that cannot say what a record says refuses it, by default: a conversion that silently loses
-//! writes is a new trace under an old name. [`WriteOptions::drop`] loses on purpose,
+//! A format that cannot say what a record says refuses it, by default: a conversion that silently
+//! loses writes is a new trace under an old name. [`WriteOptions::drop`] loses on purpose,
 //! [`WriteOptions::renumber`] makes pages fit.
 //!
-//! Neighbouring pages in a row with the same flags become one request where the format has counts. The file
-//! appears under its name when it is complete, never before.
+//! Neighbouring pages in a row with the same flags become one request where the format has counts.
+//! The file appears under its name when it is complete, never before.
 
 use super::source::Compression;
 use super::{Format, PAGE_BYTES, PageAccess, Record, Sidecar, TraceError, TraceReader, kernel_lab};
@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 pub struct WriteOptions {
     /// Number the distinct pages from 0 in order of first use, all in file 0.
     pub renumber: bool,
-    /// Leave out what the format cannot say (flags, fsyncs), and count it. With anonymous pages only together
-    /// with `renumber`: they are numbered apart.
+    /// Leave out what the format cannot say (flags, fsyncs), and count it. With anonymous pages
+    /// only together with `renumber`: they are numbered apart.
     pub drop: bool,
 }
 
@@ -89,8 +89,9 @@ pub struct TraceWriter {
 }
 
 impl TraceWriter {
-    /// Writes to a file; `.gz`, `.xz` or `.zst` at the end of its name compresses. A kernel-lab trace called
-    /// `NAME.bin` gets its `NAME.json` as well, unless something else is there under that name.
+    /// Writes to a file; `.gz`, `.xz` or `.zst` at the end of its name compresses. A kernel-lab
+    /// trace called `NAME.bin` gets its `NAME.json` as well, unless something else is there under
+    /// that name.
     pub fn create(path: &Path, format: Format, options: WriteOptions) -> Result<Self, TraceError> {
         let encoder = format.encoder().ok_or_else(|| {
             let names: Vec<_> = Format::WRITABLE.iter().map(|format| format.name()).collect();
@@ -340,8 +341,8 @@ impl Output {
     }
 }
 
-/// Hashes page numbers: one multiplication, folded. Sets of a million pages are filled once per trace, and a
-/// trace that was made to collide only slows down the one who reads it.
+/// Hashes page numbers: one multiplication, folded. Sets of a million pages are filled once per
+/// trace, and a trace that was made to collide only slows down the one who reads it.
 #[derive(Default)]
 pub(super) struct PageHasher(u64);
 

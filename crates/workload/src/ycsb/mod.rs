@@ -1,12 +1,15 @@
 //! YCSB's core workloads A to F, as the pages that a document store touches.
 //!
-//! Source: Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010, and the core workloads' published
-//! definition: a record has 10 fields of 100 bytes; A reads and updates half and half, B 95 % and 5 %, C reads; D reads what was
-//! inserted lately and inserts 5 %; E scans up to 100 records and inserts 5 %; F reads half and reads, then updates the same record, half.
-//! Keys are zipfian (0.99 over ten thousand million ranks, scattered over the records by the FNV hash), for D by age. Records
-//! are inserted in hashed order: the record of a key lies anywhere in the tree.
+//! Source: Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010, and the core
+//! workloads' published definition: a record has 10 fields of 100 bytes; A reads and updates half
+//! and half, B 95 % and 5 %, C reads; D reads what was inserted lately and inserts 5 %; E scans up
+//! to 100 records and inserts 5 %; F reads half and reads, then updates the same record, half. Keys
+//! are zipfian (0.99 over ten thousand million ranks, scattered over the records by the FNV hash),
+//! for D by age. Records are inserted in hashed order: the record of a key lies anywhere in the
+//! tree.
 //!
-//! What the store is, says [`store`]. Records of 1,170 bytes (the fields, their names, the key) make 28 in a leaf of 32 KiB.
+//! What the store is, says [`store`]. Records of 1,170 bytes (the fields, their names, the key)
+//! make 28 in a leaf of 32 KiB.
 
 mod store;
 
@@ -25,8 +28,8 @@ const SCATTERED_RANKS: u64 = 10_000_000_000;
 const SCAN_RECORDS: u64 = 100;
 /// What the server computes for one operation.
 const OPERATION_NANOS: u64 = 150_000;
-/// A checkpoint comes after so many operations per hundred records: with 20 M records about every minute, as WiredTiger has it, at the
-/// 63,000 operations per second that were published.
+/// A checkpoint comes after so many operations per hundred records: with 20 M records about every
+/// minute, as WiredTiger has it, at the 63,000 operations per second that were published.
 const CHECKPOINT_PERCENT: u64 = 19;
 
 /// One of the six workloads.
@@ -70,13 +73,15 @@ impl Letter {
 pub struct Ycsb {
     /// Which one.
     pub letter: Letter,
-    /// Of a hundred operations, those that write; the workload's own share, unless somebody wants to know what another does.
+    /// Of a hundred operations, those that write; the workload's own share, unless somebody wants
+    /// to know what another does.
     pub writes_percent: u32,
     /// Records at first; at least 1.
     pub records: u32,
     /// The engine's cache.
     pub cache_pages: u32,
-    /// Each record is as likely as the others, in place of the zipfian distribution (not for D, whose keys go by age).
+    /// Each record is as likely as the others, in place of the zipfian distribution (not for D,
+    /// whose keys go by age).
     pub uniform: bool,
 }
 
@@ -149,8 +154,9 @@ impl Client {
         }
     }
 
-    /// A key of the records that were there first. YCSB spreads over those to come as well, whose number it knows; a load here
-    /// has no end, and a share of the records so far would be another record after each insert.
+    /// A key of the records that were there first. YCSB spreads over those to come as well, whose
+    /// number it knows; a load here has no end, and a share of the records so far would be another
+    /// record after each insert.
     fn scattered(&mut self) -> u64 {
         let records = u64::from(self.ycsb.records);
         match self.ycsb.uniform {
@@ -285,7 +291,8 @@ mod tests {
         for _ in 0..200_000 {
             *counts.entry(operations.client.scattered()).or_insert(0) += 1;
         }
-        // YCSB's ζ(10¹⁰, 0.99) is 26.469: the first rank has 1 / 26.469 of all draws, plus nothing to speak of.
+        // YCSB's ζ(10¹⁰, 0.99) is 26.469: the first rank has 1 / 26.469 of all draws, plus nothing
+        // to speak of.
         let most = *counts.values().max().unwrap() as f64 / 200_000.0;
         assert!((most * 26.469 - 1.0).abs() < 0.05, "{most}");
     }

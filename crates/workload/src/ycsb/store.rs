@@ -1,10 +1,12 @@
-//! Pages that a document store touches: a tree of leaves in a file, and the engine's own cache of them in anonymous memory.
+//! Pages that a document store touches: a tree of leaves in a file, and the engine's own cache of
+//! them in anonymous memory.
 //!
-//! The engine is like WiredTiger with its defaults. A leaf is read whole into the cache, and the one that was not used longest
-//! goes. A changed leaf is written whole, at eviction, at a checkpoint, or as soon as a twentieth of the cache is dirty, the
-//! oldest first; and always to another place of its file: the lowest that is free, else at the end. The place that it
-//! had is free after the next checkpoint, which writes all changed leaves and syncs the file. Inner pages stay in memory once
-//! they were read. Leaves do not split.
+//! The engine is like WiredTiger with its defaults. A leaf is read whole into the cache, and the
+//! one that was not used longest goes. A changed leaf is written whole, at eviction, at a
+//! checkpoint, or as soon as a twentieth of the cache is dirty, the oldest first; and always to
+//! another place of its file: the lowest that is free, else at the end. The place that it had is
+//! free after the next checkpoint, which writes all changed leaves and syncs the file. Inner pages
+//! stay in memory once they were read. Leaves do not split.
 
 use crate::load::Step;
 use crate::trace::PageAccess;
@@ -86,7 +88,8 @@ impl Store {
         self.extents.len() as u32
     }
 
-    /// Reads a record in a leaf, and perhaps changes it. `record`: any number that is its own; it says in which page it is.
+    /// Reads a record in a leaf, and perhaps changes it. `record`: any number that is its own; it
+    /// says in which page it is.
     pub(crate) fn visit(&mut self, leaf: u32, record: u64, write: bool, steps: &mut Vec<Step>) {
         let inner = leaf / INNER_ENTRIES;
         if !std::mem::replace(&mut self.inner_read[inner as usize], true) {

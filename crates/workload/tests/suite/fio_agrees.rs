@@ -1,9 +1,9 @@
-//! The same job here and in the real fio: as many accesses, as large a share of reads, and blocks hit as
-//! often. Runs where fio is installed (`apt-get install fio`) and says so where it is not.
+//! The same job here and in the real fio: as many accesses, as large a share of reads, and blocks
+//! hit as often. Runs where fio is installed (`apt-get install fio`) and says so where it is not.
 //!
-//! fio performs nothing (`ioengine=null`) and logs what it would have done (`write_iolog`). Both sides
-//! repeat their random choices, so the test gives the same result every time; the tolerances are for
-//! other versions of fio and other seeds here.
+//! fio performs nothing (`ioengine=null`) and logs what it would have done (`write_iolog`). Both
+//! sides repeat their random choices, so the test gives the same result every time; the tolerances
+//! are for other versions of fio and other seeds here.
 
 use mglru_workload::Access;
 use mglru_workload::fio::Invocation;
@@ -104,13 +104,14 @@ fn sequential_and_uniform_jobs_touch_the_same_blocks() {
 
 #[test]
 fn blocks_of_two_sizes_transfer_as_much() {
-    // With a random map, fio 3.33 ends such a job when it finds no free block for one of the sizes, after about half of
-    // the bytes. We do what was asked for.
+    // With a random map, fio 3.33 ends such a job when it finds no free block for one of the sizes,
+    // after about half of the bytes. We do what was asked for.
     let options = "--name=a --size=64m --rw=randrw --bs=4k,16k --norandommap";
     let Some(theirs) = of_fio(options) else { return };
     let ours = of_ours(options);
     let bytes = |accesses: &[Access]| accesses.iter().map(|access| u64::from(access.bytes)).sum::<u64>();
-    // At the end, a job stops when its largest block does not fit any more, fio when one went beyond.
+    // At the end, a job stops when its largest block does not fit any more, fio when one went
+    // beyond.
     assert!(bytes(&ours).abs_diff(bytes(&theirs)) <= 32 << 10, "{} {}", bytes(&ours), bytes(&theirs));
     let reads = |accesses: &[Access]| accesses.iter().filter(|access| !access.write).count() as f64;
     let share = |accesses: &[Access]| reads(accesses) / accesses.len() as f64;
@@ -128,7 +129,8 @@ fn without_a_random_map_as_many_blocks_are_left_out() {
 
 #[test]
 fn skewed_jobs_hit_blocks_as_often() {
-    // With a number of blocks that is a power of two every block can be drawn, with another only some.
+    // With a number of blocks that is a power of two every block can be drawn, with another only
+    // some.
     for (size, distribution) in [
         ("160000k", "zipf:0.5"),
         ("160000k", "zipf:0.99"),

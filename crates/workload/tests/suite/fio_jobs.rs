@@ -133,7 +133,7 @@ fn our_own_options_are_told_apart() {
     );
 }
 
-/// As published (spec/95), but for where files are.
+/// As published ([book: published-experiments]), but for where files are.
 #[test]
 fn the_command_lines_of_the_experiments_are_understood() {
     let depth = "--ioengine=io_uring --iodepth=128 --iodepth_batch_submit=32 --iodepth_batch_complete=32";

@@ -1,10 +1,12 @@
 //! What accesses made of a folio before the working-set rework, Linux 6.13 and earlier.
 //!
-//! The second access through a descriptor already proved a folio hot, `workingset` counted as one of the accesses, and
-//! whatever moved a folio up took it away again: so hot was what had been accessed twice since it was moved last. One
-//! accessed bit found by a walk was enough for the youngest generation.
+//! The second access through a descriptor already proved a folio hot, `workingset` counted as one
+//! of the accesses, and whatever moved a folio up took it away again: so hot was what had been
+//! accessed twice since it was moved last. One accessed bit found by a walk was enough for the
+//! youngest generation.
 //!
-//! Source: spec 10 §1, spec 20 §2, §4, §7 (before the rework).
+//! Source: [book: folios#state-word], [book: access#counting-before], [book: access#forgetting],
+//! [book: access#mapped-accesses] (before the rework).
 
 use super::{Flags, GenIndex, Neighbour, REFERENCED, Tier, WORKINGSET, tier_of};
 
@@ -25,7 +27,7 @@ impl Flags {
         self.nrefs_before() == PROTECTED_ALWAYS
     }
 
-    /// One access through a descriptor (spec 20 §2).
+    /// One access through a descriptor ([book: access#counting-before]).
     pub(super) fn accessed_before(self) -> Flags {
         if !self.referenced() {
             self.set(REFERENCED)
@@ -38,20 +40,22 @@ impl Flags {
         }
     }
 
-    /// A walk found its accessed bit set (spec 20 §7.1): labelled `youngest` at once. One without generation, isolated
-    /// or queued, is referenced, and kept if it is isolated.
+    /// A walk found its accessed bit set ([book: access#young-in-walk]): labelled `youngest` at
+    /// once. One without generation, isolated or queued, is referenced, and kept if it is isolated.
     pub(super) fn found_young_by_walk_before(self, youngest: GenIndex) -> (Option<Flags>, Neighbour) {
         let Some(old) = self.generation() else { return (Some(self.set(REFERENCED)), Neighbour::Noted) };
         let change = if old == youngest { Neighbour::Noted } else { Neighbour::Relabelled(old, youngest) };
         (Some(self.forgot_accesses().with_generation(Some(youngest))), change)
     }
 
-    /// Eviction found its accessed bit set (spec 20 §7.2). Isolation had cleared `referenced`.
+    /// Eviction found its accessed bit set ([book: access#young-in-eviction]). Isolation had
+    /// cleared `referenced`.
     pub(super) fn found_young_by_eviction_before(self) -> (Option<Flags>, bool) {
         (Some(self.set(REFERENCED)), self.referenced())
     }
 
-    /// The look-around found its accessed bit set (spec 20 §7.3). One that is youngest already only lost the bit.
+    /// The look-around found its accessed bit set ([book: access#young-neighbours]). One that is
+    /// youngest already only lost the bit.
     pub(super) fn found_young_as_neighbour_before(self, youngest: GenIndex) -> (Option<Flags>, bool) {
         match self.generation() {
             None => (Some(self.set(REFERENCED)), false),
@@ -60,8 +64,9 @@ impl Flags {
         }
     }
 
-    /// Taken off its list for reclaim (spec 20 §4): what was not accessed since it was counted last is forgotten, and
-    /// `referenced` is free to say that it was found young while it is isolated.
+    /// Taken off its list for reclaim ([book: access#forgetting]): what was not accessed since it
+    /// was counted last is forgotten, and `referenced` is free to say that it was found young while
+    /// it is isolated.
     pub(super) fn isolated_before(self) -> Flags {
         if self.referenced() { self.clear(REFERENCED) } else { self.forgot_accesses() }
     }
@@ -87,8 +92,9 @@ mod tests {
         (now.referenced(), now.refs(), now.workingset())
     }
 
-    /// spec 20 §2, table; §10: "A folio accessed N times through fds during residence has tier 0,0,1,2,2,3 for N =
-    /// 0,1,2,3,4,5 and stays at 3 for N > 5 (all versions)"; "Before the rework, W is set by the 2nd fd access".
+    /// [book: access#counting-before], table; [book: access#checks]: "A folio accessed N times
+    /// through fds during residence has tier 0,0,1,2,2,3 for N = 0,1,2,3,4,5 and stays at 3 for N >
+    /// 5 (all versions)"; "Before the rework, W is set by the 2nd fd access".
     #[test]
     fn tier_by_accesses() {
         let expected = [
@@ -109,7 +115,7 @@ mod tests {
         }
     }
 
-    /// spec 20 §4: protection and rejection forget everything.
+    /// [book: access#forgetting]: protection and rejection forget everything.
     #[test]
     fn moving_up_forgets_all() {
         let flags = accessed(5);
@@ -121,7 +127,7 @@ mod tests {
         assert_eq!((rfw(&flags), flags.load().active()), ((false, 0, false), true));
     }
 
-    /// spec 20 §4: "added to a list with A=1 | V6.12: clears R and F, keeps W".
+    /// [book: access#forgetting]: "added to a list with A=1 | 6.12: clears R and F, keeps W".
     #[test]
     fn an_activated_folio_is_counted_from_scratch() {
         let flags = accessed(4);
@@ -133,7 +139,8 @@ mod tests {
         assert_eq!((rfw(&flags), flags.load().active()), ((false, 0, true), false));
     }
 
-    /// spec 20 §4: "isolation for reclaim, R=0: clears F and W"; "R=1: clears R (after the check above), keeps F and W".
+    /// [book: access#forgetting]: "isolation for reclaim, R=0: clears F and W"; "R=1: clears R
+    /// (after the check above), keeps F and W".
     #[test]
     fn isolation_asks_for_an_access_since() {
         let isolated = |accesses, again: bool| {
@@ -151,7 +158,8 @@ mod tests {
         assert_eq!(isolated(4, true), (false, 0, false));
     }
 
-    /// spec 20 §7.1, before: "on list: label := `max_seq` of the walk; clear R, W, F"; "not on a list: R := 1".
+    /// [book: access#young-in-walk], before: "on list: label := `max_seq` of the walk; clear R, W,
+    /// F"; "not on a list: R := 1".
     #[test]
     fn one_walk_promotes() {
         let flags = accessed(3);
@@ -164,7 +172,8 @@ mod tests {
         assert_eq!(rfw(&queued), (true, 0, false));
     }
 
-    /// spec 20 §7.2, before: "young ≥ 1 → set R; if R was set before or young > 1: activate … young = 1 otherwise: keep".
+    /// [book: access#young-in-eviction], before: "young ≥ 1 → set R; if R was set before or young >
+    /// 1: activate … young = 1 otherwise: keep".
     #[test]
     fn eviction_keeps_what_is_young() {
         let flags = accessed(0);
@@ -173,7 +182,8 @@ mod tests {
         assert!(flags.found_young_by_eviction(BEFORE));
     }
 
-    /// spec 20 §7.3, before: "isolated: R := 1. On list and not youngest: clear R, W, F and queue activation".
+    /// [book: access#young-neighbours], before: "isolated: R := 1. On list and not youngest: clear
+    /// R, W, F and queue activation".
     #[test]
     fn young_neighbours() {
         let flags = accessed(3);

@@ -7,22 +7,26 @@
 //! +-------------+------------+---------------------------------------------------------+----+--------+
 //! ```
 //!
-//! All of it is in one word because the decisions are about several parts at once: a folio is freed if it has
-//! exactly the expected references *and* is not dirty; a promotion changes the generation *and* clears `refs`.
+//! All of it is in one word because the decisions are about several parts at once: a folio is freed
+//! if it has exactly the expected references *and* is not dirty; a promotion changes the generation
+//! *and* clears `refs`.
 //!
-//! *Mark* says on whose list the folio is: a generation, numbered from 1, or a list of another policy; 0 is none of these.
+//! *Mark* says on whose list the folio is: a generation, numbered from 1, or a list of another
+//! policy; 0 is none of these.
 //!
-//! *Version* counts changes of content or identity. Whoever copies bytes out of a frame without holding
-//! anything reads it before and after: equal, and not `writing`, means that the copy is whole.
+//! *Version* counts changes of content or identity. Whoever copies bytes out of a frame without
+//! holding anything reads it before and after: equal, and not `writing`, means that the copy is
+//! whole.
 //!
 //! # Locking
 //!
-//! None. Every transition is one compare-and-swap; a walker may change the generation of a folio while
-//! the lruvec lock is held by somebody else, so list code takes the label that its own transition returned.
+//! None. Every transition is one compare-and-swap; a walker may change the generation of a folio
+//! while the lruvec lock is held by somebody else, so list code takes the label that its own
+//! transition returned.
 //!
-//! The transitions are those of spec 20. What they were before the working-set rework is in [`before`]; each asks once
-//! which holds. Those of active and inactive lists, and of moving between policies, are in [`two_lists`], those of newcomers
-//! and the main list in [`ranked`].
+//! The transitions are those of [book: access]. What they were before the working-set rework is in
+//! [`before`]; each asks once which holds. Those of active and inactive lists, and of moving
+//! between policies, are in [`two_lists`], those of newcomers and the main list in [`ranked`].
 
 mod before;
 mod ranked;
@@ -40,8 +44,8 @@ pub struct GenIndex(pub u8);
 /// Class inside a generation by accesses through descriptors, 0…3.
 pub type Tier = u8;
 
-/// Whose list a folio is on: 0, of no policy that marks folios (or of none); 1 to 4, of the generation that is one less; 5
-/// to 7, of lists of further policies.
+/// Whose list a folio is on: 0, of no policy that marks folios (or of none); 1 to 4, of the
+/// generation that is one less; 5 to 7, of lists of further policies.
 const MARK_BITS: u32 = 3;
 const MARK_MASK: u64 = (1 << MARK_BITS) - 1;
 const GENERATIONS: u8 = 4;
@@ -70,8 +74,9 @@ const VERSION: u64 = 1 << 32;
 
 /// References that there is room for.
 const REFERENCES_MAX: u32 = 0xfff;
-/// References up to which a page is lent to users, who may hold any number: the last 255 are for batches, for reclaim and for
-/// whoever locks it, and the very last of them for write-back, which cannot do without.
+/// References up to which a page is lent to users, who may hold any number: the last 255 are for
+/// batches, for reclaim and for whoever locks it, and the very last of them for write-back, which
+/// cannot do without.
 pub const LENT_REFERENCES_MAX: u32 = 0xf00;
 
 const _: () =
@@ -80,7 +85,7 @@ const _: () = assert!(MLOCKED << 1 == REFERENCE && REFERENCES_MASK < VERSION);
 const _: () = assert!(MARK_MASK & REFS_MASK == 0 && REFS_MASK << 1 < REFERENCED << 1);
 
 /// `nrefs + workingset` of a folio that sorting always protects: five accesses, or four after a
-/// promotion (spec 10 §1, "saturated").
+/// promotion ([book: folios#state-word], "saturated").
 const PROTECTED_ALWAYS: u32 = 5;
 
 /// A state word as it was at one moment.
@@ -155,8 +160,8 @@ impl Flags {
         (label < GENERATIONS).then_some(GenIndex(label))
     }
 
-    /// What says whose list the folio is on: 0, none of a policy that marks folios; 1 to 4, a generation's; 5 to 7, those of
-    /// further policies.
+    /// What says whose list the folio is on: 0, none of a policy that marks folios; 1 to 4, a
+    /// generation's; 5 to 7, those of further policies.
     #[inline]
     pub(crate) fn mark(self) -> u8 {
         (self.0 & MARK_MASK) as u8
@@ -174,7 +179,8 @@ impl Flags {
         ((self.0 & REFERENCES_MASK) / REFERENCE) as u32
     }
 
-    /// Whether it may be held by somebody more who can do without: it is used, and a reference is left for write-back.
+    /// Whether it may be held by somebody more who can do without: it is used, and a reference is
+    /// left for write-back.
     fn can_be_held(self) -> bool {
         (1..REFERENCES_MAX - 1).contains(&self.references())
     }
@@ -239,7 +245,7 @@ impl Flags {
         Flags(self.0 & !bits)
     }
 
-    /// One access through a descriptor (spec 20 §3).
+    /// One access through a descriptor ([book: access#counting-after]).
     #[inline]
     fn accessed(self, mechanisms: Mechanisms) -> Flags {
         if !mechanisms.workingset_rework() {
@@ -270,7 +276,8 @@ impl Flags {
     }
 }
 
-/// `ceil_log2(n)`, with 0 for 0: after the rework, the tier of so many accesses without `workingset`.
+/// `ceil_log2(n)`, with 0 for 0: after the rework, the tier of so many accesses without
+/// `workingset`.
 #[inline]
 pub(crate) fn tier_of(nrefs: u32) -> Tier {
     (32 - nrefs.saturating_sub(1).leading_zeros()) as Tier
@@ -317,7 +324,8 @@ impl FolioFlags {
         now.version() == then.version() && !now.writing()
     }
 
-    /// One compare-and-swap loop for all transitions. `change` returns `None` to leave the word alone.
+    /// One compare-and-swap loop for all transitions. `change` returns `None` to leave the word
+    /// alone.
     #[inline]
     fn update<R>(&self, mut change: impl FnMut(Flags) -> (Option<Flags>, R)) -> R {
         let mut now = self.0.load(Ordering::Acquire);
@@ -348,14 +356,14 @@ impl FolioFlags {
                 (),
             )
         });
-        // Neither the identity that is stored now nor the bytes that are read into the frame are seen before the new
-        // version.
+        // Neither the identity that is stored now nor the bytes that are read into the frame are
+        // seen before the new version.
         crate::sync::fence(Ordering::Release);
     }
 
-    /// Nothing was made of an allocated folio: unlocks it, and drops the references that it was allocated with. The word
-    /// before it, and whether none is left: a reader that looked for the frame's former page may hold one for a moment,
-    /// and frees the folio then.
+    /// Nothing was made of an allocated folio: unlocks it, and drops the references that it was
+    /// allocated with. The word before it, and whether none is left: a reader that looked for the
+    /// frame's former page may hold one for a moment, and frees the folio then.
     pub(crate) fn discard(&self, references: u64) -> (Flags, bool) {
         self.update(|f| {
             let next = Flags(f.clear(LOCKED | WAITERS).0 - REFERENCE * references);
@@ -370,8 +378,9 @@ impl FolioFlags {
         self.update(|f| if f.can_be_held() { (Some(f.held_once_more()), true) } else { (None, false) })
     }
 
-    /// Takes a reference to the folio of the version of `then`, for a reader that must not get another page, and may keep it
-    /// for long. `false` also where it has [`LENT_REFERENCES_MAX`] of them.
+    /// Takes a reference to the folio of the version of `then`, for a reader that must not get
+    /// another page, and may keep it for long. `false` also where it has [`LENT_REFERENCES_MAX`] of
+    /// them.
     pub fn try_get_version(&self, then: Flags) -> bool {
         self.update(|f| {
             let lendable = (1..LENT_REFERENCES_MAX).contains(&f.references());
@@ -391,9 +400,10 @@ impl FolioFlags {
         })
     }
 
-    /// Takes the last references of a clean folio at once, so that nobody finds it any more, and unlocks it, so that
-    /// nobody begins to wait for it. `locked`: the caller holds its lock; otherwise nobody may. `None`: it has other
-    /// users, became dirty or was mapped. The word before it otherwise.
+    /// Takes the last references of a clean folio at once, so that nobody finds it any more, and
+    /// unlocks it, so that nobody begins to wait for it. `locked`: the caller holds its lock;
+    /// otherwise nobody may. `None`: it has other users, became dirty or was mapped. The word
+    /// before it otherwise.
     pub(crate) fn freeze(&self, expected: u32, locked: bool) -> Option<Flags> {
         self.update(|f| {
             let used = f.references() != expected || f.locked() != locked;
@@ -419,8 +429,8 @@ impl FolioFlags {
         })
     }
 
-    /// Announces a sleeper, if `asleep_while` still holds. `false`: no need to sleep. Nobody waits for a folio that was
-    /// freed, however its bits were left: nobody would wake it.
+    /// Announces a sleeper, if `asleep_while` still holds. `false`: no need to sleep. Nobody waits
+    /// for a folio that was freed, however its bits were left: nobody would wake it.
     pub fn announce_waiter(&self, asleep_while: impl Fn(Flags) -> bool) -> bool {
         self.update(|f| {
             if f.references() > 0 && asleep_while(f) { (Some(f.set(WAITERS)), true) } else { (None, false) }
@@ -436,8 +446,8 @@ impl FolioFlags {
         crate::sync::fence(Ordering::Release);
     }
 
-    /// Takes [`Self::begin_content`] back: no byte was changed, copies are whole as before. `true`: somebody sleeps
-    /// and must be woken.
+    /// Takes [`Self::begin_content`] back: no byte was changed, copies are whole as before. `true`:
+    /// somebody sleeps and must be woken.
     pub(crate) fn cancel_content(&self) -> bool {
         self.update(|f| {
             debug_assert!(f.locked() && f.writing());
@@ -464,8 +474,8 @@ impl FolioFlags {
 
     // Dirty and write-back.
 
-    /// Written to again while it is dirty, which takes back an earlier wish to free it. `false`: it is clean, and
-    /// stays so: to dirty it, its mapping must know.
+    /// Written to again while it is dirty, which takes back an earlier wish to free it. `false`: it
+    /// is clean, and stays so: to dirty it, its mapping must know.
     pub(crate) fn redirty(&self) -> bool {
         self.update(|f| if f.dirty() { (Some(f.clear(RECLAIM)), true) } else { (None, false) })
     }
@@ -480,7 +490,8 @@ impl FolioFlags {
         self.update(|f| (Some(f.clear(DIRTY)), f.dirty()))
     }
 
-    /// A dirty folio that is not being written begins to be; takes a reference. `false`: nothing to do.
+    /// A dirty folio that is not being written begins to be; takes a reference. `false`: nothing to
+    /// do.
     pub(crate) fn start_writeback(&self) -> bool {
         self.update(|f| {
             if !f.dirty() || f.writeback() || f.references() == 0 {
@@ -524,7 +535,8 @@ impl FolioFlags {
         })
     }
 
-    /// A dirty folio of anonymous memory begins to be written to swap, to be freed afterwards; takes a reference.
+    /// A dirty folio of anonymous memory begins to be written to swap, to be freed afterwards;
+    /// takes a reference.
     pub(crate) fn start_swap_out(&self) {
         self.update(|f| {
             debug_assert!(f.dirty() && f.swapcache() && !f.writeback());
@@ -538,8 +550,8 @@ impl FolioFlags {
 
     // Accesses.
 
-    /// One access through a descriptor to the folio that had version `then`; nothing is written once it is
-    /// saturated, and nothing if the frame holds another page by now.
+    /// One access through a descriptor to the folio that had version `then`; nothing is written
+    /// once it is saturated, and nothing if the frame holds another page by now.
     #[inline]
     pub fn mark_accessed(&self, then: Flags, mechanisms: Mechanisms) {
         self.update(|f| {
@@ -550,8 +562,8 @@ impl FolioFlags {
         });
     }
 
-    /// A page fault brought it in (spec 20 §5): it gets `active`. Where it must earn its place, only hot folios do, and
-    /// others count one access.
+    /// A page fault brought it in ([book: access#fault-placement]): it gets `active`. Where it must
+    /// earn its place, only hot folios do, and others count one access.
     pub(crate) fn mark_faulted_in(&self, mechanisms: Mechanisms) {
         self.update(|f| {
             let next = if f.unevictable() {
@@ -572,8 +584,8 @@ impl FolioFlags {
         self.update(|f| (Some(f.set(REFERENCED)), ()));
     }
 
-    /// Marks the folio of version `then` mapped. `true`: it was not. Nothing happens to one that is being freed, or
-    /// holds another page by now.
+    /// Marks the folio of version `then` mapped. `true`: it was not. Nothing happens to one that is
+    /// being freed, or holds another page by now.
     pub(crate) fn set_mapped(&self, then: Flags) -> bool {
         self.update(|f| {
             if f.references() == 0 || f.version() != then.version() {
@@ -601,7 +613,8 @@ impl FolioFlags {
         self.update(|f| (Some(f.set(DROPBEHIND)), ()));
     }
 
-    /// What a refault restores (spec 50 §3.3): `workingset`, and the former count of accesses unless that is 0.
+    /// What a refault restores ([book: refaults#refault-processing]): `workingset`, and the former
+    /// count of accesses unless that is 0.
     pub(crate) fn restore(&self, workingset: bool, refs: u32) {
         self.update(|f| {
             let f = if workingset { f.set(WORKINGSET) } else { f };
@@ -609,8 +622,9 @@ impl FolioFlags {
         });
     }
 
-    /// A walk found its accessed bit set (spec 20 §7.1): the first time only noted, the second time
-    /// labelled `youngest`. A folio without generation is left alone but for the note.
+    /// A walk found its accessed bit set ([book: access#young-in-walk]): the first time only noted,
+    /// the second time labelled `youngest`. A folio without generation is left alone but for the
+    /// note.
     pub(crate) fn found_young_by_walk(&self, youngest: GenIndex, mechanisms: Mechanisms) -> Neighbour {
         self.update(|f| {
             if !mechanisms.workingset_rework() {
@@ -627,7 +641,8 @@ impl FolioFlags {
         })
     }
 
-    /// Eviction found its accessed bit set (spec 20 §7.2). `true`: activate; `false`: seen for the first time, keep.
+    /// Eviction found its accessed bit set ([book: access#young-in-eviction]). `true`: activate;
+    /// `false`: seen for the first time, keep.
     pub(crate) fn found_young_by_eviction(&self, mechanisms: Mechanisms) -> bool {
         self.update(|f| {
             if !mechanisms.workingset_rework() {
@@ -643,8 +658,9 @@ impl FolioFlags {
         })
     }
 
-    /// The look-around found its accessed bit set beside that of a page to evict, and is not walking (spec 20 §7.3).
-    /// `true`: it is to be activated unless it is labelled `youngest`.
+    /// The look-around found its accessed bit set beside that of a page to evict, and is not
+    /// walking ([book: access#young-neighbours]). `true`: it is to be activated unless it is
+    /// labelled `youngest`.
     pub(crate) fn found_young_as_neighbour(&self, youngest: GenIndex, mechanisms: Mechanisms) -> bool {
         if mechanisms.workingset_rework() {
             return self.found_young_by_eviction(mechanisms);
@@ -674,9 +690,10 @@ impl FolioFlags {
         self.update(|f| (Some(f.off_list().clear(UNEVICTABLE)), f))
     }
 
-    /// Takes it off its list for reclaim, with a reference; the word before, as of [`Self::delist`]. Of a generation list, a
-    /// count of accesses that is not valid is dropped (spec 20 §4). `None`: it is being freed, or somebody else has the
-    /// right to its place on the list.
+    /// Takes it off its list for reclaim, with a reference; the word before, as of
+    /// [`Self::delist`]. Of a generation list, a count of accesses that is not valid is dropped
+    /// ([book: access#forgetting]). `None`: it is being freed, or somebody else has the right to
+    /// its place on the list.
     pub(crate) fn isolate(&self, mechanisms: Mechanisms) -> Option<Flags> {
         self.update(|f| {
             if !f.can_be_held() || !f.lru() {
@@ -693,7 +710,8 @@ impl FolioFlags {
             } else {
                 off.with_refs(0)
             };
-            // The reclaim loop of 7.2 leaves it set: such a folio is isolated while it is still dirty.
+            // The reclaim loop of 7.2 leaves it set: such a folio is isolated while it is still
+            // dirty.
             let off = if mechanisms.reclaim_loop() { off } else { off.clear(RECLAIM) };
             (Some(off.held_once_more()), Some(f))
         })
@@ -704,8 +722,8 @@ impl FolioFlags {
         self.update(|f| (Some(f.clear(LRU)), f.lru()))
     }
 
-    /// Up from generation `oldest` by one (protection, or making room): clears the count of accesses and
-    /// keeps `workingset`. `reclaim`: to be freed as soon as it is clean.
+    /// Up from generation `oldest` by one (protection, or making room): clears the count of
+    /// accesses and keeps `workingset`. `reclaim`: to be freed as soon as it is clean.
     pub(crate) fn climb(&self, oldest: GenIndex, reclaim: bool, mechanisms: Mechanisms) -> Climb {
         let next = GenIndex((oldest.0 + 1) % 4);
         self.update(|f| match f.generation() {
@@ -718,7 +736,8 @@ impl FolioFlags {
         })
     }
 
-    /// Rejected by reclaim and about to fall into the oldest generation (spec 40 §9 row 3).
+    /// Rejected by reclaim and about to fall into the oldest generation ([book: eviction#leftovers]
+    /// row 3).
     pub(crate) fn reject(&self, mechanisms: Mechanisms) {
         self.update(|f| {
             let f = if mechanisms.workingset_rework() { f.forgot_count() } else { f.forgot_accesses() };
@@ -734,7 +753,8 @@ impl FolioFlags {
         self.update(|f| (Some(f.clear(ACTIVE)), ()));
     }
 
-    /// Advice that it is cold (spec 20 §8): forgets every access; before the rework, only the first.
+    /// Advice that it is cold ([book: access#rotation-and-advice]): forgets every access; before
+    /// the rework, only the first.
     pub(crate) fn forget_accesses(&self, mechanisms: Mechanisms) {
         self.update(|f| {
             let next = if mechanisms.workingset_rework() { f.forgot_accesses() } else { f.clear(REFERENCED) };

@@ -8,7 +8,8 @@
 //! | `workingset` | accessed since the hand, or its promotion, left it | it had left from the main list |
 //! | `active` | off the lists: it was on the main list | it returns |
 //!
-//! The access for which a page is brought in is none: it says nothing that being brought in does not say.
+//! The access for which a page is brought in is none: it says nothing that being brought in does
+//! not say.
 
 use super::{ACTIVE, Flags, FolioFlags, LRU, REFERENCED, WORKINGSET};
 
@@ -61,7 +62,8 @@ pub(crate) enum HandStep {
 }
 
 impl FolioFlags {
-    /// One access through a descriptor to the folio that had version `then`. Nothing is written once it is saturated.
+    /// One access through a descriptor to the folio that had version `then`. Nothing is written
+    /// once it is saturated.
     #[inline]
     pub(crate) fn mark_accessed_ranked(&self, then: Flags) {
         self.update(|f| {
@@ -80,7 +82,8 @@ impl FolioFlags {
         })
     }
 
-    /// It gets its first page-table entry. `true`: for the access for which it was brought in, which is not to be found later.
+    /// It gets its first page-table entry. `true`: for the access for which it was brought in,
+    /// which is not to be found later.
     pub(crate) fn take_first_touch(&self, then: Flags) -> bool {
         self.update(|f| {
             if f.version() != then.version() || f.referenced() {

@@ -1,4 +1,4 @@
-//! Every transition of a state word, as the specification has it.
+//! Every transition of a state word, as the book has it.
 
 use super::*;
 use crate::mechanism::Preset;
@@ -20,7 +20,8 @@ fn rfw(flags: &FolioFlags) -> (bool, u32, bool) {
     (now.referenced(), now.refs(), now.workingset())
 }
 
-/// spec 20 §3, table; §10 "A folio accessed N times through fds has tier 0,0,1,2,2,3".
+/// [book: access#counting-after], table; [book: access#checks] "A folio accessed N times through
+/// fds has tier 0,0,1,2,2,3".
 #[test]
 fn tier_by_accesses() {
     let expected = [
@@ -41,7 +42,7 @@ fn tier_by_accesses() {
     }
 }
 
-/// spec 20 §3, second table: starting from `workingset`, four accesses saturate.
+/// [book: access#counting-after], second table: starting from `workingset`, four accesses saturate.
 #[test]
 fn accesses_of_a_workingset_folio() {
     for accesses in 0..6 {
@@ -53,7 +54,8 @@ fn accesses_of_a_workingset_folio() {
     }
 }
 
-/// spec 20 §10: "a folio with R=0, F=2 (restored by refault) that gets one fd access has R=1, F=0, tier 0".
+/// [book: access#checks]: "a folio with R=0, F=2 (restored by refault) that gets one fd access has
+/// R=1, F=0, tier 0".
 #[test]
 fn restored_refs_are_wiped_by_the_first_access() {
     let flags = fresh();
@@ -64,7 +66,8 @@ fn restored_refs_are_wiped_by_the_first_access() {
     assert_eq!(flags.load().tier(NOW), 0);
 }
 
-/// spec 20 §10: "protection of a tier-3 folio clears R and F, keeps W; the folio's tier is still 3".
+/// [book: access#checks]: "protection of a tier-3 folio clears R and F, keeps W; the folio's tier
+/// is still 3".
 #[test]
 fn protection_keeps_workingset() {
     let flags = fresh();
@@ -75,8 +78,8 @@ fn protection_keeps_workingset() {
     assert_eq!(flags.load().tier(NOW), 3);
 }
 
-/// spec 20 §10: "a walk that finds a folio young with R=W=0 leaves its generation unchanged; a second
-/// walk moves its label to `max_seq` and sets W".
+/// [book: access#checks]: "a walk that finds a folio young with R=W=0 leaves its generation
+/// unchanged; a second walk moves its label to `max_seq` and sets W".
 #[test]
 fn two_walks_promote() {
     let flags = fresh();
@@ -87,8 +90,8 @@ fn two_walks_promote() {
     assert_eq!(rfw(&flags), (false, 0, true));
 }
 
-/// spec 20 §10: "7.2 reverse-map check, young, R=1,F=0,W=0: activate, F becomes 1, W stays 0. The next
-/// time: W=1"; and the first sight of a folio with R=W=0 only keeps it.
+/// [book: access#checks]: "7.2 reverse-map check, young, R=1,F=0,W=0: activate, F becomes 1, W
+/// stays 0. The next time: W=1"; and the first sight of a folio with R=W=0 only keeps it.
 #[test]
 fn eviction_finds_young() {
     let flags = fresh();
@@ -102,7 +105,7 @@ fn eviction_finds_young() {
     assert_eq!(rfw(&flags), (true, 0, true));
 }
 
-/// spec 10 §8: "Adding to an MGLRU list always leaves `active` clear".
+/// [book: folios#checks]: "Adding to an MGLRU list always leaves `active` clear".
 #[test]
 fn enlisting_clears_active() {
     let flags = fresh();
@@ -111,7 +114,7 @@ fn enlisting_clears_active() {
     assert!(!flags.load().active() && flags.load().lru());
 }
 
-/// spec 10 §8: removing for reclaim leaves `active` clear.
+/// [book: folios#checks]: removing for reclaim leaves `active` clear.
 #[test]
 fn delisting_for_reclaim_leaves_active_clear() {
     let flags = fresh();
@@ -121,7 +124,8 @@ fn delisting_for_reclaim_leaves_active_clear() {
     assert_eq!(flags.load().references(), 2);
 }
 
-/// spec 10 §8: "Two threads isolating the same folio: exactly one succeeds" (loom runs it in parallel).
+/// [book: folios#checks]: "Two threads isolating the same folio: exactly one succeeds" (loom runs
+/// it in parallel).
 #[test]
 fn isolation_is_exclusive() {
     let flags = fresh();
@@ -143,8 +147,8 @@ fn freeze_needs_the_exact_references_and_a_clean_folio() {
     assert!(!flags.try_get(), "a frozen folio is found by nobody");
 }
 
-/// An addition to the count that does not fit would change the version, and everybody who looks at the page would take it for
-/// another one.
+/// An addition to the count that does not fit would change the version, and everybody who looks at
+/// the page would take it for another one.
 #[test]
 fn references_never_run_into_the_version() {
     let flags = fresh();
@@ -214,7 +218,8 @@ fn tiers_are_logarithms_rounded_up() {
     assert_eq!([0, 1, 2, 3, 4, 5].map(tier_of), [0, 0, 1, 2, 2, 3]);
 }
 
-/// spec 20 §7.2, row "young ≥ 1, otherwise, V7.1": "activate; clear R, F; W := 1", whatever was counted.
+/// [book: access#young-in-eviction], row "young ≥ 1, otherwise, 7.1": "activate; clear R, F; W :=
+/// 1", whatever was counted.
 #[test]
 fn eviction_finds_young_in_7_1() {
     let older = Mechanisms::preset(Preset::Linux71);
@@ -225,7 +230,7 @@ fn eviction_finds_young_in_7_1() {
     assert_eq!(rfw(&flags), (false, 0, true));
 }
 
-/// spec 40 §6.2: "≤ V7.1 clear `reclaim`", on isolation.
+/// [book: eviction#isolation]: "≤ 7.1 clear `reclaim`", on isolation.
 #[test]
 fn isolation_cleared_reclaim() {
     for (preset, kept) in [(Preset::Linux612, false), (Preset::Linux71, false), (Preset::Linux72, true)] {

@@ -1,16 +1,19 @@
-//! What accesses and reclaim make of a folio on active and inactive lists, and how it moves between policies.
+//! What accesses and reclaim make of a folio on active and inactive lists, and how it moves between
+//! policies.
 //!
-//! Two accesses activate: the first sets `referenced`, the second clears it and moves the folio. What was active once
-//! keeps `workingset` when it is deactivated, and the `referenced` that it had then.
+//! Two accesses activate: the first sets `referenced`, the second clears it and moves the folio.
+//! What was active once keeps `workingset` when it is deactivated, and the `referenced` that it had
+//! then.
 //!
-//! Source: spec 80 §2–4.
+//! Source: [book: classic-lru].
 
 use super::{ACTIVE, Flags, FolioFlags, GenIndex, LRU, REFERENCED, WORKINGSET};
 use crate::mechanism::Mechanisms;
 
 impl FolioFlags {
-    /// One access through a descriptor to the folio that had version `then` (spec 80 §2). `Some`: it was the second one to
-    /// a folio that is not active, with the word before; the folio got a reference, and is to be activated.
+    /// One access through a descriptor to the folio that had version `then`
+    /// ([book: classic-lru#two-accesses]). `Some`: it was the second one to a folio that is not
+    /// active, with the word before; the folio got a reference, and is to be activated.
     #[inline]
     pub(crate) fn accessed_or_activated(&self, then: Flags) -> Option<Flags> {
         self.update(|f| {
@@ -28,8 +31,8 @@ impl FolioFlags {
         })
     }
 
-    /// The reference check of reclaim (spec 80 §3): takes `referenced`. `young`: an accessed bit was set, which sets it
-    /// again. `true`: it was referenced.
+    /// The reference check of reclaim ([book: classic-lru#reference-check]): takes `referenced`.
+    /// `young`: an accessed bit was set, which sets it again. `true`: it was referenced.
     pub(crate) fn take_referenced(&self, young: bool) -> bool {
         self.update(|f| {
             let next = if young { f.set(REFERENCED) } else { f.clear(REFERENCED) };
@@ -37,7 +40,8 @@ impl FolioFlags {
         })
     }
 
-    /// Isolated from the active list, and going to the inactive one (spec 80 §4): `referenced` stays as it is.
+    /// Isolated from the active list, and going to the inactive one
+    /// ([book: classic-lru#deactivation]): `referenced` stays as it is.
     pub(crate) fn deactivate(&self) {
         self.update(|f| (Some(f.clear(ACTIVE).set(WORKINGSET)), ()));
     }
@@ -47,7 +51,8 @@ impl FolioFlags {
         self.update(|f| (Some(f.clear(ACTIVE | REFERENCED)), f.active()))
     }
 
-    /// A refault within reach (spec 50 §4): activated, and hot if it had been.
+    /// A refault within reach ([book: refaults#classic-distance]): activated, and hot if it had
+    /// been.
     pub(crate) fn refault_active(&self, workingset: bool) {
         self.update(|f| (Some(f.set(if workingset { ACTIVE | WORKINGSET } else { ACTIVE })), ()));
     }
@@ -70,15 +75,16 @@ impl FolioFlags {
         })
     }
 
-    /// From the list of one policy to a list of another, with the mark that lists of that have: `active` is cleared, and whether
-    /// it is listed or about to be freed does not change.
+    /// From the list of one policy to a list of another, with the mark that lists of that have:
+    /// `active` is cleared, and whether it is listed or about to be freed does not change.
     #[cfg(test)]
     pub(crate) fn move_to_mark(&self, mark: u8) {
         self.update(|f| (Some(f.with_mark(mark).clear(ACTIVE)), ()));
     }
 
-    /// Leaves a marked list for one of another policy; `active` says of which generations the folios were
-    /// active. The word before, and after. Whether it is listed or about to be freed does not change.
+    /// Leaves a marked list for one of another policy; `active` says of which generations the
+    /// folios were active. The word before, and after. Whether it is listed or about to be freed
+    /// does not change.
     pub(crate) fn leave_generation(&self, active: impl Fn(GenIndex) -> bool) -> (Flags, Flags) {
         self.update(|f| {
             let was_active = f.generation().is_some_and(&active);
@@ -120,7 +126,7 @@ mod tests {
         second.is_some()
     }
 
-    /// spec 80 §2, every row.
+    /// [book: classic-lru#two-accesses], every row.
     #[test]
     fn two_accesses_activate() {
         let flags = listed(false);
@@ -146,8 +152,8 @@ mod tests {
         assert!(!access(&flags) && !flags.load().referenced());
     }
 
-    /// spec 80 §13: "Three fd reads (active, R=1), then deactivation: R still 1, `workingset` 1 … Two reads, then
-    /// deactivation: R=0".
+    /// [book: classic-lru#checks]: "Three fd reads (active, R=1), then deactivation: R still 1,
+    /// `workingset` 1 … Two reads, then deactivation: R=0".
     #[test]
     fn deactivation_keeps_the_access() {
         for referenced in [true, false] {
@@ -161,7 +167,7 @@ mod tests {
         }
     }
 
-    /// spec 80 §3: "`r` = R, cleared by the test"; a young page sets it.
+    /// [book: classic-lru#reference-check]: "`r` = R, cleared by the test"; a young page sets it.
     #[test]
     fn the_check_takes_the_access() {
         let flags = listed(false);

@@ -1,6 +1,6 @@
 //! How much to scan of which list: costs, the length of the active list, and the mode of a pass.
 //!
-//! Source: spec 80 §4–6.
+//! Source: [book: classic-lru].
 
 use super::state::{Costs, LISTS};
 use super::statistics::Sizes;
@@ -13,8 +13,9 @@ use crate::memcg::{Counter, Memcg};
 /// A page that has to be transferred costs as much as looking at so many in vain.
 pub(crate) const IO_COST: u64 = 32;
 
-/// Whether the inactive list is so short that the active one has to give up pages: it may be `sqrt(10 × GiB)` times as
-/// long as the inactive one, or as long, if both are less than 1 GiB (2^18 pages).
+/// Whether the inactive list is so short that the active one has to give up pages: it may be
+/// `sqrt(10 × GiB)` times as long as the inactive one, or as long, if both are less than 1 GiB
+/// (2^18 pages).
 pub(crate) fn is_low(inactive_pages: u64, active_pages: u64) -> bool {
     let gibibytes = (inactive_pages + active_pages) >> 18;
     let ratio = if gibibytes > 0 { (10 * gibibytes).isqrt() } else { 1 };
@@ -29,8 +30,8 @@ impl Sizes {
 }
 
 impl Costs {
-    /// Adds what reclaim of a kind cost. All of it counts half, and again, once it is more than a quarter of the `pages`
-    /// on the lists.
+    /// Adds what reclaim of a kind cost. All of it counts half, and again, once it is more than a
+    /// quarter of the `pages` on the lists.
     fn add(&mut self, kind: Kind, cost: u64, pages: u64) {
         self.0[kind as usize] += cost;
         if self.0[0] + self.0[1] > pages / 4 {
@@ -38,8 +39,8 @@ impl Costs {
         }
     }
 
-    /// The shares of both kinds in what is scanned, by [`Kind`]. What costs twice as much is scanned half as much, but
-    /// neither gets less than a third, before swappiness.
+    /// The shares of both kinds in what is scanned, by [`Kind`]. What costs twice as much is
+    /// scanned half as much, but neither gets less than a third, before swappiness.
     fn shares(self, swappiness: Swappiness) -> [u64; 2] {
         let all = self.0[0] + self.0[1];
         let limited = self.0.map(|cost| all + cost);
@@ -119,8 +120,8 @@ impl Balance {
 }
 
 impl Core {
-    /// Decides about a pass over `target`, which is the root where the node is short. `forced`: active lists are scanned
-    /// in any case.
+    /// Decides about a pass over `target`, which is the root where the node is short. `forced`:
+    /// active lists are scanned in any case.
     pub(crate) fn balance(
         &self,
         host: &impl Host,
@@ -150,9 +151,9 @@ impl Core {
         }
     }
 
-    /// Reclaim of a kind cost something, for this lruvec and those of its ancestors. `aged`: the clocks go on by so many
-    /// pages, too, in the same walk. `locked`: this lruvec's lock, which is given back before anything of an ancestor is
-    /// touched.
+    /// Reclaim of a kind cost something, for this lruvec and those of its ancestors. `aged`: the
+    /// clocks go on by so many pages, too, in the same walk. `locked`: this lruvec's lock, which is
+    /// given back before anything of an ancestor is touched.
     pub(crate) fn note_cost(
         &self,
         host: &impl Host,
@@ -187,8 +188,9 @@ impl Core {
 mod tests {
     use super::*;
 
-    /// spec 80 §4, the table; §13: "inactive 250 MB, active 750 MB (total < 1 GiB): ratio 1 → low. With 1 GiB total ratio
-    /// 3: inactive 65536 pages × 3 = active 196608 → not low; move one page to active → low".
+    /// [book: classic-lru#deactivation], the table; [book: classic-lru#checks]: "inactive 250 MB,
+    /// active 750 MB (total < 1 GiB): ratio 1 → low. With 1 GiB total ratio 3: inactive 65536 pages
+    /// × 3 = active 196608 → not low; move one page to active → low".
     #[test]
     fn how_long_the_active_list_may_be() {
         assert!(is_low(64_000, 192_000));
@@ -202,7 +204,8 @@ mod tests {
         assert!(!is_low(0, 0) && is_low(0, 1));
     }
 
-    /// spec 80 §13: "Costs (a=100, f=0, s=100): … ap = 149, fp = 298 → anon share 1/3"; "Costs equal, s=60: ap:fp = 60:140".
+    /// [book: classic-lru#checks]: "Costs (a=100, f=0, s=100): … ap = 149, fp = 298 → anon share
+    /// 1/3"; "Costs equal, s=60: ap:fp = 60:140".
     #[test]
     fn shares_by_cost_and_swappiness() {
         assert_eq!(Costs([100, 0]).shares(Swappiness(100)), [149, 298]);
@@ -211,7 +214,7 @@ mod tests {
         assert_eq!(Costs::default().shares(Swappiness(60)), [60, 140]);
     }
 
-    /// spec 80 §13: "Lists of 4000 pages: cost sum reaching 1001 halves both".
+    /// [book: classic-lru#checks]: "Lists of 4000 pages: cost sum reaching 1001 halves both".
     #[test]
     fn costs_decay() {
         let mut costs = Costs([400, 500]);
@@ -235,7 +238,7 @@ mod tests {
         balance.amounts(SIZES, how)
     }
 
-    /// spec 80 §6, the table of modes, first match.
+    /// [book: classic-lru#scan-amounts], the table of modes, first match.
     #[test]
     fn modes_of_a_pass() {
         assert_eq!(

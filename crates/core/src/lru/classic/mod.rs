@@ -1,8 +1,8 @@
-//! The classic LRU: an active and an inactive list per kind (spec 80).
+//! The classic LRU: an active and an inactive list per kind ([book: classic-lru]).
 //!
-//! New folios enter the inactive list, the second access moves them to the active one, and reclaim takes from the tail of
-//! the inactive list. Folios come back from the active list when it is too long for the inactive one, or when pages
-//! come back that were evicted a short time ago.
+//! New folios enter the inactive list, the second access moves them to the active one, and reclaim
+//! takes from the tail of the inactive list. Folios come back from the active list when it is too
+//! long for the inactive one, or when pages come back that were evicted a short time ago.
 //!
 //! ```text
 //! turn.rs        an lruvec's turn: round by round     statistics.rs  list sizes as reclaim knows them: late
@@ -12,8 +12,8 @@
 //!
 //! # Locking
 //!
-//! Lists and costs are under the lruvec lock. The clock and the sizes are atomic words; the clock is written by whoever
-//! evicts or activates, in this lruvec and in all of its ancestors.
+//! Lists and costs are under the lruvec lock. The clock and the sizes are atomic words; the clock
+//! is written by whoever evicts or activates, in this lruvec and in all of its ancestors.
 
 mod balance;
 mod refault;

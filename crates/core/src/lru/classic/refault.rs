@@ -6,9 +6,11 @@
 //!            └──────── had the inactive list been longer by the distance, it would still be here
 //! ```
 //!
-//! The pages on the other lists could have made that room, so the distance is held against their number.
+//! The pages on the other lists could have made that room, so the distance is held against their
+//! number.
 //!
-//! Source: spec 50 §4; two accesses activate a folio: spec 80 §2, §9.
+//! Source: [book: refaults#classic-distance]; two accesses activate a folio:
+//! [book: classic-lru#two-accesses], [book: classic-lru#batched-adds].
 
 use super::balance::IO_COST;
 use crate::Core;
@@ -19,13 +21,15 @@ use crate::lru::evidence::TOKEN_MASK;
 use crate::lru::{Distance, Queue, Refault, Shadow};
 use crate::memcg::{Counter, Memcg, MemcgId};
 
-/// A batch of evictions. With `batch_nonresident_age` the classic clock has gone on for all of them, in one walk to the root, and
-/// each gets its own time, the same that it would have got one by one; batches of several CPUs get different ones. The five
-/// remedies of spec 80 §8 leave evictions alone, which are two thirds of what is written to the ancestors' clocks when mapped
-/// files are read, and more when hardly anything is activated.
+/// A batch of evictions. With `batch_nonresident_age` the classic clock has gone on for all of
+/// them, in one walk to the root, and each gets its own time, the same that it would have got one
+/// by one; batches of several CPUs get different ones. The five remedies of
+/// [book: classic-lru#lru-lock] leave evictions alone, which are two thirds of what is written to
+/// the ancestors' clocks when mapped files are read, and more when hardly anything is activated.
 ///
-/// A clock that is set back may be behind what another CPU's batch took meanwhile, by 31 pages at most: the next pages get the
-/// same times, and a page of that batch that returned in this moment would count as long gone.
+/// A clock that is set back may be behind what another CPU's batch took meanwhile, by 31 pages at
+/// most: the next pages get the same times, and a page of that batch that returned in this moment
+/// would count as long gone.
 #[derive(Debug)]
 pub(crate) struct Evictions {
     target: MemcgId,
@@ -36,8 +40,9 @@ pub(crate) struct Evictions {
 }
 
 impl Core {
-    /// A folio was accessed the second time since it was, or might have been, moved. It carries a reference for that;
-    /// `before` is its state at the access. The clock goes on at once, whatever becomes of the move.
+    /// A folio was accessed the second time since it was, or might have been, moved. It carries a
+    /// reference for that; `before` is its state at the access. The clock goes on at once, whatever
+    /// becomes of the move.
     #[cold]
     pub(crate) fn accessed_again(&self, host: &impl Host, cpu: usize, folio: FolioId, before: Flags) {
         self.advance_nonresident_age(self.owner_of(folio), 1);
@@ -45,15 +50,15 @@ impl Core {
             self.enqueue_held(host, cpu, Queue::Activate, folio);
             return;
         }
-        // A new folio that still waits for its place gets it on the active list. One that waits elsewhere, or is isolated,
-        // is not looked for.
+        // A new folio that still waits for its place gets it on the active list. One that waits
+        // elsewhere, or is isolated, is not looked for.
         let flags = self.folios.flags(folio);
         self.arrivals.while_queued(cpu, Queue::Add, folio, || flags.set_active());
         self.put(host, folio);
     }
 
-    /// So many pages of `memcg` were activated or evicted: its clock goes on, and that of each of its ancestors. Its clock
-    /// before: the time of the first of them.
+    /// So many pages of `memcg` were activated or evicted: its clock goes on, and that of each of
+    /// its ancestors. Its clock before: the time of the first of them.
     pub(crate) fn advance_nonresident_age(&self, memcg: &Memcg, pages: u64) -> u64 {
         memcg.stat.add(Counter::NonresidentAgeWrites, 1);
         let own = memcg.lruvec.classic.advance(pages);
@@ -71,8 +76,8 @@ impl Core {
         }
     }
 
-    /// How long ago a page of a kind was evicted on behalf of `target`, whose clock was at `token` then. Of both, the bits in
-    /// `mask` are known.
+    /// How long ago a page of a kind was evicted on behalf of `target`, whose clock was at `token`
+    /// then. Of both, the bits in `mask` are known.
     fn refault_distance(
         &self,
         host: &impl Host,
@@ -103,7 +108,8 @@ impl Evictions {
         Evictions { target, next: 0, left: 0 }
     }
 
-    /// Up to so many pages will be evicted on behalf of `target`; [`Self::end`] is to be called after them.
+    /// Up to so many pages will be evicted on behalf of `target`; [`Self::end`] is to be called
+    /// after them.
     pub(in crate::lru) fn begin(core: &Core, target: MemcgId, pages: u64) -> Evictions {
         if pages == 0 || !core.mechanisms().batch_nonresident_age() {
             return Evictions::none(target);
@@ -132,7 +138,7 @@ impl Evictions {
     }
 }
 
-/// A page with a shadow is back, not yet on a list (spec 50 §4).
+/// A page with a shadow is back, not yet on a list ([book: refaults#classic-distance]).
 pub(in crate::lru) fn refaulted(core: &Core, host: &impl Host, refault: Refault<'_>) {
     let Refault { folio, kind, memcg, shadow, .. } = refault;
     let [refaulted, activate, restore] = match kind {

@@ -1,6 +1,8 @@
-//! Shrinking active and inactive lists: inactive folios are taken off to be examined, active ones become inactive.
+//! Shrinking active and inactive lists: inactive folios are taken off to be examined, active ones
+//! become inactive.
 //!
-//! Source: spec 80 §3, §4, §7, §8.
+//! Source: [book: classic-lru#reference-check], [book: classic-lru#deactivation],
+//! [book: classic-lru#inactive-scan], [book: classic-lru#lru-lock].
 
 use super::balance::IO_COST;
 use super::state::list_of;
@@ -20,8 +22,8 @@ pub(in crate::lru) struct Cost {
 }
 
 impl LockedLruvec<'_> {
-    /// Isolates up to `request` pages from the tail of a list into an empty `batch`. What cannot be isolated counts as
-    /// looked at, and makes way for others.
+    /// Isolates up to `request` pages from the tail of a list into an empty `batch`. What cannot be
+    /// isolated counts as looked at, and makes way for others.
     pub(in crate::lru) fn isolate_from(
         &mut self,
         host: &impl Host,
@@ -54,7 +56,8 @@ impl LockedLruvec<'_> {
     }
 }
 
-/// Takes up to `request` pages off the tail of a list. What its heir has is not for those to take who are after its own.
+/// Takes up to `request` pages off the tail of a list. What its heir has is not for those to take
+/// who are after its own.
 fn isolate(cx: &mut Context<'_, impl Host>, memcg: &Memcg, (kind, active): (Kind, bool), request: u64) {
     let (core, host) = (cx.core, cx.host);
     let mut batch = cx.scan.take_batch(host);
@@ -105,8 +108,9 @@ pub(super) fn put_back_inactive(cx: &mut Context<'_, impl Host>, memcg: &Memcg, 
     cx.scan.tallies.add(&Tallies { taken, ..tallies });
 }
 
-/// Makes up to `request` pages of an active list inactive, in their order (spec 80 §4). They lose their accessed bits,
-/// and nothing else that was said for them.
+/// Makes up to `request` pages of an active list inactive, in their order
+/// ([book: classic-lru#deactivation]). They lose their accessed bits, and nothing else that was
+/// said for them.
 pub(super) fn shrink_active(cx: &mut Context<'_, impl Host>, memcg: &Memcg, kind: Kind, request: u64) {
     isolate(cx, memcg, (kind, true), request);
     let (core, host) = (cx.core, cx.host);
@@ -144,7 +148,8 @@ fn take_accessed(core: &Core, mapping: &Mapping, folio: FolioId) -> bool {
     mapping.has_recency() && slot.is_some_and(|slot| slot.clear_accessed(folio))
 }
 
-/// The reference check (spec 80 §3). A folio has one mapping at most, and none is executable.
+/// The reference check ([book: classic-lru#reference-check]). A folio has one mapping at most, and
+/// none is executable.
 pub(in crate::lru) fn references(core: &Core, mapping: &Mapping, folio: FolioId) -> References {
     let flags = core.folios.flags(folio);
     let young = flags.load().mapped() && take_accessed(core, mapping, folio);
@@ -155,11 +160,13 @@ pub(in crate::lru) fn references(core: &Core, mapping: &Mapping, folio: FolioId)
     }
 }
 
-/// Puts isolated folios back, the earliest first, each at the head of the list that its state names.
+/// Puts isolated folios back, the earliest first, each at the head of the list that its state
+/// names.
 ///
-/// The clock goes on by the number of activated ones. With `batch_nonresident_age` that is done at once and after the
-/// lock is given back, in the walk that notes the cost; without, folio by folio (spec 80 §8, remedies 1, 2 and 4).
-/// Noting the cost takes over the lock in either case (remedy 3), as in all kernels that were measured.
+/// The clock goes on by the number of activated ones. With `batch_nonresident_age` that is done at
+/// once and after the lock is given back, in the walk that notes the cost; without, folio by folio
+/// ([book: classic-lru#lru-lock], remedies 1, 2 and 4). Noting the cost takes over the lock in
+/// either case (remedy 3), as in all kernels that were measured.
 pub(in crate::lru) fn put_back(
     core: &Core,
     host: &impl Host,

@@ -1,4 +1,5 @@
-//! What active and inactive lists keep of an lruvec: sizes, the clock, costs, and what was known of them last.
+//! What active and inactive lists keep of an lruvec: sizes, the clock, costs, and what was known of
+//! them last.
 
 use crate::folio::Kind;
 use crate::lru::multigen::window::GENERATION_LISTS;
@@ -13,11 +14,12 @@ pub(crate) fn list_of(kind: Kind, active: bool) -> usize {
     GENERATION_LISTS + kind as usize * 2 + usize::from(active)
 }
 
-/// What reclaim of each kind cost lately, by [`Kind`] (spec 80 §5).
+/// What reclaim of each kind cost lately, by [`Kind`] ([book: classic-lru#scan-cost]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Costs(pub(crate) [u64; 2]);
 
-/// The clock. All threads below write to it. `clock_apart` is for the benchmark, as `lock_apart` is.
+/// The clock. All threads below write to it. `clock_apart` is for the benchmark, as `lock_apart`
+/// is.
 #[derive(Debug)]
 #[cfg_attr(lruvec_layout = "clock_apart", repr(align(128)))]
 struct NonresidentAge(AtomicU64);

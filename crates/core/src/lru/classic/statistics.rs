@@ -1,12 +1,14 @@
-//! List sizes and activated refaults as reclaim knows them: aggregated over a memcg and those below it, and late.
+//! List sizes and activated refaults as reclaim knows them: aggregated over a memcg and those below
+//! it, and late.
 //!
-//! The kernel collects these from per-CPU increments every two seconds, or when somebody reads the memcg's statistics.
-//! Until then every decision that uses them is the same: whether the active list gives up pages is frozen, so it swings
-//! far around its balance. Without that, nothing agrees with a measured kernel (spec 80 §14.4).
+//! The kernel collects these from per-CPU increments every two seconds, or when somebody reads the
+//! memcg's statistics. Until then every decision that uses them is the same: whether the active
+//! list gives up pages is frozen, so it swings far around its balance. Without that, nothing agrees
+//! with a measured kernel ([book: agreement#classic-rules-worth]).
 //!
 //! The mechanism `exact_statistics` has them always right.
 //!
-//! Source: spec 80 §4.1.
+//! Source: [book: classic-lru#late-statistics].
 
 use super::state::LISTS;
 use crate::folio::Kind;
@@ -160,7 +162,8 @@ impl Core {
             .for_each(|(seen, known)| seen.store(known, Relaxed));
     }
 
-    /// Whether refaults were activated since the last effort on `memcg` ended, by kind, as far as is known.
+    /// Whether refaults were activated since the last effort on `memcg` ended, by kind, as far as
+    /// is known.
     pub(crate) fn has_new_refaults(&self, host: &impl Host, memcg: &Memcg) -> [bool; 2] {
         let known = self.known_activated(host, memcg);
         let seen = &memcg.lruvec.classic.refaults_seen;

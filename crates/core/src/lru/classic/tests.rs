@@ -1,4 +1,5 @@
-//! The checklists of spec 80 §13 and, as far as they are about the classic LRU, spec 50 §9.
+//! The checklists of [book: classic-lru#checks] and, as far as they are about the classic LRU,
+//! [book: refaults#checks].
 
 use super::list_of;
 use super::shrink::{isolate_inactive, put_back_inactive, shrink_active};
@@ -71,7 +72,8 @@ impl Harness {
     }
 }
 
-/// spec 80 §13: "Two fd reads of an inactive page activate it; the third sets R on the active page."
+/// [book: classic-lru#checks]: "Two fd reads of an inactive page activate it; the third sets R on
+/// the active page."
 #[test]
 fn two_reads_activate() {
     let mut harness = exact(100, 1);
@@ -86,8 +88,9 @@ fn two_reads_activate() {
     harness.core.validate().unwrap();
 }
 
-/// spec 80 §13: "Three fd reads (active, R=1), then deactivation: R still 1, `workingset` 1; one more read activates. Two
-/// reads, then deactivation: R=0; one more read only sets R."
+/// [book: classic-lru#checks]: "Three fd reads (active, R=1), then deactivation: R still 1,
+/// `workingset` 1; one more read activates. Two reads, then deactivation: R=0; one more read only
+/// sets R."
 #[test]
 fn an_access_outlives_deactivation() {
     for (reads, activates) in [(3, true), (2, false)] {
@@ -107,7 +110,8 @@ fn an_access_outlives_deactivation() {
     }
 }
 
-/// spec 80 §13: "Deactivating pages 1, 2, 3 (1 at the active tail) leaves 1 nearest the inactive tail."
+/// [book: classic-lru#checks]: "Deactivating pages 1, 2, 3 (1 at the active tail) leaves 1 nearest
+/// the inactive tail."
 #[test]
 fn deactivation_keeps_the_order() {
     let mut harness = exact(100, 1);
@@ -118,7 +122,8 @@ fn deactivation_keeps_the_order() {
     harness.core.validate().unwrap();
 }
 
-/// spec 80 §13: "Two reads before the add batch drains, or activation by refault: `pgactivate` unchanged."
+/// [book: classic-lru#checks]: "Two reads before the add batch drains, or activation by refault:
+/// `pgactivate` unchanged."
 #[test]
 fn a_page_that_waits_for_its_place_is_activated_there() {
     let mut harness = exact(100, 31);
@@ -128,8 +133,8 @@ fn a_page_that_waits_for_its_place_is_activated_there() {
     assert_eq!((harness.pages_on(true), harness.stat(Counter::Pgactivate)), (vec![7], 0));
 }
 
-/// spec 80 §2: "A folio that collects two more accesses while still queued is queued, and advances the clock, a second time;
-/// the drain moves it once."
+/// [book: classic-lru#two-accesses]: "A folio that collects two more accesses while still queued is
+/// queued, and advances the clock, a second time; the drain moves it once."
 #[test]
 fn a_page_may_be_queued_twice() {
     let mut harness = exact(100, 31);
@@ -142,7 +147,8 @@ fn a_page_may_be_queued_twice() {
     harness.core.validate().unwrap();
 }
 
-/// spec 80 §2: "A folio that is off-list for another reason … loses R and advances the clock but is *not* activated."
+/// [book: classic-lru#two-accesses]: "A folio that is off-list for another reason … loses R and
+/// advances the clock but is *not* activated."
 #[test]
 fn an_isolated_page_is_not_activated() {
     let mut harness = exact(100, 1);
@@ -161,7 +167,8 @@ fn an_isolated_page_is_not_activated() {
     assert_eq!((flags.referenced(), flags.active(), harness.clock()), (false, false, 1));
 }
 
-/// spec 80 §13: "Refreshed at inactive 3000, active 3001, then never: every pass deactivates, also when active has fallen to
+/// [book: classic-lru#checks]: "Refreshed at inactive 3000, active 3001, then never: every pass
+/// deactivates, also when active has fallen to
 /// 100. Refreshed at 3001/3000, then never: no pass does" (smaller here).
 #[test]
 fn verdicts_are_frozen_between_refreshes() {
@@ -185,7 +192,7 @@ fn verdicts_are_frozen_between_refreshes() {
     }
 }
 
-/// spec 80 §4.1: statistics are refreshed every two seconds.
+/// [book: classic-lru#late-statistics]: statistics are refreshed every two seconds.
 #[test]
 fn time_refreshes_statistics() {
     let mut harness = late(200);
@@ -196,8 +203,8 @@ fn time_refreshes_statistics() {
     assert!(harness.may_deactivate());
 }
 
-/// spec 80 §13: "10 activating refaults, no refresh in between: the next effort sees no new refault"; the first effort after
-/// the refresh does, and takes them for seen.
+/// [book: classic-lru#checks]: "10 activating refaults, no refresh in between: the next effort sees
+/// no new refault"; the first effort after the refresh does, and takes them for seen.
 #[test]
 fn refaults_are_noticed_once_they_are_counted() {
     let mut harness = late(200);
@@ -215,8 +222,9 @@ fn refaults_are_noticed_once_they_are_counted() {
     assert!(!harness.may_deactivate());
 }
 
-/// spec 80 §13: "Effort on 8131 clean inactive pages, nothing in the batches: frees 1+3+7+15+31 = 57 in 5 priorities.
-/// Reclaimed pages of earlier priorities do not end a pass early."
+/// [book: classic-lru#checks]: "Effort on 8131 clean inactive pages, nothing in the batches: frees
+/// 1+3+7+15+31 = 57 in 5 priorities. Reclaimed pages of earlier priorities do not end a pass
+/// early."
 #[test]
 fn the_size_of_an_effort() {
     for (pages, freed, priorities) in
@@ -229,7 +237,8 @@ fn the_size_of_an_effort() {
     }
 }
 
-/// spec 80 §13: "A mapped page used once: kept at the first visit (R=1), freed at the second."
+/// [book: classic-lru#checks]: "A mapped page used once: kept at the first visit (R=1), freed at
+/// the second."
 #[test]
 fn a_mapped_page_is_kept_once() {
     let mut harness = exact(100, 1);
@@ -241,8 +250,9 @@ fn a_mapped_page_is_kept_once() {
     assert_eq!((harness.shrink_inactive(2), harness.evicted()), (2, vec![1, 0]));
 }
 
-/// spec 80 §3: "young ≥ 1 and r: set R; activate". §4: "Together … this makes a mapped folio that was deactivated come back at
-/// the first young bit."
+/// [book: classic-lru#reference-check]: "young ≥ 1 and r: set R; activate".
+/// [book: classic-lru#deactivation]: "Together … this makes a mapped folio that was deactivated
+/// come back at the first young bit."
 #[test]
 fn a_mapped_page_that_is_used_again_is_activated() {
     let mut harness = exact(100, 1);
@@ -256,7 +266,8 @@ fn a_mapped_page_that_is_used_again_is_activated() {
     assert_eq!((harness.shrink_inactive(1), harness.pages_on(true)), (0, vec![0]));
 }
 
-/// spec 80 §13: "A mapped active page that is deactivated and not touched again: freed at its first visit."
+/// [book: classic-lru#checks]: "A mapped active page that is deactivated and not touched again:
+/// freed at its first visit."
 #[test]
 fn deactivation_takes_accessed_bits() {
     let mut harness = exact(100, 1);
@@ -271,8 +282,9 @@ fn deactivation_takes_accessed_bits() {
     assert_eq!(harness.shrink_inactive(1), 1);
 }
 
-/// spec 80 §13: "A one-page scan batch whose page is dirty and not queued wakes the flusher." §3: it "goes to the active head,
-/// counts in `pgactivate`, advances the clock at put-back, and has lost R".
+/// [book: classic-lru#checks]: "A one-page scan batch whose page is dirty and not queued wakes the
+/// flusher." [book: classic-lru#reference-check]: it "goes to the active head, counts in
+/// `pgactivate`, advances the clock at put-back, and has lost R".
 #[test]
 fn dirty_pages_make_way() {
     let mut harness = exact(100, 1);
@@ -292,8 +304,9 @@ fn dirty_pages_make_way() {
     harness.core.validate().unwrap();
 }
 
-/// spec 80 §13: "A page read once, then reclaimed, then refaulted with distance ≤ size is active at once"; "Deactivated page
-/// has workingset set; its shadow too; its refault counts restore". §5: which costs.
+/// [book: classic-lru#checks]: "A page read once, then reclaimed, then refaulted with distance ≤
+/// size is active at once"; "Deactivated page has workingset set; its shadow too; its refault
+/// counts restore". [book: classic-lru#scan-cost]: which costs.
 #[test]
 fn refaults_within_reach_are_activated() {
     let mut harness = exact(200, 1);
@@ -314,8 +327,8 @@ fn refaults_within_reach_are_activated() {
     assert_eq!(own, root, "added to each ancestor");
 }
 
-/// spec 50 §9: "Classic: with active_file = 100 at the last refresh, no swap, distance 100 → activated; 101 → not, even if the
-/// list has 200 pages by now."
+/// [book: refaults#checks]: "Classic: with active_file = 100 at the last refresh, no swap, distance
+/// 100 → activated; 101 → not, even if the list has 200 pages by now."
 #[test]
 fn the_reach_is_the_active_list_as_it_is_known() {
     for (distance, activated) in [(100, 1), (101, 0)] {
@@ -335,7 +348,8 @@ fn the_reach_is_the_active_list_as_it_is_known() {
     }
 }
 
-/// spec 50 §9: "Classic: evicting 10 pages, then activating 5, advances NA by 15 in the lruvec and in each ancestor."
+/// [book: refaults#checks]: "Classic: evicting 10 pages, then activating 5, advances NA by 15 in
+/// the lruvec and in each ancestor."
 #[test]
 fn clocks_go_on_in_ancestors() {
     let mut harness = exact(100, 1);
@@ -346,8 +360,8 @@ fn clocks_go_on_in_ancestors() {
     assert_eq!((harness.clock(), root), (15, 15));
 }
 
-/// spec 80 §8: put-back advances the clocks once per batch, or once per folio. 31 activated folios are 31 writes to each
-/// ancestor's clock, or one.
+/// [book: classic-lru#lru-lock]: put-back advances the clocks once per batch, or once per folio. 31
+/// activated folios are 31 writes to each ancestor's clock, or one.
 #[test]
 fn a_batch_writes_to_the_ancestors_clocks_once() {
     let writes = |without: &[Switch]| {
@@ -363,8 +377,8 @@ fn a_batch_writes_to_the_ancestors_clocks_once() {
     assert_eq!((writes(&[Switch::BatchNonresidentAge]), writes(&[])), (31, 1));
 }
 
-/// Ours, beyond spec 80 §8: so do evictions, and every page has the time that it would have had. One that is in use has
-/// none.
+/// Ours, beyond [book: classic-lru#lru-lock]: so do evictions, and every page has the time that it
+/// would have had. One that is in use has none.
 #[test]
 fn a_batch_of_evictions_writes_to_the_ancestors_clocks_once() {
     let outcome = |in_use: Option<u32>, without: &[Switch]| {
@@ -408,7 +422,7 @@ fn clocks_are_set_back_by_what_was_not_evicted() {
     }
 }
 
-/// spec 80 §13: "Remedies 1–5 on or off: identical final counters."
+/// [book: classic-lru#checks]: "Remedies 1–5 on or off: identical final counters."
 #[test]
 fn remedies_change_no_count() {
     let counts = |without: &[Switch]| {
@@ -439,7 +453,8 @@ fn remedies_change_no_count() {
     assert_eq!(all, counts(&[Switch::BatchNonresidentAge]));
 }
 
-/// A page that is advised to be unneeded while it is in use: to the tail, or to the head and freed when it is written.
+/// A page that is advised to be unneeded while it is in use: to the tail, or to the head and freed
+/// when it is written.
 #[test]
 fn advice_moves_pages_to_the_old_side() {
     let mut harness = exact(100, 1);
@@ -456,7 +471,8 @@ fn advice_moves_pages_to_the_old_side() {
     harness.core.put(&harness.host, harness.folio(0));
 }
 
-/// spec 80 §4: not evictable pages go to the unevictable list, from either list, and come back.
+/// [book: classic-lru#deactivation]: not evictable pages go to the unevictable list, from either
+/// list, and come back.
 #[test]
 fn unevictable_pages_are_culled() {
     let mut harness = exact(100, 1);

@@ -1,9 +1,10 @@
 //! The turn of the active and inactive lists of one lruvec.
 //!
-//! Its lists are scanned in rounds of up to 32 pages each, until their budgets, fixed at the beginning, are used up. Once
-//! the goal is reached, the kind that has less left is let off, and the other is scanned to the same share of its budget.
+//! Its lists are scanned in rounds of up to 32 pages each, until their budgets, fixed at the
+//! beginning, are used up. Once the goal is reached, the kind that has less left is let off, and
+//! the other is scanned to the same share of its budget.
 //!
-//! Source: spec 80 §6.
+//! Source: [book: classic-lru#scan-amounts].
 
 use super::balance::{Balance, Circumstances};
 use super::shrink::{isolate_inactive, put_back_inactive, shrink_active};
@@ -34,7 +35,8 @@ pub(in crate::lru) struct ClassicTurn {
     reclaimed: u64,
     /// The whole budget is used, whatever was freed.
     whole: bool,
-    /// Background reclaim begins with a little of the active anonymous list, where the node has few inactive ones.
+    /// Background reclaim begins with a little of the active anonymous list, where the node has few
+    /// inactive ones.
     ages_anon: bool,
 }
 
@@ -183,9 +185,10 @@ impl ClassicTurn {
     }
 }
 
-/// Whether others who reclaim have so much of the inactive lists in their hands that this one has to wait. Background
-/// reclaim never does. The kernel lets callers that cannot do I/O have all of a list's length, and others an eighth, so that
-/// they do not wait for each other; here everybody can.
+/// Whether others who reclaim have so much of the inactive lists in their hands that this one has
+/// to wait. Background reclaim never does. The kernel lets callers that cannot do I/O have all of a
+/// list's length, and others an eighth, so that they do not wait for each other; here everybody
+/// can.
 fn too_many_isolated(cx: &Context<'_, impl Host>, kind: Kind) -> bool {
     let core = cx.core;
     if cx.orders.kind == EffortKind::Background {

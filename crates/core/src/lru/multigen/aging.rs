@@ -1,14 +1,15 @@
 //! The aging: producing young generations.
 //!
-//! Eviction consumes the oldest generation, the aging opens a new one in time. Before it does, it walks page
-//! tables, so that what was accessed since the last time is labelled with the generation that is the youngest
-//! now: a mapped folio is looked at twice before it can be evicted.
+//! Eviction consumes the oldest generation, the aging opens a new one in time. Before it does, it
+//! walks page tables, so that what was accessed since the last time is labelled with the generation
+//! that is the youngest now: a mapped folio is looked at twice before it can be evicted.
 //!
-//! Source: spec 30 §1–3, §6.
+//! Source: [book: aging], [book: aging#oldest-generation].
 //!
 //! # Locking
 //!
-//! The walk changes only flags and batches sizes; opening and closing generations needs the lruvec lock.
+//! The walk changes only flags and batches sizes; opening and closing generations needs the lruvec
+//! lock.
 
 use super::lists::list_of;
 use super::window::WalkBatch;
@@ -47,8 +48,8 @@ pub(crate) enum AgeStep {
 }
 
 impl Lruvec {
-    /// Generations of the kind that has most of those that may be evicted; before the rework, of anonymous pages if
-    /// they may be, as those of files are never behind them then.
+    /// Generations of the kind that has most of those that may be evicted; before the rework, of
+    /// anonymous pages if they may be, as those of files are never behind them then.
     pub(crate) fn evictable_generations(
         &self,
         swappiness: Swappiness,
@@ -67,8 +68,8 @@ impl Lruvec {
         }
     }
 
-    /// Before the rework, three generations were enough unless more than half of the pages are in the youngest, or less
-    /// than a quarter in the oldest (spec 30 §2).
+    /// Before the rework, three generations were enough unless more than half of the pages are in
+    /// the youngest, or less than a quarter in the oldest ([book: aging#when-to-age]).
     fn is_lopsided(&self, swappiness: Swappiness) -> bool {
         let max = self.window.max();
         let pages = |seq: Seq| {
@@ -81,12 +82,14 @@ impl Lruvec {
 }
 
 impl LockedLruvec<'_> {
-    /// Empties the oldest generation of a kind and closes it. `false`: the lock was held long enough, call again.
+    /// Empties the oldest generation of a kind and closes it. `false`: the lock was held long
+    /// enough, call again.
     fn make_room(&mut self, host: &impl Host, kind: Kind, swappiness: Swappiness) -> bool {
         let oldest = self.lruvec.window.min(kind);
         let label = oldest.index();
-        // The folios of a kind that is not evictable stay where they are and become members of the youngest
-        // generation, whose list set this is: a cold/hot inversion that the kernel accepts.
+        // The folios of a kind that is not evictable stay where they are and become members of the
+        // youngest generation, whose list set this is: a cold/hot inversion that the kernel
+        // accepts.
         if swappiness.evicts(kind) {
             let is_empty = match self.looks_ahead(list_of(label, kind)) {
                 true => self.move_on::<true>(host, kind, label),
@@ -129,8 +132,9 @@ impl LockedLruvec<'_> {
         true
     }
 
-    /// Closes oldest generations whose lists are empty (spec 30 §6). A generation whose folios were all
-    /// relabelled is not empty until they were sorted away. `true`: some were closed.
+    /// Closes oldest generations whose lists are empty ([book: aging#oldest-generation]). A
+    /// generation whose folios were all relabelled is not empty until they were sorted away.
+    /// `true`: some were closed.
     pub(crate) fn drop_empty_generations(&mut self, swappiness: Swappiness) -> bool {
         let window = &self.lruvec.window;
         let max = window.max();
@@ -175,7 +179,8 @@ impl LockedLruvec<'_> {
 }
 
 impl Core {
-    /// Opens a generation after `seq`, the youngest that the caller knows. `false`: somebody else did.
+    /// Opens a generation after `seq`, the youngest that the caller knows. `false`: somebody else
+    /// did.
     pub(crate) fn open_generation(
         &self,
         memcg: &Memcg,
@@ -202,7 +207,8 @@ impl Core {
         }
     }
 
-    /// Walks the address spaces of a memcg and opens the next generation, at once. `true`: this thread opened it.
+    /// Walks the address spaces of a memcg and opens the next generation, at once. `true`: this
+    /// thread opened it.
     pub(crate) fn age(
         &self,
         host: &impl Host,
@@ -221,8 +227,8 @@ impl Core {
         }
     }
 
-    /// Walks the next address space of a memcg, if there is one. Who finds that there is none has to open the generation
-    /// ([`Self::open_after`]); nobody else does.
+    /// Walks the next address space of a memcg, if there is one. Who finds that there is none has
+    /// to open the generation ([`Self::open_after`]); nobody else does.
     pub(crate) fn age_step(
         &self,
         host: &impl Host,
@@ -282,8 +288,8 @@ mod tests {
     use crate::Time;
     use crate::testing::{Harness, QuietHost};
 
-    /// spec 30 §10: "Aging with 4 generations of file moves the oldest generation's folios to the *tail* of the second
-    /// oldest and increases `min_seq[file]`".
+    /// [book: aging#checks]: "Aging with 4 generations of file moves the oldest generation's folios
+    /// to the *tail* of the second oldest and increases `min_seq[file]`".
     #[test]
     fn a_full_window_makes_room() {
         let mut harness = Harness::new(100, 1);
@@ -297,8 +303,8 @@ mod tests {
         harness.core.validate().unwrap();
     }
 
-    /// spec 30 §1: a folio that a walk relabelled "goes to the tail of the list of its own label instead and its flags
-    /// are untouched".
+    /// [book: aging#new-generation]: a folio that a walk relabelled "goes to the tail of the list
+    /// of its own label instead and its flags are untouched".
     #[test]
     fn making_room_sorts_what_a_walk_relabelled() {
         let mut harness = Harness::new(100, 1);
@@ -311,8 +317,8 @@ mod tests {
         harness.core.validate().unwrap();
     }
 
-    /// spec 30 §10: "The same with swappiness 0: anon's `min_seq` grows but no anon folio changes list or label, and
-    /// those folios now count as youngest".
+    /// [book: aging#checks]: "The same with swappiness 0: anon's `min_seq` grows but no anon folio
+    /// changes list or label, and those folios now count as youngest".
     #[test]
     fn what_may_not_be_evicted_becomes_the_youngest() {
         let harness = Harness::new(100, 1);
@@ -346,12 +352,14 @@ mod tests {
         );
     }
 
-    /// spec 30 §10: "forced moves add to `protected[tier]`, except saturated folios". Making room closes the generation,
-    /// so the counts are found folded, as halves in the averages.
+    /// [book: aging#checks]: "forced moves add to `protected[tier]`, except saturated folios".
+    /// Making room closes the generation, so the counts are found folded, as halves in the
+    /// averages.
     #[test]
     fn forced_moves_are_counted_as_protected() {
         let mut harness = Harness::new(100, 1);
-        // Two pages that were accessed once, four twice, six three times, eight hot ones, ten saturated ones.
+        // Two pages that were accessed once, four twice, six three times, eight hot ones, ten
+        // saturated ones.
         let mut pages = 0..;
         for (count, accesses, hot) in
             [(2, 1, false), (4, 2, false), (6, 3, false), (8, 0, true), (10, 5, false)]
@@ -370,7 +378,8 @@ mod tests {
         assert_eq!(totals, [1, 2, 3, 4]);
     }
 
-    /// spec 30 §1: "After 4096 folios, stop" and go on with the lock taken anew, until all were moved.
+    /// [book: aging#new-generation]: "After 4096 folios, stop" and go on with the lock taken anew,
+    /// until all were moved.
     #[test]
     fn making_room_for_a_large_generation_goes_on() {
         let mut harness = Harness::new(10_000, 1);
@@ -385,7 +394,8 @@ mod tests {
         assert_eq!(harness.sizes(), [10_000, 0, 0, 0]);
     }
 
-    /// spec 30 §10: "Two threads asking to age the same `seq`: `max_seq` grows by exactly 1".
+    /// [book: aging#checks]: "Two threads asking to age the same `seq`: `max_seq` grows by exactly
+    /// 1".
     #[test]
     fn one_of_many_threads_ages() {
         let harness = Harness::new(100, 1);
@@ -410,7 +420,8 @@ mod tests {
         }
     }
 
-    /// spec 30 §10: "With g = 4, no automatic aging happens"; with 3 it should, with 2 it must.
+    /// [book: aging#checks]: "With g = 4, no automatic aging happens"; with 3 it should, with 2 it
+    /// must.
     #[test]
     fn aging_is_due_by_generations() {
         let harness = Harness::new(100, 1);
@@ -428,7 +439,8 @@ mod tests {
         assert_eq!(due(2), (Due::Must, Due::No));
     }
 
-    /// spec 30 §6: "a type may not go down to 2 generations while the other still has 4".
+    /// [book: aging#oldest-generation]: "a type may not go down to 2 generations while the other
+    /// still has 4".
     #[test]
     fn a_kind_waits_for_the_other() {
         let mut harness = Harness::new(100, 31);
@@ -445,8 +457,9 @@ mod tests {
         assert_eq!(harness.memcg().lruvec.min_seq(Kind::Anon), Seq(0));
     }
 
-    /// spec 30 §10: "First walk: forced; it fills the filter of `seq + 1`; the filter of `seq` stays missing"; "A table
-    /// with 64 of 512 young entries is dense (64×8 ≥ 512); with 63 it is not".
+    /// [book: aging#checks]: "First walk: forced; it fills the filter of `seq + 1`; the filter of
+    /// `seq` stays missing"; "A table with 64 of 512 young entries is dense (64×8 ≥ 512); with 63
+    /// it is not".
     #[test]
     fn the_first_walk_is_forced_and_fills_the_next_filter() {
         let mut harness = Harness::new(1000, 1);
@@ -461,8 +474,9 @@ mod tests {
         assert!((0..100).all(|table| contains(3, table)), "a missing filter passes every table");
     }
 
-    /// spec 30 §10: "A table made dense in the walk producing s+1 is visited again in the walk producing s+2"; the
-    /// other is not, and its upper-level bit is cleared all the same (§3).
+    /// [book: aging#checks]: "A table made dense in the walk producing s+1 is visited again in the
+    /// walk producing s+2"; the other is not, and its upper-level bit is cleared all the same
+    /// ([book: aging#page-table-walk]).
     #[test]
     fn a_dense_table_is_visited_again() {
         let mut harness = Harness::new(1000, 1);
@@ -477,8 +491,8 @@ mod tests {
         assert!(harness.mapping.touch_table(512), "its bit was cleared");
     }
 
-    /// spec 30 §10: "Two agings inside one effort of the only task: the second reads no accessed bit and leaves both
-    /// filters as they are".
+    /// [book: aging#checks]: "Two agings inside one effort of the only task: the second reads no
+    /// accessed bit and leaves both filters as they are".
     #[test]
     fn the_second_aging_of_an_effort_reads_nothing() {
         let mut harness = Harness::new(1000, 1);
@@ -486,7 +500,8 @@ mod tests {
         assert!(harness.age());
         let filters = || harness.memcg().lruvec.filters.bytes();
         assert_eq!(filters(), 4096, "one of two exists");
-        // The first walk was forced, so that it left the table's own bit: no access since then says that the task ran.
+        // The first walk was forced, so that it left the table's own bit: no access since then says
+        // that the task ran.
         assert!(!harness.mapping.touch_table(0));
         let slot = harness.mapping.slot(&harness.core.leaves, 0).unwrap();
         slot.touch(slot.load().folio().unwrap());
@@ -500,7 +515,8 @@ mod tests {
         assert_eq!(filters(), 4096);
     }
 
-    /// spec 30 §7: "`birth[gen]` is set when a generation becomes the youngest".
+    /// [book: aging#thrash-prevention]: "`birth[gen]` is set when a generation becomes the
+    /// youngest".
     #[test]
     fn generations_know_when_they_were_opened() {
         let harness = Harness::new(100, 1);
@@ -513,8 +529,8 @@ mod tests {
         assert_eq!(harness.stat(Counter::Aged), 1);
     }
 
-    /// spec 30 §10: "V6.12: g = 3, young 40 %, old 30 % of pages → no aging; young 51 % → aging; old 24 % → aging"; "With g
-    /// = 4, no automatic aging happens in any version".
+    /// [book: aging#checks]: "6.12: g = 3, young 40 %, old 30 % of pages → no aging; young 51 % →
+    /// aging; old 24 % → aging"; "With g = 4, no automatic aging happens in any version".
     #[test]
     fn aging_was_due_by_sizes() {
         let due = |min, old, middle, young| {
@@ -536,7 +552,8 @@ mod tests {
         assert_eq!(due(2, 0, 60, 40), [Due::Must, Due::Must]);
     }
 
-    /// spec 30 §2: before the rework, what counts is the window of anonymous pages where they may be evicted.
+    /// [book: aging#when-to-age]: before the rework, what counts is the window of anonymous pages
+    /// where they may be evicted.
     #[test]
     fn whose_window_counts() {
         let harness = Harness::new(100, 1);
@@ -549,7 +566,8 @@ mod tests {
         assert_eq!((of(0, Preset::Linux612), of(0, Preset::Linux71)), (4, 4));
     }
 
-    /// spec 30 §1 step 3: "Before the rework: no accounting"; step 2: and `workingset` is cleared with the count.
+    /// [book: aging#new-generation] step 3: "Before the rework: no accounting"; step 2: and
+    /// `workingset` is cleared with the count.
     #[test]
     fn forced_moves_were_not_counted() {
         let mut harness = Harness::with_preset(Preset::Linux612, 100, 1);
@@ -562,7 +580,7 @@ mod tests {
         assert_eq!(lruvec.lists.averages[Kind::File as usize].total, [0; 4]);
     }
 
-    /// spec 30 §6, before the rework: "file advances only together with anon".
+    /// [book: aging#oldest-generation], before the rework: "file advances only together with anon".
     #[test]
     fn files_waited_for_anonymous_pages() {
         let mut harness = Harness::with_preset(Preset::Linux612, 100, 31);

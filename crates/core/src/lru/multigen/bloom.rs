@@ -1,10 +1,11 @@
 //! Bloom filters of page tables that are worth walking.
 //!
-//! Two filters alternate: the walk that makes generation `s + 1` asks filter `s % 2` which tables to walk and
-//! fills filter `(s + 1) % 2` with the dense ones it met; eviction adds dense tables to the filter of `max_seq`. A
-//! filter that does not exist yet passes everything.
+//! Two filters alternate: the walk that makes generation `s + 1` asks filter `s % 2` which tables
+//! to walk and fills filter `(s + 1) % 2` with the dense ones it met; eviction adds dense tables to
+//! the filter of `max_seq`. A filter that does not exist yet passes everything.
 //!
-//! Source: spec 30 §4. 2^15 bits and two hashes: one wrong "yes" in five at 10,000 tables.
+//! Source: [book: aging#bloom-filters]. 2^15 bits and two hashes: one wrong "yes" in five at 10,000
+//! tables.
 //!
 //! # Locking
 //!
@@ -42,7 +43,8 @@ impl Filters {
         &self.0[(seq.0 % 2) as usize]
     }
 
-    /// Empties the filter of `seq`, making it if it is missing. Bytes that it takes more than before.
+    /// Empties the filter of `seq`, making it if it is missing. Bytes that it takes more than
+    /// before.
     pub(crate) fn clear(&self, seq: Seq) -> u64 {
         let mut filter = self.of(seq).lock();
         if let Some(bits) = &mut *filter {
@@ -101,7 +103,7 @@ mod tests {
         assert!(!filters.may_contain(Seq(3), MappingId(0), 7));
     }
 
-    /// spec 30 §4: about 1/5 wrong answers at 10,000 entries, 1/2 at 20,000.
+    /// [book: aging#bloom-filters]: about 1/5 wrong answers at 10,000 entries, 1/2 at 20,000.
     #[test]
     fn false_positives_are_as_published() {
         let filters = Filters::new();

@@ -1,11 +1,12 @@
-//! The eviction: sorting the oldest generation, and isolating what neither accesses nor tiers protect.
+//! The eviction: sorting the oldest generation, and isolating what neither accesses nor tiers
+//! protect.
 //!
-//! Source: spec 40 §1–7.
+//! Source: [book: eviction].
 //!
 //! # Locking
 //!
-//! One scan of at most 64 folios holds the lruvec lock; what becomes of the isolated folios is decided and done
-//! without it, in [`crate::pageout`].
+//! One scan of at most 64 folios holds the lruvec lock; what becomes of the isolated folios is
+//! decided and done without it, in [`crate::pageout`].
 
 use super::lists::list_of;
 use crate::event::Sorted;
@@ -17,8 +18,8 @@ use crate::lru::{Isolated, LockedLruvec, MIN_GENERATIONS, Swappiness};
 const STOP_PAGES: usize = 64;
 
 impl LockedLruvec<'_> {
-    /// Looks at up to `request` pages of the kind that suffers least, and isolates at most 64 of them, and `most`, into an
-    /// empty `batch`.
+    /// Looks at up to `request` pages of the kind that suffers least, and isolates at most 64 of
+    /// them, and `most`, into an empty `batch`.
     pub(crate) fn isolate(
         &mut self,
         host: &impl Host,
@@ -50,9 +51,10 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// The same before the reclaim loop of 7.2: empty generations are dropped afterwards only, which counts as a page
-    /// looked at, so that the caller goes on. Looking at pages without isolating one counts only if the request was
-    /// used up; otherwise it is the other kind's turn. With two generations left, the caller is to stop.
+    /// The same before the reclaim loop of 7.2: empty generations are dropped afterwards only,
+    /// which counts as a page looked at, so that the caller goes on. Looking at pages without
+    /// isolating one counts only if the request was used up; otherwise it is the other kind's turn.
+    /// With two generations left, the caller is to stop.
     fn isolate_before(
         &mut self,
         host: &impl Host,
@@ -134,7 +136,8 @@ impl LockedLruvec<'_> {
         batch.skipped.clear();
     }
 
-    /// Moves a folio to where it belongs if that is not here (spec 40 §6.1). `false`: it may be isolated.
+    /// Moves a folio to where it belongs if that is not here ([book: eviction#sorting]). `false`:
+    /// it may be isolated.
     fn sort(
         &mut self,
         folio: crate::folio::FolioId,
@@ -178,7 +181,8 @@ impl LockedLruvec<'_> {
                     (true, false) => Sorted::Protected(tier),
                 };
                 batch.note_sorted(folio, next, why);
-                // Before the rework, a protected folio is the next of its new generation; now it is the last.
+                // Before the rework, a protected folio is the next of its new generation; now it is
+                // the last.
                 let at_head = !protected || mechanisms.workingset_rework();
                 self.relist(folio, list_of(next, kind), at_head);
                 batch.protected += u64::from(protected);
@@ -205,8 +209,8 @@ mod tests {
     use crate::sync::Ordering::Relaxed;
     use crate::testing::Harness;
 
-    /// spec 40 §13: "A saturated folio moves from the oldest to the second oldest generation, at the head, and
-    /// `protected` does not change".
+    /// [book: eviction#checks]: "A saturated folio moves from the oldest to the second oldest
+    /// generation, at the head, and `protected` does not change".
     #[test]
     fn saturated_folios_are_promoted_lazily() {
         let mut harness = Harness::new(100, 1);
@@ -221,7 +225,8 @@ mod tests {
         assert_eq!(harness.sizes(), [1, 3, 0, 0]);
     }
 
-    /// spec 40 §13: "A tier-2 folio above the limit moves likewise and `protected[2]` grows by its pages".
+    /// [book: eviction#checks]: "A tier-2 folio above the limit moves likewise and `protected[2]`
+    /// grows by its pages".
     #[test]
     fn a_tier_that_refaults_is_protected() {
         let mut harness = Harness::new(100, 1);
@@ -239,7 +244,8 @@ mod tests {
         assert_eq!(harness.rfw(0), (false, 0, false));
     }
 
-    /// spec 40 §13: "All refault counters < 64: tier limit 3; a folio with tier 3 via W but not saturated is isolated".
+    /// [book: eviction#checks]: "All refault counters < 64: tier limit 3; a folio with tier 3 via W
+    /// but not saturated is isolated".
     #[test]
     fn hot_is_not_enough_to_stay() {
         let mut harness = Harness::new(100, 1);
@@ -250,10 +256,11 @@ mod tests {
         assert_eq!(harness.pages(&harness.isolate(64)), [0]);
     }
 
-    /// spec 40 §13: "A re-labelled folio met at the tail moves to the head of its label's list; sizes do not change again".
-    /// spec 10 §8: "After promotion by walk, the folio is still physically on its old list while the size counters
-    /// already show the youngest generation".
-    /// spec 30 §10: "a generation holding only re-labelled folios is not dropped until they are sorted away".
+    /// [book: eviction#checks]: "A re-labelled folio met at the tail moves to the head of its
+    /// label's list; sizes do not change again". [book: folios#checks]: "After promotion by walk,
+    /// the folio is still physically on its old list while the size counters already show the
+    /// youngest generation". [book: aging#checks]: "a generation holding only re-labelled folios is
+    /// not dropped until they are sorted away".
     #[test]
     fn relabelled_folios_are_sorted_when_they_are_met() {
         let mut harness = Harness::new(100, 1);
@@ -273,7 +280,7 @@ mod tests {
         assert_eq!(harness.sizes(), [0, 2]);
     }
 
-    /// spec 30 §10: "Empty oldest generations are dropped before scanning".
+    /// [book: aging#checks]: "Empty oldest generations are dropped before scanning".
     #[test]
     fn empty_generations_are_dropped_before_a_scan() {
         let mut harness = Harness::new(100, 1);
@@ -283,7 +290,8 @@ mod tests {
         assert_eq!(harness.isolate(1).scanned, 0, "two generations are left, and nothing may be taken");
     }
 
-    /// spec 40 §13: "Scan of 64 unprotected clean pages isolates exactly 64 and stops", also where more is asked for.
+    /// [book: eviction#checks]: "Scan of 64 unprotected clean pages isolates exactly 64 and stops",
+    /// also where more is asked for.
     #[test]
     fn a_scan_stops_at_64() {
         let mut harness = Harness::new(300, 1);
@@ -296,7 +304,8 @@ mod tests {
         assert_eq!(harness.isolate(7).folios.len(), 7, "a smaller request is met exactly");
     }
 
-    /// spec 40 §13: "A failing isolation leaves the folio in the oldest generation, at the head side".
+    /// [book: eviction#checks]: "A failing isolation leaves the folio in the oldest generation, at
+    /// the head side".
     #[test]
     fn what_cannot_be_isolated_is_set_aside() {
         let mut harness = Harness::new(100, 1);
@@ -309,7 +318,7 @@ mod tests {
         assert_eq!(harness.seq_of(0), Some(0));
     }
 
-    /// spec 40 §2: "stop the current zone when skipped ≥ 64 pages".
+    /// [book: eviction#batch-limits]: "stop the current zone when skipped ≥ 64 pages".
     #[test]
     fn a_scan_that_only_skips_stops_at_64() {
         let mut harness = Harness::new(300, 1);
@@ -322,7 +331,8 @@ mod tests {
         assert_eq!(harness.list(0).len(), 200);
     }
 
-    /// spec 40 §6.1 row 1: a folio that may not be evicted "passes to isolation and is culled later by put-back".
+    /// [book: eviction#sorting] row 1: a folio that may not be evicted "passes to isolation and is
+    /// culled later by put-back".
     #[test]
     fn sorting_passes_unevictable_folios_on() {
         let mut harness = Harness::new(100, 1);
@@ -345,7 +355,8 @@ mod tests {
         batch
     }
 
-    /// spec 40 §13: "V7.2: `scanned > 0, isolated = 0` in the first type → the second round uses the same type".
+    /// [book: eviction#checks]: "7.2: `scanned > 0, isolated = 0` in the first type → the second
+    /// round uses the same type".
     #[test]
     fn a_kind_that_was_only_sorted_is_scanned_again() {
         let mut harness = Harness::new(100, 1);
@@ -358,7 +369,7 @@ mod tests {
         assert_eq!(harness.pages(&batch), [2, 3]);
     }
 
-    /// spec 40 §4: 7.2 switches to the other kind when "nothing was *scanned*".
+    /// [book: eviction#type-choice]: 7.2 switches to the other kind when "nothing was *scanned*".
     #[test]
     fn a_kind_that_has_nothing_gives_way_to_the_other() {
         let harness = Harness::new(100, 1);
@@ -367,7 +378,8 @@ mod tests {
         assert_eq!((batch.kind, batch.folios), (Some(Kind::Anon), vec![anon]));
     }
 
-    /// spec 40 §6.1: "Moved up one generation" re-checks the label, which a walk may change at any time.
+    /// [book: eviction#sorting]: "Moved up one generation" re-checks the label, which a walk may
+    /// change at any time.
     #[test]
     fn a_walk_may_win_against_sorting() {
         let mut harness = Harness::new(100, 1);
@@ -382,8 +394,9 @@ mod tests {
         assert_eq!(flags.load(), before);
     }
 
-    /// spec 40 §13: "V7.1: it moves to the head of the second oldest generation at sort time with `reclaim` set and is never
-    /// isolated"; 7.2 and late updates of 6.12 isolate it (spec 00 §1).
+    /// [book: eviction#checks]: "7.1: it moves to the head of the second oldest generation at sort
+    /// time with `reclaim` set and is never isolated"; 7.2 and late updates of 6.12 isolate it
+    /// ([book: versions#version-names]).
     #[test]
     fn dirty_folios_were_sorted_away() {
         let isolated = |preset| {
@@ -406,7 +419,8 @@ mod tests {
         assert_eq!(isolated(Preset::Linux612), (vec![10, 0], 0, 0, false, vec![1, 2]));
     }
 
-    /// spec 40 §6.1 row 4, before the rework: "to the **tail**", and "everything is counted".
+    /// [book: eviction#sorting] row 4, before the rework: "to the **tail**", and "everything is
+    /// counted".
     #[test]
     fn protected_folios_were_the_next() {
         let mut harness = Harness::with_preset(Preset::Linux612, 100, 1);
@@ -420,8 +434,8 @@ mod tests {
         assert_eq!((harness.list(2), harness.rfw(0)), (vec![0, 10], (false, 0, false)));
     }
 
-    /// spec 40 §4, before the reclaim loop: switch to the other kind "when the scan result was 0", which it is if nothing was
-    /// isolated, unless "the folio quota ran out".
+    /// [book: eviction#type-choice], before the reclaim loop: switch to the other kind "when the
+    /// scan result was 0", which it is if nothing was isolated, unless "the folio quota ran out".
     #[test]
     fn a_kind_that_was_only_sorted_gave_way() {
         let isolated = |request| {
@@ -437,8 +451,8 @@ mod tests {
         assert_eq!(isolated(2), (Some(Kind::File), false, 2));
     }
 
-    /// spec 40 §1, before the reclaim loop: generations are dropped after isolation only, which counts as one page; and "0 if
-    /// afterwards only 2 generations are left".
+    /// [book: eviction#eviction-step], before the reclaim loop: generations are dropped after
+    /// isolation only, which counts as one page; and "0 if afterwards only 2 generations are left".
     #[test]
     fn dropping_generations_counted_as_looking() {
         let mut harness = Harness::with_preset(Preset::Linux71, 100, 31);

@@ -1,10 +1,11 @@
 //! The feedback loop: tiers and kinds whose pages come back too often are protected.
 //!
-//! For each tier of each kind, evicted and protected pages are counted against refaulted ones. A tier whose
-//! refault ratio is more than 1.5 times that of tier 0 (before the working-set rework: twice) is protected until the
-//! ratios meet. Counts of a closed generation are folded into moving averages.
+//! For each tier of each kind, evicted and protected pages are counted against refaulted ones. A
+//! tier whose refault ratio is more than 1.5 times that of tier 0 (before the working-set rework:
+//! twice) is protected until the ratios meet. Counts of a closed generation are folded into moving
+//! averages.
 //!
-//! Source: spec 40 §3–5.
+//! Source: [book: eviction].
 
 use super::window::TIERS;
 use crate::folio::{FolioTable, Kind, Tier};
@@ -32,8 +33,8 @@ fn no_worse(set_point: Position, process: Position) -> bool {
 }
 
 impl Lruvec {
-    /// By kind: pages refaulted, evicted and protected since the oldest generation became that, and the averages of the
-    /// refaulted and of all; each by tier.
+    /// By kind: pages refaulted, evicted and protected since the oldest generation became that, and
+    /// the averages of the refaulted and of all; each by tier.
     pub(crate) fn feedback(&self, folios: &FolioTable) -> [[[u64; TIERS]; 5]; 2] {
         let locked = self.lock(folios);
         Kind::ALL.map(|kind| {
@@ -72,7 +73,8 @@ impl LockedLruvec<'_> {
         protected.unwrap_or(TIERS) as Tier - 1
     }
 
-    /// The kind to evict from first, and the highest of its tiers that may be, where that is known with it.
+    /// The kind to evict from first, and the highest of its tiers that may be, where that is known
+    /// with it.
     pub(crate) fn first_kind(&self, swappiness: Swappiness) -> (Kind, Option<Tier>) {
         if !self.folios.mechanisms().workingset_rework() {
             return self.first_kind_before(swappiness);
@@ -89,8 +91,8 @@ impl LockedLruvec<'_> {
         (kind, None)
     }
 
-    /// The same before the rework: the kind whose oldest generation is older goes first. If neither is, only tier 0 of
-    /// both is compared, and then the tiers of one with tier 0 of the *other*.
+    /// The same before the rework: the kind whose oldest generation is older goes first. If neither
+    /// is, only tier 0 of both is compared, and then the tiers of one with tier 0 of the *other*.
     fn first_kind_before(&self, swappiness: Swappiness) -> (Kind, Option<Tier>) {
         let window = &self.lruvec.window;
         match swappiness.0 {
@@ -141,14 +143,15 @@ mod tests {
         with(counts).lock(&FolioTable::new(1)).tier_limit(Kind::File)
     }
 
-    /// spec 40 §13: "All refault counters < 64: tier limit 3".
+    /// [book: eviction#checks]: "All refault counters < 64: tier limit 3".
     #[test]
     fn few_refaults_protect_nothing() {
         assert_eq!(limit(&[]), 3);
         assert_eq!(limit(&[(Kind::File, 1, 63, 63), (Kind::File, 2, 63, 63), (Kind::File, 3, 63, 63)]), 3);
     }
 
-    /// spec 40 §13: "tier 0 has refaulted 100 of 1000; tier 1 160 of 1000 → limit 0. With tier 1 at 140 → not protected".
+    /// [book: eviction#checks]: "tier 0 has refaulted 100 of 1000; tier 1 160 of 1000 → limit 0.
+    /// With tier 1 at 140 → not protected".
     #[test]
     fn a_tier_with_half_as_many_refaults_again_is_protected() {
         assert_eq!(limit(&[(Kind::File, 0, 100, 1000), (Kind::File, 1, 160, 1000)]), 0);
@@ -156,7 +159,8 @@ mod tests {
         assert_eq!(limit(&[(Kind::File, 0, 100, 1000), (Kind::File, 3, 160, 1000)]), 2);
     }
 
-    /// spec 40 §13: "s = 60, anon (1000, 10000), file (3000, 10000) → anon chosen. File at 2000 → file chosen".
+    /// [book: eviction#checks]: "s = 60, anon (1000, 10000), file (3000, 10000) → anon chosen. File
+    /// at 2000 → file chosen".
     #[test]
     fn the_kind_that_refaults_less_is_chosen() {
         let first = |file| {
@@ -167,7 +171,7 @@ mod tests {
         assert_eq!(first(2000), Kind::File);
     }
 
-    /// spec 30 §8, last column of the table.
+    /// [book: aging#swappiness], last column of the table.
     #[test]
     fn swappiness_at_its_ends() {
         let lruvec = with(&[]);
@@ -177,7 +181,7 @@ mod tests {
         assert_eq!([0, 1, 200, 201].map(first), [Kind::File, Kind::File, Kind::Anon, Kind::Anon]);
     }
 
-    /// spec 40 §13: "Carry-over of (avg 10, refaulted 5) gives 7".
+    /// [book: eviction#checks]: "Carry-over of (avg 10, refaulted 5) gives 7".
     #[test]
     fn carry_over_halves() {
         let lruvec = with(&[(Kind::File, 1, 5, 9)]);
@@ -191,8 +195,8 @@ mod tests {
         assert_eq!(lruvec.refaulted[1][1].load(Relaxed), 0);
     }
 
-    /// spec 40 §13: "Before the rework, the same data: 160×1064×1 = 170 240 ≤ 101×1000×2 = 202 000 → not protected; at 190:
-    /// 202 160 > 202 000 → protected".
+    /// [book: eviction#checks]: "Before the rework, the same data: 160×1064×1 = 170 240 ≤
+    /// 101×1000×2 = 202 000 → not protected; at 190: 202 160 > 202 000 → protected".
     #[test]
     fn a_tier_had_to_refault_twice_as_often() {
         let limit = |refaulted| {
@@ -206,7 +210,7 @@ mod tests {
         FolioTable::with_mechanisms(1, crate::Mechanisms::preset(crate::Preset::Linux612))
     }
 
-    /// spec 40 §4, the table "before the rework".
+    /// [book: eviction#type-choice], the table "before the rework".
     #[test]
     fn the_first_kind_before_the_rework() {
         let folios = before();
@@ -221,7 +225,8 @@ mod tests {
         assert_eq!(with(&counts).lock(&folios).first_kind(Swappiness(60)).0, Kind::File);
         let counts = [(Kind::Anon, 0, 1000, 10_000), (Kind::File, 0, 3000, 10_000)];
         assert_eq!(with(&counts).lock(&folios).first_kind(Swappiness(60)).0, Kind::Anon);
-        // Tiers of files against tier 0 of anonymous pages, by the gains of the kinds: 3000×10064×60 > 1001×10000×140.
+        // Tiers of files against tier 0 of anonymous pages, by the gains of the kinds:
+        // 3000×10064×60 > 1001×10000×140.
         let counts = [(Kind::Anon, 0, 1000, 10_000), (Kind::File, 1, 3000, 10_000)];
         assert_eq!(with(&counts).lock(&folios).first_kind(Swappiness(60)), (Kind::File, Some(0)));
         // The older kind goes first.

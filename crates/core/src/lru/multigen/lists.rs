@@ -30,7 +30,8 @@ impl LockedLruvec<'_> {
             .collect()
     }
 
-    /// A folio leaves its generation for another policy; it was active if that is one of the two youngest.
+    /// A folio leaves its generation for another policy; it was active if that is one of the two
+    /// youngest.
     pub(in crate::lru) fn leave_generation(&mut self, folio: FolioId) {
         let max = self.lruvec.window.max();
         let youngest = [max.index(), Seq(max.0 - 1).index()];
@@ -41,7 +42,8 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// A folio without a mark, which is on a list, goes to the old end of the generation where the distance rule puts it.
+    /// A folio without a mark, which is on a list, goes to the old end of the generation where the
+    /// distance rule puts it.
     pub(in crate::lru) fn join_generation(&mut self, folio: FolioId) {
         let flags = self.folios.flags(folio);
         let (now, kind, mechanisms) = (flags.load(), self.kind_of(folio), self.folios.mechanisms());
@@ -80,7 +82,8 @@ mod tests {
     use crate::memcg::MemcgId;
     use crate::testing::Harness;
 
-    /// spec 00 §8: "A folio's type is decided by 'swap-backed or not', never by 'mapped or not'".
+    /// [book: overview#checks]: "A folio's type is decided by 'swap-backed or not', never by
+    /// 'mapped or not'".
     #[test]
     fn the_kind_is_what_backs_a_folio() {
         let folios = FolioTable::new(4);
@@ -103,7 +106,8 @@ mod tests {
         assert_eq!((lruvec.size(oldest, Kind::File), lruvec.size(oldest, Kind::Anon)), (2, 2));
     }
 
-    /// spec 10 §8: "`nr_pages` may be read as negative internally but is reported as ≥ 0".
+    /// [book: folios#checks]: "`nr_pages` may be read as negative internally but is reported as ≥
+    /// 0".
     #[test]
     fn sizes_are_never_reported_negative() {
         let folios = FolioTable::new(1);
@@ -119,7 +123,8 @@ mod tests {
         assert_eq!(lruvec.size(GenIndex(1), Kind::File), 1, "it was remembered");
     }
 
-    /// spec 00 §8: "File-descriptor accesses never move a folio between lists at access time".
+    /// [book: overview#checks]: "File-descriptor accesses never move a folio between lists at
+    /// access time".
     #[test]
     fn reads_move_nothing() {
         let mut harness = Harness::new(100, 1);
@@ -133,7 +138,7 @@ mod tests {
         assert!(harness.flags(0).saturated(harness.core.mechanisms()));
     }
 
-    /// spec 20 §8: rotation goes to the tail of the oldest generation.
+    /// [book: access#rotation-and-advice]: rotation goes to the tail of the oldest generation.
     #[test]
     fn a_rotated_folio_is_next() {
         let mut harness = Harness::new(100, 1);

@@ -1,9 +1,9 @@
 //! The look-around: eviction found one young page-table entry, so it looks at the 64 around it.
 //!
-//! Reaching one entry of a page table through the reverse map costs more than reading its neighbours, and pages
-//! that are neighbours in a table are often used together.
+//! Reaching one entry of a page table through the reverse map costs more than reading its
+//! neighbours, and pages that are neighbours in a table are often used together.
 //!
-//! Source: spec 30 §5, spec 20 §7.3.
+//! Source: [book: aging#look-around], [book: access#young-neighbours].
 
 use super::walk::DENSITY;
 use super::window::WalkBatch;
@@ -18,7 +18,8 @@ use crate::memcg::Memcg;
 /// Entries looked at.
 const WINDOW: u64 = 64;
 
-/// The part of the page table over `index` that is looked at: 32 to either side, or the first or last 64.
+/// The part of the page table over `index` that is looked at: 32 to either side, or the first or
+/// last 64.
 fn window(index: u64, mapped_pages: u64) -> std::ops::Range<u64> {
     let table_pages = u64::from(TABLE_PAGES);
     let start = index / table_pages * table_pages;
@@ -35,9 +36,11 @@ fn window(index: u64, mapped_pages: u64) -> std::ops::Range<u64> {
 }
 
 impl Core {
-    /// Tests and clears the accessed bit of an isolated folio's entry, and those around it. `true`: it was young.
+    /// Tests and clears the accessed bit of an isolated folio's entry, and those around it. `true`:
+    /// it was young.
     ///
-    /// With a `walk` context, neighbours are relabelled at once; without, they are queued for activation.
+    /// With a `walk` context, neighbours are relabelled at once; without, they are queued for
+    /// activation.
     pub(crate) fn look_around(
         &self,
         host: &impl Host,
@@ -60,11 +63,12 @@ impl Core {
         let entries = window.end - window.start;
         let max = memcg.lruvec.window.max();
         let mechanisms = self.mechanisms();
-        // The second part of the LULESH fix: the first version of the rework noted twice what a walk finds once.
+        // The second part of the LULESH fix: the first version of the rework noted twice what a
+        // walk finds once.
         let twice = mechanisms.workingset_rework() && !mechanisms.lulesh_fix();
         let mut count = 1;
-        // Queued without the lock: a batch that is drained may give up the last page of a memcg that was removed, and with it
-        // what is remembered of its pages, in this mapping, too.
+        // Queued without the lock: a batch that is drained may give up the last page of a memcg
+        // that was removed, and with it what is remembered of its pages, in this mapping, too.
         let (mut activated, mut activations) = ([FolioId(0); WINDOW as usize], 0);
         for (other, slot) in locked.young_entries(window) {
             if !self.counts_for(memcg, other) {
@@ -110,7 +114,7 @@ mod tests {
     use crate::testing::Harness;
     use crate::{Mechanisms, Preset, Switch};
 
-    /// spec 30 §5, step 3.
+    /// [book: aging#look-around], step 3.
     #[test]
     fn the_window_stays_in_the_table_and_the_mapping() {
         let far = 1 << 20;
@@ -132,7 +136,8 @@ mod tests {
         harness.core.look_around(&harness.host, harness.memcg(), &harness.mapping, folio, 0, walk)
     }
 
-    /// spec 20 §10: "a mapped folio still in the add batch keeps its accessed bit through a walk and a look-around".
+    /// [book: access#checks]: "a mapped folio still in the add batch keeps its accessed bit through
+    /// a walk and a look-around".
     #[test]
     fn queued_folios_keep_their_accessed_bits() {
         let mut harness = Harness::new(100, 31);
@@ -147,7 +152,8 @@ mod tests {
         assert_eq!(harness.rfw(31), (true, 0, false), "as the fault left it");
     }
 
-    /// spec 20 §7.3: without a walk context, neighbours that were seen before and are not the youngest are queued.
+    /// [book: access#young-neighbours]: without a walk context, neighbours that were seen before
+    /// and are not the youngest are queued.
     #[test]
     fn neighbours_are_queued_the_second_time() {
         let mut harness = Harness::new(100, 1);
@@ -173,7 +179,7 @@ mod tests {
         assert!(!look_around(&harness, 0, None), "nothing is young any more");
     }
 
-    /// spec 20 §7.3: with a walk context, they are relabelled at once.
+    /// [book: access#young-neighbours]: with a walk context, they are relabelled at once.
     #[test]
     fn neighbours_are_relabelled_by_who_walks() {
         let mut harness = Harness::new(100, 31);
@@ -189,7 +195,8 @@ mod tests {
         harness.core.validate().unwrap();
     }
 
-    /// spec 30 §4: a table that the look-around found dense while `max_seq = s` is walked when `s + 1` is produced.
+    /// [book: aging#bloom-filters]: a table that the look-around found dense while `max_seq = s` is
+    /// walked when `s + 1` is produced.
     #[test]
     fn dense_windows_are_walked_next() {
         let mut harness = Harness::new(1000, 1);
@@ -206,8 +213,8 @@ mod tests {
         assert_eq!((filters(&harness, 0), filters(&harness, 1)), (true, false));
     }
 
-    /// spec 20 §10: "before the rework it loses the bit and gets R=1", by a look-around, a walk context or a walk; on a list
-    /// it is activated, or relabelled at once.
+    /// [book: access#checks]: "before the rework it loses the bit and gets R=1", by a look-around,
+    /// a walk context or a walk; on a list it is activated, or relabelled at once.
     #[test]
     fn queued_folios_lost_their_accessed_bits() {
         for walk in [false, true] {
@@ -229,8 +236,9 @@ mod tests {
         assert_eq!((harness.is_young(0), harness.rfw(0)), (false, (true, 0, false)));
     }
 
-    /// spec 95 E2, the second part of the LULESH fix: "in the look-around without walk context, the step is applied only when
-    /// the folio was not already handled by the walk-context branch". Without it, one look counts twice.
+    /// [book: published-experiments#workingset], the second part of the LULESH fix: "in the
+    /// look-around without walk context, the step is applied only when the folio was not already
+    /// handled by the walk-context branch". Without it, one look counts twice.
     #[test]
     fn who_walks_notes_a_neighbour_once() {
         let noted = |without: &[Switch]| {

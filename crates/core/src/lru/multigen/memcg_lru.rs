@@ -7,19 +7,20 @@
 //! (s+2)      empty
 //! ```
 //!
-//! Two live sets of eight bins. When the old one is empty the young one becomes old. Who joins or moves goes to a random
-//! bin, so that reclaimers meet different memcgs ("sharding"); who was served moves to young, so that the others come first
-//! next time ("eventual fairness"). A walk stops at any moment without being unfair for long, so that it need not visit all.
+//! Two live sets of eight bins. When the old one is empty the young one becomes old. Who joins or
+//! moves goes to a random bin, so that reclaimers meet different memcgs ("sharding"); who was
+//! served moves to young, so that the others come first next time ("eventual fairness"). A walk
+//! stops at any moment without being unfair for long, so that it need not visit all.
 //!
-//! There is one, for the root, with every memcg in it. Ours, which does the same for any subtree, is in
-//! [`crate::lru::turns`].
+//! There is one, for the root, with every memcg in it. Ours, which does the same for any subtree,
+//! is in [`crate::lru::turns`].
 //!
-//! Source: spec 60 §1–§5 (Linux 6.12 to 7.2; the walk stays in its set, as a later fix has it).
+//! Source: [book: memcgs] (Linux 6.12 to 7.2; the walk stays in its set, as a later fix has it).
 //!
 //! # Locking
 //!
-//! None of its own: it is behind the lock of its owner. A walk takes that only for its next step: the member that it is at
-//! may be moved by others meanwhile, and then it begins the bin again.
+//! None of its own: it is behind the lock of its owner. A walk takes that only for its next step:
+//! the member that it is at may be moved by others meanwhile, and then it begins the bin again.
 
 use crate::memcg::MemcgId;
 use crate::random::Random;
@@ -32,7 +33,8 @@ const SETS: usize = 3;
 /// Where a memcg is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
-    /// To the front of its set. (Soft limits of the legacy hierarchy use it in the kernel; here, nobody does.)
+    /// To the front of its set. (Soft limits of the legacy hierarchy use it in the kernel; here,
+    /// nobody does.)
     #[cfg(test)]
     Head,
     /// To the back of its set.
@@ -192,7 +194,8 @@ impl LruWalk {
         LruWalk { set: lru.old(), first_bin: bin, bin, at: None, finished: false }
     }
 
-    /// The next memcg to visit. What was decided about the one before is done once its successor is known.
+    /// The next memcg to visit. What was decided about the one before is done once its successor is
+    /// known.
     pub(crate) fn next(&mut self, lru: &mut MemcgLru, decided: Option<Op>) -> Option<MemcgId> {
         if self.finished {
             return None;
@@ -266,7 +269,7 @@ mod tests {
         visited
     }
 
-    /// spec 60 §13: "New memcg: old set, default segment, at the back of a random bin."
+    /// [book: memcgs#checks]: "New memcg: old set, default segment, at the back of a random bin."
     #[test]
     fn new_ones_join_the_old_set() {
         let lru = lru(800);
@@ -276,7 +279,8 @@ mod tests {
         assert_eq!(bins.concat().len(), 800);
     }
 
-    /// spec 60 §13: "When the last lruvec leaves the old set, `mseq` grows by 1 and the former young set is walked next."
+    /// [book: memcgs#checks]: "When the last lruvec leaves the old set, `mseq` grows by 1 and the
+    /// former young set is walked next."
     #[test]
     fn young_becomes_old() {
         let mut lru = lru(3);
@@ -292,8 +296,9 @@ mod tests {
         assert_eq!((lru.seq, set_of(&lru, 0)), (1, 1), "not out of it");
     }
 
-    /// spec 60 §13: "A walk started at `mseq = s` visits only lruvecs with `memcg_gen = s mod 3`", and §4: "a memcg that
-    /// got YOUNG during this walk cannot be visited again in this walk", even if the last one leaves meanwhile.
+    /// [book: memcgs#checks]: "A walk started at `mseq = s` visits only lruvecs with
+    /// `memcg_gen = s mod 3`", and [book: memcgs#memcg-lru-walk]: "a memcg that got YOUNG during
+    /// this walk cannot be visited again in this walk", even if the last one leaves meanwhile.
     #[test]
     fn a_walk_stays_in_its_set() {
         let mut lru = lru(50);
@@ -303,7 +308,8 @@ mod tests {
         assert_eq!(lru.seq, 1);
     }
 
-    /// spec 60 §13: "A tiny memcg: first visit → tail, second → young", where both may be in one walk.
+    /// [book: memcgs#checks]: "A tiny memcg: first visit → tail, second → young", where both may be
+    /// in one walk.
     #[test]
     fn tail_and_then_young() {
         let mut lru = lru(20);
@@ -322,7 +328,8 @@ mod tests {
         assert!((0..20).all(|n| visits[&n] >= 2), "{visits:?}");
     }
 
-    /// spec 60 §2 and §13: "HEAD is a no-op for a lruvec already in segment head"; TAIL and HEAD stay in their set.
+    /// [book: memcgs#memcg-lru-moves] and [book: memcgs#checks]: "HEAD is a no-op for a lruvec
+    /// already in segment head"; TAIL and HEAD stay in their set.
     #[test]
     fn operations_choose_set_segment_and_end() {
         let mut lru = lru(100);
@@ -343,7 +350,8 @@ mod tests {
         assert_eq!((bin(&lru, 0, place)[0], lru.counts), (7, [100, 0, 0]));
     }
 
-    /// spec 60 §4: who is moved by others while it is visited does not lead the walk out of its set.
+    /// [book: memcgs#memcg-lru-walk]: who is moved by others while it is visited does not lead the
+    /// walk out of its set.
     #[test]
     fn a_member_that_others_move_is_no_exit() {
         let mut lru = lru(30);

@@ -1,8 +1,8 @@
-//! The multi-generational LRU (spec 10–50).
+//! The multi-generational LRU ([book: folios] to [book: refaults]).
 //!
-//! A kind's folios are in two to four generations. New folios enter at the old side, accesses seen through page
-//! tables move labels to the youngest generation, accesses through descriptors count tiers, and eviction takes
-//! from the oldest generation what neither protects.
+//! A kind's folios are in two to four generations. New folios enter at the old side, accesses seen
+//! through page tables move labels to the youngest generation, accesses through descriptors count
+//! tiers, and eviction takes from the oldest generation what neither protects.
 
 mod aging;
 pub(super) mod bloom;

@@ -1,9 +1,12 @@
-//! One batch of eviction: taking folios off the oldest generation, and putting back what was not freed.
+//! One batch of eviction: taking folios off the oldest generation, and putting back what was not
+//! freed.
 //!
-//! What is done with a rejected folio before it is put back is a pure function of its state ([`judge_leftover`]).
+//! What is done with a rejected folio before it is put back is a pure function of its state
+//! ([`judge_leftover`]).
 //!
-//! Source: spec 40 §1, §9. A folio's write-back may have ended while it was isolated, so that its rotation was missed: it is
-//! clean now, and tried again at once. The others leave the oldest generation, or the next scan would meet them again.
+//! Source: [book: eviction#eviction-step], [book: eviction#leftovers]. A folio's write-back may
+//! have ended while it was isolated, so that its rotation was missed: it is clean now, and tried
+//! again at once. The others leave the oldest generation, or the next scan would meet them again.
 
 use crate::Core;
 use crate::event::ListedFrom;
@@ -27,7 +30,8 @@ enum Leftover {
     AsItIs,
 }
 
-/// Decides. `retry`: it was rejected for the first time. `falls`: its place would be in the oldest generation.
+/// Decides. `retry`: it was rejected for the first time. `falls`: its place would be in the oldest
+/// generation.
 fn judge_leftover(now: Flags, retry: bool, falls: bool, mechanisms: Mechanisms) -> Leftover {
     if !mechanisms.workingset_rework() {
         return judge_before(now, retry);
@@ -51,8 +55,8 @@ fn judge_before(now: Flags, retry: bool) -> Leftover {
     if !retry || used { Leftover::Reject } else { Leftover::TryAgain }
 }
 
-/// Takes up to `request` pages off the oldest generation, to be examined. `true`: there are some. What was looked at is in the
-/// batch.
+/// Takes up to `request` pages off the oldest generation, to be examined. `true`: there are some.
+/// What was looked at is in the batch.
 pub(in crate::lru) fn isolate(
     cx: &mut Context<'_, impl Host>,
     memcg: &Memcg,
@@ -79,7 +83,8 @@ pub(in crate::lru) fn isolate(
     cx.scan.batch.taken > 0
 }
 
-/// Puts back what was not freed of the batch. `true`: some of it, which was rejected by chance, is to be examined once more.
+/// Puts back what was not freed of the batch. `true`: some of it, which was rejected by chance, is
+/// to be examined once more.
 pub(in crate::lru) fn put_back(cx: &mut Context<'_, impl Host>, memcg: &Memcg, outcome: PagedOut) -> bool {
     let taken = cx.scan.batch.taken;
     // The second time nothing counts any more.
@@ -102,7 +107,8 @@ fn end_batch(cx: &mut Context<'_, impl Host>, memcg: &Memcg) {
     }
 }
 
-/// What stood in the way of one batch: wakes the flusher if that was nothing but dirty pages (spec 70 §7).
+/// What stood in the way of one batch: wakes the flusher if that was nothing but dirty pages
+/// ([book: writeback#flusher]).
 fn feed_back(cx: &mut Context<'_, impl Host>, tallies: &Tallies) {
     let Context { core, host, scan, .. } = cx;
     let batch = &scan.batch;
@@ -134,7 +140,8 @@ fn count_scan(memcg: &Memcg, kind: EffortKind, batch: &Isolated) {
     }
 }
 
-/// Puts rejected folios back, the earliest first (spec 40 §9). Those to try again stay in the batch.
+/// Puts rejected folios back, the earliest first ([book: eviction#leftovers]). Those to try again
+/// stay in the batch.
 fn put_back_rejected(core: &Core, host: &impl Host, scan: &mut Scan, memcg: &Memcg, retry: bool) {
     if scan.rejected.is_empty() {
         return;
@@ -201,7 +208,8 @@ pub(in crate::lru) fn references(
     }
     let mechanisms = core.mechanisms();
     let again = core.folios.flags(folio).found_young_by_eviction(mechanisms);
-    // The first part of the LULESH fix: the first version of the rework did not tell the first time from others.
+    // The first part of the LULESH fix: the first version of the rework did not tell the first time
+    // from others.
     if again || mechanisms.workingset_rework() && !mechanisms.lulesh_fix() {
         References::Again
     } else {
@@ -226,7 +234,7 @@ mod tests {
         flags.load()
     }
 
-    /// spec 40 §9, the table "after the rework".
+    /// [book: eviction#leftovers], the table "after the rework".
     #[test]
     fn leftovers() {
         let judged = |now, retry, falls| judge_leftover(now, retry, falls, NOW);
@@ -241,7 +249,7 @@ mod tests {
         }
     }
 
-    /// spec 40 §9, the table "before the rework".
+    /// [book: eviction#leftovers], the table "before the rework".
     #[test]
     fn leftovers_before_the_rework() {
         let judged = |change: &dyn Fn(&FolioFlags), retry| judge_leftover(folio(change), retry, true, BEFORE);

@@ -1,10 +1,12 @@
 //! What a generation remembers of an evicted page, and what the page gets back when it returns.
 //!
-//! A shadow says in which generation the page was evicted, how often it had been accessed and whether it was hot. When the
-//! page comes back soon enough, the lruvec learns that it evicted too early from that tier, and a hot page gets its rank back.
+//! A shadow says in which generation the page was evicted, how often it had been accessed and
+//! whether it was hot. When the page comes back soon enough, the lruvec learns that it evicted too
+//! early from that tier, and a hot page gets its rank back.
 //!
-//! Source: spec 50. A refault is *recent* while the window has moved by fewer than four generations since the oldest one
-//! at eviction; before the working-set rework, while that is still the oldest.
+//! Source: [book: refaults]. A refault is *recent* while the window has moved by fewer than four
+//! generations since the oldest one at eviction; before the working-set rework, while that is still
+//! the oldest.
 
 use crate::Core;
 use crate::event::Event;
@@ -32,7 +34,8 @@ impl Shadow {
         (self.token & ((1 << TOKEN_REFS_BITS) - 1)) as u32
     }
 
-    /// How long ago a page was evicted that comes back while `min` is the oldest and `max` the youngest generation.
+    /// How long ago a page was evicted that comes back while `min` is the oldest and `max` the
+    /// youngest generation.
     fn distance(self, min: Seq, max: Seq, mechanisms: Mechanisms) -> Distance {
         let since = |seq: Seq| (seq.0 & ((1 << SEQ_BITS) - 1)).abs_diff(self.seq());
         if mechanisms.workingset_rework() {
@@ -42,7 +45,7 @@ impl Shadow {
         }
     }
 
-    /// What the page gets if it was evicted recently (spec 50 §3.3).
+    /// What the page gets if it was evicted recently ([book: refaults#refault-processing]).
     fn regained(self, in_fault: bool, mechanisms: Mechanisms) -> Regained {
         if !mechanisms.workingset_rework() {
             return self.regained_before(in_fault);
@@ -56,8 +59,9 @@ impl Shadow {
         }
     }
 
-    /// The same before the rework: every recent refault counts as an activation, and one by a fault, or of a page that
-    /// had been accessed often, makes the page hot and protected from the start.
+    /// The same before the rework: every recent refault counts as an activation, and one by a
+    /// fault, or of a page that had been accessed often, makes the page hot and protected from the
+    /// start.
     fn regained_before(self, in_fault: bool) -> Regained {
         let nrefs = self.token_refs() + u32::from(self.workingset);
         let hot = in_fault || nrefs >= 3;
@@ -79,8 +83,8 @@ struct Regained {
 }
 
 impl Lruvec {
-    /// The shadow of a page that is evicted now. `min_seq` is read without the lock: it is the oldest generation now,
-    /// which may be one newer than the folio's.
+    /// The shadow of a page that is evicted now. `min_seq` is read without the lock: it is the
+    /// oldest generation now, which may be one newer than the folio's.
     pub(in crate::lru) fn shadow_of(&self, kind: Kind, flags: Flags, mechanisms: Mechanisms) -> Shadow {
         Shadow::of(flags, self.memcg, self.window.min(kind), mechanisms)
     }
@@ -95,7 +99,7 @@ impl Lruvec {
     }
 }
 
-/// A page with a shadow is back, not yet on a list (spec 50 §3.3).
+/// A page with a shadow is back, not yet on a list ([book: refaults#refault-processing]).
 pub(in crate::lru) fn refaulted(core: &Core, host: &impl Host, refault: Refault<'_>) {
     let Refault { folio, kind, memcg, shadow, in_fault, .. } = refault;
     if shadow.memcg != memcg.id() {
@@ -144,7 +148,8 @@ mod tests {
         flags.load()
     }
 
-    /// spec 50 §9: "Token of a folio with R=1,F=2,W=0 evicted at `min_seq = 7`: 30, workingset 0".
+    /// [book: refaults#checks]: "Token of a folio with R=1,F=2,W=0 evicted at `min_seq = 7`: 30,
+    /// workingset 0".
     #[test]
     fn token_of_a_counted_folio() {
         let shadow = Shadow::of(flags(3, false), MemcgId(9), Seq(7), NOW);
@@ -152,7 +157,7 @@ mod tests {
         assert_eq!(Shadow::unpack(shadow.pack()), shadow);
     }
 
-    /// spec 50 §9: "Token of R=0,W=1: (seq<<2)|0, workingset 1; tier 3".
+    /// [book: refaults#checks]: "Token of R=0,W=1: (seq<<2)|0, workingset 1; tier 3".
     #[test]
     fn token_of_a_workingset_folio() {
         let shadow = Shadow::of(flags(0, true), MemcgId(0xF_FFFF), Seq(5), NOW);
@@ -161,8 +166,9 @@ mod tests {
         assert_eq!(Shadow::unpack(shadow.pack()), shadow);
     }
 
-    /// spec 50 §9: "evict with `max_seq=9, min_seq=7`; refault at `max_seq=10` is recent, at 11 is not. Evict
-    /// with `max_seq=10, min_seq=7`; refault at 10 is recent, at 11 is not".
+    /// [book: refaults#checks]: "evict with `max_seq=9, min_seq=7`; refault at `max_seq=10` is
+    /// recent, at 11 is not. Evict with `max_seq=10, min_seq=7`; refault at 10 is recent, at 11 is
+    /// not".
     #[test]
     fn recent_means_less_than_four_generations() {
         let shadow = Shadow::of(flags(1, false), MemcgId(0), Seq(7), NOW);
@@ -188,7 +194,8 @@ mod tests {
         COUNTS.map(|counter| harness.stat(counter))
     }
 
-    /// Page 0 evicted after so many accesses, hot or not, and other pages that keep the window open.
+    /// Page 0 evicted after so many accesses, hot or not, and other pages that keep the window
+    /// open.
     fn evicted(accesses: u32, hot: bool) -> Harness {
         let mut harness = Harness::new(100, 31);
         harness.read_ahead(0..3);
@@ -202,7 +209,7 @@ mod tests {
         harness
     }
 
-    /// spec 50 §9: "Token of R=0,W=1: …; tier 3 counted in `evicted`".
+    /// [book: refaults#checks]: "Token of R=0,W=1: …; tier 3 counted in `evicted`".
     #[test]
     fn evictions_are_counted_by_tier() {
         for (accesses, hot, tier) in
@@ -214,9 +221,10 @@ mod tests {
         }
     }
 
-    /// spec 50 §9: "A non-recent refault increments `workingset_refault` but none of `refaulted`, `activate`, `restore`".
-    /// spec 00 §8: "The refault counter increases when a miss finds a shadow of the *same* lruvec, even if the refault is
-    /// judged 'not recent'".
+    /// [book: refaults#checks]: "A non-recent refault increments `workingset_refault` but none of
+    /// `refaulted`, `activate`, `restore`". [book: overview#checks]: "The refault counter increases
+    /// when a miss finds a shadow of the *same* lruvec, even if the refault is judged 'not
+    /// recent'".
     #[test]
     fn late_refaults_are_only_counted() {
         let mut harness = evicted(3, true);
@@ -227,7 +235,8 @@ mod tests {
         assert!(!harness.flags(0).workingset());
     }
 
-    /// spec 50 §3.2: with four generations at eviction, a refault is recent until the next one is opened.
+    /// [book: refaults#recent]: with four generations at eviction, a refault is recent until the
+    /// next one is opened.
     #[test]
     fn refaults_are_recent_for_less_than_four_generations() {
         for (opened, recent) in [(0, 1), (1, 0)] {
@@ -238,7 +247,8 @@ mod tests {
         }
     }
 
-    /// spec 50 §9: "A refault of a page that moved to another memcg changes no counter at all".
+    /// [book: refaults#checks]: "A refault of a page that moved to another memcg changes no counter
+    /// at all".
     #[test]
     fn a_page_that_another_memcg_brings_back_is_no_refault() {
         let mut harness = evicted(1, true);
@@ -252,8 +262,8 @@ mod tests {
         assert!(!harness.flags(0).workingset());
     }
 
-    /// spec 50 §9: "Plain read refault, no workingset bit, token bits 3: new folio has F=3, R=0; after its first read F=0,
-    /// R=1, tier 0".
+    /// [book: refaults#checks]: "Plain read refault, no workingset bit, token bits 3: new folio has
+    /// F=3, R=0; after its first read F=0, R=1, tier 0".
     #[test]
     fn a_read_wipes_what_a_refault_restored() {
         let mut harness = evicted(4, false);
@@ -264,7 +274,8 @@ mod tests {
         assert_eq!((harness.rfw(0), harness.flags(0).tier(NOW)), ((true, 0, false), 0));
     }
 
-    /// spec 50 §3.3: "R is already set when the folio was created by an access-marking path": then F goes on counting.
+    /// [book: refaults#refault-processing]: "R is already set when the folio was created by an
+    /// access-marking path": then F goes on counting.
     #[test]
     fn a_folio_created_by_an_access_keeps_what_was_restored() {
         let mut harness = evicted(4, false);
@@ -274,8 +285,8 @@ mod tests {
         assert!(harness.flags(0).saturated(NOW));
     }
 
-    /// spec 50 §9: "Read refault with the workingset bit: W=1; with 4 generations it is added to the second oldest
-    /// generation; `restore` grows; `activate` does not grow".
+    /// [book: refaults#checks]: "Read refault with the workingset bit: W=1; with 4 generations it
+    /// is added to the second oldest generation; `restore` grows; `activate` does not grow".
     #[test]
     fn a_hot_page_that_is_read_again_is_restored() {
         let mut harness = evicted(0, true);
@@ -285,8 +296,8 @@ mod tests {
         assert_eq!((counts(&harness), harness.feedback()[0]), ([1, 0, 1], [0, 0, 0, 1]));
     }
 
-    /// spec 20 §10: "V7.2: fault-in of a refaulted folio with W places it in `max_seq`"; spec 50 §3.4: that is the only
-    /// refault which counts as activated.
+    /// [book: access#checks]: "7.2: fault-in of a refaulted folio with W places it in `max_seq`";
+    /// [book: refaults#refault-counters]: that is the only refault which counts as activated.
     #[test]
     fn a_hot_page_that_is_faulted_in_is_activated() {
         let mut harness = evicted(0, true);
@@ -298,8 +309,8 @@ mod tests {
         assert_eq!(counts(&harness), [1, 0, 0]);
     }
 
-    /// spec 50 §9: "Overwriting a whole evicted page through a 'will be overwritten' insert causes no refault count",
-    /// and the memory is gone.
+    /// [book: refaults#checks]: "Overwriting a whole evicted page through a 'will be overwritten'
+    /// insert causes no refault count", and the memory is gone.
     #[test]
     fn an_overwritten_page_is_no_refault() {
         let mut harness = evicted(3, true);
@@ -310,8 +321,9 @@ mod tests {
         assert_eq!(counts(&harness), [0; 3]);
     }
 
-    /// spec 50 §9: "Before the rework the same folio (F=0,W=1): nrefs=1 → token bits 0, workingset 1; at refault nrefs =
-    /// 0+1 = 1, tier 1"; its other folio, with R=1 only, leaves no access.
+    /// [book: refaults#checks]: "Before the rework the same folio (F=0,W=1): nrefs=1 → token bits
+    /// 0, workingset 1; at refault nrefs = 0+1 = 1, tier 1"; its other folio, with R=1 only, leaves
+    /// no access.
     #[test]
     fn tokens_before_the_rework() {
         let shadow = Shadow::of(flags(0, true), MemcgId(0), Seq(5), BEFORE);
@@ -322,7 +334,8 @@ mod tests {
         assert_eq!(shadow.regained(false, BEFORE).tier, 0);
     }
 
-    /// spec 50 §9: "Before the rework: recent iff `min_seq[type]` has not changed since eviction".
+    /// [book: refaults#checks]: "Before the rework: recent iff `min_seq[type]` has not changed
+    /// since eviction".
     #[test]
     fn recent_before_the_rework() {
         let shadow = Shadow::of(flags(1, false), MemcgId(0), Seq(7), BEFORE);
@@ -330,8 +343,8 @@ mod tests {
         assert!(recent(7) && !recent(8));
     }
 
-    /// spec 50 §9: "V6.12: read refault with nrefs 2: activate grows, restore does not; with nrefs 3 both do"; a fault
-    /// makes every page hot.
+    /// [book: refaults#checks]: "6.12: read refault with nrefs 2: activate grows, restore does not;
+    /// with nrefs 3 both do"; a fault makes every page hot.
     #[test]
     fn what_a_page_got_back_before_the_rework() {
         let regained = |token, in_fault| {
@@ -346,7 +359,8 @@ mod tests {
         assert_eq!(regained(0, true), (1, true, 3));
     }
 
-    /// spec 50 §3.3, row `workingset_activate`: "only if in fault" in 7.1, "only if in fault **and** workingset" in 7.2.
+    /// [book: refaults#refault-processing], row `workingset_activate`: "only if in fault" in 7.1,
+    /// "only if in fault **and** workingset" in 7.2.
     #[test]
     fn which_refaults_are_activations() {
         for (workingset, in_fault, older, newer) in [

@@ -1,7 +1,7 @@
 //! The turn of the generations of one lruvec.
 //!
-//! Source: spec 70 §4.1 (Linux 7.2): the budget of an lruvec is fixed when its turn comes; aging is part of it. How a turn
-//! was before is in [`before`].
+//! Source: [book: reclaim-loop#loop-after] (Linux 7.2): the budget of an lruvec is fixed when its
+//! turn comes; aging is part of it. How a turn was before is in [`before`].
 
 mod before;
 
@@ -60,13 +60,14 @@ impl MultiGenTurn {
         turn
     }
 
-    /// Of so many pages, those to look at: at this priority, a share of what protection leaves. Of a memcg that was
-    /// removed, all.
+    /// Of so many pages, those to look at: at this priority, a share of what protection leaves. Of
+    /// a memcg that was removed, all.
     fn share(&self, core: &Core, memcg: &Memcg, pages: u64, scan: &mut Scan) -> u64 {
         if !memcg.is_online() {
             return pages;
         }
-        // Proportional protection came to the multi-gen LRU between 6.12 and 7.1, and has no switch.
+        // Proportional protection came to the multi-gen LRU between 6.12 and 7.1, and has no
+        // switch.
         if !core.mechanisms().workingset_rework() {
             return pages >> self.priority;
         }
@@ -176,8 +177,8 @@ mod tests {
     use crate::memcg::Counter;
     use crate::testing::Harness;
 
-    /// Who found that all address spaces were walked has to open the generation, whatever happened until it goes on: else
-    /// nobody does, and nothing is taken from the memcg any more.
+    /// Who found that all address spaces were walked has to open the generation, whatever happened
+    /// until it goes on: else nobody does, and nothing is taken from the memcg any more.
     #[test]
     fn who_walked_opens_the_generation() {
         for preset in [Preset::Linux71, Preset::Default] {

@@ -1,12 +1,14 @@
 //! The page-table walk: reading and clearing accessed bits in bulk.
 //!
-//! Source: spec 30 §3, spec 20 §7.1. A page table is worth walking if it was dense (an eighth of its
-//! entries young) the last time; the Bloom filters remember which were.
+//! Source: [book: aging#page-table-walk], [book: access#young-in-walk]. A page table is worth
+//! walking if it was dense (an eighth of its entries young) the last time; the Bloom filters
+//! remember which were.
 //!
 //! # Locking
 //!
-//! One page table is walked under its mapping's lock, which is only tried, so that the folios in its slots stay.
-//! Labels change by compare-and-swap; sizes follow in batches, under the lruvec lock.
+//! One page table is walked under its mapping's lock, which is only tried, so that the folios in
+//! its slots stay. Labels change by compare-and-swap; sizes follow in batches, under the lruvec
+//! lock.
 
 use super::window::WalkBatch;
 use crate::Core;
@@ -21,12 +23,13 @@ use crate::tunables::TABLE_WALK;
 
 /// Label changes that wait at most before sizes are corrected.
 const CHANGES_PER_FLUSH: u32 = 4096;
-/// A table is dense if `young × 8 >= entries`: eight 8-byte entries share a cache line, so one young entry per
-/// line is enough to make the walk as cheap as finding them one by one.
+/// A table is dense if `young × 8 >= entries`: eight 8-byte entries share a cache line, so one
+/// young entry per line is enough to make the walk as cheap as finding them one by one.
 pub(crate) const DENSITY: u32 = 8;
 
 impl Core {
-    /// Walks one address space for generation `seq`. `forced`: also tables that nobody used or found dense.
+    /// Walks one address space for generation `seq`. `forced`: also tables that nobody used or
+    /// found dense.
     #[expect(clippy::too_many_arguments, reason = "whose pages, where they are mapped, and how to look")]
     pub(crate) fn walk_space(
         &self,
@@ -102,8 +105,9 @@ impl Core {
         u64::from(young * DENSITY) >= end - first
     }
 
-    /// Whether the accessed bit of a folio may be taken for `memcg` (spec 20 §7.3): it is the memcg's, and on a
-    /// generation list. One that is isolated or waits in a batch keeps its bit since the working-set rework.
+    /// Whether the accessed bit of a folio may be taken for `memcg`
+    /// ([book: access#young-neighbours]): it is the memcg's, and on a generation list. One that is
+    /// isolated or waits in a batch keeps its bit since the working-set rework.
     pub(crate) fn counts_for(&self, memcg: &Memcg, folio: crate::folio::FolioId) -> bool {
         let listed = || self.folios.flags(folio).load().generation().is_some();
         self.memcg_of(folio) == memcg.id() && (!self.mechanisms().workingset_rework() || listed())
@@ -116,8 +120,8 @@ mod tests {
     use crate::testing::Harness;
     use crate::{Counter, Kind};
 
-    /// A folio that a walk relabelled goes before the walk corrects sizes, and a generation is opened in between: the node
-    /// knows all the same how many pages are inactive.
+    /// A folio that a walk relabelled goes before the walk corrects sizes, and a generation is
+    /// opened in between: the node knows all the same how many pages are inactive.
     #[test]
     fn sizes_may_be_corrected_late() {
         let mut harness = Harness::new(100, 1);

@@ -78,8 +78,9 @@ impl Window {
 
     /// Generations that a kind has. Without the lock, it may be any number that it had, or more.
     pub(crate) fn generations(&self, kind: Kind) -> u64 {
-        // In this order, as both only grow: else others might open and close generations in between until the oldest is
-        // younger than what was the youngest. A memcg that is made anew begins with 0 again.
+        // In this order, as both only grow: else others might open and close generations in between
+        // until the oldest is younger than what was the youngest. A memcg that is made anew begins
+        // with 0 again.
         let min = self.min(kind);
         (self.max().0 + 1).saturating_sub(min.0)
     }
@@ -105,8 +106,9 @@ impl Window {
         self.min[kind as usize].store(min.0, Release);
     }
 
-    /// The generation in which a folio is put (spec 20 §6): counted from the young end, and never older than
-    /// the oldest. `rotation`: it goes to the tail to be evicted next.
+    /// The generation in which a folio is put ([book: access#distance-rule]): counted from the
+    /// young end, and never older than the oldest. `rotation`: it goes to the tail to be evicted
+    /// next.
     pub(crate) fn place(&self, kind: Kind, flags: Flags, rotation: bool, mechanisms: Mechanisms) -> Seq {
         if !mechanisms.workingset_rework() {
             return self.place_before(kind, flags, rotation);
@@ -127,8 +129,8 @@ impl Window {
         Seq((self.max().0 + 1).saturating_sub(distance).max(self.min(kind).0))
     }
 
-    /// The same before the working-set rework: to one end of the window or beside it, whatever the folio's history. The
-    /// oldest generation of four is passed over, as it does not last.
+    /// The same before the working-set rework: to one end of the window or beside it, whatever the
+    /// folio's history. The oldest generation of four is passed over, as it does not last.
     fn place_before(&self, kind: Kind, flags: Flags, rotation: bool) -> Seq {
         let (min, max) = (self.min(kind), self.max());
         if flags.active() {
@@ -221,7 +223,8 @@ mod tests {
         file_under(NOW, window, change)
     }
 
-    /// spec 10 §8: "New lruvec: `max_seq=3`, both `min_seq=0`, 4 generations, all births equal".
+    /// [book: folios#checks]: "New lruvec: `max_seq=3`, both `min_seq=0`, 4 generations, all births
+    /// equal".
     #[test]
     fn a_new_window() {
         let window = Window::new(Time::from_nanos(17));
@@ -230,7 +233,8 @@ mod tests {
         assert!(Seq(0).to(Seq(3)).all(|seq| window.birth(seq) == Time::from_nanos(17)));
     }
 
-    /// spec 20 §6, every row of the table "after the rework", with 4 and with 3 generations.
+    /// [book: access#distance-rule], every row of the table "after the rework", with 4 and with 3
+    /// generations.
     #[test]
     fn the_distance_rule() {
         let (four, three) = (window(10, 7), window(10, 8));
@@ -249,8 +253,8 @@ mod tests {
         assert_eq!(both(&|f| f.set_reclaim()), (7, 8), "row 5 needs a dirty folio");
     }
 
-    /// spec 20 §10: "V7.2: fault-in places in `max_seq − 2` with 4 generations, or in the oldest with 3; R=1";
-    /// "fault-in of a refaulted folio with W places it in `max_seq`".
+    /// [book: access#checks]: "7.2: fault-in places in `max_seq − 2` with 4 generations, or in the
+    /// oldest with 3; R=1"; "fault-in of a refaulted folio with W places it in `max_seq`".
     #[test]
     fn placement_of_faults() {
         let (four, three) = (window(10, 7), window(10, 8));
@@ -264,8 +268,9 @@ mod tests {
         assert_eq!(file(&four, hot), 10);
     }
 
-    /// spec 20 §10: "with 4 generations, a folio read by fd once before its add batch drains goes to the second
-    /// oldest generation; read-ahead-only goes to the oldest"; "Read-ahead alone leaves R=0".
+    /// [book: access#checks]: "with 4 generations, a folio read by fd once before its add batch
+    /// drains goes to the second oldest generation; read-ahead-only goes to the oldest";
+    /// "Read-ahead alone leaves R=0".
     #[test]
     fn placement_of_reads() {
         let four = window(10, 7);
@@ -274,7 +279,8 @@ mod tests {
         assert!(!flags(|_| ()).referenced());
     }
 
-    /// spec 20 §6, every row of the table "before the rework", with 4 and with 3 generations.
+    /// [book: access#distance-rule], every row of the table "before the rework", with 4 and with 3
+    /// generations.
     #[test]
     fn the_rule_before_the_rework() {
         let (four, three) = (window(10, 7), window(10, 8));
@@ -291,8 +297,9 @@ mod tests {
         assert_eq!(both(&hot), (8, 8), "its history says nothing");
     }
 
-    /// spec 20 §10: "V7.1: fault-in places a file folio in `max_seq − 1`"; "Before the rework, fault-in places in
-    /// `max_seq`"; what a read says about its place, only 7.2 listens to.
+    /// [book: access#checks]: "7.1: fault-in places a file folio in `max_seq − 1`"; "Before the
+    /// rework, fault-in places in `max_seq`"; what a read says about its place, only 7.2 listens
+    /// to.
     #[test]
     fn placement_in_older_versions() {
         let four = window(10, 7);

@@ -1,13 +1,15 @@
 //! The clock of an lruvec: pages brought in, counted in generations of a quarter of its memory.
 //!
-//! A stamp says in which generation a page was last found accessed, or brought in. Ages are compared, so what matters is the
-//! order of stamps, and neither their unit nor that the unit follows the size of memory.
+//! A stamp says in which generation a page was last found accessed, or brought in. Ages are
+//! compared, so what matters is the order of stamps, and neither their unit nor that the unit
+//! follows the size of memory.
 
 use super::constants::{GENERATIONS_PER_MEMORY, PERIOD_SHIFT};
 use crate::folio::{STAMP_BITS, Stamp};
 
-/// Generations that stamps can tell apart. After so many, some 1,000 memories of pages that nobody wanted back, an old page
-/// looks young for as long as it was in fact: nothing but a few refusals comes of it.
+/// Generations that stamps can tell apart. After so many, some 1,000 memories of pages that nobody
+/// wanted back, an old page looks young for as long as it was in fact: nothing but a few refusals
+/// comes of it.
 const GENERATIONS: u64 = 1 << STAMP_BITS;
 
 /// The clock at one moment.
@@ -71,7 +73,8 @@ impl Clock {
     }
 }
 
-/// How many pages are brought in, on average, until a page of the main list is found accessed again, or leaves it.
+/// How many pages are brought in, on average, until a page of the main list is found accessed
+/// again, or leaves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Period(u64);
 
@@ -96,7 +99,8 @@ impl Period {
         Period(self.0 - (self.0 >> PERIOD_SHIFT) + age_pages)
     }
 
-    /// How much of `pages` is left of a page that was unused for `age_pages`: nothing, where that is a whole period.
+    /// How much of `pages` is left of a page that was unused for `age_pages`: nothing, where that
+    /// is a whole period.
     pub(super) fn discounted(self, pages: u64, age_pages: u64) -> u64 {
         if self == Period::UNKNOWN {
             return pages;

@@ -14,7 +14,8 @@ const EVICTIONS_BITS: u32 = TOKEN_BITS - STAMP_BITS - 1;
 const EVICTIONS_MASK: u64 = (1 << EVICTIONS_BITS) - 1;
 const UNTOUCHED: u64 = 1 << EVICTIONS_BITS;
 const STAMP_SHIFT: u32 = EVICTIONS_BITS + 1;
-/// Twice the pages of a memory must fit, or a page that left long ago would seem to have left lately: 1 TiB.
+/// Twice the pages of a memory must fit, or a page that left long ago would seem to have left
+/// lately: 1 TiB.
 const _: () = assert!(EVICTIONS_BITS >= 29 && STAMP_SHIFT + STAMP_BITS == TOKEN_BITS);
 
 /// What is remembered.

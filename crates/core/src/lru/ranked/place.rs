@@ -12,7 +12,8 @@ use crate::lru::{LockedLruvec, Swappiness};
 use crate::mechanism::Switch;
 use crate::memcg::MemcgId;
 
-/// How old a page of that kind seems: anonymous pages cost what swappiness says. 200 leaves nothing of a file's age.
+/// How old a page of that kind seems: anonymous pages cost what swappiness says. 200 leaves nothing
+/// of a file's age.
 fn weight(swappiness: Swappiness, kind: Kind) -> u64 {
     let anon = u64::from(swappiness.0.min(200));
     match kind {
@@ -54,7 +55,8 @@ impl LockedLruvec<'_> {
         self.lists.lists.tail(list_of(list, kind))
     }
 
-    /// Puts a folio at the head of a list, or at its tail. `refs`: the least accesses that it has then; `None`: those it has.
+    /// Puts a folio at the head of a list, or at its tail. `refs`: the least accesses that it has
+    /// then; `None`: those it has.
     fn enlist(&mut self, folio: FolioId, list: List, at_head: bool, refs: Option<u32>) {
         self.folios.flags(folio).enlist_ranked(list.mark(), refs);
         let kind = self.kind_of(folio);
@@ -72,7 +74,8 @@ impl LockedLruvec<'_> {
         self.enlist(folio, if main { List::Main } else { List::Newcomers }, !rotation, None);
     }
 
-    /// Puts a page where it goes that was brought in: to the main list, if that has room or the page's rank is high enough.
+    /// Puts a page where it goes that was brought in: to the main list, if that has room or the
+    /// page's rank is high enough.
     pub(in crate::lru) fn add_new_ranked(&mut self, core: &Core, folio: FolioId) {
         let (ranked, mechanisms) = (&self.lruvec.ranked, self.folios.mechanisms());
         let now = self.folios.flags(folio).load();
@@ -95,7 +98,8 @@ impl LockedLruvec<'_> {
         self.enlist(folio, list, true, Some(u32::from(main && was_main)));
     }
 
-    /// Whether a page that is back may go to the main list: it was away for less time than that list's candidate has gone unused.
+    /// Whether a page that is back may go to the main list: it was away for less time than that
+    /// list's candidate has gone unused.
     fn admits(&mut self, core: &Core, folio: FolioId) -> bool {
         if self.lruvec.ranked.main_has_room() || !self.folios.mechanisms().is_on(Switch::RankByGeneration) {
             return true;
@@ -110,7 +114,8 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// The kind whose tail is to be looked at first: the older one, by its age as swappiness weighs it.
+    /// The kind whose tail is to be looked at first: the older one, by its age as swappiness weighs
+    /// it.
     fn older_tail(&self, list: List) -> Option<(Kind, FolioId)> {
         let (ranked, clock) = (&self.lruvec.ranked, self.lruvec.ranked.clock());
         let swappiness = ranked.swappiness();
@@ -134,7 +139,8 @@ impl LockedLruvec<'_> {
         found && flags.found_accessed().refs() > 0
     }
 
-    /// Turns the hand to the first page of the main list that has no access. `None`: it had enough of it before.
+    /// Turns the hand to the first page of the main list that has no access. `None`: it had enough
+    /// of it before.
     fn candidate(&mut self, core: &Core, last: &mut LastMapping) -> Option<FolioId> {
         for _ in 0..HAND_STEPS {
             let (kind, folio) = self.older_tail(List::Main)?;
@@ -153,8 +159,8 @@ impl LockedLruvec<'_> {
         None
     }
 
-    /// Takes up to `request` pages off the lists, looking at no more than `budget`, into an empty `batch`. `past_newcomers`: the
-    /// newcomers were all looked at in vain.
+    /// Takes up to `request` pages off the lists, looking at no more than `budget`, into an empty
+    /// `batch`. `past_newcomers`: the newcomers were all looked at in vain.
     pub(super) fn isolate_ranked(
         &mut self,
         (core, host): (&Core, &impl Host),
@@ -232,7 +238,8 @@ impl LockedLruvec<'_> {
         self.resize_ranked(list, self.kind_of(folio), -1);
     }
 
-    /// A folio of another policy goes to the old end of a list. Nobody knows how old it is: all that come so are equal.
+    /// A folio of another policy goes to the old end of a list. Nobody knows how old it is: all
+    /// that come so are equal.
     pub(in crate::lru) fn join_ranked(&mut self, folio: FolioId) {
         let list = List::of_mark(self.folios.flags(folio).join_ranked().mark());
         let kind = self.kind_of(folio);
@@ -241,7 +248,8 @@ impl LockedLruvec<'_> {
         self.relist(folio, list_of(list, kind), false);
     }
 
-    /// A folio goes from the lists of `from` to those of this lruvec, on the same: as old by this clock as by that.
+    /// A folio goes from the lists of `from` to those of this lruvec, on the same: as old by this
+    /// clock as by that.
     pub(in crate::lru) fn inherit_ranked(&self, from: &LockedLruvec<'_>, folio: FolioId) {
         let age = from.lruvec.ranked.clock().age(self.folios.stamp(folio));
         self.folios.set_stamp(folio, self.lruvec.ranked.clock().stamp_of_age(age));

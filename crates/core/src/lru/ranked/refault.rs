@@ -23,8 +23,8 @@ pub(in crate::lru) fn shadow_of(core: &Core, memcg: &Memcg, folio: FolioId, flag
     Shadow { memcg: memcg.id(), workingset: from_main, token: memory.token() }
 }
 
-/// A page with a shadow is back, not yet on a list. It says what it knows of the newcomers' share; whether it gets its rank is
-/// decided when it is put on a list.
+/// A page with a shadow is back, not yet on a list. It says what it knows of the newcomers' share;
+/// whether it gets its rank is decided when it is put on a list.
 pub(in crate::lru) fn refaulted(core: &Core, host: &impl Host, refault: Refault<'_>) {
     let Refault { folio, kind, memcg, shadow, ahead, .. } = refault;
     if shadow.memcg != memcg.id() {
@@ -37,7 +37,8 @@ pub(in crate::lru) fn refaulted(core: &Core, host: &impl Host, refault: Refault<
     let memory = Memory::from_token(shadow.workingset, shadow.token);
     let (passed, reach) = ranked.distance(memory);
     let distance = Distance { passed, reach };
-    // Who was read ahead and never touched says nothing, and neither does who is only read ahead now.
+    // Who was read ahead and never touched says nothing, and neither does who is only read ahead
+    // now.
     let recent = distance.is_recent() && !memory.untouched() && !ahead;
     host.event(Event::Refault { folio, memcg: memcg.id(), shadow, distance: Some(distance), recent });
     if !recent {

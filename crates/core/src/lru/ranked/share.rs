@@ -1,7 +1,8 @@
 //! How many pages the newcomers may have: as many as they earn.
 //!
-//! A newcomer that is back soon would have been met by a longer list of newcomers; a page that is back soon after it left the
-//! main list, by a longer main list. Each moves the share by a step, and steps in one direction become larger.
+//! A newcomer that is back soon would have been met by a longer list of newcomers; a page that is
+//! back soon after it left the main list, by a longer main list. Each moves the share by a step,
+//! and steps in one direction become larger.
 
 use super::constants::{
     MAIN_WEIGHT, REFUSALS_PER_STEP, RUN_PER_STEP, SHARE_PERCENT, SHARE_PERCENT_MAX, SHARE_PERCENT_MIN,

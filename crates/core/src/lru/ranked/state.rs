@@ -128,7 +128,8 @@ impl Ranked {
         self.takeable(List::Newcomers) + self.takeable(List::Main)
     }
 
-    /// N: pages that there are when reclaim ends. Where there are more than when it began, memory has grown.
+    /// N: pages that there are when reclaim ends. Where there are more than when it began, memory
+    /// has grown.
     pub(super) fn memory_pages(&self) -> u64 {
         let low = self.low_pages.load(Relaxed);
         if low == 0 {
@@ -138,7 +139,8 @@ impl Ranked {
         low.max(grown)
     }
 
-    /// Before anything was reclaimed, limits say how much memory there will be. They are asked now and then.
+    /// Before anything was reclaimed, limits say how much memory there will be. They are asked now
+    /// and then.
     pub(super) fn expect(&self, limit_pages: impl FnOnce() -> u64) {
         if self.low_pages.load(Relaxed) == 0 && self.clock().words().0.is_multiple_of(ASK_EVERY) {
             let limit_pages = limit_pages();
@@ -209,7 +211,8 @@ impl Ranked {
         self.evicted[list as usize].fetch_add(1, Relaxed)
     }
 
-    /// How many pages left the list of a remembered page since it did, and until how many it is remembered.
+    /// How many pages left the list of a remembered page since it did, and until how many it is
+    /// remembered.
     pub(super) fn distance(&self, memory: Memory) -> (u64, u64) {
         let list = if memory.from_main() { List::Main } else { List::Newcomers };
         let evicted = self.evicted[list as usize].load(Relaxed);
@@ -247,7 +250,8 @@ impl Ranked {
         self.low_pages.store(self.takeable_pages().max(1), Relaxed);
     }
 
-    /// What `lru_gen` shows beside the lists: the newcomers' share in percent, and pages brought in.
+    /// What `lru_gen` shows beside the lists: the newcomers' share in percent, and pages brought
+    /// in.
     pub(crate) fn figures(&self) -> (u64, u64) {
         (self.share().percent(), self.clock().words().0)
     }

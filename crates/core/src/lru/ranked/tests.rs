@@ -238,7 +238,8 @@ impl Naive {
     }
 }
 
-/// Skewed reads, loops and scans, by seed: every page leaves in the same order, and the lists are the same at each step.
+/// Skewed reads, loops and scans, by seed: every page leaves in the same order, and the lists are
+/// the same at each step.
 #[test]
 fn it_agrees_with_a_naive_model() {
     for seed in 0..6u64 {
@@ -290,7 +291,8 @@ fn a_loop_keeps_hitting() {
     assert!(misses < 30 * 90, "{misses} misses in 30 rounds");
 }
 
-/// Pages that are read ahead and never touched leave no trace in the newcomers' share, and do not fill the main list.
+/// Pages that are read ahead and never touched leave no trace in the newcomers' share, and do not
+/// fill the main list.
 #[test]
 fn pages_read_ahead_in_vain_say_nothing() {
     let mut harness = harness(100);

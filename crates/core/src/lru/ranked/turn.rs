@@ -1,4 +1,5 @@
-//! The turn of one lruvec: batches off the newcomers' tail or the main list's, as the newcomers' share says.
+//! The turn of one lruvec: batches off the newcomers' tail or the main list's, as the newcomers'
+//! share says.
 
 use super::state::{List, Ranked};
 use crate::Core;
@@ -23,7 +24,8 @@ pub(in crate::lru) struct RankedTurn {
     budget: u64,
     /// Pages looked at.
     scanned: u64,
-    /// Newcomers that were not looked at in this turn. Once all were, those that are left cannot be had: they are dirty.
+    /// Newcomers that were not looked at in this turn. Once all were, those that are left cannot be
+    /// had: they are dirty.
     newcomers_left: u64,
     /// What of its pages is spared.
     spared: Effective,
@@ -112,7 +114,8 @@ impl RankedTurn {
         }
     }
 
-    /// The folios of the batch were examined: what was not freed goes to the young end of the list on which it was.
+    /// The folios of the batch were examined: what was not freed goes to the young end of the list
+    /// on which it was.
     pub(in crate::lru) fn put_back(
         &mut self,
         cx: &mut Context<'_, impl Host>,
@@ -181,7 +184,8 @@ fn put_back(cx: &mut Context<'_, impl Host>, memcg: &Memcg) {
     scan.back = back;
 }
 
-/// The accessed bit of an isolated folio: it was read when the folio was isolated, so that it was set since.
+/// The accessed bit of an isolated folio: it was read when the folio was isolated, so that it was
+/// set since.
 pub(in crate::lru) fn references(cx: &mut Context<'_, impl Host>, folio: FolioId) -> References {
     let core = cx.core;
     let Some(mapping) = cx.scan.last_mapping.get(core, core.mapping_of(folio)) else {

@@ -1,20 +1,24 @@
 //! How a memcg goes.
 //!
-//! Removed, it is *offline*: it has no name, protects nothing and is charged no more. Its pages go to its *heir*, list by
-//! list to the old end, as a memcg that went is taken to be colder. A page that is on no list at that moment keeps the old
-//! label until it is put on one. When no page, swap slot, child or handle refers to the number any more, it is free.
+//! Removed, it is *offline*: it has no name, protects nothing and is charged no more. Its pages go
+//! to its *heir*, list by list to the old end, as a memcg that went is taken to be colder. A page
+//! that is on no list at that moment keeps the old label until it is put on one. When no page, swap
+//! slot, child or handle refers to the number any more, it is free.
 //!
-//! Before Linux 7.2 (`reparent_offline` off), an offline memcg keeps its pages until they are reclaimed.
+//! Before Linux 7.2 (`reparent_offline` off), an offline memcg keeps its pages until they are
+//! reclaimed.
 //!
-//! Source: spec 60 §10.
+//! Source: [book: memcgs#offline-memcgs].
 //!
 //! # Locking
 //!
-//! Handing over takes two lruvec locks, that of the child first; nobody else takes two. Under both, the heir is set and the
-//! labels change: who locks an lruvec for a folio checks afterwards that the memcg has no heir and that the label is still its.
-//! Before them it takes the lists of address spaces, of both.
+//! Handing over takes two lruvec locks, that of the child first; nobody else takes two. Under both,
+//! the heir is set and the labels change: who locks an lruvec for a folio checks afterwards that
+//! the memcg has no heir and that the label is still its. Before them it takes the lists of address
+//! spaces, of both.
 //!
-//! What is released is released without a lock: it may be the last thing that kept a memcg, whose shadows are then dropped.
+//! What is released is released without a lock: it may be the last thing that kept a memcg, whose
+//! shadows are then dropped.
 
 use super::{Life, Memcg, MemcgError, MemcgId};
 use crate::Core;
@@ -25,8 +29,8 @@ use crate::mm::LockedSpaces;
 use crate::sync::Ordering::{AcqRel, Release};
 
 impl Memcg {
-    /// It is about to have a page that was charged to one below it, and so to itself: other than the root, which pays only
-    /// for its own. Before that page can be given up.
+    /// It is about to have a page that was charged to one below it, and so to itself: other than
+    /// the root, which pays only for its own. Before that page can be given up.
     fn inherit_charge(&self) {
         if self.id == MemcgId::ROOT {
             self.memory.charge(1);
@@ -35,8 +39,8 @@ impl Memcg {
 }
 
 impl Core {
-    /// Removes a memcg. Its pages stay cached, and are its parent's from now on (before Linux 7.2: nobody's). The caller's
-    /// handle stays: see [`Self::drop_handle`].
+    /// Removes a memcg. Its pages stay cached, and are its parent's from now on (before Linux 7.2:
+    /// nobody's). The caller's handle stays: see [`Self::drop_handle`].
     ///
     /// # Errors
     /// It is the root, has children, or was removed already.
@@ -57,8 +61,8 @@ impl Core {
         Ok(())
     }
 
-    /// An owner outside the core charges to a memcg no more. After the last one, and once it was removed and has no pages,
-    /// its number may be another's.
+    /// An owner outside the core charges to a memcg no more. After the last one, and once it was
+    /// removed and has no pages, its number may be another's.
     pub fn drop_handle(&self, memcg: MemcgId) {
         let memcg = self.memcg(memcg);
         let before = memcg.handles.fetch_sub(1, AcqRel);
@@ -112,8 +116,8 @@ impl Core {
         }
     }
 
-    /// A folio that is put on the lists of `memcg`, which are locked, becomes its. Who had it and went is returned: without
-    /// the lock, see [`Self::release_unused`].
+    /// A folio that is put on the lists of `memcg`, which are locked, becomes its. Who had it and
+    /// went is returned: without the lock, see [`Self::release_unused`].
     #[inline]
     pub(crate) fn adopt(&self, memcg: &Memcg, folio: FolioId) -> Option<MemcgId> {
         let label = self.memcg_of(folio);
@@ -126,8 +130,8 @@ impl Core {
         Some(label)
     }
 
-    /// Pages that were charged to `from` and to all above it became those of `to`, which is one of these: the others do not
-    /// pay for them any more.
+    /// Pages that were charged to `from` and to all above it became those of `to`, which is one of
+    /// these: the others do not pay for them any more.
     fn end_charge(&self, from: MemcgId, to: &Memcg, pages: u64) {
         let payers = self.memcgs.with_ancestors(from).take_while(|payer| payer.id != to.id);
         payers.for_each(|payer| self.memcgs.uncharge_one(payer, pages));
@@ -185,7 +189,8 @@ impl Core {
         went.iter().for_each(|&went| self.release_if_unused(self.memcg(went)));
     }
 
-    /// Frees the number of a memcg to which nothing refers any more, and then its parent's, if that is so, too.
+    /// Frees the number of a memcg to which nothing refers any more, and then its parent's, if that
+    /// is so, too.
     pub(crate) fn release_if_unused(&self, memcg: &Memcg) {
         let mut memcg = memcg;
         loop {
@@ -206,8 +211,8 @@ impl Core {
                     self.forget_remembering(memcg);
                     memcg.protection.update(0, || &parent.protection);
                     self.leaves.forget_bytes(memcg.lruvec.filters.forget());
-                    // Whoever looked its owner up before it went may have counted here what moved to the heir; and whoever
-                    // still does, is waited for ([`super::tree`]).
+                    // Whoever looked its owner up before it went may have counted here what moved
+                    // to the heir; and whoever still does, is waited for ([`super::tree`]).
                     memcg.stat.move_all(&self.memcgs.living(parent.id).stat);
                 }
                 unused
@@ -219,7 +224,8 @@ impl Core {
         }
     }
 
-    /// Drops what is remembered of evicted pages of a memcg: nobody can bring them back on its account.
+    /// Drops what is remembered of evicted pages of a memcg: nobody can bring them back on its
+    /// account.
     fn trim_all_shadows(&self, memcg: &Memcg) {
         self.trim_shadows(memcg, u64::MAX);
     }

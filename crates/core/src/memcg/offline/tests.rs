@@ -65,7 +65,8 @@ fn a_turn_of_who_went_takes_nothing() {
     core.validate().unwrap();
 }
 
-/// A page that was paid for before its memcg went, and comes afterwards, is counted where it will be found.
+/// A page that was paid for before its memcg went, and comes afterwards, is counted where it will
+/// be found.
 #[test]
 fn a_page_that_comes_too_late_is_the_heirs() {
     let harness = Harness::new(1000, 1);
@@ -99,7 +100,8 @@ fn folios_on_their_way_are_adopted() {
     harness.core.validate().unwrap();
 }
 
-/// A parent may go while its child is handed over: then the pages are the grandparent's, and the parent is not charged.
+/// A parent may go while its child is handed over: then the pages are the grandparent's, and the
+/// parent is not charged.
 #[test]
 fn a_parent_may_go_first() {
     let mut harness = Harness::new(1000, 1);
@@ -236,8 +238,8 @@ fn memories_go_with_their_memcg() {
     }
 }
 
-/// Whoever looked a memcg up before it went may count there afterwards. That is passed on to who is there of those above it, however
-/// many came and went meanwhile, and no new memcg begins with it.
+/// Whoever looked a memcg up before it went may count there afterwards. That is passed on to who is
+/// there of those above it, however many came and went meanwhile, and no new memcg begins with it.
 #[test]
 fn what_is_counted_late_is_not_lost() {
     for others in [0, 1, 64, 65, 200] {
@@ -279,7 +281,8 @@ fn what_is_counted_late_is_not_lost() {
     }
 }
 
-/// Before pages were handed over, the last batch of an offline memcg's was freed, and the memcg with it, before it was counted.
+/// Before pages were handed over, the last batch of an offline memcg's was freed, and the memcg
+/// with it, before it was counted.
 #[test]
 fn the_last_batch_of_an_offline_memcg_is_counted() {
     let mut harness = Harness::with_preset(Preset::Linux612, 1000, 1);
@@ -300,9 +303,9 @@ fn the_last_batch_of_an_offline_memcg_is_counted() {
     }
 }
 
-/// Before Linux 7.2. A memcg that was removed has one page left, which only a batch of activations knows of; and something is
-/// remembered in the harness's mapping of another page that it had. Of the harness's own, pages 0 to 63 are
-/// cached.
+/// Before Linux 7.2. A memcg that was removed has one page left, which only a batch of activations
+/// knows of; and something is remembered in the harness's mapping of another page that it had. Of
+/// the harness's own, pages 0 to 63 are cached.
 fn gone_but_for_a_queued_page(lru: Lru) -> (Harness, MemcgId) {
     let mut harness = Harness::with_mechanisms(Mechanisms::preset(Preset::Linux71).with_lru(lru), 1000, 31);
     let own = harness.task.clone();
@@ -326,8 +329,8 @@ fn gone_but_for_a_queued_page(lru: Lru) -> (Harness, MemcgId) {
     (harness, memcg)
 }
 
-/// Then a look-around fills the batch, and with its last page the memcg goes and what is remembered of it, in the mapping that
-/// is looked at.
+/// Then a look-around fills the batch, and with its last page the memcg goes and what is remembered
+/// of it, in the mapping that is looked at.
 #[test]
 fn the_last_page_may_go_in_a_look_around() {
     let (mut harness, memcg) = gone_but_for_a_queued_page(Lru::MultiGen);
@@ -342,7 +345,8 @@ fn the_last_page_may_go_in_a_look_around() {
     harness.core.validate().unwrap();
 }
 
-/// The same where a file is unmapped: the accessed bits of its page-table entries are second accesses.
+/// The same where a file is unmapped: the accessed bits of its page-table entries are second
+/// accesses.
 #[test]
 fn the_last_page_may_go_when_a_file_is_unmapped() {
     let (mut harness, memcg) = gone_but_for_a_queued_page(Lru::Classic);

@@ -11,9 +11,9 @@
 //! Nobody is killed twice, the root never, and who is dying is waited for, as in the kernel: so
 //! each charge ends.
 //!
-//! Source: spec 60 §8, spec 70 §9, spec 30 §7; Linux 7.2 `memory.oom.group`. The score is ours: the
-//! kernel compares tasks by their memory, we compare tenants by what they use above their
-//! protection.
+//! Source: [book: memcgs#limits], [book: reclaim-loop#oom], [book: aging#thrash-prevention]; Linux
+//! 7.2 `memory.oom.group`. The score is ours: the kernel compares tasks by their memory, we compare
+//! tenants by what they use above their protection.
 //!
 //! # Locking
 //!

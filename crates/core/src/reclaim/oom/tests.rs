@@ -182,8 +182,8 @@ fn the_default_kills_nobody() {
     assert_eq!(world.all_events(), [[1, 0, 0], [0; 3], [0; 3], [0; 3]]);
 }
 
-/// spec 60 §8: "then OOM kill inside the memcg"; `oom` is the memcg's whose limit it was,
-/// `oom_kill` the victim's.
+/// [book: memcgs#limits]: "then OOM kill inside the memcg"; `oom` is the memcg's whose limit it
+/// was, `oom_kill` the victim's.
 #[test]
 fn a_victim_makes_room() {
     let world = World::new(OomPolicy::Victim);
@@ -306,8 +306,8 @@ fn what_nobody_needs_is_done_without() {
     }
 }
 
-/// spec 60 §8: "lowering `high`/`max` | … up to 16 fruitless tries; for `max` then OOM kills": as
-/// many as it takes, no more.
+/// [book: memcgs#limits]: "lowering `high`/`max` | … up to 16 fruitless tries; for `max` then OOM
+/// kills": as many as it takes, no more.
 #[test]
 fn lowering_the_limit_kills_as_many_as_it_takes() {
     for (limit, expected) in [
@@ -410,8 +410,8 @@ fn victim_of_600() -> Options {
     Options { oom_policy: OomPolicy::Victim, ..Options::new(600) }
 }
 
-/// spec 30 §10: "`min_ttl = 1000`: with one memcg, all pages younger than 1 s, kswapd active →
-/// killer invoked; with an old memcg of ≥ 2^priority pages present → not invoked."
+/// [book: aging#checks]: "`min_ttl = 1000`: with one memcg, all pages younger than 1 s, kswapd
+/// active → killer invoked; with an old memcg of ≥ 2^priority pages present → not invoked."
 #[test]
 fn a_young_working_set_is_killed_for() {
     for (min_ttl_ms, age_ms, killed) in
@@ -425,8 +425,8 @@ fn a_young_working_set_is_killed_for() {
     }
 }
 
-/// spec 30 §10: "Memcg A below min, memcg B too small at this priority, `min_ttl` set → killer
-/// invoked", although both are old.
+/// [book: aging#checks]: "Memcg A below min, memcg B too small at this priority, `min_ttl` set →
+/// killer invoked", although both are old.
 #[test]
 fn protected_and_small_tenants_do_not_count() {
     let (world, kills, _) = thrash(victim_of_600(), 1000, 5000, |world| {

@@ -23,7 +23,7 @@
 //! Source: Wu Fengguang, "IO-less dirty throttling" (Linux Plumbers Conference 2011; LWN, "Dynamic
 //! writeback throttling", 2010), and the texts with which he posted it for Linux 3.2; all later
 //! kernels have it. There, a share of all memory is that of each device, too; here there is one.
-//! Spec 70 §7 has the free run and the limits.
+//! [book: writeback#flusher] has the free run and the limits.
 //!
 //! # Locking
 //!

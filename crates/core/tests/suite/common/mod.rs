@@ -1,4 +1,5 @@
-//! The idealised harness of spec 97 §1: one memcg, one task, no I/O; pages are clean unless a test writes to them.
+//! The idealised harness of [book: golden-traces#harness]: one memcg, one task, no I/O; pages are
+//! clean unless a test writes to them.
 
 #![allow(dead_code, reason = "each test uses its part")]
 

@@ -1,6 +1,7 @@
-//! A naive model of one memcg under the multi-gen LRU of Linux 7.2: written from the specification to be obviously
-//! right, not fast. Generations are deques in a map, labels are birth numbers, sizes are counted when somebody asks,
-//! filters are exact sets, and nothing runs at the same time as anything else.
+//! A naive model of one memcg under the multi-gen LRU of Linux 7.2: written from the book to be
+//! obviously right, not fast. Generations are deques in a map, labels are birth numbers, sizes are
+//! counted when somebody asks, filters are exact sets, and nothing runs at the same time as
+//! anything else.
 //!
 //! It knows file pages only, no protections, no swap, and page tables that are always whole.
 
@@ -25,7 +26,7 @@ enum Place {
     Nowhere,
 }
 
-/// What is known of a folio, under the letters of spec 20.
+/// What is known of a folio, under the letters of [book: access].
 #[derive(Clone, Debug)]
 pub struct Folio {
     pub page: u32,
@@ -57,7 +58,7 @@ impl Folio {
         self.nrefs() + u32::from(self.w) == 5
     }
 
-    /// spec 20 §3.
+    /// [book: access#counting-after].
     fn access(&mut self) {
         match (self.r, self.f) {
             (false, _) => (self.r, self.f) = (true, 0),
@@ -70,7 +71,7 @@ impl Folio {
         (self.r, self.f, self.w) = (false, 0, true);
     }
 
-    /// spec 20 §7.2, V7.2: whether it is to be activated.
+    /// [book: access#young-in-eviction], 7.2: whether it is to be activated.
     fn found_young_by_eviction(&mut self) -> bool {
         if !self.r && !self.w {
             (self.r, self.f) = (true, 0);
@@ -84,7 +85,7 @@ impl Folio {
         true
     }
 
-    /// spec 20 §7.1.
+    /// [book: access#young-in-walk].
     fn found_young_by_walk(&mut self, youngest: u64) {
         if !self.r && !self.w {
             (self.r, self.f) = (true, 0);
@@ -144,7 +145,8 @@ pub enum Charge {
     OutOfMemory,
 }
 
-/// Where a queued folio is going (spec 10 §6), in the order in which queues are drained.
+/// Where a queued folio is going ([book: folios#batches]), in the order in which queues are
+/// drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Queue {
     Add = 0,
@@ -242,7 +244,8 @@ impl Naive {
         self.ran |= self.young_tables.insert(page / TABLE);
     }
 
-    /// Puts a paid page into the cache (spec 50 §3.3, spec 20 §5).
+    /// Puts a paid page into the cache ([book: refaults#refault-processing],
+    /// [book: access#fault-placement]).
     pub fn insert(&mut self, page: u32, how: How) {
         self.ran = true;
         let mut folio = Folio {
@@ -307,7 +310,7 @@ impl Naive {
         }
     }
 
-    // Batches (spec 10 §6).
+    // Batches ([book: folios#batches]).
 
     fn enqueue(&mut self, queue: Queue, id: Id) {
         self.get_reference(id);
@@ -370,7 +373,7 @@ impl Naive {
 
     // Lists.
 
-    /// The distance rule (spec 20 §6).
+    /// The distance rule ([book: access#distance-rule]).
     fn target(&self, folio: &Folio, rotation: bool) -> u64 {
         let distance = if folio.a && folio.w {
             1
@@ -407,7 +410,7 @@ impl Naive {
         self.lists.get_mut(&seq)?.pop_front()
     }
 
-    // Aging (spec 30).
+    // Aging ([book: aging]).
 
     fn age(&mut self) {
         self.walk();
@@ -466,7 +469,8 @@ impl Naive {
         }
     }
 
-    /// Closes the generations before `min`, and folds what was counted in the oldest (spec 40 §5).
+    /// Closes the generations before `min`, and folds what was counted in the oldest
+    /// ([book: eviction#tier-limit]).
     fn close_oldest(&mut self, min: u64) {
         for tier in 0..4 {
             self.average_refaulted[tier] = (self.average_refaulted[tier] + self.refaulted[tier]) / 2;
@@ -488,9 +492,10 @@ impl Naive {
         }
     }
 
-    // Eviction (spec 40).
+    // Eviction ([book: eviction]).
 
-    /// The highest tier that is not protected: tier t is, if its refault ratio is more than 3/2 of that of tier 0.
+    /// The highest tier that is not protected: tier t is, if its refault ratio is more than 3/2 of
+    /// that of tier 0.
     fn tier_limit(&self) -> usize {
         let refaulted = |t: usize| self.average_refaulted[t] + self.refaulted[t];
         let total = |t: usize| self.average_total[t] + self.evicted_by_tier[t] + self.protected_by_tier[t];
@@ -547,7 +552,8 @@ impl Naive {
         scanned
     }
 
-    /// Frees what can be freed and puts the rest back, but for what is to be tried again; and how many were dirty.
+    /// Frees what can be freed and puts the rest back, but for what is to be tried again; and how
+    /// many were dirty.
     fn shrink(&mut self, isolated: Vec<Id>, walking: bool, retry: bool) -> (Vec<Id>, usize) {
         let unlocked_dirty = |id: &&Id| {
             let folio = &self.folios[**id];
@@ -573,7 +579,7 @@ impl Naive {
         (again, dirty)
     }
 
-    /// Examines one isolated folio (spec 40 §8). `true`: it was freed.
+    /// Examines one isolated folio ([book: eviction#verdicts]). `true`: it was freed.
     fn free(&mut self, id: Id, walking: bool) -> bool {
         let folio = &self.folios[id];
         if folio.locked {
@@ -619,7 +625,8 @@ impl Naive {
         false
     }
 
-    /// spec 30 §5: whether the folio was young. Clears its bit and those of up to 63 around it.
+    /// [book: aging#look-around]: whether the folio was young. Clears its bit and those of up to 63
+    /// around it.
     fn look_around(&mut self, id: Id, walking: bool) -> bool {
         if !std::mem::take(&mut self.folios[id].young) {
             return false;
@@ -653,7 +660,7 @@ impl Naive {
         true
     }
 
-    // The loop (spec 70).
+    // The loop ([book: reclaim-loop]).
 
     /// One effort; pages reclaimed. `proactive` efforts own a walk context from the beginning.
     pub fn effort(&mut self, goal: u64, proactive: bool) -> u64 {
@@ -689,7 +696,8 @@ impl Naive {
         }
     }
 
-    /// Charges a page. 16 efforts that freed nothing (`fruitless` counts them) are the end, unless writes are pending.
+    /// Charges a page. 16 efforts that freed nothing (`fruitless` counts them) are the end, unless
+    /// writes are pending.
     pub fn charge(&mut self, fruitless: &mut u32) -> Charge {
         while self.usage >= self.limit {
             if self.effort(32, false) > 0 || self.usage < self.limit {
@@ -715,7 +723,8 @@ impl Naive {
         (folio.dirty, folio.reclaim) = (true, false);
     }
 
-    /// The next run of dirty pages at or after `from`, at most `most` of them, that are not being written.
+    /// The next run of dirty pages at or after `from`, at most `most` of them, that are not being
+    /// written.
     pub fn start_writeback(&mut self, from: u32, most: usize) -> Vec<Id> {
         let mut run: Vec<Id> = Vec::new();
         for (&page, &id) in self.cached.range(from..) {
@@ -768,7 +777,8 @@ impl Naive {
         self.put_reference(id);
     }
 
-    /// Advice that pages are not needed (spec 20 §8): clean ones that nobody uses go, others to the old side.
+    /// Advice that pages are not needed ([book: access#rotation-and-advice]): clean ones that
+    /// nobody uses go, others to the old side.
     pub fn invalidate(&mut self, pages: std::ops::Range<u32>) {
         let found: Vec<(u32, Id)> = self.cached.range(pages.clone()).map(|(&page, &id)| (page, id)).collect();
         for (page, id) in found {

@@ -1,7 +1,8 @@
-//! The load of the experiment: threads that read more than their tenants may keep, straight on the core.
+//! The load of the experiment: threads that read more than their tenants may keep, straight on the
+//! core.
 //!
-//! There is no I/O and there are no page contents: a page that was paid for and inserted is published at once, so that
-//! nothing is measured but the LRU, its reclaim and their locks.
+//! There is no I/O and there are no page contents: a page that was paid for and inserted is
+//! published at once, so that nothing is measured but the LRU, its reclaim and their locks.
 //!
 //! ```text
 //! root ── a1 ── … ── a(depth−1) ─┬─ t0   a thread, its file, its limit
@@ -32,10 +33,11 @@ const REFRESH: Duration = Duration::from_millis(20);
 /// What each thread does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Load {
-    /// Reads random pages by descriptor, each a second time a bit later, so that they are activated (vm-scalability's
-    /// lru-file-readtwice).
+    /// Reads random pages by descriptor, each a second time a bit later, so that they are activated
+    /// (vm-scalability's lru-file-readtwice).
     ReadTwice,
-    /// Loads random pages through a mapping, so that reclaim meets accessed bits (lru-file-mmap-read).
+    /// Loads random pages through a mapping, so that reclaim meets accessed bits
+    /// (lru-file-mmap-read).
     Mapped,
     /// Fills its tenant, then gives all of it back on request; only that is timed.
     Request,
@@ -76,11 +78,13 @@ pub struct Outcome {
     pub reclaimed: u64,
     /// The same, per second: the sum over the threads.
     pub reclaimed_per_second: f64,
-    /// Processors that the threads had: as many as threads, unless they waited for each other or the machine was busy.
+    /// Processors that the threads had: as many as threads, unless they waited for each other or
+    /// the machine was busy.
     pub processors: f64,
     /// Writes to the tenants' clocks. Each is a write to the clock of each ancestor, too.
     pub clock_writes: u64,
-    /// Of the locks that were shared between threads: the node's, or those of the ancestors' lruvecs.
+    /// Of the locks that were shared between threads: the node's, or those of the ancestors'
+    /// lruvecs.
     pub shared: LockCounts,
     /// Share of time that the node's lock was held, or the root's lruvec lock; 0 if nobody watched.
     pub held: f64,
@@ -307,10 +311,11 @@ pub fn run(setting: &Setting, size: Size) -> Outcome {
     })
 }
 
-/// Writes to each ancestor's clock when reclaim puts a batch of 31 folios back that it found in use.
+/// Writes to each ancestor's clock when reclaim puts a batch of 31 folios back that it found in
+/// use.
 ///
-/// All pages are dirty, which keeps them. An effort looks at 1/4096 of the list, 1/2048, and so on: of so many pages, 31 at
-/// the fifth time.
+/// All pages are dirty, which keeps them. An effort looks at 1/4096 of the list, 1/2048, and so on:
+/// of so many pages, 31 at the fifth time.
 ///
 /// # Errors
 /// There was no such batch.

@@ -1,13 +1,16 @@
 //! The memcg LRU in the cache, on real memory: the simulator's experiment, scaled to the machine.
 //!
-//! Half of a tenant's memory is a file that it maps, the other half is anonymous; swap is compressed memory. Two threads load
-//! from the pages of all tenants, and verify what they find; then the root's `memory.reclaim` is written to. Requests are sliced,
-//! as everything that is written to control files is.
+//! Half of a tenant's memory is a file that it maps, the other half is anonymous; swap is
+//! compressed memory. Two threads load from the pages of all tenants, and verify what they find;
+//! then the root's `memory.reclaim` is written to. Requests are sliced, as everything that is
+//! written to control files is.
 //!
-//! What is published stays in proportion: 128 tenants, a request for 1/960 of the memory, of which 40 % is touched in between. A tenant
-//! is smaller, by a factor of 60. That has a lower bound, as a visit is not smaller: where a tenant has 16 MiB, priority 12 gives a page
-//! of it, and the kernel's order is as unfair as in the kernel lab (`../shared/kernel/README.md`); where it has 4 MiB and a request
-//! wants 64 pages, what each loses in all is less than a batch, and nothing but batches is measured.
+//! What is published stays in proportion: 128 tenants, a request for 1/960 of the memory, of which
+//! 40 % is touched in between. A tenant is smaller, by a factor of 60. That has a lower bound, as a
+//! visit is not smaller: where a tenant has 16 MiB, priority 12 gives a page of it, and the
+//! kernel's order is as unfair as in the kernel lab (`../shared/kernel/README.md`); where it has 4
+//! MiB and a request wants 64 pages, what each loses in all is less than a batch, and nothing but
+//! batches is measured.
 
 use super::{MEMCGS, TOUCHED};
 use crate::Error;
@@ -29,7 +32,8 @@ const PAGES_EACH_MIN: u64 = PAGES_EACH / 16;
 const PAGES_EACH_QUICK: u64 = 128;
 /// A third of what is published.
 const REQUESTS: u32 = 200;
-/// Of all pages, those that a request wants: one in so many, as published (65,536 of 128 × 491,520).
+/// Of all pages, those that a request wants: one in so many, as published (65,536 of 128 ×
+/// 491,520).
 const SHARE: u64 = 960;
 const WARM_REQUESTS: usize = 10;
 const THREADS: usize = 2;
@@ -47,8 +51,8 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// So many times fewer requests, with `quick` of small tenants; and of smaller ones where all together would take more
-    /// than half of what the machine has available.
+    /// So many times fewer requests, with `quick` of small tenants; and of smaller ones where all
+    /// together would take more than half of what the machine has available.
     pub(super) fn of_machine(shorter: u32, quick: bool) -> Size {
         let half = available_memory_bytes().map_or(u64::MAX, |bytes| bytes / 2);
         let mut pages_each = if quick { PAGES_EACH_QUICK } else { PAGES_EACH };

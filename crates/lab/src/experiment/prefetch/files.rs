@@ -1,8 +1,10 @@
-//! The publication's loads with the real cache: jobs that read files in memory, and those that hardly scan, or scan swap.
+//! The publication's loads with the real cache: jobs that read files in memory, and those that
+//! hardly scan, or scan swap.
 //!
-//! One cache for each load, in which prefetching is turned off and on in turns of a fraction of a second: two caches differ by more than
-//! what is looked for, by what memory they happen to get. Files are sparse ones where the
-//! system keeps files in memory, so that reading one costs a copy, as from the publication's RAM disk, and no memory.
+//! One cache for each load, in which prefetching is turned off and on in turns of a fraction of a
+//! second: two caches differ by more than what is looked for, by what memory they happen to get.
+//! Files are sparse ones where the system keeps files in memory, so that reading one costs a copy,
+//! as from the publication's RAM disk, and no memory.
 
 use crate::Error;
 use crate::cpu::process_seconds;
@@ -13,7 +15,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Threads of each load, one per processor of a small machine, where the publication has 16 jobs, 48 or 16 threads.
+/// Threads of each load, one per processor of a small machine, where the publication has 16 jobs,
+/// 48 or 16 threads.
 const JOBS: usize = 2;
 /// Reads that a job submits at once.
 const BATCH: usize = 32;
@@ -26,13 +29,16 @@ const PAGE: usize = PAGE_BYTES as usize;
 pub enum Load {
     /// Reads at random, zipf 0.5, from files 3.75 times the limit (test 1).
     RandomRead,
-    /// The same with zipf 0.7 and files 1.9 times the limit; the second job writes every other time (test 2).
+    /// The same with zipf 0.7 and files 1.9 times the limit; the second job writes every other time
+    /// (test 2).
     Hybrid,
-    /// Point selects and short ranges of rows in a buffer pool of 2.5 times the limit, which is swapped (test 3).
+    /// Point selects and short ranges of rows in a buffer pool of 2.5 times the limit, which is
+    /// swapped (test 3).
     Sysbench,
     /// Reads headers and a source, works on memory of its own and writes an object (test 4).
     Compile,
-    /// Stores values one after the other into memory of 4 times the limit, which is swapped (test 5).
+    /// Stores values one after the other into memory of 4 times the limit, which is swapped (test
+    /// 5).
     Memcached,
 }
 
@@ -48,7 +54,8 @@ impl Load {
         }
     }
 
-    /// Pages that each job uses. A power of two, as otherwise fio's hash, by which zipf draws, never reaches half of them.
+    /// Pages that each job uses. A power of two, as otherwise fio's hash, by which zipf draws,
+    /// never reaches half of them.
     fn job_pages(self) -> u64 {
         match self {
             Load::RandomRead => 1 << 18,
@@ -58,7 +65,8 @@ impl Load {
         }
     }
 
-    /// What all jobs use, as a multiple of the limit: the publication's, but for the headers of a compiler.
+    /// What all jobs use, as a multiple of the limit: the publication's, but for the headers of a
+    /// compiler.
     fn ratio(self) -> f64 {
         match self {
             Load::RandomRead => 3.75,
@@ -132,7 +140,8 @@ fn sparse(path: &Path, bytes: u64) -> Result<(), Error> {
 }
 
 impl Side {
-    /// A cache that is full and in balance. Everything is made in `place`, and smaller by `shorter`.
+    /// A cache that is full and in balance. Everything is made in `place`, and smaller by
+    /// `shorter`.
     ///
     /// # Errors
     /// A file cannot be made or read.
@@ -270,7 +279,8 @@ const OBJECTS: u64 = 16;
 const VALUE_BYTES: usize = 1024;
 
 impl Job {
-    /// A place for so many bytes: mostly in the first hundredth, which is what sysbench calls "special".
+    /// A place for so many bytes: mostly in the first hundredth, which is what sysbench calls
+    /// "special".
     fn place(random: &mut Random, len: u64, bytes: usize, align: u64) -> u64 {
         let all = (len - bytes as u64) / align;
         let places = if random.below(100) < COMMON_PERCENT { (all / 100).max(1) } else { all };

@@ -1,8 +1,10 @@
-//! Lists of folios that no cache of the processor holds: how many are scanned per second, straight on the core.
+//! Lists of folios that no cache of the processor holds: how many are scanned per second, straight
+//! on the core.
 //!
-//! Frames are faked, as nobody looks at page contents: a machine whose folios' states and links alone are larger than the last-level
-//! cache would need hundreds of gigabytes of them. Tenants take frames in turn, and each puts its own on its list in random order, so
-//! that neighbours on a list are no neighbours in memory.
+//! Frames are faked, as nobody looks at page contents: a machine whose folios' states and links
+//! alone are larger than the last-level cache would need hundreds of gigabytes of them. Tenants
+//! take frames in turn, and each puts its own on its list in random order, so that neighbours on a
+//! list are no neighbours in memory.
 
 use crate::cpu::thread_seconds;
 use mglru_cache::prefetch_for_write;

@@ -1,5 +1,5 @@
-//! Clients of a load on a simulated machine, and what came of them: operations, latencies, who got how much done, and what
-//! reclaim did meanwhile.
+//! Clients of a load on a simulated machine, and what came of them: operations, latencies, who got
+//! how much done, and what reclaim did meanwhile.
 
 use crate::Error;
 use crate::experiment::crosscheck::{Crosscheck, Watcher};
@@ -25,7 +25,8 @@ pub struct Window {
     pub draws: u64,
     /// Simulated time that is counted.
     pub time: Duration,
-    /// The run ends early once each allocator has gone so many rounds, or somebody finds no memory; 0: it does not.
+    /// The run ends early once each allocator has gone so many rounds, or somebody finds no memory;
+    /// 0: it does not.
     pub rounds: u64,
 }
 
@@ -108,7 +109,8 @@ pub struct Facts {
     pub seconds: f64,
     /// What reclaim did.
     pub efforts: Efforts,
-    /// Of the whole run: isolated ≥ stolen, and what tasks stole is what their efforts reclaimed (background reclaim tells of none).
+    /// Of the whole run: isolated ≥ stolen, and what tasks stole is what their efforts reclaimed
+    /// (background reclaim tells of none).
     pub adds_up: bool,
     /// How the whole run went, if it was watched: all tenants of the machine.
     pub timeline: Option<Timeline>,
@@ -240,7 +242,8 @@ pub fn run(script: &Script) -> Result<Facts, Error> {
     let mut steps = 0_u64;
     loop {
         steps += 1;
-        // Looking at all counters is slow: an allocator that finds no memory does nothing else for long.
+        // Looking at all counters is slow: an allocator that finds no memory does nothing else for
+        // long.
         if rounds > 0 && steps.is_multiple_of(64) && simulator.report().total().counts.out_of_memory > 0 {
             died = true;
             break;

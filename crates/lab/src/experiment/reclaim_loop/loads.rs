@@ -1,4 +1,5 @@
-//! The smaller rows: workers, mapped reads, selects, compilers, files beside anonymous memory, and a writer in a small memcg.
+//! The smaller rows: workers, mapped reads, selects, compilers, files beside anonymous memory, and
+//! a writer in a small memcg.
 //!
 //! Sizes are the published ones divided by what each says; ratios are kept.
 
@@ -143,8 +144,9 @@ pub fn mapped_reads(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<F
     })
 }
 
-/// Row 3: 44 G of anonymous memory and a file of 8 G under 48 G without swap, so many times smaller; 8 clients read, 8 allocate.
-/// A mapped file is read 128 KiB at a time: each page takes a 32nd part of such a read.
+/// Row 3: 44 G of anonymous memory and a file of 8 G under 48 G without swap, so many times
+/// smaller; 8 clients read, 8 allocate. A mapped file is read 128 KiB at a time: each page takes a
+/// 32nd part of such a read.
 pub fn file_anon(mechanisms: Mechanisms, seed: u64, smaller: u64, rounds: u64) -> Result<Facts, Error> {
     let machine = Machine {
         cpus: 16,
@@ -166,9 +168,9 @@ pub fn file_anon(mechanisms: Mechanisms, seed: u64, smaller: u64, rounds: u64) -
     })
 }
 
-/// Row 4: a file three times the limit is written as fast as its writer can to a disk of 40 MB/s, and nobody looks at what the
-/// cgroup has dirty. A quarter of the published 256 M, as small as it was run on real kernels, whose machine this is
-/// ([`fidelity`](crate::fidelity::oom)).
+/// Row 4: a file three times the limit is written as fast as its writer can to a disk of 40 MB/s,
+/// and nobody looks at what the cgroup has dirty. A quarter of the published 256 M, as small as it
+/// was run on real kernels, whose machine this is ([`fidelity`](crate::fidelity::oom)).
 pub fn small_writer(mechanisms: Mechanisms, seed: u64) -> Result<Facts, Error> {
     const LIMIT_PAGES: u64 = GIB_PAGES / 16;
     let writer = DirtyWriter {

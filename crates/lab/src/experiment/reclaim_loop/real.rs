@@ -1,6 +1,8 @@
-//! YCSB-B for real: the document store ([`Documents`]) over a file of the cache, every value verified.
+//! YCSB-B for real: the document store ([`Documents`]) over a file of the cache, every value
+//! verified.
 //!
-//! The published proportions: of 10 parts of memory the store's own cache has 4.5 and the page cache 5.5, for 22 parts of records.
+//! The published proportions: of 10 parts of memory the store's own cache has 4.5 and the page
+//! cache 5.5, for 22 parts of records.
 
 use super::super::Effort;
 use super::super::crosscheck;
@@ -36,7 +38,8 @@ fill the caches and 3 s count; read_only: without updates. Every value is verifi
 /// Runs of each setting, at least.
 const RUNS_MIN: u32 = 6;
 
-/// Runs the experiment; before, after and default in turn, so that what else happens on the machine hits all alike.
+/// Runs the experiment; before, after and default in turn, so that what else happens on the machine
+/// hits all alike.
 ///
 /// # Errors
 /// Files cannot be made, or a record is not what it should be.
@@ -155,7 +158,8 @@ impl Prepared {
         self.0.path().join(name)
     }
 
-    /// Runs YCSB-B on a copy, with so many writes in a hundred operations, `shorter` times as short.
+    /// Runs YCSB-B on a copy, with so many writes in a hundred operations, `shorter` times as
+    /// short.
     ///
     /// # Errors
     /// The system's, the store's; or a record is not what it should be.

@@ -13,17 +13,19 @@ use std::time::Duration;
 pub const CLIENTS: u32 = 32;
 /// 10 G.
 pub const PUBLISHED_LIMIT_PAGES: u64 = 2_621_440;
-/// The published proportions, per page of limit: 20 M records, 6 M operations, and a cache of 4.5 G.
+/// The published proportions, per page of limit: 20 M records, 6 M operations, and a cache of 4.5
+/// G.
 const RECORDS_PER_LIMIT: f64 = 20_000_000.0 / PUBLISHED_LIMIT_PAGES as f64;
 const OPERATIONS_PER_LIMIT: f64 = 6_000_000.0 / PUBLISHED_LIMIT_PAGES as f64;
 const CACHE_PER_LIMIT: f64 = 0.45;
 /// Before anything is counted, a third as many operations as are counted fill memory.
 const WARM: u64 = 3;
 const TOUCH_TIME: Duration = Duration::from_nanos(500);
-/// A leaf's eight pages are read one after the other here: each in an eighth of the time of one read of 32 KiB.
+/// A leaf's eight pages are read one after the other here: each in an eighth of the time of one
+/// read of 32 KiB.
 const LEAF_READ_TIME: Duration = Duration::from_micros(96);
-/// What a walk takes for an entry of a page table that is in the processor's cache. Nothing that is counted depends on it or on
-/// [`SCAN_TIME`] by more than 0.3 % (docs/experiments/reclaim-loop.md).
+/// What a walk takes for an entry of a page table that is in the processor's cache. Nothing that is
+/// counted depends on it or on [`SCAN_TIME`] by more than 0.3 % (docs/experiments/reclaim-loop.md).
 pub(super) const WALK_TIME: Duration = Duration::from_nanos(10);
 const WRITE_TIME: Duration = Duration::from_micros(20);
 

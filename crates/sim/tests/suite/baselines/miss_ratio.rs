@@ -36,8 +36,8 @@ impl Row {
     }
 }
 
-/// How much larger a miss ratio is than the reference, relatively. What the rounding of the reference to four decimals
-/// can explain is no difference.
+/// How much larger a miss ratio is than the reference, relatively. What the rounding of the
+/// reference to four decimals can explain is no difference.
 pub fn difference(miss_ratio: f64, reference: f64) -> f64 {
     let apart = miss_ratio - reference;
     if apart.abs() < 0.000_050_001 { 0.0 } else { apart / reference }
@@ -139,7 +139,8 @@ pub fn their_w_tiny_lfu(memory_pages: u64, pages: &[u32], hashes: u64) -> (f64, 
     ratios.fold((1.0, 0.0), |(least, most), ratio| (ratio.min(least), ratio.max(most)))
 }
 
-/// Time that this thread was on a CPU (Linux), so that waiting for other processes does not count; elsewhere 0.
+/// Time that this thread was on a CPU (Linux), so that waiting for other processes does not count;
+/// elsewhere 0.
 fn cpu_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|nanos| nanos.parse::<f64>().ok()).unwrap_or(0.0) / 1e9

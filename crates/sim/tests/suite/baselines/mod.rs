@@ -1,4 +1,5 @@
-//! The baselines beside naive models of them, by seed, and beside libCacheSim's numbers on the shared traces.
+//! The baselines beside naive models of them, by seed, and beside libCacheSim's numbers on the
+//! shared traces.
 
 mod miss_ratio;
 mod naive;
@@ -110,8 +111,9 @@ fn miss_ratios_are_those_of_libcachesim() {
     assert!(compared > 300, "{compared} rows");
 }
 
-/// LIRS and W-TinyLFU by libCacheSim's rules, in models: LIRS gives its miss ratios. Those of W-TinyLFU depend on the
-/// hashes of its filter, which are crowded, so theirs has to be among what other hashes give.
+/// LIRS and W-TinyLFU by libCacheSim's rules, in models: LIRS gives its miss ratios. Those of
+/// W-TinyLFU depend on the hashes of its filter, which are crowded, so theirs has to be among what
+/// other hashes give.
 #[test]
 fn their_rules_explain_the_differences() {
     let Some(folder) = shared_traces() else { return };
@@ -140,7 +142,8 @@ fn their_rules_explain_the_differences() {
     assert!(compared[0] > 15 && compared[1] > 35, "{compared:?} rows");
 }
 
-/// `docs/baselines.md` has a row for each size of each trace: what it says of W-TinyLFU is what ours is, to the last decimal.
+/// `docs/baselines.md` has a row for each size of each trace: what it says of W-TinyLFU is what
+/// ours is, to the last decimal.
 #[test]
 fn w_tiny_lfu_is_what_is_documented() {
     let Some(folder) = shared_traces() else { return };

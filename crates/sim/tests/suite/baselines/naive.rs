@@ -1,4 +1,5 @@
-//! The policies once more, written from their descriptions with vectors that are searched: slow, and plain to see.
+//! The policies once more, written from their descriptions with vectors that are searched: slow,
+//! and plain to see.
 //!
 //! Vectors are from old to new. Counts of W-TinyLFU are exact here.
 
@@ -111,7 +112,8 @@ impl Policy for Sieve {
                 self.hand = (self.hand + 1) % self.queue.len();
             }
             self.queue.remove(self.hand);
-            // Past the newest, the hand starts over at the oldest, even though a newer page comes now.
+            // Past the newest, the hand starts over at the oldest, even though a newer page comes
+            // now.
             if self.hand == self.queue.len() {
                 self.hand = 0;
             }

@@ -96,8 +96,8 @@ const UNSUPPORTED: &[(Option<&str>, &str)] = &[
     ),
 ];
 
-/// `None`: fio does not know the name, or we support it. Otherwise the nearest supported option, if one
-/// comes near.
+/// `None`: fio does not know the name, or we support it. Otherwise the nearest supported option, if
+/// one comes near.
 pub(super) fn find(name: &str) -> Option<Option<&'static str>> {
     UNSUPPORTED
         .iter()

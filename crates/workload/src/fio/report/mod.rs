@@ -1,10 +1,10 @@
 //! Results, told as fio tells them.
 //!
 //! A host fills an [`Outcome`] per [`Job`]; [`Report::new`] forms rows of them, which merge where
-//! `group_reporting` asks for it; [`Report::text`], [`Report::json`] and [`Report::terse`] print. The form is
-//! that of fio 3.33, so that scripts made for its output read ours. Lines and keys about things that we do
-//! not have or measure (submission latency, trims, disk utilisation) are left out of the text, and empty
-//! where the form has a place for them.
+//! `group_reporting` asks for it; [`Report::text`], [`Report::json`] and [`Report::terse`] print.
+//! The form is that of fio 3.33, so that scripts made for its output read ours. Lines and keys
+//! about things that we do not have or measure (submission latency, trims, disk utilisation) are
+//! left out of the text, and empty where the form has a place for them.
 
 mod json;
 mod number;
@@ -17,8 +17,8 @@ pub use samples::Samples;
 use super::histogram::Latencies;
 use super::job::Job;
 
-/// What stands where fio tells its version: the version whose form this is, and who wrote it. Tools read
-/// it as fio 3.33, as they do fio's own development versions (`fio-3.33-12-gabcdef`).
+/// What stands where fio tells its version: the version whose form this is, and who wrote it. Tools
+/// read it as fio 3.33, as they do fio's own development versions (`fio-3.33-12-gabcdef`).
 pub const VERSION: &str = concat!("fio-3.33-mglru-", env!("CARGO_PKG_VERSION"));
 
 /// The percentiles that fio reports by default.
@@ -147,7 +147,8 @@ impl Cpu {
 /// Why a job ended early.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// The error number of the operating system; 84 (`EILSEQ`) for contents that did not verify, as in fio.
+    /// The error number of the operating system; 84 (`EILSEQ`) for contents that did not verify, as
+    /// in fio.
     pub errno: i32,
     /// What failed, and where.
     pub message: String,
@@ -231,13 +232,14 @@ impl Report {
         self.rows.iter().any(|row| row.outcome.failure.is_some() || row.outcome.verify_errors > 0)
     }
 
-    /// The report as fio prints it with `--output-format=normal`, from the blank line after the progress on.
+    /// The report as fio prints it with `--output-format=normal`, from the blank line after the
+    /// progress on.
     pub fn text(&self) -> String {
         text::report(self)
     }
 
-    /// The report as fio prints it with `--output-format=json`: an object, to which the caller may add
-    /// keys of its own.
+    /// The report as fio prints it with `--output-format=json`: an object, to which the caller may
+    /// add keys of its own.
     pub fn json(&self) -> serde_json::Value {
         json::report(self)
     }
@@ -289,8 +291,9 @@ impl Row {
     }
 }
 
-/// Shares of latencies below fio's limits, in percent of all: (unit, limits in that unit, shares). A share
-/// counts what lies between its limit and the one before; the last limit of milliseconds is open.
+/// Shares of latencies below fio's limits, in percent of all: (unit, limits in that unit, shares).
+/// A share counts what lies between its limit and the one before; the last limit of milliseconds is
+/// open.
 fn latency_shares(row: &Row) -> [(&'static str, Vec<(String, f64)>); 3] {
     const LIMITS: [u64; 10] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000];
     let Outcome { read, write, .. } = &row.outcome;

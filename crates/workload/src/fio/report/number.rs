@@ -9,8 +9,9 @@ pub(super) enum Base {
     Decimal,
 }
 
-/// `value` in at most `digits_max` digits before the point: larger ones get a prefix, and decimals as far
-/// as digits and point fit. 65,536 bytes in four digits are `64.0Ki`, 9,999 stay as they are.
+/// `value` in at most `digits_max` digits before the point: larger ones get a prefix, and decimals
+/// as far as digits and point fit. 65,536 bytes in four digits are `64.0Ki`, 9,999 stay as they
+/// are.
 pub(super) fn short(value: u64, digits_max: usize, base: Base) -> String {
     let (step, prefixes) = match base {
         Base::Binary => (1024.0, ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]),

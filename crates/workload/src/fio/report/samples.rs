@@ -1,7 +1,8 @@
 //! How a rate went up and down.
 
-/// Rates that were sampled at equal distances of time. Merged with those of jobs that ran at the same time, they are
-/// added, as fio does with the jobs of a group: what the group did is about the sum of what each did.
+/// Rates that were sampled at equal distances of time. Merged with those of jobs that ran at the
+/// same time, they are added, as fio does with the jobs of a group: what the group did is about the
+/// sum of what each did.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Samples {
     count: u64,

@@ -1,7 +1,8 @@
-//! The report as fio's terse format, version 3: a line per row, values with semicolons between them.
+//! The report as fio's terse format, version 3: a line per row, values with semicolons between
+//! them.
 //!
-//! Their order is that of fio's manual ("Terse output"). What it says of disks at the end of a line is left out, as fio
-//! leaves it out in its client and server mode.
+//! Their order is that of fio's manual ("Terse output"). What it says of disks at the end of a line
+//! is left out, as fio leaves it out in its client and server mode.
 
 use super::{DEPTHS, Direction, PERCENTILES, Report, Row, VERSION, latency_shares};
 use crate::fio::histogram::Latencies;
@@ -95,8 +96,8 @@ mod tests {
         outcome.read.bandwidth_kib = Samples::of(&[1000, 3000]);
         let text = Report::new(0, 77, Vec::new(), &jobs, vec![outcome]).terse();
         let fields: Vec<&str> = text.trim_end().split(';').collect();
-        // 5, 41 per direction, 5 about the CPU, 7 depths, 22 latencies, the description. Counted in fio 3.33's line,
-        // less its 9 fields about a disk.
+        // 5, 41 per direction, 5 about the CPU, 7 depths, 22 latencies, the description. Counted in
+        // fio 3.33's line, less its 9 fields about a disk.
         assert_eq!(fields.len(), 5 + 2 * 41 + 5 + 7 + 22 + 1);
         assert_eq!(fields[..9], ["3", VERSION, "hello", "0", "0", "400", "4000", "1000", "100"]);
         assert_eq!(fields[13..18], ["10", "1000", "505.000000", "290.114920", "1.000000%=10"]);

@@ -132,8 +132,8 @@ fn missing_columns_are_named_even_when_lossy() {
     }
 }
 
-/// Cut anywhere, a trace says fewer records, the same ones, and never panics; a binary one says that it is
-/// cut.
+/// Cut anywhere, a trace says fewer records, the same ones, and never panics; a binary one says
+/// that it is cut.
 #[test]
 fn every_prefix_of_every_sample() {
     for (format, name, bytes, expected) in samples() {

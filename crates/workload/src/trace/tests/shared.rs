@@ -1,4 +1,5 @@
-//! The traces of `../shared`, where that folder exists: every file, against the table in its README.
+//! The traces of `../shared`, where that folder exists: every file, against the table in its
+//! README.
 
 use super::*;
 use std::collections::HashMap;

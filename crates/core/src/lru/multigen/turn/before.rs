@@ -1,10 +1,11 @@
 //! The turn of an lruvec before the reclaim loop of Linux 7.2.
 //!
-//! Its budget is computed anew at each step, of what is left, and held against all that was looked at so far. Aging
-//! replaces it: whoever opens a generation, or finds that another thread does, evicts nothing in this turn. Steps are
-//! large, limit reclaim goes on past its goal to the end of the budget, and the flusher is asked for at the end.
+//! Its budget is computed anew at each step, of what is left, and held against all that was looked
+//! at so far. Aging replaces it: whoever opens a generation, or finds that another thread does,
+//! evicts nothing in this turn. Steps are large, limit reclaim goes on past its goal to the end of
+//! the budget, and the flusher is asked for at the end.
 //!
-//! Source: spec 70 §4.2 (Linux 6.12 and 7.1).
+//! Source: [book: reclaim-loop#loop-before] (Linux 6.12 and 7.1).
 
 use super::MultiGenTurn;
 use crate::host::{FlushReason, Host};
@@ -28,7 +29,8 @@ impl MultiGenTurn {
             return finish(cx);
         }
         let due = lruvec.aging_due(self.swappiness, core.mechanisms());
-        // With two generations nothing may be taken, and at the first priority there is no aging yet.
+        // With two generations nothing may be taken, and at the first priority there is no aging
+        // yet.
         let pages = if due == Due::Must { 0 } else { lruvec.pages_in_generations(self.swappiness) };
         let whole = pages > 0 && !memcg.is_online();
         if self.aging.is_some() || due != Due::No && self.priority != PRIORITY_DEFAULT && !whole {
@@ -73,7 +75,8 @@ mod tests {
         for page in 0..pages {
             harness.read_ahead([page]);
             if generations == 3 {
-                // Still in the batch: a hot page is placed in the second oldest of four generations.
+                // Still in the batch: a hot page is placed in the second oldest of four
+                // generations.
                 harness.make_hot(page);
                 harness.drain();
             }
@@ -93,8 +96,9 @@ mod tests {
         flushes.iter().filter(|&&reason| reason == FlushReason::Reclaim).count()
     }
 
-    /// spec 70 §14: "V7.1, same, with 3 generations at priority 11 (cgroup reclaim): ages once, evicts nothing in this
-    /// visit"; spec 30 §2: "aging is skipped" at priority 12, and the budget is spent.
+    /// [book: reclaim-loop#checks]: "7.1, same, with 3 generations at priority 11 (cgroup reclaim):
+    /// ages once, evicts nothing in this visit"; [book: aging#when-to-age]: "aging is skipped" at
+    /// priority 12, and the budget is spent.
     #[test]
     fn aging_takes_the_turn() {
         let harness = harness(Preset::Linux71, 100_000, 3);
@@ -108,8 +112,8 @@ mod tests {
         );
     }
 
-    /// spec 30 §2: with two generations, "the scan budget is then 0 in the `must_age` case, so the pass does nothing" at
-    /// priority 12.
+    /// [book: aging#when-to-age]: with two generations, "the scan budget is then 0 in the
+    /// `must_age` case, so the pass does nothing" at priority 12.
     #[test]
     fn nothing_happens_at_the_first_priority_if_aging_must_come_first() {
         for preset in [Preset::Linux612, Preset::Linux71] {
@@ -123,7 +127,8 @@ mod tests {
         }
     }
 
-    /// spec 70 §14: "V7.1 cgroup reclaim continues to the end of the budget", which is computed anew for each step.
+    /// [book: reclaim-loop#checks]: "7.1 cgroup reclaim continues to the end of the budget", which
+    /// is computed anew for each step.
     #[test]
     fn limit_reclaim_goes_on_past_its_goal() {
         let harness = harness(Preset::Linux71, 10_000, 4);
@@ -132,19 +137,22 @@ mod tests {
         assert_eq!((steps, scan.progress.reclaimed), (vec![64; 5], 320));
     }
 
-    /// spec 40 §2, row "folios looked at per scan": 7.1 looks at its budget, 6.12 at 4096 however small that is.
+    /// [book: eviction#batch-limits], row "folios looked at per scan": 7.1 looks at its budget,
+    /// 6.12 at 4096 however small that is.
     #[test]
     fn steps_are_large_before_the_rework() {
         let first = |preset| {
-            // Two steps, as 6.12 places new pages in the second oldest generation, and passes over the empty one first.
+            // Two steps, as 6.12 places new pages in the second oldest generation, and passes over
+            // the empty one first.
             let harness = harness(preset, 5000, if preset == Preset::Linux71 { 4 } else { 3 });
             harness.pass(harness.orders(32), 12).0
         };
         assert_eq!((first(Preset::Linux71), first(Preset::Linux612)), (vec![1], vec![64]));
     }
 
-    /// spec 70 §14: "V7.1: flusher is woken at the end of the loop iff unqueued dirty > 0 and equals file taken"; spec 40
-    /// §6.1 row 6: dirty pages are not isolated.
+    /// [book: reclaim-loop#checks]: "7.1: flusher is woken at the end of the loop iff unqueued
+    /// dirty > 0 and equals file taken"; [book: eviction#sorting] row 6: dirty pages are not
+    /// isolated.
     #[test]
     fn nothing_but_dirty_pages_wakes_the_flusher() {
         let woken = |dirty: u32, queued: bool| {
@@ -160,8 +168,9 @@ mod tests {
         assert_eq!((woken(40, false), woken(39, false), woken(0, false), woken(40, true)), (1, 0, 0, 0));
     }
 
-    /// spec 70 §14: "A memcg of 8192 pages … one dirty page at the tail, priority 12 (quota 1) … V6.12, same: up to 64
-    /// folios are isolated, no wake-up unless all are dirty"; 7.1 wakes it.
+    /// [book: reclaim-loop#checks]: "A memcg of 8192 pages … one dirty page at the tail, priority
+    /// 12 (quota 1) … 6.12, same: up to 64 folios are isolated, no wake-up unless all are dirty";
+    /// 7.1 wakes it.
     #[test]
     fn one_dirty_page_at_the_tail() {
         let pass = |preset, dirty: u32| {
