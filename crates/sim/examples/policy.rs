@@ -16,6 +16,12 @@
 //! average: the engine frees some pages at a time, and so gets half of these more (28 for the
 //! kernel's presets, which free some 56; 16 for `ranked`, which frees 32).
 
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "an example is a host"
+)]
 use mglru_core::{Lru, Mechanisms, Preset, Switch};
 use mglru_sim::{Access, Baseline, Machine, Operation, Simulator, SwapDevice, SwapModel};
 use mglru_workload::trace::{OpenOptions, open, sidecar};

@@ -23,7 +23,7 @@ fn in_the_cache(writes: &[(u64, u64)]) -> Asked {
         handles[file as usize].write_at(&[1; PAGE], page * PAGE as u64).unwrap();
     }
     let asked = || {
-        let counts = [0, 1].map(|file| files.counts(&format!("f{file}")));
+        let counts = [0, 1].map(|file| files.counts(format!("f{file}")));
         let bytes: u64 = counts.iter().map(|counts| counts.written_bytes).sum();
         (counts.iter().map(|counts| counts.writes).sum(), bytes / PAGE as u64)
     };

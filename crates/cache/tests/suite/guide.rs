@@ -2,12 +2,12 @@
 
 #[allow(dead_code, reason = "its main is for those who run it alone")]
 #[path = "../../examples/guide.rs"]
-mod guide;
+mod example;
 
 #[test]
 fn the_guide_works() {
     let directory = tempfile::tempdir().unwrap();
-    guide::run(directory.path()).unwrap();
+    example::run(directory.path()).unwrap();
 }
 
 /// Lines without their indentation, and without the space before a remark.

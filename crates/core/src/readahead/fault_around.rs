@@ -37,12 +37,11 @@ impl Core {
                 continue;
             }
             let Lookup::Hit(hit) = self.lookup(mapping, at) else { continue };
-            if !hit.flags.mapped() && !hit.flags.locked() && !hit.readahead() {
-                if self.make_entry(mapping, at, &hit).is_some() {
-                    made += 1;
-                    if lru::maps_around_old(self) {
-                        self.make_old(mapping, at, hit.folio);
-                    }
+            let is_free = !hit.flags.mapped() && !hit.flags.locked() && !hit.readahead();
+            if is_free && self.make_entry(mapping, at, &hit).is_some() {
+                made += 1;
+                if lru::maps_around_old(self) {
+                    self.make_old(mapping, at, hit.folio);
                 }
             }
         }

@@ -53,7 +53,7 @@ impl Memory {
         }
     }
 
-    pub(super) fn from_main(self) -> bool {
+    pub(super) fn left_main(self) -> bool {
         self.from_main
     }
 

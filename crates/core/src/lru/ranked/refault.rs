@@ -47,10 +47,10 @@ pub(in crate::lru) fn refaulted(core: &Core, host: &impl Host, refault: Refault<
     if let Some(signal) = ranked.judge(memory, passed, mechanisms) {
         ranked.signal(signal, mechanisms);
     }
-    if memory.from_main() {
+    if memory.left_main() {
         memcg.stat.add(pick(Counter::WorkingsetRestoreAnon, Counter::WorkingsetRestoreFile), 1);
     }
     memcg.stat.add(pick(Counter::WorkingsetActivateAnon, Counter::WorkingsetActivateFile), 1);
     core.folios.set_stamp(folio, memory.stamp());
-    core.folios.flags(folio).returns(memory.from_main());
+    core.folios.flags(folio).returns(memory.left_main());
 }

@@ -214,7 +214,7 @@ impl Ranked {
     /// How many pages left the list of a remembered page since it did, and until how many it is
     /// remembered.
     pub(super) fn distance(&self, memory: Memory) -> (u64, u64) {
-        let list = if memory.from_main() { List::Main } else { List::Newcomers };
+        let list = if memory.left_main() { List::Main } else { List::Newcomers };
         let evicted = self.evicted[list as usize].load(Relaxed);
         (memory.evictions_since(evicted), SHADOW_MEMORIES * self.memory_pages())
     }
@@ -222,7 +222,7 @@ impl Ranked {
     /// What the return of a page after so many evictions from its list says.
     pub(super) fn judge(&self, memory: Memory, passed: u64, mechanisms: Mechanisms) -> Option<Signal> {
         let memory_pages = self.memory_pages();
-        if memory.from_main() {
+        if memory.left_main() {
             return (passed * 100 < memory_pages * MAIN_REACH_PERCENT).then_some(Signal::Smaller);
         }
         let reach = memory_pages * NEWCOMER_REACH_PERCENT / 100;
