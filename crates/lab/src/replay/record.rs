@@ -318,7 +318,7 @@ pub fn list_word(list: List) -> Word {
     match list {
         List::Active => word!("active"),
         List::Inactive => word!("inactive"),
-        List::Newcomers => word!("newcomers'"),
+        List::Newcomers => word!("newcomers"),
         List::Main => word!("main"),
         _ => word!("unevictable"),
     }

@@ -9,12 +9,12 @@ pub struct Word(u8);
 
 /// All words. The kinds of events come first.
 #[rustfmt::skip]
-pub const WORDS: [&str; 58] = [
+pub const WORDS: [&str; 60] = [
     "touch", "insert", "list", "promote", "sort", "isolate", "judge", "evict", "age", "effort",
     "hit", "miss", "refault",
     "access", "page", "anon", "write", "mapped", "recent", "distance", "reach", "generation", "from", "by", "why", "tier", "verdict",
     "reason", "oldest_generation", "scanned", "reclaimed", "priority",
-    "active", "inactive", "unevictable", "arrivals", "rotation", "deactivation", "activation", "isolation",
+    "active", "inactive", "newcomers", "main", "unevictable", "arrivals", "rotation", "deactivation", "activation", "isolation",
     "walk", "look_around", "relabelled", "protected", "saturated", "dirty",
     "keep", "activate", "look_at_mappings", "assign_slot", "unmap", "swap_out", "free",
     "locked", "still_being_written", "being_written", "young", "without_swap",
