@@ -10,7 +10,7 @@ pub(crate) use flags::{Climb, HandStep, MAIN, NEWCOMER, Neighbour, tier_of};
 pub use flags::{Flags, FolioFlags, GenIndex, LENT_REFERENCES_MAX, Tier};
 pub(crate) use list::FolioLists;
 pub use table::{FolioId, FolioTable, MAX_FOLIOS};
-pub(crate) use table::{STAMP_BITS, Stamp};
+pub(crate) use table::{MEMCG_BITS, STAMP_BITS, Stamp};
 
 /// What backs a folio. Decided by "swap-backed or not", never by "mapped or not"
 /// ([book: overview#terms]).

@@ -7,7 +7,6 @@
 
 use super::{FolioFlags, Kind};
 use crate::mechanism::{LruLock, Mechanisms};
-use crate::memcg::MemcgId;
 use crate::sync::{
     AtomicI64, AtomicU32, AtomicU64, LockCounts, Mutex, MutexGuard, Ordering::Relaxed, SettingsWord,
 };
@@ -19,10 +18,12 @@ pub struct FolioId(pub u32);
 /// Most folios of one node: 8 TiB of 4 KiB pages. One bit of a list link is needed to mark its end.
 pub const MAX_FOLIOS: u32 = 1 << 31;
 
+/// Bits of the number of a memcg.
+pub(crate) const MEMCG_BITS: u32 = 20;
 /// Bits of a stamp: those of the memcgs' column that numbers of memcgs leave.
-pub(crate) const STAMP_BITS: u32 = u32::BITS - MemcgId::BITS;
+pub(crate) const STAMP_BITS: u32 = u32::BITS - MEMCG_BITS;
 const STAMP_MASK: u32 = (1 << STAMP_BITS) - 1;
-const MEMCG_MASK: u32 = (1 << MemcgId::BITS) - 1;
+const MEMCG_MASK: u32 = (1 << MEMCG_BITS) - 1;
 
 /// When something happened to a folio, by the clock of its lruvec, of which these are the low bits.
 /// The policy `ranked` has it.
@@ -237,12 +238,12 @@ impl FolioTable {
     /// What the policy noted of a folio last.
     #[inline]
     pub(crate) fn stamp(&self, folio: FolioId) -> Stamp {
-        Stamp(self.memcgs[folio.0 as usize].load(Relaxed) >> MemcgId::BITS)
+        Stamp(self.memcgs[folio.0 as usize].load(Relaxed) >> MEMCG_BITS)
     }
 
     pub(crate) fn set_stamp(&self, folio: FolioId, stamp: Stamp) {
         let word = &self.memcgs[folio.0 as usize];
-        word.store(word.load(Relaxed) & MEMCG_MASK | stamp.0 << MemcgId::BITS, Relaxed);
+        word.store(word.load(Relaxed) & MEMCG_MASK | stamp.0 << MEMCG_BITS, Relaxed);
     }
 }
 

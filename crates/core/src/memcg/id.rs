@@ -9,7 +9,7 @@ impl MemcgId {
     pub const ROOT: MemcgId = MemcgId(0);
 
     /// Bits of a number.
-    pub(crate) const BITS: u32 = 20;
+    pub(crate) const BITS: u32 = crate::folio::MEMCG_BITS;
 
     pub(super) const NONE: u32 = u32::MAX;
 }
