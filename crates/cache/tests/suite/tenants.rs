@@ -3,7 +3,7 @@
 
 use crate::common::{Disk, PAGE, assert_same, counter, memory, page, pages, read};
 use mglru_cache::{Advice, CachedFile, Error, Limits, Map, OpenMode, PageCache};
-use mglru_core::Errno;
+use mglru_core::{Errno, Mechanisms, Preset, Switch};
 
 const MIB: u64 = 1 << 20;
 
@@ -237,11 +237,15 @@ fn limits_are_lowered_while_pages_are_there() {
     cache.validate().unwrap();
 }
 
-/// A floor keeps a tenant's pages while another one scans; without it they go.
+/// A floor keeps a tenant's pages while another one scans; without it they go. Of a tenant below
+/// `memory.low`, the kernels' memcg LRU takes pages at its second visit; `subtree_lru` does not.
 #[test]
 fn a_floor_keeps_pages() {
     let kept = |low: u64| {
-        let (_disk, cache) = cache(4 * MIB, 3000);
+        let (disk, _files) = memory(1);
+        disk.set("f", &pages(0..3000));
+        let mechanisms = Mechanisms::compose(Preset::Default, &[Switch::SubtreeLru], &[]).unwrap();
+        let cache = disk.builder(4 * MIB).mechanisms(mechanisms).build().unwrap();
         let a = cache.add_tenant("a", &Limits { low_bytes: low, ..Limits::default() }).unwrap();
         cache.add_tenant("b", &Limits::default()).unwrap();
         let file = open(&cache, "a");
