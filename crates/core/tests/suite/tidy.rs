@@ -38,7 +38,6 @@ const OBSERVERS: &[&str] = &["validate"];
 
 /// Arrows that point up, each with what would have to move for it to go.
 const UPWARDS: &[(&str, &str, &str)] = &[
-    ("folio", "memcg", "`MemcgId` is a noun, defined beside the memcg that it numbers"),
     ("mapping", "memcg", "`MemcgId` is a noun, defined beside the memcg that it numbers"),
     ("memcg", "lru", "a memcg owns its lruvec"),
     ("node", "reclaim", "a node has watermarks, which are defined with the reclaim that keeps them"),
