@@ -161,10 +161,10 @@ impl Tenant {
         self.shared.find_tenant(&self.path_of(name))
     }
 
-    /// Makes a tenant below this one. See [`PageCache::add_tenant`].
+    /// Makes a tenant below this one. See [`crate::PageCache::add_tenant`].
     ///
     /// # Errors
-    /// As [`PageCache::add_tenant`].
+    /// As [`crate::PageCache::add_tenant`].
     pub fn add_child(&self, name: &str, limits: &Limits) -> Result<Tenant, Error> {
         self.shared.add_tenant(&self.path_of(name), limits, false)
     }
