@@ -13,6 +13,7 @@
 
 use super::LockedLruvec;
 use crate::Core;
+use crate::event::ListedFrom;
 use crate::folio::FolioId;
 use crate::host::Host;
 use crate::memcg::{Counter, Memcg, MemcgId};
@@ -176,6 +177,37 @@ impl Core {
             rest = &rest[run..];
         }
         folios.iter().for_each(|&folio| self.put(host, folio));
+    }
+
+    /// Puts isolated folios of a memcg back on its lists, the first of them first, under one hold
+    /// of the lruvec lock, and drops the references of their isolation. `true` beside a folio: it
+    /// goes to the unevictable list. `folios` is empty afterwards.
+    pub(super) fn put_back_isolated(
+        &self,
+        host: &impl Host,
+        memcg: MemcgId,
+        folios: &mut Vec<(FolioId, bool)>,
+    ) {
+        if folios.is_empty() {
+            return;
+        }
+        let (owner, mut locked) = self.lock_living(memcg);
+        let mut went = Vec::new();
+        for &(folio, unevictable) in folios.iter() {
+            went.extend(self.adopt(owner, folio));
+            if unevictable {
+                locked.add_unevictable(folio);
+            } else {
+                locked.place(folio, false);
+            }
+            self.tell_listed(host, owner, folio, ListedFrom::Isolation);
+        }
+        self.grew(owner);
+        drop(locked);
+        self.release_unused(&went);
+        for (folio, _) in folios.drain(..) {
+            self.put(host, folio);
+        }
     }
 
     /// Moves one. Returned: who had it, if that was removed meanwhile.

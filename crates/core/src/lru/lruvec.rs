@@ -10,7 +10,7 @@
 use super::classic::state::{Classic, Costs};
 use super::multigen::bloom::Filters;
 use super::multigen::window::{Averages, GENERATION_LISTS, Seq, Window};
-use super::ranked::Ranked;
+use super::ranked::RankedOnUse;
 use super::{MAX_GENERATIONS, Swappiness};
 use crate::Time;
 use crate::folio::{FolioId, FolioLists, FolioTable, GenIndex, Kind};
@@ -96,7 +96,7 @@ pub struct Lruvec {
     /// As how many it is known to those who drop them: see [`Core::give_up_shadows`](crate::Core).
     pub(crate) shadow_group: AtomicU32,
     pub(crate) classic: Classic,
-    pub(crate) ranked: Ranked,
+    pub(crate) ranked: RankedOnUse,
     #[cfg(test)]
     pub(super) fifo: super::fifo::Fifo,
     /// Limit reclaim met only dirty pages under write-back ([book: writeback#throttling]).
@@ -123,7 +123,7 @@ impl Lruvec {
             shadow_leaves: Mutex::new(VecDeque::new()),
             shadow_group: AtomicU32::new(0),
             classic: Classic::new(),
-            ranked: Ranked::new(),
+            ranked: RankedOnUse::default(),
             #[cfg(test)]
             fifo: Default::default(),
             congested: AtomicBool::new(false),

@@ -688,8 +688,10 @@ impl LockedLruvec<'_> {
         }
         for (list, kind) in ranked::LISTS {
             let pages = self.lruvec.ranked.size(list, kind) as i64;
-            self.resize_ranked(list, kind, -pages);
-            heir.resize_ranked(list, kind, pages);
+            if pages != 0 {
+                self.resize_ranked(list, kind, -pages);
+                heir.resize_ranked(list, kind, pages);
+            }
         }
         #[cfg(test)]
         for kind in Kind::ALL {

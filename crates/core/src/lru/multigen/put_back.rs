@@ -9,7 +9,6 @@
 //! again at once. The others leave the oldest generation, or the next scan would meet them again.
 
 use crate::Core;
-use crate::event::ListedFrom;
 use crate::folio::{Flags, FolioId, Kind};
 use crate::host::{FlushReason, Host};
 use crate::lru::scan_control::{Context, EffortKind, Isolated, PagedOut, Scan, Tallies};
@@ -170,25 +169,7 @@ fn put_back_rejected(core: &Core, host: &impl Host, scan: &mut Scan, memcg: &Mem
         }
         back.push((folio, false));
     }
-    if !back.is_empty() {
-        let (owner, mut locked) = core.lock_living(memcg.id());
-        let mut went = Vec::new();
-        for &(folio, unevictable) in &back {
-            went.extend(core.adopt(owner, folio));
-            if unevictable {
-                locked.add_unevictable(folio);
-            } else {
-                locked.place(folio, false);
-            }
-            core.tell_listed(host, owner, folio, ListedFrom::Isolation);
-        }
-        core.grew(owner);
-        drop(locked);
-        core.release_unused(&went);
-        for (folio, _) in back.drain(..) {
-            core.put(host, folio);
-        }
-    }
+    core.put_back_isolated(host, memcg.id(), &mut back);
     scan.back = back;
     scan.rejected = rejected;
 }

@@ -50,7 +50,7 @@ mod turn;
 
 use super::Habits;
 use super::scan_control::CLUSTER_PAGES;
-pub(crate) use state::{List, Ranked};
+pub(crate) use state::{List, RankedOnUse};
 pub(super) use {
     refault::{refaulted, shadow_of},
     state::{LISTS, list_of},

@@ -12,6 +12,8 @@ use crate::lru::Swappiness;
 use crate::lru::lruvec::RANKED_LISTS;
 use crate::mechanism::{Mechanisms, Switch};
 use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::ops::Deref;
+use std::sync::OnceLock;
 
 /// One of the two lists of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +71,39 @@ pub(crate) struct Ranked {
     swappiness: AtomicU32,
 }
 
+/// The state of this policy in an lruvec, which is there from its first use on: a tenant of a cache
+/// that runs another policy pays 16 bytes for it.
+#[derive(Debug, Default)]
+pub(crate) struct RankedOnUse(OnceLock<Box<Ranked>>);
+
+impl Deref for RankedOnUse {
+    type Target = Ranked;
+
+    fn deref(&self) -> &Ranked {
+        self.0.get_or_init(|| Box::new(Ranked::new()))
+    }
+}
+
+/// What is asked whatever policy is on: without a state there are no pages.
+impl RankedOnUse {
+    /// As new, for the next memcg of that number.
+    pub(in crate::lru) fn reset(&self) {
+        self.0.get().inspect(|ranked| ranked.reset());
+    }
+
+    /// Pages of a kind on a list.
+    pub(crate) fn size(&self, list: List, kind: Kind) -> u64 {
+        self.0.get().map_or(0, |ranked| ranked.size(list, kind))
+    }
+
+    /// Pages of a kind on both lists.
+    pub(in crate::lru) fn pages(&self, kind: Kind) -> u64 {
+        self.0.get().map_or(0, |ranked| ranked.pages(kind))
+    }
+}
+
 impl Ranked {
-    pub(in crate::lru) fn new() -> Ranked {
+    fn new() -> Ranked {
         let ranked = Ranked {
             sizes: Default::default(),
             share: AtomicU64::new(0),
@@ -87,7 +120,7 @@ impl Ranked {
     }
 
     /// As new, for the next memcg of that number.
-    pub(in crate::lru) fn reset(&self) {
+    fn reset(&self) {
         self.sizes.iter().flatten().for_each(|size| size.store(0, Relaxed));
         self.clock.iter().chain(&self.evicted).for_each(|word| word.store(0, Relaxed));
         self.share.store(Share::START.pack(), Relaxed);
@@ -99,7 +132,7 @@ impl Ranked {
     }
 
     /// Pages of a kind on a list.
-    pub(crate) fn size(&self, list: List, kind: Kind) -> u64 {
+    pub(super) fn size(&self, list: List, kind: Kind) -> u64 {
         self.sizes[list as usize][kind as usize].load(Relaxed).max(0) as u64
     }
 
@@ -110,7 +143,7 @@ impl Ranked {
     }
 
     /// Pages of a kind on both lists.
-    pub(in crate::lru) fn pages(&self, kind: Kind) -> u64 {
+    pub(super) fn pages(&self, kind: Kind) -> u64 {
         self.size(List::Newcomers, kind) + self.size(List::Main, kind)
     }
 

@@ -1,9 +1,8 @@
 //! The turn of one lruvec: batches off the newcomers' tail or the main list's, as the newcomers'
 //! share says.
 
-use super::state::{List, Ranked};
+use super::state::{List, Ranked, RankedOnUse};
 use crate::Core;
-use crate::event::ListedFrom;
 use crate::folio::{FolioId, Kind};
 use crate::host::{FlushReason, Host};
 use crate::lru::scan_control::Tallies;
@@ -164,23 +163,7 @@ fn put_back(cx: &mut Context<'_, impl Host>, memcg: &Memcg) {
         let now = core.folios.flags(folio).load();
         (folio, !scan.last_mapping.is_evictable(core, folio, now))
     }));
-    let (owner, mut locked) = core.lock_living(memcg.id());
-    let mut went = Vec::new();
-    for &(folio, unevictable) in &back {
-        went.extend(core.adopt(owner, folio));
-        if unevictable {
-            locked.add_unevictable(folio);
-        } else {
-            locked.place(folio, false);
-        }
-        core.tell_listed(host, owner, folio, ListedFrom::Isolation);
-    }
-    core.grew(owner);
-    drop(locked);
-    core.release_unused(&went);
-    for (folio, _) in back.drain(..) {
-        core.put(host, folio);
-    }
+    core.put_back_isolated(host, memcg.id(), &mut back);
     scan.back = back;
 }
 
@@ -200,7 +183,7 @@ pub(in crate::lru) fn references(cx: &mut Context<'_, impl Host>, folio: FolioId
     }
 }
 
-impl Ranked {
+impl RankedOnUse {
     /// Pages of a kind that are reported as active, and as inactive.
     pub(in crate::lru) fn reported(&self, kind: Kind) -> [u64; 2] {
         [self.size(List::Main, kind), self.size(List::Newcomers, kind)]
