@@ -63,7 +63,22 @@ fn a_trace_has_counts_and_no_time() {
     assert!(ablation["timeline"]["tenants"][0]["samples"].as_array().unwrap().len() >= 40);
     let names =
         ablation["cannot_matter"].as_array().unwrap().iter().map(|one| one["mechanism"].as_str().unwrap());
-    assert_eq!(names.collect::<Vec<_>>(), ["prefetch", "lru_lock"]);
+    assert_eq!(
+        names.collect::<Vec<_>>(),
+        [
+            "prefetch",
+            // Those of the policy `ranked`, which is not on.
+            "rank_by_generation",
+            "fill_main",
+            "main_shadows",
+            "adaptive_newcomers",
+            "period_discount",
+            "refusal_pressure",
+            "share_momentum",
+            "first_look",
+            "lru_lock"
+        ]
+    );
 }
 
 /// The first seed is the replay that `mglru replay` makes.
