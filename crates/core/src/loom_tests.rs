@@ -386,10 +386,11 @@ fn loom_a_memcg_goes_meanwhile() {
 fn loom_evictions_share_no_time() {
     fn times(world: &World) -> Vec<u64> {
         let (core, memcg) = (&world.core, world.core.memcg(world.task.memcg));
-        let flags = core.folios.flags(world.hit().expect("nobody takes it").folio).load();
+        let folio = world.hit().expect("nobody takes it").folio;
+        let flags = core.folios.flags(folio).load();
         let mut evictions = lru::Evictions::begin(core, memcg.id(), 2);
         // One more than was thought.
-        let mut time = || evictions.evicted(core, memcg, Kind::File, flags);
+        let mut time = || evictions.evicted(core, memcg, folio, (Kind::File, flags));
         let times = [(); 3].map(|()| time().token);
         evictions.end(core, memcg);
         times.into()
