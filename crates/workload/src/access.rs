@@ -1,23 +1,23 @@
-//! One access of a workload: the word that generators speak and hosts perform.
+//! One access of a workload, as generators produce it and callers perform it.
 
 /// A read or a write of consecutive bytes of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Access {
-    /// Where it starts, in bytes from the beginning of the file.
+    /// First byte, counted from the beginning of the file.
     pub offset: u64,
-    /// How many bytes. Never 0.
+    /// Length in bytes. Never 0.
     pub bytes: u32,
-    /// Whether it writes.
+    /// Whether the access writes.
     pub write: bool,
 }
 
 impl Access {
-    /// The first byte after the access.
+    /// First byte after the access.
     pub fn end(&self) -> u64 {
         self.offset + u64::from(self.bytes)
     }
 
-    /// The numbers of the pages that it touches, for pages of `page_bytes`.
+    /// Numbers of the pages that the access touches, for pages of `page_bytes`.
     ///
     /// # Panics
     /// If `page_bytes` or the length of the access is 0.

@@ -1,35 +1,35 @@
-//! Compilers: many small files that are read once, some that all read, and memory that comes and
-//! goes.
+//! Compilers: many small files that are read once, some files that every unit reads, and heaps that
+//! grow and are freed.
 //!
-//! The shape is that of a kernel build with many jobs: a unit is a source file of a few pages, some
-//! dozens of headers (a few of which nearly every unit includes: zipfian 0.99), an object that is
-//! written, and a heap that grows while the unit is compiled, is looked at again, and is given up.
-//! A tenth of the tree's files are headers.
+//! The shape is that of a kernel build with many jobs. A unit reads a source file of a few pages
+//! and dozens of headers, some of which nearly every unit includes (zipfian 0.99). It writes an
+//! object file. Its heap grows while it is compiled, is read again, and is freed. A tenth of the
+//! tree's files are headers.
 
 use crate::distribution::Skewed;
 use crate::load::Step;
 use crate::random::{Random, mix};
 use crate::trace::PageAccess;
 
-/// Of a unit.
+/// Headers per unit.
 const HEADERS: u64 = 60;
 const OBJECT_PAGES: u64 = 8;
-/// Computing per page of the heap.
+/// Computing time per page of the heap.
 const HEAP_PAGE_NANOS: u64 = 100_000;
-/// The files: sources, headers and objects lie one after the other, as their file system would have
-/// them.
+/// File numbers. Sources, headers and objects are each laid out one after the other, as on a file
+/// system.
 const SOURCES: u64 = 1 << 32;
 const HEADERS_FILE: u64 = 2 << 32;
 const OBJECTS: u64 = 3 << 32;
-/// Room of each.
+/// Pages reserved per file.
 const FILE_PAGES_MAX: u64 = 16;
 
-/// The tree.
+/// The source tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compile {
-    /// Units; at least 1.
+    /// Number of units; at least 1.
     pub sources: u32,
-    /// Of each compiler, on average; at least a page.
+    /// Average heap of each compiler in pages; at least 1.
     pub heap_pages: u32,
 }
 
@@ -40,12 +40,12 @@ pub struct Compilers {
     heap_pages: u64,
     popular: Skewed,
     random: Random,
-    /// The unit that comes next; after the last, the tree is compiled again.
+    /// The next unit. After the last unit the tree is compiled again.
     next: u64,
 }
 
 impl Compilers {
-    /// Some compilers; how many does not matter, as they take unit after unit.
+    /// Starts the compilers of one tree. Their number does not matter: each takes the next unit.
     pub fn new(compile: Compile, _compilers: u32, seed: u64) -> Compilers {
         let headers = u64::from(compile.sources / 10).max(1);
         Compilers {
@@ -57,12 +57,12 @@ impl Compilers {
         }
     }
 
-    /// Appends a unit.
+    /// Appends the steps of the next unit.
     pub fn next(&mut self, client: usize, steps: &mut Vec<Step>) {
         let unit = self.next % self.sources;
         self.next += 1;
         let file = |page, write| Step::Touch(PageAccess { page, write, mapped: false, anon: false });
-        // A size of its own: 1 to 16 pages, small ones more often.
+        // File sizes are 1 to 16 pages, with small sizes more frequent.
         let pages = |number: u64| {
             1 + mix(number) % FILE_PAGES_MAX * (mix(number + 1) % FILE_PAGES_MAX) / FILE_PAGES_MAX
         };
@@ -74,7 +74,7 @@ impl Compilers {
         for _ in 0..HEADERS {
             read(HEADERS_FILE, self.popular.block(&mut self.random), steps);
         }
-        // Half to one and a half times what is usual.
+        // Half to one and a half times the average.
         let heap = self.heap_pages / 2 + self.random.below(self.heap_pages + 1);
         let first = (client as u64 + 1) << 32;
         for page in 0..heap.max(1) {

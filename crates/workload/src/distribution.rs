@@ -1,50 +1,51 @@
-//! Which blocks are hot.
+//! Distributions of random accesses over the blocks of a file.
 //!
-//! fio's meaning of `random_distribution`, so that a job hits as often here as under fio:
+//! They follow fio's `random_distribution`, so that a job hits as often here as under fio:
 //!
-//! * **uniform** (`random`): every block alike, once per pass; with `norandommap` drawn anew each
-//!   time.
-//! * **zipf:θ**: the block of rank `r` (1 is the hottest) is drawn with a probability that falls as
-//!   `1 / r^θ`.
-//! * **pareto:h**: the self-similar distribution (the same paper): a share `1 - h` of the draws
-//!   goes to the hottest `h` of the blocks, of these `1 - h` to the hottest `h` of them, and so on.
-//!   `pareto:0.2` is 80-20.
+//! * **uniform** (`random`): every block is equally likely and occurs once per pass; with
+//!   `norandommap` each draw is independent.
+//! * **zipf:θ**: the block of rank `r` (1 is the hottest) is drawn with a probability proportional
+//!   to `1 / r^θ`.
+//! * **pareto:h**: the self-similar distribution (the same paper). A share `1 - h` of the draws
+//!   goes to the hottest `h` of the blocks, a share `1 - h` of these to the hottest `h` of those,
+//!   and so on. `pareto:0.2` is 80-20.
 //!
 //! # Drawing a rank
 //!
-//! Gray, Sundaresan, Englert, Baclawski and Weinberger, "Quickly generating billion-record
-//! synthetic databases", SIGMOD 1994, section 3.2: the two hottest ranks are drawn with their exact
-//! probabilities `1/ζ(n)` and `2^-θ/ζ(n)`, the others by inverting the continuous curve that
-//! approximates the sum. One power per draw and no table. Their derivation wants θ < 1; fio applies
-//! the same formula above 1 as well, and so does this file. θ = 1 divides by zero and is refused.
+//! The method is that of Gray, Sundaresan, Englert, Baclawski and Weinberger, "Quickly generating
+//! billion-record synthetic databases", SIGMOD 1994, section 3.2. The two hottest ranks are drawn
+//! with their exact probabilities `1/ζ(n)` and `2^-θ/ζ(n)`. The others invert the continuous curve
+//! that approximates the sum. A draw costs one power and no table. The derivation requires θ < 1;
+//! fio applies the same formula above 1, and so does this file. θ = 1 divides by zero and is
+//! refused.
 //!
 //! # From rank to block
 //!
-//! Rank 1 being block 0, rank 2 block 1 would put all hot blocks on a few neighbouring pages, where
-//! readahead and locality make a cache look far too good. fio multiplies the rank by a constant
-//! (2⁶⁴ over the squared golden ratio: multiplicative hashing, Knuth, TAOCP 3, §6.4), takes it
-//! modulo the number of blocks, and rotates the result by a random offset per job. We do exactly
-//! that. Modulo a number that is no power of two the hash is no bijection: of 10,000 blocks only
-//! 4,822 can ever be drawn (measured with fio 3.33, and here). A "better" scrambling would have
-//! twice the working set and other hit ratios.
+//! If rank 1 were block 0 and rank 2 block 1, all hot blocks would share a few neighbouring pages,
+//! and readahead and locality would flatter the cache. fio multiplies the rank by a constant (2⁶⁴
+//! over the squared golden ratio: multiplicative hashing, Knuth, TAOCP 3, §6.4), takes it modulo
+//! the number of blocks, and rotates the result by a random offset per job. This file does the
+//! same. Unless the number of blocks is a power of two, the hash is not a bijection: of 10,000
+//! blocks only 4,822 are ever drawn (measured with fio 3.33, and here). A "better" scrambling would
+//! double the working set and change hit ratios.
 
 use crate::random::Random;
 
 /// 2⁶⁴ / φ², odd: the hash multiplier.
 const HASH_MULTIPLIER: u64 = 0x61C8_8646_80B5_83EB;
 
-/// fio sums ζ up to this many terms and lets it stand for larger files (over 40 GB with 4 KiB
-/// blocks); so do we, since its value decides how hot the hottest block is.
+/// Number of terms after which fio stops summing ζ (files over 40 GB with 4 KiB blocks). This limit
+/// is kept because the value of ζ decides how hot the hottest block is.
 const ZETA_TERMS_MAX: u64 = 10_000_000;
 
-/// How random accesses spread over a file.
+/// Distribution of random accesses over the blocks of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Distribution {
-    /// Every block is as likely as the others. fio: `random`.
+    /// Every block is equally likely and occurs once per pass. fio: `random`.
     #[default]
     Uniform,
-    /// As [`Distribution::Uniform`], whatever was visited before: some blocks come often, others
-    /// never. fio: `random` with `norandommap`.
+    /// Every block is equally likely in each independent draw, so some repeat within a pass and
+    /// others are missed. fio: `random` with `norandommap`.
     Independent,
     /// A few blocks get most accesses. fio: `zipf:θ`.
     Zipf {
@@ -61,33 +62,33 @@ pub enum Distribution {
 }
 
 impl Distribution {
-    /// The zipf distribution of skew `theta`. `None` if the method has no value there: negative,
-    /// not finite, or exactly 1.
+    /// The zipf distribution of skew `theta`, or `None` if `theta` is negative, infinite, NaN or
+    /// exactly 1.
     pub fn zipf(theta: f64) -> Option<Self> {
         (theta.is_finite() && theta >= 0.0 && theta != 1.0).then_some(Self::Zipf { theta })
     }
 
-    /// The pareto distribution of share `h`. `None` if it is not between 0 and 1.
+    /// The pareto distribution of share `h`, or `None` unless `h` is between 0 and 1.
     pub fn pareto(h: f64) -> Option<Self> {
         (h > 0.0 && h < 1.0).then_some(Self::Pareto { h })
     }
 }
 
-/// Draws blocks of a file, some far more often than others.
+/// Generator of skewed block numbers.
 #[derive(Debug, Clone)]
 pub(crate) struct Skewed {
     blocks: u64,
-    /// The block of the hottest rank.
+    /// Block of the hottest rank.
     hottest: u64,
     curve: Curve,
 }
 
-/// How a rank is drawn.
+/// Method of drawing a rank.
 #[derive(Debug, Clone)]
 enum Curve {
     Zipf {
         zeta: f64,
-        /// ζ(2): the share of the first two ranks, times `zeta`.
+        /// ζ(2). `zeta_two / zeta` is the share of the first two ranks.
         zeta_two: f64,
         eta: f64,
         alpha: f64,
@@ -102,7 +103,7 @@ impl Skewed {
         Self::zipf_of_terms(theta, blocks, blocks.min(ZETA_TERMS_MAX), placement)
     }
 
-    /// A zipf generator whose ζ has all its terms, as Gray et al. have it and YCSB does.
+    /// A zipf generator whose ζ has all its terms, as in Gray et al. and YCSB.
     pub fn whole_zipf(theta: f64, blocks: u64, placement: &mut Random) -> Self {
         Self::zipf_of_terms(theta, blocks, blocks, placement)
     }
@@ -115,7 +116,7 @@ impl Skewed {
         let curve = Curve::Zipf {
             zeta,
             zeta_two,
-            // With one or two blocks this is no number, and is never asked for.
+            // NaN with one or two blocks, where it is never used.
             eta: (1.0 - libm::pow(2.0 / blocks as f64, 1.0 - theta)) / (1.0 - zeta_two / zeta),
             alpha: 1.0 / (1.0 - theta),
         };
@@ -147,7 +148,7 @@ impl Skewed {
         ((self.blocks as f64 * share) as u64).min(self.blocks - 1)
     }
 
-    /// Where the block of a rank lies in the file.
+    /// Block number of a rank.
     fn place(&self, rank: u64) -> u64 {
         let scattered = rank.wrapping_mul(HASH_MULTIPLIER) % self.blocks;
         let to_end = self.blocks - self.hottest;
@@ -157,8 +158,8 @@ impl Skewed {
 
 /// ζ(n, θ) = Σ 1/k^θ for k in 1..=n.
 ///
-/// The first thousand terms are added up, the others come from the Euler–Maclaurin formula, whose
-/// first neglected term is below 10⁻¹⁵: microseconds instead of a second for ten million powers.
+/// The first thousand terms are summed. The Euler–Maclaurin formula gives the rest with a first
+/// neglected term below 10⁻¹⁵. This takes microseconds; ten million powers take a second.
 fn zeta(terms: u64, theta: f64) -> f64 {
     const SUMMED: u64 = 1024;
     let term = |k: u64| libm::pow(k as f64, -theta);
@@ -167,11 +168,11 @@ fn zeta(terms: u64, theta: f64) -> f64 {
         return head;
     }
     let (from, to) = (SUMMED as f64, terms as f64);
-    // ∫ x^-θ, written so that nothing cancels when θ is close to 1.
+    // ∫ x^-θ, in a form without cancellation when θ is close to 1.
     let exponent = 1.0 - theta;
     let integral = libm::pow(from, exponent) * libm::expm1(exponent * libm::log(to / from)) / exponent;
     let first_derivative = |x: f64| -theta * libm::pow(x, -theta - 1.0);
-    // The sum over from..=to, less its first term, which the head has.
+    // The sum over from..=to without its first term, which `head` includes.
     head + integral
         + (term(terms) - term(SUMMED)) / 2.0
         + (first_derivative(to) - first_derivative(from)) / 12.0
@@ -181,7 +182,7 @@ fn zeta(terms: u64, theta: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Draws and counts, hottest first by count.
+    /// Draws `draws` blocks and returns the counts, highest first.
     fn frequencies(theta: f64, blocks: u64, draws: u64, seed: u64) -> Vec<u64> {
         let zipf = Skewed::zipf(theta, blocks, &mut Random::stream(seed, 0));
         let mut random = Random::stream(seed, 1);
@@ -204,7 +205,7 @@ mod tests {
 
     #[test]
     fn ranks_follow_the_law() {
-        // The first two ranks are exact; further down the published approximation is within a few
+        // The first two ranks are exact. Further down, the published approximation is within a few
         // percent of 1/r^θ for θ < 1, summed over ranges of ranks.
         let (theta, blocks, draws) = (0.99, 100_000u64, 2_000_000u64);
         let zipf = Skewed::zipf(theta, blocks, &mut Random::new(5));
@@ -225,10 +226,10 @@ mod tests {
 
     #[test]
     fn hits_as_often_as_fio() {
-        // Measured: fio 3.33 --ioengine=null --rw=randread --bs=4k --size=40000k --io_size=1600m
-        // --random_distribution=zipf:θ --write_iolog, offsets counted: of 409,600 accesses to
-        // 10,000 blocks so many to the hottest and second hottest, so large a share to the 100 and
-        // 1,000 hottest, so many blocks seen at all.
+        // Measured with fio 3.33 --ioengine=null --rw=randread --bs=4k --size=40000k
+        // --io_size=1600m --random_distribution=zipf:θ --write_iolog, counting offsets of 409,600
+        // accesses to 10,000 blocks: accesses to the hottest and second hottest block, shares of
+        // the 100 and 1,000 hottest, and the number of distinct blocks.
         for (theta, first, second, top_100, top_1000, distinct) in [
             (0.5, 2133.0, 1504.0, 0.106_567, 0.427_998, 4822.0),
             (0.99, 40_415.0, 20_049.0, 0.534_368, 0.794_556, 4819.0),
@@ -250,7 +251,7 @@ mod tests {
 
     #[test]
     fn hot_blocks_lie_apart_where_fio_puts_them() {
-        // fio 3.33, same job: its hottest blocks were 4297, 7428, 559 and 2074.
+        // fio 3.33, same job: the hottest blocks were 4297, 7428, 559 and 2074.
         let zipf = Skewed::zipf(0.99, 10_000, &mut Random::new(0));
         let from_hottest = |rank| (zipf.place(rank) + 10_000 - zipf.hottest) % 10_000;
         let of_fio = |block: i32| (block - 4297).rem_euclid(10_000) as u64;
@@ -282,8 +283,8 @@ mod tests {
         let draws = 409_600;
         let ranks: Vec<u64> = (0..draws).map(|_| pareto.rank(&mut random)).collect();
         let share = |below: u64| ranks.iter().filter(|&&rank| rank < below).count() as f64 / draws as f64;
-        // The hottest 20 %, 4 % and 0.8 %. The hottest alone: fio 3.33 gave it 0.2759 of 102,400
-        // accesses.
+        // The hottest 20 %, 4 % and 0.8 %, and the hottest block: fio 3.33 gave it 0.2759 of
+        // 102,400 accesses.
         for (below, expected) in [(2000, 0.8), (400, 0.64), (80, 0.512), (1, 0.2759)] {
             assert!((share(below) - expected).abs() < 0.007, "{below}: {}", share(below));
         }

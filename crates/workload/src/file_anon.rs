@@ -1,54 +1,56 @@
-//! Some read a file through mappings, batch by batch, and pause; others allocate anonymous memory
-//! and free it.
+//! Readers of a mapped file beside tasks that allocate and free anonymous memory.
 //!
 //! Published with the reclaim loop of Linux 7.2 ([book: published-experiments#reclaim-loop] test
-//! 3): readers pause 120 ms per batch, 44 GiB of anonymous memory and a file of 8 GiB meet a limit
-//! of 48 GiB without swap, and the multi-gen LRU before that series killed after 10 to 20 rounds. A
-//! batch is the reader's part of the file. A round is an allocator's part of the memory: stored to
-//! page by page, held until all allocators have theirs, and given up as a whole, as where real
-//! kernels ran it (`../shared/kernel/README.md`, B). So each round meets the whole 52 GiB, however
-//! unevenly its allocators get on. Where all is so many times smaller, so is the pause.
+//! 3). There, readers pause 120 ms per batch, and 44 GiB of anonymous memory and a file of 8 GiB
+//! meet a limit of 48 GiB without swap. The multi-gen LRU before that series killed a task after 10
+//! to 20 rounds.
+//!
+//! A batch is one reader's part of the file. A round is one allocator's part of the memory: the
+//! allocator stores to it page by page, holds it until all allocators have filled theirs, and frees
+//! it as a whole, as the program on real kernels did. So each round meets the whole 52 GiB, even if
+//! the allocators progress unevenly. The pause scales with the file size.
 
 use crate::load::Step;
 use crate::random::Random;
 use crate::trace::PageAccess;
 
-/// Between two batches of the published file, and its size. A smaller file is paused for as much
-/// less, so that a round of the allocators meets as many batches at any size.
+/// Pause between two batches, and the file size, of the published run. The pause shrinks with the
+/// file, so that a round of the allocators meets as many batches at any size.
 const PAUSE_NANOS: u64 = 120_000_000;
 const PUBLISHED_FILE_PAGES: u64 = 8 << 18;
-/// So often in a pause an allocator looks whether the others have theirs.
+/// How many times per pause a waiting allocator checks whether the others are done.
 const LOOKS: u64 = 240;
-/// Pages of one draw at most, so that a batch need not lie in memory.
+/// Upper limit of pages per call of [`Rounds::next`], so that a batch need not fit in memory.
 const DRAW_PAGES: u32 = 4096;
 
-/// The mix.
+/// Sizes of the mix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileAnon {
-    /// The file; at least a page.
+    /// Pages of the file; at least 1.
     pub file_pages: u32,
-    /// All anonymous memory together; at least a page.
+    /// Pages of all anonymous memory together; at least 1.
     pub anon_pages: u32,
-    /// Clients that read; the others allocate.
+    /// Number of clients that read. The others allocate.
     pub readers: u32,
 }
 
-/// Its clients.
+/// The running readers and allocators.
 #[derive(Debug)]
 pub struct Rounds {
     mix: FileAnon,
     allocators: u32,
-    /// Of each client, pages of its part that were touched in this batch or round; more than all:
-    /// it waits for the others.
+    /// Per client, pages of its part touched in this batch or round. A value above the part's size
+    /// means that the client waits for the others.
     touched: Vec<u32>,
-    /// Of each client, rounds that it has ended. A reader has none.
+    /// Per client, completed rounds. Always 0 for readers.
     rounds: Vec<u64>,
-    /// Parts that allocators have filled, of all rounds.
+    /// Parts filled by allocators, over all rounds.
     filled: u64,
 }
 
 impl Rounds {
-    /// So many clients; more than readers. The seed decides where in their parts readers begin.
+    /// Starts `clients` clients, which must be more than the readers. The seed decides the position
+    /// at which each reader begins.
     pub fn new(mix: FileAnon, clients: u32, seed: u64) -> Rounds {
         let mut random = Random::stream(seed, 0xF11E);
         let mut touched = vec![0; clients as usize];
@@ -81,7 +83,7 @@ impl Rounds {
             false => (client as u64 + 1) << 32,
         };
         if *touched == part {
-            // Now it has stored to the last page, too.
+            // The store to the last page is complete only now.
             *touched += 1;
             self.filled += 1;
         }
@@ -116,8 +118,8 @@ mod tests {
         let mix = FileAnon { file_pages: 100, anon_pages: 60, readers: 4 };
         let mut rounds = Rounds::new(mix, 7, 1);
         let (mut file, mut anon, mut releases) = (BTreeSet::new(), BTreeSet::new(), 0);
-        // The first batch of a reader may begin anywhere in its part; the third turn is for what an
-        // allocator gives up.
+        // A reader may begin anywhere in its part, so the first batch can be short. The third turn
+        // lets the allocators free their memory.
         for client in (0..7).chain(0..7).chain(4..7) {
             let mut steps = Vec::new();
             rounds.next(client, &mut steps);

@@ -1,13 +1,13 @@
-//! What users do: the inputs of the cache and of the simulator.
+//! Workloads: deterministic streams of page accesses for the cache and the simulator.
 //!
-//! A workload is a stream of [`Access`]es. It comes from a job in fio's language ([`fio`]), whose
-//! [`Pattern`] draws accesses from a [`Distribution`] with a seed ([`random`]), or from a recorded
-//! trace ([`trace`]). What touches many files and memory at once is a [`Load`]; a [`scenario`] has
-//! several of them, in tenants, over time. Nothing here performs an access: hosts do, and may let
-//! [`verify`] fill and check the bytes.
+//! A workload is a stream of [`Access`]es. A job in fio's language ([`fio`]) has a [`Pattern`],
+//! which draws accesses from a [`Distribution`] with a seed ([`random`]). A recorded trace
+//! ([`trace`]) replays accesses. A [`Load`] models a program that uses many files and memory at
+//! once, such as a database. A [`scenario`] runs several of these in tenants over time. This crate
+//! performs no access: the caller does, and can use [`verify`] to fill and check the bytes.
 //!
-//! Everything is deterministic: no clock, no thread, no unordered iteration, and one seed per
-//! stream.
+//! Results are reproducible: the crate uses no clock, no threads and no unordered iteration, and
+//! each stream has its own seed.
 
 #![forbid(unsafe_code)]
 

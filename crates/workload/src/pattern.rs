@@ -1,22 +1,21 @@
-//! From a job's description to its stream of accesses.
+//! Turns the description of a job into its stream of accesses.
 //!
-//! What fio means, measured with fio 3.33 where its manual is silent:
+//! The meaning is fio's. Where fio's manual is silent, it was measured with fio 3.33:
 //!
-//! * Blocks are whole and aligned; what is left at the end of a file after the last whole block is
+//! * Blocks are whole and aligned. A remainder at the end of a file that is shorter than a block is
 //!   not touched.
 //! * A job ends after it has transferred its `io_size` (by default its `size`), reads and writes
-//!   together, as often as `loops` says. With `time_based` it goes on without end; its runtime
-//!   stops it.
-//! * **Sequential**: reads and writes have a position each, from the start of the file. A position
-//!   that reaches the end wraps, alone. Each loop begins at the start.
+//!   together, once per `loops`. With `time_based` it repeats until its runtime stops it.
+//! * **Sequential**: reads and writes each have a position that begins at the start of the file and
+//!   wraps at the end independently. Each loop begins at the start.
 //! * **Random, uniform**: the random map. Every block is touched once, by a read or by a write,
-//!   before one is touched again; each further pass has another order.
+//!   before any block is touched again. Each further pass has another order.
 //! * **Random, `norandommap`, zipf, pareto**: independent draws. Visiting each block once would
 //!   make every distribution uniform.
-//! * **Mixed**: each access draws whether it reads, independent of the others.
-//! * **Blocks of two sizes** (`bs=4k,64k`): reads and writes cut the file into blocks of their own,
-//!   and have a map each. (fio 3.33 has one map, and ends after about half of the bytes, when it
-//!   has no room for one of the sizes any more.)
+//! * **Mixed**: each access draws whether it reads, independently of the others.
+//! * **Blocks of two sizes** (`bs=4k,64k`): reads and writes each cut the file into blocks of their
+//!   own size and have a map of their own. (fio 3.33 has one map. It ends after about half of the
+//!   bytes, when no free block is left for one of the sizes.)
 
 use crate::access::Access;
 use crate::distribution::{Distribution, Skewed};
@@ -24,23 +23,23 @@ use crate::random::Random;
 use crate::random_map::RandomMap;
 use std::fmt;
 
-/// Where the next access goes.
+/// Choice of the next block.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Order {
-    /// The block after the last one.
+    /// The block after the previous one.
     Sequential,
     /// A block drawn from a distribution.
     Random(Distribution),
 }
 
-/// What share of the accesses reads.
+/// Shares of reads and writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mix {
-    /// All of them.
+    /// Reads only.
     Read,
-    /// None.
+    /// Writes only.
     Write,
-    /// Some.
+    /// Reads and writes.
     Mixed {
         /// Chance of a read, in percent, 0..=100. fio: `rwmixread`.
         read_percent: u8,
@@ -59,39 +58,39 @@ impl Mix {
     }
 }
 
-/// Everything that decides which bytes a job touches, in which order.
+/// The description of a job's accesses. It determines every byte offset and their order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pattern {
-    /// Where accesses go.
+    /// Choice of the next block.
     pub order: Order,
-    /// How many read.
+    /// Shares of reads and writes.
     pub mix: Mix,
     /// Bytes per access.
     pub block_bytes: BlockBytes,
-    /// The part of the file that is used, from its start.
+    /// Size of the used part of the file, from its start, in bytes.
     pub size_bytes: u64,
-    /// When it ends.
+    /// Condition that ends the pattern.
     pub length: Length,
-    /// Decides every random choice; same seed, same accesses.
+    /// Seed of all random choices. Equal seeds give equal accesses.
     pub seed: u64,
 }
 
 /// Bytes per access. At least 1 each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockBytes {
-    /// Of each read.
+    /// Bytes per read.
     pub read: u32,
-    /// Of each write.
+    /// Bytes per write.
     pub write: u32,
 }
 
 impl BlockBytes {
-    /// Reads and writes of the same size.
+    /// The same size for reads and writes.
     pub const fn both(bytes: u32) -> Self {
         Self { read: bytes, write: bytes }
     }
 
-    /// The larger of those that a mix has.
+    /// The largest size that occurs in a mix.
     pub fn largest(self, mix: Mix) -> u32 {
         match mix {
             Mix::Read => self.read,
@@ -101,26 +100,26 @@ impl BlockBytes {
     }
 }
 
-/// When a pattern ends.
+/// Condition that ends a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Length {
-    /// Never. fio: `time_based`.
+    /// The pattern never ends. fio: `time_based`.
     Endless,
-    /// After so many bytes, several times.
+    /// The pattern ends after a number of bytes, repeated several times.
     Loops {
         /// Bytes per loop. fio: `io_size`.
         bytes: u64,
-        /// How often. fio: `loops`.
+        /// Number of loops. fio: `loops`.
         count: u32,
     },
 }
 
-/// A pattern that has no accesses.
+/// Error: no whole block fits into the size, so the pattern has no accesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoBlock {
-    /// The size of the pattern.
+    /// Size of the pattern in bytes.
     pub size_bytes: u64,
-    /// The block that does not fit into it.
+    /// Size of the block in bytes.
     pub block_bytes: u32,
 }
 
@@ -137,21 +136,21 @@ impl Pattern {
     /// The accesses, from the first.
     ///
     /// # Errors
-    /// If the size does not hold a whole block, or the block has no bytes.
+    /// If the size holds no whole block, or the block size is 0.
     ///
     /// # Panics
-    /// If a skew is one that [`Distribution::zipf`] or [`Distribution::pareto`] refuses.
+    /// If [`Distribution::zipf`] or [`Distribution::pareto`] would reject the skew.
     pub fn accesses(&self) -> Result<Accesses, NoBlock> {
         let largest = self.block_bytes.largest(self.mix);
         let smallest = self.block_bytes.read.min(self.block_bytes.write);
         if smallest == 0 || self.size_bytes < u64::from(largest) {
             return Err(NoBlock { size_bytes: self.size_bytes, block_bytes: largest.min(smallest) });
         }
-        // A stream per kind of choice: a job with another mix still visits the same blocks.
+        // One stream per kind of choice, so that a job with another mix visits the same blocks.
         let [placement, blocks_random, mix_random] =
             [0, 1, 2].map(|stream| Random::stream(self.seed, stream));
         let cursor = |block_bytes: u32| {
-            // A size that is never used may be larger than the file.
+            // A block size that the mix does not use may be larger than the file.
             let blocks = (self.size_bytes / u64::from(block_bytes)).max(1);
             let (mut placement, random) = (placement.clone(), blocks_random.clone());
             let place = match self.order {
@@ -189,25 +188,25 @@ impl Pattern {
     }
 }
 
-/// The accesses of a [`Pattern`], one after the other; perhaps without end.
+/// Iterator over the accesses of a [`Pattern`]. It may be endless.
 #[derive(Debug, Clone)]
 pub struct Accesses {
-    /// Of reads and writes.
+    /// Position of reads, and of writes unless these have a cursor of their own.
     cursor: Cursor,
-    /// Of writes, where theirs is another.
+    /// Position of writes, if it differs from that of reads.
     write_cursor: Option<Cursor>,
     mix: Mix,
     mix_random: Random,
     block_bytes: BlockBytes,
-    /// The larger block of the mix: what is left of a loop and holds none is not transferred.
+    /// Larger block size of the mix. A loop ends when its remainder is smaller.
     largest: u64,
     length: Length,
-    /// Bytes that remain of this loop.
+    /// Bytes that remain in this loop.
     left_bytes: u64,
     loops_done: u32,
 }
 
-/// Where in the file accesses are.
+/// A position in the file.
 #[derive(Debug, Clone)]
 struct Cursor {
     blocks: u64,
@@ -219,7 +218,7 @@ enum Place {
     Sequential {
         next: u64,
     },
-    /// A position in the random map, and where the next pass takes its map's key from.
+    /// A position in the random map, and the source of the key for the next pass.
     Map {
         map: RandomMap,
         position: u64,
@@ -261,7 +260,7 @@ impl Cursor {
     fn rewind(&mut self) {
         match &mut self.place {
             Place::Sequential { next } => *next = 0,
-            // The next access finds the map at its end, and takes another.
+            // The next access finds the map exhausted and draws a new one.
             Place::Map { position, .. } => *position = self.blocks,
             Place::Independent { .. } | Place::Skewed { .. } => {}
         }
@@ -269,8 +268,9 @@ impl Cursor {
 }
 
 impl Accesses {
-    /// The next access, of which the caller may decide whether it writes: `choose` is told what the
-    /// mix drew. It is not asked where the mix leaves no choice.
+    /// The next access, where the caller may override whether it writes. `choose` receives the
+    /// drawn choice and returns the final one. It is called only if the mix has both reads and
+    /// writes.
     pub fn next_chosen(&mut self, choose: impl FnOnce(bool) -> bool) -> Option<Access> {
         if self.left_bytes < self.largest {
             let Length::Loops { bytes, count } = self.length else { unreachable!("it has no end") };
@@ -433,7 +433,7 @@ mod tests {
             let length = Length::Loops { bytes, count };
             blocks(Pattern { length, ..pattern(order, Mix::Read) }.accesses().unwrap())
         };
-        // Less than the file, and again from its start.
+        // Shorter than the file; the next loop starts at its beginning.
         assert_eq!(lengths(Order::Sequential, 3 * 4096, 2), [0, 1, 2, 0, 1, 2]);
         assert_eq!(lengths(Order::Sequential, 300 * 4096, 1)[255..258], [255, 0, 1]);
         for bytes in [3 * 4096, 256 * 4096, 600 * 4096] {
@@ -446,7 +446,7 @@ mod tests {
     fn without_a_map_blocks_come_by_chance() {
         let order = blocks(pattern(Order::Random(Distribution::Independent), Mix::Read).accesses().unwrap());
         let distinct: std::collections::BTreeSet<_> = order.iter().collect();
-        // 256 draws of 256 leave 1/e of them out.
+        // 256 draws from 256 blocks miss a share of 1/e.
         assert_eq!(order.len(), 256);
         assert!(distinct.len().abs_diff(162) < 30, "{}", distinct.len());
     }

@@ -1,14 +1,14 @@
-//! Chance from a seed.
+//! Deterministic random numbers from a seed.
 //!
 //! Every run must be repeatable: the same job with the same seed touches the same blocks in the
-//! same order on every machine. Therefore nothing here asks a clock, the system or a thread.
+//! same order on every machine. This module therefore uses no clock, no system entropy and no
+//! threads.
 //!
 //! The generator is SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
-//! generators", OOPSLA 2014). It is six lines, passes BigCrush, and any 64-bit state is a good one,
-//! so that streams can be opened freely; for that little code a dependency, whose next version
-//! might draw other numbers, would be the larger risk.
+//! generators", OOPSLA 2014). It is six lines, passes BigCrush, and accepts any 64-bit state, so
+//! streams can be opened freely. A dependency could change its numbers in a later version.
 
-/// What the state advances by: 2⁶⁴ divided by the golden ratio, made odd.
+/// Increment of the state: 2⁶⁴ divided by the golden ratio, made odd.
 pub const INCREMENT: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Mixes a word so that every input bit can change every output bit. A bijection.
@@ -26,16 +26,16 @@ pub struct Random {
 }
 
 impl Random {
-    /// The generator of `seed`. Every seed is as good as any other, 0 too.
+    /// The generator of `seed`. Every seed is equally good, including 0.
     pub fn new(seed: u64) -> Self {
         Self { state: mix(seed.wrapping_add(INCREMENT)) }
     }
 
-    /// Stream number `stream` of `seed`: for one job of many, or for one of several choices in a
-    /// job, so that drawing more numbers for one choice does not change another.
+    /// Stream number `stream` of `seed`. Use one stream per job, or per kind of choice within a
+    /// job, so that more draws of one kind do not change another.
     pub fn stream(seed: u64, stream: u64) -> Self {
-        // The number is mixed before it meets the seed: (seed, 1) and (seed + 1, 0) must not be the
-        // same.
+        // The stream number is mixed before it is combined with the seed, so that (seed, 1) and
+        // (seed + 1, 0) differ.
         Self::new(mix(seed.wrapping_add(INCREMENT)) ^ mix(stream.wrapping_mul(INCREMENT) ^ 0xD1B5_4A32))
     }
 
@@ -46,8 +46,8 @@ impl Random {
         mix(self.state)
     }
 
-    /// A number in `0..bound`, each as likely as the others (but for a bias of `bound / 2⁶⁴`, which
-    /// no workload is long enough to show).
+    /// A uniform number in `0..bound`, with a bias of at most `bound / 2⁶⁴`. No workload is long
+    /// enough to show the bias.
     ///
     /// # Panics
     /// If `bound` is 0.

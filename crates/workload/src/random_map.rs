@@ -1,18 +1,18 @@
-//! The random map: every block once, in an order that looks random.
+//! The random map: a permutation of the blocks that looks random and needs no memory.
 //!
-//! fio keeps a bit per block and draws until it finds one that was not visited. What a job sees of
-//! that is a permutation of the blocks, and a permutation needs no memory: it is computed.
+//! fio keeps a bit per block and draws until it finds an unvisited one. The resulting order is a
+//! permutation of the blocks, so this module computes a permutation instead.
 //!
 //! A Feistel network turns any function into a bijection on words of `w` bits. With `w` as small as
-//! the number of blocks allows, fewer than half of the words name no block; such a word is
-//! encrypted again until it names one (*cycle walking*: Black and Rogaway, "Ciphers with arbitrary
+//! the number of blocks allows, fewer than half of the words are not block numbers. Such a word is
+//! encrypted again until it is one (*cycle walking*: Black and Rogaway, "Ciphers with arbitrary
 //! finite domains", CT-RSA 2002). Ten blocks need four bits: position 3 may become word 12, 12
 //! becomes 5, and 5 is the block.
 
 use crate::random::mix;
 
-/// Rounds of the network. Four already make it a good shuffle for large maps (Luby and Rackoff);
-/// small maps have only few bits per half, and eight cost just 20 ns.
+/// Rounds of the network. Four already shuffle large maps well (Luby and Rackoff). Small maps have
+/// few bits per half, and eight rounds cost just 20 ns.
 const ROUNDS: u64 = 8;
 
 /// A permutation of `0..blocks`, chosen by a key.
@@ -43,7 +43,8 @@ impl RandomMap {
         }
     }
 
-    /// The network: the halves, which may differ by a bit, are mixed into each other in turns.
+    /// The network: the two halves, whose widths differ by at most one bit, alternately mix into
+    /// each other.
     fn permute(&self, word: u64) -> u64 {
         let (left_mask, right_mask) = (low_bits(self.left_bits), low_bits(self.right_bits));
         let (mut left, mut right) = (word >> self.right_bits, word & right_mask);
@@ -86,9 +87,9 @@ mod tests {
 
     #[test]
     fn the_order_looks_random() {
-        // In a random permutation neighbours are one apart, up or down, twice in `blocks` pairs;
-        // and half of the positions in the first half of the order are in the first half of the
-        // file.
+        // In a random permutation, two of the `blocks` adjacent pairs are one block apart, up or
+        // down; and half of the positions in the first half of the order are in the first half of
+        // the file.
         let blocks = 100_000;
         let map = RandomMap::new(blocks, 11);
         let order: Vec<u64> = (0..blocks).map(|position| map.block(position)).collect();
@@ -106,8 +107,8 @@ mod tests {
                 (0..4).map(|position| map.block(position)).collect()
             })
             .collect();
-        // A Feistel network of two single-bit halves and even permutations: at least the twelve of
-        // A₄.
+        // A Feistel network of two single-bit halves gives even permutations: at least the twelve
+        // of A₄.
         assert!(orders.len() >= 12, "{}", orders.len());
     }
 }

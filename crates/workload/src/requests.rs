@@ -1,24 +1,24 @@
-//! Requests to workers that each have a heap, as of browsers' or script engines' workers.
+//! Requests to workers that each have a heap, like the workers of a browser or script engine.
 //!
-//! A request computes for 5 to 80 ms: of four that follow one another, one each takes up to 10, 20,
-//! 40 and 80 ms, in any order (a hundredth of the seconds by which the published run sorted its
-//! requests). While it computes it touches its heap: four pages in five are of the young fifth, and
-//! a third of all are stored to. So how long requests take without pressure is known, and what
-//! reclaim adds shows as requests that go to a later bucket, and as workers that get less done.
+//! A request computes for 5 to 80 ms. Of four successive requests, one each takes up to 10, 20, 40
+//! and 80 ms, in random order: a hundredth of the buckets, in seconds, of the published run. While
+//! it computes, a request touches its heap. Four fifths of the touched pages are in the young fifth
+//! of the heap, and a third of all touches are stores. The latency without pressure is thus known.
+//! Reclaim shows as requests in a later bucket and as a lower rate of requests.
 
 use crate::load::Step;
 use crate::random::Random;
 use crate::trace::PageAccess;
 
-/// Computing per page that is touched.
+/// Computing time per touched page.
 const TOUCH_NANOS: u64 = 20_000;
-/// What the shortest request takes.
+/// Duration of the shortest request.
 const LEAST_NANOS: u64 = 5_000_000;
 
-/// The workers.
+/// Parameters of the workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Requests {
-    /// Of each; at least a page.
+    /// Pages of each worker's heap; at least 1.
     pub heap_pages: u32,
 }
 
@@ -26,13 +26,13 @@ pub struct Requests {
 #[derive(Debug)]
 struct Worker {
     random: Random,
-    /// Kinds of requests that are to come before all come anew: 0 to 3.
+    /// Duration classes, 0 to 3, that remain before all four are dealt again.
     deck: Vec<u32>,
-    /// Where its young part begins; it moves on with every request, as an allocator does.
+    /// Start of the young part. It advances with every request, as in an allocator.
     young: u64,
 }
 
-/// Their requests.
+/// The running workers.
 #[derive(Debug)]
 pub struct Workers {
     heap_pages: u64,
@@ -40,7 +40,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// So many workers.
+    /// Starts `workers` workers.
     pub fn new(requests: Requests, workers: u32, seed: u64) -> Workers {
         let worker = |worker| Worker {
             random: Random::stream(seed, 0x4E9_0000 + u64::from(worker)),
@@ -50,7 +50,7 @@ impl Workers {
         Workers { heap_pages: u64::from(requests.heap_pages), workers: (0..workers).map(worker).collect() }
     }
 
-    /// Appends a request of a worker.
+    /// Appends the steps of a worker's next request.
     pub fn next(&mut self, worker: usize, steps: &mut Vec<Step>) {
         let heap = self.heap_pages;
         let region = (worker as u64 + 1) << 32;

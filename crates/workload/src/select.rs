@@ -1,9 +1,9 @@
 //! Point selects on a database whose buffer pool is larger than its memory limit.
 //!
-//! The shape is that of sysbench's read-only point selects on InnoDB with its defaults: rows of
-//! some 220 bytes, 70 in a leaf of 16 KiB; a transaction selects ten of them; of a hundred selects,
-//! 75 hit a hundredth of the rows ("special"). The pool is anonymous memory that is filled once and
-//! then swapped: the file is hardly read any more.
+//! The shape is that of sysbench's read-only point selects on InnoDB with its defaults. A row has
+//! about 220 bytes, and a leaf of 16 KiB holds 70 rows. A transaction selects ten rows. Of a
+//! hundred selects, 75 hit a hundredth of the rows ("special"). The pool is anonymous memory that
+//! is filled once and then swapped; after that the file is rarely read.
 
 use crate::load::Step;
 use crate::random::Random;
@@ -12,19 +12,19 @@ use crate::ycsb::Store;
 const ROWS_PER_LEAF: u64 = 70;
 const LEAF_PAGES: u32 = 4;
 const SELECTS: u32 = 10;
-/// What the server computes for one select.
+/// The server's computing time per select.
 const SELECT_NANOS: u64 = 50_000;
 
 /// The database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Select {
-    /// At least 1, of all tables together.
+    /// Rows of all tables together; at least 1.
     pub rows: u32,
-    /// The buffer pool.
+    /// Pages of the buffer pool.
     pub cache_pages: u32,
 }
 
-/// The load.
+/// A running load.
 #[derive(Debug)]
 pub struct Selects {
     rows: u64,
@@ -33,7 +33,7 @@ pub struct Selects {
 }
 
 impl Selects {
-    /// From the beginning, with an empty pool.
+    /// Starts with an empty pool.
     ///
     /// # Panics
     /// If there is no row.
@@ -45,12 +45,12 @@ impl Selects {
         Selects { rows, store, random: Random::stream(seed, 0x5E1E) }
     }
 
-    /// Appends what one transaction touches.
+    /// Appends the touches of one transaction.
     pub fn next(&mut self, steps: &mut Vec<Step>) {
         for _ in 0..SELECTS {
             steps.push(Step::Rest { nanos: SELECT_NANOS });
             let special = self.random.below(100) < 75;
-            // The special rows lie in the middle, as sysbench has them.
+            // The special rows lie in the middle, as in sysbench.
             let few = (self.rows / 100).max(1);
             let row = if special {
                 (self.rows - few) / 2 + self.random.below(few)

@@ -1,11 +1,11 @@
-//! Sizes as they are typed: `512MiB`, `2g`, `8192p` (pages), bytes.
+//! Parses sizes as they are typed: `512MiB`, `2g`, `8192p` (pages) or bytes.
 
 use crate::PAGE_BYTES;
 
-/// Bytes of a size. Letters stand for powers of 1024, as in fio; `p` for pages of 4 KiB.
+/// Size in bytes. Letters are powers of 1024, as in fio; `p` is a page of 4 KiB.
 ///
 /// # Errors
-/// What is wrong, and what would be right.
+/// A message with the problem and a valid form.
 pub fn parse(text: &str) -> Result<u64, String> {
     let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);

@@ -1,30 +1,29 @@
-//! A hydrodynamics-like sweep: many threads go over several arrays of anonymous memory, again and
-//! again.
+//! A hydrodynamics-like sweep: threads repeatedly scan several arrays of anonymous memory.
 //!
 //! The shape is that of LULESH (Karlin, Keasler and Neely, "LULESH 2.0 updates and changes", LLNL
-//! 2013): a time step is a row of kernels, each of which reads some arrays and writes another,
-//! element by element; every thread owns the same part of each array. Seen from memory it is
-//! cyclic, with the distance of a whole time step between two touches of a page, in as many places
-//! as there are threads. A seed decides where in its part each thread begins, which is all that
-//! differs between two runs of the real program.
+//! 2013). A time step is a sequence of kernels. Each kernel reads some arrays and writes another,
+//! element by element, and every thread owns the same part of each array. The access pattern is
+//! cyclic: two touches of a page are a whole time step apart, at as many positions as there are
+//! threads. The seed decides the position at which each thread begins. Runs of the real program
+//! differ in nothing else.
 
 use crate::random::Random;
 use crate::trace::PageAccess;
 
-/// Arrays that a kernel works on: two that it reads, one that it writes, counted from its own
-/// number.
+/// Operands of a kernel, as offsets from its own number: two arrays that it reads and one that it
+/// writes.
 const OPERANDS: [(usize, bool); 3] = [(0, false), (1, false), (3, true)];
 
-/// What is swept.
+/// Parameters of the sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sweep {
-    /// Arrays, at least 4. One region of anonymous memory each.
+    /// Number of arrays, at least 4. Each is a region of anonymous memory.
     pub arrays: u32,
-    /// Pages of each.
+    /// Pages of each array.
     pub array_pages: u32,
-    /// Threads, each with its part of every array.
+    /// Number of threads, each with its part of every array.
     pub threads: u32,
-    /// Decides where threads begin.
+    /// Seed of the positions at which threads begin.
     pub seed: u64,
 }
 
@@ -32,7 +31,7 @@ impl Sweep {
     /// Touches of a thread that belong together: the same element of each operand.
     pub const STEP_TOUCHES: usize = OPERANDS.len();
 
-    /// All pages.
+    /// Pages of all arrays together.
     pub fn pages(&self) -> u64 {
         u64::from(self.arrays) * u64::from(self.array_pages)
     }

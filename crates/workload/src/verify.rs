@@ -1,32 +1,32 @@
-//! Blocks that can tell whether they are the right ones.
+//! Self-describing blocks that detect lost, misplaced and damaged writes.
 //!
-//! A block written with `verify=crc32c` says what it is: a header names the place and the
-//! generation for which it was written, and the rest is a pattern that follows from those. A cache
-//! can fail in ways that a checksum alone does not show: it may serve another block (right
-//! checksum, wrong place) or an older one (right place, lost write). The check tells these apart.
+//! A block written with `verify=crc32c` has a header with the offset and the generation of the
+//! write, and a payload that follows from these. A checksum alone does not show every failure of a
+//! cache: the cache may serve another block (right checksum, wrong place) or an older one (right
+//! place, lost write). The check reports which failure it is.
 //!
 //! ```text
 //!  0 magic u32   4 length u32   8 offset u64   16 generation u64   24 seed u64
 //! 32 crc32c of the payload u32  36 crc32c of the 36 bytes before it u32    40 payload ...
 //! ```
 //!
-//! Little-endian. The format is ours, not fio's: a file that fio wrote does not verify here.
+//! Fields are little-endian. The format is not fio's: a file that fio wrote does not verify here.
 
 use crate::random::Random;
 use std::fmt;
 
-/// Bytes of the header, and thus of the smallest block that can be verified.
+/// Bytes of the header, and so the size of the smallest verifiable block.
 pub const HEADER_BYTES: u32 = 40;
 
 /// "mglr", little-endian.
 const MAGIC: u32 = u32::from_le_bytes(*b"mglr");
 
-/// What a block was written as.
+/// The identity of a block: where and as which version it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
-    /// Where it belongs, in bytes from the start of the file.
+    /// Offset of the block in bytes from the start of the file.
     pub offset: u64,
-    /// How often its place had been written, this time included: 1 for the first write.
+    /// Number of writes to this offset, including this one: 1 for the first write.
     pub generation: u64,
     /// Seed of the payload; usually that of the job.
     pub seed: u64,
@@ -54,11 +54,11 @@ pub fn fill(block: &mut [u8], identity: Identity) {
     header[36..40].copy_from_slice(&header_crc.to_le_bytes());
 }
 
-/// Checks a block that was read at `offset`. Returns what it was written as, so that the caller can
-/// compare the generation with the one that it expects ([`check_generation`] does).
+/// Checks a block that was read at `offset` and returns its identity. The caller can compare the
+/// generation with the expected one, as [`check_generation`] does.
 ///
 /// # Errors
-/// Says what is wrong, and where the first wrong byte is.
+/// The first difference, with its position.
 ///
 /// # Panics
 /// If the block is shorter than [`HEADER_BYTES`].
@@ -75,7 +75,7 @@ pub fn check(block: &[u8], offset: u64) -> Result<Identity, VerifyError> {
     if expected != found {
         return Err(error(Difference::HeaderChecksum { computed: expected, found }));
     }
-    // The header is as somebody wrote it. Is it the right one?
+    // The header is intact. Check that it belongs to this block.
     let identity =
         Identity { offset: u64_at(header, 8), generation: u64_at(header, 16), seed: u64_at(header, 24) };
     if identity.offset != offset {
@@ -94,7 +94,7 @@ pub fn check(block: &[u8], offset: u64) -> Result<Identity, VerifyError> {
     Ok(identity)
 }
 
-/// As [`check`], and the block must be of the given generation.
+/// Checks a block as [`check`] does, and also its generation.
 ///
 /// # Errors
 /// As [`check`], or [`Difference::Generation`].
@@ -110,66 +110,66 @@ pub fn check_generation(block: &[u8], offset: u64, generation: u64) -> Result<Id
     Ok(identity)
 }
 
-/// A block that is not what it should be.
+/// A block with unexpected contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifyError {
-    /// Where the block was read, in bytes from the start of the file.
+    /// Offset at which the block was read, in bytes from the start of the file.
     pub offset: u64,
-    /// What is wrong with it.
+    /// The difference from the expected block.
     pub difference: Difference,
 }
 
-/// What is wrong with a block.
+/// The difference between a block and the expected one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Difference {
-    /// Nothing but zeroes: never written, or a hole.
+    /// Only zeroes: the block was never written, or is a hole.
     Zeroes,
-    /// Not a block of ours, or its first bytes are lost.
+    /// The block has another format, or its first bytes are lost.
     Magic {
         /// The first four bytes.
         found: u32,
     },
-    /// The header was damaged.
+    /// The header is damaged.
     HeaderChecksum {
-        /// The checksum of the header as it is.
+        /// Checksum of the header as read.
         computed: u32,
-        /// The checksum that it claims.
+        /// Checksum stored in the header.
         found: u32,
     },
-    /// An intact block of another place.
+    /// An intact block of another offset.
     Offset {
-        /// The place for which it was written.
+        /// Offset stored in the header.
         found: u64,
     },
     /// An intact header of a block of another length.
     Length {
-        /// Bytes that were read.
+        /// Length of the block that was read, in bytes.
         expected: usize,
-        /// Bytes that were written.
+        /// Length stored in the header, in bytes.
         found: u32,
     },
-    /// An intact block, but an older one (a lost write) or a newer one.
+    /// An intact block of an older generation (a lost write) or of a newer one.
     Generation {
-        /// The last generation that was written.
+        /// Generation of the last write.
         expected: u64,
-        /// The generation that was read.
+        /// Generation stored in the header.
         found: u64,
     },
-    /// The payload was damaged.
+    /// The payload is damaged.
     Payload {
         /// Position of the first wrong byte within the block.
         byte: usize,
-        /// What was written there.
+        /// The byte that was written.
         expected: u8,
-        /// What was read.
+        /// The byte that was read.
         found: u8,
     },
-    /// The payload is as written and still does not have the checksum of the header.
+    /// Every payload byte is as expected, but the checksum in the header is not.
     Checksum {
-        /// The checksum of the payload as it is.
+        /// Checksum of the payload as read.
         computed: u32,
-        /// The checksum in the header.
+        /// Checksum stored in the header.
         found: u32,
     },
 }

@@ -1,12 +1,12 @@
-//! The loads that the project brings along, by name and parameters: one way for `trace generate`,
-//! `fio`, scenarios and experiments to ask for them.
+//! The built-in loads, by name and parameters. `trace generate`, `fio`, scenarios and experiments
+//! all use this list.
 //!
-//! A load is written as its name and what differs from its defaults, `tpcc:warehouses=2,cache=16m`
-//! ([`text`]). Started for some clients (threads of the program that it stands for), it gives each
-//! of them the steps that it takes next.
+//! A load is written as its name and the parameters that differ from the defaults, for example
+//! `tpcc:warehouses=2,cache=16m` ([`text`]). It is started for a number of clients, which are the
+//! threads of the program that it models, and gives each client its next steps.
 //!
-//! `tpcc`, `sweep` and `ycsb` have contents and run on real files as well; the others are page
-//! workloads, for the simulator.
+//! `tpcc`, `sweep` and `ycsb` have contents and also run on real files. The others are page
+//! workloads for the simulator.
 
 mod text;
 
@@ -21,47 +21,48 @@ use crate::trace::PageAccess;
 use crate::ycsb::{Letter, Operations, Ycsb};
 
 const MIB_PAGES: u64 = (1 << 20) / PAGE_BYTES;
-/// Clients are at most as many.
+/// Upper limit of clients per load.
 const CLIENTS_MAX: u32 = 10_000;
 
 /// A load and its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Load {
-    /// [`Tpcc`]: files by descriptor (or as the host likes), and the server's own cache in
-    /// anonymous memory.
+    /// [`Tpcc`]: files, and the server's own cache in anonymous memory. Files are accessed by
+    /// descriptor unless the caller chooses otherwise.
     Tpcc {
-        /// Each of some 80 MiB; at least 1. `warehouses=`
+        /// Number of warehouses, each of about 80 MiB; at least 1. `warehouses=`
         warehouses: u32,
-        /// The server's own cache; 0: none. `cache=`
+        /// Size of the server's own cache, in pages; 0 for none. `cache=`
         cache_pages: u32,
     },
     /// [`Sweep`]: anonymous memory only.
     Sweep {
-        /// At least 4. `arrays=`
+        /// Number of arrays; at least 4. `arrays=`
         arrays: u32,
-        /// Pages of each; at least one for each client. `size=`, of all arrays together
+        /// Pages of each array; at least one per client. `size=` gives the total of all arrays.
         array_pages: u32,
     },
-    /// YCSB on a document store: a file of leaves and the engine's cache; for real, whatever store
-    /// the host has. `workload=`, `records=`, `cache=`, `writes=`, `requests=`
+    /// YCSB on a document store: a file of leaves and the engine's cache. On real files the caller
+    /// provides the store. `workload=`, `records=`, `cache=`, `writes=`, `requests=`
     Ycsb(Ycsb),
     /// Point selects on a database with a buffer pool. `rows=`, `cache=`
     Select(Select),
-    /// Requests to workers, each with a heap. `heap=`
+    /// Requests to workers, each with a heap of its own. `heap=`
     Requests(Requests),
-    /// Some read a mapped file, others allocate and free. `file=`, `anon=`, `readers=`
+    /// Readers of a mapped file beside tasks that allocate and free memory. `file=`, `anon=`,
+    /// `readers=`
     FileAnon(FileAnon),
-    /// Compilers: many small files, and memory that comes and goes. `sources=`, `heap=`
+    /// Compilers: many small files, and heaps that grow and are freed. `sources=`, `heap=`
     Compile(Compile),
 }
 
 impl Load {
-    /// TPC-C-like, four warehouses, 32 MiB of cache.
+    /// TPC-C-like: four warehouses and a cache of 32 MiB.
     pub const TPCC: Load = Load::Tpcc { warehouses: 4, cache_pages: 32 * MIB_PAGES as u32 };
-    /// LULESH-like, 96 MiB in ten arrays.
+    /// LULESH-like: 96 MiB in ten arrays.
     pub const SWEEP: Load = Load::Sweep { arrays: 10, array_pages: (96 * MIB_PAGES / 10) as u32 };
-    /// Workload B, 100,000 records in 112 MiB, 23 MiB of cache: the proportions of the published
-    /// run.
+    /// Workload B with 100,000 records in 112 MiB and a cache of 23 MiB: the proportions of the
+    /// published run.
     pub const YCSB: Load = Load::Ycsb(Ycsb {
         letter: Letter::B,
         writes_percent: 5,
@@ -69,9 +70,9 @@ impl Load {
         cache_pages: 23 * MIB_PAGES as u32,
         uniform: false,
     });
-    /// 500,000 rows in 112 MiB, and a pool that holds them all.
+    /// 500,000 rows in 112 MiB, and a buffer pool that holds all of them.
     pub const SELECT: Load = Load::Select(Select { rows: 500_000, cache_pages: 112 * MIB_PAGES as u32 });
-    /// 16 MiB for each worker.
+    /// A heap of 16 MiB per worker.
     pub const REQUESTS: Load = Load::Requests(Requests { heap_pages: 16 * MIB_PAGES as u32 });
     /// The published sizes, in MiB instead of GiB.
     pub const FILE_ANON: Load = Load::FileAnon(FileAnon {
@@ -79,10 +80,10 @@ impl Load {
         anon_pages: 44 * MIB_PAGES as u32,
         readers: 8,
     });
-    /// A tree of 20,000 sources, 8 MiB for each compiler.
+    /// A tree of 20,000 source files, and 8 MiB per compiler.
     pub const COMPILE: Load = Load::Compile(Compile { sources: 20_000, heap_pages: 8 * MIB_PAGES as u32 });
 
-    /// Its name.
+    /// Name of the load, as it is typed.
     pub fn name(self) -> &'static str {
         match self {
             Load::Tpcc { .. } => "tpcc",
@@ -95,15 +96,15 @@ impl Load {
         }
     }
 
-    /// Whether it has contents, and can run on real files.
+    /// Whether the load has contents and can run on real files.
     pub fn has_contents(self) -> bool {
         matches!(self, Load::Tpcc { .. } | Load::Sweep { .. } | Load::Ycsb(_))
     }
 
-    /// Its steps, of so many clients.
+    /// Starts the load for `clients` clients.
     ///
     /// # Errors
-    /// There are too many clients for it, or too few.
+    /// If the number of clients is too large or too small for this load.
     pub fn start(self, clients: u32, seed: u64) -> Result<Running, String> {
         if !(1..=CLIENTS_MAX).contains(&clients) {
             return Err(format!("a load has 1 to {CLIENTS_MAX} clients, not {clients}"));
@@ -138,41 +139,41 @@ impl Load {
     }
 }
 
-/// What a client does next.
+/// The next step of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// It touches a page.
+    /// Touch a page.
     Touch(PageAccess),
-    /// It computes, or waits, for so long.
+    /// Compute or wait.
     Rest {
-        /// In nanoseconds.
+        /// Duration in nanoseconds.
         nanos: u64,
     },
-    /// It gives anonymous memory up.
+    /// Free anonymous memory.
     Release {
-        /// The first page.
+        /// First page.
         page: u64,
-        /// How many.
+        /// Number of pages.
         pages: u32,
     },
-    /// It has a file written, and waits for that.
+    /// Sync a file, and wait for it.
     Sync {
-        /// A page of the file.
+        /// Any page of the file.
         page: u64,
     },
 }
 
-/// A load that runs. It is shared by its clients, whose turns decide what comes next.
+/// A running load. Its clients share it; the order of their turns determines the next steps.
 pub enum Running {
     /// Transactions of one database.
     Tpcc(Box<Tpcc>),
-    /// Each thread's part.
+    /// One endless stream of touches per thread.
     Sweep(Vec<Box<dyn Iterator<Item = PageAccess> + Send>>),
     /// Operations on one store.
     Ycsb(Box<Operations>),
     /// Selects on one database.
     Select(Box<Selects>),
-    /// Each worker's requests.
+    /// Requests of each worker.
     Requests(Workers),
     /// Readers and allocators.
     FileAnon(Rounds),
@@ -181,12 +182,12 @@ pub enum Running {
 }
 
 impl Running {
-    /// Appends what a client does next, as much as belongs together: a transaction, an operation, a
-    /// request, one step of a thread. A file's or array's number is in the high half of a page's;
-    /// anonymous pages of `tpcc` are the server's cache, and have none.
+    /// Appends the next unit of work of a client: a transaction, an operation, a request or one
+    /// step of a thread. The high half of a page number is the number of the file or array.
+    /// Anonymous pages of `tpcc` belong to the server's cache and have no such number.
     ///
     /// # Panics
-    /// If there is no such client, where clients have parts of their own.
+    /// If the load has a part per client, and `client` is not one of them.
     pub fn draw(&mut self, client: usize, steps: &mut Vec<Step>) {
         match self {
             Running::Tpcc(tpcc) => {

@@ -1,17 +1,17 @@
-//! Loads as text: a name, and what differs from the defaults.
+//! Loads as text: a name and the parameters that differ from the defaults.
 
 use super::{Load, MIB_PAGES};
 use crate::PAGE_BYTES;
 use crate::ycsb::Letter;
 use std::fmt;
 
-/// Warehouses and arrays are at most as many.
+/// Upper limit of warehouses and of arrays.
 const COUNT_MAX: u64 = 10_000;
-/// Records and rows are.
+/// Upper limit of records and of rows.
 const RECORDS_MAX: u64 = 1 << 31;
 
 impl Load {
-    /// Each with its defaults, and the parameters that it has.
+    /// Each load with its defaults, and the parameters that it accepts.
     pub const ALL: [(Load, &str); 7] = [
         (Load::TPCC, "warehouses and cache"),
         (Load::SWEEP, "size and arrays"),
@@ -22,10 +22,10 @@ impl Load {
         (Load::COMPILE, "sources and heap"),
     ];
 
-    /// Reads a load as `Display` writes it.
+    /// Parses a load in the form that `Display` writes.
     ///
     /// # Errors
-    /// What makes no sense, and what would.
+    /// A message that names the wrong part and a valid one.
     pub fn parse(text: &str) -> Result<Load, String> {
         let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
         let Some(&(mut load, has)) = Load::ALL.iter().find(|(load, _)| load.name() == name) else {
@@ -130,7 +130,7 @@ fn pages_32(key: &str, value: &str) -> Result<u32, String> {
     u32::try_from(pages(key, value)?).map_err(|_| format!("`{key}` is at most 16 TiB"))
 }
 
-/// At least one.
+/// Parses a size of at least one page.
 fn some_pages(key: &str, value: &str) -> Result<u32, String> {
     match pages_32(key, value)? {
         0 => Err(format!("`{key}` is at least a page of 4 KiB")),

@@ -1,4 +1,4 @@
-//! What can be wrong with a scenario, and where.
+//! Errors in scenarios, with their places.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 /// A place in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Place {
-    /// From 1.
+    /// Line, from 1.
     pub line: usize,
-    /// In characters, from 1.
+    /// Column in characters, from 1.
     pub column: usize,
 }
 
-/// A scenario that cannot be run. Wrong usage: exit status 2.
+/// A scenario that cannot be run. It counts as wrong usage: exit status 2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// The file as it was named.
+    /// The file, as the user named it.
     path: PathBuf,
-    /// Where in it; `None`: it cannot be read at all.
+    /// Line and column; `None` if the file cannot be read.
     place: Option<Place>,
     /// What is wrong, and what to do.
     reason: String,
@@ -28,7 +28,7 @@ impl Error {
         Error { path: path.to_owned(), place, reason: reason.into() }
     }
 
-    /// Where it is.
+    /// Line and column of the error, if it has one.
     pub fn place(&self) -> Option<Place> {
         self.place
     }

@@ -1,16 +1,16 @@
-//! Scenarios: a machine, tenants in a tree, who does what in them, what happens when, and what is
-//! to be seen of it.
+//! Scenarios: a machine, a tree of tenants, the jobs in them, actions over time, and the values to
+//! print.
 //!
 //! ```text
 //! TOML ── table.rs ──► values with places ── read.rs ──► Scenario
-//!                                              └─ tree.rs: who is there at which time
+//!                                              └─ tree.rs: the tenants that exist at each time
 //! ```
 //!
-//! What is wrong is told with file, line and column. What only the core knows (names of mechanisms,
-//! control files and their values) stays text with its place, and [`Scenario::error`] words what a
-//! host finds wrong with it.
+//! Errors name the file, line and column. Names that only the core knows (mechanisms, control files
+//! and their values) stay text with a place. A caller that rejects such a name reports it with
+//! [`Scenario::error`].
 //!
-//! A tenant that is removed and made again is another tenant of the same path.
+//! A tenant that is removed and created again is another tenant with the same path.
 
 mod error;
 mod read;
@@ -28,76 +28,77 @@ use mglru_core::Limits;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Most memory, and most swap: where they are simulated, a page costs tens of bytes.
+/// Upper limit of memory and of swap, 1 TiB. The simulator needs tens of bytes per page.
 pub const MEMORY_BYTES_MAX: u64 = 1 << 40;
-/// The longest of all times, far beyond all experiments: no sum of some of them overflows.
+/// Upper limit of every time, 1000 days. Sums of several such times do not overflow.
 pub const TIME_MAX: Duration = Duration::from_secs(1000 * 24 * 3600);
 
-/// A value, and where it stands.
+/// A value and its place in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Located<T> {
-    /// It.
+    /// The value.
     pub value: T,
-    /// Where.
+    /// Its place.
     pub place: Place,
 }
 
-/// A scenario, understood.
+/// A parsed and checked scenario.
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    /// The file.
+    /// Path of the scenario file.
     pub path: PathBuf,
-    /// What it shows, in the user's words.
+    /// The purpose of the scenario, in the user's words.
     pub description: Option<String>,
-    /// What there is.
+    /// The machine.
     pub machine: Machine,
-    /// All that there will be, in the order in which they are made: parents before their children.
+    /// All tenants of the whole run in order of creation: each parent precedes its children.
     pub tenants: Vec<Tenant>,
-    /// Who does something.
+    /// The jobs.
     pub jobs: Vec<Job>,
-    /// What happens when, in the order of time.
+    /// The actions, in order of time.
     pub actions: Vec<Action>,
-    /// What is to be seen.
+    /// The values to print.
     pub print: Print,
 }
 
 /// The machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// Memory, in bytes.
+    /// Size of memory in bytes.
     pub memory_bytes: u64,
-    /// The name of a set of mechanisms.
+    /// Name of a preset of mechanisms.
     pub preset: Option<Located<String>>,
-    /// Mechanisms to turn on.
+    /// Mechanisms to switch on.
     pub with: Vec<Located<String>>,
-    /// Mechanisms to turn off.
+    /// Mechanisms to switch off.
     pub without: Vec<Located<String>>,
-    /// The name of the policy.
+    /// Name of the reclaim policy.
     pub lru: Option<Located<String>>,
-    /// Where anonymous pages go.
+    /// Swap space, if there is any.
     pub swap: Option<Swap>,
-    /// How willing reclaim is to take them: 0 to 200, 201 for them only.
+    /// Balance between anonymous and file pages in reclaim: 0 to 200; 201 reclaims anonymous pages
+    /// only.
     pub swappiness: Option<u8>,
-    /// The name of what is done where no page can be had.
+    /// Name of the policy for allocations that find no memory.
     pub oom_policy: Option<Located<String>>,
-    /// The device that files are on.
+    /// The device that holds the files.
     pub device: Device,
-    /// Processors, of the simulated machine.
+    /// Number of processors of the simulated machine.
     pub cpus: Option<u32>,
-    /// Decides everything that is left to chance.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
 /// Swap space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Swap {
-    /// How much of it there is.
+    /// Size in bytes.
     pub bytes: u64,
-    /// On a disk, or in compressed memory.
+    /// Whether swap is on a disk. Otherwise it is compressed memory.
     pub on_disk: bool,
 }
 
-/// A device, of the simulated machine.
+/// A storage device of the simulated machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Device {
     /// An NVMe disk of a server.
@@ -105,115 +106,114 @@ pub enum Device {
     Nvme,
     /// A disk that writes 30 MB per second.
     Slow,
-    /// Everything at once.
+    /// A device that takes no time.
     Ideal,
 }
 
-/// A tenant, for as long as it is there.
+/// A tenant, from its creation to its removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tenant {
-    /// Like `a/b`.
+    /// Path of the tenant, for example `a/b`.
     pub path: String,
-    /// What it may have.
+    /// Memory limits and protections.
     pub limits: Limits,
-    /// Since when it is there.
+    /// Time of creation.
     pub from: Duration,
-    /// When it is removed.
+    /// Time of removal; `None` if it lives to the end of the run.
     pub until: Option<Duration>,
-    /// Where it is written down.
+    /// Its place in the file.
     pub place: Place,
 }
 
-/// Somebody who does something.
+/// A job: work done in a tenant.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// What actions call it.
+    /// The name by which actions refer to the job.
     pub name: Option<String>,
-    /// The number of the tenant, in which it is from its beginning on, unless it is moved; `None`:
-    /// in none, which is the root.
+    /// Index of the tenant in which the job begins; `None` for the root. Actions can move the job.
     pub tenant: Option<usize>,
-    /// When it begins.
+    /// Start time.
     pub start: Duration,
-    /// What it does.
+    /// The work that the job does.
     pub work: Work,
-    /// Where it is written down.
+    /// Its place in the file.
     pub place: Place,
 }
 
-/// What a job does.
+/// The work of a job.
 #[derive(Debug, Clone)]
 pub enum Work {
-    /// The instances of jobs in fio's language.
+    /// Instances of jobs in fio's language.
     Fio(Vec<fio::Job>),
     /// A recorded trace, on files of its own.
     Trace {
-        /// The file, found from the scenario's folder.
+        /// Path of the trace, relative to the scenario's folder.
         path: PathBuf,
-        /// How long at most; `None`: to its end.
+        /// Time limit; `None` to run to the end of the trace.
         runtime: Option<Duration>,
     },
-    /// One of the project's loads.
+    /// A built-in load.
     Load {
-        /// It.
+        /// The load and its parameters.
         load: Load,
-        /// At once.
+        /// Number of concurrent clients.
         clients: u32,
-        /// How long.
+        /// Duration.
         runtime: Duration,
     },
 }
 
-/// Something that happens at a time.
+/// An event at a given time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Action {
-    /// When, from the start.
+    /// Time since the start of the run.
     pub at: Duration,
-    /// What.
+    /// The event.
     pub what: What,
-    /// Where it is written down.
+    /// Its place in the file.
     pub place: Place,
 }
 
-/// What happens.
+/// The event of an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
-    /// A value is written to a control file.
+    /// Write a value to a control file.
     Write {
-        /// Like `a/b/memory.max`.
+        /// Path of the control file, for example `a/b/memory.max`.
         file: String,
-        /// As to the kernel.
+        /// The value, as the kernel accepts it.
         value: String,
     },
-    /// The tenant of this number is made.
+    /// Create the tenant with this index.
     Create(usize),
-    /// The jobs of the tenant of this number end, and it is removed.
+    /// End the jobs of the tenant with this index, and remove the tenant.
     Remove(usize),
-    /// A job goes on in another tenant.
+    /// Move a job to another tenant.
     Move {
-        /// Its number.
+        /// Index of the job.
         job: usize,
-        /// That of the tenant; `None`: the root.
+        /// Index of the tenant; `None` for the root.
         to: Option<usize>,
     },
 }
 
-/// What is to be seen, of all tenants and at the end in any case.
+/// The values to print. They are always printed once at the end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Print {
-    /// How often files are read before.
+    /// Interval of additional readings during the run.
     pub every: Option<Duration>,
     /// Control files.
     pub files: Vec<Located<String>>,
-    /// Counters of each tenant, by the kernel's names.
+    /// Counters to print for each tenant, by the kernel's names.
     pub counters: Vec<Located<String>>,
 }
 
 impl Scenario {
-    /// Reads a scenario from a file. Traces and included files are looked for beside it. `seed`:
-    /// instead of the machine's.
+    /// Reads a scenario from a file. Traces and included files are looked up relative to it. `seed`
+    /// replaces the seed of the machine.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first error in the file.
     pub fn read(path: &Path, seed: Option<u64>) -> Result<Scenario, Error> {
         let text = std::fs::read_to_string(path).map_err(|error| {
             let reason = format!("{error}; name a scenario, which docs/scenarios.md tells how to write");
@@ -222,38 +222,38 @@ impl Scenario {
         Scenario::parse(&text, path, seed)
     }
 
-    /// Understands the text of a scenario that is at `path`.
+    /// Parses the text of the scenario at `path`.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first error in the text.
     pub fn parse(text: &str, path: &Path, seed: Option<u64>) -> Result<Scenario, Error> {
         read::scenario(text, path, seed)
     }
 
-    /// The tenants that are there from the start: the first of all.
+    /// The tenants that exist from the start. They come first in [`Scenario::tenants`].
     pub fn first_tenants(&self) -> &[Tenant] {
         let later = self.actions.iter().filter(|action| matches!(action.what, What::Create(_))).count();
         &self.tenants[..self.tenants.len() - later]
     }
 
-    /// A place in it, with its file, as errors name it.
+    /// Formats a place with the scenario's file name, as error messages show it.
     pub fn place(&self, Place { line, column }: Place) -> String {
         format!("{}:{line}:{column}", self.path.display())
     }
 
-    /// What is wrong with a value of it.
+    /// An error at a place of this scenario.
     pub fn error(&self, place: Place, reason: impl Into<String>) -> Error {
         Error::new(&self.path, Some(place), reason)
     }
 
-    /// The name of its file.
+    /// File name of the scenario.
     pub fn name(&self) -> String {
         self.path.file_stem().map_or(String::new(), |name| name.to_string_lossy().into_owned())
     }
 }
 
-/// The tenant and the name of a control file: `a/b/memory.max` is `memory.max` of `a/b`. Files of
-/// the system have no tenant.
+/// Splits the path of a control file into tenant and file name: `a/b/memory.max` is `memory.max` of
+/// `a/b`. System-wide files have an empty tenant.
 pub fn split_control(path: &str) -> (&str, &str) {
     if path.starts_with("lru_gen/") { ("", path) } else { path.rsplit_once('/').unwrap_or(("", path)) }
 }

@@ -1,4 +1,4 @@
-//! From TOML to a [`Scenario`].
+//! Converts TOML to a [`Scenario`].
 
 use super::error::Error;
 use super::table::{Table, Text, Value, advice};
@@ -31,7 +31,7 @@ const SEED_DEFAULT: u64 = 1;
 const CPUS_MAX: u64 = 1024;
 const CLIENTS_MAX: u64 = 10_000;
 
-/// Understands a scenario.
+/// Parses a scenario.
 pub(super) fn scenario(text: &str, path: &Path, seed: Option<u64>) -> Result<Scenario, Error> {
     let source = Text { path, text };
     let document = DeTable::parse(text).map_err(|error| {
@@ -112,7 +112,7 @@ fn device(value: &Value, text: &Text) -> Result<Device, Error> {
     }
 }
 
-/// The `memory.min`, `memory.swap.max` and so on of a tenant.
+/// Reads the limits of a tenant, such as `memory.min` and `memory.swap.max`.
 fn limits(tenant: &Table) -> Result<Limits, Error> {
     let Some(memory) = tenant.table("memory", &["min", "low", "high", "max", "swap"])? else {
         return Ok(Limits::default());
@@ -139,7 +139,7 @@ fn limits(tenant: &Table) -> Result<Limits, Error> {
     })
 }
 
-/// A time that can be added to others.
+/// Parses a time of at most [`TIME_MAX`].
 fn time(value: &Value, text: &Text) -> Result<Duration, Error> {
     match value.time(text)? {
         time if time > TIME_MAX => Err(value.wrong(text, "is more than 1000 days")),
@@ -147,7 +147,7 @@ fn time(value: &Value, text: &Text) -> Result<Duration, Error> {
     }
 }
 
-/// The actions in the order of time; those of the same time in the order in which they stand.
+/// The actions sorted by time. Actions of the same time keep their order in the file.
 fn actions(
     top: &Table,
     source: &Text,
@@ -215,7 +215,7 @@ fn actions(
     Ok(actions)
 }
 
-/// What each job is called.
+/// The name of each job.
 fn job_names(jobs: &[Table], source: &Text) -> Result<Vec<Option<String>>, Error> {
     let mut names: Vec<Option<String>> = Vec::new();
     for job in jobs {
@@ -232,7 +232,7 @@ fn job_names(jobs: &[Table], source: &Text) -> Result<Vec<Option<String>>, Error
     Ok(names)
 }
 
-/// The number of the job of a name.
+/// Index of the job with this name.
 fn find_job(name: &Value, source: &Text, jobs: &[Option<String>]) -> Result<usize, Error> {
     let wanted = name.text(source)?;
     let missing = || {
@@ -289,11 +289,11 @@ fn read_job(
     Ok(Job { name, tenant: tenant.transpose()?.flatten(), start, work, place: source.place(table.at) })
 }
 
-/// The instances of the jobs of a text.
+/// Parses the job text of a job in fio's language and returns its instances.
 fn read_fio(value: &Value, source: &Text, seed: u64) -> Result<Vec<fio::Job>, Error> {
     let text = value.text(source)?;
     let first = source.place(value.at).line;
-    // The line break behind the opening quotes is no part of the text.
+    // The line break after the opening quotes is not part of the text.
     let opening = source.text.get(value.at..).unwrap_or("").get(3..).unwrap_or("");
     let is_multi_line = opening.starts_with('\n') || opening.starts_with("\r\n");
     let jobs =
@@ -319,7 +319,7 @@ fn read_fio(value: &Value, source: &Text, seed: u64) -> Result<Vec<fio::Job>, Er
         if [job.start_delay, job.ramp, job.runtime.unwrap_or_default()].iter().any(|&time| time > TIME_MAX) {
             return refuse("a time is more than 1000 days");
         }
-        // Zeroes are memory of the job's own in both worlds, not that device.
+        // In both worlds `/dev/zero` means the job's own memory, not the device.
         let stays = |path: &Path| {
             path == Path::new("/dev/zero")
                 || path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))

@@ -1,4 +1,4 @@
-//! TOML with places: tables whose keys are known, and values of the kinds that scenarios have.
+//! TOML with places: tables with known keys, and the value types that scenarios use.
 
 use super::Located;
 use super::error::{Error, Place};
@@ -10,16 +10,16 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The text of a scenario, and where it is from.
+/// Text of a scenario, and the path it came from.
 pub(super) struct Text<'t> {
     pub(super) path: &'t Path,
     pub(super) text: &'t str,
 }
 
 impl<'t> Text<'t> {
-    /// The line and column of a byte.
+    /// Line and column of a byte offset.
     pub(super) fn place(&self, at: usize) -> Place {
-        // The end of what was cut off in the middle of a character is the last whole one.
+        // An offset inside a character counts as the start of that character.
         let before = (0..=at.min(self.text.len())).rev().find_map(|at| self.text.get(..at)).unwrap_or("");
         let line = before.rsplit('\n').next().unwrap_or(before);
         Place { line: before.matches('\n').count() + 1, column: line.chars().count() + 1 }
@@ -29,7 +29,7 @@ impl<'t> Text<'t> {
         Error::new(self.path, Some(self.place(at)), reason)
     }
 
-    /// A place in the middle of the text, by its line: the first thing that stands there.
+    /// An error at the first visible character of a line.
     pub(super) fn error_in_line(&self, line: usize, reason: impl Into<String>) -> Error {
         let blanks = self
             .text
@@ -44,7 +44,7 @@ impl<'t> Text<'t> {
     }
 }
 
-/// A value, what it is called, and where it is.
+/// A value with its name and place.
 #[derive(Clone)]
 pub(super) struct Value<'v> {
     pub(super) name: String,
@@ -52,9 +52,9 @@ pub(super) struct Value<'v> {
     value: &'v DeValue<'v>,
 }
 
-/// A table, of which only `known` keys make sense.
+/// A table that accepts only the keys in `known`.
 pub(super) struct Table<'v> {
-    /// As messages call it.
+    /// Name of the table in messages.
     pub(super) name: String,
     pub(super) at: usize,
     text: &'v Text<'v>,
@@ -62,7 +62,7 @@ pub(super) struct Table<'v> {
 }
 
 impl<'v> Table<'v> {
-    /// The whole document.
+    /// The table of the whole document.
     pub(super) fn of_document(
         text: &'v Text<'v>,
         entries: &'v DeTable<'v>,
@@ -85,13 +85,13 @@ impl<'v> Table<'v> {
         Err(self.text.error(key.span().start, reason))
     }
 
-    /// The value of a key, if it is there.
+    /// The value of a key, if present.
     pub(super) fn get(&self, key: &str) -> Option<Value<'v>> {
         let (_, value) = self.entries.iter().find(|(known, _)| known.get_ref() == key)?;
         Some(Value { name: key.to_owned(), at: value.span().start, value: value.get_ref() })
     }
 
-    /// All keys, in the order in which they stand, and their values.
+    /// All keys and values, in the order of the file.
     pub(super) fn in_order(&self) -> Vec<(&'v str, Value<'v>)> {
         let mut entries: Vec<_> = self.entries.iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
@@ -102,17 +102,17 @@ impl<'v> Table<'v> {
         entries.into_iter().map(entry).collect()
     }
 
-    /// What is wrong with the table as a whole.
+    /// An error about the table as a whole.
     pub(super) fn error(&self, reason: impl Into<String>) -> Error {
         self.text.error(self.at, reason)
     }
 
-    /// The value of a key that must be there.
+    /// The value of a required key.
     pub(super) fn required(&self, key: &str, such_as: &str) -> Result<Value<'v>, Error> {
         self.get(key).ok_or_else(|| self.error(format!("{} needs `{key}`, such as {such_as}", self.name)))
     }
 
-    /// Reads a value, if it is there.
+    /// Parses the value of a key, if present.
     pub(super) fn optional<T>(
         &self,
         key: &str,
@@ -121,7 +121,7 @@ impl<'v> Table<'v> {
         self.get(key).map(|value| read(&value, self.text)).transpose()
     }
 
-    /// The tables of a list of tables: `[[key]]`.
+    /// The tables of `[[key]]`.
     pub(super) fn list(&self, key: &str, known: &[&str]) -> Result<Vec<Table<'v>>, Error> {
         let Some(value) = self.get(key) else { return Ok(Vec::new()) };
         let Some(array) = value.value.as_array() else {
@@ -135,7 +135,7 @@ impl<'v> Table<'v> {
         array.iter().map(table).collect()
     }
 
-    /// A table: `[key]`.
+    /// The table `[key]`.
     pub(super) fn table(&self, key: &str, known: &[&str]) -> Result<Option<Table<'v>>, Error> {
         self.get(key).map(|value| value.as_table(self.text, format!("[{key}]"), known)).transpose()
     }
@@ -146,7 +146,7 @@ impl<'v> Value<'v> {
         text.error(self.at, reason)
     }
 
-    /// What is wrong with it.
+    /// An error about this value.
     pub(super) fn wrong(&self, text: &Text, reason: impl std::fmt::Display) -> Error {
         self.error(text, format!("`{}`: {reason}", self.name))
     }
@@ -155,7 +155,7 @@ impl<'v> Value<'v> {
         self.wrong(text, format_args!("is {}, and should be {wanted}", self.value.type_str()))
     }
 
-    /// A table in which only these keys make sense.
+    /// The value as a table that accepts only the keys in `known`.
     pub(super) fn as_table(
         &self,
         text: &'v Text<'v>,
@@ -165,7 +165,7 @@ impl<'v> Value<'v> {
         self.as_any_table(text, name)?.with_known(known)
     }
 
-    /// A table whose keys are anything.
+    /// The value as a table with arbitrary keys.
     pub(super) fn as_any_table(&self, text: &'v Text<'v>, name: String) -> Result<Table<'v>, Error> {
         let entries = self.value.as_table().ok_or_else(|| self.is_not(text, "a table"))?;
         Ok(Table { name, at: self.at, text, entries })
@@ -185,7 +185,7 @@ impl<'v> Value<'v> {
         array.iter().map(item).collect()
     }
 
-    /// A whole number.
+    /// Parses a whole number.
     pub(super) fn number(&self, text: &Text, range: std::ops::RangeInclusive<u64>) -> Result<u64, Error> {
         let number = self.value.as_integer().and_then(|number| {
             u64::from_str_radix(number.as_str(), number.radix()).ok().filter(|number| range.contains(number))
@@ -194,14 +194,14 @@ impl<'v> Value<'v> {
         number.ok_or_else(|| self.wrong(text, wanted()))
     }
 
-    /// Bytes.
+    /// Parses a size in bytes.
     pub(super) fn size(&self, text: &Text) -> Result<u64, Error> {
         let size =
             self.value.as_str().ok_or_else(|| self.is_not(text, "a size in quotes, such as \"64MiB\""))?;
         size::parse(size).map_err(|reason| self.wrong(text, format_args!("\"{size}\": {reason}")))
     }
 
-    /// Bytes that are a page at least.
+    /// Parses a size of at least one page, in bytes.
     pub(super) fn pages_size(&self, text: &Text) -> Result<u64, Error> {
         match self.size(text)? {
             bytes if bytes < PAGE_BYTES => Err(self.wrong(text, "is less than a page, which has 4 KiB")),
@@ -209,7 +209,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// Bytes; `None`: `max`.
+    /// Parses a limit in bytes; `None` means `max`.
     pub(super) fn limit(&self, text: &Text) -> Result<Option<u64>, Error> {
         if self.value.as_str() == Some("max") { Ok(None) } else { self.size(text).map(Some) }
     }
@@ -221,7 +221,7 @@ impl<'v> Value<'v> {
     }
 }
 
-/// What to do about a name that is unknown.
+/// Advice for an unknown name: the nearest known name if it is close, else all of them.
 pub(super) fn advice<'k>(
     name: &str,
     known: impl Iterator<Item = &'k str> + Clone,

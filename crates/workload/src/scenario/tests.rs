@@ -1,7 +1,7 @@
 use super::*;
 use crate::Random;
 
-/// The example of docs/scenarios.md and of the help, with everything in it.
+/// The example of docs/scenarios.md and of the help, which uses every key.
 const WHOLE: &str = r#"
 description = "everything"
 [machine]
@@ -124,7 +124,7 @@ fn a_scenario_is_understood() {
 
 const MOVE: &str = "at = \"15s\"\nmove = \"again\"\nto = \"a/b\"";
 
-/// What is put in the place of something in the example, and what is told then.
+/// Each case replaces one part of the example and names the expected message.
 #[test]
 fn what_is_wrong_is_told_with_its_place() {
     for (there, instead, told) in [
@@ -230,7 +230,7 @@ fn what_is_wrong_is_told_with_its_place() {
     assert!(missing.place().is_none() && missing.to_string().contains("No such file"), "{missing}");
 }
 
-/// The kernel allows it, and means that the protection is never reached.
+/// The kernel allows it. The protection is then never reached in full.
 #[test]
 fn a_floor_above_the_ceiling_is_allowed() {
     let text = WHOLE.replacen("memory.min = \"4MiB\"", "memory.min = \"max\"\nmemory.max = \"1MiB\"", 1);

@@ -1,4 +1,5 @@
-//! Who is there at which time: tenants come and go, parents before and after their children.
+//! The tenants that exist at each time. A parent is created before its children and removed after
+//! them.
 
 use super::error::Error;
 use super::table::{Text, advice};
@@ -6,17 +7,17 @@ use super::{Limits, Tenant};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// As in the core.
+/// Longest name of a tenant in bytes, as in the core.
 const NAME_BYTES_MAX: usize = 255;
-/// Names that control files have where tenants could have them.
+/// Names of control files that could be mistaken for tenants.
 const FILE_NAMES: [&str; 3] = ["lru_gen", "lru_gen_full", "vmstat"];
 
-/// The tenants while actions are looked at, in the order of time.
+/// The tenants as the actions are read in order of time.
 pub(super) struct Tree<'t> {
     text: &'t Text<'t>,
-    /// All so far.
+    /// All tenants created so far.
     pub(super) tenants: Vec<Tenant>,
-    /// Those that are there now.
+    /// Index of each tenant that exists now.
     online: BTreeMap<String, usize>,
 }
 
@@ -25,7 +26,7 @@ impl<'t> Tree<'t> {
         Tree { text, tenants: Vec::new(), online: BTreeMap::new() }
     }
 
-    /// Makes a tenant. Its number.
+    /// Creates a tenant and returns its index.
     pub(super) fn create(
         &mut self,
         path: &str,
@@ -56,7 +57,7 @@ impl<'t> Tree<'t> {
         Ok(self.tenants.len() - 1)
     }
 
-    /// Removes a tenant. Its number.
+    /// Removes a tenant and returns its index.
     pub(super) fn remove(&mut self, path: &str, at: usize, when: Duration) -> Result<usize, Error> {
         let number = self.find(path, at, when)?;
         let below = format!("{path}/");
@@ -69,13 +70,13 @@ impl<'t> Tree<'t> {
         Ok(number)
     }
 
-    /// The tenant of that path that is there now.
+    /// Index of the tenant that has this path now.
     pub(super) fn find(&self, path: &str, at: usize, when: Duration) -> Result<usize, Error> {
         let missing = || self.text.error(at, format!("tenant `{path}` {}", self.missing(path, when)));
         self.online.get(path).copied().ok_or_else(missing)
     }
 
-    /// The tenant of that path that is there at a time, now that all actions are known.
+    /// Index of the tenant that has this path at a given time. Call it after all actions are read.
     pub(super) fn find_at(&self, path: &str, at: usize, when: Duration) -> Result<usize, Error> {
         let is_there = |tenant: &Tenant| {
             tenant.path == path && tenant.from <= when && tenant.until.is_none_or(|until| when < until)
@@ -84,7 +85,7 @@ impl<'t> Tree<'t> {
         self.tenants.iter().position(is_there).ok_or_else(missing)
     }
 
-    /// Checks that there is a tenant of that path at some time.
+    /// Checks that a tenant with this path exists at some time.
     pub(super) fn check_known(&self, path: &str, place: super::Place) -> Result<(), Error> {
         if path.is_empty() || self.tenants.iter().any(|tenant| tenant.path == path) {
             return Ok(());
@@ -93,7 +94,7 @@ impl<'t> Tree<'t> {
         Err(Error::new(self.text.path, Some(place), reason))
     }
 
-    /// Why there is none, and what to do.
+    /// Message for a missing tenant: why it does not exist, and what to do.
     fn missing(&self, path: &str, when: Duration) -> String {
         let mut same = self.tenants.iter().filter(|tenant| tenant.path == path);
         if let Some(earlier) = same.clone().rfind(|tenant| tenant.until.is_some_and(|until| until <= when)) {
