@@ -1,13 +1,13 @@
-//! Anonymous memory: bytes of the cache's own, which are in no file.
+//! Anonymous memory: cached bytes that belong to no file.
 //!
-//! A page is made, of zeros, by the first store to it. It counts against its tenant's limit as
-//! pages of files do and competes with them: cold pages go to the cache's swap ([`crate::Swap`]),
-//! and come back when they are touched. All accesses are mapped ones: they set an accessed bit and
-//! count nothing.
+//! The first store to a page allocates it, zero-filled. Anonymous pages count against their
+//! tenant's limit and compete with file pages. Reclaim moves cold pages to the cache's swap
+//! ([`crate::Swap`]); the next access brings them back. All accesses are mapped ones: they set an
+//! accessed bit instead of counting hits.
 //!
 //! # Locking
 //!
-//! A store holds the lock of one folio. A load holds nothing: it copies, and checks afterwards.
+//! A store holds one folio lock. A load takes no lock: it copies, then checks the version.
 
 use crate::error::Error;
 use crate::inode::LEN_MAX;
@@ -21,10 +21,10 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes per region: its mapping, and what is kept about it here.
+/// Bytes charged per region: its mapping and the metadata of this cache.
 const REGION_BYTES: u64 = size_of::<Mapping>() as u64 + 256;
 
-/// A region of anonymous memory. Dropping it gives its pages up.
+/// A region of anonymous memory. Dropping it frees its pages.
 pub struct AnonRegion {
     shared: Arc<Shared>,
     task: Task,
@@ -55,21 +55,21 @@ impl AnonRegion {
         Ok(region)
     }
 
-    /// Its length, in bytes.
+    /// Length in bytes.
     pub fn len(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether it has no bytes.
+    /// Whether the length is zero.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// From now on, pages that are stored to first, or come back from swap, are charged to
-    /// `tenant`. Those that are in memory stay where they are charged.
+    /// Charges pages to `tenant` that are allocated or swapped in from now on. Pages in memory stay
+    /// charged as they are.
     ///
     /// # Errors
-    /// The tenant is another cache's.
+    /// The tenant belongs to another cache.
     pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Error> {
         if !tenant.is_of(&self.shared) {
             return Err(Error::ForeignTenant(tenant.name().to_owned()));
@@ -89,14 +89,14 @@ impl AnonRegion {
         self.check_alive()
     }
 
-    /// Its tenant may have been killed, and its content lost. It stays lost when the tenant is
-    /// revived: nobody shall take zeros for what was stored.
+    /// Fails if the tenant was killed and the region's content is lost. It stays lost after the
+    /// tenant is revived, so that zeros are never mistaken for stored data.
     fn check_alive(&self) -> Result<(), Error> {
         self.loss.get().map_or(Ok(()), |report| Err(report.clone().into()))
     }
 
-    /// Loads `out.len()` bytes from `offset`. Bytes within one page are all from one moment. What
-    /// was never stored to is 0.
+    /// Loads `out.len()` bytes from `offset`. Bytes within one page are consistent with each other.
+    /// Bytes that were never stored are 0.
     ///
     /// # Errors
     /// The range reaches beyond the end, a page cannot be read from swap, or no memory can be freed
@@ -117,7 +117,7 @@ impl AnonRegion {
                     }
                     Lookup::Pending(folio) => shared.wait_for_content(folio),
                     Lookup::Miss if shared.core.is_untouched(&self.mapping, piece.index) => {
-                        // A kill says so before it takes the first page.
+                        // A kill marks the region as lost before it takes the first page.
                         self.check_alive()?;
                         out.fill(0);
                         break;
@@ -132,7 +132,7 @@ impl AnonRegion {
     /// Stores `bytes` at `offset`.
     ///
     /// # Errors
-    /// As for [`Self::load`]; bytes before the page that failed are stored.
+    /// As for [`Self::load`]. Bytes before the failing page stay stored.
     pub fn store(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         self.check(offset, bytes.len() as u64)?;
         for piece in pieces(offset, bytes.len()) {
@@ -141,7 +141,7 @@ impl AnonRegion {
         Ok(())
     }
 
-    /// Stores within one page. `false`: it was not there, or busy; look again.
+    /// Stores within one page. Returns `false` if the page is missing or busy; the caller retries.
     fn try_store(&self, index: u32, at: usize, bytes: &[u8]) -> Result<bool, Error> {
         let (shared, mapping) = (&*self.shared, &self.mapping);
         match shared.core.lookup(mapping, index) {
@@ -149,7 +149,7 @@ impl AnonRegion {
                 LockAttempt::Gone => {}
                 LockAttempt::Busy => shared.wait_while(hit.folio, |flags| flags.locked()),
                 LockAttempt::Locked => {
-                    // Before the content gets a new version, which the hit would not be of.
+                    // Before the content gets a new version, which would make `hit` stale.
                     shared.core.touch(&self.task, mapping, index, &hit);
                     shared.core.begin_content(mapping, hit.folio);
                     shared.frames.copy_in(hit.folio.0, at, bytes);
@@ -166,7 +166,7 @@ impl AnonRegion {
         Ok(false)
     }
 
-    /// Makes a page, or brings it back. It may be gone again afterwards: look it up.
+    /// Allocates a page or swaps it in. Reclaim may take it again before the caller looks it up.
     #[cold]
     fn fault(&self, index: u32) -> Result<(), Error> {
         let shared = &*self.shared;
@@ -187,20 +187,20 @@ impl AnonRegion {
             Ok(()) => shared.core.publish(&shared.host, &self.mapping, folio),
             Err(_) => shared.core.abandon(&shared.host, &self.mapping, folio),
         }
-        // A page that was locked until now can be freed.
+        // The page was locked until now; reclaim can take it from here on.
         shared.host.progress.ring();
         filled
     }
 
-    /// Gives the whole pages of a range up (madvise): they are zeros afterwards, and take no memory
-    /// and no swap.
+    /// Drops the whole pages within a range (`MADV_DONTNEED`). They read as zeros afterwards and
+    /// take no memory or swap.
     ///
     /// # Errors
     /// The range reaches beyond the end.
     pub fn discard(&self, range: Range<u64>) -> Result<(), Error> {
         self.check(range.start, range.end.saturating_sub(range.start))?;
         let first = range.start.div_ceil(PAGE_BYTES);
-        // The last page may be a part of one.
+        // The region's last page may be shorter than a page.
         let end =
             if range.end == self.bytes { range.end.div_ceil(PAGE_BYTES) } else { range.end / PAGE_BYTES };
         if let Ok(first) = u32::try_from(first)
@@ -220,12 +220,12 @@ impl AnonRegion {
 }
 
 impl Tenant {
-    /// Makes `bytes` of anonymous memory, all zeros, that this tenant pays for as far as it is
-    /// stored to.
+    /// Creates a zero-filled region of `bytes` of anonymous memory. Each page is charged to this
+    /// tenant when it is first stored to.
     ///
     /// # Errors
-    /// It is more than 16 TiB, the cache was closed, or there is no memory for what is kept about
-    /// it.
+    /// `bytes` is more than 16 TiB, the cache is closed, or no memory is left for the region's
+    /// metadata.
     pub fn anonymous(&self, bytes: u64) -> Result<AnonRegion, Error> {
         AnonRegion::new(self.shared().clone(), self.state().clone(), bytes)
     }
@@ -242,7 +242,7 @@ impl Drop for AnonRegion {
     }
 }
 
-/// What errors call it.
+/// The name of anonymous memory in error messages.
 fn name() -> &'static Path {
     Path::new("anonymous memory")
 }

@@ -1,4 +1,4 @@
-//! The page cache: its budget, its tenants, and what all its parts share.
+//! The page cache: its builder, its statistics and its tenants.
 //!
 //! ```no_run
 //! use mglru_cache::{OpenMode, PageCache};
@@ -15,9 +15,9 @@
 //!
 //! # The budget
 //!
-//! Frames and everything that is kept about them and about files come out of one number of bytes.
-//! Frames are mapped once; index memory that grows with the files in use takes frames away, whose
-//! memory goes back to the system.
+//! Page frames and all metadata about pages, files and tenants come out of one budget in bytes.
+//! Frames are mapped once. When index memory grows with the files in use, frames are retired and
+//! their memory is returned to the system.
 
 use crate::backend::{BackendKind, Completion, OpenMode, choose};
 use crate::error::Error;
@@ -43,34 +43,35 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 
-/// Bytes that are set aside per frame for what is known about it: the folio, its place on the free
-/// list, and its share of the index of dirty pages. Measured parts are asserted to be less.
+/// Bytes reserved per frame for its metadata: the folio, its place on the free list, and its share
+/// of the index of dirty pages. A test asserts that the measured sizes are smaller.
 pub const FRAME_METADATA_BYTES: u64 = 64;
-/// Bytes per tenant that is named when the cache is built: its lists, counters and place in the
-/// order of tenants.
+/// Bytes reserved per tenant that is named in the builder: its lists, counters and place in the
+/// tree.
 const TENANT_BYTES: u64 = 16 << 10;
-/// Bytes for queues and tables of the cache itself.
+/// Bytes reserved for the queues and tables of the cache itself.
 const FIXED_BYTES: u64 = 256 << 10;
 const FRAMES_MIN: u32 = 64;
-/// CPUs for which there are batches: more threads share them.
+/// Number of per-CPU batches at most. Additional threads share them.
 const CPUS_MAX: usize = 64;
 
-/// Caches that this process made.
+/// Number of caches created by this process so far.
 static CACHES: AtomicU64 = AtomicU64::new(0);
 
-/// Hears of transfers from backend threads, which exist before the cache does.
+/// Receives completed transfers from the backend threads, which start before the cache exists.
 struct Sink(OnceLock<Weak<Shared>>);
 
 impl Completion for Sink {
     fn complete(&self, tag: u64, result: io::Result<usize>) {
-        // Without a cache there are no transfers: it drains its backend before it goes.
+        // Without a cache there are no transfers: the cache drains its backend before it is
+        // dropped.
         if let Some(shared) = self.0.get().and_then(Weak::upgrade) {
             shared.completed(tag, result);
         }
     }
 }
 
-/// Sets a cache up. See [`PageCache::builder`].
+/// Configures a cache. See [`PageCache::builder`].
 pub struct Builder {
     budget_bytes: u64,
     tenants: Vec<(String, Limits)>,
@@ -85,63 +86,66 @@ pub struct Builder {
 
 impl Builder {
     /// Adds a tenant that may use up to `max_bytes` of the budget (`memory.max`). Limits may add up
-    /// to more than the budget. A path like `a/b` is that of a tenant below another, which has to
-    /// be added before. Default: no tenant but the root, which has no limit of its own. More can be
-    /// added while the cache runs: [`PageCache::add_tenant`].
+    /// to more than the budget. A path such as `a/b` names a tenant below another, which must be
+    /// added first.
+    ///
+    /// Default: only the root tenant, which has no limit of its own. [`PageCache::add_tenant`] adds
+    /// tenants to a running cache.
     pub fn tenant(self, path: &str, max_bytes: u64) -> Builder {
         self.tenant_with(path, Limits::max(max_bytes))
     }
 
-    /// Adds a tenant with limits and protections.
+    /// Adds a tenant with limits and protections. See [`Self::tenant`].
     pub fn tenant_with(mut self, path: &str, limits: Limits) -> Builder {
         self.tenants.push((path.to_owned(), limits));
         self
     }
 
-    /// Chooses behaviours. Default: all that we think are best.
+    /// Selects mechanisms. Default: the recommended set.
     pub fn mechanisms(mut self, mechanisms: Mechanisms) -> Builder {
         self.mechanisms = mechanisms;
         self
     }
 
-    /// Chooses how files are read and written. Default: io_uring if it is permitted, else threads.
+    /// Selects how files are read and written. Default: io_uring if the system permits it, else
+    /// threads.
     pub fn backend(mut self, backend: BackendKind) -> Builder {
         self.backend = backend;
         self
     }
 
-    /// Gives anonymous memory somewhere to go when it is cold. Default: nowhere; it stays in memory
-    /// until it is dropped.
+    /// Adds swap for cold anonymous memory. Default: no swap; anonymous pages stay in memory until
+    /// they are dropped.
     pub fn swap(mut self, swap: Swap) -> Builder {
         self.swap = Some(swap);
         self
     }
 
-    /// How willing reclaim is to swap: 0 (never) to 200 (anonymous pages first); 201: anonymous
-    /// pages only. Default: 60.
+    /// Sets reclaim's preference for anonymous pages: 0 (never swap) to 200 (anonymous pages
+    /// first); 201 takes anonymous pages only. Default: 60.
     pub fn swappiness(mut self, swappiness: Swappiness) -> Builder {
         self.swappiness = swappiness;
         self
     }
 
-    /// Has every event of the core told to `observer`, from whichever thread it happens on. It must
-    /// be quick and must not use the cache.
+    /// Calls `observer` for every event of the core, on the thread that causes it. The observer
+    /// must return quickly and must not use the cache.
     pub fn observer(mut self, observer: impl Fn(Event) + Send + Sync + 'static) -> Builder {
         self.observer = Some(Box::new(observer));
         self
     }
 
-    /// Chooses what happens where a page cannot be had: the request fails (default), or a tenant is
-    /// killed. Its anonymous memory is given up then; its files lose nothing. See
+    /// Selects the action when no page can be freed for a request: fail the request (default) or
+    /// kill a tenant. A killed tenant loses its anonymous memory; its files lose nothing. See
     /// [`crate::Tenant::revive`].
     pub fn oom_policy(mut self, policy: OomPolicy) -> Builder {
         self.oom_policy = policy;
         self
     }
 
-    /// Has `decide` asked each time a page cannot be had ([`OomPolicy::Ask`]), on the thread that
-    /// needs it, one at a time. `report.victim` is who would be killed under [`OomPolicy::Victim`].
-    /// It must be quick and must not use the cache.
+    /// Sets the callback for [`OomPolicy::Ask`]. It runs on the thread that needs the page, one
+    /// call at a time. `report.victim` is the tenant that [`OomPolicy::Victim`] would kill. The
+    /// callback must return quickly and must not use the cache.
     pub fn on_out_of_memory(
         mut self,
         decide: impl Fn(&OutOfMemory) -> OomDecision + Send + Sync + 'static,
@@ -154,8 +158,8 @@ impl Builder {
     /// Starts the cache and its workers.
     ///
     /// # Errors
-    /// The budget is too small, a tenant's name is taken or its parent missing, or memory or the
-    /// backend cannot be had.
+    /// The budget is too small, a tenant's name is taken, its parent is missing, or memory or the
+    /// backend is unavailable.
     pub fn build(self) -> Result<PageCache, Error> {
         let swap_bytes = self.swap.as_ref().map_or(0, Swap::budget_bytes);
         let fixed = FIXED_BYTES + (self.tenants.len() as u64 + 1) * TENANT_BYTES + swap_bytes;
@@ -178,7 +182,7 @@ impl Builder {
         options.swappiness = self.swappiness;
         options.cpus = std::thread::available_parallelism().map_or(1, usize::from).clamp(1, CPUS_MAX);
         options.charge_batch_pages = CHARGE_BATCH_PAGES;
-        // So that what waits near CPUs is a sixty-fourth of all frames at most.
+        // Keeps at most a sixty-fourth of all frames in per-CPU lists.
         options.pcp_batch_frames = (count as usize / (256 * options.cpus)).clamp(1, PCP_BATCH_FRAMES);
         options.oom_policy = self.oom_policy;
         options.charge_metadata = true;
@@ -220,53 +224,52 @@ impl Builder {
     }
 }
 
-/// A page cache over real files with a hard memory budget. Shared by all threads.
+/// A page cache over real files with a hard memory budget. All threads can share it.
 ///
-/// Dropping it writes dirty pages back as far as possible; [`PageCache::close`] says whether that
-/// worked.
+/// Dropping it writes dirty pages back and ignores errors; [`PageCache::close`] reports them.
 pub struct PageCache {
     pub(crate) shared: Arc<Shared>,
     workers: Mutex<Option<Workers>>,
 }
 
-/// What a cache is and holds, as a whole. What its tenants hold and did, they say themselves
-/// ([`PageCache::tenants`]).
+/// Configuration and sizes of a whole cache. Each tenant has its own [`crate::TenantStats`].
 #[derive(Clone, Debug)]
 pub struct CacheStats {
-    /// `io_uring`, `threads` or `memory`.
+    /// The backend in use: `io_uring`, `threads` or `memory`.
     pub backend: &'static str,
-    /// Why io_uring is not used, although it was asked for if possible.
+    /// The reason why io_uring is not used although it was requested.
     pub why_not_uring: Option<String>,
-    /// Frames are registered with the kernel as buffers.
+    /// Whether frames are registered with the kernel as buffers.
     pub registered_buffers: bool,
-    /// The kernel backs frames with huge pages where it has them.
+    /// Whether the kernel backs frames with huge pages when it has them.
     pub huge_pages: bool,
-    /// What the cache may use in all, in bytes.
+    /// The memory budget, in bytes.
     pub budget_bytes: u64,
-    /// Frames that the cache began with, those included that pay for index memory by now.
+    /// Frames at the start, including those retired since to pay for index memory.
     pub frames: u64,
-    /// Bytes of all frames, used and free, without those that pay for index memory.
+    /// Bytes of all frames, used and free, without retired frames.
     pub frame_bytes: u64,
-    /// Bytes of everything that is kept about pages and files.
+    /// Bytes of metadata about pages, files and tenants.
     pub metadata_bytes: u64,
-    /// Bytes of compressed memory that swapped pages take.
+    /// Bytes of compressed memory that hold swapped pages.
     pub swap_bytes: u64,
     /// Frames that hold no page.
     pub free_pages: u64,
-    /// Pages of files that could be reclaimed; those that came a moment ago are not among them yet.
+    /// File pages on reclaim's lists. Pages that were added recently may still be in a per-CPU
+    /// batch and are not counted.
     pub file_pages: u64,
-    /// The same of anonymous memory.
+    /// Anonymous pages on reclaim's lists, with the same exception as `file_pages`.
     pub anon_pages: u64,
-    /// Pages of files that are dirty or being written.
+    /// File pages that are dirty or under writeback.
     pub pending_pages: u64,
-    /// The set of mechanisms.
+    /// The preset of mechanisms in use.
     pub preset: &'static str,
-    /// How many tenants there are, the root included.
+    /// Number of tenants, including the root.
     pub tenants: usize,
 }
 
 impl PageCache {
-    /// Begins to set up a cache that uses `budget_bytes` of memory in all.
+    /// Starts configuring a cache that uses `budget_bytes` of memory in total.
     pub fn builder(budget_bytes: u64) -> Builder {
         Builder {
             budget_bytes,
@@ -289,12 +292,13 @@ impl PageCache {
         self.tenant("")?.open(path, mode)
     }
 
-    /// Turns [`crate::Switch::Prefetch`] on or off, whatever goes on: it decides nothing.
+    /// Turns [`crate::Switch::Prefetch`] on or off in the running cache. Prefetching does not
+    /// affect reclaim decisions.
     pub fn set_prefetch(&self, on: bool) {
         self.shared.core.set_prefetch(on);
     }
 
-    /// Sizes now. It takes as long with one tenant as with many.
+    /// Current sizes. The cost does not depend on the number of tenants.
     pub fn stats(&self) -> CacheStats {
         let shared = &self.shared;
         let frames = u64::from(shared.core.folios().len() - shared.core.retired_pages());
@@ -317,10 +321,10 @@ impl PageCache {
         }
     }
 
-    /// Writes all dirty pages of all files, and waits until they are written.
+    /// Writes all dirty pages of all files and waits for the writes.
     ///
     /// # Errors
-    /// The first file's error; the others are tried all the same.
+    /// The first file's error. The remaining files are still written.
     pub fn sync(&self) -> Result<(), Error> {
         let mut result = Ok(());
         for inode in self.shared.inodes() {
@@ -329,20 +333,21 @@ impl PageCache {
         result
     }
 
-    /// Writes everything back and stops the workers.
+    /// Writes all dirty pages back and stops the workers.
     ///
     /// # Errors
-    /// As [`Self::sync`]. What could not be written is lost with the cache.
+    /// As [`Self::sync`]. Pages that could not be written are lost with the cache.
     pub fn close(self) -> Result<(), Error> {
         let result = self.sync();
         self.stop();
         result
     }
 
-    /// Recounts what the counters claim, while no other thread uses the cache. Slow: for tests.
+    /// Checks all counters against a recount. No other thread may use the cache meanwhile. Slow:
+    /// for tests.
     ///
     /// # Errors
-    /// What does not hold, in words.
+    /// A description of the first inconsistency.
     pub fn validate(&self) -> Result<(), String> {
         let _still = self.shared.at_work.write().unwrap_or_else(PoisonError::into_inner);
         self.shared.backend.drain();
@@ -362,7 +367,7 @@ impl PageCache {
 }
 
 impl PageCache {
-    /// The tenant of a path, like `a/b`. The empty path is the root.
+    /// The tenant at a path such as `a/b`. The empty path is the root.
     ///
     /// # Errors
     /// [`Error::NoSuchTenant`].
@@ -370,31 +375,31 @@ impl PageCache {
         self.shared.find_tenant(path)
     }
 
-    /// All tenants, the root first, in no other order that means anything.
+    /// All tenants: the root first, the others in no particular order.
     pub fn tenants(&self) -> Vec<Tenant> {
         self.shared.tenants()
     }
 
-    /// Makes a tenant. `path` is that of its parent, which must be there, a slash, and its name; or
-    /// only its name, below the root.
+    /// Creates a tenant. `path` is the path of an existing parent, a slash and the new name, or
+    /// only the name for a tenant below the root.
     ///
     /// # Errors
-    /// The name is taken or cannot be one, there is no such parent, there are too many tenants or
-    /// levels of them, or what is kept about them takes too much of the budget.
+    /// The name is taken or invalid, the parent does not exist, there are too many tenants or
+    /// levels, or the metadata would take too much of the budget.
     pub fn add_tenant(&self, path: &str, limits: &Limits) -> Result<Tenant, Error> {
         self.shared.add_tenant(path, limits, false)
     }
 
-    /// Removes a tenant. Its pages stay in memory and are its parent's from now on, where the
-    /// mechanisms say so; handles that are open go on working, and their pages are charged to the
-    /// parent.
+    /// Removes a tenant. Its pages stay in memory; with [`crate::Switch::ReparentOffline`] they
+    /// move to its parent at once. Open handles keep working, and their new pages are charged to
+    /// the parent.
     ///
     /// # Errors
-    /// There is none of that path, it has children, or it is the root.
+    /// No tenant has that path, it has children, or it is the root.
     pub fn remove_tenant(&self, path: &str) -> Result<(), Error> {
         let tenant = self.shared.find_tenant(path)?;
         self.shared.remove_found(&tenant).map_err(|error| match error {
-            // Somebody else was faster.
+            // Another thread has removed it.
             MemcgError::Gone => Error::NoSuchTenant(path.to_owned()),
             other => Error::Tenant(other),
         })
@@ -404,7 +409,7 @@ impl PageCache {
 impl Drop for PageCache {
     fn drop(&mut self) {
         if self.workers.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
-            // Nobody is left to be told; who wants to know calls `close`.
+            // Drop cannot report errors; `close` can.
             let _ = self.sync();
             self.stop();
         }

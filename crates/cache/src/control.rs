@@ -1,4 +1,4 @@
-//! Control files of the cache: the kernel's formats, read and written by path.
+//! Control files of the cache, in the kernel's formats, read and written by path.
 
 use crate::cache::PageCache;
 use crate::error::Error;
@@ -7,10 +7,14 @@ use mglru_core::{ControlStep, Host, Throttle};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Reads and writes control files: `memory.*` of each tenant by its path, like `a/b/memory.stat`,
-/// those of the root, like `memory.stat`, and `lru_gen`, `lru_gen_full`, `lru_gen/enabled`,
-/// `lru_gen/min_ttl_ms` and `vmstat`. Values are those of the kernel: sizes in bytes, with K, M, G,
-/// T; `max` for none.
+/// Reads and writes control files.
+///
+/// - `memory.*` of each tenant by its path, such as `a/b/memory.stat`; of the root, such as
+///   `memory.stat`;
+/// - `lru_gen`, `lru_gen_full`, `lru_gen/enabled`, `lru_gen/min_ttl_ms` and `vmstat`.
+///
+/// Values are the kernel's: sizes in bytes, optionally with the suffix K, M, G or T; `max` for no
+/// limit.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), mglru_cache::Error> {
@@ -26,28 +30,28 @@ pub struct Control {
 }
 
 impl PageCache {
-    /// The control files.
+    /// Access to the control files.
     pub fn control(&self) -> Control {
         Control { shared: self.shared.clone() }
     }
 }
 
 impl Control {
-    /// The text of a file. Values of `memory.stat` and the like cover the tenant and all below it.
+    /// The text of a file. Statistics such as `memory.stat` include all tenants below this one.
     ///
     /// # Errors
-    /// [`Error::Control`]: there is no such file or tenant, or the file can only be written to.
+    /// [`Error::Control`]: the file or tenant does not exist, or the file is write-only.
     pub fn read(&self, path: &str) -> Result<String, Error> {
         self.shared.core.read_control(path, self.shared.host.now()).map_err(Error::Control)
     }
 
-    /// Writes a value to a file, and waits until it took effect: of `memory.reclaim`, and of a
-    /// limit that is lowered, until pages were reclaimed.
+    /// Writes a value to a file and waits until it has taken effect. A write to `memory.reclaim`,
+    /// or one that lowers a limit, waits until reclaim is done.
     ///
     /// # Errors
-    /// [`Error::Control`]: there is no such file or tenant, the value is none, then nothing was
-    /// changed; or less could be reclaimed than was asked for. [`Error::Closed`]: the cache was
-    /// closed meanwhile.
+    /// [`Error::Control`]: the file or tenant does not exist; the value is invalid and nothing
+    /// changed; or less was reclaimed than requested. [`Error::Closed`]: the cache was closed
+    /// meanwhile.
     pub fn write(&self, path: &str, value: &str) -> Result<(), Error> {
         let shared = &self.shared;
         let mut write = shared.core.write_control(path, value, shared.cpu()).map_err(Error::Control)?;
@@ -63,18 +67,19 @@ impl Control {
         written
     }
 
-    /// What there is under the path of a tenant: its files, then its children, each with a slash
-    /// behind. The empty path is the root, which also has the files of the system.
+    /// Lists a tenant's files, then its children, each with a trailing slash. The empty path is the
+    /// root, which also has the system-wide files.
     ///
     /// # Errors
-    /// [`Error::Control`]: there is no such tenant.
+    /// [`Error::Control`]: the tenant does not exist.
     pub fn list(&self, path: &str) -> Result<Vec<String>, Error> {
         self.shared.core.list_control(path).map_err(Error::Control)
     }
 }
 
 impl Shared {
-    /// Steps something on the calling thread until it says `None`, and waits where it says so.
+    /// Calls `step` on the calling thread until it returns `None`, and waits between calls as
+    /// `step` asks.
     pub(crate) fn run_steps(
         &self,
         mut step: impl FnMut() -> Result<Option<Option<Throttle>>, Error>,

@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it.
+//! Errors of the cache.
 
 use mglru_core::{ControlError, MechanismError, MemcgError, OutOfMemory};
 use std::fmt;
@@ -6,51 +6,50 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// An operation on a cache or a cached file failed.
+/// An error of a cache or of a cached file.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused.
+    /// The operating system reported an error.
     Io {
-        /// What was tried, as in "read".
+        /// The operation that failed, as a verb: "read".
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: Arc<io::Error>,
     },
-    /// Pages written earlier could not be written to the file. They stay in memory, dirty, and are
-    /// tried again; each handle that was open hears of it once.
+    /// Dirty pages could not be written to the file. They stay in memory, dirty, and are written
+    /// again later. Each handle that was open reports the error once.
     WriteBack {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: Arc<io::Error>,
     },
-    /// No page could be freed for this request.
+    /// Reclaim could not free a page for this request.
     OutOfMemory(Box<OutOfMemory>),
-    /// The tenant was killed to make room ([`crate::OomPolicy`]): it gets no pages until
-    /// [`crate::Tenant::revive`], and what its anonymous memory held is lost. The report says whose
-    /// limit was met.
+    /// The tenant was OOM-killed ([`crate::OomPolicy`]). It gets no pages until
+    /// [`crate::Tenant::revive`], and the content of its anonymous memory is lost. The report names
+    /// the tenant whose limit was reached.
     Killed(Box<OutOfMemory>),
-    /// The cache was closed, and its workers are gone.
+    /// The cache is closed.
     Closed,
-    /// Memory is short, and the request was one that does not wait; or a page is lent as often as
-    /// it can be.
+    /// Memory is short and the request does not wait, or a page has the maximum number of guards.
     Busy,
     /// The file was opened for reading only.
     ReadOnly {
         /// The file.
         path: PathBuf,
     },
-    /// Offsets end at 16 TiB (2^32 pages).
+    /// The request ends beyond 16 TiB (2^32 pages), the largest offset.
     TooLarge {
         /// The file.
         path: PathBuf,
         /// The end of the request, in bytes.
         end: u64,
     },
-    /// A guard or a view reaches beyond the end of the file.
+    /// The range of a mapped access reaches beyond the end of the file.
     BeyondEnd {
         /// The file.
         path: PathBuf,
@@ -59,33 +58,33 @@ pub enum Error {
         /// The length of the file, in bytes.
         len: u64,
     },
-    /// What is kept about open files takes half of the budget.
+    /// Metadata about open files takes half of the budget.
     TooManyFiles {
-        /// How many are open, or were and have dirty pages.
+        /// Number of files that are open or have dirty pages.
         open: usize,
     },
-    /// What is kept about tenants takes too much of the budget.
+    /// Metadata about files and tenants takes half of the budget.
     TooManyTenants {
-        /// How many there are.
+        /// Number of tenants.
         tenants: usize,
     },
-    /// The tenant cannot be made, changed or removed.
+    /// The tenant cannot be created, changed or removed.
     Tenant(MemcgError),
     /// No tenant has that path.
     NoSuchTenant(String),
-    /// The tenant of that path is another cache's.
+    /// The tenant belongs to another cache.
     ForeignTenant(String),
     /// The root has neither limits nor protections.
     RootHasNoLimits,
     /// A control file could not be read or written.
     Control(ControlError),
-    /// The mechanisms asked for do not exist.
+    /// The requested mechanisms do not exist.
     Mechanisms(MechanismError),
     /// The budget is too small for a cache.
     BudgetTooSmall {
-        /// What was given, in bytes.
+        /// The requested budget, in bytes.
         bytes: u64,
-        /// The least that works, in bytes.
+        /// The smallest possible budget, in bytes.
         least_bytes: u64,
     },
 }
@@ -95,7 +94,7 @@ impl Error {
         Error::Io { doing, path: path.to_owned(), source: Arc::new(source) }
     }
 
-    /// The operating system's error, where there is one.
+    /// The operating system's error, if one caused this error.
     pub fn io_error(&self) -> Option<&io::Error> {
         match self {
             Error::Io { source, .. } | Error::WriteBack { source, .. } => Some(source),

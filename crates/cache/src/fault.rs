@@ -1,13 +1,13 @@
-//! The miss path: a page that is not in memory is paid for, read once, and published.
+//! The miss path: charges a page that is not in memory, reads it once, and publishes it.
 //!
-//! However many threads want a page, one reads it: who inserts the folio into the page's slot. The
-//! others find it pending, sleep until it is unlocked, and look again.
+//! Of all threads that want a page, the one that inserts the folio into the page's slot reads it.
+//! The others find it pending, sleep until it is unlocked, and look again.
 //!
 //! # Locking
 //!
-//! Nothing is held while a page is paid for or read, except the locks of the folios that are being
-//! read, which only readers of those pages wait for. All memory that a fault waits for can
-//! therefore be freed by others.
+//! While a page is charged or read, the thread holds only the locks of the folios being read, and
+//! only readers of those pages wait for them. So other threads can always free the memory that a
+//! fault waits for.
 
 use crate::backend::{Direction, Transfer};
 use crate::error::Error;
@@ -21,8 +21,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Shared {
-    /// Brings page `index` in, and of the window around it what is to be had without waiting for
-    /// memory. The page may be there before or gone again afterwards: look it up.
+    /// Brings page `index` in, with as much of the surrounding window as is possible without
+    /// waiting for memory. The page may have been in memory before, and may be evicted again before
+    /// the caller looks it up.
     pub(crate) fn fault(
         &self,
         inode: &Arc<Inode>,
@@ -44,7 +45,7 @@ impl Shared {
             }
         }
         match result {
-            // A bad spot in what was read beside it must not fail the page that is wanted.
+            // A read error elsewhere in the window must not fail the wanted page.
             Err(_) if window.pages > 1 => {
                 self.fault(inode, task, index, Window { first: index, pages: 1, mark: None }, arrival)
             }
@@ -52,7 +53,7 @@ impl Shared {
         }
     }
 
-    /// Begins to read a window that nobody waits for.
+    /// Starts reading a window asynchronously.
     pub(crate) fn read_ahead(&self, inode: &Arc<Inode>, task: &Task, window: Window) {
         let mut filling = Filling::ahead(&self.core, task.memcg, window, file_pages(inode));
         while let Some(run) = self.fill(&mut filling, inode, task) {
@@ -60,16 +61,16 @@ impl Shared {
         }
     }
 
-    /// Inserts one missing page, if that needs no waiting: locked, without content. `None`: it is
-    /// there already, or there is no memory.
+    /// Inserts one missing page, locked and without content, if no waiting is needed. `None`: the
+    /// page is in memory already, or there is no free memory.
     pub(crate) fn try_insert(&self, inode: &Inode, task: &Task, index: u32) -> Option<FolioId> {
         let window = Window { first: index, pages: 1, mark: None };
         let mut filling = Filling::ahead(&self.core, task.memcg, window, file_pages(inode));
         self.fill(&mut filling, inode, task).map(|run| run.folios[0])
     }
 
-    /// Goes on with a window: the next pages to read, locked, without content. `None`: there are
-    /// none.
+    /// Inserts the next run of pages of a window, locked and without content. `None`: the window is
+    /// done.
     fn fill(&self, filling: &mut Filling, inode: &Inode, task: &Task) -> Option<ReadRun> {
         loop {
             let step = filling.step(&self.core, &self.host, task, &inode.mapping);
@@ -83,7 +84,7 @@ impl Shared {
         }
     }
 
-    /// Begins to read pages that were inserted, and that nobody here waits for.
+    /// Starts reading inserted pages asynchronously.
     fn submit_read(&self, inode: &Arc<Inode>, run: ReadRun) {
         let ReadRun { first, folios } = run;
         let transfer = self.transfer(inode, first, &folios);
@@ -91,7 +92,7 @@ impl Shared {
         self.backend.submit(Direction::Read, transfer, self.in_flight.begin(flight));
     }
 
-    /// Pays for a page that somebody needs, and waits as long as there is hope.
+    /// Charges a page, waiting as long as reclaim may succeed.
     pub(crate) fn pay(&self, task: &Task) -> Result<NewFolio<'_, CacheHost>, Error> {
         if self.stopping.load(Ordering::Acquire) {
             return Err(Error::Closed);
@@ -111,20 +112,20 @@ impl Shared {
         }
     }
 
-    /// Pays for what is kept about files, where it grew.
+    /// Charges the growth of index memory, if any.
     pub(crate) fn pay_for_index(&self, task: &Task) -> Result<(), Error> {
         if self.core.owes_frames() {
             if self.core.retired_pages() >= self.core.folios().len() / 2 {
-                // The rest is for pages.
+                // The other half of the frames is reserved for pages.
                 return Err(Error::TooManyFiles { open: self.inodes().len() });
             }
-            // The index is paid for together with a page, which is not needed.
+            // The index is charged together with a page, which is not needed here.
             drop(self.pay(task)?);
         }
         Ok(())
     }
 
-    /// Pays for and inserts one page that the caller fills itself. `None`: it is there already.
+    /// Charges and inserts one page that the caller fills. `None`: the page is in memory already.
     pub(crate) fn insert_new(
         &self,
         inode: &Inode,
@@ -157,7 +158,7 @@ impl Shared {
         result.map(|_| ()).map_err(|source| inode.error("read", source))
     }
 
-    /// A read is over; so many bytes were there.
+    /// Ends a read that returned `bytes`, or failed (`None`).
     pub(crate) fn end_read(&self, inode: &Inode, first: u32, folios: &[FolioId], bytes: Option<usize>) {
         if let Some(bytes) = bytes {
             let end = u64::from(first) * PAGE_BYTES + bytes as u64;
@@ -170,12 +171,12 @@ impl Shared {
                 self.core.abandon(&self.host, &inode.mapping, folio);
             }
         }
-        // A page that was locked until now can be freed.
+        // The page was locked until now; reclaim can take it from here on.
         self.host.progress.ring();
     }
 }
 
-/// Pages of a file as far as it reaches now.
+/// Length of the file, in pages.
 fn file_pages(inode: &Inode) -> u64 {
     inode.len().div_ceil(PAGE_BYTES)
 }

@@ -1,13 +1,13 @@
-//! The descriptor path: reading and writing a cached file by offset.
+//! Reading and writing a cached file by offset (the descriptor path).
 //!
-//! A hit copies the bytes out of the frame while nothing is held, and then checks that the page was
-//! still there and that nobody wrote to it meanwhile. A writer takes the page's lock and copies in.
-//! So a read of bytes within one page sees either all of a write or nothing of it.
+//! A hit copies the bytes out of the frame without a lock, then checks that the page is still there
+//! and that no thread wrote to it meanwhile. A writer locks the folio and copies in. So a read of
+//! bytes within one page sees all of a write or none of it.
 //!
 //! # Locking
 //!
-//! `Inode::resize` (writers shared, truncation alone), then one folio lock at a time. Reads take
-//! nothing.
+//! Writers hold `Inode::resize` shared and truncation holds it exclusively; then they take one
+//! folio lock at a time. Reads take no lock.
 
 use crate::backend::OpenMode;
 use crate::error::Error;
@@ -26,31 +26,31 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How a file is going to be used (posix_fadvise).
+/// Expected access pattern of a file (`posix_fadvise`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// No advice: readahead adapts.
+    /// No advice: readahead adapts to the accesses.
     Normal,
-    /// In order: reads ahead twice as far.
+    /// Sequential access: doubles the readahead window.
     Sequential,
-    /// At random: reads nothing ahead.
+    /// Random access: disables readahead.
     Random,
-    /// The range is needed soon: begins to read it.
+    /// The range is needed soon: starts reading it.
     WillNeed,
-    /// The range is not needed: its clean pages leave, its dirty ones are written and leave next.
+    /// The range is not needed: drops its clean pages, starts writing its dirty pages, and makes
+    /// pages that cannot be dropped yet the next to be reclaimed.
     DontNeed,
-    /// Once: mapped accesses to it do not protect its pages.
+    /// The file is used once: mapped accesses do not protect its pages.
     NoReuse,
 }
 
-/// Bytes per file: its mapping, and what this cache and the backend keep about it.
+/// Bytes charged per file: its mapping and the metadata of this cache and the backend.
 const FILE_BYTES: u64 = (size_of::<Mapping>() + size_of::<Inode>()) as u64 + 512;
 
-/// An open file whose pages are cached.
+/// A handle on an open file whose pages are cached.
 ///
-/// A handle may be shared by threads; threads that each have their own (see
-/// [`CachedFile::try_clone`]) disturb each other less, and each is recognised as a sequential
-/// reader on its own.
+/// Threads may share a handle. With a handle each (see [`CachedFile::try_clone`]), they contend
+/// less, and readahead recognises each thread's sequential reads.
 pub struct CachedFile {
     pub(crate) shared: Arc<Shared>,
     pub(crate) inode: Arc<Inode>,
@@ -58,10 +58,11 @@ pub struct CachedFile {
     pub(crate) tenant: Arc<TenantState>,
     writable: bool,
     pub(crate) stats: Arc<HandleStats>,
-    /// Page in which the last read ended, plus one. Reading on in the same page is the same access.
+    /// Page in which the last read ended, plus one. A read that continues in that page counts as
+    /// the same access.
     last_page: AtomicU64,
     readahead: Mutex<Readahead>,
-    /// Errors of write-back that this handle's user was told about.
+    /// Write-back errors that this handle has reported.
     errors_told: AtomicU64,
     random: AtomicBool,
 }
@@ -88,22 +89,21 @@ impl CachedFile {
         }
     }
 
-    /// The path that the file was opened by.
+    /// The path by which the file was opened.
     pub fn path(&self) -> &Path {
         self.inode.file.path()
     }
 
-    /// Whose pages this handle fills.
+    /// The memcg to which this handle's new pages are charged.
     pub fn memcg(&self) -> MemcgId {
         self.task.memcg
     }
 
-    /// From now on, pages that this handle brings in are charged to `tenant`. Those that are there
-    /// stay where they are charged. Clones and maps of the handle are not moved with it: each is by
-    /// itself.
+    /// Charges pages that this handle brings in from now on to `tenant`. Cached pages stay charged
+    /// as they are. Clones and maps of the handle are separate and do not move.
     ///
     /// # Errors
-    /// The tenant is another cache's.
+    /// The tenant belongs to another cache.
     pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Error> {
         if !tenant.is_of(&self.shared) {
             return Err(Error::ForeignTenant(tenant.name().to_owned()));
@@ -115,32 +115,33 @@ impl CachedFile {
         Ok(())
     }
 
-    /// Length in bytes, as readers of this cache see it.
+    /// Length in bytes, including data that is not yet written to disk.
     pub fn len(&self) -> u64 {
         self.inode.len()
     }
 
-    /// Whether the file has no bytes.
+    /// Whether the file is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The task of the calling thread.
+    /// The tenant's task, on the calling thread's CPU.
     pub(crate) fn task(&self) -> Task {
         Task { cpu: self.shared.cpu(), ..self.task.clone() }
     }
 
-    /// Reads up to `buffer.len()` bytes from `offset`; how many there were. Fewer only at the end
-    /// of the file.
+    /// Reads up to `buffer.len()` bytes from `offset` and returns the number read. That is less
+    /// than `buffer.len()` only at the end of the file.
     ///
     /// # Errors
-    /// The system cannot read a page, or no memory can be freed for it. What was read before is not
-    /// reported.
+    /// The system cannot read a page, or no memory can be freed for it. The error does not tell how
+    /// many bytes were read before it.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Error> {
         self.read(buffer, offset, false)
     }
 
-    /// `begun`: its first page was missing, and began to be read for this request.
+    /// Reads as [`Self::read_at`]. `begun`: a read of the first page, which was missing, was
+    /// started for this request.
     pub(crate) fn read(&self, buffer: &mut [u8], offset: u64, begun: bool) -> Result<usize, Error> {
         if buffer.is_empty() {
             return Ok(0);
@@ -148,7 +149,7 @@ impl CachedFile {
         self.inode.revalidate_if_changed(&self.shared)?;
         let left = || self.inode.len().saturating_sub(offset);
         if buffer.len() as u64 > left() {
-            // At the end: perhaps somebody else appended.
+            // At the end of the file: another process may have appended.
             self.inode.revalidate(&self.shared)?;
         }
         let bytes = (buffer.len() as u64).min(left()) as usize;
@@ -158,7 +159,7 @@ impl CachedFile {
         let last = ((offset + bytes as u64 - 1) / PAGE_BYTES) as u32;
         let before = self.last_page.load(Ordering::Relaxed);
         for piece in pieces(offset, bytes) {
-            // Reading on in the page where the last read ended is the same access.
+            // A read that continues in the page where the last one ended counts as the same access.
             let again = piece.in_buffer.start == 0 && before == u64::from(piece.index) + 1;
             let request = last - piece.index + 1;
             let missed = begun && piece.in_buffer.start == 0;
@@ -168,15 +169,14 @@ impl CachedFile {
             self.last_page.store(u64::from(last) + 1, Ordering::Relaxed);
         }
         if self.inode.revalidate_if_changed(&self.shared)? {
-            // It ended earlier than we knew: what was read behind the end is not there.
+            // The file turned out to be shorter than its known length.
             return Ok((bytes as u64).min(left()) as usize);
         }
         Ok(bytes)
     }
 
-    /// Reads a part of one page. `request` pages are wanted from it on; `again`: it is the page in
-    /// which the last read ended; `missed`: it is counted as a miss, although it may be there by
-    /// now.
+    /// Reads a part of one page. `request`: pages wanted from this one on. `again`: the last read
+    /// ended in this page. `missed`: count a miss even if the page is in memory by now.
     #[inline]
     fn read_page(
         &self,
@@ -192,8 +192,8 @@ impl CachedFile {
         self.read_page_slowly(piece, out, request, again, missed)
     }
 
-    /// Copies bytes out of a page that is in memory, and counts the access. `false`: it is not
-    /// there, is being changed, or asks for more to be read.
+    /// Copies bytes out of a page in memory and counts the access. Returns `false` if the page is
+    /// missing, is being changed, or has the readahead mark.
     #[inline]
     pub(crate) fn copy_cached(
         &self,
@@ -219,14 +219,13 @@ impl CachedFile {
         true
     }
 
-    /// What the slot tells of a page.
+    /// The state of a page, as read from its slot.
     #[inline]
     pub(crate) fn glance(&self, index: u32) -> Option<Glance<'_>> {
         self.shared.core.glance(&self.inode.mapping, index)
     }
 
-    /// As [`Self::read_page`], where the page is missing, being changed, or asks for more to be
-    /// read.
+    /// [`Self::read_page`] for a page that is missing, is being changed, or has the readahead mark.
     #[cold]
     fn read_page_slowly(
         &self,
@@ -274,13 +273,13 @@ impl CachedFile {
         self.shared.fault(&self.inode, &self.task(), index, window, Arrival::default())
     }
 
-    /// What a miss through a map brings.
+    /// The readahead window for a miss through a map.
     pub(crate) fn window_of_fault(&self, index: u32) -> Window {
         self.readahead.lock().unwrap_or_else(PoisonError::into_inner).on_fault(index)
     }
 
-    /// A load through a map found a page in memory that had no entry, or that asks for more to be
-    /// read.
+    /// Updates readahead after a load through a map found a page in memory that has no page-table
+    /// entry or has the readahead mark.
     #[cold]
     pub(crate) fn note_mapped(&self, index: u32, hit: &Hit) {
         self.readahead.lock().unwrap_or_else(PoisonError::into_inner).note_mapped(1);
@@ -310,13 +309,13 @@ impl CachedFile {
         if self.writable { Ok(()) } else { Err(Error::ReadOnly { path: self.path().to_owned() }) }
     }
 
-    /// Writes all of `bytes` at `offset`; the file grows as needed. They are in memory when this
-    /// returns, and in the file after a successful sync.
+    /// Writes all of `bytes` at `offset` and extends the file as needed. The bytes are in memory on
+    /// return, and in the file after a successful sync.
     ///
     /// # Errors
-    /// The handle is read-only, the end is beyond 16 TiB, a page that is written in part cannot be
-    /// read, no memory can be freed, or pages cannot be written back fast enough because writing
-    /// fails. What was written before stays.
+    /// The handle is read-only, the end is beyond 16 TiB, a partly overwritten page cannot be read,
+    /// no memory can be freed, or the dirty limit is reached because write-back fails. Bytes before
+    /// the failing page stay written.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<usize, Error> {
         self.check_writable()?;
         let end = offset.saturating_add(bytes.len() as u64);
@@ -329,14 +328,14 @@ impl CachedFile {
         Ok(bytes.len())
     }
 
-    /// One page's part of a write.
+    /// Writes the part of a write that lies in one page.
     pub(crate) fn write_piece(&self, piece: &Piece, bytes: &[u8], mapped: bool) -> Result<(), Error> {
         let task = self.task();
         self.shared.pause_dirtying(task.memcg)?;
         let _shared = self.inode.resize.read().unwrap_or_else(PoisonError::into_inner);
         let (end, len) = (u64::from(piece.index) * PAGE_BYTES + piece.in_page.end as u64, self.inode.len());
         if mapped && end > len {
-            // Cut since the range was checked. A store does not make the file longer.
+            // Truncated since the range was checked. A store does not extend the file.
             return Err(Error::BeyondEnd { path: self.path().to_owned(), end, len });
         }
         if self.shared.write_page(&self.inode, &task, piece, bytes, mapped)? {
@@ -347,17 +346,18 @@ impl CachedFile {
         Ok(())
     }
 
-    /// Writes this file's dirty pages and waits until they, and what it takes to find them, are on
-    /// stable storage.
+    /// Writes this file's dirty pages and waits until they, and the metadata needed to read them,
+    /// are on stable storage.
     ///
     /// # Errors
     /// A page could not be written, now or since the last sync of this handle
-    /// ([`Error::WriteBack`]; it stays in memory and is tried again), or the device cannot sync.
+    /// ([`Error::WriteBack`]; the page stays in memory and is written again later), or the device
+    /// cannot sync.
     pub fn sync_data(&self) -> Result<(), Error> {
         self.sync(false)
     }
 
-    /// As [`Self::sync_data`], with all of the file's metadata.
+    /// As [`Self::sync_data`], including all metadata of the file.
     ///
     /// # Errors
     /// As [`Self::sync_data`].
@@ -366,12 +366,13 @@ impl CachedFile {
     }
 
     fn sync(&self, all: bool) -> Result<(), Error> {
-        // Before our pages extend a file that somebody else cut: afterwards nothing would tell.
+        // Must come first: once our pages extend a file that another process truncated, the
+        // truncation can no longer be seen.
         self.inode.revalidate(&self.shared)?;
         self.shared.write_out(&self.inode);
         let file = self.inode.writable().unwrap_or_else(|| self.inode.file.clone());
         if let Err(error) = if all { file.sync_all() } else { file.sync_data() } {
-            // The system tells it once; all our handles are to hear of it.
+            // The system reports it once; all of our handles must report it.
             self.inode.note_error(Failed::Sync, error);
         }
         match self.inode.untold_error(&self.errors_told) {
@@ -380,8 +381,8 @@ impl CachedFile {
         }
     }
 
-    /// Cuts the file to `len` bytes, or extends it with zeroes. Pages beyond the end are dropped,
-    /// with what was written to them.
+    /// Truncates the file to `len` bytes, or extends it with zeros. Pages beyond the end are
+    /// dropped, including dirty ones.
     ///
     /// # Errors
     /// The handle is read-only, `len` is beyond 16 TiB, or the system refuses.
@@ -393,26 +394,27 @@ impl CachedFile {
         let file = self.inode.writable().expect("a writable handle opened it");
         let _alone = self.inode.resize.write().unwrap_or_else(PoisonError::into_inner);
         let before = self.inode.len();
-        // Write-back is planned with the length: none may begin with a length that the file system
-        // can still refuse, or end after the file was cut.
+        // Write-back depends on the length: none may start with a length that the file system can
+        // still refuse, or end after the truncation.
         let held = self.inode.hold_transfers();
         file.set_len(len).map_err(|source| self.inode.error("truncate", source))?;
         self.inode.set_disk_len(len);
         self.inode.set_len(len);
         drop(held);
         if len < before {
-            // Only now: a page that is read before the file is cut brings back what is cut off.
+            // Not before the file is truncated: a read in between would bring the cut-off data
+            // back.
             self.shared.drop_pages(&self.inode, len.div_ceil(PAGE_BYTES));
             self.shared.zero_tail(&self.inode, len);
         }
         Ok(())
     }
 
-    /// Tells how the bytes in `range` (or the whole file, for advice about all of it) will be used.
+    /// Declares how the bytes in `range` will be used. Some advice applies to the whole file.
     ///
     /// # Errors
-    /// None today; a later version may refuse. A dirty page that cannot be written
-    /// ([`Advice::DontNeed`]) is told by the next sync.
+    /// None today; a later version may refuse. If [`Advice::DontNeed`] cannot write a dirty page,
+    /// the next sync reports it.
     pub fn advise(&self, advice: Advice, range: Range<u64>) -> Result<(), Error> {
         let end = range.end.min(self.len()).div_ceil(PAGE_BYTES);
         let first = (range.start / PAGE_BYTES).min(u64::from(u32::MAX)) as u32;
@@ -423,7 +425,7 @@ impl CachedFile {
             Advice::NoReuse => self.inode.mapping.set_recency(false),
             Advice::WillNeed => {
                 let task = self.task();
-                // More than that would push out what it brought itself.
+                // Reading more would evict pages that this call has just read.
                 let end = end.min(u64::from(first) + pages_max(&self.shared.core, task.memcg));
                 let mut at = u64::from(first);
                 while at < end {
@@ -447,8 +449,8 @@ impl CachedFile {
         Ok(())
     }
 
-    /// Another handle on the same file, with the same advice, its own place in the file for
-    /// sequential reading, and its own account of which errors it told.
+    /// Creates another handle on the same file, with the same advice. Its sequential-read position
+    /// and its record of reported errors are its own.
     pub fn try_clone(&self) -> CachedFile {
         self.inode.handles.fetch_add(1, Ordering::AcqRel);
         let clone =
@@ -464,15 +466,16 @@ impl CachedFile {
 }
 
 impl Tenant {
-    /// Opens a file whose pages, as far as they are read or written first through this handle, this
-    /// tenant pays for. Handles on the same file share its pages, whichever tenants they belong to.
+    /// Opens a file. Pages that are first read or written through this handle are charged to this
+    /// tenant. Handles on the same file share its pages, also across tenants.
     ///
-    /// Pages stay in memory while some handle is open; after the last is closed, dirty pages are
-    /// written and the file is forgotten, so that opening it again sees what others did to it.
+    /// Pages stay cached while any handle is open. After the last one is closed, dirty pages are
+    /// written and the cache forgets the file, so that a later open sees changes by other
+    /// processes.
     ///
     /// # Errors
-    /// The system refuses to open it, it is beyond 16 TiB, the cache was closed, or there is no
-    /// memory for what is kept about an open file.
+    /// The system refuses to open the file, the file is beyond 16 TiB, the cache is closed, or no
+    /// memory is left for the metadata of an open file.
     pub fn open(&self, path: &Path, mode: OpenMode) -> Result<CachedFile, Error> {
         let shared = self.shared();
         let fail = |source| Error::io("open", path, source);
@@ -509,7 +512,7 @@ impl Tenant {
         let handle = CachedFile::new(shared.clone(), inode.clone(), self.state().clone(), writable);
         shared.pay_for_index(&handle.task)?;
         if was_idle {
-            // It was about to be forgotten; what is left of it may be out of date.
+            // The cache was about to forget this file; its pages may be out of date.
             shared.drop_clean_pages(&inode, 0);
         }
         inode.revalidate(shared)?;
@@ -521,7 +524,7 @@ impl Drop for CachedFile {
     fn drop(&mut self) {
         self.tenant.close_handle(&self.stats);
         if self.inode.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // Dirty pages are left to the flusher, which then forgets the file.
+            // The flusher writes the dirty pages, then forgets the file.
             self.shared.host.flusher.ring();
             self.shared.forget_if_idle(&self.inode);
         }
@@ -529,8 +532,8 @@ impl Drop for CachedFile {
 }
 
 impl Shared {
-    /// Copies bytes into one page and makes it dirty. `true`: it was not in memory. `mapped`: it is
-    /// an access through a mapping.
+    /// Copies bytes into one page and marks it dirty. Returns `true` if the page was not in memory.
+    /// `mapped`: count an access through a mapping.
     pub(crate) fn write_page(
         &self,
         inode: &Arc<Inode>,
@@ -549,7 +552,7 @@ impl Shared {
                     LockAttempt::Busy => self.wait_while(hit.folio, |flags| flags.locked()),
                     LockAttempt::Locked => {
                         if mapped {
-                            // Before the content gets a new version, which the hit would not be of.
+                            // Before the content gets a new version, which would make `hit` stale.
                             self.core.touch(task, &inode.mapping, piece.index, &hit);
                         }
                         self.change(inode, hit.folio, |frames| frames.copy_in(hit.folio.0, from, bytes));
@@ -562,8 +565,8 @@ impl Shared {
                 Lookup::Pending(folio) => self.wait_while(folio, |flags| flags.locked()),
                 Lookup::Miss => {
                     missed = true;
-                    // Nothing of the page's old content is left, or there is none: it need not be
-                    // read.
+                    // The write replaces the page's whole content, or the file has none there: no
+                    // read is needed.
                     let is_whole = || {
                         let len = inode.len().max(inode.disk_len());
                         let whole = from == 0 && (end as u64 == PAGE_BYTES || start + end as u64 >= len);
@@ -576,8 +579,8 @@ impl Shared {
                             continue;
                         };
                         if !is_whole().1 {
-                            // Others wrote beyond while memory was short, and their page may have
-                            // come and gone.
+                            // Another thread extended the file while this one waited for memory,
+                            // and that thread's page may have been evicted again.
                             self.core.abandon(&self.host, &inode.mapping, folio);
                             continue;
                         }
@@ -596,14 +599,15 @@ impl Shared {
         }
     }
 
-    /// Changes the bytes of a folio whose lock the caller holds, once nobody has them borrowed.
+    /// Changes the bytes of a folio after its guards are dropped. The caller holds the folio's
+    /// lock.
     fn change(&self, inode: &Inode, folio: FolioId, write: impl FnOnce(&Frames)) {
         self.begin_change(inode, folio);
         write(&self.frames);
         self.core.end_content(&inode.mapping, folio);
     }
 
-    /// The caller wrote to a folio whose lock it holds: it is dirty now, and unlocked.
+    /// Marks a folio dirty that the caller wrote to, and releases the caller's lock on it.
     pub(crate) fn dirty_and_unlock(&self, inode: &Inode, folio: FolioId) {
         if self.core.set_dirty(&self.host, &inode.mapping, folio) {
             self.note_dirtied();
@@ -611,8 +615,8 @@ impl Shared {
         self.core.unlock(&self.host, folio);
     }
 
-    /// Zeroes what is cached of the page in which the file ends, behind its end, as the disk does
-    /// where the file was cut.
+    /// Zeroes the cached part of the last page behind the end of the file, as a truncation does on
+    /// disk.
     fn zero_tail(&self, inode: &Arc<Inode>, len: u64) {
         let tail = (len % PAGE_BYTES) as usize;
         let Ok(index) = u32::try_from(len / PAGE_BYTES) else { return };

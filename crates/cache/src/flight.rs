@@ -1,4 +1,4 @@
-//! Transfers under way that nobody waits for.
+//! Asynchronous transfers: reads and writes that no thread waits for.
 //!
 //! # Locking
 //!
@@ -9,17 +9,17 @@ use mglru_core::{FolioId, Mapping};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A transfer that nobody waits for.
+/// An asynchronous transfer.
 pub(crate) enum Flight {
     /// Readahead.
     Read { inode: Arc<Inode>, folios: Vec<FolioId>, first: u32 },
-    /// Write-back; `end` is the length that the file on disk has at least when it succeeded.
+    /// Write-back. If it succeeds, the file on disk is at least `end` bytes long.
     Write { inode: Arc<Inode>, folios: Vec<FolioId>, number: u64, end: u64 },
-    /// A page of anonymous memory, to swap.
+    /// A page of anonymous memory on its way to swap.
     SwapOut { mapping: Arc<Mapping>, folio: FolioId },
 }
 
-/// All of them, by tag.
+/// All asynchronous transfers, by tag.
 #[derive(Default)]
 pub(crate) struct InFlight(Mutex<(u64, BTreeMap<u64, Flight>)>);
 

@@ -1,8 +1,8 @@
-//! The cache as the core's host: real time, and threads that wait.
+//! The cache as the core's host: real time, wake-ups and sleeping threads.
 //!
 //! # Locking
 //!
-//! The core calls these methods with its own locks held: they only set flags, wake threads and, for
+//! The core calls these methods with its own locks held. They only set flags, wake threads and, for
 //! swap, copy a page.
 
 use crate::frames::Frames;
@@ -17,15 +17,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A bell: rung by anyone, slept on by one worker or by everybody who waits for progress. Ringing
-/// it costs one atomic addition while nobody sleeps.
+/// A bell that any thread can ring. One worker, or all threads that wait for progress, sleep on it.
+/// Without sleepers, ringing costs one atomic addition.
 #[derive(Default)]
 pub(crate) struct Bell {
     rings: AtomicU64,
     sleepers: AtomicUsize,
     lock: Mutex<()>,
     rung: Condvar,
-    /// How often somebody went to sleep.
+    /// Number of times a thread went to sleep.
     #[cfg(test)]
     pub(crate) sleeps: AtomicU64,
 }
@@ -39,15 +39,16 @@ impl Bell {
         }
     }
 
-    /// How often it was rung.
+    /// Number of rings so far.
     pub(crate) fn rings(&self) -> u64 {
         self.rings.load(Ordering::SeqCst)
     }
 
-    /// Sleeps until it was rung more often than `heard`, at most `timeout`. The rings now.
+    /// Sleeps until there are more rings than `heard`, at most `timeout`. Returns the number of
+    /// rings.
     pub(crate) fn wait(&self, heard: u64, timeout: Duration) -> u64 {
         let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        // Announced before looking: who rings either sees the sleeper, or rang before this look.
+        // Announce before checking: a ringing thread sees the sleeper, or rang before this check.
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         #[cfg(test)]
         self.sleeps.fetch_add(1, Ordering::SeqCst);
@@ -58,10 +59,10 @@ impl Bell {
     }
 }
 
-/// Who is told about every event.
+/// A callback that receives every event.
 pub type Observer = Box<dyn Fn(Event) + Send + Sync>;
 
-/// Who is asked where a page cannot be had.
+/// A callback that decides when no page can be freed.
 pub(crate) type OomCallback = Box<dyn Fn(&OutOfMemory) -> OomDecision + Send + Sync>;
 
 /// Time, wake-ups and sleepers of one cache.
@@ -71,18 +72,18 @@ pub(crate) struct CacheHost {
     pub(crate) latches: Latches,
     pub(crate) swap: Option<Store>,
     pub(crate) flusher: Bell,
-    /// Reclaim asked for the flusher: it writes although little is dirty.
+    /// Reclaim has asked for write-back: the flusher writes even if few pages are dirty.
     pub(crate) flush_for_reclaim: AtomicBool,
     pub(crate) background: Bell,
-    /// Rung whenever pages were written or read: those who dirty or reclaim too fast wait for it.
+    /// Rung whenever pages were written or read. Throttled writers and reclaimers wait for it.
     pub(crate) progress: Bell,
-    /// Rung when those who reclaim have put enough pages back.
+    /// Rung when enough isolated pages are back on the lists.
     isolated: Bell,
     pub(crate) observer: OnceLock<Observer>,
     pub(crate) oom_callback: OnceLock<OomCallback>,
-    /// Who was killed, and has memory yet.
+    /// OOM-killed tenants whose memory is not taken yet.
     pub(crate) victims: Mutex<Vec<MemcgId>>,
-    /// There may be some.
+    /// Whether `victims` may be non-empty.
     pub(crate) has_victims: AtomicBool,
 }
 
@@ -105,11 +106,11 @@ impl CacheHost {
         }
     }
 
-    /// Parks the calling thread as the core asked, unless pages were written since `heard`.
+    /// Parks the calling thread as the core asked, unless pages were written or read since `heard`.
     pub(crate) fn park(&self, throttle: Throttle, heard: u64) {
         match throttle {
-            // What is written or read puts no page back. A ring in this moment is missed, for 20
-            // ms.
+            // Completed transfers return no isolated page. A ring just before this wait is missed,
+            // which costs up to 20 ms.
             Throttle::Isolated => self.isolated.wait(self.isolated.rings(), throttle.timeout()),
             _ => self.progress.wait(heard, throttle.timeout()),
         };
@@ -176,7 +177,7 @@ impl Host for CacheHost {
     }
 }
 
-/// A number for the calling thread, which chooses the batches that it uses.
+/// A number for the calling thread; it selects the per-CPU batches the thread uses.
 pub(crate) fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {

@@ -1,26 +1,26 @@
-//! One file as the cache sees it, shared by all handles that are open on it.
+//! A file as the cache sees it, shared by all open handles.
 //!
 //! # Length
 //!
-//! The cache's length is what readers see; the file on disk follows when dirty pages are written. A
-//! cached page is served without asking the system whether somebody else changed the file; that is
-//! noticed when a read reaches the end or finds less on disk than there was, and at every sync and
-//! open ([`Inode::revalidate`]). While others write, this may have to wait for a later read.
+//! Readers see the cache's length; the file on disk follows when dirty pages are written. A hit
+//! does not ask the system whether another process changed the file. [`Inode::revalidate`] detects
+//! that when a read reaches the end or finds less on disk than before, and at every sync and open.
+//! While writers are active, detection may be left to a later read.
 //!
-//! Behind the end, the page in which the file ends reads zero, in memory as on disk: the file may
-//! grow over it.
+//! The part of the last page behind the end of the file reads as zero, in memory and on disk,
+//! because the file may grow over it.
 //!
 //! # Write-back errors
 //!
-//! Counted in a sequence ([`ErrorSequence`]). Each handle remembers up to where it has told its
-//! user.
+//! Errors are numbered in an [`ErrorSequence`]. Each handle remembers up to which number it has
+//! reported errors.
 //!
 //! # Locking
 //!
-//! `resize` is held shared by writers and alone by whoever changes the length; readers take
-//! nothing. It comes before every other lock. A writer keeps it while it waits for guards, so only
-//! those wait for it who may wait for guards themselves: writers and truncation. `transfers` and
-//! `errors` are leaves; `maps` comes before the core's locks.
+//! Writers hold `resize` shared; a thread that changes the length holds it exclusively; readers
+//! take no lock. It comes before every other lock. A writer keeps it while it waits for guards,
+//! which therefore delays only other writers and truncation. `transfers` and `errors` are leaves;
+//! `maps` comes before the core's locks.
 
 use crate::backend::{BackendFile, FileIdentity};
 use crate::error::Error;
@@ -34,32 +34,32 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 /// The end of the largest file: 2^32 pages.
 pub(crate) const LEN_MAX: u64 = PAGE_BYTES << 32;
 
-/// Errors of write-back.
+/// Write-back errors of a file.
 #[derive(Debug, Default)]
 struct Errors {
     sequence: ErrorSequence,
     last: Option<(Failed, Arc<io::Error>)>,
 }
 
-/// What failed.
+/// The operation that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failed {
-    /// Writing pages; they are still dirty.
+    /// Writing pages; they stay dirty.
     WriteBack,
-    /// Bringing what was written to stable storage.
+    /// Syncing written data to stable storage.
     Sync,
 }
 
-/// Write-back of this file that is under way.
+/// Write-back of this file in progress.
 #[derive(Debug, Default)]
 struct Transfers {
     next: u64,
     under_way: BTreeSet<u64>,
-    /// A truncation waits for the file system's answer: no write-back begins before it is there.
+    /// Set by a truncation until the file system has answered; no write-back starts meanwhile.
     held: bool,
 }
 
-/// Keeps write-back of a file from beginning until it is dropped. See [`Inode::hold_transfers`].
+/// Keeps write-back of a file from starting until dropped. See [`Inode::hold_transfers`].
 pub(crate) struct HeldTransfers<'a>(&'a Inode);
 
 impl Drop for HeldTransfers<'_> {
@@ -73,28 +73,28 @@ impl Drop for HeldTransfers<'_> {
 pub(crate) struct Inode {
     pub(crate) identity: FileIdentity,
     pub(crate) file: Arc<dyn BackendFile>,
-    /// Present once some handle may write.
+    /// Present once a handle was opened for writing.
     pub(crate) writable: Mutex<Option<Arc<dyn BackendFile>>>,
     pub(crate) mapping: Arc<Mapping>,
-    /// Length that readers see, in bytes.
+    /// The length that readers see, in bytes.
     len: AtomicU64,
-    /// Length that the file on disk had when this cache looked or wrote last.
+    /// The length of the file on disk when this cache last checked or wrote it.
     disk_len: AtomicU64,
     pub(crate) resize: RwLock<()>,
-    /// Open handles and maps.
+    /// Number of open handles and maps.
     pub(crate) handles: AtomicU32,
-    /// Live maps of each tenant.
+    /// Number of live maps per tenant.
     maps: Mutex<BTreeMap<MemcgId, u32>>,
-    /// A read found less on disk than there was, or nobody had the time yet to look closer.
+    /// A read found less on disk than expected, or a revalidation was postponed.
     pub(crate) changed_outside: AtomicBool,
-    /// The last write-back failed.
+    /// Whether the last write-back failed.
     failing: AtomicBool,
     errors: Mutex<Errors>,
     transfers: Mutex<Transfers>,
     transferred: Condvar,
 }
 
-/// The files that are known.
+/// All known files.
 #[derive(Default)]
 pub(crate) struct Inodes {
     by_identity: BTreeMap<FileIdentity, Arc<Inode>>,
@@ -102,7 +102,7 @@ pub(crate) struct Inodes {
 }
 
 impl Inodes {
-    /// The file that is known as this one to the backend.
+    /// The file with this backend identity.
     pub(crate) fn find(&self, identity: FileIdentity) -> Option<&Arc<Inode>> {
         self.by_identity.get(&identity)
     }
@@ -121,8 +121,8 @@ impl Inodes {
         self.by_mapping.insert(inode.mapping.id(), inode.clone());
     }
 
-    /// Its mapping was closed, under the lock that guards this: the number may be another file's
-    /// soon.
+    /// Removes a file. Its mapping is closed under the same lock, because the mapping's number may
+    /// be reused at once.
     pub(crate) fn remove(&mut self, inode: &Inode) {
         self.by_identity.remove(&inode.identity);
         self.by_mapping.remove(&inode.mapping.id());
@@ -159,7 +159,7 @@ impl Inode {
         self.len.store(bytes, Ordering::Release);
     }
 
-    /// A write reached `end`.
+    /// Extends the length to `end` after a write.
     pub(crate) fn grow_to(&self, end: u64) {
         self.len.fetch_max(end, Ordering::AcqRel);
     }
@@ -168,7 +168,7 @@ impl Inode {
         self.disk_len.store(bytes, Ordering::Release);
     }
 
-    /// Write-back extended the file on disk to at least `end`.
+    /// Records that write-back extended the file on disk to at least `end`.
     pub(crate) fn disk_len_reached(&self, end: u64) {
         self.disk_len.fetch_max(end, Ordering::AcqRel);
     }
@@ -177,7 +177,7 @@ impl Inode {
         self.disk_len.load(Ordering::Acquire)
     }
 
-    /// The descriptor to write through.
+    /// The descriptor for writing.
     pub(crate) fn writable(&self) -> Option<Arc<dyn BackendFile>> {
         self.writable.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -186,7 +186,6 @@ impl Inode {
         Error::io(doing, self.file.path(), source)
     }
 
-    // Errors.
 
     pub(crate) fn note_error(&self, failed: Failed, error: io::Error) {
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
@@ -194,32 +193,33 @@ impl Inode {
         errors.last = Some((failed, Arc::new(error)));
     }
 
-    /// Write-back ended.
+    /// Records the result of write-back.
     pub(crate) fn note_writeback(&self, written: bool) {
         self.failing.store(!written, Ordering::Release);
     }
 
-    /// Why the last write-back failed, if it did.
+    /// The error of the last write-back, if it failed.
     pub(crate) fn failing(&self) -> Option<Error> {
         let failing = self.failing.load(Ordering::Acquire);
         let (_, source) = self.last_error().filter(|_| failing)?;
         Some(Error::WriteBack { path: self.file.path().to_owned(), source })
     }
 
-    /// How many errors a new handle counts as told: all, unless nobody heard of the last one.
+    /// How many errors a new handle treats as already reported: all, unless no handle has reported
+    /// the last one.
     pub(crate) fn errors_told(&self) -> u64 {
         self.errors.lock().unwrap_or_else(PoisonError::into_inner).sequence.told_at_open()
     }
 
-    /// All errors so far.
+    /// Number of errors so far.
     pub(crate) fn error_count(&self) -> u64 {
         self.errors.lock().unwrap_or_else(PoisonError::into_inner).sequence.count()
     }
 
-    /// The error that a handle has not told yet. Afterwards it has.
+    /// Returns the error that a handle has not reported yet and marks it as reported.
     pub(crate) fn untold_error(&self, told: &AtomicU64) -> Option<Error> {
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
-        // Changed under the lock only.
+        // Changes under the lock only.
         let mut known = told.load(Ordering::Acquire);
         if !errors.sequence.tell(&mut known) {
             return None;
@@ -233,12 +233,11 @@ impl Inode {
         })
     }
 
-    /// The last error, told or not.
+    /// The last error, reported or not.
     pub(crate) fn last_error(&self) -> Option<(Failed, Arc<io::Error>)> {
         self.errors.lock().unwrap_or_else(PoisonError::into_inner).last.clone()
     }
 
-    // Transfers.
 
     /// Registers write-back that is about to take pages. Sleeps while transfers are held.
     pub(crate) fn begin_transfer(&self) -> u64 {
@@ -258,13 +257,13 @@ impl Inode {
         self.transferred.notify_all();
     }
 
-    /// Whether write-back is under way.
+    /// Whether write-back is in progress.
     pub(crate) fn has_transfers(&self) -> bool {
         !self.transfers.lock().unwrap_or_else(PoisonError::into_inner).under_way.is_empty()
     }
 
-    /// Sleeps until all write-back that is under way now has ended. What begins later is not waited
-    /// for. How much began so far.
+    /// Sleeps until all write-back in progress has ended, not counting what starts later. Returns
+    /// the number of write-backs started so far.
     pub(crate) fn wait_for_transfers(&self) -> u64 {
         let transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
         let end = transfers.next;
@@ -274,9 +273,8 @@ impl Inode {
         end
     }
 
-    /// Waits until no write-back of this file is under way, and lets none begin until the guard is
-    /// dropped. A page that is written then is written up to the length that the file has by then.
-    /// The caller holds `resize` alone.
+    /// Waits for write-back of this file to end and lets none start until the guard is dropped.
+    /// Later write-back uses the file's length at that time. The caller holds `resize` exclusively.
     pub(crate) fn hold_transfers(&self) -> HeldTransfers<'_> {
         let mut transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
         transfers.held = true;
@@ -285,16 +283,15 @@ impl Inode {
         HeldTransfers(self)
     }
 
-    /// How much write-back began so far.
+    /// Number of write-backs started so far.
     pub(crate) fn transfers_begun(&self) -> u64 {
         self.transfers.lock().unwrap_or_else(PoisonError::into_inner).next
     }
 
-    // Changes from outside.
 
-    /// A read of `bytes` bytes up to `end` was to bring `wanted`.
+    /// Records that a read up to `end` returned `bytes` of `wanted` bytes.
     pub(crate) fn note_read(&self, end: u64, bytes: usize, wanted: usize) {
-        // Less than there used to be: somebody else cut the file.
+        // Less than the known length: another process truncated the file.
         if bytes < wanted && end < self.disk_len() {
             self.changed_outside.store(true, Ordering::Release);
         }

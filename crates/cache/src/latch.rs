@@ -1,9 +1,9 @@
-//! Where threads sleep until a folio is unlocked, written, or no longer lent.
+//! Wait queues on which threads sleep until a folio is unlocked, written, or has no guards.
 //!
-//! Folios have no room for a queue of sleepers; they share 64 of them, by number. A sleeper sets
-//! the folio's `waiters` bit while it holds the queue's lock; whoever changes what it waits for
-//! sees the bit in the same atomic step and wakes the queue, which needs that lock too. Thus no
-//! wake-up is lost, and nobody who has no sleepers pays for them.
+//! A folio has no room for its own queue; all folios share 64 queues, by number. A sleeper sets the
+//! folio's `waiters` bit while it holds the queue's lock. The thread that changes the awaited state
+//! sees the bit in the same atomic step and wakes the queue, for which it takes that lock. So no
+//! wake-up is lost, and without sleepers there is no cost.
 
 use mglru_core::FolioId;
 use mglru_core::folio::{Flags, FolioFlags};
@@ -30,7 +30,7 @@ impl Latches {
         &self.0[folio.0 as usize % QUEUES]
     }
 
-    /// Sleeps as long as `asleep_while` holds for the folio's state.
+    /// Sleeps as long as `asleep_while` holds for the folio's flags.
     pub(crate) fn wait(&self, folio: FolioId, flags: &FolioFlags, asleep_while: impl Fn(Flags) -> bool) {
         let queue = self.queue(folio);
         let mut guard = queue.lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,14 +39,15 @@ impl Latches {
         }
     }
 
-    /// Sleeps until `done`, which is not a matter of the folio's state: who makes it true does so
-    /// in a sequentially consistent step before it looks for waiters, and the caller has a
+    /// Sleeps until `done`, a condition outside of the folio's flags. The thread that makes it true
+    /// does so in a sequentially consistent step before it looks for waiters. The caller holds a
     /// reference to the folio.
     pub(crate) fn wait_until(&self, folio: FolioId, flags: &FolioFlags, done: impl Fn() -> bool) {
         let queue = self.queue(folio);
         let mut guard = queue.lock.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            // Announced before looking: whoever makes it true after this look sees the sleeper.
+            // Announce before checking: a thread that makes `done` true after the check sees the
+            // sleeper.
             flags.announce_waiter(|_| true);
             fence(Ordering::SeqCst);
             if done() {
@@ -56,8 +57,7 @@ impl Latches {
         }
     }
 
-    /// Wakes everybody who sleeps for this folio (and those of the same queue, who look and sleep
-    /// on).
+    /// Wakes all sleepers of this folio. Others in the same queue wake, check and sleep again.
     pub(crate) fn wake(&self, folio: FolioId) {
         let queue = self.queue(folio);
         drop(queue.lock.lock().unwrap_or_else(PoisonError::into_inner));

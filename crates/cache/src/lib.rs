@@ -1,10 +1,13 @@
-//! A page cache over real files with a hard memory budget, whose reclaim is Linux's
+//! A page cache over real files with a hard memory budget. It reclaims pages by Linux's
 //! multi-generational LRU.
 //!
-//! For storage engines, databases and file services that keep their own buffer pool: scans do not
-//! flush it, the working set is protected, tenants have limits of their own, dirty pages are
-//! throttled, and everything is counted under the kernel's names. Start with [`PageCache`];
-//! `docs/cache.md` is a guide.
+//! It is meant for storage engines, databases and file services that keep their own buffer pool:
+//!
+//! - scans do not flush the working set;
+//! - each tenant has its own limits, and writers are throttled when too many pages are dirty;
+//! - counters and statistics have the kernel's names.
+//!
+//! Start with [`PageCache`]; `docs/cache.md` is a guide.
 //!
 //! ```no_run
 //! use mglru_cache::{OpenMode, PageCache};
@@ -23,9 +26,12 @@
 //!
 //! # Unsafe code
 //!
-//! In `frames` (memory that readers copy while writers write), `backend/uring`, `backend/disk_file`
-//! and `backend/threads` (system calls on it), at one place of `mapped` (guards), and in `prefetch`
-//! (an instruction).
+//! Unsafe code is confined to:
+//!
+//! - `frames`: memory that readers copy while writers write;
+//! - `backend/uring`, `backend/disk_file` and `backend/threads`: system calls on that memory;
+//! - one place in `mapped`: guards;
+//! - `prefetch`: one instruction.
 
 mod anon;
 pub mod backend;

@@ -1,5 +1,5 @@
-//! Many reads at once: what is missing is read from the device together, and copied out as it
-//! arrives.
+//! Batched reads: missing pages are read from the device concurrently and copied out as they
+//! arrive.
 //!
 //! ```text
 //! requests ── in memory: copied ──────────────────────────────┐
@@ -7,11 +7,11 @@
 //!          └─ being read by others, or no memory left: later, as by `read_at`
 //! ```
 //!
-//! So many reads are under way all the time, not in batches that wait for their slowest.
+//! A new read starts as soon as one completes, so the batch does not wait for its slowest read.
 //!
 //! # Locking
 //!
-//! Pages under way are locked. While there are any, nothing is waited for but the device.
+//! Pages being read are locked. While there are any, the thread waits for the device only.
 
 use crate::backend::{Batch, Direction, Transfer};
 use crate::error::Error;
@@ -20,22 +20,23 @@ use crate::flight::Flight;
 use mglru_core::{FolioId, PAGE_BYTES};
 use std::io;
 
-/// Reads under way at once: as fio's usual `iodepth`. More per thread gain nothing on one queue of
-/// a device.
+/// Reads in progress at once, like a usual `iodepth` of fio. More per thread gain nothing on a
+/// single device queue.
 const UNDER_WAY: usize = 32;
 
-/// One of many reads: where from, where to, and how many bytes there were.
+/// One read of a batch.
 #[derive(Debug)]
 pub struct ReadRequest<'a> {
-    /// Position in the file.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// Where the bytes go.
+    /// Destination of the bytes.
     pub buffer: &'a mut [u8],
-    /// Bytes that were read, once it is done; fewer than asked for only at the end of the file.
+    /// Number of bytes read, set on completion. Less than `buffer.len()` only at the end of the
+    /// file.
     pub read: usize,
 }
 
-/// A missing page under way.
+/// A missing page that is being read.
 struct Flying {
     request: usize,
     index: u32,
@@ -45,21 +46,21 @@ struct Flying {
 struct Many<'a, 'b> {
     file: &'a CachedFile,
     requests: &'a mut [ReadRequest<'b>],
-    /// The first request that was not looked at yet.
+    /// Index of the first request not yet started.
     next: usize,
     flying: Vec<Flying>,
-    /// Requests that have to wait for others; and whether they were counted as misses.
+    /// Postponed requests: the index, and whether it is already counted as a miss.
     later: Vec<(usize, bool)>,
 }
 
 impl CachedFile {
-    /// Reads many parts of the file, and notes how many bytes each got. Pages that are missing are
-    /// read from the device together, where [`Self::read_at`] would wait for each. Give it all
-    /// there is to read: it has 32 under way at once. Requests that reach over a page's end are
-    /// left to the end, and read one by one.
+    /// Performs many reads and stores each one's byte count in its request. Missing pages are read
+    /// concurrently, 32 at a time, so pass as many requests as possible; [`Self::read_at`] would
+    /// wait for each. Requests that cross a page boundary are read last, one by one.
     ///
     /// # Errors
-    /// As for [`Self::read_at`], of one that fails; others may have been read or not.
+    /// As for [`Self::read_at`], of one request that failed; the state of the others is
+    /// unspecified.
     pub fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> Result<(), Error> {
         let mut many = Many { file: self, requests, next: 0, flying: Vec::new(), later: Vec::new() };
         if !self.shared.backend.read_many(UNDER_WAY, &mut many) {
@@ -75,8 +76,8 @@ impl CachedFile {
 }
 
 impl Many<'_, '_> {
-    /// Copies a request's bytes, if its page is in memory; the page it needs otherwise. `None`: it
-    /// is done, or one for later.
+    /// Copies a request's bytes if its page is in memory. Otherwise returns the page to read, or
+    /// `None` if the request is postponed.
     fn try_copy(&mut self, number: usize, missed: bool) -> Option<u32> {
         let (file, request) = (self.file, &mut self.requests[number]);
         let in_page = (request.offset % PAGE_BYTES) as usize;
@@ -95,8 +96,7 @@ impl Many<'_, '_> {
         }
     }
 
-    /// Where the backend has no batches: everything is submitted, and waited for one after the
-    /// other.
+    /// For backends without batches: submits all reads, then waits for each in turn.
     fn submit_all(&mut self) {
         while let Some(transfer) = Batch::next(self) {
             let Flying { request, index, folios } = self.flying.pop().expect("of that transfer");
@@ -122,8 +122,8 @@ impl Batch for Many<'_, '_> {
                     self.flying.push(Flying { request: number, index, folios });
                     return Some(transfer);
                 }
-                // Somebody else reads it; or there is no memory without waiting, which is not done
-                // with pages locked.
+                // Another thread reads this page, or memory is short. Waiting for memory is not
+                // allowed while pages are locked.
                 None => self.later.push((number, false)),
             }
         }
@@ -134,7 +134,7 @@ impl Batch for Many<'_, '_> {
         let Flying { request, index, folios } = &self.flying[number];
         let request = *request;
         self.file.shared.end_read(&self.file.inode, *index, folios, result.ok());
-        // Evicted again by now, or it could not be read: who reads it later gets the error.
+        // Evicted already, or not readable: the later read reports the error.
         if self.try_copy(request, true).is_some() {
             self.later.push((request, true));
         }

@@ -1,23 +1,26 @@
-//! The mapped path: accesses that set an accessed bit and count nothing, and guards that lend a
-//! page's bytes.
+//! Mapped access: loads and stores that set an accessed bit instead of counting, and guards that
+//! lend a page's bytes.
 //!
-//! Page-table entries are bits of the page's slot (see `mglru_core::mapping`). A repeated access
-//! finds its bits set and writes nothing. There is no fault to save by making entries of
-//! neighbours, too ([`mglru_core::readahead`]): the slot of a page in memory is its entry already,
-//! and a load that finds its bits clear sets them in the word that it has at hand.
+//! The page-table entry is part of the page's slot (see `mglru_core::mapping`). A repeated access
+//! finds the bits set and writes nothing. The kernel's fault-around ([`mglru_core::readahead`])
+//! would save no faults here: a load that finds the bits clear sets them in the word it has just
+//! read.
 //!
 //! # Guards
 //!
-//! [`PageGuard`] lends `&[u8]`. While it lives, the frame is not reused (the guard holds a
-//! reference) and nobody writes the page: a writer announces itself, then sees that the page is
-//! lent, withdraws, and sleeps; a guard counts itself, then sees that a writer is there, and
-//! withdraws. Both steps are sequentially consistent, so that one of them sees the other. A writer
-//! that waits for guards keeps nobody from reading: who holds one may read the page, and lend it
-//! once more.
+//! [`PageGuard`] lends `&[u8]`. While it lives, its reference keeps the frame from being reused,
+//! and no thread writes the page:
+//!
+//! - a writer announces itself, then checks for guards; if there are any, it withdraws and sleeps;
+//! - a guard counts itself, then checks for a writer, and withdraws if there is one.
+//!
+//! Both steps are sequentially consistent, so at least one of the two sees the other. A writer that
+//! waits for guards does not block readers: the holder of a guard can read the page and lend it
+//! again.
 //!
 //! # Safety
 //!
-//! The one `unsafe` site here rests on that.
+//! The one `unsafe` site in this file relies on this protocol.
 
 use crate::error::Error;
 use crate::file::CachedFile;
@@ -34,29 +37,28 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-/// Accesses of a batch that are under way together: more than a core can have cache misses
+/// Accesses of a batch in progress together: more than the cache misses that one core can have
 /// outstanding (16).
 const TOGETHER: usize = 32;
 
-/// How a map is going to be used (madvise).
+/// Expected access pattern of a map (`madvise`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapAdvice {
     /// Accesses protect pages.
     Normal,
-    /// Accesses do not protect pages: they are sequential, or random.
+    /// Accesses do not protect pages, for example because they are sequential or random.
     NoRecency,
 }
 
-/// A file mapped into the cache's address space, from its beginning. Its length is that of the
-/// file, whenever it is looked at.
+/// A file mapped from its beginning. The map's length follows the length of the file.
 pub struct Map {
     file: CachedFile,
-    /// Those of the cache, one step nearer.
+    /// The cache's frames, kept here to save a pointer dereference per load.
     frames: Arc<Frames>,
 }
 
 impl CachedFile {
-    /// Maps the file as it is now: accesses through the map set an accessed bit and count nothing.
+    /// Maps the file. Accesses through the map set accessed bits instead of counting hits.
     ///
     /// # Errors
     /// None today; a later version may refuse.
@@ -76,17 +78,17 @@ impl Map {
         map
     }
 
-    /// Page tables cover the file up to `len` from now on.
+    /// Extends the page tables to cover the file up to `len`.
     fn cover(&self, len: u64) {
         let file = &self.file;
         file.shared.core.map(&file.task, &file.inode.mapping, len.div_ceil(PAGE_BYTES));
     }
 
-    /// From now on, pages that this map brings in are charged to `tenant`. Those that are there
-    /// stay where they are charged.
+    /// Charges pages that this map brings in from now on to `tenant`. Cached pages stay charged as
+    /// they are.
     ///
     /// # Errors
-    /// The tenant is another cache's.
+    /// The tenant belongs to another cache.
     pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Error> {
         let inode = self.file.inode.clone();
         let from = self.file.task.clone();
@@ -109,17 +111,17 @@ impl Map {
         self.file.len()
     }
 
-    /// Whether the file has no bytes.
+    /// Whether the file is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Says whether accesses through maps of this file are to protect its pages.
+    /// Sets whether accesses through maps of this file protect its pages.
     pub fn advise(&self, advice: MapAdvice) {
         self.file.inode.mapping.set_recency(advice == MapAdvice::Normal);
     }
 
-    /// The length of the file, if the range lies within.
+    /// Checks that the range lies within the file and returns the file's length.
     #[inline]
     fn check(&self, offset: u64, bytes: usize) -> Result<u64, Error> {
         let end = offset.saturating_add(bytes as u64);
@@ -133,14 +135,14 @@ impl Map {
         Ok(len)
     }
 
-    /// Loads `out.len()` bytes from `offset`. Bytes within one page are all from one moment.
+    /// Loads `out.len()` bytes from `offset`. Bytes within one page are consistent with each other.
     ///
     /// # Errors
     /// The range reaches beyond the end, a page cannot be read, or no memory can be freed for it.
     #[inline(always)]
     pub fn load(&self, offset: u64, out: &mut [u8]) -> Result<(), Error> {
         let in_page = (offset % PAGE_BYTES) as usize;
-        // A page whose entry is young was covered.
+        // A page whose entry is young is already covered by the page tables.
         if in_page + out.len() <= PAGE_BYTES as usize
             && offset.checked_add(out.len() as u64).is_some_and(|end| end <= self.file.len())
             && let Some(seen) = self.file.glance((offset / PAGE_BYTES) as u32)
@@ -154,15 +156,15 @@ impl Map {
         self.load_pieces(offset, out)
     }
 
-    /// Loads `N` bytes from each of `offsets`, as [`Self::load`] does one by one. With accesses in
-    /// no order this is several times as fast: the processor waits for many of them together, see
-    /// docs/hit-path.md.
+    /// Loads `N` bytes from each of `offsets`, as [`Self::load`] does for one. Random accesses are
+    /// several times as fast this way because their cache misses overlap; see `docs/hit-path.md`.
     ///
     /// # Errors
-    /// As for [`Self::load`], of the first that fails; what is in `out` then means nothing.
+    /// As for [`Self::load`], of the first load that fails; the content of `out` is then
+    /// unspecified.
     ///
     /// # Panics
-    /// If `out` is not as long as `offsets`.
+    /// If `out` and `offsets` differ in length.
     pub fn load_many<const N: usize>(&self, offsets: &[u64], out: &mut [[u8; N]]) -> Result<(), Error> {
         assert_eq!(offsets.len(), out.len(), "a place for every offset");
         for (offsets, out) in offsets.chunks(TOGETHER).zip(out.chunks_mut(TOGETHER)) {
@@ -171,7 +173,8 @@ impl Map {
         Ok(())
     }
 
-    /// At most [`TOGETHER`] of them: first all slots, then all bytes, then all checks.
+    /// Loads at most [`TOGETHER`] parts: reads all slots, then copies all bytes, then checks all
+    /// versions.
     fn load_together<const N: usize>(&self, offsets: &[u64], out: &mut [[u8; N]]) -> Result<(), Error> {
         let len = self.file.len();
         let mut seen = [None; TOGETHER];
@@ -194,7 +197,7 @@ impl Map {
         Ok(())
     }
 
-    /// As [`Self::load`], where pages are missing, were not accessed lately, or are more than one.
+    /// [`Self::load`] for several pages, and for a page that is missing or has no young entry.
     #[cold]
     fn load_pieces(&self, offset: u64, out: &mut [u8]) -> Result<(), Error> {
         self.check(offset, out.len())?;
@@ -212,10 +215,10 @@ impl Map {
         Ok(())
     }
 
-    /// Stores `bytes` at `offset`, inside the file.
+    /// Stores `bytes` at `offset`, within the file.
     ///
     /// # Errors
-    /// The handle is read-only, or as for [`Self::load`] and [`CachedFile::write_at`].
+    /// The handle is read-only; otherwise as for [`Self::load`] and [`CachedFile::write_at`].
     pub fn store(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         self.file.check_writable()?;
         self.check(offset, bytes.len())?;
@@ -225,12 +228,12 @@ impl Map {
         Ok(())
     }
 
-    /// Lends a page. The guard keeps it in memory and unchanged. A thread that writes to the page,
-    /// or truncates the file, while it holds a guard waits for itself.
+    /// Lends a page. The guard keeps it in memory and unchanged. A thread that holds a guard and
+    /// writes to the same page or truncates the file deadlocks.
     ///
     /// # Errors
-    /// The page is beyond the end, cannot be read, or no memory can be freed for it; or it is lent
-    /// 3,800 times.
+    /// The page is beyond the end, cannot be read, or no memory can be freed for it; or the page
+    /// already has 3,800 guards.
     pub fn page(&self, index: u32) -> Result<PageGuard<'_>, Error> {
         let start = u64::from(index) * PAGE_BYTES;
         let bytes = (self.check(start, 1)? - start).min(PAGE_BYTES) as usize;
@@ -251,7 +254,7 @@ impl Map {
         }
     }
 
-    /// Finds a page, bringing it in if it is missing, and sets its accessed bit.
+    /// Finds a page, reads it if it is missing, and sets its accessed bit.
     #[inline]
     fn find(&self, index: u32) -> Result<Hit, Error> {
         let (shared, inode) = (&*self.file.shared, &*self.file.inode);
@@ -284,7 +287,7 @@ impl Map {
     }
 }
 
-/// One map of a memcg less: whether there is none left.
+/// Removes one map of a memcg. Returns whether it was the memcg's last.
 fn is_last(maps: &mut BTreeMap<MemcgId, u32>, memcg: MemcgId) -> bool {
     let left = maps.get_mut(&memcg).expect("counted when it was made");
     *left -= 1;
@@ -299,14 +302,14 @@ impl Drop for Map {
     fn drop(&mut self) {
         let mut maps = self.file.inode.maps();
         if is_last(&mut maps, self.file.task.memcg) {
-            // Other tenants' maps make their entries anew.
+            // Removes the entries of all tenants; maps of other tenants recreate theirs on access.
             let shared = &*self.file.shared;
             shared.core.unmap(&shared.host, &self.file.task, &self.file.inode.mapping);
         }
     }
 }
 
-/// A page that is lent. See [`Map::page`].
+/// A borrowed page. See [`Map::page`].
 pub struct PageGuard<'a> {
     shared: &'a Shared,
     folio: FolioId,
@@ -318,9 +321,9 @@ impl Deref for PageGuard<'_> {
 
     /// The page's bytes, up to the end of the file.
     fn deref(&self) -> &[u8] {
-        // SAFETY: `lend` counted this guard while no writer was there; a writer that comes later
-        // sees the count and sleeps until it is gone. The reference keeps the frame from being
-        // freed, given back or read into.
+        // SAFETY: `lend` counted this guard while there was no writer; a later writer sees the
+        // count and sleeps until the guard is dropped. The reference keeps the frame from being
+        // freed, released or read into.
         #[expect(unsafe_code, reason = "lends a frame's bytes without a copy")]
         let frame = unsafe { self.shared.frames.bytes(self.folio.0) };
         &frame[..self.bytes]
@@ -335,7 +338,7 @@ impl Drop for PageGuard<'_> {
 }
 
 impl Shared {
-    /// Counts a guard on a folio. `false`: somebody is changing it.
+    /// Counts a guard on a folio. Returns `false` if a thread is changing the folio.
     fn lend(&self, folio: FolioId) -> bool {
         self.lent[folio.0 as usize].fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -354,8 +357,8 @@ impl Shared {
         }
     }
 
-    /// Announces a writer on a folio whose lock the caller holds, as soon as nobody has the bytes
-    /// borrowed.
+    /// Announces a writer on a folio after its guards are dropped. The caller holds the folio's
+    /// lock.
     pub(crate) fn begin_change(&self, inode: &Inode, folio: FolioId) {
         let (flags, lent) = (self.flags(folio), &self.lent[folio.0 as usize]);
         let is_lent = || lent.load(Ordering::SeqCst) > 0;
@@ -365,8 +368,8 @@ impl Shared {
             if !is_lent() {
                 return;
             }
-            // Not kept up while we sleep: who has the page borrowed may want to read it before
-            // giving it back.
+            // Withdraw before sleeping: the holder of a guard may need to read the page before it
+            // drops the guard.
             self.core.cancel_content(&self.host, &inode.mapping, folio);
             self.host.latches.wait_until(folio, flags, || !is_lent());
         }

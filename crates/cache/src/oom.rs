@@ -1,16 +1,16 @@
-//! Killing a tenant: its anonymous memory is given up, so that others get on.
+//! OOM kill of a tenant: drops its anonymous memory to make room for the other tenants.
 //!
-//! The core chooses ([`mglru_core::OomPolicy`]), marks the victim, which charges nothing from then
-//! on, and leaves it here. The thread whose charge it was takes the memory before it tries again
-//! ([`Reaping`]). Here, each region is marked as lost before it loses its first page, so that its
-//! users get the reason instead of zeros. Files of the victim keep every byte: their dirty pages
-//! are written as ever, and stay readable as far as they are in memory.
+//! The core chooses the victim ([`mglru_core::OomPolicy`]) and stops it from charging pages. The
+//! thread whose charge failed takes the victim's memory ([`Reaping`]) before it retries. Each
+//! region is marked as lost before its first page is dropped, so that its users get the reason
+//! instead of zeros. The victim's files lose nothing: their dirty pages are still written back, and
+//! cached pages stay readable.
 //!
 //! # Locking
 //!
-//! Victims are taken with nothing held but locks of file pages that are being read, as in
-//! [`crate::fault`]. Who has a page of anonymous memory locked pays for nothing meanwhile, so that
-//! waiting for it ends.
+//! A thread that reaps holds no locks except those of file pages that are being read, as in
+//! [`crate::fault`]. A thread that holds the lock of an anonymous page does not charge pages, so
+//! waiting for that lock ends.
 
 use crate::shared::Shared;
 use mglru_core::reclaim::{ReapStep, Reaping};
@@ -19,7 +19,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 impl Shared {
-    /// Takes the memory of those who were killed.
+    /// Takes the memory of all victims.
     #[inline]
     pub(crate) fn reap_victims(&self) {
         if self.host.has_victims.load(Ordering::Acquire) {
@@ -36,7 +36,7 @@ impl Shared {
         };
         for victim in victims {
             self.reap_one(victim);
-            // Those who wait for it look again.
+            // Wakes the threads that wait for this memory.
             self.host.progress.ring();
         }
     }
@@ -47,7 +47,7 @@ impl Shared {
         loop {
             match reaping.step(&self.core, &self.host) {
                 ReapStep::Begin(mapping) => {
-                    // In this order: who misses a page finds out why.
+                    // In this order, so that a thread that misses a page finds the reason.
                     self.regions.lose(&mapping, &report);
                     self.core.seal_mapping(&mapping);
                 }
@@ -58,8 +58,8 @@ impl Shared {
         }
     }
 
-    /// A tenant that was killed may charge again, once its memory is gone. `false`: it was not
-    /// killed.
+    /// Lets a killed tenant charge pages again after its memory is gone. Returns `false` if it was
+    /// not killed.
     pub(crate) fn revive(&self, memcg: MemcgId) -> bool {
         while self.core.oom_killed(memcg).is_some() {
             let heard = self.host.progress.rings();
@@ -67,7 +67,7 @@ impl Shared {
             if self.core.oom_revive(memcg) {
                 return true;
             }
-            // Another thread is at it.
+            // Another thread is reaping it.
             self.host.park(Throttle::NoProgress, heard);
         }
         false

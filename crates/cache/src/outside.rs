@@ -1,4 +1,4 @@
-//! Changes that others make to a file, and how they are noticed. See [`Inode`].
+//! Detection of changes that other processes make to a file. See [`Inode`].
 
 use crate::error::Error;
 use crate::inode::{Inode, LEN_MAX};
@@ -8,10 +8,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, TryLockError};
 
 impl Inode {
-    /// Looks closer if something suggests that somebody else changed the file. Whether it did.
+    /// Revalidates the file if a read suggested that another process changed it. Returns whether it
+    /// did.
     #[inline]
     pub(crate) fn revalidate_if_changed(self: &Arc<Self>, shared: &Shared) -> Result<bool, Error> {
-        // Looked at before it is changed: it is on the path of every hit.
+        // Load before store: this is on the path of every hit.
         if !self.changed_outside.load(Ordering::Relaxed) {
             return Ok(false);
         }
@@ -20,12 +21,11 @@ impl Inode {
         Ok(true)
     }
 
-    /// Adopts what somebody else did to the file's length. Cached pages beyond a new, smaller end
-    /// are dropped, and so is the page in which the file ended before it grew; what was written
-    /// through this cache and is not on disk yet stays and will extend the file again.
+    /// Adopts a change of the file's length by another process. Drops cached pages beyond a new,
+    /// smaller end, and the page in which the file ended before it grew. Data that was written
+    /// through this cache and is not on disk yet stays, and extends the file again.
     ///
-    /// Costs one system call while nothing changed. Where writers are at work, it is left to the
-    /// next read.
+    /// Costs one system call if nothing changed. If writers hold `resize`, the next read retries.
     pub(crate) fn revalidate(self: &Arc<Self>, shared: &Shared) -> Result<(), Error> {
         let disk_len = || self.file.len().map_err(|e| self.error("look at the length of", e));
         if disk_len()? == self.disk_len() {
@@ -39,8 +39,8 @@ impl Inode {
                 return Ok(());
             }
         };
-        // Write-back extends the file, too: only what changed while there was none is somebody
-        // else's doing. Writers are kept out, the flusher is not.
+        // Write-back extends the file, too, so only a change while there was none comes from
+        // another process. Writers are locked out, the flusher is not.
         let (before, now, last_dirty) = loop {
             let begun = self.wait_for_transfers();
             let found = (self.disk_len(), disk_len()?.min(LEN_MAX), shared.core.last_dirty(&self.mapping));
@@ -50,8 +50,8 @@ impl Inode {
         };
         let ended_in = before.min(now) / PAGE_BYTES;
         if now > before {
-            // What we wrote to the page in which the file ended goes to disk, up to our end, and
-            // meets there what was appended.
+            // Our dirty bytes in the former last page are written up to our end and meet the
+            // appended data there.
             if let Ok(index) = u32::try_from(ended_in)
                 && before % PAGE_BYTES > 0
             {
@@ -60,10 +60,10 @@ impl Inode {
             }
             shared.drop_clean_pages(self, ended_in);
             self.grow_to(now);
-            // The flusher may have extended it since.
+            // The flusher may have extended the file since.
             self.disk_len_reached(now);
         } else if now < before {
-            // First: what is dirty may be written from now on, and extends it again.
+            // First: dirty pages may be written from now on and extend the file again.
             self.set_disk_len(now);
             let kept = last_dirty.map_or(0, |index| (u64::from(index) + 1) * PAGE_BYTES);
             self.set_len(now.max(kept.min(self.len())));

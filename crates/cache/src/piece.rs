@@ -1,16 +1,16 @@
-//! Requests, cut into pages.
+//! Requests split into pages.
 
 use mglru_core::PAGE_BYTES;
 use std::ops::Range;
 
-/// A part of a request that lies in one page.
+/// The part of a request that lies in one page.
 pub(crate) struct Piece {
     pub(crate) index: u32,
     pub(crate) in_page: Range<usize>,
     pub(crate) in_buffer: Range<usize>,
 }
 
-/// Cuts the request of `len` bytes at `offset` into pages.
+/// Splits the request of `len` bytes at `offset` into pages.
 pub(crate) fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
     let mut done = 0;
     std::iter::from_fn(move || {

@@ -1,18 +1,18 @@
-//! Telling the processor what will be written soon.
+//! Prefetching a cache line for writing.
 //!
-//! The core says which words its scans of lists write next
-//! ([`Host::prefetch`](mglru_core::Host::prefetch)); here that becomes one instruction. It is
-//! written out, as the compiler's own prefetch for writing fetches for reading only unless it is
-//! told that the processor can do more.
+//! The core names the words that its list scans write next
+//! ([`Host::prefetch`](mglru_core::Host::prefetch)). The instruction is inline assembly because the
+//! compiler's write-prefetch intrinsic emits a read prefetch unless the target CPU is known to
+//! support more.
 
-/// Has the cache line at which `at` begins fetched, to be written. Where that cannot be said,
-/// nothing is done: on processors other than x86-64 and 64-bit Arm, and under Miri.
+/// Prefetches the cache line at `at` for writing. Does nothing under Miri and on processors other
+/// than x86-64 and 64-bit Arm.
 #[inline(always)]
 pub fn prefetch_for_write<T>(at: &T) {
     let at = std::ptr::from_ref(at);
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch reads and writes nothing and cannot fault; processors that do not know it
-    // do nothing.
+    // SAFETY: a prefetch reads and writes nothing and cannot fault; processors without it treat it
+    // as a no-op.
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) at, options(readonly, nostack, preserves_flags));
     }

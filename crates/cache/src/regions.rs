@@ -1,14 +1,13 @@
-//! Regions of anonymous memory, as those see them who take the memory of a tenant that was killed.
+//! The registry of anonymous regions, used to mark the regions of an OOM-killed tenant as lost.
 
 use mglru_core::{Mapping, MappingId, OutOfMemory};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Why a region's content was lost, if it was.
+/// The OOM kill that destroyed a region's content, if any.
 pub(crate) type Loss = OnceLock<Box<OutOfMemory>>;
 
-/// All regions that there are, by the numbers of their mappings: who takes the memory of a tenant
-/// that was killed finds them here.
+/// All regions, by mapping number.
 #[derive(Default)]
 pub(crate) struct Regions(Mutex<BTreeMap<MappingId, Arc<Loss>>>);
 
@@ -19,12 +18,12 @@ impl Regions {
         loss
     }
 
-    /// To be called before the mapping is closed, whose number is used again.
+    /// Called before the mapping is closed, because its number is then reused.
     pub(crate) fn remove(&self, mapping: &Mapping) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&mapping.id());
     }
 
-    /// A region is about to lose its content. One that is being dropped is none any more.
+    /// Marks a region as lost. A region that is being dropped is already removed.
     pub(crate) fn lose(&self, mapping: &Mapping, report: &OutOfMemory) {
         if let Some(loss) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&mapping.id()) {
             let _ = loss.set(Box::new(report.clone()));

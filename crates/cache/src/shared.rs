@@ -1,9 +1,9 @@
-//! What all parts of a cache share.
+//! The state that all parts of a cache share.
 //!
 //! # Locking
 //!
-//! `inodes` guards which files are known. It is taken with nothing held, and nobody waits for I/O
-//! under it.
+//! `inodes` guards the set of known files. It is taken with no other lock held, and no thread waits
+//! for I/O while holding it.
 
 use crate::backend::Backend;
 use crate::flight::InFlight;
@@ -18,22 +18,22 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
-/// What all parts of a cache share.
+/// The state that all parts of a cache share.
 pub(crate) struct Shared {
     pub(crate) core: Core,
     pub(crate) host: CacheHost,
     pub(crate) frames: Arc<Frames>,
-    /// Guards that lend the bytes of each frame.
+    /// Per frame, the number of guards that lend its bytes.
     pub(crate) lent: Box<[AtomicU32]>,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) inodes: Mutex<Inodes>,
     pub(crate) regions: Regions,
     pub(crate) in_flight: InFlight,
     pub(crate) stopping: AtomicBool,
-    /// Held shared by workers while they do something, and alone by who wants them to keep still.
+    /// Held shared by workers while they work, and exclusively by a thread that needs them to stop.
     pub(crate) at_work: RwLock<()>,
     pub(crate) tenants: Tenants,
-    /// Of this cache, among all of the process.
+    /// This cache's number within the process.
     pub(crate) number: u64,
     pub(crate) budget_bytes: u64,
     pub(crate) why_not_uring: Option<String>,
@@ -44,9 +44,9 @@ impl Shared {
         thread_number() % self.core.options().cpus
     }
 
-    /// Parks the calling thread as the core asked. Only pauses of who charges above `memory.high`,
-    /// or dirties pages too fast, last their time whatever happens; the others end when pages were
-    /// written since `heard`.
+    /// Parks the calling thread as the core asked. Pauses for charging above `memory.high` and for
+    /// dirtying too fast last their full time unless the cache stops; the others also end when
+    /// pages were written or read since `heard`.
     pub(crate) fn park(&self, throttle: Throttle, heard: u64) {
         let (Throttle::OverHigh(pause) | Throttle::Dirty(pause)) = throttle else {
             return self.host.park(throttle, heard);
@@ -69,13 +69,13 @@ impl Shared {
         self.lock_inodes().all()
     }
 
-    /// A file without handles, dirty pages and transfers is forgotten. Waits for no transfer: each
-    /// rings the flusher when it is over.
+    /// Removes a file that has no handles, dirty pages or transfers. Does not wait for transfers:
+    /// each rings the flusher when it ends.
     pub(crate) fn forget_if_idle(&self, inode: &Arc<Inode>) {
         loop {
             let mut inodes = self.lock_inodes();
-            // In this order: write-back that fails makes pages dirty before it is over. Nobody else
-            // dirties any, without a handle.
+            // In this order: failed write-back marks pages dirty before it ends. Without a handle,
+            // nothing else marks pages dirty.
             if inode.handles.load(Ordering::Acquire) > 0
                 || inode.has_transfers()
                 || self.core.dirty_pages(&inode.mapping) > 0
@@ -83,8 +83,8 @@ impl Shared {
             {
                 return;
             }
-            // Emptied first: once it is closed there is no way back, and somebody might open the
-            // file meanwhile.
+            // Emptied first, because closing the mapping cannot be undone and another thread may
+            // open the file meanwhile.
             let Some(busy) = self.core.truncate(&self.host, &inode.mapping, 0, 1 << 32) else {
                 let closed = self.core.close_mapping(&self.host, &inode.mapping);
                 assert!(closed.is_none(), "without a handle, nobody brings pages in");
@@ -93,7 +93,7 @@ impl Shared {
             };
             drop(inodes);
             if self.flags(busy).load().writing() {
-                // Readahead, which nobody waits for any more.
+                // Readahead; its completion rings the flusher.
                 return;
             }
             self.wait_for_folio(busy);
@@ -112,7 +112,7 @@ impl Shared {
         self.core.folios().flags(folio)
     }
 
-    /// Sleeps until a folio is neither locked nor being written.
+    /// Sleeps until a folio is neither locked nor under writeback.
     pub(crate) fn wait_for_folio(&self, folio: FolioId) {
         self.wait_while(folio, |flags| flags.locked() || flags.writeback());
     }
@@ -121,12 +121,12 @@ impl Shared {
         self.host.latches.wait(folio, self.flags(folio), asleep_while);
     }
 
-    /// Sleeps until a folio's bytes are there, and nobody is changing them.
+    /// Sleeps until a folio has its content and no thread is changing it.
     pub(crate) fn wait_for_content(&self, folio: FolioId) {
         self.wait_while(folio, |flags| flags.locked() && flags.writing());
     }
 
-    /// Drops all pages from `first` on, with what was written to them.
+    /// Drops all pages from `first` on, including dirty ones.
     pub(crate) fn drop_pages(&self, inode: &Inode, first: u64) {
         let Ok(first) = u32::try_from(first) else { return };
         while let Some(busy) = self.core.truncate(&self.host, &inode.mapping, first, 1 << 32) {
@@ -134,7 +134,7 @@ impl Shared {
         }
     }
 
-    /// Drops the clean pages from `first` on, to be read again.
+    /// Drops the clean pages from `first` on, so that they are read again.
     pub(crate) fn drop_clean_pages(&self, inode: &Inode, first: u64) {
         let Ok(first) = u32::try_from(first) else { return };
         while let Some(busy) = self.core.drop_clean(&self.host, &inode.mapping, first, 1 << 32) {

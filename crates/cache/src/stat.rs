@@ -1,10 +1,10 @@
-//! What handles and tenants count.
+//! Counters of handles and statistics of tenants.
 
 use mglru_core::lru::GenerationRow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Counts of one handle. It has cache lines of its own, so that threads with a handle each do not
-/// disturb each other.
+/// Counters of one handle. Aligned to cache lines of its own, so that threads with separate handles
+/// do not contend.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct HandleStats {
@@ -36,38 +36,38 @@ impl HandleStats {
     }
 }
 
-/// What a tenant holds and did.
+/// Sizes, limits and counters of a tenant.
 #[derive(Clone, Debug)]
 pub struct TenantStats {
-    /// Its path; empty for the root.
+    /// The tenant's path; empty for the root.
     pub name: String,
     /// `memory.min`, in pages.
     pub min_pages: u64,
     /// `memory.low`, in pages.
     pub low_pages: u64,
-    /// `memory.high`, in pages.
+    /// `memory.high`, in pages; `None` for no limit.
     pub high_pages: Option<u64>,
-    /// Its limit, in pages.
+    /// `memory.max`, in pages; `None` for no limit.
     pub max_pages: Option<u64>,
-    /// Pages charged to it and to those below it; of the root, to itself.
+    /// Pages charged to the tenant and all below it; for the root, to the root itself only.
     pub usage_pages: u64,
-    /// The most that were ever charged.
+    /// The maximum of `usage_pages` so far.
     pub peak_pages: u64,
-    /// Pages in swap, of its own and of those below it.
+    /// Pages in swap, of the tenant and all below it.
     pub swap_pages: u64,
-    /// Page accesses through descriptors that found the page in memory.
+    /// Page accesses through file handles that found the page in memory.
     pub hits: u64,
-    /// Page accesses, of both channels, that did not.
+    /// Page accesses, through handles and maps, that did not find the page in memory.
     pub misses: u64,
-    /// Counters and sizes under the kernel's names, in pages or events: its own, without those
-    /// below it, which the control files have.
+    /// Counters and sizes under the kernel's names, in pages or events, of this tenant only. The
+    /// control files include the tenants below it.
     pub counters: Vec<(&'static str, u64)>,
-    /// Its live generations, oldest first.
+    /// The tenant's live generations, oldest first.
     pub generations: Vec<GenerationRow>,
 }
 
 impl TenantStats {
-    /// The counter of that name; `None`: there is none.
+    /// The counter with this name, if it exists.
     pub fn counter(&self, name: &str) -> Option<u64> {
         self.counters.iter().find(|(known, _)| *known == name).map(|&(_, value)| value)
     }

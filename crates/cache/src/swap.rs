@@ -1,17 +1,16 @@
-//! Where anonymous pages are that are out of memory: compressed in memory, or in a file.
+//! Swap for anonymous pages: compressed memory or a file.
 //!
-//! Compressed memory takes a page inside the reclaim that wants to free it. A page that does not
-//! get smaller is kept as it is, and where there is no room, the page stays in its frame. Its
-//! memory is set aside when the cache is built, so that the budget holds whatever is compressed
-//! when.
+//! Compressed memory stores a page during the reclaim that frees it. An incompressible page is
+//! stored as it is; a page that finds no room stays in its frame. The memory is reserved when the
+//! cache is built, so the budget holds regardless of how well pages compress.
 //!
-//! A file takes pages as write-back does: the core is told that a write began, and whoever was
-//! reclaiming submits it as soon as it has left the core.
+//! A swap file receives pages like write-back: the core starts the write, and the reclaiming thread
+//! submits it as soon as it has left the core.
 //!
 //! # Locking
 //!
-//! A lock per slot, and one for writes that are to be submitted, each a leaf: the core calls with
-//! its own locks held.
+//! One lock per slot, and one for the list of writes to submit. All are leaves: the core calls in
+//! with its own locks held.
 
 use crate::backend::BackendFile;
 use crate::error::Error;
@@ -22,15 +21,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Slots per page of compressed memory: pages that get smaller than a quarter do not make room for
-/// more of them.
+/// Slots per page of compressed memory. Compression below a quarter of a page does not increase
+/// capacity.
 const SLOTS_PER_PAGE: u64 = 4;
-/// What an allocation takes besides its bytes.
+/// Allocator overhead per stored block, in bytes.
 const BLOCK_BYTES: u64 = 16;
-/// A page that can be compressed, in the worst case.
+/// Worst-case size of a compressed page, in bytes.
 const COMPRESSED_BYTES_MAX: usize = lz4_flex::block::get_maximum_output_size(FRAME_BYTES);
 
-/// Swap of a cache, for anonymous memory ([`crate::AnonRegion`]).
+/// The swap of a cache, for anonymous memory ([`crate::AnonRegion`]).
 #[derive(Clone, Debug)]
 pub struct Swap(Kind);
 
@@ -41,19 +40,19 @@ enum Kind {
 }
 
 impl Swap {
-    /// Compressed (lz4) in `bytes` of the cache's budget.
+    /// Stores pages lz4-compressed in `bytes` of the cache's budget.
     pub fn compressed(bytes: u64) -> Swap {
         Swap(Kind::Compressed { bytes })
     }
 
-    /// In a new file of at most `bytes`, by the cache's backend. Only the process's user may read
-    /// the file; its name is removed at once, so that the file is gone when the cache is. Building
-    /// the cache fails if something of that name exists.
+    /// Stores pages in a new file of at most `bytes`. Only the process's user may read the file.
+    /// Its name is removed at once, so the file disappears with the cache. Building the cache fails
+    /// if `path` exists.
     pub fn file(path: &Path, bytes: u64) -> Swap {
         Swap(Kind::File { path: path.to_owned(), bytes })
     }
 
-    /// What the core has to know.
+    /// The core's options for this swap.
     pub(crate) fn options(&self) -> SwapOptions {
         let (pages, store) = match self.0 {
             Kind::Compressed { bytes } => (bytes / FRAME_BYTES as u64 * SLOTS_PER_PAGE, SwapStore::Memory),
@@ -62,7 +61,7 @@ impl Swap {
         SwapOptions { pages: u32::try_from(pages).unwrap_or(u32::MAX), store }
     }
 
-    /// What it takes of the budget, in bytes.
+    /// Share of the cache's budget, in bytes.
     pub(crate) fn budget_bytes(&self) -> u64 {
         let of_core = u64::from(self.options().pages) * SwapOptions::SLOT_BYTES;
         match self.0 {
@@ -71,7 +70,7 @@ impl Swap {
         }
     }
 
-    /// Sets it up. `create` makes a swap file of the backend.
+    /// Creates the store. `create` makes the swap file through the cache's backend.
     pub(crate) fn start(
         &self,
         create: impl Fn(&Path) -> io::Result<Arc<dyn BackendFile>>,
@@ -87,18 +86,18 @@ impl Swap {
     }
 }
 
-/// Swap at work.
+/// The storage behind the swap slots.
 pub(crate) enum Store {
     Compressed(Compressed),
     File {
         file: Arc<dyn BackendFile>,
-        /// Pages whose write was announced and not submitted yet.
+        /// Pages whose write has started in the core but is not submitted yet.
         to_write: Mutex<Vec<SwapOut>>,
     },
 }
 
 impl Store {
-    /// Takes a page, or promises to.
+    /// Stores a page, or queues it for writing.
     pub(crate) fn swap_out(&self, frames: &Frames, write: SwapOut) -> SwapOutcome {
         match self {
             Store::Compressed(compressed) => compressed.keep(frames, write),
@@ -109,14 +108,14 @@ impl Store {
         }
     }
 
-    /// A page is not needed any more.
+    /// Frees a slot.
     pub(crate) fn freed(&self, slot: SwapSlot) {
         if let Store::Compressed(compressed) = self {
             compressed.drop_block(slot);
         }
     }
 
-    /// Memory that holds pages now, in bytes.
+    /// Memory that holds swapped pages now, in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         match self {
             Store::Compressed(compressed) => compressed.used_bytes.load(Relaxed),
@@ -125,12 +124,12 @@ impl Store {
     }
 }
 
-/// What a slot holds: a page compressed, or, with 4,096 bytes, as it is.
+/// The content of a slot: a compressed page, or, with 4,096 bytes, an uncompressed one.
 type Block = Mutex<Option<Box<[u8]>>>;
 
-/// Compressed memory.
+/// Swap in compressed memory.
 pub(crate) struct Compressed {
-    /// By slot.
+    /// Blocks, indexed by slot.
     blocks: Box<[Block]>,
     used_bytes: AtomicU64,
     most_bytes: u64,
@@ -143,7 +142,7 @@ impl Compressed {
         Compressed { blocks, used_bytes: AtomicU64::new(used), most_bytes: bytes }
     }
 
-    /// The folio is locked: nobody changes its bytes meanwhile.
+    /// Compresses and stores a page. The folio is locked, so its bytes do not change.
     fn keep(&self, frames: &Frames, write: SwapOut) -> SwapOutcome {
         let (mut page, mut small) = ([0; FRAME_BYTES], [0; COMPRESSED_BYTES_MAX]);
         frames.copy_out(write.folio.0, 0, &mut page);
@@ -151,7 +150,7 @@ impl Compressed {
             Ok(bytes) if bytes < FRAME_BYTES => &small[..bytes],
             _ => &page[..],
         };
-        // What was there of an older version makes room first.
+        // An older version in this slot makes room first.
         self.drop_block(write.slot);
         let cost = cost(bytes);
         let room = |used: u64| Some(used + cost).filter(|&then| then <= self.most_bytes);

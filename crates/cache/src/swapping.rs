@@ -1,4 +1,4 @@
-//! Pages on their way to swap and back.
+//! Writing pages to swap and reading them back.
 
 use crate::backend::{BackendFile, Direction, Transfer};
 use crate::error::Error;
@@ -11,7 +11,7 @@ use std::io;
 use std::sync::{Arc, PoisonError};
 
 impl Shared {
-    /// Submits what reclaim wants written to swap. To be called after every step of it, with no
+    /// Submits the swap writes that reclaim has queued. Called after every step of reclaim, with no
     /// lock held.
     pub(crate) fn submit_swap_outs(&self) {
         let Some(Store::File { file, to_write }) = &self.host.swap else { return };
@@ -23,7 +23,7 @@ impl Shared {
         }
     }
 
-    /// Fills the frame of an anonymous page that was just inserted.
+    /// Fills the frame of a newly inserted anonymous page.
     pub(crate) fn swap_in(&self, folio: FolioId) -> Result<(), Error> {
         let Some(slot) = self.core.swap_slot(folio) else {
             self.frames.zero(folio.0, 0..FRAME_BYTES);
@@ -35,7 +35,8 @@ impl Shared {
                 read.map_err(|source| Error::io("read", "compressed memory".as_ref(), source))
             }
             Some(Store::File { file, .. }) => {
-                // Slots are written whole: where there is less, somebody cut the file.
+                // Slots are written whole; a short read means that another process truncated the
+                // file.
                 let whole = |bytes| match bytes {
                     FRAME_BYTES => Ok(()),
                     _ => Err(io::ErrorKind::UnexpectedEof.into()),

@@ -1,13 +1,15 @@
-//! Tenants: who pays for pages, as a tree that grows and shrinks while the cache runs.
+//! Tenants: a tree of memory budgets to which pages are charged. It can change while the cache
+//! runs.
 //!
-//! A tenant is a memory cgroup of the core, found by its path. What is open belongs to a tenant; it
-//! keeps the tenant's number from being given to another until it is closed, also after the tenant
-//! was removed. From then on, its pages are charged to the parent.
+//! A tenant is a memcg of the core, found by its path. An open handle keeps its tenant's memcg
+//! number from being reused, even after the tenant is removed; its pages are then charged to the
+//! parent.
 //!
 //! # Locking
 //!
-//! The registry's lock is taken with nothing held. It is held alone where a tenant is added, so
-//! that whoever finds one finds its state as well. The list of a tenant's handles is a leaf.
+//! The registry's lock is taken with no other lock held. Adding a tenant holds it exclusively, so
+//! that a thread that finds a tenant also finds its state. The list of a tenant's handles is a leaf
+//! lock.
 
 use crate::error::Error;
 use crate::shared::Shared;
@@ -30,13 +32,13 @@ fn limit(pages: u64) -> Option<u64> {
 }
 
 impl Shared {
-    /// All of them, the root first.
+    /// All tenants, the root first.
     pub(crate) fn tenants(self: &Arc<Self>) -> Vec<Tenant> {
         let tenants = self.tenants.by_number.read().unwrap_or_else(PoisonError::into_inner);
         tenants.values().map(|state| Tenant { shared: self.clone(), state: state.clone() }).collect()
     }
 
-    /// The root gets its state.
+    /// Creates the root's state.
     pub(crate) fn add_root(self: &Arc<Self>) {
         self.core.memcgs().add_handle(MemcgId::ROOT);
         let mut tenants = self.tenants.by_number.write().unwrap_or_else(PoisonError::into_inner);
@@ -49,7 +51,7 @@ impl Shared {
         Arc::new(TenantState::new(&owner, path, memcg))
     }
 
-    /// Makes a tenant. `paid`: what is kept about it is set aside already.
+    /// Creates a tenant. `paid`: its metadata is already charged.
     pub(crate) fn add_tenant(
         self: &Arc<Self>,
         path: &str,
@@ -77,7 +79,7 @@ impl Shared {
         }
         let tenant = Tenant { shared: self.clone(), state };
         if !paid && let Err(error) = self.pay_for_index(&tenant.root_task()) {
-            // Somebody else may have removed it already.
+            // Another thread may have removed it already.
             let _ = self.remove_found(&tenant);
             return Err(match error {
                 Error::TooManyFiles { .. } => Error::TooManyTenants { tenants: self.tenants.len() },
@@ -101,14 +103,14 @@ impl Shared {
         self.core.remove_memcg(&self.host, memcg)?;
         let mut tenants = self.tenants.by_number.write().unwrap_or_else(PoisonError::into_inner);
         let state = tenants.remove(&memcg);
-        // What its end does is done without the lock.
+        // Dropped after the lock is released.
         drop(tenants);
         drop(state);
         Ok(())
     }
 }
 
-/// One tenant: a share of the budget, with pages of its own. Clones are the same tenant.
+/// A tenant: pages with a common budget, limits and statistics. Clones refer to the same tenant.
 #[derive(Clone)]
 pub struct Tenant {
     shared: Arc<Shared>,
@@ -138,22 +140,22 @@ impl Tenant {
         self.shared.core.memcg(self.state.memcg())
     }
 
-    /// What everybody pays for together.
+    /// The task to which shared metadata is charged.
     fn root_task(&self) -> Task {
         Task { memcg: MemcgId::ROOT, space: Arc::default(), cpu: self.shared.cpu() }
     }
 
-    /// Its path; empty for the root.
+    /// The tenant's path; empty for the root.
     pub fn name(&self) -> &str {
         self.state.path()
     }
 
-    /// Whether it was not removed.
+    /// Whether the tenant exists, that is, has not been removed.
     pub fn is_online(&self) -> bool {
         self.memcg().is_online()
     }
 
-    /// The tenant of that name, or path, below this one.
+    /// The tenant with this name, or relative path, below this one.
     ///
     /// # Errors
     /// [`Error::NoSuchTenant`].
@@ -161,7 +163,7 @@ impl Tenant {
         self.shared.find_tenant(&self.path_of(name))
     }
 
-    /// Makes a tenant below this one. See [`crate::PageCache::add_tenant`].
+    /// Creates a tenant below this one. See [`crate::PageCache::add_tenant`].
     ///
     /// # Errors
     /// As [`crate::PageCache::add_tenant`].
@@ -181,42 +183,42 @@ impl Tenant {
         if memcg.is_online() { Ok(memcg) } else { Err(Error::Tenant(MemcgError::Gone)) }
     }
 
-    /// Sets `memory.min`: so much of it, in bytes, is never taken to make room for others.
+    /// Sets `memory.min`: usage, in bytes, that reclaim for other tenants never takes.
     ///
     /// # Errors
-    /// It was removed, or is the root.
+    /// The tenant was removed, or is the root.
     pub fn set_min(&self, bytes: u64) -> Result<(), Error> {
         let memcg = self.check_online()?.id();
         self.shared.core.memcgs().set_min(memcg, bytes / PAGE_BYTES);
         Ok(())
     }
 
-    /// Sets `memory.low`: so much of it, in bytes, is taken only if nothing else is left.
+    /// Sets `memory.low`: usage, in bytes, that reclaim takes only if nothing else is left.
     ///
     /// # Errors
-    /// It was removed, or is the root.
+    /// The tenant was removed, or is the root.
     pub fn set_low(&self, bytes: u64) -> Result<(), Error> {
         let memcg = self.check_online()?.id();
         self.shared.core.memcgs().set_low(memcg, bytes / PAGE_BYTES);
         Ok(())
     }
 
-    /// Sets `memory.high`, in bytes: who uses more is slowed down. What is above it is reclaimed
-    /// before this returns, as far as it can be.
+    /// Sets `memory.high`, in bytes. A tenant above it is throttled. Reclaims the excess, as far as
+    /// possible, before returning.
     ///
     /// # Errors
-    /// It was removed, or is the root; or the cache was closed.
+    /// The tenant was removed, or is the root; or the cache is closed.
     pub fn set_high(&self, bytes: Option<u64>) -> Result<(), Error> {
         let memcg = self.check_online()?;
         memcg.set_high_pages(pages(bytes));
         self.lower(Lowering::new(memcg.id(), true, self.shared.cpu())).map(|_| ())
     }
 
-    /// Sets `memory.max`, in bytes: nobody uses more. What is above it is reclaimed before this
-    /// returns, as far as it can be; what cannot be stays, and counts as `oom`.
+    /// Sets `memory.max`, in bytes: the hard limit. Reclaims the excess, as far as possible, before
+    /// returning. Any excess that remains counts as an `oom` event.
     ///
     /// # Errors
-    /// It was removed, or is the root; or the cache was closed.
+    /// The tenant was removed, or is the root; or the cache is closed.
     pub fn set_max(&self, bytes: Option<u64>) -> Result<(), Error> {
         let memcg = self.check_online()?;
         memcg.set_max_pages(pages(bytes));
@@ -232,37 +234,38 @@ impl Tenant {
         })
     }
 
-    /// Sets `memory.swap.high`, in bytes: who has more in swap is slowed down.
+    /// Sets `memory.swap.high`, in bytes. A tenant above it is throttled.
     ///
     /// # Errors
-    /// It was removed, or is the root.
+    /// The tenant was removed, or is the root.
     pub fn set_swap_high(&self, bytes: Option<u64>) -> Result<(), Error> {
         self.check_online()?.set_swap_high_pages(pages(bytes));
         Ok(())
     }
 
-    /// Sets `memory.swap.max`, in bytes: nobody has more in swap. What is there stays.
+    /// Sets `memory.swap.max`, in bytes: the hard limit for new swap. Pages already in swap stay
+    /// there.
     ///
     /// # Errors
-    /// It was removed, or is the root.
+    /// The tenant was removed, or is the root.
     pub fn set_swap_max(&self, bytes: Option<u64>) -> Result<(), Error> {
         self.check_online()?.set_swap_max_pages(pages(bytes));
         Ok(())
     }
 
-    /// Why it was killed, if it was and was not revived ([`crate::OomPolicy`]).
+    /// The report of the tenant's OOM kill, until it is revived ([`crate::OomPolicy`]).
     pub fn killed(&self) -> Option<OutOfMemory> {
         self.shared.core.oom_killed(self.state.memcg()).map(|report| *report)
     }
 
-    /// Gives a tenant that was killed pages again. Its files go on; of its anonymous memory, the
-    /// regions that were lost stay lost, and fail: they are to be dropped and made anew. `false`:
-    /// it was not killed.
+    /// Lets a killed tenant charge pages again. Its files keep working. Anonymous regions that were
+    /// lost stay lost and return errors; drop them and create new ones. Returns `false` if the
+    /// tenant was not killed.
     pub fn revive(&self) -> bool {
         self.shared.revive(self.state.memcg())
     }
 
-    /// What it holds and did.
+    /// The tenant's sizes and counters.
     pub fn stats(&self) -> TenantStats {
         let (state, core, memcg) = (&self.state, &self.shared.core, self.memcg());
         let (hits, misses) = state.hits_and_misses();
@@ -285,7 +288,7 @@ impl Tenant {
         }
     }
 
-    /// Its live generations, oldest first.
+    /// The tenant's live generations, oldest first.
     pub fn generations(&self) -> Vec<GenerationRow> {
         self.memcg().lruvec().generations(self.shared.host.now())
     }

@@ -1,8 +1,9 @@
-//! What is kept about each tenant: its number, its address space, and what its handles counted.
+//! Per-tenant state: memcg number, address space and counters of its handles.
 //!
 //! # Locking
 //!
-//! The table's lock is taken with nothing held. The list of a tenant's handles is a leaf.
+//! The table's lock is taken with no other lock held. The list of a tenant's handles is a leaf
+//! lock.
 
 use crate::stat::HandleStats;
 use mglru_core::mm::AddressSpace;
@@ -11,31 +12,31 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 
-/// Bytes that the cache keeps about a tenant, its place in the registry and its path included.
+/// Bytes charged per tenant, including its registry entry and its path.
 pub(crate) const TENANT_BYTES: u64 = (size_of::<TenantState>() + size_of::<AddressSpace>()) as u64 + 160;
-/// The cache that tenants are of, as far as they need it when they go.
+/// The cache that owns a tenant, as needed when the tenant is dropped.
 pub(crate) trait Owner: Send + Sync {
     fn core(&self) -> &Core;
 }
 
-/// What the cache keeps about a tenant.
+/// The state of a tenant.
 pub(crate) struct TenantState {
     cache: Weak<dyn Owner>,
     path: Box<str>,
     memcg: MemcgId,
-    /// Walks know its address space: it mapped something.
+    /// Whether page table walks know its address space, because it has mapped something.
     joined: AtomicBool,
-    /// Made for its first task.
+    /// Created for its first task.
     space: OnceLock<Arc<AddressSpace>>,
     handles: Mutex<Handles>,
 }
 
-/// What a tenant's handles counted.
+/// Counters of a tenant's handles.
 #[derive(Default)]
 struct Handles {
-    /// Those that are open, by address.
+    /// Open handles, by address.
     open: BTreeMap<usize, Arc<HandleStats>>,
-    /// Of those that were closed.
+    /// Hits of closed handles.
     hits: u64,
     misses: u64,
 }
@@ -52,7 +53,7 @@ impl TenantState {
         }
     }
 
-    /// Its path; empty for the root.
+    /// The tenant's path; empty for the root.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
@@ -68,7 +69,7 @@ impl TenantState {
         self.memcg
     }
 
-    /// Counts for a new handle.
+    /// Creates and registers counters for a new handle.
     pub(crate) fn new_handle(&self) -> Arc<HandleStats> {
         let stats = Arc::new(HandleStats::default());
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,7 +77,7 @@ impl TenantState {
         stats
     }
 
-    /// What a handle counted goes to its tenant when it is closed.
+    /// Adds a closed handle's counts to the tenant's.
     pub(crate) fn close_handle(&self, stats: &Arc<HandleStats>) {
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         handles.open.remove(&(Arc::as_ptr(stats) as usize));
@@ -84,12 +85,12 @@ impl TenantState {
         handles.misses += stats.misses();
     }
 
-    /// A task on `cpu`.
+    /// The tenant's task on `cpu`.
     pub(crate) fn task(&self, cpu: usize) -> Task {
         Task { memcg: self.memcg, space: self.space.get_or_init(Arc::default).clone(), cpu }
     }
 
-    /// It is about to map something.
+    /// Registers the address space with the core before its first map.
     pub(crate) fn join(&self, core: &Core) {
         if !self.joined.swap(true, Ordering::AcqRel) {
             core.begin_task(&self.task(0));
@@ -98,7 +99,7 @@ impl TenantState {
 }
 
 impl Drop for TenantState {
-    /// Nothing of a tenant that was removed is open any more, or the cache goes.
+    /// Runs when a removed tenant has no open handle left, or when the cache is dropped.
     fn drop(&mut self) {
         let Some(owner) = self.cache.upgrade() else { return };
         let core = owner.core();
@@ -110,16 +111,16 @@ impl Drop for TenantState {
     }
 }
 
-/// The tenants that there are.
+/// The tenants of a cache.
 #[derive(Default)]
 pub(crate) struct Tenants {
     pub(crate) by_number: RwLock<BTreeMap<MemcgId, Arc<TenantState>>>,
-    /// Memcgs below this number are paid for: they stay, to be used again.
+    /// Memcgs below this number are charged to the budget. Their metadata is kept for reuse.
     pub(crate) paid: AtomicU32,
 }
 
 impl Tenants {
-    /// How many there are, the root included.
+    /// Number of tenants, including the root.
     pub(crate) fn len(&self) -> usize {
         self.by_number.read().unwrap_or_else(PoisonError::into_inner).len()
     }
