@@ -1,18 +1,17 @@
-//! A page is touched: hit, pending or miss; by descriptor (counted) or by mapping (an accessed
-//! bit).
+//! Lookups: an access to a page is a hit, pending or a miss. Accesses through a descriptor are
+//! counted; accesses through a mapping set an accessed bit.
 //!
-//! Start reading here. A hit takes no lock, allocates nothing and writes only bits that really
-//! change:
+//! Start reading here. A hit takes no lock, allocates nothing and writes only bits that change:
 //!
 //! ```text
-//! lookup ──► Hit      copy the bytes, then `confirm`: still this page, and nobody wrote meanwhile
-//!        ├─► Pending  somebody reads it from the file: wait for that folio, look again
+//! lookup ──► Hit      copy the bytes, then `confirm`: the same page, and not written meanwhile
+//!        ├─► Pending  the page is being read from the file: wait for the folio, look up again
 //!        └─► Miss     pay (`Charging`), `insert`, read, `publish`
 //! ```
 //!
 //! # Locking
 //!
-//! `insert`, `abandon`, `map` and `unmap` take the mapping lock; the rest is lock-free.
+//! `insert`, `abandon`, `map` and `unmap` take the mapping lock; all else is lock-free.
 
 use crate::Core;
 use crate::charge::NewFolio;
@@ -25,105 +24,103 @@ use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::mm::AddressSpace;
 use std::sync::Arc;
 
-/// Who acts: whose limit a new page is charged to, whose page tables map it, and on which CPU.
+/// A task: the memcg that new pages are charged to, the address space that maps them, and a CPU.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// Pays for new pages.
+    /// The memcg that pays for new pages.
     pub memcg: MemcgId,
-    /// Its mappings.
+    /// The address space.
     pub space: Arc<AddressSpace>,
-    /// Chooses the batches that it uses.
+    /// The CPU whose batches the task uses.
     pub cpu: usize,
 }
 
-/// A cached page, as it was found.
+/// A cached page, as the lookup found it.
 #[derive(Clone, Copy, Debug)]
 pub struct Hit {
-    /// The folio.
+    /// The folio of the page.
     pub folio: FolioId,
-    /// Its state, with the version of the content.
+    /// The folio's state, including the version of its content.
     pub flags: Flags,
     found: Found,
 }
 
 impl Hit {
-    /// Reaching this page asks for the next readahead window.
+    /// Whether the page carries the readahead mark: an access to it starts the next window.
     pub fn readahead(&self) -> bool {
         self.found.slot.readahead()
     }
 }
 
-/// What a look at a page found.
+/// Result of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub enum Lookup {
-    /// It is cached.
+    /// The page is cached.
     Hit(Hit),
-    /// It is being read, or written to by somebody: wait until the folio is unlocked, then look
-    /// again.
+    /// The page is being read, or another thread is writing to it: wait until the folio is
+    /// unlocked, then look up again.
     Pending(FolioId),
-    /// It is not cached.
+    /// The page is not cached.
     Miss,
 }
 
-/// What became of the wish to lock a page.
+/// Result of an attempt to lock a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockAttempt {
-    /// Locked and referenced by the caller.
+    /// The caller holds the lock and a reference.
     Locked,
-    /// Somebody else holds the lock: wait until the folio is unlocked, then look again.
+    /// Another thread holds the lock: wait until the folio is unlocked, then look up again.
     Busy,
-    /// It is another page by now, or none: look again.
+    /// The folio holds another page by now, or none: look up again.
     Gone,
 }
 
-/// How a page comes into the cache.
+/// The way a page comes into the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Arrival {
-    /// A page fault brings it (in a mapping with recency).
+    /// A page fault brings it in, in a mapping with recency.
     pub in_fault: bool,
-    /// It will be overwritten whole: its return is no refault.
+    /// The caller will overwrite the whole page: its return does not count as a refault.
     pub overwrite: bool,
-    /// Created by an access that counts before it is inserted (metadata, some write paths).
+    /// The access counts before the page is inserted (metadata, some write paths).
     pub referenced: bool,
-    /// Read by an uncached request: accesses are never counted.
+    /// An uncached request reads it: its accesses are never counted.
     pub dropbehind: bool,
-    /// Reaching it asks for the next readahead window.
+    /// The page gets the readahead mark: an access to it starts the next window.
     pub readahead_mark: bool,
-    /// Nobody asked for it: it is read together with a page that is needed, and its fault is none
-    /// of its own.
+    /// Readahead brings the page in beside a requested one; no fault of its own counts.
     pub ahead: bool,
 }
 
 impl Core {
-    /// Looks at a page.
+    /// Looks up a page.
     #[inline]
     pub fn lookup(&self, mapping: &Mapping, index: u32) -> Lookup {
         self.lookup_peeked(mapping, index, self.peek(mapping, index))
     }
 
-    /// Looks at a page's slot only: the shortest way to copy bytes out of a cached page. Where it
-    /// is not readable, [`Core::lookup`] tells why.
+    /// Looks at a page's slot only: the shortest way to copy bytes out of a cached page. `None`:
+    /// the page is not readable; [`Core::lookup`] tells why.
     #[inline]
     pub fn glance<'a>(&'a self, mapping: &'a Mapping, index: u32) -> Option<Glance<'a>> {
         mapping.glance(&self.leaves, index)
     }
 
-    /// The first half of [`Core::lookup`]: loads the page's slot, and decides nothing. Whoever
-    /// looks up many pages peeks at all of them first, so that the CPU waits for their slots
-    /// together.
+    /// The first half of [`Core::lookup`]: loads the page's slot and decides nothing. A caller with
+    /// many pages peeks at all of them first, so that their cache misses overlap.
     #[inline]
     pub fn peek(&self, mapping: &Mapping, index: u32) -> Option<Found> {
         mapping.find(&self.leaves, index)
     }
 
-    /// The second half of [`Core::lookup`], with what was peeked at.
+    /// The second half of [`Core::lookup`], for a slot that [`Core::peek`] loaded.
     #[inline]
     pub fn lookup_peeked(&self, mapping: &Mapping, index: u32, peeked: Option<Found>) -> Lookup {
         let mut next = peeked;
         loop {
             let Some(found) = next else { return Lookup::Miss };
             let Some(folio) = found.slot.folio() else {
-                // The leaf may belong to another mapping by now: then this is not an answer.
+                // The leaf may belong to another mapping by now; then the slot says nothing.
                 next = mapping.find(&self.leaves, index).filter(|again| again.slot.folio().is_some());
                 continue;
             };
@@ -138,29 +135,28 @@ impl Core {
         }
     }
 
-    /// Whether what was copied since the lookup is that page, whole.
+    /// Whether the bytes copied since the lookup are that page, unchanged.
     ///
-    /// The folio itself says which page it is, and its version that this was so all the time. Its
-    /// slot would not do: a leaf may have served another mapping at the moment of the lookup, and
-    /// be back by now.
+    /// The folio names its page, and its version proves that this held throughout. The slot alone
+    /// would not do: its leaf may have served another mapping during the lookup and have come back.
     #[inline]
     pub fn confirm(&self, mapping: &Mapping, index: u32, hit: &Hit) -> bool {
         self.is_page(mapping, index, hit.folio) && self.folios.flags(hit.folio).unchanged_since(hit.flags)
     }
 
-    /// Whether a folio was inserted as that page. Means something while the folio cannot become
-    /// another one: it is referenced, or its version is checked afterwards.
+    /// Whether a folio was inserted as this page. Only meaningful while the folio cannot become
+    /// another page: the caller holds a reference or checks the version afterwards.
     #[inline]
     fn is_page(&self, mapping: &Mapping, index: u32, folio: FolioId) -> bool {
         self.page_of(folio) == (mapping.id(), index)
     }
 
-    /// Takes a reference to a page that was found, so that its frame is not reused. `false`: it is
-    /// another page by now, look again. Drop it with [`Core::put`].
+    /// Takes a reference to the page, so that its frame is not reused; [`Core::put`] drops it.
+    /// `false`: the folio holds another page by now; look up again.
     pub fn try_get(&self, mapping: &Mapping, index: u32, hit: &Hit) -> bool {
         self.folios.flags(hit.folio).try_get_version(hit.flags) && {
-            // The version is that of the lookup, so the frame still holds what it held then; what
-            // remains is whether that was this page.
+            // The version is that of the lookup, so the content is the same. What remains is
+            // whether it was this page.
             self.is_page(mapping, index, hit.folio) || {
                 self.put_without_host(hit.folio);
                 false
@@ -168,8 +164,8 @@ impl Core {
         }
     }
 
-    /// Takes a reference and the lock of a page that was found, to change its bytes. Give both back
-    /// with [`Core::unlock`] and [`Core::put`].
+    /// Takes a reference and the lock of the page, to change its bytes. [`Core::unlock`] and
+    /// [`Core::put`] give them back.
     pub fn try_lock(&self, host: &impl Host, mapping: &Mapping, index: u32, hit: &Hit) -> LockAttempt {
         let flags = &self.folios.flags(hit.folio);
         if !flags.try_get() {
@@ -180,10 +176,10 @@ impl Core {
         } else if !flags.try_lock() {
             LockAttempt::Busy
         } else if mapping.still_there(&self.leaves, index, &hit.found) {
-            // Nobody truncates or evicts a locked folio: it stays this page until it is unlocked.
+            // A locked folio is neither truncated nor evicted: it stays this page until unlocked.
             return LockAttempt::Locked;
         } else {
-            // Whoever found it busy meanwhile sleeps.
+            // Unlock wakes threads that found it busy meanwhile.
             self.unlock(host, hit.folio);
             LockAttempt::Gone
         };
@@ -198,15 +194,15 @@ impl Core {
         }
     }
 
-    /// Counts an access through a descriptor. Not to be called for the page in which the previous
-    /// read on the same open file ended.
+    /// Counts an access through a descriptor. The caller skips the page in which the previous read
+    /// on the same open file ended.
     #[inline]
     pub fn accessed(&self, host: &impl Host, cpu: impl FnOnce() -> usize, hit: &Hit) {
         self.mark_accessed(host, cpu, hit.folio, hit.flags);
     }
 
-    /// One access to the folio that was in state `then`. Under the classic LRU the second one moves
-    /// it, which may drain a batch of `cpu`.
+    /// Counts one access to the folio, seen in state `then`. Under the classic LRU the second
+    /// access activates it, which may drain a batch of `cpu`.
     #[inline]
     fn mark_accessed(&self, host: &impl Host, cpu: impl FnOnce() -> usize, folio: FolioId, then: Flags) {
         if let Some(before) = lru::accessed(self, folio, then) {
@@ -214,17 +210,17 @@ impl Core {
         }
     }
 
-    /// As [`Core::accessed`], for a page that was only glanced at.
+    /// As [`Core::accessed`], for a page seen by [`Core::glance`].
     #[inline]
     pub fn accessed_glance(&self, host: &impl Host, cpu: impl FnOnce() -> usize, seen: &Glance<'_>) {
         let now = self.folios.flags(seen.folio()).load();
-        // Another page has the frame by now: its accesses are others.
+        // A different version: the frame holds another page by now, and the access is not its.
         if now.version() & SEQUENCE_MASK == seen.sequence() {
             self.mark_accessed(host, cpu, seen.folio(), now);
         }
     }
 
-    /// A mapped access to a page that was found: sets accessed bits that are not set yet.
+    /// Counts an access through a mapping: sets the accessed bits that are still clear.
     #[inline]
     pub fn touch(&self, task: &Task, mapping: &Mapping, index: u32, hit: &Hit) {
         if !(hit.found.slot.accessed() && hit.found.slot.mapped()) {
@@ -235,13 +231,13 @@ impl Core {
         }
     }
 
-    /// Mapped accesses to several of the 64 pages from `first`, a multiple of 64, on: bit `n`
-    /// stands for page `first + n`. As [`Core::lookup`] and [`Core::touch`] of each, where a
-    /// page-table entry is there already; the bits of the others are returned, and nothing was done
-    /// about those.
+    /// Counts accesses through a mapping to several of the 64 pages that start at `first`, a
+    /// multiple of 64. Bit `n` stands for page `first + n`. Acts as [`Core::lookup`] and
+    /// [`Core::touch`] on pages that have a page-table entry. Returns the bits of the other pages,
+    /// which it leaves alone.
     pub fn touch_mapped(&self, task: &Task, mapping: &Mapping, first: u32, pages: u64) -> u64 {
         assert!(first.is_multiple_of(LEAF_SLOTS as u32), "page {first} does not begin a leaf");
-        // The lock keeps the leaf the mapping's.
+        // The lock keeps the leaf in this mapping.
         let without = mapping.lock(&self.leaves).touch_mapped(first, pages);
         if without != pages && mapping.touch_table(first) {
             task.space.mark_ran();
@@ -249,7 +245,7 @@ impl Core {
         without
     }
 
-    /// Sets the bits of a page-table entry, and makes the entry where there was none.
+    /// Sets the bits of a page-table entry, creating the entry if there is none.
     #[cold]
     fn touch_slow(&self, mapping: &Mapping, index: u32, hit: &Hit) {
         if let Some(memcg) = self.make_entry(mapping, index, hit) {
@@ -260,7 +256,7 @@ impl Core {
         }
     }
 
-    /// As [`Self::touch_slow`], without a fault. The memcg of a page that had no entry before.
+    /// As [`Self::touch_slow`], without a fault. Returns the memcg of a page that had no entry.
     pub(crate) fn make_entry(&self, mapping: &Mapping, index: u32, hit: &Hit) -> Option<&Memcg> {
         let slot = mapping.slot(&self.leaves, index)?;
         let before = slot.touch(hit.folio)?;
@@ -272,32 +268,31 @@ impl Core {
         if flags.set_mapped(hit.flags) {
             count_mapped(mapping, memcg, 1);
         } else if !flags.load().mapped() {
-            // Written to since the lookup, or gone: without its flag, nobody would look at the
-            // entry.
+            // The folio was written to since the lookup, or is gone: without the `mapped` flag,
+            // reclaim would ignore the entry.
             slot.unmap(hit.folio);
         }
         Some(memcg)
     }
 
-    /// Takes the accessed bit back of an entry that was just made.
+    /// Clears the accessed bit of a new entry.
     pub(crate) fn make_old(&self, mapping: &Mapping, index: u32, folio: FolioId) {
         if let Some(slot) = mapping.slot(&self.leaves, index) {
             slot.clear_accessed(folio);
         }
     }
 
-    /// Takes the readahead mark off a page that was reached. `true`: this caller reads the next
-    /// window.
+    /// Clears the readahead mark of an accessed page. `true`: this caller reads the next window.
     pub fn take_readahead_mark(&self, mapping: &Mapping, index: u32, hit: &Hit) -> bool {
         mapping.slot(&self.leaves, index).is_some_and(|slot| slot.clear_readahead(hit.folio))
     }
 
     /// Puts a paid folio into its slot and queues it for its list ([book: overview#life-of-a-page],
-    /// steps 2 and 3). The folio is locked and has no content: read it and [`Core::publish`], or
-    /// [`Core::abandon`]. Of anonymous memory, [`Core::swap_slot`] tells where its bytes are.
+    /// steps 2 and 3). The folio is locked and has no content: read it and call [`Core::publish`],
+    /// or [`Core::abandon`]. For anonymous memory, [`Core::swap_slot`] says where its bytes are.
     ///
     /// # Errors
-    /// The page came meanwhile, or the mapping was closed; the folio is given back.
+    /// Another thread inserted the page, or the mapping is closed; the folio is given back.
     pub fn insert<H: Host>(
         &self,
         host: &H,
@@ -339,7 +334,7 @@ impl Core {
             mapping.slot(&self.leaves, index).expect("just inserted").set_readahead(folio);
         }
         drop(locked);
-        // Whoever was charged may have gone since.
+        // The memcg that was charged may have been removed since.
         let memcg = self.memcgs.living(payer);
         memcg.stat.add(if kind == Kind::Anon { Counter::Anon } else { Counter::File }, 1);
         memcg.stat.add(Counter::FileReading, 1);
@@ -349,7 +344,7 @@ impl Core {
         }
         let must_read = kind == Kind::File || swapped_in;
         if must_read {
-            // The task waits for the device now, and is switched in again afterwards.
+            // The task now sleeps on the device and runs again afterwards.
             task.space.mark_ran();
         }
         if let Some(word) = shadow
@@ -372,17 +367,17 @@ impl Core {
             memcg.stat.add(Counter::Pswpin, 1);
         }
         host.event(Event::Inserted { page: (mapping.id(), index), folio, memcg: memcg.id() });
-        // With the batch's reference, which it was allocated with.
+        // The folio was allocated with a reference for the batch.
         self.enqueue_held(host, task.cpu, Queue::Add, folio);
         Ok(folio)
     }
 
-    /// The content of an inserted folio is there: readers find it from now on. Unlocks it.
+    /// Marks the content of an inserted folio as valid, so that readers find it, and unlocks it.
     pub fn publish(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
         if mapping.kind() == Kind::Anon {
             self.release_slot_if_short(host, folio);
         }
-        // The version that the content will have in a moment.
+        // The version that the content is about to get.
         self.set_uptodate(mapping, folio, self.folios.flags(folio).load().version().wrapping_add(1));
         self.end_reading(folio);
         if self.folios.flags(folio).end_content_and_unlock() {
@@ -390,7 +385,7 @@ impl Core {
         }
     }
 
-    /// As [`Self::publish`], and the caller keeps the lock: to make the page dirty before it can be
+    /// As [`Self::publish`], but the caller keeps the lock, to make the page dirty before it can be
     /// evicted.
     pub fn end_filling(&self, mapping: &Mapping, folio: FolioId) {
         self.end_content(mapping, folio);
@@ -403,8 +398,8 @@ impl Core {
         }
     }
 
-    /// The holder of a folio's lock begins to change its bytes; copies taken from now on are not
-    /// whole.
+    /// The lock holder begins to change the bytes: [`Self::confirm`] fails for copies taken from
+    /// now on.
     pub fn begin_content(&self, mapping: &Mapping, folio: FolioId) {
         if let Some(slot) = mapping.slot(&self.leaves, self.folios.index(folio)) {
             slot.clear_uptodate(folio);
@@ -412,7 +407,7 @@ impl Core {
         self.folios.flags(folio).begin_content();
     }
 
-    /// Takes [`Self::begin_content`] back: no byte was changed, copies are whole as before.
+    /// Takes [`Self::begin_content`] back: no byte has changed, so earlier copies are valid.
     pub fn cancel_content(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
         let flags = self.folios.flags(folio);
         self.set_uptodate(mapping, folio, flags.load().version());
@@ -421,19 +416,19 @@ impl Core {
         }
     }
 
-    /// The bytes of a folio are valid again, and have a new version.
+    /// Marks the bytes of a folio as valid again, under a new version.
     pub fn end_content(&self, mapping: &Mapping, folio: FolioId) {
         let version = self.folios.flags(folio).end_content();
         self.set_uptodate(mapping, folio, version);
     }
 
-    /// A page is no longer being read, which those who wait for memory count on.
+    /// Ends the count of a page as being read; a charge that waits before an OOM kill uses the count.
     fn end_reading(&self, folio: FolioId) {
         self.owner_of(folio).stat.sub(Counter::FileReading, 1);
     }
 
-    /// The content of an inserted folio could not be read: takes it out of its mapping again. Who
-    /// waits for it looks again and finds nothing.
+    /// Removes an inserted folio whose content could not be read. Waiting threads look up again and
+    /// miss.
     pub fn abandon(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) {
         let index = self.folios.index(folio);
         let memcg = self.owner_of(folio);
@@ -451,12 +446,12 @@ impl Core {
         }
     }
 
-    /// Pages left their mapping: they are no longer counted as cached.
+    /// Subtracts pages that left their mapping from the counters of cached pages.
     pub(crate) fn forget_folios(&self, memcg: &Memcg, kind: Kind, pages: u64) {
         memcg.stat.sub(if kind == Kind::Anon { Counter::Anon } else { Counter::File }, pages);
     }
 
-    /// Maps a file into an address space, so that walks look at it: its first `pages` pages.
+    /// Maps the first `pages` pages of a file into an address space, so that walks visit them.
     pub fn map(&self, task: &Task, mapping: &Arc<Mapping>, pages: u64) {
         let mut locked = mapping.lock(&self.leaves);
         locked.set_mapped_pages(pages.max(mapping.mapped_pages()));
@@ -464,13 +459,13 @@ impl Core {
         task.space.map(mapping);
     }
 
-    /// Removes every page-table entry of a file. A page whose entry is young counts one access
+    /// Removes all page-table entries of a file. Each young entry counts as one access
     /// ([book: access#descriptor-accesses]).
     pub fn unmap(&self, host: &impl Host, task: &Task, mapping: &Arc<Mapping>) {
         task.space.unmap(mapping);
         let mut locked = mapping.lock(&self.leaves);
         let pages = mapping.mapped_pages();
-        // Who maps it next makes its entries after all of these went.
+        // A later `map` creates its entries after all of these are gone.
         locked.set_mapped_pages(0);
         let (mut at, mut accessed_again) = (0, Vec::new());
         while let Some((index, slot)) = locked.next(at, pages) {
@@ -485,14 +480,14 @@ impl Core {
             at = next;
         }
         drop(locked);
-        // A batch that is drained may give up the last page of a memcg that was removed, and with
-        // it what is remembered of its pages: in this mapping, too.
+        // Draining a batch may release the last page of a removed memcg, and with it the shadows of
+        // its pages, some of them in this mapping.
         for (folio, before) in accessed_again {
             lru::accessed_again(self, host, task.cpu, folio, before);
         }
     }
 
-    /// A mapping is another task's from now on, with its page-table entries.
+    /// Hands a mapping and its page-table entries to another task.
     pub fn move_mapping(&self, from: &Task, to: &Task, mapping: &Arc<Mapping>) {
         from.space.unmap(mapping);
         to.space.map(mapping);
@@ -509,7 +504,7 @@ impl Core {
     }
 }
 
-/// A page got or lost its page-table entry. Only those of files are counted.
+/// Counts a page that got or lost its page-table entry. Anonymous pages are not counted.
 fn count_mapped(mapping: &Mapping, memcg: &Memcg, change: i64) {
     match (mapping.kind(), change > 0) {
         (Kind::Anon, _) => {}

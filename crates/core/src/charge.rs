@@ -1,16 +1,16 @@
-//! A page is paid for: a frame, a charge to its memcg, and room for its place in the index.
+//! Charging: a page needs a frame, a charge to its memcg and a reserved leaf of the index.
 //!
-//! [`Charging`] is asked step by step until it has all three. Over `memory.max` it runs a reclaim
-//! effort on the memcg, below the node's min watermark one on everybody. Where 16 efforts do not
-//! help it fails with a report, or a tenant is killed for it ([`crate::OomPolicy`]); with
-//! `wait_before_oom`, which no kernel has, it first waits for what is being written or read.
+//! [`Charging`] is stepped until it has all three. Over `memory.max` it runs a reclaim effort on
+//! the memcg; below the node's min watermark it runs one on all memcgs. After 16 fruitless efforts
+//! it fails with a report, or a tenant is killed ([`crate::OomPolicy`]). With `wait_before_oom`,
+//! which no kernel has, it first waits for pages that are being written or read.
 //!
 //! Source: [book: memcgs#limits] (max loop), [book: reclaim-loop#watermarks],
 //! [book: reclaim-loop#oom].
 //!
 //! # Locking
 //!
-//! Nothing is held between steps.
+//! Holds no lock between steps.
 
 use crate::Core;
 use crate::folio::FolioId;
@@ -26,29 +26,26 @@ use crate::reclaim::{
 /// Fruitless efforts before a charge fails.
 const RETRIES: u32 = 16;
 
-/// References of a new folio: of the mapping that it will be part of, and of the batch in which it
-/// will wait for its place on a list.
+/// References of a new folio: one for its mapping, one for the per-CPU batch that it will wait in.
 const NEW_REFERENCES: u64 = 2;
 
-/// What a step of [`Charging`] came to; of the folio that was paid for, `N` is what the caller
-/// made.
+/// Result of a step of [`Charging`]; `N` is the new folio, or what [`Self::map`] made of it.
 #[derive(Debug)]
 pub enum ChargeStep<N> {
-    /// Call again; anybody may run before.
+    /// Call again; other threads may run before.
     More,
     /// Wait, then call again.
     Wait(Throttle),
-    /// Paid for.
+    /// The page is paid for.
     Charged(N),
     /// Nothing could be freed. The request fails.
     OutOfMemory(Box<OutOfMemory>),
 }
 
 impl<N> ChargeStep<N> {
-    /// The same step, with the folio given to `take` if it is paid for.
+    /// The same step, with the folio of `Charged` passed through `take`.
     ///
-    /// A caller that must change what the folio borrows, as its core, takes the folio at once and
-    /// goes on with the rest.
+    /// For a caller that must stop borrowing the core and host before it handles the other steps.
     pub fn map<M>(self, take: impl FnOnce(N) -> M) -> ChargeStep<M> {
         match self {
             ChargeStep::More => ChargeStep::More,
@@ -59,8 +56,8 @@ impl<N> ChargeStep<N> {
     }
 }
 
-/// A folio that is paid for and in no mapping yet: locked, without content. [`Core::insert`] takes
-/// it; dropped, it gives back its frame, its charge and its room in the index.
+/// A paid folio that is in no mapping yet: locked, without content. [`Core::insert`] takes it.
+/// Dropping it gives back its frame, its charge and its room in the index.
 #[must_use = "a charged folio that is dropped at once was reclaimed for in vain"]
 pub struct NewFolio<'c, H: Host> {
     core: &'c Core,
@@ -70,13 +67,12 @@ pub struct NewFolio<'c, H: Host> {
 }
 
 impl<H: Host> NewFolio<'_, H> {
-    /// Its number, which is that of its frame.
+    /// The folio's number, which is also its frame's.
     pub fn folio(&self) -> FolioId {
         self.folio
     }
 
-    /// The folio is in a mapping, which has the references and the charge from now on. Returned:
-    /// the memcg that paid.
+    /// Hands the references and the charge over to a mapping. Returns the memcg that paid.
     pub(crate) fn keep(self) -> MemcgId {
         std::mem::ManuallyDrop::new(self).memcg
     }
@@ -90,7 +86,7 @@ impl<H: Host> Drop for NewFolio<'_, H> {
         if unused {
             core.release_frames(core.memcg(memcg), None, &[folio]);
         }
-        // Who found the frame's former page may have begun to wait for the new one's lock.
+        // A thread that found the frame's former page may be waiting for the new page's lock.
         if before.waiters() {
             host.wake_waiters(folio);
         }
@@ -111,31 +107,31 @@ enum Stage {
     Frame,
 }
 
-/// The payment for one page.
+/// The charge for one page.
 #[derive(Debug)]
 pub struct Charging {
     memcg: MemcgId,
     cpu: usize,
     stage: Stage,
-    /// Whose limit was met: its own or an ancestor's.
+    /// The memcg whose limit was hit: `memcg` or an ancestor.
     limited: MemcgId,
     over_high: Option<Box<OverHigh>>,
     drained: bool,
     effort: Option<Box<Effort>>,
-    /// It reclaims, or did.
+    /// Whether it has started to reclaim.
     reclaims: bool,
-    /// Its task is held up.
+    /// The stall of the task, while it is held up.
     stall: Option<Stall>,
     retries: u32,
     last_resort: LastResort,
-    /// Somebody needs the page.
+    /// Whether the page was requested; false for readahead.
     needed: bool,
-    /// Reclaim was run because the node is below its min watermark; a frame may be taken now.
+    /// Reclaim ran because the node is below its min watermark; a frame may be taken now.
     reclaimed_for_frame: bool,
 }
 
 impl Charging {
-    /// Begins to charge one page to `memcg`, on behalf of a task on `cpu`.
+    /// Begins to charge one page to `memcg`, for a task on `cpu`.
     pub fn new(memcg: MemcgId, cpu: usize) -> Charging {
         Charging {
             memcg,
@@ -154,22 +150,20 @@ impl Charging {
         }
     }
 
-    /// Nobody needs the page, as with readahead: one fruitless effort is enough to do without it.
-    /// Nothing is waited for, nobody is killed for it, and it is no `oom` event. So are the
-    /// kernel's charges for readahead (`__GFP_NORETRY`).
+    /// Makes the charge optional, as for readahead: it fails after one fruitless effort, without
+    /// waiting, OOM kill or `oom` event. The kernel charges readahead likewise (`__GFP_NORETRY`).
     #[must_use]
     pub fn optional(self) -> Charging {
         Charging { needed: false, ..self }
     }
 
-    /// The memcg that was charged already for a page that has no frame yet: between steps, while a
+    /// The memcg already charged for a page that has no frame yet. `Some` between steps while a
     /// frame is being reclaimed.
     pub fn owes_frame(&self) -> Option<MemcgId> {
         matches!(self.stage, Stage::Frame | Stage::High).then_some(self.memcg)
     }
 
-    /// Goes on until something has to be waited for, a batch was reclaimed, or the page is paid
-    /// for.
+    /// Runs until the charge must wait, a batch was reclaimed, or the page is paid for.
     pub fn step<'c, H: Host>(&mut self, core: &'c Core, host: &'c H) -> ChargeStep<NewFolio<'c, H>> {
         if let Some(effort) = &mut self.effort {
             match effort.step(core, host) {
@@ -188,7 +182,7 @@ impl Charging {
                     Err(MetadataShort) => return self.reclaim(core, host, EffortKind::Direct),
                 },
                 Stage::Limit => {
-                    // Its tasks may outlive a memcg.
+                    // Tasks may outlive their memcg.
                     self.memcg = core.memcgs.payer(self.memcg).id();
                     if let Some(report) = core.oom_killed(self.memcg) {
                         return self.refuse(core, host, report);
@@ -227,7 +221,7 @@ impl Charging {
                     core.folios.flags(folio).allocate(false, NEW_REFERENCES);
                     return ChargeStep::Charged(NewFolio { core, host, folio, memcg: self.memcg });
                 }
-                // Before it has a frame: who is slowed down holds none.
+                // Before taking a frame, so that a throttled task holds none.
                 Stage::High => {
                     match self.over_high.as_mut().map(|over| over.step(core, host)) {
                         Some(HighStep::More) => return ChargeStep::More,
@@ -240,8 +234,8 @@ impl Charging {
         }
     }
 
-    /// Gives up, and gives back what was paid so far. Not after [`ChargeStep::Charged`] or
-    /// `OutOfMemory`.
+    /// Cancels the charge and gives back what was paid. Not after [`ChargeStep::Charged`] or
+    /// [`ChargeStep::OutOfMemory`].
     pub fn cancel(mut self, core: &Core, host: &impl Host) {
         if let Some(effort) = self.effort.take() {
             effort.abandon(core, host);
@@ -300,8 +294,7 @@ impl Charging {
             Stage::Limit => core.memcg(self.limited).memory.margin_pages() > 0,
             Stage::Frame => core.free_pages() > 0,
             Stage::High => unreachable!("its efforts are its own"),
-            // Free frames are not enough: they must be of those that can be given back to the
-            // system.
+            // Free frames do not suffice: some frames cannot be given back to the system.
             Stage::Metadata => false,
         };
         if room || progress.reclaimed > 0 {
@@ -312,7 +305,7 @@ impl Charging {
             core.drain_stocks(self.limited);
             return ChargeStep::More;
         }
-        // Folios that wait in the batches of other CPUs are out of reach of reclaim.
+        // Reclaim cannot reach folios in the batches of other CPUs.
         core.drain_all(host);
         self.retries += 1;
         if self.needed && self.retries < RETRIES {
@@ -347,12 +340,12 @@ impl Charging {
     }
 }
 
-/// The pool of leaves is exhausted and no frame is left to pay for more.
+/// The pool of leaves is exhausted, and no frame is left to pay for more.
 struct MetadataShort;
 
 impl Core {
-    /// Reserves a leaf. Where metadata is part of the budget, a frame is retired for every page of
-    /// memory that leaves and directories take.
+    /// Reserves a leaf. If metadata is part of the budget, retires one frame per page of memory
+    /// that leaves and directories take.
     fn pay_for_metadata(&self, host: &impl Host, cpu: usize, urgent: bool) -> Result<(), MetadataShort> {
         loop {
             self.pay_for(host, urgent, self.leaves.bytes())?;
@@ -369,8 +362,7 @@ impl Core {
                 continue;
             }
             drop(growing);
-            // Memories fill what leaves there can be: they give way to pages, once reclaim had its
-            // turn.
+            // Shadows fill all leaves that may exist: once reclaim has run, they give way to pages.
             let may_have_more = self.leaves.can_grow() && !urgent;
             if may_have_more || !self.give_up_shadows() {
                 return Err(MetadataShort);
@@ -378,7 +370,7 @@ impl Core {
         }
     }
 
-    /// Retires frames until they make up for so many bytes of index.
+    /// Retires frames until they cover `bytes` of index.
     fn pay_for(&self, host: &impl Host, urgent: bool, bytes: u64) -> Result<(), MetadataShort> {
         let owed = bytes.div_ceil(PAGE_BYTES);
         while self.options.charge_metadata && u64::from(self.node.retired_pages()) < owed {
@@ -401,7 +393,7 @@ mod tests {
         }
     }
 
-    /// A folio that is dropped, however that comes, leaves nothing behind.
+    /// A dropped folio leaves nothing behind.
     #[test]
     fn a_dropped_folio_is_given_back() {
         let harness = Harness::new(10, 1);
@@ -414,7 +406,7 @@ mod tests {
         drop(new);
         assert_eq!(paid(), before);
         assert_eq!(core.folios.flags(folio).load().references(), 0);
-        // More often than there are frames, and in the middle of a panic.
+        // More often than there are frames, and while a panic unwinds.
         for _ in 0..1000 {
             let fails = std::panic::AssertUnwindSafe(|| {
                 let _new = charged(core, host, memcg);
@@ -426,7 +418,7 @@ mod tests {
         core.validate().unwrap();
     }
 
-    /// A slot that is taken already, and a mapping that was closed, give the folio back as well.
+    /// An occupied slot and a closed mapping give the folio back as well.
     #[test]
     fn a_folio_that_is_not_needed_is_given_back() {
         let harness = Harness::new(10, 1);

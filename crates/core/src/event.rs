@@ -1,8 +1,8 @@
-//! What happened: the tracepoints of the core.
+//! Events: the tracepoints of the core.
 //!
-//! What becomes of pages (they come, come back and leave) and what reclaim as a whole does is told
-//! to every host. What happens to folios on the way is told only to a host that asks for it: for
-//! any other, [`Host::observes`](crate::Host::observes) is a constant, and nothing is left of it.
+//! Every host receives the events of pages (inserted, evicted, refaulted) and of reclaim as a
+//! whole. Events of single folios go only to hosts whose [`Host::observes`](crate::Host::observes)
+//! is true; for the others it is a constant, and the compiler removes the code.
 
 use crate::folio::{FolioId, Tier};
 use crate::lru::{Distance, Shadow};
@@ -10,162 +10,162 @@ use crate::mapping::MappingId;
 use crate::memcg::MemcgId;
 use crate::pageout::Verdict;
 
-/// One thing that happened to a page or to a memcg.
+/// An event of a page or of a memcg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
     /// A page entered the cache.
     Inserted {
-        /// Which page.
+        /// The page.
         page: (MappingId, u32),
         /// The folio it got.
         folio: FolioId,
-        /// Who pays for it.
+        /// The memcg that pays for it.
         memcg: MemcgId,
     },
     /// Reclaim evicted a page.
     Evicted {
-        /// Which page.
+        /// The page.
         page: (MappingId, u32),
-        /// The folio that it had.
+        /// The folio it had.
         folio: FolioId,
-        /// Whose it was.
+        /// The memcg it was charged to.
         memcg: MemcgId,
-        /// What is remembered of it.
+        /// The shadow it left.
         shadow: Shadow,
     },
-    /// A page that had been evicted is back.
+    /// An evicted page returned.
     Refault {
         /// The folio it got.
         folio: FolioId,
-        /// Who pays for it.
+        /// The memcg that pays for it.
         memcg: MemcgId,
-        /// What was remembered of it.
+        /// The shadow it had left.
         shadow: Shadow,
-        /// How long ago it was evicted. `None`: by the clock of a memcg that was removed since.
+        /// Refault distance. `None`: the clock belonged to a memcg that has been removed.
         distance: Option<Distance>,
-        /// That is within reach. Classic: it is activated.
+        /// Whether the distance is short enough to count. The classic LRU then activates the page.
         recent: bool,
     },
     /// A new youngest generation was opened.
     Aged {
-        /// Whose.
+        /// The memcg.
         memcg: MemcgId,
-        /// Its number.
+        /// The new youngest generation.
         max_seq: u64,
     },
     /// A reclaim effort ended.
     Effort {
-        /// Whose pages it was to reclaim.
+        /// The memcg that it reclaimed from.
         target: MemcgId,
-        /// Pages looked at.
+        /// Pages scanned.
         scanned: u64,
         /// Pages reclaimed.
         reclaimed: u64,
         /// The last priority.
         priority: u8,
     },
-    /// A folio came to a list. Only for hosts that observe, as all that follow.
+    /// A folio was put on a list. This and the following events go only to hosts that observe.
     Listed {
-        /// Which folio.
+        /// The folio.
         folio: FolioId,
-        /// Whose it is.
+        /// The memcg it is charged to.
         memcg: MemcgId,
-        /// Where it is now.
+        /// The list.
         list: List,
-        /// From where it came.
+        /// The place it came from.
         from: ListedFrom,
     },
-    /// A folio was found young, and got the label of the youngest generation; it stays on its list
-    /// until that is sorted.
+    /// A folio was found young and got the label of the youngest generation. It stays on its list
+    /// until eviction sorts it.
     Promoted {
-        /// Which folio.
+        /// The folio.
         folio: FolioId,
-        /// Whose it is.
+        /// The memcg it is charged to.
         memcg: MemcgId,
         /// The generation.
         seq: u64,
-        /// Who looked at its accessed bit.
+        /// The scan that read its accessed bit.
         by: FoundBy,
     },
-    /// Eviction met a folio at the old end, and moved it on instead of isolating it.
+    /// Eviction met a folio at the old end and moved it on instead of isolating it.
     Sorted {
-        /// Which folio.
+        /// The folio.
         folio: FolioId,
-        /// Whose it is.
+        /// The memcg it is charged to.
         memcg: MemcgId,
-        /// The generation to which it was moved.
+        /// The generation it was moved to.
         seq: u64,
-        /// Why it was not isolated.
+        /// The reason why it was not isolated.
         why: Sorted,
     },
-    /// A folio was taken off its list, to be judged.
+    /// A folio was taken off its list, to be examined.
     Isolated {
-        /// Which folio.
+        /// The folio.
         folio: FolioId,
-        /// Whose it is.
+        /// The memcg it is charged to.
         memcg: MemcgId,
     },
-    /// An isolated folio was judged, perhaps not for the last time.
+    /// An isolated folio was examined, perhaps not for the last time.
     Judged {
-        /// Which folio.
+        /// The folio.
         folio: FolioId,
-        /// What is to be done with it.
+        /// The verdict.
         verdict: Verdict,
     },
 }
 
-/// Where a folio is.
+/// A list that a folio is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum List {
-    /// In the generation of this number.
+    /// The generation of this number.
     Generation(u64),
-    /// Classic LRU: on the active list.
+    /// Classic LRU: the active list.
     Active,
-    /// Classic LRU: on the inactive list.
+    /// Classic LRU: the inactive list.
     Inactive,
-    /// Policy `ranked`: with the newcomers.
+    /// Policy `ranked`: the newcomers.
     Newcomers,
-    /// Policy `ranked`: on the main list.
+    /// Policy `ranked`: the main list.
     Main,
-    /// With those that reclaim must not take.
+    /// The unevictable list.
     Unevictable,
 }
 
-/// From where a folio came to a list.
+/// The place that a folio comes from when it is put on a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListedFrom {
-    /// It is new: from the batch of arrivals.
+    /// The batch of arrivals: the folio is new.
     Arrivals,
-    /// Its write-back ended after reclaim had met it: to be evicted next.
+    /// Rotation: its writeback ended after reclaim had met it, and it is to be evicted next.
     Rotation,
-    /// It was advised to be unneeded.
+    /// Advice that it is not needed.
     Deactivation,
-    /// It was found young beside a folio that was judged; classic LRU: it was accessed twice;
-    /// policy `ranked`: the same, which the scan of the newcomers found.
+    /// Activation: multi-gen, found young beside an examined folio; classic, accessed twice;
+    /// `ranked`, found accessed twice by the scan of the newcomers.
     Activation,
-    /// It was isolated, and is put back.
+    /// Isolation: the folio was not freed and is put back.
     Isolation,
 }
 
-/// Who found a folio young.
+/// The scan that found a folio young.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundBy {
-    /// A walk of page tables.
+    /// A page-table walk.
     Walk,
-    /// A look around a folio that was judged.
+    /// A look-around, beside a folio under examination.
     LookAround,
 }
 
-/// Why a folio was moved on instead of being isolated.
+/// The reason why a folio was moved on instead of being isolated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sorted {
-    /// A walk had given it the label of another generation.
+    /// A walk has relabelled it.
     Relabelled,
-    /// Pages of its tier return too often.
+    /// Protection: pages of its tier refault too often.
     Protected(Tier),
-    /// Its count of accesses is at its end.
+    /// Its access count is saturated.
     Saturated,
     /// It is dirty or being written.
     Dirty,

@@ -1,7 +1,7 @@
-//! The world outside: what a decision of the core needs to know, and what it asks for.
+//! The host interface: what the core needs to know from outside, and what it asks for.
 //!
-//! The core performs nothing. It asks its host for the time, and tells it what should happen; the
-//! cache does it with threads and files, the simulator with an event queue.
+//! The core asks its host for the time and tells it what to do. The cache acts with threads and
+//! files, the simulator with an event queue.
 
 use crate::event::Event;
 use crate::folio::FolioId;
@@ -9,25 +9,25 @@ use crate::mapping::MappingId;
 use crate::memcg::MemcgId;
 use std::time::Duration;
 
-/// A moment, as nanoseconds since the host began. Monotonic.
+/// A moment: nanoseconds since the host started. Monotonic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
 impl Time {
-    /// When the host began.
+    /// The start of the host.
     pub const ZERO: Time = Time(0);
 
-    /// `nanos` nanoseconds after the host began.
+    /// The moment `nanos` nanoseconds after the start of the host.
     pub fn from_nanos(nanos: u64) -> Time {
         Time(nanos)
     }
 
-    /// Nanoseconds since the host began.
+    /// Nanoseconds since the start of the host.
     pub fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Time since `earlier`; zero if that is in the future.
+    /// Time since `earlier`; zero if `earlier` is later.
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -41,12 +41,12 @@ impl std::ops::Add<Duration> for Time {
     }
 }
 
-/// Why the flusher is woken.
+/// The reason to wake the flusher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushReason {
-    /// A batch of reclaim consisted of dirty pages that nobody is writing.
+    /// A batch of reclaim met only dirty pages that are not being written.
     Reclaim,
-    /// More pages are dirty than may be in the background.
+    /// More pages are dirty than the background limit allows.
     Background,
 }
 
@@ -54,30 +54,30 @@ pub enum FlushReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SwapSlot(pub u32);
 
-/// A page that is to be written to its swap slot. Its folio is locked and mapped nowhere.
+/// A request to write a page to its swap slot. The folio is locked and mapped nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwapOut {
-    /// Which page.
+    /// The page.
     pub page: (MappingId, u32),
-    /// The folio, whose frame has its bytes.
+    /// The folio whose frame holds the bytes.
     pub folio: FolioId,
-    /// Where they go.
+    /// The destination.
     pub slot: SwapSlot,
 }
 
-/// What became of the wish to write a page to swap.
+/// The host's answer to a [`SwapOut`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwapOutcome {
-    /// It is being written: [`Core::end_writeback`](crate::Core::end_writeback) will tell how that
-    /// ended.
+    /// The write has started; [`Core::end_writeback`](crate::Core::end_writeback) will report its
+    /// result.
     Started,
-    /// It is written.
+    /// The page is written.
     Done,
-    /// It cannot be written now, and stays in memory.
+    /// The page cannot be written now and stays in memory.
     Refused,
 }
 
-/// Pages of a tenant and all below it in the generations of one distance from the youngest.
+/// Pages of a tenant and its descendants, in the generations at one distance from the youngest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GenerationPages {
     /// Anonymous pages.
@@ -86,56 +86,56 @@ pub struct GenerationPages {
     pub file_pages: u64,
 }
 
-/// A page could not be had. Not a crash: the request that needed it fails, and nothing else.
+/// Report of a page that could not be had. Only the request that needed the page fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
-    /// Whose limit was met; empty for the budget of the whole cache.
+    /// The tenant whose limit was hit; empty for the budget of the whole cache.
     pub tenant: String,
-    /// Who was killed for it, and whose request failed for that; or, for a callback that is asked,
-    /// who would be. Nobody where the request just failed.
+    /// The tenant that was killed, so that the request failed. In [`Host::out_of_memory`], the
+    /// tenant that would be killed. `None`: the request just failed.
     pub victim: Option<String>,
-    /// Pages charged to the tenant whose limit was met.
+    /// Pages charged to `tenant`.
     pub usage_pages: u64,
-    /// Pages it may have.
+    /// The tenant's limit, in pages.
     pub max_pages: u64,
-    /// Of its pages, anonymous ones.
+    /// The tenant's anonymous pages.
     pub anon_pages: u64,
-    /// Swap slots that its anonymous pages could still go to, of all who have some: the most that
-    /// is left to one of them. Fewer than [`FREE_SLOTS_MIN`](crate::swap::FREE_SLOTS_MIN), and
-    /// reclaim leaves them alone.
+    /// The largest number of swap slots still open to any of the memcgs that own anonymous pages.
+    /// If it is below [`FREE_SLOTS_MIN`](crate::swap::FREE_SLOTS_MIN), reclaim takes no anonymous
+    /// pages.
     pub free_swap_pages: u64,
-    /// Of its pages, dirty ones that could not be freed.
+    /// The tenant's dirty pages that could not be freed.
     pub dirty_pages: u64,
-    /// Of its pages, those being written.
+    /// The tenant's pages under writeback.
     pub writeback_pages: u64,
-    /// Of its pages, file pages that are mapped, which stay while they are touched again and again.
+    /// The tenant's mapped file pages, which stay while they are accessed again and again.
     pub mapped_pages: u64,
-    /// Of its pages, those that `memory.min` of tenants below it spares.
+    /// The tenant's pages that `memory.min` of its descendants protects.
     pub protected_pages: u64,
-    /// Of its pages, those that must not be reclaimed.
+    /// The tenant's unevictable pages.
     pub unevictable_pages: u64,
-    /// Its pages by generation, the youngest last: of all tenants below it, those equally far from
-    /// their youngest together.
+    /// The tenant's pages by generation, the youngest last. Generations of descendants are added by
+    /// their distance from the youngest.
     pub generations: Vec<GenerationPages>,
 }
 
-/// What a host decides.
+/// The host's answer to [`Host::out_of_memory`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OomDecision {
     /// The request fails.
     Fail,
-    /// The tenant of this path, below the limit that was met, is killed, with its group. If it
-    /// cannot be, because it is not there or was killed already, the request fails.
+    /// Kill the tenant of this path, below the limit that was hit, with its OOM group. If it does
+    /// not exist or was already killed, the request fails.
     Kill(String),
-    /// The host made room, or hopes for some: reclaim begins anew. Who always says so waits for
-    /// ever.
+    /// Reclaim starts anew, since the host made room or expects some. A host that always answers
+    /// this may wait forever.
     Retry,
 }
 
-/// What the core asks of the world it runs in. All calls return at once; none may call back into
-/// the core.
+/// What the core asks of the world it runs in. All calls return at once. An implementation must not
+/// call back into the core.
 pub trait Host {
-    /// The time now.
+    /// The current time.
     fn now(&self) -> Time;
 
     /// Dirty pages should be written.
@@ -144,65 +144,64 @@ pub trait Host {
     /// Free memory is below the low watermark: background reclaim should run.
     fn wake_background(&self);
 
-    /// Whoever sleeps until this folio is unlocked or written should look again.
+    /// Threads that wait for this folio to be unlocked or written should look again.
     fn wake_waiters(&self, folio: FolioId);
 
-    /// Whoever waits because of [`Throttle::Isolated`] may go on. A hint: the wait ends in time
-    /// anyway, and where no two reclaim at the same moment, it never begins.
+    /// Threads that wait for [`Throttle::Isolated`] may go on. A hint: the wait also ends by its
+    /// timeout, and it never begins while only one thread reclaims.
     fn wake_isolated(&self) {}
 
-    /// An anonymous page is to be written to its swap slot. Not called where there is no swap; a
-    /// host that has some must answer.
+    /// Asks to write an anonymous page to its swap slot. A host with swap must implement this; the
+    /// others are never asked.
     fn swap_out(&self, write: SwapOut) -> SwapOutcome {
         let _ = write;
         SwapOutcome::Refused
     }
 
-    /// Nobody wants what is in a swap slot any more. It may be written anew as soon as this
+    /// The content of a swap slot is no longer needed. The slot may be reused as soon as this
     /// returns.
     fn swap_freed(&self, slot: SwapSlot) {
         let _ = slot;
     }
 
-    /// Under [`crate::OomPolicy::Ask`], a page cannot be had: what is to be done? `report.victim`
-    /// is who would be killed under `Victim`. Here: nothing, and the request fails.
+    /// A page cannot be had under [`crate::OomPolicy::Ask`]: the host decides. `report.victim` is
+    /// the tenant that `Victim` would kill. Default: the request fails.
     fn out_of_memory(&self, report: &OutOfMemory) -> OomDecision {
         let _ = report;
         OomDecision::Fail
     }
 
-    /// A memcg is killed: its anonymous memory is to be taken, soon, with a
-    /// [`crate::reclaim::Reaping`]. `false`: this host cannot do that. Then nobody is killed.
+    /// A memcg is killed: the host should soon run a [`crate::reclaim::Reaping`] on its anonymous
+    /// memory. `false`: the host cannot, and no memcg is killed.
     fn oom_kill(&self, victim: MemcgId) -> bool {
         let _ = victim;
         false
     }
 
-    /// What lies at that address is written soon, so that the host may have the processor fetch it.
-    /// A hint: whatever is done, no value is changed. Here, nothing is done.
+    /// The memory at this address is about to be written: the host may prefetch it. A hint that
+    /// never changes a value. Default: does nothing.
     #[inline]
     fn prefetch<T>(&self, at: &T) {
         let _ = at;
     }
 
-    /// A frame pays for metadata from now on: its memory can be given back to the system.
+    /// A frame pays for metadata from now on: the host may return its memory to the system.
     fn frame_retired(&self, frame: FolioId);
 
-    /// Whether somebody wants to know what happens to each folio. Asked before such an event is
-    /// made.
+    /// Whether the host observes each folio. The core asks before it creates such an event.
     #[inline]
     fn observes(&self) -> bool {
         false
     }
 
-    /// Something happened that an observer may want to see.
+    /// Reports an event to observers.
     fn event(&self, event: Event) {
         let _ = event;
     }
 }
 
-/// A host that nobody listens to, at the beginning of time: for benchmarks and tests of the core
-/// alone, in which nobody sleeps, nothing waits for a flusher and no memory is given back.
+/// A host that observes nothing, at time zero. For benchmarks and tests of the core alone, without
+/// sleeping threads, a flusher or retired memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 
@@ -220,21 +219,21 @@ impl Host for Silent {
     fn frame_retired(&self, _: FolioId) {}
 }
 
-/// Why somebody has to wait, and for how long at most ([book: writeback#throttling]).
+/// The reason for a wait, and with it the longest duration ([book: writeback#throttling]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Throttle {
-    /// Pages under write-back, or being read, are in the way: until some are done, at most 100 ms.
+    /// Pages under writeback, or being read, are in the way: until some are done, at most 100 ms.
     Writeback,
-    /// The target met nothing but dirty pages that are queued already: one tick.
+    /// The target met only dirty pages that are already queued: one tick.
     Congested,
-    /// Direct reclaim is about to have looked at everything, and freed nothing: one tick.
+    /// Direct reclaim is about to have scanned everything and freed nothing: one tick.
     NoProgress,
-    /// Classic: others who reclaim have taken more pages off the inactive lists than they leave
-    /// there: until they put them back ([`Host::wake_isolated`]), at most 20 ms.
+    /// Classic: concurrent reclaimers have isolated more pages than they left on the inactive
+    /// lists: until they put them back ([`Host::wake_isolated`]), at most 20 ms.
     Isolated,
-    /// Who charges is above `memory.high`: this long.
+    /// The charging task is above `memory.high`: this long.
     OverHigh(Duration),
-    /// Who dirties pages does so faster than they are written: this long.
+    /// The task dirties pages faster than they are written: this long.
     Dirty(Duration),
 }
 
@@ -243,7 +242,7 @@ impl Throttle {
     pub fn timeout(self) -> Duration {
         match self {
             Throttle::Writeback => Duration::from_millis(100),
-            // One tick of the 250 Hz clock of the kernels that the counts were measured on.
+            // One tick of the 250 Hz clock of the measured kernels.
             Throttle::Congested | Throttle::NoProgress => Duration::from_millis(4),
             Throttle::Isolated => Duration::from_millis(20),
             Throttle::OverHigh(pause) | Throttle::Dirty(pause) => pause,

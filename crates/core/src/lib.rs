@@ -1,18 +1,18 @@
 //! Linux's page reclaim as a library of decisions: which pages stay when memory runs short.
 //!
-//! This crate decides; it performs nothing. It has no I/O, no clock, no threads and no page bytes.
+//! This crate decides and performs nothing: it has no I/O, no clock, no threads and no page bytes.
 //! A host runs it: the page cache (`mglru-cache`) under threads over real files, the simulator
-//! (`mglru-sim`) under a virtual clock. The same compiled code runs in both, and one thread alone
-//! gets the same answers bit for bit.
+//! (`mglru-sim`) under a virtual clock. Both hosts run the same compiled code. A single thread gets
+//! the same results bit for bit in either.
 //!
-//! Follow a page through the modules: [`access`] (it is touched), [`charge`] (it is paid for),
-//! [`reclaim`] (memory is short), [`lru`] (which pages are cold), [`pageout`] (what becomes of
-//! them), [`writeback`] (dirty ones are written), [`swap`] (anonymous ones go there),
-//! [`workingset`] (what is remembered), and back.
+//! Follow a page through the modules: [`access`] looks it up, [`charge`] pays for it, [`reclaim`]
+//! runs when memory is short, [`lru`] ranks pages, [`pageout`] frees the cold ones, [`writeback`]
+//! writes the dirty ones, [`swap`] holds the anonymous ones, [`workingset`] remembers the evicted
+//! ones until they return.
 
 #![forbid(unsafe_code)]
 
-// Unit tests use the harness of the integration tests, which knows this crate by its name.
+// The unit tests share the integration tests' harness, which imports this crate as `mglru_core`.
 #[cfg(all(test, not(loom)))]
 extern crate self as mglru_core;
 
@@ -71,7 +71,7 @@ use swap::SwapArea;
 use sync::{AtomicU64, Mutex};
 use tunables::Tunables;
 
-/// One node and everything that is cached on it. Shared by all threads.
+/// One node and everything cached on it. All threads share it.
 #[derive(Debug)]
 pub struct Core {
     pub(crate) options: Options,
@@ -83,31 +83,32 @@ pub struct Core {
     pub(crate) arrivals: Arrivals,
     pub(crate) swap: SwapArea,
     pub(crate) tunables: Tunables,
-    /// Pages written since the beginning.
+    /// Pages written since the start.
     pub(crate) written: AtomicU64,
-    /// Who has leaves with shadows only, by the logarithm of how many there were at most.
+    /// Memcgs that own shadow-only leaves, keyed by the base-2 logarithm of their peak number of
+    /// such leaves.
     pub(crate) remembering: Mutex<BTreeSet<(u32, MemcgId)>>,
-    /// Files and memcgs that the flusher looks at.
+    /// Files and memcgs for the flusher to visit.
     pub(crate) flushing: writeback::Flushing,
-    /// Who was killed so far; held by who decides whether somebody is to be.
+    /// Number of OOM kills. The thread that chooses a victim holds the lock.
     pub(crate) oom_lock: Mutex<u64>,
-    /// What each memcg was killed for last, of those numbers that ever were.
+    /// The last OOM report of each killed memcg, by number.
     pub(crate) oom_reports: Mutex<BTreeMap<MemcgId, Box<OutOfMemory>>>,
-    /// When list sizes are refreshed next, of which the classic LRU decides.
+    /// Time of the next refresh of the list sizes that the classic LRU uses, in nanoseconds.
     pub(crate) statistics_due_ns: AtomicU64,
 }
 
-/// A leaf is there from the beginning for every so many frames: 64 would do for pages that are all
-/// neighbours; the others are for memories. They take 11 bytes per frame.
+/// The index starts with one leaf per this many frames. 64 would do if all cached pages were
+/// neighbours; the rest is for shadows. Leaves take 11 bytes per frame.
 const FRAMES_PER_FIRST_LEAF: u32 = 48;
 
 impl Core {
-    /// An empty node with a root memcg. `now` is the birth of its first generations.
+    /// An empty node with a root memcg. `now` is the birth time of its first generations.
     pub fn new(options: Options, now: Time) -> Core {
-        // One leaf per frame if no two cached pages are neighbours, one per eight for memories
-        // ([book: refaults#shadow-limit], and as many again before they are trimmed), and some so
-        // that a tiny node can work. Entries of swapped pages are never trimmed: in the worst case
-        // each is alone in its leaf.
+        // One leaf per frame if no two cached pages are neighbours; for shadows, one per eight
+        // frames ([book: refaults#shadow-limit]) and as many again before they are trimmed; some
+        // more so that a tiny node works. Entries of swapped pages are never trimmed: in the worst
+        // case each needs a leaf of its own.
         let leaves = (options.frames + options.frames / 4 + 1024).saturating_add(options.swap.pages);
         let core = Core {
             folios: FolioTable::with_mechanisms(options.frames, options.mechanisms),
@@ -139,12 +140,12 @@ impl Core {
         core
     }
 
-    /// How it was set up.
+    /// The options that it was created with.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Which behaviours are on.
+    /// The switches that are on.
     #[inline]
     pub(crate) fn mechanisms(&self) -> mechanism::Mechanisms {
         self.folios.mechanisms()
@@ -155,38 +156,38 @@ impl Core {
         &self.folios
     }
 
-    /// Frames that nobody uses.
+    /// Free frames.
     pub fn free_pages(&self) -> u32 {
         self.node.unused_pages()
     }
 
-    /// Frames that pay for index memory.
+    /// Frames given up to pay for index memory.
     pub fn retired_pages(&self) -> u32 {
         self.node.retired_pages()
     }
 
-    /// Pages of a kind, of everybody, that could be reclaimed: those on their way to a list are not
-    /// among them yet.
+    /// Reclaimable pages of one kind, in all memcgs. Excludes pages in per-CPU batches, which are
+    /// on no list yet.
     pub fn reclaimable_pages(&self, kind: Kind) -> u64 {
         self.folios.listed().pages(kind)
     }
 
     // Memcgs.
 
-    /// Makes a memcg under the root; see [`Self::add_child`].
+    /// Creates a memcg under the root; see [`Self::add_child`].
     ///
     /// # Errors
-    /// The name is taken or cannot be one, or there are too many.
+    /// The name is taken or invalid, or there are too many memcgs.
     pub fn add_memcg(&self, name: &str, max_pages: u64, now: Time) -> Result<&Memcg, MemcgError> {
         self.add_child(MemcgId::ROOT, name, max_pages, now)
     }
 
-    /// Makes a memcg under another. The caller has a handle on it, which [`Self::drop_handle`]
-    /// gives back.
+    /// Creates a memcg under `parent`. The caller holds a handle on it; [`Self::drop_handle`] gives
+    /// the handle back.
     ///
     /// # Errors
-    /// The name is taken or cannot be one, the parent was removed, or there are too many, beside or
-    /// above each other.
+    /// The name is taken or invalid, the parent was removed, or there are too many memcgs or
+    /// levels.
     pub fn add_child(
         &self,
         parent: MemcgId,
@@ -194,14 +195,14 @@ impl Core {
         max_pages: u64,
         now: Time,
     ) -> Result<&Memcg, MemcgError> {
-        // Before somebody finds the child and charges to it.
+        // Before a thread can find the child and charge to it.
         self.begin_order(self.memcg(parent));
         let memcg = self.memcgs.add(parent, name, max_pages, now)?;
         self.join_order(memcg.id());
         Ok(memcg)
     }
 
-    /// The memcg of that number.
+    /// The memcg with this number.
     #[inline]
     pub fn memcg(&self, id: MemcgId) -> &Memcg {
         self.memcgs.get(id)
@@ -219,20 +220,20 @@ impl Core {
         task
     }
 
-    /// A task begins: its address space is looked at from now on.
+    /// Registers a task: page-table walks visit its address space from now on.
     pub fn begin_task(&self, task: &Task) {
         self.with_spaces(task.memcg, |spaces| spaces.add(task.space.clone()));
     }
 
-    /// Moves a task to another memcg, which pays for what it brings in from now on. Pages that it
-    /// brought before stay where they are charged, as in the kernel's unified hierarchy.
+    /// Moves a task to another memcg, which pays for the pages that the task brings in from now on.
+    /// Earlier pages stay charged where they are, as in cgroup v2.
     pub fn move_task(&self, task: &mut Task, memcg: MemcgId) {
         self.with_spaces(task.memcg, |spaces| spaces.remove(&task.space));
         self.with_spaces(memcg, |spaces| spaces.add(task.space.clone()));
         task.memcg = memcg;
     }
 
-    /// A task ends: nobody looks at its address space any more.
+    /// Unregisters a task: walks no longer visit its address space.
     pub fn end_task(&self, task: &Task) {
         self.with_spaces(task.memcg, |spaces| spaces.remove(&task.space));
     }
@@ -247,7 +248,7 @@ impl Core {
         self.page_of(folio).0
     }
 
-    /// The page that a folio is.
+    /// The page that a folio holds.
     #[inline]
     pub(crate) fn page_of(&self, folio: FolioId) -> (MappingId, u32) {
         let (mapping, index) = self.folios.page(folio);
@@ -256,49 +257,47 @@ impl Core {
 
     // Mappings.
 
-    /// An empty mapping for a file, or, of [`Kind::Anon`], an empty region of anonymous memory.
+    /// An empty mapping: of a file, or, for [`Kind::Anon`], of a region of anonymous memory.
     pub fn open_mapping(&self, kind: Kind) -> Arc<Mapping> {
         self.open_mapping_with(kind, 0)
     }
 
-    /// The same, where the host keeps `host_bytes` bytes about each file, which are metadata, too:
-    /// they are paid for with the next page, or before, if [`Self::owes_frames`].
+    /// As [`Self::open_mapping`], for a host that keeps `host_bytes` bytes of its own per file.
+    /// They count as metadata, which the next page pays for; see [`Self::owes_frames`].
     pub fn open_mapping_with(&self, kind: Kind, host_bytes: u64) -> Arc<Mapping> {
         self.leaves.count_bytes(host_bytes);
         self.mappings.open(kind, host_bytes)
     }
 
-    /// The host keeps so many bytes more, which are metadata, too: they are paid for with the next
-    /// page, or before, if [`Self::owes_frames`].
+    /// Adds bytes that the host keeps to the metadata, which the next page pays for; see
+    /// [`Self::owes_frames`].
     pub fn count_host_bytes(&self, bytes: u64) {
         self.leaves.count_bytes(bytes);
     }
 
-    /// The host keeps so many bytes less.
+    /// Subtracts bytes that the host no longer keeps.
     pub fn forget_host_bytes(&self, bytes: u64) {
         self.leaves.forget_bytes(bytes);
     }
 
-    /// The open mapping of that number.
+    /// The open mapping with this number.
     pub fn mapping(&self, id: MappingId) -> Option<Arc<Mapping>> {
         self.mappings.get(id)
     }
 
-    /// Whether metadata grew since the last page was paid for, so that the next one will retire a
-    /// frame.
+    /// Whether metadata has grown since the last charge, so that the next one retires a frame.
     pub fn owes_frames(&self) -> bool {
         self.options.charge_metadata
             && u64::from(self.retired_pages()) < self.leaves.bytes().div_ceil(PAGE_BYTES)
     }
 
-    /// Nothing is inserted into a mapping any more; [`Self::close_mapping`] is still to be called.
+    /// Forbids further insertions into a mapping. [`Self::close_mapping`] must still be called.
     pub fn seal_mapping(&self, mapping: &Mapping) {
         mapping.lock(&self.leaves).tree.closed = true;
     }
 
-    /// Removes everything that is cached or remembered of a mapping, and the mapping. `Some`: this
-    /// folio is in use or being written; wait for it, then call again. Dirty pages are lost: write
-    /// them first.
+    /// Removes a mapping with all its cached pages and shadows. `Some`: this folio is in use or
+    /// being written; wait for it, then call again. Dirty pages are lost: write them first.
     pub fn close_mapping(&self, host: &impl Host, mapping: &Mapping) -> Option<FolioId> {
         self.seal_mapping(mapping);
         if let Some(busy) = self.truncate(host, mapping, 0, 1 << 32) {
@@ -312,13 +311,13 @@ impl Core {
 
     // Memory.
 
-    /// Bytes of everything that is kept besides page contents.
+    /// Bytes of all metadata, that is, everything but page contents.
     pub fn metadata_bytes(&self) -> u64 {
         let per_frame = FolioTable::FOLIO_BYTES + size_of::<u32>() as u64;
         u64::from(self.folios.len()) * per_frame + self.leaves.bytes() + self.swap.bytes()
     }
 
-    /// Leaves of the index in use, each for 64 consecutive pages of a file.
+    /// Leaves of the index in use; each covers 64 consecutive pages of a file.
     pub fn leaves_in_use(&self) -> u32 {
         self.leaves.in_use()
     }
@@ -336,25 +335,24 @@ impl Core {
         }
     }
 
-    /// As [`Self::put`], for a reference that was held so shortly that nobody can have begun to
-    /// wait.
+    /// As [`Self::put`], for a reference held so briefly that no thread can have begun to wait.
     pub(crate) fn put_without_host(&self, folio: FolioId) {
         if self.folios.flags(folio).put().references() == 0 {
             self.free(folio);
         }
     }
 
-    /// Frees a folio without references: off its list, uncharged, its frame back to the node.
+    /// Frees a folio without references: takes it off its list, uncharges it and returns its frame.
     fn free(&self, folio: FolioId) {
         if self.folios.flags(folio).clear_lru() {
             self.lock_owner_of(folio).1.remove(folio);
         }
-        // Off the lists, it keeps its label.
+        // The folio keeps its label.
         self.release_frames(self.memcg(self.memcg_of(folio)), None, &[folio]);
     }
 
-    /// Uncharges folios that are on no list, and returns their frames. `cpu`: who freed them, if
-    /// that is known.
+    /// Uncharges folios that are on no list, and returns their frames. `cpu`: the CPU that frees
+    /// them, if known.
     pub(crate) fn release_frames(&self, memcg: &Memcg, cpu: Option<usize>, folios: &[FolioId]) {
         debug_assert!(folios.iter().all(|&folio| self.folios.flags(folio).load().references() == 0));
         self.node.release(cpu, folios);

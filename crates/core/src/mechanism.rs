@@ -1,28 +1,28 @@
-//! Every behaviour that can be switched, and the named sets of them that stand for kernel versions.
+//! Switches: the behaviours that differ between kernel versions, and presets of them.
 //!
-//! A combination that makes no sense is refused with a sentence that says so.
+//! Contradictory combinations are refused with a sentence that says why.
 
 use std::fmt;
 
-/// A set of switches that stands for a kernel version, or for us.
+/// A named set of switches: a kernel version, or this project's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Preset {
-    /// Linux 6.12, late updates: before the working-set rework.
+    /// Late updates of Linux 6.12: before the working-set rework.
     Linux612,
     /// Linux 7.1: with the rework, before the reclaim loop of 7.2.
     Linux71,
-    /// Linux 7.2: with both.
+    /// Linux 7.2: with the rework and the new reclaim loop.
     Linux72,
-    /// What we think is best.
+    /// The set that this project recommends.
     #[default]
     Default,
 }
 
 impl Preset {
-    /// All of them.
+    /// All presets.
     pub const ALL: [Preset; 4] = [Preset::Linux612, Preset::Linux71, Preset::Linux72, Preset::Default];
 
-    /// As it is written on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Preset::Linux612 => "linux-6.12",
@@ -35,14 +35,14 @@ impl Preset {
     /// Finds a preset by name.
     ///
     /// # Errors
-    /// [`MechanismError::UnknownPreset`] for a name that is none.
+    /// [`MechanismError::UnknownPreset`] if no preset has this name.
     pub fn parse(name: &str) -> Result<Preset, MechanismError> {
         let found = Preset::ALL.into_iter().find(|preset| preset.name() == name);
         found.ok_or_else(|| MechanismError::UnknownPreset(name.to_owned()))
     }
 }
 
-/// Which policy ranks pages.
+/// The policy that ranks pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Lru {
     /// The multi-generational LRU ([book: access] to [book: eviction]).
@@ -52,16 +52,16 @@ pub enum Lru {
     Classic = 1,
     /// Newcomers and a main list, ranked by age.
     Ranked = 2,
-    /// First in, first out: shows in tests what a further policy takes. See `lru/fifo.rs`.
+    /// First in, first out: a minimal policy for tests; see `lru/fifo.rs`.
     #[cfg(test)]
     Fifo = 3,
 }
 
 impl Lru {
-    /// Those that can be chosen.
+    /// The policies that users can choose.
     pub const ALL: [Lru; 3] = [Lru::MultiGen, Lru::Classic, Lru::Ranked];
 
-    /// As it is written on the command line and in JSON.
+    /// The name on the command line and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Lru::MultiGen => "multigen",
@@ -75,27 +75,27 @@ impl Lru {
     /// Finds a policy by name.
     ///
     /// # Errors
-    /// [`MechanismError::UnknownChoice`] for a name that is none.
+    /// [`MechanismError::UnknownChoice`] if no policy has this name.
     pub fn parse(name: &str) -> Result<Lru, MechanismError> {
         choose("lru", name, &Lru::ALL, Lru::name)
     }
 }
 
-/// Whose lists one lock covers.
+/// The lists that one LRU lock covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LruLock {
-    /// Those of one memcg, since Linux 5.11.
+    /// The lists of one memcg, as since Linux 5.11.
     #[default]
     Lruvec,
-    /// Those of all memcgs of the node, before.
+    /// The lists of all memcgs of the node, as before Linux 5.11.
     Node,
 }
 
 impl LruLock {
-    /// Both.
+    /// Both locks.
     pub const ALL: [LruLock; 2] = [LruLock::Lruvec, LruLock::Node];
 
-    /// As it is written on the command line and in JSON.
+    /// The name on the command line and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             LruLock::Lruvec => "lruvec",
@@ -106,13 +106,13 @@ impl LruLock {
     /// Finds a lock by name.
     ///
     /// # Errors
-    /// [`MechanismError::UnknownChoice`] for a name that is none.
+    /// [`MechanismError::UnknownChoice`] if no lock has this name.
     pub fn parse(name: &str) -> Result<LruLock, MechanismError> {
         choose("lru_lock", name, &LruLock::ALL, LruLock::name)
     }
 }
 
-/// Finds one of several by name.
+/// Finds the choice with this name.
 pub(crate) fn choose<T: Copy>(
     what: &'static str,
     name: &str,
@@ -131,55 +131,56 @@ pub(crate) fn choose<T: Copy>(
 pub enum Switch {
     /// Protection of the working set as reworked in Linux 6.14.
     WorkingsetRework,
-    /// The rework's correction: a page found young for the first time is kept, not activated.
+    /// The rework's correction: a page found young for the first time is kept but not activated.
     LuleshFix,
-    /// Global reclaim by generations of memcgs; off: a walk over the tree.
+    /// Root reclaim by generations of memcgs. Off: a walk over the tree.
     MemcgLru,
-    /// The reclaim loop of Linux 7.2: budget fixed at entry, steps of 64, dirty pages counted.
+    /// The reclaim loop of Linux 7.2: budget fixed at entry, steps of 64 pages, dirty pages
+    /// counted.
     ReclaimLoop,
-    /// A file page that a fault brought in must earn its place (Linux 7.2).
+    /// A file page brought in by a fault starts old and must earn its place (Linux 7.2).
     FaultPlacement,
-    /// Nonresident ages are advanced per batch (classic LRU).
+    /// Advance nonresident ages once per batch (classic LRU).
     BatchNonresidentAge,
-    /// Scans of a list look ahead, and have prefetched what they will write
-    /// ([book: eviction#prefetch]). Only the host's processor notices.
+    /// Scans prefetch the words that they will write for the folios ahead
+    /// ([book: eviction#prefetch]). Decisions do not change.
     Prefetch,
-    /// Decisions use sizes as they are, not as they were up to 2 s ago.
+    /// Decide by current list sizes. Off: by sizes up to 2 s old.
     ExactStatistics,
-    /// The memcgs of any subtree give pages in turn.
+    /// The memcgs of every subtree give pages in turn.
     SubtreeLru,
-    /// Pages of a memcg that is removed are its parent's (Linux 7.2); off: nobody's, until they are
-    /// reclaimed.
+    /// Hand the pages of a removed memcg to its parent (Linux 7.2). Off: they stay without an owner
+    /// until reclaimed.
     ReparentOffline,
-    /// Root reclaim waits for dirty pages, too.
+    /// Root reclaim, too, waits for dirty pages.
     GlobalDirtyThrottle,
-    /// Before a request fails for want of memory, what is being written or read is waited for; off:
-    /// 16 fruitless efforts are enough.
+    /// Before a request fails for lack of memory, wait for pages being written or read. Off: fail
+    /// after 16 fruitless efforts.
     WaitBeforeOom,
-    /// Where a limit leaves less than a batch, CPUs charge some pages at once, too.
+    /// CPUs charge pages in advance even where the limit leaves less than a batch.
     ChargeNearLimit,
-    /// Policy `ranked`: a page that is back goes to the main list if it is younger than that list's
-    /// candidate; off: always.
+    /// Policy `ranked`: a page that returns goes to the main list only if it is younger than that
+    /// list's candidate. Off: always.
     RankByGeneration,
     /// Policy `ranked`: newcomers go straight to the main list while it has room.
     FillMain,
-    /// Policy `ranked`: pages that leave the main list are remembered.
+    /// Policy `ranked`: keep shadows of pages evicted from the main list.
     MainShadows,
-    /// Policy `ranked`: newcomers have as many pages as they earn; off: a tenth of memory.
+    /// Policy `ranked`: the newcomers' share of memory follows their refaults. Off: a tenth.
     AdaptiveNewcomers,
-    /// Policy `ranked`: what a newcomer's return says is discounted by the main list's period.
+    /// Policy `ranked`: the weight of a newcomer's refault is discounted by the main list's period.
     PeriodDiscount,
-    /// Policy `ranked`: pages that the main list refuses make the newcomers' share smaller.
+    /// Policy `ranked`: pages that the main list refuses shrink the newcomers' share.
     RefusalPressure,
-    /// Policy `ranked`: steps of the newcomers' share in one direction become larger.
+    /// Policy `ranked`: repeated steps of the newcomers' share in one direction grow.
     ShareMomentum,
-    /// Policy `ranked`: the access of the fault that brings a page in is none; off: its accessed
-    /// bit counts.
+    /// Policy `ranked`: the access of the fault that brings a page in does not count. Off: its
+    /// accessed bit counts.
     FirstLook,
 }
 
 impl Switch {
-    /// All of them, in the order of the table in the design.
+    /// All switches.
     pub const ALL: [Switch; 21] = [
         Switch::WorkingsetRework,
         Switch::LuleshFix,
@@ -204,7 +205,7 @@ impl Switch {
         Switch::FirstLook,
     ];
 
-    /// As it is written on the command line and in JSON.
+    /// The name on the command line and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Switch::WorkingsetRework => "workingset_rework",
@@ -234,49 +235,49 @@ impl Switch {
     /// Finds a switch by name.
     ///
     /// # Errors
-    /// [`MechanismError::UnknownSwitch`] for a name that is none.
+    /// [`MechanismError::UnknownSwitch`] if no switch has this name.
     pub fn parse(name: &str) -> Result<Switch, MechanismError> {
         let found = Switch::ALL.into_iter().find(|switch| switch.name() == name);
         found.ok_or_else(|| MechanismError::UnknownSwitch(name.to_owned()))
     }
 
-    /// The policy that it is a rule of, if it is one of a single policy that can be chosen apart
-    /// from its other rules.
+    /// The policy that this switch is a rule of. `None`: it is not an optional rule of one policy.
     pub const fn policy(self) -> Option<Lru> {
         if self.ranked_bit().is_some() { Some(Lru::Ranked) } else { None }
     }
 
-    /// Of the word that can change at run time.
+    /// The switch's bit in the word that can change at run time.
     const fn bit(self) -> u16 {
         assert!((self as u32) < FIRST_RANKED);
         1 << self as u32
     }
 
-    /// Of the rules of the policy `ranked`; `None`: it is none of these.
+    /// The switch's bit among the rules of the policy `ranked`; `None` for all other switches.
     const fn ranked_bit(self) -> Option<u8> {
         let number = self as u32;
         if number < FIRST_RANKED { None } else { Some(1 << (number - FIRST_RANKED)) }
     }
 }
 
-/// Beside the switches: the number of the policy, as [`Lru`].
+/// Bits of the run-time word with the number of the [`Lru`], above the switches.
 const POLICY: u16 = 0b11 << POLICY_SHIFT;
 const POLICY_SHIFT: u32 = 13;
-/// Folios of several policies may be on lists: the policy was switched a moment ago.
+/// Set while the policy is being switched: folios of several policies may be on lists.
 const SWITCHING: u16 = 1 << 15;
 
-/// The first switch that is a rule of the policy `ranked`; the others fit below the policy's
-/// number.
+/// The first switch that is a rule of the policy `ranked`. The switches before it fit below the
+/// policy's number.
 const FIRST_RANKED: u32 = Switch::RankByGeneration as u32;
 
 const _: () = assert!(FIRST_RANKED == POLICY_SHIFT && Switch::ALL.len() as u32 == FIRST_RANKED + u8::BITS);
 
-/// Which behaviours are on. Six bytes, to be copied; asking it is a test of one bit.
+/// The switches that are on, the policy and the lock. A copy takes six bytes, a query tests one
+/// bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mechanisms {
     preset: Preset,
     lru_lock: LruLock,
-    /// Rules of the policy `ranked`, which is whole in all presets.
+    /// Rules of the policy `ranked`; all are on in every preset.
     ranked: u8,
     on: u16,
 }
@@ -296,8 +297,8 @@ impl Mechanisms {
             | Switch::ReclaimLoop.bit()
             | Switch::FaultPlacement.bit()
             | Switch::ReparentOffline.bit();
-        // Without `subtree_lru`: its turns by share take pages that are in use from a tenant beside
-        // a neighbour's stream.
+        // Excludes `subtree_lru`: with it, turns by share take pages in use from a tenant whose
+        // neighbour streams.
         const OURS: u16 = LINUX_72
             | Switch::BatchNonresidentAge.bit()
             | Switch::Prefetch.bit()
@@ -314,10 +315,10 @@ impl Mechanisms {
         Mechanisms { preset, lru_lock: LruLock::Lruvec, ranked: u8::MAX, on }
     }
 
-    /// The switches of a preset, with some turned on and then some turned off.
+    /// The switches of a preset, after turning some on and then some off.
     ///
     /// # Errors
-    /// [`MechanismError::Contradiction`] where the switches make no sense together.
+    /// [`MechanismError::Contradiction`] if switches contradict each other.
     pub fn compose(
         preset: Preset,
         with: &[Switch],
@@ -332,7 +333,7 @@ impl Mechanisms {
         mechanisms.check()
     }
 
-    /// The same with some switches off.
+    /// The same set with some switches turned off.
     ///
     /// # Errors
     /// As [`Self::compose`].
@@ -367,12 +368,12 @@ impl Mechanisms {
         Ok(self)
     }
 
-    /// The preset it began with.
+    /// The name of the preset it started from.
     pub fn name(self) -> &'static str {
         self.preset.name()
     }
 
-    /// Whether a behaviour is on.
+    /// Whether the switch is on.
     #[inline]
     pub const fn is_on(self, switch: Switch) -> bool {
         match switch.ranked_bit() {
@@ -402,29 +403,29 @@ impl Mechanisms {
         }
     }
 
-    /// With that lock. All presets have one per lruvec.
+    /// The same set with another lock. All presets have one lock per lruvec.
     pub fn with_lru_lock(self, lock: LruLock) -> Mechanisms {
         Mechanisms { lru_lock: lock, ..self }
     }
 
-    /// Whose lists one lock covers.
+    /// The lists that one LRU lock covers.
     #[inline]
     pub const fn lru_lock(self) -> LruLock {
         self.lru_lock
     }
 
-    /// While folios of the other policy may still be on lists, or not.
+    /// The same set, marked as being switched or not.
     pub(crate) fn with_switching(self, switching: bool) -> Mechanisms {
         self.with_bit(SWITCHING, switching)
     }
 
-    /// Whether folios of the other policy may still be on lists.
+    /// Whether the policy is being switched, so that folios of other policies may be on lists.
     #[inline]
     pub(crate) const fn is_switching(self) -> bool {
         self.on & SWITCHING != 0
     }
 
-    /// Its switches and the policy as one word, which can be changed at run time.
+    /// The switches and the policy as the word that can change at run time.
     pub(crate) const fn word(self) -> u16 {
         self.on
     }
@@ -503,40 +504,40 @@ impl Mechanisms {
         self.is_on(Switch::ReclaimLoop)
     }
 
-    /// Whether the scan moves dirty folios out of its own way instead of handing them to the shrink
-    /// step ([book: eviction#sorting] row 6). The reclaim loop ended it. Late updates of 6.12,
-    /// which the preset stands for, have that part of it, too ([book: versions#version-names]), so
-    /// of what can be set only 7.1 does it.
+    /// Whether the scan moves dirty folios aside instead of handing them to page-out
+    /// ([book: eviction#sorting] row 6). The reclaim loop ended this. Late updates of 6.12, which
+    /// the preset models, have that part of the loop ([book: versions#version-names]), so that of
+    /// the presets only 7.1 does it.
     #[inline]
     pub(crate) const fn sorts_dirty_away(self) -> bool {
         self.workingset_rework() && !self.reclaim_loop()
     }
 }
 
-/// Why a set of mechanisms was refused.
+/// The reason why a set of mechanisms was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MechanismError {
-    /// No preset has that name.
+    /// No preset has this name.
     UnknownPreset(String),
-    /// No switch has that name.
+    /// No switch has this name.
     UnknownSwitch(String),
-    /// There is no such choice.
+    /// No choice of this kind has this name.
     UnknownChoice {
-        /// Between what.
+        /// The kind of choice.
         what: &'static str,
-        /// What was asked for.
+        /// The unknown name.
         name: String,
-        /// What there is.
+        /// The names that exist.
         choices: Vec<&'static str>,
     },
-    /// One makes no sense without the other.
+    /// A switch is on without another one that it needs.
     Contradiction {
-        /// What is on.
+        /// The switch that is on.
         switch: Switch,
-        /// What is off.
+        /// The switch that is off.
         needs: Switch,
-        /// Why it needs that, as the rest of a sentence that begins with its name.
+        /// The reason, as the rest of a sentence that begins with the switch's name.
         reason: &'static str,
     },
 }
@@ -579,7 +580,7 @@ mod tests {
         assert!(error.contains("linux-9") && error.contains("linux-7.2"), "{error}");
     }
 
-    /// The table of the design, as far as there is a choice.
+    /// Each preset has exactly the switches that the book's table lists.
     #[test]
     fn presets_differ_in_switches() {
         let on = |preset| Switch::ALL.map(|switch| Mechanisms::preset(preset).is_on(switch));

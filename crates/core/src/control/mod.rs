@@ -1,24 +1,24 @@
-//! Control files: the kernel's own text formats, read and written.
+//! Control files: read and written in the kernel's own text formats.
 //!
 //! ```text
 //! a/b/memory.stat       the files of a memcg, by its path                 [`text`], [`write`]
-//! memory.stat           those of the root, which has fewer
-//! lru_gen, vmstat …     those of the system                               [`lru_gen`], [`vmstat`]
+//! memory.stat           the files of the root, which has fewer
+//! lru_gen, vmstat …     the files of the system                           [`lru_gen`], [`vmstat`]
 //! ```
 //!
-//! Whatever a kernel refuses is refused with the number of its error and a sentence. A value is
-//! checked before anything is done. Writing that takes time is a value with a `step`, as reclaim is
-//! ([`ControlWrite`]).
+//! A write that the kernel refuses fails with the kernel's error number and a sentence. Values are
+//! checked before anything changes. A write that takes time is a value with a `step`
+//! ([`ControlWrite`]), as reclaim is.
 //!
-//! Where we differ: there are no open files, so that what the kernel keeps per open file (the reset
-//! of `memory.peak`) holds for everybody; `memory.pressure` has no `full` line and no triggers; an
-//! empty value is an error, not 0.
+//! Differences from the kernel: there are no open files, so that the reset of `memory.peak`, which
+//! the kernel keeps per open file, holds for all readers; `memory.pressure` has no `full` line and
+//! no triggers; an empty value is an error, not 0.
 //!
 //! Source: [book: control-files] (Linux 7.2).
 //!
 //! # Locking
 //!
-//! None of its own. Whoever reads or writes holds a handle on the memcg.
+//! Takes no lock of its own. Reads and writes hold a handle on the memcg.
 
 mod error;
 mod lru_gen;
@@ -61,14 +61,14 @@ enum File {
     MinTtl,
 }
 
-/// Where a file is.
+/// The directories that have a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// In every memcg but the root.
+    /// Every memcg but the root.
     BelowRoot,
-    /// In every memcg.
+    /// Every memcg.
     Everywhere,
-    /// In the system.
+    /// The system.
     System,
 }
 
@@ -77,7 +77,7 @@ struct Description {
     name: &'static str,
     file: File,
     place: Place,
-    /// It can be read, and written to.
+    /// Whether the file can be read, and whether it can be written.
     access: (bool, bool),
 }
 
@@ -89,7 +89,7 @@ const READ: (bool, bool) = (true, false);
 const WRITE: (bool, bool) = (false, true);
 const BOTH: (bool, bool) = (true, true);
 
-/// All of them, as they are listed.
+/// All files, in the order of listings.
 const FILES: &[Description] = &[
     description("memory.current", File::Current, Place::BelowRoot, READ),
     description("memory.peak", File::Peak, Place::BelowRoot, BOTH),
@@ -116,14 +116,14 @@ const FILES: &[Description] = &[
     description("lru_gen/min_ttl_ms", File::MinTtl, Place::System, BOTH),
 ];
 
-/// A file that was found, and of a memcg's, the memcg, on which there is a handle.
+/// A file found by path. For a file of a memcg, it holds a handle on the memcg.
 struct Found {
     description: Description,
     memcg: MemcgId,
 }
 
 impl Core {
-    /// Finds a file by its path, and takes a handle on its memcg.
+    /// Finds a file by its path and takes a handle on its memcg.
     fn find_control(&self, path: &str) -> Result<Found, ControlError> {
         let fail = |reason: String| ControlError::new(Errno::NoEntry, path, reason);
         let trimmed = path.trim_matches('/');
@@ -145,12 +145,12 @@ impl Core {
         Ok(Found { description, memcg })
     }
 
-    /// The text of a control file: of a memcg's, like `a/b/memory.stat`, of the root's, like
-    /// `memory.stat`, or of the system's: `lru_gen`, `lru_gen_full`, `lru_gen/enabled`,
+    /// The text of a control file: of a memcg, like `a/b/memory.stat`; of the root, like
+    /// `memory.stat`; or of the system: `lru_gen`, `lru_gen_full`, `lru_gen/enabled`,
     /// `lru_gen/min_ttl_ms` or `vmstat`.
     ///
     /// # Errors
-    /// There is no such file or memcg, or it cannot be read.
+    /// The file or memcg does not exist, or the file cannot be read.
     pub fn read_control(&self, path: &str, now: Time) -> Result<String, ControlError> {
         let Found { description, memcg } = self.find_control(path)?;
         let text = if description.access.0 {
@@ -162,18 +162,18 @@ impl Core {
         text.map_err(|(errno, reason)| ControlError::new(errno, path, reason))
     }
 
-    /// Writes a value to a control file, on behalf of a task on `cpu`: checks it, sets what can be
-    /// set at once, and returns the rest of the work.
+    /// Writes a value to a control file for a task on `cpu`: checks it, sets what can be set at
+    /// once, and returns the rest of the work.
     ///
     /// # Errors
-    /// There is no such file or memcg, it cannot be written to, or the value is none: then nothing
-    /// was changed.
+    /// The file or memcg does not exist, the file cannot be written, or the value is invalid.
+    /// Nothing was changed.
     pub fn write_control(&self, path: &str, value: &str, cpu: usize) -> Result<ControlWrite, ControlError> {
         let Found { description, memcg } = self.find_control(path)?;
         let work = if description.access.1 {
             self.begin_write(description.file, memcg, value, cpu)
         } else if description.file == File::Vmstat {
-            // As a file of /proc answers.
+            // The error that files of /proc return.
             Err((Errno::Io, "it can only be read".to_owned()))
         } else {
             Err((Errno::Invalid, "it can only be read".to_owned()))
@@ -187,11 +187,11 @@ impl Core {
         }
     }
 
-    /// What there is under the path of a memcg: its control files, then its children, each with a
-    /// slash behind. Under `lru_gen/`, the files of that folder.
+    /// Lists the directory of a memcg: its control files, then its children, each with a trailing
+    /// slash. Under `lru_gen/`, the files of that directory.
     ///
     /// # Errors
-    /// There is no such memcg.
+    /// The memcg does not exist.
     pub fn list_control(&self, path: &str) -> Result<Vec<String>, ControlError> {
         let trimmed = path.trim_matches('/');
         let within: Vec<String> = FILES

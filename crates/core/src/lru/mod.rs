@@ -1,33 +1,33 @@
-//! Which pages are cold: the seam between reclaim and its policies.
+//! The seam between reclaim and the policies that rank pages.
 //!
-//! Only this folder knows how pages are ranked. There is a folder for each policy, with all of its
-//! rules: the multi-gen LRU in `multigen/`, the active and inactive lists in `classic/`; and
-//! `fifo.rs` shows in tests what a further one takes. [`Lru`] is the closed set of them, and this
-//! file the only one that matches on it:
+//! Only this folder knows how pages are ranked. Each policy has a folder with all of its rules:
+//! `multigen/` the multi-gen LRU, `classic/` the active and inactive lists, `ranked/` newcomers and
+//! a main list. `fifo.rs` is a minimal policy for tests. [`Lru`] is the closed set of policies, and
+//! only this file matches on it:
 //!
-//! | operation | asked by |
+//! | operation | callers |
 //! |---|---|
-//! | [`LockedLruvec::place`]: where a folio goes when it is put on a list | arrivals, put back |
-//! | [`accessed`], [`accessed_again`], [`faulted_in`], [`advise_cold`]: what use and advice say of a folio | `access.rs`, `writeback/` |
+//! | [`LockedLruvec::place`]: puts a folio on a list | arrivals, put back |
+//! | [`accessed`], [`accessed_again`], [`faulted_in`], [`advise_cold`]: note accesses to a folio and advice about it | `access.rs`, `writeback/` |
 //! | [`Pass`], [`Turn`]: one lruvec's turn in a pass: age, isolate, put back | `reclaim/order.rs` |
-//! | [`references`], [`referenced`]: what is known of the use of an isolated folio | `pageout/` |
-//! | [`Evictions`]: what is remembered of an evicted page; [`refaulted`]: what it gets back | `pageout/`, `access.rs` |
-//! | [`Habits`]: what reclaim as a whole does under a policy | `reclaim/`, `lru/order.rs` |
-//! | [`size_of_list`], [`policy_of_list`]: its state | `validate.rs` |
-//! | [`LockedLruvec::leave`], [`LockedLruvec::join`]: moving between policies | [`switch`] |
+//! | [`references`], [`referenced`]: say whether an isolated folio was accessed | `pageout/` |
+//! | [`Evictions`]: makes the shadow of an evicted page; [`refaulted`]: evaluates it on refault | `pageout/`, `access.rs` |
+//! | [`Habits`]: the policy's parameters for reclaim as a whole | `reclaim/`, `lru/order.rs` |
+//! | [`size_of_list`], [`policy_of_list`]: the policy's state | `validate.rs` |
+//! | [`LockedLruvec::leave`], [`LockedLruvec::join`]: move folios between policies | [`switch`] |
 //!
-//! A turn does not free pages itself: it isolates a batch and says [`TurnStep::PageOut`], the
-//! caller examines and frees what it can ([`crate::pageout`]), and [`Turn::put_back`] gets the
+//! A turn frees no pages. It isolates a batch and returns [`TurnStep::PageOut`]; the caller
+//! examines the batch and frees what it can ([`crate::pageout`]); [`Turn::put_back`] takes the
 //! rest.
 //!
-//! A folio belongs to the policy on whose lists it is, which the mark in its state word says. So
-//! several can have folios at the same time, and do, while the policy is switched ([`switch`]).
+//! A folio belongs to the policy whose list it is on, which the mark in its state word names. While
+//! the policy is switched ([`switch`]), several policies have folios at the same time.
 //!
 //! # A further policy
 //!
-//! One variant of [`Lru`] with a number, a name and a mark for each of its lists (`folio/flags.rs`
-//! has three left); one file or folder here; a field of [`Lruvec`] for its state and of [`lists`]
-//! for its lists; and an arm in each match of this file.
+//! It needs a variant of [`Lru`] with a number, a name and a mark for each of its lists
+//! (`folio/flags/mod.rs` has one left); a file or folder here; a field of [`Lruvec`] for its state
+//! and of [`lists`] for its lists; and an arm in each match of this file.
 
 pub(crate) mod arrivals;
 pub(crate) mod classic;
@@ -65,14 +65,14 @@ use crate::memcg::{Memcg, MemcgId};
 use multigen::window::GENERATION_LISTS;
 
 impl Lru {
-    /// All policies, those for tests included, in the order in which they take turns while the
-    /// policy is switched.
+    /// All policies, including those for tests, in the order of their turns while the policy is
+    /// switched.
     #[cfg(not(test))]
     pub(crate) const POLICIES: [Lru; 3] = Lru::ALL;
     #[cfg(test)]
     pub(crate) const POLICIES: [Lru; 4] = [Lru::MultiGen, Lru::Classic, Lru::Ranked, Lru::Fifo];
 
-    /// What reclaim as a whole does under it.
+    /// The policy's parameters for reclaim as a whole.
     #[inline]
     pub(crate) const fn habits(self) -> &'static Habits {
         match self {
@@ -84,7 +84,7 @@ impl Lru {
         }
     }
 
-    /// On whose lists a folio in such a state is, if it is on one that is scanned.
+    /// The policy that owns a folio in this state, if the folio is on a list that is scanned.
     fn of(now: Flags) -> Lru {
         match now.mark() {
             0 => Lru::Classic,
@@ -97,27 +97,27 @@ impl Lru {
 }
 
 impl Lru {
-    /// What `lru_gen/enabled` chooses between.
+    /// The policy for a value of `lru_gen/enabled`.
     pub(crate) fn by_generations(yes: bool) -> Lru {
         if yes { Lru::MultiGen } else { Lru::Classic }
     }
 }
 
 impl Mechanisms {
-    /// Whether some policy that may have folios is such.
+    /// Whether the predicate holds for any policy that may have folios.
     #[inline]
     pub(crate) fn any_policy(self, is_such: impl Fn(Lru) -> bool) -> bool {
         if self.is_switching() { Lru::POLICIES.into_iter().any(is_such) } else { is_such(self.lru()) }
     }
 
-    /// Whether the lists of that policy may have folios.
+    /// Whether the lists of `lru` may have folios.
     pub(crate) fn may_have_folios_of(self, lru: Lru) -> bool {
         self.is_switching() || self.lru() == lru
     }
 }
 
 impl Core {
-    /// What reclaim as a whole does under the policy.
+    /// The parameters of the current policy for reclaim as a whole.
     #[inline]
     pub(crate) fn habits(&self) -> &'static Habits {
         self.lru().habits()
@@ -127,10 +127,11 @@ impl Core {
 // Placing.
 
 impl LockedLruvec<'_> {
-    /// Puts a folio where the policy says. `rotation`: to be evicted next.
+    /// Puts a folio on the list that the policy chooses. `rotation`: the folio is to be evicted
+    /// next.
     pub(crate) fn place(&mut self, folio: FolioId, rotation: bool) {
-        // Asked under the lock: once the policy is switched, nobody adds to lists that the switch
-        // has emptied.
+        // Read under the lock: after a switch has emptied the old policy's lists, no thread adds to
+        // them.
         match self.folios.mechanisms().lru() {
             Lru::MultiGen => _ = self.add_to_generation(folio, rotation),
             Lru::Classic => self.add_classic(folio, rotation),
@@ -140,7 +141,7 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// Puts a new folio where the policy says.
+    /// Puts a new folio on the list that the policy chooses.
     pub(crate) fn place_new(&mut self, core: &Core, folio: FolioId) {
         match self.folios.mechanisms().lru() {
             Lru::Ranked => self.add_new_ranked(core, folio),
@@ -148,16 +149,15 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// A folio goes to the same list of `heir`: what its policy notes of it beside its state
-    /// follows.
+    /// Copies what the policy keeps about a folio outside its state word; the folio moves to the
+    /// same list of `heir`.
     fn inherit(&self, heir: &LockedLruvec<'_>, list: usize, folio: FolioId) {
         if policy_of_list(list) == Some(Lru::Ranked) {
             heir.inherit_ranked(self, folio);
         }
     }
 
-    /// A folio was taken off a list that is scanned, on which it was in state `before`: its policy
-    /// counts one less.
+    /// Counts a folio off: it left a scanned list, on which it was in state `before`.
     #[inline]
     fn count_off(&mut self, kind: Kind, before: Flags) {
         match Lru::of(before) {
@@ -173,16 +173,16 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// Its write-back ended: a folio that is off its list is to be evicted next.
+    /// Prepares a folio whose writeback ended to be evicted next; it is off its list.
     fn rotated(&self, folio: FolioId) {
-        // Newcomers and pages of the main list leave from where they were.
+        // Under `ranked`, a folio stays in the list that it came from.
         if self.folios.mechanisms().lru() != Lru::Ranked {
             self.folios.flags(folio).clear_active();
         }
     }
 
-    /// A folio that is off its list is to go to the old side, on advice. `true`: that counts as a
-    /// deactivation.
+    /// Prepares a folio that is off its list to go to the old end, on advice. `true`: this counts
+    /// as a deactivation.
     fn make_cold(&self, folio: FolioId) -> bool {
         let (flags, mechanisms) = (self.folios.flags(folio), self.folios.mechanisms());
         let was_active = flags.make_cold();
@@ -201,11 +201,11 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// The lists from which folios move to another policy, in that order: the youngest first.
+    /// The lists from which folios move to another policy, youngest first.
     fn lists_to_leave(&self, from: Lru) -> Vec<usize> {
         match from {
             Lru::MultiGen => self.generation_lists(),
-            // The active lists first.
+            // Active lists first.
             Lru::Classic => [true, false]
                 .into_iter()
                 .flat_map(|active| Kind::ALL.map(|kind| classic::list_of(kind, active)))
@@ -219,8 +219,8 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// A folio leaves its policy without leaving the lists: it has no mark, and `active` says
-    /// whether it was among the young.
+    /// Detaches a folio from its policy while it stays on its list: the mark is cleared, and
+    /// `active` says whether the folio was young.
     fn leave(&mut self, from: Lru, folio: FolioId) {
         match from {
             Lru::MultiGen => self.leave_generation(folio),
@@ -234,7 +234,7 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// A folio that left its policy goes to the old end of a list of another.
+    /// Attaches a detached folio to another policy, at the old end of one of its lists.
     fn join(&mut self, to: Lru, folio: FolioId) {
         match to {
             Lru::MultiGen => self.join_generation(folio),
@@ -250,10 +250,10 @@ impl LockedLruvec<'_> {
     }
 }
 
-// Use and advice.
+// Accesses and advice.
 
-/// Counts one access through a descriptor to the folio that was in state `then`. `Some`:
-/// [`accessed_again`] is to be called for it, with its state before; it has a reference for that.
+/// Counts one access through a descriptor to a folio seen in state `then`. `Some`: the caller must
+/// call [`accessed_again`] with this earlier state; the folio holds a reference for it.
 #[inline]
 pub(crate) fn accessed(core: &Core, folio: FolioId, then: Flags) -> Option<Flags> {
     let (flags, mechanisms) = (core.folios.flags(folio), core.mechanisms());
@@ -272,30 +272,30 @@ pub(crate) fn accessed(core: &Core, folio: FolioId, then: Flags) -> Option<Flags
     }
 }
 
-/// What [`accessed`] left to do where no lock is held, as a batch of `cpu` may be drained.
+/// The rest of [`accessed`], which may drain a batch of `cpu` and so runs without locks.
 #[cold]
 pub(crate) fn accessed_again(core: &Core, host: &impl Host, cpu: usize, folio: FolioId, before: Flags) {
-    // Only active and inactive lists have it; if the policy was switched meanwhile, the folio is
+    // Only the classic LRU asks for this call. If the policy was switched meanwhile, the folio is
     // activated all the same.
     core.accessed_again(host, cpu, folio, before);
 }
 
-/// A page fault brought a folio in, of a mapping in which use says something. It is not on a list
+/// Marks a folio that a page fault brought into a mapping with recency. The folio is not on a list
 /// yet.
 pub(crate) fn faulted_in(core: &Core, folio: FolioId) {
     match core.lru() {
         Lru::MultiGen => core.folios.flags(folio).mark_faulted_in(core.mechanisms()),
-        // The accessed bit of the fault is found by reclaim.
+        // Reclaim will find the accessed bit that the fault sets.
         Lru::Classic => {}
-        // The fault makes a page-table entry, which counts as the access that brings the page in.
+        // The fault creates a page-table entry, and that counts as the access of the fault.
         Lru::Ranked => {}
         #[cfg(test)]
         Lru::Fifo => {}
     }
 }
 
-/// Advice that a page is not needed, which could not be followed at once
-/// ([book: access#rotation-and-advice], deactivate-file).
+/// Deactivates a folio on advice: the caller does not need the page, but it could not be freed at
+/// once ([book: access#rotation-and-advice], deactivate-file).
 pub(crate) fn advise_cold(core: &Core, host: &impl Host, cpu: usize, folio: FolioId) {
     let moves = match core.lru() {
         Lru::MultiGen => multigen::forget_use(core, folio),
@@ -308,18 +308,18 @@ pub(crate) fn advise_cold(core: &Core, host: &impl Host, cpu: usize, folio: Foli
     }
 }
 
-// The turn of one lruvec.
+// The turn of an lruvec.
 
-/// What is decided once for the turns of all lruvecs of a pass.
+/// Decisions made once per pass, for the turns of all lruvecs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pass {
     priority: u8,
-    /// Where the classic LRU has folios.
+    /// `Some` if the classic LRU has folios.
     balance: Option<classic::Balance>,
 }
 
 impl Pass {
-    /// A pass at this priority begins.
+    /// Begins a pass at this priority.
     pub(crate) fn new(cx: &Context<'_, impl Host>, priority: u8) -> Pass {
         let core = cx.core;
         let balance = core.mechanisms().may_have_folios_of(Lru::Classic).then(|| {
@@ -329,13 +329,13 @@ impl Pass {
         Pass { priority, balance }
     }
 
-    /// At which priority.
+    /// The priority of the pass.
     pub(crate) fn priority(&self) -> u8 {
         self.priority
     }
 }
 
-/// The turn of one policy's lists of an lruvec.
+/// One policy's part of an lruvec's turn.
 #[derive(Debug)]
 enum PolicyTurn {
     MultiGen(multigen::MultiGenTurn),
@@ -393,36 +393,35 @@ impl PolicyTurn {
     }
 }
 
-/// The turn of one lruvec: what is taken from it, batch by batch, by the policies that have folios
-/// on its lists. While the policy is being switched, that is each of them, one after the other
-/// ([book: classic-lru#switching]).
+/// The turn of one lruvec: takes folios from it batch by batch. While the policy is switched, the
+/// policies that have folios take their parts one after the other ([book: classic-lru#switching]).
 #[derive(Debug)]
 pub(crate) struct Turn {
     memcg: MemcgId,
-    /// Those that are not over, in order.
+    /// Parts that are not finished, in order.
     policies: [Option<PolicyTurn>; Lru::POLICIES.len()],
-    /// What came of those that are over.
+    /// Results of the finished parts.
     visit: Visit,
 }
 
 impl Turn {
-    /// It is the turn of a memcg.
+    /// Begins the turn of a memcg.
     pub(crate) fn begin(cx: &mut Context<'_, impl Host>, grant: Grant<'_>, pass: &Pass) -> Turn {
         let policies = Lru::POLICIES.map(|lru| PolicyTurn::begin(cx, lru, grant, pass));
         Turn { memcg: grant.memcg.id(), policies, visit: Visit::default() }
     }
 
-    /// Whose it is.
+    /// The memcg whose turn it is.
     pub(crate) fn memcg(&self) -> MemcgId {
         self.memcg
     }
 
-    /// What the turn came to so far.
+    /// The results of the turn so far.
     pub(crate) fn visit(&self, core: &Core) -> Visit {
         self.policies.iter().flatten().fold(self.visit, |visit, turn| visit.and(turn.visit(core)))
     }
 
-    /// It ends early. What others wait for is done.
+    /// Ends the turn early. An aging that other threads wait for is completed.
     pub(crate) fn abandon(&mut self, core: &Core, host: &impl Host) {
         for turn in self.policies.iter_mut().flatten() {
             if let PolicyTurn::MultiGen(turn) = turn {
@@ -438,8 +437,8 @@ impl Turn {
         self.after(cx, step)
     }
 
-    /// The folios of the batch were examined: what was not freed is put
-    /// back. [`TurnStep::PageOut`]: some of them, once more.
+    /// Puts back the folios of the batch that were not freed. [`TurnStep::PageOut`]: some are to be
+    /// examined once more.
     pub(crate) fn put_back(&mut self, cx: &mut Context<'_, impl Host>, outcome: PagedOut) -> TurnStep {
         let Some(turn) = self.policies.iter_mut().flatten().next() else { return TurnStep::Finished };
         let step = turn.put_back(cx, cx.core.memcg(self.memcg), outcome);
@@ -456,23 +455,23 @@ impl Turn {
     }
 }
 
-/// The policy was switched while folios of the multi-gen LRU were isolated: they go where the new
-/// one says.
+/// Puts isolated folios of the multi-gen LRU back under the current policy, if the policy was
+/// switched meanwhile.
 fn put_back_elsewhere(cx: &mut Context<'_, impl Host>, memcg: &Memcg) {
     if cx.core.lru() != Lru::MultiGen && !cx.scan.rejected.is_empty() {
         classic::put_back(cx.core, cx.host, cx.scan, memcg, None);
     }
 }
 
-/// A page that nobody asked for was brought in with another, and is not on a list yet.
+/// Marks a folio that readahead brought in. The folio is not on a list yet.
 pub(crate) fn came_ahead(core: &Core, folio: FolioId) {
     if core.lru() == Lru::Ranked {
         core.folios.flags(folio).comes_ahead();
     }
 }
 
-/// A folio got a page-table entry, with the accessed bit set. `true`: for the access for which it
-/// was brought in, so that the bit says nothing.
+/// Notes that a folio got a page-table entry with the accessed bit set. `true`: the bit stands for
+/// the access that brought the page in, and does not count.
 #[inline]
 pub(crate) fn mapped_first(core: &Core, folio: FolioId, then: Flags) -> bool {
     let mechanisms = core.mechanisms();
@@ -481,13 +480,13 @@ pub(crate) fn mapped_first(core: &Core, folio: FolioId, then: Flags) -> bool {
         && core.folios.flags(folio).take_first_touch(then)
 }
 
-/// Whether entries that are made for the neighbours of a page that faults are to be old: nobody
-/// touched those.
+/// Whether fault-around creates entries with a clear accessed bit, since no access was made through
+/// them.
 pub(crate) fn maps_around_old(core: &Core) -> bool {
     core.lru() == Lru::Ranked
 }
 
-/// A page is written to.
+/// Notes that a page is written to.
 #[inline]
 pub(crate) fn dirtied(core: &Core, folio: FolioId) {
     if core.lru() == Lru::Ranked {
@@ -495,12 +494,12 @@ pub(crate) fn dirtied(core: &Core, folio: FolioId) {
     }
 }
 
-/// An isolated folio stays in memory: whether that is an advantage, or only delays its eviction.
+/// Whether an isolated folio that stays in memory gains rank; if not, its eviction is only delayed.
 pub(crate) fn activates_rejected(core: &Core) -> bool {
     core.lru() != Lru::Ranked
 }
 
-/// Fewest pages that an effort on behalf of `target` tries to reclaim.
+/// The fewest pages that an effort on behalf of `target` tries to reclaim.
 pub(crate) fn fewest_pages(core: &Core, target: MemcgId) -> u64 {
     match core.lru() {
         Lru::Ranked => ranked::fewest_pages(core.memcg(target).max_pages()),
@@ -508,8 +507,8 @@ pub(crate) fn fewest_pages(core: &Core, target: MemcgId) -> u64 {
     }
 }
 
-/// As a part of a turn, one batch of the oldest generation is isolated. `true`: it is to be
-/// examined. For commands on `lru_gen`.
+/// Isolates one batch of the oldest generation, for commands on `lru_gen`. `true`: the batch is to
+/// be examined.
 pub(crate) fn isolate_oldest(
     cx: &mut Context<'_, impl Host>,
     memcg: &Memcg,
@@ -519,23 +518,23 @@ pub(crate) fn isolate_oldest(
     multigen::isolate(cx, memcg, request, swappiness)
 }
 
-/// As a part of a turn, puts back what is left of the batch of [`isolate_oldest`]. `true`: some is
-/// to be examined once more.
+/// Puts back the rest of a batch of [`isolate_oldest`]. `true`: some folios are to be examined once
+/// more.
 pub(crate) fn put_back_oldest(cx: &mut Context<'_, impl Host>, memcg: &Memcg, outcome: PagedOut) -> bool {
     put_back_elsewhere(cx, memcg);
     multigen::put_back(cx, memcg, outcome)
 }
 
-/// An effort on `target` ends: what it has seen is no news to the next.
+/// Ends an effort on `target`: the next effort ignores the refaults that this one has seen.
 pub(crate) fn end_effort(core: &Core, host: &impl Host, target: MemcgId) {
     if core.mechanisms().may_have_folios_of(Lru::Classic) {
         core.note_refaults_seen(host, core.memcg(target));
     }
 }
 
-// What is known of an isolated folio.
+// References to isolated folios.
 
-/// Reads the accessed bits of a mapped folio that is isolated.
+/// Reads and clears the accessed bits of a mapped, isolated folio.
 pub(crate) fn references(cx: &mut Context<'_, impl Host>, memcg: &Memcg, folio: FolioId) -> References {
     let core = cx.core;
     if core.lru() == Lru::Ranked {
@@ -550,16 +549,16 @@ pub(crate) fn references(cx: &mut Context<'_, impl Host>, memcg: &Memcg, folio: 
     multigen::references(cx, memcg, folio)
 }
 
-/// What `referenced` says of an isolated folio.
+/// Meaning of the `referenced` flag of an isolated folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Referenced {
-    /// It was accessed, which is forgotten when that is looked at.
+    /// The folio was accessed. Examining it clears the flag.
     pub(crate) counts: bool,
-    /// Its accessed bit was found set while it was isolated.
+    /// The accessed bit was found set while the folio was isolated.
     pub(crate) young_meanwhile: bool,
 }
 
-/// What `referenced` says of an isolated folio in state `now`.
+/// Interprets the `referenced` flag of an isolated folio in state `now`.
 #[inline]
 pub(crate) fn referenced(mechanisms: Mechanisms, now: Flags) -> Referenced {
     let two_lists = mechanisms.any_policy(|lru| lru != Lru::MultiGen);
@@ -567,15 +566,15 @@ pub(crate) fn referenced(mechanisms: Mechanisms, now: Flags) -> Referenced {
         return Referenced { counts: false, young_meanwhile: false };
     }
     Referenced {
-        // Of clean ones it would be forgotten when they are freed.
+        // Clean folios lose the flag when they are freed.
         counts: now.referenced() && now.dirty() && two_lists,
         young_meanwhile: now.referenced() && !mechanisms.workingset_rework() && !two_lists,
     }
 }
 
-// Eviction and return.
+// Eviction and refault.
 
-/// A batch of evictions on behalf of one target, and what is remembered of the pages.
+/// A batch of evictions on behalf of one target.
 #[derive(Debug)]
 pub(crate) struct Evictions {
     classic: classic::Evictions,
@@ -584,8 +583,8 @@ pub(crate) struct Evictions {
 }
 
 impl Evictions {
-    /// Up to so many pages will be evicted on behalf of `target`; [`Self::end`] is to be called
-    /// after them.
+    /// Begins a batch of at most `pages` evictions on behalf of `target`. [`Self::end`] must
+    /// follow.
     pub(crate) fn begin(core: &Core, target: MemcgId, pages: u64) -> Evictions {
         let classic = match core.lru() {
             Lru::Classic => classic::Evictions::begin(core, target, pages),
@@ -594,7 +593,7 @@ impl Evictions {
         Evictions { classic, tiers: [[0; 4]; 2] }
     }
 
-    /// A page of `memcg` in state `flags` is evicted now: the shadow that stays.
+    /// Evicts a page of `memcg` in state `flags`: counts it and returns its shadow.
     pub(crate) fn evicted(
         &mut self,
         core: &Core,
@@ -613,7 +612,7 @@ impl Evictions {
         }
     }
 
-    /// The batch is over. Pages evicted, by kind.
+    /// Ends the batch. Returns the pages evicted, by kind.
     pub(crate) fn end(self, core: &Core, memcg: &Memcg) -> [u64; 2] {
         self.classic.end(core);
         Kind::ALL.map(|kind| {
@@ -624,7 +623,7 @@ impl Evictions {
     }
 }
 
-/// A page with a shadow is back, not yet on a list: what it gets.
+/// Handles a page that returns while its shadow exists. The folio is not on a list yet.
 pub(crate) fn refaulted(core: &Core, host: &impl Host, refault: Refault<'_>) {
     match core.lru() {
         Lru::MultiGen => multigen::refaulted(core, host, refault),
@@ -649,14 +648,14 @@ impl Lruvec {
         swappiness.evictable().map(pages).sum::<u64>() + self.pages_in_generations(swappiness)
     }
 
-    /// Pages on the active list, or labelled with one of the two youngest generations, which is
-    /// what the kernel reports as active.
+    /// Pages on the active list, or labelled with one of the two youngest generations; the kernel
+    /// reports those as active.
     pub fn active_pages(&self, kind: Kind) -> u64 {
         let [main, _] = self.ranked.reported(kind);
         self.classic.size(kind, true) + main + self.pages_in_active_generations(kind)
     }
 
-    /// Pages on the inactive list, or in the other generations.
+    /// Pages on the inactive list, or labelled with an older generation.
     pub fn inactive_pages(&self, kind: Kind) -> u64 {
         let all: u64 = (0..MAX_GENERATIONS as u8).map(|g| self.size(GenIndex(g), kind)).sum();
         let [_, newcomers] = self.ranked.reported(kind);
@@ -667,7 +666,7 @@ impl Lruvec {
         pages
     }
 
-    /// Pages on all lists that are scanned, of both kinds.
+    /// Pages of both kinds on all scanned lists.
     pub(crate) fn reclaimable_pages(&self) -> u64 {
         let of_kind = |kind| self.classic.pages(kind) + self.ranked.pages(kind);
         let pages = self.labelled_pages() + Kind::ALL.map(of_kind).iter().sum::<u64>();
@@ -678,7 +677,7 @@ impl Lruvec {
 }
 
 impl LockedLruvec<'_> {
-    /// What each policy counts here is counted in `heir`.
+    /// Moves the sizes that each policy counts here to `heir`.
     fn hand_over_sizes(&mut self, heir: &mut LockedLruvec<'_>) {
         self.hand_over_generations(heir);
         for (kind, active) in classic::LISTS {
@@ -702,7 +701,7 @@ impl LockedLruvec<'_> {
     }
 }
 
-/// The policy whose list that is; `None`: it is for folios that must not be reclaimed.
+/// The policy that owns a list; `None` for the unevictable list.
 pub(crate) fn policy_of_list(list: usize) -> Option<Lru> {
     match list {
         _ if list < GENERATION_LISTS => Some(Lru::MultiGen),
@@ -714,7 +713,7 @@ pub(crate) fn policy_of_list(list: usize) -> Option<Lru> {
     }
 }
 
-/// The list that the state of a folio names, which is on a list: that where it is counted.
+/// The list that a listed folio's state names; its size includes the folio.
 pub(crate) fn list_named(now: Flags) -> usize {
     let kind = if now.swapbacked() { Kind::Anon } else { Kind::File };
     if now.unevictable() {
@@ -731,8 +730,8 @@ pub(crate) fn list_named(now: Flags) -> usize {
     }
 }
 
-/// The list that a folio in such a state is on, or may be on: of the multi-gen LRU, that of its
-/// kind of any generation.
+/// Whether a folio in this state may be on `list`. In the multi-gen LRU it may be on any generation
+/// of its kind.
 pub(crate) fn may_be_on(now: Flags, list: usize) -> bool {
     let named = list_named(now);
     match policy_of_list(named) {
@@ -741,7 +740,7 @@ pub(crate) fn may_be_on(now: Flags, list: usize) -> bool {
     }
 }
 
-/// Pages that a policy counts on a list, or labelled as its.
+/// Pages that a policy counts on a list, or labels as the list's.
 pub(crate) fn size_of_list(lruvec: &Lruvec, list: usize) -> u64 {
     let kind = Kind::ALL[list % 2];
     match policy_of_list(list) {

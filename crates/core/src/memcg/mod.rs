@@ -1,20 +1,18 @@
-//! Memory cgroups ("tenants"): who pays for a page.
+//! Memory cgroups ("tenants"): charges, limits and their tree.
 //!
 //! ```text
 //! root ─┬─ a ─┬─ a/x      a page is charged to its memcg and all its ancestors ([`counter`]), in advance and in
 //!       │     └─ a/y      batches ([`stock`]); what reclaim spares is in [`protection`]; the tree, and how it is walked,
-//!       └─ b              in [`tree`]; how a memcg goes in [`offline`];
-//!                      how much its tasks were stalled in [`pressure`].
+//!       └─ b              in [`tree`]; removal in [`offline`]; stall times in [`pressure`].
 //! ```
 //!
-//! Each memcg has its own lists ([`Lruvec`]). The pages of a memcg that went belong to its *heir*,
-//! the nearest ancestor that is there.
+//! Each memcg has its own lists ([`Lruvec`]). The pages of a removed memcg belong to its *heir*,
+//! the nearest ancestor that is online.
 //!
 //! # Locking
 //!
-//! Usage, limits and counters are atomic words. The tree has a lock of its own. A number is used
-//! again only when nothing refers to it any more, so that a memcg is found by number without a
-//! lock.
+//! Usage, limits and counters are atomic words. The tree has a lock of its own. A number is reused
+//! only after the last reference to it is gone, so that a lookup by number needs no lock.
 
 mod counter;
 mod id;
@@ -53,22 +51,22 @@ use pressure::Pressure;
 use protection::Protection;
 use std::sync::Arc;
 
-/// Most memcgs at once, the root included.
+/// The most memcgs at once, including the root.
 pub const MEMCGS_MAX: u32 = 1 << MemcgId::BITS;
-/// Most levels below the root.
+/// The most levels below the root.
 pub const DEPTH_MAX: u32 = 64;
-/// Most bytes of a name.
+/// The longest name, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// How far a memcg's life has got.
+/// State of a memcg's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Life {
     /// Tasks may be charged to it.
     Online,
-    /// It was removed, and something still refers to it: pages, swap slots, children or handles.
+    /// Removed, but still referenced by pages, swap slots, children or handles.
     Offline,
-    /// Nothing does: the number is free.
+    /// Unreferenced: the number is free.
     Free,
 }
 
@@ -79,9 +77,9 @@ pub struct Memcg {
     name: Mutex<Arc<str>>,
     parent: AtomicU32,
     life: AtomicU32,
-    /// Who has its pages since it went.
+    /// The memcg that got the pages when this one was removed.
     heir: AtomicU32,
-    /// Owners outside the core, who may still charge to it.
+    /// Handles of owners outside the core, which may still charge to the memcg.
     handles: AtomicU32,
     /// `memory.oom.group`.
     oom_group: AtomicBool,
@@ -89,18 +87,18 @@ pub struct Memcg {
     pub(crate) memory: PageCounter,
     pub(crate) swap: PageCounter,
     protection: Protection,
-    /// Where those who reclaim from its subtree together are.
+    /// The position of concurrent reclaimers that share a walk of the subtree.
     shared_walk: Mutex<SharedWalk>,
-    /// The order in which its subtree gives pages, once somebody asked for it.
+    /// The order in which the memcgs of the subtree give pages, once it was needed.
     pub(crate) order: Mutex<Option<Box<MemcgOrder>>>,
-    /// Its place in the orders that it is in.
+    /// The position in the orders that the memcg is in.
     pub(crate) group: AtomicU32,
-    /// It has, or had, children: it keeps an order, in which it is itself.
+    /// Whether the memcg has or had children: then it keeps an order and is in it.
     pub(crate) has_children: AtomicBool,
     pub(crate) stat: Stat,
-    /// Of its subtree.
+    /// Dirty and writeback pages of the subtree.
     pub(crate) pending: Pending,
-    /// How fast each of its tasks may dirty pages, once one was slowed down.
+    /// Dirty rate limit of each task, once a task was throttled.
     pub(crate) pace: Mutex<Option<Box<Pace>>>,
     pressure: Mutex<Option<Box<Pressure>>>,
     pub(crate) lruvec: Lruvec,
@@ -108,8 +106,8 @@ pub struct Memcg {
 }
 
 impl Memcg {
-    /// Bytes of an empty one, with its place in the tree and its name. They stay when it goes, for
-    /// the next.
+    /// Bytes of an empty memcg, including its place in the tree and its name. They are kept for
+    /// reuse after the memcg is removed.
     pub const BYTES: u64 = 2048;
 
     fn new(id: MemcgId, now: crate::Time) -> Memcg {
@@ -138,23 +136,23 @@ impl Memcg {
         }
     }
 
-    /// Its number.
+    /// The memcg's number.
     pub fn id(&self) -> MemcgId {
         self.id
     }
 
-    /// Its name, unique among its siblings; empty for the root.
+    /// The name, unique among siblings; empty for the root.
     pub fn name(&self) -> Arc<str> {
         self.name.lock().clone()
     }
 
-    /// The memcg that it is a child of; of the root, the root itself.
+    /// The parent; the root is its own parent.
     pub fn parent(&self) -> MemcgId {
         let parent = self.parent.load(Relaxed);
         if parent == MemcgId::NONE { MemcgId::ROOT } else { MemcgId(parent) }
     }
 
-    /// Whether it was not removed.
+    /// Whether the memcg has not been removed.
     pub fn is_online(&self) -> bool {
         self.life() == Life::Online
     }
@@ -171,7 +169,7 @@ impl Memcg {
         self.life.store(life as u32, Release);
     }
 
-    /// Who has its pages, if it went and passed them on.
+    /// The memcg that got the pages, if this one was removed and handed them over.
     pub(crate) fn heir(&self) -> Option<MemcgId> {
         let heir = self.heir.load(Acquire);
         (heir != MemcgId::NONE).then_some(MemcgId(heir))
@@ -223,7 +221,7 @@ impl Memcg {
         self.swap.set_high(pages);
     }
 
-    /// `memory.oom.group`: whoever kills one of its tasks kills all.
+    /// `memory.oom.group`: an OOM kill of one task kills all tasks of the memcg.
     pub(crate) fn oom_group(&self) -> bool {
         self.oom_group.load(Relaxed)
     }
@@ -242,19 +240,19 @@ impl Memcg {
         self.memory.peak_pages()
     }
 
-    /// Its own counters; [`Memcgs::subtree_stat`] has those of its children, too.
+    /// Counters of this memcg alone; [`Memcgs::subtree_stat`] adds those of its descendants.
     pub fn stat(&self) -> &Stat {
         &self.stat
     }
 
-    /// Its lists.
+    /// The lists of the memcg.
     pub fn lruvec(&self) -> &Lruvec {
         &self.lruvec
     }
 }
 
 impl Memcgs {
-    /// A memcg and its ancestors below the root; of the root, itself.
+    /// A memcg and its ancestors below the root; for the root, the root itself.
     #[inline]
     pub(crate) fn with_ancestors(&self, memcg: MemcgId) -> impl Iterator<Item = &Memcg> {
         let mut next = Some(memcg);
@@ -265,7 +263,7 @@ impl Memcgs {
         })
     }
 
-    /// A memcg and its ancestors, the root included.
+    /// A memcg and its ancestors, including the root.
     pub(crate) fn lineage(&self, memcg: &Memcg) -> impl Iterator<Item = &Memcg> {
         let root = (memcg.id != MemcgId::ROOT).then(|| self.get(MemcgId::ROOT));
         self.with_ancestors(memcg.id).chain(root)
@@ -276,8 +274,7 @@ impl Memcgs {
         ancestor == MemcgId::ROOT || self.with_ancestors(memcg).any(|memcg| memcg.id == ancestor)
     }
 
-    /// Charges a memcg and all its ancestors; or, where one refuses, takes back what the others
-    /// were charged.
+    /// Charges a memcg and all its ancestors. If one refuses, the earlier charges are taken back.
     fn charge_all(
         &self,
         memcg: MemcgId,
@@ -292,7 +289,7 @@ impl Memcgs {
     /// Charges `pages` to a memcg and its ancestors.
     ///
     /// # Errors
-    /// Nothing was charged: it would exceed the limit of this one.
+    /// The memcg whose limit this would exceed; nothing was charged.
     pub(crate) fn charge_pages(&self, memcg: MemcgId, pages: u64) -> Result<(), MemcgId> {
         let charge = |payer: &Memcg| {
             let usage = payer.memory.try_charge(pages);
@@ -312,7 +309,7 @@ impl Memcgs {
     /// Charges a swap slot to a memcg and its ancestors.
     ///
     /// # Errors
-    /// This one may have no more.
+    /// The memcg whose swap limit this would exceed.
     pub(crate) fn charge_swap(&self, memcg: MemcgId) -> Result<(), MemcgId> {
         self.charge_all(memcg, |payer| payer.swap.try_charge(1).is_some(), |paid| _ = paid.swap.uncharge(1))?;
         let over = self.with_ancestors(memcg).filter(|payer| payer.swap.overage() > 0);
@@ -320,7 +317,7 @@ impl Memcgs {
         Ok(())
     }
 
-    /// Sets `memory.min`, in pages. More than `memory.max` protects as much as that.
+    /// Sets `memory.min`, in pages. The effect is capped at `memory.max`.
     pub fn set_min(&self, memcg: MemcgId, pages: u64) {
         self.get(memcg).protection.set_min(pages);
         self.update_protection(memcg);
@@ -337,8 +334,8 @@ impl Memcgs {
         memcg.protection.update(memcg.usage_pages(), || &self.get(memcg.parent()).protection);
     }
 
-    /// A memcg and all below it, in the order in which the tree is walked: each before its
-    /// children, siblings as they were made.
+    /// A memcg and its descendants in the order of a tree walk: parents before children, siblings
+    /// in order of creation.
     pub fn subtree(&self, memcg: MemcgId) -> impl Iterator<Item = &Memcg> {
         let mut next = Some(memcg);
         std::iter::from_fn(move || {
@@ -349,28 +346,28 @@ impl Memcgs {
     }
 }
 
-/// Why a memcg could not be made, found or removed.
+/// The reason why a memcg could not be created, found or removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MemcgError {
     /// The name is taken.
     Exists(String),
-    /// As many exist as their numbers in shadow entries can tell apart.
+    /// All numbers that fit into a shadow are in use.
     TooMany,
-    /// The parent has as many ancestors as there may be.
+    /// The parent is at the deepest level.
     TooDeep,
     /// The name cannot be part of a path.
     BadName {
-        /// It.
+        /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The problem with it.
         reason: &'static str,
     },
-    /// It was removed.
+    /// The memcg has been removed.
     Gone,
-    /// There is no such path.
+    /// No memcg has this path.
     Missing(String),
-    /// It has children: remove those first.
+    /// The memcg has children: remove those first.
     HasChildren,
     /// The root cannot be removed.
     IsRoot,

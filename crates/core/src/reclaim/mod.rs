@@ -1,19 +1,19 @@
-//! Pressure: who gives up pages, how many, how hard.
+//! Reclaim: how many pages to free, from which memcgs, and how hard to try.
 //!
 //! ```text
 //! Charging ── over memory.max, or below min ──► Effort ── priorities 12…0 ──► NodeWalk ── lruvec by lruvec ──► batches
 //! Background ── below low, until above high ──────────────────────────────►
 //! ```
 //!
-//! Everything here is a value with a `step`: it does one batch and returns what comes next. It
-//! never blocks; where somebody has to wait, it says so and for what, and the host parks a thread
-//! or advances a clock.
+//! Each operation is a value with a `step` that does one batch and returns what comes next. A step
+//! never blocks: it returns a [`Throttle`] to wait for, and the host parks a thread or advances a
+//! clock.
 //!
 //! Source: [book: reclaim-loop].
 //!
 //! # Locking
 //!
-//! Nothing is held between steps.
+//! Holds no lock between steps.
 
 mod background;
 mod high;
@@ -43,10 +43,10 @@ use crate::host::{Host, Throttle};
 use crate::lru::{self, TURN_PAGES};
 use crate::memcg::Counter;
 
-/// What a step of an effort came to.
+/// Result of a step of an effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Call again; anybody may run before.
+    /// Call again; other threads may run before.
     More,
     /// Wait, then call again.
     Wait(Throttle),
@@ -62,7 +62,8 @@ pub struct Effort {
     scan: Scan,
     priority: u8,
     walk: Option<NodeWalk>,
-    /// A fruitless effort is repeated once: other reclaimers may have shared the first walk.
+    /// Whether the effort runs a second time, as it does once if it frees nothing: concurrent
+    /// reclaimers may have shared the first walk.
     repeated: bool,
 }
 
@@ -92,7 +93,7 @@ impl Effort {
         self.end_priority(core, host)
     }
 
-    /// Ends it early. What others wait for is done.
+    /// Ends the effort early. An aging that other threads wait for is completed.
     pub(crate) fn abandon(mut self, core: &Core, host: &impl Host) {
         if let Some(walk) = &mut self.walk {
             walk.abandon(core, host);
@@ -116,7 +117,7 @@ impl Effort {
         lru::end_effort(core, host, self.orders.target);
         let force = std::mem::take(&mut self.scan.skipped_deactivation) && !self.scan.force_deactivation;
         if progress.reclaimed == 0 && (!self.repeated || force) {
-            // First because others may have shared the walk, then because active pages were spared.
+            // The first repetition is for a shared walk, the second for spared active pages.
             self.scan.force_deactivation = self.repeated;
             self.repeated = true;
             self.priority = PRIORITY_DEFAULT;
@@ -138,15 +139,16 @@ impl Effort {
     }
 }
 
-/// Where a root effort with a large goal starts, so that the first pass already looks at about that
-/// much ([book: reclaim-loop#initial-priority]). Small goals, and targeted reclaim, start at 12.
+/// The first priority of a root effort with a large goal: the first pass then scans about as many
+/// pages as the goal ([book: reclaim-loop#initial-priority]). Small goals and targeted reclaim
+/// start at 12.
 pub(crate) fn initial_priority(core: &Core, orders: &Orders) -> u8 {
     let kernels = kernels_priority(core, orders);
     core.turn_pages(orders.target).map_or(kernels, |pages| kernels.min(priority_of_turns(pages)))
 }
 
-/// Where memcgs of so many pages on average take turns: where each gives a whole turn, so that few
-/// are visited. One that is small gives an eighth of its pages at most.
+/// The first priority where memcgs give pages in turn, for memcgs of `pages` pages on average. Each
+/// gives a full turn, so that few are visited; a small one gives at most an eighth of its pages.
 fn priority_of_turns(pages: u64) -> u8 {
     (pages / TURN_PAGES).max(1).ilog2().clamp(3, u32::from(PRIORITY_DEFAULT)) as u8
 }
@@ -155,7 +157,7 @@ fn kernels_priority(core: &Core, orders: &Orders) -> u8 {
     if !orders.is_root() || orders.goal_pages < 64 || !core.habits().starts_by_size {
         return PRIORITY_DEFAULT;
     }
-    // File pages count whatever the swappiness, anonymous ones where they may be taken.
+    // File pages always count, anonymous ones only if reclaim may take them.
     let swappiness = core.swappiness_now(orders.swappiness);
     let counts = |kind: &Kind| *kind == Kind::File || swappiness.evicts(Kind::Anon);
     let inactive = |kind| core.folios.listed().inactive_pages(kind);
@@ -204,7 +206,7 @@ mod tests {
         assert_eq!(start(harness.orders(1024)), 12);
     }
 
-    /// The priorities of the passes of an effort, and what it came to.
+    /// The priorities of an effort's passes, and its progress.
     fn priorities(harness: &Harness, orders: Orders) -> (Vec<u8>, Progress) {
         let mut effort = Effort::new(&harness.core, orders);
         let mut priorities = Vec::new();
@@ -252,7 +254,7 @@ mod tests {
             assert!(seen.starts_with(&whole.repeat(2)) && seen.len() > 26, "{preset:?}: {seen:?}");
             assert!(harness.stat(Counter::EventLow) > 0);
 
-            // Nothing can be freed, whatever is ignored: it ends with nothing.
+            // If nothing at all can be freed, the effort ends without progress.
             harness.core.memcgs.set_low(child, 1000);
             (0..1000).filter(|&page| harness.is_cached(page)).for_each(|page| harness.write(page));
             let (seen, progress) = priorities(&harness, orders);
@@ -278,7 +280,7 @@ mod tests {
     /// (quota 1): the flusher is woken".
     #[test]
     fn one_dirty_page_at_the_tail_wakes_the_flusher() {
-        // As measured there, the limit is charged for other things, too, so that the quota is 1.
+        // The measured kernel charges other things to the limit, too, which makes the quota 1.
         let mut harness = Harness::new(8191, 31);
         harness.bring_at(0..8191, 4);
         harness.write(0);
@@ -286,10 +288,9 @@ mod tests {
         assert_eq!(*harness.host.flushes.borrow(), [crate::FlushReason::Reclaim]);
     }
 
-    /// [book: writeback#throttling]: limit reclaim that met nothing but dirty pages which are
-    /// queued already waits for a tick, where such pages are more than half of what could be
-    /// reclaimed. [book: reclaim-loop#effort]: the mark is taken away at the end of an effort,
-    /// before it is repeated.
+    /// [book: writeback#throttling]: limit reclaim waits for a tick if it met nothing but dirty pages
+    /// that are already queued, and these are more than half of the reclaimable pages.
+    /// [book: reclaim-loop#effort]: the mark is cleared at the end of an effort, before a repetition.
     #[test]
     fn limit_reclaim_waits_for_congestion() {
         let waits = |dirty: u32| {
@@ -297,7 +298,7 @@ mod tests {
             harness.bring_at(0..100, 4);
             (0..dirty).for_each(|page| harness.write(page));
             let folios = harness.start_writeback();
-            // Met once, so that they carry `reclaim`.
+            // Reclaim has met these once, so they carry the flag `reclaim`.
             (0..dirty).for_each(|page| harness.core.folios.flags(harness.folio(page)).set_reclaim());
             let mut effort = Effort::new(&harness.core, harness.orders(32));
             let mut waits = [Vec::new(), Vec::new()];
@@ -312,7 +313,7 @@ mod tests {
             harness.end_writeback(folios);
             waits
         };
-        // 100 >> 7 is 0: before priority 6, nothing is met.
+        // 100 >> 7 is 0: the passes before priority 6 scan nothing.
         let expected: Vec<_> = (1..=6).rev().map(|priority| (priority, Throttle::Congested)).collect();
         let [first, mut second] = waits(100);
         assert!(first.starts_with(&expected), "{first:?}");

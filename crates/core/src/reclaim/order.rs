@@ -1,11 +1,15 @@
-//! Which lruvec next, and how much of it: one pass over the memcgs of a target at one priority.
+//! One pass over the memcgs of a target at one priority: which lruvec is next, and how much to take
+//! from it.
 //!
-//! The pass is resumable. Each step takes at most one batch from one lruvec; between steps anybody
-//! may run.
+//! The pass is resumable. Each step takes at most one batch from one lruvec; other threads may run
+//! between steps. [`OrderWalk`] chooses the next lruvec, its [`Turn`] isolates folios.
 //!
 //! Source: [book: reclaim-loop#effort], [book: reclaim-loop#abort-test];
-//! [book: memcgs#memcg-lru-walk], [book: memcgs#memcg-visit] and [book: memcgs#tree-walk]. What is
-//! done with one lruvec is its [`Turn`], and who comes next is decided by an [`OrderWalk`].
+//! [book: memcgs#memcg-lru-walk], [book: memcgs#memcg-visit] and [book: memcgs#tree-walk].
+//!
+//! # Locking
+//!
+//! Holds no lock between steps.
 
 use crate::Core;
 use crate::host::{Host, Throttle};
@@ -20,19 +24,19 @@ pub(crate) struct NodeWalk {
     pass: Pass,
     order: OrderWalk,
     turn: Option<Turn>,
-    /// What the effort had achieved when the turn began.
+    /// Progress of the effort when the current turn began.
     before: Progress,
-    /// What the turn may free at most.
+    /// The most pages that the turn may free.
     most_pages: u64,
-    /// What it had when its turn began, but for what is protected.
+    /// Unprotected pages of the memcg when its turn began.
     giving_pages: u64,
-    /// What came of the visit before.
+    /// Result of the previous visit.
     last: Option<(MemcgId, Visit)>,
     workspace: Workspace,
     finished: bool,
 }
 
-/// Whether a pass goes on.
+/// Result of a step of [`NodeWalk`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WalkStep {
     More,
@@ -42,7 +46,8 @@ pub(crate) enum WalkStep {
 }
 
 impl NodeWalk {
-    /// `full`: nobody is left to others who reclaim at the same time, where the tree is walked.
+    /// A pass that has not begun. `full`: where the tree is walked, this thread visits every memcg
+    /// instead of sharing the walk with concurrent reclaimers.
     pub(crate) fn new(cx: &Context<'_, impl Host>, priority: u8, full: bool) -> NodeWalk {
         let order = OrderWalk::new(cx.core, cx.orders.target, priority, full || cx.orders.whole);
         let pass = Pass::new(cx, priority);
@@ -76,7 +81,7 @@ impl NodeWalk {
         if finished || now.reclaimed - before.reclaimed >= self.most_pages {
             let visit = turn.visit(core);
             let visit = Visit {
-                // Of the multi-gen LRU, what was sorted was looked at, too.
+                // The multi-gen LRU also counts folios that it sorted.
                 scanned: visit.scanned.max(now.scanned - before.scanned),
                 stolen: now.reclaimed - before.reclaimed,
                 giving_pages: self.giving_pages,
@@ -98,7 +103,7 @@ impl NodeWalk {
         WalkStep::More
     }
 
-    /// Ends it early. What others wait for is done.
+    /// Ends the pass early. An aging that other threads wait for is completed.
     pub(crate) fn abandon(&mut self, core: &Core, host: &impl Host) {
         if let Some(turn) = &mut self.turn {
             turn.abandon(core, host);
@@ -125,7 +130,7 @@ impl NodeWalk {
         }
         if protected && spared.low_pages >= usage {
             if !cx.scan.low_override && !self.order.visits_below_low(core, orders.target, id) {
-                // In the LRU it has its second visit; elsewhere, the effort may come back for it.
+                // The memcg LRU visits it a second time; elsewhere the effort may come back for it.
                 cx.scan.low_skipped |= !self.order.is_lru();
                 self.last = Some((id, Visit { below_low: true, ..Visit::default() }));
                 return WalkStep::More;
@@ -147,8 +152,8 @@ impl NodeWalk {
 }
 
 impl Core {
-    /// One batch of the oldest generation, as a part of a turn ([book: eviction#eviction-step]).
-    /// Pages looked at.
+    /// Evicts one batch of the oldest generation, as part of a turn
+    /// ([book: eviction#eviction-step]). Returns the pages scanned.
     pub(crate) fn evict_step(
         &self,
         host: &impl Host,
@@ -177,7 +182,7 @@ mod tests {
     use crate::testing::Harness;
     use crate::{Kind, Options};
 
-    /// So many pages, in a window of so many generations.
+    /// A harness with `pages` pages in `generations` generations.
     fn harness(pages: u32, generations: u64) -> Harness {
         let mut harness = Harness::with_mechanisms(Harness::subtree_lru(), u64::from(pages), 31);
         harness.bring_at(0..pages, generations);
@@ -191,7 +196,7 @@ mod tests {
     }
 
     /// [book: reclaim-loop#checks]: "7.2, lruvec of 1000 pages, priority 12: budget 0; no scan, no
-    /// aging", although it must be aged.
+    /// aging". The lruvec is due for aging.
     #[test]
     fn without_a_budget_nothing_happens() {
         let harness = harness(1000, 2);
@@ -233,7 +238,7 @@ mod tests {
             let pass = Pass::new(cx, 11);
             let grant = Grant { memcg: harness.memcg(), spared: Effective::default(), priority: 11 };
             let mut turn = Turn::begin(cx, grant, &pass);
-            // The first step looks for an address space to walk.
+            // The first step only looks for an address space to walk.
             assert_eq!(turn.step(cx), TurnStep::More);
             if !wins {
                 assert!(harness.open_generation(), "another was faster");
@@ -299,8 +304,8 @@ mod tests {
         assert_eq!((steps, scan.progress.reclaimed), (vec![64, 61], 25));
     }
 
-    /// Ours: a turn ends with twice the share of what is wanted, or two batches. The kernel's ends
-    /// with its budget.
+    /// A rule of this engine: a turn ends after twice its share of the goal, or two batches. In the
+    /// kernel it ends when the budget is used up.
     #[test]
     fn a_turn_ends_with_twice_its_share() {
         let kernels = crate::Mechanisms::preset(crate::Preset::Linux72);
