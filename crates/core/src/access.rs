@@ -422,7 +422,7 @@ impl Core {
         self.set_uptodate(mapping, folio, version);
     }
 
-    /// Ends the count of a page as being read; a charge that waits before an OOM kill uses the count.
+    /// Counts the read of a page as ended. Charges that wait before an OOM kill use the count.
     fn end_reading(&self, folio: FolioId) {
         self.owner_of(folio).stat.sub(Counter::FileReading, 1);
     }

@@ -386,7 +386,7 @@ impl Mechanisms {
         Mechanisms { on: if on { self.on | bit } else { self.on & !bit }, ..self }
     }
 
-    /// With that policy. All presets have the multi-gen LRU, and a classic one, too.
+    /// The same set under another policy. All presets have the multi-gen LRU.
     pub fn with_lru(self, lru: Lru) -> Mechanisms {
         Mechanisms { on: self.on & !POLICY | (lru as u16) << POLICY_SHIFT, ..self }
     }

@@ -288,9 +288,10 @@ mod tests {
         assert_eq!(*harness.host.flushes.borrow(), [crate::FlushReason::Reclaim]);
     }
 
-    /// [book: writeback#throttling]: limit reclaim waits for a tick if it met nothing but dirty pages
-    /// that are already queued, and these are more than half of the reclaimable pages.
-    /// [book: reclaim-loop#effort]: the mark is cleared at the end of an effort, before a repetition.
+    /// [book: writeback#throttling]: limit reclaim waits for a tick if it met nothing but dirty
+    /// pages that are already queued, and these are more than half of the reclaimable pages.
+    /// [book: reclaim-loop#effort]: the mark is cleared at the end of an effort, before a
+    /// repetition.
     #[test]
     fn limit_reclaim_waits_for_congestion() {
         let waits = |dirty: u32| {
