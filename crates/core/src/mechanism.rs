@@ -580,7 +580,7 @@ mod tests {
         assert!(error.contains("linux-9") && error.contains("linux-7.2"), "{error}");
     }
 
-    /// Each preset has exactly the switches that the book's table lists.
+    /// The switches that each preset turns on.
     #[test]
     fn presets_differ_in_switches() {
         let on = |preset| Switch::ALL.map(|switch| Mechanisms::preset(preset).is_on(switch));
