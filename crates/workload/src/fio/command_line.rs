@@ -1,9 +1,9 @@
-//! The command line of `mglru fio`: fio's options, ours among them, and job files.
+//! The command line of `mglru fio`: fio's options, the project's own options, and job files.
 //!
-//! As in fio, options before the first `--name` are global, each `--name` begins a job, and
-//! everything that is not an option is a job file. Jobs of the command line come first. The global
-//! options hold for the first job file too, whose `[global]` overrides them; further files start
-//! afresh.
+//! As in fio, options before the first `--name` are global, each `--name` begins a job, and every
+//! argument that is not an option is a job file. Jobs of the command line come first. The global
+//! options also apply to the first job file, whose `[global]` overrides them. Further files start
+//! with no settings.
 
 use super::error::Error;
 use super::ini::{self, WantedSection};
@@ -15,24 +15,24 @@ use super::units::{parse_duration, parse_integer};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Our own options that take a value. The caller reads them; here they only have to be told from
-/// fio's.
+/// The project's own options that take a value. The caller reads them; this module only separates
+/// them from fio's.
 const OWN_WITH_VALUE: &[&str] =
     &["memory", "tenant", "preset", "with", "without", "lru", "lru-lock", "backend", "swap"];
 
-/// Our own flags.
+/// The project's own flags.
 const OWN_FLAGS: &[&str] = &["json", "help", "version"];
 
-/// What says how a run is done and told, rather than a job.
+/// Options that control the run and its output rather than a job.
 const COMMAND_OPTIONS: &[&str] =
     &["seed", "section", "output", "output-format", "minimal", "status-interval", "eta"];
 
-/// Names that the command line has and a job file has not.
+/// Names that are valid on the command line but not in a job file.
 pub(super) fn command_names() -> impl Iterator<Item = &'static str> {
     OWN_WITH_VALUE.iter().chain(OWN_FLAGS).chain(COMMAND_OPTIONS).copied()
 }
 
-/// How results are printed. fio: `--output-format`.
+/// Output format of the results. fio: `--output-format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OutputFormat {
     /// Text for people.
@@ -40,53 +40,52 @@ pub enum OutputFormat {
     Normal,
     /// One JSON document.
     Json,
-    /// A line of values per job, with semicolons between them: the third version of fio's terse
-    /// format.
+    /// One line per job with values separated by semicolons: version 3 of fio's terse format.
     Terse,
 }
 
-/// When to show how far the run is. fio: `--eta`.
+/// When to show progress. fio: `--eta`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Eta {
-    /// Where somebody can see it.
+    /// If stderr is a terminal.
     #[default]
     Auto,
-    /// Even where stderr is no terminal.
+    /// Always, even if stderr is not a terminal.
     Always,
-    /// Not at all.
+    /// Never.
     Never,
 }
 
-/// A command line, understood.
+/// A parsed command line.
 #[derive(Debug, Clone, Default)]
 pub struct Invocation {
     /// All instances of all jobs, in order.
     pub jobs: Vec<Job>,
-    /// The global options as they were given: fio's "global options".
+    /// The global options as typed: fio's "global options".
     pub global_options: Vec<(String, String)>,
-    /// How to print the results.
+    /// Output format of the results.
     pub output_format: OutputFormat,
-    /// Where to print them, if not on stdout. fio: `--output`.
+    /// File for the results; `None` for stdout. fio: `--output`.
     pub output: Option<PathBuf>,
-    /// When to show how far it is.
+    /// When to show progress.
     pub eta: Eta,
-    /// How often to print results while jobs run. fio: `--status-interval`.
+    /// Interval of intermediate results. fio: `--status-interval`.
     pub status_interval: Option<Duration>,
-    /// The options that are not fio's but ours, in order, as `--name=value` or `--name`:
-    /// `--memory`, `--tenant`, `--preset`, `--with`, `--without`, `--lru`, `--lru-lock`,
-    /// `--backend`, `--swap`, `--json`, `--help`, `--version`.
+    /// The project's own options in order, as `--name=value` or `--name`: `--memory`, `--tenant`,
+    /// `--preset`, `--with`, `--without`, `--lru`, `--lru-lock`, `--backend`, `--swap`, `--json`,
+    /// `--help`, `--version`.
     pub own: Vec<String>,
 }
 
 impl Invocation {
-    /// Understands the arguments that follow `mglru fio`, and reads the job files that they name.
+    /// Parses the arguments that follow `mglru fio`, and reads the job files that they name.
     ///
-    /// `--seed N` is `--randseed N` for every job that gives none; `--json` is
-    /// `--output-format=json`, and stays in [`Invocation::own`] too. With `--help` or `--version`
-    /// there need not be a job.
+    /// `--seed N` is `--randseed N` for every job without a seed. `--json` is
+    /// `--output-format=json` and also stays in [`Invocation::own`]. With `--help` or `--version`,
+    /// jobs are optional.
     ///
     /// # Errors
-    /// The first thing that is wrong: an option, a value, a job file, a contradiction, or no job.
+    /// The first error: an option, a value, a job file, a contradiction, or no job.
     pub fn parse<S: AsRef<str>>(arguments: &[S]) -> Result<Self, Error> {
         let mut reader = Reader::default();
         let mut arguments = arguments.iter().map(AsRef::as_ref);
@@ -100,8 +99,8 @@ impl Invocation {
     }
 }
 
-/// Name and value of an option. Like fio, which uses `getopt_long_only`, one dash is as good as
-/// two.
+/// Splits an option into name and value. One dash is as good as two, as in fio, which uses
+/// `getopt_long_only`.
 fn option_of(argument: &str) -> Option<(&str, Option<&str>)> {
     let text = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-'))?;
     match text {
@@ -122,7 +121,7 @@ struct Reader {
     status_interval: Option<Duration>,
     wanted_sections: Vec<WantedSection>,
     own: Vec<String>,
-    /// Whether the caller will tell about the program instead of running jobs.
+    /// Whether the caller prints help or the version instead of running jobs.
     only_tells: bool,
 }
 

@@ -1,95 +1,95 @@
-//! What can be wrong with a job, and what to do about it.
+//! Errors in jobs, with advice.
 
 use super::setting::Origin;
 use std::fmt;
 
-/// A command line or job file that cannot be run. Wrong usage, all of it: exit status 2.
+/// A command line or job file that cannot be run. All of these are wrong usage: exit status 2.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// Neither fio nor we know the option.
+    /// The option is unknown to fio and to this project.
     UnknownOption {
-        /// The name, without dashes.
+        /// Name of the option, without dashes.
         option: String,
-        /// An option of fio's that differs by a slip or two and that we do not support yet, if
-        /// there is one.
+        /// An unsupported option of fio's that differs by one or two typing errors, if any.
         slip_of: Option<&'static str>,
-        /// The supported option that comes nearest: to `slip_of` in meaning, or else in spelling.
+        /// The nearest supported option: in meaning to `slip_of`, or else in spelling.
         nearest: Option<&'static str>,
-        /// Whether `nearest` itself differs by a slip or two only.
+        /// Whether `nearest` itself differs by at most two typing errors.
         close: bool,
-        /// Where it stands.
+        /// Place of the option.
         origin: Origin,
     },
-    /// fio knows the option, we do not yet.
+    /// fio has the option, this project does not yet.
     UnsupportedOption {
-        /// The name, without dashes.
+        /// Name of the option, without dashes.
         option: String,
-        /// The supported option that comes nearest in meaning.
+        /// The supported option nearest in meaning.
         nearest: Option<&'static str>,
-        /// Where it stands.
+        /// Place of the option.
         origin: Origin,
     },
-    /// fio knows the value, we do not yet.
+    /// fio has the value, this project does not yet.
     UnsupportedValue {
-        /// The name, without dashes.
+        /// Name of the option, without dashes.
         option: String,
-        /// The value as it was typed.
+        /// The value as typed.
         value: String,
-        /// What is supported instead.
+        /// The supported alternatives.
         advice: String,
-        /// Where it stands.
+        /// Place of the option.
         origin: Origin,
     },
-    /// The value makes no sense.
+    /// The value is invalid.
     InvalidValue {
-        /// The name, without dashes.
+        /// Name of the option, without dashes.
         option: String,
-        /// The value as it was typed.
+        /// The value as typed.
         value: String,
-        /// Why, and what would make sense.
+        /// Why it is invalid, and a valid form.
         reason: String,
-        /// Where it stands.
+        /// Place of the option.
         origin: Origin,
     },
-    /// The option needs a value and has none.
+    /// The option requires a value and has none.
     MissingValue {
-        /// The name, without dashes.
+        /// Name of the option, without dashes.
         option: String,
-        /// What the value says.
+        /// Meaning of the value.
         help: &'static str,
-        /// Where it stands.
+        /// Place of the option.
         origin: Origin,
     },
-    /// The options of a job contradict each other, or one is missing.
+    /// The options of a job contradict each other, or a required one is missing.
     Job {
-        /// The name of the job.
+        /// Name of the job.
         job: String,
-        /// What is wrong, and what to do.
+        /// The problem, and what to do.
         reason: String,
-        /// Where the job begins.
+        /// Start of the job.
         origin: Origin,
     },
-    /// A line of a job file that is neither section nor option, or stands in the wrong place.
+    /// A line of a job file is neither a section nor an option, or is misplaced.
     Line {
-        /// What is wrong, and what to do.
+        /// The problem, and what to do.
         reason: String,
-        /// The line.
+        /// Place of the line.
         origin: Origin,
     },
     /// A job file cannot be read.
     JobFile {
-        /// The file as it was named.
+        /// The file as the user named it.
         path: String,
-        /// Why.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// There is nothing to run.
+    /// The command line has no job.
     NoJobs,
 }
 
 impl Error {
-    /// Where it is, if it is in one place. Its text begins with that, and a colon.
+    /// Place of the error, if it has a single one. The error's text then begins with it and a
+    /// colon.
     pub fn origin(&self) -> Option<&Origin> {
         match self {
             Error::UnknownOption { origin, .. }

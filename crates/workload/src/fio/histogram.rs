@@ -1,16 +1,16 @@
-//! Latencies, counted in buckets whose width grows with the value.
+//! Latency histograms with buckets whose width grows with the value.
 //!
-//! Each power of two is divided into 64 equal buckets, so a bucket is at most 1/64 of its values
-//! wide and a percentile, told as the middle of its bucket, is off by less than 1 %. Values below
-//! 128 ns have a bucket each. 3,776 counters of 8 bytes cover every `u64`; recording one is a shift
-//! and an increment. This is the resolution with which fio reports.
+//! Each power of two is divided into 64 equal buckets. A bucket is therefore at most 1/64 of its
+//! values wide. A percentile is reported as the middle of its bucket, with an error below 1 %.
+//! Values below 128 ns have a bucket each. 3,776 counters of 8 bytes cover every `u64`, and
+//! recording is a shift and an increment. fio reports with the same resolution.
 
 /// log₂ of the buckets per power of two.
 const SUB_BITS: u32 = 6;
 const SUB_BUCKETS: u64 = 1 << SUB_BITS;
 const BUCKETS: usize = bucket(u64::MAX) + 1;
 
-/// A latency histogram with exact extremes, mean and deviation.
+/// A latency histogram with exact minimum, maximum, mean and standard deviation.
 #[derive(Debug, Clone)]
 pub struct Latencies {
     counts: Box<[u64]>,
@@ -30,7 +30,7 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Counts one latency.
+    /// Records one latency.
     #[inline]
     pub fn record(&mut self, latency_ns: u64) {
         self.counts[bucket(latency_ns)] += 1;
@@ -42,7 +42,7 @@ impl Latencies {
         self.squares += from_mean * (latency_ns as f64 - self.mean_ns);
     }
 
-    /// Counts one latency many times.
+    /// Records one latency several times.
     pub fn record_many(&mut self, latency_ns: u64, times: u64) {
         if times == 0 {
             return;
@@ -57,7 +57,7 @@ impl Latencies {
         self.mean_ns += apart * theirs / (ours + theirs);
     }
 
-    /// Adds what another histogram counted.
+    /// Adds the samples of another histogram.
     pub fn merge(&mut self, other: &Self) {
         if other.samples == 0 {
             return;
@@ -72,27 +72,27 @@ impl Latencies {
         self.counts.iter_mut().zip(&other.counts).for_each(|(ours, theirs)| *ours += theirs);
     }
 
-    /// How many latencies were counted.
+    /// Number of recorded latencies.
     pub fn samples(&self) -> u64 {
         self.samples
     }
 
-    /// The shortest, in nanoseconds; 0 without samples.
+    /// The shortest latency in nanoseconds; 0 without samples.
     pub fn min_ns(&self) -> u64 {
         if self.samples == 0 { 0 } else { self.min_ns }
     }
 
-    /// The longest, in nanoseconds; 0 without samples.
+    /// The longest latency in nanoseconds; 0 without samples.
     pub fn max_ns(&self) -> u64 {
         self.max_ns
     }
 
-    /// The mean, in nanoseconds; 0 without samples.
+    /// The mean in nanoseconds; 0 without samples.
     pub fn mean_ns(&self) -> f64 {
         self.mean_ns
     }
 
-    /// The standard deviation of a sample, in nanoseconds; 0 with fewer than two.
+    /// The sample standard deviation in nanoseconds; 0 with fewer than two samples.
     pub fn stddev_ns(&self) -> f64 {
         if self.samples < 2 { 0.0 } else { (self.squares / (self.samples - 1) as f64).sqrt() }
     }
@@ -105,15 +105,15 @@ impl Latencies {
         for (index, &count) in self.counts.iter().enumerate() {
             seen += count;
             if seen >= rank {
-                // fio may name the middle of a bucket that no sample reached; the extremes are
-                // known better.
+                // fio may report the middle of a bucket that is beyond every sample. The exact
+                // extremes are better.
                 return middle(index).clamp(self.min_ns, self.max_ns);
             }
         }
         0
     }
 
-    /// How many latencies lie in `from_ns..to_ns`, with the bounds rounded to a bucket (under 2 %).
+    /// Number of latencies in `from_ns..to_ns`, with the bounds rounded to a bucket (under 2 %).
     pub fn between(&self, from_ns: u64, to_ns: u64) -> u64 {
         self.counts[bucket(from_ns)..bucket(to_ns)].iter().sum()
     }

@@ -10,9 +10,8 @@
 //! include more.fio ; as if the lines of that file stood here; they may not begin sections
 //! ```
 //!
-//! As in fio, a later `[global]` adds to the earlier ones and holds for the jobs below it only, and
-//! a file that is included is looked for in the working directory, then beside the file that
-//! includes it.
+//! As in fio, a later `[global]` adds to the earlier ones and applies only to the jobs below it. An
+//! included file is looked up in the working directory first, then beside the including file.
 
 use super::error::Error;
 use super::job::Job;
@@ -21,34 +20,34 @@ use super::setting::{Origin, Sections, Setting, shared_path};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Files that may include each other in a row: more is a circle.
+/// Longest chain of files that include each other. A longer one is a cycle.
 const INCLUDED_MAX: usize = 16;
 
-/// Where a setting belongs.
+/// The section that a setting belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Outside,
     Global,
     Job,
-    /// In a section that is not to be run.
+    /// A section that is not run.
     Skipped,
 }
 
-/// The instances of the jobs of a text that stands in another file: of what is in `path`, from line
-/// `first_line` on. `seed` is for jobs that name none.
+/// Instances of the jobs in `text`, which is embedded in the file `path` from line `first_line` on.
+/// `seed` is for jobs without one.
 ///
 /// # Errors
-/// The first thing that is wrong, with the line of `path`; or there is no job.
+/// The first error, with its line in `path`, or that there is no job.
 pub fn jobs_of_text(text: &str, path: &Path, first_line: usize, seed: u64) -> Result<Vec<Job>, Error> {
     let mut sections = Sections::default();
-    // Lines are counted from the first of the file.
+    // Blank lines in front make line numbers count from the start of the file.
     let text = "\n".repeat(first_line.saturating_sub(1)) + text;
     parse(&text, &shared_path(path), &mut [], &mut sections)?;
     resolve(&sections, Some(seed))
 }
 
-/// Adds the sections of a job file to `sections`, whose global settings the file inherits.
-/// `wanted`: which of its jobs are to be run; none: all.
+/// Adds the sections of a job file to `sections`, whose global settings the file inherits. `wanted`
+/// selects the jobs to run; if it is empty, all jobs run.
 pub(super) fn parse(
     text: &str,
     path: &Arc<Path>,
@@ -87,20 +86,20 @@ pub(super) fn parse(
     Ok(())
 }
 
-/// A section that is to be run, and whether a job file has it. fio: `--section`.
+/// A requested section, and whether a job file contains it. fio: `--section`.
 #[derive(Debug)]
 pub(super) struct WantedSection {
     pub name: String,
     pub found: bool,
 }
 
-/// Lines that say something, with their numbers.
+/// The lines without blank and comment lines, with their numbers.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = (1..).zip(text.lines().map(|line| without_comment(line).trim()));
     lines.filter(|(_, line)| !line.is_empty())
 }
 
-/// Adds the setting of a line, or those of the file that it includes, to where they belong.
+/// Adds the setting of a line, or those of the file that it includes, to its section.
 fn settings(
     line: &str,
     origin: Origin,

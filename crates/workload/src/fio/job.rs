@@ -1,4 +1,4 @@
-//! What a job means: nothing left to look up, to default or to contradict.
+//! A job with every default applied and every contradiction rejected.
 
 use super::error::Error;
 use super::setting::Origin;
@@ -7,94 +7,93 @@ use crate::pattern::{BlockBytes, Length, Mix, Order, Pattern};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The most accesses that all instances of a stage perform at once, whatever their `iodepth`: each
-/// takes a thread, and more would rather compete for processors and memory than keep a device
+/// Upper limit of concurrent accesses of all instances of a stage, whatever their `iodepth`. Each
+/// takes a thread; more threads would compete for processors and memory instead of keeping a device
 /// busier.
 pub const DEPTH_MAX: u32 = 64;
 
 /// One instance of a job: its files, and its accesses to them.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// Its name, shared by the instances of a job.
+    /// Name, shared by the instances of a job.
     pub name: String,
-    /// What it is for, in the user's words.
+    /// The purpose of the job, in the user's words.
     pub description: Option<String>,
-    /// Position among all instances of the run, from 0.
+    /// Index among all instances of the run, from 0.
     pub index: u32,
-    /// Which instance of its job it is, from 0. fio: `$jobnum`.
+    /// Index among the instances of its job, from 0. fio: `$jobnum`.
     pub instance: u32,
-    /// How many instances its job has. fio: `numjobs`.
+    /// Number of instances of its job. fio: `numjobs`.
     pub instances: u32,
-    /// The group for reporting: `new_group` and `stonewall` begin one.
+    /// Reporting group. `new_group` and `stonewall` begin a new one.
     pub group: u32,
-    /// It begins when all jobs of earlier stages have ended: `stonewall` begins one.
+    /// Stage. The instance starts when all jobs of earlier stages have ended. `stonewall` begins a
+    /// new stage.
     pub stage: u32,
     /// Whether it is reported together with the others of its group.
     pub group_reporting: bool,
-    /// Its files, at least one, accessed in turns; of a load, how their names begin. Relative paths
-    /// are relative to the working directory.
+    /// Files, at least one, accessed in turn; for a load, the prefixes of its file names. Relative
+    /// paths are relative to the working directory.
     pub files: Vec<PathBuf>,
-    /// Where in each file the part begins that it uses, in bytes.
+    /// Offset of the used part of each file, in bytes.
     pub offset_bytes: u64,
-    /// How much of its files it uses, together; see [`Job::size_bytes`].
+    /// Total size of the used parts of all files; see [`Job::size_bytes`].
     pub size: FileSize,
-    /// How much it transfers, if not as much as it uses.
+    /// Amount to transfer, if it differs from `size`.
     pub io_size: Option<FileSize>,
-    /// How often it does so.
+    /// Number of times to transfer that amount.
     pub loops: u32,
-    /// Where accesses go.
+    /// Choice of the next block.
     pub order: Order,
-    /// How many read.
+    /// Shares of reads and writes.
     pub mix: Mix,
-    /// What it does instead of accesses to blocks: all instances are clients of one such load, with
-    /// files of its own, until the runtime is over.
+    /// A load to run instead of block accesses. All instances are clients of one such load, which
+    /// has files of its own, until the runtime is over.
     pub load: Option<Load>,
     /// Bytes per access.
     pub block_bytes: BlockBytes,
-    /// How long to wait before it begins.
+    /// Delay before it starts.
     pub start_delay: Duration,
-    /// How long it runs before anything is measured.
+    /// Time that it runs before measurement begins.
     pub ramp: Duration,
-    /// When to stop at the latest, after the ramp. `None`: when all bytes are transferred.
+    /// Time limit after the ramp. `None` runs until all bytes are transferred.
     pub runtime: Option<Duration>,
-    /// Whether it starts again when all bytes are transferred; then there is a runtime.
+    /// Whether it starts again when all bytes are transferred. Requires a runtime.
     pub time_based: bool,
-    /// How it asks for its bytes.
+    /// I/O engine.
     pub engine: Engine,
-    /// Accesses at once, as the user asked for.
+    /// Concurrent accesses, as the user requested.
     pub iodepth: u32,
-    /// Accesses at once, as they are performed: at least one, and at most [`DEPTH_MAX`] by all
-    /// instances of a stage together. Engines that are not asynchronous have one. So have jobs
-    /// whose accesses have an order that matters (sequential ones, and those that sync or verify);
-    /// readahead and write-back keep the device busy for them.
+    /// Concurrent accesses that are performed: at least one, and at most [`DEPTH_MAX`] by all
+    /// instances of a stage together. The depth is 1 for synchronous engines and for jobs whose
+    /// accesses depend on order (sequential ones, and those that sync or verify). Readahead and
+    /// writeback keep the device busy for these.
     pub depth: u32,
-    /// Accesses that are drawn at once, at least 1. fio: `iodepth_batch_submit`.
+    /// Accesses drawn at once, at least 1. fio: `iodepth_batch_submit`.
     pub batch: u32,
-    /// The most bytes per second.
+    /// Bandwidth limits.
     pub rate: Rate,
-    /// What it says about its accesses beforehand.
+    /// Advice to the cache before the accesses.
     pub hint: Hint,
-    /// Whether its files leave the system's own cache first.
+    /// Whether to drop its files from the system's page cache first.
     pub invalidate: bool,
-    /// After how many writes a file is synced, each time.
+    /// When to sync a file.
     pub sync: SyncEvery,
-    /// Whether, and how, contents are written and checked.
+    /// Content verification, if requested.
     pub verify: Option<Verify>,
-    /// Whether what was written is read again at the end, if it is to be verified. fio:
-    /// `do_verify`.
+    /// Whether to read back the written blocks at the end, if verification is on. fio: `do_verify`.
     pub verify_written: bool,
-    /// Seed of this instance; no two of a run have the same.
+    /// Seed of this instance, unique within the run.
     pub seed: u64,
-    /// The options as the user gave them for this job, without the global ones: fio's "job
-    /// options".
+    /// The options that the user gave for this job, without the global ones: fio's "job options".
     pub options: Vec<(String, String)>,
-    /// Where the job begins.
+    /// Start of the job in its source.
     pub origin: Origin,
 }
 
 impl Job {
-    /// The bytes that the job uses of one of its files, from its offset on. `existing_bytes` is the
-    /// length of that file, or `None` if it is yet to be created.
+    /// Bytes that the job uses of one of its files, from its offset on. `existing_bytes` is the
+    /// length of that file, or `None` if it does not exist yet.
     ///
     /// # Errors
     /// If the size depends on a file that does not exist or is too short, or holds no whole block.
@@ -123,9 +122,9 @@ impl Job {
         Ok(size_bytes)
     }
 
-    /// The accesses of the job to one of its files, over `size_bytes`, which [`Job::size_bytes`]
-    /// told, and counted from the job's offset. Endless if `time_based`. Several files have room
-    /// for all that the job transfers ([`Job::limit_bytes`]), and perhaps a little more.
+    /// The accesses of the job to one of its files. `size_bytes` comes from [`Job::size_bytes`];
+    /// offsets count from the job's offset. Endless if `time_based`. With several files, each
+    /// pattern may be slightly longer than needed; [`Job::limit_bytes`] caps their total.
     pub fn pattern(&self, file: usize, size_bytes: u64) -> Pattern {
         let files = self.files.len() as u64;
         let bytes = match self.io_size {
@@ -149,8 +148,8 @@ impl Job {
         }
     }
 
-    /// The most that the job transfers, in bytes, all files and loops together. `None`: its
-    /// patterns say it.
+    /// Upper limit of the bytes transferred, for all files and loops together. `None` if the
+    /// patterns end by themselves.
     pub fn limit_bytes(&self) -> Option<u64> {
         match self.io_size {
             Some(FileSize::Bytes(bytes)) if !self.time_based => Some(bytes.saturating_mul(self.loops.into())),
@@ -158,13 +157,13 @@ impl Job {
         }
     }
 
-    /// Whether several accesses at once are what was asked for.
+    /// Whether the job permits concurrent accesses.
     pub(super) fn may_overlap(&self) -> bool {
         let in_order = self.order == Order::Sequential || self.verify.is_some() || self.sync.any();
         self.engine.is_asynchronous() && !in_order
     }
 
-    /// fio's word for order and mix: `randread`, `rw`, ...; or the name of its load.
+    /// fio's word for order and mix, such as `randread` or `rw`, or the name of the load.
     pub fn read_write(&self) -> &'static str {
         if let Some(load) = self.load {
             return load.name();
@@ -188,55 +187,55 @@ fn share(bytes: u64, percent: u8) -> u64 {
     (u128::from(bytes) * u128::from(percent) / 100) as u64
 }
 
-/// The most bytes per second; `None`: no limit.
+/// Bandwidth limits in bytes per second; `None` is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rate {
-    /// Of reads.
+    /// Limit of reads.
     pub read: Option<u64>,
-    /// Of writes.
+    /// Limit of writes.
     pub write: Option<u64>,
 }
 
-/// What a job says about its accesses beforehand. fio: `fadvise_hint`.
+/// Advice to the cache before the accesses. fio: `fadvise_hint`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Hint {
-    /// Files with a descriptor: what its accesses will be. Mapped files: nothing, since the kernel
-    /// ignores accessed bits where either is said (and we do), and these are what mapped jobs are
-    /// about.
+    /// Depends on the engine. Descriptor accesses advise their pattern. Mapped accesses advise
+    /// nothing, because the kernel (and this cache) ignores accessed bits under either advice, and
+    /// mapped jobs exist to test those bits.
     #[default]
     OfEngine,
-    /// Nothing.
+    /// No advice.
     Nothing,
-    /// What they will be.
+    /// Random or sequential, as the pattern is.
     OfPattern,
-    /// They will be random.
+    /// Random accesses.
     Random,
-    /// They will be sequential.
+    /// Sequential accesses.
     Sequential,
 }
 
-/// After how many writes a file is synced, each time; 0: never.
+/// Number of writes between syncs of a file; 0 for never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SyncEvery {
-    /// With its metadata.
+    /// Writes between syncs of data and metadata.
     pub fsync_writes: u32,
-    /// Without metadata that nobody needs to read it.
+    /// Writes between syncs of data and the metadata needed to read it.
     pub fdatasync_writes: u32,
-    /// At the end, within the time that is measured.
+    /// Whether to sync at the end, within the measured time.
     pub end_fsync: bool,
 }
 
 impl SyncEvery {
-    /// Whether it is synced while the job runs.
+    /// Whether the job syncs while it runs.
     pub fn any(self) -> bool {
         self.fsync_writes > 0 || self.fdatasync_writes > 0
     }
 }
 
-/// How much of its files a job uses.
+/// Size of the used parts of a job's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileSize {
-    /// So many bytes, in equal parts; files are made, or made larger, where they have fewer.
+    /// Total bytes, in equal parts. Files that are missing or shorter are created or extended.
     Bytes(u64),
     /// A percentage, 1..=100, of each existing file.
     Percent(u8),
@@ -244,32 +243,32 @@ pub enum FileSize {
     Whole,
 }
 
-/// How a job asks for its bytes. fio: `ioengine`.
+/// I/O engine of a job. fio: `ioengine`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Engine {
     /// One call per access.
     #[default]
     Psync,
-    /// As [`Engine::Psync`]; fio seeks first.
+    /// As [`Engine::Psync`]; in fio with a seek before each access.
     Sync,
-    /// As [`Engine::Psync`]; fio names several buffers.
+    /// As [`Engine::Psync`]; in fio with several buffers.
     Vsync,
     /// As [`Engine::Vsync`].
     Pvsync,
     /// As [`Engine::Vsync`].
     Pvsync2,
-    /// Several calls at once, as many as `iodepth` says.
+    /// Several calls at once, up to `iodepth`.
     IoUring,
     /// As [`Engine::IoUring`].
     Libaio,
     /// As [`Engine::IoUring`].
     Posixaio,
-    /// Access to mapped pages.
+    /// Loads and stores through a mapping.
     Mmap,
 }
 
 impl Engine {
-    /// All.
+    /// All engines.
     pub const ALL: [Engine; 9] = [
         Engine::Psync,
         Engine::Sync,
@@ -282,7 +281,7 @@ impl Engine {
         Engine::Mmap,
     ];
 
-    /// fio's name.
+    /// fio's name of the engine.
     pub fn name(self) -> &'static str {
         match self {
             Engine::Psync => "psync",
@@ -297,7 +296,7 @@ impl Engine {
         }
     }
 
-    /// How the cache sees the accesses.
+    /// The access channel that the cache observes.
     pub fn channel(self) -> Channel {
         match self {
             Engine::Mmap => Channel::Mapped,
@@ -305,7 +304,7 @@ impl Engine {
         }
     }
 
-    /// Whether it has several accesses at once.
+    /// Whether the engine has several accesses in flight.
     pub fn is_asynchronous(self) -> bool {
         matches!(self, Engine::IoUring | Engine::Libaio | Engine::Posixaio)
     }
@@ -314,13 +313,13 @@ impl Engine {
 /// How the cache learns of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Channel {
-    /// By a call: it is counted.
+    /// Through a call, which is counted.
     Descriptor,
-    /// By a mapping: it leaves an accessed bit.
+    /// Through a mapping, which sets an accessed bit.
     Mapped,
 }
 
-/// How contents are checked. See [`crate::verify`].
+/// Method of content verification. See [`crate::verify`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verify {

@@ -1,4 +1,4 @@
-//! From what was said to what it means: defaults, contradictions, instances.
+//! Resolves options to jobs: applies defaults, rejects contradictions and creates instances.
 
 use super::error::Error;
 use super::job::{DEPTH_MAX, Engine, FileSize, Hint, Job, Rate, SyncEvery, Verify};
@@ -12,13 +12,13 @@ use crate::verify::HEADER_BYTES;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The seed of a run that names none. fio repeats its runs by default as well.
+/// Seed of a run without one. fio, too, repeats its random choices by default.
 const SEED_DEFAULT: u64 = 0x6D67_6C72;
 
 const BLOCK_BYTES_DEFAULT: u32 = 4096;
 
-/// Options that go with `workload`: all that do not say what is accessed, or how one access follows
-/// the other.
+/// Options that are valid together with `workload`: all that leave the choice and order of accesses
+/// to the load.
 const WITH_LOADS: [&str; 21] = [
     "name",
     "description",
@@ -43,7 +43,7 @@ const WITH_LOADS: [&str; 21] = [
     "create_on_open",
 ];
 
-/// The options of one job, each read on its own. `None`: not given.
+/// The options of one job, each parsed separately. `None` if not given.
 #[derive(Debug, Default)]
 pub(super) struct JobText {
     pub name: Option<String>,
@@ -54,7 +54,7 @@ pub(super) struct JobText {
     pub generated_files: Option<u32>,
     pub offset_bytes: u64,
     pub size: Option<FileSize>,
-    /// Of each file.
+    /// Size of each file.
     pub file_bytes: Option<u64>,
     pub io_size: Option<FileSize>,
     pub loops: Option<u32>,
@@ -98,7 +98,7 @@ impl<T> Default for Parts<T> {
     }
 }
 
-/// The value of `rw`: two choices in one word.
+/// The value of `rw`: order and mix in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReadWrite {
     reads: bool,
@@ -116,7 +116,7 @@ impl ReadWrite {
     }
 }
 
-/// The instances of all jobs, in order. `seed` is for jobs that name none.
+/// The instances of all jobs, in order. `seed` is for jobs without one.
 pub(super) fn resolve(sections: &Sections, seed: Option<u64>) -> Result<Vec<Job>, Error> {
     let mut jobs: Vec<Job> = Vec::new();
     for section in &sections.jobs {
@@ -148,7 +148,7 @@ impl JobText {
         stage: u32,
         jobs: &mut Vec<Job>,
     ) -> Result<(), Error> {
-        // A `name` of the global section would name every job alike; the heading is closer.
+        // A `name` in the global section would give every job the same name, so the heading wins.
         let own_name = section.settings.iter().any(|setting| setting.option.name == "name");
         let name = self.name.as_ref().filter(|_| own_name).unwrap_or(&section.name);
         let error = |reason: String| Error::Job { job: name.clone(), reason, origin: section.origin.clone() };
@@ -156,7 +156,7 @@ impl JobText {
         if let Some(load) = self.load {
             self.check_load(load, section, name)?;
         }
-        // A load reads and writes pages, wherever it likes.
+        // A load reads and writes pages at arbitrary places.
         let read_write = match self.load {
             Some(_) => ReadWrite::MIXED.at_random(),
             None => self.read_write.unwrap_or(ReadWrite::READ),
@@ -274,7 +274,7 @@ impl JobText {
         Ok(())
     }
 
-    /// A load decides about its accesses: options that would, too, are refused where they stand.
+    /// Rejects options that choose accesses, because a load chooses its own.
     fn check_load(&self, load: Load, section: &Section, job: &str) -> Result<(), Error> {
         let error = |reason: String, origin: &Origin| {
             Err(Error::Job { job: job.to_owned(), reason, origin: origin.clone() })
@@ -316,7 +316,7 @@ impl JobText {
         load.start(clients, 0).map(drop).or_else(|reason| error(reason, &section.origin))
     }
 
-    /// `norandommap` is about the random map, which only the uniform distribution has.
+    /// `norandommap` concerns the random map, which only the uniform distribution has.
     fn distribution(&self) -> Distribution {
         match self.distribution.unwrap_or_default() {
             Distribution::Uniform if self.no_random_map => Distribution::Independent,
@@ -324,8 +324,8 @@ impl JobText {
         }
     }
 
-    /// What is used of the files, together, and how much is transferred. fio: a `filesize` says how
-    /// large files are, and leaves to `size` how much of them is transferred.
+    /// Total size of the used parts, and the amount to transfer. fio: `filesize` gives the size of
+    /// the files, and `size` the amount that is transferred.
     fn sizes(&self, files: u64) -> (FileSize, Option<FileSize>) {
         let Some(file_bytes) = self.file_bytes else {
             return (self.size.unwrap_or(FileSize::Whole), self.io_size);
@@ -338,8 +338,8 @@ impl JobText {
         (FileSize::Bytes(all_bytes), self.io_size.or(transferred))
     }
 
-    /// The files of an instance. As in fio, given names are shared and lie in the first directory;
-    /// those that are made up are the instance's own, and instances take directories in turns.
+    /// The files of an instance. As in fio, given names are shared and lie in the first directory.
+    /// Generated names belong to one instance, and instances use the directories in turn.
     fn files(&self, name: &str, instance: u32) -> Vec<PathBuf> {
         let (directory, files) = if self.filenames.is_empty() {
             let directory = match self.directories.len() {

@@ -1,19 +1,19 @@
-//! fio's language: what a user says, what it means, and how results are told.
+//! fio's job language: parsing, its meaning, and reports in fio's formats.
 //!
 //! ```text
 //! command line, job files        command_line.rs, ini.rs
-//!   | what was said: settings, each with the place where it stands     setting.rs
-//!   | one by one, by name                                              options/
+//!   | settings, each with its place                                    setting.rs
+//!   | parsed one by one, by name                                       options/
 //! JobText: typed, nothing derived                                      job_text.rs
 //!   | defaults, contradictions, instances
-//! Job: what it means             job.rs  ->  Pattern -> Accesses
-//!   | a host performs them
+//! Job: fully resolved            job.rs  ->  Pattern -> Accesses
+//!   | the caller performs them
 //! Outcome -> Report              report/: text and JSON as fio prints them
 //! ```
 //!
-//! fio 3.33 is the reference. Where its manual leaves a question open, it was asked by experiment,
-//! and the answer stands at the code concerned. Where fio guesses or ignores (an unknown unit, a
-//! fraction of a size), we refuse: a job that silently means something else is worse than one that
+//! The reference is fio 3.33. Where its manual leaves a question open, the answer was measured and
+//! is stated beside the code. Where fio guesses or ignores input (an unknown unit, a fraction of a
+//! size), this module refuses it: a job that silently means something else is worse than one that
 //! does not start.
 
 mod command_line;

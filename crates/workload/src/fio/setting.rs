@@ -1,4 +1,4 @@
-//! What was said: an option as it stands on the command line or in a job file.
+//! Settings: an option as it stands on the command line or in a job file.
 
 use super::error::Error;
 use super::options::{self, Argument, JobOption};
@@ -6,16 +6,16 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where something was said.
+/// The source of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// On the command line.
     CommandLine,
     /// In a job file.
     JobFile {
-        /// The file as it was named.
+        /// The file as the user named it.
         path: Arc<Path>,
-        /// The line, from 1.
+        /// Line, from 1.
         line: usize,
     },
 }
@@ -25,7 +25,7 @@ impl Origin {
         Origin::JobFile { path: Arc::clone(path), line }
     }
 
-    /// How the option is written there: with dashes on the command line.
+    /// The option as it is spelled in this source: with dashes on the command line.
     pub(super) fn spelling(&self, option: &str) -> String {
         match self {
             Origin::CommandLine => format!("--{option}"),
@@ -43,20 +43,20 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One option that was given a value.
+/// One option with its value.
 #[derive(Debug, Clone)]
 pub(super) struct Setting {
     pub option: &'static JobOption,
-    /// The name as it was typed, which may be an alias.
+    /// The name as typed, which may be an alias.
     pub name: String,
-    /// `None`: the option stood alone.
+    /// `None` if the option stood alone.
     pub value: Option<String>,
     pub origin: Origin,
 }
 
 impl Setting {
-    /// Looks the option up; its value is not looked at yet, except that there must be one, and that
-    /// `${NAME}` in it stands for a variable of the environment.
+    /// Looks up the option and replaces `${NAME}` in the value by the environment variable. Checks
+    /// that a required value is present, but does not parse it.
     pub fn new(name: &str, value: Option<String>, origin: Origin) -> Result<Self, Error> {
         let option = options::find(name, &origin)?;
         if value.is_none() && option.argument == Argument::Required {
@@ -74,24 +74,25 @@ impl Setting {
         Ok(Self { option, name: name.to_owned(), value, origin })
     }
 
-    /// The pair as fio's JSON shows it under "job options": a lone option has an empty value.
+    /// The pair that fio's JSON shows under "job options". An option without a value has an empty
+    /// one.
     pub fn pair(&self) -> (String, String) {
         (self.name.clone(), self.value.clone().unwrap_or_default())
     }
 }
 
-/// One job as it was said: a `--name` and what follows, or a section of a job file.
+/// A job as given: a `--name` with its options, or a section of a job file.
 #[derive(Debug, Clone)]
 pub(super) struct Section {
     /// The heading, or the value of `--name`.
     pub name: String,
-    /// What the global section said before the job began. Own settings override it.
+    /// Settings of the global section before the job. The job's own settings override them.
     pub inherited: Vec<Setting>,
     pub settings: Vec<Setting>,
     pub origin: Origin,
 }
 
-/// Sections in the order in which they were said, and the last state of the global ones.
+/// Sections in order, and the current global settings.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sections {
     pub jobs: Vec<Section>,
@@ -99,7 +100,7 @@ pub(super) struct Sections {
 }
 
 impl Sections {
-    /// Where the next setting belongs.
+    /// The list that the next setting belongs to.
     pub fn current(&mut self, in_job: bool) -> &mut Vec<Setting> {
         match self.jobs.last_mut() {
             Some(job) if in_job => &mut job.settings,
@@ -112,7 +113,7 @@ impl Sections {
     }
 }
 
-/// The value with its variables replaced. fio puts nothing for one that is not set.
+/// The value with its variables replaced. Unset variables are empty, as in fio.
 fn expanded(value: &str) -> Result<String, String> {
     let mut result = String::with_capacity(value.len());
     let mut rest = value;
@@ -130,7 +131,7 @@ fn expanded(value: &str) -> Result<String, String> {
     Ok(result)
 }
 
-/// The last value of each option, in the order in which the options first came.
+/// The last value of each option, in the order in which the options first occurred.
 pub(super) fn pairs(settings: &[Setting]) -> Vec<(String, String)> {
     let mut pairs: Vec<(String, String)> = Vec::new();
     for (name, value) in settings.iter().map(Setting::pair) {
@@ -142,7 +143,7 @@ pub(super) fn pairs(settings: &[Setting]) -> Vec<(String, String)> {
     pairs
 }
 
-/// Named so that errors can own it cheaply.
+/// Makes a path that errors can own cheaply.
 pub(super) fn shared_path(path: impl Into<PathBuf>) -> Arc<Path> {
     path.into().into()
 }
@@ -153,7 +154,7 @@ mod tests {
 
     #[test]
     fn variables_are_replaced() {
-        // Set by cargo for every test.
+        // Cargo sets this variable for every test.
         let name = std::env::var("CARGO_PKG_NAME").expect("cargo runs this test");
         assert_eq!(expanded("a/${CARGO_PKG_NAME}/${CARGO_PKG_NAME}b").unwrap(), format!("a/{name}/{name}b"));
         assert_eq!(expanded("$jobname.5").unwrap(), "$jobname.5");

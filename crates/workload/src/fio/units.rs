@@ -3,12 +3,12 @@
 use super::job_text::Parts;
 use std::time::Duration;
 
-/// Bytes, as fio reads them with its default `kb_base=1024`.
+/// Parses a size in bytes, with fio's default `kb_base=1024`.
 ///
-/// `4k` and `4kb` are 4096, and so on for m, g, t and p. **`4kib` is 4000**: with that base fio
-/// gives the IEC names the decimal meaning ("those unit prefixes are opposite", its manual says),
-/// and so do we, or the same job would touch other bytes. `4ki` is refused: the manual says 4000,
-/// fio 3.33 takes 4096.
+/// `4k` and `4kb` are 4096; m, g, t and p follow the same rule. **`4kib` is 4000**: with that base
+/// fio gives the IEC names the decimal meaning ("those unit prefixes are opposite", its manual
+/// says). The same rule here keeps jobs identical. `4ki` is refused: the manual says 4000, fio 3.33
+/// takes 4096.
 pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         return u64::from_str_radix(digits, 16).map_err(|_| format!("`{digits}` is no hexadecimal number"));
@@ -38,7 +38,7 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     number.checked_mul(base.pow(power)).ok_or_else(|| "does not fit into 64 bits".to_owned())
 }
 
-/// A time: seconds, or with a unit of us, ms, s, m (minutes), h, d.
+/// Parses a time: seconds, or a number with a unit of us, ms, s, m (minutes), h or d.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split_number(text)?;
     let microseconds: u64 = match unit.to_ascii_lowercase().as_str() {
@@ -55,15 +55,15 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_micros(total))
 }
 
-/// A whole number within limits.
+/// Parses a whole number within limits.
 pub(super) fn parse_integer(text: &str, limits: std::ops::RangeInclusive<u64>) -> Result<u64, String> {
     let expected = || format!("must be a whole number from {} to {}", limits.start(), limits.end());
     let number = text.parse().map_err(|_| expected())?;
     if limits.contains(&number) { Ok(number) } else { Err(expected()) }
 }
 
-/// Values for reads, writes and trims, with commas between them. One value is for all, an empty one
-/// says nothing, and trims there are none.
+/// Parses values for reads, writes and trims, separated by commas. A single value applies to all,
+/// an empty one leaves the default, and trims are ignored.
 pub(super) fn parse_parts<T: Copy>(
     text: &str,
     parse: impl Fn(&str) -> Result<T, String>,
@@ -80,7 +80,7 @@ pub(super) fn parse_parts<T: Copy>(
     }
 }
 
-/// A switch: 0 or 1.
+/// Parses a switch: 0 or 1.
 pub(super) fn parse_switch(text: &str) -> Result<bool, String> {
     match text {
         "0" => Ok(false),
@@ -89,7 +89,7 @@ pub(super) fn parse_switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// The leading digits, and what follows them.
+/// Splits off the leading digits.
 fn split_number(text: &str) -> Result<(u64, &str), String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -97,7 +97,7 @@ fn split_number(text: &str) -> Result<(u64, &str), String> {
         return Err("must begin with a number".to_owned());
     }
     if unit.starts_with(['.', ',', ':', '-']) {
-        // fio takes `1.5k` as 1.
+        // fio reads `1.5k` as 1.
         return Err("must be one whole number; give fractions in a smaller unit (1536 for 1.5k)".to_owned());
     }
     let number = number.parse().map_err(|_| "does not fit into 64 bits".to_owned())?;

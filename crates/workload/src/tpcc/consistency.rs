@@ -1,54 +1,56 @@
-//! The consistency conditions of TPC-C (§3.3.2), of all rows at once, modulo 2^32.
+//! The consistency conditions of TPC-C (§3.3.2), checked over all rows at once, modulo 2^32.
 
 use super::{CUSTOMERS, DISTRICTS, Row, Table};
 
-/// What an order's rows say of it; each is 0 where they agree.
+/// Sums over an order's rows. Each is 0 if the rows agree.
 #[derive(Debug, Clone, Copy, Default)]
 struct OrderSums {
-    /// Lines that it says it has, less those that there are.
+    /// Number of lines in the order's row, minus existing lines.
     lines: i64,
-    /// Lines that are to be delivered, less those that were.
+    /// Lines of delivered orders, minus delivered lines.
     delivered: i64,
-    /// 1 if it is not delivered, less 1 if it waits.
+    /// 1 if the order is undelivered, minus 1 if it is in the new-order table.
     waiting: i64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct DistrictSums {
-    /// Payments that it counted, less those of the history.
+    /// Payments counted by the district, minus those in the history.
     payments: u32,
-    /// Orders that it counted.
+    /// Number of orders that the district counted.
     counted: u32,
     orders: u32,
     last_order: u32,
-    /// Of orders that wait: the first, the last, and how many there are.
+    /// The first and the last waiting order, and their number.
     waiting: Option<(u32, u32, u32)>,
 }
 
-/// Rows of all tables, in any order, each once; and whether they agree.
+/// Collects the rows of all tables, in any order and each once, and checks that they agree.
 #[derive(Debug)]
 pub struct Consistency {
-    /// Payments that each counted, less those of its districts.
+    /// Payments that each warehouse counted, minus those of its districts.
     warehouses: Vec<u32>,
     districts: Vec<DistrictSums>,
-    /// Payments that each counted, less those of its history.
+    /// Payments that each customer counted, minus those of the customer's history.
     customers: Vec<u32>,
     orders: Vec<OrderSums>,
-    /// Balances and payments of customers, less what was delivered to them.
+    /// Balances and payments of customers, minus the amounts delivered to them.
     balances: u32,
-    /// Times that stock was taken, less lines that were appended; and quantities.
+    /// Quantity taken from stock, minus that of appended lines; and number of takings, minus that
+    /// of appended lines.
     taken: [u32; 2],
     first_lines: u64,
-    /// Rows where there can be none.
+    /// Number of rows at impossible positions.
     strays: u64,
-    /// Rows of orders that wait: which, and its number. Whose order that is, other rows say.
+    /// Waiting orders: row of the order, and its number in its district. The district comes from
+    /// other rows.
     new_orders: Vec<(u64, u32)>,
-    /// The district of each order.
+    /// District + 1 of each order.
     district_of: Vec<u32>,
 }
 
 impl Consistency {
-    /// Of a database of so many warehouses.
+    /// Starts a check of a database with `warehouses` warehouses.
     pub fn new(warehouses: u64) -> Consistency {
         Consistency {
             warehouses: vec![0; warehouses as usize],
@@ -73,7 +75,7 @@ impl Consistency {
         &mut self.orders[order]
     }
 
-    /// Adds a row. Rows of indexes are not looked at, and rows of zeroes are not there yet.
+    /// Adds a row. Index rows and rows of zeroes, which are not yet inserted, are ignored.
     pub fn row(&mut self, table: Table, number: u64, row: &Row) {
         if row.iter().all(|&column| column == 0) {
             return;
@@ -147,10 +149,10 @@ impl Consistency {
         }
     }
 
-    /// Whether all rows that were added agree.
+    /// Checks that all added rows agree.
     ///
     /// # Errors
-    /// The first condition that does not hold, in words.
+    /// A message with the first violated condition.
     pub fn check(mut self) -> Result<(), String> {
         let all = |holds: bool, what: String| if holds { Ok(()) } else { Err(what) };
         all(self.strays == 0, format!("{} rows are where there can be none", self.strays))?;

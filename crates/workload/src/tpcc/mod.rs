@@ -1,22 +1,22 @@
-//! A TPC-C-like load, seen as pages: which pages of tables, indexes and of the server's own cache
-//! each transaction touches.
+//! A TPC-C-like load at page granularity: the pages of tables, indexes and of the server's own
+//! cache that each transaction touches.
 //!
 //! From the specification (TPC Benchmark C, revision 5.11): the tables with their rows per
-//! warehouse and bytes per row (§1.2, §1.3), the mix of transactions (§5.2.3), what each reads and
-//! writes (§2.4–2.8), and the skew of customers and items, `NURand` (§2.1.6). A district's orders
-//! are appended at the end of the table, as their lines are.
+//! warehouse and bytes per row (§1.2, §1.3), the mix of transactions (§5.2.3), the rows that each
+//! reads and writes (§2.4–2.8), and the skew of customers and items, `NURand` (§2.1.6). The orders
+//! of a district and their lines are appended at the end of their tables.
 //!
-//! Ours: rows lie in pages of 4 KiB without gaps; an index is a B-tree whose nodes have 170 entries
-//! (16 bytes each, two thirds full), found by its root, an inner node and a leaf; the server has a
-//! cache of its own in anonymous memory, in which each page of a file has one place. A page that
-//! lies there is not read from its file. Changes are written to the file's page at once, so that
-//! the cache never holds what the file does not.
+//! Chosen here: rows fill pages of 4 KiB without gaps. An index is a B-tree whose nodes have 170
+//! entries (16 bytes each, two thirds full); a lookup visits the root, an inner node and a leaf.
+//! The server has a cache in anonymous memory in which each page of a file has one fixed place. A
+//! page in this cache is not read from its file. Changes are written to the file's page at once, so
+//! the cache never holds changes that the file lacks.
 //!
-//! A transaction is first a row of [`Visit`]s, which say what becomes of which rows ([`Table`]); a
-//! store with contents carries them out, and [`Consistency`] says whether the rows it ends with
-//! make sense. Seen as memory they are touches of pages, which is all that a simulation needs.
+//! A transaction is a sequence of [`Visit`]s, which name rows and the changes to them ([`Table`]).
+//! A store with contents carries the visits out, and [`Consistency`] checks the resulting rows. A
+//! simulation needs only the page touches.
 //!
-//! Nothing here was fitted to a result.
+//! No parameter was fitted to a result.
 
 mod consistency;
 pub mod page;
@@ -31,34 +31,34 @@ use crate::trace::PageAccess;
 use std::ops::Range;
 
 const DISTRICTS: u64 = 10;
-/// Customers of a district, and orders that it has at first.
+/// Customers of a district, and its initial orders.
 const CUSTOMERS: u64 = 3000;
 const ITEMS: u64 = 100_000;
-/// Last names, over which customers are spread evenly.
+/// Number of last names, spread evenly over the customers.
 const NAMES: u64 = 1000;
-/// Of the first orders of a district, those that wait for delivery: from this one on.
+/// First undelivered order among the initial orders of a district.
 const FIRST_UNDELIVERED: u64 = 2100;
-/// Lines of an order that was there at first; later ones have 5 to 15.
+/// Lines of an initial order. Later orders have 5 to 15.
 const FIRST_LINES: u64 = 10;
-/// Orders whose lines `Stock-Level` looks at.
+/// Orders whose lines `Stock-Level` reads.
 const RECENT_ORDERS: u64 = 20;
 const NODE_ENTRIES: u64 = 170;
 
-/// A page that a transaction looks at, and what it changes there.
+/// A transaction's visit to a page, and its changes there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Visit {
-    /// Where.
+    /// The file.
     pub file: File,
-    /// Which page of the file.
+    /// Index of the page in the file.
     pub index: u64,
-    /// Whose rows these are, by their numbers in the table; none of a root or an inner node.
+    /// Numbers of the visited rows in the table; empty for a root or an inner node.
     pub rows: Range<u64>,
-    /// What is added to each of them; `None`: they are only read.
+    /// Values to add to each of these rows; `None` if they are only read.
     pub add: Option<Row>,
 }
 
 impl Visit {
-    /// The page's number among all pages of all files.
+    /// Number of the page among all pages of all files.
     pub fn page(&self) -> u64 {
         self.file.number() << 32 | self.index
     }
@@ -67,7 +67,7 @@ impl Visit {
 /// The five transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transaction {
-    /// Reads and changes ten items' stock, and appends an order. 45 %.
+    /// Reads and changes the stock of ten items, and appends an order. 45 %.
     NewOrder,
     /// Changes a customer's balance. 43 %.
     Payment,
@@ -75,11 +75,11 @@ pub enum Transaction {
     OrderStatus,
     /// Delivers the oldest order of each district. 4 %.
     Delivery,
-    /// Reads what the last orders of a district took from stock. 4 %.
+    /// Reads how much stock the last orders of a district took. 4 %.
     StockLevel,
 }
 
-/// An order: its row, and its lines.
+/// An order: its row and its lines.
 #[derive(Debug, Clone, Copy)]
 struct Order {
     row: u64,
@@ -88,28 +88,30 @@ struct Order {
     customer: u64,
 }
 
-/// The load of one client.
+/// Load of one client.
 #[derive(Debug)]
 pub struct Tpcc {
     warehouses: u64,
     random: Random,
     cache: ServerCache,
     visits: Vec<Visit>,
-    /// Orders of each district that were appended.
+    /// Appended orders, per district.
     appended: Vec<Vec<Order>>,
-    /// The oldest order of each district that was not delivered.
+    /// Oldest undelivered order, per district.
     undelivered: Vec<u64>,
-    /// The last order of each customer that ordered again, by number in its district.
+    /// Last order of each customer with a later order than the initial one, by number in its
+    /// district.
     last_orders: std::collections::BTreeMap<u64, u64>,
     orders: u64,
     lines: u64,
     histories: u64,
-    /// `NURand`'s constants (§2.1.6.1).
+    /// The constants of `NURand` (§2.1.6.1).
     constants: [u64; 2],
 }
 
 impl Tpcc {
-    /// A database of so many warehouses, and a server with so many pages of cache (0: none).
+    /// A database with `warehouses` warehouses, and a server with a cache of `cache_pages` pages (0
+    /// for none).
     ///
     /// # Panics
     /// If there is no warehouse.
@@ -134,8 +136,8 @@ impl Tpcc {
         }
     }
 
-    /// Pages of all tables and leaves at the beginning, as far as the book counts them: of new
-    /// orders, those that wait.
+    /// Initial pages of all tables and index leaves. The new-order table counts with its waiting
+    /// orders.
     pub fn file_pages(&self) -> u64 {
         let pages = |table: Table| {
             let rows = table.first_rows(self.warehouses);
@@ -145,13 +147,12 @@ impl Tpcc {
         Table::ALL.into_iter().map(pages).sum()
     }
 
-    /// Warehouses.
+    /// Number of warehouses.
     pub fn warehouses(&self) -> u64 {
         self.warehouses
     }
 
-    /// Draws the next transaction, and appends the pages that it touches to `touches`, in their
-    /// order.
+    /// Draws the next transaction, and appends its page touches to `touches` in order.
     pub fn next_transaction(&mut self, touches: &mut Vec<PageAccess>) -> Transaction {
         let mut visits = std::mem::take(&mut self.visits);
         visits.clear();
@@ -161,7 +162,7 @@ impl Tpcc {
         kind
     }
 
-    /// Draws the next transaction, and appends its visits to `visits`, in their order.
+    /// Draws the next transaction, and appends its visits to `visits` in order.
     pub fn next_visits(&mut self, visits: &mut Vec<Visit>) -> Transaction {
         let kind = match self.random.below(100) {
             0..45 => Transaction::NewOrder,
@@ -195,7 +196,7 @@ impl Tpcc {
                 touch.row(Table::NewOrder, order.row, Some([number, 0, 0, 0, 0]));
                 for line in 0..lines {
                     let item = nurand(&mut self.random, 8191, self.constants[1], ITEMS);
-                    // One in a hundred comes from another warehouse (§2.4.1.5).
+                    // One item in a hundred comes from another warehouse (§2.4.1.5).
                     let remote = self.random.below(100) == 0;
                     let from = if remote { self.random.below(self.warehouses) } else { warehouse };
                     let line = order.first_line + line;
@@ -211,7 +212,7 @@ impl Tpcc {
                 let amount = 1 + (mix(self.histories) % 5000) as u32;
                 touch.row(Table::Warehouse, warehouse, Some([amount, 0, 0, 0, 0]));
                 touch.row(Table::District, district, Some([amount, 0, 0, 0, 0]));
-                // 15 % pay at another warehouse than their own (§2.5.1.2).
+                // 15 % pay at a warehouse other than their own (§2.5.1.2).
                 let remote = self.random.below(100) < 15;
                 let home = if remote { self.random.below(self.warehouses * DISTRICTS) } else { district };
                 let paid = Some([amount.wrapping_neg(), amount, 1, 0, 0]);
@@ -242,7 +243,7 @@ impl Tpcc {
                         order.row,
                         Some([(number as u32 + 1).wrapping_neg(), 0, 0, 0, 0]),
                     );
-                    // The entry is written, too, as it was.
+                    // The index entry is written unchanged.
                     touch.index(Table::OrderIndex, order.row, Some([0; COLUMNS]));
                     touch.row(Table::Order, order.row, delivered);
                     touch.lines(order, delivered);
@@ -263,8 +264,7 @@ impl Tpcc {
                 for number in next - RECENT_ORDERS..next {
                     let order = order(&self.appended, district, number);
                     touch.lines(order, None);
-                    // The items of an order are not kept: drawn again, from those of this order's
-                    // seed.
+                    // The items of an order are not stored. The order's seed reproduces them.
                     let mut items = Random::stream(order.row, 7);
                     for _ in 0..order.lines {
                         let item = nurand(&mut items, 8191, self.constants[1], ITEMS);
@@ -277,8 +277,9 @@ impl Tpcc {
     }
 }
 
-/// Reads, and perhaps changes, a customer of a district: six in ten are known by their last name,
-/// of whom three share it on average (§2.5.2.2). The customer's number in the district.
+/// Reads, and optionally changes, a customer of a district. Six in ten are found by last name,
+/// which three customers share on average (§2.5.2.2). Returns the customer's number in the
+/// district.
 fn customer(
     random: &mut Random,
     constant: u64,
@@ -293,7 +294,7 @@ fn customer(
     }
     let name = nurand(random, 255, constant % 256, NAMES);
     touch.index(Table::CustomerNameIndex, (district * NAMES + name) * (CUSTOMERS / NAMES), None);
-    // In no order, as names have nothing to do with numbers; the one in the middle is meant.
+    // Customers of one name are scattered. The transaction means the middle one.
     let of_name = |which: u64| mix(name << 8 | which) % CUSTOMERS;
     for which in 0..CUSTOMERS / NAMES {
         touch.row(Table::Customer, district * CUSTOMERS + of_name(which), add.filter(|_| which == 1));
@@ -309,30 +310,30 @@ fn order(appended: &[Vec<Order>], district: u64, number: u64) -> Order {
     Order { row, first_line: row * FIRST_LINES, lines: FIRST_LINES, customer: number }
 }
 
-/// §2.1.6: non-uniform, in `0..count`.
+/// Non-uniform number in `0..count` (§2.1.6).
 fn nurand(random: &mut Random, range: u64, constant: u64, count: u64) -> u64 {
     ((random.below(range + 1) | random.below(count)) + constant) % count
 }
 
-/// What a line of an order costs.
+/// Amount of an order line.
 fn line_amount(line: u64) -> u32 {
     1 + (mix(line) % 9999) as u32
 }
 
-/// Where in a server's cache of so many pages a page lies, if it lies there.
+/// The place of a page in a server cache of `cache_pages` pages, if it is cached.
 pub fn place_of(page: u64, cache_pages: u64) -> u64 {
     mix(page) % cache_pages
 }
 
-/// The server's own cache, as far as it decides what is touched: what lies where.
+/// State of the server's own cache: the page in each place.
 #[derive(Debug)]
 struct ServerCache {
-    /// Of each place: a page + 1.
+    /// Per place, page number + 1; 0 if the place is empty.
     cached: Vec<u64>,
 }
 
 impl ServerCache {
-    /// Appends what a visit touches.
+    /// Appends the touches of a visit.
     fn touch(&mut self, visit: &Visit, touches: &mut Vec<PageAccess>) {
         let (page, write) = (visit.page(), visit.add.is_some());
         let file_access = |write| PageAccess { page, write, mapped: false, anon: false };
@@ -346,7 +347,7 @@ impl ServerCache {
         if !there {
             touches.push(file_access(false));
         }
-        // Brought in, or changed: the cache's page is written to.
+        // The page was read in or changed, so the cache's page is written.
         touches.push(PageAccess { page: place, write: write || !there, mapped: true, anon: true });
         if write {
             touches.push(file_access(true));
@@ -354,13 +355,13 @@ impl ServerCache {
     }
 }
 
-/// Notes visits.
+/// Records visits.
 struct Touching<'a> {
     visits: &'a mut Vec<Visit>,
 }
 
 impl Touching<'_> {
-    /// Rows that lie in one page.
+    /// Rows within one page.
     fn rows(&mut self, table: Table, rows: Range<u64>, add: Option<Row>) {
         let file = File { table, nodes: false };
         self.visits.push(Visit { file, index: rows.start / table.rows_per_page(), rows, add });
@@ -370,7 +371,7 @@ impl Touching<'_> {
         self.rows(table, row..row + 1, add);
     }
 
-    /// Root, inner node and leaf. The leaves have a file of their own, in the order of their keys.
+    /// Root, inner node and leaf. The leaves have a file of their own, in key order.
     fn index(&mut self, index: Table, key: u64, add: Option<Row>) {
         let leaf = key / NODE_ENTRIES;
         let file = File { table: index, nodes: true };
@@ -380,19 +381,19 @@ impl Touching<'_> {
         self.row(index, key, add);
     }
 
-    /// A row that is found by an index. One that is changed keeps its place.
+    /// A row found through an index. A change does not move it.
     fn indexed(&mut self, index: Table, table: Table, row: u64, add: Option<Row>) {
         self.index(index, row, None);
         self.row(table, row, add);
     }
 
-    /// A row that is appended enters the index.
+    /// An appended row, and its index entry.
     fn append(&mut self, index: Table, table: Table, row: u64, columns: Row) {
         self.index(index, row, Some([row as u32 + 1, 1, 0, 0, 0]));
         self.row(table, row, Some(columns));
     }
 
-    /// All lines of an order, which lie together.
+    /// All lines of an order, which are adjacent.
     fn lines(&mut self, order: Order, add: Option<Row>) {
         self.index(Table::OrderLineIndex, order.first_line, None);
         let (per_page, end) = (Table::OrderLine.rows_per_page(), order.first_line + order.lines);

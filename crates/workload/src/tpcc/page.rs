@@ -1,45 +1,46 @@
-//! The pages of a store with contents: rows in slots of equal size, behind a header that says which
-//! page this is, of which version, and whether it is whole.
+//! Page format of a store with contents: a header with the page's identity, version and checksum,
+//! followed by rows in slots of equal size.
 //!
 //! ```text
 //!  0 magic u32    4 crc32c of all that follows u32    8 file u32   12 version u32   16 page u64   24 zeroes   32 slots ...
 //! ```
 //!
-//! Little-endian. A slot holds the columns of its row and, of rows that are there at first, some
-//! noise for the columns that nobody changes. A page behind those that are there at first is all
-//! zeroes until it is changed for the first time.
+//! Fields are little-endian. A slot holds the columns of its row. Slots of initial rows also hold
+//! noise in place of the columns that never change. A page beyond the initial ones is all zeroes
+//! until its first change.
 //!
-//! [`Truth`] is what a page should be, kept apart from its bytes: it follows from the visits alone.
+//! [`Truth`] is the expected state of a page. It follows from the visits alone, not from the page's
+//! bytes.
 
 use super::{COLUMNS, File, PAGE_BYTES, Row, Visit};
 use crate::random::Random;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"tpcc");
 const HEADER_BYTES: usize = 32;
-/// The share of a slot behind its columns that is noise; the rest is blank, as columns of varying
-/// length are.
+/// A slot's noise is this fraction (one half) of the space after its columns. The rest is blank, as
+/// in columns of variable length.
 const NOISE_SHARE: usize = 2;
 
-/// What a page should be.
+/// Expected state of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Truth {
-    /// How often it was changed.
+    /// Number of changes.
     version: u32,
-    /// All columns of all its rows, modulo 2^32.
+    /// Sum of all columns of all rows, modulo 2^32.
     sum: u32,
-    /// It was there at first, or was changed: it has a header.
+    /// Whether the page has a header: it is an initial page or was changed.
     written: bool,
 }
 
 impl Truth {
-    /// Of a page that was never changed.
+    /// State of a page that was never changed.
     pub fn first(file: File, index: u64, warehouses: u64) -> Truth {
         let sum = slots(file, index).map(|row| sum(&file.table.first(row, warehouses)));
         let written = index < file.first_pages(warehouses);
         Truth { version: 0, sum: sum.fold(0, u32::wrapping_add), written }
     }
 
-    /// After a visit.
+    /// State after a visit.
     pub fn visited(self, visit: &Visit) -> Truth {
         let Some(add) = &visit.add else { return self };
         let rows = (visit.rows.end - visit.rows.start) as u32;
@@ -52,13 +53,13 @@ fn sum(row: &Row) -> u32 {
     row.iter().fold(0, |sum, &column| sum.wrapping_add(column))
 }
 
-/// The rows of a page.
+/// Numbers of the rows in a page.
 fn slots(file: File, index: u64) -> std::ops::Range<u64> {
     let per_page = if file.nodes { 0 } else { file.table.rows_per_page() };
     index * per_page..(index + 1) * per_page
 }
 
-/// Where in the page a row's slot is.
+/// Byte range of a row's slot within the page.
 fn slot_of(file: File, row: u64) -> std::ops::Range<usize> {
     let per_page = file.table.rows_per_page() as usize;
     let bytes = (PAGE_BYTES as usize - HEADER_BYTES) / per_page;
@@ -79,10 +80,10 @@ fn seal(page: &mut [u8], file: File, index: u64, version: u32) {
     page[4..8].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Fills a page with what is there at first.
+/// Fills a page with its initial contents.
 ///
 /// # Panics
-/// If `page` has other than 4096 bytes.
+/// Unless `page` has 4096 bytes.
 pub fn lay_out(page: &mut [u8], file: File, index: u64, warehouses: u64) {
     assert_eq!(page.len() as u64, PAGE_BYTES);
     page.fill(0);
@@ -108,13 +109,14 @@ pub fn lay_out(page: &mut [u8], file: File, index: u64, warehouses: u64) {
     seal(page, file, index, 0);
 }
 
-/// Checks that this is the page, its last version, whole, with rows that add up.
+/// Checks that the page is the expected one in its last version, intact, with the expected sum of
+/// its rows.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A message with the difference.
 ///
 /// # Panics
-/// If `page` has other than 4096 bytes.
+/// Unless `page` has 4096 bytes.
 pub fn check(page: &[u8], file: File, index: u64, truth: Truth) -> Result<(), String> {
     assert_eq!(page.len() as u64, PAGE_BYTES);
     let wrong = |what: String| {
@@ -147,7 +149,7 @@ pub fn check(page: &[u8], file: File, index: u64, truth: Truth) -> Result<(), St
     Ok(())
 }
 
-/// The rows of a page with their numbers, those that are not there yet as zeroes.
+/// Rows of a page with their numbers. Rows that are not yet inserted are zeroes.
 pub fn rows(page: &[u8], file: File, index: u64) -> impl Iterator<Item = (u64, Row)> {
     let columns = file.table.columns();
     slots(file, index).map(move |row| {
@@ -157,10 +159,10 @@ pub fn rows(page: &[u8], file: File, index: u64) -> impl Iterator<Item = (u64, R
     })
 }
 
-/// Carries out a visit on its page. Nothing happens if it only reads.
+/// Applies the changes of a visit to its page. A visit that only reads changes nothing.
 ///
 /// # Panics
-/// If `page` has other than 4096 bytes, or the visit is to another page.
+/// Unless `page` has 4096 bytes and is the visited page.
 pub fn change(page: &mut [u8], visit: &Visit) {
     assert_eq!(page.len() as u64, PAGE_BYTES);
     let Some(add) = &visit.add else { return };

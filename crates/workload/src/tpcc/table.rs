@@ -1,50 +1,49 @@
-//! Tables, indexes and their rows: how many, in how many bytes, and what the columns are that
-//! transactions change.
+//! Tables, indexes and their rows: row counts, row sizes, and the columns that transactions change.
 //!
-//! Amounts are whole units of money, and sums wrap: conditions on them hold modulo 2^32. A row that
-//! is not there yet is one of zeroes, so that inserting is adding, too.
+//! Amounts are whole units of money. Sums wrap, and conditions on them hold modulo 2^32. A row that
+//! is not yet inserted consists of zeroes, so an insertion is an addition too.
 
 use super::{
     CUSTOMERS, DISTRICTS, FIRST_LINES, FIRST_UNDELIVERED, ITEMS, NODE_ENTRIES, PAGE_BYTES, line_amount,
 };
 
-/// Most columns of a row.
+/// Upper limit of columns per row.
 pub const COLUMNS: usize = 5;
 
-/// The columns of a row that transactions change, in the order of [`Table`]'s descriptions; the
-/// others are 0.
+/// The columns of a row that transactions change, in the order documented at [`Table`]. The rest
+/// are 0.
 pub type Row = [u32; COLUMNS];
 
-/// A page's file says, beside the table or index, whether it is the root or an inner node: these
-/// have a file of their own.
+/// Added to the table's number for the file of an index's root and inner nodes, which are separate
+/// from the leaves.
 const NODES: u64 = 32;
 
-/// Payments that each customer made at first, and so its first history row: 10.
+/// Initial payment of each customer, and so the amount of the first history row.
 const FIRST_PAYMENT: u32 = 10;
 
 /// A table, or the leaves of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u64)]
 pub enum Table {
-    /// Payments so far.
+    /// Columns: payments so far.
     Warehouse = 1,
-    /// Payments so far, orders so far.
+    /// Columns: payments so far, orders so far.
     District,
-    /// Balance, payments so far, their number, deliveries.
+    /// Columns: balance, payments so far, number of payments, deliveries.
     Customer,
-    /// Amount, customer + 1, district where it was paid + 1.
+    /// Columns: amount, customer + 1, district of the payment + 1.
     History,
-    /// District + 1, number in it + 1, customer in it + 1, lines, whether it was delivered.
+    /// Columns: district + 1, number in it + 1, customer in it + 1, lines, whether delivered.
     Order,
-    /// Number in its district + 1; 0 once it is delivered.
+    /// Columns: number in its district + 1; 0 once it is delivered.
     NewOrder,
-    /// Order + 1, item + 1, quantity, amount, whether it was delivered.
+    /// Columns: order + 1, item + 1, quantity, amount, whether delivered.
     OrderLine,
-    /// Quantity taken, times.
+    /// Columns: quantity taken, number of takings.
     Stock,
-    /// Number + 1.
+    /// Columns: number + 1.
     Item,
-    /// Customers by number. As all indexes: key + 1, entries of that key.
+    /// Customers by number. Columns of every index: key + 1, entries of that key.
     CustomerIndex,
     /// Customers by last name.
     CustomerNameIndex,
@@ -61,7 +60,7 @@ pub enum Table {
 }
 
 impl Table {
-    /// All of them.
+    /// All tables and indexes.
     pub const ALL: [Table; 16] = [
         Table::Warehouse,
         Table::District,
@@ -81,7 +80,7 @@ impl Table {
         Table::OrderLineIndex,
     ];
 
-    /// A name for files and messages.
+    /// Name in files and messages.
     pub fn name(self) -> &'static str {
         match self {
             Table::Warehouse => "warehouse",
@@ -103,7 +102,7 @@ impl Table {
         }
     }
 
-    /// Whether it is an index.
+    /// Whether this is an index.
     pub fn is_index(self) -> bool {
         self >= Table::CustomerIndex
     }
@@ -125,12 +124,12 @@ impl Table {
         }
     }
 
-    /// Rows, or entries, of a page.
+    /// Rows or entries per page.
     pub fn rows_per_page(self) -> u64 {
         PAGE_BYTES / self.row_bytes()
     }
 
-    /// Columns that it has.
+    /// Number of changing columns.
     pub fn columns(self) -> usize {
         match self {
             Table::Warehouse | Table::NewOrder | Table::Item => 1,
@@ -141,7 +140,7 @@ impl Table {
         }
     }
 
-    /// Rows at first.
+    /// Number of initial rows.
     pub fn first_rows(self, warehouses: u64) -> u64 {
         let customers = warehouses * DISTRICTS * CUSTOMERS;
         match self {
@@ -154,13 +153,13 @@ impl Table {
         }
     }
 
-    /// A row as it is at first; zeroes where there is none. The first orders of a district are its
-    /// customers', one each.
+    /// Initial contents of a row; zeroes beyond the initial rows. A district's initial orders
+    /// belong to its customers, one each.
     pub fn first(self, row: u64, warehouses: u64) -> Row {
         if row >= self.first_rows(warehouses) {
             return [0; COLUMNS];
         }
-        // Of tables with a row per customer, and so per first order.
+        // For tables with a row per customer, and so per initial order.
         let (number, district) = ((row % CUSTOMERS) as u32, (row / CUSTOMERS) as u32);
         let waits = u64::from(number) >= FIRST_UNDELIVERED;
         let payments = CUSTOMERS as u32 * FIRST_PAYMENT;
@@ -175,7 +174,7 @@ impl Table {
             Table::OrderLine => {
                 let order = row / FIRST_LINES;
                 let waits = order % CUSTOMERS >= FIRST_UNDELIVERED;
-                // §4.3.3.1: what was delivered at first cost nothing.
+                // §4.3.3.1: initially delivered lines have an amount of 0.
                 let amount = if waits { line_amount(row) } else { 0 };
                 [order as u32 + 1, (row % ITEMS) as u32 + 1, 5, amount, u32::from(!waits)]
             }
@@ -189,26 +188,26 @@ impl Table {
 /// A file of the database: a table, the leaves of an index, or its root and inner nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct File {
-    /// Whose.
+    /// The table or index.
     pub table: Table,
-    /// Root and inner nodes, which have no rows here and never change.
+    /// Whether this is the file of root and inner nodes. It has no rows here and never changes.
     pub nodes: bool,
 }
 
 impl File {
-    /// All of them.
+    /// All files.
     pub fn all() -> impl Iterator<Item = File> {
         let nodes = Table::ALL.into_iter().filter(|table| table.is_index());
         let leaves = Table::ALL.into_iter().map(|table| File { table, nodes: false });
         leaves.chain(nodes.map(|table| File { table, nodes: true }))
     }
 
-    /// Its number: the high half of the numbers of its pages.
+    /// Number of the file: the high half of its page numbers.
     pub fn number(self) -> u64 {
         self.table as u64 + if self.nodes { NODES } else { 0 }
     }
 
-    /// Pages at first.
+    /// Number of initial pages.
     pub fn first_pages(self, warehouses: u64) -> u64 {
         let leaves = self.table.first_rows(warehouses).div_ceil(self.table.rows_per_page());
         if self.nodes { 1 + leaves.div_ceil(NODE_ENTRIES) } else { leaves }

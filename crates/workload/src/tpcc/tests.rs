@@ -1,4 +1,4 @@
-//! The load against its specification.
+//! Tests against the TPC-C specification.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -33,8 +33,8 @@ fn a_database_has_its_size() {
     assert!((70..90).contains(&(mib(11) - mib(10))), "{} MiB", mib(11) - mib(10));
 }
 
-/// §2.1.6: `NURand(8191, …)` prefers some items: with a uniform draw the hottest tenth of pages
-/// would have a tenth of the touches.
+/// §2.1.6: `NURand(8191, …)` prefers some items. A uniform draw would give the hottest tenth of
+/// pages a tenth of the touches.
 #[test]
 fn items_are_skewed() {
     let (_, touches) = run(1, 0, 20_000);
@@ -59,7 +59,8 @@ fn the_servers_cache_spares_reads_and_is_within_its_size() {
     assert!(without.iter().all(|t| !t.anon && !t.mapped));
 }
 
-/// Carried out on rows in memory, the conditions hold; and not if one change of many is left out.
+/// The conditions hold after the visits are applied to rows in memory, and fail if one change is
+/// omitted.
 #[test]
 fn what_transactions_leave_is_consistent() {
     let mut tpcc = Tpcc::new(1, 0, 5);

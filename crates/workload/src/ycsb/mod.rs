@@ -1,15 +1,15 @@
 //! YCSB's core workloads A to F, as the pages that a document store touches.
 //!
-//! Source: Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010, and the core
-//! workloads' published definition: a record has 10 fields of 100 bytes; A reads and updates half
-//! and half, B 95 % and 5 %, C reads; D reads what was inserted lately and inserts 5 %; E scans up
-//! to 100 records and inserts 5 %; F reads half and reads, then updates the same record, half. Keys
-//! are zipfian (0.99 over ten thousand million ranks, scattered over the records by the FNV hash),
-//! for D by age. Records are inserted in hashed order: the record of a key lies anywhere in the
-//! tree.
+//! Source: Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010, and the
+//! published definition of the core workloads. A record has 10 fields of 100 bytes. A reads 50 %
+//! and updates 50 %; B reads 95 % and updates 5 %; C reads. D reads recent records and inserts 5 %.
+//! E scans up to 100 records and inserts 5 %. F reads 50 %, and in the other 50 % reads and then
+//! updates a record. Keys are zipfian: 0.99 over ten thousand million ranks, scattered over the
+//! records by the FNV hash; for D by age. Records are inserted in hashed order, so the record of a
+//! key can lie anywhere in the tree.
 //!
-//! What the store is, says [`store`]. Records of 1,170 bytes (the fields, their names, the key)
-//! make 28 in a leaf of 32 KiB.
+//! [`store`] models the document store. A record takes 1,170 bytes (the fields, their names, the
+//! key), so a leaf of 32 KiB holds 28.
 
 mod store;
 
@@ -22,14 +22,14 @@ use crate::random::Random;
 const RECORDS_PER_LEAF: u64 = 28;
 const LEAF_PAGES: u32 = 8;
 const THETA: f64 = 0.99;
-/// Ranks that the scattered zipfian distribution draws from, however many records there are.
+/// Ranks of the scattered zipfian distribution, independent of the number of records.
 const SCATTERED_RANKS: u64 = 10_000_000_000;
-/// Most records that a scan of E reads.
+/// Upper limit of records per scan in E.
 const SCAN_RECORDS: u64 = 100;
-/// What the server computes for one operation.
+/// The server's computing time per operation.
 const OPERATION_NANOS: u64 = 150_000;
-/// A checkpoint comes after so many operations per hundred records: with 20 M records about every
-/// minute, as WiredTiger has it, at the 63,000 operations per second that were published.
+/// Operations per hundred records between checkpoints. With 20 M records and the published 63,000
+/// operations per second this is about one a minute, WiredTiger's default.
 const CHECKPOINT_PERCENT: u64 = 19;
 
 /// One of the six workloads.
@@ -50,15 +50,15 @@ pub enum Letter {
 }
 
 impl Letter {
-    /// All of them.
+    /// All six workloads.
     pub const ALL: [Letter; 6] = [Letter::A, Letter::B, Letter::C, Letter::D, Letter::E, Letter::F];
 
-    /// As it is written.
+    /// The letter as text.
     pub fn name(self) -> &'static str {
         ["a", "b", "c", "d", "e", "f"][self as usize]
     }
 
-    /// Of a hundred operations, those that change a record, or insert one.
+    /// Percentage of operations that update or insert a record.
     pub fn writes_percent(self) -> u32 {
         match self {
             Letter::A | Letter::F => 50,
@@ -71,75 +71,74 @@ impl Letter {
 /// A workload and its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ycsb {
-    /// Which one.
+    /// The workload.
     pub letter: Letter,
-    /// Of a hundred operations, those that write; the workload's own share, unless somebody wants
-    /// to know what another does.
+    /// Percentage of operations that write. By default this is the workload's own share.
     pub writes_percent: u32,
-    /// Records at first; at least 1.
+    /// Initial number of records; at least 1.
     pub records: u32,
-    /// The engine's cache.
+    /// Pages of the engine's cache.
     pub cache_pages: u32,
-    /// Each record is as likely as the others, in place of the zipfian distribution (not for D,
-    /// whose keys go by age).
+    /// Whether records are uniformly likely instead of zipfian. Does not apply to D, whose keys go
+    /// by age.
     pub uniform: bool,
 }
 
 impl Ycsb {
-    /// Pages of the file at first.
+    /// Initial pages of the file.
     pub fn file_pages(&self) -> u64 {
         u64::from(self.records).div_ceil(RECORDS_PER_LEAF) * u64::from(LEAF_PAGES)
     }
 }
 
-/// What a client asks of the store.
+/// A client's request to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
-    /// A record.
+    /// Read a record.
     Read {
-        /// Its key, from 0 on.
+        /// Key of the record, from 0.
         key: u64,
     },
-    /// New contents for a record.
+    /// Replace the contents of a record.
     Update {
-        /// Its key.
+        /// Key of the record.
         key: u64,
     },
-    /// A record more: its key is the number of those that there are.
+    /// Insert a record. Its key is the current number of records.
     Insert,
-    /// Records in the store's order.
+    /// Read records in the store's order.
     Scan {
-        /// The first one's key.
+        /// Key of the first record.
         key: u64,
-        /// How many, at most.
+        /// Upper limit of records.
         records: u64,
     },
-    /// A record, and then new contents for it.
+    /// Read a record, then replace its contents.
     ReadModifyWrite {
-        /// Its key.
+        /// Key of the record.
         key: u64,
     },
 }
 
-/// A client: draws what it asks next.
+/// Generator of a client's requests.
 #[derive(Debug)]
 pub struct Client {
     ycsb: Ycsb,
-    /// Of ages for D, 0 the latest; for the others, to be scattered.
+    /// Ranks of ages for D, where 0 is the latest record; for the others, ranks to be scattered.
     ranks: Skewed,
     random: Random,
 }
 
 impl Client {
-    /// From the beginning.
+    /// Starts a client.
     pub fn new(ycsb: Ycsb, seed: u64) -> Client {
         let ranks = if ycsb.letter == Letter::D { u64::from(ycsb.records) } else { SCATTERED_RANKS };
-        // Only ranks are asked for: where the hottest would lie does not matter.
+        // Only ranks are drawn, so the placement of the hottest block does not matter.
         let ranks = Skewed::whole_zipf(THETA, ranks, &mut Random::new(0));
         Client { ycsb, ranks, random: Random::stream(seed, 0x9C5B) }
     }
 
-    /// The next request to a store that has so many records by now.
+    /// The next request to a store that currently has `records` records.
     pub fn next(&mut self, records: u64) -> Request {
         let write = self.random.below(100) < u64::from(self.ycsb.writes_percent);
         match (self.ycsb.letter, write) {
@@ -154,9 +153,9 @@ impl Client {
         }
     }
 
-    /// A key of the records that were there first. YCSB spreads over those to come as well, whose
-    /// number it knows; a load here has no end, and a share of the records so far would be another
-    /// record after each insert.
+    /// A key among the initial records. YCSB also spreads keys over future records, whose number it
+    /// knows. A load here has no end. Scattering over the current number of records would map each
+    /// rank to another record after every insert.
     fn scattered(&mut self) -> u64 {
         let records = u64::from(self.ycsb.records);
         match self.ycsb.uniform {
@@ -166,19 +165,19 @@ impl Client {
     }
 }
 
-/// A workload that runs.
+/// A running workload.
 #[derive(Debug)]
 pub struct Operations {
     client: Client,
     store: Store,
-    /// Records, with those that were inserted.
+    /// Current number of records, including inserted ones.
     records: u64,
     begun: u64,
     checkpoint_every: u64,
 }
 
 impl Operations {
-    /// From the beginning.
+    /// Starts the workload.
     ///
     /// # Panics
     /// If there is no record.
@@ -194,7 +193,7 @@ impl Operations {
         }
     }
 
-    /// Appends what one operation touches.
+    /// Appends the steps of one operation.
     pub fn next(&mut self, steps: &mut Vec<Step>) {
         let computes = Step::Rest { nanos: OPERATION_NANOS };
         steps.push(computes);
@@ -207,7 +206,7 @@ impl Operations {
             }
             Request::Scan { key, records } => {
                 let first = self.leaf(key);
-                // The first record lies anywhere in its leaf.
+                // The first record can be at any position in its leaf.
                 let last = u64::from(first)
                     + (self.client.random.below(RECORDS_PER_LEAF) + records - 1) / RECORDS_PER_LEAF;
                 for leaf in first..=last.min(u64::from(self.store.leaves()) - 1) as u32 {
@@ -216,7 +215,7 @@ impl Operations {
             }
             Request::ReadModifyWrite { key } => {
                 self.visit(key, false, steps);
-                // The server is asked twice.
+                // Two requests to the server.
                 steps.push(computes);
                 self.visit(key, true, steps);
             }
@@ -227,19 +226,19 @@ impl Operations {
         }
     }
 
-    /// Records lie in the order of their hashed keys.
+    /// Records are in the order of their hashed keys.
     fn leaf(&self, key: u64) -> u32 {
         ((u128::from(fnv_hash(key)) * u128::from(self.store.leaves())) >> 63) as u32
     }
 
     fn visit(&mut self, key: u64, write: bool, steps: &mut Vec<Step>) {
         let leaf = self.leaf(key);
-        // Any bits that did not choose the leaf.
+        // Bits that did not select the leaf.
         self.store.visit(leaf, fnv_hash(key) & 0xffff, write, steps);
     }
 }
 
-/// The hash that YCSB scatters keys with: 64-bit FNV-1a over the value's bytes, without its sign.
+/// The hash with which YCSB scatters keys: 64-bit FNV-1a over the value's bytes, without its sign.
 fn fnv_hash(value: u64) -> u64 {
     let hash = value.to_le_bytes().iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3)
@@ -258,7 +257,8 @@ mod tests {
         Operations::new(Ycsb { letter, writes_percent, records, cache_pages, uniform: false }, 7)
     }
 
-    /// Steps of so many operations: pages read of the file, pages written to it.
+    /// Runs `count` operations and returns the pages read from the file and the pages written to
+    /// it.
     fn file_pages(letter: Letter, count: u32) -> (u64, u64) {
         let mut operations = operations(letter, 100_000);
         let (mut read, mut written, mut steps) = (0, 0, Vec::new());
@@ -278,7 +278,8 @@ mod tests {
 
     #[test]
     fn hashes_are_ycsbs() {
-        // FNV-1a over eight bytes, the lowest first, each as a positive number; computed apart.
+        // FNV-1a over eight bytes, the lowest first, each as a positive number; computed
+        // separately.
         let hashes = [0x5738_07CD_D7E5_C63B, 0x7632_CED6_E2D5_105C, 0x209F_B53A_28D9_31E7];
         assert_eq!([0, 1, 123_456_789].map(fnv_hash), hashes);
         assert!((0..1000).all(|value| fnv_hash(value) >> 63 == 0));
@@ -291,15 +292,15 @@ mod tests {
         for _ in 0..200_000 {
             *counts.entry(operations.client.scattered()).or_insert(0) += 1;
         }
-        // YCSB's ζ(10¹⁰, 0.99) is 26.469: the first rank has 1 / 26.469 of all draws, plus nothing
-        // to speak of.
+        // YCSB's ζ(10¹⁰, 0.99) is 26.469, so the first rank has 1 / 26.469 of all draws. Other
+        // ranks that hash to the same record add a negligible share.
         let most = *counts.values().max().unwrap() as f64 / 200_000.0;
         assert!((most * 26.469 - 1.0).abs() < 0.05, "{most}");
     }
 
     #[test]
     fn requests_are_in_the_published_proportions() {
-        // Reads, updates, inserts, scans, and reads with updates, of a hundred.
+        // Reads, updates, inserts, scans, and reads with updates, in percent.
         let published = [
             (Letter::A, [50, 50, 0, 0, 0]),
             (Letter::B, [95, 5, 0, 0, 0]),

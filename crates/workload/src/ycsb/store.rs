@@ -1,12 +1,12 @@
-//! Pages that a document store touches: a tree of leaves in a file, and the engine's own cache of
-//! them in anonymous memory.
+//! Model of a document store: a tree of leaves in a file, and the engine's cache of leaves in
+//! anonymous memory.
 //!
-//! The engine is like WiredTiger with its defaults. A leaf is read whole into the cache, and the
-//! one that was not used longest goes. A changed leaf is written whole, at eviction, at a
-//! checkpoint, or as soon as a twentieth of the cache is dirty, the oldest first; and always to
-//! another place of its file: the lowest that is free, else at the end. The place that it had is
+//! The engine resembles WiredTiger with its defaults. It reads a leaf whole into the cache and
+//! evicts the least recently used one. It writes a changed leaf whole: at eviction, at a
+//! checkpoint, or, the oldest first, when more than a twentieth of the cache is dirty. Each write
+//! goes to another place in the file: the lowest free place, or the end. The previous place becomes
 //! free after the next checkpoint, which writes all changed leaves and syncs the file. Inner pages
-//! stay in memory once they were read. Leaves do not split.
+//! stay in memory once read. Leaves do not split.
 
 use crate::load::Step;
 use crate::trace::PageAccess;
@@ -15,14 +15,14 @@ use std::collections::{BinaryHeap, VecDeque};
 
 /// Leaves below one inner page of 4 KiB.
 const INNER_ENTRIES: u32 = 512;
-/// Of the cache, so much may be dirty: a twentieth.
+/// The cache may be dirty up to one part in this many: a twentieth.
 const DIRTY_SHARE: usize = 20;
-/// Nobody, in a list.
+/// End marker of a list.
 const NONE: u32 = u32::MAX;
 
-/// The file of leaves, and the region of the engine's cache.
+/// Number of the file of leaves, and of the region of the engine's cache.
 const LEAVES: u64 = 1 << 32;
-/// The file of inner pages, and the region of those in memory.
+/// Number of the file of inner pages, and of the region of those in memory.
 const INNER: u64 = 2 << 32;
 
 /// A leaf in the engine's cache.
@@ -30,29 +30,29 @@ const INNER: u64 = 2 << 32;
 struct Cached {
     leaf: u32,
     dirty: bool,
-    /// Used after this one, and before.
+    /// Neighbours in the list ordered by last use.
     newer: u32,
     older: u32,
 }
 
-/// A store.
+/// State of the store.
 #[derive(Debug)]
 pub(crate) struct Store {
     leaf_pages: u64,
-    /// Where each leaf is in the file, in leaves.
+    /// Place of each leaf in the file, in units of leaves.
     extents: Vec<u32>,
     free: BinaryHeap<Reverse<u32>>,
-    /// Free after the next checkpoint.
+    /// Places that become free at the next checkpoint.
     freed: Vec<u32>,
     end: u32,
-    /// By place of the cache; it fills from the first on.
+    /// Cached leaves by place in the cache, which fills in order.
     cached: Vec<Cached>,
     places: usize,
-    /// Of each leaf, its place.
+    /// Place of each leaf in the cache.
     place_of: Vec<u32>,
     newest: u32,
     oldest: u32,
-    /// Places in the order in which they became dirty; some are clean again.
+    /// Places in the order in which they became dirty. Some may be clean again.
     dirtied: VecDeque<u32>,
     dirty: usize,
     inner_read: Vec<bool>,
@@ -63,7 +63,7 @@ fn touch(page: u64, write: bool, anon: bool) -> Step {
 }
 
 impl Store {
-    /// A store of so many leaves, whose engine caches some of them: at least one.
+    /// A store of `leaves` leaves whose engine caches at least one leaf.
     pub(crate) fn new(leaves: u32, leaf_pages: u32, cache_pages: u64) -> Store {
         let places = (cache_pages / u64::from(leaf_pages)).max(1) as usize;
         Store {
@@ -83,13 +83,13 @@ impl Store {
         }
     }
 
-    /// Leaves.
+    /// Number of leaves.
     pub(crate) fn leaves(&self) -> u32 {
         self.extents.len() as u32
     }
 
-    /// Reads a record in a leaf, and perhaps changes it. `record`: any number that is its own; it
-    /// says in which page it is.
+    /// Reads a record in a leaf, and changes it if `write`. `record` identifies the record and
+    /// selects its page.
     pub(crate) fn visit(&mut self, leaf: u32, record: u64, write: bool, steps: &mut Vec<Step>) {
         let inner = leaf / INNER_ENTRIES;
         if !std::mem::replace(&mut self.inner_read[inner as usize], true) {
@@ -154,7 +154,7 @@ impl Store {
         self.write(place, steps);
     }
 
-    /// Writes a leaf, if it is dirty.
+    /// Writes the leaf in a place if it is dirty.
     fn write(&mut self, place: u32, steps: &mut Vec<Step>) {
         let cached = &mut self.cached[place as usize];
         if !std::mem::replace(&mut cached.dirty, false) {
@@ -170,7 +170,7 @@ impl Store {
         steps.extend((0..self.leaf_pages).map(|page| touch(to + page, true, false)));
     }
 
-    /// Takes a place out of the order of use.
+    /// Removes a place from the list ordered by last use.
     fn unlink(&mut self, place: u32) {
         let Cached { newer, older, .. } = self.cached[place as usize];
         match newer {
@@ -183,7 +183,7 @@ impl Store {
         }
     }
 
-    /// Makes a place the one used last.
+    /// Makes a place the most recently used.
     fn link(&mut self, place: u32) {
         let older = std::mem::replace(&mut self.newest, place);
         match older {
@@ -230,7 +230,7 @@ mod tests {
     fn changed_leaves_go_to_another_place_that_is_free_after_a_checkpoint() {
         let mut store = Store::new(10, 1, 2);
         assert_eq!(visit(&mut store, 0, true), [(0, false)]);
-        // The second dirty one is more than may be: the first is written behind the end.
+        // The second dirty leaf exceeds the limit: the first is written after the end of the file.
         assert_eq!(visit(&mut store, 1, true), [(1, false), (10, true)]);
         assert_eq!(visit(&mut store, 0, true), [(11, true)], "leaf 1 is written, 0 is dirty anew");
         let mut steps = Vec::new();

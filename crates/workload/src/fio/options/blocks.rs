@@ -1,4 +1,4 @@
-//! Which blocks, in which order, read or written.
+//! Options for the choice, order and size of blocks, and for reads and writes.
 
 use super::{Argument, JobOption, Refusal};
 use crate::distribution::Distribution;
@@ -6,9 +6,9 @@ use crate::fio::job_text::{JobText, ReadWrite};
 use crate::fio::units::{parse_integer, parse_parts, parse_size, parse_switch};
 use crate::load::Load;
 
-/// fio's θ when `zipf` stands alone.
+/// fio's θ for `zipf` without a parameter.
 const THETA_DEFAULT: f64 = 1.1;
-/// fio's h when `pareto` stands alone.
+/// fio's h for `pareto` without a parameter.
 const H_DEFAULT: f64 = 0.2;
 
 pub(super) const OPTIONS: &[JobOption] = &[
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(kind("rw"), kind("readwrite"));
         assert_eq!(kind("randread"), ReadWrite::READ.at_random());
         assert_ne!(kind("randread"), kind("read"));
-        // fio 3.33 refuses capitals too.
+        // fio 3.33 rejects capitals too.
         assert!(matches!(applied(read_write, "READ"), Err(Refusal::Invalid(_))));
         assert!(matches!(applied(read_write, "randtrim"), Err(Refusal::NotYet(_))));
         assert!(matches!(applied(read_write, "randread:8"), Err(Refusal::NotYet(_))));

@@ -1,11 +1,11 @@
-//! Through which channel, and with which checks.
+//! Options for the I/O engine, depth, syncs and verification.
 
 use super::{Argument, JobOption, Refusal};
 use crate::fio::job::{Engine, Hint, Verify};
 use crate::fio::job_text::JobText;
 use crate::fio::units::{parse_integer, parse_switch};
 
-/// As many as fio allows io_uring to have.
+/// fio's limit for io_uring.
 const IODEPTH_MAX: u64 = 32_768;
 
 pub(super) const OPTIONS: &[JobOption] = &[
@@ -127,7 +127,8 @@ pub(super) const OPTIONS: &[JobOption] = &[
     },
 ];
 
-/// Options about when an asynchronous engine looks for what is complete.
+/// Options that control when an asynchronous engine polls for completions. They have no effect
+/// here.
 fn without_effect(value: &str, _: &mut JobText) -> Result<(), Refusal> {
     Ok(parse_integer(value, 0..=IODEPTH_MAX).map(drop)?)
 }

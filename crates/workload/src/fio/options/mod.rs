@@ -1,8 +1,8 @@
 //! The options of a job, one file per group.
 //!
-//! An option is a name, what it says, and a function that reads its value into a
-//! [`JobText`]. To add one: write it in its group's file, list it there, and remove its name from
-//! `unsupported.rs`; a test complains about whichever is forgotten.
+//! An option is a name, a help line, and a function that parses its value into a [`JobText`]. To
+//! add an option, write it in its group's file, list it there, and remove its name from
+//! `unsupported.rs`. A test reports a forgotten step.
 
 mod blocks;
 mod engine;
@@ -15,7 +15,7 @@ use super::error::Error;
 use super::job_text::JobText;
 use super::setting::{Origin, Setting};
 
-/// An option that we support.
+/// A supported option.
 #[derive(Debug)]
 pub(super) struct JobOption {
     /// fio's name.
@@ -23,9 +23,9 @@ pub(super) struct JobOption {
     /// fio's other names for it.
     pub aliases: &'static [&'static str],
     pub argument: Argument,
-    /// What the value says, in a line.
+    /// Meaning of the value, in one line.
     pub help: &'static str,
-    /// Reads a value. The default of a flag that stands alone is "1".
+    /// Parses a value. A flag that stands alone has the value "1".
     pub apply: fn(&str, &mut JobText) -> Result<(), Refusal>,
 }
 
@@ -33,16 +33,16 @@ pub(super) struct JobOption {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Argument {
     Required,
-    /// May stand alone, which means 1.
+    /// The option may stand alone, which means 1.
     Flag,
 }
 
-/// Why a value was not taken.
+/// Reason for rejecting a value.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// It makes no sense: why, and what would.
+    /// The value is invalid; the text says why and gives a valid form.
     Invalid(String),
-    /// fio has it, we do not yet: what we have instead.
+    /// fio has the value, this project does not yet; the text gives the alternatives.
     NotYet(String),
 }
 
@@ -62,7 +62,7 @@ fn lookup(name: &str) -> Option<&'static JobOption> {
     all().find(|option| option.name == name || option.aliases.contains(&name))
 }
 
-/// The option of that name, or which of the two errors it is.
+/// The option with this name, or an error that says whether fio has it.
 pub(super) fn find(name: &str, origin: &Origin) -> Result<&'static JobOption, Error> {
     if let Some(option) = lookup(name) {
         return Ok(option);
@@ -77,7 +77,7 @@ pub(super) fn find(name: &str, origin: &Origin) -> Result<&'static JobOption, Er
     }
     let (slips, supported) = closest(name, supported(&origin));
     let (slips_unsupported, meant) = closest(name, unsupported::names());
-    // More differing letters than that are no slip of the finger.
+    // More differing letters are not a typing error.
     let slips_max = 1 + name.len() / 4;
     Err(if slips_unsupported < slips && slips_unsupported <= slips_max {
         let nearest = unsupported::find(meant).flatten();
@@ -88,14 +88,14 @@ pub(super) fn find(name: &str, origin: &Origin) -> Result<&'static JobOption, Er
     })
 }
 
-/// All names that may stand there.
+/// All names that are valid at this place.
 fn supported(origin: &Origin) -> impl Iterator<Item = &'static str> + use<> {
     let on_command_line = matches!(origin, Origin::CommandLine);
     let names = all().flat_map(|option| std::iter::once(option.name).chain(option.aliases.iter().copied()));
     names.chain(command_names().filter(move |_| on_command_line))
 }
 
-/// Reads one setting into what is known of the job.
+/// Parses one setting into the options of the job.
 pub(super) fn apply(setting: &Setting, job: &mut JobText) -> Result<(), Error> {
     let value = setting.value.as_deref().unwrap_or("1");
     let (option, origin) = (setting.name.clone(), setting.origin.clone());
@@ -112,7 +112,7 @@ pub(super) fn apply(setting: &Setting, job: &mut JobText) -> Result<(), Error> {
     })
 }
 
-/// The name that is spelled most alike, and by how many letters it differs.
+/// The name with the nearest spelling, and its edit distance.
 fn closest(name: &str, known: impl Iterator<Item = &'static str>) -> (usize, &'static str) {
     known
         .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))

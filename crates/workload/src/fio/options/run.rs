@@ -1,9 +1,9 @@
-//! How many instances, for how long, and how they are reported.
+//! Options for the number of instances, run times and reporting.
 
 use super::{Argument, JobOption};
 use crate::fio::units::{parse_duration, parse_integer, parse_parts, parse_size, parse_switch};
 
-/// More threads than any machine can use; a guard against a slip of the finger.
+/// More threads than any machine can use; a guard against typing errors.
 const INSTANCES_MAX: u64 = 4096;
 
 pub(super) const OPTIONS: &[JobOption] = &[

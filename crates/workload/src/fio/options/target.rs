@@ -1,4 +1,4 @@
-//! What a job works on: its name, its file, how much of it.
+//! Options for the name of a job, its files and their sizes.
 
 use super::{Argument, JobOption, Refusal};
 use crate::fio::job::FileSize;
@@ -139,21 +139,21 @@ pub(super) const OPTIONS: &[JobOption] = &[
     },
 ];
 
-/// More files than a process may have open; a guard against a slip of the finger.
+/// More files than a process may open; a guard against typing errors.
 const FILES_MAX: u64 = 4096;
 
 fn file_size(value: &str) -> Result<FileSize, Refusal> {
     Ok(match value.strip_suffix('%') {
         Some(percent) => FileSize::Percent(parse_integer(percent, 1..=100)? as u8),
         None => match parse_size(value)? {
-            // fio: 0 says nothing, as if the option were missing.
+            // fio: 0 is the same as not giving the option.
             0 => FileSize::Whole,
             bytes => FileSize::Bytes(bytes),
         },
     })
 }
 
-/// fio separates several paths by colons, and lets a backslash escape one.
+/// Splits several paths at colons; a backslash escapes a colon, as in fio.
 fn paths(value: &str) -> Result<Vec<PathBuf>, Refusal> {
     let mut paths = vec![String::new()];
     let mut letters = value.chars().peekable();

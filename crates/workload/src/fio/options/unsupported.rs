@@ -1,8 +1,9 @@
-//! What fio 3.33 has and we do not, so that a user learns the difference between a slip and a gap.
+//! Options of fio 3.33 that are not supported, so that errors distinguish a typing error from a
+//! missing feature.
 
-/// Names of fio's options, grouped by the supported option that comes nearest in meaning.
+/// Names of fio's options, grouped by the supported option that is nearest in meaning.
 const UNSUPPORTED: &[(Option<&str>, &str)] = &[
-    // How much load, and how much of it at once.
+    // Load and concurrency.
     (
         Some("rate"),
         "rate_min ratemin rate_iops_min rate_process rate_cycle ratecycle rate_ignore_thinktime thinktime \
@@ -12,7 +13,7 @@ const UNSUPPORTED: &[(Option<&str>, &str)] = &[
     (Some("numjobs"), "max-jobs flow flow_id flow_watermark flow_sleep"),
     (Some("iodepth"), "io_submit_mode serialize_overlap"),
     (Some("fsync"), "fsync_on_close write_barrier sync_file_range sync create_fsync"),
-    // How the engine talks to the system.
+    // Engine details.
     (
         Some("ioengine"),
         "hipri hipri_percentage fixedbufs registerfiles sqthread_poll sqthread_poll_cpu nonvectored \
@@ -20,7 +21,7 @@ const UNSUPPORTED: &[(Option<&str>, &str)] = &[
          thp cmdprio_percentage cmdprio_class cmdprio cmdprio_bssplit cmd_type md_per_io_size \
          readfua writefua",
     ),
-    // Which part of the file, and how much of it.
+    // Files and sizes.
     (
         Some("size"),
         "fill_device fill_fs file_append \
@@ -35,7 +36,7 @@ const UNSUPPORTED: &[(Option<&str>, &str)] = &[
          create_serialize create_only unlink unlink_each_loop \
          allow_mounted_write",
     ),
-    // When a job starts and ends.
+    // Start and end of jobs.
     (
         Some("runtime"),
         "trigger-timeout steadystate steadystate_duration steadystate_ramp_time \
@@ -51,7 +52,7 @@ const UNSUPPORTED: &[(Option<&str>, &str)] = &[
          blockalign",
     ),
     (Some("direct"), "atomic pre_read"),
-    // What is written, and when and how it is checked.
+    // Contents and verification.
     (
         Some("verify"),
         "verify_only verifysort verifysort_nr verify_interval verify_offset \
@@ -68,7 +69,7 @@ const UNSUPPORTED: &[(Option<&str>, &str)] = &[
         "cpumask cpus_allowed cpus_allowed_policy numa_cpu_nodes numa_mem_policy nice prio \
          prioclass gtod_cpu",
     ),
-    // What is printed.
+    // Output.
     (
         Some("output-format"),
         "append-terse terse-version bandwidth-log eta-interval eta-newline \
@@ -80,9 +81,9 @@ const UNSUPPORTED: &[(Option<&str>, &str)] = &[
          significant_figures disk_util disable_lat disable_clat disable_slat disable_bw \
          disable_bw_measurement gtod_reduce",
     ),
-    // Whose memory is used: our tenants are what cgroups are there.
+    // Cgroups and users; tenants are the counterpart here.
     (Some("tenant"), "cgroup cgroup_weight cgroup_nodelete uid gid lockmem"),
-    // Nothing like it. The second half are options of the command, not of jobs.
+    // Without a counterpart. The second half are options of the command, not of jobs.
     (
         None,
         "read_iolog read_iolog_chunked write_iolog replay_no_stall replay_redirect replay_align \
@@ -96,8 +97,8 @@ const UNSUPPORTED: &[(Option<&str>, &str)] = &[
     ),
 ];
 
-/// `None`: fio does not know the name, or we support it. Otherwise the nearest supported option, if
-/// one comes near.
+/// Looks up an unsupported option. `None` if fio does not have it or it is supported. Otherwise the
+/// nearest supported option, if there is one.
 pub(super) fn find(name: &str) -> Option<Option<&'static str>> {
     UNSUPPORTED
         .iter()

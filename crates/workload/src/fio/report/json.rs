@@ -11,7 +11,7 @@ pub(super) fn report(report: &Report) -> Value {
     object.insert("timestamp".to_owned(), (report.timestamp_ms / 1000).into());
     object.insert("timestamp_ms".to_owned(), report.timestamp_ms.into());
     object.insert("time".to_owned(), date(report.timestamp_ms / 1000).into());
-    // fio leaves the key out where there is nothing to tell.
+    // fio omits an empty object.
     if !report.global_options.is_empty() {
         object.insert("global options".to_owned(), options(&report.global_options));
     }
@@ -52,7 +52,7 @@ fn job(report: &Report, row: &Row) -> Value {
         object.insert(format!("latency_{unit}"), Value::Object(shares));
     }
     object.insert("latency_depth".to_owned(), row.iodepth.into());
-    // Not fio's: it ends at the first error.
+    // Not in fio, which ends at the first error.
     object.insert("verify_errors".to_owned(), outcome.verify_errors.into());
     if let Some(failure) = &outcome.failure {
         object.insert("error_message".to_owned(), failure.message.as_str().into());
@@ -73,7 +73,7 @@ fn transfer(transfer: &Transfer, share_of_group: f64) -> Value {
         "total_ios": transfer.ios,
         "short_ios": 0,
         "drop_ios": 0,
-        // Nothing is queued: submission takes no time of its own, and both latencies are one.
+        // Nothing is queued, so submission takes no time and both latencies are equal.
         "slat_ns": latencies(&Latencies::default()),
         "clat_ns": with_percentiles(&transfer.latencies),
         "lat_ns": latencies(&transfer.latencies),

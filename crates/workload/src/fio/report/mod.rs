@@ -1,10 +1,10 @@
-//! Results, told as fio tells them.
+//! Results in fio's formats.
 //!
-//! A host fills an [`Outcome`] per [`Job`]; [`Report::new`] forms rows of them, which merge where
-//! `group_reporting` asks for it; [`Report::text`], [`Report::json`] and [`Report::terse`] print.
-//! The form is that of fio 3.33, so that scripts made for its output read ours. Lines and keys
-//! about things that we do not have or measure (submission latency, trims, disk utilisation) are
-//! left out of the text, and empty where the form has a place for them.
+//! The caller fills an [`Outcome`] per [`Job`]. [`Report::new`] forms rows from them and merges
+//! those with `group_reporting`. [`Report::text`], [`Report::json`] and [`Report::terse`] print.
+//! The format is that of fio 3.33, so scripts for fio's output can read it. Lines and keys about
+//! values that are not measured here (submission latency, trims, disk utilisation) are omitted from
+//! the text, and empty where the format requires them.
 
 mod json;
 mod number;
@@ -17,15 +17,15 @@ pub use samples::Samples;
 use super::histogram::Latencies;
 use super::job::Job;
 
-/// What stands where fio tells its version: the version whose form this is, and who wrote it. Tools
-/// read it as fio 3.33, as they do fio's own development versions (`fio-3.33-12-gabcdef`).
+/// The version string: the version of fio whose format this is, and this program's own. Tools read
+/// it as fio 3.33, as they read fio's development versions (`fio-3.33-12-gabcdef`).
 pub const VERSION: &str = concat!("fio-3.33-mglru-", env!("CARGO_PKG_VERSION"));
 
 /// The percentiles that fio reports by default.
 const PERCENTILES: [f64; 17] =
     [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
 
-/// fio's classes of depths: the least of each, and its name.
+/// fio's depth classes: the least depth of each, and its name.
 const DEPTHS: [(u32, &str); 7] =
     [(1, "1"), (2, "2"), (4, "4"), (8, "8"), (16, "16"), (32, "32"), (64, ">=64")];
 
@@ -45,25 +45,26 @@ impl Direction {
     }
 }
 
-/// What was transferred in one direction.
+/// Transfers in one direction.
 #[derive(Debug, Clone, Default)]
 pub struct Transfer {
-    /// Bytes that arrived.
+    /// Bytes transferred.
     pub bytes: u64,
-    /// Accesses that succeeded.
+    /// Number of successful accesses.
     pub ios: u64,
-    /// From the first access to the end of the last, in milliseconds; merged: the longest.
+    /// Milliseconds from the start of the first access to the end of the last; after a merge, the
+    /// longest.
     pub runtime_ms: u64,
-    /// How long accesses took from issue to completion. fio: `clat`.
+    /// Latencies of accesses from issue to completion. fio: `clat`.
     pub latencies: Latencies,
-    /// Its bandwidth while it ran, in KiB per second.
+    /// Sampled bandwidth in KiB per second.
     pub bandwidth_kib: Samples,
-    /// Its accesses per second while it ran.
+    /// Sampled accesses per second.
     pub rate: Samples,
 }
 
 impl Transfer {
-    /// Counts one access.
+    /// Records one access.
     #[inline]
     pub fn record(&mut self, bytes: u32, latency_ns: u64) {
         self.bytes += u64::from(bytes);
@@ -71,7 +72,7 @@ impl Transfer {
         self.latencies.record(latency_ns);
     }
 
-    /// Adds what another job transferred at the same time.
+    /// Adds the transfers of a concurrent job.
     pub fn merge(&mut self, other: &Self) {
         self.bytes += other.bytes;
         self.ios += other.ios;
@@ -81,7 +82,7 @@ impl Transfer {
         self.rate.merge(&other.rate);
     }
 
-    /// Bytes per second. A runtime below a millisecond counts as one.
+    /// Bandwidth in bytes per second. A runtime below a millisecond counts as one.
     pub fn bandwidth_bytes_per_second(&self) -> u64 {
         (u128::from(self.bytes) * 1000 / u128::from(self.runtime_ms.max(1))) as u64
     }
@@ -92,42 +93,43 @@ impl Transfer {
     }
 }
 
-/// What one job did.
+/// Results of one job.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// Its reads, those that check contents included.
+    /// Reads, including those that verify contents.
     pub read: Transfer,
-    /// Its writes.
+    /// Writes.
     pub write: Transfer,
-    /// How long it took to sync files, each time it did.
+    /// Latencies of file syncs.
     pub sync: Latencies,
-    /// What its threads took of the processors.
+    /// Processor use of its threads.
     pub cpu: Cpu,
-    /// What ended it early, if anything did.
+    /// The error that ended the job early, if any.
     pub failure: Option<Failure>,
-    /// How many blocks did not verify.
+    /// Number of blocks that failed verification.
     pub verify_errors: u64,
 }
 
-/// What threads took of the processors.
+/// Processor use of threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cpu {
-    /// From the first start of a thread to the last end, in milliseconds; merged: of all jobs.
+    /// Milliseconds from the first start of a thread to the last end; after a merge, the sum over
+    /// all jobs.
     pub elapsed_ms: u64,
-    /// Time in the program, in milliseconds.
+    /// User time in milliseconds.
     pub user_ms: u64,
-    /// Time in the system, in milliseconds.
+    /// System time in milliseconds.
     pub system_ms: u64,
-    /// How often a thread left a processor.
+    /// Number of context switches.
     pub context_switches: u64,
-    /// Page faults that had to wait for a device.
+    /// Page faults that waited for a device.
     pub major_faults: u64,
     /// Other page faults.
     pub minor_faults: u64,
 }
 
 impl Cpu {
-    /// Adds what others took.
+    /// Adds the use of other threads.
     pub fn merge(&mut self, other: &Self) {
         self.elapsed_ms += other.elapsed_ms;
         self.user_ms += other.user_ms;
@@ -137,62 +139,62 @@ impl Cpu {
         self.minor_faults += other.minor_faults;
     }
 
-    /// The shares of the time that were spent in the program and in the system, in percent.
+    /// Shares of user and system time, in percent.
     fn shares(&self) -> (f64, f64) {
         let share = |ms: u64| ms as f64 * 100.0 / self.elapsed_ms.max(1) as f64;
         if self.elapsed_ms == 0 { (0.0, 0.0) } else { (share(self.user_ms), share(self.system_ms)) }
     }
 }
 
-/// Why a job ended early.
+/// The error that ended a job early.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// The error number of the operating system; 84 (`EILSEQ`) for contents that did not verify, as
-    /// in fio.
+    /// Error number of the operating system; 84 (`EILSEQ`) for contents that failed verification,
+    /// as in fio.
     pub errno: i32,
-    /// What failed, and where.
+    /// The failed operation, and where it failed.
     pub message: String,
 }
 
 /// One row of a report: a job, or the jobs of a group.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// The name of the (first) job.
+    /// Name of the (first) job.
     pub name: String,
-    /// Number of the group.
+    /// Reporting group.
     pub group: u32,
-    /// How many jobs it stands for.
+    /// Number of jobs in the row.
     pub jobs: u32,
-    /// What the (first) job is for, in the user's words.
+    /// Purpose of the (first) job, in the user's words.
     pub description: Option<String>,
-    /// The `iodepth` of the (first) job as it was asked for.
+    /// The requested `iodepth` of the (first) job.
     pub iodepth: u32,
-    /// Its accesses at once.
+    /// Concurrent accesses that were performed.
     pub depth: u32,
-    /// The options of the (first) job, as they were given.
+    /// Options of the (first) job, as given.
     pub options: Vec<(String, String)>,
-    /// What they did, together; the first failure.
+    /// Merged results of the jobs, with the first failure.
     pub outcome: Outcome,
 }
 
-/// The results of a run.
+/// Results of a run.
 #[derive(Debug, Clone)]
 pub struct Report {
-    /// When it was made, in milliseconds since 1970 (UTC).
+    /// Time of the report in milliseconds since 1970 (UTC).
     pub timestamp_ms: u64,
-    /// The process.
+    /// Process id.
     pub pid: u32,
-    /// The global options as they were given.
+    /// The global options as given.
     pub global_options: Vec<(String, String)>,
-    /// What is reported, in order.
+    /// Rows, in order.
     pub rows: Vec<Row>,
 }
 
 impl Report {
-    /// Forms the rows: one per job, but jobs with `group_reporting` share one per group.
+    /// Forms the rows: one per job, or one per group for jobs with `group_reporting`.
     ///
     /// # Panics
-    /// If there is not one outcome per job.
+    /// Unless there is one outcome per job.
     pub fn new(
         timestamp_ms: u64,
         pid: u32,
@@ -202,7 +204,7 @@ impl Report {
     ) -> Self {
         assert_eq!(jobs.len(), outcomes.len(), "one outcome per job");
         let mut rows: Vec<Row> = Vec::new();
-        // Which row each group has.
+        // Row index of each group.
         let mut shared: Vec<(u32, usize)> = Vec::new();
         for (job, outcome) in jobs.iter().zip(outcomes) {
             let row_of_group = shared.iter().find(|&&(group, _)| group == job.group).map(|&(_, row)| row);
@@ -227,19 +229,19 @@ impl Report {
         Self { timestamp_ms, pid, global_options, rows }
     }
 
-    /// Whether any job failed or read contents that did not verify.
+    /// Whether any job failed or read contents that failed verification.
     pub fn failed(&self) -> bool {
         self.rows.iter().any(|row| row.outcome.failure.is_some() || row.outcome.verify_errors > 0)
     }
 
-    /// The report as fio prints it with `--output-format=normal`, from the blank line after the
-    /// progress on.
+    /// The report as fio prints it with `--output-format=normal`, beginning with the blank line
+    /// after the progress line.
     pub fn text(&self) -> String {
         text::report(self)
     }
 
-    /// The report as fio prints it with `--output-format=json`: an object, to which the caller may
-    /// add keys of its own.
+    /// The report as fio prints it with `--output-format=json`: an object to which the caller may
+    /// add keys.
     pub fn json(&self) -> serde_json::Value {
         json::report(self)
     }
@@ -249,7 +251,7 @@ impl Report {
         terse::report(self)
     }
 
-    /// What a row had of the bandwidth of its group, on average over its samples, in percent.
+    /// A row's share of the bandwidth of its group, averaged over its samples, in percent.
     fn share_of_group(&self, row: &Row, direction: Direction) -> f64 {
         let rows = || self.rows.iter().filter(|other| other.group == row.group);
         let transfers = || rows().map(|row| direction.of(&row.outcome));
@@ -265,7 +267,8 @@ impl Report {
     }
 }
 
-/// What fio prints before it runs: a line per job, its version, and how many threads it starts.
+/// The lines that fio prints before it runs: a line per job, the version, and the number of
+/// threads.
 pub fn preamble(jobs: &[Job]) -> String {
     text::preamble(jobs)
 }
@@ -283,7 +286,7 @@ impl Row {
         }
     }
 
-    /// The share of accesses of a class of depths, in percent: all are of one.
+    /// Share of accesses in a depth class, in percent. All accesses of a row are in one class.
     fn share_of_depth(&self, least: u32) -> f64 {
         let class =
             DEPTHS.iter().rev().find(|&&(least, _)| least <= self.depth).map_or(1, |&(least, _)| least);
@@ -292,8 +295,8 @@ impl Row {
 }
 
 /// Shares of latencies below fio's limits, in percent of all: (unit, limits in that unit, shares).
-/// A share counts what lies between its limit and the one before; the last limit of milliseconds is
-/// open.
+/// Each share covers the range between its limit and the previous one. The last limit in
+/// milliseconds is open.
 fn latency_shares(row: &Row) -> [(&'static str, Vec<(String, f64)>); 3] {
     const LIMITS: [u64; 10] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000];
     let Outcome { read, write, .. } = &row.outcome;
@@ -324,7 +327,7 @@ pub(super) mod tests {
         Invocation::parse(&line.split_whitespace().collect::<Vec<_>>()).expect(line).jobs
     }
 
-    /// 100 accesses of 4 KiB, of 10 to 1000 µs, in so many milliseconds.
+    /// 100 accesses of 4 KiB with latencies of 10 to 1000 µs, in `runtime_ms` milliseconds.
     pub(in crate::fio) fn transfer(runtime_ms: u64) -> Transfer {
         let mut transfer = Transfer { runtime_ms, ..Transfer::default() };
         (1..=100).for_each(|step| transfer.record(4096, step * 10_000));

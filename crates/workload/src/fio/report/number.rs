@@ -1,6 +1,6 @@
-//! Numbers in fio's short form, and its dates.
+//! Numbers in fio's short form, and dates.
 
-/// What a prefix multiplies by.
+/// Base of the unit prefixes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Base {
     /// Ki, Mi, Gi: powers of 1024.
@@ -9,9 +9,9 @@ pub(super) enum Base {
     Decimal,
 }
 
-/// `value` in at most `digits_max` digits before the point: larger ones get a prefix, and decimals
-/// as far as digits and point fit. 65,536 bytes in four digits are `64.0Ki`, 9,999 stay as they
-/// are.
+/// Formats `value` with at most `digits_max` digits before the point. Larger values get a prefix,
+/// and as many decimals as fit. With four digits, 65,536 bytes are `64.0Ki` and 9,999 stays as it
+/// is.
 pub(super) fn short(value: u64, digits_max: usize, base: Base) -> String {
     let (step, prefixes) = match base {
         Base::Binary => (1024.0, ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]),
@@ -38,7 +38,7 @@ pub(super) fn bytes_decimal(value: u64) -> String {
     short(value, 4, Base::Decimal) + "B"
 }
 
-/// A moment as C's `ctime` writes it, in UTC: `Fri Nov 20 19:42:26 2026`.
+/// A time as C's `ctime` writes it, in UTC: `Fri Nov 20 19:42:26 2026`.
 pub(super) fn date(seconds_since_1970: u64) -> String {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -46,7 +46,7 @@ pub(super) fn date(seconds_since_1970: u64) -> String {
     let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let (days, second) = (seconds_since_1970 / 86_400, seconds_since_1970 % 86_400);
     let weekday = WEEKDAYS[(days % 7) as usize];
-    // 400 years have 146,097 days; what is left is counted year by year and month by month.
+    // 400 years have 146,097 days. The rest is counted by years and months.
     let (mut year, mut day) = (1970 + days / 146_097 * 400, days % 146_097);
     loop {
         let days_of_year = if leap(year) { 366 } else { 365 };
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn numbers_are_as_short_as_fios() {
-        // Each as fio 3.33 printed it.
+        // As printed by fio 3.33.
         for (value, expected) in [
             (4096, "4096B"),
             (65_536, "64.0KiB"),

@@ -1,20 +1,19 @@
-//! How a rate went up and down.
+//! Samples of a rate over time.
 
-/// Rates that were sampled at equal distances of time. Merged with those of jobs that ran at the
-/// same time, they are added, as fio does with the jobs of a group: what the group did is about the
-/// sum of what each did.
+/// Rates sampled at equal intervals. Merging adds the rates of concurrent jobs, as fio does for the
+/// jobs of a group: the rate of the group is about the sum of its jobs' rates.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Samples {
     count: u64,
     min: u64,
     max: u64,
     mean: f64,
-    /// Of a single job; merged, of the sum.
+    /// Variance of one job, or of the sum after a merge.
     variance: f64,
 }
 
 impl Samples {
-    /// Those of one job.
+    /// Samples of one job.
     pub fn of(rates: &[u64]) -> Self {
         let count = rates.len() as f64;
         let mean = rates.iter().map(|&rate| rate as f64).sum::<f64>() / count.max(1.0);
@@ -28,7 +27,7 @@ impl Samples {
         }
     }
 
-    /// Adds those of a job that ran at the same time.
+    /// Adds the samples of a concurrent job.
     pub fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.min += other.min;
@@ -37,22 +36,22 @@ impl Samples {
         self.variance += other.variance;
     }
 
-    /// How many there are.
+    /// Number of samples.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The lowest; 0 without samples.
+    /// The lowest rate; 0 without samples.
     pub fn min(&self) -> u64 {
         self.min
     }
 
-    /// The highest; 0 without samples.
+    /// The highest rate; 0 without samples.
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// The mean; 0 without samples.
+    /// The mean rate; 0 without samples.
     pub fn mean(&self) -> f64 {
         self.mean
     }

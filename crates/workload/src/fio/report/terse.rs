@@ -1,14 +1,13 @@
-//! The report as fio's terse format, version 3: a line per row, values with semicolons between
-//! them.
+//! The report in fio's terse format, version 3: one line per row, values separated by semicolons.
 //!
-//! Their order is that of fio's manual ("Terse output"). What it says of disks at the end of a line
-//! is left out, as fio leaves it out in its client and server mode.
+//! The order of the values is that of fio's manual ("Terse output"). The disk values at the end of
+//! a line are omitted, as fio does in its client and server mode.
 
 use super::{DEPTHS, Direction, PERCENTILES, Report, Row, VERSION, latency_shares};
 use crate::fio::histogram::Latencies;
 use std::fmt::Display;
 
-/// Percentiles for which the format has room.
+/// Number of percentiles in the format.
 const PERCENTILE_FIELDS: usize = 20;
 
 pub(super) fn report(report: &Report) -> String {
@@ -49,7 +48,7 @@ fn line(report: &Report, row: &Row) -> String {
     fields.add([&cpu.context_switches, &cpu.major_faults, &cpu.minor_faults]);
     DEPTHS.iter().for_each(|&(least, _)| fields.add([&format_args!("{:.1}%", row.share_of_depth(least))]));
     let [(_, nanoseconds), (_, mut microseconds), (_, milliseconds)] = latency_shares(row);
-    // The format begins with 2 µs: what took less is in there.
+    // The format begins with 2 µs, so that bucket includes shorter latencies.
     microseconds[0].1 += nanoseconds.iter().map(|(_, share)| share).sum::<f64>();
     for (_, share) in microseconds.iter().chain(&milliseconds) {
         fields.add([&format_args!("{share:.2}%")]);
@@ -75,7 +74,7 @@ impl Fields {
         }
     }
 
-    /// Least, most, mean and deviation, in microseconds.
+    /// Minimum, maximum, mean and deviation, in microseconds.
     fn latencies(&mut self, latencies: &Latencies) {
         self.add([&(latencies.min_ns() / 1000), &(latencies.max_ns() / 1000)]);
         self.add([&format_args!("{:.6}", latencies.mean_ns() / 1e3)]);
@@ -96,8 +95,8 @@ mod tests {
         outcome.read.bandwidth_kib = Samples::of(&[1000, 3000]);
         let text = Report::new(0, 77, Vec::new(), &jobs, vec![outcome]).terse();
         let fields: Vec<&str> = text.trim_end().split(';').collect();
-        // 5, 41 per direction, 5 about the CPU, 7 depths, 22 latencies, the description. Counted in
-        // fio 3.33's line, less its 9 fields about a disk.
+        // 5, 41 per direction, 5 for the CPU, 7 depths, 22 latencies, and the description. Counted
+        // in a line of fio 3.33, without its 9 fields about a disk.
         assert_eq!(fields.len(), 5 + 2 * 41 + 5 + 7 + 22 + 1);
         assert_eq!(fields[..9], ["3", VERSION, "hello", "0", "0", "400", "4000", "1000", "100"]);
         assert_eq!(fields[13..18], ["10", "1000", "505.000000", "290.114920", "1.000000%=10"]);

@@ -127,12 +127,12 @@ fn direction(out: &mut String, label: &str, end: &str, transfer: &Transfer, shar
     samples(out, &transfer.bandwidth_kib, &transfer.rate, share_of_group);
 }
 
-/// Bandwidth and accesses per second over time, if the job ran long enough for that.
+/// Bandwidth and accesses per second over time, if the job ran long enough.
 fn samples(out: &mut String, bandwidth_kib: &Samples, rate: &Samples, share_of_group: f64) {
     if bandwidth_kib.count() == 0 {
         return;
     }
-    // As fio, in MiB from a GiB per second on.
+    // fio switches to MiB at a GiB per second.
     let (unit, kib) = if bandwidth_kib.mean() > 1_048_576.0 { ("MiB", 1024) } else { ("KiB", 1) };
     writeln!(
         out,
@@ -156,7 +156,7 @@ fn samples(out: &mut String, bandwidth_kib: &Samples, rate: &Samples, share_of_g
     .expect(NO_ERROR);
 }
 
-/// A unit of time in which latencies are told, so that the digits are worth reading.
+/// A unit for latencies that keeps the digits meaningful.
 struct Unit {
     name: &'static str,
     nanoseconds: u64,
@@ -166,7 +166,7 @@ const NANOSECONDS: Unit = Unit { name: "nsec", nanoseconds: 1 };
 const MICROSECONDS: Unit = Unit { name: "usec", nanoseconds: 1_000 };
 const MILLISECONDS: Unit = Unit { name: "msec", nanoseconds: 1_000_000 };
 
-/// The coarsest unit in which the shortest keeps two digits and the longest five. (fio's choice.)
+/// fio's choice: the coarsest unit in which the shortest keeps two digits and the longest five.
 fn unit(shortest_ns: u64, longest_ns: u64) -> Unit {
     if shortest_ns > 2_000_000 && longest_ns > 99_999_999 {
         MILLISECONDS
@@ -215,7 +215,7 @@ fn latency_distribution(out: &mut String, unit: &str, shares: &[(String, f64)]) 
     let shown: Vec<String> = shares
         .iter()
         .filter(|(_, share)| *share > 0.0)
-        // What happened at all is not told as 0.00%.
+        // A share above zero is not printed as 0.00%.
         .map(|(limit, share)| format!("{limit}={:3.2}%", share.max(0.01)))
         .collect();
     for line in shown.chunks(5) {
