@@ -1,24 +1,23 @@
-//! Frames: the memory behind every cached page, and the only way to its bytes.
+//! Page frames: the memory behind every cached page, and the only access to its bytes.
 //!
-//! One anonymous region, mapped once, holds all frames of a cache; a frame is 4,096 bytes and is
+//! One anonymous region, mapped once, holds all frames of a cache. A frame is 4,096 bytes and is
 //! named by its number. The region starts at a 2 MiB boundary so that the kernel may back it with
-//! huge pages: a random hit then costs one TLB entry per 512 frames instead of one per frame.
-//! Memory is taken from the system when a frame is first touched, unless a ring pins most of the
+//! huge pages: a random hit then costs one TLB entry per 512 frames instead of one per frame. The
+//! system provides memory when a frame is first touched, or all at once if a ring pins most of the
 //! region (see [`Frames::pin`]).
 //!
 //! # Locking
 //!
-//! None here. Who may write a frame is decided outside, by the lock bit of the folio that owns it.
-//! Readers do not take that lock: they copy the bytes out and then check the folio's version, and
-//! throw the copy away when a writer was there meanwhile. Hence a copy and a write may touch the
-//! same bytes at the same time. For ordinary Rust loads and stores that would be a data race, that
-//! is, undefined behaviour however the copy is used afterwards. So frame memory is never lent as
-//! `&[u8]` while a writer is possible, and every copy goes through [`racing`], whose accesses count
-//! as relaxed atomics, byte for byte.
+//! This file takes no locks. The lock bit of the folio that owns a frame decides which thread may
+//! write the frame. Readers do not take that lock: they copy the bytes out, check the folio's
+//! version, and discard the copy if a writer was active meanwhile. So a copy and a write may touch
+//! the same bytes at the same time. With ordinary Rust loads and stores that would be a data race,
+//! that is, undefined behaviour even if the copy is discarded. Therefore frame memory is never lent
+//! as `&[u8]` while a writer is possible, and every copy goes through [`racing`], whose accesses
+//! count as relaxed atomics, byte for byte.
 //!
-//! Relaxed means unordered. The reader of a version protocol needs `fence(Acquire)` between the
-//! copy and the second look at the version, the writer `fence(Release)` between marking the version
-//! and the copy.
+//! Relaxed accesses are unordered. A reader needs `fence(Acquire)` between the copy and the second
+//! look at the version; a writer needs `fence(Release)` between marking the version and the copy.
 
 #[cfg(not(miri))]
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -44,66 +43,63 @@ pub(crate) struct Frames {
 // SAFETY: the region belongs to `Frames` alone and stays mapped until it drops; nothing in it is
 // tied to the thread that mapped it.
 unsafe impl Send for Frames {}
-// SAFETY: through `&Frames`, bytes are reached by the racing copies only, which count as relaxed
-// atomics; the two ways around them (`bytes`, `as_ptr`) put the exclusion of writers on their
-// callers.
+// SAFETY: through `&Frames`, only the racing copies access bytes, and these count as relaxed
+// atomics. The two other ways (`bytes`, `as_ptr`) require their callers to exclude writers.
 unsafe impl Sync for Frames {}
 
 impl Frames {
-    /// Maps `count` frames, all zero and none of them backed by memory yet.
+    /// Maps `count` zeroed frames, not yet backed by memory.
     ///
     /// # Panics
     ///
-    /// Without a single frame there is nothing to map: `count` is at least 1.
+    /// If `count` is 0.
     pub(crate) fn new(count: u32) -> io::Result<Frames> {
         assert!(count > 0, "a cache has at least one frame");
         let (base, huge_pages) = map(count as usize * FRAME_BYTES)?;
         Ok(Frames { base, count, huge_pages, pinned: AtomicBool::new(false) })
     }
 
-    /// How many frames there are; their numbers are `0..count`.
+    /// Number of frames; their numbers are `0..count`.
     pub(crate) fn count(&self) -> u32 {
         self.count
     }
 
-    /// Bytes of the whole region.
+    /// Size of the region, in bytes.
     fn region_bytes(&self) -> usize {
         self.count as usize * FRAME_BYTES
     }
 
-    /// How many frames a ring may pin, from the first on. The last eighth stays free to be given
-    /// back, so that index memory can grow at the expense of frames: with one leaf (520 bytes) per
-    /// cached page, which is the worst case, it takes an eighth of the budget.
+    /// Number of frames, from the first on, that a ring may pin. The last eighth stays unpinned, so
+    /// that frames can be released to pay for index memory. In the worst case, one leaf (520 bytes)
+    /// per cached page, the index takes an eighth of the budget.
     pub(crate) fn pinnable_count(&self) -> u32 {
         self.count - self.count.div_ceil(8)
     }
 
-    /// How many frames, from the first on, are pinned.
+    /// Number of frames, from the first on, that are pinned.
     pub(crate) fn pinned_count(&self) -> u32 {
         if self.is_pinned() { self.pinnable_count() } else { 0 }
     }
 
-    /// Whether the kernel accepted to back the region with huge pages. It still may run out of
-    /// them.
+    /// Whether the kernel agreed to back the region with huge pages. It may still run out of them.
     pub(crate) fn huge_pages(&self) -> bool {
         self.huge_pages
     }
 
-    /// First byte of `frame`. Whoever writes through it holds the lock of the folio in that frame
-    /// (or is the kernel on the behalf of somebody who does), and writes through it race with
-    /// optimistic readers.
+    /// The first byte of `frame`. A thread that writes through it, or has the kernel write, holds
+    /// the lock of the folio in that frame. Such writes race with optimistic readers.
     pub(crate) fn as_ptr(&self, frame: u32) -> *mut u8 {
         self.at(frame, 0..FRAME_BYTES)
     }
 
-    /// Copies out what the frame holds from `offset` on. A writer may tear the copy: it says
-    /// nothing until the version was checked once more.
+    /// Copies bytes out of the frame from `offset` on. A writer may tear the copy; the caller must
+    /// check the version before using it.
     #[inline]
     pub(crate) fn copy_out(&self, frame: u32, offset: usize, out: &mut [u8]) {
         let from = self.at(frame, offset..offset + out.len());
-        // SAFETY: `at` checked that the source lies within one frame; `out` is exclusive, and no
-        // safe code can have obtained it from frame memory while writers are possible, so the two
-        // do not overlap.
+        // SAFETY: `at` checked that the source lies within one frame. `out` is exclusive, and safe
+        // code cannot obtain it from frame memory while writers are possible, so the two do not
+        // overlap.
         unsafe { racing::load(from, out) }
     }
 
@@ -111,25 +107,24 @@ impl Frames {
     /// that frame.
     pub(crate) fn copy_in(&self, frame: u32, offset: usize, bytes: &[u8]) {
         let to = self.at(frame, offset..offset + bytes.len());
-        // SAFETY: `at` checked that the destination lies within one frame; a shared slice of frame
-        // memory exists only while nobody writes (`bytes`), so the two do not overlap.
+        // SAFETY: `at` checked that the destination lies within one frame. A shared slice of frame
+        // memory exists only while no thread writes (`bytes`), so the two do not overlap.
         unsafe { racing::store(to, bytes) }
     }
 
-    /// Fills a part of the frame with zeroes. The caller holds the lock of the folio in that frame.
+    /// Zeroes a part of the frame. The caller holds the lock of the folio in that frame.
     pub(crate) fn zero(&self, frame: u32, range: Range<usize>) {
         let to = self.at(frame, range.clone());
         // SAFETY: `at` checked that the destination lies within one frame.
         unsafe { racing::zero(to, range.len()) }
     }
 
-    /// Lends the frame's bytes, without a copy.
+    /// Lends the frame's bytes without a copy.
     ///
     /// # Safety
     ///
-    /// Nobody writes the frame, gives it back (`release`) or has the kernel read into it while the
-    /// slice lives. A right usage is a folio whose lock bit is held by the borrower, as for the
-    /// flusher:
+    /// While the slice lives, no thread writes the frame, releases it (`release`) or has the kernel
+    /// read into it. For example, the flusher holds the lock bit of the frame's folio:
     ///
     /// ```ignore
     /// let latch = folio.lock();
@@ -139,17 +134,16 @@ impl Frames {
     /// ```
     pub(crate) unsafe fn bytes(&self, frame: u32) -> &[u8] {
         let from = self.at(frame, 0..FRAME_BYTES);
-        // SAFETY: `at` checked the bounds; the memory is initialised (zero at first) and the caller
-        // keeps writers out for as long as the slice lives.
+        // SAFETY: `at` checked the bounds; the memory is initialised (zero at first), and the
+        // caller keeps writers out while the slice lives.
         unsafe { std::slice::from_raw_parts(from, FRAME_BYTES) }
     }
 
-    /// Gives the frame's memory back to the system; it reads zero afterwards. The caller holds the
-    /// lock of the folio in that frame or the frame is free. Splits the huge page that it is part
-    /// of.
+    /// Returns the frame's memory to the system; the frame reads as zero afterwards. The caller
+    /// holds the lock of the folio in that frame, or the frame is free. Splits the huge page around
+    /// the frame.
     ///
-    /// A pinned frame cannot be given back: it is zeroed and stays. Returns whether memory was
-    /// given back.
+    /// A pinned frame is zeroed but keeps its memory. Returns whether memory was returned.
     pub(crate) fn release(&self, frame: u32) -> bool {
         let start = self.as_ptr(frame);
         if frame < self.pinned_count() || !forget(start) {
@@ -159,22 +153,22 @@ impl Frames {
         true
     }
 
-    /// States that the kernel is about to hold on to the physical pages of the first
-    /// `pinnable_count` frames (registered buffers).
+    /// Declares that the kernel will pin the physical pages of the first `pinnable_count` frames
+    /// (registered buffers).
     ///
-    /// From now on [`Frames::release`] must not unmap: a ring would go on transferring into the old
-    /// physical page while the frame's address already shows a new one, and reads would silently be
+    /// From now on [`Frames::release`] must not unmap them: a ring would keep transferring to the
+    /// old physical page while the frame's address shows a new one, and reads would silently be
     /// lost. Called before the first frame is used.
     pub(crate) fn pin(&self) {
         self.pinned.store(true, Ordering::Release);
     }
 
-    /// Takes [`Frames::pin`] back, for when the kernel refused.
+    /// Reverts [`Frames::pin`] after the kernel refused.
     pub(crate) fn unpin(&self) {
         self.pinned.store(false, Ordering::Release);
     }
 
-    /// Whether the kernel holds the memory of the frames that it may pin.
+    /// Whether the kernel pins the frames that it may pin.
     pub(crate) fn is_pinned(&self) -> bool {
         self.pinned.load(Ordering::Acquire)
     }
@@ -183,24 +177,24 @@ impl Frames {
     fn at(&self, frame: u32, range: Range<usize>) -> *mut u8 {
         assert!(frame < self.count, "frame {frame} of {}", self.count);
         assert!(range.start <= range.end && range.end <= FRAME_BYTES, "bytes {range:?} of a frame");
-        // SAFETY: the frame lies within the region and `range.start` within the frame (or just
-        // behind its last byte, for an empty range), as just asserted.
+        // SAFETY: the frame lies within the region, and `range.start` within the frame (or just
+        // behind its last byte, for an empty range), as asserted above.
         unsafe { self.base.as_ptr().add(frame as usize * FRAME_BYTES + range.start) }
     }
 }
 
 impl Drop for Frames {
     fn drop(&mut self) {
-        // SAFETY: base and length are those of `map`; `&mut self` says that no guard or backend
-        // looks at it any more (they hold an `Arc<Frames>`).
+        // SAFETY: base and length are those of `map`. `&mut self` proves that no guard or backend
+        // uses the region (they hold an `Arc<Frames>`).
         unsafe { unmap(self.base, self.region_bytes()) }
     }
 }
 
-/// Maps `length` bytes at a huge page boundary; tells whether huge pages are granted.
+/// Maps `length` bytes at a huge page boundary. Also returns whether huge pages are granted.
 #[cfg(not(miri))]
 fn map(length: usize) -> io::Result<(NonNull<u8>, bool)> {
-    // The kernel aligns to small pages only: map one huge page more and cut both ends off.
+    // The kernel aligns to small pages only: map one huge page more and unmap both ends.
     let mapped_length = length + HUGE_PAGE_BYTES;
     // SAFETY: a new mapping at an address that the kernel chooses; it replaces nothing.
     let mapped = unsafe {
@@ -214,8 +208,8 @@ fn map(length: usize) -> io::Result<(NonNull<u8>, bool)> {
     let head = mapped.addr().next_multiple_of(HUGE_PAGE_BYTES) - mapped.addr();
     let base = mapped.cast::<u8>().wrapping_add(head);
     let tail = mapped_length - head - length;
-    // SAFETY: both pieces are page aligned parts of the fresh mapping that nothing refers to,
-    // outside of `base..base + length`.
+    // SAFETY: both pieces are page-aligned parts of the new mapping outside of `base..base +
+    // length`, and nothing refers to them.
     unsafe {
         if head > 0 {
             munmap(mapped, head)?;
@@ -224,11 +218,10 @@ fn map(length: usize) -> io::Result<(NonNull<u8>, bool)> {
             munmap(base.wrapping_add(length).cast(), tail)?;
         }
     }
-    // SAFETY: advice on our own mapping, neither of them changes its content.
+    // SAFETY: advice on our own mapping; neither call changes its content.
     let huge_pages = unsafe {
-        // A child between fork and exec has no use for the cache. Without this the kernel would
-        // copy every pinned page for it at the fork. Where it is refused, forking is slow and
-        // nothing else.
+        // A child between fork and exec does not need the cache. Without this advice, fork copies
+        // every pinned page. A refusal only makes fork slow.
         let _ = madvise(base.cast(), length, Advice::LinuxDontFork);
         length >= HUGE_PAGE_BYTES
             && huge_pages_enabled()
@@ -237,8 +230,8 @@ fn map(length: usize) -> io::Result<(NonNull<u8>, bool)> {
     Ok((NonNull::new(base).expect("a mapping is not at address zero"), huge_pages))
 }
 
-/// The kernel takes the advice even where an administrator switched huge pages off, so ask there
-/// too.
+/// Whether the administrator permits huge pages. The kernel accepts the advice even if they are
+/// disabled.
 #[cfg(not(miri))]
 fn huge_pages_enabled() -> bool {
     std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -250,15 +243,15 @@ fn huge_pages_enabled() -> bool {
 /// `base` and `length` are those of one `map`, and nothing uses the region any more.
 #[cfg(not(miri))]
 unsafe fn unmap(base: NonNull<u8>, length: usize) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's obligation.
     let unmapped = unsafe { munmap(base.as_ptr().cast(), length) };
     debug_assert!(unmapped.is_ok(), "munmap of the frames: {unmapped:?}");
 }
 
 #[cfg(not(miri))]
 fn forget(start: *mut u8) -> bool {
-    // SAFETY: one frame of our own private anonymous mapping (callers pass `as_ptr`). Readers that
-    // copy at the same time see old bytes or zeroes, which is the race they are prepared for.
+    // SAFETY: one frame of our own private anonymous mapping (callers pass `as_ptr`). Concurrent
+    // readers see old bytes or zeros, a race that they already handle.
     unsafe { madvise(start.cast(), FRAME_BYTES, Advice::LinuxDontNeed) }.is_ok()
 }
 
@@ -269,7 +262,7 @@ fn layout(length: usize) -> std::alloc::Layout {
 
 #[cfg(miri)]
 fn map(length: usize) -> io::Result<(NonNull<u8>, bool)> {
-    // SAFETY: the layout is not empty, there is at least one frame.
+    // SAFETY: the layout is not empty, because there is at least one frame.
     let base = unsafe { std::alloc::alloc_zeroed(layout(length)) };
     NonNull::new(base).map(|base| (base, false)).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
@@ -279,7 +272,7 @@ fn map(length: usize) -> io::Result<(NonNull<u8>, bool)> {
 /// `base` and `length` are those of one `map`, and nothing uses the region any more.
 #[cfg(miri)]
 unsafe fn unmap(base: NonNull<u8>, length: usize) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's obligation.
     unsafe { std::alloc::dealloc(base.as_ptr(), layout(length)) }
 }
 
@@ -288,19 +281,18 @@ fn forget(_start: *mut u8) -> bool {
     false
 }
 
-/// Copies of memory that somebody else may write or read at the same time.
+/// Copies of memory that other threads may read or write at the same time.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod racing {
     use std::arch::asm;
 
-    // Assembly is opaque to the compiler, which must assume that it does what Rust code could do
-    // there; here that is one relaxed atomic load and store per byte, and the processor's moves are
-    // at least that strong. No option promises `nomem`, so the compiler moves no other access
-    // across a copy.
+    // Assembly is opaque to the compiler, which must assume that it does what Rust code could do:
+    // here, one relaxed atomic load and store per byte. The processor's moves are at least that
+    // strong. No option promises `nomem`, so the compiler moves no other access across a copy.
 
-    // `rep movsb` takes some 35 cycles to get going, many more on processors without FSRM. Measured
-    // on a Xeon with it: 65 bytes in 6 ns against 4 by 16-byte moves, 512 bytes in 16 against 12;
-    // from there on no difference, and a whole page in 55 ns.
+    // Above this length, `rep movsb` is as fast as 16-byte moves. Its start-up costs about 35
+    // cycles, and far more on processors without FSRM. Measured on a Xeon with FSRM: 65 bytes in 6
+    // ns against 4 ns, 512 bytes in 16 ns against 12 ns, a page in 55 ns either way.
     const STRING_BYTES: usize = 512;
 
     /// # Safety
@@ -308,7 +300,7 @@ mod racing {
     /// `from` is valid for reads of `out.len()` bytes and does not overlap `out`.
     #[inline]
     pub(super) unsafe fn load(from: *const u8, out: &mut [u8]) {
-        // SAFETY: passed on to the caller; `out` is valid for writes of its length.
+        // SAFETY: the caller's obligation; `out` is valid for writes of its length.
         unsafe { copy(from, out.as_mut_ptr(), out.len()) }
     }
 
@@ -316,7 +308,7 @@ mod racing {
     ///
     /// `to` is valid for writes of `bytes.len()` bytes and does not overlap `bytes`.
     pub(super) unsafe fn store(to: *mut u8, bytes: &[u8]) {
-        // SAFETY: passed on to the caller; `bytes` is valid for reads of its length.
+        // SAFETY: the caller's obligation; `bytes` is valid for reads of its length.
         unsafe { copy(bytes.as_ptr(), to, bytes.len()) }
     }
 
@@ -324,7 +316,7 @@ mod racing {
     ///
     /// `to` is valid for writes of `length` bytes.
     pub(super) unsafe fn zero(to: *mut u8, length: usize) {
-        // SAFETY: writes exactly the bytes that the caller vouches for. The direction flag is clear
+        // SAFETY: writes exactly the bytes that the caller guarantees. The direction flag is clear
         // on entry to any `asm!`; `rep stosb` changes the three registers named here and no flag.
         unsafe {
             asm!("rep stosb", inout("rcx") length => _, inout("rdi") to => _, in("al") 0u8,
@@ -337,8 +329,8 @@ mod racing {
     /// `from` is valid for reads and `to` for writes of `length` bytes, and they do not overlap.
     #[inline]
     unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
-        // SAFETY: every arm touches bytes `0..length` of both sides only: the caller vouches for
-        // them. Odd lengths take a last move that overlaps the one before, and stores the same
+        // SAFETY: every arm touches bytes `0..length` of both sides only, which the caller
+        // guarantees. Odd lengths end with a move that overlaps the one before and stores the same
         // bytes twice.
         unsafe {
             match length {
@@ -365,9 +357,9 @@ mod racing {
                     }
                     move_16(from.add(length - 16), to.add(length - 16));
                 }
-                // Its stores may become visible in any order among themselves, but all of them
-                // before any later store, such as the one that unlocks the folio; that is all a
-                // version protocol asks for.
+                // Its stores may become visible in any order among themselves, but before any later
+                // store, such as the one that unlocks the folio. The version protocol needs no
+                // more.
                 _ => {
                     asm!("rep movsb", inout("rcx") length => _, inout("rdi") to => _, inout("rsi") from => _,
                     options(nostack, preserves_flags))
@@ -380,11 +372,11 @@ mod racing {
         ($($name:ident $class:ident $load:literal $store:literal),*) => { $(
             /// # Safety
             ///
-            /// Both sides are valid for as many bytes as the name says. Neither needs to be
+            /// Both sides are valid for the number of bytes in the name. Neither needs to be
             /// aligned.
             #[inline(always)]
             unsafe fn $name(from: *const u8, to: *mut u8) {
-                // SAFETY: one load and one store of that size; changes one register, no flag, no
+                // SAFETY: one load and one store of that size; changes one register, no flag and no
                 // stack.
                 unsafe {
                     asm!($load, $store, value = out($class) _, from = in(reg) from, to = in(reg) to,
@@ -404,15 +396,14 @@ mod racing {
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 use portable as racing;
 
-/// The same copies where there is no assembly of ours: relaxed atomic words, and bytes at unaligned
-/// edges.
+/// The same copies without assembly: relaxed atomic words, and bytes at unaligned edges.
 #[cfg(any(test, miri, not(target_arch = "x86_64")))]
 mod portable {
     use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
-    // Words and bytes that meet in one place are atomics of mixed size, which processors handle and
-    // Rust's memory model has no answer for yet. Miri reports them, so for Miri everything is a
-    // byte.
+    // Words and bytes at the same address are atomics of mixed size. Processors handle those, but
+    // Rust's memory model does not define them yet, and Miri reports them. Under Miri all accesses
+    // are bytes.
     const WORD_BYTES: usize = if cfg!(miri) { usize::MAX } else { 8 };
 
     fn is_word(position: *const u8, left: usize) -> bool {
@@ -421,14 +412,14 @@ mod portable {
 
     /// # Safety
     ///
-    /// `from` is valid for reads of `out.len()` bytes, derived from a pointer for writes too (an
-    /// atomic is, even one that is only loaded from), and does not overlap `out`.
+    /// `from` is valid for reads of `out.len()` bytes and does not overlap `out`. It derives from a
+    /// pointer for writes, which atomics need even if they are only loaded.
     pub(super) unsafe fn load(from: *const u8, out: &mut [u8]) {
         let mut done = 0;
         while done < out.len() {
-            // SAFETY: `done` is below the length that the caller vouches for. The atomics below are
-            // only ever loaded from, are aligned and within bounds as `is_word` says, and
-            // concurrent writers use atomics too.
+            // SAFETY: `done` is below the length that the caller guarantees. The atomics below are
+            // only loaded, are aligned and within bounds (`is_word`), and concurrent writers use
+            // atomics too.
             unsafe {
                 let position = from.add(done);
                 if is_word(position, out.len() - done) {
@@ -447,7 +438,7 @@ mod portable {
     ///
     /// `to` is valid for writes of `bytes.len()` bytes and does not overlap `bytes`.
     pub(super) unsafe fn store(to: *mut u8, bytes: &[u8]) {
-        // SAFETY: passed on to the caller; `next` is asked for positions below `bytes.len()` only.
+        // SAFETY: the caller's obligation; `next` is called for positions below `bytes.len()` only.
         unsafe {
             store_with(to, bytes.len(), |at| bytes[at], |at| bytes[at..at + 8].try_into().expect("8 bytes"))
         }
@@ -457,7 +448,7 @@ mod portable {
     ///
     /// `to` is valid for writes of `length` bytes.
     pub(super) unsafe fn zero(to: *mut u8, length: usize) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's obligation.
         unsafe { store_with(to, length, |_| 0, |_| [0; 8]) }
     }
 
@@ -540,7 +531,7 @@ mod tests {
             }
             assert_eq!(out, bytes);
             assert_eq!(memory[3..3 + length], bytes);
-            // SAFETY: as before.
+            // SAFETY: as above.
             unsafe { portable::zero(memory.as_mut_ptr().add(3), length) };
             assert!(memory[3..3 + length].iter().all(|b| *b == 0));
             assert!(memory[..3].iter().chain(&memory[3 + length..]).all(|b| *b == 0xee));
@@ -560,7 +551,7 @@ mod tests {
             frames.zero(0, 10..20);
             assert_eq!(frames.release(1), !pinned && !cfg!(miri));
             assert_eq!(frames.pinned_count(), if pinned { 2 } else { 0 });
-            // SAFETY: this thread is the only one that has the frames.
+            // SAFETY: only this thread uses the frames.
             let (first, second, third) = unsafe { (frames.bytes(0), frames.bytes(1), frames.bytes(2)) };
             assert!(first.iter().enumerate().all(|(i, b)| *b == u8::from(!(10..20).contains(&i))));
             assert!(second.iter().all(|b| *b == 0));
@@ -597,8 +588,8 @@ mod tests {
         Frames::new(2).unwrap().copy_out(0, 4000, &mut [0; 97]);
     }
 
-    /// The story of every optimistic reader: copies race with a writer, and those whose version
-    /// held are whole.
+    /// The protocol of every optimistic reader: copies race with a writer, and those whose version
+    /// did not change are whole.
     #[test]
     fn a_copy_whose_version_held_is_never_torn() {
         let frames = Frames::new(1).unwrap();

@@ -1,4 +1,4 @@
-//! What reads, loads and write-back do to the state of pages and files, which only this crate can
+//! Effects of reads, loads and write-back on the state of pages and files that only this crate can
 //! see.
 
 use crate::backend::{BackendKind, Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
@@ -12,10 +12,10 @@ use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 const PAGE: usize = 4096;
-/// The shortest pause of who writes.
+/// The shortest pause of a throttled writer.
 const TICK: Duration = Duration::from_millis(4);
 
-/// What happens at a place where another thread may come between, each time the next.
+/// Actions to run at a point where another thread may interleave, one per visit.
 #[derive(Default)]
 pub(crate) struct Acts(Mutex<VecDeque<Act>>);
 
@@ -86,7 +86,7 @@ fn two_open_files_count_for_themselves() {
     let (_cache, file) = random(4);
     let other = file.try_clone();
     for reads in 1..=2 {
-        // Each leaves the page in between, as far as the other one knows.
+        // Each handle leaves the page in between, from its own point of view.
         for handle in [&file, &other] {
             read(handle, 0, 100);
             read(handle, PAGE, 100);
@@ -164,7 +164,7 @@ fn a_mapped_access_sets_bits_once_and_then_writes_nothing() {
     assert_eq!(cache.tenant("").unwrap().stats().counter("pgfault"), faults);
 }
 
-/// A folio that has been accessed five times is saturated: reading it once more writes nothing.
+/// A folio that was accessed five times is saturated: reading it once more writes nothing.
 #[test]
 fn a_hot_page_is_read_without_a_write() {
     let (_cache, file) = random(10);
@@ -180,7 +180,7 @@ fn a_hot_page_is_read_without_a_write() {
     assert_eq!(format!("{:?}", hit(&file, 0)), before);
 }
 
-/// The first touch of a page may be a store, which gives it a new content before it returns.
+/// The first access to a page may be a store, which changes the content before it returns.
 #[test]
 fn a_store_maps_the_page() {
     let (cache, file) = random(10);
@@ -194,7 +194,7 @@ fn a_store_maps_the_page() {
     assert_eq!(cache.tenant("").unwrap().stats().counter("file_mapped"), Some(0));
 }
 
-/// Tenants each have an address space: one leaving does not take the others' view of the file.
+/// Each tenant has its own address space: one tenant's unmap leaves the others' maps of the file.
 #[test]
 fn maps_of_two_tenants_come_and_go() {
     let files = MemoryFiles::new(1);
@@ -215,14 +215,15 @@ fn maps_of_two_tenants_come_and_go() {
     cache.validate().unwrap();
 }
 
-/// The flusher extends a file while somebody looks at its length: that is nobody else's cut.
+/// The flusher extends a file during a length check; the check must not mistake that for a
+/// truncation by another process.
 #[test]
 fn write_back_is_not_taken_for_a_cut() {
     let files = MemoryFiles::new(1);
     let cache = PageCache::builder(8 << 20).backend(BackendKind::Memory(files.clone())).build().unwrap();
     let file = cache.open("f".as_ref(), OpenMode::Create).unwrap();
     file.write_at(&[7; 2 * PAGE], 0).unwrap();
-    // After each look, one more page is on the disk; no page is dirty after the second.
+    // After each check, one more page is on the disk; no page is dirty after the second.
     for end in 1..=2 {
         let (shared, inode) = (file.shared.clone(), file.inode.clone());
         files.after_looks.push(move || {
@@ -233,7 +234,7 @@ fn write_back_is_not_taken_for_a_cut() {
     file.inode.revalidate(&file.shared).unwrap();
     assert!(files.after_looks.is_empty());
     assert_eq!((file.len(), file.inode.disk_len()), (2 * PAGE as u64, 2 * PAGE as u64));
-    // Not over a page of zeros.
+    // The write must not land on a page of zeros.
     file.write_at(b"!", PAGE as u64 + 9).unwrap();
     file.sync_data().unwrap();
     let mut expected = vec![7; 2 * PAGE];
@@ -257,7 +258,7 @@ fn what_stays_dirty_expires() {
     assert!(expires(&file), "page 100");
     file.sync_data().unwrap();
     assert!(!expires(&file));
-    // Dirtied again while it is being written: it is left to the next time.
+    // A page dirtied again while it is being written is left for the next round.
     files.hold();
     file.write_at(&[2; PAGE], 0).unwrap();
     file.shared.submit_dirty(&file.inode);
@@ -272,8 +273,8 @@ fn what_stays_dirty_expires() {
     assert!(!expires(&file));
 }
 
-/// Rings for progress that is none of a waiter's, each time it goes to sleep: 16 waits are over
-/// soon if that ends them.
+/// Rings for unrelated progress each time the waiter goes to sleep: if rings ended its waits, 16
+/// waits would pass quickly.
 fn ring_for_others<T>(file: &CachedFile, waiter: &ScopedJoinHandle<'_, T>) {
     let progress = &file.shared.host.progress;
     for sleeps in 0..40 {
@@ -284,8 +285,8 @@ fn ring_for_others<T>(file: &CachedFile, waiter: &ScopedJoinHandle<'_, T>) {
     }
 }
 
-/// A file that fails, and one whose device is slow: who writes to that waits, however busy others
-/// are.
+/// With one failing file and one slow device, a writer to the slow device waits, regardless of
+/// other progress.
 #[test]
 fn a_writer_waits_for_a_slow_device_beside_a_failing_file() {
     let files = MemoryFiles::new(1);
@@ -308,16 +309,16 @@ fn a_writer_waits_for_a_slow_device_beside_a_failing_file() {
         files.release();
         writer.join().unwrap()
     });
-    // Sixteen pauses take 64 ms at least.
+    // Sixteen pauses take at least 64 ms.
     assert!(written.is_ok() || began.elapsed() >= 16 * TICK, "{written:?}");
-    // What cannot be written and is given up is in nobody's way.
+    // Failing pages that are truncated no longer block writers.
     assert!(file.shared.failing().0.is_some());
     failing.truncate(0).unwrap();
     assert!(file.shared.failing().0.is_none());
 }
 
-/// The flusher was asked for the dirty pages that are in the way, and did not get to it yet: that
-/// is not out of memory.
+/// The flusher was asked to write the dirty pages in the way but has not started yet. The request
+/// must wait, not fail for lack of memory.
 #[test]
 fn dirty_pages_are_waited_for_however_busy_others_are() {
     let files = MemoryFiles::new(1);

@@ -1,9 +1,8 @@
-//! A real file, and the single system calls that a transfer to or from it consists of.
+//! Real files, and the system calls that make up a transfer.
 //!
-//! We cache its pages, so the kernel should not do so too: wherever the file system has `O_DIRECT`,
-//! whole pages go directly between the device and our frames. Direct transfers come in whole pages
-//! only, which is one page too much for writing at the end of most files. So each file is open
-//! twice:
+//! The cache holds the pages itself, so the kernel should not cache them too. On file systems with
+//! `O_DIRECT`, whole pages go directly between the device and the frames. Direct writes come in
+//! whole pages only, which does not fit the end of most files. Therefore each file is open twice:
 //!
 //! ```text
 //! write of 10,000 bytes at 0      |  page 0  |  page 1  | 1,808 bytes of page 2
@@ -11,12 +10,12 @@
 //! read of the same                 O_DIRECT: 12,288 bytes asked for, 10,000 there
 //! ```
 //!
-//! The two kinds see each other's bytes: before a direct read, the kernel writes out what buffered
-//! writes left in its cache, and after a direct write it drops what it had cached there.
+//! The two descriptors see each other's bytes: before a direct read, the kernel writes out its
+//! cached pages, and after a direct write it drops them.
 //!
 //! # Locking
 //!
-//! None; the kernel orders concurrent calls. `direct_refused` only ever goes from false to true.
+//! No locks; the kernel orders concurrent calls. `direct_refused` only changes from false to true.
 
 use super::transfer::{BackendFile, Direction, FileIdentity, OpenMode, Progress, Transfer};
 use crate::frames::{FRAME_BYTES, Frames};
@@ -29,9 +28,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The kernel takes that many pieces of memory in one call (`IOV_MAX`).
+/// Largest number of memory segments in one call (`IOV_MAX`).
 const SEGMENTS_MAX: usize = 1024;
-/// Bytes of one call; below the kernel's own 2 GiB and small enough for every length field.
+/// Largest size of one call in bytes: below the kernel's 2 GiB and within every length field.
 const STEP_BYTES_MAX: usize = 1 << 30;
 
 /// An open real file.
@@ -41,17 +40,17 @@ pub(crate) struct DiskFile {
     identity: FileIdentity,
     buffered: File,
     direct: Option<File>,
-    /// The file system let us open with `O_DIRECT` and then refused a transfer.
+    /// Set when the file system accepted `O_DIRECT` at open but refused a direct transfer.
     direct_refused: AtomicBool,
 }
 
 impl DiskFile {
-    /// Opens the file, for direct transfers too where its file system has them.
+    /// Opens the file, also for direct transfers if its file system supports them.
     pub(crate) fn open(path: &Path, mode: OpenMode) -> io::Result<DiskFile> {
         let mut options = OpenOptions::new();
         options.read(true).write(mode != OpenMode::ReadOnly);
-        // Not truncated: what the file holds is what we are here to cache. Opening a FIFO would
-        // wait for its other end.
+        // Not truncated, because the cache needs the file's content. Non-blocking, because opening
+        // a FIFO would wait for its other end.
         let buffered = options
             .clone()
             .create(mode == OpenMode::Create)
@@ -59,17 +58,17 @@ impl DiskFile {
             .custom_flags(libc::O_NONBLOCK)
             .open(path)?;
         refuse_other_than_regular(&buffered)?;
-        // A ring gives transfers of a non-blocking file up instead of waiting for the device.
+        // On a non-blocking file, a ring aborts transfers instead of waiting for the device.
         let flags = rustix::fs::fcntl_getfl(&buffered)?;
         rustix::fs::fcntl_setfl(&buffered, flags - OFlags::NONBLOCK)?;
         DiskFile::opened(path, buffered, &options)
     }
 
-    /// Makes a file for swap, which nobody but its owner may read, and removes its name: its space
-    /// is free again when the cache is gone, whatever ends it.
+    /// Creates a swap file that only its owner may read, and removes its name, so that its space is
+    /// freed when the process ends for any reason.
     ///
     /// # Errors
-    /// The system refuses, or something of that name is there already.
+    /// The system refuses, or the path exists.
     pub(crate) fn create_unlinked(path: &Path) -> io::Result<DiskFile> {
         let mut options = OpenOptions::new();
         options.read(true).write(true);
@@ -86,23 +85,23 @@ impl DiskFile {
         opened
     }
 
-    /// Opens a file once more, for direct transfers.
+    /// Opens an open file again for direct transfers.
     pub(super) fn opened(path: &Path, buffered: File, options: &OpenOptions) -> io::Result<DiskFile> {
         let identity = identity(&buffered.metadata()?);
-        // Somebody may have put another file in its place between the two calls: then do without.
+        // If another process replaced the file between the two calls, do without direct transfers.
         let direct = options.clone().custom_flags(libc::O_DIRECT).open(path).ok().filter(|direct| {
             direct
                 .metadata()
                 .is_ok_and(|metadata| metadata.is_file() && self::identity(&metadata) == identity)
         });
-        // We read ahead ourselves; what the kernel read ahead would be in memory twice. A refusal
-        // costs memory only.
+        // The cache does its own readahead; the kernel's would hold pages twice. A refusal costs
+        // only memory.
         let _ = fadvise(&buffered, 0, None, Advice::Random);
         let direct_refused = AtomicBool::new(false);
         Ok(DiskFile { path: path.to_owned(), identity, buffered, direct, direct_refused })
     }
 
-    /// The file behind a transfer of a backend that opens real files.
+    /// The file of a transfer, for backends with real files.
     ///
     /// # Panics
     ///
@@ -119,11 +118,10 @@ impl DiskFile {
         let aligned = progress.done.is_multiple_of(FRAME_BYTES);
         let direct = if aligned && self.is_direct() { self.direct.as_ref() } else { None };
         let (fd, bytes) = match (direct, progress.direction) {
-            // The last frame is ours to its end, and the file's end shows in the result.
+            // The last frame may be overwritten to its end; the result shows where the file ends.
             (Some(direct), Direction::Read) => (direct, left.next_multiple_of(FRAME_BYTES)),
             (Some(direct), Direction::Write) if left >= FRAME_BYTES => (direct, left - left % FRAME_BYTES),
-            // A page that was transferred in part: finish it, so that the next step is direct
-            // again.
+            // Completes a partly transferred page, so that the next step is direct again.
             (None, _) if self.is_direct() => {
                 (&self.buffered, left.min(FRAME_BYTES - progress.done % FRAME_BYTES))
             }
@@ -133,7 +131,7 @@ impl DiskFile {
         Step { fd: fd.as_raw_fd(), direct: direct.is_some_and(|d| std::ptr::eq(d, fd)), offset, segments }
     }
 
-    /// Takes the result of a step in, as [`Progress::advance`] does.
+    /// Takes the result of a step, as [`Progress::advance`] does.
     pub(super) fn advance(
         &self,
         progress: &mut Progress,
@@ -144,16 +142,15 @@ impl DiskFile {
             && error.raw_os_error() == Some(libc::EINVAL)
             && step_was_direct
         {
-            // Some file systems (FUSE, stacked ones) accept the flag and not the transfer; others
-            // want an alignment beyond 4,096 bytes. The buffered descriptor takes everything.
+            // Some file systems (FUSE, stacked ones) accept the flag but refuse the transfer;
+            // others need an alignment above 4,096 bytes. The buffered descriptor always works.
             self.direct_refused.store(true, Ordering::Relaxed);
             return None;
         }
         progress.advance(result)
     }
 
-    /// After a transfer without `O_DIRECT`: the kernel need not keep what we now have. Advice,
-    /// nothing more.
+    /// After a transfer without `O_DIRECT`: advises the kernel to drop its copy of the pages.
     pub(super) fn forget_cached(&self, transfer: &Transfer) {
         if !self.is_direct() {
             let length = std::num::NonZeroU64::new(transfer.bytes as u64);
@@ -162,11 +159,11 @@ impl DiskFile {
     }
 }
 
-/// Only regular files whose length the file system knows can be cached.
+/// Accepts only regular files with a reliable length.
 ///
-/// A block device has its length elsewhere, and writing the part of a block that a file ends in
-/// would destroy the rest. Pseudo file systems (procfs, sysfs) make up contents at each read and
-/// give no length, or a wrong one.
+/// A block device reports its length elsewhere, and writing only the part of a block before the end
+/// of a file would destroy the rest. Pseudo file systems (procfs, sysfs) generate content at each
+/// read and report no length or a wrong one.
 fn refuse_other_than_regular(file: &File) -> io::Result<()> {
     let kind = file.metadata()?.file_type();
     let name = if kind.is_file() {
@@ -234,7 +231,7 @@ impl BackendFile for DiskFile {
     }
 }
 
-/// One system call: so many bytes from `offset` on, from or to these pieces of memory.
+/// One system call: the file offset, the number of bytes and the memory segments.
 pub(super) struct Step {
     pub(super) fd: RawFd,
     pub(super) direct: bool,
@@ -242,8 +239,8 @@ pub(super) struct Step {
     pub(super) segments: Segments,
 }
 
-/// Pieces of frame memory in the order of the file. Most transfers are one frame, and readahead is
-/// usually given neighbours: those need no list.
+/// Frame memory in file order. Most transfers are one frame, and readahead usually gets adjacent
+/// frames; these need no list.
 pub(super) enum Segments {
     One(libc::iovec),
     Many(Vec<libc::iovec>),
@@ -258,14 +255,15 @@ impl Segments {
     }
 }
 
-/// The memory for up to `bytes` bytes of the transfer from byte `done` on, neighbouring frames put
-/// together.
+/// The memory for up to `bytes` bytes of the transfer from byte `done` on. Adjacent frames are
+/// merged.
 fn segments(frames: &Frames, transfer: &Transfer, done: usize, bytes: usize) -> Segments {
     let mut left = bytes;
     let mut parts = transfer.parts_from(done).map_while(|(frame, range)| {
         let length = range.len().min(left);
         left -= length;
-        // Only the first part can start inside its frame, and `wrapping_add` stays within it.
+        // Only the first part can start inside its frame, and `wrapping_add` stays within that
+        // frame.
         let start = frames.as_ptr(frame).wrapping_add(range.start);
         (length > 0).then_some(libc::iovec { iov_base: start.cast(), iov_len: length })
     });
@@ -275,7 +273,7 @@ fn segments(frames: &Frames, transfer: &Transfer, done: usize, bytes: usize) -> 
         if last.iov_base.wrapping_byte_add(last.iov_len) == part.iov_base {
             last.iov_len += part.iov_len;
         } else if full.len() + 1 == SEGMENTS_MAX {
-            break; // The rest is the next step's. All pieces so far end where a page ends.
+            break; // // The next step takes the rest. All segments so far end at a page boundary.
         } else {
             full.push(std::mem::replace(&mut last, part));
         }
@@ -379,8 +377,8 @@ mod tests {
         assert!(file.advance(&mut progress, false, invalid()).is_some_and(|result| result.is_err()));
     }
 
-    /// Block devices opened as empty files, opening a FIFO waited for ever, and files of procfs
-    /// read as empty.
+    /// Regression test: block devices opened as empty files, opening a FIFO waited for ever, and
+    /// procfs files read as empty.
     #[test]
     fn only_regular_files_are_opened() {
         let directory = tempfile::tempdir().unwrap();
@@ -393,7 +391,7 @@ mod tests {
             (Path::new("/proc/self/status"), "a file of procfs"),
         ] {
             for mode in [OpenMode::ReadOnly, OpenMode::ReadWrite] {
-                // A file of procfs that nobody may write is refused by the system.
+                // The system itself refuses to open a read-only procfs file for writing.
                 let error = DiskFile::open(path, mode).unwrap_err();
                 let told = error.to_string();
                 let refused = error.kind() == io::ErrorKind::PermissionDenied;
@@ -403,7 +401,7 @@ mod tests {
         assert!(DiskFile::open(&directory.path().join("socket"), OpenMode::ReadOnly).is_err());
     }
 
-    /// A swap file was readable by all users, and stayed behind.
+    /// Regression test: all users could read a swap file, and it remained after the process.
     #[test]
     fn a_swap_file_is_private_and_has_no_name() {
         let directory = tempfile::tempdir().unwrap();

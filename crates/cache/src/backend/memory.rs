@@ -1,5 +1,4 @@
-//! Transfers to and from [`MemoryFiles`], for tests: no file is touched, no call leaves the
-//! process.
+//! Transfers to and from [`MemoryFiles`], for tests, without files or system calls.
 //!
 //! # Locking
 //!
@@ -14,8 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// The backend over files in memory. One thread carries submitted transfers out, in an order that
-/// the seed decides: devices do not keep any either.
+/// The backend over files in memory. One thread carries out submitted transfers in an order that
+/// the seed decides, because devices do not keep an order either.
 pub(crate) struct MemoryBackend {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -29,14 +28,13 @@ struct Shared {
 }
 
 impl MemoryBackend {
-    /// A backend over `files`, which several may share.
+    /// Creates a backend over `files`, which several backends may share.
     pub(crate) fn new(
         files: Arc<MemoryFiles>,
         frames: Arc<Frames>,
         completion: Arc<dyn Completion>,
     ) -> io::Result<MemoryBackend> {
-        // Without a bound: a test that holds the gate wants to see its submissions wait there, not
-        // itself.
+        // Unbounded: when a test closes the gate, its submissions must not block the test.
         let shared = Arc::new(Shared { files, frames, completion, queue: Queue::new(usize::MAX) });
         let for_thread = shared.clone();
         let thread = spawn("mglru-memory", move || for_thread.work())?;
@@ -74,7 +72,7 @@ impl Backend for MemoryBackend {
     }
 
     fn create_swap(&self, path: &Path) -> io::Result<Arc<dyn BackendFile>> {
-        // It keeps its name, by which tests reach it.
+        // Keeps its name, so that tests can reach it.
         Ok(Arc::new(self.shared.files.open(path, OpenMode::Create)?))
     }
 
@@ -99,7 +97,7 @@ impl Backend for MemoryBackend {
 
 impl Drop for MemoryBackend {
     fn drop(&mut self) {
-        // A test that failed with the gate closed is to end, not to hang.
+        // A test that fails with the gate closed must end, not hang.
         self.shared.files.release();
         self.shared.queue.close();
         self.thread.take().into_iter().for_each(join);
@@ -115,7 +113,7 @@ pub(super) mod tests {
     use std::fmt;
     use std::sync::Mutex;
 
-    /// A page's content, different in every word of every page.
+    /// The content of test page `number`, different in every word of every page.
     pub(in super::super) fn page(number: u64) -> [u8; FRAME_BYTES] {
         let mut page = [0; FRAME_BYTES];
         for (index, word) in page.chunks_mut(8).enumerate() {
@@ -124,7 +122,7 @@ pub(super) mod tests {
         page
     }
 
-    /// Remembers what completed.
+    /// Records completions.
     pub(in super::super) struct Log(Mutex<BTreeMap<u64, io::Result<usize>>>);
 
     impl Log {

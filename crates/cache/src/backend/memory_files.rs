@@ -1,20 +1,17 @@
-//! The disk of [`super::memory`]: files that exist in memory only, and fail, lag and fill up on
-//! request.
+//! [`MemoryFiles`]: files in memory that fail, lag and fill up on request, for tests.
 //!
-//! [`MemoryFiles`] is the disk: a name space of sparse files with a capacity, a list of faults and
-//! a gate. A test keeps it, hands it to a cache ([`super::BackendKind::Memory`]) and looks at it,
-//! or changes it behind the cache's back. What happens by chance (which transfer fails, in which
-//! order submitted ones complete, what survives a loss of power) follows from the seed; with a
-//! single thread at work every run is the same.
+//! A disk is a name space of sparse files with a capacity, a list of faults and a gate. A test
+//! passes it to a cache ([`super::BackendKind::Memory`]), inspects it, or changes it behind the
+//! cache's back. The seed decides everything random: which transfer fails, in which order submitted
+//! transfers complete, and what survives a power loss. With a single thread every run is the same.
 //!
-//! Nothing here sleeps. To catch the cache in the middle of a transfer, a test closes the gate with
-//! [`MemoryFiles::hold`], waits with [`MemoryFiles::wait_held`] until so many transfers stand
-//! before it, looks, and lets them go with [`MemoryFiles::release`].
+//! No call sleeps for a fixed time. To stop the cache in the middle of a transfer, a test closes
+//! the gate with [`MemoryFiles::hold`], waits for a number of transfers with
+//! [`MemoryFiles::wait_held`], inspects, and opens the gate with [`MemoryFiles::release`].
 //!
 //! # Locking
 //!
-//! One mutex for the whole disk, held while bytes are copied and never while a completion is
-//! called.
+//! One mutex for the whole disk, held while bytes are copied and never while a completion runs.
 
 use super::transfer::{BackendFile, Direction, FileIdentity, OpenMode, Progress, Transfer, zero_rest};
 use crate::frames::{FRAME_BYTES, Frames};
@@ -26,7 +23,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// What a fault strikes.
+/// The operations that a fault applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultOperation {
     /// Reading pages.
@@ -35,7 +32,8 @@ pub enum FaultOperation {
     Write,
     /// `sync_data` and `sync_all`.
     Sync,
-    /// Changing the length. Strikes before the file is changed; also waits before a closed gate.
+    /// Changing the length. The fault applies before the change. The operation also waits at a
+    /// closed gate.
     SetLength,
     /// Opening the file.
     Open,
@@ -43,63 +41,63 @@ pub enum FaultOperation {
     Length,
 }
 
-/// When a fault strikes, among the operations of its kind on its file.
+/// Selects operations of a fault's kind on its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaultTrigger {
-    /// Each time.
+    /// Every operation.
     Always,
-    /// Once: at the `n`-th operation after the injection, starting with 1.
+    /// The `n`-th operation after the injection, counted from 1; once.
     Nth(u64),
-    /// Each time that a transfer touches one of these bytes. Never for syncs.
+    /// Every transfer that touches one of these bytes. Never syncs.
     Within(Range<u64>),
-    /// On average every so often, by the seed.
+    /// One in so many operations on average, chosen by the seed.
     OneIn(u64),
 }
 
-/// What a fault does.
+/// The effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultEffect {
-    /// The operation fails with this error number; nothing is transferred.
+    /// The operation fails with this error number and transfers nothing.
     Error(i32),
-    /// At most so many bytes are transferred, and the backend has to go on from there. At least 1.
-    /// Nothing for syncs.
+    /// At most so many bytes are transferred, at least 1; the backend continues from there. No
+    /// effect on syncs.
     Short(usize),
 }
 
-/// A way for operations to go wrong.
+/// A failure of some operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The file; `None` for all.
+    /// The file; `None` for all files.
     pub path: Option<PathBuf>,
     /// The kind of operation.
     pub operation: FaultOperation,
-    /// Which of these operations.
+    /// Which of these operations fail.
     pub trigger: FaultTrigger,
-    /// What becomes of them.
+    /// The failure.
     pub effect: FaultEffect,
 }
 
-/// What was done to a file since it first appeared, failed attempts included.
+/// Operations on a file since its creation, including failed attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Transfers from the file.
+    /// Number of reads.
     pub reads: u64,
-    /// Bytes that they brought.
+    /// Bytes read.
     pub read_bytes: u64,
-    /// Transfers to the file.
+    /// Number of writes.
     pub writes: u64,
-    /// Bytes that they left there.
+    /// Bytes written.
     pub written_bytes: u64,
-    /// `sync_data` and `sync_all`.
+    /// Number of `sync_data` and `sync_all` calls.
     pub syncs: u64,
 }
 
-/// A disk full of files in memory.
+/// A disk of files in memory.
 pub struct MemoryFiles {
     state: Mutex<State>,
     /// Signalled when a transfer arrives at the gate and when the gate opens.
     gate: Condvar,
-    /// What happens after a length was looked at, and before that is told.
+    /// Actions that tests run between reading a length and returning it.
     #[cfg(test)]
     pub(crate) after_looks: crate::tests::Acts,
 }
@@ -114,7 +112,7 @@ struct State {
     used_pages: u64,
     gate_closed: bool,
     powered: bool,
-    /// Transfers that began and did not pass the gate yet.
+    /// Transfers that have started but not passed the gate.
     at_gate: usize,
 }
 
@@ -123,16 +121,16 @@ type Page = Box<[u8; FRAME_BYTES]>;
 #[derive(Default)]
 struct Content {
     bytes: u64,
-    /// Pages by number; those missing are holes.
+    /// Pages by number; missing pages are holes.
     pages: BTreeMap<u64, Page>,
-    /// What a loss of power may bring back: the length and the pages as of the last sync, where
-    /// they changed since.
+    /// State as of the last sync that a power loss may restore: the length, and the pages changed
+    /// since.
     synced_bytes: u64,
     unsynced: BTreeMap<u64, Option<Page>>,
     counts: Counts,
 }
 
-/// SplitMix64: every seed is a good one.
+/// SplitMix64, which accepts any seed.
 struct Random(u64);
 
 impl Random {
@@ -146,7 +144,7 @@ impl Random {
 }
 
 impl MemoryFiles {
-    /// An empty disk without limit.
+    /// Creates an empty disk of unlimited capacity.
     pub fn new(seed: u64) -> Arc<MemoryFiles> {
         let state = State {
             files: BTreeMap::new(),
@@ -168,12 +166,13 @@ impl MemoryFiles {
         })
     }
 
-    /// Limits the disk to so many written pages; one more fails with `ENOSPC`. Holes take no space.
+    /// Limits the disk to `pages` written pages; further writes fail with `ENOSPC`. Holes take no
+    /// space.
     pub fn set_capacity_pages(&self, pages: u64) {
         self.lock().capacity_pages = pages;
     }
 
-    /// Gives the file this content, as somebody else would: an existing file stays the same file.
+    /// Sets a file's content, like another process would. An existing file keeps its identity.
     pub fn set_contents(&self, path: impl AsRef<Path>, contents: &[u8]) {
         let mut state = self.lock();
         let identity = state.create(path.as_ref());
@@ -189,7 +188,7 @@ impl MemoryFiles {
         state.content(identity).synced();
     }
 
-    /// What the file holds. `None`: there is no file of that name.
+    /// The content of the file, or `None` if it does not exist.
     pub fn contents(&self, path: impl AsRef<Path>) -> Option<Vec<u8>> {
         let state = self.lock();
         let file = &state.files[state.names.get(path.as_ref())?];
@@ -202,20 +201,20 @@ impl MemoryFiles {
         Some(contents)
     }
 
-    /// Removes the name. Who has the file open keeps it; who opens that path again gets another
-    /// file. Returns whether there was one.
+    /// Removes the name. Open handles keep the file; a later open creates another file. Returns
+    /// whether the name existed.
     pub fn remove(&self, path: impl AsRef<Path>) -> bool {
         self.lock().names.remove(path.as_ref()).is_some()
     }
 
-    /// What was done to the file of that name so far.
+    /// The operations on the file with this name.
     pub fn counts(&self, path: impl AsRef<Path>) -> Counts {
         let state = self.lock();
         state.names.get(path.as_ref()).map_or_else(Counts::default, |identity| state.files[identity].counts)
     }
 
-    /// Lets something go wrong from now on. Of several faults that apply, the first injected
-    /// strikes.
+    /// Injects a fault. If several faults apply to an operation, the one injected first takes
+    /// effect.
     pub fn inject(&self, fault: Fault) {
         if let FaultEffect::Short(bytes) = fault.effect {
             assert!(bytes > 0, "a transfer of nothing would never end");
@@ -224,12 +223,12 @@ impl MemoryFiles {
         self.lock().faults.push(fault);
     }
 
-    /// Takes all faults back.
+    /// Removes all faults.
     pub fn clear_faults(&self) {
         self.lock().faults.clear();
     }
 
-    /// Closes the gate: transfers that begin from now on stop before they touch anything.
+    /// Closes the gate: transfers that start from now on stop before they touch anything.
     pub fn hold(&self) {
         self.lock().gate_closed = true;
     }
@@ -240,12 +239,12 @@ impl MemoryFiles {
         self.gate.notify_all();
     }
 
-    /// Transfers that stand before the gate.
+    /// Number of transfers that wait at the gate.
     pub fn held(&self) -> usize {
         self.lock().at_gate
     }
 
-    /// Waits until at least so many transfers stand before the gate, or somebody opens it.
+    /// Waits until at least `count` transfers wait at the gate, or the gate is opened.
     pub fn wait_held(&self, count: usize) {
         let mut state = self.lock();
         while state.gate_closed && state.at_gate < count {
@@ -253,8 +252,8 @@ impl MemoryFiles {
         }
     }
 
-    /// From now on everything fails with `EIO`, and what was written or cut since a file's last
-    /// successful sync survives by chance, page by page. Opens the gate.
+    /// Simulates a power loss: everything fails with `EIO` from now on. Of all changes since a
+    /// file's last successful sync, the seed chooses page by page which survive. Opens the gate.
     pub fn cut_power(&self) {
         let mut state = self.lock();
         let State { files, random, used_pages, powered, .. } = &mut *state;
@@ -279,7 +278,7 @@ impl MemoryFiles {
         self.release();
     }
 
-    /// The disk works again.
+    /// Ends the power loss.
     pub fn restore_power(&self) {
         self.lock().powered = true;
     }
@@ -305,12 +304,12 @@ impl MemoryFiles {
         Ok(MemoryFile { files: self.clone(), identity, path: path.to_owned(), mode })
     }
 
-    /// A number below `limit`, by the seed.
+    /// A random number below `limit`.
     pub(super) fn random_below(&self, limit: usize) -> usize {
         self.lock().random.below(limit as u64) as usize
     }
 
-    /// Counts a transfer as standing before the gate; [`MemoryFiles::transfer`] follows.
+    /// Counts a transfer as waiting at the gate; [`MemoryFiles::transfer`] follows.
     pub(super) fn arrive(&self) {
         self.lock().at_gate += 1;
         self.gate.notify_all();
@@ -329,7 +328,7 @@ impl MemoryFiles {
         state
     }
 
-    /// Passes the gate and carries a transfer out.
+    /// Passes the gate and carries out a transfer.
     pub(super) fn transfer(
         &self,
         frames: &Frames,
@@ -378,7 +377,7 @@ impl fmt::Debug for MemoryFiles {
 }
 
 impl Content {
-    /// Ends the file here: what is beyond reads zero if it grows again. The pages that went.
+    /// Truncates the file; bytes beyond read as zero if it grows again. Returns the removed pages.
     fn cut_to(&mut self, bytes: u64) -> BTreeMap<u64, Page> {
         let cut = self.pages.split_off(&bytes.div_ceil(FRAME_BYTES as u64));
         if let Some(last) = self.pages.get_mut(&(bytes / FRAME_BYTES as u64)) {
@@ -388,7 +387,7 @@ impl Content {
         cut
     }
 
-    /// Remembers how a page is before it changes for the first time since the last sync.
+    /// Records a page's content before its first change since the last sync.
     fn note_change(&mut self, number: u64) {
         self.unsynced.entry(number).or_insert_with(|| self.pages.get(&number).cloned());
     }
@@ -423,9 +422,9 @@ impl State {
         self.used_pages -= file.cut_to(bytes).len() as u64;
     }
 
-    /// The fault that strikes this operation.
+    /// The effect of the fault that applies to this operation.
     fn fault(&mut self, path: &Path, operation: FaultOperation, bytes: Range<u64>) -> Option<FaultEffect> {
-        // What a system knows of a file without the disk it knows without power, too.
+        // Opening a file and reading its length need no disk access, so they work without power.
         let needs_power = !matches!(operation, FaultOperation::Open | FaultOperation::Length);
         if needs_power && !self.powered {
             return Some(FaultEffect::Error(libc::EIO));
@@ -436,8 +435,8 @@ impl State {
             if fault.operation != operation || fault.path.as_ref().is_some_and(|only| only != path) {
                 return true;
             }
-            // Every fault counts and draws, whichever of them strikes: they do not disturb one
-            // another.
+            // Every fault counts and draws its random number, whichever takes effect, so that
+            // faults are independent of one another.
             let strikes = match &mut fault.trigger {
                 FaultTrigger::Always => true,
                 FaultTrigger::Within(range) => range.start < bytes.end && bytes.start < range.end,
@@ -457,7 +456,7 @@ impl State {
         effect
     }
 
-    /// What a single system call would do.
+    /// Performs one system call's worth of a transfer.
     fn step(
         &mut self,
         file: &MemoryFile,
@@ -516,7 +515,7 @@ impl State {
         }
     }
 
-    /// `false`: there is no space.
+    /// Writes one page. Returns `false` if the disk is full.
     fn write_page(
         &mut self,
         identity: FileIdentity,

@@ -1,33 +1,31 @@
-//! Backends: how pages travel between frames and files.
+//! Backends: transfers of pages between frames and files.
 //!
-//! A `Transfer` names a run of consecutive pages of one file and the frames at the other end. It is
-//! carried out either while the caller waits (`read`, `write`: a fault, which needs the page now)
-//! or behind its back (`submit`: readahead and write-back), in which case a `Completion` hears of
-//! it once.
+//! A `Transfer` names a run of consecutive pages of one file and the frames at the other end. It
+//! runs either while the caller waits (`read`, `write`: a fault, which needs the page now) or
+//! asynchronously (`submit`: readahead and write-back); then a `Completion` is called once.
 //!
-//! * `uring` — io_uring with `O_DIRECT` and, where the limits allow it, the frames registered as
-//!   buffers.
-//! * `threads` — `preadv` and `pwritev` on a pool of threads, for where io_uring is not permitted.
-//!   The io_uring backend itself passes files to it whose file system has no `O_DIRECT`: a ring
-//!   would do nothing for those but hand each transfer to a kernel thread.
+//! * `uring` — io_uring with `O_DIRECT` and, where the limits allow it, with the frames registered
+//!   as buffers.
+//! * `threads` — `preadv` and `pwritev` on a pool of threads, for systems that do not permit
+//!   io_uring. The io_uring backend passes files without `O_DIRECT` to it, because a ring would
+//!   hand each of their transfers to a kernel thread anyway.
 //! * `memory` — [`MemoryFiles`], which exist in memory only and fail on request; for tests.
 //!
-//! `disk_file` plans the single system calls for the first two, `queue` hands requests to the
-//! threads of all three.
+//! `disk_file` plans the system calls of the first two; `queue` hands requests to the threads of
+//! all three.
 //!
 //! # Errors
 //!
-//! They are the operating system's, with their number (`raw_os_error`). A transfer that fails
-//! half-way fails as a whole: of a read, no frame counts; of a write, any part may have reached the
-//! file, so that every page of it stays dirty.
+//! Errors are the operating system's, with their number (`raw_os_error`). A transfer that fails
+//! half-way fails as a whole: after a read, no frame is valid; after a write, any part may have
+//! reached the file, so every page of it stays dirty.
 //!
 //! # Locking
 //!
-//! The caller owns every frame of a transfer, as a writer for reads and against writers for writes,
-//! from the call until it returns or its completion is called. A backend has locks of its own (the
-//! queue, a ring per blocking call) which it never holds while it calls a completion; a completion
-//! may therefore take any lock and may submit again. It must not wait for another completion (no
-//! `drain`).
+//! The caller owns every frame of a transfer from the call until it returns or its completion is
+//! called: as a writer for reads, and against writers for writes. A backend never holds its own
+//! locks (the queue, a ring per blocking call) while it calls a completion. So a completion may
+//! take any lock and may submit again. It must not wait for another completion (no `drain`).
 
 pub(crate) mod disk_file;
 pub(crate) mod memory;
@@ -50,29 +48,29 @@ use std::sync::Arc;
 use threads::ThreadBackend;
 use uring::UringBackend;
 
-/// Which backend a cache is to use.
+/// The kind of backend that a cache uses.
 #[derive(Clone, Debug, Default)]
 pub enum BackendKind {
-    /// io_uring where the system permits it, otherwise threads.
+    /// io_uring if the system permits it, otherwise threads.
     #[default]
     Auto,
-    /// io_uring or an error.
+    /// io_uring; building the cache fails without it.
     Uring,
     /// `preadv` and `pwritev` on a pool of threads.
     Threads,
-    /// These files in memory.
+    /// Files in memory, for tests.
     Memory(Arc<MemoryFiles>),
 }
 
-/// What [`choose`] decided.
+/// The result of [`choose`].
 pub(crate) struct Chosen {
     pub(crate) backend: Arc<dyn Backend>,
-    /// Why io_uring is not used although [`BackendKind::Auto`] would have; a sentence for the
+    /// The reason why io_uring is not used under [`BackendKind::Auto`], as a sentence for the
     /// statistics.
     pub(crate) why_not_uring: Option<String>,
 }
 
-/// Starts the backend that `kind` asks for, for transfers to and from `frames`.
+/// Starts the backend for `kind`, with transfers to and from `frames`.
 ///
 /// A ring pins the frames if it can, so this comes before the first use of a frame.
 pub(crate) fn choose(

@@ -1,14 +1,14 @@
-//! The queue between those who submit transfers and the threads that carry them out.
+//! The queue of submitted transfers, between the submitting threads and the backend's threads.
 //!
-//! Bounded, so that readahead and write-back feel a slow device instead of piling up in memory: a
-//! submitter waits for room. The exception are the backends' own threads. A completion may submit
-//! again, and were it to wait for room that only its own thread can make, nothing would ever move.
+//! It is bounded, so that readahead and write-back wait for a slow device instead of filling
+//! memory. The backend's own threads do not wait: a completion may submit again, and would deadlock
+//! waiting for room that only its own thread can make.
 //!
 //! # Locking
 //!
 //! One mutex, held for a few instructions and never across a transfer or a completion. `unfinished`
-//! counts a request from `push` until its completion has returned, so zero means that nobody will
-//! be called any more.
+//! counts a request from `push` until its completion has returned, so at zero no completion is
+//! running.
 
 use super::transfer::{Completion, Direction, Transfer};
 use std::cell::Cell;
@@ -27,11 +27,11 @@ pub(super) struct Request {
 pub(super) struct Queue {
     waiting_max: usize,
     state: Mutex<State>,
-    /// Signalled when a request arrived or the queue was closed.
+    /// Signalled when a request arrives or the queue is closed.
     arrived: Condvar,
-    /// Signalled when a request was taken.
+    /// Signalled when a request is taken.
     room: Condvar,
-    /// Signalled when nothing is unfinished.
+    /// Signalled when `unfinished` becomes zero.
     idle: Condvar,
 }
 
@@ -40,7 +40,7 @@ struct State {
     waiting: VecDeque<Request>,
     unfinished: usize,
     closed: bool,
-    /// Somebody told the consumer since it last looked; it need not be told again.
+    /// The consumer was woken since it last looked and need not be woken again.
     signalled: bool,
 }
 
@@ -54,14 +54,14 @@ impl Queue {
         self.state.lock().expect("nothing panics under the queue's lock")
     }
 
-    /// Adds a request, after waiting for room. Returns whether a consumer that sleeps elsewhere
-    /// than in [`Queue::wait`] has to be woken.
+    /// Adds a request, after waiting for room. Returns whether the caller has to wake a consumer
+    /// that sleeps outside of [`Queue::wait`].
     pub(super) fn push(&self, request: Request) -> bool {
         let mut state = self.lock();
         while state.waiting.len() >= self.waiting_max && !is_worker() {
             state = self.room.wait(state).expect("nothing panics under the queue's lock");
         }
-        // A completion may still submit: its own thread looks at the queue again before it leaves.
+        // A completion may still submit: its own thread looks at the queue again before it ends.
         assert!(!state.closed || is_worker(), "a backend that is dropped has no users left");
         state.waiting.push_back(request);
         state.unfinished += 1;
@@ -69,7 +69,7 @@ impl Queue {
         !std::mem::replace(&mut state.signalled, true)
     }
 
-    /// Waits for the next request and takes it. `None`: closed and empty.
+    /// Waits for the next request and takes it. `None`: the queue is closed and empty.
     pub(super) fn pop(&self) -> Option<Request> {
         let mut state = self.lock();
         while state.waiting.is_empty() && !state.closed {
@@ -78,7 +78,7 @@ impl Queue {
         self.take(&mut state, 0)
     }
 
-    /// Waits until there is a request, without taking it. `false`: closed and empty. For a single
+    /// Waits for a request without taking it. `false`: the queue is closed and empty. For a single
     /// consumer.
     pub(super) fn wait(&self) -> bool {
         let mut state = self.lock();
@@ -88,15 +88,15 @@ impl Queue {
         !state.waiting.is_empty()
     }
 
-    /// Takes the request that `pick` points out of so many, without waiting.
+    /// Takes the request that `pick` selects from the given number, without waiting.
     pub(super) fn pick(&self, pick: impl FnOnce(usize) -> usize) -> Option<Request> {
         let mut state = self.lock();
         let count = state.waiting.len();
         if count == 0 { None } else { self.take(&mut state, pick(count)) }
     }
 
-    /// Takes up to `count` requests without waiting. From here on, the next `push` wakes the
-    /// consumer again. Returns whether the queue is closed and everything finished.
+    /// Takes up to `count` requests without waiting. After this, the next `push` wakes the consumer
+    /// again. Returns whether the queue is closed and all requests are finished.
     pub(super) fn take_up_to(&self, count: usize, requests: &mut Vec<Request>) -> bool {
         let mut state = self.lock();
         state.signalled = false;
@@ -116,7 +116,7 @@ impl Queue {
         request
     }
 
-    /// Calls the completion of a request that was taken, and only then counts it as finished.
+    /// Calls the completion of a taken request, then counts the request as finished.
     pub(super) fn finish(&self, completion: &dyn Completion, tag: u64, result: io::Result<usize>) {
         completion.complete(tag, result);
         let mut state = self.lock();
@@ -126,7 +126,7 @@ impl Queue {
         }
     }
 
-    /// Waits until nothing is unfinished.
+    /// Waits until all requests are finished.
     pub(super) fn drain(&self) {
         assert!(!is_worker(), "a completion that waits for completions would wait for itself");
         let mut state = self.lock();
@@ -135,7 +135,7 @@ impl Queue {
         }
     }
 
-    /// Lets consumers leave once the queue is empty.
+    /// Closes the queue: consumers end once it is empty.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.arrived.notify_all();
@@ -146,13 +146,13 @@ thread_local! {
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread belongs to a backend.
+/// Whether the calling thread belongs to a backend.
 fn is_worker() -> bool {
     IS_WORKER.get()
 }
 
-/// Starts a thread of a backend. It cannot panic: with it, every page under way would stay locked
-/// for good, and a ring might still write into frames that nobody owns. The process ends instead.
+/// Starts a thread of a backend. A panic in it aborts the process: otherwise the pages of its
+/// transfers would stay locked for ever, and a ring might still write into frames without an owner.
 pub(super) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     struct AbortOnPanic;
     impl Drop for AbortOnPanic {
@@ -170,8 +170,8 @@ pub(super) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Res
     })
 }
 
-/// Waits for a backend's thread to end, unless it is the one that waits: the last owner of a
-/// backend may be a completion. That thread then ends by itself.
+/// Joins a backend's thread, unless it is the calling thread: a completion may drop the last
+/// reference to a backend. That thread then ends by itself.
 pub(super) fn join(thread: JoinHandle<()>) {
     if thread.thread().id() != std::thread::current().id() {
         thread.join().expect("a backend thread aborts rather than panics");

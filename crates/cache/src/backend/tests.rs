@@ -1,4 +1,4 @@
-//! What every backend must do, tried on each of them; the disk files are real ones.
+//! Behaviour common to all backends, tested on each of them; disk files are real ones.
 
 use super::disk_file::DiskFile;
 use super::memory::tests::{Log, page};
@@ -19,7 +19,7 @@ struct World {
     backend: Arc<dyn Backend>,
 }
 
-/// A world for each backend that this machine has, io_uring with every kind of buffers.
+/// A test environment for each backend of this machine; io_uring with every kind of registration.
 fn worlds() -> Vec<World> {
     let uring = [Buffers::Shared, Buffers::Own, Buffers::Plain].into_iter().filter_map(|buffers| {
         world(|frames, log| Ok(Arc::new(UringBackend::with_buffers(frames, log, buffers)?)))
@@ -52,7 +52,7 @@ impl World {
         self.backend.name() == "memory"
     }
 
-    /// A file of so many bytes, page `n` of which holds `page(n)`, written through the backend.
+    /// Creates a file of `bytes` bytes through the backend; page `n` holds `page(n)`.
     fn file_of(&self, name: &str, bytes: usize) -> Arc<dyn BackendFile> {
         let file = self.open(name);
         for (index, start) in (0..bytes).step_by(FRAME_BYTES).enumerate() {
@@ -81,7 +81,7 @@ impl World {
         }
     }
 
-    /// Carries a transfer out, waiting for it or in the background.
+    /// Carries out a transfer, blocking or in the background.
     fn carry_out(&self, background: bool, direction: Direction, transfer: &Transfer) -> io::Result<usize> {
         if background {
             self.backend.submit(direction, transfer.clone(), 77);
@@ -161,7 +161,7 @@ fn a_tail_is_read_back_directly_after_it_was_written_buffered() {
         for bytes in [1, 511, 512, 4095, 4096, 4097, 10_000, 12_288] {
             let file = world.file_of(&format!("{bytes}{background}"), bytes);
             assert_eq!(file.len().unwrap(), bytes as u64);
-            // Once for all that is there, once more with the cache told the exact length.
+            // Request all whole pages first, then the exact length.
             for wanted in [4 * FRAME_BYTES, bytes] {
                 let frames: Vec<u32> = (0..wanted.div_ceil(FRAME_BYTES) as u32).map(|i| i * 2).collect();
                 world.spoil(&frames);
@@ -175,8 +175,8 @@ fn a_tail_is_read_back_directly_after_it_was_written_buffered() {
                     assert!(content[there..].iter().all(|byte| *byte == 0), "zero behind the end");
                 }
             }
-            // The tail changes and grows: each time the direct read sees what the buffered write
-            // left.
+            // The last page changes and grows; each direct read must see the buffered write before
+            // it.
             let last = (bytes - 1) / FRAME_BYTES;
             for length in [100, 3000] {
                 world.frames.copy_in(1, 0, &page(500 + length as u64));
@@ -235,7 +235,7 @@ fn a_file_cut_off_meanwhile_reads_short() {
     });
 }
 
-/// A registered buffer is a physical page. Had `release` unmapped it, the ring would go on reading
+/// A registered buffer is a physical page. If `release` unmapped it, the ring would keep reading
 /// into the old page and the frame would stay zero.
 #[test]
 fn a_released_frame_still_receives_what_is_read_into_it() {
@@ -286,8 +286,8 @@ fn a_handle_for_reading_refuses_writes() {
     });
 }
 
-/// A device, which users cannot open: it has no direct transfers, and answers as one that is full,
-/// or that has no end.
+/// Opens a device, which users cannot do. It has no direct transfers, and behaves as a full device
+/// or as an endless one.
 fn device(path: &str) -> Arc<dyn BackendFile> {
     let mut options = std::fs::File::options();
     options.read(true).write(true);
@@ -340,7 +340,7 @@ fn four_threads_submit_more_than_fits_and_everything_completes_once() {
                         for number in thread * PAGES..(thread + 1) * PAGES {
                             let offset = number * FRAME_BYTES as u64;
                             let transfer = Transfer::pages(file.clone(), offset, vec![number as u32]);
-                            // Blocking and submitted ones at once.
+                            // Blocking and submitted transfers at once.
                             if number % 7 == 0 {
                                 let result = world.carry_out(false, direction, &transfer);
                                 world.log.complete(number, result);
@@ -425,7 +425,7 @@ fn a_completion_may_submit_more_than_the_queue_holds() {
         backend.drain();
         assert_eq!(*chain.completed.lock().unwrap(), FAN_OUT + 1);
         assert_eq!(file.len().unwrap(), (FAN_OUT + 1) * FRAME_BYTES as u64);
-        // Let the cycle of owners go.
+        // Break the reference cycle.
         chain.backend.lock().unwrap().take();
         chain.file.lock().unwrap().take();
     }

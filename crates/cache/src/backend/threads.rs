@@ -1,11 +1,11 @@
-//! Transfers by `preadv` and `pwritev`, submitted ones on a pool of threads.
+//! Transfers by `preadv` and `pwritev`, with a thread pool for submitted ones.
 //!
-//! For systems that do not permit io_uring, and for files without `O_DIRECT` on those that do. One
-//! thread per transfer under way: the pool's size is the queue depth that a device gets to see.
+//! Used where io_uring is not permitted, and for files without `O_DIRECT`. Each active transfer
+//! takes one thread, so the pool's size is the queue depth that a device sees.
 //!
 //! # Locking
 //!
-//! Only the queue's own. A transfer holds no lock.
+//! Only the queue's lock. Transfers hold none.
 
 use super::disk_file::{DiskFile, Step};
 use super::queue::{Queue, Request, join, spawn};
@@ -16,10 +16,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// Transfers sleep more than they compute, hence more threads than processors; 16 keep a single
-/// fast device busy, and each costs a stack.
+/// Maximum pool size. Transfers sleep more than they compute, hence more threads than processors;
+/// 16 keep a fast device busy, and each costs a stack.
 const THREADS_MAX: usize = 16;
-/// Requests waiting for a thread before submitters wait too: enough to never let a thread go idle.
+/// Requests that may wait for a thread before submitters wait: enough to keep every thread busy.
 const WAITING_MAX: usize = 256;
 
 /// The backend without io_uring.
@@ -35,7 +35,7 @@ struct Shared {
 }
 
 impl ThreadBackend {
-    /// Starts a pool that fits the machine.
+    /// Starts a pool of two threads per processor, at most [`THREADS_MAX`].
     pub(crate) fn new(frames: Arc<Frames>, completion: Arc<dyn Completion>) -> io::Result<ThreadBackend> {
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
         ThreadBackend::with_threads(frames, completion, (processors * 2).min(THREADS_MAX))
@@ -49,7 +49,7 @@ impl ThreadBackend {
     ) -> io::Result<ThreadBackend> {
         assert!(count > 0, "somebody has to do the work");
         let shared = Arc::new(Shared { frames, completion, queue: Queue::new(WAITING_MAX) });
-        // Built first, so that a thread that cannot be started lets those before it end by `drop`.
+        // Built first, so that `drop` ends the started threads if a later one cannot be started.
         let mut backend = ThreadBackend { shared, threads: Vec::with_capacity(count) };
         for _ in 0..count {
             let shared = backend.shared.clone();
@@ -63,7 +63,7 @@ impl Shared {
     fn work(&self) {
         while let Some(Request { direction, transfer, tag }) = self.queue.pop() {
             let result = transfer_now(&self.frames, direction, &transfer);
-            // The file's handle is let go before anybody hears that it is no longer needed.
+            // Close the file's handle before the completion reports that it is no longer needed.
             drop(transfer);
             self.queue.finish(&*self.completion, tag, result);
         }
@@ -108,7 +108,7 @@ impl Drop for ThreadBackend {
     }
 }
 
-/// Carries a transfer out on this thread.
+/// Carries out a transfer on the calling thread.
 pub(super) fn transfer_now(frames: &Frames, direction: Direction, transfer: &Transfer) -> io::Result<usize> {
     let file = DiskFile::of(transfer);
     let mut progress = Progress::new(direction, transfer);
@@ -123,7 +123,7 @@ pub(super) fn transfer_now(frames: &Frames, direction: Direction, transfer: &Tra
     result
 }
 
-/// What is left to do once a transfer's last step is over, whoever made the steps.
+/// The work after a transfer's last step, for all backends with real files.
 pub(super) fn finish(frames: &Frames, direction: Direction, transfer: &Transfer, result: &io::Result<usize>) {
     if direction == Direction::Read {
         if let Ok(bytes) = result {
@@ -133,14 +133,14 @@ pub(super) fn finish(frames: &Frames, direction: Direction, transfer: &Transfer,
     }
 }
 
-/// The C functions rather than a safe wrapper: that would want `&mut [u8]` of frames which
-/// optimistic readers may be copying from.
+/// Uses the C functions because a safe wrapper would need `&mut [u8]` of frames from which
+/// optimistic readers may be copying.
 fn call(direction: Direction, step: &Step) -> io::Result<usize> {
     let segments = step.segments.as_slice();
     let (list, count) = (segments.as_ptr(), segments.len() as libc::c_int);
     let offset = libc::off_t::try_from(step.offset).expect("a valid transfer's end fits");
-    // SAFETY: `list` is `count` pieces of frame memory that stays mapped (the backend holds the
-    // frames) and that this transfer's owner may write; the descriptor is open as the transfer
+    // SAFETY: `list` is `count` pieces of frame memory. It stays mapped (the backend holds the
+    // frames), and this transfer's owner may write it. The descriptor is open because the transfer
     // holds the file.
     let result = unsafe {
         match direction {

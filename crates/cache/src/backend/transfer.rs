@@ -1,4 +1,4 @@
-//! What a backend is, and what it carries: the words that all backends share.
+//! The interface of a backend, and the types that all backends share.
 
 use crate::frames::{FRAME_BYTES, Frames};
 use std::any::Any;
@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Which way pages travel.
+/// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// From the file into frames.
@@ -17,68 +17,67 @@ pub(crate) enum Direction {
     Write,
 }
 
-/// What a file may be used for once it is open.
+/// Access to an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// The file exists; writing to it fails.
+    /// Read an existing file; writes fail.
     ReadOnly,
-    /// The file exists.
+    /// Read and write an existing file.
     ReadWrite,
-    /// For reading and writing; a missing file is created, an existing one keeps its content.
+    /// Read and write. Creates a missing file; an existing one keeps its content.
     Create,
 }
 
-/// Which file it is, whatever path led there: two handles with equal identities share their cached
+/// Identity of a file, independent of its path. Handles with equal identities share their cached
 /// pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileIdentity {
     /// The device of the file system.
     pub device: u64,
-    /// The number of the file on that device.
+    /// The file's inode number on that device.
     pub inode: u64,
 }
 
-/// A file that some backend opened. Only that backend can transfer its pages.
+/// An open file of a backend. Only the backend that opened it can transfer its pages.
 pub(crate) trait BackendFile: Any + fmt::Debug + Send + Sync {
-    /// The length now, in bytes; somebody else may have changed it since the last call.
+    /// The current length in bytes. Other processes may change it between calls.
     fn len(&self) -> io::Result<u64>;
-    /// Cuts or extends (with a hole) to `bytes`.
+    /// Truncates to `bytes`, or extends with a hole.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
-    /// Returns when everything written is on stable storage, with as much metadata as it takes to
-    /// read it.
+    /// Waits until all written data, and the metadata needed to read it, are on stable storage.
     fn sync_data(&self) -> io::Result<()>;
-    /// Returns when everything written and all metadata are on stable storage.
+    /// Waits until all written data and all metadata are on stable storage.
     fn sync_all(&self) -> io::Result<()>;
-    /// Which file it is.
+    /// The file's identity.
     fn identity(&self) -> FileIdentity;
-    /// The path that it was opened by, for messages: the file may be elsewhere by now, or removed.
+    /// The path by which the file was opened, for messages. The file may have been renamed or
+    /// removed since.
     fn path(&self) -> &Path;
-    /// Whether transfers go around the kernel's own page cache. `false` means that each page may be
-    /// in memory twice.
+    /// Whether transfers bypass the kernel's page cache. If not, each page may be in memory twice.
     fn is_direct(&self) -> bool;
 }
 
-/// A run of consecutive pages of one file and the frames they go to or come from.
+/// A run of consecutive pages of one file and their frames.
 #[derive(Clone, Debug)]
 pub(crate) struct Transfer {
-    /// The file, from the same backend.
+    /// The file, opened by the same backend.
     pub(crate) file: Arc<dyn BackendFile>,
-    /// Where the first page starts in the file, in bytes.
+    /// Offset of the first page in the file, in bytes.
     pub(crate) offset: u64,
-    /// One frame per page, in the order of the file, in any order of memory.
+    /// One frame per page, in file order.
     pub(crate) frames: Vec<u32>,
-    /// How many bytes; ends inside the last page or at its end.
+    /// Length in bytes; ends in the last page.
     pub(crate) bytes: usize,
 }
 
 impl Transfer {
-    /// All bytes of the pages from `offset` on, one for each frame.
+    /// A transfer of whole pages from `offset` on, one for each frame.
     pub(crate) fn pages(file: Arc<dyn BackendFile>, offset: u64, frames: Vec<u32>) -> Transfer {
         let bytes = frames.len() * FRAME_BYTES;
         Transfer { file, offset, frames, bytes }
     }
 
-    /// A backend checks what it is given before memory is at stake.
+    /// Checks the transfer before it touches memory.
     pub(super) fn assert_valid(&self) {
         assert!(self.offset.is_multiple_of(FRAME_BYTES as u64), "offset {} inside a page", self.offset);
         assert!(self.bytes > 0, "an empty transfer");
@@ -86,8 +85,7 @@ impl Transfer {
         assert!(self.offset.checked_add(self.bytes as u64).is_some_and(|end| end <= i64::MAX as u64));
     }
 
-    /// The frames' parts from byte `done` on, up to the end of the last frame: its rest beyond
-    /// `bytes` as well.
+    /// The frames' parts from byte `done` to the end of the last frame, beyond `bytes`.
     pub(super) fn parts_from(&self, done: usize) -> impl Iterator<Item = (u32, Range<usize>)> + '_ {
         self.frames[done / FRAME_BYTES..].iter().enumerate().map(move |(index, frame)| {
             let start = if index == 0 { done % FRAME_BYTES } else { 0 };
@@ -96,60 +94,57 @@ impl Transfer {
     }
 }
 
-/// Hears of submitted transfers.
+/// Receives completed transfers.
 pub(crate) trait Completion: Send + Sync {
-    /// The transfer submitted under `tag` is over: with its bytes as from [`Backend::read`] or
-    /// `write`, or an error. Called once, from a thread of the backend, without a lock. A panic in
+    /// Called once when the transfer submitted under `tag` is over, with a result as from
+    /// [`Backend::read`] or `write`. Runs on a thread of the backend, without a lock. A panic in
     /// here aborts the process.
     fn complete(&self, tag: u64, result: io::Result<usize>);
 }
 
-/// Transfers that a thread wants carried out together, and what it does with each.
+/// Transfers that a thread wants carried out concurrently.
 pub(crate) trait Batch {
-    /// The next one.
+    /// The next transfer to start.
     fn next(&mut self) -> Option<Transfer>;
-    /// The one that was handed out as number `number`, from 0 on, is over. A panic in here aborts
-    /// the process.
+    /// Called when the transfer that `next` returned as the `number`-th, from 0 on, is over. A
+    /// panic in here aborts the process.
     fn done(&mut self, number: usize, result: io::Result<usize>);
 }
 
-/// Carries out transfers. Dropping it waits until all submitted work has completed.
+/// Carries out transfers. Dropping it waits until all submitted transfers have completed.
 pub(crate) trait Backend: Send + Sync {
-    /// As the statistics show it: `io_uring`, `threads` or `memory`.
+    /// The name in the statistics: `io_uring`, `threads` or `memory`.
     fn name(&self) -> &'static str;
     /// Opens a file of this backend.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn BackendFile>>;
-    /// Makes an empty file for swap. On a real file system only its owner may read it, and it has
-    /// no name any more.
+    /// Creates an empty file for swap. On a real file system only its owner may read it, and its
+    /// name is removed.
     fn create_swap(&self, path: &Path) -> io::Result<Arc<dyn BackendFile>>;
-    /// Reads while the caller waits. Returns how many bytes there were: fewer than asked for only
-    /// at the end of the file. The rest of the frames, up to the end of the last one, reads zero
-    /// then.
+    /// Reads while the caller waits. Returns the number of bytes read: fewer than requested only at
+    /// the end of the file, and the rest of the last frame is then zeroed.
     fn read(&self, transfer: &Transfer) -> io::Result<usize>;
-    /// Writes while the caller waits: everything or an error. The file grows to the transfer's end,
-    /// no further.
+    /// Writes everything while the caller waits, or fails. The file grows to the transfer's end, no
+    /// further.
     #[cfg_attr(not(test), expect(dead_code, reason = "the cache submits its writes; tests wait for theirs"))]
     fn write(&self, transfer: &Transfer) -> io::Result<usize>;
-    /// Reads many while the caller waits, up to `depth` at once; see [`Self::read`]. `false`: it
-    /// cannot, and did nothing.
+    /// Performs many reads while the caller waits, up to `depth` at once; see [`Self::read`].
+    /// Returns `false`, having done nothing, if the backend cannot do so.
     fn read_many(&self, depth: usize, batch: &mut dyn Batch) -> bool {
         let _ = (depth, batch);
         false
     }
-    /// Queues a transfer and returns; the completion is called later, even if the transfer cannot
-    /// be started. Waits for room when many are queued already, except on a thread of a backend.
+    /// Queues a transfer. The completion is called later, even if the transfer cannot be started.
+    /// Waits for room in a full queue, except on a thread of the backend.
     fn submit(&self, direction: Direction, transfer: Transfer, tag: u64);
-    /// Returns when everything submitted before has completed. Not for completions.
+    /// Waits until everything submitted before has completed. Completions must not call it.
     fn drain(&self);
-    /// Whether the frames are registered with the kernel, which saves it looking them up for each
-    /// transfer.
+    /// Whether the frames are registered with the kernel, which saves a lookup per transfer.
     fn registered_buffers(&self) -> bool {
         false
     }
 }
 
-/// How far a transfer has come. The one place that knows what a result of a single system call
-/// means.
+/// Progress of a transfer; interprets the results of its system calls.
 #[derive(Debug)]
 pub(super) struct Progress {
     pub(super) direction: Direction,
@@ -163,12 +158,12 @@ impl Progress {
         Progress { direction, wanted: transfer.bytes, done: 0 }
     }
 
-    /// Takes the result of one call in. `None`: go on from `done`.
+    /// Takes the result of one call. `None`: continue from `done`.
     pub(super) fn advance(&mut self, result: io::Result<usize>) -> Option<io::Result<usize>> {
         match result {
             Ok(0) if self.direction == Direction::Read => return Some(Ok(self.done)),
             Ok(0) => return Some(Err(io::ErrorKind::WriteZero.into())),
-            // A read may bring more than wanted: the last page is read whole, its end cut off here.
+            // A read may return more than wanted, because the last page is read whole.
             Ok(bytes) => self.done = self.wanted.min(self.done + bytes),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => {}
             Err(error) => return Some(Err(error)),
@@ -177,8 +172,8 @@ impl Progress {
     }
 }
 
-/// A read that ended early leaves zeroes behind its end: what is beyond the end of a file reads
-/// zero in every mapping of it, and a frame must not show what it held for another tenant.
+/// Zeroes the frames behind a short read. Bytes beyond the end of a file read as zero in every
+/// mapping, and a frame must not show another tenant's old content.
 pub(super) fn zero_rest(frames: &Frames, transfer: &Transfer, bytes_read: usize) {
     if bytes_read < transfer.frames.len() * FRAME_BYTES {
         for (frame, range) in transfer.parts_from(bytes_read) {

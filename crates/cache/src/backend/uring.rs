@@ -1,10 +1,10 @@
 //! Transfers by io_uring.
 //!
-//! Two kinds of rings. A *blocking* transfer, or a batch of them, takes a ring from a small pool,
-//! submits and waits on it in one system call. *Submitted* transfers all go through one ring that
-//! belongs to one thread, the only one to submit to it: the kernel completes a request in the
-//! context of the thread that submitted it, so submitting from the callers' threads would interrupt
-//! each of them for every completion, and cancel what is under way when one of them ends.
+//! There are two kinds of rings. A *blocking* transfer, or a batch of them, takes a ring from a
+//! small pool, then submits and waits in one system call. *Submitted* transfers all go through one
+//! ring that belongs to one thread. The kernel completes a request in the context of the thread
+//! that submitted it. If callers submitted their own, each completion would interrupt them, and the
+//! end of a thread would cancel its transfers.
 //!
 //! ```text
 //! read, write:  caller ── takes a ring, submits, waits ───────────────────────────────> caller
@@ -12,23 +12,23 @@
 //! ```
 //!
 //! The frames are registered once as fixed buffers, in pieces of 1 GiB (the kernel's limit), and
-//! all rings share that registration. It saves the kernel looking up and pinning a frame's physical
-//! page for each transfer; the price is that the whole region is allocated and pinned at once, and
-//! counted against `RLIMIT_MEMLOCK`. Where that is refused, everything works with ordinary
+//! all rings share the registration. It saves the kernel the lookup and pinning of a frame's
+//! physical page for each transfer. In return the whole region is allocated and pinned at once and
+//! counts against `RLIMIT_MEMLOCK`. Where registration is refused, transfers use ordinary
 //! addresses.
 //!
 //! # Ownership
 //!
-//! The kernel uses the frames, the list of pieces and the descriptor of an operation until it has
-//! answered. So an operation owns them: [`Operation`] holds the transfer (with the file) and its
-//! pieces and is dropped after its answer only; the rings' owner holds the frames. No way out of
-//! this file leaves an operation behind: a blocking call returns after the answer, the thread ends
-//! when nothing is under way, and a panic in it aborts.
+//! The kernel uses the frames, the list of pieces and the descriptor of an operation until it
+//! answers. Therefore [`Operation`] owns the transfer (with its file) and its pieces, and is
+//! dropped only after the answer; the owner of the rings holds the frames. No code path abandons an
+//! operation: a blocking call returns after the answer, the thread ends when no operation is
+//! active, and a panic in it aborts.
 //!
 //! # Locking
 //!
-//! A blocking ring sits in a mutex of its own that is only ever tried: a thread that finds no ring
-//! free makes the plain system call instead. The thread's ring needs no lock.
+//! Each blocking ring has a mutex, taken by `try_lock` only: a thread that finds no free ring makes
+//! the plain system call instead. The thread's ring needs no lock.
 
 use super::disk_file::{DiskFile, Step};
 use super::queue::{Queue, Request, join, spawn};
@@ -46,40 +46,40 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, mpsc};
 use std::thread::JoinHandle;
 
-/// Largest buffer that the kernel registers.
+/// Size of the largest buffer that the kernel registers, in bytes.
 const PIECE_BYTES: usize = 1 << 30;
-/// Caches smaller than 64 MiB are not registered: files far larger than they are need an index that
-/// takes more than the eighth of the frames that would be left to pay for it.
+/// Smallest cache whose frames are registered: 64 MiB. With a smaller one, the index of files far
+/// larger than the cache may need more than the eighth of the frames that stays unpinned.
 const REGISTERED_FRAMES_MIN: u32 = 16_384;
-/// Submitted operations under way at once; as many as one NVMe queue usually has entries for.
+/// Submitted operations active at once, about as many as one NVMe queue has entries.
 const UNDER_WAY_MAX: usize = 255;
-/// Entries of the thread's ring: every operation and the read that wakes the thread.
+/// Entries of the thread's ring: all operations and the read that wakes the thread.
 const ENTRIES: u32 = 256;
-/// Requests waiting for the thread before submitters wait too.
+/// Requests that may wait for the thread before submitters wait.
 const WAITING_MAX: usize = 256;
-/// Rings for blocking calls; each costs three pages of kernel memory once it was used.
+/// Number of rings for blocking calls. Each takes three pages of kernel memory once used.
 const BLOCKING_RINGS: usize = 64;
-/// Transfers that one call has under way; more gain nothing on one queue of a device.
+/// Active transfers per call. More gain nothing on a single device queue.
 const BLOCKING_ENTRIES: usize = 64;
-/// Answers that are dealt with before what takes their place is submitted: a device answers many at
-/// once, and is not to wait until the last of them was copied.
+/// Answers processed before their successors are submitted. A device answers many at once and
+/// should not idle until the last of them is copied.
 const ANSWERS_TOGETHER: usize = 8;
-/// Rings that a thread tries, from its own on, before it goes without.
+/// Rings that a thread tries, starting with its own, before it uses a plain system call.
 const RINGS_TRIED: usize = 4;
 /// `user_data` of the read that wakes the thread.
 const WAKE: u64 = u64::MAX;
 
-/// The backend on io_uring.
+/// The io_uring backend.
 pub(crate) struct UringBackend {
     shared: Arc<Shared>,
     registration: Option<Registration>,
     rings: Box<[Mutex<Option<IoUring>>]>,
     thread: Option<JoinHandle<()>>,
-    /// For submitted transfers of files without `O_DIRECT`; started with the first.
+    /// For submitted transfers of files without `O_DIRECT`; started on first use.
     pool: OnceLock<ThreadBackend>,
 }
 
-/// What callers and the thread share.
+/// The state that callers and the thread share.
 struct Shared {
     frames: Arc<Frames>,
     completion: Arc<dyn Completion>,
@@ -87,10 +87,10 @@ struct Shared {
     wake: OwnedFd,
 }
 
-/// How the rings know the frames; of what is asked for, the best that the system grants.
+/// Buffer registration, from best to worst. The backend uses the best that the system grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Buffers {
-    /// Registered once, all rings share it. Linux 6.12.
+    /// Registered once and shared by all rings (Linux 6.12).
     Shared,
     /// Registered with the thread's ring only.
     #[cfg_attr(
@@ -98,21 +98,21 @@ pub(super) enum Buffers {
         expect(dead_code, reason = "what `Shared` becomes on old kernels, asked for by tests")
     )]
     Own,
-    /// By their addresses.
+    /// Not registered: ordinary addresses.
     Plain,
 }
 
-/// The frames as registered buffers. A ring without operations, from which all others clone.
+/// The frames as registered buffers: a ring without operations, from which all others clone them.
 struct Registration(IoUring);
 
 impl UringBackend {
-    /// Sets the rings up. The error says why there is no io_uring here.
+    /// Sets up the rings. The error says why io_uring is not available.
     pub(crate) fn new(frames: Arc<Frames>, completion: Arc<dyn Completion>) -> io::Result<UringBackend> {
         let best = if frames.count() < REGISTERED_FRAMES_MIN { Buffers::Plain } else { Buffers::Shared };
         UringBackend::with_buffers(frames, completion, best)
     }
 
-    /// The same, with buffers of this kind at best.
+    /// [`Self::new`] with `best` as the best buffer registration to try.
     pub(super) fn with_buffers(
         frames: Arc<Frames>,
         completion: Arc<dyn Completion>,
@@ -122,7 +122,7 @@ impl UringBackend {
         let shared = Arc::new(Shared { frames, completion, queue: Queue::new(WAITING_MAX), wake });
         let (sender, receiver) = mpsc::channel();
         let for_thread = shared.clone();
-        // The kernel ties a ring for a single submitter to the thread that creates it.
+        // The kernel ties a single-issuer ring to the thread that creates it.
         let thread = spawn("mglru-uring", move || {
             let (ring, registration) = match set_up(&for_thread.frames, best) {
                 Ok(ring) => ring,
@@ -147,8 +147,7 @@ impl UringBackend {
         }
     }
 
-    /// A ring that nobody uses. `None`: the threads around here use them all, or another cannot be
-    /// had.
+    /// Takes a free ring. `None`: nearby rings are all in use, or a new one cannot be created.
     fn take_ring(&self) -> Option<MutexGuard<'_, Option<IoUring>>> {
         thread_local! {
             static HOME: Cell<usize> = {
@@ -168,7 +167,7 @@ impl UringBackend {
     }
 
     fn blocking_ring(&self) -> io::Result<IoUring> {
-        // Whoever submits also waits, so no completion needs to interrupt anybody.
+        // The submitting thread also waits, so a completion need not interrupt any thread.
         let ring = with_flags(BLOCKING_ENTRIES as u32, &|builder| builder.setup_coop_taskrun())?;
         if let Some(registration) = &self.registration {
             ring.submitter().register_buffers_clone(registration.0.as_raw_fd())?;
@@ -185,8 +184,8 @@ impl UringBackend {
         one.result.unwrap_or_else(|| transfer_now(&self.shared.frames, direction, transfer))
     }
 
-    /// Carries out transfers on a ring of the caller's own, up to `depth` at once. `false`: there
-    /// is no ring for it, and nothing was done.
+    /// Carries out transfers on a ring of the caller's own, up to `depth` at once. Returns `false`,
+    /// having done nothing, if no ring is free.
     fn together(&self, direction: Direction, depth: usize, batch: &mut dyn Batch) -> bool {
         let Some(mut slot) = self.take_ring() else { return false };
         let ring = slot.as_mut().expect("`take_ring` filled it");
@@ -195,9 +194,9 @@ impl UringBackend {
         let mut free: Vec<usize> = (0..places.len()).rev().collect();
         let push = |ring: &mut IoUring, at: usize, step: &Step| {
             let entry = entry(frames, direction, step, self.registration.is_some()).user_data(at as u64);
-            // SAFETY: frames, and the pieces and the file of the place (`places` does not grow),
-            // stay where they are until the entry is answered: no path leaves before, and an
-            // unwinding one aborts.
+            // SAFETY: the frames, and the pieces and the file of the place (`places` does not
+            // grow), stay where they are until the entry is answered: no code path leaves earlier,
+            // and unwinding aborts.
             unsafe { ring.submission().push(&entry) }.expect("a ring has an entry for each");
         };
         let guard = UnderWay;
@@ -246,18 +245,19 @@ impl UringBackend {
                 }
             }
             match entered {
-                // It takes none of them.
+                // The kernel has accepted none of them.
                 Err(error) if !answered && !is_transient(&error) && ring.submission().len() == under_way => {
                     break;
                 }
-                // Otherwise the kernel owes us answers, whatever it says.
+                // Otherwise the kernel has accepted some and will answer them, whatever it
+                // returned.
                 Err(_) if !answered => std::thread::yield_now(),
                 _ => {}
             }
         }
         std::mem::forget(guard);
         if free.len() < places.len() {
-            // They die with the ring, and are none the worse for it.
+            // The entries that were not accepted are dropped with the ring.
             *slot = None;
         }
         drop(slot);
@@ -276,7 +276,7 @@ impl UringBackend {
             return Ok(pool);
         }
         let pool = ThreadBackend::new(self.shared.frames.clone(), self.shared.completion.clone())?;
-        // Of two threads that come here at once one keeps its pool, the other's ends again.
+        // If two threads race here, the loser's pool is dropped.
         Ok(self.pool.get_or_init(|| pool))
     }
 }
@@ -308,8 +308,7 @@ impl Backend for UringBackend {
 
     fn submit(&self, direction: Direction, transfer: Transfer, tag: u64) {
         transfer.assert_valid();
-        // Without a pool (no more threads to be had) the ring takes those files too, only less
-        // well.
+        // If no pool can be started, the ring takes these files too, less efficiently.
         if !DiskFile::of(&transfer).is_direct()
             && let Ok(pool) = self.pool()
         {
@@ -341,13 +340,13 @@ impl Drop for UringBackend {
 }
 
 fn wake(event: &OwnedFd) {
-    // A full counter would say what we want to say anyway; other errors need a closed descriptor.
+    // A full counter wakes the thread just the same; other errors mean a closed descriptor.
     let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
 }
 
 type Builder = io_uring::Builder;
 
-/// A ring with flags that spare interrupts, or without where the kernel does not know them yet.
+/// Creates a ring with flags that save interrupts, or without them on kernels that lack them.
 fn with_flags(entries: u32, flags: &dyn Fn(&mut Builder) -> &mut Builder) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
     flags(&mut builder).build(entries).or_else(|error| match error.raw_os_error() {
@@ -356,8 +355,8 @@ fn with_flags(entries: u32, flags: &dyn Fn(&mut Builder) -> &mut Builder) -> io:
     })
 }
 
-/// The thread's ring and, for other rings, the registration. The frames are pinned if the ring has
-/// them registered.
+/// Creates the thread's ring and, for other rings, the registration. Pins the frames if they are
+/// registered.
 fn set_up(frames: &Frames, best: Buffers) -> io::Result<(IoUring, Option<Registration>)> {
     let ring = with_flags(ENTRIES, &|builder| builder.setup_single_issuer().setup_defer_taskrun())?;
     let mut probe = Probe::new();
@@ -376,7 +375,7 @@ fn set_up(frames: &Frames, best: Buffers) -> io::Result<(IoUring, Option<Registr
     if best == Buffers::Plain {
         return Ok((ring, None));
     }
-    // Before the kernel has any page: see there.
+    // Before the kernel takes any page; see [`Frames::pin`].
     frames.pin();
     if best == Buffers::Shared
         && let Ok(registration) = Registration::new(frames)
@@ -384,8 +383,8 @@ fn set_up(frames: &Frames, best: Buffers) -> io::Result<(IoUring, Option<Registr
     {
         return Ok((ring, Some(registration)));
     }
-    // A registration of its own for each of many rings would cost 16 bytes a page each, so only the
-    // ring of readahead and write-back gets one.
+    // A separate registration costs 16 bytes per page and ring, so only the ring of readahead and
+    // write-back gets one.
     if register(&ring, frames).is_err() {
         frames.unpin();
     }
@@ -414,7 +413,7 @@ impl Registration {
     }
 }
 
-/// The ring's entry for a step. What it points to is kept by the caller until the answer.
+/// The ring's entry for a step. The caller keeps its memory valid until the answer.
 fn entry(frames: &Frames, direction: Direction, step: &Step, registered: bool) -> squeue::Entry {
     let fd = Fd(step.fd);
     let segments = step.segments.as_slice();
@@ -435,7 +434,8 @@ fn entry(frames: &Frames, direction: Direction, step: &Step, registered: bool) -
     }
 }
 
-/// The registered piece that a segment lies in, unless it lies across two or is not registered.
+/// Index of the registered piece that contains a segment. `None` if the segment spans two pieces or
+/// is not registered.
 fn piece(frames: &Frames, segment: &libc::iovec) -> Option<u16> {
     let start = segment.iov_base.addr() - frames.as_ptr(0).addr();
     if start + segment.iov_len > frames.pinnable_count() as usize * FRAME_BYTES {
@@ -449,12 +449,12 @@ fn result_of(answer: &cqueue::Entry) -> io::Result<usize> {
     usize::try_from(answer.result()).map_err(|_| io::Error::from_raw_os_error(-answer.result()))
 }
 
-/// Whether an interrupted or momentarily refused `io_uring_enter` is simply made again.
+/// Whether to repeat an `io_uring_enter` that was interrupted or temporarily refused.
 fn is_transient(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
 }
 
-/// A transfer of a batch under way, with everything that the kernel uses.
+/// An active transfer of a batch, with all memory that the kernel uses.
 struct Place {
     number: usize,
     transfer: Transfer,
@@ -462,7 +462,7 @@ struct Place {
     step: Step,
 }
 
-/// A batch of one.
+/// A batch of one transfer.
 struct One {
     transfer: Option<Transfer>,
     result: Option<io::Result<usize>>,
@@ -478,7 +478,7 @@ impl Batch for One {
     }
 }
 
-/// The kernel uses memory that an unwinding thread would give up.
+/// Aborts on unwinding, which would free memory that the kernel still uses.
 struct UnderWay;
 
 impl Drop for UnderWay {
@@ -487,23 +487,23 @@ impl Drop for UnderWay {
     }
 }
 
-/// A submitted transfer under way, with everything that the kernel uses.
+/// An active submitted transfer, with all memory that the kernel uses.
 struct Operation {
     request: Request,
     progress: Progress,
     step: Step,
 }
 
-/// The thread's side.
+/// The state of the backend's thread.
 struct Submitter<'a> {
     shared: &'a Shared,
     ring: IoUring,
     registered: bool,
-    /// Operations by the number that is their `user_data`; a step's list of pieces lies on the heap
-    /// or, if it is a single piece, in the box, so that it stays where the kernel was told it is.
+    /// Operations, indexed by their `user_data`. Their lists of pieces must not move: they lie on
+    /// the heap, or, for a single piece, in the box.
     under_way: Vec<Option<Box<Operation>>>,
     free: Vec<usize>,
-    /// Where the read that wakes us puts the counter, kept on the heap.
+    /// Destination of the read that wakes the thread, on the heap so that it does not move.
     counter: Box<[u8; 8]>,
     wake_armed: bool,
 }
@@ -516,8 +516,8 @@ impl<'a> Submitter<'a> {
         Submitter { shared, ring, registered, under_way, free, counter, wake_armed: false }
     }
 
-    /// Until the backend is dropped: starts what was queued, waits for an answer or a call, hands
-    /// answers on.
+    /// The thread's loop, until the backend is dropped: starts queued transfers, waits for an
+    /// answer or a wake-up, and completes answered transfers.
     fn work(mut self) {
         let mut started = Vec::with_capacity(UNDER_WAY_MAX);
         let mut answers = Vec::with_capacity(ENTRIES as usize);
@@ -561,7 +561,7 @@ impl<'a> Submitter<'a> {
     ///
     /// Everything that `entry` points to stays valid until it is answered.
     unsafe fn push(&mut self, entry: squeue::Entry) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's obligation.
         unsafe { self.ring.submission().push(&entry) }.expect("as many entries as can be under way");
     }
 
@@ -584,14 +584,15 @@ impl<'a> Submitter<'a> {
                 self.free.push(slot);
                 let Request { direction, transfer, tag } = operation.request;
                 finish(&self.shared.frames, direction, &transfer, &result);
-                // The file's handle is let go before anybody hears that it is no longer needed.
+                // Close the file's handle before the completion reports that it is no longer
+                // needed.
                 drop(transfer);
                 self.shared.queue.finish(&*self.shared.completion, tag, result);
             }
         }
     }
 
-    /// Lets the next `wake` end our waiting.
+    /// Starts the read that the next `wake` completes.
     fn arm_wake(&mut self) {
         if !self.wake_armed {
             let event: RawFd = self.shared.wake.as_raw_fd();
@@ -603,7 +604,7 @@ impl<'a> Submitter<'a> {
         }
     }
 
-    /// The read under way still points to the counter: have it answered.
+    /// Completes the active read, which still points to the counter.
     fn disarm_wake(&mut self) {
         while self.wake_armed {
             wake(&self.shared.wake);
@@ -619,7 +620,7 @@ impl<'a> Submitter<'a> {
 mod tests {
     use super::*;
 
-    /// 1 GiB and a bit, of which nothing is touched.
+    /// Maps slightly more than 1 GiB, without touching it.
     #[test]
     fn a_segment_across_two_registered_pieces_belongs_to_neither() {
         let pages = (PIECE_BYTES / FRAME_BYTES) as u32;

@@ -1,11 +1,11 @@
-//! Background reclaim: frees pages ahead of those who need them, when the core asks.
+//! Background reclaim: frees pages before threads need them, when the core asks for it.
 
 use crate::shared::Shared;
 use mglru_core::reclaim::{Background, BackgroundStep};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How long it sleeps when nobody wakes it: a bound on how late a missed cause is noticed.
+/// Longest sleep without a wake-up, which bounds the delay if a wake-up is missed.
 const IDLE: Duration = Duration::from_secs(1);
 
 pub(super) fn run(shared: &Shared) {

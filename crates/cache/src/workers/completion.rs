@@ -1,4 +1,4 @@
-//! What happens when a transfer completes that nobody waits for.
+//! Completion of asynchronous transfers.
 //!
 //! # Locking
 //!
@@ -11,16 +11,17 @@ use std::io;
 use std::sync::atomic::Ordering;
 
 impl Shared {
-    /// A submitted transfer is over.
+    /// Ends a submitted transfer.
     pub(crate) fn completed(&self, tag: u64, result: io::Result<usize>) {
         match self.in_flight.end(tag) {
             None => {}
-            // A failed readahead is forgotten: who needs a page reads it again and gets the error.
+            // A failed readahead is dropped: a thread that needs the page reads it again and gets
+            // the error.
             Some(Flight::Read { inode, folios, first }) => {
                 self.end_read(&inode, first, &folios, result.ok());
                 self.forget_soon(&inode);
             }
-            // One that failed stays in memory, dirty, until reclaim meets it again.
+            // A page whose write failed stays in memory, dirty, until reclaim selects it again.
             Some(Flight::SwapOut { mapping, folio }) => {
                 self.core.end_writeback(&self.host, &mapping, folio, result.is_ok(), self.cpu());
                 self.host.progress.ring();
@@ -37,7 +38,7 @@ impl Shared {
                 }
                 inode.end_transfer(number);
                 self.host.progress.ring();
-                // A failed write is tried again in time, not at once.
+                // A failed write is retried later, not at once.
                 if written {
                     self.forget_soon(&inode);
                 }
@@ -45,8 +46,7 @@ impl Shared {
         }
     }
 
-    /// If the last handle of a file is gone, this may have been the last thing that was to be done
-    /// for it: the flusher forgets it.
+    /// Rings the flusher if the file has no handle left, so that it forgets the file.
     fn forget_soon(&self, inode: &Inode) {
         if inode.handles.load(Ordering::Acquire) == 0 {
             self.host.flusher.ring();

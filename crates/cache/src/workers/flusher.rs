@@ -1,12 +1,12 @@
-//! The flusher: writes dirty pages back, in file order and in large pieces.
+//! The flusher: writes dirty pages back, in file order and in large runs.
 //!
-//! The core decides when and what ([`Flusher`]), and how much writers are slowed down that are
-//! faster ([`Dirtier`]). Here its orders are carried out. What a file that nobody has open any more
-//! has dirty is written at once.
+//! The core decides when and what to write ([`Flusher`]) and how much to slow down faster writers
+//! ([`Dirtier`]); this file executes its orders. Dirty pages of files without open handles are
+//! written at once.
 //!
 //! # Locking
 //!
-//! It holds nothing while it submits; pages under write-back carry references.
+//! The flusher holds no lock while it submits; pages under writeback hold references.
 
 use crate::backend::{Direction, Transfer};
 use crate::error::Error;
@@ -20,11 +20,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Largest write where somebody waits for it: 1 MiB keeps a device busy, and 256 pages are freed at
-/// once when it ends.
+/// Longest write while a thread waits for it: 1 MiB keeps a device busy and frees 256 pages when it
+/// ends.
 const RUN_PAGES: usize = 256;
-/// A writer that paused so often, for up to 200 ms each time, while nothing could be written, gets
-/// the error; where all files fail that have something to write, its pauses end with their next
+/// Number of pauses, each up to 200 ms and without any page written, after which a writer gets the
+/// write-back error. If every file with dirty pages fails, the pauses end with the next write
 /// attempts.
 const FRUITLESS_PAUSES: u32 = 16;
 
@@ -53,7 +53,8 @@ pub(super) fn run(shared: &Shared) {
             }
             FlusherStep::Rest(until) => {
                 drop(at_work);
-                // Not even a ring ends it. It is a tenth of a second at most.
+                // This pause ends at a fixed time, at most a tenth of a second, regardless of
+                // rings.
                 std::thread::sleep(until.since(now));
             }
             FlusherStep::Sleep(until) => {
@@ -66,7 +67,7 @@ pub(super) fn run(shared: &Shared) {
 }
 
 impl Shared {
-    /// Files that nobody has open are forgotten, or written first.
+    /// Forgets files without open handles, after writing their dirty pages.
     fn want_idle(&self, flusher: &mut Flusher) {
         for inode in self.inodes() {
             if inode.handles.load(Ordering::Acquire) == 0 {
@@ -76,19 +77,19 @@ impl Shared {
         }
     }
 
-    /// Carries an order of the flusher out. The positions of pages that begin to be written;
-    /// `None`: there are none.
+    /// Executes an order of the core. Returns the positions of the pages whose write starts, or
+    /// `None` if there are none.
     fn write_ordered(&self, order: WriteOrder) -> Option<Range<u64>> {
         let inode = self.lock_inodes().of_mapping(order.mapping)?;
         self.submit_run(&inode, order.from, 1 << 32, order.pages_max as usize)
     }
 
-    /// Begins to write all dirty pages.
+    /// Starts writing all dirty pages.
     pub(crate) fn submit_dirty(&self, inode: &Arc<Inode>) {
         self.submit_dirty_in(inode, 0, 1 << 32);
     }
 
-    /// Begins to write the dirty pages from `first` to `end`.
+    /// Starts writing the dirty pages from `first` to `end`.
     pub(crate) fn submit_dirty_in(&self, inode: &Arc<Inode>, first: u32, end: u64) {
         let mut next = first;
         while let Some(pages) = self.submit_run(inode, next, end, RUN_PAGES) {
@@ -97,13 +98,13 @@ impl Shared {
         }
     }
 
-    /// Begins to write the next dirty pages at or after `first` and before `end`, at most `most`.
-    /// Their positions; `None`: there are none.
+    /// Starts writing the next run of dirty pages between `first` and `end`, at most `most` pages.
+    /// Returns their positions, or `None` if there are none.
     fn submit_run(&self, inode: &Arc<Inode>, first: u32, end: u64, most: usize) -> Option<Range<u64>> {
         let file = inode.writable()?;
-        // Registered before pages are taken: a sync that finds them clean waits for this. And
-        // before the length is looked at: a truncation that changes it waits for this, and lets
-        // none begin meanwhile.
+        // Registered before pages are taken, because a sync that finds them clean waits for this
+        // write; and before the length is read, because a truncation waits for this write and lets
+        // none start meanwhile.
         let number = inode.begin_transfer();
         let Some(run) = self.core.start_writeback(&inode.mapping, first, end, most) else {
             inode.end_transfer(number);
@@ -114,7 +115,8 @@ impl Shared {
         let run_end = (pages.end * PAGE_BYTES).min(inode.len());
         let bytes = run_end.saturating_sub(offset) as usize;
         let mut folios = run.folios;
-        // What a truncation is cutting off is not written; its pages are about to be dropped.
+        // Pages beyond the end are being truncated: they are not written, and are about to be
+        // dropped.
         for folio in folios.split_off(bytes.div_ceil(PAGE_BYTES as usize)) {
             self.core.end_writeback(&self.host, &inode.mapping, folio, false, self.cpu());
         }
@@ -129,11 +131,10 @@ impl Shared {
         Some(pages)
     }
 
-    /// Writes all pages that are dirty now and waits for them. Whether that worked is in the
-    /// inode's errors.
+    /// Writes all dirty pages and waits for them. Errors are recorded in the inode.
     pub(crate) fn write_out(&self, inode: &Arc<Inode>) {
         let errors = inode.error_count();
-        // A page that was dirtied again while it was being written is skipped the first time.
+        // The first pass skips pages that were under writeback and dirtied again.
         for _ in 0..2 {
             self.submit_dirty(inode);
             inode.wait_for_transfers();
@@ -143,7 +144,7 @@ impl Shared {
         }
     }
 
-    /// Writes all dirty pages of a file; an error if some could not be written now.
+    /// Writes all dirty pages of a file. Fails if one of them could not be written now.
     pub(crate) fn write_back(&self, inode: &Arc<Inode>) -> Result<(), Error> {
         let errors = inode.error_count();
         self.write_out(inode);
@@ -171,8 +172,8 @@ impl Shared {
             let pause = self.core.balance_dirty(&self.host, memcg, &mut dirtier);
             self.set_dirtier(dirtier);
             let Some(pause) = pause else { return Ok(()) };
-            // The pages in the way may be another file's, even another tenant's. A device that is
-            // only slow is waited for.
+            // The pages in the way may belong to another file or tenant. A device that is merely
+            // slow is waited for.
             let (error, all_fail) = self.failing();
             match error {
                 Some(error) if fruitless >= FRUITLESS_PAUSES => {
@@ -180,7 +181,7 @@ impl Shared {
                     self.set_dirtier(dirtier);
                     return Err(error);
                 }
-                // There is nothing to wait for but the next write that fails.
+                // The next failing write is the only event to wait for.
                 Some(_) if all_fail => self.host.park(pause, heard),
                 _ => self.park(pause, heard),
             }
@@ -190,12 +191,12 @@ impl Shared {
         }
     }
 
-    /// Why write-back of some file fails at present, if it does, and whether that of all fails
-    /// which have something to write.
+    /// The error of a file whose write-back fails at present, if any, and whether all files with
+    /// something to write fail.
     pub(crate) fn failing(&self) -> (Option<Error>, bool) {
         let (mut first, mut all_fail) = (None, true);
         for inode in self.inodes() {
-            // In this order: write-back that fails makes pages dirty before it is over.
+            // In this order: failed write-back marks pages dirty before it ends.
             if inode.has_transfers() || self.core.dirty_pages(&inode.mapping) > 0 {
                 let error = inode.failing();
                 all_fail &= error.is_some();
@@ -205,14 +206,14 @@ impl Shared {
         (first, all_fail)
     }
 
-    /// The calling thread made a page dirty that was clean.
+    /// Records that the calling thread dirtied a clean page.
     pub(crate) fn note_dirtied(&self) {
         let mut dirtier = self.dirtier();
         dirtier.dirtied();
         self.set_dirtier(dirtier);
     }
 
-    /// What the calling thread dirtied in this cache.
+    /// The calling thread's dirtying state in this cache.
     fn dirtier(&self) -> Dirtier {
         let (cache, dirtier) = DIRTIER.get();
         if cache == self.number { dirtier } else { Dirtier::default() }
@@ -224,7 +225,7 @@ impl Shared {
 }
 
 thread_local! {
-    /// As which each thread dirties pages of the cache of this number. Who writes to several in
-    /// turn is a new one each time.
+    /// Per thread: the cache number and the thread's state in that cache. A thread that alternates
+    /// between caches starts with fresh state each time.
     static DIRTIER: Cell<(u64, Dirtier)> = Cell::default();
 }

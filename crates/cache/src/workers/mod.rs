@@ -1,5 +1,4 @@
-//! The threads of a cache: background reclaim, the flusher, and what happens when a transfer
-//! completes.
+//! The threads of a cache (background reclaim and the flusher) and the completion of transfers.
 
 mod background;
 mod completion;
@@ -33,7 +32,7 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Lets them end, and waits until they have.
+    /// Stops the threads and waits for them.
     pub(crate) fn stop(self, shared: &Shared) {
         shared.stopping.store(true, Ordering::Release);
         shared.host.flusher.ring();
@@ -44,7 +43,7 @@ impl Workers {
 
     fn join(self) {
         for thread in self.0 {
-            // A worker that panicked said so itself; there is nothing to add.
+            // A worker that panicked has already printed its message.
             let _ = thread.join();
         }
     }
