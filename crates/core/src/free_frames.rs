@@ -1,16 +1,14 @@
-//! Frames that nobody uses: the node's, and a few near each CPU.
+//! Free frames: the node's, and a few per CPU.
 //!
-//! A frame that one CPU frees and the next one takes brings its words along: the folio's flags, its
-//! page, its links, and with eight flags to a cache line those of its neighbours. So what a CPU
-//! frees it keeps, and takes again; from the node it takes a batch at once, and gives two back when
-//! it has four: an effort frees up to two at once, and if that were too many, frames would go round
-//! through the node (3.9 M pages per second of two threads, and not 4.3 M, under our defaults).
-//! Without that, two threads in tenants of their own reclaimed less together than one alone
-//! (`examples/layouts.rs`: 1.80 M pages per second against 2.04 M).
+//! Frames near a CPU keep cache lines local: a frame brings along its flags, page and links, and
+//! with eight flags per line those of its neighbours. A CPU keeps the frames that it frees and
+//! takes them again. It takes a batch from the node at once and returns two when it has four: an
+//! effort frees up to two at once, which would otherwise go back and forth through the node (3.9 M
+//! pages per second with two threads instead of 4.3 M). Without per-CPU frames, two threads reclaim
+//! less together than one alone (`examples/layouts.rs`: 1.80 M pages per second against 2.04 M).
 //!
-//! What is near a CPU does not count as free where watermarks are looked at, and is not held back
-//! by them, as with the kernel's per-CPU pages. It is no loss to others: before the node says that
-//! it has none, everything is called back.
+//! Watermarks neither count a CPU's frames as free nor hold them back, as with the kernel's per-CPU
+//! pages. Before an allocation fails, all of them return to the node.
 //!
 //! # Locking
 //!
@@ -20,30 +18,30 @@
 use crate::folio::FolioId;
 use crate::sync::{AtomicU32, Mutex, MutexGuard, Ordering::Relaxed};
 
-/// Frames that a CPU takes at once, where there are many: what a batch of reclaim frees.
+/// Frames that a CPU of a large node takes at once: as many as a batch of reclaim frees.
 pub const PCP_BATCH_FRAMES: usize = 32;
 
-/// All of them.
+/// The free frames of a node.
 #[derive(Debug)]
 pub(crate) struct FreeFrames {
     node: Mutex<NodeFrames>,
     node_count: AtomicU32,
-    /// Frames below this number are held by the kernel and can never be given back to the system.
+    /// Frames below this number are pinned by the kernel and can never be given back to the system.
     pinned_frames: u32,
     cpus: Box<[CpuFrames]>,
     batch_frames: usize,
 }
 
-/// Of the node, each list last in, first out: a frame used a moment ago is still in some CPU's
-/// caches.
+/// Free frames of the node. Lists are last in, first out: a recently used frame is still in some
+/// CPU's caches.
 #[derive(Debug)]
 struct NodeFrames {
     pinned: Vec<u32>,
-    /// Used only when no pinned one is left, so that these can pay for metadata.
+    /// Used only when no pinned frame is left, so that these can pay for metadata.
     releasable: Vec<u32>,
 }
 
-/// Near a CPU, last in, first out.
+/// Free frames near a CPU, last in, first out.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct CpuFrames {
@@ -62,7 +60,7 @@ impl NodeFrames {
 }
 
 impl FreeFrames {
-    /// `batch_frames` of 1: CPUs have none of their own.
+    /// All frames free. `batch_frames` of 1: CPUs keep no frames.
     pub(crate) fn new(frames: u32, pinned_frames: u32, cpus: usize, batch_frames: usize) -> FreeFrames {
         let pinned_frames = pinned_frames.min(frames);
         let node = NodeFrames {
@@ -79,18 +77,18 @@ impl FreeFrames {
         }
     }
 
-    /// What the node has.
+    /// Free frames of the node.
     pub(crate) fn node_frames(&self) -> u32 {
         self.node_count.load(Relaxed)
     }
 
-    /// The same and what CPUs have. Exact where nobody takes or frees one meanwhile.
+    /// Free frames of the node and of all CPUs. Exact while no thread takes or frees one.
     pub(crate) fn all_frames(&self) -> u32 {
         self.node_frames() + self.cpus.iter().map(|cpu| cpu.count.load(Relaxed)).sum::<u32>()
     }
 
-    /// Takes a frame for `cpu`, and leaves the node at least `spared_frames`. What the node has
-    /// left is told where it was asked.
+    /// Takes a frame for `cpu`, if the node keeps at least `spared_frames`. Also returns the node's
+    /// remaining free frames, if the node was asked.
     pub(crate) fn take(&self, cpu: usize, spared_frames: usize) -> Option<(FolioId, Option<u32>)> {
         let Some(near) = self.cpus.get(cpu) else {
             let mut node = self.node.lock();
@@ -110,14 +108,14 @@ impl FreeFrames {
         for _ in 0..self.batch_frames.min(node.len() - spared_frames) {
             frames.extend(node.pop());
         }
-        // Neighbours in the order of their numbers, as without batches.
+        // In the order of their numbers, as without batches.
         frames.reverse();
         let frame = frames.pop()?;
         near.count.store(frames.len() as u32, Relaxed);
         Some((FolioId(frame), Some(self.count(&node))))
     }
 
-    /// As [`Self::take`], of what others have.
+    /// As [`Self::take`], from the frames of other CPUs.
     #[cold]
     fn take_from_others(&self, spared_frames: usize) -> Option<(FolioId, Option<u32>)> {
         self.call_back();
@@ -126,8 +124,8 @@ impl FreeFrames {
         Some((FolioId(frame), Some(self.count(&node))))
     }
 
-    /// Takes a frame for good, whose memory is to be given back to the system, and leaves the node
-    /// at least `spared_frames`.
+    /// Takes a frame for good, to give its memory back to the system, if the node keeps at least
+    /// `spared_frames`.
     pub(crate) fn take_releasable(&self, spared_frames: usize) -> Option<FolioId> {
         let take = || {
             let mut node = self.node.lock();
@@ -141,7 +139,7 @@ impl FreeFrames {
         })
     }
 
-    /// Returns frames. `cpu`: who is likely to need them next; nobody, if that is not known.
+    /// Returns frames. `cpu`: the CPU that is likely to need them next, if known.
     pub(crate) fn give(&self, cpu: Option<usize>, freed: &[FolioId]) {
         let Some(near) = cpu.and_then(|cpu| self.cpus.get(cpu)) else {
             self.give_node(freed.iter().map(|folio| folio.0));
@@ -150,7 +148,7 @@ impl FreeFrames {
         let mut frames = near.frames.lock();
         frames.extend(freed.iter().map(|folio| folio.0));
         if frames.len() >= 4 * self.batch_frames {
-            // Those that were freed first.
+            // The frames that were freed first.
             let surplus = frames.len() - 2 * self.batch_frames;
             self.give_node(frames.drain(..surplus));
         }
@@ -169,7 +167,7 @@ impl FreeFrames {
         self.count(&node);
     }
 
-    /// What CPUs have is the node's again.
+    /// Returns all CPUs' frames to the node.
     fn call_back(&self) {
         for near in &self.cpus {
             if near.count.load(Relaxed) == 0 {

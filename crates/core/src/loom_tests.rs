@@ -1,9 +1,8 @@
-//! The core as a whole under the interleavings of two threads: `make loom`.
+//! The whole core under the interleavings of two threads: `make loom`.
 //!
-//! One page, one tenant; loom makes every word anew for each interleaving, so this is about single
-//! steps against each other. Three preemptions per run at most, fewer where that takes minutes:
-//! loom's shortcuts lose some of the runs with the last preemption, so that three are needed to
-//! find what two can do.
+//! One page, one tenant: loom creates every word anew for each interleaving, so these tests race
+//! single steps. Runs have at most three preemptions, fewer where three take minutes. loom's
+//! shortcuts skip some runs with the last preemption, so that finding a race of two needs three.
 
 use crate::lru::Swappiness;
 use crate::reclaim::{EffortKind, Orders, Scan, Watermarks};
@@ -62,7 +61,7 @@ impl World {
         }
     }
 
-    /// One eviction step; pages freed.
+    /// One eviction step. Returns the pages freed.
     fn evict(&self) -> u64 {
         let orders = Orders::new(self.task.memcg, EffortKind::Limit, 1, Swappiness::FILE_ONLY, 0);
         let mut scan = Scan::default();
@@ -72,8 +71,8 @@ impl World {
     }
 }
 
-/// Explores the interleavings of two threads. `judge` checks what must hold in the end and names
-/// what happened; all the names, in alphabetical order, are the result.
+/// Explores the interleavings of two threads. `judge` checks the outcome and names it; the result
+/// lists all names in alphabetical order.
 fn explore<A: 'static, B: 'static>(
     prepare: impl Fn(&World) + Send + Sync + 'static,
     first: impl Fn(&World) -> A + Send + Sync + Copy + 'static,
@@ -118,7 +117,7 @@ fn stat(world: &World, counter: Counter) -> u64 {
     world.core.memcg(world.task.memcg).stat.get(counter)
 }
 
-/// Locks the page, changes its bytes and makes it dirty. `false`: it was gone, or somebody had it.
+/// Locks the page, changes its bytes and makes it dirty. `false`: the page was gone or locked.
 fn write(world: &World) -> bool {
     let Some(hit) = world.hit() else { return false };
     if world.core.try_lock(&Silent, &world.mapping, 0, &hit) != LockAttempt::Locked {
@@ -132,7 +131,7 @@ fn write(world: &World) -> bool {
     true
 }
 
-/// Takes what is dirty, and writes it.
+/// Takes the dirty pages and writes them. `false`: none was dirty.
 fn flush(world: &World) -> bool {
     let Some(run) = world.core.start_writeback(&world.mapping, 0, 1 << 32, 1) else { return false };
     for folio in run.folios {
@@ -157,7 +156,7 @@ fn age(world: &World) -> bool {
     world.core.age(&Silent, memcg, lru::Seq(3), Swappiness::FILE_ONLY, false, &mut batch)
 }
 
-/// A reader that takes a reference, against reclaim: the page is freed or held, never both.
+/// A reader that takes a reference against reclaim: the page is freed or held, never both.
 #[test]
 fn loom_a_page_is_evicted_or_held() {
     let hold = |world: &World| {
@@ -183,7 +182,7 @@ fn loom_a_page_is_evicted_or_held() {
     assert_eq!(outcomes, ["evicted", "held"]);
 }
 
-/// A writer against reclaim: what was written is there, and will be written out.
+/// A writer against reclaim: the written page stays and will be written out.
 #[test]
 fn loom_a_page_is_evicted_or_written_to() {
     let outcomes = explore_with(
@@ -204,8 +203,8 @@ fn loom_a_page_is_evicted_or_written_to() {
     assert!(outcomes.contains(&"evicted") && outcomes.contains(&"written"), "{outcomes:?}");
 }
 
-/// A writer against the flusher: a page that is dirtied again while it is taken is in the index, or
-/// not dirty (`validate` compares them).
+/// A writer against the flusher: a page dirtied again while it is taken is in the index or clean
+/// (`validate` compares them).
 #[test]
 fn loom_a_page_that_is_dirtied_again_is_written_again() {
     let prepare = |world: &World| assert!(write(world));
@@ -216,7 +215,7 @@ fn loom_a_page_that_is_dirtied_again_is_written_again() {
     assert_eq!(outcomes, ["dirty again", "written with the rest"]);
 }
 
-/// The end of a write against truncation: the page goes once, and only when nobody writes it.
+/// The end of a write against truncation: the page is removed once, after the write.
 #[test]
 fn loom_a_page_that_is_being_written_is_truncated_later() {
     let prepare = |world: &World| assert!(write(world));
@@ -228,7 +227,7 @@ fn loom_a_page_that_is_being_written_is_truncated_later() {
     assert_eq!(outcomes, ["busy", "truncated"]);
 }
 
-/// Reclaim against truncation: the page is uncharged once, and counted as evicted or not at all.
+/// Reclaim against truncation: the page is uncharged once, and counted as evicted at most once.
 #[test]
 fn loom_a_page_leaves_once() {
     let outcomes = explore_with(
@@ -245,8 +244,8 @@ fn loom_a_page_leaves_once() {
     assert_eq!(outcomes, ["evicted", "truncated"]);
 }
 
-/// A mapped access against reclaim, and against truncation: however it ends, pages that are gone
-/// are not counted as mapped.
+/// A mapped access against reclaim and against truncation: in the end, removed pages do not count
+/// as mapped.
 #[test]
 fn loom_mapped_pages_are_counted_once() {
     let judge = |world: &World| {
@@ -273,8 +272,8 @@ fn loom_a_walk_and_reclaim_agree_about_sizes() {
     let outcomes = explore(prepare, age, World::evict, |world, opened, _| {
         assert!(opened);
         match world.hit() {
-            // The walk took its bit before reclaim looked, and gave it nothing for it, as it was
-            // isolated by then.
+            // The walk cleared the accessed bit before reclaim looked, but gave the folio nothing,
+            // since it was isolated by then.
             None => "evicted",
             Some(hit) if hit.flags.workingset() => "promoted",
             Some(_) => "activated",
@@ -300,7 +299,7 @@ fn loom_one_of_two_threads_ages() {
     assert_eq!(explore(load, open, open, judge), ["the first", "the second"]);
 }
 
-/// Two threads miss the same page: one brings it in, and the other gives its frame back.
+/// Two threads miss the same page: one inserts it, the other gives its frame back.
 #[test]
 fn loom_a_page_is_brought_in_once() {
     let bring = |world: &World| {
@@ -317,8 +316,8 @@ fn loom_a_page_is_brought_in_once() {
     assert_eq!(outcomes, ["the first", "the second"]);
 }
 
-/// An optimistic reader while the frame is given to another page: it never accepts the other's
-/// bytes, whether it looks at the folio's state or only at the slot.
+/// An optimistic reader while the frame is given to another page: it never accepts the other page's
+/// bytes, whether it checks the folio's state or only the slot.
 #[test]
 fn loom_a_reader_never_takes_another_page_for_its_own() {
     a_reader_of_a_reused_frame(|world, bytes| {
@@ -335,7 +334,7 @@ fn loom_a_reader_never_takes_another_page_for_its_own() {
 
 fn a_reader_of_a_reused_frame(read: fn(&World, fn(FolioId) -> u64) -> Option<u64>) {
     use loom::sync::atomic::AtomicU64;
-    // The bytes of the frames: page n is full of n + 1.
+    // The bytes of the frames: page n consists of n + 1.
     loom::lazy_static! {
         static ref BYTES: [AtomicU64; 2] = [AtomicU64::new(1), AtomicU64::new(1)];
     }
@@ -358,8 +357,8 @@ fn a_reader_of_a_reused_frame(read: fn(&World, fn(FolioId) -> u64) -> Option<u64
     assert_eq!(outcomes, ["missed", "read"]);
 }
 
-/// A memcg goes while its page is evicted, given up, written to or brought in: in the end the page
-/// is the root's or gone, and nothing is left of the memcg.
+/// A memcg is removed while its page is evicted, dropped, written to or brought in: in the end the
+/// page is the root's or gone, and nothing is left of the memcg.
 #[test]
 fn loom_a_memcg_goes_meanwhile() {
     fn check(prepare: fn(&World), act: fn(&World) -> bool, expected: &[&str]) {
@@ -381,7 +380,7 @@ fn loom_a_memcg_goes_meanwhile() {
     check(|world| assert!(truncate(world)), |world| world.bring(0, |_| ()).0 == 0, &["there"]);
 }
 
-/// Two batches of evictions under the classic LRU: each page has a time of its own.
+/// Two batches of evictions under the classic LRU: each page gets a different time.
 #[test]
 fn loom_evictions_share_no_time() {
     fn times(world: &World) -> Vec<u64> {
@@ -389,7 +388,7 @@ fn loom_evictions_share_no_time() {
         let folio = world.hit().expect("nobody takes it").folio;
         let flags = core.folios.flags(folio).load();
         let mut evictions = lru::Evictions::begin(core, memcg.id(), 2);
-        // One more than was thought.
+        // One more than the batch announced.
         let mut time = || evictions.evicted(core, memcg, folio, (Kind::File, flags));
         let times = [(); 3].map(|()| time().token);
         evictions.end(core, memcg);

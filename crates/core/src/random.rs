@@ -1,23 +1,21 @@
-//! Chance that is the same in every run: splitmix64 (Steele, Lea and Flood 2014), seeded by the
-//! options.
+//! A reproducible random stream: splitmix64 (Steele, Lea and Flood 2014), seeded by the options.
 //!
-//! The core needs it where the kernel draws a random bin, so that reclaimers spread. A period of
-//! 2^64 and 64 bits of state are plenty for that.
+//! The core uses it where the kernel draws a random bin to spread reclaimers.
 
 /// 2^64 divided by the golden ratio, and odd.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A stream of numbers.
+/// A stream of random numbers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The stream of a seed.
+    /// The stream for a seed.
     pub(crate) fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// The next number, each of 0…`below` − 1 equally likely. `below` is a power of two.
+    /// The next number below `below`, a power of two, uniformly distributed.
     pub(crate) fn below(&mut self, below: u64) -> u64 {
         debug_assert!(below.is_power_of_two());
         let drawn = mix(self.0);
@@ -26,8 +24,8 @@ impl Random {
     }
 }
 
-/// A word spread over 64 bits: one step and the finaliser of splitmix64, where every input bit
-/// reaches every output bit.
+/// Spreads a word over 64 bits, by one step and the finaliser of splitmix64: every input bit
+/// affects every output bit.
 pub(crate) fn mix(word: u64) -> u64 {
     let z = word.wrapping_add(STEP);
     let z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);

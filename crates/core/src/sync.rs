@@ -1,23 +1,24 @@
-//! The one switch between the standard library's atomics and loom's.
+//! Atomics and locks: the standard library's or, under `--cfg loom`, loom's.
 //!
-//! Everything shared in this crate is an atomic word or sits behind a [`Mutex`]; both come from
-//! here, so that `--cfg loom` explores the interleavings of the same code that runs in production.
+//! Everything shared in this crate is an atomic word or sits behind a [`Mutex`] from here, so that
+//! loom explores the interleavings of the code that runs in production.
 //!
 //! # Locking
 //!
 //! The order of the crate's locks, outermost first: address-space list, list of shadow leaves,
-//! mapping, lruvec, tree of memcgs. The batches of arrivals, the pools, the table of mappings,
-//! Bloom filters, who remembers most, and each memcg's order and pressure are leaves: nothing is
-//! locked while one is held, but the node's free frames while a CPU's are. Against this order go
-//! only the locks of a number that is nobody's, while a memcg is made of it ([`crate::memcg`]).
+//! mapping, lruvec, tree of memcgs. Leaves of this order, under which no lock is taken: the batches
+//! of arrivals, the pools, the table of mappings, Bloom filters, the index of shadow owners, and
+//! each memcg's order and pressure. One exception: a CPU's free frames are locked before the
+//! node's. Another: while a memcg is created on a free number, the locks of that number may be
+//! taken in any order ([`crate::memcg`]).
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
 
-/// A word that hardly ever changes. loom does not explore what was read of it: it stands in nearly
-/// every transition, and whoever must not miss a change looks at it under a lock.
+/// A word that rarely changes. loom does not explore its reads, since nearly every transition makes
+/// one; code that must not miss a change reads it under a lock.
 pub(crate) use std::sync::atomic::AtomicU32 as SettingsWord;
 
 #[cfg(loom)]
@@ -29,8 +30,8 @@ use std::sync::Mutex as Inner;
 #[cfg(not(loom))]
 pub(crate) use std::sync::MutexGuard;
 
-/// A mutex whose data stays usable when a holder panicked: an assertion that failed in one thread
-/// is reported there and must not turn every later access of other threads into a second panic.
+/// A mutex whose data stays usable after a holder panicked: a failed assertion in one thread is
+/// reported there, and does not cause panics in other threads.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(Inner<T>);
 
@@ -43,16 +44,16 @@ impl<T> Mutex<T> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// The same, and whether it had to be waited for.
+    /// As [`Self::lock`], and whether the caller had to wait.
     pub(crate) fn lock_noting(&self) -> (MutexGuard<'_, T>, bool) {
-        // loom explores who waits for whom by itself, and an attempt would be one step more.
+        // loom explores contention by itself; an attempt would only add a step.
         match if cfg!(loom) { None } else { self.try_lock() } {
             Some(guard) => (guard, false),
             None => (self.lock(), !cfg!(loom)),
         }
     }
 
-    /// `None` where another thread holds it now.
+    /// Takes the lock unless another thread holds it.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
             Ok(guard) => Some(guard),
@@ -62,13 +63,12 @@ impl<T> Mutex<T> {
     }
 }
 
-/// How often a lock was taken; kept under the lock itself, so that counting costs nobody a shared
-/// word.
+/// Counts of a lock, kept under the lock itself so that they need no shared word.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct LockCounts {
-    /// Times that it was taken.
+    /// Times the lock was taken.
     pub taken: u64,
-    /// Times that it was waited for, because another thread had it.
+    /// Times the lock was waited for.
     pub waited: u64,
 }
 

@@ -1,5 +1,4 @@
-//! What unit tests use: the harness of the integration tests, and what only this crate can see of
-//! it.
+//! Support for unit tests: the integration tests' harness, and what only this crate can see of it.
 
 #[path = "../tests/suite/common/mod.rs"]
 mod common;
@@ -14,17 +13,17 @@ use crate::reclaim::{Context, EffortKind, NodeWalk, Orders, Scan, WalkStep};
 use crate::{Counter, FolioId, Kind};
 
 impl Harness {
-    /// Orders of limit reclaim that want `goal_pages`.
+    /// Orders of limit reclaim with a goal of `goal_pages`.
     pub(crate) fn orders(&self, goal_pages: u64) -> Orders {
         Orders::new(self.task.memcg, EffortKind::Limit, goal_pages, Swappiness::FILE_ONLY, 0)
     }
 
-    /// The same, from everybody.
+    /// Orders of root reclaim with a goal of `goal_pages`.
     pub(crate) fn root_orders(&self, goal_pages: u64) -> Orders {
         Orders { target: MemcgId::ROOT, kind: EffortKind::Direct, ..self.orders(goal_pages) }
     }
 
-    /// The file pages on the list of a generation, from tail to head. Their labels may say another.
+    /// The file pages on the list of a generation, from tail to head. Their labels may differ.
     pub(crate) fn list(&self, seq: u64) -> Vec<u32> {
         let locked = self.memcg().lruvec.lock(&self.core.folios);
         let list = list_of(Seq(seq).index(), Kind::File);
@@ -35,7 +34,7 @@ impl Harness {
         self.core.folios.index(folio)
     }
 
-    /// One scan, as an eviction step begins: what it isolated is in the batch, and stays isolated.
+    /// One scan, as in an eviction step. The isolated folios stay in the batch.
     pub(crate) fn isolate(&self, request: u64) -> Isolated {
         let mut batch = Isolated::default();
         let mut locked = self.memcg().lruvec.lock(&self.core.folios);
@@ -48,7 +47,7 @@ impl Harness {
         batch.folios.iter().map(|&folio| self.page_of(folio)).collect()
     }
 
-    /// One eviction step. Pages looked at, and the effort's state after it.
+    /// One eviction step. Returns the pages scanned, and the state of the effort.
     pub(crate) fn evict(&self, request: u64) -> (u64, Scan) {
         let mut scan = Scan::default();
         let orders = self.orders(1);
@@ -57,8 +56,8 @@ impl Harness {
         (scanned, scan)
     }
 
-    /// One pass over the target at one priority. The requests of its batches are what `pgscan` and
-    /// `pgrefill` grew by.
+    /// One pass over the target at one priority. Returns the sizes of its batches, by the growth of
+    /// `pgscan` and `pgrefill`.
     pub(crate) fn pass(&self, orders: Orders, priority: u8) -> (Vec<u64>, Scan) {
         let mut scan = Scan::default();
         let cx = &mut Context::new(&self.core, &self.host, &orders, &mut scan);
@@ -111,7 +110,7 @@ impl Harness {
 }
 
 impl Harness {
-    /// Brings pages in so that they are labelled `max_seq − distance + 1`: distance 2, 3 or 4.
+    /// Brings pages in with the label `max_seq − distance + 1`: distance 2, 3 or 4.
     pub(crate) fn bring_at(&mut self, pages: impl IntoIterator<Item = u32>, distance: u64) {
         for page in pages {
             self.drain();
@@ -126,12 +125,12 @@ impl Harness {
         }
     }
 
-    /// Makes a page hot, as a restored refault is.
+    /// Makes a page hot, as a refault that restores `workingset` does.
     pub(crate) fn make_hot(&self, page: u32) {
         self.core.folios.flags(self.folio(page)).restore(true, 0);
     }
 
-    /// Relabels a page as the youngest, as the second walk that finds it young does.
+    /// Relabels a page as youngest, as the second walk that finds it young does.
     pub(crate) fn promote(&self, page: u32) {
         let youngest = self.memcg().lruvec.max_seq().index();
         let flags = &self.core.folios.flags(self.folio(page));
@@ -142,7 +141,7 @@ impl Harness {
         batch.flush(&self.core, self.memcg().id());
     }
 
-    /// An anonymous folio at the tail of the oldest generation, of no mapping.
+    /// An anonymous folio in no mapping, at the tail of the oldest generation.
     pub(crate) fn add_anon(&self) -> FolioId {
         let folio = match self.core.node.allocate(0, true) {
             crate::node::Allocation::BelowMin => panic!("no frame is left"),

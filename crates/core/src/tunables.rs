@@ -1,21 +1,20 @@
-//! What can be changed while the core runs: the words behind `lru_gen/enabled` and
-//! `lru_gen/min_ttl_ms`. Whether the multi-gen LRU is on is no word of its own: the mechanisms say
-//! it.
+//! Run-time settings: the words behind `lru_gen/enabled` and `lru_gen/min_ttl_ms`. The bit for the
+//! multi-gen LRU itself lives in the mechanisms.
 //!
 //! # Locking
 //!
-//! Atomic words.
+//! None: atomic words.
 
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
-/// The multi-gen LRU itself.
+/// The multi-gen LRU is on.
 pub(crate) const MAIN: u64 = 1;
-/// Walks clear accessed bits of page-table entries: without, aging reads none.
+/// Walks read and clear accessed bits of page-table entries. Off: aging reads none.
 pub(crate) const LEAF_WALK: u64 = 2;
-/// And those of page tables, whose clear bits say which need not be walked.
+/// Walks also use accessed bits of page tables, and skip tables whose bit is clear.
 pub(crate) const TABLE_WALK: u64 = 4;
 
-/// The words.
+/// The run-time settings.
 #[derive(Debug)]
 pub(crate) struct Tunables {
     capabilities: AtomicU64,
@@ -28,22 +27,22 @@ impl Tunables {
         Tunables { capabilities, min_ttl_ms: AtomicU64::new(0) }
     }
 
-    /// The bits of `lru_gen/enabled` that are about walks.
+    /// The bits of `lru_gen/enabled` about walks.
     pub(crate) fn walk_capabilities(&self) -> u64 {
         self.capabilities.load(Relaxed)
     }
 
-    /// Whether that bit of them is set.
+    /// Whether this bit about walks is set.
     pub(crate) fn has(&self, bit: u64) -> bool {
         self.walk_capabilities() & bit != 0
     }
 
-    /// Sets them. Other bits are forgotten.
+    /// Sets the bits about walks and ignores all others.
     pub(crate) fn set_walk_capabilities(&self, bits: u64) {
         self.capabilities.store(bits & (LEAF_WALK | TABLE_WALK), Relaxed);
     }
 
-    /// `lru_gen/min_ttl_ms`: what was used in this time is not thrashed; 0: off.
+    /// `lru_gen/min_ttl_ms`: pages used within this time are protected from thrashing; 0: off.
     pub(crate) fn min_ttl_ms(&self) -> u64 {
         self.min_ttl_ms.load(Relaxed)
     }

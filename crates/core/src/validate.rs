@@ -1,4 +1,5 @@
-//! Recounts what the counters claim. Slow: for tests and the simulator's checker.
+//! Validation: recounts everything that counters claim. Slow; for tests and the simulator's
+//! checker.
 
 use crate::Core;
 use crate::folio::{FolioId, Kind};
@@ -9,20 +10,21 @@ use crate::lru::{
 use crate::memcg::{Counter, Memcg, MemcgId};
 
 impl Core {
-    /// Checks, while nobody else runs and no effort is in the middle of a batch: every used folio
-    /// is in exactly one place, labels and sizes agree, charges add up, limits and windows hold.
+    /// Checks that every used folio is in exactly one place, that labels and sizes agree, that
+    /// charges add up, and that limits and windows hold. No other thread may run, and no effort may
+    /// be in the middle of a batch.
     ///
     /// # Errors
-    /// What does not hold, in words.
+    /// The first violation, in words.
     pub fn validate(&self) -> Result<(), String> {
         self.validate_while_charging(&[])
     }
 
-    /// As [`Self::validate`], while payments are under way: each of these memcgs was charged for
-    /// one more page that has no frame yet (see [`crate::Charging::owes_frame`]).
+    /// As [`Self::validate`], while charges are under way: each of these memcgs was charged for one
+    /// more page that has no frame yet (see [`crate::Charging::owes_frame`]).
     ///
     /// # Errors
-    /// What does not hold, in words.
+    /// The first violation, in words.
     pub fn validate_while_charging(&self, charged: &[MemcgId]) -> Result<(), String> {
         let mut place: Vec<Option<String>> = vec![None; self.folios.len() as usize];
         let mut put = |folio: FolioId, what: String| match &place[folio.0 as usize] {
@@ -162,7 +164,7 @@ impl Core {
                 continue;
             }
             let (files, dirty) = counted[memcg.id().0 as usize];
-            // Whoever went and has something left may count what its heir does not, or the other
+            // A removed memcg that still has pages may count what its heir does not, or the other
             // way round.
             let went = self
                 .memcgs
@@ -183,7 +185,7 @@ impl Core {
         self.validate_swap()
     }
 
-    /// What is counted for the node is the sum of what is counted for the memcgs.
+    /// Checks that the node's counters are the sums of the memcgs' counters.
     fn validate_totals(&self) -> Result<(), String> {
         let sum = |of: &dyn Fn(&Memcg) -> i64| self.memcgs.iter().map(of).sum::<i64>() as u64;
         for kind in Kind::ALL {
@@ -206,7 +208,7 @@ impl Core {
                 self.node.pending.pages()
             ));
         }
-        // The root counts its own only; whoever went, those from before.
+        // The root counts only its own pages; a removed memcg, those from before its removal.
         let counts_below = |memcg: &&Memcg| memcg.id() != MemcgId::ROOT && memcg.heir().is_none();
         for memcg in self.memcgs.iter().filter(counts_below) {
             let of = |counter| self.memcgs.subtree_stat(memcg.id(), counter);

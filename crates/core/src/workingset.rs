@@ -1,14 +1,13 @@
-//! Memories of evicted pages: leaves that hold nothing but shadows, how many may stay, and who
-//! gives them up.
+//! Shadows of evicted pages: leaves that hold only shadows, their limit, and their removal.
 //!
-//! A shadow takes the place of the page in its slot. What it says, and what a page gets that comes
-//! back, each policy decides (`lru/multigen/refault.rs`, `lru/classic/refault.rs`).
+//! A shadow takes the page's place in its slot. Each policy decides its content and its effect on a
+//! refault (`lru/multigen/refault.rs`, `lru/classic/refault.rs`, `lru/ranked/refault.rs`).
 //!
 //! Source: [book: refaults#shadow-limit].
 //!
 //! # Locking
 //!
-//! Counts are atomic; the list of leaves that hold only shadows has a lock of its own per lruvec,
+//! Counts are atomic. Each lruvec has a list of its shadow-only leaves with a lock of its own,
 //! taken with no other lock held.
 
 use crate::lru::turns::group_of;
@@ -18,39 +17,39 @@ use crate::{Core, sync::Ordering::Relaxed};
 
 pub use crate::lru::Shadow;
 
-/// Leaves of shadows that are trimmed together.
+/// Shadow-only leaves that are trimmed together.
 const TRIM_LEAVES: u64 = 128;
 
 impl Core {
-    /// Notes that a leaf holds only shadows now.
+    /// Registers a leaf that now holds only shadows.
     pub(crate) fn note_shadow_leaf(&self, memcg: &Memcg, leaf: ShadowLeaf) {
         memcg.stat.add(Counter::WorkingsetNodes, 1);
         self.note_remembering(memcg);
         let mut leaves = memcg.lruvec.shadow_leaves.lock();
         leaves.push_back(leaf);
-        // Entries of leaves that were used again are dropped once they are as many as the others:
-        // each entry is looked at twice on average.
+        // Entries of leaves that were used again are dropped once they outnumber the others: each
+        // entry is visited twice on average.
         if leaves.len() as u64 > 2 * memcg.stat.get(Counter::WorkingsetNodes) + TRIM_LEAVES {
             leaves.retain(|leaf| self.is_shadow_leaf(leaf));
         }
     }
 
-    /// Drops the oldest memories of `memcg` beyond its limit ([book: refaults#shadow-limit]): a
-    /// leaf with shadows may exist for every eight cached pages. One call trims half of the
-    /// surplus, in whole batches of 128.
+    /// Drops the oldest shadows of `memcg` beyond its limit ([book: refaults#shadow-limit]): one
+    /// shadow-only leaf per eight cached pages. One call trims half of the surplus, in whole
+    /// batches of 128.
     pub(crate) fn shrink_shadows(&self, memcg: &Memcg) {
         let limit = memcg.lruvec.size_of_all_lists() / 8;
         let surplus = memcg.stat.get(Counter::WorkingsetNodes).saturating_sub(limit);
         self.trim_shadows(memcg, surplus / 2 / TRIM_LEAVES * TRIM_LEAVES);
     }
 
-    /// Drops the oldest memories of whoever has most, or half as many, because no leaf is left for
-    /// pages. `false`: nobody has any.
+    /// Frees leaves for pages: drops the oldest shadows of a memcg that owns the most, within a
+    /// factor of two. `false`: no memcg has any.
     pub(crate) fn give_up_shadows(&self) -> bool {
         loop {
             let mut remembering = self.remembering.lock();
             let Some((group, id)) = remembering.pop_last() else { return false };
-            // It may have become smaller since it was put there.
+            // The memcg may have dropped shadows since it was registered.
             let memcg = self.memcg(id);
             let now = group_of(memcg.stat.get(Counter::WorkingsetNodes)).min(group);
             memcg.lruvec.shadow_group.store(now, Relaxed);
@@ -64,7 +63,7 @@ impl Core {
         }
     }
 
-    /// A memcg has a leaf with shadows more, and may be among those who have more now.
+    /// Registers a memcg that got one more shadow-only leaf in its size class.
     fn note_remembering(&self, memcg: &Memcg) {
         let (group, listed) =
             (group_of(memcg.stat.get(Counter::WorkingsetNodes)), &memcg.lruvec.shadow_group);
@@ -75,7 +74,7 @@ impl Core {
         }
     }
 
-    /// A memcg goes for good.
+    /// Unregisters a memcg that is being removed for good.
     pub(crate) fn forget_remembering(&self, memcg: &Memcg) {
         let listed = &memcg.lruvec.shadow_group;
         if listed.load(Relaxed) > 0 {
@@ -84,12 +83,12 @@ impl Core {
         }
     }
 
-    /// Drops the memories in the `most` oldest leaves. `true`: there were some.
+    /// Drops the shadows in the `most` oldest leaves. `true`: there were some.
     pub(crate) fn trim_shadows(&self, memcg: &Memcg, most: u64) -> bool {
         let mut trimmed = 0;
         while trimmed < most {
             let Some(leaf) = memcg.lruvec.shadow_leaves.lock().pop_front() else { break };
-            // A leaf that was used again is still listed, and is no longer what the entry says.
+            // A leaf that was used again is still listed, but no longer matches its entry.
             let mapping = self.mappings.get(leaf.mapping);
             let shadows = mapping.and_then(|m| m.lock(&self.leaves).trim(leaf.leaf_index, leaf.stamp));
             trimmed += u64::from(shadows.is_some());
@@ -111,8 +110,8 @@ mod tests {
     use super::*;
     use crate::testing::Harness;
 
-    /// Memories are given up by who has most of them, within a factor of two, without a look at the
-    /// others.
+    /// A memcg with the most shadows, within a factor of two, gives some up; the others are not
+    /// visited.
     #[test]
     fn who_has_most_gives_up_memories() {
         let mut harness = Harness::new(64, 1);

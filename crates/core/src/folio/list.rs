@@ -1,22 +1,21 @@
 //! Doubly linked lists of folios, threaded through the folio table by number.
 //!
-//! A group of `K` lists shares one pair of links per folio. The link of a folio at an end does not
-//! say "nothing": it names the list (`END | k`), so that a folio is removed without knowing which
-//! list of the group holds it. That matters because a folio's label and its list may differ (a
-//! page-table walk changes only the label).
+//! A group of `K` lists shares one pair of links per folio. The outer link of a folio at an end
+//! names the list (`END | k`). So a folio is removed without knowing which list of the group holds
+//! it, which matters because a page-table walk changes a folio's label but not its list.
 //!
 //! # Locking
 //!
-//! Links are atomic words only because several groups, each behind its own lruvec lock, share the
-//! table; they are read and written relaxed, through the `&mut` that the lock hands out.
+//! Links are read and written relaxed, through the `&mut` that the lruvec lock hands out. They are
+//! atomic only because several groups, each behind its own lock, share the table.
 
 use super::{FolioId, FolioTable};
 use crate::sync::Ordering::Relaxed;
 
-/// Marks a link that names a list instead of a folio. Folio numbers stay below it.
+/// Marks a link that names a list instead of a folio. Folio numbers are smaller.
 const END: u32 = 1 << 31;
 
-/// `K` lists of folios. *Head* is the most recently added end, scanning starts at the *tail*.
+/// `K` lists of folios. Folios are added at the *head*; scans start at the *tail*.
 #[derive(Debug)]
 pub(crate) struct FolioLists<const K: usize> {
     heads: [u32; K],
@@ -39,14 +38,14 @@ impl<const K: usize> FolioLists<K> {
         (tail & END == 0).then_some(FolioId(tail))
     }
 
-    /// The folio that is scanned after this one, which is on a list.
+    /// The folio to scan after this one.
     #[inline]
     pub(crate) fn next(&self, table: &FolioTable, folio: FolioId) -> Option<FolioId> {
         let next = table.links(folio).towards_head.load(Relaxed);
         (next & END == 0).then_some(FolioId(next))
     }
 
-    /// The folio that was added last at the young end.
+    /// The folio added last at the head.
     pub(crate) fn head(&self, list: usize) -> Option<FolioId> {
         let head = self.heads[list];
         (head & END == 0).then_some(FolioId(head))
@@ -88,7 +87,7 @@ impl<const K: usize> FolioLists<K> {
         self.tails[list] = folio.0;
     }
 
-    /// Takes `folio` off whichever list of this group it is on.
+    /// Takes `folio` off its list, whichever of the group that is.
     pub(crate) fn remove(&mut self, table: &FolioTable, folio: FolioId) {
         let links = table.links(folio);
         let (above, below) = (links.towards_head.load(Relaxed), links.towards_tail.load(Relaxed));
@@ -110,7 +109,7 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// A naive model beside the real thing, compared after every operation.
+    /// Compares the lists with a model of deques after every operation.
     #[test]
     fn lists_agree_with_deques() {
         let table = FolioTable::new(32);

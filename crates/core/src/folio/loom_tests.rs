@@ -1,7 +1,6 @@
 //! The state word under every interleaving: `make loom`.
 //!
-//! Each test is two or three threads that make one transition each, and what must hold whoever is
-//! first.
+//! In each test two or three threads make one transition each; the assertions hold in any order.
 
 use super::flags::{Climb, FolioFlags, GenIndex, Neighbour};
 use crate::mechanism::{Mechanisms, Preset};
@@ -11,7 +10,7 @@ use loom::thread;
 
 const NOW: Mechanisms = Mechanisms::preset(Preset::Linux72);
 
-/// Runs two threads on a folio that `set_up` made, and returns what they came to.
+/// Runs two threads on a folio that `set_up` made, and returns their results.
 fn race<A: 'static, B: 'static>(
     flags: &Arc<FolioFlags>,
     first: impl FnOnce(&FolioFlags) -> A + 'static,
@@ -34,7 +33,7 @@ fn cached() -> Arc<FolioFlags> {
     Arc::new(flags)
 }
 
-/// The same, on the list of generation 0.
+/// As [`cached`], on the list of generation 0.
 fn listed() -> Arc<FolioFlags> {
     let flags = cached();
     flags.enlist(GenIndex(0), NOW);
@@ -53,8 +52,8 @@ fn loom_isolation_is_exclusive() {
     });
 }
 
-/// Isolation, and the last reference being dropped: whoever frees the folio takes it off its list,
-/// and nobody isolates what is being freed.
+/// Isolation races with the drop of the last reference: the freeing thread takes the folio off its
+/// list, and a folio that is being freed is not isolated.
 #[test]
 fn loom_a_folio_is_isolated_or_freed() {
     loom::model(|| {
@@ -66,7 +65,7 @@ fn loom_a_folio_is_isolated_or_freed() {
     });
 }
 
-/// A folio that reclaim frees is found by nobody, and one that somebody found is not freed.
+/// Either reclaim freezes a folio or a reader gets a reference, never both.
 #[test]
 fn loom_a_folio_is_frozen_or_held() {
     loom::model(|| {
@@ -77,8 +76,7 @@ fn loom_a_folio_is_frozen_or_held() {
     });
 }
 
-/// The same for one who dirties it, one who maps it, and one who waits for its lock: none of them
-/// is forgotten.
+/// Either reclaim freezes a folio, or it is dirtied, mapped or waited for; no such request is lost.
 #[test]
 fn loom_a_frozen_folio_is_clean_unmapped_and_nobody_waits() {
     loom::model(|| {
@@ -109,7 +107,7 @@ fn loom_a_frozen_folio_is_clean_unmapped_and_nobody_waits() {
     });
 }
 
-/// Two users drop a folio: exactly one of them frees it.
+/// Two users drop their references: exactly one frees the folio.
 #[test]
 fn loom_the_last_user_frees() {
     loom::model(|| {
@@ -121,8 +119,8 @@ fn loom_the_last_user_frees() {
     });
 }
 
-/// A walker relabels a folio while eviction takes it off its list: each size change is made by
-/// exactly one of them.
+/// A walk relabels a folio while eviction takes it off its list: exactly one of them makes each
+/// size change.
 #[test]
 fn loom_sizes_follow_a_walk_and_a_removal() {
     loom::model(|| {
@@ -141,7 +139,7 @@ fn loom_sizes_follow_a_walk_and_a_removal() {
     });
 }
 
-/// The same while sorting or making room moves it up, and while a second walker comes by.
+/// The same while sorting or making room moves the folio up, and with a second walk.
 #[test]
 fn loom_sizes_follow_walks_and_a_climb() {
     loom::model(|| {
@@ -169,7 +167,7 @@ fn loom_sizes_follow_walks_and_a_climb() {
     });
 }
 
-/// The folio lock: exclusive, and what its holder wrote is seen by the next.
+/// The folio lock excludes, and the next holder sees the writes of the last one.
 #[test]
 fn loom_the_folio_lock_excludes() {
     loom::model(|| {
@@ -191,7 +189,7 @@ fn loom_the_folio_lock_excludes() {
     });
 }
 
-/// A sleeper that announced itself is woken, and nobody else is.
+/// An announced sleeper is woken; without one, no wake-up is sent.
 #[test]
 fn loom_no_wake_up_is_lost() {
     loom::model(|| {
@@ -212,8 +210,8 @@ fn loom_no_wake_up_is_lost() {
     });
 }
 
-/// A sleeper that waits for the lock is woken although another event ends in between: at the latest
-/// with the second.
+/// A thread that sleeps until the folio is unlocked is woken although another event ends in
+/// between, at the latest by the second event.
 #[test]
 fn loom_no_wake_up_is_lost_to_another_event() {
     loom::model(|| {
@@ -251,8 +249,7 @@ impl Bytes {
     }
 }
 
-/// A reader that copied bytes while somebody wrote to them accepts only whole copies, of the
-/// version that it saw.
+/// A reader that copies bytes during a write accepts only whole copies, of the version that it saw.
 #[test]
 fn loom_a_torn_copy_is_never_accepted() {
     loom::model(|| {
@@ -298,7 +295,7 @@ fn loom_bytes_of_another_page_are_never_accepted() {
     });
 }
 
-/// A reference by version is to the page that was looked at, or there is none.
+/// A reference by version is to the page that was looked up, or fails.
 #[test]
 fn loom_a_reference_by_version_is_to_that_page() {
     loom::model(|| {
@@ -318,7 +315,7 @@ fn loom_a_reference_by_version_is_to_that_page() {
     });
 }
 
-/// An access that is recorded late does not count for the page that has the frame by then.
+/// A late access does not count for the page that has the frame by then.
 #[test]
 fn loom_a_late_access_is_not_counted_for_another_page() {
     loom::model(|| {

@@ -1,4 +1,4 @@
-//! A folio: one page of cached memory, its state word and its place on a list.
+//! Folios: the state word, the table and the lists. A folio is one page of cached memory.
 
 mod flags;
 mod list;
@@ -12,22 +12,22 @@ pub(crate) use list::FolioLists;
 pub use table::{FolioId, FolioTable, MAX_FOLIOS};
 pub(crate) use table::{MEMCG_BITS, STAMP_BITS, Stamp};
 
-/// What backs a folio. Decided by "swap-backed or not", never by "mapped or not"
+/// The backing of a folio: swap or a file, whether the folio is mapped or not
 /// ([book: overview#terms]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// Anonymous memory: swap backs it.
+    /// Anonymous memory, backed by swap.
     Anon = 0,
-    /// Page cache: a file backs it.
+    /// Page cache, backed by a file.
     File = 1,
 }
 
 impl Kind {
-    /// Both kinds, in the order in which loops over kinds run.
+    /// Both kinds, in the order of loops over kinds.
     pub const ALL: [Kind; 2] = [Kind::Anon, Kind::File];
 
-    /// The other one.
+    /// The other kind.
     pub fn other(self) -> Kind {
         match self {
             Kind::Anon => Kind::File,

@@ -1,9 +1,9 @@
 //! The table of all folios of a node: 28 bytes each, in four columns.
 //!
-//! Columns, because who hits, who sorts and who evicts look at different words: a hit needs the
-//! state and, where it copies, the page; a scan of a list needs links and states. With 100,000
-//! folios each column is smaller than a level-2 cache of 2 MiB. It saves four bytes per folio over
-//! rows; alone, it made no measurable difference to the speed of a replay.
+//! Hits, scans and evictions use different words: a hit needs the state and, if it copies, the
+//! page; a scan needs links and states. At 100,000 folios each column fits into a level-2 cache of
+//! 2 MiB. Columns save four bytes per folio over rows; their effect on the speed of a replay was
+//! not measurable.
 
 use super::{FolioFlags, Kind};
 use crate::mechanism::{LruLock, Mechanisms};
@@ -15,42 +15,40 @@ use crate::sync::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FolioId(pub u32);
 
-/// Most folios of one node: 8 TiB of 4 KiB pages. One bit of a list link is needed to mark its end.
+/// The most folios of one node: 8 TiB in 4 KiB pages. One bit of a list link marks the end.
 pub const MAX_FOLIOS: u32 = 1 << 31;
 
-/// Bits of the number of a memcg.
+/// Bits of a memcg's number.
 pub(crate) const MEMCG_BITS: u32 = 20;
-/// Bits of a stamp: those of the memcgs' column that numbers of memcgs leave.
+/// Bits of a stamp: the rest of the memcg column.
 pub(crate) const STAMP_BITS: u32 = u32::BITS - MEMCG_BITS;
 const STAMP_MASK: u32 = (1 << STAMP_BITS) - 1;
 const MEMCG_MASK: u32 = (1 << MEMCG_BITS) - 1;
 
-/// When something happened to a folio, by the clock of its lruvec, of which these are the low bits.
-/// The policy `ranked` has it.
+/// The low bits of a lruvec's clock at an event of a folio. Used by the policy `ranked`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp(u32);
 
 impl Stamp {
-    /// The low bits of the time.
+    /// The low bits of `time`.
     pub(crate) fn new(time: u64) -> Stamp {
         Stamp(time as u32 & STAMP_MASK)
     }
 
-    /// These bits.
+    /// The bits as a number.
     pub(crate) fn value(self) -> u64 {
         u64::from(self.0)
     }
 }
 
-/// Neighbours on a list.
+/// The neighbours of a folio on its list.
 #[derive(Debug)]
 pub(crate) struct Links {
     pub(crate) towards_head: AtomicU32,
     pub(crate) towards_tail: AtomicU32,
 }
 
-/// How many folios of a node are on lists, over all memcgs: what would else have to be summed over
-/// thousands of them.
+/// Numbers of listed folios of the node, kept to avoid a sum over thousands of memcgs.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Listed {
@@ -64,12 +62,12 @@ impl Listed {
         Listed { pages: zeros(), active: zeros() }
     }
 
-    /// Pages of a kind that could be reclaimed.
+    /// Reclaimable pages of a kind.
     pub(crate) fn pages(&self, kind: Kind) -> u64 {
         self.pages[kind as usize].load(Relaxed).max(0) as u64
     }
 
-    /// Those that are not in the two youngest generations of their lruvec.
+    /// Reclaimable pages outside the two youngest generations of their lruvec.
     pub(crate) fn inactive_pages(&self, kind: Kind) -> u64 {
         let inactive = self.pages[kind as usize].load(Relaxed) - self.active[kind as usize].load(Relaxed);
         inactive.max(0) as u64
@@ -87,36 +85,36 @@ impl Listed {
 
 /// All folios of a node, by number.
 ///
-/// Which page a folio is, and whose, is written by whoever allocated it, before it becomes
-/// reachable, and stays until it is freed (but for whose it is, if that memcg is removed: it
-/// changes with the lists locked); who holds no reference must check afterwards that the version of
-/// its state did not move.
+/// The allocating thread writes a folio's page and memcg before the folio becomes reachable. They
+/// stay until it is freed, except that the memcg changes, with the lists locked, when it is
+/// removed. A reader without a reference must check afterwards that the version of the state did
+/// not change.
 #[derive(Debug)]
 pub struct FolioTable {
     flags: Box<[FolioFlags]>,
     links: Box<[Links]>,
-    /// Mapping (high half) and index inside it.
+    /// Number of the mapping (high half) and index in it.
     pages: Box<[AtomicU64]>,
-    /// Number of the memcg (low bits), and stamp.
+    /// Number of the memcg (low bits) and stamp.
     memcgs: Box<[AtomicU32]>,
     listed: Listed,
     mechanisms: Mechanisms,
-    /// What is on now: `mechanisms`, but for the policy, which can be switched. The high half
-    /// counts such switches.
+    /// The switches now: `mechanisms` under the current policy. The high half counts switches of
+    /// the policy.
     settings: SettingsWord,
     node_lock: Mutex<LockCounts>,
 }
 
 impl FolioTable {
-    /// Bytes per folio.
+    /// Bytes of metadata per folio.
     pub(crate) const FOLIO_BYTES: u64 = 28;
 
-    /// `folios` free ones, in the default set of mechanisms.
+    /// A table of `folios` free folios, with the default mechanisms.
     pub fn new(folios: u32) -> FolioTable {
         FolioTable::with_mechanisms(folios, Mechanisms::default())
     }
 
-    /// `folios` free ones.
+    /// A table of `folios` free folios.
     pub fn with_mechanisms(folios: u32, mechanisms: Mechanisms) -> FolioTable {
         assert!(folios < MAX_FOLIOS);
         let links = || Links { towards_head: AtomicU32::new(0), towards_tail: AtomicU32::new(0) };
@@ -132,32 +130,31 @@ impl FolioTable {
         }
     }
 
-    /// How many are on lists.
+    /// Numbers of listed folios.
     #[inline]
     pub(crate) fn listed(&self) -> &Listed {
         &self.listed
     }
 
-    /// By which rules states change: the same for all folios, so that whoever changes one has them
-    /// at hand.
+    /// The switches that transitions of state words obey, the same for all folios.
     #[inline]
     pub fn mechanisms(&self) -> Mechanisms {
         self.mechanisms.with_word(self.settings.load(Relaxed) as u16)
     }
 
-    /// What is on now, and the number of times that it was changed.
+    /// The switches now, and how often the policy was switched.
     pub(crate) fn settings(&self) -> (Mechanisms, u32) {
         let word = self.settings.load(Relaxed);
         (self.mechanisms.with_word(word as u16), word >> 16)
     }
 
-    /// Changes what is on. `false`: somebody else did since `known`.
+    /// Replaces the settings. `false`: another thread changed them since `known`.
     pub(crate) fn set_settings(&self, known: (Mechanisms, u32), to: (Mechanisms, u32)) -> bool {
         let word = |(mechanisms, changes): (Mechanisms, u32)| changes << 16 | u32::from(mechanisms.word());
         self.settings.compare_exchange(word(known), word(to), Relaxed, Relaxed).is_ok()
     }
 
-    /// The lock that covers all lists of the node, where there is one.
+    /// Locks all lists of the node, if one lock covers them.
     #[inline]
     pub(crate) fn node_lock(&self) -> Option<MutexGuard<'_, LockCounts>> {
         (self.mechanisms.lru_lock() == LruLock::Node).then(|| {
@@ -167,23 +164,22 @@ impl FolioTable {
         })
     }
 
-    /// How often the lock that covers all lists of the node was taken; never, where each lruvec has
-    /// its own.
+    /// Counts of the node-wide list lock; zero if each lruvec has its own lock.
     pub fn node_lock_counts(&self) -> LockCounts {
         *self.node_lock.lock()
     }
 
-    /// Whether somebody holds that lock now.
+    /// Whether a thread holds the node-wide list lock.
     pub fn is_node_locked(&self) -> bool {
         self.node_lock.try_lock().is_none()
     }
 
-    /// How many there are, used and free.
+    /// Number of folios, used and free.
     pub fn len(&self) -> u32 {
         self.flags.len() as u32
     }
 
-    /// Whether the table has no folio at all.
+    /// Whether the table has no folios.
     pub fn is_empty(&self) -> bool {
         self.flags.is_empty()
     }
@@ -199,13 +195,13 @@ impl FolioTable {
         &self.links[folio.0 as usize]
     }
 
-    /// Where the page that a folio is stands, for who will look at it soon.
+    /// The word with the folio's page, to be prefetched.
     #[inline]
     pub(crate) fn page_word(&self, folio: FolioId) -> &AtomicU64 {
         &self.pages[folio.0 as usize]
     }
 
-    /// The page that a folio is: the number of its mapping, and its index inside that.
+    /// The folio's page: number of the mapping, and index in it.
     #[inline]
     pub(crate) fn page(&self, folio: FolioId) -> (u32, u32) {
         let page = self.pages[folio.0 as usize].load(Relaxed);
@@ -228,14 +224,14 @@ impl FolioTable {
         self.memcgs[folio.0 as usize].load(Relaxed) & MEMCG_MASK
     }
 
-    /// As the stamp, it is changed with the lists locked, or before anybody else knows the folio.
+    /// Changed, like the stamp, only with the lists locked or before the folio is reachable.
     pub(crate) fn set_memcg(&self, folio: FolioId, memcg: u32) {
         debug_assert!(memcg <= MEMCG_MASK);
         let word = &self.memcgs[folio.0 as usize];
         word.store(word.load(Relaxed) & !MEMCG_MASK | memcg, Relaxed);
     }
 
-    /// What the policy noted of a folio last.
+    /// The stamp that the policy set last.
     #[inline]
     pub(crate) fn stamp(&self, folio: FolioId) -> Stamp {
         Stamp(self.memcgs[folio.0 as usize].load(Relaxed) >> MEMCG_BITS)

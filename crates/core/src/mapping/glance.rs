@@ -1,5 +1,5 @@
-//! The shortest way to a cached page: one word says where its bytes are, and whether they are still
-//! the same.
+//! Glance: the shortest way to a cached page. One word says where its bytes are and whether they
+//! are unchanged.
 //!
 //! ```text
 //! directory ──► leaf ──► slot word: folio, uptodate, sequence of the content
@@ -7,16 +7,16 @@
 //! directory still names the leaf, the slot still has the word: the copy is whole, and of that page
 //! ```
 //!
-//! It is what a page-table entry is to the processor: the state word of the folio, which would be
-//! one more cache miss, is not looked at. Whoever changes bytes takes `uptodate` from the slot
-//! before, and puts a new sequence into it afterwards. The sequence is the low 26 bits of the
-//! folio's version, which also changes whenever the frame gets another page; a copy is mistaken for
-//! whole if exactly 2^26 changes of that frame happen while it is made.
+//! A glance does for a reader what a page-table entry does for the processor: it skips the folio's
+//! state word, which would cost one more cache miss. A writer clears `uptodate` in the slot before
+//! it changes bytes, and stores a new sequence afterwards. The sequence is the low 26 bits of the
+//! folio's version, which also changes whenever the frame gets another page. A torn copy would go
+//! unnoticed only after exactly 2^26 changes of the frame during the copy.
 //!
 //! # Locking
 //!
-//! None. The directory is looked at before the slot: at that moment the leaf belonged to this
-//! mapping, and its slot had the word before and after.
+//! None. The directory is checked before the slot: at that moment the leaf belonged to this
+//! mapping, and its slot had the same word before and after.
 
 use super::leaf::{LEAF_SLOTS, LeafPool};
 use super::slot::{AtomicSlot, Slot};
@@ -24,7 +24,7 @@ use super::{DIRECTORY_LEAVES, DIRECTORY_PAGES, Mapping, TABLE_PAGES};
 use crate::folio::FolioId;
 use crate::sync::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, fence};
 
-/// A page as its slot tells.
+/// A page as its slot describes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Glance<'a> {
     entry: &'a AtomicU32,
@@ -35,38 +35,38 @@ pub struct Glance<'a> {
 }
 
 impl Glance<'_> {
-    /// It is cached, and its bytes may be copied out.
+    /// Whether the page is cached and its bytes may be copied out.
     #[inline]
     pub fn is_readable(&self) -> bool {
         self.word.is_readable()
     }
 
-    /// Where its bytes are, if it is readable.
+    /// The folio with the bytes, if the page is readable.
     #[inline]
     pub fn folio(&self) -> FolioId {
         self.word.folio_number()
     }
 
-    /// It is readable, and a mapped access would find every bit set that it sets: that of the
-    /// entry, and that of the page table.
+    /// Whether the page is readable and a mapped access would change nothing: the accessed bits of
+    /// the entry and of the page table are set.
     #[inline]
     pub fn is_young(&self) -> bool {
         self.young_table && self.word.is_young()
     }
 
-    /// Reaching this page asks for the next readahead window.
+    /// Whether the page carries the readahead mark: an access to it starts the next window.
     #[inline]
     pub fn readahead(&self) -> bool {
         self.word.readahead()
     }
 
-    /// The content that was seen: low bits of the folio's version.
+    /// Sequence of the content seen: low bits of the folio's version.
     #[inline]
     pub(crate) fn sequence(&self) -> u32 {
         self.word.sequence()
     }
 
-    /// Whether what was copied since is that page, whole.
+    /// Whether the bytes copied since are that page, unchanged.
     #[inline]
     pub fn still(&self) -> bool {
         fence(Acquire);
@@ -75,7 +75,7 @@ impl Glance<'_> {
 }
 
 impl Mapping {
-    /// Looks at a page's slot. `None`: there is none.
+    /// Looks at a page's slot. `None`: the slot does not exist.
     #[inline]
     pub(crate) fn glance<'a>(&'a self, leaves: &'a LeafPool, index: u32) -> Option<Glance<'a>> {
         let directory = self.directory(index)?;

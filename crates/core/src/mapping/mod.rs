@@ -1,22 +1,22 @@
-//! A mapping: the pages of one file, cached or remembered, by page index.
+//! Mappings: the cached pages and shadows of one file, by page index.
 //!
 //! ```text
 //! page index  31 ................ 15 14 ........ 6 5 ...... 0
 //!             |  directory          |  leaf       |  slot   |
 //! ```
 //!
-//! A directory covers 32,768 pages (128 MiB of file) and exists once one of them was cached; it
-//! stays until the mapping is closed (2 KiB, 1/65,536 of the bytes it covers). Leaves come and go.
-//! Directories are reached through segments whose lengths double, so that small files stay small
-//! and readers take no lock.
+//! A directory covers 32,768 pages (128 MiB of file). It is created when the first of them is
+//! cached and stays until the mapping is closed (2 KiB, 1/65,536 of the bytes it covers). Leaves
+//! come and go. Directories are reached through segments whose lengths double, so that small files
+//! stay small and readers need no lock.
 //!
 //! A page table of the kernel (512 entries) is eight consecutive leaves here; its upper-level
 //! accessed bit is a bit of the directory.
 //!
 //! # Locking
 //!
-//! `tree` serialises every change of which folio or shadow a slot holds, and the counts of leaves.
-//! Readers take nothing: they find a slot, use it, and check afterwards that the directory still
+//! `tree` serialises every change of the folio or shadow in a slot, and the counts of leaves.
+//! Readers take no lock: they find a slot, use it, and check afterwards that the directory still
 //! names the same leaf.
 
 mod glance;
@@ -39,11 +39,11 @@ use crate::sync::{
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Number of a mapping; reused after it was closed.
+/// Number of a mapping; reused after the mapping is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MappingId(pub u32);
 
-/// Pages under one page table: the unit of the walk and of the Bloom filters.
+/// Pages under one page table: the unit of walks and Bloom filters.
 pub const TABLE_PAGES: u32 = 512;
 
 const DIRECTORY_LEAVES: usize = 512;
@@ -53,7 +53,7 @@ const DIRECTORY_SEGMENTS: usize = 13;
 
 #[derive(Debug)]
 struct Directory {
-    /// Leaf number + 1; 0 is none.
+    /// Leaf number + 1; 0 for no leaf.
     leaves: [AtomicU32; DIRECTORY_LEAVES],
     /// Upper-level accessed bits, one per page table.
     young_tables: AtomicU64,
@@ -67,7 +67,7 @@ impl Directory {
     }
 }
 
-/// How a mapping is going to be read (fadvise, madvise).
+/// The expected order of accesses (fadvise, madvise).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Advice {
     /// No advice: readahead adapts, mapped accesses count.
@@ -79,23 +79,23 @@ pub enum Advice {
     Random,
 }
 
-/// What is under the mapping lock.
+/// State under the mapping lock.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     /// Indexes of dirty pages that are not being written.
     pub(crate) dirty: BTreeSet<u32>,
-    /// The mapping is closed or being closed: nothing is inserted any more.
+    /// Set when the mapping is being closed: insertions fail.
     pub(crate) closed: bool,
 }
 
-/// The pages of one file.
+/// A mapping: the pages of one file.
 #[derive(Debug)]
 pub struct Mapping {
     id: MappingId,
     kind: Kind,
     directories: Segments<Box<Directory>, DIRECTORY_SEGMENTS>,
     directory_count: AtomicU32,
-    /// What the host keeps about it.
+    /// Bytes that the host keeps for the mapping.
     host_bytes: u64,
     folios: AtomicU32,
     mapped_pages: AtomicU64,
@@ -104,33 +104,33 @@ pub struct Mapping {
     tree: Mutex<Tree>,
 }
 
-/// A slot found without a lock: where it was, and what it held.
+/// A slot found without a lock: its place and its content.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
     leaf: LeafId,
-    /// The slot's content when it was found.
+    /// The content of the slot when it was found.
     pub slot: Slot,
 }
 
-/// Why a folio could not be put into its slot.
+/// The reason why a folio could not be inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InsertError {
-    /// Another folio is there: use that one.
+    /// The slot holds another folio: use that one.
     Occupied,
-    /// The mapping was closed meanwhile.
+    /// The mapping was closed.
     Closed,
 }
 
-/// What a slot held before a folio was put into it.
+/// Content of a slot before a folio was inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Before {
-    /// What was remembered of the page.
+    /// The shadow of the page.
     pub(crate) shadow: Option<u64>,
-    /// The leaf held only shadows, which this memcg paid for.
+    /// `Some` if the leaf held only shadows: the memcg that paid for it.
     pub(crate) only_shadows_of: Option<MemcgId>,
 }
 
-/// A leaf that now holds only shadows, for the list that limits them.
+/// A leaf that now holds only shadows, for the list that limits such leaves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShadowLeaf {
     pub(crate) mapping: MappingId,
@@ -154,12 +154,12 @@ impl Mapping {
         }
     }
 
-    /// Its number.
+    /// The mapping's number.
     pub fn id(&self) -> MappingId {
         self.id
     }
 
-    /// What backs its folios.
+    /// The backing of its folios.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -169,19 +169,18 @@ impl Mapping {
         self.folios.load(Relaxed)
     }
 
-    /// Bytes of its directories, and what the host keeps about it.
+    /// Bytes of its directories and of the host's data about it.
     pub(crate) fn index_bytes(&self) -> u64 {
         self.host_bytes + u64::from(self.directory_count.load(Relaxed)) * size_of::<Directory>() as u64
     }
 
-    /// How much of it page tables cover: its length when it was mapped last, in pages. 0: it is not
-    /// mapped.
+    /// Pages covered by page tables: the file's length at the last `map`. 0: not mapped.
     pub fn mapped_pages(&self) -> u64 {
         self.mapped_pages.load(Relaxed)
     }
 
-    /// Whether mapped accesses tell something about the future: not after advice that reads are
-    /// sequential or random, and not for files that are read once ([book: access#fault-placement]).
+    /// Whether mapped accesses predict further ones: not after advice that reads are sequential or
+    /// random, and not for files that are read once ([book: access#fault-placement]).
     pub fn has_recency(&self) -> bool {
         self.recency.load(Relaxed)
     }
@@ -191,13 +190,13 @@ impl Mapping {
         self.recency.store(recency, Relaxed);
     }
 
-    /// Whether its folios may be reclaimed at all.
+    /// Whether its folios are exempt from reclaim.
     pub fn is_unevictable(&self) -> bool {
         self.unevictable.load(Relaxed)
     }
 
-    /// Forbids or allows reclaim of its folios. Folios that were already found unevictable come
-    /// back with [`crate::Core::rescue`].
+    /// Forbids or allows reclaim of its folios. Folios on the unevictable list return with
+    /// [`crate::Core::rescue`].
     pub fn set_unevictable(&self, unevictable: bool) {
         self.unevictable.store(unevictable, Relaxed);
     }
@@ -227,8 +226,8 @@ impl Mapping {
         self.leaf_id(index).map(|leaf| &leaves.get(leaf).slots[index as usize % LEAF_SLOTS])
     }
 
-    /// Looks a page up without a lock. What is found may belong to another mapping by the time it
-    /// is used: [`Self::still_there`] tells.
+    /// Finds the slot of a page without a lock. The leaf may belong to another mapping by the time
+    /// the result is used: check with [`Self::still_there`].
     #[inline]
     pub(crate) fn find(&self, leaves: &LeafPool, index: u32) -> Option<Found> {
         let leaf = self.leaf_id(index)?;
@@ -236,14 +235,14 @@ impl Mapping {
         Some(Found { leaf, slot })
     }
 
-    /// Whether the page still has the folio that was found.
+    /// Whether the slot still holds the folio that was found.
     #[inline]
     pub(crate) fn still_there(&self, leaves: &LeafPool, index: u32, found: &Found) -> bool {
         let now = leaves.get(found.leaf).slots[index as usize % LEAF_SLOTS].load();
         now.folio() == found.slot.folio() && now.folio().is_some() && self.leaf_id(index) == Some(found.leaf)
     }
 
-    /// Sets the accessed bit of the page table over `index`. `true`: it was clear.
+    /// Sets the accessed bit of the page table that covers `index`. `true`: it was clear.
     #[inline]
     pub(crate) fn touch_table(&self, index: u32) -> bool {
         let Some(directory) = self.directory(index) else { return false };
@@ -263,7 +262,7 @@ impl Mapping {
             && directory.young_tables.fetch_and(!bit, Relaxed) & bit != 0
     }
 
-    /// Page tables in `tables` that may have something in them, ascending.
+    /// Page tables in `tables` that may have entries, ascending.
     pub(crate) fn tables(&self, tables: std::ops::Range<u32>) -> impl Iterator<Item = u32> + '_ {
         let mut next = tables.start;
         std::iter::from_fn(move || {
@@ -296,7 +295,7 @@ impl Mapping {
     }
 }
 
-/// A mapping whose lock is held: the only place where slots change owners.
+/// A locked mapping: the only place where slots change their folio.
 pub(crate) struct LockedMapping<'a> {
     mapping: &'a Mapping,
     leaves: &'a LeafPool,
@@ -309,7 +308,7 @@ impl LockedMapping<'_> {
         Some((id, self.leaves.get(id)))
     }
 
-    /// Page tables cover so many pages from now on.
+    /// Sets the number of pages that page tables cover.
     pub(crate) fn set_mapped_pages(&mut self, pages: u64) {
         self.mapping.mapped_pages.store(pages, Relaxed);
     }
@@ -318,8 +317,8 @@ impl LockedMapping<'_> {
         self.mapping.slot(self.leaves, index).map_or(Slot::EMPTY, AtomicSlot::load)
     }
 
-    /// Accesses to pages of the leaf that begins at `first`, as bits, by way of their page-table
-    /// entries. Those of them that have none.
+    /// Accesses pages of the leaf that begins at `first`, given as bits, through their page-table
+    /// entries. Returns the bits of pages without an entry.
     pub(crate) fn touch_mapped(&self, first: u32, pages: u64) -> u64 {
         let Some((_, leaf)) = self.leaf(first) else { return pages };
         let mut without = pages;
@@ -332,8 +331,7 @@ impl LockedMapping<'_> {
         without
     }
 
-    /// Of these pages, the folios behind page-table entries whose accessed bit is set, and their
-    /// slots.
+    /// The folios, with their slots, of those given pages whose page-table entry is young.
     pub(crate) fn young_entries(
         &self,
         pages: std::ops::Range<u64>,
@@ -352,8 +350,8 @@ impl LockedMapping<'_> {
         })
     }
 
-    /// Puts a folio into an empty or remembered slot; what was there. The leaf that `cpu` reserved
-    /// is used up or given back, unless there is an error.
+    /// Puts a folio into a slot that is empty or holds a shadow, and returns the former content.
+    /// Uses up or gives back the leaf that `cpu` reserved, unless it fails.
     pub(crate) fn insert(&mut self, cpu: usize, index: u32, folio: FolioId) -> Result<Before, InsertError> {
         if self.tree.closed {
             return Err(InsertError::Closed);
@@ -377,7 +375,7 @@ impl LockedMapping<'_> {
         Ok(Before { shadow, only_shadows_of })
     }
 
-    /// Only the holder of the lock writes the count, so no read-modify-write is needed.
+    /// A plain store suffices: only the lock holder writes the count.
     fn count_folios(&self, change: i32) {
         let folios = &self.mapping.folios;
         folios.store(folios.load(Relaxed).wrapping_add_signed(change), Relaxed);
@@ -396,14 +394,14 @@ impl LockedMapping<'_> {
         self.leaves.get(id)
     }
 
-    /// Whether what it remembers are shadows, which may be forgotten. An entry of anonymous memory
-    /// says where in swap a page is.
+    /// Whether its leaves hold shadows, which may be dropped. For anonymous memory they hold
+    /// entries, which say where in swap a page is and must stay.
     fn keeps_shadows(&self) -> bool {
         self.mapping.kind == Kind::File
     }
 
-    /// Takes `folio` out of its slot, leaving a shadow or nothing. `Err`: it is not there.
-    /// `Ok(Some)`: the leaf holds only shadows from now on, and `owner` pays for it.
+    /// Takes `folio` out of its slot and leaves a shadow or nothing. `Err`: the folio is not there.
+    /// `Ok(Some)`: the leaf now holds only shadows, and `owner` pays for it.
     pub(crate) fn remove(
         &mut self,
         index: u32,
@@ -442,7 +440,7 @@ impl LockedMapping<'_> {
         }
     }
 
-    /// Forgets the shadow of one page. `Some`: it was the last one in a leaf that this memcg paid
+    /// Drops the shadow of one page. `Some`: it was the last one in a leaf that this memcg paid
     /// for.
     pub(crate) fn forget(&mut self, index: u32) -> Option<MemcgId> {
         let (id, leaf) = self.leaf(index)?;
@@ -456,8 +454,8 @@ impl LockedMapping<'_> {
         (counts.folios == 0 && counts.shadows == 0 && self.keeps_shadows()).then_some(counts.owner)
     }
 
-    /// Drops all shadows of a leaf that holds nothing else, if it is still as `stamp` says. The
-    /// shadows dropped.
+    /// Drops all shadows of a leaf that holds only shadows and still has this `stamp`. Returns
+    /// their number.
     pub(crate) fn trim(&mut self, leaf_index: u32, stamp: u32) -> Option<u32> {
         let index = leaf_index * LEAF_SLOTS as u32;
         let (id, leaf) = self.leaf(index)?;
@@ -472,13 +470,13 @@ impl LockedMapping<'_> {
         Some(u32::from(counts.shadows))
     }
 
-    /// Whether a leaf still holds only shadows, unchanged since `stamp`.
+    /// Whether a leaf holds only shadows and still has this `stamp`.
     pub(crate) fn is_shadow_leaf(&self, leaf_index: u32, stamp: u32) -> bool {
         let counts = self.leaf(leaf_index * LEAF_SLOTS as u32).map(|(_, leaf)| leaf.counts());
         counts.is_some_and(|c| c.only_shadows() && c.stamp == stamp)
     }
 
-    /// The next non-empty slot at or after `index` and before `end`.
+    /// The next occupied slot from `index` on, before `end`.
     pub(crate) fn next(&self, index: u32, end: u64) -> Option<(u32, Slot)> {
         let mut at = u64::from(index);
         while at < end {
@@ -505,7 +503,7 @@ impl LockedMapping<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotThere;
 
-/// All mappings by number, so that reclaim finds the mapping of a folio.
+/// All mappings by number; reclaim finds the mapping of a folio here.
 #[derive(Debug, Default)]
 pub(crate) struct MappingTable {
     slots: Mutex<Slots>,
@@ -529,7 +527,7 @@ impl MappingTable {
         mapping
     }
 
-    /// Frees the number of an empty mapping. `false`: that was done before.
+    /// Frees the number of an empty mapping. `false`: it was free already.
     pub(crate) fn close(&self, id: MappingId) -> bool {
         let mut slots = self.slots.lock();
         let open = slots.mappings[id.0 as usize].take().is_some();
@@ -553,8 +551,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// A map beside the tree, by seed: same content after every operation, and every leaf given
-    /// back.
+    /// Compares the tree with a map, by seed: same content after every operation, and every leaf
+    /// given back in the end.
     #[test]
     fn the_tree_agrees_with_a_map() {
         let leaves = LeafPool::new(100, 4096, 1, 1);
@@ -565,7 +563,7 @@ mod tests {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (state >> 33) as u32
         };
-        // Clusters in far apart parts of the file: several directories, few leaves each.
+        // Clusters in distant parts of the file: several directories with few leaves each.
         let bases = [0, 63, 500, 32_767, 1 << 20, u32::MAX - 200];
         for step in 0..50_000u32 {
             let index = bases[random() as usize % bases.len()] + random() % 130;

@@ -1,4 +1,4 @@
-//! One word per page of a mapping: what is cached there, and its page-table entry.
+//! A slot: one word per page of a mapping, with its folio or shadow and its page-table entry.
 //!
 //! ```text
 //! empty    0
@@ -14,8 +14,8 @@
 //!
 //! # Locking
 //!
-//! Which folio a slot holds changes only under the mapping lock; the bits of a present folio change
-//! by compare-and-swap without it.
+//! The folio in a slot changes only under the mapping lock; the bits of a present folio change by
+//! compare-and-swap without it.
 
 use crate::folio::FolioId;
 use crate::sync::{AtomicU64, Ordering};
@@ -33,7 +33,7 @@ const FOLIO_SHIFT: u32 = 32;
 /// The bits of a folio's version that a slot repeats.
 pub(crate) const SEQUENCE_MASK: u32 = (SEQUENCE >> SEQUENCE_SHIFT) as u32;
 
-/// A slot as it was at one moment.
+/// A snapshot of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot(u64);
 
@@ -44,7 +44,7 @@ impl Slot {
         Slot(u64::from(folio.0) << FOLIO_SHIFT | FOLIO)
     }
 
-    /// A slot of an evicted page. `word` has 63 bits.
+    /// The slot of an evicted page. `word` has 63 bits.
     pub(crate) fn of_shadow(word: u64) -> Slot {
         debug_assert!(word >> 63 == 0);
         Slot(word << 1 | SHADOW)
@@ -56,61 +56,61 @@ impl Slot {
         (self.0 & FOLIO != 0 && self.0 & SHADOW == 0).then_some(FolioId((self.0 >> FOLIO_SHIFT) as u32))
     }
 
-    /// What is remembered of an evicted page.
+    /// The shadow of an evicted page.
     pub fn shadow(self) -> Option<u64> {
         (self.0 & SHADOW != 0).then_some(self.0 >> 1)
     }
 
-    /// A folio whose bytes may be copied out.
+    /// Whether a folio is present and its bytes may be copied out.
     #[inline]
     pub(crate) fn is_readable(self) -> bool {
         self.0 & (FOLIO | UPTODATE | SHADOW) == FOLIO | UPTODATE
     }
 
-    /// The folio, of a slot that has one.
+    /// The folio of an occupied slot.
     #[inline]
     pub(crate) fn folio_number(self) -> FolioId {
         FolioId((self.0 >> FOLIO_SHIFT) as u32)
     }
 
-    /// Which content of the folio it is, of a slot that has one: low bits of the folio's version.
+    /// Sequence of the content of an occupied slot: low bits of the folio's version.
     #[inline]
     pub(crate) fn sequence(self) -> u32 {
         ((self.0 & SEQUENCE) >> SEQUENCE_SHIFT) as u32
     }
 
-    /// The same, and the page-table entry is there and young.
+    /// Whether the folio is readable and its page-table entry is present and young.
     #[inline]
     pub(crate) fn is_young(self) -> bool {
         let all = FOLIO | UPTODATE | MAPPED | ACCESSED;
         self.0 & (all | SHADOW) == all
     }
 
-    /// The same folio with the same bytes: all but what accesses and walks change.
+    /// Whether folio and content are the same; bits that accesses and walks change are ignored.
     #[inline]
     pub(crate) fn same_content(self, other: Slot) -> bool {
         (self.0 ^ other.0) & !(MAPPED | ACCESSED | READAHEAD) == 0
     }
 
-    /// The folio's bytes are valid, and nobody is changing them.
+    /// The folio's bytes are valid and no thread is changing them.
     #[inline]
     pub fn uptodate(self) -> bool {
         self.0 & (UPTODATE | SHADOW) == UPTODATE
     }
 
-    /// A page-table entry maps the folio.
+    /// The page-table entry is present.
     #[inline]
     pub fn mapped(self) -> bool {
         self.0 & (MAPPED | SHADOW) == MAPPED
     }
 
-    /// The entry's accessed bit.
+    /// The accessed bit of the entry.
     #[inline]
     pub fn accessed(self) -> bool {
         self.0 & (ACCESSED | SHADOW) == ACCESSED
     }
 
-    /// Reaching this page asks for the next readahead window.
+    /// The readahead mark: an access to this page starts the next window.
     #[inline]
     pub fn readahead(self) -> bool {
         self.0 & (READAHEAD | SHADOW) == READAHEAD
@@ -121,7 +121,7 @@ impl Slot {
     }
 }
 
-/// A slot, shared by all threads.
+/// A slot that all threads share.
 #[derive(Debug)]
 pub(crate) struct AtomicSlot(AtomicU64);
 
@@ -135,11 +135,11 @@ impl AtomicSlot {
         Slot(self.0.load(Ordering::Acquire))
     }
 
-    /// Gives the slot another content, under the mapping lock. Bits that hits set meanwhile are
-    /// lost with the page.
+    /// Replaces the content, under the mapping lock. Bits that hits set meanwhile are lost with the
+    /// page.
     pub(crate) fn replace(&self, slot: Slot) {
-        // A store would do, were it not for loom, which lets a compare-and-swap come behind a store
-        // that it did not see.
+        // A store would do in production, but loom lets a compare-and-swap follow a store that it
+        // did not see.
         self.0.swap(slot.0, Ordering::AcqRel);
     }
 
@@ -160,25 +160,25 @@ impl AtomicSlot {
         }
     }
 
-    /// The bytes of `folio` are valid, and those of its version `version`.
+    /// Marks the bytes of `folio` as valid, with the sequence of `version`.
     pub(crate) fn set_uptodate(&self, folio: FolioId, version: u32) {
         let sequence = u64::from(version) << SEQUENCE_SHIFT & SEQUENCE;
         self.change(folio, UPTODATE | sequence, SEQUENCE & !sequence);
     }
 
-    /// The bytes of `folio` are about to change.
+    /// Marks the bytes of `folio` as about to change.
     pub(crate) fn clear_uptodate(&self, folio: FolioId) {
         self.change(folio, 0, UPTODATE);
     }
 
-    /// Installs the page-table entry, young. `None`: another page is there by now. Otherwise the
-    /// slot before.
+    /// Creates the page-table entry, young. Returns the slot before; `None`: the slot holds another
+    /// page by now.
     #[inline]
     pub(crate) fn touch(&self, folio: FolioId) -> Option<Slot> {
         self.change(folio, MAPPED | ACCESSED, 0)
     }
 
-    /// An access by way of the page-table entry, where there is one. `false`: there is none.
+    /// Accesses the page through its page-table entry. `false`: it has none.
     #[inline]
     pub(crate) fn touch_mapped(&self) -> bool {
         const ENTRY: u64 = FOLIO | UPTODATE | MAPPED;
@@ -197,7 +197,7 @@ impl AtomicSlot {
         self.change(folio, 0, ACCESSED).is_some_and(Slot::accessed)
     }
 
-    /// Removes the page-table entry; whether it was young.
+    /// Removes the page-table entry and returns its accessed bit.
     pub(crate) fn unmap(&self, folio: FolioId) -> bool {
         self.change(folio, 0, MAPPED | ACCESSED).is_some_and(Slot::accessed)
     }
@@ -259,7 +259,7 @@ mod loom_tests {
     use super::*;
     use loom::sync::Arc;
 
-    /// A mapped access to a page that is being replaced never touches the next one.
+    /// A mapped access to a page that is being replaced never marks the next page.
     #[test]
     fn loom_a_touch_is_of_the_page_that_was_found() {
         for after in [Slot::EMPTY, Slot::of_shadow(5), Slot::of_folio(FolioId(2))] {
@@ -277,8 +277,8 @@ mod loom_tests {
         }
     }
 
-    /// A walker tests and clears the accessed bit while it is set anew: every access is seen once,
-    /// now or later.
+    /// A walk tests and clears the accessed bit while it is set anew: every access is seen exactly
+    /// once.
     #[test]
     fn loom_no_access_is_lost() {
         loom::model(|| {
@@ -295,7 +295,7 @@ mod loom_tests {
         });
     }
 
-    /// Of two threads that take a readahead mark, one reads the next window.
+    /// Two threads take the same readahead mark: one of them reads the next window.
     #[test]
     fn loom_a_readahead_mark_is_taken_once() {
         loom::model(|| {

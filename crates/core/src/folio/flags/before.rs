@@ -1,8 +1,8 @@
-//! What accesses made of a folio before the working-set rework, Linux 6.13 and earlier.
+//! Transitions of the state word before the working-set rework (Linux 6.13 and earlier).
 //!
-//! The second access through a descriptor already proved a folio hot, `workingset` counted as one
-//! of the accesses, and whatever moved a folio up took it away again: so hot was what had been
-//! accessed twice since it was moved last. One accessed bit found by a walk was enough for the
+//! The second access through a descriptor already proved a folio hot, and `workingset` counted as
+//! one of the accesses. Every move to a younger generation cleared it: a folio was hot if it had
+//! been accessed twice since its last move. One accessed bit found by a walk sufficed for the
 //! youngest generation.
 //!
 //! Source: [book: folios#state-word], [book: access#counting-before], [book: access#forgetting],
@@ -14,7 +14,7 @@ use super::{Flags, GenIndex, Neighbour, REFERENCED, Tier, WORKINGSET, tier_of};
 const PROTECTED_ALWAYS: u32 = 4;
 
 impl Flags {
-    /// Accesses counted, but for the first, which only sets `referenced`.
+    /// Counted accesses, except the first, which only sets `referenced`.
     pub(super) fn nrefs_before(self) -> u32 {
         self.refs() + u32::from(self.workingset())
     }
@@ -27,7 +27,7 @@ impl Flags {
         self.nrefs_before() == PROTECTED_ALWAYS
     }
 
-    /// One access through a descriptor ([book: access#counting-before]).
+    /// Counts one access through a descriptor ([book: access#counting-before]).
     pub(super) fn accessed_before(self) -> Flags {
         if !self.referenced() {
             self.set(REFERENCED)
@@ -40,22 +40,23 @@ impl Flags {
         }
     }
 
-    /// A walk found its accessed bit set ([book: access#young-in-walk]): labelled `youngest` at
-    /// once. One without generation, isolated or queued, is referenced, and kept if it is isolated.
+    /// Handles an accessed bit found by a walk ([book: access#young-in-walk]): a folio in a
+    /// generation gets the label `youngest` at once. A folio without one, isolated or queued,
+    /// becomes `referenced`; if isolated, it is kept.
     pub(super) fn found_young_by_walk_before(self, youngest: GenIndex) -> (Option<Flags>, Neighbour) {
         let Some(old) = self.generation() else { return (Some(self.set(REFERENCED)), Neighbour::Noted) };
         let change = if old == youngest { Neighbour::Noted } else { Neighbour::Relabelled(old, youngest) };
         (Some(self.forgot_accesses().with_generation(Some(youngest))), change)
     }
 
-    /// Eviction found its accessed bit set ([book: access#young-in-eviction]). Isolation had
+    /// Handles an accessed bit found by eviction ([book: access#young-in-eviction]). Isolation has
     /// cleared `referenced`.
     pub(super) fn found_young_by_eviction_before(self) -> (Option<Flags>, bool) {
         (Some(self.set(REFERENCED)), self.referenced())
     }
 
-    /// The look-around found its accessed bit set ([book: access#young-neighbours]). One that is
-    /// youngest already only lost the bit.
+    /// Handles an accessed bit found by the look-around ([book: access#young-neighbours]). A folio
+    /// that is already youngest only loses the bit.
     pub(super) fn found_young_as_neighbour_before(self, youngest: GenIndex) -> (Option<Flags>, bool) {
         match self.generation() {
             None => (Some(self.set(REFERENCED)), false),
@@ -64,9 +65,9 @@ impl Flags {
         }
     }
 
-    /// Taken off its list for reclaim ([book: access#forgetting]): what was not accessed since it
-    /// was counted last is forgotten, and `referenced` is free to say that it was found young while
-    /// it is isolated.
+    /// Takes the folio off its list for reclaim ([book: access#forgetting]). Without an access
+    /// since the last count, the count is dropped. `referenced` is cleared, to mean "found young
+    /// while isolated" from now on.
     pub(super) fn isolated_before(self) -> Flags {
         if self.referenced() { self.clear(REFERENCED) } else { self.forgot_accesses() }
     }

@@ -1,4 +1,4 @@
-//! The state word of a folio, and every transition it can make.
+//! The state word of a folio and all of its transitions.
 //!
 //! ```text
 //! 63          32 31        20 19 …                                                    5 4  3 2      0
@@ -7,26 +7,26 @@
 //! +-------------+------------+---------------------------------------------------------+----+--------+
 //! ```
 //!
-//! All of it is in one word because the decisions are about several parts at once: a folio is freed
-//! if it has exactly the expected references *and* is not dirty; a promotion changes the generation
+//! One word holds everything because decisions concern several parts at once: a folio is freed if
+//! it has exactly the expected references *and* is not dirty; a promotion changes the generation
 //! *and* clears `refs`.
 //!
-//! *Mark* says on whose list the folio is: a generation, numbered from 1, or a list of another
-//! policy; 0 is none of these.
+//! *Mark* names the folio's list: a generation, numbered from 1, or a list of another policy; 0 is
+//! none of these.
 //!
-//! *Version* counts changes of content or identity. Whoever copies bytes out of a frame without
-//! holding anything reads it before and after: equal, and not `writing`, means that the copy is
-//! whole.
+//! *Version* counts changes of content or identity. A reader that copies bytes without a reference
+//! loads the word before and after: the copy is whole if the version is equal and `writing` is
+//! clear.
 //!
 //! # Locking
 //!
-//! None. Every transition is one compare-and-swap; a walker may change the generation of a folio
-//! while the lruvec lock is held by somebody else, so list code takes the label that its own
-//! transition returned.
+//! None: every transition is one compare-and-swap. A walk may change a folio's generation while
+//! another thread holds the lruvec lock, so list code uses the label that its own transition
+//! returned.
 //!
-//! The transitions are those of [book: access]. What they were before the working-set rework is in
-//! [`before`]; each asks once which holds. Those of active and inactive lists, and of moving
-//! between policies, are in [`two_lists`], those of newcomers and the main list in [`ranked`].
+//! The transitions are those of [book: access]. [`before`] has the versions from before the
+//! working-set rework, [`two_lists`] those of active and inactive lists and of moves between
+//! policies, [`ranked`] those of newcomers and the main list.
 
 mod before;
 mod ranked;
@@ -37,15 +37,14 @@ pub(crate) use ranked::{HandStep, MAIN, NEWCOMER};
 use crate::mechanism::Mechanisms;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Position in the ring of generation lists, 0…3. Says nothing without a window.
+/// Position in the ring of generation lists, 0 to 3. Only meaningful with the window of its lruvec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GenIndex(pub u8);
 
-/// Class inside a generation by accesses through descriptors, 0…3.
+/// Class inside a generation by accesses through descriptors, 0 to 3.
 pub type Tier = u8;
 
-/// Whose list a folio is on: 0, of no policy that marks folios (or of none); 1 to 4, of the
-/// generation that is one less; 5 to 7, of lists of further policies.
+/// The mark: 0, no marked list; 1 to 4, a generation plus one; 5 to 7, lists of further policies.
 const MARK_BITS: u32 = 3;
 const MARK_MASK: u64 = (1 << MARK_BITS) - 1;
 const GENERATIONS: u8 = 4;
@@ -65,18 +64,18 @@ const WAITERS: u64 = 1 << 15;
 const SWAPBACKED: u64 = 1 << 16;
 const MAPPED: u64 = 1 << 17;
 const DROPBEHIND: u64 = 1 << 18;
-/// Shares its bit with `DROPBEHIND`, which is for pages of files only.
+/// Shares its bit with `DROPBEHIND`, which only file pages have.
 const SWAPCACHE: u64 = 1 << 18;
 const MLOCKED: u64 = 1 << 19;
 const REFERENCE: u64 = 1 << 20;
 const REFERENCES_MASK: u64 = 0xfff << 20;
 const VERSION: u64 = 1 << 32;
 
-/// References that there is room for.
+/// The most references that fit.
 const REFERENCES_MAX: u32 = 0xfff;
-/// References up to which a page is lent to users, who may hold any number: the last 255 are for
-/// batches, for reclaim and for whoever locks it, and the very last of them for write-back, which
-/// cannot do without.
+/// The most references at which a page is still lent to users, who may hold any number. Of the last
+/// 255, the very last is for writeback, which cannot do without; the others are for batches,
+/// reclaim and lock holders.
 pub const LENT_REFERENCES_MAX: u32 = 0xf00;
 
 const _: () =
@@ -84,11 +83,11 @@ const _: () =
 const _: () = assert!(MLOCKED << 1 == REFERENCE && REFERENCES_MASK < VERSION);
 const _: () = assert!(MARK_MASK & REFS_MASK == 0 && REFS_MASK << 1 < REFERENCED << 1);
 
-/// `nrefs + workingset` of a folio that sorting always protects: five accesses, or four after a
+/// `nrefs + workingset` at which sorting always protects a folio: five accesses, or four after a
 /// promotion ([book: folios#state-word], "saturated").
 const PROTECTED_ALWAYS: u32 = 5;
 
-/// A state word as it was at one moment.
+/// A snapshot of a state word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Flags(u64);
 
@@ -116,21 +115,21 @@ bits! {
     workingset = WORKINGSET;
     /// Placement hint while isolated or queued (`A`).
     active = ACTIVE;
-    /// On an LRU list. Clearing it is the right to isolate.
+    /// On an LRU list. Clearing this bit gives the right to isolate.
     lru = LRU;
     /// On the unevictable list.
     unevictable = UNEVICTABLE;
-    /// Content differs from the backing store.
+    /// The content differs from the backing store.
     dirty = DIRTY;
-    /// Being written to the backing store.
+    /// The content is being written to the backing store.
     writeback = WRITEBACK;
-    /// Free it as soon as it is clean.
+    /// To be freed as soon as it is clean.
     reclaim = RECLAIM;
-    /// One thread works on its content or mapping.
+    /// One thread works on the content or the mapping.
     locked = LOCKED;
-    /// Its bytes are changing, or were not read yet.
+    /// The bytes are changing, or have not been read yet.
     writing = WRITING;
-    /// Somebody sleeps until it is unlocked or written.
+    /// A thread sleeps until the folio is unlocked or written.
     waiters = WAITERS;
     /// Anonymous or shared memory.
     swapbacked = SWAPBACKED;
@@ -141,46 +140,46 @@ bits! {
 }
 
 impl Flags {
-    /// Read by an uncached request: accesses are not recorded.
+    /// Read by an uncached request: accesses are not counted.
     #[inline]
     pub fn dropbehind(self) -> bool {
         self.0 & (DROPBEHIND | SWAPBACKED) == DROPBEHIND
     }
 
-    /// Has a swap slot.
+    /// The folio has a swap slot.
     #[inline]
     pub fn swapcache(self) -> bool {
         self.0 & (SWAPCACHE | SWAPBACKED) == SWAPCACHE | SWAPBACKED
     }
 
-    /// The generation whose label the folio carries; `None` while it is on no generation list.
+    /// The generation that the folio is labelled with; `None` while it is on no generation list.
     #[inline]
     pub fn generation(self) -> Option<GenIndex> {
         let label = self.mark().wrapping_sub(1);
         (label < GENERATIONS).then_some(GenIndex(label))
     }
 
-    /// What says whose list the folio is on: 0, none of a policy that marks folios; 1 to 4, a
-    /// generation's; 5 to 7, those of further policies.
+    /// The mark of the folio's list: 0, none; 1 to 4, a generation plus one; 5 to 7, lists of
+    /// further policies.
     #[inline]
     pub(crate) fn mark(self) -> u8 {
         (self.0 & MARK_MASK) as u8
     }
 
-    /// The field of extra accesses (`F`); since the rework valid only with `referenced`.
+    /// The field of extra accesses (`F`); since the rework only valid with `referenced`.
     #[inline]
     pub fn refs(self) -> u32 {
         ((self.0 & REFS_MASK) >> REFS_SHIFT) as u32
     }
 
-    /// References held: one by the mapping, one each by isolation, batches, write-back and guards.
+    /// References held: by the mapping, isolation, batches, writeback and guards.
     #[inline]
     pub fn references(self) -> u32 {
         ((self.0 & REFERENCES_MASK) / REFERENCE) as u32
     }
 
-    /// Whether it may be held by somebody more who can do without: it is used, and a reference is
-    /// left for write-back.
+    /// Whether one more holder is possible: the folio is in use, and one reference remains for
+    /// writeback.
     fn can_be_held(self) -> bool {
         (1..REFERENCES_MAX - 1).contains(&self.references())
     }
@@ -190,7 +189,7 @@ impl Flags {
         Flags(self.0 + REFERENCE)
     }
 
-    /// Counts changes of content and identity.
+    /// Version of content and identity.
     #[inline]
     pub fn version(self) -> u32 {
         (self.0 / VERSION) as u32
@@ -205,7 +204,7 @@ impl Flags {
         if self.referenced() { self.refs() + 1 } else { 0 }
     }
 
-    /// Tier 0…3: 3 with `workingset`, else the logarithm of the accesses, rounded up.
+    /// Tier 0 to 3: 3 with `workingset`, else the base-2 logarithm of the accesses, rounded up.
     #[inline]
     pub fn tier(self, mechanisms: Mechanisms) -> Tier {
         if !mechanisms.workingset_rework() {
@@ -214,7 +213,7 @@ impl Flags {
         if self.workingset() { 3 } else { tier_of(self.nrefs(mechanisms)) }
     }
 
-    /// Always protected by sorting ("lazy promotion").
+    /// Whether sorting always protects the folio ("lazy promotion").
     #[inline]
     pub fn saturated(self, mechanisms: Mechanisms) -> bool {
         if !mechanisms.workingset_rework() {
@@ -245,7 +244,7 @@ impl Flags {
         Flags(self.0 & !bits)
     }
 
-    /// One access through a descriptor ([book: access#counting-after]).
+    /// Counts one access through a descriptor ([book: access#counting-after]).
     #[inline]
     fn accessed(self, mechanisms: Mechanisms) -> Flags {
         if !mechanisms.workingset_rework() {
@@ -260,44 +259,44 @@ impl Flags {
         }
     }
 
-    /// Found young for the second time: hot, and counted from scratch.
+    /// After being found young a second time: hot, and the count starts over.
     fn proved_hot(self) -> Flags {
         self.forgot_count().set(WORKINGSET)
     }
 
-    /// Counted from scratch, and as hot as it was.
+    /// The count starts over; `workingset` stays.
     fn forgot_count(self) -> Flags {
         self.clear(REFERENCED).with_refs(0)
     }
 
-    /// As one that was never accessed.
+    /// All accesses forgotten.
     fn forgot_accesses(self) -> Flags {
         self.forgot_count().clear(WORKINGSET)
     }
 }
 
-/// `ceil_log2(n)`, with 0 for 0: after the rework, the tier of so many accesses without
-/// `workingset`.
+/// `ceil_log2(n)`, or 0 for 0: since the rework, the tier of a folio with `nrefs` accesses and
+/// without `workingset`.
 #[inline]
 pub(crate) fn tier_of(nrefs: u32) -> Tier {
     (32 - nrefs.saturating_sub(1).leading_zeros()) as Tier
 }
 
-/// What became of a folio that had to move up one generation.
+/// Result of moving a folio up by one generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Climb {
-    /// Moved from the oldest generation to the next.
+    /// It moved from the oldest generation to this one.
     Moved(GenIndex),
-    /// A walk relabelled it meanwhile: it goes to that label's list as it is.
+    /// A walk had relabelled it: it goes unchanged to this generation's list.
     Relabelled(GenIndex),
 }
 
-/// What a found accessed bit did to a folio.
+/// Effect of an accessed bit on a folio's label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Neighbour {
-    /// First time (or not on a list): its label stays.
+    /// First sight, or not on a list: the label stays.
     Noted,
-    /// Label changed from the first to the second generation; lists and sizes follow later.
+    /// The label changed from the first generation to the second; list and sizes follow later.
     Relabelled(GenIndex, GenIndex),
 }
 
@@ -310,13 +309,14 @@ impl FolioFlags {
         FolioFlags(AtomicU64::new(0))
     }
 
-    /// The word now; what was written before the word got this value is visible afterwards.
+    /// Loads the word, with acquire ordering.
     #[inline]
     pub fn load(&self) -> Flags {
         Flags(self.0.load(Ordering::Acquire))
     }
 
-    /// Whether content and identity are still those of `then`. Orders the reads of bytes before it.
+    /// Whether content and identity are still those of `then`. Earlier reads of bytes are ordered
+    /// before this check.
     #[inline]
     pub fn unchanged_since(&self, then: Flags) -> bool {
         crate::sync::fence(Ordering::Acquire);
@@ -324,8 +324,8 @@ impl FolioFlags {
         now.version() == then.version() && !now.writing()
     }
 
-    /// One compare-and-swap loop for all transitions. `change` returns `None` to leave the word
-    /// alone.
+    /// The compare-and-swap loop of all transitions. `change` returns `None` to leave the word as
+    /// it is.
     #[inline]
     fn update<R>(&self, mut change: impl FnMut(Flags) -> (Option<Flags>, R)) -> R {
         let mut now = self.0.load(Ordering::Acquire);
@@ -342,8 +342,8 @@ impl FolioFlags {
         }
     }
 
-    /// A free frame becomes a folio: locked, content not valid, with so many references.
-    /// Readers that still look at its former content notice by the version.
+    /// Makes a free frame a folio: locked, without valid content, with `references` references. The
+    /// new version tells late readers that the former content is gone.
     pub(crate) fn allocate(&self, swapbacked: bool, references: u64) {
         self.update(|f| {
             debug_assert_eq!(f.references(), 0, "a used frame was allocated: {f:?}");
@@ -356,14 +356,14 @@ impl FolioFlags {
                 (),
             )
         });
-        // Neither the identity that is stored now nor the bytes that are read into the frame are
-        // seen before the new version.
+        // Readers see neither the identity stored next nor the bytes read into the frame before
+        // they see the new version.
         crate::sync::fence(Ordering::Release);
     }
 
-    /// Nothing was made of an allocated folio: unlocks it, and drops the references that it was
-    /// allocated with. The word before it, and whether none is left: a reader that looked for the
-    /// frame's former page may hold one for a moment, and frees the folio then.
+    /// Discards an allocated folio that was not used: unlocks it and drops `references` references.
+    /// Returns the word before, and whether no reference is left. A reader that looked for the
+    /// frame's former page may hold one for a moment; that reader then frees the folio.
     pub(crate) fn discard(&self, references: u64) -> (Flags, bool) {
         self.update(|f| {
             let next = Flags(f.clear(LOCKED | WAITERS).0 - REFERENCE * references);
@@ -373,14 +373,13 @@ impl FolioFlags {
 
     // References.
 
-    /// Takes a reference unless there is none left, or the counter is full: then `false`.
+    /// Takes a reference. `false`: no reference was left to share, or the counter is full.
     pub fn try_get(&self) -> bool {
         self.update(|f| if f.can_be_held() { (Some(f.held_once_more()), true) } else { (None, false) })
     }
 
-    /// Takes a reference to the folio of the version of `then`, for a reader that must not get
-    /// another page, and may keep it for long. `false` also where it has [`LENT_REFERENCES_MAX`] of
-    /// them.
+    /// Takes a reference if the version is still that of `then`, for a reader that needs this page
+    /// and may keep it for long. Also `false` at [`LENT_REFERENCES_MAX`] references.
     pub fn try_get_version(&self, then: Flags) -> bool {
         self.update(|f| {
             let lendable = (1..LENT_REFERENCES_MAX).contains(&f.references());
@@ -391,7 +390,8 @@ impl FolioFlags {
         })
     }
 
-    /// Drops a reference; the word after it. With none left, the caller frees the folio.
+    /// Drops a reference and returns the word after it. The caller frees a folio without
+    /// references.
     pub(crate) fn put(&self) -> Flags {
         self.update(|f| {
             assert!(f.references() > 0, "reference dropped twice: {f:?}");
@@ -400,10 +400,10 @@ impl FolioFlags {
         })
     }
 
-    /// Takes the last references of a clean folio at once, so that nobody finds it any more, and
-    /// unlocks it, so that nobody begins to wait for it. `locked`: the caller holds its lock;
-    /// otherwise nobody may. `None`: it has other users, became dirty or was mapped. The word
-    /// before it otherwise.
+    /// Takes the last references of a clean folio at once, so that no thread can find it, and
+    /// unlocks it, so that no thread begins to wait for it. `locked`: the caller holds the lock;
+    /// otherwise no thread may hold it. `None`: other users hold it, or it is dirty or mapped; else
+    /// the word before.
     pub(crate) fn freeze(&self, expected: u32, locked: bool) -> Option<Flags> {
         self.update(|f| {
             let used = f.references() != expected || f.locked() != locked;
@@ -414,14 +414,14 @@ impl FolioFlags {
         })
     }
 
-    // The folio lock, and the content.
+    // Lock and content.
 
-    /// Takes the lock if nobody holds it.
+    /// Takes the lock if it is free.
     pub fn try_lock(&self) -> bool {
         self.update(|f| if f.locked() { (None, false) } else { (Some(f.set(LOCKED)), true) })
     }
 
-    /// Releases the lock. `true`: somebody sleeps and must be woken.
+    /// Releases the lock. `true`: the caller must wake sleeping threads.
     pub fn unlock(&self) -> bool {
         self.update(|f| {
             debug_assert!(f.locked());
@@ -429,15 +429,15 @@ impl FolioFlags {
         })
     }
 
-    /// Announces a sleeper, if `asleep_while` still holds. `false`: no need to sleep. Nobody waits
-    /// for a folio that was freed, however its bits were left: nobody would wake it.
+    /// Announces that a thread is about to sleep, if `asleep_while` still holds. `false`: it need
+    /// not sleep, or the folio was freed, whatever its bits say, and would never be woken.
     pub fn announce_waiter(&self, asleep_while: impl Fn(Flags) -> bool) -> bool {
         self.update(|f| {
             if f.references() > 0 && asleep_while(f) { (Some(f.set(WAITERS)), true) } else { (None, false) }
         })
     }
 
-    /// The holder of the lock begins to change the bytes; copies taken from now on are not whole.
+    /// The lock holder begins to change the bytes: copies taken from now on are not whole.
     pub(crate) fn begin_content(&self) {
         self.update(|f| {
             debug_assert!(f.locked() && !f.writing());
@@ -446,8 +446,8 @@ impl FolioFlags {
         crate::sync::fence(Ordering::Release);
     }
 
-    /// Takes [`Self::begin_content`] back: no byte was changed, copies are whole as before. `true`:
-    /// somebody sleeps and must be woken.
+    /// Takes [`Self::begin_content`] back: no byte has changed, so earlier copies are valid.
+    /// `true`: the caller must wake sleeping threads.
     pub(crate) fn cancel_content(&self) -> bool {
         self.update(|f| {
             debug_assert!(f.locked() && f.writing());
@@ -455,7 +455,7 @@ impl FolioFlags {
         })
     }
 
-    /// As [`Self::end_content`] and [`Self::unlock`] in one step.
+    /// [`Self::end_content`] and [`Self::unlock`] in one step.
     pub(crate) fn end_content_and_unlock(&self) -> bool {
         self.update(|f| {
             debug_assert!(f.locked() && f.writing());
@@ -463,7 +463,7 @@ impl FolioFlags {
         })
     }
 
-    /// The bytes are valid again and have a new version, which is returned.
+    /// Marks the bytes as valid under a new version, which is returned.
     pub(crate) fn end_content(&self) -> u32 {
         self.update(|f| {
             debug_assert!(f.locked() && f.writing());
@@ -472,26 +472,26 @@ impl FolioFlags {
         })
     }
 
-    // Dirty and write-back.
+    // Dirty and writeback.
 
-    /// Written to again while it is dirty, which takes back an earlier wish to free it. `false`: it
-    /// is clean, and stays so: to dirty it, its mapping must know.
+    /// A write to a folio that is dirty already; cancels a pending `reclaim`. `false`: the folio is
+    /// clean and stays so, because its mapping must be told first.
     pub(crate) fn redirty(&self) -> bool {
         self.update(|f| if f.dirty() { (Some(f.clear(RECLAIM)), true) } else { (None, false) })
     }
 
-    /// `true`: it was clean. Dirtying takes back an earlier wish to free it.
+    /// Marks it dirty and cancels a pending `reclaim`. `true`: it was clean.
     pub(crate) fn set_dirty(&self) -> bool {
         self.update(|f| (Some(f.set(DIRTY).clear(RECLAIM)), !f.dirty()))
     }
 
-    /// `true`: it was dirty.
+    /// Marks it clean. `true`: it was dirty.
     pub(crate) fn clear_dirty(&self) -> bool {
         self.update(|f| (Some(f.clear(DIRTY)), f.dirty()))
     }
 
-    /// A dirty folio that is not being written begins to be; takes a reference. `false`: nothing to
-    /// do.
+    /// Begins writeback of a dirty folio and takes a reference. `false`: it is clean or already
+    /// under writeback.
     pub(crate) fn start_writeback(&self) -> bool {
         self.update(|f| {
             if !f.dirty() || f.writeback() || f.references() == 0 {
@@ -501,7 +501,8 @@ impl FolioFlags {
         })
     }
 
-    /// Ends it; the word before. `reclaim` is cleared with it, and sleepers are to be woken.
+    /// Ends writeback, clears `reclaim`, and returns the word before. The caller wakes sleeping
+    /// threads.
     pub(crate) fn end_writeback(&self) -> Flags {
         self.update(|f| {
             debug_assert!(f.writeback());
@@ -509,22 +510,23 @@ impl FolioFlags {
         })
     }
 
-    /// A new folio becomes one of anonymous memory.
+    /// Makes a new folio one of anonymous memory.
     pub(crate) fn set_swapbacked(&self) {
         self.update(|f| (Some(f.set(SWAPBACKED).clear(SWAPCACHE)), ()));
     }
 
-    /// It got a swap slot, to which it has to be written.
+    /// Gives the folio a swap slot that it must be written to.
     pub(crate) fn enter_swap_cache(&self) {
         self.update(|f| (Some(f.set(SWAPCACHE | DIRTY)), ()));
     }
 
-    /// It is what its swap slot holds.
+    /// Gives the folio the swap slot that it was read from.
     pub(crate) fn return_to_swap_cache(&self) {
         self.update(|f| (Some(f.set(SWAPCACHE)), ()));
     }
 
-    /// It has no swap slot any more; `dirty`: and nothing else has its content. `true`: it had one.
+    /// Takes the swap slot away. `dirty`: the folio then holds the only copy. `true`: it had a
+    /// slot.
     pub(crate) fn leave_swap_cache(&self, dirty: bool) -> bool {
         self.update(|f| {
             if !f.swapcache() {
@@ -535,8 +537,7 @@ impl FolioFlags {
         })
     }
 
-    /// A dirty folio of anonymous memory begins to be written to swap, to be freed afterwards;
-    /// takes a reference.
+    /// Begins to write a dirty anonymous folio to swap, to be freed afterwards; takes a reference.
     pub(crate) fn start_swap_out(&self) {
         self.update(|f| {
             debug_assert!(f.dirty() && f.swapcache() && !f.writeback());
@@ -550,8 +551,8 @@ impl FolioFlags {
 
     // Accesses.
 
-    /// One access through a descriptor to the folio that had version `then`; nothing is written
-    /// once it is saturated, and nothing if the frame holds another page by now.
+    /// Counts one access through a descriptor to the folio of the version of `then`. Writes nothing
+    /// if the folio is saturated or the frame holds another page by now.
     #[inline]
     pub fn mark_accessed(&self, then: Flags, mechanisms: Mechanisms) {
         self.update(|f| {
@@ -562,8 +563,8 @@ impl FolioFlags {
         });
     }
 
-    /// A page fault brought it in ([book: access#fault-placement]): it gets `active`. Where it must
-    /// earn its place, only hot folios do, and others count one access.
+    /// Marks a folio brought in by a page fault ([book: access#fault-placement]) `active`. With
+    /// `fault_placement` only hot folios get that mark; the others count one access.
     pub(crate) fn mark_faulted_in(&self, mechanisms: Mechanisms) {
         self.update(|f| {
             let next = if f.unevictable() {
@@ -579,13 +580,13 @@ impl FolioFlags {
         });
     }
 
-    /// The first access of a folio that is created for it, set before it is inserted.
+    /// Sets the first access of a folio that is created for it, before it is inserted.
     pub(crate) fn set_referenced(&self) {
         self.update(|f| (Some(f.set(REFERENCED)), ()));
     }
 
-    /// Marks the folio of version `then` mapped. `true`: it was not. Nothing happens to one that is
-    /// being freed, or holds another page by now.
+    /// Marks the folio of the version of `then` mapped. `true`: it was not mapped. Does nothing if
+    /// the folio is being freed or the frame holds another page by now.
     pub(crate) fn set_mapped(&self, then: Flags) -> bool {
         self.update(|f| {
             if f.references() == 0 || f.version() != then.version() {
@@ -595,7 +596,7 @@ impl FolioFlags {
         })
     }
 
-    /// It was taken out of its mapping, and is no page any more. `true`: it was mapped.
+    /// Marks the folio as removed from its mapping. `true`: it was mapped.
     pub(crate) fn leave_mapping(&self) -> bool {
         self.update(|f| (Some(Flags(f.clear(MAPPED).0.wrapping_add(VERSION))), f.mapped()))
     }
@@ -613,8 +614,8 @@ impl FolioFlags {
         self.update(|f| (Some(f.set(DROPBEHIND)), ()));
     }
 
-    /// What a refault restores ([book: refaults#refault-processing]): `workingset`, and the former
-    /// count of accesses unless that is 0.
+    /// Restores state on a refault ([book: refaults#refault-processing]): `workingset`, and the
+    /// former access count unless it is 0.
     pub(crate) fn restore(&self, workingset: bool, refs: u32) {
         self.update(|f| {
             let f = if workingset { f.set(WORKINGSET) } else { f };
@@ -622,9 +623,9 @@ impl FolioFlags {
         });
     }
 
-    /// A walk found its accessed bit set ([book: access#young-in-walk]): the first time only noted,
-    /// the second time labelled `youngest`. A folio without generation is left alone but for the
-    /// note.
+    /// Handles an accessed bit found by a walk ([book: access#young-in-walk]): the first is only
+    /// noted, the second relabels the folio as `youngest`. A folio without a generation is only
+    /// noted.
     pub(crate) fn found_young_by_walk(&self, youngest: GenIndex, mechanisms: Mechanisms) -> Neighbour {
         self.update(|f| {
             if !mechanisms.workingset_rework() {
@@ -641,8 +642,8 @@ impl FolioFlags {
         })
     }
 
-    /// Eviction found its accessed bit set ([book: access#young-in-eviction]). `true`: activate;
-    /// `false`: seen for the first time, keep.
+    /// Handles an accessed bit found by eviction ([book: access#young-in-eviction]). `true`:
+    /// activate; `false`: first sight, keep.
     pub(crate) fn found_young_by_eviction(&self, mechanisms: Mechanisms) -> bool {
         self.update(|f| {
             if !mechanisms.workingset_rework() {
@@ -658,9 +659,9 @@ impl FolioFlags {
         })
     }
 
-    /// The look-around found its accessed bit set beside that of a page to evict, and is not
-    /// walking ([book: access#young-neighbours]). `true`: it is to be activated unless it is
-    /// labelled `youngest`.
+    /// Handles an accessed bit found by a look-around outside a walk
+    /// ([book: access#young-neighbours]). `true`: activate the folio unless it is labelled
+    /// `youngest`.
     pub(crate) fn found_young_as_neighbour(&self, youngest: GenIndex, mechanisms: Mechanisms) -> bool {
         if mechanisms.workingset_rework() {
             return self.found_young_by_eviction(mechanisms);
@@ -668,32 +669,32 @@ impl FolioFlags {
         self.update(|f| f.found_young_as_neighbour_before(youngest))
     }
 
-    // Lists. All with the lruvec lock held, except `isolate`'s reference.
+    // Lists. The caller holds the lruvec lock, except for the reference of `isolate`.
 
-    /// Put on the list of `generation`: label set, `active` cleared, one step.
+    /// Puts the folio on the list of `generation`: sets the label and clears `active` in one step.
     pub(crate) fn enlist(&self, generation: GenIndex, mechanisms: Mechanisms) {
         self.update(|f| {
             debug_assert!(f.generation().is_none(), "enlisted twice: {f:?}");
-            // Before the rework, a folio that was activated is counted from scratch.
+            // Before the rework, activation starts the count over.
             let f = if f.active() && !mechanisms.workingset_rework() { f.forgot_count() } else { f };
             (Some(f.with_generation(Some(generation)).clear(ACTIVE).set(LRU)), ())
         });
     }
 
-    /// Put on the unevictable list.
+    /// Puts the folio on the unevictable list.
     pub(crate) fn enlist_unevictable(&self) {
         self.update(|f| (Some(f.clear(ACTIVE).set(LRU | UNEVICTABLE)), ()));
     }
 
-    /// Off its list; the word before, which says which list that was.
+    /// Takes the folio off its list. Returns the word before, which names that list.
     pub(crate) fn delist(&self) -> Flags {
         self.update(|f| (Some(f.off_list().clear(UNEVICTABLE)), f))
     }
 
-    /// Takes it off its list for reclaim, with a reference; the word before, as of
-    /// [`Self::delist`]. Of a generation list, a count of accesses that is not valid is dropped
-    /// ([book: access#forgetting]). `None`: it is being freed, or somebody else has the right to
-    /// its place on the list.
+    /// Takes the folio off its list for reclaim, with a reference. Returns the word before, as
+    /// [`Self::delist`] does. From a generation list, an invalid access count is dropped
+    /// ([book: access#forgetting]). `None`: the folio is being freed, or another thread owns its
+    /// place on the list.
     pub(crate) fn isolate(&self, mechanisms: Mechanisms) -> Option<Flags> {
         self.update(|f| {
             if !f.can_be_held() || !f.lru() {
@@ -710,20 +711,20 @@ impl FolioFlags {
             } else {
                 off.with_refs(0)
             };
-            // The reclaim loop of 7.2 leaves it set: such a folio is isolated while it is still
-            // dirty.
+            // Since the reclaim loop of 7.2 the flag stays: such a folio is isolated while it is
+            // still dirty.
             let off = if mechanisms.reclaim_loop() { off } else { off.clear(RECLAIM) };
             (Some(off.held_once_more()), Some(f))
         })
     }
 
-    /// Gives up `lru` without a reference, for a folio that is being freed. `true`: it was listed.
+    /// Clears `lru` of a folio that is being freed, without taking a reference. `true`: it was set.
     pub(crate) fn clear_lru(&self) -> bool {
         self.update(|f| (Some(f.clear(LRU)), f.lru()))
     }
 
-    /// Up from generation `oldest` by one (protection, or making room): clears the count of
-    /// accesses and keeps `workingset`. `reclaim`: to be freed as soon as it is clean.
+    /// Moves the folio up from generation `oldest` by one, for protection or to make room: clears
+    /// the access count and keeps `workingset`. `reclaim`: free it as soon as it is clean.
     pub(crate) fn climb(&self, oldest: GenIndex, reclaim: bool, mechanisms: Mechanisms) -> Climb {
         let next = GenIndex((oldest.0 + 1) % 4);
         self.update(|f| match f.generation() {
@@ -736,8 +737,8 @@ impl FolioFlags {
         })
     }
 
-    /// Rejected by reclaim and about to fall into the oldest generation ([book: eviction#leftovers]
-    /// row 3).
+    /// Rejects the folio in reclaim; it is about to go to the oldest generation
+    /// ([book: eviction#leftovers] row 3).
     pub(crate) fn reject(&self, mechanisms: Mechanisms) {
         self.update(|f| {
             let f = if mechanisms.workingset_rework() { f.forgot_count() } else { f.forgot_accesses() };
@@ -753,8 +754,8 @@ impl FolioFlags {
         self.update(|f| (Some(f.clear(ACTIVE)), ()));
     }
 
-    /// Advice that it is cold ([book: access#rotation-and-advice]): forgets every access; before
-    /// the rework, only the first.
+    /// Follows advice that the folio is cold ([book: access#rotation-and-advice]): forgets every
+    /// access; before the rework, only the first.
     pub(crate) fn forget_accesses(&self, mechanisms: Mechanisms) {
         self.update(|f| {
             let next = if mechanisms.workingset_rework() { f.forgot_accesses() } else { f.clear(REFERENCED) };

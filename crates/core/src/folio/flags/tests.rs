@@ -1,4 +1,4 @@
-//! Every transition of a state word, as the book has it.
+//! Transitions of the state word, each compared with the book.
 
 use super::*;
 use crate::mechanism::Preset;
@@ -147,8 +147,8 @@ fn freeze_needs_the_exact_references_and_a_clean_folio() {
     assert!(!flags.try_get(), "a frozen folio is found by nobody");
 }
 
-/// An addition to the count that does not fit would change the version, and everybody who looks at
-/// the page would take it for another one.
+/// A reference count that overflowed would change the version, and readers would take the page for
+/// another one.
 #[test]
 fn references_never_run_into_the_version() {
     let flags = fresh();
@@ -203,7 +203,7 @@ fn a_clean_folio_is_not_dirtied_behind_its_mapping() {
     assert!(flags.load().dirty() && !flags.load().reclaim());
 }
 
-/// Nobody would wake it: whoever freed the folio woke those that had announced themselves before.
+/// The thread that freed the folio woke only those that had announced themselves before.
 #[test]
 fn nobody_waits_for_a_freed_folio() {
     let flags = fresh();
@@ -219,7 +219,7 @@ fn tiers_are_logarithms_rounded_up() {
 }
 
 /// [book: access#young-in-eviction], row "young ≥ 1, otherwise, 7.1": "activate; clear R, F; W :=
-/// 1", whatever was counted.
+/// 1", whatever the count.
 #[test]
 fn eviction_finds_young_in_7_1() {
     let older = Mechanisms::preset(Preset::Linux71);

@@ -1,9 +1,7 @@
-//! What accesses and reclaim make of a folio on active and inactive lists, and how it moves between
-//! policies.
+//! Transitions of the state word on active and inactive lists, and between policies.
 //!
-//! Two accesses activate: the first sets `referenced`, the second clears it and moves the folio.
-//! What was active once keeps `workingset` when it is deactivated, and the `referenced` that it had
-//! then.
+//! Two accesses activate: the first sets `referenced`, the second clears it and moves the folio. A
+//! deactivated folio keeps `workingset` and its `referenced`.
 //!
 //! Source: [book: classic-lru].
 
@@ -11,9 +9,9 @@ use super::{ACTIVE, Flags, FolioFlags, GenIndex, LRU, REFERENCED, WORKINGSET};
 use crate::mechanism::Mechanisms;
 
 impl FolioFlags {
-    /// One access through a descriptor to the folio that had version `then`
-    /// ([book: classic-lru#two-accesses]). `Some`: it was the second one to a folio that is not
-    /// active, with the word before; the folio got a reference, and is to be activated.
+    /// Counts one access through a descriptor to the folio of the version of `then`
+    /// ([book: classic-lru#two-accesses]). `Some`: the second access to an inactive folio, with the
+    /// word before. The caller must activate the folio and got a reference for that.
     #[inline]
     pub(crate) fn accessed_or_activated(&self, then: Flags) -> Option<Flags> {
         self.update(|f| {
@@ -31,8 +29,8 @@ impl FolioFlags {
         })
     }
 
-    /// The reference check of reclaim ([book: classic-lru#reference-check]): takes `referenced`.
-    /// `young`: an accessed bit was set, which sets it again. `true`: it was referenced.
+    /// The reference check of reclaim ([book: classic-lru#reference-check]): clears `referenced`
+    /// and returns it. `young`: an accessed bit was set, which sets `referenced` again.
     pub(crate) fn take_referenced(&self, young: bool) -> bool {
         self.update(|f| {
             let next = if young { f.set(REFERENCED) } else { f.clear(REFERENCED) };
@@ -40,24 +38,25 @@ impl FolioFlags {
         })
     }
 
-    /// Isolated from the active list, and going to the inactive one
-    /// ([book: classic-lru#deactivation]): `referenced` stays as it is.
+    /// Moves an isolated folio from the active to the inactive list
+    /// ([book: classic-lru#deactivation]): `referenced` stays.
     pub(crate) fn deactivate(&self) {
         self.update(|f| (Some(f.clear(ACTIVE).set(WORKINGSET)), ()));
     }
 
-    /// Advice that it is cold: not active, and the next access is the first. `true`: it was active.
+    /// Follows advice that the folio is cold: clears `active` and `referenced`. `true`: it was
+    /// active.
     pub(crate) fn make_cold(&self) -> bool {
         self.update(|f| (Some(f.clear(ACTIVE | REFERENCED)), f.active()))
     }
 
-    /// A refault within reach ([book: refaults#classic-distance]): activated, and hot if it had
-    /// been.
+    /// A refault within reach ([book: refaults#classic-distance]): activates the folio and restores
+    /// `workingset`.
     pub(crate) fn refault_active(&self, workingset: bool) {
         self.update(|f| (Some(f.set(if workingset { ACTIVE | WORKINGSET } else { ACTIVE })), ()));
     }
 
-    /// Put on the list that the returned word names by `active` and its kind, without a mark.
+    /// Puts the folio on an unmarked list. Returns the word, whose `active` and kind name the list.
     pub(crate) fn enlist_unmarked(&self) -> Flags {
         self.update(|f| {
             debug_assert!(f.mark() == 0, "it is on a marked list: {f:?}");
@@ -66,7 +65,7 @@ impl FolioFlags {
         })
     }
 
-    /// Put on a list with that mark: `active` is cleared. The word before.
+    /// Puts the folio on a list with this mark and clears `active`. Returns the word before.
     #[cfg(test)]
     pub(crate) fn enlist_marked(&self, mark: u8) -> Flags {
         self.update(|f| {
@@ -75,16 +74,16 @@ impl FolioFlags {
         })
     }
 
-    /// From the list of one policy to a list of another, with the mark that lists of that have:
-    /// `active` is cleared, and whether it is listed or about to be freed does not change.
+    /// Moves the folio to a marked list of another policy and clears `active`. Whether it is listed
+    /// or being freed does not change.
     #[cfg(test)]
     pub(crate) fn move_to_mark(&self, mark: u8) {
         self.update(|f| (Some(f.with_mark(mark).clear(ACTIVE)), ()));
     }
 
-    /// Leaves a marked list for one of another policy; `active` says of which generations the
-    /// folios were active. The word before, and after. Whether it is listed or about to be freed
-    /// does not change.
+    /// Moves the folio from a marked list to an unmarked one; `active` says which generations were
+    /// active. Returns the words before and after. Whether it is listed or being freed does not
+    /// change.
     pub(crate) fn leave_generation(&self, active: impl Fn(GenIndex) -> bool) -> (Flags, Flags) {
         self.update(|f| {
             let was_active = f.generation().is_some_and(&active);
@@ -94,7 +93,7 @@ impl FolioFlags {
         })
     }
 
-    /// From an unmarked list to that of a generation.
+    /// Moves the folio from an unmarked list to a generation.
     pub(crate) fn join_generation(&self, generation: GenIndex, mechanisms: Mechanisms) {
         self.update(|f| {
             debug_assert!(f.mark() == 0, "it is on a marked list: {f:?}");
@@ -126,7 +125,7 @@ mod tests {
         second.is_some()
     }
 
-    /// [book: classic-lru#two-accesses], every row.
+    /// [book: classic-lru#two-accesses], all rows.
     #[test]
     fn two_accesses_activate() {
         let flags = listed(false);
