@@ -6,17 +6,17 @@
 //! l 0x1fffff88 6    load
 //! ```
 //!
-//! *Offset:* a byte address, one flat space; it falls into one 4 KiB page. *Size:* none, an access
-//! touches one page. The number, instructions since the last access, is not used, but it must be
-//! one. `s` writes. Accesses are not `mapped`, although a program's are: these traces are replayed
-//! as strings of references.
+//! *Offset:* a byte address in one flat space; it selects a 4 KiB page. *Size:* none; an access
+//! touches one page. The third field, the number of instructions since the last access, must be a
+//! number but is not used. `s` writes. Accesses are not `mapped`, although a program's are: these
+//! traces are replayed as reference strings.
 
 use super::PAGE_BYTES;
 use super::decode::{LineFormat, Parsed, Request};
 use super::plain;
 use super::text::{fields, number, quote, wrong};
 
-/// Reads the lines.
+/// Decoder of the lines.
 pub(super) struct Address;
 
 impl LineFormat for Address {
@@ -38,7 +38,7 @@ impl LineFormat for Address {
     }
 }
 
-/// For recognition.
+/// Whether a sampled line looks like a record of this format.
 pub(super) fn is_record(line: &[u8]) -> bool {
     matches!(fields::<3>(line), Some([b"l" | b"s", address, _]) if address.starts_with(b"0x"))
 }

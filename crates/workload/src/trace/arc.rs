@@ -1,15 +1,15 @@
 //! The ARC authors' text (`.lis`): lines of `start count ignored number`.
 //!
-//! *Offset:* `start` in units, one flat space. *Size:* `count` units. A unit is a 512-byte sector
-//! in the P and MergeP traces, so eight of them are a page and every page that is touched counts;
-//! in others (OLTP) it is a whole page, which only [`unit_bytes`](super::OpenOptions::unit_bytes)
-//! can tell. The last two fields, nothing and the number of the request, are not used, but they
-//! must be numbers. No operations: every access is a read.
+//! *Offset:* `start` in units, in one flat space. *Size:* `count` units. In the P and MergeP traces
+//! a unit is a 512-byte sector, so a page is eight units and every touched page counts. In others
+//! (OLTP) a unit is a whole page, which only [`unit_bytes`](super::OpenOptions::unit_bytes) can
+//! say. The last two fields must be numbers but are not used: one is meaningless, the other numbers
+//! the requests. There are no operations; every access is a read.
 
 use super::decode::{LineFormat, Parsed, Request};
 use super::text::{fields, number, quote};
 
-/// Reads the lines.
+/// Decoder of the lines.
 pub(super) struct Arc {
     pub unit_bytes: u64,
 }

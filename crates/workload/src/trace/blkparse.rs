@@ -1,25 +1,25 @@
-//! What `blkparse` prints by default: one line per block layer event, then a summary.
+//! The default output of `blkparse`: one line per block layer event, then a summary.
 //!
 //! ```text
 //!   8,0    3        1     0.000000000   697  Q   W 223490 + 8 [kjournald]
 //!  device cpu  number       time        pid  event rwbs position + length
 //! ```
 //!
-//! Only `Q` events count: a request as it was asked for, before the scheduler merges, splits or
-//! delays it. (A trace of other events only is empty for us.) Discards are no accesses; a flush
+//! Only `Q` events count. They are the requests as issued, before the scheduler merges, splits or
+//! delays them. A trace without `Q` events is reported as empty. Discards are not accesses. A flush
 //! without data is an fsync of the device. The summary at the end is skipped.
 //!
-//! *Offset:* a position on the device in units of 512 bytes unless said otherwise. A device is a
-//! file; file ids count in the order of first use, so a trace of one device is one flat space.
-//! *Size:* units; every 4 KiB page that is touched counts.
+//! *Offset:* a position on the device, in units of 512 bytes by default. A device is a file; file
+//! ids count in order of first use, so a trace of one device is one flat space. *Size:* units;
+//! every touched 4 KiB page counts.
 
 use super::decode::{LineFormat, Names, Parsed, Request};
 use super::text::{decimal, field, number, quote, wrong};
 
-/// How the lines of the summary begin.
+/// First words of the summary lines.
 const SUMMARY: [&[u8]; 5] = [b"CPU", b"Total (", b"Throughput (", b"Events (", b"Skips:"];
 
-/// Reads the lines.
+/// Decoder of the lines.
 pub(super) struct Blkparse {
     devices: Names,
     unit_bytes: u64,
@@ -32,7 +32,7 @@ impl Blkparse {
     }
 }
 
-/// The first six fields of an event line, and what follows them.
+/// The first six fields of an event line, and the rest of the line.
 struct Event<'a> {
     device: &'a [u8],
     action: &'a [u8],
@@ -54,7 +54,7 @@ impl<'a> Event<'a> {
     }
 }
 
-/// For recognition.
+/// Whether a sampled line looks like a record of this format.
 pub(super) fn is_record(line: &[u8]) -> bool {
     Event::of(line).is_some()
 }
@@ -75,7 +75,7 @@ impl LineFormat for Blkparse {
             return Err(format!("{} has no operation", quote(line)));
         };
         let file = self.devices.id(device)?;
-        // F in front is a flush before the request, F behind is "force unit access".
+        // A leading F is a flush before the request; a trailing F is "force unit access".
         let (flush, kind) = match kind {
             [b'F', kind @ ..] => (true, kind),
             kind => (false, kind),
@@ -90,7 +90,7 @@ impl LineFormat for Blkparse {
         let position = field(&mut rest);
         let (plus, length) = (field(&mut rest), field(&mut rest));
         let (Some(position), Some(b"+"), Some(length)) = (position, plus, length) else {
-            // A flush has a process at most.
+            // A flush has at most a process name here.
             return match position {
                 None | Some([b'[', ..]) if flush => Ok(Parsed::Sync(file)),
                 _ => Err(format!("{} has no position + length", quote(line))),

@@ -1,23 +1,23 @@
-//! CacheLib's traces (Meta), the CSV that CacheBench replays. The header says which of two kinds it
-//! is:
+//! CacheLib's traces (Meta), the CSV that CacheBench replays. The header distinguishes two kinds:
 //!
 //! ```text
 //! op_time,key,key_size,op,op_count,size,cache_hits,ttl,...                     keys and values
 //! op_time,block_id,block_id_size,io_size,io_offset,...,op_name,op_count,...    a block store
 //! ```
 //!
-//! Keys and values need the columns `key` and `op`. *Offset:* none; a `key` is opaque and is one
-//! page, its hash as in [`plain`]. *Size:* `size` (bytes of the value, 0 where it was missing) and
-//! `key_size` are not used. `GET` and `GET_LEASE` read, `SET` and `SET_LEASE` write, `DELETE`
-//! touches nothing. `op_count` is how often in a row, as in CacheBench; without that column once.
+//! Keys and values need the columns `key` and `op`. *Offset:* none; a `key` is opaque and stands
+//! for one page, numbered by its hash as in [`plain`]. *Size:* `size` (bytes of the value, 0 after
+//! a miss) and `key_size` are not used. `GET` and `GET_LEASE` read, `SET` and `SET_LEASE` write,
+//! `DELETE` touches nothing. `op_count` repeats the operation, as in CacheBench; without that
+//! column it happens once.
 //!
 //! A block store needs `block_id`, `io_offset`, `io_size` and `op_name`. *Offset:* `io_offset` in
-//! bytes within the block. A block has 2^16 pages, 256 MiB, to itself: its hash as in [`plain`],
-//! but with the page within the block in the low 16 bits. *Size:* `io_size` in bytes; every 4 KiB
-//! page that is touched counts. `getChunkData...` reads, `putChunk...` writes. `op_count`, always
-//! 1, is not used.
+//! bytes within the block. Each block has a range of 2^16 pages, 256 MiB: the block's hash as in
+//! [`plain`], with the page within the block in the low 16 bits. *Size:* `io_size` in bytes; every
+//! touched 4 KiB page counts. `getChunkData...` reads, `putChunk...` writes. `op_count` is always 1
+//! and not used.
 //!
-//! Columns may be in any order with others in between; every line must have as many as the header.
+//! Columns may be in any order, with others in between. Every line must have as many as the header.
 //! Times are not used.
 
 use super::decode::{Fault, LineFormat, Parsed, Request};
@@ -25,10 +25,10 @@ use super::plain;
 use super::source::Sample;
 use super::text::{number, quote, wrong};
 
-/// Pages of a block, as a power of two.
+/// Base-2 logarithm of the pages per block.
 const BLOCK_PAGES_LOG: u32 = 16;
 
-/// Where things are in a line.
+/// Column numbers of the used fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Columns {
     Values { key: usize, operation: usize, times: Option<usize> },
@@ -50,12 +50,12 @@ fn split(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }
 
-/// For recognition: the header.
+/// Whether the header is one of this format.
 pub(super) fn fits(sample: &Sample) -> bool {
     sample.lines().next().is_some_and(|first| Columns::of(first).is_some())
 }
 
-/// Reads the lines.
+/// Decoder of the lines.
 pub(super) struct CacheLib {
     columns: Columns,
     width: usize,
@@ -119,7 +119,7 @@ impl LineFormat for CacheLib {
     }
 }
 
-/// A key that is not empty.
+/// Checks that a key is not empty.
 fn named<'a>(key: &'a [u8], column: &str) -> Result<&'a [u8], String> {
     if key.is_empty() { Err(format!("{column} is empty")) } else { Ok(key) }
 }

@@ -1,8 +1,8 @@
-//! From bytes to records: the loops that all formats share, and the words that they are written in.
+//! Decoding of bytes to records: the traits that formats implement, and the loops that they share.
 //!
-//! A format only says what one line ([`LineFormat`]) or one record of fixed size ([`RecordFormat`])
-//! means. [`Lines`] and [`Records`] run over the buffer, compiled once per format, so that one
-//! dynamic call fetches a whole batch.
+//! A format defines the meaning of one line ([`LineFormat`]) or of one record of fixed size
+//! ([`RecordFormat`]). [`Lines`] and [`Records`] loop over the buffer. They are compiled once per
+//! format, so that one dynamic call decodes a whole batch.
 
 use super::error::is_disk_error;
 use super::source::{Input, LINE_BYTES_MAX, Next};
@@ -11,20 +11,19 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
-/// Records per batch: 64 KiB, which stays in a first or second level cache between decoder and
-/// user.
+/// Records per batch: 64 KiB, which fits into the L1 or L2 cache between decoder and user.
 pub(super) const BATCH_RECORDS: usize = 4096;
-/// A request of more pages (16 TiB) is damage, not a request.
+/// Upper limit of pages per request (16 TiB). A larger request is damage.
 const REQUEST_PAGES_MAX: u64 = 1 << 32;
-/// Files or disks that one trace may name. Damaged names must not eat the memory.
+/// Upper limit of files or disks named by one trace, so that damaged names do not exhaust memory.
 const NAMES_MAX: usize = 1 << 20;
 
-/// `pages` accesses, to `page` and those behind it, or to `page` again and again.
+/// A request for `pages` accesses: to `page` and its successors, or repeatedly to `page`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub page: u64,
     pub pages: u64,
-    /// From one access to the next: 1, or 0 for the same page.
+    /// Distance between successive accesses: 1, or 0 for the same page.
     pub step: u64,
     pub write: bool,
     pub mapped: bool,
@@ -32,7 +31,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// A request on whole pages; `Err` if it is beyond reason.
+    /// A request for whole pages, or an error above the limit.
     pub fn pages(page: u64, pages: u64) -> Result<Self, String> {
         if pages > REQUEST_PAGES_MAX || page.checked_add(pages.saturating_sub(1)).is_none() {
             return Err(format!("a request of {pages} pages from page {page}"));
@@ -40,7 +39,7 @@ impl Request {
         Ok(Request { page, pages, step: 1, write: false, mapped: false, anon: false })
     }
 
-    /// The same page, so many `times` in a row.
+    /// A request for `times` accesses to the same page.
     pub fn again(page: u64, times: u64) -> Result<Self, String> {
         if times == 0 || times > REQUEST_PAGES_MAX {
             return Err(format!("a request {times} times"));
@@ -48,7 +47,7 @@ impl Request {
         Ok(Request { pages: times, step: 0, ..Self::pages(page, 1)? })
     }
 
-    /// The pages that a range of bytes touches, the first and the last perhaps only in part.
+    /// A request for the pages that a byte range touches, including partial ones.
     pub fn bytes(offset: u64, length: u64) -> Result<Self, String> {
         let Some(end) = offset.checked_add(length) else {
             return Err(format!("a request of {length} bytes at {offset}"));
@@ -57,7 +56,7 @@ impl Request {
         Self::pages(page, if length == 0 { 0 } else { end.div_ceil(PAGE_BYTES) - page })
     }
 
-    /// Like [`Request::bytes`] with a position in units, such as sectors of 512 bytes.
+    /// As [`Request::bytes`], with the position in units such as sectors of 512 bytes.
     pub fn units(position: u64, unit_bytes: u64, length: u64) -> Result<Self, String> {
         let Some(offset) = position.checked_mul(unit_bytes) else {
             return Err(format!("block {position} of {unit_bytes} bytes is out of reach"));
@@ -78,17 +77,17 @@ impl Request {
     }
 }
 
-/// What one line or record says.
+/// Meaning of one line or record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parsed {
     Request(Request),
     /// fsync of a file.
     Sync(u32),
-    /// Nothing about pages: a comment, a header, another kind of event.
+    /// No page event: a comment, a header or another kind of event.
     Nothing,
 }
 
-/// A format of text lines. The line has neither newline nor surrounding white space and is not
+/// A format of text lines. Lines arrive without newline and surrounding white space, and are not
 /// empty.
 pub(super) trait LineFormat: Send {
     fn line(&mut self, line: &[u8]) -> Result<Parsed, String>;
@@ -96,17 +95,17 @@ pub(super) trait LineFormat: Send {
 
 /// A format of records of fixed size.
 pub(super) trait RecordFormat: Send {
-    /// Bytes of a record.
+    /// Bytes per record.
     fn size(&self) -> usize;
-    /// `record` has `size` bytes.
+    /// Parses a record of [`size`](Self::size) bytes.
     fn record(&mut self, record: &[u8]) -> Result<Parsed, String>;
-    /// The trace is over after so many requests.
+    /// Called at the end of the trace with the number of requests.
     fn finish(&self, _requests: u64) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// Where decoded records collect, and the request that did not fit any more.
+/// Buffer of decoded records, with the request that did not fit any more.
 pub(super) struct Sink {
     pub records: Vec<Record>,
     rest: Option<Request>,
@@ -148,20 +147,20 @@ impl Sink {
         self.any_access = true;
     }
 
-    /// Turns the waiting request into accesses, as many as there is room for.
+    /// Expands the pending request into accesses, as far as there is room.
     pub fn expand(&mut self) {
         let Some(request) = self.rest.take() else { return };
         let Request { page, pages, step, write, mapped, anon } = request;
         let now = pages.min((BATCH_RECORDS - self.records.len()) as u64);
         let access = |page| Record::Access(PageAccess { page, write, mapped, anon });
-        // The last page may be the last number there is: add to the first, never go one beyond.
+        // The last page may be the largest number, so never compute the page after it.
         self.records.extend((0..now).map(|index| access(page + index * step)));
         if now < pages {
             self.rest = Some(Request { page: page + now * step, pages: pages - now, ..request });
         }
     }
 
-    /// Counts a bad record, or fails.
+    /// Counts a bad record if reading is lossy, else fails.
     fn bad(&mut self, fault: Fault) -> Result<(), Fault> {
         if !self.lossy {
             return Err(fault);
@@ -170,7 +169,7 @@ impl Sink {
         Ok(())
     }
 
-    /// The stream is at its end: because it is over, or because it broke?
+    /// Distinguishes the end of the stream from a read error.
     fn end_of_stream(&mut self, input: &mut Input) -> Result<Flow, Fault> {
         if let Some(error) = input.take_failure() {
             if is_disk_error(&error) {
@@ -182,16 +181,16 @@ impl Sink {
     }
 }
 
-/// Why decoding stopped.
+/// Reason why decoding stopped.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     /// The batch is full.
     Full,
-    /// The trace is over.
+    /// The trace has ended.
     Ended,
 }
 
-/// What was wrong, before it is known in which file.
+/// A fault whose file is not known yet.
 #[derive(Debug)]
 pub(super) enum Fault {
     Bad { offset: u64, line: Option<u64>, what: String },
@@ -220,15 +219,15 @@ impl Fault {
     }
 }
 
-/// One dynamic call per batch.
+/// A decoder. It is called once per batch.
 pub(super) trait Decode: Send {
     /// Decodes until the sink is full or the input ends.
     fn decode(&mut self, input: &mut Input, sink: &mut Sink) -> Result<Flow, Fault>;
-    /// The input has ended after so many requests.
+    /// Called at the end of the input with the number of requests.
     fn finish(&self, requests: u64) -> Result<(), String>;
 }
 
-/// Decodes a format of lines.
+/// Decoder for a format of lines.
 pub(super) struct Lines<F>(pub F);
 
 impl<F: LineFormat> Decode for Lines<F> {
@@ -258,7 +257,7 @@ impl<F: LineFormat> Decode for Lines<F> {
     }
 }
 
-/// Decodes a format of records.
+/// Decoder for a format of records.
 pub(super) struct Records<F>(pub F);
 
 impl<F: RecordFormat> Decode for Records<F> {
@@ -302,11 +301,11 @@ impl<F: RecordFormat> Decode for Records<F> {
     }
 }
 
-/// Numbers the files or disks of a trace in the order in which it first names them.
+/// Numbers the files or disks of a trace in order of first use.
 #[derive(Default)]
 pub(super) struct Names {
     ids: HashMap<Vec<u8>, u32>,
-    /// Traces name the same file many times in a row.
+    /// Cache of the last name, because traces repeat names in long runs.
     last: Option<(Vec<u8>, u32)>,
 }
 

@@ -1,4 +1,4 @@
-//! What can be wrong with a trace. Every message says what, where, and what to do about it.
+//! Errors of traces. Every message says what is wrong, where, and what to do.
 
 use super::Format;
 use super::source::{Compression, Input};
@@ -6,27 +6,27 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a trace cannot be read, or not be written.
+/// Reason why a trace cannot be read or written.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// The operating system refused.
+    /// The operating system reported an error.
     Io {
         /// The file.
         path: PathBuf,
-        /// What it said.
+        /// The error.
         source: io::Error,
     },
-    /// The trace has no access in it.
+    /// The trace contains no access.
     Empty {
         /// The file.
         path: PathBuf,
-        /// Its format, if there was enough to tell.
+        /// Its format, if it could be recognised.
         format: Option<Format>,
-        /// Bad records that were skipped on the way.
+        /// Number of bad records that were skipped.
         skipped: u64,
     },
-    /// Neither content nor name says which format this is.
+    /// Neither content nor name identify the format.
     UnknownFormat {
         /// The file.
         path: PathBuf,
@@ -38,68 +38,68 @@ pub enum TraceError {
         /// The formats that fit.
         candidates: Vec<Format>,
     },
-    /// The compressed stream is broken or breaks off.
+    /// The compressed stream is damaged or incomplete.
     Compressed {
         /// The file.
         path: PathBuf,
         /// The compressions, outermost first.
         layers: Vec<Compression>,
-        /// Bytes of the decompressed stream that could be recovered.
+        /// Recovered bytes of the decompressed stream.
         offset: u64,
-        /// What the decompressor said; `None`: the file ends too early.
+        /// The decompressor's message; `None` if the file ends too early.
         corrupt: Option<String>,
     },
-    /// A record that cannot be.
+    /// A record is invalid.
     Damaged {
         /// The file.
         path: PathBuf,
         /// Its format.
         format: Format,
-        /// Where the record starts, in bytes of the decompressed stream.
+        /// Start of the record in bytes of the decompressed stream.
         offset: u64,
-        /// The line, counted from 1, of a text format.
+        /// Line, from 1; text formats only.
         line: Option<u64>,
-        /// What is wrong with it.
+        /// The problem.
         what: String,
     },
-    /// The last record is cut in the middle.
+    /// The last record is incomplete.
     Truncated {
         /// The file.
         path: PathBuf,
         /// Its format.
         format: Format,
-        /// Where the record starts, in bytes of the decompressed stream.
+        /// Start of the record in bytes of the decompressed stream.
         offset: u64,
-        /// Bytes there are.
+        /// Bytes that exist.
         have_bytes: u64,
-        /// Bytes a record has.
+        /// Bytes that a record requires.
         need_bytes: u64,
     },
-    /// A CSV trace without the columns that its format needs.
+    /// A CSV trace lacks columns that its format requires.
     Columns {
         /// The file.
         path: PathBuf,
         /// The format that was tried.
         format: Format,
-        /// What is missing and what was found.
+        /// The missing columns and the found ones.
         what: String,
     },
     /// The options do not fit the trace.
     Usage {
         /// The file.
         path: PathBuf,
-        /// What does not fit.
+        /// The conflict.
         what: String,
     },
-    /// The target format cannot say what the record says.
+    /// The target format cannot represent a record.
     Unrepresentable {
-        /// The file that was being written.
+        /// The file being written.
         path: PathBuf,
-        /// The format that was being written.
+        /// The format being written.
         format: Format,
-        /// The record, counted from 1.
+        /// Number of the record, from 1.
         record: u64,
-        /// What it cannot say, and the way out.
+        /// The unsupported property, and how to avoid it.
         what: String,
     },
 }
@@ -109,7 +109,8 @@ impl TraceError {
         TraceError::Io { path: path.to_path_buf(), source }
     }
 
-    /// An error of reading the (perhaps compressed) stream: the disk's fault, or the stream's?
+    /// Classifies an error of the (possibly compressed) stream as one of the disk or of the
+    /// compression.
     pub(super) fn stream(path: &Path, input: &Input, error: io::Error) -> Self {
         if is_disk_error(&error) || input.layers().is_empty() {
             return TraceError::io(path, error);
@@ -123,7 +124,7 @@ impl TraceError {
         }
     }
 
-    /// The byte of the decompressed stream that the error points at.
+    /// Position of the error in bytes of the decompressed stream.
     pub fn offset(&self) -> Option<u64> {
         match self {
             TraceError::Compressed { offset, .. }
@@ -133,7 +134,7 @@ impl TraceError {
         }
     }
 
-    /// The line, counted from 1, that the error points at.
+    /// Line of the error, from 1.
     pub fn line(&self) -> Option<u64> {
         match self {
             TraceError::Damaged { line, .. } => *line,
@@ -142,7 +143,8 @@ impl TraceError {
     }
 }
 
-/// The operating system's own errors carry its error number; a decompressor's do not.
+/// Whether the error is one of the operating system, which has an error number. A decompressor's
+/// error has none.
 pub(super) fn is_disk_error(error: &io::Error) -> bool {
     error.raw_os_error().is_some()
 }

@@ -1,4 +1,4 @@
-//! fio's own log (`write_iolog`, `read_iolog`), version 2 and 3.
+//! fio's I/O log (`write_iolog`, `read_iolog`), version 2 and 3.
 //!
 //! ```text
 //! fio version 2 iolog              version 3 has a time stamp in front of every line
@@ -9,10 +9,10 @@
 //! ```
 //!
 //! *Offset:* bytes from the beginning of the file; file ids count in the order in which the log
-//! first names the files. *Size:* bytes; every 4 KiB page that is touched counts, the first and
-//! last perhaps in part. `sync`, `datasync`, `syncfs` and `sync_file_range` are fsyncs; `trim` and
-//! `wait` touch no page. File names have no blanks, as in fio. fio insists on `add` and `open`
-//! before the first access, we do not.
+//! first names the files. *Size:* bytes; every touched 4 KiB page counts, including partial ones.
+//! `sync`, `datasync`, `syncfs` and `sync_file_range` are fsyncs. `trim` and `wait` touch no page.
+//! File names have no blanks, as in fio. fio requires `add` and `open` before the first access;
+//! this reader does not.
 
 use super::PAGE_BYTES;
 use super::PageAccess;
@@ -23,7 +23,7 @@ use super::write::{Encode, Run};
 use std::collections::BTreeSet;
 use std::io::Write;
 
-/// The version of a log, if the line is the first of one.
+/// Version of a log, if the line is the first of one.
 fn version(line: &[u8]) -> Option<u64> {
     match fields::<4>(line)? {
         [b"fio", b"version", version, b"iolog"] => decimal(version),
@@ -31,12 +31,12 @@ fn version(line: &[u8]) -> Option<u64> {
     }
 }
 
-/// For recognition.
+/// Whether a sampled line is the header of this format.
 pub(super) fn is_header(line: &[u8]) -> bool {
     version(line).is_some()
 }
 
-/// Reads the lines.
+/// Decoder of the lines.
 pub(super) struct FioIolog {
     files: Names,
     timed: bool,
@@ -101,7 +101,8 @@ impl LineFormat for FioIolog {
     }
 }
 
-/// Writes version 2. Files are called `file.ID`; what is mapped or anonymous has no word.
+/// Encoder of version 2. Files are called `file.ID`. Mapped and anonymous accesses cannot be
+/// expressed.
 #[derive(Default)]
 pub(super) struct FioIologEncoder {
     open: BTreeSet<u32>,

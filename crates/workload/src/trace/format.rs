@@ -1,4 +1,4 @@
-//! The closed set of formats: their names, and which file reads and writes them.
+//! The trace formats: their names, decoders and encoders.
 
 use super::decode::{Decode, Fault, Lines, Records};
 use super::source::Sample;
@@ -10,9 +10,9 @@ use std::str::FromStr;
 /// A trace format. The names are those of `--format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Format {
-    /// `kernel-lab`: 32-bit words with flags, as in `../shared/kernel`.
+    /// `kernel-lab`: 32-bit words with flags.
     KernelLab,
-    /// `shared-text`: `op page count` lines, as in `../shared/traces`.
+    /// `shared-text`: lines of `op page count`.
     SharedText,
     /// `oracle-general`: libCacheSim's binary with next-access times.
     OracleGeneral,
@@ -30,7 +30,7 @@ pub enum Format {
     Lirs,
     /// `fio-iolog`: version 2 and 3.
     FioIolog,
-    /// `blkparse`: what blkparse prints.
+    /// `blkparse`: default output of blkparse.
     Blkparse,
     /// `address`: loads and stores of a program.
     Address,
@@ -87,7 +87,7 @@ impl Format {
         }
     }
 
-    /// One line for help: what a record is, and what its size and offset mean.
+    /// Description in one line for help: the meaning of a record, its size and its offset.
     pub fn summary(self) -> &'static str {
         match self {
             Format::KernelLab => "binary, u32: bit 31 write, 30 mapped, 29 anonymous, low 29 bits page",
@@ -114,12 +114,12 @@ impl Format {
         }
     }
 
-    /// [`OpenOptions::unit_bytes`] applies.
+    /// Whether [`OpenOptions::unit_bytes`] applies.
     pub fn counts_units(self) -> bool {
         matches!(self, Format::LibCacheSimCsv | Format::Vscsi | Format::Arc | Format::Blkparse)
     }
 
-    /// What counts as an access, for traces in which nothing did.
+    /// Which events are accesses, for the message about traces without any.
     pub(super) fn what_counts(self) -> Option<&'static str> {
         match self {
             Format::Blkparse => Some("only Q events count"),
@@ -128,7 +128,7 @@ impl Format {
         }
     }
 
-    /// The reader. `Err`: the beginning says that it is not this format after all.
+    /// The decoder, or an error if the beginning contradicts the format.
     pub(super) fn decoder(
         self,
         sample: &Sample,
@@ -156,7 +156,7 @@ impl Format {
         })
     }
 
-    /// The writer; `None`: we only read this format.
+    /// The encoder; `None` if the format is read only.
     pub(super) fn encoder(self) -> Option<Box<dyn Encode>> {
         match self {
             Format::KernelLab => Some(Box::new(kernel_lab::KernelLabEncoder)),

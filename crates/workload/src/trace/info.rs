@@ -1,4 +1,4 @@
-//! What is in a trace: `mglru trace info`.
+//! Statistics of a trace, for `mglru trace info`.
 
 use super::write::PageHasher;
 use super::{Record, TraceError, TraceReader};
@@ -6,49 +6,49 @@ use serde::Serialize;
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 
-/// What one pass over a trace counts.
+/// Counts from one pass over a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TraceInfo {
-    /// The format's name.
+    /// Name of the format.
     pub format: String,
     /// The compressions, outermost first.
     pub compression: Vec<String>,
-    /// Requests of the format that touch pages; each is one access or more.
+    /// Requests that touch pages. Each is one access or more.
     pub requests: u64,
     /// Accesses and fsyncs.
     pub records: u64,
-    /// Accesses to one page.
+    /// Accesses, each to one page.
     pub accesses: u64,
     /// Distinct pages.
     pub distinct_pages: u64,
-    /// Accesses that write.
+    /// Writing accesses.
     pub writes: u64,
     /// Accesses through a mapping.
     pub mapped: u64,
     /// Accesses to anonymous pages.
     pub anon: u64,
-    /// fsyncs.
+    /// Number of fsyncs.
     pub syncs: u64,
     /// The lowest page number.
     pub lowest_page: u64,
     /// The highest page number.
     pub highest_page: u64,
-    /// Bad records that were skipped.
+    /// Bad records skipped.
     pub skipped: u64,
 }
 
-/// Reads a trace to its end and counts. Takes some 16 bytes of memory per distinct page.
+/// Reads a trace to its end and counts. Uses about 16 bytes of memory per distinct page.
 pub fn info(reader: &mut TraceReader) -> Result<TraceInfo, TraceError> {
     info_with(reader, |_| Ok(()))
 }
 
-/// As [`info`]; `told` hears of every batch, and ends the work with an error of its own.
+/// As [`info`]. Calls `told` after every batch; its error ends the work.
 pub fn info_with<E: From<TraceError>>(
     reader: &mut TraceReader,
     mut told: impl FnMut(&TraceReader) -> Result<(), E>,
 ) -> Result<TraceInfo, E> {
     let mut info = TraceInfo { lowest_page: u64::MAX, ..TraceInfo::default() };
-    // Anonymous pages are numbered apart.
+    // Anonymous pages have a numbering of their own.
     let mut pages: [HashSet<u64, BuildHasherDefault<PageHasher>>; 2] = Default::default();
     let mut batch = Vec::new();
     while reader.next_batch(&mut batch)? > 0 {

@@ -1,5 +1,4 @@
-//! The kernel lab's traces (`../shared/kernel`, design.md §6): `NAME.bin`, and `NAME.json` beside
-//! it.
+//! The traces that were replayed on real kernels: `NAME.bin`, with `NAME.json` beside it.
 //!
 //! One little-endian `u32` per access:
 //!
@@ -8,12 +7,12 @@
 //!     write | mapped | anonymous |   page number
 //! ```
 //!
-//! *Offset:* the page number in one flat space of 4 KiB pages, or, with bit 29, in another one of
-//! anonymous pages: anonymous page 5 and file page 5 are two pages. *Size:* always one page. There
-//! are no fsyncs.
+//! *Offset:* the page number in one flat space of 4 KiB pages, or, with bit 29, in a separate space
+//! of anonymous pages: anonymous page 5 and file page 5 are different pages. *Size:* always one
+//! page. There are no fsyncs.
 //!
-//! Any four bytes are a valid record, so damage shows only as a length that is no multiple of 4, or
-//! as a number of records that is not the sidecar's `n`. Both are errors.
+//! Any four bytes are a valid record. Damage is therefore detectable only as a length that is not a
+//! multiple of 4, or as a number of records other than the sidecar's `n`. Both are errors.
 
 use super::decode::{Parsed, RecordFormat, Request};
 use super::source::name_inside;
@@ -28,19 +27,20 @@ const ANON: u32 = 1 << 29;
 const PAGE: u32 = ANON - 1;
 const _: () = assert!(WRITE ^ MAPPED ^ ANON ^ PAGE == u32::MAX);
 
-/// What `NAME.json` says about `NAME.bin`. Every field may be missing, others are ignored.
+/// Contents of `NAME.json`, which describes `NAME.bin`. Every field is optional; unknown fields are
+/// ignored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sidecar {
-    /// The workload's name.
+    /// Name of the workload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Records in the trace (`n`).
     #[serde(default, rename = "n", skip_serializing_if = "Option::is_none")]
     pub records: Option<u64>,
-    /// Size of the page space; every page number is smaller.
+    /// Size of the page space. Every page number is smaller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pages: Option<u64>,
-    /// Anonymous pages among them.
+    /// Number of anonymous pages among them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anon_pages: Option<u64>,
     /// Fraction of the accesses before counting starts.
@@ -52,19 +52,21 @@ pub struct Sidecar {
     /// Writes in the trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes: Option<u64>,
-    /// What the workload is.
+    /// Description of the workload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
 
-/// Where the sidecar of a trace is: `x.bin` and `x.bin.zst` have `x.json`; other names have none.
+/// Path of a trace's sidecar: `x.bin` and `x.bin.zst` have `x.json`; other names have none.
 pub(super) fn sidecar_path(trace: &Path) -> Option<PathBuf> {
     let name = name_inside(trace.file_name()?.to_str()?).strip_suffix(".bin")?;
     Some(trace.with_file_name(format!("{name}.json")))
 }
 
-/// Reads the sidecar of a kernel-lab trace. `None`: there is no such file; `Err`: there is, and it
-/// is no sidecar.
+/// Reads the sidecar of a kernel-lab trace. `None` if there is no such file.
+///
+/// # Errors
+/// If the file exists and is not a sidecar.
 pub fn sidecar(trace: &Path) -> Result<Option<Sidecar>, TraceError> {
     let Some(path) = sidecar_path(trace) else { return Ok(None) };
     let text = match std::fs::read(&path) {
@@ -89,7 +91,7 @@ pub fn sidecar(trace: &Path) -> Result<Option<Sidecar>, TraceError> {
     Ok(Some(sidecar))
 }
 
-/// Reads the words.
+/// Decoder of the words.
 pub(super) struct KernelLab {
     expected_records: Option<u64>,
 }
@@ -128,7 +130,7 @@ impl RecordFormat for KernelLab {
     }
 }
 
-/// Writes the words.
+/// Encoder of the words.
 pub(super) struct KernelLabEncoder;
 
 impl Encode for KernelLabEncoder {

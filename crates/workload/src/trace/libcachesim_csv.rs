@@ -1,5 +1,5 @@
-//! libCacheSim's CSV: columns of time, object id and size (AdaptSize's traces are those, with
-//! blanks), or block requests with an `lbn` column.
+//! libCacheSim's CSV: columns of time, object id and size (AdaptSize's traces too, with blanks), or
+//! block requests with an `lbn` column.
 //!
 //! ```text
 //! time,id,size                  an id is an opaque key: one page, whatever its size
@@ -9,13 +9,13 @@
 //! A header names the columns, in any order and with others in between: `id` (`obj_id`, `obj-id`,
 //! `object_id`, `object`) or `lbn` (`lba`, `sector`), `size` (`obj_size`, `obj-size`, `length`,
 //! `len`), `op` (`operation`, `opcode`). Without a header the first three are time, id and size.
-//! Columns are divided by commas, semicolons, tabs or single blanks; the first line decides, and
-//! every line must have as many as it.
+//! Columns are separated by commas, semicolons, tabs or single blanks. The first line decides, and
+//! every line must have as many columns.
 //!
-//! *Offset:* an id is no offset; it is a number if most sampled ids are, else any word, hashed as
-//! in [`plain`]. An `lbn` counts units of 512 bytes unless said otherwise, in one flat space.
-//! *Size:* not used with an id; with an `lbn` every 4 KiB page that is touched counts. Without `op`
-//! every access is a read.
+//! *Offset:* an id is not an offset. It is a number if most sampled ids are; otherwise it is any
+//! word, hashed as in [`plain`]. An `lbn` counts units of 512 bytes by default, in one flat space.
+//! *Size:* not used with an id; with an `lbn` every touched 4 KiB page counts. Without `op` every
+//! access is a read.
 
 use super::decode::{Fault, LineFormat, Parsed, Request};
 use super::plain;
@@ -35,7 +35,7 @@ enum Key {
     Block { lbn: usize, size: usize },
 }
 
-/// Where things are in a line.
+/// Column numbers of the used fields.
 struct Layout {
     delimiter: u8,
     columns: usize,
@@ -78,7 +78,8 @@ impl Layout {
     }
 }
 
-/// Are the ids numbers? Most of the sampled ones decide, so that a damaged line does not.
+/// Whether the ids are numbers or words. The majority of the sampled ids decides, so that a damaged
+/// line does not.
 fn id_key(sample: &Sample, delimiter: u8, column: usize, header: bool) -> Key {
     let ids = sample
         .lines()
@@ -105,19 +106,19 @@ fn is_time(field: &[u8]) -> bool {
     std::str::from_utf8(field).is_ok_and(|text| text.parse::<f64>().is_ok_and(f64::is_finite))
 }
 
-/// For recognition: a header of any columns, or lines of time, id, size.
+/// Whether the sample has a header with any columns, or lines of time, id and size.
 pub(super) fn fits(sample: &Sample) -> bool {
     let Some(first) = sample.lines().next() else { return false };
     match Layout::of(sample) {
         Ok(layout) if layout.header => true,
         // Four numbers between blanks are an ARC trace.
         Ok(layout) => (layout.delimiter != b' ' && layout.delimiter != b'\t') || layout.columns == 3,
-        // A CSV of something else: our reader can say which columns it misses.
+        // A CSV of another kind: the reader reports the missing columns.
         Err(_) => first.contains(&b',') && split(first, b',').count() >= 2 && split(first, b',').all(is_name),
     }
 }
 
-/// Reads the lines.
+/// Decoder of the lines.
 pub(super) struct LibCacheSimCsv {
     layout: Layout,
     unit_bytes: u64,
@@ -169,7 +170,7 @@ impl LineFormat for LibCacheSimCsv {
     }
 }
 
-/// Does the operation write? `None`: neither reads nor writes.
+/// Whether the operation writes; `None` if it neither reads nor writes.
 fn writes(operation: &[u8]) -> Result<Option<bool>, String> {
     let is = |names: &[&str]| names.iter().any(|name| operation.eq_ignore_ascii_case(name.as_bytes()));
     if is(&["28", "08", "8", "88", "a8", "r", "read", "get", "gets"]) {

@@ -1,16 +1,15 @@
 //! Song Jiang's LIRS text: one block number per line, and a `*` as the last line.
 //!
-//! *Offset:* a block is a page, one flat space. *Size:* always one page. No operations: every
-//! access is a read.
+//! *Offset:* a block is a page, in one flat space. *Size:* always one page. There are no
+//! operations; every access is a read.
 //!
-//! Not every trace in circulation has its `*`, so a missing one is no error; anything but another
-//! `*` behind it is.
+//! Some circulating traces lack the `*`, so its absence is accepted. After it only another `*` is.
 
 use super::decode::{LineFormat, Parsed, Request};
 use super::plain;
 use super::text::{quote, wrong};
 
-/// Reads the lines.
+/// Decoder of the lines.
 #[derive(Default)]
 pub(super) struct Lirs {
     ended: bool,

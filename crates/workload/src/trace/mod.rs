@@ -1,7 +1,7 @@
-//! Page-access traces: who touched which page, in which order.
+//! Page-access traces: the sequence of pages that a program touched.
 //!
-//! A trace arrives as a file in one of fifteen formats, perhaps compressed, and leaves as batches
-//! of [`Record`]s. Three layers, each unaware of the others:
+//! A trace is a file in one of fifteen formats, optionally compressed. It is read as batches of
+//! [`Record`]s. Three independent layers read it:
 //!
 //! ```text
 //! source      bytes       file -> gzip | xz | zstd, nested -> a buffer that counts bytes and lines
@@ -9,30 +9,31 @@
 //! here        accesses    a request of n pages -> n accesses of 4 KiB, as many as the batch has room for
 //! ```
 //!
-//! Nothing grows with the length of the trace: the buffer holds 256 KiB, a batch 4,096 records, and
-//! a request of a million pages is a counter that runs. (A file name of an fio iolog, a disk of an
-//! MSR trace: those are remembered.)
+//! Memory use does not grow with the length of the trace: the buffer holds 256 KiB, a batch 4,096
+//! records, and a request of a million pages is a running counter. Only the names of files or disks
+//! in a trace are kept.
 //!
-//! # What a page number means
+//! # Page numbers
 //!
-//! Every format file says what its sizes and offsets mean. Four kinds exist:
+//! Every format's file documents its sizes and offsets. There are four kinds of page numbers:
 //!
 //! * One flat space (kernel lab, ARC, vscsi, ...): the page number is the position in 4 KiB pages.
 //! * Several files or disks (fio, MSR, MQSim, blkparse): file id << 32 | page in the file. Ids
 //!   count from 0 in the order in which the trace first names the files, so a trace of one disk is
 //!   a flat space again.
-//! * Anonymous memory (kernel lab): a space of its own. Anonymous page 5 is not file page 5.
+//! * Anonymous memory (kernel lab): a separate space. Anonymous page 5 is not file page 5.
 //! * Opaque keys (libCacheSim, CacheLib, plain): each key is one page, whatever its size.
-//!   Neighbouring numbers mean nothing. (A block of CacheLib's block store is such a key, with a
+//!   Neighbouring numbers are unrelated. (A block of CacheLib's block store is such a key, with a
 //!   range of pages to itself.)
 //!
 //! # Damage
 //!
-//! A record that cannot be is an error that names file, byte offset (in the decompressed stream)
-//! and line; the records before it are delivered first. With [`OpenOptions::lossy`] it is skipped
-//! and counted in [`TraceReader::skipped`]. A stream that breaks off counts as one bad record,
-//! whatever it still had to say. What no reader can see: text cut at the end of a number, or a
-//! binary trace cut between two records (unless a kernel-lab sidecar says how many there were).
+//! An invalid record is an error that names the file, byte offset (in the decompressed stream) and
+//! line. The records before it are delivered first. With [`OpenOptions::lossy`] bad records are
+//! skipped and counted in [`TraceReader::skipped`]. A stream that breaks off counts as one bad
+//! record, however much of it is missing. Some damage is undetectable: text that is cut at the end
+//! of a number, or a binary trace that is cut between two records (unless a kernel-lab sidecar
+//! gives their number).
 
 mod address;
 mod arc;
@@ -73,24 +74,24 @@ use source::Input;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// One touch of one 4 KiB page. Anonymous pages are numbered apart from file pages: `(anon, page)`
-/// is the page.
+/// One touch of one 4 KiB page. Anonymous pages and file pages are numbered separately: `(anon,
+/// page)` identifies the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PageAccess {
-    /// Page number; where the format knows files, the file's id is in the high 32 bits.
+    /// Page number. If the format knows files, the high 32 bits are the file's id.
     pub page: u64,
-    /// Written, not only read.
+    /// Whether the access writes.
     pub write: bool,
-    /// Through a mapping, not through a descriptor.
+    /// Whether the access is through a mapping rather than a descriptor.
     pub mapped: bool,
-    /// Anonymous memory, not file memory.
+    /// Whether the page is anonymous rather than file memory.
     pub anon: bool,
 }
 
 /// One event of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Record {
-    /// A page is touched.
+    /// A page access.
     Access(PageAccess),
     /// fsync or fdatasync of a file.
     Sync {
@@ -102,24 +103,22 @@ pub enum Record {
 /// How to open a trace.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
-    /// The format; `None`: recognised by content first, by name second.
+    /// The format; `None` recognises it by content first, by name second.
     pub format: Option<Format>,
-    /// Skip and count bad records instead of failing at the first.
+    /// Whether to skip and count bad records instead of failing at the first.
     pub lossy: bool,
-    /// Bytes of one unit of a block number, for the formats that count in units: ARC, vscsi,
-    /// blkparse, and the `lbn` of a CSV. `None`: 512. Some ARC traces (OLTP) count in whole
-    /// pages: 4096.
+    /// Bytes per unit of block numbers, for the formats that count in units: ARC, vscsi, blkparse,
+    /// and the `lbn` of a CSV. `None` is 512. Some ARC traces (OLTP) count in whole pages: 4096.
     pub unit_bytes: Option<u32>,
 }
 
-/// Opens a trace. Reads as much as it takes to recognise compression and format.
+/// Opens a trace, and reads as much as is needed to recognise compression and format.
 pub fn open(path: &Path, options: OpenOptions) -> Result<TraceReader, TraceError> {
     let (input, file_bytes) = Input::open(path)?;
     TraceReader::new(path.to_path_buf(), input, file_bytes, options)
 }
 
-/// Like [`open`], for bytes that are not a file; `name` stands for the path in recognition and
-/// errors.
+/// As [`open`], for bytes that are not a file; `name` replaces the path in recognition and errors.
 pub fn from_reader(
     name: &str,
     reader: Box<dyn Read + Send>,
@@ -130,8 +129,8 @@ pub fn from_reader(
     TraceReader::new(path, input, None, options)
 }
 
-/// Reads a trace from front to back, in batches ([`TraceReader::next_batch`]) or, more slowly, as
-/// an iterator.
+/// Reads a trace sequentially, in batches ([`TraceReader::next_batch`]) or, more slowly, as an
+/// iterator.
 pub struct TraceReader {
     path: PathBuf,
     format: Format,
@@ -139,9 +138,9 @@ pub struct TraceReader {
     input: Input,
     decoder: Box<dyn Decode>,
     sink: Sink,
-    /// Records of the sink that the iterator has handed out already.
+    /// Number of records in the sink that the iterator has returned.
     taken: usize,
-    /// The trace ended with this error, after the records that are in the sink.
+    /// Error that ended the trace, to be returned after the records in the sink.
     failure: Option<TraceError>,
     done: bool,
 }
@@ -192,11 +191,11 @@ impl TraceReader {
         })
     }
 
-    /// Replaces the contents of `batch` by the next records, up to 4,096. `Ok(0)`: the trace is
-    /// over.
+    /// Replaces the contents of `batch` with the next records, up to 4,096. Returns their number,
+    /// which is 0 at the end of the trace.
     ///
-    /// Records before a damaged one are delivered before the error is; after an error the trace is
-    /// over.
+    /// # Errors
+    /// A damaged record, after all records before it were returned. The trace then ends.
     pub fn next_batch(&mut self, batch: &mut Vec<Record>) -> Result<usize, TraceError> {
         if self.taken >= self.sink.records.len() {
             self.fill()?;
@@ -212,7 +211,7 @@ impl TraceReader {
         Ok(batch.len())
     }
 
-    /// Fills the sink; leaves it empty only when the trace is over.
+    /// Fills the sink. It stays empty only at the end of the trace.
     fn fill(&mut self) -> Result<(), TraceError> {
         self.sink.records.clear();
         self.taken = 0;
@@ -235,7 +234,7 @@ impl TraceReader {
         Ok(())
     }
 
-    /// The input is at its end: was that all there should be?
+    /// Handles the end of the input, and checks that the trace is complete.
     fn end(&mut self) {
         self.done = true;
         if let Err(what) = self.decoder.finish(self.sink.requests) {
@@ -253,7 +252,7 @@ impl TraceReader {
         }
     }
 
-    /// Bad records skipped so far; 0 unless the trace was opened lossy.
+    /// Bad records skipped so far; 0 unless the trace was opened with `lossy`.
     pub fn skipped(&self) -> u64 {
         self.sink.skipped
     }
@@ -263,30 +262,30 @@ impl TraceReader {
         self.sink.requests
     }
 
-    /// The format, as recognised or as forced.
+    /// The format, as recognised or as requested.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// The compressions that were peeled off, outermost first.
+    /// The compressions that were removed, outermost first.
     pub fn compression(&self) -> &[Compression] {
         self.input.layers()
     }
 
-    /// Where the trace comes from.
+    /// Path of the trace.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How much of the file (as stored) has been read, 0 to 1; `None` where its size is unknown.
-    /// For progress bars.
+    /// Fraction of the stored file that has been read, 0 to 1, for progress bars; `None` if its
+    /// size is unknown.
     pub fn progress(&self) -> Option<f64> {
         let total = self.file_bytes.filter(|total| *total > 0)?;
         Some((self.input.stored_bytes_read() as f64 / total as f64).min(1.0))
     }
 }
 
-/// A stream that broke off at once is the better explanation of what its beginning looks like.
+/// Error of a stream that broke off at once. It explains more than the unrecognised beginning.
 fn broken_off(path: &Path, input: &mut Input) -> Option<TraceError> {
     input.take_failure().map(|error| TraceError::stream(path, input, error))
 }

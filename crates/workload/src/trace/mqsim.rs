@@ -6,16 +6,15 @@
 //! ```
 //!
 //! *Offset:* 512-byte sectors from the beginning of a device. A device is a file; file ids count in
-//! the order of first use, so a trace of one device is one flat space. *Size:* sectors; every 4 KiB
-//! page that is touched counts, the first and last perhaps in part. Times are not used, but they
-//! must be numbers.
+//! order of first use, so a trace of one device is one flat space. *Size:* sectors; every touched 4
+//! KiB page counts, including partial ones. Times must be numbers but are not used.
 
 use super::decode::{LineFormat, Names, Parsed, Request};
 use super::text::{decimal, fields, number, quote, wrong};
 
 const SECTOR_BYTES: u64 = 512;
 
-/// Reads the lines.
+/// Decoder of the lines.
 #[derive(Default)]
 pub(super) struct MqSim {
     devices: Names,
@@ -44,7 +43,7 @@ impl LineFormat for MqSim {
     }
 }
 
-/// For recognition.
+/// Whether a sampled line looks like a record of this format.
 pub(super) fn is_record(line: &[u8]) -> bool {
     fields::<5>(line).is_some_and(|fields| {
         fields.iter().all(|field| decimal(field).is_some()) && matches!(fields[4], b"0" | b"1")

@@ -6,15 +6,15 @@
 //! ```
 //!
 //! *Offset:* bytes from the beginning of a disk. Host and disk together are a file; file ids count
-//! in the order of first use, so a trace of one disk is one flat space. *Size:* bytes; every 4 KiB
-//! page that is touched counts, the first and last perhaps in part. `type` is `Read` or `Write`.
-//! Times are not used; the last column may be missing.
+//! in order of first use, so a trace of one disk is one flat space. *Size:* bytes; every touched 4
+//! KiB page counts, including partial ones. `type` is `Read` or `Write`. Times are not used; the
+//! last column may be missing.
 
 use super::decode::{Fault, LineFormat, Names, Parsed, Request};
 use super::source::Sample;
 use super::text::{number, quote, wrong};
 
-/// Reads the lines.
+/// Decoder of the lines.
 #[derive(Default)]
 pub(super) struct Msr {
     disks: Names,
@@ -53,7 +53,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// For recognition.
+/// Whether a sampled line looks like a record of this format.
 pub(super) fn is_record(line: &[u8]) -> bool {
     Row::of(line).is_some_and(|row| row.writes().is_some() || row.is_header())
 }

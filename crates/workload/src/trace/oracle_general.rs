@@ -4,17 +4,17 @@
 //! u32 time in seconds | u64 object id | u32 bytes | i64 index of the next access to the object, or -1
 //! ```
 //!
-//! *Offset:* none: an id is an opaque key (here and there it was made from a block number, but
-//! neighbours mean nothing). *Size:* not used: one object is one page, whatever it weighs. That is
-//! how libCacheSim counts when sizes are ignored. There are no operations: every access is a read.
-//! Time and next access are not used either.
+//! *Offset:* none: an id is an opaque key. Some were made from block numbers, but neighbours are
+//! unrelated. *Size:* not used: one object is one page, whatever its size, as libCacheSim counts
+//! when sizes are ignored. There are no operations; every access is a read. Time and next access
+//! are not used.
 
 use super::decode::{Parsed, RecordFormat, Request};
 use super::source::Sample;
 
 const RECORD_BYTES: usize = 24;
 
-/// Reads the records.
+/// Decoder of the records.
 pub(super) struct OracleGeneral;
 
 impl RecordFormat for OracleGeneral {
@@ -28,14 +28,15 @@ impl RecordFormat for OracleGeneral {
     }
 }
 
-/// Could this be the format?
+/// Confidence that a sample is of this format.
 pub(super) enum Fit {
     Yes,
     Perhaps,
     No,
 }
 
-/// Time never runs backwards, sizes are positive, the next access is ahead or never.
+/// Whether a sample fits: time does not run backwards, sizes are positive, and the next access is
+/// ahead or absent.
 pub(super) fn fits(sample: &Sample) -> Fit {
     let mut last_time = 0;
     let mut records = 0;

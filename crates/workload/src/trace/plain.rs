@@ -1,12 +1,12 @@
 //! One key per line: `plain` for numbers, `keys` for words.
 //!
-//! *Offset:* in `plain` the number is the page, decimal or with `0x` hexadecimal, 64 bits, one flat
-//! space. In `keys` the page is the word's 64-bit FNV-1a hash, the same in every run; neighbouring
-//! words mean nothing, and two words on one page are expected once in 2^64 / n² for n words.
-//! *Size:* always one page. No operations: every access is a read.
+//! *Offset:* in `plain` the number is the page: 64 bits, decimal or hexadecimal with `0x`, in one
+//! flat space. In `keys` the page is the word's 64-bit FNV-1a hash, the same in every run.
+//! Neighbouring words are unrelated, and n words are expected to have n² / 2^65 collisions. *Size:*
+//! always one page. There are no operations; every access is a read.
 //!
-//! They are two formats so that a broken line in a trace of numbers is an error and not a new key.
-//! In `plain` empty lines and lines that start with `#` are skipped, in `keys` only empty ones.
+//! The formats are separate so that a broken line in a trace of numbers is an error and not a new
+//! key. `plain` skips empty lines and lines that start with `#`; `keys` skips only empty ones.
 
 use super::PageAccess;
 use super::decode::{LineFormat, Parsed, Request};
@@ -14,7 +14,7 @@ use super::text::{decimal, quote, wrong};
 use super::write::{Encode, Run};
 use std::io::Write;
 
-/// A decimal or `0x` hexadecimal number.
+/// Parses a decimal or `0x` hexadecimal number.
 #[inline]
 pub(super) fn number(text: &[u8]) -> Option<u64> {
     match text {
@@ -27,18 +27,18 @@ pub(super) fn number(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// For recognition.
+/// Whether a sampled line is a number.
 pub(super) fn is_number(line: &[u8]) -> bool {
     number(line).is_some()
 }
 
-/// FNV-1a: simple enough to be written down in one line of documentation, and it will never change.
+/// FNV-1a: short enough to document in one line, and fixed for all time.
 pub(super) fn hash(word: &[u8]) -> u64 {
     word.iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Reads numbers.
+/// Decoder of numbers.
 pub(super) struct Plain;
 
 impl LineFormat for Plain {
@@ -54,7 +54,7 @@ impl LineFormat for Plain {
     }
 }
 
-/// Reads words.
+/// Decoder of words.
 pub(super) struct Keys;
 
 impl LineFormat for Keys {
@@ -66,7 +66,7 @@ impl LineFormat for Keys {
     }
 }
 
-/// Writes numbers: nothing but the page survives.
+/// Encoder of page numbers; everything else in a record is lost.
 pub(super) struct PlainEncoder;
 
 impl Encode for PlainEncoder {

@@ -1,13 +1,13 @@
-//! Which format is this? Content first, name second.
+//! Recognition of formats, by content first and by name second.
 //!
-//! A text format fits if more than half of the sampled lines are its records: a damaged trace is
-//! still recognised, and its reader then says where the damage is. The text formats exclude each
-//! other by shape, except that a column of numbers may be `lirs` or `plain`; they mean the same
-//! page by it, so `plain` it is unless a `*` or the name says LIRS.
+//! A text format fits if more than half of the sampled lines are its records. A damaged trace is
+//! thus still recognised, and its reader then reports the place of the damage. The text formats
+//! exclude each other by shape, except that a column of numbers may be `lirs` or `plain`. Both name
+//! the same pages, so the result is `plain` unless a `*` or the name indicates LIRS.
 //!
 //! Binary formats have no magic number. `vscsi` and `oracle-general` have fields that must agree
-//! from record to record; any bytes whatever are a possible kernel-lab trace, so that one needs the
-//! name `.bin` or somebody's word.
+//! from record to record. Any bytes are a possible kernel-lab trace, so that format requires the
+//! name `.bin` or an explicit `--format`.
 
 use super::source::{Sample, name_inside};
 use super::text::{decimal, field, fields};
@@ -17,10 +17,10 @@ use super::{
 };
 use std::path::Path;
 
-/// Lines that recognition looks at.
+/// Number of lines that recognition examines.
 const LINES: usize = 200;
 
-/// Why no format could be chosen.
+/// Reason why no format could be chosen.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unsure {
     Unknown,
@@ -37,17 +37,18 @@ impl Unsure {
     }
 }
 
-/// Chooses the format of a trace that is called `name` and begins with `sample`.
+/// Chooses the format of a trace named `name` that begins with `sample`.
 pub(super) fn recognise(name: &str, sample: &Sample) -> Result<Format, Unsure> {
     let candidates = if is_text(&sample.bytes) { text(sample) } else { binary(sample) };
     let named = named(name_inside(name));
     match (candidates.as_slice(), named) {
         (fit, Some(named)) if fit.contains(&named) => Ok(named),
-        // No content fits, or any word would: believe the name, its reader will say what is wrong.
+        // No content fits, or only `keys`, which accepts any word: trust the name. Its reader
+        // reports the error.
         ([] | [Format::Keys], Some(named)) => Ok(named),
         ([], None) => Err(Unsure::Unknown),
         ([only], _) if *only != Format::KernelLab => Ok(*only),
-        // Both mean the same by a column of numbers.
+        // Both read the same pages from a column of numbers.
         ([Format::Plain, Format::Lirs], _) => Ok(Format::Plain),
         (several, _) => Err(Unsure::Ambiguous(several.to_vec())),
     }
@@ -74,7 +75,8 @@ fn named(name: &str) -> Option<Format> {
     }
 }
 
-/// No control characters but white space. Other encodings than ASCII are text.
+/// Whether the bytes have no control characters but white space. Other encodings than ASCII are
+/// text.
 fn is_text(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte >= b' ' && *byte != 0x7f || byte.is_ascii_whitespace())
 }
@@ -105,7 +107,7 @@ fn text(sample: &Sample) -> Vec<Format> {
     } else if most(&is_arc) {
         vec![Format::Arc]
     } else if most(&plain::is_number) {
-        // The end mark is at the very end: beyond the lines that were looked at, perhaps beyond the
+        // The end mark is at the very end: beyond the examined lines, and perhaps beyond the
         // sample.
         if sample.lines().any(|line| line == b"*") {
             vec![Format::Lirs]

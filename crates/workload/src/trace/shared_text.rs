@@ -1,4 +1,4 @@
-//! The shared traces' text (`../shared/traces/README.md`): lines of `op page count`.
+//! A text format with files, fsyncs and page faults: lines of `op page count`.
 //!
 //! ```text
 //! R 4294967296 2    read pages 0 and 1 of file 1
@@ -7,9 +7,9 @@
 //! S 4294967296 0    fsync of file 1
 //! ```
 //!
-//! *Offset:* a 4 KiB page number, 64 bits; in captured traces file id << 32 | page in the file, in
-//! others one flat space. *Size:* `count` pages from there on. Fields are divided by blanks; empty
-//! lines and lines that start with `#` are skipped.
+//! *Offset:* a 64-bit number of a 4 KiB page; in captured traces file id << 32 | page in the file,
+//! in others one flat space. *Size:* `count` pages from there on. Fields are separated by blanks.
+//! Empty lines and lines that start with `#` are skipped.
 
 use super::PageAccess;
 use super::decode::{LineFormat, Parsed, Request};
@@ -17,7 +17,7 @@ use super::text::{fields, leading_decimal, number, quote};
 use super::write::{Encode, Run};
 use std::io::Write;
 
-/// Reads the lines.
+/// Decoder of the lines.
 pub(super) struct SharedText;
 
 impl LineFormat for SharedText {
@@ -47,8 +47,8 @@ impl LineFormat for SharedText {
     }
 }
 
-/// The way that all traces write it, with single blanks, in one pass instead of cutting fields
-/// first: half the time.
+/// Fast path for single blanks, the usual form: one pass instead of splitting fields first takes
+/// half the time.
 #[inline]
 fn page_and_count(text: &[u8]) -> Option<(u64, u64)> {
     let (page, rest) = leading_decimal(text)?;
@@ -56,14 +56,14 @@ fn page_and_count(text: &[u8]) -> Option<(u64, u64)> {
     rest.is_empty().then_some((page, count))
 }
 
-/// For recognition.
+/// Whether a sampled line looks like a record of this format.
 pub(super) fn is_record(line: &[u8]) -> bool {
     matches!(line, [b'R' | b'W' | b'F' | b'S', b' ' | b'\t', ..])
         && fields::<3>(line)
             .is_some_and(|[_, page, count]| number(page, "").is_ok() && number(count, "").is_ok())
 }
 
-/// Writes the lines. Anonymous pages and writes through a mapping have no letter.
+/// Encoder of the lines. Anonymous pages and writes through a mapping cannot be expressed.
 pub(super) struct SharedTextEncoder;
 
 impl Encode for SharedTextEncoder {

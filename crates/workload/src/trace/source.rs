@@ -1,4 +1,5 @@
-//! Bytes of a trace: the file, its compressions, and a buffer that knows offsets and lines.
+//! The byte stream of a trace: the file, its compressions, and a buffer that tracks offsets and
+//! lines.
 
 use super::TraceError;
 use std::fmt;
@@ -9,30 +10,31 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Decompressed bytes in memory. Large against a line, small against a cache.
+/// Decompressed bytes in memory: large compared with a line, small compared with a cache.
 const BUFFER_BYTES: usize = 256 * 1024;
-/// A longer line is no record of any format; it is a binary file that is read as text.
+/// Longest accepted line. A longer one means that a binary file is read as text.
 pub(super) const LINE_BYTES_MAX: usize = 64 * 1024;
-/// What recognition sees.
+/// Size of the sample for recognition.
 const SAMPLE_BYTES: usize = 64 * 1024;
-/// `x.txt.gz.zst` happens; five layers are an attack.
+/// Upper limit of nested compressions. `x.txt.gz.zst` occurs; five layers are an attack.
 const LAYERS_MAX: usize = 4;
-/// zstd refuses frames that need a larger window (128 MiB): the shared traces need 2^24.
+/// Largest window of zstd frames, 128 MiB; frames with a larger one are refused. Known traces need
+/// 2^24.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 
-/// How a trace file is compressed.
+/// Compression of a trace file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// gzip (`.gz`), also several members in a row.
+    /// gzip (`.gz`), including several members in sequence.
     Gzip,
-    /// xz (`.xz`), also several streams in a row.
+    /// xz (`.xz`), including several streams in sequence.
     Xz,
     /// zstd (`.zst`), windows up to 2^27 bytes.
     Zstd,
 }
 
 impl Compression {
-    /// Every compression, with its file name extension.
+    /// Every compression with its file name extension.
     pub(super) const EXTENSIONS: [(&'static str, Compression); 3] =
         [("gz", Compression::Gzip), ("xz", Compression::Xz), ("zst", Compression::Zstd)];
 
@@ -40,8 +42,7 @@ impl Compression {
         match magic {
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Compression::Zstd),
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Compression::Xz),
-            // Two magic bytes are little, and a kernel-lab trace may start with any: look at the
-            // whole header.
+            // The two magic bytes could also begin a kernel-lab trace, so check the whole header.
             [0x1f, 0x8b, 8, flags, _, _, _, _, 0 | 2 | 4, 0..=13 | 255, ..] if *flags < 0x20 => {
                 Some(Compression::Gzip)
             }
@@ -60,7 +61,7 @@ impl fmt::Display for Compression {
     }
 }
 
-/// The file name without the extensions of compressions: `x.txt.zst` is named `x.txt`.
+/// The file name without compression extensions: `x.txt.zst` becomes `x.txt`.
 pub(super) fn name_inside(name: &str) -> &str {
     for (extension, _) in Compression::EXTENSIONS {
         if let Some(inner) = name.strip_suffix(extension).and_then(|name| name.strip_suffix('.')) {
@@ -73,7 +74,7 @@ pub(super) fn name_inside(name: &str) -> &str {
 /// The beginning of a trace, for recognition.
 pub(super) struct Sample {
     pub bytes: Vec<u8>,
-    /// This is the whole trace.
+    /// Whether the sample is the whole trace.
     pub complete: bool,
 }
 
@@ -88,28 +89,28 @@ impl Sample {
     }
 }
 
-/// A buffered stream that hands out lines or fixed records and knows where they are.
+/// A buffered stream that returns lines or fixed records with their positions.
 pub(super) struct Input {
     source: Box<dyn Read + Send>,
     layers: Vec<Compression>,
     stored_bytes_read: Arc<AtomicU64>,
     buffer: Box<[u8]>,
-    /// The unread bytes.
+    /// Range of unread bytes.
     unread: Range<usize>,
     /// Stream offset of `buffer[0]`.
     origin: u64,
     lines: u64,
     ended: bool,
-    /// Reading failed after the bytes that are in the buffer.
+    /// Read error that follows the buffered bytes.
     failure: Option<io::Error>,
 }
 
-/// What [`Input::line`] and [`Input::records`] find next; ranges are for [`Input::bytes`].
+/// Result of [`Input::line`] and [`Input::records`]. Ranges are for [`Input::bytes`].
 pub(super) enum Next {
     Item(Range<usize>),
-    /// A line beyond all reason. It has been skipped.
+    /// A line above the limit, which has been skipped.
     TooLong,
-    /// So many bytes of a record are left.
+    /// Number of bytes left of an incomplete record.
     Partial(usize),
     End,
 }
@@ -123,8 +124,8 @@ impl Input {
         Ok((input, bytes))
     }
 
-    /// Peels off compressions until the bytes look like none. An error here is the disk's; damage
-    /// comes with reading.
+    /// Removes compressions until none is recognised. Errors here come from the disk; damaged
+    /// compression is found when reading.
     pub fn new(stored: Box<dyn Read + Send>) -> io::Result<Self> {
         let stored_bytes_read = Arc::new(AtomicU64::new(0));
         let counted = Counted { inner: stored, bytes: Arc::clone(&stored_bytes_read) };
@@ -169,7 +170,7 @@ impl Input {
         })
     }
 
-    /// The first bytes, which stay unread.
+    /// The first bytes, which remain unread.
     pub fn sample(&mut self) -> Sample {
         assert!(self.origin == 0 && self.unread.start == 0);
         while self.unread.end < SAMPLE_BYTES && self.refill() {}
@@ -177,7 +178,7 @@ impl Input {
         Sample { bytes: bytes.to_vec(), complete: self.ended && self.unread.end <= SAMPLE_BYTES }
     }
 
-    /// Reads more behind the unread bytes. `false`: there is no more, or no room.
+    /// Reads more bytes into the buffer. `false` if there are none, or no room.
     fn refill(&mut self) -> bool {
         if self.ended {
             return false;
@@ -202,8 +203,8 @@ impl Input {
         false
     }
 
-    /// The next line without its newline. The last line needs none, unless the stream broke off in
-    /// it.
+    /// The next line without its newline. The last line may lack a newline unless the stream broke
+    /// off in it.
     pub fn line(&mut self) -> Next {
         loop {
             let unread = &self.buffer[self.unread.clone()];
@@ -244,7 +245,7 @@ impl Input {
         }
     }
 
-    /// As many whole records of `size` bytes as are at hand, at least one.
+    /// All available whole records of `size` bytes, at least one.
     pub fn records(&mut self, size: usize) -> Next {
         while self.unread.len() < size {
             if !self.refill() {
@@ -256,7 +257,7 @@ impl Input {
         Next::Item(self.unread.start..self.unread.start + length)
     }
 
-    /// Marks bytes of what [`Input::records`] found as read.
+    /// Marks bytes of an [`Input::records`] result as read.
     pub fn consume(&mut self, bytes: usize) {
         assert!(bytes <= self.unread.len());
         self.unread.start += bytes;
@@ -266,7 +267,7 @@ impl Input {
         &self.buffer[range]
     }
 
-    /// Stream offset of a place in the buffer.
+    /// Stream offset of a buffer index.
     pub fn offset_of(&self, index: usize) -> u64 {
         self.origin + index as u64
     }
@@ -276,12 +277,12 @@ impl Input {
         self.offset_of(self.unread.start)
     }
 
-    /// Stream offset behind the last byte that could be read.
+    /// Stream offset after the last readable byte.
     pub fn end_offset(&self) -> u64 {
         self.offset_of(self.unread.end)
     }
 
-    /// Lines handed out so far, so the number of the last one.
+    /// Number of lines returned so far, and so the number of the last one.
     pub fn lines(&self) -> u64 {
         self.lines
     }
@@ -299,17 +300,17 @@ impl Input {
     }
 }
 
-/// The longest header that [`Compression::of`] looks at.
+/// Longest header that [`Compression::of`] examines.
 const MAGIC_BYTES: usize = 10;
 
-/// The first bytes of a stream, as far as they could be read.
+/// The first readable bytes of a stream.
 fn peek(source: &mut dyn BufRead) -> (Vec<u8>, io::Result<()>) {
     let mut magic = Vec::with_capacity(MAGIC_BYTES);
     let peeked = source.take(MAGIC_BYTES as u64).read_to_end(&mut magic);
     (magic, peeked.map(|_| ()))
 }
 
-/// Counts what passes, for progress bars: another layer decides how much is read at once.
+/// Counts stored bytes for progress bars. A layer above decides how much to read at once.
 struct Counted {
     inner: Box<dyn Read + Send>,
     bytes: Arc<AtomicU64>,
@@ -323,7 +324,7 @@ impl Read for Counted {
     }
 }
 
-/// A stream that broke off while it was looked at breaks off again when it is read.
+/// A stream that failed during recognition fails again when it is read.
 struct Failed(Option<io::Error>);
 
 impl Read for Failed {

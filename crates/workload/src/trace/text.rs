@@ -1,8 +1,8 @@
-//! Fields and numbers of text formats, and complaints about them.
+//! Fields and numbers of text formats, and messages about them.
 
 use std::fmt::Display;
 
-/// A decimal number, nothing around it.
+/// Parses a decimal number without surrounding characters.
 #[inline]
 pub(super) fn decimal(text: &[u8]) -> Option<u64> {
     // 19 digits always fit; the twentieth may not.
@@ -15,7 +15,7 @@ pub(super) fn decimal(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// A number of at most 19 digits, and what follows it.
+/// Parses a number of at most 19 digits, and returns the rest of the text.
 #[inline]
 pub(super) fn leading_decimal(text: &[u8]) -> Option<(u64, &[u8])> {
     let mut number = 0u64;
@@ -31,19 +31,19 @@ pub(super) fn leading_decimal(text: &[u8]) -> Option<(u64, &[u8])> {
     (1..=19).contains(&digits).then(|| (number, &text[digits..]))
 }
 
-/// A decimal number, or a complaint that names the field.
+/// Parses a decimal number, or returns a message that names the field.
 #[inline]
 pub(super) fn number(text: &[u8], field: &str) -> Result<u64, String> {
     decimal(text).ok_or_else(|| wrong(field, text, "a number"))
 }
 
-/// The complaint about a field.
+/// Message about an invalid field.
 #[cold]
 pub(super) fn wrong(field: &str, found: &[u8], expected: impl Display) -> String {
     format!("{field} is {}, expected {expected}", quote(found))
 }
 
-/// Text of a trace for a message: printable, and not the whole line of a broken file.
+/// Text of a trace in printable form for a message, shortened.
 pub(super) fn quote(text: &[u8]) -> String {
     const SHOWN_BYTES: usize = 60;
     if text.len() > SHOWN_BYTES {

@@ -5,11 +5,10 @@
 //! version 2, 40 bytes:  u16 cmd | u16 ver | u32 sn | u32 len | u32 segments | u64 lbn | u64 time, response
 //! ```
 //!
-//! The high byte of `ver` is the version; which one it is, the first records say. *Offset:* `lbn`
-//! in units (512-byte sectors unless said otherwise), one flat space. *Size:* `len` in bytes; every
-//! 4 KiB page that is touched counts, the first and last perhaps in part. Commands that move no
-//! data are skipped, SYNCHRONIZE CACHE is an fsync of file 0, and a command that is no SCSI block
-//! command is damage.
+//! The high byte of `ver` is the version, which is taken from the first records. *Offset:* `lbn` in
+//! units (512-byte sectors by default), in one flat space. *Size:* `len` in bytes; every touched 4
+//! KiB page counts, including partial ones. Commands that move no data are skipped, SYNCHRONIZE
+//! CACHE is an fsync of file 0, and any command that is not a SCSI block command is damage.
 
 use super::decode::{Fault, Parsed, RecordFormat, Request};
 use super::source::Sample;
@@ -28,7 +27,7 @@ impl Version {
         }
     }
 
-    /// Command, version, length, block of a record.
+    /// Command, version, length and block of a record.
     fn parts(self, record: &[u8]) -> (u16, u16, u32, u64) {
         let u16_at = |at: usize| u16::from_le_bytes([record[at], record[at + 1]]);
         let u32_at = |at: usize| u32::from_le_bytes(record[at..at + 4].try_into().expect("4 bytes"));
@@ -43,7 +42,7 @@ impl Version {
         version >> 8 == if self == Version::One { 1 } else { 2 }
     }
 
-    /// The version of which more than half of the sampled records are.
+    /// The version that more than half of the sampled records have.
     fn of(sample: &Sample) -> Option<Version> {
         [Version::Two, Version::One].into_iter().find(|version| {
             let records = sample.bytes.chunks_exact(version.size()).take(100);
@@ -56,7 +55,7 @@ impl Version {
     }
 }
 
-/// What a SCSI command does to a disk's cache.
+/// Effect of a SCSI command on a disk's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
     Read,
@@ -82,12 +81,12 @@ fn operation(command: u16) -> Option<Operation> {
     }
 }
 
-/// For recognition.
+/// Whether a sample is of this format.
 pub(super) fn fits(sample: &Sample) -> bool {
     Version::of(sample).is_some()
 }
 
-/// Reads the records.
+/// Decoder of the records.
 pub(super) struct Vscsi {
     version: Version,
     unit_bytes: u64,

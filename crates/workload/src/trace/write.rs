@@ -1,11 +1,11 @@
-//! Writing traces: `mglru trace convert`.
+//! Writing traces, for `mglru trace convert`.
 //!
-//! A format that cannot say what a record says refuses it, by default: a conversion that silently
-//! loses writes is a new trace under an old name. [`WriteOptions::drop`] loses on purpose,
+//! By default, a format refuses records that it cannot represent: a conversion that silently loses
+//! writes would be a new trace under an old name. [`WriteOptions::drop`] permits loss, and
 //! [`WriteOptions::renumber`] makes pages fit.
 //!
-//! Neighbouring pages in a row with the same flags become one request where the format has counts.
-//! The file appears under its name when it is complete, never before.
+//! Runs of neighbouring pages with equal flags become one request if the format has counts. The
+//! file appears under its name only when it is complete.
 
 use super::source::Compression;
 use super::{Format, PAGE_BYTES, PageAccess, Record, Sidecar, TraceError, TraceReader, kernel_lab};
@@ -18,67 +18,67 @@ use std::path::{Path, PathBuf};
 /// How to write a trace.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteOptions {
-    /// Number the distinct pages from 0 in order of first use, all in file 0.
+    /// Whether to number the distinct pages from 0 in order of first use, all in file 0.
     pub renumber: bool,
-    /// Leave out what the format cannot say (flags, fsyncs), and count it. With anonymous pages
-    /// only together with `renumber`: they are numbered apart.
+    /// Whether to drop and count what the format cannot represent (flags, fsyncs). Anonymous pages
+    /// also require `renumber`, because they are numbered separately.
     pub drop: bool,
 }
 
-/// What was written.
+/// Counts of a conversion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Converted {
     /// Accesses written.
     pub accesses: u64,
     /// fsyncs written.
     pub syncs: u64,
-    /// Records that lost a flag, and fsyncs left out.
+    /// Number of records that lost a flag, and of dropped fsyncs.
     pub dropped: u64,
-    /// Distinct pages, if they were numbered anew.
+    /// Number of distinct pages, if they were renumbered.
     pub renumbered_pages: Option<u64>,
 }
 
-/// `pages` accesses in a row, each to the page after the last.
+/// A run of `pages` accesses to successive pages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub first: PageAccess,
     pub pages: u64,
 }
 
-/// How a format says things.
+/// Encoder of a format.
 pub(super) trait Encode: Send {
-    /// Every page number is smaller.
+    /// Exclusive upper limit of page numbers.
     fn pages_max(&self) -> u64 {
         u64::MAX
     }
-    /// The access as far as the format can say it.
+    /// The nearest access that the format can represent.
     fn nearest(&self, access: PageAccess) -> PageAccess;
     fn begin(&mut self, _out: &mut Vec<u8>) {}
     fn access(&mut self, run: Run, out: &mut Vec<u8>);
-    /// `false`: the format has no fsync.
+    /// Writes an fsync; `false` if the format has none.
     fn sync(&mut self, _file: u32, _out: &mut Vec<u8>) -> bool {
         false
     }
     fn end(&mut self, _out: &mut Vec<u8>) {}
 }
 
-/// Runs are cut here, so that a reader's idea of a sane request is never passed.
+/// Longest run of pages per request. It keeps requests below the reader's limit.
 const RUN_PAGES_MAX: u64 = 1 << 16;
 const FLUSH_BYTES: usize = 64 * 1024;
-/// zstd's own default, and what gzip and xz call 6.
+/// zstd's own default, comparable to level 6 of gzip and xz.
 const ZSTD_LEVEL: i32 = 3;
 const LEVEL: u32 = 6;
 
-/// Writes a trace, record by record.
+/// Writes a trace record by record.
 pub struct TraceWriter {
     path: PathBuf,
-    /// What is written until it is complete; `None`: the path is a pipe or a device.
+    /// Path of the incomplete file; `None` if the target is a pipe or a device.
     unfinished: Option<PathBuf>,
     output: Option<Output>,
     format: Format,
     encoder: Box<dyn Encode>,
     options: WriteOptions,
-    /// New number by (anonymous, page).
+    /// New number of each (anonymous, page).
     renumbered: HashMap<(bool, u64), u64, BuildHasherDefault<PageHasher>>,
     run: Option<Run>,
     buffer: Vec<u8>,
@@ -89,16 +89,15 @@ pub struct TraceWriter {
 }
 
 impl TraceWriter {
-    /// Writes to a file; `.gz`, `.xz` or `.zst` at the end of its name compresses. A kernel-lab
-    /// trace called `NAME.bin` gets its `NAME.json` as well, unless something else is there under
-    /// that name.
+    /// Starts writing to a file. The extensions `.gz`, `.xz` and `.zst` compress. A kernel-lab
+    /// trace called `NAME.bin` also gets a `NAME.json`, unless another kind of file has that name.
     pub fn create(path: &Path, format: Format, options: WriteOptions) -> Result<Self, TraceError> {
         let encoder = format.encoder().ok_or_else(|| {
             let names: Vec<_> = Format::WRITABLE.iter().map(|format| format.name()).collect();
             let what = format!("{format} is only read; formats that are written: {}", names.join(", "));
             TraceError::Usage { path: path.to_path_buf(), what }
         })?;
-        // Through a symbolic link, the file that it points at is replaced.
+        // If the path is a symbolic link, its target is replaced.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         let failed = |error| TraceError::io(&path, error);
         let special = path.metadata().is_ok_and(|metadata| !metadata.is_file());
@@ -127,7 +126,7 @@ impl TraceWriter {
         Ok(writer)
     }
 
-    /// Writes records.
+    /// Appends records.
     pub fn write(&mut self, records: &[Record]) -> Result<(), TraceError> {
         for record in records {
             self.records += 1;
@@ -228,7 +227,7 @@ impl TraceWriter {
         Ok(())
     }
 
-    /// Completes the file and gives it its name.
+    /// Completes the file and moves it to its name.
     pub fn finish(mut self) -> Result<Converted, TraceError> {
         self.end_run()?;
         self.encoder.end(&mut self.buffer);
@@ -249,7 +248,7 @@ impl TraceWriter {
         Ok(self.converted)
     }
 
-    /// Says beside a kernel-lab trace what it is. An old description would be wrong from now on.
+    /// Writes the sidecar of a kernel-lab trace. An old one would now be wrong.
     fn write_sidecar(&self) -> Result<(), TraceError> {
         let Some(path) = kernel_lab::sidecar_path(&self.path) else { return Ok(()) };
         let foreign = fs::read(&path).is_ok_and(|text| {
@@ -274,7 +273,7 @@ impl TraceWriter {
 impl Drop for TraceWriter {
     fn drop(&mut self) {
         if let Some(unfinished) = self.unfinished.take() {
-            // Nothing to do about it if that fails: the error that led here is the one to tell.
+            // A failure here is ignored: the earlier error is the one to report.
             let _ = fs::remove_file(unfinished);
         }
     }
@@ -285,7 +284,7 @@ impl Run {
         let next = self.first.page.wrapping_add(self.pages);
         self.pages < RUN_PAGES_MAX
             && access == PageAccess { page: next, ..self.first }
-            // A request never leaves its file; 2^32 pages of 4 KiB are 16 TiB.
+            // A request never crosses into another file; 2^32 pages of 4 KiB are 16 TiB.
             && next as u32 != 0
     }
 }
@@ -300,7 +299,7 @@ pub fn convert(reader: &mut TraceReader, mut writer: TraceWriter) -> Result<Conv
     writer.finish()
 }
 
-/// A file, perhaps behind a compressor.
+/// A file, optionally with a compressor.
 enum Output {
     Plain(BufWriter<File>),
     Gzip(flate2::write::GzEncoder<File>),
@@ -341,8 +340,8 @@ impl Output {
     }
 }
 
-/// Hashes page numbers: one multiplication, folded. Sets of a million pages are filled once per
-/// trace, and a trace that was made to collide only slows down the one who reads it.
+/// Hashes page numbers with one folded multiplication. Sets of a million pages are filled once per
+/// trace. A trace crafted to collide only slows its own reader.
 #[derive(Default)]
 pub(super) struct PageHasher(u64);
 

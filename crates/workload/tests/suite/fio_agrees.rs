@@ -1,16 +1,16 @@
-//! The same job here and in the real fio: as many accesses, as large a share of reads, and blocks
-//! hit as often. Runs where fio is installed (`apt-get install fio`) and says so where it is not.
+//! Compares jobs with the real fio: number of accesses, share of reads, and hits per block. Needs
+//! fio (`apt-get install fio`); without it, the tests print a notice.
 //!
-//! fio performs nothing (`ioengine=null`) and logs what it would have done (`write_iolog`). Both
-//! sides repeat their random choices, so the test gives the same result every time; the tolerances
-//! are for other versions of fio and other seeds here.
+//! fio performs no I/O (`ioengine=null`) and logs its accesses (`write_iolog`). Both sides use
+//! fixed seeds, so every run has the same result. The tolerances are for other versions of fio and
+//! other seeds here.
 
 use mglru_workload::Access;
 use mglru_workload::fio::Invocation;
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
-/// What the real fio would do, or `None` if it is not here.
+/// The accesses of the real fio, or `None` if it is not installed.
 fn of_fio(options: &str) -> Option<Vec<Access>> {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let status = Command::new("fio")
@@ -45,7 +45,7 @@ fn of_ours(options: &str) -> Vec<Access> {
     job.pattern(0, job.size_bytes(0, None).expect("a size")).accesses().expect("a block").collect()
 }
 
-/// How often each block was hit, most often first.
+/// Hits per block, highest first.
 fn frequencies(accesses: &[Access]) -> Vec<usize> {
     let mut hits = BTreeMap::<u64, usize>::new();
     accesses.iter().for_each(|access| *hits.entry(access.offset).or_default() += 1);
@@ -104,14 +104,14 @@ fn sequential_and_uniform_jobs_touch_the_same_blocks() {
 
 #[test]
 fn blocks_of_two_sizes_transfer_as_much() {
-    // With a random map, fio 3.33 ends such a job when it finds no free block for one of the sizes,
-    // after about half of the bytes. We do what was asked for.
+    // With a random map, fio 3.33 ends such a job after about half of the bytes, when no free block
+    // is left for one of the sizes. This crate transfers all of them.
     let options = "--name=a --size=64m --rw=randrw --bs=4k,16k --norandommap";
     let Some(theirs) = of_fio(options) else { return };
     let ours = of_ours(options);
     let bytes = |accesses: &[Access]| accesses.iter().map(|access| u64::from(access.bytes)).sum::<u64>();
-    // At the end, a job stops when its largest block does not fit any more, fio when one went
-    // beyond.
+    // At the end, a job here stops when its largest block no longer fits; fio stops after an access
+    // goes beyond.
     assert!(bytes(&ours).abs_diff(bytes(&theirs)) <= 32 << 10, "{} {}", bytes(&ours), bytes(&theirs));
     let reads = |accesses: &[Access]| accesses.iter().filter(|access| !access.write).count() as f64;
     let share = |accesses: &[Access]| reads(accesses) / accesses.len() as f64;
@@ -129,8 +129,7 @@ fn without_a_random_map_as_many_blocks_are_left_out() {
 
 #[test]
 fn skewed_jobs_hit_blocks_as_often() {
-    // With a number of blocks that is a power of two every block can be drawn, with another only
-    // some.
+    // If the number of blocks is a power of two, every block can be drawn; otherwise only some.
     for (size, distribution) in [
         ("160000k", "zipf:0.5"),
         ("160000k", "zipf:0.99"),

@@ -1,4 +1,4 @@
-//! Command lines and job files as users write them, and what they mean.
+//! Command lines and job files as users write them, and the jobs that result.
 
 use mglru_workload::fio::{
     Channel, DEPTH_MAX, Engine, Error, Eta, FileSize, Hint, Invocation, Job, OutputFormat, Rate, SyncEvery,
@@ -67,7 +67,7 @@ fn options_before_the_first_name_are_global_and_each_name_begins_a_job() {
 fn instances_have_files_and_seeds_of_their_own() {
     let instances = jobs("--name=a --size=1m --rw=randread --numjobs=3 --directory=/d --name=b --size=1m");
     let paths: Vec<_> = instances.iter().map(|job| job.files[0].to_str().unwrap()).collect();
-    // fio 3.33 makes these files.
+    // fio 3.33 creates these files.
     assert_eq!(paths, ["/d/a.0.0", "/d/a.1.0", "/d/a.2.0", "b.0.0"]);
     assert_eq!(instances.iter().map(|job| job.index).collect::<Vec<_>>(), [0, 1, 2, 3]);
     assert_eq!((instances[2].instance, instances[2].instances), (2, 3));
@@ -133,7 +133,7 @@ fn our_own_options_are_told_apart() {
     );
 }
 
-/// As published ([book: published-experiments]), but for where files are.
+/// As published ([book: published-experiments]), except for file locations.
 #[test]
 fn the_command_lines_of_the_experiments_are_understood() {
     let depth = "--ioengine=io_uring --iodepth=128 --iodepth_batch_submit=32 --iodepth_batch_complete=32";
@@ -182,7 +182,7 @@ fn how_much_is_transferred() {
     assert_eq!(length("--size=1m --io_size=3m --loops=2"), loops(3 << 20, 2));
     assert_eq!(length("--io_size=50%"), loops(1 << 19, 1));
     assert_eq!(length("--size=1m --time_based --runtime=1 --loops=3"), Length::Endless);
-    // Several files share both.
+    // Several files share both values.
     assert_eq!(length("--filename=x:y --size=1m --io_size=4m"), loops(2 << 20, 1));
     assert_eq!(length("--nrfiles=3 --filesize=256k --size=512k"), loops(172 << 10, 1));
     let limit = |line: &str| jobs(&format!("--name=a {line}"))[0].limit_bytes();

@@ -1,4 +1,4 @@
-//! The tests of fio jobs, in one binary: linking is what a build of tests waits for.
+//! All integration tests in one binary, because linking dominates the build time of tests.
 
 mod fio_agrees;
 mod fio_jobs;

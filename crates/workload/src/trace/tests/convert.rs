@@ -1,8 +1,8 @@
-//! There and back: what is written reads the same, and what cannot be said is refused.
+//! Conversion: written traces read the same, and formats refuse records that they cannot represent.
 
 use super::*;
 
-/// Writes what `bytes` say to a new file and reads it again.
+/// Writes the records of `bytes` to a new file and reads it again.
 fn convert_to(
     target: &str,
     format: Format,
@@ -37,7 +37,7 @@ fn there_and_back() {
     }
     assert_eq!(convert_to("x", Format::Plain, ("s.txt", text), drop).unwrap(), [5, 6, 7, 8, 9, 5].map(read));
 
-    // Everything that a kernel-lab trace can say.
+    // Every kind of record of a kernel-lab trace.
     let (_, name, bytes, expected) = samples().swap_remove(0);
     assert_eq!(convert_to("x.bin", Format::KernelLab, (name, &bytes), keep).unwrap(), expected);
     // Files and fsyncs; fio's file ids are those of first use.
@@ -110,7 +110,7 @@ fn a_kernel_lab_trace_is_written_with_its_sidecar() {
     write(b"R 4 2\n");
     assert_eq!(sidecar(&path).unwrap().unwrap().records, Some(2));
     assert_eq!(open(&path, OpenOptions::default()).unwrap().count(), 2);
-    // Somebody else's file is left alone.
+    // A file that is not a sidecar is left alone.
     let json = folder.path().join("x.json");
     std::fs::write(&json, "{\"mine\": true}").unwrap();
     write(b"R 4 3\n");

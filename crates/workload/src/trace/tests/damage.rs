@@ -1,9 +1,9 @@
-//! Broken traces: every error has its place, nothing panics, lossy reading goes on.
+//! Damaged traces: every error has its place, nothing panics, and lossy reading continues.
 
 use super::*;
 use std::io;
 
-/// The error of a trace that is read to its end.
+/// Reads a trace to its error; returns the number of records before it, and the error.
 fn fails(name: &str, bytes: &[u8], format: Format) -> (usize, TraceError) {
     match read_all(name, bytes, forced(format)) {
         (records, Some(error), 0) => (records.len(), error),
@@ -41,7 +41,7 @@ fn a_damaged_record_is_named_by_offset_and_line() {
 
 #[test]
 fn the_place_is_right_far_into_the_file() {
-    // Beyond the buffer, so that it has moved several times.
+    // Longer than the buffer, so that it has moved several times.
     let lines = 200_000u64;
     let mut text: String = (0..lines).map(|page| format!("R {page} 1\n")).collect();
     let offset = text.len() as u64;
@@ -132,8 +132,8 @@ fn missing_columns_are_named_even_when_lossy() {
     }
 }
 
-/// Cut anywhere, a trace says fewer records, the same ones, and never panics; a binary one says
-/// that it is cut.
+/// A trace cut anywhere gives a prefix of its records and never panics. A binary one also reports
+/// the cut.
 #[test]
 fn every_prefix_of_every_sample() {
     for (format, name, bytes, expected) in samples() {
@@ -144,7 +144,7 @@ fn every_prefix_of_every_sample() {
             assert!(records.len() <= expected.len(), "{name} {length}");
             let (strict, error, _) = read_all(name, cut, forced(format));
             assert!(strict.len() <= records.len(), "{name} {length}");
-            // The last line may be cut in a number.
+            // The last line may be cut inside a number.
             if matches!(cut, [] | [.., b'\n']) || cut.contains(&0) {
                 assert_eq!(strict, expected[..strict.len()], "{name} {length}");
             }
@@ -171,7 +171,7 @@ fn every_prefix_of_every_compressed_sample() {
             let whole = compress(compression, &bytes);
             for length in 0..whole.len() {
                 let (_, error, _) = read_all(name, &whole[..length], OpenOptions::default());
-                // A stub of a compressed file may pass for a kernel-lab trace, and only for that.
+                // A stub of a compressed file may pass for a kernel-lab trace, and for no other.
                 assert!(error.is_some() || length < 10, "{name} {compression} {length}");
                 let _ = read_all(name, &whole[..length], lossy(format));
             }
@@ -179,7 +179,7 @@ fn every_prefix_of_every_compressed_sample() {
     }
 }
 
-/// splitmix64, so that a failure comes again.
+/// SplitMix64, so that a failure is reproducible.
 struct Seeded(u64);
 
 impl Seeded {
@@ -195,7 +195,7 @@ impl Seeded {
     }
 }
 
-/// Reads at most a few batches: a damaged count may ask for billions of pages, and gets them.
+/// Reads at most a few batches, because a damaged count may ask for billions of pages.
 fn nibble(name: &str, bytes: &[u8], options: OpenOptions) {
     let Ok(mut reader) = reader(name, bytes, options) else { return };
     let mut batch = Vec::new();

@@ -1,4 +1,4 @@
-//! Whole files through the reader: every format, every compression, there and back.
+//! Whole files through the reader and back: every format, every compression.
 
 mod convert;
 mod damage;
@@ -7,7 +7,7 @@ mod shared;
 use super::*;
 use std::io::{self, Write};
 
-/// A sample of every format, with what it says. All are small enough to be cut at every byte.
+/// A sample of every format with its records. All are small enough to be cut at every byte.
 pub(super) fn samples() -> Vec<(Format, &'static str, Vec<u8>, Vec<Record>)> {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
     let oracle = |id: u64, next: i64| {
@@ -254,7 +254,7 @@ fn the_name_decides_what_content_cannot() {
     assert!(matches!(&error, TraceError::Ambiguous { candidates, .. } if candidates == &[Format::KernelLab]));
     assert!(error.to_string().contains("--format kernel-lab"), "{error}");
 
-    // One oracleGeneral record is six words of the kernel lab as well.
+    // One oracleGeneral record is also six kernel-lab words.
     let (_, _, oracle, _) = samples().swap_remove(2);
     let error = recognised("x", &oracle[..24]).unwrap_err();
     assert!(error.to_string().ends_with("say which with --format: oracle-general, kernel-lab"), "{error}");

@@ -1,10 +1,9 @@
-//! The traces of `../shared`, where that folder exists: every file, against the table in its
-//! README.
+//! The traces of `../shared`, where that folder exists: every file against the table in its README.
 
 use super::*;
 use std::collections::HashMap;
 
-/// `None`, with a message: there is no shared folder.
+/// The shared folder; `None`, with a message, if it does not exist.
 fn shared(folder: &str) -> Option<PathBuf> {
     let shared = std::env::var_os("MGLRU_SHARED")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
@@ -23,7 +22,7 @@ fn count(path: &Path, options: OpenOptions) -> TraceInfo {
     found
 }
 
-/// `| file | requests | unique pages | ...` rows.
+/// Rows of the form `| file | requests | unique pages | ...`.
 fn table(readme: &Path) -> HashMap<String, (u64, u64)> {
     let text = std::fs::read_to_string(readme).unwrap();
     let row = |line: &str| {
@@ -82,7 +81,7 @@ fn native_samples_agree_with_their_shared_versions() {
 
     assert_eq!(pages(&found("address_gcc.trace.gz", Format::Address)), expected["mem_gcc.txt.zst"]);
     assert_eq!(pages(&found("mqsim_tpcc-small.trace.zst", Format::MqSim)), expected["blk_tpcc.txt.zst"]);
-    // Of the rows, as counted by hand with awk: pages of all ranges; op_count of all but DELETE.
+    // Counted by hand with awk from the rows: pages of all ranges; op_count of all but DELETE.
     let blocks = found("cachelib_block_traces_1.csv", Format::CacheLib);
     assert_eq!((blocks.requests, pages(&blocks), blocks.writes), (999, (847_142, 810_302), 499_017));
     let values = found("cachelib_kv_traces_1.csv", Format::CacheLib);
