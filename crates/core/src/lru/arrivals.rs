@@ -1,15 +1,14 @@
-//! Batches of folios on their way to a list: new ones, activated ones, rotated ones.
+//! Per-CPU batches of folios on their way to a list: new, rotated, deactivated and activated ones.
 //!
-//! A list is changed under the lruvec lock, so folios are collected and added 31 at a time. This is
-//! more than an optimisation: where a new folio goes depends on whether it was accessed *before its
-//! batch was drained*, and that decides how many generations are made
+//! Adding to a list takes the lruvec lock, so folios are collected and added 31 at a time. Batches
+//! are more than an optimisation: a new folio's generation depends on accesses *before its batch is
+//! drained*, and that decides how many generations are created
 //! ([book: golden-traces#descriptor-traces], B = 1 against B = 31).
 //!
 //! # Locking
 //!
-//! One set of batches per CPU, each behind a lock that is never held while anything else is locked:
-//! a full batch is taken out first and drained afterwards. Every queued folio carries a reference
-//! of its batch.
+//! Each CPU's batches have a lock, under which nothing else is locked: a full batch is taken out
+//! first and drained afterwards. Each queued folio holds a reference for its batch.
 
 use super::LockedLruvec;
 use crate::Core;
@@ -22,17 +21,16 @@ use crate::sync::Mutex;
 /// Folios per batch ([book: overview#constants]; 15 before Linux 6.2).
 pub(crate) const BATCH_FOLIOS: usize = 31;
 
-/// Where a queued folio is going. Drained in this order ([book: folios#batches]).
+/// The purpose of a batch. Queues are drained in this order ([book: folios#batches]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queue {
-    /// New: onto a list for the first time.
+    /// A new folio, to be put on its first list.
     Add = 0,
-    /// Its write-back ended and it is to be freed: to the tail of the oldest generation.
+    /// Its writeback ended and it is to be freed: to the tail of the oldest generation.
     Rotate = 1,
     /// Advised to be unneeded, perhaps dirty: to the old side.
     DeactivateFile = 2,
-    /// Found young by eviction beside the folio it looked at: to a younger generation. Classic:
-    /// accessed twice.
+    /// Found young beside a folio under eviction: to a younger generation. Classic: accessed twice.
     Activate = 3,
 }
 
@@ -40,7 +38,7 @@ impl Queue {
     pub(crate) const ALL: [Queue; 4] = [Queue::Add, Queue::Rotate, Queue::DeactivateFile, Queue::Activate];
 }
 
-/// Up to 31 folios, in order of arrival.
+/// A batch of up to 31 folios, in order of arrival.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Batch {
     folios: [FolioId; BATCH_FOLIOS],
@@ -63,7 +61,7 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Batches of `batch_folios` (1…31) for `cpus` CPUs.
+    /// Batches of `batch_folios` folios (1 to 31) for `cpus` CPUs.
     pub(crate) fn new(cpus: usize, batch_folios: usize) -> Arrivals {
         assert!(cpus > 0 && (1..=BATCH_FOLIOS).contains(&batch_folios));
         Arrivals { cpus: (0..cpus).map(|_| Mutex::new([Batch::EMPTY; 4])).collect(), batch_folios }
@@ -73,8 +71,8 @@ impl Arrivals {
         self.cpus.len()
     }
 
-    /// Queues a folio; the batch, if it is full now and must be drained. `small_activations`:
-    /// batches of activated folios are as small as those of new ones may be.
+    /// Queues a folio. Returns the batch if it is full and must be drained. `small_activations`:
+    /// batches of activated folios, too, have the configured size.
     pub(crate) fn push(
         &self,
         cpu: usize,
@@ -86,9 +84,9 @@ impl Arrivals {
         let batch = &mut batches[queue as usize];
         batch.folios[batch.len] = folio;
         batch.len += 1;
-        // Arrivals are configurable, as in the golden traces of
-        // [book: golden-traces#descriptor-traces], and [book: golden-traces#classic-traces] with
-        // activations.
+        // The golden traces configure the size of arrivals
+        // ([book: golden-traces#descriptor-traces]) and of activations
+        // ([book: golden-traces#classic-traces]).
         let small = queue == Queue::Add || small_activations && queue == Queue::Activate;
         let full = if small { self.batch_folios } else { BATCH_FOLIOS };
         if batch.len < full {
@@ -97,8 +95,8 @@ impl Arrivals {
         Some(std::mem::replace(batch, Batch::EMPTY))
     }
 
-    /// Does something about a folio while it is in a batch, which cannot be drained meanwhile;
-    /// nothing if it is not there. What came last is looked at first.
+    /// Runs `act` if the folio is in the batch, which cannot be drained meanwhile. Searches from
+    /// the last arrival on.
     pub(crate) fn while_queued(&self, cpu: usize, queue: Queue, folio: FolioId, act: impl FnOnce()) {
         let batches = self.cpus[cpu % self.cpus.len()].lock();
         if batches[queue as usize].as_slice().iter().rev().any(|&queued| queued == folio) {
@@ -106,7 +104,7 @@ impl Arrivals {
         }
     }
 
-    /// Takes what is queued.
+    /// Takes the queued folios out.
     pub(crate) fn take(&self, cpu: usize, queue: Queue) -> Option<Batch> {
         let mut batches = self.cpus[cpu % self.cpus.len()].lock();
         let batch = &mut batches[queue as usize];
@@ -116,7 +114,7 @@ impl Arrivals {
         Some(std::mem::replace(batch, Batch::EMPTY))
     }
 
-    /// Everything that is queued now, for validation.
+    /// All queued folios, for validation.
     pub(crate) fn queued(&self) -> Vec<(Queue, FolioId)> {
         let mut all = Vec::new();
         for cpu in &self.cpus {
@@ -130,14 +128,14 @@ impl Arrivals {
 }
 
 impl Core {
-    /// Queues a folio, with a reference of its own, and drains the batch if it is full.
+    /// Queues a folio with a reference of its own, and drains the batch if it is full.
     pub(crate) fn enqueue(&self, host: &impl Host, cpu: usize, queue: Queue, folio: FolioId) {
         if self.folios.flags(folio).try_get() {
             self.enqueue_held(host, cpu, queue, folio);
         }
     }
 
-    /// Queues a folio with a reference of the caller, and drains the batch if it is full.
+    /// Queues a folio with the caller's reference, and drains the batch if it is full.
     pub(crate) fn enqueue_held(&self, host: &impl Host, cpu: usize, queue: Queue, folio: FolioId) {
         if let Some(batch) = self.arrivals.push(cpu, queue, folio, self.habits().activates_in_arrival_batches)
         {
@@ -165,7 +163,7 @@ impl Core {
         let mut rest = folios;
         while let Some(&first) = rest.first() {
             let (memcg, mut locked) = self.lock_owner_of(first);
-            // Under the lock, whose a folio is does not change.
+            // The lock fixes the owner of a folio.
             let run = rest.iter().take_while(|&&folio| std::ptr::eq(self.owner_of(folio), memcg)).count();
             let mut went = Vec::new();
             for &folio in &rest[..run] {
@@ -179,9 +177,9 @@ impl Core {
         folios.iter().for_each(|&folio| self.put(host, folio));
     }
 
-    /// Puts isolated folios of a memcg back on its lists, the first of them first, under one hold
-    /// of the lruvec lock, and drops the references of their isolation. `true` beside a folio: it
-    /// goes to the unevictable list. `folios` is empty afterwards.
+    /// Puts isolated folios of a memcg back on its lists in order, under one hold of the lruvec
+    /// lock, and drops the references of their isolation. `true` beside a folio sends it to the
+    /// unevictable list. Leaves `folios` empty.
     pub(super) fn put_back_isolated(
         &self,
         host: &impl Host,
@@ -210,7 +208,7 @@ impl Core {
         }
     }
 
-    /// Moves one. Returned: who had it, if that was removed meanwhile.
+    /// Moves one folio. Returns its former owner, if that was removed meanwhile.
     fn drain_one(
         &self,
         host: &impl Host,
@@ -221,7 +219,7 @@ impl Core {
     ) -> Option<MemcgId> {
         let flags = &self.folios.flags(folio);
         if queue == Queue::Add {
-            // Only the batch still knows it: it is freed instead.
+            // With only the batch's reference left, it is freed instead.
             if flags.load().references() > 1 {
                 let went = self.adopt(memcg, folio);
                 if flags.load().mlocked() {
@@ -255,8 +253,8 @@ impl Core {
                 let dirty = now.dirty() || now.writeback();
                 locked.place(folio, !dirty);
                 if dirty {
-                    // Set after adding: it goes to the old side and is rotated when its write-back
-                    // ends.
+                    // Set after adding: the folio goes to the old side and is rotated when its
+                    // writeback ends.
                     flags.set_reclaim();
                 }
                 if counts {
@@ -273,13 +271,13 @@ impl Core {
         None
     }
 
-    /// Locks a folio in memory, or lets it go. A locked one is moved out of the way when reclaim
-    /// meets it.
+    /// Locks a folio in memory, or unlocks it. Reclaim moves a locked folio to the unevictable list
+    /// when it meets it.
     pub fn set_mlocked(&self, folio: FolioId, mlocked: bool) {
         self.folios.flags(folio).set_mlocked(mlocked);
     }
 
-    /// Puts a folio that reclaim found unevictable back on its lists, if it may be reclaimed again.
+    /// Puts a folio from the unevictable list back on its list, if it may be reclaimed again.
     pub fn rescue(&self, folio: FolioId) {
         let flags = &self.folios.flags(folio);
         let (memcg, mut locked) = self.lock_owner_of(folio);

@@ -1,8 +1,7 @@
-//! First in, first out: what a policy takes that is neither of the two. For tests only.
+//! First in, first out: a minimal policy, for tests only.
 //!
-//! New folios enter at the head of a list of their kind, reclaim takes from the tail, and nothing
-//! that happens to a folio in between moves it. A page that comes back is told to the host, and
-//! gets nothing.
+//! New folios enter at the head of their kind's list, reclaim takes from the tail, and nothing
+//! moves a folio in between. A refault is reported to the host and has no effect.
 
 use super::lruvec::FIFO_LISTS;
 use super::{Context, Grant, Habits, LockedLruvec, PagedOut, Refault, Shadow, TurnStep, Visit};
@@ -24,7 +23,7 @@ pub(super) const HABITS: Habits = Habits {
     waits_for_writeback: false,
 };
 
-/// Number of the list of a kind.
+/// Number of a kind's list.
 pub(super) fn list_of(kind: Kind) -> usize {
     FIFO_LISTS + kind as usize
 }
@@ -65,11 +64,11 @@ impl LockedLruvec<'_> {
     }
 }
 
-/// One batch of the tail of each kind's list.
+/// The turn of one lruvec: one batch from the tail of each kind's list.
 #[derive(Debug)]
 pub(super) struct FifoTurn {
     memcg: MemcgId,
-    /// Pages to look at, by kind.
+    /// Pages still to scan, by kind.
     left: [u64; 2],
 }
 
@@ -122,7 +121,7 @@ impl FifoTurn {
     }
 }
 
-/// Nothing is remembered but whose page it was.
+/// The shadow of an evicted page, which names only its memcg.
 pub(super) fn shadow_of(memcg: &Memcg) -> Shadow {
     Shadow { memcg: memcg.id(), workingset: false, token: 0 }
 }
@@ -152,8 +151,7 @@ mod tests {
         harness.core.validate().unwrap();
     }
 
-    /// Pages leave in the order in which they came, however often they were read; those that come
-    /// back begin anew.
+    /// Pages leave in the order of arrival, whatever was read; pages that return start over.
     #[test]
     fn pages_leave_in_the_order_in_which_they_came() {
         let mut harness = harness(Lru::Fifo);
@@ -169,7 +167,7 @@ mod tests {
         harness.core.validate().unwrap();
     }
 
-    /// From each policy to each: nothing is lost, and what was on the way is found by reclaim.
+    /// Switching from each policy to each other loses no folio, and reclaim finds those on the way.
     #[test]
     fn folios_move_between_all_policies() {
         for (from, to) in Lru::POLICIES.into_iter().flat_map(|from| Lru::POLICIES.map(|to| (from, to))) {

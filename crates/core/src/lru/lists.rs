@@ -1,7 +1,7 @@
-//! The lists of one lruvec, those of both policies: adding and removing folios.
+//! The lists of one lruvec, of all policies: adding and removing folios.
 //!
-//! They are in one group, so that a folio is taken off whichever list it is on: which policy it
-//! belongs to is in its state word, by the mark that it carries.
+//! They form one group, so that a folio is taken off whichever list it is on. The mark in its state
+//! word names its policy.
 
 use super::LockedLruvec;
 use super::lruvec::UNEVICTABLE;
@@ -9,21 +9,21 @@ use crate::folio::{Flags, FolioId};
 use crate::host::Host;
 
 impl LockedLruvec<'_> {
-    /// Puts a folio that must not be reclaimed out of the way of scans.
+    /// Puts a folio on the unevictable list.
     pub(crate) fn add_unevictable(&mut self, folio: FolioId) {
         self.folios.flags(folio).enlist_unevictable();
         self.resize_unevictable(1);
         self.push(folio, UNEVICTABLE, true);
     }
 
-    /// Takes a folio off its list, whichever that is. The caller has cleared its `lru` flag.
+    /// Takes a folio off its list. The caller has cleared its `lru` flag.
     pub(crate) fn remove(&mut self, folio: FolioId) {
         let before = self.folios.flags(folio).delist();
         self.unlink(folio, before);
     }
 
-    /// Takes a folio off its list to reclaim it, with a reference. `false`: it is being freed, or
-    /// another thread has it. Which page it is will be looked at as soon as the lock is given back.
+    /// Takes a folio off its list for reclaim, with a reference, and prefetches the word with its
+    /// page. `false`: it is being freed, or another thread has isolated it.
     pub(crate) fn isolate_folio(&mut self, host: &impl Host, folio: FolioId) -> bool {
         let mechanisms = self.folios.mechanisms();
         let Some(before) = self.folios.flags(folio).isolate(mechanisms) else { return false };
@@ -44,7 +44,7 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// Puts a folio at an end of a list, which it is on no other.
+    /// Puts a folio that is on no list at an end of one.
     pub(super) fn push(&mut self, folio: FolioId, list: usize, at_head: bool) {
         if at_head {
             self.lists.lists.push_head(self.folios, list, folio);
@@ -53,9 +53,9 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// Whether a scan of that list looks ahead ([`look_ahead`](Self::look_ahead)); asked once for
-    /// each batch. Not where its old end is in the order of the frames: the processor follows that
-    /// by itself, and a list that a cache holds is scanned 8 % faster.
+    /// Whether a scan of this list should [`look_ahead`](Self::look_ahead); decided once per batch.
+    /// Not if the folios at the old end are in the order of their frames: the processor prefetches
+    /// those by itself, and a list that fits into a cache is scanned 8 % faster.
     pub(crate) fn looks_ahead(&self, list: usize) -> bool {
         if !self.folios.mechanisms().prefetch() {
             return false;
@@ -66,15 +66,15 @@ impl LockedLruvec<'_> {
         lists.tail(list).and_then(in_order).and_then(in_order).is_none()
     }
 
-    /// The folio that is scanned after this one, if scans look `AHEAD` and this is not the last.
-    /// Asked before this one is taken off its list: so the load of the link overlaps that of the
-    /// state. What the scan writes of the folio after that, its state and its links, which are
-    /// apart here, is fetched meanwhile ([book: eviction#prefetch]). A scan that does not look
-    /// ahead asks the list for its tail each time, as the kernel's do.
+    /// The next folio of the scan, if `AHEAD` is set and there is one. Asked before this folio is
+    /// taken off its list, so that the load of the link overlaps that of the state. Meanwhile the
+    /// words to be written of the folio after the next, its state and its links, are prefetched
+    /// ([book: eviction#prefetch]). A scan without `AHEAD` asks the list for its tail each time, as
+    /// in the kernel.
     ///
-    /// What was measured (`mglru reproduce prefetch`, docs/experiments/prefetch.md): two ahead
-    /// beats one with lists of all sizes. To leave out each folio that is near in memory costs up
-    /// to 14 % in lists of a few thousand: half of them are, and the branch cannot be predicted.
+    /// Two folios ahead beat one with lists of all sizes. Skipping folios that are near in memory
+    /// costs up to 14 % in lists of a few thousand, as the branch is unpredictable
+    /// (docs/experiments/prefetch.md).
     #[inline(always)]
     pub(crate) fn look_ahead<const AHEAD: bool>(&self, host: &impl Host, folio: FolioId) -> Option<FolioId> {
         if !AHEAD {
@@ -88,7 +88,7 @@ impl LockedLruvec<'_> {
         Some(next)
     }
 
-    /// Moves a folio that stays on lists to an end of a list; label and sizes as they are.
+    /// Moves a folio to an end of a list of the lruvec; label and sizes stay.
     pub(crate) fn relist(&mut self, folio: FolioId, list: usize, at_head: bool) {
         self.lists.lists.remove(self.folios, folio);
         self.push(folio, list, at_head);
@@ -105,7 +105,7 @@ mod tests {
     use crate::{FlushReason, Lru, Mechanisms, Preset, Switch, Time};
     use std::cell::RefCell;
 
-    /// Notes the addresses that it is to fetch.
+    /// A host that records the addresses to prefetch.
     #[derive(Default)]
     struct Fetching(RefCell<Vec<usize>>);
 
@@ -127,7 +127,7 @@ mod tests {
         }
     }
 
-    /// Four pages far from each other in memory and a fifth beside the fourth, on one list.
+    /// Five pages on one list: four far from each other in memory, and one beside the fourth.
     fn harness(lru: Lru, prefetch: bool) -> (Harness, [FolioId; 5]) {
         let without = [Switch::Prefetch];
         let without = if prefetch { &[] } else { &without[..] };
@@ -144,8 +144,9 @@ mod tests {
     }
 
     /// [book: eviction#prefetch]: "look up the next folio towards the head … and issue a prefetch
-    /// for writing to the cache line of its flag word. No prefetch at the last element." Ours is
-    /// for the one after that, for its links, too, and for which page an isolated folio is.
+    /// for writing to the cache line of its flag word. No prefetch at the last element." This
+    /// engine prefetches the folio after the next, with its links, and the page of an isolated
+    /// folio.
     #[test]
     fn the_folio_after_the_next_is_prefetched() {
         for lru in [Lru::MultiGen, Lru::Classic] {
@@ -181,8 +182,7 @@ mod tests {
         assert_eq!(*host.0.borrow(), fetched.as_flattened());
     }
 
-    /// Who goes by links meets the folios that a scan puts back on the list that it scans as who
-    /// asks for the tail does.
+    /// A scan by links meets folios that it puts back on its own list just as a scan by tails does.
     #[test]
     fn folios_that_cannot_be_isolated_make_way_alike() {
         for (lru, busy) in
@@ -211,7 +211,7 @@ mod tests {
         }
     }
 
-    /// The processor follows it by itself.
+    /// The processor prefetches such a list by itself.
     #[test]
     fn a_list_in_the_order_of_its_frames_is_not_looked_ahead_on() {
         let mechanisms = Mechanisms::preset(Preset::Default);

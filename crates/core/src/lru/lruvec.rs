@@ -1,11 +1,11 @@
-//! The lists and ages of one memcg on the node.
+//! The lruvec: lists and ages of one memcg on the node.
 //!
 //! # Locking
 //!
-//! `lists` is the lruvec lock: [`Lruvec::lock`] hands out the only way to change lists, window,
-//! averages and costs. Where one lock is to cover all lists of the node, that is held, too. Sizes,
-//! window and the counters of evictions and refaults are atomic words that are *written* under the
-//! lock (evictions and refaults: by anyone) and read by anyone.
+//! `lists` is the lruvec lock. [`Lruvec::lock`] gives the only access to lists, window, averages
+//! and costs; where one lock covers all lists of the node, it takes that, too. Sizes and window are
+//! atomic words, written under the lock and read without it. Counters of evictions and refaults are
+//! also written without it.
 
 use super::classic::state::{Classic, Costs};
 use super::multigen::bloom::Filters;
@@ -21,28 +21,29 @@ use crate::sync::{
 };
 use std::collections::VecDeque;
 
-/// Lists of generations, active and inactive lists × kinds, and the unevictable list.
+/// Number of lists: four generations, active and inactive, newcomers and main, each by kind, and
+/// the unevictable list.
 const LISTS: usize = RANKED_LISTS + 4 + if cfg!(test) { 2 } else { 0 };
-/// The list of folios that must not be reclaimed, of both policies.
+/// The unevictable list, shared by all policies.
 pub(crate) const UNEVICTABLE: usize = GENERATION_LISTS + 4;
-/// Where newcomers and main lists × kinds begin.
+/// The first of the newcomer and main lists, by kind.
 pub(super) const RANKED_LISTS: usize = UNEVICTABLE + 1;
-/// Where the lists of the policy for tests begin, by kind.
+/// The first list of the policy for tests, by kind.
 #[cfg(test)]
 pub(super) const FIFO_LISTS: usize = RANKED_LISTS + 4;
 
-/// What the lruvec lock protects. By default right behind the lock: 128 bytes apart (`lock_apart`,
-/// for the benchmark) gained 6.8 % in ten rounds and 1.0 % in sixteen on two cores, and would make
-/// an empty tenant larger than 2 KiB (docs/experiments/lru-lock.md).
+/// State under the lruvec lock, placed right behind it. Placed 128 bytes apart (`lock_apart`, for
+/// the benchmark), it gained 6.8 % in ten rounds and 1.0 % in sixteen on two cores, but made an
+/// empty tenant larger than 2 KiB (docs/experiments/lru-lock.md).
 #[derive(Debug)]
 #[cfg_attr(lruvec_layout = "lock_apart", repr(align(128)))]
 pub(crate) struct Lists {
     pub(crate) lists: FolioLists<LISTS>,
-    /// Of the multi-gen LRU.
+    /// Multi-gen LRU: averages of refault counts, by kind.
     pub(crate) averages: [Averages; 2],
-    /// Of the classic LRU.
+    /// Classic LRU: costs.
     pub(crate) costs: Costs,
-    /// Of the lock itself.
+    /// Counts of the lock itself.
     pub(super) lock: LockCounts,
 }
 
@@ -62,12 +63,12 @@ pub(crate) fn all_lists() -> std::ops::Range<usize> {
     0..LISTS
 }
 
-/// One generation, as `lru_gen` prints it.
+/// One generation, as a row of `lru_gen`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GenerationRow {
-    /// Its birth number.
+    /// Its sequence number.
     pub seq: u64,
-    /// Time since it was opened.
+    /// Time since its creation.
     pub age_ms: u64,
     /// Anonymous pages labelled with it.
     pub anon_pages: u64,
@@ -88,18 +89,19 @@ pub struct Lruvec {
     pub(crate) evicted: [[AtomicU64; 4]; 2],
     pub(crate) refaulted: [[AtomicU64; 4]; 2],
     pub(crate) filters: Filters,
-    /// What the last walks found: leaves, young ones, tables in the filter, tables added to it.
+    /// Results of the last walks: entries, young ones, tables in the filter, tables added to it.
     walked: [AtomicU64; 4],
-    /// Leaves that all walks found.
+    /// Page-table entries that all walks found.
     walked_entries: AtomicU64,
     pub(crate) shadow_leaves: Mutex<VecDeque<ShadowLeaf>>,
-    /// As how many it is known to those who drop them: see [`Core::give_up_shadows`](crate::Core).
+    /// The size class under which the memcg is registered in [`Core::remembering`](crate::Core),
+    /// for trimming shadows; 0: not registered.
     pub(crate) shadow_group: AtomicU32,
     pub(crate) classic: Classic,
     pub(crate) ranked: RankedOnUse,
     #[cfg(test)]
     pub(super) fifo: super::fifo::Fifo,
-    /// Limit reclaim met only dirty pages under write-back ([book: writeback#throttling]).
+    /// Limit reclaim met only dirty pages under writeback ([book: writeback#throttling]).
     pub(crate) congested: AtomicBool,
 }
 
@@ -130,7 +132,7 @@ impl Lruvec {
         }
     }
 
-    /// As new, for the next memcg of that number. The lists are empty.
+    /// Resets everything, for the next memcg with this number. The lists must be empty.
     pub(crate) fn reset(&self, now: Time) {
         *self.lists.lock() = Lists::new();
         self.classic.reset();
@@ -145,14 +147,14 @@ impl Lruvec {
         self.congested.store(false, Relaxed);
     }
 
-    /// What walks found since the youngest generation was begun: leaves, young ones, tables that
-    /// the filter told of, and tables added to the next.
+    /// Results of walks since the youngest generation was created: entries, young ones, tables
+    /// found in the filter, and tables added to the next.
     pub(crate) fn walked(&self) -> [u64; 4] {
         std::array::from_fn(|at| self.walked[at].load(Relaxed))
     }
 
-    /// Page-table entries that walks looked at since the memcg was made: a measure of how long they
-    /// take.
+    /// Page-table entries that walks visited since the memcg was created: a measure of their
+    /// duration.
     pub fn walked_entries(&self) -> u64 {
         self.walked_entries.load(Relaxed)
     }
@@ -178,7 +180,7 @@ impl Lruvec {
         }
     }
 
-    /// The same for who holds the lock of another lruvec.
+    /// Takes the lruvec lock while another lruvec's is held.
     pub(crate) fn lock_beside<'a>(&'a self, other: &LockedLruvec<'a>) -> LockedLruvec<'a> {
         let folios = other.folios;
         LockedLruvec {
@@ -196,13 +198,13 @@ impl Lruvec {
         lists
     }
 
-    /// How often the lruvec lock was taken since the memcg was made.
+    /// Counts of the lruvec lock since the memcg was created.
     pub fn lock_counts(&self) -> LockCounts {
         self.lists.lock().lock
     }
 
-    /// Whether somebody holds the lruvec lock now: asked often enough, the share of time that it is
-    /// held.
+    /// Whether a thread holds the lruvec lock now. Sampled often, this gives the share of time that
+    /// it is held.
     pub fn is_locked(&self) -> bool {
         self.lists.try_lock().is_none()
     }
@@ -219,7 +221,7 @@ impl Lruvec {
         swappiness.evictable().map(size).sum()
     }
 
-    /// Pages labelled with any generation, of both kinds.
+    /// Pages of both kinds labelled with any generation.
     pub(super) fn labelled_pages(&self) -> u64 {
         let labelled = self.sizes.iter().flatten().map(|size| size.load(Relaxed)).sum::<i64>();
         labelled.max(0) as u64
@@ -230,13 +232,12 @@ impl Lruvec {
         Seq(max.0 - 1).to(max).map(|seq| self.size(seq.index(), kind)).sum()
     }
 
-    /// Evictions and activations by the classic LRU, here and below, in pages: the clock by which
-    /// refaults are judged.
+    /// The classic LRU's clock of refaults: evictions and activations in the subtree, in pages.
     pub fn nonresident_age(&self) -> u64 {
         self.classic.nonresident_age()
     }
 
-    /// Pages that reclaim must not take.
+    /// Pages on the unevictable list.
     pub fn unevictable_pages(&self) -> u64 {
         self.unevictable_pages.load(Relaxed).max(0) as u64
     }
@@ -276,13 +277,12 @@ impl Lruvec {
     }
 }
 
-/// An lruvec whose lock is held. The concepts of the policy each add their methods in their own
-/// file.
+/// A locked lruvec. Each part of a policy adds its methods in its own file.
 pub(crate) struct LockedLruvec<'a> {
     pub(crate) lruvec: &'a Lruvec,
     pub(crate) folios: &'a FolioTable,
     pub(crate) lists: MutexGuard<'a, Lists>,
-    /// What the node as a whole has to be told: pages listed, by kind, and of them the active ones.
+    /// Changes to report to the node: listed pages by kind, and the active ones among them.
     pub(super) listed: [[i64; 2]; 2],
     _node: Option<MutexGuard<'a, LockCounts>>,
 }
@@ -300,7 +300,7 @@ impl Drop for LockedLruvec<'_> {
 
 impl LockedLruvec<'_> {
     pub(crate) fn resize(&mut self, generation: GenIndex, kind: Kind, pages: i64) {
-        // Only the holder of the lock writes sizes, so no read-modify-write is needed.
+        // A plain store suffices: only the lock holder writes sizes.
         let size = &self.lruvec.sizes[usize::from(generation.0)][kind as usize];
         size.store(size.load(Relaxed) + pages, Relaxed);
         let [all, active] = &mut self.listed[kind as usize];
@@ -311,7 +311,7 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// Opens the next generation: what is active shifts by one.
+    /// Opens the next generation, which shifts the active ones by one.
     pub(crate) fn open_generation(&mut self, now: Time) {
         let before = Kind::ALL.map(|kind| self.active_words(kind));
         self.lruvec.window.open(now);
@@ -320,22 +320,22 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// The sizes of the active generations as they are: one is negative while a walk has not told
-    /// of a folio yet that it relabelled, and that went since.
+    /// The raw size of the active generations. Negative while a walk has not yet reported a
+    /// relabelled folio that was removed since.
     fn active_words(&self, kind: Kind) -> i64 {
         let max = self.lruvec.window.max();
         let words = Seq(max.0 - 1).to(max).map(|seq| &self.lruvec.sizes[usize::from(seq.index().0)]);
         words.map(|size| size[kind as usize].load(Relaxed)).sum()
     }
 
-    /// Moves everything to the old ends of the lists of `heir`, which has all generations: the same
-    /// list of each keeps the same label. `relabel` is called for each folio.
+    /// Moves all folios to the old ends of the same lists of `heir`, which has all generations, so
+    /// that labels stay valid. Calls `relabel` for each folio.
     pub(crate) fn hand_over(&mut self, heir: &mut LockedLruvec<'_>, mut relabel: impl FnMut(FolioId)) {
-        // A switch of the policy may have emptied the heir's lists of the other one, and never
-        // looks at them again.
+        // A policy switch may already have emptied the heir's lists of the other policy, and would
+        // not visit them again.
         self.move_to(self.folios.mechanisms().lru(), u32::MAX);
         for list in all_lists() {
-            // From the young end, so that the oldest ends up last.
+            // From the young end, so that the oldest folio ends up last.
             while let Some(folio) = self.lists.lists.head(list) {
                 self.lists.lists.remove(self.folios, folio);
                 self.inherit(heir, list, folio);
@@ -349,7 +349,7 @@ impl LockedLruvec<'_> {
         heir.resize_unevictable(unevictable);
     }
 
-    /// What is counted in generations is counted in those of `heir`.
+    /// Moves the sizes of generations to those of `heir`.
     pub(super) fn hand_over_generations(&mut self, heir: &mut LockedLruvec<'_>) {
         for generation in (0..MAX_GENERATIONS as u8).map(GenIndex) {
             for kind in Kind::ALL {

@@ -1,8 +1,8 @@
-//! The scan control of a reclaim effort: what it was asked for, what it achieved, and the working
-//! memory of its steps.
+//! The scan control of a reclaim effort: its orders, its progress, and the working memory of its
+//! steps.
 //!
-//! What an effort was asked for never changes, what happened only grows. A policy's turn and what
-//! becomes of the folios that it isolates see both as one [`Context`].
+//! Orders never change; progress only grows. A policy's turn and page-out share both as one
+//! [`Context`].
 
 use super::multigen::window::WalkBatch;
 use super::{Shadow, Swappiness};
@@ -14,25 +14,25 @@ use crate::mapping::{Mapping, MappingId};
 use crate::memcg::{Counter, Effective, Memcg, MemcgId};
 use std::sync::Arc;
 
-/// Where an effort starts: it looks at 1/4096 of each lruvec.
+/// The first priority of an effort: it scans 1/4096 of each lruvec.
 pub(crate) const PRIORITY_DEFAULT: u8 = 12;
-/// Fewest pages that an effort tries to reclaim.
+/// The fewest pages that an effort tries to reclaim.
 pub(crate) const CLUSTER_PAGES: u64 = 32;
-/// A pass does not stop before it reclaimed so many, whatever its goal.
+/// A pass reclaims at least this many pages before it stops, whatever its goal.
 const COMPACTION_GAP_PAGES: u64 = 2;
-/// Free pages beyond the mark at which background reclaim stops in the middle of a pass.
+/// Free pages above the mark at which background reclaim stops in the middle of a pass.
 const WATERMARK_SLACK_PAGES: u32 = 64;
 
-/// Who reclaims, and why ([book: reclaim-loop#kinds-of-reclaim]).
+/// The reason for an effort ([book: reclaim-loop#kinds-of-reclaim]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EffortKind {
     /// The node is below its low watermark: the background thread reclaims.
     Background,
-    /// The node is below its min watermark: whoever allocates reclaims.
+    /// The node is below its min watermark: the allocating thread reclaims.
     Direct,
-    /// A charge met `memory.max`: whoever is charged reclaims.
+    /// A charge hit `memory.max`: the charging thread reclaims.
     Limit,
-    /// Somebody asked for it.
+    /// A user requested it.
     Proactive,
 }
 
@@ -54,30 +54,29 @@ impl EffortKind {
     }
 }
 
-/// What a reclaim effort is asked for.
+/// Orders of a reclaim effort.
 #[derive(Clone, Copy, Debug)]
 pub struct Orders {
-    /// Whose pages: a memcg's, or with the root everybody's.
+    /// The memcg whose subtree gives pages; the root for all pages.
     pub target: MemcgId,
-    /// Who asks.
+    /// The reason.
     pub kind: EffortKind,
     /// Pages to reclaim.
     pub goal_pages: u64,
-    /// Which kinds of pages.
+    /// The cost of file against anonymous pages.
     pub swappiness: Swappiness,
-    /// The CPU on which it runs: whose batches are drained.
+    /// The CPU that the effort runs on; its batches are drained.
     pub cpu: usize,
-    /// Everybody gives, even if enough was reclaimed before: as before there was a memcg LRU
-    /// ([book: memcgs#before-memcg-lru]). False but to show what that did.
+    /// Every memcg gives, even if enough was reclaimed before, as without the memcg LRU
+    /// ([book: memcgs#before-memcg-lru]). Only for showing the effect of that.
     pub whole: bool,
-    /// No more is taken than the goal: the last batch is as small as what is left. Ours, where
-    /// somebody asked for so many pages; the kernel's batches are whole, and its goals no smaller
-    /// than 32.
+    /// Takes no more than the goal: the last batch is as small as the rest. For requests of an
+    /// exact number of pages; the kernel's batches are whole, and its goals at least 32.
     pub exact: bool,
 }
 
 impl Orders {
-    /// What one effort is asked for; it stops when that is done.
+    /// The orders of an effort that stops at its goal.
     pub fn new(
         target: MemcgId,
         kind: EffortKind,
@@ -88,29 +87,29 @@ impl Orders {
         Orders { target, kind, goal_pages, swappiness, cpu, whole: false, exact: false }
     }
 
-    /// What the next batch may take, after this was achieved.
+    /// The most pages that the next batch may take, given the progress.
     pub(crate) fn most_pages(&self, progress: Progress) -> u64 {
         if self.exact { self.goal_pages.saturating_sub(progress.reclaimed) } else { u64::MAX }
     }
 
-    /// Whether everybody's pages may be taken.
+    /// Whether the pages of all memcgs may be taken.
     pub fn is_root(&self) -> bool {
         self.target == MemcgId::ROOT
     }
 }
 
-/// What an effort achieved so far, in pages.
+/// Progress of an effort, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Isolated and examined.
+    /// Pages isolated and examined.
     pub scanned: u64,
-    /// Freed.
+    /// Pages freed.
     pub reclaimed: u64,
-    /// Memcgs visited; one that was visited at several priorities counts as often.
+    /// Memcg visits; a memcg visited at several priorities counts several times.
     pub memcgs_visited: u64,
 }
 
-/// What stood in the way of an effort, in pages ([book: eviction#verdicts]).
+/// Obstacles of an effort, in pages ([book: eviction#verdicts]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tallies {
     pub(crate) taken: u64,
@@ -119,7 +118,7 @@ pub(crate) struct Tallies {
     pub(crate) congested: u64,
     pub(crate) writeback: u64,
     pub(crate) immediate: u64,
-    /// Not in the way: pages that began to be written to swap.
+    /// Not an obstacle: pages whose swap-out began.
     pub(crate) swapped: u64,
 }
 
@@ -135,8 +134,7 @@ impl Tallies {
     }
 }
 
-/// The mapping that was used last: folios that are neighbours on a list often belong to the same
-/// file.
+/// The last mapping used: folios that are neighbours on a list often belong to the same file.
 #[derive(Debug, Default)]
 pub(crate) struct LastMapping(Option<Arc<Mapping>>);
 
@@ -148,46 +146,47 @@ impl LastMapping {
         self.0.as_ref()
     }
 
-    /// Whether a folio in this state may be reclaimed at all: neither it nor its mapping is locked
-    /// in memory.
+    /// Whether a folio in this state may be reclaimed: neither it nor its mapping is locked in
+    /// memory.
     pub(crate) fn is_evictable(&mut self, core: &Core, folio: FolioId, flags: Flags) -> bool {
         let mapping = self.get(core, core.mapping_of(folio));
         !flags.mlocked() && !mapping.is_some_and(|mapping| mapping.is_unevictable())
     }
 }
 
-/// The working state of an effort: what it did, and memory that its steps reuse.
+/// The working state of an effort: its progress, and memory that its steps reuse.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     pub(crate) progress: Progress,
     pub(crate) tallies: Tallies,
-    /// Classic: active lists are scanned in any case.
+    /// Classic: scan active lists in any case.
     pub(crate) force_deactivation: bool,
-    /// Classic: an active list was to be scanned, and was not.
+    /// Classic: an active list should have been scanned, but was not.
     pub(crate) skipped_deactivation: bool,
-    /// `memory.low` spared pages; and whether it does not any more, as nothing else was found.
+    /// `memory.low` protected some pages. `low_override`: the effort found nothing else and now
+    /// takes them, too.
     pub(crate) low_skipped: bool,
     pub(crate) low_override: bool,
-    /// Present while this effort owns a walk context: after it aged an lruvec, to the end of that
+    /// Present while the effort owns a walk context: from aging an lruvec to the end of that
     /// lruvec's turn.
     pub(crate) walk: Option<WalkBatch>,
-    /// What was isolated last, and is to be examined.
+    /// The folios isolated last, to be examined.
     pub(crate) batch: Isolated,
-    /// Isolated folios that are not freed, to be put back.
+    /// Isolated folios that were not freed, to be put back.
     pub(crate) rejected: Vec<FolioId>,
-    /// Working memory of putting back: folios, and whether they are unevictable.
+    /// Working memory of put-back: folios, and whether they are unevictable.
     pub(crate) back: Vec<(FolioId, bool)>,
     pub(crate) last_mapping: LastMapping,
 }
 
 impl Scan {
-    /// Forgets what stood in the way, for the next pass over the node.
+    /// Clears the obstacles for the next pass over the node.
     pub(crate) fn reset_tallies(&mut self) {
         self.tallies = Tallies::default();
     }
 
-    /// An empty batch, before something is isolated. Between steps the file of the last mapping may
-    /// have been closed, and its number given to another.
+    /// Takes the empty batch for an isolation. Forgets the last mapping: between steps the file may
+    /// have been closed and its number reused.
     pub(super) fn take_batch(&mut self, host: &impl Host) -> Isolated {
         let mut batch = std::mem::take(&mut self.batch);
         batch.clear();
@@ -197,8 +196,7 @@ impl Scan {
     }
 }
 
-/// What a step of reclaim works with: who decides and who acts, what is wanted, and how far that
-/// is.
+/// The context of a reclaim step: core and host, orders and working state.
 pub(crate) struct Context<'a, H> {
     pub(crate) core: &'a Core,
     pub(crate) host: &'a H,
@@ -217,7 +215,7 @@ impl<'a, H: Host> Context<'a, H> {
         let Context { core, orders, .. } = self;
         let background = orders.kind == EffortKind::Background;
         if background && core.habits().finishes_passes && !core.mechanisms().subtree_lru() {
-            // The walk over the tree is for everybody.
+            // A walk over the tree visits every memcg.
             return false;
         }
         let gap = if orders.exact { 0 } else { COMPACTION_GAP_PAGES };
@@ -228,45 +226,45 @@ impl<'a, H: Host> Context<'a, H> {
     }
 }
 
-/// What became of the folios of a batch.
+/// Results of paging out a batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PagedOut {
-    /// What stood in the way of the others.
+    /// Obstacles that kept the other folios.
     pub(crate) tallies: Tallies,
-    /// Pages freed. The others are in [`Scan::rejected`].
+    /// Pages freed. The other folios are in [`Scan::rejected`].
     pub(crate) freed: u64,
 }
 
 /// One isolated batch.
 #[derive(Debug, Default)]
 pub(crate) struct Isolated {
-    /// In the order of isolation, which is the order in which they are examined.
+    /// The folios in the order of isolation, in which they are examined.
     pub(crate) folios: Vec<FolioId>,
-    /// How many were isolated, of which those that are to be examined once more are a part.
+    /// Number of isolated folios, including those to be examined once more.
     pub(crate) taken: u64,
     /// Folios set aside because they could not be isolated; empty between scans.
     pub(crate) skipped: Vec<FolioId>,
-    /// What the folios are.
+    /// The kind of the folios.
     pub(crate) kind: Option<Kind>,
-    /// Pages looked at: sorted, isolated and skipped. What counts as looked at before the reclaim
-    /// loop of 7.2, says [`LockedLruvec::isolate`](super::LockedLruvec).
+    /// Pages scanned: sorted, isolated and skipped. [`LockedLruvec::isolate`](super::LockedLruvec)
+    /// says what counted before the reclaim loop of 7.2.
     pub(crate) scanned: u64,
-    /// Pages moved to where they belong instead.
+    /// Pages that were sorted to their generation instead.
     pub(crate) sorted: u64,
-    /// Of these, pages moved up because of their tier.
+    /// Sorted pages that moved up because of their tier.
     pub(crate) protected: u64,
-    /// Of the sorted pages, dirty ones of files, which 7.1 does not isolate.
+    /// Sorted pages that are dirty file pages, which 7.1 does not isolate.
     pub(crate) dirty: u64,
-    /// Of these, those that nobody writes.
+    /// Dirty pages that are not under writeback.
     pub(crate) unqueued_dirty: u64,
-    /// Somebody wants to know which folios were sorted.
+    /// Whether the host observes folios.
     pub(crate) observed: bool,
-    /// These, where they went and why, if so.
+    /// If observed: the sorted folios, their new generations and the reasons.
     pub(crate) sorted_folios: Vec<(FolioId, GenIndex, Sorted)>,
 }
 
 impl Isolated {
-    /// Empty, for the next batch; memory is kept.
+    /// Empties it for the next batch and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.folios.clear();
         self.skipped.clear();
@@ -275,7 +273,7 @@ impl Isolated {
         (*kind, *taken, *scanned, *sorted, *protected, *dirty, *unqueued_dirty) = (None, 0, 0, 0, 0, 0, 0);
     }
 
-    /// Notes for an observer that a folio was sorted.
+    /// Records a sorted folio for an observer.
     #[inline]
     pub(crate) fn note_sorted(&mut self, folio: FolioId, to: GenIndex, why: Sorted) {
         if self.observed {
@@ -284,38 +282,38 @@ impl Isolated {
     }
 }
 
-/// What a step of a turn came to.
+/// Result of a step of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TurnStep {
-    /// Call again; anybody may run before.
+    /// Call again; other threads may run before.
     More,
     /// Wait, then call again.
     Wait(Throttle),
-    /// Folios are isolated, in [`Scan::batch`]: examine them, free what can be freed, and give the
+    /// Folios are isolated in [`Scan::batch`]: examine them, free what can be freed, and give the
     /// rest to [`Turn::put_back`](super::Turn::put_back).
     PageOut,
     /// The turn is over.
     Finished,
 }
 
-/// Whose turn it is, and what of it.
+/// The memcg of a turn, and how to scan it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grant<'a> {
     pub(crate) memcg: &'a Memcg,
-    /// What of its pages is spared.
+    /// Protection of its pages.
     pub(crate) spared: Effective,
     pub(crate) priority: u8,
 }
 
-/// A page that is back, and what was remembered of it.
+/// A page that returns while its shadow exists.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refault<'a> {
     pub(crate) folio: FolioId,
     pub(crate) kind: Kind,
-    /// Who brings it back.
+    /// The memcg that pays for it now.
     pub(crate) memcg: &'a Memcg,
     pub(crate) shadow: Shadow,
     pub(crate) in_fault: bool,
-    /// Nobody asked for it: it comes with another.
+    /// Readahead brings it in.
     pub(crate) ahead: bool,
 }

@@ -1,23 +1,22 @@
-//! Switching the policy while everybody works: folios move from the lists of one to those of the
-//! other, some at a time.
+//! Switching the policy at run time: folios move from the lists of one policy to those of another,
+//! a bounded number at a time.
 //!
 //! ```text
 //! on lists of   one │ both: new folios go to the new policy, reclaim takes from both │ the other
 //!               begin ──── step, step, … a bounded number of folios per lock hold ──────── end
 //! ```
 //!
-//! In between a turn of an lruvec tries both policies, so there is no moment in which reclaim finds
-//! nothing because the folios are on the lists that it does not look at: a kernel that told reclaim
-//! first, and then moved the folios, killed processes for that.
+//! In between, a turn of an lruvec tries both policies, so reclaim always finds the folios. A
+//! kernel that switched reclaim first and moved the folios afterwards killed processes for lack of
+//! memory.
 //!
 //! Source: [book: classic-lru#switching].
 //!
 //! # Locking
 //!
-//! A folio is moved under the lruvec lock without being taken off anybody's hands: whoever frees or
-//! isolates it takes it off the list that it is on by then. Who puts a folio on a list asks for the
-//! policy under that lock, and so does who hands a memcg's lists over: the switch may have passed
-//! those of the heir.
+//! Folios move under the lruvec lock. A thread that frees or isolates one meanwhile takes it off
+//! the list that it is on by then. Code that puts a folio on a list, or hands a memcg's lists over,
+//! reads the policy under that lock: the switch may already have passed the heir's lists.
 
 use super::LockedLruvec;
 use crate::Core;
@@ -27,19 +26,19 @@ use crate::memcg::MemcgId;
 /// Folios that the kernel moves per lock hold ([book: classic-lru#switching]).
 pub const SWITCH_FOLIOS: u32 = 4096;
 
-/// What a step came to.
+/// Result of a step of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwitchStep {
-    /// Call again; anybody may run before.
+    /// Call again; other threads may run before.
     More,
-    /// Every folio is on the lists of the new policy.
+    /// All folios are on the lists of the new policy.
     Done,
-    /// Somebody else began to switch meanwhile, and this switch has nothing left to do.
+    /// Another switch has begun; this one has nothing left to do.
     Superseded,
 }
 
-/// A switch under way. Nothing is lost if it is dropped before its end: both policies keep working,
-/// and a later switch to either moves what is left.
+/// A switch under way. Dropping it early loses nothing: both policies keep working, and a later
+/// switch to either moves the rest.
 #[derive(Debug)]
 pub struct LruSwitch {
     to: Lru,
@@ -53,9 +52,9 @@ impl Core {
         self.mechanisms().lru()
     }
 
-    /// Turns [`Switch::Prefetch`](crate::Switch) on or off, whatever goes on: it decides nothing.
-    /// Experiments do that, as what memory a table of folios happens to get can make a factor of
-    /// two.
+    /// Turns [`Switch::Prefetch`](crate::Switch) on or off at any time; it affects no decision.
+    /// Experiments need both in one table of folios, as the memory that a table happens to get can
+    /// make a factor of two.
     pub fn set_prefetch(&self, on: bool) {
         loop {
             let known = self.folios.settings();
@@ -65,7 +64,7 @@ impl Core {
         }
     }
 
-    /// Begins to switch the policy. From now on new folios go to the new one's lists.
+    /// Begins to switch the policy. New folios go to the new policy's lists from now on.
     pub fn switch_lru(&self, to: Lru) -> LruSwitch {
         loop {
             let known = self.folios.settings();
@@ -78,8 +77,8 @@ impl Core {
 }
 
 impl LruSwitch {
-    /// Moves up to `folios` folios of one memcg, at least one: [`SWITCH_FOLIOS`], unless others are
-    /// to run in between.
+    /// Moves up to `folios` folios of one memcg, at least one: [`SWITCH_FOLIOS`], or fewer to let
+    /// other threads run in between.
     pub fn step(&mut self, core: &Core, folios: u32) -> SwitchStep {
         let known = core.folios.settings();
         if known.1 != self.number {
@@ -92,7 +91,7 @@ impl LruSwitch {
             }
             return SwitchStep::More;
         }
-        // Memcgs that were made meanwhile never had anything on the other policy's lists.
+        // Memcgs created meanwhile never had folios on the other policy's lists.
         if !core.folios.set_settings(known, (known.0.with_switching(false), known.1)) {
             return SwitchStep::Superseded;
         }
@@ -103,8 +102,8 @@ impl LruSwitch {
 impl LockedLruvec<'_> {
     /// Moves up to `most` folios of other policies to the lists of `to`. `true`: all are moved.
     ///
-    /// From each list the youngest goes first, to the old end: so folios that came meanwhile stay
-    /// younger than all that are moved, and those that are not moved yet are the oldest.
+    /// The youngest folio of each list goes first, to the old end. So folios that arrived meanwhile
+    /// stay younger than the moved ones, and those still to be moved are the oldest.
     pub(super) fn move_to(&mut self, to: Lru, most: u32) -> bool {
         let mut left = most;
         for from in Lru::POLICIES.into_iter().filter(|&from| from != to) {

@@ -1,4 +1,4 @@
-//! Telling an observer where folios are and what scans met.
+//! Events for observers: where folios are, and what scans met.
 
 use super::{Isolated, MAX_GENERATIONS, Queue};
 use crate::Core;
@@ -19,7 +19,7 @@ impl From<Queue> for ListedFrom {
 }
 
 impl Core {
-    /// Where a folio of `memcg` in this state is.
+    /// The list of a folio of `memcg` in this state.
     fn list_of(memcg: &Memcg, flags: Flags) -> Option<List> {
         if flags.unevictable() {
             return Some(List::Unevictable);
@@ -33,7 +33,7 @@ impl Core {
         }
     }
 
-    /// Tells where a folio is now.
+    /// Reports the list that a folio is on now.
     #[inline]
     pub(crate) fn tell_listed(&self, host: &impl Host, memcg: &Memcg, folio: FolioId, from: ListedFrom) {
         if host.observes()
@@ -43,7 +43,7 @@ impl Core {
         }
     }
 
-    /// Tells what a scan met.
+    /// Reports the folios that a scan sorted and isolated.
     #[inline]
     pub(crate) fn tell_isolated(&self, host: &impl Host, memcg: &Memcg, batch: &Isolated) {
         if !host.observes() {
@@ -57,7 +57,7 @@ impl Core {
         }
     }
 
-    /// Tells that a folio has a new label.
+    /// Reports a folio's new label.
     #[inline]
     pub(crate) fn tell_promoted(
         &self,
@@ -73,7 +73,7 @@ impl Core {
     }
 }
 
-/// The live generation that has this label.
+/// The live generation with this label.
 fn seq_of(memcg: &Memcg, label: GenIndex) -> u64 {
     let max = memcg.lruvec.window.max();
     max.0 - (u64::from(max.index().0) + MAX_GENERATIONS - u64::from(label.0)) % MAX_GENERATIONS

@@ -1,27 +1,26 @@
-//! Terms between reclaim and the policies.
+//! Terms between reclaim and the policies: habits and swappiness.
 
 use crate::folio::Kind;
 
-/// What reclaim as a whole does under a policy.
+/// A policy's parameters for reclaim as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Habits {
-    /// Pages have generations with a birth: memcgs can be ordered by them (the kernel's memcg LRU),
-    /// and be too young to give.
+    /// Pages have generations with creation times: memcgs can be ordered by them (the kernel's
+    /// memcg LRU), and pages can be too young to evict.
     pub(crate) has_generations: bool,
-    /// Batches of activated folios are as small as those of new ones may be configured.
+    /// Batches of activated folios have the configured size of arrival batches.
     pub(crate) activates_in_arrival_batches: bool,
-    /// Reclaim of the whole node with a large goal starts at the priority that gives about that
+    /// Root reclaim with a large goal starts at the priority whose first pass gives about that
     /// much.
     pub(crate) starts_by_size: bool,
-    /// Background reclaim goes on to the end of a pass when its goal is reached, where the tree is
-    /// walked.
+    /// Where the tree is walked, background reclaim finishes a pass after it reached its goal.
     pub(crate) finishes_passes: bool,
-    /// Reclaim of the whole node waits where pages that are dirty or being written are in its way.
+    /// Root reclaim waits if dirty or writeback pages are in its way.
     pub(crate) waits_for_writeback: bool,
 }
 
-/// How willing reclaim is to take anonymous pages: 0 only file pages, 1…200 both, 201 only
-/// anonymous ones.
+/// Relative cost of reclaiming file against anonymous pages: 0 takes only file pages, 1 to 200
+/// both, 201 only anonymous ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Swappiness(pub u8);
 
@@ -33,12 +32,12 @@ impl Swappiness {
     /// Only anonymous pages ("max").
     pub const ANON_ONLY: Swappiness = Swappiness(201);
 
-    /// 0…201. `None`: there is no such swappiness.
+    /// A value from 0 to 201; `None` for others.
     pub fn new(value: u8) -> Option<Swappiness> {
         (value <= Self::ANON_ONLY.0).then_some(Swappiness(value))
     }
 
-    /// Whether reclaim may take pages of that kind.
+    /// Whether reclaim may take pages of this kind.
     #[inline]
     pub fn evicts(self, kind: Kind) -> bool {
         match kind {

@@ -1,4 +1,4 @@
-//! How much to scan of which list: costs, the length of the active list, and the mode of a pass.
+//! Scan balance: costs of both kinds, the length of the active list, and the mode of a pass.
 //!
 //! Source: [book: classic-lru].
 
@@ -10,12 +10,12 @@ use crate::host::Host;
 use crate::lru::{LockedLruvec, Swappiness};
 use crate::memcg::{Counter, Memcg};
 
-/// A page that has to be transferred costs as much as looking at so many in vain.
+/// One page of I/O costs as much as this many pages scanned in vain.
 pub(crate) const IO_COST: u64 = 32;
 
-/// Whether the inactive list is so short that the active one has to give up pages: it may be
-/// `sqrt(10 × GiB)` times as long as the inactive one, or as long, if both are less than 1 GiB
-/// (2^18 pages).
+/// Whether the inactive list is so short that the active one must give up pages. The active list
+/// may be `sqrt(10 × GiB)` times as long as the inactive one, or equally long if both together are
+/// less than 1 GiB (2^18 pages).
 pub(crate) fn is_low(inactive_pages: u64, active_pages: u64) -> bool {
     let gibibytes = (inactive_pages + active_pages) >> 18;
     let ratio = if gibibytes > 0 { (10 * gibibytes).isqrt() } else { 1 };
@@ -30,8 +30,8 @@ impl Sizes {
 }
 
 impl Costs {
-    /// Adds what reclaim of a kind cost. All of it counts half, and again, once it is more than a
-    /// quarter of the `pages` on the lists.
+    /// Adds a reclaim cost for a kind. Once the sum exceeds a quarter of the `pages` on the lists,
+    /// all costs are halved, repeatedly if needed.
     fn add(&mut self, kind: Kind, cost: u64, pages: u64) {
         self.0[kind as usize] += cost;
         if self.0[0] + self.0[1] > pages / 4 {
@@ -39,8 +39,8 @@ impl Costs {
         }
     }
 
-    /// The shares of both kinds in what is scanned, by [`Kind`]. What costs twice as much is
-    /// scanned half as much, but neither gets less than a third, before swappiness.
+    /// The scan shares of both kinds, by [`Kind`]. Twice the cost halves the share, but no kind
+    /// gets less than a third, before swappiness.
     fn shares(self, swappiness: Swappiness) -> [u64; 2] {
         let all = self.0[0] + self.0[1];
         let limited = self.0.map(|cost| all + cost);
@@ -50,30 +50,30 @@ impl Costs {
     }
 }
 
-/// Who is reclaimed from, and how, as far as the amounts depend on it.
+/// Circumstances that the scan amounts depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Circumstances {
-    /// A limit was met, or somebody asked: the node as a whole is not short.
+    /// Reclaim was requested or is for a limit: the node itself is not short.
     pub(crate) of_memcg: bool,
-    /// Anonymous pages have somewhere to go.
+    /// Anonymous pages can be swapped out.
     pub(crate) can_swap: bool,
     pub(crate) swappiness: Swappiness,
-    /// The memcg was removed.
+    /// The memcg has been removed.
     pub(crate) offline: bool,
     pub(crate) priority: u8,
 }
 
-/// What is decided once for a pass over the target's lruvecs.
+/// Decisions for one pass over the target's lruvecs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Balance {
-    /// Active lists of the kind may be scanned, by [`Kind`].
+    /// Whether the active list of a kind may be scanned, by [`Kind`].
     may_deactivate: [bool; 2],
     /// The target's inactive list of anonymous pages is low.
     anon_is_low: bool,
     costs: Costs,
-    /// There are plenty of inactive file pages: no need to swap.
+    /// Inactive file pages are plenty: no need to swap.
     trims_cache: bool,
-    /// There are so few file pages that taking them would not help.
+    /// File pages are so few that taking them would not help.
     file_is_tiny: bool,
 }
 
@@ -88,9 +88,9 @@ impl Balance {
         self.anon_is_low
     }
 
-    /// Pages to scan of each list, as [`LISTS`], out of so many.
+    /// Pages to scan of each list, in the order of [`LISTS`], for lists of these `sizes`.
     pub(crate) fn amounts(&self, sizes: [u64; 4], how: Circumstances) -> [u64; 4] {
-        // Of a memcg that went, something in any case.
+        // From a removed memcg, at least some pages.
         let shifted = sizes.map(|pages| match pages >> how.priority {
             0 if how.offline => pages.min(32),
             shifted => shifted,
@@ -120,8 +120,8 @@ impl Balance {
 }
 
 impl Core {
-    /// Decides about a pass over `target`, which is the root where the node is short. `forced`:
-    /// active lists are scanned in any case.
+    /// Decides about a pass over `target`; the root if the node is short. `forced`: active lists
+    /// are scanned in any case.
     pub(crate) fn balance(
         &self,
         host: &impl Host,
@@ -151,9 +151,9 @@ impl Core {
         }
     }
 
-    /// Reclaim of a kind cost something, for this lruvec and those of its ancestors. `aged`: the
-    /// clocks go on by so many pages, too, in the same walk. `locked`: this lruvec's lock, which is
-    /// given back before anything of an ancestor is touched.
+    /// Adds a reclaim cost for a kind to this lruvec and its ancestors. `aged`: advances the clocks
+    /// by this many pages in the same walk. `locked`: this lruvec's lock, which is released before
+    /// an ancestor is touched.
     pub(crate) fn note_cost(
         &self,
         host: &impl Host,

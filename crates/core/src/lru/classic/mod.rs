@@ -1,8 +1,8 @@
 //! The classic LRU: an active and an inactive list per kind ([book: classic-lru]).
 //!
-//! New folios enter the inactive list, the second access moves them to the active one, and reclaim
-//! takes from the tail of the inactive list. Folios come back from the active list when it is too
-//! long for the inactive one, or when pages come back that were evicted a short time ago.
+//! New folios enter the inactive list, a second access activates them, and reclaim takes from the
+//! tail of the inactive list. Folios are deactivated when the active list is too long, or when
+//! recently evicted pages return.
 //!
 //! ```text
 //! turn.rs        an lruvec's turn: round by round     statistics.rs  list sizes as reclaim knows them: late
@@ -12,8 +12,8 @@
 //!
 //! # Locking
 //!
-//! Lists and costs are under the lruvec lock. The clock and the sizes are atomic words; the clock
-//! is written by whoever evicts or activates, in this lruvec and in all of its ancestors.
+//! Lists and costs are under the lruvec lock. The clock and the sizes are atomic words. Each
+//! eviction or activation advances the clocks of its lruvec and of all ancestors.
 
 mod balance;
 mod refault;
@@ -36,7 +36,7 @@ pub(super) use {
     turn::ClassicTurn,
 };
 
-/// What reclaim as a whole does under this policy.
+/// The policy's parameters for reclaim as a whole.
 pub(super) const HABITS: Habits = Habits {
     has_generations: false,
     activates_in_arrival_batches: true,
@@ -46,7 +46,7 @@ pub(super) const HABITS: Habits = Habits {
 };
 
 impl LockedLruvec<'_> {
-    /// Puts a folio at the head of the list that it is to be on, or, as a rotation, at its tail.
+    /// Puts a folio at the head of the list that its state names, or at the tail for a rotation.
     pub(super) fn add_classic(&mut self, folio: FolioId, rotation: bool) {
         let now = self.folios.flags(folio).enlist_unmarked();
         let kind = self.kind_of(folio);
@@ -55,7 +55,7 @@ impl LockedLruvec<'_> {
     }
 
     pub(super) fn resize_classic(&mut self, kind: Kind, active: bool, pages: i64) {
-        // Only the holder of the lock writes sizes, so no read-modify-write is needed.
+        // A plain store suffices: only the lock holder writes sizes.
         let size = &self.lruvec.classic.sizes[kind as usize * 2 + usize::from(active)];
         size.store(size.load(Relaxed) + pages, Relaxed);
         let [all, of_active] = &mut self.listed[kind as usize];

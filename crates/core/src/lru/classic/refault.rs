@@ -1,4 +1,4 @@
-//! Whether a page that comes back was evicted so short a time ago that it deserves the active list.
+//! Classic refaults: a page that returns soon after its eviction goes to the active list.
 //!
 //! ```text
 //!  evicted: token = clock                  back: distance = clock − token
@@ -6,8 +6,7 @@
 //!            └──────── had the inactive list been longer by the distance, it would still be here
 //! ```
 //!
-//! The pages on the other lists could have made that room, so the distance is held against their
-//! number.
+//! The other lists could have made that room, so the distance is compared with their length.
 //!
 //! Source: [book: refaults#classic-distance]; two accesses activate a folio:
 //! [book: classic-lru#two-accesses], [book: classic-lru#batched-adds].
@@ -21,28 +20,28 @@ use crate::lru::evidence::TOKEN_MASK;
 use crate::lru::{Distance, Queue, Refault, Shadow};
 use crate::memcg::{Counter, Memcg, MemcgId};
 
-/// A batch of evictions. With `batch_nonresident_age` the classic clock has gone on for all of
-/// them, in one walk to the root, and each gets its own time, the same that it would have got one
-/// by one; batches of several CPUs get different ones. The five remedies of
-/// [book: classic-lru#lru-lock] leave evictions alone, which are two thirds of what is written to
-/// the ancestors' clocks when mapped files are read, and more when hardly anything is activated.
+/// A batch of evictions. With `batch_nonresident_age` the classic clock advances for all of them in
+/// one walk to the root, and each eviction gets the time that it would have got one by one; batches
+/// of several CPUs get different times. The five remedies of [book: classic-lru#lru-lock] do not
+/// cover evictions, which make two thirds of the writes to the ancestors' clocks when mapped files
+/// are read, and more when few pages are activated.
 ///
-/// A clock that is set back may be behind what another CPU's batch took meanwhile, by 31 pages at
-/// most: the next pages get the same times, and a page of that batch that returned in this moment
-/// would count as long gone.
+/// A clock that is set back may fall behind the times of another CPU's batch, by at most 31 pages.
+/// The next pages then get the same times, and a page of that batch that returned at this moment
+/// would count as evicted long ago.
 #[derive(Debug)]
 pub(crate) struct Evictions {
     target: MemcgId,
-    /// The time of the next one.
+    /// The time of the next eviction.
     next: u64,
-    /// Those that the clock has gone on for, and have not come.
+    /// Evictions that the clock has advanced for and that have not happened yet.
     left: u64,
 }
 
 impl Core {
-    /// A folio was accessed the second time since it was, or might have been, moved. It carries a
-    /// reference for that; `before` is its state at the access. The clock goes on at once, whatever
-    /// becomes of the move.
+    /// Handles the second access to a folio since it was last moved, or nearly moved: queues it for
+    /// activation with the reference it carries for this. `before` is its state at the access. The
+    /// clock advances at once, whether or not the folio moves.
     #[cold]
     pub(crate) fn accessed_again(&self, host: &impl Host, cpu: usize, folio: FolioId, before: Flags) {
         self.advance_nonresident_age(self.owner_of(folio), 1);
@@ -50,15 +49,15 @@ impl Core {
             self.enqueue_held(host, cpu, Queue::Activate, folio);
             return;
         }
-        // A new folio that still waits for its place gets it on the active list. One that waits
-        // elsewhere, or is isolated, is not looked for.
+        // A new folio that is still queued will be put on the active list. A folio that is queued
+        // elsewhere or isolated is left alone.
         let flags = self.folios.flags(folio);
         self.arrivals.while_queued(cpu, Queue::Add, folio, || flags.set_active());
         self.put(host, folio);
     }
 
-    /// So many pages of `memcg` were activated or evicted: its clock goes on, and that of each of
-    /// its ancestors. Its clock before: the time of the first of them.
+    /// Advances the clocks of `memcg` and its ancestors by `pages` activations or evictions.
+    /// Returns the memcg's former clock, which is the time of the first of them.
     pub(crate) fn advance_nonresident_age(&self, memcg: &Memcg, pages: u64) -> u64 {
         memcg.stat.add(Counter::NonresidentAgeWrites, 1);
         let own = memcg.lruvec.classic.advance(pages);
@@ -68,7 +67,7 @@ impl Core {
         own
     }
 
-    /// So many of those were not evicted after all.
+    /// Takes back the advance for `pages` that were not evicted after all.
     pub(crate) fn set_back_nonresident_age(&self, memcg: &Memcg, pages: u64) {
         memcg.stat.add(Counter::NonresidentAgeWrites, 1);
         for memcg in self.memcgs.lineage(memcg) {
@@ -76,8 +75,8 @@ impl Core {
         }
     }
 
-    /// How long ago a page of a kind was evicted on behalf of `target`, whose clock was at `token`
-    /// then. Of both, the bits in `mask` are known.
+    /// Distance of a page of this kind that was evicted on behalf of `target` at the clock `token`.
+    /// Only the bits in `mask` are known of both times.
     fn refault_distance(
         &self,
         host: &impl Host,
@@ -103,13 +102,13 @@ impl Core {
 }
 
 impl Evictions {
-    /// None has gone so far.
+    /// A batch that advances no clock.
     pub(in crate::lru) fn none(target: MemcgId) -> Evictions {
         Evictions { target, next: 0, left: 0 }
     }
 
-    /// Up to so many pages will be evicted on behalf of `target`; [`Self::end`] is to be called
-    /// after them.
+    /// Begins a batch of at most `pages` evictions on behalf of `target`. [`Self::end`] must
+    /// follow.
     pub(in crate::lru) fn begin(core: &Core, target: MemcgId, pages: u64) -> Evictions {
         if pages == 0 || !core.mechanisms().batch_nonresident_age() {
             return Evictions::none(target);
@@ -118,7 +117,7 @@ impl Evictions {
         Evictions { target, next, left: pages }
     }
 
-    /// The memory of a page in state `flags`, which is evicted now. The target's clock goes on.
+    /// The shadow of a page in state `flags` that is evicted now. The target's clock advances.
     pub(in crate::lru) fn shadow(&mut self, core: &Core, flags: Flags) -> Shadow {
         let age = if self.left > 0 {
             self.left -= 1;
@@ -130,7 +129,7 @@ impl Evictions {
         Shadow { memcg: self.target, workingset: flags.workingset(), token: age & TOKEN_MASK }
     }
 
-    /// The batch is over. Of pages that turned out to be in use the clock takes no notice.
+    /// Ends the batch and sets the clock back for pages that were in use after all.
     pub(in crate::lru) fn end(self, core: &Core) {
         if self.left > 0 {
             core.set_back_nonresident_age(core.memcg(self.target), self.left);
@@ -138,7 +137,8 @@ impl Evictions {
     }
 }
 
-/// A page with a shadow is back, not yet on a list ([book: refaults#classic-distance]).
+/// Handles a page that returns while its shadow exists; it is not on a list yet
+/// ([book: refaults#classic-distance]).
 pub(in crate::lru) fn refaulted(core: &Core, host: &impl Host, refault: Refault<'_>) {
     let Refault { folio, kind, memcg, shadow, .. } = refault;
     let [refaulted, activate, restore] = match kind {
@@ -165,7 +165,7 @@ pub(in crate::lru) fn refaulted(core: &Core, host: &impl Host, refault: Refault<
         return;
     }
     memcg.stat.add(restore, 1);
-    // The clock goes on in the walk that notes the cost, or in one of its own before.
+    // The clock advances in the walk that notes the cost, or in a walk of its own before.
     let batched = core.mechanisms().batch_nonresident_age();
     if !batched {
         core.advance_nonresident_age(memcg, 1);

@@ -1,5 +1,5 @@
-//! Shrinking active and inactive lists: inactive folios are taken off to be examined, active ones
-//! become inactive.
+//! Shrinking active and inactive lists: inactive folios are isolated to be examined, active ones
+//! are deactivated.
 //!
 //! Source: [book: classic-lru#reference-check], [book: classic-lru#deactivation],
 //! [book: classic-lru#inactive-scan], [book: classic-lru#lru-lock].
@@ -15,15 +15,15 @@ use crate::lru::{LockedLruvec, References};
 use crate::mapping::Mapping;
 use crate::memcg::{Counter, Memcg};
 
-/// What a scan of an inactive list cost.
+/// Cost of a scan of an inactive list.
 pub(in crate::lru) struct Cost {
     kind: Kind,
     cost: u64,
 }
 
 impl LockedLruvec<'_> {
-    /// Isolates up to `request` pages from the tail of a list into an empty `batch`. What cannot be
-    /// isolated counts as looked at, and makes way for others.
+    /// Isolates up to `request` pages from the tail of a list into an empty `batch`. Folios that
+    /// cannot be isolated count as scanned and move out of the way.
     pub(in crate::lru) fn isolate_from(
         &mut self,
         host: &impl Host,
@@ -56,8 +56,8 @@ impl LockedLruvec<'_> {
     }
 }
 
-/// Takes up to `request` pages off the tail of a list. What its heir has is not for those to take
-/// who are after its own.
+/// Isolates up to `request` pages from the tail of a list. From a memcg that handed its pages over
+/// it takes none: the heir's pages are not part of the request.
 fn isolate(cx: &mut Context<'_, impl Host>, memcg: &Memcg, (kind, active): (Kind, bool), request: u64) {
     let (core, host) = (cx.core, cx.host);
     let mut batch = cx.scan.take_batch(host);
@@ -72,7 +72,7 @@ fn isolate(cx: &mut Context<'_, impl Host>, memcg: &Memcg, (kind, active): (Kind
     cx.scan.batch = batch;
 }
 
-/// Takes up to `request` pages off an inactive list, to be examined. `true`: there are some.
+/// Isolates up to `request` inactive pages, to be examined. `true`: the batch is not empty.
 pub(super) fn isolate_inactive(
     cx: &mut Context<'_, impl Host>,
     memcg: &Memcg,
@@ -93,7 +93,7 @@ pub(super) fn isolate_inactive(
     taken > 0
 }
 
-/// Puts the inactive folios back that were not freed.
+/// Puts back the inactive folios that were not freed.
 pub(super) fn put_back_inactive(cx: &mut Context<'_, impl Host>, memcg: &Memcg, outcome: PagedOut) {
     let (core, host) = (cx.core, cx.host);
     let PagedOut { tallies, freed } = outcome;
@@ -108,9 +108,8 @@ pub(super) fn put_back_inactive(cx: &mut Context<'_, impl Host>, memcg: &Memcg, 
     cx.scan.tallies.add(&Tallies { taken, ..tallies });
 }
 
-/// Makes up to `request` pages of an active list inactive, in their order
-/// ([book: classic-lru#deactivation]). They lose their accessed bits, and nothing else that was
-/// said for them.
+/// Deactivates up to `request` pages of an active list, in their order
+/// ([book: classic-lru#deactivation]). They lose their accessed bits but keep their flags.
 pub(super) fn shrink_active(cx: &mut Context<'_, impl Host>, memcg: &Memcg, kind: Kind, request: u64) {
     isolate(cx, memcg, (kind, true), request);
     let (core, host) = (cx.core, cx.host);
@@ -142,7 +141,7 @@ pub(super) fn shrink_active(cx: &mut Context<'_, impl Host>, memcg: &Memcg, kind
     core.node.note_put_back(kind, taken);
 }
 
-/// Tests and clears the accessed bit of a folio, if its mapping is one in which use says something.
+/// Tests and clears the accessed bit of a folio, if its mapping has recency.
 fn take_accessed(core: &Core, mapping: &Mapping, folio: FolioId) -> bool {
     let slot = mapping.slot(&core.leaves, core.folios.index(folio));
     mapping.has_recency() && slot.is_some_and(|slot| slot.clear_accessed(folio))
@@ -160,13 +159,12 @@ pub(in crate::lru) fn references(core: &Core, mapping: &Mapping, folio: FolioId)
     }
 }
 
-/// Puts isolated folios back, the earliest first, each at the head of the list that its state
-/// names.
+/// Puts isolated folios back in order, each at the head of the list that its state names.
 ///
-/// The clock goes on by the number of activated ones. With `batch_nonresident_age` that is done at
-/// once and after the lock is given back, in the walk that notes the cost; without, folio by folio
-/// ([book: classic-lru#lru-lock], remedies 1, 2 and 4). Noting the cost takes over the lock in
-/// either case (remedy 3), as in all kernels that were measured.
+/// The clock advances by the number of activated folios: with `batch_nonresident_age` at once,
+/// after the lock is released, in the walk that notes the cost; without, folio by folio
+/// ([book: classic-lru#lru-lock], remedies 1, 2 and 4). Noting the cost releases the lock in either
+/// case (remedy 3), as in all measured kernels.
 pub(in crate::lru) fn put_back(
     core: &Core,
     host: &impl Host,

@@ -1,11 +1,10 @@
-//! What active and inactive lists keep of an lruvec: sizes, the clock, costs, and what was known of
-//! them last.
+//! State of the classic LRU in an lruvec: sizes, the clock, costs, and the last known statistics.
 
 use crate::folio::Kind;
 use crate::lru::multigen::window::GENERATION_LISTS;
 use crate::sync::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
-/// Inactive and active list of each kind, in the order in which a turn goes through them.
+/// The inactive and the active list of each kind, in the order of a turn.
 pub(crate) const LISTS: [(Kind, bool); 4] =
     [(Kind::Anon, false), (Kind::Anon, true), (Kind::File, false), (Kind::File, true)];
 
@@ -14,12 +13,12 @@ pub(crate) fn list_of(kind: Kind, active: bool) -> usize {
     GENERATION_LISTS + kind as usize * 2 + usize::from(active)
 }
 
-/// What reclaim of each kind cost lately, by [`Kind`] ([book: classic-lru#scan-cost]).
+/// Recent reclaim costs, by [`Kind`] ([book: classic-lru#scan-cost]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Costs(pub(crate) [u64; 2]);
 
-/// The clock. All threads below write to it. `clock_apart` is for the benchmark, as `lock_apart`
-/// is.
+/// The clock, written by all threads that reclaim in the subtree. The configuration `clock_apart`
+/// keeps it on cache lines of its own, for the benchmark, as `lock_apart` does with the lock.
 #[derive(Debug)]
 #[cfg_attr(lruvec_layout = "clock_apart", repr(align(128)))]
 struct NonresidentAge(AtomicU64);
@@ -27,13 +26,13 @@ struct NonresidentAge(AtomicU64);
 /// The classic part of an lruvec.
 #[derive(Debug)]
 pub(crate) struct Classic {
-    /// Pages on each list, as [`LISTS`]. May be negative for a moment.
+    /// Pages on each list, in the order of [`LISTS`]. May be negative for a moment.
     pub(super) sizes: [AtomicI64; 4],
-    /// Evictions and activations here and below, in pages: the clock by which refaults are judged.
+    /// The clock of refaults: evictions and activations in the subtree, in pages.
     nonresident_age: NonresidentAge,
-    /// What is known of this lruvec and those below it.
+    /// The last known statistics of the subtree.
     pub(super) aggregated: Aggregated,
-    /// Refaults that were activated, by kind, when the last effort on this lruvec ended.
+    /// Activated refaults, by kind, at the end of the last effort on this lruvec.
     pub(super) refaults_seen: [AtomicU64; 2],
 }
 
@@ -47,7 +46,7 @@ impl Classic {
         }
     }
 
-    /// As new, for the next memcg of that number.
+    /// Resets everything, for the next memcg with this number.
     pub(in crate::lru) fn reset(&self) {
         self.sizes.iter().for_each(|size| size.store(0, Relaxed));
         self.nonresident_age.0.store(0, Relaxed);
@@ -65,12 +64,12 @@ impl Classic {
         self.size(kind, false) + self.size(kind, true)
     }
 
-    /// The clock.
+    /// The clock's reading.
     pub(crate) fn nonresident_age(&self) -> u64 {
         self.nonresident_age.0.load(Relaxed)
     }
 
-    /// The clock before.
+    /// Advances the clock and returns its former reading.
     pub(super) fn advance(&self, pages: u64) -> u64 {
         if pages == 0 { self.nonresident_age() } else { self.nonresident_age.0.fetch_add(pages, Relaxed) }
     }
@@ -80,12 +79,12 @@ impl Classic {
     }
 }
 
-/// What was known at the last refresh.
+/// Statistics at the last refresh.
 #[derive(Debug)]
 pub(super) struct Aggregated {
-    /// Pages, as [`LISTS`].
+    /// Pages, in the order of [`LISTS`].
     pub(super) sizes: [AtomicU64; 4],
-    /// Refaults that were activated, by kind.
+    /// Activated refaults, by kind.
     pub(super) activated: [AtomicU64; 2],
 }
 

@@ -1,12 +1,11 @@
-//! List sizes and activated refaults as reclaim knows them: aggregated over a memcg and those below
-//! it, and late.
+//! Late statistics: list sizes and activated refaults of a subtree, as reclaim knows them.
 //!
-//! The kernel collects these from per-CPU increments every two seconds, or when somebody reads the
-//! memcg's statistics. Until then every decision that uses them is the same: whether the active
-//! list gives up pages is frozen, so it swings far around its balance. Without that, nothing agrees
-//! with a measured kernel ([book: agreement#classic-rules-worth]).
+//! The kernel collects these from per-CPU increments every two seconds, or when a user reads the
+//! memcg's statistics. In between all decisions that use them stay the same: whether the active
+//! list gives up pages is frozen, so its length swings far around the balance. Without this delay
+//! the engine disagrees with every measured kernel ([book: agreement#classic-rules-worth]).
 //!
-//! The mechanism `exact_statistics` has them always right.
+//! The mechanism `exact_statistics` keeps them exact.
 //!
 //! Source: [book: classic-lru#late-statistics].
 
@@ -18,7 +17,7 @@ use crate::sync::Ordering::Relaxed;
 use crate::{Core, Time};
 use std::time::Duration;
 
-/// List sizes of a memcg and those below it, as far as is known.
+/// Known list sizes of a memcg and its descendants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sizes([u64; 4]);
 
@@ -38,7 +37,7 @@ impl Sizes {
         self.0.iter().sum()
     }
 
-    /// Those of one memcg alone.
+    /// The exact sizes of one memcg alone.
     fn of(memcg: &Memcg) -> Sizes {
         let lruvec = &memcg.lruvec;
         Sizes(LISTS.map(
@@ -53,15 +52,15 @@ impl Sizes {
     }
 }
 
-/// Refaults that were activated, by kind.
+/// Counters of activated refaults, by kind.
 const ACTIVATED: [Counter; 2] = [Counter::WorkingsetActivateAnon, Counter::WorkingsetActivateFile];
 
-/// When statistics are refreshed without anybody asking for it.
+/// Times of the automatic refreshes of statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refresh {
-    /// For the first time, so long after the host began.
+    /// Time of the first refresh, since the start of the host.
     pub first: Duration,
-    /// And then every so long.
+    /// Time between refreshes.
     pub period: Duration,
 }
 
@@ -74,7 +73,7 @@ impl Default for Refresh {
 }
 
 impl Refresh {
-    /// Only when somebody reads them.
+    /// No automatic refresh: only when statistics are read.
     pub const NEVER: Refresh = Refresh { first: Duration::MAX, period: Duration::MAX };
 
     /// The first refresh after `now`.
@@ -87,7 +86,7 @@ impl Refresh {
 }
 
 impl Core {
-    /// Collects the statistics of all memcgs, as reading a memcg's statistics does in the kernel.
+    /// Refreshes the statistics of all memcgs, as reading a memcg's statistics does in the kernel.
     pub fn refresh_statistics(&self) {
         let mut sums = vec![(Sizes::default(), [0; 2]); self.memcgs.numbers() as usize];
         for memcg in self.memcgs.iter() {
@@ -105,20 +104,20 @@ impl Core {
         }
     }
 
-    /// Refreshes what is not exact, if it is time.
+    /// Refreshes statistics that are not exact, if the time has come.
     fn refresh_if_due(&self, host: &impl Host) {
         let now = host.now();
         let due = self.statistics_due_ns.load(Relaxed);
         if now.as_nanos() >= due {
             let next = self.options.statistics_refresh.after(now).as_nanos();
-            // One of those who notice does it.
+            // Of the threads that notice, one refreshes.
             if self.statistics_due_ns.compare_exchange(due, next, Relaxed, Relaxed).is_ok() {
                 self.refresh_statistics();
             }
         }
     }
 
-    /// The list sizes of a memcg and those below it.
+    /// Known list sizes of a memcg and its descendants.
     pub(crate) fn known_sizes(&self, host: &impl Host, memcg: &Memcg) -> Sizes {
         if !self.mechanisms().exact_statistics() {
             self.refresh_if_due(host);
@@ -126,7 +125,7 @@ impl Core {
             return Sizes(std::array::from_fn(|list| sizes[list].load(Relaxed)));
         }
         if memcg.id() == MemcgId::ROOT {
-            // Counted anyhow: all memcgs may be thousands.
+            // Node counters exist anyway; a sum over all memcgs may be one over thousands.
             let listed = self.folios.listed();
             return Sizes(LISTS.map(|(kind, active)| {
                 let inactive = listed.inactive_pages(kind);
@@ -141,7 +140,7 @@ impl Core {
         sum
     }
 
-    /// Refaults that were activated in a memcg and those below it, by kind.
+    /// Known activated refaults of a memcg and its descendants, by kind.
     fn known_activated(&self, host: &impl Host, memcg: &Memcg) -> [u64; 2] {
         if !self.mechanisms().exact_statistics() {
             self.refresh_if_due(host);
@@ -150,7 +149,8 @@ impl Core {
         ACTIVATED.map(|counter| self.memcgs.subtree_stat(memcg.id(), counter))
     }
 
-    /// An effort on `memcg` ends: activated refaults that are known now are no news to the next.
+    /// Notes at the end of an effort on `memcg` the activated refaults known by now; they are not
+    /// news for the next effort.
     pub(crate) fn note_refaults_seen(&self, host: &impl Host, memcg: &Memcg) {
         let known = self.known_activated(host, memcg);
         memcg
@@ -163,7 +163,7 @@ impl Core {
     }
 
     /// Whether refaults were activated since the last effort on `memcg` ended, by kind, as far as
-    /// is known.
+    /// known.
     pub(crate) fn has_new_refaults(&self, host: &impl Host, memcg: &Memcg) -> [bool; 2] {
         let known = self.known_activated(host, memcg);
         let seen = &memcg.lruvec.classic.refaults_seen;

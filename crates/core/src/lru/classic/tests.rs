@@ -1,4 +1,4 @@
-//! The checklists of [book: classic-lru#checks] and, as far as they are about the classic LRU,
+//! The checklists of [book: classic-lru#checks] and, for the classic LRU, of
 //! [book: refaults#checks].
 
 use super::list_of;
@@ -16,12 +16,12 @@ fn mechanisms(without: &[Switch]) -> Mechanisms {
     Mechanisms::compose(Preset::Default, &[], without).unwrap().with_lru(Lru::Classic)
 }
 
-/// With exact statistics.
+/// A harness with exact statistics.
 fn exact(limit_pages: u64, batch_folios: usize) -> Harness {
     Harness::with_mechanisms(mechanisms(&[]), limit_pages, batch_folios)
 }
 
-/// With statistics that are refreshed only when a test says so.
+/// A harness whose statistics are refreshed only on request.
 fn late(limit_pages: u64) -> Harness {
     Harness::with_mechanisms(mechanisms(&[Switch::ExactStatistics]), limit_pages, 1)
 }
@@ -35,7 +35,7 @@ impl Harness {
         folios.map(|folio| self.core.folios.index(folio)).collect()
     }
 
-    /// Pages that were brought in, and accessed twice if they are to be active.
+    /// Brings pages in, and accesses those in `active` twice.
     fn fill(&mut self, inactive: std::ops::Range<u32>, active: std::ops::Range<u32>) {
         for page in active {
             self.read_ahead([page]);
@@ -204,7 +204,7 @@ fn time_refreshes_statistics() {
 }
 
 /// [book: classic-lru#checks]: "10 activating refaults, no refresh in between: the next effort sees
-/// no new refault"; the first effort after the refresh does, and takes them for seen.
+/// no new refault"; the first effort after the refresh sees them and marks them as seen.
 #[test]
 fn refaults_are_noticed_once_they_are_counted() {
     let mut harness = late(200);
@@ -297,7 +297,7 @@ fn dirty_pages_make_way() {
     assert_eq!((harness.pages_on(true), flags.reclaim(), flags.referenced()), (vec![0], true, false));
     let counts = [Counter::Pgactivate, Counter::NrVmscanImmediateReclaim, Counter::PgscanDirect];
     assert_eq!(counts.map(|counter| harness.stat(counter)), [1; 3]);
-    // Written, it is the next.
+    // Once written, it is evicted next.
     harness.end_writeback(harness.start_writeback());
     harness.drain();
     assert_eq!((harness.pages_on(false), harness.stat(Counter::Pgrotated)), (vec![0, 1], 1));
@@ -377,8 +377,8 @@ fn a_batch_writes_to_the_ancestors_clocks_once() {
     assert_eq!((writes(&[Switch::BatchNonresidentAge]), writes(&[])), (31, 1));
 }
 
-/// Ours, beyond [book: classic-lru#lru-lock]: so do evictions, and every page has the time that it
-/// would have had. One that is in use has none.
+/// Beyond [book: classic-lru#lru-lock], evictions are batched, too. Every page gets the time that
+/// it would have got one by one; a page in use gets none.
 #[test]
 fn a_batch_of_evictions_writes_to_the_ancestors_clocks_once() {
     let outcome = |in_use: Option<u32>, without: &[Switch]| {
@@ -403,7 +403,7 @@ fn a_batch_of_evictions_writes_to_the_ancestors_clocks_once() {
     assert_eq!(outcome(Some(5), &[]), (30, 1, times));
 }
 
-/// Somebody begins to use pages of a batch at the last moment.
+/// Some pages of a batch are used at the last moment.
 #[test]
 fn clocks_are_set_back_by_what_was_not_evicted() {
     let mut harness = exact(100, 1);
@@ -453,15 +453,15 @@ fn remedies_change_no_count() {
     assert_eq!(all, counts(&[Switch::BatchNonresidentAge]));
 }
 
-/// A page that is advised to be unneeded while it is in use: to the tail, or to the head and freed
-/// when it is written.
+/// Advice that a page is not needed: a page in use goes to the tail; a dirty one to the head, and
+/// is freed after it is written.
 #[test]
 fn advice_moves_pages_to_the_old_side() {
     let mut harness = exact(100, 1);
     harness.fill(10..12, 0..2);
     harness.write(1);
     harness.read(0);
-    // Somebody holds it.
+    // A user holds the page.
     assert!(harness.core.folios.flags(harness.folio(0)).try_get());
     harness.core.invalidate(&harness.host, &harness.mapping, 1, 2, 0);
     harness.core.enqueue(&harness.host, 0, crate::lru::Queue::DeactivateFile, harness.folio(0));
@@ -471,8 +471,8 @@ fn advice_moves_pages_to_the_old_side() {
     harness.core.put(&harness.host, harness.folio(0));
 }
 
-/// [book: classic-lru#deactivation]: not evictable pages go to the unevictable list, from either
-/// list, and come back.
+/// [book: classic-lru#deactivation]: unevictable pages of either list go to the unevictable list
+/// and come back.
 #[test]
 fn unevictable_pages_are_culled() {
     let mut harness = exact(100, 1);

@@ -1,8 +1,8 @@
-//! The turn of the active and inactive lists of one lruvec.
+//! The turn of one lruvec's active and inactive lists.
 //!
-//! Its lists are scanned in rounds of up to 32 pages each, until their budgets, fixed at the
-//! beginning, are used up. Once the goal is reached, the kind that has less left is let off, and
-//! the other is scanned to the same share of its budget.
+//! The lists are scanned in rounds of up to 32 pages each, until the budgets, fixed at the start,
+//! are used up. Once the goal is reached, the kind with less left is dropped, and the other is
+//! scanned to the same share of its budget.
 //!
 //! Source: [book: classic-lru#scan-amounts].
 
@@ -23,20 +23,20 @@ pub(in crate::lru) struct ClassicTurn {
     balance: Balance,
     priority: u8,
     can_swap: bool,
-    /// Pages to scan of each list, as [`LISTS`].
+    /// Pages to scan of each list, in the order of [`LISTS`].
     budgets: [u64; 4],
-    /// Of these, those that are left.
+    /// Pages still to scan of each list.
     left: [u64; 4],
-    /// The list that comes next in this round.
+    /// The next list of this round.
     next: usize,
-    /// It waited, as others have too many pages isolated, and does not again for this batch.
+    /// Whether the turn has waited for other reclaimers to put pages back; it waits once per batch.
     stalled: bool,
-    /// Pages that this turn freed; what the effort freed before does not count.
+    /// Pages that this turn freed, without those that the effort freed before.
     reclaimed: u64,
-    /// The whole budget is used, whatever was freed.
+    /// Whether to use the whole budget, whatever was freed.
     whole: bool,
-    /// Background reclaim begins with a little of the active anonymous list, where the node has few
-    /// inactive ones.
+    /// Whether to begin with a little of the active anonymous list, as background reclaim does
+    /// while the node has few inactive anonymous pages.
     ages_anon: bool,
 }
 
@@ -45,7 +45,7 @@ fn lists_of(kind: Kind) -> std::ops::Range<usize> {
 }
 
 impl ClassicTurn {
-    /// It is the turn of a memcg.
+    /// Begins the turn of a memcg.
     pub(in crate::lru) fn begin(
         cx: &mut Context<'_, impl Host>,
         grant: Grant<'_>,
@@ -86,7 +86,7 @@ impl ClassicTurn {
         }
     }
 
-    /// What the turn came to.
+    /// The results of the turn.
     pub(in crate::lru) fn visit(&self, core: &Core) -> Visit {
         let memcg = core.memcg(self.memcg);
         let pages: u64 = Kind::ALL.map(|kind| memcg.lruvec.classic.pages(kind)).iter().sum();
@@ -94,7 +94,7 @@ impl ClassicTurn {
         Visit { sizable, ..Visit::default() }
     }
 
-    /// Scans one list for up to 32 pages.
+    /// Scans up to 32 pages of one list.
     pub(in crate::lru) fn step(&mut self, cx: &mut Context<'_, impl Host>) -> TurnStep {
         let core = cx.core;
         let memcg = core.memcg(self.memcg);
@@ -107,7 +107,7 @@ impl ClassicTurn {
                 self.next = 0;
                 self.end_round(cx.orders);
             }
-            // The active list of anonymous pages alone is not worth another round.
+            // The active anonymous list alone does not deserve another round.
             if self.next == 0
                 && self.left.iter().zip(LISTS).all(|(&left, list)| left == 0 || list == (Kind::Anon, true))
             {
@@ -120,7 +120,7 @@ impl ClassicTurn {
                 if self.stalled {
                     return TurnStep::Wait(Throttle::Isolated);
                 }
-                // It waited once: this batch is given up.
+                // After one wait, this batch is skipped.
                 *left -= CLUSTER_PAGES.min(*left);
                 self.next += 1;
                 return TurnStep::More;
@@ -144,14 +144,14 @@ impl ClassicTurn {
             }
             return TurnStep::More;
         }
-        // Swapping out needs pages that were on the inactive list for a while.
+        // Swapping needs pages that have been on the inactive list for a while.
         if self.can_swap && core.known_sizes(cx.host, memcg).is_low(Kind::Anon) {
             shrink_active(cx, memcg, Kind::Anon, CLUSTER_PAGES);
         }
         TurnStep::Finished
     }
 
-    /// The inactive folios that were examined, and not freed, are put back.
+    /// Puts back the examined inactive folios that were not freed.
     pub(in crate::lru) fn put_back(
         &mut self,
         cx: &mut Context<'_, impl Host>,
@@ -162,7 +162,8 @@ impl ClassicTurn {
         TurnStep::More
     }
 
-    /// Each list had its share. If that was enough, at least one kind is done.
+    /// Ends a round, in which each list had its share. If the goal is reached, at least one kind is
+    /// done.
     fn end_round(&mut self, orders: &Orders) {
         if self.whole || self.reclaimed < orders.goal_pages {
             return;
@@ -185,10 +186,9 @@ impl ClassicTurn {
     }
 }
 
-/// Whether others who reclaim have so much of the inactive lists in their hands that this one has
-/// to wait. Background reclaim never does. The kernel lets callers that cannot do I/O have all of a
-/// list's length, and others an eighth, so that they do not wait for each other; here everybody
-/// can.
+/// Whether concurrent reclaimers have isolated so much of the inactive lists that this one must
+/// wait. Background reclaim never waits. The kernel allows callers without I/O a whole list length,
+/// and others an eighth, so that they do not wait for each other; here all callers can do I/O.
 fn too_many_isolated(cx: &Context<'_, impl Host>, kind: Kind) -> bool {
     let core = cx.core;
     if cx.orders.kind == EffortKind::Background {

@@ -1,15 +1,15 @@
-//! The aging: producing young generations.
+//! Aging: opening young generations.
 //!
-//! Eviction consumes the oldest generation, the aging opens a new one in time. Before it does, it
-//! walks page tables, so that what was accessed since the last time is labelled with the generation
-//! that is the youngest now: a mapped folio is looked at twice before it can be evicted.
+//! Eviction consumes the oldest generation; aging opens a new one in time. Before that it walks
+//! page tables and labels folios accessed since the last walk with the current youngest generation.
+//! So a mapped folio is examined twice before it can be evicted.
 //!
 //! Source: [book: aging], [book: aging#oldest-generation].
 //!
 //! # Locking
 //!
-//! The walk changes only flags and batches sizes; opening and closing generations needs the lruvec
-//! lock.
+//! A walk only changes flags and collects size changes; opening and closing generations takes the
+//! lruvec lock.
 
 use super::lists::list_of;
 use super::window::WalkBatch;
@@ -23,33 +23,33 @@ use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::mm::Next;
 use crate::tunables::LEAF_WALK;
 
-/// Folios moved per lock hold while room is made.
+/// Folios moved per lock hold while making room.
 const MOVES_PER_LOCK: u32 = 4096;
 
 /// Whether a new generation is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     No,
-    /// There is one to evict from, but none in reserve.
+    /// One generation can be evicted from, but none is in reserve.
     Should,
-    /// Nothing can be evicted before.
+    /// Nothing can be evicted before aging.
     Must,
 }
 
-/// What a step of aging came to.
+/// Result of an aging step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AgeStep {
     /// Call again; anybody may run before.
     More,
-    /// All address spaces were walked: the caller is the one that opens the generation.
+    /// All address spaces are walked, and this caller must open the generation.
     Walked,
-    /// Others did it, or are about to.
+    /// Other threads have opened it or are about to.
     Others,
 }
 
 impl Lruvec {
-    /// Generations of the kind that has most of those that may be evicted; before the rework, of
-    /// anonymous pages if they may be, as those of files are never behind them then.
+    /// Generations of the evictable kind that has the most. Before the rework: of anonymous pages
+    /// if they are evictable, since those of files were never behind them.
     pub(crate) fn evictable_generations(
         &self,
         swappiness: Swappiness,
@@ -59,7 +59,7 @@ impl Lruvec {
         if mechanisms.workingset_rework() { generations.max() } else { generations.next() }
     }
 
-    /// Whether the aging is due, by the number of generations of the kinds that may be evicted.
+    /// Whether aging is due, by the number of generations of the evictable kinds.
     pub(crate) fn aging_due(&self, swappiness: Swappiness, mechanisms: Mechanisms) -> Due {
         match self.evictable_generations(swappiness, mechanisms) {
             Some(..=MIN_GENERATIONS) => Due::Must,
@@ -68,8 +68,8 @@ impl Lruvec {
         }
     }
 
-    /// Before the rework, three generations were enough unless more than half of the pages are in
-    /// the youngest, or less than a quarter in the oldest ([book: aging#when-to-age]).
+    /// Before the rework, three generations sufficed unless the youngest held more than half of the
+    /// pages, or the oldest less than a quarter ([book: aging#when-to-age]).
     fn is_lopsided(&self, swappiness: Swappiness) -> bool {
         let max = self.window.max();
         let pages = |seq: Seq| {
@@ -83,12 +83,12 @@ impl Lruvec {
 
 impl LockedLruvec<'_> {
     /// Empties the oldest generation of a kind and closes it. `false`: the lock was held long
-    /// enough, call again.
+    /// enough; call again.
     fn make_room(&mut self, host: &impl Host, kind: Kind, swappiness: Swappiness) -> bool {
         let oldest = self.lruvec.window.min(kind);
         let label = oldest.index();
-        // The folios of a kind that is not evictable stay where they are and become members of the
-        // youngest generation, whose list set this is: a cold/hot inversion that the kernel
+        // Folios of a kind that is not evictable stay on their list and become members of the
+        // youngest generation, which uses the same list: a cold/hot inversion that the kernel
         // accepts.
         if swappiness.evicts(kind) {
             let is_empty = match self.looks_ahead(list_of(label, kind)) {
@@ -179,8 +179,8 @@ impl LockedLruvec<'_> {
 }
 
 impl Core {
-    /// Opens a generation after `seq`, the youngest that the caller knows. `false`: somebody else
-    /// did.
+    /// Opens the generation after `seq`, the youngest that the caller knows. `false`: another
+    /// thread did.
     pub(crate) fn open_generation(
         &self,
         memcg: &Memcg,
@@ -207,7 +207,7 @@ impl Core {
         }
     }
 
-    /// Walks the address spaces of a memcg and opens the next generation, at once. `true`: this
+    /// Walks the address spaces of a memcg and opens the next generation, in one go. `true`: this
     /// thread opened it.
     pub(crate) fn age(
         &self,
@@ -227,8 +227,8 @@ impl Core {
         }
     }
 
-    /// Walks the next address space of a memcg, if there is one. Who finds that there is none has
-    /// to open the generation ([`Self::open_after`]); nobody else does.
+    /// Walks the next address space of a memcg, if one is left. The caller that finds none left
+    /// must open the generation ([`Self::open_after`]); no other thread does.
     pub(crate) fn age_step(
         &self,
         host: &impl Host,
@@ -258,7 +258,7 @@ impl Core {
         }
     }
 
-    /// Opens the generation for which all address spaces were walked. `false`: it is open.
+    /// Opens the generation that all address spaces were walked for. `false`: it is open already.
     pub(crate) fn open_after(
         &self,
         host: &impl Host,
@@ -273,7 +273,8 @@ impl Core {
         opened
     }
 
-    /// Whether somebody walks for a generation of a memcg or one below it, or is about to open it.
+    /// Whether a thread walks for a new generation of the memcg or a descendant, or is about to
+    /// open it.
     pub(crate) fn is_aging(&self, memcg: MemcgId) -> bool {
         let mut aging = false;
         self.memcgs.visit(memcg, |memcg| aging |= memcg.spaces.are_walked_for(memcg.lruvec.max_seq().0));
@@ -353,13 +354,11 @@ mod tests {
     }
 
     /// [book: aging#checks]: "forced moves add to `protected[tier]`, except saturated folios".
-    /// Making room closes the generation, so the counts are found folded, as halves in the
-    /// averages.
+    /// Making room closes the generation, so the averages hold the counts, halved.
     #[test]
     fn forced_moves_are_counted_as_protected() {
         let mut harness = Harness::new(100, 1);
-        // Two pages that were accessed once, four twice, six three times, eight hot ones, ten
-        // saturated ones.
+        // Two pages accessed once, four twice, six three times, eight hot ones, ten saturated ones.
         let mut pages = 0..;
         for (count, accesses, hot) in
             [(2, 1, false), (4, 2, false), (6, 3, false), (8, 0, true), (10, 5, false)]
@@ -379,7 +378,7 @@ mod tests {
     }
 
     /// [book: aging#new-generation]: "After 4096 folios, stop" and go on with the lock taken anew,
-    /// until all were moved.
+    /// until all are moved.
     #[test]
     fn making_room_for_a_large_generation_goes_on() {
         let mut harness = Harness::new(10_000, 1);
@@ -464,7 +463,7 @@ mod tests {
     fn the_first_walk_is_forced_and_fills_the_next_filter() {
         let mut harness = Harness::new(1000, 1);
         (0..64).chain(512..512 + 63).for_each(|page| harness.load(page));
-        // Forced: also tables that nobody used since.
+        // Forced: includes tables that were not used since.
         assert!(harness.mapping.clear_young_table(0) && harness.mapping.clear_young_table(1));
         assert!(harness.age());
         assert!((0..64).chain(512..512 + 63).all(|page| !harness.is_young(page)));
@@ -475,7 +474,7 @@ mod tests {
     }
 
     /// [book: aging#checks]: "A table made dense in the walk producing s+1 is visited again in the
-    /// walk producing s+2"; the other is not, and its upper-level bit is cleared all the same
+    /// walk producing s+2"; a sparse table is not, but its upper-level bit is cleared all the same
     /// ([book: aging#page-table-walk]).
     #[test]
     fn a_dense_table_is_visited_again() {
@@ -500,15 +499,15 @@ mod tests {
         assert!(harness.age());
         let filters = || harness.memcg().lruvec.filters.bytes();
         assert_eq!(filters(), 4096, "one of two exists");
-        // The first walk was forced, so that it left the table's own bit: no access since then says
-        // that the task ran.
+        // The forced first walk left the table's own bit, so no later access marks the task as
+        // having run.
         assert!(!harness.mapping.touch_table(0));
         let slot = harness.mapping.slot(&harness.core.leaves, 0).unwrap();
         slot.touch(slot.load().folio().unwrap());
         assert!(harness.age());
         assert!(harness.is_young(0));
         assert_eq!((harness.max_seq(), filters()), (5, 4096));
-        // The next effort reads it; the filter of the skipped walk goes on missing.
+        // The next effort reads the bit; the filter of the skipped walk stays missing.
         harness.task.space.mark_ran();
         assert!(harness.age());
         assert!(!harness.is_young(0));
@@ -552,8 +551,8 @@ mod tests {
         assert_eq!(due(2, 0, 60, 40), [Due::Must, Due::Must]);
     }
 
-    /// [book: aging#when-to-age]: before the rework, what counts is the window of anonymous pages
-    /// where they may be evicted.
+    /// [book: aging#when-to-age]: before the rework, the window of anonymous pages decides if they
+    /// are evictable.
     #[test]
     fn whose_window_counts() {
         let harness = Harness::new(100, 1);
@@ -566,7 +565,7 @@ mod tests {
         assert_eq!((of(0, Preset::Linux612), of(0, Preset::Linux71)), (4, 4));
     }
 
-    /// [book: aging#new-generation] step 3: "Before the rework: no accounting"; step 2: and
+    /// [book: aging#new-generation] step 3: "Before the rework: no accounting"; by step 2,
     /// `workingset` is cleared with the count.
     #[test]
     fn forced_moves_were_not_counted() {

@@ -1,15 +1,15 @@
 //! Bloom filters of page tables that are worth walking.
 //!
-//! Two filters alternate: the walk that makes generation `s + 1` asks filter `s % 2` which tables
-//! to walk and fills filter `(s + 1) % 2` with the dense ones it met; eviction adds dense tables to
-//! the filter of `max_seq`. A filter that does not exist yet passes everything.
+//! Two filters alternate: the walk that creates generation `s + 1` asks filter `s % 2` which tables
+//! to walk, and adds the dense ones it meets to filter `(s + 1) % 2`. Eviction adds dense tables to
+//! the filter of `max_seq`. A missing filter passes every table.
 //!
-//! Source: [book: aging#bloom-filters]. 2^15 bits and two hashes: one wrong "yes" in five at 10,000
-//! tables.
+//! Source: [book: aging#bloom-filters]. With 2^15 bits and two hashes, one "yes" in five is wrong
+//! at 10,000 tables.
 //!
 //! # Locking
 //!
-//! Each has a lock, a leaf: it is taken once for every 512 pages that are looked at.
+//! Each filter has a lock, a leaf, taken once per 512 pages scanned.
 
 use crate::lru::Seq;
 use crate::mapping::MappingId;
@@ -19,15 +19,15 @@ use crate::sync::Mutex;
 const HASH_BITS: u32 = 15;
 const WORDS: usize = (1 << HASH_BITS) / u64::BITS as usize;
 
-/// `None`: it does not exist.
+/// A filter; `None` while it is missing.
 type Filter = Mutex<Option<Box<[u64; WORDS]>>>;
 const BYTES: u64 = WORDS as u64 * 8;
 
-/// The two filters of an lruvec. Each takes 4 KiB once a walk made it.
+/// The two filters of an lruvec. Each takes 4 KiB once a walk has created it.
 #[derive(Debug)]
 pub(crate) struct Filters([Filter; 2]);
 
-/// Two bit numbers out of one 30-bit hash of the table's identity.
+/// Two bit numbers, from one 30-bit hash of the table's identity.
 fn hashes(mapping: MappingId, table: u32) -> [usize; 2] {
     let z = mix(u64::from(mapping.0) << 32 | u64::from(table));
     let mask = (1 << HASH_BITS) - 1;
@@ -43,8 +43,7 @@ impl Filters {
         &self.0[(seq.0 % 2) as usize]
     }
 
-    /// Empties the filter of `seq`, making it if it is missing. Bytes that it takes more than
-    /// before.
+    /// Empties the filter of `seq`, or creates it. Returns the additional bytes.
     pub(crate) fn clear(&self, seq: Seq) -> u64 {
         let mut filter = self.of(seq).lock();
         if let Some(bits) = &mut *filter {
@@ -55,12 +54,12 @@ impl Filters {
         BYTES
     }
 
-    /// As new: neither exists. Bytes that they took.
+    /// Removes both filters. Returns the bytes that they took.
     pub(crate) fn forget(&self) -> u64 {
         self.0.iter().filter_map(|filter| filter.lock().take()).count() as u64 * BYTES
     }
 
-    /// Whether a table may be worth walking when `seq` is the youngest generation.
+    /// Whether a table may be worth walking while `seq` is the youngest generation.
     pub(crate) fn may_contain(&self, seq: Seq, mapping: MappingId, table: u32) -> bool {
         let filter = self.of(seq).lock();
         let contains =
@@ -68,7 +67,7 @@ impl Filters {
         filter.as_ref().is_none_or(|bits| contains(&bits[..]))
     }
 
-    /// Notes a dense table. Lost where the filter is missing.
+    /// Adds a dense table. Has no effect while the filter is missing.
     pub(crate) fn insert(&self, seq: Seq, mapping: MappingId, table: u32) {
         let mut filter = self.of(seq).lock();
         let Some(bits) = &mut *filter else { return };
@@ -77,7 +76,7 @@ impl Filters {
         }
     }
 
-    /// Bytes of the filters that exist.
+    /// Bytes of the existing filters.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn bytes(&self) -> u64 {
         self.0.iter().filter(|filter| filter.lock().is_some()).count() as u64 * BYTES

@@ -1,12 +1,12 @@
-//! The eviction: sorting the oldest generation, and isolating what neither accesses nor tiers
+//! Eviction: sorts the oldest generation, and isolates folios that neither accesses nor tiers
 //! protect.
 //!
 //! Source: [book: eviction].
 //!
 //! # Locking
 //!
-//! One scan of at most 64 folios holds the lruvec lock; what becomes of the isolated folios is
-//! decided and done without it, in [`crate::pageout`].
+//! A scan of at most 64 folios holds the lruvec lock. The isolated folios are examined without it,
+//! in [`crate::pageout`].
 
 use super::lists::list_of;
 use crate::event::Sorted;
@@ -14,12 +14,12 @@ use crate::folio::{Climb, Kind, Tier};
 use crate::host::Host;
 use crate::lru::{Isolated, LockedLruvec, MIN_GENERATIONS, Swappiness};
 
-/// Isolated (or skipped) pages at which a scan stops.
+/// Isolated or skipped pages at which a scan stops.
 const STOP_PAGES: usize = 64;
 
 impl LockedLruvec<'_> {
-    /// Looks at up to `request` pages of the kind that suffers least, and isolates at most 64 of
-    /// them, and `most`, into an empty `batch`.
+    /// Scans up to `request` pages of the kind that suffers less, and isolates at most 64 of them,
+    /// and at most `most`, into an empty `batch`.
     pub(crate) fn isolate(
         &mut self,
         host: &impl Host,
@@ -41,7 +41,7 @@ impl LockedLruvec<'_> {
             if !batch.folios.is_empty() {
                 break;
             }
-            // Something was looked at, only not isolated: the same kind again.
+            // Pages were scanned but not isolated: the same kind again.
             if batch.scanned == before && swappiness.evicts(kind.other()) {
                 kind = kind.other();
             }
@@ -51,10 +51,10 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// The same before the reclaim loop of 7.2: empty generations are dropped afterwards only,
-    /// which counts as a page looked at, so that the caller goes on. Looking at pages without
-    /// isolating one counts only if the request was used up; otherwise it is the other kind's turn.
-    /// With two generations left, the caller is to stop.
+    /// As [`Self::isolate`], before the reclaim loop of 7.2. Empty generations are dropped only
+    /// afterwards; a drop counts as a page scanned, so that the caller goes on. A scan that
+    /// isolates nothing counts only if it used up the request; otherwise the other kind is scanned.
+    /// With two generations left, the caller must stop.
     fn isolate_before(
         &mut self,
         host: &impl Host,
@@ -125,7 +125,7 @@ impl LockedLruvec<'_> {
             if self.isolate_folio(host, folio) {
                 batch.folios.push(folio);
             } else {
-                // Being freed, or another thread has it. Out of the way until the scan is over.
+                // It is being freed, or another thread has it: set aside until the scan is over.
                 self.lists.lists.remove(self.folios, folio);
                 batch.skipped.push(folio);
             }
@@ -136,8 +136,8 @@ impl LockedLruvec<'_> {
         batch.skipped.clear();
     }
 
-    /// Moves a folio to where it belongs if that is not here ([book: eviction#sorting]). `false`:
-    /// it may be isolated.
+    /// Moves a folio to the generation that it belongs to, if not this one
+    /// ([book: eviction#sorting]). `false`: it may be isolated.
     fn sort(
         &mut self,
         folio: crate::folio::FolioId,
@@ -149,7 +149,7 @@ impl LockedLruvec<'_> {
         let flags = &self.folios.flags(folio);
         let now = flags.load();
         if now.mlocked() {
-            // Passes to isolation; put-back sends it to the unevictable list.
+            // It passes to isolation; put-back sends it to the unevictable list.
             return false;
         }
         if let Some(label) = now.generation()
@@ -181,12 +181,12 @@ impl LockedLruvec<'_> {
                     (true, false) => Sorted::Protected(tier),
                 };
                 batch.note_sorted(folio, next, why);
-                // Before the rework, a protected folio is the next of its new generation; now it is
-                // the last.
+                // Before the rework, a protected folio is evicted next in its new generation; since
+                // then, last.
                 let at_head = !protected || mechanisms.workingset_rework();
                 self.relist(folio, list_of(next, kind), at_head);
                 batch.protected += u64::from(protected);
-                // Nor was it told from the others that it would have been protected anyway.
+                // Before the rework, saturated folios were counted as protected, too.
                 if protected && (!saturated || !mechanisms.workingset_rework()) {
                     self.lists.averages[kind as usize].protected[usize::from(tier)] += 1;
                 }
@@ -291,7 +291,7 @@ mod tests {
     }
 
     /// [book: eviction#checks]: "Scan of 64 unprotected clean pages isolates exactly 64 and stops",
-    /// also where more is asked for.
+    /// even if more are requested.
     #[test]
     fn a_scan_stops_at_64() {
         let mut harness = Harness::new(300, 1);
@@ -331,8 +331,8 @@ mod tests {
         assert_eq!(harness.list(0).len(), 200);
     }
 
-    /// [book: eviction#sorting] row 1: a folio that may not be evicted "passes to isolation and is
-    /// culled later by put-back".
+    /// [book: eviction#sorting] row 1: an unevictable folio "passes to isolation and is culled
+    /// later by put-back".
     #[test]
     fn sorting_passes_unevictable_folios_on() {
         let mut harness = Harness::new(100, 1);
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(harness.pages(&harness.isolate(1)), [0], "although it is saturated");
     }
 
-    /// An isolation with both kinds allowed; file pages first, as nothing refaulted.
+    /// An isolation with both kinds allowed; file pages come first, as nothing refaulted.
     fn isolate_both(harness: &Harness, request: u64) -> Isolated {
         let mut batch = Isolated::default();
         harness.memcg().lruvec.lock(&harness.core.folios).isolate(
@@ -408,7 +408,8 @@ mod tests {
             harness.drain();
             harness.write(0);
             if preset == Preset::Linux612 {
-                // All were placed in the second oldest generation, and the oldest has to go first.
+                // All pages were placed in the second oldest generation; the empty oldest must go
+                // first.
                 harness.isolate(0);
             }
             let batch = harness.isolate(2);
@@ -434,8 +435,9 @@ mod tests {
         assert_eq!((harness.list(2), harness.rfw(0)), (vec![0, 10], (false, 0, false)));
     }
 
-    /// [book: eviction#type-choice], before the reclaim loop: switch to the other kind "when the
-    /// scan result was 0", which it is if nothing was isolated, unless "the folio quota ran out".
+    /// [book: eviction#type-choice], before the reclaim loop: the scan switches to the other kind
+    /// "when the scan result was 0", as it is if nothing was isolated, unless "the folio quota ran
+    /// out".
     #[test]
     fn a_kind_that_was_only_sorted_gave_way() {
         let isolated = |request| {

@@ -1,8 +1,8 @@
-//! The feedback loop: tiers and kinds whose pages come back too often are protected.
+//! Refault feedback: protects tiers and kinds whose pages refault too often.
 //!
-//! For each tier of each kind, evicted and protected pages are counted against refaulted ones. A
-//! tier whose refault ratio is more than 1.5 times that of tier 0 (before the working-set rework:
-//! twice) is protected until the ratios meet. Counts of a closed generation are folded into moving
+//! For each tier of each kind, refaulted pages are counted against evicted and protected ones. A
+//! tier with more than 1.5 times the refault ratio of tier 0 (before the working-set rework: twice)
+//! is protected until the ratios meet. Counts of a closed generation are folded into moving
 //! averages.
 //!
 //! Source: [book: eviction].
@@ -12,12 +12,12 @@ use crate::folio::{FolioTable, Kind, Tier};
 use crate::lru::{LockedLruvec, Lruvec, Swappiness};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
-/// Fewer refaults than this say nothing.
+/// Fewer refaults than this count as none.
 const REFAULTS_MIN: u64 = 64;
 /// Bias in favour of the set point while it has little data.
 const TOTAL_BIAS: u64 = 64;
 
-/// A refault ratio, and the gain it is divided by.
+/// A refault ratio and the gain that divides it.
 #[derive(Clone, Copy, Debug)]
 struct Position {
     refaulted: u64,
@@ -25,7 +25,7 @@ struct Position {
     gain: u64,
 }
 
-/// Whether the process variable refaults no more than the set point, each divided by its gain.
+/// Whether `process` refaults no more than the set point, each divided by its gain.
 fn no_worse(set_point: Position, process: Position) -> bool {
     process.refaulted < REFAULTS_MIN
         || process.refaulted.wrapping_mul(set_point.total + TOTAL_BIAS).wrapping_mul(set_point.gain)
@@ -33,8 +33,8 @@ fn no_worse(set_point: Position, process: Position) -> bool {
 }
 
 impl Lruvec {
-    /// By kind: pages refaulted, evicted and protected since the oldest generation became that, and
-    /// the averages of the refaulted and of all; each by tier.
+    /// Counters by kind and tier: refaulted, evicted and protected pages since the oldest
+    /// generation became the oldest; then the averages of refaulted and of all pages.
     pub(crate) fn feedback(&self, folios: &FolioTable) -> [[[u64; TIERS]; 5]; 2] {
         let locked = self.lock(folios);
         Kind::ALL.map(|kind| {
@@ -60,21 +60,20 @@ impl LockedLruvec<'_> {
         position
     }
 
-    /// The highest tier that may be evicted; higher ones are protected.
+    /// The highest evictable tier; higher ones are protected.
     pub(crate) fn tier_limit(&self, kind: Kind) -> Tier {
         let (first, others) = if self.folios.mechanisms().workingset_rework() { (2, 3) } else { (1, 2) };
         self.tier_limit_against(self.position(kind, 0..1, first), kind, others)
     }
 
-    /// The highest tier of `kind` before the first that refaults more than the set point.
+    /// The highest tier of `kind` below the first that refaults more than the set point.
     fn tier_limit_against(&self, set_point: Position, kind: Kind, gain: u64) -> Tier {
         let protected =
             (1..TIERS).find(|&tier| !no_worse(set_point, self.position(kind, tier..tier + 1, gain)));
         protected.unwrap_or(TIERS) as Tier - 1
     }
 
-    /// The kind to evict from first, and the highest of its tiers that may be, where that is known
-    /// with it.
+    /// The kind to evict from first, and its highest evictable tier if that is known as well.
     pub(crate) fn first_kind(&self, swappiness: Swappiness) -> (Kind, Option<Tier>) {
         if !self.folios.mechanisms().workingset_rework() {
             return self.first_kind_before(swappiness);
@@ -91,8 +90,9 @@ impl LockedLruvec<'_> {
         (kind, None)
     }
 
-    /// The same before the rework: the kind whose oldest generation is older goes first. If neither
-    /// is, only tier 0 of both is compared, and then the tiers of one with tier 0 of the *other*.
+    /// As [`Self::first_kind`], before the rework: the kind with the older oldest generation goes
+    /// first. If they are equally old, only tier 0 of both kinds is compared, and then the tiers of
+    /// one kind with tier 0 of the *other*.
     fn first_kind_before(&self, swappiness: Swappiness) -> (Kind, Option<Tier>) {
         let window = &self.lruvec.window;
         match swappiness.0 {
@@ -110,7 +110,7 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// Folds the counts of a kind's oldest generation, which is being closed, into the averages.
+    /// Folds the counts of a kind's oldest generation into the averages, as it is being closed.
     pub(super) fn carry_over(&mut self, kind: Kind) {
         let lruvec = self.lruvec;
         let averages = &mut self.lists.averages[kind as usize];
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::memcg::MemcgId;
 
-    /// An lruvec with (refaulted, total) per kind and tier.
+    /// An lruvec with these counts of (refaulted, total) per kind and tier.
     fn with(counts: &[(Kind, usize, u64, u64)]) -> Lruvec {
         let lruvec = Lruvec::new(MemcgId(0), crate::Time::ZERO);
         for &(kind, tier, refaulted, total) in counts {
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!([0, 1, 200].map(|s| first(s).0), [Kind::File, Kind::File, Kind::Anon]);
         assert_eq!(first(60), (Kind::File, Some(3)));
         drop(locked);
-        // Only tier 0 counts, here of anonymous pages that refault less.
+        // Only tier 0 counts; here anonymous pages refault less.
         let counts = [(Kind::Anon, 0, 1000, 10_000), (Kind::File, 2, 9000, 10_000)];
         assert_eq!(with(&counts).lock(&folios).first_kind(Swappiness(60)).0, Kind::File);
         let counts = [(Kind::Anon, 0, 1000, 10_000), (Kind::File, 0, 3000, 10_000)];

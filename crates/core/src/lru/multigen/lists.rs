@@ -1,4 +1,4 @@
-//! The generation lists of one lruvec: where a folio is put, and what comes next.
+//! The generation lists of one lruvec: where a folio is put, and which is next.
 
 use crate::Core;
 use crate::folio::{FolioId, GenIndex, Kind};
@@ -10,7 +10,8 @@ pub(crate) fn list_of(generation: GenIndex, kind: Kind) -> usize {
 }
 
 impl LockedLruvec<'_> {
-    /// Puts a folio where the distance rule says: at the head, or at the tail as a rotation.
+    /// Puts a folio into the generation that the distance rule chooses: at the head, or at the tail
+    /// for a rotation.
     pub(in crate::lru) fn add_to_generation(&mut self, folio: FolioId, rotation: bool) -> Seq {
         let flags = &self.folios.flags(folio);
         let kind = self.kind_of(folio);
@@ -22,7 +23,7 @@ impl LockedLruvec<'_> {
         seq
     }
 
-    /// The lists of all generations, the youngest first.
+    /// The lists of all generations, youngest first.
     pub(in crate::lru) fn generation_lists(&self) -> Vec<usize> {
         let max = self.lruvec.window.max();
         (0..MAX_GENERATIONS)
@@ -30,8 +31,8 @@ impl LockedLruvec<'_> {
             .collect()
     }
 
-    /// A folio leaves its generation for another policy; it was active if that is one of the two
-    /// youngest.
+    /// Detaches a folio from its generation for another policy; it counts as active if it was in
+    /// one of the two youngest.
     pub(in crate::lru) fn leave_generation(&mut self, folio: FolioId) {
         let max = self.lruvec.window.max();
         let youngest = [max.index(), Seq(max.0 - 1).index()];
@@ -42,8 +43,8 @@ impl LockedLruvec<'_> {
         }
     }
 
-    /// A folio without a mark, which is on a list, goes to the old end of the generation where the
-    /// distance rule puts it.
+    /// Attaches a listed folio without a mark, at the old end of the generation that the distance
+    /// rule chooses.
     pub(in crate::lru) fn join_generation(&mut self, folio: FolioId) {
         let flags = self.folios.flags(folio);
         let (now, kind, mechanisms) = (flags.load(), self.kind_of(folio), self.folios.mechanisms());
@@ -53,7 +54,7 @@ impl LockedLruvec<'_> {
         self.relist(folio, list_of(seq.index(), kind), false);
     }
 
-    /// The scan's next folio of a generation.
+    /// The next folio to scan in a generation.
     pub(crate) fn tail(&self, generation: GenIndex, kind: Kind) -> Option<FolioId> {
         self.lists.lists.tail(list_of(generation, kind))
     }
@@ -63,13 +64,14 @@ impl LockedLruvec<'_> {
     }
 }
 
-/// Advice that a page is not needed. `true`: it is to be moved to the old side, too.
+/// Forgets accesses on advice that a page is not needed. `true`: the caller moves it to the old
+/// side, too.
 pub(in crate::lru) fn forget_use(core: &Core, folio: FolioId) -> bool {
     let (flags, mechanisms) = (core.folios.flags(folio), core.mechanisms());
     flags.forget_accesses(mechanisms);
     let lruvec = &core.owner_of(folio).lruvec;
     let kind = if flags.load().swapbacked() { Kind::Anon } else { Kind::File };
-    // Before the rework, one in the oldest generation was moved to its tail, too.
+    // Before the rework, a folio of the oldest generation moved to its tail, too.
     let stays = flags.load().generation() == Some(lruvec.min_seq(kind).index());
     !stays || !mechanisms.workingset_rework()
 }

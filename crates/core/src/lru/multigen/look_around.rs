@@ -1,7 +1,7 @@
-//! The look-around: eviction found one young page-table entry, so it looks at the 64 around it.
+//! Look-around: eviction found a young page-table entry, so it scans the 64 entries around it.
 //!
-//! Reaching one entry of a page table through the reverse map costs more than reading its
-//! neighbours, and pages that are neighbours in a table are often used together.
+//! Reaching one entry through the reverse map costs more than reading its neighbours, and pages
+//! that are neighbours in a table are often used together.
 //!
 //! Source: [book: aging#look-around], [book: access#young-neighbours].
 
@@ -15,10 +15,10 @@ use crate::lru::Queue;
 use crate::mapping::{Mapping, TABLE_PAGES};
 use crate::memcg::Memcg;
 
-/// Entries looked at.
+/// Entries scanned.
 const WINDOW: u64 = 64;
 
-/// The part of the page table over `index` that is looked at: 32 to either side, or the first or
+/// The scanned part of the page table over `index`: 32 entries to either side, or the first or
 /// last 64.
 fn window(index: u64, mapped_pages: u64) -> std::ops::Range<u64> {
     let table_pages = u64::from(TABLE_PAGES);
@@ -36,8 +36,8 @@ fn window(index: u64, mapped_pages: u64) -> std::ops::Range<u64> {
 }
 
 impl Core {
-    /// Tests and clears the accessed bit of an isolated folio's entry, and those around it. `true`:
-    /// it was young.
+    /// Tests and clears the accessed bits of an isolated folio's entry and of those around it.
+    /// `true`: the folio was young.
     ///
     /// With a `walk` context, neighbours are relabelled at once; without, they are queued for
     /// activation.
@@ -64,11 +64,11 @@ impl Core {
         let max = memcg.lruvec.window.max();
         let mechanisms = self.mechanisms();
         // The second part of the LULESH fix: the first version of the rework noted twice what a
-        // walk finds once.
+        // walk notes once.
         let twice = mechanisms.workingset_rework() && !mechanisms.lulesh_fix();
         let mut count = 1;
-        // Queued without the lock: a batch that is drained may give up the last page of a memcg
-        // that was removed, and with it what is remembered of its pages, in this mapping, too.
+        // Activated after the mapping lock is released: draining a batch may release the last page
+        // of a removed memcg, and with it shadows in this mapping, too.
         let (mut activated, mut activations) = ([FolioId(0); WINDOW as usize], 0);
         for (other, slot) in locked.young_entries(window) {
             if !self.counts_for(memcg, other) {
@@ -152,8 +152,8 @@ mod tests {
         assert_eq!(harness.rfw(31), (true, 0, false), "as the fault left it");
     }
 
-    /// [book: access#young-neighbours]: without a walk context, neighbours that were seen before
-    /// and are not the youngest are queued.
+    /// [book: access#young-neighbours]: without a walk context, neighbours seen before are queued
+    /// unless they are youngest.
     #[test]
     fn neighbours_are_queued_the_second_time() {
         let mut harness = Harness::new(100, 1);
@@ -179,7 +179,7 @@ mod tests {
         assert!(!look_around(&harness, 0, None), "nothing is young any more");
     }
 
-    /// [book: access#young-neighbours]: with a walk context, they are relabelled at once.
+    /// [book: access#young-neighbours]: with a walk context, neighbours are relabelled at once.
     #[test]
     fn neighbours_are_relabelled_by_who_walks() {
         let mut harness = Harness::new(100, 31);
@@ -213,8 +213,9 @@ mod tests {
         assert_eq!((filters(&harness, 0), filters(&harness, 1)), (true, false));
     }
 
-    /// [book: access#checks]: "before the rework it loses the bit and gets R=1", by a look-around,
-    /// a walk context or a walk; on a list it is activated, or relabelled at once.
+    /// [book: access#checks]: "before the rework it loses the bit and gets R=1", in a look-around
+    /// with or without a walk context, and in a walk; on a list it is activated, or relabelled at
+    /// once.
     #[test]
     fn queued_folios_lost_their_accessed_bits() {
         for walk in [false, true] {

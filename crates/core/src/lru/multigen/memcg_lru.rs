@@ -1,40 +1,41 @@
-//! The memcg LRU: whose turn it is to give up pages.
+//! The memcg LRU: the order in which memcgs give up pages.
 //!
 //! ```text
 //!            bin 0     bin 1          bin 7
 //! old   (s)  A  F      C          …   B         reclaimers walk it, each from a random bin
-//! young (s+1)   D                 …   E         who was served or aged waits here
+//! young (s+1)   D                 …   E         memcgs that were served or aged wait here
 //! (s+2)      empty
 //! ```
 //!
-//! Two live sets of eight bins. When the old one is empty the young one becomes old. Who joins or
-//! moves goes to a random bin, so that reclaimers meet different memcgs ("sharding"); who was
-//! served moves to young, so that the others come first next time ("eventual fairness"). A walk
-//! stops at any moment without being unfair for long, so that it need not visit all.
+//! Two sets of eight bins are live. When the old one is empty, the young one becomes old. Memcgs
+//! that join or move go to a random bin, so that reclaimers meet different memcgs ("sharding"). A
+//! served memcg moves to young, so that the others come first next time ("eventual fairness"): a
+//! walk may stop at any moment without being unfair for long, and need not visit all.
 //!
-//! There is one, for the root, with every memcg in it. Ours, which does the same for any subtree,
-//! is in [`crate::lru::turns`].
+//! There is one memcg LRU, for the root, with all memcgs. [`crate::lru::turns`] does the same for
+//! any subtree; no kernel has that.
 //!
 //! Source: [book: memcgs] (Linux 6.12 to 7.2; the walk stays in its set, as a later fix has it).
 //!
 //! # Locking
 //!
-//! None of its own: it is behind the lock of its owner. A walk takes that only for its next step:
-//! the member that it is at may be moved by others meanwhile, and then it begins the bin again.
+//! None of its own: its owner's lock protects it. A walk takes that lock for one step at a time. If
+//! other threads move the member that the walk is at, the walk begins the bin again.
 
 use crate::memcg::MemcgId;
 use crate::random::Random;
 use std::collections::BTreeMap;
 
 const BINS: usize = 8;
-/// Two are live. With the third, a reader whose `seq` is one behind never takes young for old.
+/// Two sets are live. Thanks to the third, a reader whose `seq` is one behind never takes young for
+/// old.
 const SETS: usize = 3;
 
-/// Where a memcg is moved.
+/// A move of a memcg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
-    /// To the front of its set. (Soft limits of the legacy hierarchy use it in the kernel; here,
-    /// nobody does.)
+    /// To the front of its set. (The kernel uses it for soft limits of the legacy hierarchy; this
+    /// engine does not use it.)
     #[cfg(test)]
     Head,
     /// To the back of its set.
@@ -43,11 +44,11 @@ pub(crate) enum Op {
     Old,
     /// To the back of the young set.
     Young,
-    /// Out.
+    /// Out of the order.
     Leave,
 }
 
-/// Whether a memcg was moved inside its set, since it came there.
+/// Whether a memcg has moved inside its set since it came there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Segment {
     Default,
@@ -96,7 +97,7 @@ impl MemcgLru {
         ((self.seq + 1) % SETS as u64) as u8
     }
 
-    /// A memcg joins: at the back of the old set.
+    /// Adds a memcg, at the back of the old set.
     pub(crate) fn add(&mut self, memcg: MemcgId) {
         if !self.members.contains_key(&memcg) {
             let set = self.old();
@@ -108,7 +109,7 @@ impl MemcgLru {
         self.members.get(&memcg).map(|member| member.segment)
     }
 
-    /// Moves a member. Who is none stays none.
+    /// Moves a member. Memcgs that are not members are ignored.
     pub(crate) fn apply(&mut self, memcg: MemcgId, op: Op) {
         let Some(&Member { set, segment: _segment, .. }) = self.members.get(&memcg) else { return };
         let (to, segment, front) = match op {
@@ -130,7 +131,7 @@ impl MemcgLru {
         self.advance(set);
     }
 
-    /// A member left `set`: if that was the old one and is empty, the young one becomes old.
+    /// Makes the young set the old one, if `set` is the old set and its last member has left.
     fn advance(&mut self, set: u8) {
         if self.counts[usize::from(set)] == 0 && set == self.old() {
             self.seq += 1;
@@ -167,7 +168,7 @@ impl MemcgLru {
         self.join(member.previous, member.next);
     }
 
-    /// Makes two members neighbours, as far as they are there.
+    /// Links two members, as far as they exist.
     fn join(&mut self, first: Option<MemcgId>, second: Option<MemcgId>) {
         if let Some(member) = first.and_then(|first| self.members.get_mut(&first)) {
             member.next = second;
@@ -194,8 +195,8 @@ impl LruWalk {
         LruWalk { set: lru.old(), first_bin: bin, bin, at: None, finished: false }
     }
 
-    /// The next memcg to visit. What was decided about the one before is done once its successor is
-    /// known.
+    /// The next memcg to visit. Applies the move decided for the previous memcg once its successor
+    /// is known.
     pub(crate) fn next(&mut self, lru: &mut MemcgLru, decided: Option<Op>) -> Option<MemcgId> {
         if self.finished {
             return None;
@@ -205,7 +206,7 @@ impl LruWalk {
             None => bins(lru, self.bin),
             Some(at) => match lru.members.get(&at) {
                 Some(member) if (member.set, member.bin) == (self.set, self.bin) => member.next,
-                // Others moved it: its neighbours are not those of this bin any more.
+                // Another thread moved it: its neighbours are no longer those of this bin.
                 _ => bins(lru, self.bin),
             },
         };
@@ -224,7 +225,7 @@ impl LruWalk {
         next
     }
 
-    /// Ends the walk before all were visited.
+    /// Ends the walk early.
     pub(crate) fn stop(&mut self, lru: &mut MemcgLru, decided: Option<Op>) {
         if let (Some(at), Some(op), false) = (self.at, decided, self.finished) {
             lru.apply(at, op);
@@ -350,8 +351,8 @@ mod tests {
         assert_eq!((bin(&lru, 0, place)[0], lru.counts), (7, [100, 0, 0]));
     }
 
-    /// [book: memcgs#memcg-lru-walk]: who is moved by others while it is visited does not lead the
-    /// walk out of its set.
+    /// [book: memcgs#memcg-lru-walk]: a member that another thread moves during its visit does not
+    /// lead the walk out of its set.
     #[test]
     fn a_member_that_others_move_is_no_exit() {
         let mut lru = lru(30);
@@ -366,7 +367,7 @@ mod tests {
         assert_eq!((visited.len(), lru.members.len(), lru.counts), (30, 0, [0; 3]));
     }
 
-    /// A walk that stops does what it decided, and leaves the rest for the next.
+    /// A stopped walk applies its last decision and leaves the other members for the next walk.
     #[test]
     fn a_walk_may_stop_at_any_time() {
         let mut lru = lru(10);

@@ -1,8 +1,8 @@
 //! The multi-generational LRU ([book: folios] to [book: refaults]).
 //!
-//! A kind's folios are in two to four generations. New folios enter at the old side, accesses seen
-//! through page tables move labels to the youngest generation, accesses through descriptors count
-//! tiers, and eviction takes from the oldest generation what neither protects.
+//! Each kind has two to four generations. New folios enter at the old side. Accesses found in page
+//! tables move labels to the youngest generation; accesses through descriptors raise tiers.
+//! Eviction takes folios of the oldest generation that neither protects.
 
 mod aging;
 pub(super) mod bloom;
@@ -23,7 +23,7 @@ pub(super) use put_back::{isolate, put_back, references};
 pub(super) use refault::refaulted;
 pub(super) use turn::MultiGenTurn;
 
-/// What reclaim as a whole does under this policy.
+/// The policy's parameters for reclaim as a whole.
 pub(super) const HABITS: Habits = Habits {
     has_generations: true,
     activates_in_arrival_batches: false,

@@ -1,12 +1,11 @@
-//! One batch of eviction: taking folios off the oldest generation, and putting back what was not
-//! freed.
+//! One batch of eviction: isolating folios of the oldest generation, and putting back those that
+//! were not freed.
 //!
-//! What is done with a rejected folio before it is put back is a pure function of its state
-//! ([`judge_leftover`]).
+//! A pure function of a rejected folio's state decides how it is put back ([`judge_leftover`]).
 //!
-//! Source: [book: eviction#eviction-step], [book: eviction#leftovers]. A folio's write-back may
-//! have ended while it was isolated, so that its rotation was missed: it is clean now, and tried
-//! again at once. The others leave the oldest generation, or the next scan would meet them again.
+//! Source: [book: eviction#eviction-step], [book: eviction#leftovers]. If a folio's writeback ended
+//! while it was isolated, its rotation was missed: it is clean now, and tried again at once. The
+//! others leave the oldest generation, or the next scan would meet them again.
 
 use crate::Core;
 use crate::folio::{Flags, FolioId, Kind};
@@ -16,21 +15,21 @@ use crate::lru::{References, Swappiness};
 use crate::mechanism::Mechanisms;
 use crate::memcg::{Counter, Memcg};
 
-/// What to do.
+/// Treatment of a leftover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leftover {
     /// Examine it once more.
     TryAgain,
-    /// Forget its accesses and put it in a younger generation.
+    /// Forget its accesses and put it into a younger generation.
     Reject,
-    /// Put it back as referenced: isolation took that.
+    /// Put it back with `referenced` set again, which isolation cleared.
     Reference,
-    /// Put it back.
+    /// Put it back unchanged.
     AsItIs,
 }
 
-/// Decides. `retry`: it was rejected for the first time. `falls`: its place would be in the oldest
-/// generation.
+/// Decides about a leftover. `retry`: it was rejected for the first time. `falls`: its place would
+/// be in the oldest generation.
 fn judge_leftover(now: Flags, retry: bool, falls: bool, mechanisms: Mechanisms) -> Leftover {
     if !mechanisms.workingset_rework() {
         return judge_before(now, retry);
@@ -44,7 +43,8 @@ fn judge_leftover(now: Flags, retry: bool, falls: bool, mechanisms: Mechanisms) 
     }
 }
 
-/// The same before the working-set rework: whatever keeps a folio in memory makes it the youngest.
+/// As [`judge_leftover`], before the working-set rework: any reason to keep a folio makes it the
+/// youngest.
 fn judge_before(now: Flags, retry: bool) -> Leftover {
     let waits = now.dirty() || now.writeback();
     if now.reclaim() && waits {
@@ -54,8 +54,8 @@ fn judge_before(now: Flags, retry: bool) -> Leftover {
     if !retry || used { Leftover::Reject } else { Leftover::TryAgain }
 }
 
-/// Takes up to `request` pages off the oldest generation, to be examined. `true`: there are some.
-/// What was looked at is in the batch.
+/// Isolates up to `request` pages of the oldest generation, to be examined. `true`: the batch,
+/// which also says what was scanned, is not empty.
 pub(in crate::lru) fn isolate(
     cx: &mut Context<'_, impl Host>,
     memcg: &Memcg,
@@ -65,7 +65,8 @@ pub(in crate::lru) fn isolate(
     let (core, host) = (cx.core, cx.host);
     let mut batch = cx.scan.take_batch(host);
     let mut locked = memcg.lruvec.lock(&core.folios);
-    // What its heir has is not for those to take who are after its own.
+    // From a memcg that handed its pages over nothing is taken: the heir's pages are not part of
+    // the request.
     if memcg.heir().is_none() {
         locked.isolate(host, request, cx.orders.most_pages(cx.scan.progress), swappiness, &mut batch);
     }
@@ -82,11 +83,11 @@ pub(in crate::lru) fn isolate(
     cx.scan.batch.taken > 0
 }
 
-/// Puts back what was not freed of the batch. `true`: some of it, which was rejected by chance, is
-/// to be examined once more.
+/// Puts back the folios of the batch that were not freed. `true`: some were rejected by chance and
+/// are to be examined once more.
 pub(in crate::lru) fn put_back(cx: &mut Context<'_, impl Host>, memcg: &Memcg, outcome: PagedOut) -> bool {
     let taken = cx.scan.batch.taken;
-    // The second time nothing counts any more.
+    // Retries are not counted.
     let retry = taken > 0;
     put_back_rejected(cx.core, cx.host, cx.scan, memcg, retry);
     if retry {
@@ -106,13 +107,13 @@ fn end_batch(cx: &mut Context<'_, impl Host>, memcg: &Memcg) {
     }
 }
 
-/// What stood in the way of one batch: wakes the flusher if that was nothing but dirty pages
+/// Notes the obstacles of one batch, and wakes the flusher if it met only dirty pages
 /// ([book: writeback#flusher]).
 fn feed_back(cx: &mut Context<'_, impl Host>, tallies: &Tallies) {
     let Context { core, host, scan, .. } = cx;
     let batch = &scan.batch;
     if !core.mechanisms().reclaim_loop() {
-        // Only for the question at the end of the lruvec's turn, which is about pages of files.
+        // Only for the check at the end of the lruvec's turn, which is about file pages.
         let taken = if batch.kind == Some(Kind::File) { tallies.taken } else { 0 };
         scan.tallies.taken += taken + batch.dirty;
         scan.tallies.unqueued_dirty += tallies.unqueued_dirty + batch.unqueued_dirty;
@@ -139,8 +140,8 @@ fn count_scan(memcg: &Memcg, kind: EffortKind, batch: &Isolated) {
     }
 }
 
-/// Puts rejected folios back, the earliest first ([book: eviction#leftovers]). Those to try again
-/// stay in the batch.
+/// Puts rejected folios back in order ([book: eviction#leftovers]). Those to be tried again stay in
+/// the batch.
 fn put_back_rejected(core: &Core, host: &impl Host, scan: &mut Scan, memcg: &Memcg, retry: bool) {
     if scan.rejected.is_empty() {
         return;
@@ -174,7 +175,7 @@ fn put_back_rejected(core: &Core, host: &impl Host, scan: &mut Scan, memcg: &Mem
     scan.rejected = rejected;
 }
 
-/// Reads the accessed bits of a mapped folio, and those around it.
+/// Reads the accessed bits of a mapped folio and of its neighbours.
 pub(in crate::lru) fn references(
     cx: &mut Context<'_, impl Host>,
     memcg: &Memcg,
@@ -189,8 +190,8 @@ pub(in crate::lru) fn references(
     }
     let mechanisms = core.mechanisms();
     let again = core.folios.flags(folio).found_young_by_eviction(mechanisms);
-    // The first part of the LULESH fix: the first version of the rework did not tell the first time
-    // from others.
+    // The first part of the LULESH fix: the first version of the rework did not distinguish the
+    // first time.
     if again || mechanisms.workingset_rework() && !mechanisms.lulesh_fix() {
         References::Again
     } else {

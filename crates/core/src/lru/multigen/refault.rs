@@ -1,12 +1,12 @@
-//! What a generation remembers of an evicted page, and what the page gets back when it returns.
+//! Shadows and refaults of the multi-gen LRU.
 //!
-//! A shadow says in which generation the page was evicted, how often it had been accessed and
-//! whether it was hot. When the page comes back soon enough, the lruvec learns that it evicted too
-//! early from that tier, and a hot page gets its rank back.
+//! A shadow holds the generation in which a page was evicted, its access count and whether it was
+//! hot. When the page returns soon enough, the lruvec learns that it evicted too early from that
+//! tier, and a hot page gets its rank back.
 //!
 //! Source: [book: refaults]. A refault is *recent* while the window has moved by fewer than four
-//! generations since the oldest one at eviction; before the working-set rework, while that is still
-//! the oldest.
+//! generations since the oldest one at eviction; before the working-set rework, while that one is
+//! still the oldest.
 
 use crate::Core;
 use crate::event::Event;
@@ -21,11 +21,11 @@ use crate::sync::Ordering::Relaxed;
 const SEQ_BITS: u32 = TOKEN_BITS - TOKEN_REFS_BITS;
 
 impl Shadow {
-    /// The shadow of a folio in state `flags`, evicted while `min` was the oldest generation.
+    /// The shadow of a folio in state `flags`, evicted while `min` is the oldest generation.
     fn of(flags: Flags, memcg: MemcgId, min: Seq, mechanisms: Mechanisms) -> Shadow {
         let nrefs = flags.nrefs(mechanisms);
         let token = min.0 << TOKEN_REFS_BITS | u64::from(nrefs.saturating_sub(1));
-        // Before the rework the bit is the one access that the token has no room for.
+        // Before the rework, the bit is the one access that the token has no room for.
         let workingset = if mechanisms.workingset_rework() { flags.workingset() } else { nrefs > 0 };
         Shadow { memcg, workingset, token: token & TOKEN_MASK }
     }
@@ -34,8 +34,7 @@ impl Shadow {
         (self.token & ((1 << TOKEN_REFS_BITS) - 1)) as u32
     }
 
-    /// How long ago a page was evicted that comes back while `min` is the oldest and `max` the
-    /// youngest generation.
+    /// Distance of a refault while `min` is the oldest and `max` the youngest generation.
     fn distance(self, min: Seq, max: Seq, mechanisms: Mechanisms) -> Distance {
         let since = |seq: Seq| (seq.0 & ((1 << SEQ_BITS) - 1)).abs_diff(self.seq());
         if mechanisms.workingset_rework() {
@@ -45,7 +44,7 @@ impl Shadow {
         }
     }
 
-    /// What the page gets if it was evicted recently ([book: refaults#refault-processing]).
+    /// Effects of a recent refault on the page ([book: refaults#refault-processing]).
     fn regained(self, in_fault: bool, mechanisms: Mechanisms) -> Regained {
         if !mechanisms.workingset_rework() {
             return self.regained_before(in_fault);
@@ -59,9 +58,9 @@ impl Shadow {
         }
     }
 
-    /// The same before the rework: every recent refault counts as an activation, and one by a
-    /// fault, or of a page that had been accessed often, makes the page hot and protected from the
-    /// start.
+    /// As [`Self::regained`], before the rework: every recent refault counts as an activation. One
+    /// by a fault, or of a page that had been accessed often, makes the page hot and protected from
+    /// the start.
     fn regained_before(self, in_fault: bool) -> Regained {
         let nrefs = self.token_refs() + u32::from(self.workingset);
         let hot = in_fault || nrefs >= 3;
@@ -69,22 +68,22 @@ impl Shadow {
     }
 }
 
-/// What a page gets that came back soon after its eviction.
+/// Effects of a recent refault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Regained {
     /// The tier that it is counted for.
     tier: Tier,
     /// Whether it counts as activated.
     activated: bool,
-    /// It is hot again, and counts as restored.
+    /// Whether the page is hot again and counts as restored.
     workingset: bool,
-    /// The count of accesses.
+    /// The restored access count.
     refs: u32,
 }
 
 impl Lruvec {
-    /// The shadow of a page that is evicted now. `min_seq` is read without the lock: it is the
-    /// oldest generation now, which may be one newer than the folio's.
+    /// The shadow of a page that is evicted now. `min_seq` is read without the lock: it may be one
+    /// newer than the folio's generation.
     pub(in crate::lru) fn shadow_of(&self, kind: Kind, flags: Flags, mechanisms: Mechanisms) -> Shadow {
         Shadow::of(flags, self.memcg, self.window.min(kind), mechanisms)
     }
@@ -99,7 +98,8 @@ impl Lruvec {
     }
 }
 
-/// A page with a shadow is back, not yet on a list ([book: refaults#refault-processing]).
+/// Handles a page that returns while its shadow exists; it is not on a list yet
+/// ([book: refaults#refault-processing]).
 pub(in crate::lru) fn refaulted(core: &Core, host: &impl Host, refault: Refault<'_>) {
     let Refault { folio, kind, memcg, shadow, in_fault, .. } = refault;
     if shadow.memcg != memcg.id() {
@@ -194,7 +194,7 @@ mod tests {
         COUNTS.map(|counter| harness.stat(counter))
     }
 
-    /// Page 0 evicted after so many accesses, hot or not, and other pages that keep the window
+    /// Page 0 evicted after this many accesses, hot or not, and other pages that keep the window
     /// open.
     fn evicted(accesses: u32, hot: bool) -> Harness {
         let mut harness = Harness::new(100, 31);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     /// [book: refaults#checks]: "Overwriting a whole evicted page through a 'will be overwritten'
-    /// insert causes no refault count", and the memory is gone.
+    /// insert causes no refault count", and the shadow is gone.
     #[test]
     fn an_overwritten_page_is_no_refault() {
         let mut harness = evicted(3, true);
@@ -322,8 +322,8 @@ mod tests {
     }
 
     /// [book: refaults#checks]: "Before the rework the same folio (F=0,W=1): nrefs=1 → token bits
-    /// 0, workingset 1; at refault nrefs = 0+1 = 1, tier 1"; its other folio, with R=1 only, leaves
-    /// no access.
+    /// 0, workingset 1; at refault nrefs = 0+1 = 1, tier 1"; the other folio, with R=1 only, leaves
+    /// no access in its shadow.
     #[test]
     fn tokens_before_the_rework() {
         let shadow = Shadow::of(flags(0, true), MemcgId(0), Seq(5), BEFORE);

@@ -1,7 +1,7 @@
-//! The turn of the generations of one lruvec.
+//! The turn of one lruvec's generations.
 //!
 //! Source: [book: reclaim-loop#loop-after] (Linux 7.2): the budget of an lruvec is fixed when its
-//! turn comes; aging is part of it. How a turn was before is in [`before`].
+//! turn begins, and aging is part of the turn. [`before`] has the turn of older kernels.
 
 mod before;
 
@@ -21,22 +21,23 @@ const STEP_FOLIOS: u64 = 64;
 pub(in crate::lru) struct MultiGenTurn {
     memcg: MemcgId,
     priority: u8,
-    /// What the order's swappiness came to when the turn began.
+    /// Effective swappiness at the start of the turn.
     swappiness: Swappiness,
-    /// Pages to look at.
+    /// Pages to scan.
     budget: u64,
-    /// Pages looked at.
+    /// Pages scanned.
     scanned: u64,
     aging_was_due: bool,
-    /// It is walking, to open a generation after this one; true: only that is left to do.
+    /// `Some` during a walk to open the generation after this one; true once only the opening is
+    /// left.
     aging: Option<(Seq, bool)>,
-    /// What of its pages is spared.
+    /// Protection of the memcg's pages.
     spared: Effective,
     visit: Visit,
 }
 
 impl MultiGenTurn {
-    /// It is the turn of a memcg.
+    /// Begins the turn of a memcg.
     pub(in crate::lru) fn begin(cx: &mut Context<'_, impl Host>, grant: Grant<'_>) -> MultiGenTurn {
         let Grant { memcg, spared, priority } = grant;
         let Context { core, host, orders, .. } = *cx;
@@ -54,20 +55,20 @@ impl MultiGenTurn {
             visit: Visit::default(),
         };
         turn.budget = turn.share(core, memcg, memcg.lruvec.pages_in_generations(swappiness), cx.scan);
-        // Background reclaim always owns a walk context, others only once they aged this lruvec.
+        // Background reclaim always owns a walk context; other kinds only after aging this lruvec.
         cx.scan.walk =
             matches!(orders.kind, EffortKind::Background | EffortKind::Proactive).then(Default::default);
         turn
     }
 
-    /// Of so many pages, those to look at: at this priority, a share of what protection leaves. Of
-    /// a memcg that was removed, all.
+    /// The share of `pages` to scan at this priority, after protection. All pages of a removed
+    /// memcg.
     fn share(&self, core: &Core, memcg: &Memcg, pages: u64, scan: &mut Scan) -> u64 {
         if !memcg.is_online() {
             return pages;
         }
-        // Proportional protection came to the multi-gen LRU between 6.12 and 7.1, and has no
-        // switch.
+        // Proportional protection came to the multi-gen LRU between 6.12 and 7.1 and has no switch
+        // of its own.
         if !core.mechanisms().workingset_rework() {
             return pages >> self.priority;
         }
@@ -80,7 +81,7 @@ impl MultiGenTurn {
         self.spared.min_pages > 0 && self.spared.min_pages >= memcg.usage_pages()
     }
 
-    /// What the turn came to.
+    /// The results of the turn.
     pub(in crate::lru) fn visit(&self, core: &Core) -> Visit {
         let memcg = core.memcg(self.memcg);
         let pages = memcg.lruvec.pages_in_generations(self.swappiness);
@@ -88,8 +89,8 @@ impl MultiGenTurn {
         Visit { sizable, scanned: self.scanned, ..self.visit }
     }
 
-    /// Walks one address space. Where others take part, one of them opens it; the others go their
-    /// ways before, and may find it closed yet.
+    /// Walks one address space. When several threads age the same lruvec, one of them opens the new
+    /// generation. The others return without waiting and may still see the old window.
     fn age(&mut self, cx: &mut Context<'_, impl Host>, memcg: &Memcg) -> TurnStep {
         let (seq, _) = self.aging.take().unwrap_or((memcg.lruvec.max_seq(), false));
         let mut batch = cx.scan.walk.take().unwrap_or_default();
@@ -102,7 +103,7 @@ impl MultiGenTurn {
         TurnStep::More
     }
 
-    /// Opens the generation, if only that is left to do, as nobody else will. Whether it was.
+    /// Opens the generation if only that is left to do, since no other thread will. `true`: it did.
     pub(in crate::lru) fn open_if_walked(&mut self, core: &Core, host: &impl Host) -> bool {
         let Some((seq, true)) = self.aging else { return false };
         self.aging = None;
@@ -137,7 +138,7 @@ impl MultiGenTurn {
         self.isolate(cx, memcg, request)
     }
 
-    /// Takes a batch off the oldest generation.
+    /// Isolates a batch from the oldest generation.
     fn isolate(&mut self, cx: &mut Context<'_, impl Host>, memcg: &Memcg, request: u64) -> TurnStep {
         if put_back::isolate(cx, memcg, request, self.swappiness) {
             return TurnStep::PageOut;
@@ -145,7 +146,7 @@ impl MultiGenTurn {
         self.end_batch(cx)
     }
 
-    /// The folios of the batch were examined: what was not freed is put back.
+    /// Puts back the examined folios that were not freed.
     pub(in crate::lru) fn put_back(
         &mut self,
         cx: &mut Context<'_, impl Host>,
@@ -157,7 +158,7 @@ impl MultiGenTurn {
         self.end_batch(cx)
     }
 
-    /// A batch is over, and perhaps the turn.
+    /// Ends a batch, and the turn if its budget or the effort's goal is used up.
     fn end_batch(&mut self, cx: &mut Context<'_, impl Host>) -> TurnStep {
         let scanned = cx.scan.batch.scanned;
         self.scanned += scanned;
@@ -177,8 +178,9 @@ mod tests {
     use crate::memcg::Counter;
     use crate::testing::Harness;
 
-    /// Who found that all address spaces were walked has to open the generation, whatever happened
-    /// until it goes on: else nobody does, and nothing is taken from the memcg any more.
+    /// The thread that finds all address spaces walked must open the generation, whatever happens
+    /// before its next step. Otherwise no thread does, and reclaim takes nothing more from the
+    /// memcg.
     #[test]
     fn who_walked_opens_the_generation() {
         for preset in [Preset::Linux71, Preset::Default] {
@@ -198,7 +200,7 @@ mod tests {
                 if ends_early {
                     assert!(turn.open_if_walked(core, host));
                 } else {
-                    // Others took pages, and what is left is protected.
+                    // Other threads took pages, and the rest is protected.
                     turn.spared = Effective { min_pages: 1000, low_pages: 0 };
                     assert_eq!(turn.step(&mut cx), TurnStep::Finished);
                 }

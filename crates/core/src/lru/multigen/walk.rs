@@ -1,14 +1,14 @@
-//! The page-table walk: reading and clearing accessed bits in bulk.
+//! The page-table walk: reads and clears accessed bits in bulk.
 //!
 //! Source: [book: aging#page-table-walk], [book: access#young-in-walk]. A page table is worth
-//! walking if it was dense (an eighth of its entries young) the last time; the Bloom filters
-//! remember which were.
+//! walking if it was dense (an eighth of its entries young) last time; the Bloom filters remember
+//! those.
 //!
 //! # Locking
 //!
-//! One page table is walked under its mapping's lock, which is only tried, so that the folios in
-//! its slots stay. Labels change by compare-and-swap; sizes follow in batches, under the lruvec
-//! lock.
+//! A page table is walked under its mapping's lock, which keeps the folios in its slots. If another
+//! thread holds the lock, the table is skipped. Labels change by compare-and-swap; sizes follow in
+//! batches, under the lruvec lock.
 
 use super::window::WalkBatch;
 use crate::Core;
@@ -21,15 +21,15 @@ use crate::memcg::Memcg;
 use crate::mm::AddressSpace;
 use crate::tunables::TABLE_WALK;
 
-/// Label changes that wait at most before sizes are corrected.
+/// The most label changes before sizes are corrected.
 const CHANGES_PER_FLUSH: u32 = 4096;
-/// A table is dense if `young × 8 >= entries`: eight 8-byte entries share a cache line, so one
-/// young entry per line is enough to make the walk as cheap as finding them one by one.
+/// A table is dense if `young × 8 >= entries`. Eight 8-byte entries share a cache line; with one
+/// young entry per line, a walk is as cheap as finding the entries one by one.
 pub(crate) const DENSITY: u32 = 8;
 
 impl Core {
-    /// Walks one address space for generation `seq`. `forced`: also tables that nobody used or
-    /// found dense.
+    /// Walks one address space for generation `seq`. `forced`: includes tables that were not
+    /// accessed or not dense.
     #[expect(clippy::too_many_arguments, reason = "whose pages, where they are mapped, and how to look")]
     pub(crate) fn walk_space(
         &self,
@@ -68,7 +68,7 @@ impl Core {
         }
     }
 
-    /// Walks one page table; whether it was worth it.
+    /// Walks one page table. `true`: it was dense.
     fn walk_table(
         &self,
         host: &impl Host,
@@ -85,7 +85,7 @@ impl Core {
         let first = u64::from(table) * u64::from(TABLE_PAGES);
         let end = (first + u64::from(TABLE_PAGES)).min(mapping.mapped_pages());
         if end <= first {
-            // It was unmapped since its tables were counted.
+            // It was unmapped after its tables were counted.
             return false;
         }
         let mut young = 0;
@@ -105,9 +105,9 @@ impl Core {
         u64::from(young * DENSITY) >= end - first
     }
 
-    /// Whether the accessed bit of a folio may be taken for `memcg`
-    /// ([book: access#young-neighbours]): it is the memcg's, and on a generation list. One that is
-    /// isolated or waits in a batch keeps its bit since the working-set rework.
+    /// Whether `memcg` may take the accessed bit of a folio ([book: access#young-neighbours]): the
+    /// folio is charged to it and on a generation list. Since the working-set rework, a folio that
+    /// is isolated or queued keeps its bit.
     pub(crate) fn counts_for(&self, memcg: &Memcg, folio: crate::folio::FolioId) -> bool {
         let listed = || self.folios.flags(folio).load().generation().is_some();
         self.memcg_of(folio) == memcg.id() && (!self.mechanisms().workingset_rework() || listed())
@@ -120,8 +120,8 @@ mod tests {
     use crate::testing::Harness;
     use crate::{Counter, Kind};
 
-    /// A folio that a walk relabelled goes before the walk corrects sizes, and a generation is
-    /// opened in between: the node knows all the same how many pages are inactive.
+    /// A relabelled folio is removed before the walk corrects sizes, and a generation is opened in
+    /// between: the node still counts inactive pages correctly.
     #[test]
     fn sizes_may_be_corrected_late() {
         let mut harness = Harness::new(100, 1);
@@ -135,14 +135,14 @@ mod tests {
         }
         assert!(harness.open_generation());
         assert_eq!(harness.core.truncate(&harness.host, &harness.mapping, 3, 4), None);
-        // The generation of which one page more went than came is not active any more.
+        // The generation that lost one page more than it got is no longer active.
         assert!(harness.open_generation());
         batch.flush(&harness.core, harness.task.memcg);
         assert_eq!(harness.stat(Counter::File), 9);
         harness.core.validate().unwrap();
     }
 
-    /// Who walks tables counts them first, and the file may be unmapped in between.
+    /// A walk counts the tables first; the file may be unmapped in between.
     #[test]
     fn a_table_that_was_unmapped_has_no_entries() {
         let mut harness = Harness::new(1000, 1);

@@ -1,8 +1,8 @@
-//! The sliding window of generations, and where in it a folio belongs.
+//! The sliding window of generations, and the place of a folio in it.
 //!
 //! # Locking
 //!
-//! Written under the lruvec lock, read by anyone.
+//! Written under the lruvec lock, read without it.
 
 use crate::folio::{Flags, GenIndex, Kind, Neighbour};
 use crate::mechanism::Mechanisms;
@@ -10,27 +10,27 @@ use crate::memcg::MemcgId;
 use crate::sync::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use crate::{Core, Time};
 
-/// Fewest generations a kind may have.
+/// The fewest generations of a kind.
 pub const MIN_GENERATIONS: u64 = 2;
-/// Most generations a kind may have; also the number of list sets.
+/// The most generations of a kind; also the number of list sets.
 pub const MAX_GENERATIONS: u64 = 4;
 
-/// Lists of generations: generations × kinds.
+/// Number of generation lists: generations × kinds.
 pub(in crate::lru) const GENERATION_LISTS: usize = MAX_GENERATIONS as usize * 2;
 pub(super) const TIERS: usize = 4;
 
-/// Birth number of a generation. Only grows.
+/// Sequence number of a generation. Only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seq(pub u64);
 
 impl Seq {
-    /// Which of the four list sets holds it.
+    /// The list set that holds the generation.
     #[inline]
     pub fn index(self) -> GenIndex {
         GenIndex((self.0 % MAX_GENERATIONS) as u8)
     }
 
-    /// The generation opened after it.
+    /// The next younger generation.
     pub fn next(self) -> Seq {
         Seq(self.0 + 1)
     }
@@ -41,7 +41,7 @@ impl Seq {
     }
 }
 
-/// The youngest generation, the oldest of each kind, and when each was opened.
+/// The youngest generation, the oldest of each kind, and the creation times.
 #[derive(Debug)]
 pub(crate) struct Window {
     max: AtomicU64,
@@ -50,7 +50,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Four empty generations, all opened now.
+    /// Four empty generations, all created now.
     pub(crate) fn new(now: Time) -> Window {
         Window {
             max: AtomicU64::new(MAX_GENERATIONS - 1),
@@ -59,7 +59,7 @@ impl Window {
         }
     }
 
-    /// Four empty generations, as new.
+    /// Resets to four empty generations, all created now.
     pub(crate) fn reset(&self, now: Time) {
         self.birth_ns.iter().for_each(|birth| birth.store(now.as_nanos(), Relaxed));
         self.min.iter().for_each(|min| min.store(0, Release));
@@ -76,21 +76,22 @@ impl Window {
         Seq(self.min[kind as usize].load(Acquire))
     }
 
-    /// Generations that a kind has. Without the lock, it may be any number that it had, or more.
+    /// Number of generations of a kind. Without the lock, the result may be an earlier number or a
+    /// larger one.
     pub(crate) fn generations(&self, kind: Kind) -> u64 {
-        // In this order, as both only grow: else others might open and close generations in between
-        // until the oldest is younger than what was the youngest. A memcg that is made anew begins
+        // Load `min` first, since both only grow: otherwise generations might be opened and closed
+        // in between until the oldest is younger than the loaded youngest. A reused memcg begins
         // with 0 again.
         let min = self.min(kind);
         (self.max().0 + 1).saturating_sub(min.0)
     }
 
-    /// When a live generation was opened.
+    /// Creation time of a live generation.
     pub(crate) fn birth(&self, seq: Seq) -> Time {
         Time::from_nanos(self.birth_ns[usize::from(seq.index().0)].load(Relaxed))
     }
 
-    /// Opens the next generation. Under the lruvec lock.
+    /// Opens the next generation. The caller holds the lruvec lock.
     pub(in crate::lru) fn open(&self, now: Time) {
         let next = self.max().next();
         for kind in Kind::ALL {
@@ -100,20 +101,20 @@ impl Window {
         self.max.store(next.0, Release);
     }
 
-    /// Closes the generations of `kind` before `min`. Under the lruvec lock.
+    /// Closes the generations of `kind` before `min`. The caller holds the lruvec lock.
     pub(super) fn close_until(&self, kind: Kind, min: Seq) {
         assert!(min >= self.min(kind) && min <= self.max());
         self.min[kind as usize].store(min.0, Release);
     }
 
-    /// The generation in which a folio is put ([book: access#distance-rule]): counted from the
-    /// young end, and never older than the oldest. `rotation`: it goes to the tail to be evicted
+    /// The generation that a folio is put into ([book: access#distance-rule]): counted from the
+    /// young end, and never older than the oldest. `rotation`: it goes to the tail, to be evicted
     /// next.
     pub(crate) fn place(&self, kind: Kind, flags: Flags, rotation: bool, mechanisms: Mechanisms) -> Seq {
         if !mechanisms.workingset_rework() {
             return self.place_before(kind, flags, rotation);
         }
-        // An access by a fault says so from 7.2 on, and then an access by a read does.
+        // Only since 7.2 does an access by a fault or a read count here.
         let accessed = flags.referenced() && mechanisms.fault_placement();
         let distance = if flags.active() {
             if flags.workingset() { 1 } else { 2 }
@@ -129,8 +130,9 @@ impl Window {
         Seq((self.max().0 + 1).saturating_sub(distance).max(self.min(kind).0))
     }
 
-    /// The same before the working-set rework: to one end of the window or beside it, whatever the
-    /// folio's history. The oldest generation of four is passed over, as it does not last.
+    /// As [`Self::place`], before the working-set rework: to one end of the window or beside it,
+    /// whatever the folio's history. The oldest of four generations is passed over, as it does not
+    /// last.
     fn place_before(&self, kind: Kind, flags: Flags, rotation: bool) -> Seq {
         let (min, max) = (self.min(kind), self.max());
         if flags.active() {
@@ -145,12 +147,12 @@ impl Window {
     }
 }
 
-/// It cannot be evicted at once: it has no swap slot, or must be written.
+/// Whether the folio cannot be evicted at once: it has no swap slot, or must be written.
 fn waits_for_its_backing(kind: Kind, flags: Flags) -> bool {
     kind == Kind::Anon && !flags.swapcache() || flags.reclaim() && (flags.dirty() || flags.writeback())
 }
 
-/// Moving averages of one kind, and the protected pages of the current oldest generation.
+/// Moving averages of one kind, and the protected pages of its oldest generation.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Averages {
     pub(crate) refaulted: [u64; TIERS],
@@ -158,7 +160,7 @@ pub(crate) struct Averages {
     pub(crate) protected: [u64; TIERS],
 }
 
-/// Size changes of folios whose label changed, not applied yet.
+/// Size changes for relabelled folios that are not applied yet.
 #[derive(Debug, Default)]
 pub(crate) struct WalkBatch {
     pages: [[i64; 2]; MAX_GENERATIONS as usize],
@@ -174,7 +176,8 @@ impl WalkBatch {
         }
     }
 
-    /// Applies what was noted of the pages of a memcg, or who inherited them with their labels.
+    /// Applies the changes for pages of a memcg, or of the heir that inherited them with their
+    /// labels.
     pub(crate) fn flush(&mut self, core: &Core, memcg: MemcgId) {
         if self.changes == 0 {
             return;
@@ -298,8 +301,7 @@ mod tests {
     }
 
     /// [book: access#checks]: "7.1: fault-in places a file folio in `max_seq − 1`"; "Before the
-    /// rework, fault-in places in `max_seq`"; what a read says about its place, only 7.2 listens
-    /// to.
+    /// rework, fault-in places in `max_seq`"; only in 7.2 does a read influence the place.
     #[test]
     fn placement_in_older_versions() {
         let four = window(10, 7);

@@ -1,9 +1,9 @@
 //! The turn of an lruvec before the reclaim loop of Linux 7.2.
 //!
-//! Its budget is computed anew at each step, of what is left, and held against all that was looked
-//! at so far. Aging replaces it: whoever opens a generation, or finds that another thread does,
-//! evicts nothing in this turn. Steps are large, limit reclaim goes on past its goal to the end of
-//! the budget, and the flusher is asked for at the end.
+//! Each step computes the budget anew from the pages left, and compares it with all pages scanned
+//! so far. Aging replaces eviction: a thread that opens a generation, or finds another thread doing
+//! so, evicts nothing in this turn. Steps are large, limit reclaim goes on past its goal to the end
+//! of the budget, and the flusher is woken at the end.
 //!
 //! Source: [book: reclaim-loop#loop-before] (Linux 6.12 and 7.1).
 
@@ -13,7 +13,7 @@ use crate::lru::TurnStep;
 use crate::lru::multigen::aging::Due;
 use crate::lru::scan_control::{Context, PRIORITY_DEFAULT};
 
-/// Folios per step, at most. A step stops at 64 isolated ones, so that this is a bound on sorting.
+/// The most folios per step. A step stops at 64 isolated folios, so this bounds sorting.
 const STEP_FOLIOS: u64 = 4096;
 
 impl MultiGenTurn {
@@ -29,8 +29,7 @@ impl MultiGenTurn {
             return finish(cx);
         }
         let due = lruvec.aging_due(self.swappiness, core.mechanisms());
-        // With two generations nothing may be taken, and at the first priority there is no aging
-        // yet.
+        // With two generations nothing may be taken, and the first priority does not age yet.
         let pages = if due == Due::Must { 0 } else { lruvec.pages_in_generations(self.swappiness) };
         let whole = pages > 0 && !memcg.is_online();
         if self.aging.is_some() || due != Due::No && self.priority != PRIORITY_DEFAULT && !whole {
@@ -54,7 +53,7 @@ impl MultiGenTurn {
     }
 }
 
-/// The turn is over: the flusher is asked for if nothing but dirty pages was met.
+/// Ends the turn. Wakes the flusher if it met only dirty pages.
 fn finish(cx: &Context<'_, impl Host>) -> TurnStep {
     let tallies = &cx.scan.tallies;
     if tallies.unqueued_dirty > 0 && tallies.unqueued_dirty == tallies.taken {
@@ -69,13 +68,13 @@ mod tests {
     use crate::testing::Harness;
     use crate::{FlushReason, Preset};
 
-    /// So many pages in a window of so many generations: four or three.
+    /// A harness with `pages` pages in a window of three or four generations.
     fn harness(preset: Preset, pages: u32, generations: u64) -> Harness {
         let mut harness = Harness::with_preset(preset, u64::from(pages), 31);
         for page in 0..pages {
             harness.read_ahead([page]);
             if generations == 3 {
-                // Still in the batch: a hot page is placed in the second oldest of four
+                // While still in the batch: a hot page is placed in the second oldest of four
                 // generations.
                 harness.make_hot(page);
                 harness.drain();
@@ -133,17 +132,17 @@ mod tests {
     fn limit_reclaim_goes_on_past_its_goal() {
         let harness = harness(Preset::Linux71, 10_000, 4);
         let (steps, scan) = harness.pass(harness.orders(32), 5);
-        // 312, 310, 308, 306, 304: the fifth step makes it 320. A step isolates 64 pages at most.
+        // Budgets 312, 310, 308, 306, 304: the fifth step, of 64 pages like all, reaches 320.
         assert_eq!((steps, scan.progress.reclaimed), (vec![64; 5], 320));
     }
 
-    /// [book: eviction#batch-limits], row "folios looked at per scan": 7.1 looks at its budget,
-    /// 6.12 at 4096 however small that is.
+    /// [book: eviction#batch-limits], row "folios looked at per scan": 7.1 scans its budget, 6.12
+    /// scans 4096 however small the budget is.
     #[test]
     fn steps_are_large_before_the_rework() {
         let first = |preset| {
-            // Two steps, as 6.12 places new pages in the second oldest generation, and passes over
-            // the empty one first.
+            // Two steps, since 6.12 places new pages in the second oldest generation and first
+            // passes over the empty oldest one.
             let harness = harness(preset, 5000, if preset == Preset::Linux71 { 4 } else { 3 });
             harness.pass(harness.orders(32), 12).0
         };
