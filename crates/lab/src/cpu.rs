@@ -1,17 +1,16 @@
-//! What threads took of the processors, as the system counts it: what others on the machine do does
-//! not count.
+//! Processor use of threads as the system counts it, unaffected by other work on the machine.
 
 use mglru_workload::fio::report::Cpu;
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Seconds for which this thread ran.
+/// Processor time of this thread in seconds.
 pub fn thread_seconds() -> f64 {
     seconds(ClockId::ThreadCPUTime)
 }
 
-/// Seconds for which all threads of the process ran, together.
+/// Processor time of all threads of the process in seconds.
 pub fn process_seconds() -> f64 {
     seconds(ClockId::ProcessCPUTime)
 }
@@ -28,12 +27,12 @@ pub struct ThreadClock {
 }
 
 impl ThreadClock {
-    /// Starts.
+    /// Starts measuring.
     pub fn start() -> ThreadClock {
         ThreadClock { began: Instant::now(), counts: counts().unwrap_or_default() }
     }
 
-    /// What the thread took since.
+    /// Use by the thread since the start.
     pub fn elapsed(&self) -> Cpu {
         let now = counts().unwrap_or(self.counts);
         let before = &self.counts;
@@ -52,11 +51,11 @@ fn milliseconds(time: Duration) -> u64 {
     time.as_millis() as u64
 }
 
-/// `None`: the system does not tell.
+/// The current counts, or `None` if the system does not report them.
 fn counts() -> Option<Cpu> {
     let stat = fs::read_to_string("/proc/thread-self/stat").ok()?;
-    // The second field is a name in parentheses, which may hold anything; the third follows the
-    // last of them.
+    // The second field is a name in parentheses and may contain anything; the third field follows
+    // the last parenthesis.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
     let ms_per_tick = 1000 / rustix::param::clock_ticks_per_second().max(1);

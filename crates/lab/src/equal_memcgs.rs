@@ -1,11 +1,11 @@
-//! Many equal memcgs that are asked for pages together: the load behind `reproduce memcg-lru` and
-//! the fidelity of global reclaim.
+//! Many equal memcgs under reclaim from the root: the load of `reproduce memcg-lru` and of the
+//! fidelity of global reclaim.
 //!
-//! N memcgs, each with one process that maps a file of its own. First everybody loads all of its
-//! pages. Then, round by round: everybody touches some of its pages, drawn by chance; then somebody
-//! asks the root for pages (`memory.reclaim`). Nothing else is short of memory. This is the recipe
-//! of `../shared/kernel/README.md`, with a file per process, as the pages of two processes never
-//! share a page table there either.
+//! N memcgs have one process each, which maps a file of its own. At first every process loads all
+//! of its pages. Then rounds follow: every process touches some of its pages, drawn at random, and
+//! then pages are requested from the root (`memory.reclaim`). There is no other memory pressure.
+//! The runs on real kernels follow the same recipe. There is one file per process, because on real
+//! kernels, too, the pages of two processes never share a page table.
 
 use mglru_core::reclaim::Watermarks;
 use mglru_core::{Counter, MemcgId};
@@ -14,66 +14,67 @@ use mglru_sim::{
 };
 use mglru_workload::random::{INCREMENT, mix};
 
-/// The load.
+/// Parameters of the load.
 #[derive(Debug, Clone, Copy)]
 pub struct EqualMemcgs {
-    /// How many.
+    /// Number of memcgs.
     pub memcgs: usize,
-    /// Pages of each.
+    /// Pages of each memcg.
     pub pages_each: u32,
-    /// Of them, the share that is touched between two requests.
+    /// Share of a memcg's pages that is touched between two requests.
     pub touched: f64,
-    /// How they are chosen.
+    /// Choice of the touched pages.
     pub draws: Draws,
-    /// Each request at once, as before they were sliced.
+    /// Whether requests are unsliced, as in kernels before slicing.
     pub unsliced: bool,
-    /// Seed of what is touched.
+    /// Seed of the touched pages.
     pub seed: u64,
 }
 
-/// How pages are chosen that are touched.
+/// Choice of the touched pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Draws {
-    /// Each at random, so that some are drawn more often: the kernel lab's, page by page.
+    /// Independent random draws, page by page, so that some pages repeat: as in the runs on real
+    /// kernels.
     Lab,
-    /// Each page with the same chance, in order, 64 at a time: to the accessed bits it is the same,
-    /// and a touch takes 5 ns.
+    /// Each page with the same probability, in order, 64 at a time. The resulting accessed bits are
+    /// equivalent, and a touch takes 5 ns.
     InOrder,
 }
 
-/// Rounds that are alike.
+/// A sequence of equal rounds.
 #[derive(Debug, Clone, Copy)]
 pub struct Phase {
-    /// How many.
+    /// Number of rounds.
     pub rounds: u32,
     /// Pages per request.
     pub request_pages: u64,
-    /// Time that passes after each.
+    /// Time that passes after each round, in nanoseconds.
     pub rest_nanos: u64,
 }
 
-/// What some rounds came to.
+/// Results of some rounds.
 #[derive(Debug, Clone)]
 pub struct Rounds {
-    /// Pages asked for.
+    /// Requested pages.
     pub requested_pages: u64,
-    /// Pages that each memcg lost.
+    /// Pages reclaimed from each memcg.
     pub stolen_pages: Vec<u64>,
-    /// Pages scanned, of all.
+    /// Scanned pages, of all memcgs.
     pub scanned_pages: u64,
-    /// Memcgs visited per request, each as often as it was.
+    /// Memcg visits per request, repeated visits included.
     pub memcgs_visited: f64,
-    /// Requests that fell short.
+    /// Number of requests that were not met in full.
     pub fell_short: usize,
 }
 
 impl Rounds {
-    /// What was stolen for a page that was asked for, in percent.
+    /// Reclaimed pages in percent of requested ones.
     pub fn ratio_percent(&self) -> f64 {
         100.0 * self.stolen_pages.iter().sum::<u64>() as f64 / self.requested_pages as f64
     }
 
-    /// Standard deviation over the memcgs (all there are), in percent of the mean.
+    /// Standard deviation over all memcgs, in percent of the mean.
     pub fn deviation_percent(&self) -> f64 {
         let count = self.stolen_pages.len() as f64;
         let mean = self.stolen_pages.iter().sum::<u64>() as f64 / count;
@@ -81,15 +82,14 @@ impl Rounds {
         100.0 * (squares / count).sqrt() / mean
     }
 
-    /// What the first quarter of them, in the order in which they were made, lost of all, in
-    /// percent.
+    /// Share reclaimed from the first quarter of the memcgs in order of creation, in percent.
     pub fn first_quarter_percent(&self) -> f64 {
         let sum = |pages: &[u64]| pages.iter().sum::<u64>() as f64;
         100.0 * sum(&self.stolen_pages[..self.stolen_pages.len() / 4]) / sum(&self.stolen_pages)
     }
 }
 
-/// The machine while it runs.
+/// The running machine.
 pub struct Running {
     simulator: Simulator,
     memcgs: usize,
@@ -99,10 +99,11 @@ pub struct Running {
 }
 
 impl EqualMemcgs {
-    /// Begins, on a machine on which only requests take pages; one phase after the other.
+    /// Starts the load on a machine on which only requests reclaim pages. The phases run one after
+    /// the other.
     ///
     /// # Errors
-    /// The machine cannot be built.
+    /// If the machine cannot be built.
     pub fn start(self, machine: Machine, phases: Vec<Phase>) -> Result<Running, SimError> {
         let tenants =
             (0..self.memcgs).map(|m| Tenant::new(&format!("m{m}"), mglru_core::UNLIMITED)).collect();
@@ -124,13 +125,13 @@ impl EqualMemcgs {
         Ok(Running { simulator, memcgs: self.memcgs, requests_seen: 0, stolen_seen, scanned_seen: 0 })
     }
 
-    /// A machine that has memory for all pages, so that nothing but requests takes any.
+    /// A machine with memory for all pages, so that only requests reclaim.
     pub fn machine(&self) -> Machine {
         let watermarks = Watermarks { min: 0, low: 0, high: 0 };
         Machine { watermarks, ..Machine::new(self.memcgs as u32 * self.pages_each + 4096) }
     }
 
-    /// Touches between two requests, of all.
+    /// Touches between two requests, of all memcgs.
     pub fn touches_per_round(&self) -> u64 {
         let of_one = match self.draws {
             Draws::Lab => u64::from(self.draws()),
@@ -145,15 +146,15 @@ impl EqualMemcgs {
 }
 
 impl Running {
-    /// The machine, to be watched.
+    /// The simulator, for observation.
     pub fn simulator(&mut self) -> &mut Simulator {
         &mut self.simulator
     }
 
-    /// Runs until `requests` more have ended.
+    /// Runs until `requests` more requests have ended.
     ///
     /// # Errors
-    /// The simulator has a bug.
+    /// A bug in the simulator.
     pub fn run(&mut self, requests: usize) -> Result<Rounds, SimError> {
         let until = self.requests_seen + requests;
         while self.simulator.requests().len() < until && self.simulator.step()? {}
@@ -176,21 +177,21 @@ impl Running {
     }
 }
 
-/// What the one job does, as all processes in turn.
+/// The single job, which acts as all processes in turn.
 struct Touches {
     load: EqualMemcgs,
     phases: Vec<Phase>,
     phase: usize,
     round: u32,
-    /// Rounds of the phases before.
+    /// Number of rounds in earlier phases.
     first_round: u32,
     filled: bool,
     memcg: usize,
-    /// Of the memcg whose turn it is, pages that were loaded, or drawn, already.
+    /// Pages that were loaded or drawn in the current memcg.
     page: u32,
 }
 
-/// Pages at a time, in whole leaves: the job's batch stays in the processor's caches.
+/// Pages at a time, in whole leaves, so that the job's batch stays in the processor's caches.
 const BATCH: u32 = 4096;
 
 impl Source for Touches {
@@ -253,10 +254,10 @@ impl Source for Touches {
     }
 }
 
-/// 64 bits each of which is set by that chance; number `number` of the seed.
+/// 64 random bits, each set with probability `chance`. They are draw `number` of the seed.
 fn draw_bits(seed: u64, number: u32, chance: f64) -> u64 {
-    // The chance in binary, from its last digit to its first: each halves what is there, and adds a
-    // half for a one.
+    // From the last binary digit of the probability to the first: each halves the value, and a one
+    // adds a half.
     let digits = (chance * f64::from(1 << CHANCE_DIGITS)) as u32;
     (0..CHANCE_DIGITS).fold(0, |bits, digit| {
         let drawn = draw(seed, number * CHANCE_DIGITS + digit);
@@ -266,7 +267,7 @@ fn draw_bits(seed: u64, number: u32, chance: f64) -> u64 {
 
 const CHANCE_DIGITS: u32 = 16;
 
-/// Draw `number` of the splitmix64 of `seed`; its upper half is what the kernel lab draws.
+/// Draw `number` of the SplitMix64 of `seed`. The runs on real kernels use its upper half.
 fn draw(seed: u64, number: u32) -> u64 {
     mix(seed.wrapping_add(INCREMENT.wrapping_mul(u64::from(number) + 1)))
 }

@@ -1,8 +1,8 @@
-//! Why an experiment was not made.
+//! Errors of requests.
 
 use std::fmt::{self, Display, Formatter};
 
-/// What happened, where, and what to do about it.
+/// An error of a request. The text says what happened, where, and what to do.
 ///
 /// ```
 /// use mglru_lab::Error;
@@ -13,27 +13,26 @@ use std::fmt::{self, Display, Formatter};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
-    /// Nothing was done: the request makes no sense.
+    /// The request is invalid. No work was done.
     Usage(String),
-    /// The request was clear, and the work failed.
+    /// The request is valid, and the work failed.
     Work(String),
-    /// Whoever watches asked for the end of the work: see
-    /// [`Watch::is_cancelled`](crate::Watch::is_cancelled).
+    /// The caller cancelled the work through [`Watch::is_cancelled`](crate::Watch::is_cancelled).
     Cancelled,
 }
 
 impl Error {
-    /// The work failed.
+    /// An error of the work.
     pub fn work(reason: impl Display) -> Error {
         Error::Work(reason.to_string())
     }
 
-    /// The request makes no sense.
+    /// An error in the request.
     pub fn usage(reason: impl Display) -> Error {
         Error::Usage(reason.to_string())
     }
 
-    /// The reason.
+    /// Text of the error.
     pub fn text(&self) -> &str {
         match self {
             Error::Usage(text) | Error::Work(text) => text,
@@ -41,7 +40,7 @@ impl Error {
         }
     }
 
-    /// The same, of a thing at that place of a file.
+    /// The error with a place in a file prefixed to its text.
     pub fn at(self, place: &str) -> Error {
         match self {
             Error::Usage(text) => Error::Usage(format!("{place}: {text}")),
@@ -74,7 +73,7 @@ impl From<mglru_workload::trace::TraceError> for Error {
     fn from(error: mglru_workload::trace::TraceError) -> Error {
         use mglru_workload::trace::TraceError;
         match error {
-            // To be solved by saying more about the trace.
+            // The user can resolve these with options.
             TraceError::UnknownFormat { .. } | TraceError::Ambiguous { .. } | TraceError::Usage { .. } => {
                 Error::usage(error)
             }

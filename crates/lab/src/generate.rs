@@ -1,4 +1,4 @@
-//! The project's own loads as traces, for replays and for real kernels.
+//! Writes the built-in loads as traces, for replays and for real kernels.
 
 use crate::{Error, Stage, Unit, Watch};
 use mglru_workload::Load;
@@ -6,24 +6,24 @@ use mglru_workload::load::Step;
 use mglru_workload::trace::{Converted, Format, Record, TraceWriter, WriteOptions};
 use std::path::Path;
 
-/// Accesses that are written together.
+/// Accesses written at once.
 const BATCH_ACCESSES: usize = 1 << 16;
 
-/// A trace that is to be made of a load.
+/// A request to write a trace of a load.
 #[derive(Debug, Clone, Copy)]
 pub struct Request {
-    /// Whose accesses.
+    /// The load.
     pub load: Load,
-    /// By so many clients, in turn.
+    /// Number of clients, which take turns.
     pub clients: u32,
-    /// Decides every random choice.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Accesses, at least: the last transaction is whole.
+    /// Minimum number of accesses. The last transaction is completed.
     pub accesses: u64,
 }
 
-/// Writes a trace in the kernel lab's format. Its name ends with `.bin`, or `.bin.gz`, `.bin.xz`,
-/// `.bin.zst`.
+/// Writes a trace in the `kernel-lab` format. The path must end with `.bin`, or with `.bin.gz`,
+/// `.bin.xz` or `.bin.zst`.
 ///
 /// ```
 /// use mglru_lab::{Unwatched, generate};
@@ -40,11 +40,11 @@ pub struct Request {
 /// ```
 ///
 /// # Errors
-/// The load makes no sense, or the trace cannot be written.
+/// If the load is invalid or the trace cannot be written.
 pub fn write(request: &Request, to: &Path, watch: &dyn Watch) -> Result<Converted, Error> {
     let &Request { load, clients, seed, accesses: wanted } = request;
     let mut running = load.start(clients, seed).map_err(Error::usage)?;
-    // Only this format knows anonymous pages; it numbers pages from 0.
+    // Only this format has anonymous pages. It numbers pages from 0.
     let options = WriteOptions { renumber: true, drop: false };
     let mut writer = TraceWriter::create(to, Format::KernelLab, options)?;
     let stage = Stage::begin(watch, "generating", wanted, Unit::Steps);
@@ -65,7 +65,7 @@ pub fn write(request: &Request, to: &Path, watch: &dyn Watch) -> Result<Converte
     Ok(writer.finish()?)
 }
 
-/// What a trace can hold.
+/// The record of a step; `None` if a trace cannot represent it.
 fn record(step: &Step) -> Option<Record> {
     match *step {
         Step::Touch(access) => Some(Record::Access(access)),

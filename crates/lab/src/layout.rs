@@ -1,8 +1,8 @@
-//! Files for workloads: filled through ordinary writes before the work begins.
+//! Creates the files of workloads, with ordinary writes before the work begins.
 //!
-//! They are written in full, with bytes that no device or file system can leave out (no holes, no
-//! zeroes), and then dropped from the system's own cache, so that the first access meets the
-//! device.
+//! Files are written in full, with bytes that no device or file system can elide (no holes, no
+//! zeroes). They are then dropped from the system's page cache, so that the first access reaches
+//! the device.
 
 use crate::error::Error;
 use crate::size;
@@ -18,34 +18,33 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// One write. Large, so that the device decides how long it takes.
+/// Size of a write. It is large, so that the device determines the duration.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// What a file is filled with.
+/// Contents of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
     /// Pseudo-random bytes.
     Random {
-        /// Decides them.
+        /// Seed of the bytes.
         seed: u64,
     },
-    /// Nothing: the file is made of holes, which read as zeroes. Not for [`fill`], which writes
-    /// zeroes then.
+    /// Zeroes: the file consists of holes. [`fill`] writes zeroes instead.
     Zeroes,
-    /// Blocks that verify, each the first generation at its place.
+    /// Verifiable blocks, each of the first generation.
     Verify {
-        /// Their size.
+        /// Size of a block.
         block_bytes: u32,
-        /// Goes into their payload.
+        /// Seed of the payload.
         seed: u64,
     },
 }
 
-/// Fills `range` of a file and waits until it is on the device. Verifiable blocks begin at
-/// multiples of their size, as does the range, then; what is left at its end is random.
+/// Fills `range` of a file and syncs it. Verifiable blocks begin at multiples of their size, and so
+/// must the range. A remainder at its end is filled with random bytes.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn fill(file: &File, range: Range<u64>, content: Content, watch: &dyn Watch) -> io::Result<()> {
     let block_bytes = match content {
         Content::Verify { block_bytes, .. } => block_bytes as usize,
@@ -77,40 +76,40 @@ pub fn fill(file: &File, range: Range<u64>, content: Content, watch: &dyn Watch)
 pub fn fill_random(buffer: &mut [u8], seed: u64, offset: u64) {
     let mut random = Random::stream(seed, offset);
     for chunk in buffer.chunks_mut(8) {
-        // Odd numbers: no page can be all zeroes, however unlikely that is.
+        // Odd numbers, so that no page is all zeroes.
         chunk.copy_from_slice(&(random.next_u64() | 1).to_le_bytes()[..chunk.len()]);
     }
 }
 
-/// Makes a file at least `bytes` long with its space set aside, as fio does for files that are only
+/// Extends a file to at least `bytes` and allocates its space, as fio does for files that are only
 /// written.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
-        // A file system that cannot set space aside gives it when it is written.
+        // A file system without preallocation allocates space on write.
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => file.set_len(bytes.max(file.metadata()?.len())),
         other => Ok(other?),
     }
 }
 
-/// Drops a file from the system's own cache.
+/// Drops a file from the system's page cache.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn drop_from_system_cache(file: &File) -> io::Result<()> {
-    // Dirty pages would stay.
+    // Dirty pages would stay in memory.
     file.sync_data()?;
     Ok(rustix::fs::fadvise(file, 0, None, Advice::DontNeed)?)
 }
 
-/// What memory the machine has available, in bytes.
+/// Available memory of the machine in bytes.
 pub fn available_memory_bytes() -> Option<u64> {
     memory_info_bytes("MemAvailable:")
 }
 
-/// A line of /proc/meminfo, as `Cached:`, in bytes.
+/// A line of /proc/meminfo, such as `Cached:`, in bytes.
 pub fn memory_info_bytes(label: &str) -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(label))?;
@@ -118,10 +117,10 @@ pub fn memory_info_bytes(label: &str) -> Option<u64> {
     Some(kibibytes << 10)
 }
 
-/// Checks that a directory has room for that many bytes.
+/// Checks that a directory has room for `bytes` bytes.
 ///
 /// # Errors
-/// It has not, or there is no such directory; `instead` says what else to do.
+/// If it has not, or does not exist. `instead` is the advice in the message.
 pub fn check_space(directory: &Path, bytes: u64, instead: &str) -> Result<(), Error> {
     let place = directory.display();
     let found = rustix::fs::statvfs(directory).map_err(|error| {
@@ -138,7 +137,7 @@ pub fn check_space(directory: &Path, bytes: u64, instead: &str) -> Result<(), Er
     Ok(())
 }
 
-/// Whether a directory lies in memory, so that nothing in it ever meets a device.
+/// Whether a directory is on a file system in memory, so that its files never reach a device.
 pub fn is_in_memory(directory: &Path) -> bool {
     use rustix::fs::FsWord;
     const TMPFS: FsWord = 0x0102_1994;
@@ -146,7 +145,7 @@ pub fn is_in_memory(directory: &Path) -> bool {
     rustix::fs::statfs(directory).is_ok_and(|found| [TMPFS, RAMFS].contains(&found.f_type))
 }
 
-/// The directory for temporary files, unless it lies in memory and another place for them does not.
+/// The directory for temporary files. If it is in memory, another one on a device is preferred.
 pub fn default_directory() -> PathBuf {
     let first = std::env::temp_dir();
     let others = [PathBuf::from("/var/tmp"), PathBuf::from(".")];
@@ -157,11 +156,11 @@ pub fn default_directory() -> PathBuf {
     others.into_iter().find(|other| on_disk(other)).unwrap_or(first)
 }
 
-/// A directory of its own for an experiment's files, below this one; gone when it is dropped, or
-/// the program interrupted.
+/// Creates a directory for an experiment's files below this one. It is removed when the value is
+/// dropped or the program is interrupted.
 ///
 /// # Errors
-/// It cannot be made.
+/// If it cannot be created.
 pub fn temporary(directory: &Path) -> Result<TemporaryFolder, Error> {
     TemporaryFolder::create(directory, "mglru-reproduce-").map_err(|error| {
         Error::work(format_args!("cannot make a directory in {}: {error}", directory.display()))

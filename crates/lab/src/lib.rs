@@ -1,29 +1,32 @@
-//! Experiments on the page cache, and on its simulation.
+//! Experiments on the page cache and on its simulator.
 //!
-//! A front end says what to do in typed options, gives a [`Watch`] that hears how far the work is,
-//! and gets values back, most of which serde can serialise. This crate prints nothing, draws
-//! nothing, and reads no command line.
+//! A front end builds a typed request, passes a [`Watch`] that receives progress and can cancel the
+//! work, and gets a result value. Most results implement `serde::Serialize`. This crate does not
+//! print, draw or read a command line.
 //!
-//! ```text
-//! run           scenarios: tenants, jobs, and what happens when; simulated or on real files
-//! ablate        each mechanism off, against all of them
-//! experiment    the published experiments, before against after
-//! fidelity      what real kernels replayed, and how near the counts are
-//! replay        traces under a virtual clock, by the engine and by other policies
-//! mechanisms    which behaviours are on
-//! trace_file    a trace: decoded ahead of its replays, counted
-//! statistics    medians, quartiles, intervals
-//! parallel      independent tasks, several at a time, results in their order
-//! layout        files with verifiable contents, and where they go
-//! fio           jobs in fio's language on real files
-//! load          loads with verified contents on a real cache
-//! equal_memcgs  many tenants that are asked for pages together
-//! experiment    the published experiments, before against after
-//! fidelity      what real kernels did, run again
-//! generate      the project's own loads as traces
-//! timeline      a simulated run over time
-//! membership    which tenant a real job is in, while it runs
-//! ```
+//! Requests; each module has an example:
+//!
+//! * [`run`]: run a scenario (tenants, jobs, and actions over time) in the simulator or on real
+//!   files.
+//! * [`ablate`]: switch mechanisms off one by one, and measure the effect of each.
+//! * [`experiment`]: reproduce the published experiments, before against after.
+//! * [`fidelity`]: repeat recorded runs of real kernels, and compare the counts.
+//! * [`replay`]: replay traces under a virtual clock with the engine and with other policies.
+//! * [`fio`]: run jobs in fio's language on real files.
+//! * [`generate`]: write the built-in loads as traces.
+//!
+//! Building blocks:
+//!
+//! * [`mechanisms`]: select behaviours by preset, switches, policy and lock.
+//! * [`trace_file`]: decode and count a trace ahead of its replays.
+//! * [`load`]: run the built-in loads with verified contents on a real cache.
+//! * [`equal_memcgs`]: a load of many equal tenants under reclaim from the root.
+//! * [`layout`]: create files with verifiable contents.
+//! * [`membership`]: move a running job between tenants.
+//! * [`timeline`]: record a simulated run over time.
+//! * [`statistics`]: medians, quartiles and confidence intervals.
+//! * [`parallel`]: run independent tasks on several threads, with results in order.
+//! * [`size`] and [`temporary`]: format sizes, and remove temporary folders.
 //!
 //! # Example
 //!

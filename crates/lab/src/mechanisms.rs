@@ -1,10 +1,10 @@
-//! Which behaviours are on: a preset, some switches turned, a policy and its lock.
+//! Selection of behaviours: a preset, switches, a policy and its lock.
 
 use crate::error::Error;
 use mglru_core::{Lru, LruLock, Mechanisms, Preset, Switch};
 use serde::{Serialize, Serializer};
 
-/// Behaviours, as they are asked for.
+/// A selection of behaviours.
 ///
 /// ```
 /// use mglru_core::{Preset, Switch};
@@ -19,23 +19,23 @@ use serde::{Serialize, Serializer};
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Behaviours {
-    /// Whose.
+    /// Preset to start from.
     pub preset: Preset,
-    /// Turned on.
+    /// Switches to turn on.
     pub with: Vec<Switch>,
-    /// Turned off.
+    /// Switches to turn off.
     pub without: Vec<Switch>,
-    /// Which policy ranks pages.
+    /// Reclaim policy.
     pub lru: Lru,
-    /// Whose lists one lock covers.
+    /// Scope of the LRU lock.
     pub lru_lock: LruLock,
 }
 
 impl Behaviours {
-    /// The set.
+    /// The resulting mechanisms.
     ///
     /// # Errors
-    /// Some combination does not exist.
+    /// If the combination does not exist.
     pub fn mechanisms(&self) -> Result<Mechanisms, Error> {
         if let Some(switch) = self.with.iter().find(|switch| self.without.contains(switch)) {
             let name = switch.name();
@@ -46,7 +46,7 @@ impl Behaviours {
     }
 }
 
-/// A preset's name, and what was turned off and on beside it: `linux-7.2 -reclaim_loop`.
+/// Name of the preset, followed by the switches turned off and on: `linux-7.2 -reclaim_loop`.
 pub fn describe(mechanisms: Mechanisms) -> String {
     let preset = Preset::ALL.into_iter().find(|preset| preset.name() == mechanisms.name());
     let usual = Mechanisms::preset(preset.unwrap_or_default());
@@ -56,7 +56,7 @@ pub fn describe(mechanisms: Mechanisms) -> String {
     mechanisms.name().to_owned() + &turned.collect::<String>()
 }
 
-/// Serialised as a map: the policy and its lock, and every switch: whether it is on.
+/// Serialises mechanisms as a map of the policy, its lock and the state of every switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings(pub Mechanisms);
 

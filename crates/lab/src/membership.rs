@@ -1,9 +1,8 @@
-//! Which tenant a job is in, and how much it accessed there: jobs of a scenario may be moved while
-//! they run.
+//! Membership of jobs in tenants. A scenario may move jobs while they run.
 //!
-//! Who administers says where a job goes. Each of its threads hears of it between two accesses;
-//! then what the job has open is moved. As in the kernel's cgroup v2, what it brought in before
-//! stays where it is charged.
+//! The administrating thread decides where a job goes. Each of the job's threads sees the move
+//! between two accesses and then moves its open files. As in the kernel's cgroup v2, pages that
+//! were brought in before the move stay charged to the old tenant.
 
 use mglru_cache::Tenant;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,29 +11,29 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// A tenant that a job is or was in.
 struct Stay {
     tenant: Tenant,
-    /// The scenario's number of it; `None`: the root.
+    /// Index of the tenant in the scenario; `None` for the root.
     number: Option<usize>,
     accesses: u64,
 }
 
-/// The tenants that a job was in, one after the other.
+/// The sequence of tenants of a job.
 pub struct Membership {
-    /// How often it was moved.
+    /// Number of moves.
     moves: AtomicUsize,
     stays: Mutex<Vec<Stay>>,
 }
 
-/// What a thread of the job knows of it.
+/// One thread's view of the membership.
 #[derive(Default)]
 pub struct Member {
-    /// How many moves it heard of.
+    /// Number of moves that the thread has seen.
     heard: usize,
-    /// Accesses that it told of.
+    /// Accesses that the thread has reported.
     told: u64,
 }
 
 impl Membership {
-    /// A job begins in a tenant, which has a number in its scenario.
+    /// Starts a job in a tenant with an index in its scenario.
     pub fn new(number: Option<usize>, tenant: Tenant) -> Membership {
         let first = Stay { tenant, number, accesses: 0 };
         Membership { moves: AtomicUsize::new(0), stays: Mutex::new(vec![first]) }
@@ -44,20 +43,20 @@ impl Membership {
         self.stays.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The tenant that it is in.
+    /// The current tenant.
     pub fn tenant(&self) -> Tenant {
         self.lock().last().expect("a job is somewhere").tenant.clone()
     }
 
-    /// Moves the job.
+    /// Moves the job to another tenant.
     pub fn move_to(&self, number: Option<usize>, tenant: Tenant) {
         let mut stays = self.lock();
         stays.push(Stay { tenant, number, accesses: 0 });
         self.moves.store(stays.len() - 1, Ordering::Release);
     }
 
-    /// The tenant to which the job was moved, if the thread hears of it now; so far it has accessed
-    /// so many pages.
+    /// The new tenant, if the job was moved since the thread's last call. `accesses` is the
+    /// thread's number of page accesses so far.
     #[inline]
     pub fn moved(&self, member: &mut Member, accesses: u64) -> Option<Tenant> {
         (self.moves.load(Ordering::Acquire) != member.heard).then(|| self.hear(member, accesses))
@@ -71,13 +70,13 @@ impl Membership {
         stays[member.heard].tenant.clone()
     }
 
-    /// What a thread accessed so far.
+    /// Reports the thread's number of accesses so far.
     pub fn tell(&self, member: &mut Member, accesses: u64) {
         self.lock()[member.heard].accesses += accesses - member.told;
         member.told = accesses;
     }
 
-    /// Pages that it accessed in a tenant; `None`: it was never there.
+    /// Number of pages that the job accessed in a tenant; `None` if it was never there.
     pub fn accesses(&self, number: Option<usize>) -> Option<u64> {
         let stays = self.lock();
         let mut there = stays.iter().filter(|stay| stay.number == number).peekable();

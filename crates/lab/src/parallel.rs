@@ -1,16 +1,16 @@
-//! Independent tasks, as many at a time as there are processors.
+//! Independent tasks, one per processor at a time.
 
 use crate::error::Error;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Threads that work at the same time.
+/// Number of concurrent threads.
 pub fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, |threads| threads.get())
 }
 
-/// Does all tasks, at most `threads` at a time; `work` is told a task's number, too. What came of
-/// them, in their order.
+/// Runs `work` on all tasks, at most `threads` at a time, and returns the results in the order of
+/// the tasks. `work` also receives the task's index.
 ///
 /// ```
 /// let squares = mglru_lab::parallel::all(&[1, 2, 3], 2, |_, &n| Ok(n * n)).unwrap();
@@ -18,19 +18,19 @@ pub fn threads() -> usize {
 /// ```
 ///
 /// # Errors
-/// That of the first task, in that order, that failed. Threads cannot be had.
+/// The error of the first failed task in that order, or of starting threads.
 pub fn all<T: Sync, R: Send>(
     tasks: &[T],
     threads: usize,
     work: impl Fn(usize, &T) -> Result<R, Error> + Sync,
 ) -> Result<Vec<R>, Error> {
-    // On this thread, so that a task that is timed has no other beside it.
+    // On this thread, so that timed tasks run alone.
     if threads <= 1 {
         return tasks.iter().enumerate().map(|(number, task)| work(number, task)).collect();
     }
     let failed = AtomicUsize::new(usize::MAX);
     let work = |(number, task)| {
-        // Those behind a failure need not begin; those before it run to their end.
+        // Tasks after a failed one need not start; tasks before it run to their end.
         (number < failed.load(Relaxed)).then(|| {
             work(number, task).inspect_err(|_| {
                 failed.fetch_min(number, Relaxed);
@@ -39,7 +39,7 @@ pub fn all<T: Sync, R: Send>(
     };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.min(tasks.len().max(1))).build();
     let pool = pool.map_err(|error| Error::work(format_args!("no threads to work with: {error}")))?;
-    // One at a time: some take a hundred times as long as others.
+    // Distribute tasks singly: some take a hundred times as long as others.
     let results: Vec<_> = pool.install(|| tasks.par_iter().enumerate().with_max_len(1).map(work).collect());
     results.into_iter().map_while(|result| result).collect()
 }

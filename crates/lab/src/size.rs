@@ -1,8 +1,8 @@
-//! Sizes as they are shown; how they are typed, the workload crate knows.
+//! Formats sizes and counts. The workload crate parses sizes.
 
 pub use mglru_workload::size::parse;
 
-/// A size for people: four digits at most, then the unit.
+/// A size for people: up to four digits and a unit.
 pub fn show(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut value = bytes as f64;
@@ -21,7 +21,7 @@ pub fn show(bytes: u64) -> String {
     }
 }
 
-/// A count, in groups of three digits.
+/// A count with its digits in groups of three.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -34,7 +34,7 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// Bytes in MiB, with one decimal.
+/// Bytes in MiB with one decimal.
 pub fn mib(bytes: f64) -> String {
     format!("{:.1}", bytes / f64::from(1 << 20))
 }

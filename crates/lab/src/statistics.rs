@@ -1,18 +1,17 @@
-//! What some runs come to: their middle, how far they scatter, and how sure that is.
+//! Medians, quartiles, spreads and confidence intervals of runs.
 //!
-//! Medians and quartiles lie between two values where they have to (Hyndman and Fan's definition 7,
-//! as most programs have it). Differences of pairs are judged without assuming how they are
-//! distributed: by their signs.
+//! Quantiles interpolate between two values (Hyndman and Fan's definition 7, as most programs do).
+//! Differences of pairs are judged by their signs, without assuming a distribution.
 
 use mglru_workload::Random;
 
-/// How sure an interval is to be, where there are values enough.
+/// Confidence level of intervals, if there are enough values.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// The value that lies at that share of the sorted values, between two of them if need be.
+/// The quantile at `share`, interpolated between two sorted values if needed.
 ///
 /// # Panics
-/// Without values.
+/// If `values` is empty.
 pub fn quantile(values: &[f64], share: f64) -> f64 {
     let sorted = sorted(values);
     let place = share * (sorted.len() - 1) as f64;
@@ -26,7 +25,7 @@ fn sorted(values: &[f64]) -> Vec<f64> {
     sorted
 }
 
-/// The value in the middle.
+/// The median.
 pub fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
@@ -36,7 +35,7 @@ pub fn quartiles(values: &[f64]) -> (f64, f64) {
     (quantile(values, 0.25), quantile(values, 0.75))
 }
 
-/// From the first to the third quartile.
+/// The interquartile range.
 pub fn spread(values: &[f64]) -> f64 {
     let (first, third) = quartiles(values);
     third - first
@@ -47,29 +46,29 @@ pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The least and the most.
+/// The minimum and the maximum.
 pub fn range(values: &[f64]) -> (f64, f64) {
     values
         .iter()
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), &value| (least.min(value), most.max(value)))
 }
 
-/// Standard deviation of a sample, in percent of its mean.
+/// Standard deviation of the sample, in percent of its mean.
 pub fn deviation_percent(values: &[f64]) -> f64 {
     let mean = mean(values);
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     100.0 * (squares / (values.len() - 1).max(1) as f64).sqrt() / mean
 }
 
-/// How evenly something is divided: 1 where all have the same, 1 / n where one has all (Jain, Chiu
+/// Jain's fairness index: 1 if all values are equal, 1 / n if one of n has everything (Jain, Chiu
 /// and Hawe, "A quantitative measure of fairness", 1984).
 pub fn jain(values: &[f64]) -> f64 {
     let squares: f64 = values.iter().map(|value| value * value).sum();
     if squares == 0.0 { 1.0 } else { values.iter().sum::<f64>().powi(2) / (values.len() as f64 * squares) }
 }
 
-/// A statistic of resampled values, many times over: its spread says how far the sample determines
-/// it (bootstrap; Efron, "Bootstrap methods", 1979).
+/// Bootstrap: the statistic of many resamples of the values. Their spread shows how precisely the
+/// sample determines the statistic (Efron, "Bootstrap methods", 1979).
 pub fn resampled(values: &[f64], statistic: fn(&[f64]) -> f64, seed: u64) -> Vec<f64> {
     const SAMPLES: usize = 500;
     let mut random = Random::stream(seed, 0xB0);
@@ -77,7 +76,7 @@ pub fn resampled(values: &[f64], statistic: fn(&[f64]) -> f64, seed: u64) -> Vec
     (0..SAMPLES).map(|_| statistic(&values.iter().map(|_| draw()).collect::<Vec<f64>>())).collect()
 }
 
-/// The chance of at most `count` heads in `throws` of a coin.
+/// The probability of at most `count` heads in `throws` throws of a coin.
 pub fn heads_at_most(count: usize, throws: usize) -> f64 {
     let mut chance = 0.5f64.powi(throws as i32);
     let mut sum = chance;
@@ -88,14 +87,14 @@ pub fn heads_at_most(count: usize, throws: usize) -> f64 {
     sum.min(1.0)
 }
 
-/// Where a median is.
+/// A confidence interval of a median.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
-    /// It is not below.
+    /// Lower bound.
     pub low: f64,
-    /// It is not above.
+    /// Upper bound.
     pub high: f64,
-    /// With this probability: at least 0.95, if there are six values or more.
+    /// Probability that the median is inside: at least 0.95 with six or more values.
     pub confidence: f64,
 }
 
@@ -106,12 +105,12 @@ impl Interval {
     }
 }
 
-/// Where the median is of what the values are a sample of: between two of them, by the sign test
-/// turned round, which assumes nothing about their distribution. Of six values it is from the least
-/// to the most, with 97 %.
+/// Confidence interval of the median of the population that the values are a sample of. It inverts
+/// the sign test and assumes no distribution. For six values it is their whole range, with 97 %
+/// confidence.
 ///
 /// # Panics
-/// Without values.
+/// If `values` is empty.
 pub fn median_interval(values: &[f64]) -> Interval {
     let sorted = sorted(values);
     let confidence = |left_out: usize| 1.0 - 2.0 * heads_at_most(left_out, sorted.len());
@@ -147,8 +146,7 @@ mod tests {
         );
     }
 
-    /// The table of any book: n = 6: all, 96.9 %; 12: 2 left out on each side, 96.1 %; 20: 5, 95.9
-    /// %.
+    /// The textbook table: n = 6: all, 96.9 %; 12: 2 left out on each side, 96.1 %; 20: 5, 95.9 %.
     #[test]
     fn medians_are_between_the_values_of_the_sign_test() {
         for (count, left_out, confidence) in
@@ -161,7 +159,8 @@ mod tests {
         }
     }
 
-    /// Of samples of a skewed distribution, so many intervals have the median that should.
+    /// The share of intervals that contain the median of a skewed distribution is as high as
+    /// promised.
     #[test]
     fn intervals_cover() {
         let mut random = Random::new(7);

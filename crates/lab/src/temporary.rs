@@ -1,35 +1,34 @@
-//! Temporary folders that a program can remove when it is interrupted: they hold up to gigabytes,
+//! Temporary folders that a program can remove when it is interrupted. They hold up to gigabytes,
 //! and some are in memory.
 //!
-//! A library handles no signals. The program does, if it wants to, from the first folder on
-//! ([`before_first`]), and calls [`remove_all`] then. Without such folders an interrupt is left to
-//! the system, which ends the program at once.
+//! A library does not handle signals. A program that wants to registers a handler before its first
+//! folder ([`before_first`]), and calls [`remove_all`] from it. While no folder exists, the system
+//! handles an interrupt and ends the program at once.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// Folders that are there now.
+/// Existing folders.
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-/// What the program does before the first.
+/// Callback before the first folder is created.
 static BEFORE_FIRST: Mutex<Option<fn()>> = Mutex::new(None);
 
-/// Has `handle` called before the first folder is made, once: a program has its signals handled
-/// there.
+/// Registers a callback that is called once, before the first folder is created. It can install
+/// signal handlers.
 pub fn before_first(handle: fn()) {
     *BEFORE_FIRST.lock().expect("no panic") = Some(handle);
 }
 
-/// A folder that is gone with all that is in it when this is dropped, or when the program is
-/// interrupted.
+/// A folder that is removed with its contents when this value is dropped, or by [`remove_all`].
 #[derive(Debug)]
 pub struct TemporaryFolder(PathBuf);
 
 impl TemporaryFolder {
-    /// Makes one below `directory`, whose name begins with `prefix`.
+    /// Creates a folder below `directory` whose name begins with `prefix`.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// If it cannot be created.
     pub fn create(directory: &Path, prefix: &str) -> io::Result<TemporaryFolder> {
         if let Some(handle) = BEFORE_FIRST.lock().expect("no panic").take() {
             handle();
@@ -40,7 +39,7 @@ impl TemporaryFolder {
         Ok(TemporaryFolder(made.keep()))
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -54,17 +53,17 @@ impl Drop for TemporaryFolder {
     }
 }
 
-/// Removes all of them, for a program that is about to end: whoever makes one after that waits for
-/// ever.
+/// Removes all folders, for a program that is about to end. Later calls of
+/// [`TemporaryFolder::create`] block for ever.
 pub fn remove_all() {
     let folders = FOLDERS.lock().expect("no panic");
     for folder in folders.iter() {
-        // Somebody may be making a file there at this moment: then it is not empty.
+        // Another thread may be creating a file there, so the folder may not be empty.
         for _ in 0..3 {
             let _ = std::fs::remove_dir_all(folder);
         }
     }
-    // The lock stays: a folder that is made now would remain.
+    // The lock stays held: a folder created now would remain.
     std::mem::forget(folders);
 }
 

@@ -1,61 +1,61 @@
-//! How a simulated run went over time: hits, and how many pages each generation had.
+//! A simulated run over time: hit ratios, and sizes of the generations.
 
 use mglru_sim::{Sample, Simulator};
 use serde::Serialize;
 
-/// Samples of a run: at least so many, and less than twice as many.
+/// Minimum number of samples per run; the maximum is below twice that.
 const SAMPLES: usize = 40;
 
-/// A run, in pieces. Serialised, it is the `timeline` of a document.
+/// A run, divided into pieces. It serialises to `timeline` in JSON documents.
 #[derive(Debug, Clone, Serialize)]
 pub struct Timeline {
-    /// Which run: what tells it from others beside it.
+    /// Label that distinguishes the run from others.
     pub label: String,
-    /// Tenants that did something.
+    /// Tenants with at least one access.
     pub tenants: Vec<TenantLine>,
 }
 
 /// A tenant over time.
 #[derive(Debug, Clone, Serialize)]
 pub struct TenantLine {
-    /// Its name.
+    /// Name of the tenant.
     pub name: String,
-    /// From the beginning to the end.
+    /// Pieces in order of time.
     #[serde(rename = "samples")]
     pub pieces: Vec<Piece>,
 }
 
-/// From the piece before to here.
+/// A piece of the run, from the end of the previous one.
 #[derive(Debug, Clone, Serialize)]
 pub struct Piece {
-    /// Accesses by all tenants until its end.
+    /// Number of accesses by all tenants up to its end.
     pub access: u64,
-    /// Simulated time until its end.
+    /// Simulated time up to its end.
     pub seconds: f64,
-    /// Hits per access of the tenant in it; `None`: there was no access.
+    /// Hits per access of the tenant within the piece; `None` without accesses.
     pub hit_ratio: Option<f64>,
-    /// At its end, oldest first.
+    /// Generations at its end, oldest first.
     pub generations: Vec<Generation>,
 }
 
-/// Pages of a generation.
+/// Sizes of a generation.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Generation {
-    /// Its number.
+    /// Sequence number.
     pub seq: u64,
     /// Anonymous pages.
     pub anon: u64,
-    /// Pages of files.
+    /// File pages.
     pub file: u64,
 }
 
-/// Has the simulator note what [`Timeline::of`] needs. To be called before anything runs.
+/// Makes the simulator record samples for [`Timeline::of`]. Call it before the run.
 pub fn watch(simulator: &mut Simulator) {
     simulator.sample(SAMPLES);
 }
 
 impl Timeline {
-    /// What a watched simulator noted. `names`: of the machine's tenants.
+    /// The timeline of a watched simulator. `names` are the tenants of the machine.
     pub fn of(label: impl Into<String>, simulator: &Simulator, names: &[String]) -> Timeline {
         let samples = simulator.samples();
         let tenants = names
@@ -66,7 +66,7 @@ impl Timeline {
         Timeline { label: label.into(), tenants: tenants.filter(busy).collect() }
     }
 
-    /// The same with another label.
+    /// The timeline with another label.
     pub fn labelled(mut self, label: impl Into<String>) -> Timeline {
         self.label = label.into();
         self
@@ -77,7 +77,7 @@ fn pieces(samples: &[Sample], tenant: usize) -> Vec<Piece> {
     let mut before = (0, 0);
     let mut pieces = Vec::new();
     for sample in samples {
-        // Tenants that are made later are not there yet.
+        // Tenants created later are missing from earlier samples.
         let Some(now) = sample.tenants.get(tenant) else { continue };
         let (accesses, hits) = (now.accesses - before.0, now.hits - before.1);
         let generations = now.generations.iter();

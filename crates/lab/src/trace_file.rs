@@ -1,13 +1,13 @@
-//! Traces as experiments need them: decoded ahead of the replay, counted.
+//! Traces for experiments, decoded ahead of the replay and counted.
 //!
-//! Decoding costs as much as replaying, so it is kept out of the way:
+//! Decoding costs as much as replaying, so it is kept out of the measured time:
 //!
 //! ```text
 //! short    decoded whole before the clock starts; all runs share the records
-//! long     decoded by a thread of its own, at most so many batches ahead; once per run
+//! long     decoded by a thread of its own, a limited number of batches ahead; once per run
 //! ```
 //!
-//! Either way memory does not grow with the length of the trace.
+//! In both cases memory use does not grow with the length of the trace.
 
 use crate::error::Error;
 use crate::watch::{Stage, Unit, Watch};
@@ -23,41 +23,41 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 
-/// A trace of at most so many records is short: 64 MiB of them.
+/// Largest number of records of a short trace: 64 MiB.
 const DECODED_RECORDS_MAX: usize = 4 << 20;
-/// Records that decide how pages are numbered.
+/// Number of records that decide the numbering of pages.
 const NUMBERING_RECORDS: usize = 1 << 20;
-/// Records per batch, of a short trace.
+/// Records per batch of a short trace.
 const BATCH_RECORDS: usize = 4096;
-/// Batches that the decoding of a long trace may be ahead: 4 MiB.
+/// Number of batches by which the decoding of a long trace may be ahead: 4 MiB.
 const BATCHES_AHEAD: usize = 64;
 
-/// A stage that is as long as a trace.
+/// A stage with the length of a trace.
 fn reading<'w>(watch: &'w dyn Watch, what: &str) -> Stage<'w> {
     Stage::begin(watch, what, 1000, Unit::Steps)
 }
 
-/// Tells how much of the file was read.
+/// Reports the share of the file that was read.
 fn tell(stage: &Stage<'_>, reader: &TraceReader) -> Result<(), Error> {
     stage.advance_to(reader.progress().unwrap_or(0.0))
 }
 
-/// What is in a trace, and what is written beside it.
+/// Contents of a trace and of its sidecar.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct TraceSummary {
-    /// Its counts.
+    /// Counts of the trace.
     #[serde(flatten)]
     pub info: TraceInfo,
-    /// What it is.
+    /// Description of the trace.
     pub description: Option<String>,
-    /// The share of its accesses before counting starts.
+    /// Fraction of the accesses before counting starts.
     pub warm: Option<f64>,
 }
 
-/// Reads a trace from its beginning to its end.
+/// Reads a trace from beginning to end.
 ///
 /// # Errors
-/// It cannot be opened, or is damaged.
+/// If it cannot be opened or is damaged.
 pub fn summary(path: &Path, options: OpenOptions, watch: &dyn Watch) -> Result<TraceSummary, Error> {
     let stage = reading(watch, "reading");
     let mut reader = trace::open(path, options)?;
@@ -70,22 +70,22 @@ pub fn summary(path: &Path, options: OpenOptions, watch: &dyn Watch) -> Result<T
     Ok(TraceSummary { info, description: sidecar.and_then(|sidecar| sidecar.description), warm })
 }
 
-/// A trace that was written in another format.
+/// Result of converting a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conversion {
     /// The format that was read.
     pub from_format: Format,
     /// Bad records that were skipped.
     pub skipped: u64,
-    /// What was written.
+    /// Counts of the written trace.
     pub written: Converted,
 }
 
-/// Writes a trace in another format.
+/// Converts a trace to another format.
 ///
 /// # Errors
-/// It cannot be opened, is damaged, or says what the other format cannot say; the new one cannot be
-/// written.
+/// If it cannot be opened, is damaged or has records that the other format cannot represent, or if
+/// the new trace cannot be written.
 pub fn convert(
     (from, from_options): (&Path, OpenOptions),
     (to, format, options): (&Path, Format, WriteOptions),
@@ -102,23 +102,23 @@ pub fn convert(
     Ok(Conversion { from_format: reader.format(), skipped: reader.skipped(), written: writer.finish()? })
 }
 
-/// What one pass over a trace counts.
+/// Counts of one pass over a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceCounts {
-    /// Accesses to one page.
+    /// Accesses, each to one page.
     pub accesses: u64,
     /// Distinct pages.
     pub distinct_pages: u64,
 }
 
-/// A trace that is going to be replayed, perhaps several times.
+/// A trace prepared for one or several replays.
 #[derive(Debug)]
 pub struct TraceFile {
     path: PathBuf,
     options: OpenOptions,
     /// All records of a short trace.
     decoded: Option<Arc<Vec<Record>>>,
-    /// Bad records among those.
+    /// Number of bad records among those.
     skipped: u64,
     numbering: Numbering,
     warm: Option<f64>,
@@ -126,10 +126,10 @@ pub struct TraceFile {
 }
 
 impl TraceFile {
-    /// Opens a trace and decodes its beginning; all of it, if it is short.
+    /// Opens a trace and decodes its beginning, or all of it if it is short.
     ///
     /// # Errors
-    /// It cannot be opened, or is damaged.
+    /// If it cannot be opened or is damaged.
     pub fn load(path: &Path, options: OpenOptions, watch: &dyn Watch) -> Result<TraceFile, Error> {
         let stage = reading(watch, "reading the trace");
         let mut reader = trace::open(path, options)?;
@@ -170,25 +170,25 @@ impl TraceFile {
         })
     }
 
-    /// Where it is.
+    /// Path of the trace.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What its page numbers mean.
+    /// Meaning of its page numbers.
     pub fn numbering(&self) -> Numbering {
         self.numbering
     }
 
-    /// The share of accesses before counting starts that is written beside it.
+    /// Fraction of the accesses before counting starts, from the sidecar.
     pub fn warm(&self) -> Option<f64> {
         self.warm
     }
 
-    /// Its accesses and distinct pages. A long trace is read once for that.
+    /// Number of accesses and of distinct pages. A long trace is read once for this.
     ///
     /// # Errors
-    /// It is damaged.
+    /// If it is damaged.
     pub fn counts(&self, watch: &dyn Watch) -> Result<TraceCounts, Error> {
         if let Some(&counts) = self.counts.get() {
             return Ok(counts);
@@ -205,10 +205,10 @@ impl TraceFile {
         Ok(*self.counts.get_or_init(|| counts))
     }
 
-    /// The records from the first on, as a job's operations, and how far the job has come.
+    /// The records from the first on as operations of a job, and the job's position.
     ///
     /// # Errors
-    /// The file cannot be opened again.
+    /// If the file cannot be opened again.
     pub fn source(&self) -> Result<(TraceSource, Arc<Decoding>), Error> {
         let decoding = Arc::new(Decoding::default());
         let stream = match &self.decoded {
@@ -234,14 +234,13 @@ fn count(records: &[Record]) -> TraceCounts {
     TraceCounts { accesses, distinct_pages: pages.len() as u64 }
 }
 
-/// Decides, by the beginning of a trace, whether page numbers are positions in files or opaque
+/// Decides from the beginning of a trace whether page numbers are positions in files or opaque
 /// keys.
 ///
-/// The index of a file keeps 64 neighbours together, in 520 bytes. Where fewer than 8 of them are
-/// touched, it is cheaper to number the pages anew, in the order of their first use, at 21 bytes
-/// each. That has its price: without positions there are no neighbours whose accessed bits can be
-/// looked at, no files that can be synced, and never so many leaves without pages that the kernel
-/// would drop what they remember of evicted ones.
+/// The index of a file keeps 64 neighbours together, in 520 bytes. If fewer than 8 of them are
+/// touched, it is cheaper to renumber the pages in order of first use, at 21 bytes each.
+/// Renumbering loses the positions. Without them there is no look-around at neighbours, no file to
+/// sync, and too few leaves without pages for the kernel's shrinking of shadows.
 fn numbering(records: &[Record]) -> Numbering {
     let mut pages = HashSet::new();
     let mut leaves = HashSet::new();
@@ -258,7 +257,7 @@ fn numbering(records: &[Record]) -> Numbering {
     if pages.len() < leaves.len() * 8 { Numbering::Keys } else { Numbering::Files }
 }
 
-/// How far the decoding of a trace is.
+/// Progress of decoding a trace.
 #[derive(Debug, Default)]
 pub struct Decoding {
     skipped: AtomicU64,
@@ -266,12 +265,12 @@ pub struct Decoding {
 }
 
 impl Decoding {
-    /// Bad records that were skipped.
+    /// Bad records skipped.
     pub fn skipped(&self) -> u64 {
         self.skipped.load(Relaxed)
     }
 
-    /// What was replayed, or soon will be, in thousandths of the trace.
+    /// Thousandths of the trace that were replayed or soon will be.
     pub fn permille(&self) -> u64 {
         u64::from(self.permille.load(Relaxed))
     }
@@ -307,10 +306,10 @@ impl Source for TraceSource {
     }
 }
 
-/// Batches of records that another thread decodes. An empty one is the end.
+/// Batches of records decoded by another thread. An empty batch is the end.
 struct Ahead {
     batches: Receiver<Result<Vec<Record>, TraceError>>,
-    /// Batches that were used up.
+    /// Returns used batches to the decoder.
     used: SyncSender<Vec<Record>>,
 }
 
@@ -326,7 +325,7 @@ impl Ahead {
                 let share = reader.progress().unwrap_or(0.0);
                 decoding.permille.store((share * 1000.0) as u32, Relaxed);
                 let over = !matches!(decoded, Ok(records) if records > 0);
-                // Nobody listens any more where the replay failed.
+                // The receiver is gone if the replay failed.
                 if sender.send(decoded.map(|_| batch)).is_err() || over {
                     return;
                 }
@@ -340,7 +339,7 @@ impl Ahead {
     }
 
     fn give_back(&self, batch: Vec<Record>) {
-        // If there is no room, the batch is simply freed.
+        // Without room, the batch is freed.
         let _ = self.used.try_send(batch);
     }
 }

@@ -1,11 +1,11 @@
-//! How far the work is, and whether it shall go on.
+//! Progress of the work, and its cancellation.
 
 use crate::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Hears how far the work is. Threads that work side by side call it at the same time.
+/// Receives the progress of the work. Threads that work in parallel call it concurrently.
 ///
-/// Stages may lie in each other: what is told is about the one that began last and has not ended.
+/// Stages may be nested. Steps then belong to the innermost open stage.
 ///
 /// ```
 /// use mglru_lab::{Stage, Unit, Watch};
@@ -29,37 +29,37 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// assert_eq!(done, 2, "the third step is told that it was the last");
 /// ```
 pub trait Watch: Sync {
-    /// Part of the work begins: its name, and how many steps it takes.
+    /// A stage begins, with its name and number of steps.
     fn begin(&self, _what: &str, _steps: u64, _unit: Unit) {}
 
-    /// So many more steps are done.
+    /// `steps` more steps are done.
     fn advance(&self, _steps: u64) {}
 
-    /// The part that began last is over.
+    /// The innermost stage has ended.
     fn end(&self) {}
 
-    /// Whether the work shall end early, with [`Error::Cancelled`].
+    /// Whether to end the work early with [`Error::Cancelled`].
     fn is_cancelled(&self) -> bool {
         false
     }
 }
 
-/// What the steps of a stage are.
+/// Unit of the steps of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Parts of a whole.
+    /// Parts of the whole.
     Steps,
     /// Bytes read or written.
     Bytes,
 }
 
-/// Nobody watches.
+/// A [`Watch`] that ignores progress and never cancels.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unwatched;
 
 impl Watch for Unwatched {}
 
-/// Part of the work, which ends when this is dropped.
+/// A stage of the work. It ends when this value is dropped.
 pub struct Stage<'w> {
     watch: &'w dyn Watch,
     steps: u64,
@@ -67,22 +67,23 @@ pub struct Stage<'w> {
 }
 
 impl<'w> Stage<'w> {
-    /// Begins.
+    /// Begins a stage of `steps` steps.
     pub fn begin(watch: &'w dyn Watch, what: &str, steps: u64, unit: Unit) -> Stage<'w> {
         watch.begin(what, steps, unit);
         Stage { watch, steps, done: AtomicU64::new(0) }
     }
 
-    /// So many more steps are done.
+    /// Reports `steps` more steps.
     ///
     /// # Errors
-    /// [`Error::Cancelled`]: whoever watches wants no more.
+    /// [`Error::Cancelled`] if the watch cancelled the work.
     pub fn advance(&self, steps: u64) -> Result<(), Error> {
         self.watch.advance(steps);
         if self.watch.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
     }
 
-    /// That share of the steps, 0 to 1, is done. A share below an earlier one changes nothing.
+    /// Reports that a share of the steps, 0 to 1, is done. A share below an earlier one changes
+    /// nothing.
     ///
     /// # Errors
     /// As [`Stage::advance`].
