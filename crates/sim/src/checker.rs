@@ -1,15 +1,14 @@
-//! Checks, between steps, that the machine is in a state that can be.
+//! The checker: verifies the state of the machine between steps.
 //!
-//! Three independent accounts are compared:
+//! It compares three independent records:
 //!
 //! * the core's own recount ([`mglru_core::Core::validate`]): lists, labels, sizes, charges,
 //!   windows, limits, swap slots;
-//! * a model that knows of pages only what the core reported: which were inserted, evicted, taken
-//!   out;
-//! * what is under way: a page without content belongs to exactly one job that reads it, or one
-//!   read ahead, a page under write-back to exactly one write.
+//! * a model of cached pages, built only from the core's events: inserted, evicted, dropped;
+//! * active transfers: a page without content belongs to exactly one job that reads it or one
+//!   readahead, a page under writeback to exactly one write.
 //!
-//! What pages hold, and who was told of errors, is [`Content`]'s account.
+//! [`Content`] tracks the pages' content and the reported errors.
 
 use crate::actor::{Actor, Job};
 use crate::content::Content;
@@ -19,17 +18,17 @@ use mglru_core::{Core, Counter, Event, FolioId, Lookup, Mapping, MappingId, Memc
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What is cached, as far as events tell.
+/// Cached pages according to the core's events.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     cached: BTreeMap<(MappingId, u32), FolioId>,
     pub(crate) content: Content,
-    /// The first event that could not be.
+    /// The first inconsistent event.
     wrong: Option<String>,
 }
 
 impl Model {
-    /// The core reported something.
+    /// Records an event of the core.
     pub(crate) fn event(&mut self, event: &Event) {
         let wrong = match *event {
             Event::Inserted { page, folio, .. } => {
@@ -46,13 +45,13 @@ impl Model {
         self.wrong = self.wrong.take().or(wrong);
     }
 
-    /// Something happened that must not.
+    /// Records a violation.
     pub(crate) fn complain(&mut self, what: String) {
         self.wrong.get_or_insert(what);
     }
 
-    /// Pages of this range were taken out, those that are not there any more; with what was written
-    /// to them, if the file was cut.
+    /// Records that the pages of this range that are no longer cached were dropped; with `cut`,
+    /// including dirty content.
     pub(crate) fn removed(&mut self, core: &Core, mapping: &Mapping, from: u32, end: u64, cut: bool) {
         let last = (end - 1) as u32;
         let of_range = self.cached.range((mapping.id(), from)..=(mapping.id(), last));
@@ -73,10 +72,10 @@ fn agree(what: &str, ours: u64, cores: u64) -> Result<(), String> {
     if ours == cores { Ok(()) } else { Err(format!("{what}: {ours} expected, {cores} in the core")) }
 }
 
-/// Checks everything. Nobody is in the middle of a step.
+/// Checks everything. Called between steps.
 ///
 /// # Errors
-/// What does not hold, in words.
+/// A description of the first violation.
 pub(crate) fn check<'a>(world: &World, actors: impl Iterator<Item = &'a Actor>) -> Result<(), String> {
     let jobs = actors.filter_map(|actor| if let Actor::Job(job) = actor { Some(&**job) } else { None });
     let jobs: Vec<&Job> = jobs.collect();
@@ -113,7 +112,7 @@ fn check_under_way(world: &World, jobs: &[&Job]) -> Result<(), String> {
         }
     }
     let ahead = world.reads.values().flat_map(|read| {
-        // Positions as 64 bits: the last page has no successor.
+        // 64-bit positions: the last page has no successor.
         let pages = (u64::from(read.run.first)..).zip(&read.run.folios);
         pages.map(|(index, &folio)| (&read.mapping, index as u32, folio))
     });
@@ -143,8 +142,7 @@ fn check_under_way(world: &World, jobs: &[&Job]) -> Result<(), String> {
         if flags.references() == 0 {
             continue;
         }
-        // What could not be read stays without content until the last batch that it is in is
-        // drained.
+        // An unreadable page stays without content until its last batch is drained.
         let without_content = flags.writing() && cached[folio.0 as usize];
         if flags.locked() != read || without_content && !read || flags.writeback() != written {
             return Err(format!("{folio:?} is {flags:?}, being read: {read}, being written: {written}"));
@@ -154,9 +152,9 @@ fn check_under_way(world: &World, jobs: &[&Job]) -> Result<(), String> {
     agree("pages under write-back", written.iter().filter(|&&written| written).count() as u64, counted)
 }
 
-/// `charged`: pages that were charged and have no frame yet.
+/// Checks charges and frames. `charged`: pages that are charged but have no frame yet.
 fn check_budget(world: &World, charged: u64) -> Result<(), String> {
-    // A memcg is charged for those below it, too; only the root is not.
+    // A memcg's charge includes its descendants, except for the root.
     let top = world.core.memcgs().iter().filter(|memcg| memcg.parent() == MemcgId::ROOT);
     let used: u64 = top.map(|memcg| world.core.memcgs().used_pages(memcg.id())).sum();
     let frames = u64::from(world.core.folios().len());
@@ -166,7 +164,7 @@ fn check_budget(world: &World, charged: u64) -> Result<(), String> {
     agree("retired frames", u64::from(world.host.retired_frames()), retired)?;
     for tenant in &world.tenants {
         let counts = &tenant.counts;
-        // A touch under way is counted as an access, and not yet as what becomes of it.
+        // An active access is counted, but not yet as a hit or miss.
         if counts.hits + counts.misses > counts.accesses {
             return Err(format!("hits and misses exceed accesses: {counts:?}"));
         }
@@ -174,17 +172,17 @@ fn check_budget(world: &World, charged: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// A charge failed. Whether that was too early, where nobody is to be out of memory before
-/// everything was tried: pages are left that could be taken, or will be as soon as they were read
-/// or written by a device that is well.
+/// Judges a failed charge under the rule that everything else is tried first. Describes the error
+/// if pages remain that could be reclaimed, now or after they are read or written by a working
+/// device.
 pub(crate) fn judge_out_of_memory(world: &World, report: &OutOfMemory) -> Option<String> {
     if !world.waits_before_oom {
         return None;
     }
     let core = &world.core;
     let target = core.memcgs().find(&report.tenant).ok()?;
-    // Who waits gives up after less than two seconds of refusals; and then it takes a moment to
-    // write all again.
+    // A waiting task gives up after less than two seconds of refusals; rewriting everything then
+    // takes a moment.
     let writable = world.has_flusher && !world.device.was_full(world.now(), Duration::from_secs(5));
     let mut left = String::new();
     for memcg in core.memcgs().subtree(target) {
@@ -206,10 +204,10 @@ pub(crate) fn judge_out_of_memory(world: &World, report: &OutOfMemory) -> Option
     (!left.is_empty()).then(|| format!("out of memory too early: {left}{report}"))
 }
 
-/// Checks a machine on which nothing goes on any more: no page is held by anybody but its mapping.
+/// Checks an idle machine: only mappings hold pages.
 ///
 /// # Errors
-/// What does not hold, in words.
+/// A description of the first violation.
 pub(crate) fn check_idle(world: &World) -> Result<(), String> {
     world.core.drain_all(&world.host);
     for folio in (0..world.core.folios().len()).map(FolioId) {

@@ -1,8 +1,7 @@
-//! Virtual time, and what is due when.
+//! Virtual time and planned events.
 //!
-//! Nothing here waits: time stands still while anybody acts, and jumps to the next event when
-//! nobody does. Events of the same moment happen in the order in which they were planned, so that a
-//! run is the same every time.
+//! Time stands still while any actor acts, and jumps to the next event when none does. Simultaneous
+//! events happen in the order in which they were planned, so that every run is the same.
 
 use mglru_core::Time;
 use std::cell::Cell;
@@ -14,13 +13,13 @@ use std::collections::BinaryHeap;
 pub struct Clock(Cell<Time>);
 
 impl Clock {
-    /// The time now.
+    /// The current time.
     #[inline]
     pub fn now(&self) -> Time {
         self.0.get()
     }
 
-    /// Moves the time on.
+    /// Advances the time.
     ///
     /// # Panics
     /// If `to` is in the past.
@@ -38,7 +37,7 @@ struct Planned<E> {
     event: E,
 }
 
-// `BinaryHeap` hands out the greatest; the earliest is to be it.
+// Reversed, because `BinaryHeap` returns the greatest element and the earliest is needed.
 impl<E> Ord for Planned<E> {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.sequence).cmp(&(self.at, self.sequence))
@@ -59,7 +58,7 @@ impl<E> PartialEq for Planned<E> {
 
 impl<E> Eq for Planned<E> {}
 
-/// What is going to happen.
+/// Planned events.
 #[derive(Debug)]
 pub struct Events<E> {
     planned: BinaryHeap<Planned<E>>,
@@ -79,7 +78,7 @@ impl<E> Events<E> {
         self.sequence += 1;
     }
 
-    /// When the next event is due.
+    /// Time of the next event.
     #[inline]
     pub fn next_time(&self) -> Option<Time> {
         self.planned.peek().map(|planned| planned.at)

@@ -1,12 +1,12 @@
-//! What pages of files hold, as versions: what was written to them last, and what of it the device
-//! has.
+//! The content of file pages, as version numbers: the last version written to each page, and the
+//! last one on the device.
 //!
-//! Kept by the checker, out of what jobs did and how transfers ended. It knows nothing of dirty
-//! bits, and so finds out
+//! The checker derives it from the jobs' operations and the results of transfers. It ignores dirty
+//! bits, and so detects
 //!
-//! * whether a page leaves memory whose bytes the device does not have,
-//! * whether a sync that reports no error left something unwritten,
-//! * whether each process is told once of errors that it was not told of.
+//! * a page that leaves memory although the device does not have its content,
+//! * a sync that reports no error but left something unwritten,
+//! * a process that is not told exactly once of a new error.
 
 use crate::world::WriteId;
 use mglru_core::writeback::WritebackRun;
@@ -15,10 +15,10 @@ use std::collections::BTreeMap;
 
 type Place = (MappingId, u32);
 
-/// Versions of a page. All are numbers of one sequence.
+/// Versions of a page, all from one sequence.
 #[derive(Clone, Copy, Debug)]
 struct Page {
-    /// The first since the page was cut off.
+    /// The first since the page was truncated.
     first: u64,
     /// In memory.
     memory: u64,
@@ -26,27 +26,27 @@ struct Page {
     device: u64,
 }
 
-/// A sync under way.
+/// An active sync.
 #[derive(Debug)]
 struct Sync {
     mapping: MappingId,
-    /// What the device did not have when it began.
+    /// Versions that the device did not have when the sync began.
     owed: BTreeMap<u32, u64>,
 }
 
-/// The checker's account of all files.
+/// The checker's record of all files.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
     versions: u64,
     pages: BTreeMap<Place, Page>,
-    /// What the pages of each write held when it began.
+    /// Versions of the pages of each write when it began.
     writes: BTreeMap<WriteId, Vec<u64>>,
-    /// By process.
+    /// Active syncs, by process.
     syncs: BTreeMap<usize, Sync>,
-    /// Writes that failed, of each mapping; and how many of them each process was told of.
+    /// Failed writes of each mapping, and how many of them each process was told of.
     failures: BTreeMap<MappingId, u64>,
     told: BTreeMap<(usize, MappingId), u64>,
-    /// The first thing that could not be.
+    /// The first inconsistency.
     pub(crate) wrong: Option<String>,
 }
 
@@ -55,7 +55,7 @@ impl Content {
         self.wrong.get_or_insert(what);
     }
 
-    /// A page was written to.
+    /// Records a write to a page.
     pub(crate) fn dirtied(&mut self, place: Place) {
         self.versions += 1;
         let version = self.versions;
@@ -63,7 +63,7 @@ impl Content {
         page.memory = version;
     }
 
-    /// The device is given pages to write.
+    /// Records the start of a write to the device.
     pub(crate) fn write_begins(&mut self, id: WriteId, mapping: MappingId, run: &WritebackRun) {
         let pages = &self.pages;
         let version = |index| pages.get(&(mapping, index)).map_or(0, |page| page.memory);
@@ -71,7 +71,7 @@ impl Content {
         self.writes.insert(id, versions);
     }
 
-    /// The device has written them, or failed to.
+    /// Records the end of a write to the device.
     pub(crate) fn write_ends(&mut self, id: WriteId, mapping: MappingId, first: u32, ok: bool) {
         let versions = self.writes.remove(&id).unwrap_or_default();
         if !ok {
@@ -86,7 +86,7 @@ impl Content {
         }
     }
 
-    /// A page left memory, and its bytes with it.
+    /// Records that a page left memory.
     pub(crate) fn left(&mut self, place: Place) {
         if let Some(page) = self.pages.get(&place)
             && page.memory != page.device
@@ -95,7 +95,7 @@ impl Content {
         }
     }
 
-    /// A page was cut off.
+    /// Records a truncation.
     pub(crate) fn cut(&mut self, mapping: MappingId, from: u32, end: u64, cached: impl Fn(Place) -> bool) {
         let last = (end - 1) as u32;
         let range = self.pages.range((mapping, from)..=(mapping, last));
@@ -105,13 +105,13 @@ impl Content {
         }
     }
 
-    /// A file is gone, and with it who was told of its errors.
+    /// Forgets a file and the record of who was told of its errors.
     pub(crate) fn closed(&mut self, mapping: MappingId) {
         self.failures.remove(&mapping);
         self.told.retain(|&(_, of), _| of != mapping);
     }
 
-    /// A process begins to sync a file.
+    /// Records the start of a sync.
     pub(crate) fn sync_begins(&mut self, process: usize, mapping: MappingId) {
         let of_file = self.pages.range((mapping, 0)..=(mapping, u32::MAX));
         let owed = of_file.filter(|(_, page)| page.memory != page.device);
@@ -119,7 +119,7 @@ impl Content {
         self.syncs.insert(process, Sync { mapping, owed });
     }
 
-    /// The sync ends, and its process is told of an error or not.
+    /// Records the end of a sync, and whether it reported an error.
     pub(crate) fn sync_ends(&mut self, process: usize, mapping: MappingId, error: bool) {
         let sync = self.syncs.remove(&process).filter(|sync| sync.mapping == mapping);
         let failures = self.failures.get(&mapping).copied().unwrap_or(0);
@@ -142,10 +142,10 @@ impl Content {
         }
     }
 
-    /// What the device does not have is in memory, and known to be dirty or on its way.
+    /// Checks that content missing on the device is in memory and dirty or being written.
     ///
     /// # Errors
-    /// What is not, in words.
+    /// A description of the first violation.
     pub(crate) fn check(&self, core: &Core) -> Result<(), String> {
         if let Some(wrong) = &self.wrong {
             return Err(wrong.clone());

@@ -1,17 +1,16 @@
-//! The device that files are on: how long a transfer takes, how many run at a time, and which fail.
+//! The storage device: duration, concurrency and failures of transfers.
 //!
 //! ```text
 //!              depth                  bandwidth            latency
-//! request ──► waits for a slot ──► its bytes are moved ──► until it is known to have ended
+//! request ──► waits for a slot ──► its bytes are moved ──► completion
 //! ```
 //!
-//! Reads and writes have a [`Lane`] each, as disks with a queue per direction (and kernels that let
-//! reads pass) have. When a request is made, everything about it is known at once: when it ends,
-//! and whether it fails. All of it is integer arithmetic and one seed, so that it is the same on
-//! every machine.
+//! Reads and writes have a [`Lane`] each, like disks with a queue per direction. The result of a
+//! request, its end and its success, is known when it is made. All arithmetic is on integers and
+//! depends only on the seed, so results are equal on every computer.
 //!
-//! A device may be in [`Trouble`] for a while: it stands still, it is full. Transfers that are
-//! under way when it begins to stand still end later by as much.
+//! A device may have [`Trouble`] for a while: it stalls, or it is full. A stall delays the end of
+//! active transfers by its length.
 
 use mglru_core::{PAGE_BYTES, Time};
 use mglru_workload::Random;
@@ -19,30 +18,30 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-/// How long a transfer takes besides moving its bytes.
+/// Duration of a transfer, without moving its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Latency {
-    /// Always the same.
+    /// Constant.
     Fixed(Duration),
-    /// Any time between the two, each as likely.
+    /// Uniformly distributed.
     Uniform {
-        /// The shortest.
+        /// The minimum.
         least: Duration,
-        /// The longest.
+        /// The maximum.
         most: Duration,
     },
-    /// Mostly near the median, now and then far above it: about log-normal.
+    /// Mostly near the median, sometimes far above it: roughly log-normal.
     Skewed {
-        /// Half of the transfers take longer.
+        /// The median.
         median: Duration,
-        /// Standard deviation of the logarithm to base 2, in thousandths: with 1000, two thirds of
-        /// the transfers take between half of and twice the median. At most 4000.
+        /// Standard deviation of the base-2 logarithm, in thousandths. With 1000, two thirds of the
+        /// transfers take between half and twice the median. At most 4000.
         spread_permille: u32,
     },
 }
 
 impl Latency {
-    /// None at all.
+    /// No latency.
     pub const ZERO: Latency = Latency::Fixed(Duration::ZERO);
 
     pub(crate) fn draw(self, random: &mut Random) -> Duration {
@@ -61,7 +60,7 @@ impl Latency {
     }
 }
 
-/// About a standard normal number, in 1/65536: the sum of four uniform ones, whose variance is
+/// A roughly standard normal number, in 1/65536: the sum of four uniform ones, whose variance is
 /// 4/12, times √3.
 fn normal(random: &mut Random) -> i64 {
     let bits = random.next_u64();
@@ -77,24 +76,24 @@ fn exp2(x: i64) -> u64 {
     if whole >= 0 { mantissa << whole.min(40) } else { mantissa >> (-whole).min(63) }
 }
 
-/// One direction.
+/// One direction of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// What each transfer takes besides moving its bytes.
+    /// Duration of each transfer, without moving its bytes.
     pub latency: Latency,
-    /// Bytes moved per second, by all transfers together. 0: moving takes no time.
+    /// Bandwidth of all transfers together. 0: unlimited.
     pub bytes_per_second: u64,
-    /// What may be moved at once after a rest, as the time that it would take: a throttle that
-    /// works by a bucket, which fills at that speed, lets as much pass. 0: nothing.
+    /// Burst that may be moved at once after an idle time, given as the time it would take at full
+    /// bandwidth (a token bucket). 0: no burst.
     pub burst: Duration,
-    /// Transfers at a time; further ones wait. At least 1.
+    /// Concurrent transfers; further ones wait. At least 1.
     pub depth: u32,
-    /// Of a million transfers, so many fail, chosen by the seed.
+    /// Failures per million transfers, chosen by the seed.
     pub failures_per_million: u32,
 }
 
 impl Lane {
-    /// Takes no time, never fails.
+    /// Takes no time and never fails.
     pub const IDEAL: Lane = Lane {
         latency: Latency::ZERO,
         bytes_per_second: 0,
@@ -104,20 +103,20 @@ impl Lane {
     };
 }
 
-/// A device.
+/// A device model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceModel {
-    /// Its reads.
+    /// Properties of reads.
     pub read: Lane,
-    /// Its writes.
+    /// Properties of writes.
     pub write: Lane,
 }
 
 impl DeviceModel {
-    /// Everything at once.
+    /// Takes no time and never fails.
     pub const IDEAL: DeviceModel = DeviceModel { read: Lane::IDEAL, write: Lane::IDEAL };
 
-    /// An NVMe disk of a server: reads of about 80 µs, 3 GB/s, 128 at a time.
+    /// A server's NVMe disk: reads of about 80 µs, 3 GB/s, 128 at a time.
     pub fn nvme() -> DeviceModel {
         let skewed = |micros| Latency::Skewed { median: Duration::from_micros(micros), spread_permille: 250 };
         let lane = |micros, bytes_per_second| Lane {
@@ -130,7 +129,7 @@ impl DeviceModel {
         DeviceModel { read: lane(80, 3_000_000_000), write: lane(20, 1_500_000_000) }
     }
 
-    /// A disk that a writer easily overtakes: 5 ms per transfer, reads of 120 MB/s, writes of 30
+    /// A disk that is slower than most writers: 5 ms per transfer, reads of 120 MB/s, writes of 30
     /// MB/s, 32 at a time.
     pub fn slow() -> DeviceModel {
         let lane = |bytes_per_second| Lane {
@@ -144,27 +143,27 @@ impl DeviceModel {
     }
 }
 
-/// What a device goes through.
+/// Temporary failures of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Trouble {
-    /// From then on it moves nothing, for so long.
+    /// Start and length of a stall, in which nothing is moved.
     pub stall: Option<(Time, Duration)>,
-    /// After so many pages were written it is full: every further write fails.
+    /// Number of written pages after which the device is full and further writes fail.
     pub full_after_pages: Option<u64>,
-    /// From then on it has room again, and nothing fails any more, whatever its lanes say. `None`:
-    /// that time never comes.
+    /// Time of recovery: from then on the device has space, and nothing fails, regardless of its
+    /// lanes. `None`: never.
     pub well_from: Option<Time>,
 }
 
 impl Trouble {
-    /// A transfer that begins at `begin` begins then instead.
+    /// The start of a transfer, delayed by a stall.
     fn begin(&self, begin: Time) -> Time {
         let end = self.stall.map(|(from, length)| (from, from + length));
         end.filter(|&(from, end)| (from..end).contains(&begin)).map_or(begin, |(_, end)| end)
     }
 
-    /// A transfer that began at `begin`, not while the device stood still, and would end at `end`,
-    /// ends then instead.
+    /// The end of a transfer that started at `begin`, outside of a stall, and would end at `end`;
+    /// delayed by a stall.
     fn end(&self, begin: Time, end: Time) -> Time {
         match self.stall {
             Some((from, length)) if begin < from && end > from => end + length,
@@ -177,22 +176,21 @@ impl Trouble {
     }
 }
 
-/// What becomes of a transfer.
+/// Result of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// When it ends.
+    /// Its end.
     pub at: Time,
-    /// Whether it worked. If not, it is an I/O error.
+    /// Whether it succeeded. If not, it is an I/O error.
     pub ok: bool,
 }
 
-/// A lane at work.
+/// The state of a lane.
 #[derive(Debug)]
 struct Line {
     lane: Lane,
     random: Random,
-    /// When each of the transfers that run now ends; those that ended already are removed at the
-    /// next request.
+    /// Ends of active transfers; past ones are removed at the next request.
     ends: BinaryHeap<Reverse<Time>>,
     bytes_moved: Time,
     requests: u64,
@@ -214,7 +212,7 @@ impl Line {
         }
     }
 
-    /// When a request made now can begin; `None`: at once.
+    /// When a request made now can start; `None`: at once.
     fn full_until(&mut self, now: Time) -> Option<Time> {
         if self.lane.depth == u32::MAX {
             return None;
@@ -255,32 +253,32 @@ impl Line {
     }
 }
 
-/// What a device did.
+/// Counts of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounts {
     /// Read transfers.
     pub reads: u64,
     /// Pages read.
     pub pages_read: u64,
-    /// Reads that failed.
+    /// Failed reads.
     pub read_failures: u64,
     /// Write transfers.
     pub writes: u64,
-    /// Pages written, by transfers that worked or not.
+    /// Pages written, by successful and failed transfers.
     pub pages_written: u64,
-    /// Writes that failed.
+    /// Failed writes.
     pub write_failures: u64,
-    /// Of them, because the device was full.
+    /// Writes that failed because the device was full.
     pub no_space: u64,
 }
 
-/// A device at work.
+/// The state of a device.
 #[derive(Debug)]
 pub struct Device {
     read: Line,
     write: Line,
     trouble: Trouble,
-    /// Pages that it has taken.
+    /// Pages written so far.
     taken_pages: u64,
     no_space: u64,
 }
@@ -298,7 +296,7 @@ impl Device {
         }
     }
 
-    /// The same, in trouble.
+    /// This device with `trouble`.
     #[must_use]
     pub fn in_trouble(self, trouble: Trouble) -> Device {
         Device { trouble, ..self }
@@ -323,17 +321,17 @@ impl Device {
         completion
     }
 
-    /// When a write could begin; `None`: now.
+    /// When a write could start; `None`: at once.
     pub fn write_full_until(&mut self, now: Time) -> Option<Time> {
         self.write.full_until(now)
     }
 
-    /// Whether it was full, and has not been well again for so long.
+    /// Whether the device was full and has not been well for `for_long` since.
     pub fn was_full(&self, now: Time, for_long: Duration) -> bool {
         self.no_space > 0 && self.trouble.well_from.is_none_or(|well| now < well + for_long)
     }
 
-    /// What it did so far.
+    /// Counts so far.
     pub fn counts(&self) -> DeviceCounts {
         DeviceCounts {
             reads: self.read.requests,
@@ -388,7 +386,7 @@ mod tests {
 
     #[test]
     fn a_bucket_lets_a_burst_pass_and_fills_while_nobody_writes() {
-        // 10 µs per page, of which 25 µs pass at once.
+        // 10 µs per page; a burst of 25 µs passes at once.
         let lane = Lane { burst: Duration::from_micros(25), ..fixed(1, u32::MAX, 409_600_000).write };
         let mut device = Device::new(DeviceModel { read: Lane::IDEAL, write: lane }, 1);
         let ends: Vec<Time> = (0..4).map(|_| device.write(at(0), 1).at).collect();

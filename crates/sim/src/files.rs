@@ -1,4 +1,4 @@
-//! The files of the simulated machine, and where in them a page is.
+//! The files of the simulated machine, and the location of pages in them.
 
 use crate::keys::KeyTable;
 use crate::operation::Numbering;
@@ -7,29 +7,29 @@ use mglru_core::{Core, Kind, Mapping, MappingId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Number of a file on this machine, counted from 0 in the order in which they were first named.
+/// Number of a file on this machine, counted from 0 in the order of first use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FileNumber(pub(crate) u32);
 
-/// File names below this are found by index; others, which are rare, in a map.
+/// File names below this are found by index; larger ones, which are rare, in a map.
 const DIRECT_NAMES: u32 = 1 << 16;
 
-/// One file.
+/// A file.
 #[derive(Debug)]
 pub(crate) struct File {
-    /// As jobs call it.
+    /// Its name in jobs.
     name: u32,
-    /// How many files of its name there were before.
+    /// Number of earlier files with the same name.
     pub(crate) incarnation: u64,
-    /// Its pages.
+    /// The mapping of its pages.
     pub(crate) mapping: Arc<Mapping>,
-    /// Its length, in pages, as far as anybody said: readahead stops there.
+    /// Its length in pages, if known: readahead stops there.
     pub(crate) pages: u64,
-    /// Of its write-back.
+    /// Write-back errors.
     pub(crate) errors: ErrorSequence,
 }
 
-/// Names of one kind: the same name may mean a file and a region of anonymous memory.
+/// Names of one kind: the same name may refer to a file and to a region of anonymous memory.
 #[derive(Debug, Default)]
 struct Names {
     /// Name → number + 1.
@@ -38,16 +38,16 @@ struct Names {
     keys: KeyTable,
 }
 
-/// All files, and regions of anonymous memory.
+/// All files and regions of anonymous memory.
 #[derive(Debug)]
 pub(crate) struct Files {
     numbering: Numbering,
-    /// Of files, and of regions of anonymous memory.
+    /// Names of files, and of regions of anonymous memory.
     names: [Names; 2],
     files: Vec<File>,
     /// Files by their open mappings.
     by_mapping: BTreeMap<MappingId, FileNumber>,
-    /// Changes when a file is replaced by a new one of the same name.
+    /// Number of replacements of a file by a new one of the same name.
     replacements: u64,
 }
 
@@ -62,7 +62,7 @@ impl Files {
         }
     }
 
-    /// The file, or region of anonymous memory, and position of a page.
+    /// The file or region, and the position in it, of a page.
     #[inline]
     pub(crate) fn locate(&mut self, core: &Core, kind: Kind, page: u64) -> (FileNumber, u32) {
         let (name, index) = match self.numbering {
@@ -72,7 +72,7 @@ impl Files {
         (self.number(core, kind, name), index)
     }
 
-    /// The file that a page is in, where the page itself does not matter.
+    /// The file of a page whose position does not matter.
     pub(crate) fn file_of(&mut self, core: &Core, page: u64) -> FileNumber {
         let name = match self.numbering {
             Numbering::Files => (page >> 32) as u32,
@@ -115,7 +115,7 @@ impl Files {
         &self.files[file.0 as usize]
     }
 
-    /// A page, as jobs name it.
+    /// A page's name in jobs.
     pub(crate) fn page_name(&self, file: FileNumber, index: u32) -> u64 {
         let File { name, mapping, .. } = self.get(file);
         match self.numbering {
@@ -124,7 +124,7 @@ impl Files {
         }
     }
 
-    /// Puts a new, empty file in the place of `file`; the mapping it had.
+    /// Replaces `file` by a new, empty file. Returns the old mapping.
     pub(crate) fn replace(&mut self, core: &Core, file: FileNumber) -> Arc<Mapping> {
         self.replacements += 1;
         let replaced = &mut self.files[file.0 as usize];
@@ -136,33 +136,33 @@ impl Files {
         std::mem::replace(&mut replaced.mapping, new)
     }
 
-    /// Equal to an earlier value: no file was replaced since.
+    /// Number of file replacements so far.
     pub(crate) fn replacements(&self) -> u64 {
         self.replacements
     }
 
-    /// Says how long a file is.
+    /// Sets the length of a file, in pages.
     pub(crate) fn set_pages(&mut self, file: FileNumber, pages: u64) {
         self.files[file.0 as usize].pages = pages;
     }
 
-    /// Pages of the file could not be written.
+    /// Records a write-back error of the file.
     pub(crate) fn note_error(&mut self, file: FileNumber) {
         self.files[file.0 as usize].errors.note();
     }
 
-    /// Whether there are errors of the file that a process was not told of, of which it was told so
-    /// many.
+    /// Returns whether the file has errors that a process has not seen, and updates `told`, the
+    /// number it has seen.
     pub(crate) fn tell_error(&mut self, file: FileNumber, told: &mut u64) -> bool {
         self.files[file.0 as usize].errors.tell(told)
     }
 
-    /// The file of an open mapping; `None`: it was replaced.
+    /// The file of an open mapping; `None` if it was replaced.
     pub(crate) fn of_mapping(&self, mapping: MappingId) -> Option<FileNumber> {
         self.by_mapping.get(&mapping).copied()
     }
 
-    /// Bytes kept per page name.
+    /// Bytes used for page names.
     pub(crate) fn bytes(&self) -> u64 {
         let bytes = |names: &Names| names.keys.bytes() + (names.direct.capacity() * size_of::<u32>()) as u64;
         self.names.iter().map(bytes).sum()

@@ -1,7 +1,7 @@
-//! The simulated world as the core sees it: it can ask for the time, and for somebody to be woken.
+//! The host of the simulated core: provides the time and records wake-up requests.
 //!
-//! A wish is only noted. The simulator looks at the notes after every step of an actor, and makes
-//! whoever is wanted runnable: nothing happens inside a call of the core.
+//! A request is only recorded. After every step of an actor, the simulator makes the requested
+//! actors runnable; nothing else happens inside a call of the core.
 
 use crate::checker::Model;
 use crate::clock::Clock;
@@ -11,40 +11,41 @@ use mglru_core::{
 };
 use std::cell::{Cell, RefCell};
 
-/// Sees what happens inside the core, as it happens.
+/// Receives the core's events.
 pub trait Observer {
-    /// Something happened at `now`.
+    /// Called when an event happens at `now`.
     fn event(&mut self, now: Time, event: &Event);
 
-    /// A job touches a page.
+    /// Called when a job accesses a page.
     fn touch(&mut self, now: Time, touch: &PageTouch) {
         let _ = (now, touch);
     }
 
-    /// Whether it wants to see touches, and events of every folio, which makes a run slower.
+    /// Whether the observer needs page accesses and events of individual folios, which make a run
+    /// slower.
     fn sees_folios(&self) -> bool {
         false
     }
 }
 
-/// A touch of a page by a job.
+/// A page access of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageTouch {
-    /// How many touches began before it, by all jobs.
+    /// Number of accesses, of all jobs, that started before.
     pub access: u64,
-    /// The page, as the job names it.
+    /// The page's name in the job.
     pub page: u64,
-    /// It is of anonymous memory, which is another space of names.
+    /// Whether it is anonymous memory, which has a separate name space.
     pub anon: bool,
-    /// It is written to.
+    /// Whether it is a write.
     pub write: bool,
-    /// Through a mapping.
+    /// Whether it goes through a mapping.
     pub mapped: bool,
-    /// It was cached, or nothing had to be read.
+    /// Whether nothing had to be read.
     pub hit: bool,
-    /// It was not cached, and this job is going to insert it.
+    /// Whether the page was missing and this job inserts it.
     pub arrives: bool,
-    /// The page, as the core names it.
+    /// The page's mapping and position in the core.
     pub place: (MappingId, u32),
 }
 
@@ -54,20 +55,20 @@ impl<F: FnMut(Time, &Event)> Observer for F {
     }
 }
 
-/// What the core asked for since the last look.
+/// Requests of the core since the simulator last took them.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Calls {
-    /// Reclaim met nothing but dirty pages.
+    /// Reclaim found only dirty pages.
     pub(crate) flush_for_reclaim: bool,
-    /// More pages are dirty than may be in the background.
+    /// The number of dirty pages is above the background threshold.
     pub(crate) flush_for_background: bool,
     /// Free memory is below the low watermark.
     pub(crate) background: bool,
-    /// Who is killed.
+    /// Memcgs to kill.
     pub(crate) kills: Vec<MemcgId>,
-    /// Pages that are to be written to swap.
+    /// Pages to write to swap.
     pub(crate) swap_outs: Vec<SwapOut>,
-    /// Whoever waits for these should look again.
+    /// Folios whose waiters should look again.
     pub(crate) folios: Vec<FolioId>,
 }
 
@@ -76,40 +77,40 @@ pub(crate) struct Calls {
 pub struct SimHost {
     pub(crate) clock: Clock,
     called: Cell<bool>,
-    /// How often it was asked what to do where no page can be had.
+    /// Number of times the host was asked about an OOM.
     asked: Cell<u64>,
     calls: RefCell<Calls>,
     retired_frames: Cell<u32>,
-    /// How writes to swap end; `None`: there is no swap.
+    /// How swap writes end; `None`: no swap.
     swap: Option<SwapStore>,
-    /// Pages that were compressed since the last look.
+    /// Pages compressed since last taken.
     compressed: Cell<u64>,
     observers: Vec<RefCell<Box<dyn Observer>>>,
-    /// One of them wants to see all.
+    /// Whether an observer needs every folio.
     sees_folios: bool,
-    /// What the checker knows.
+    /// The checker's model.
     pub(crate) model: Option<RefCell<Model>>,
 }
 
 impl SimHost {
-    /// The host of a machine with such swap, if any.
+    /// The host of a machine with this kind of swap, if any.
     pub(crate) fn new(swap: Option<SwapStore>) -> SimHost {
         SimHost { swap, ..SimHost::default() }
     }
 
-    /// Somebody was called and has not been woken yet.
+    /// Whether there are requests.
     #[inline]
     pub(crate) fn is_called(&self) -> bool {
         self.called.get()
     }
 
-    /// Takes the calls.
+    /// Takes the requests.
     pub(crate) fn take_calls(&self) -> Calls {
         self.called.set(false);
         self.calls.take()
     }
 
-    /// Pages that were compressed since the last call of this.
+    /// Pages compressed since the last call.
     pub(crate) fn take_compressed(&self) -> u64 {
         self.compressed.take()
     }
@@ -124,7 +125,7 @@ impl SimHost {
         self.observers.push(RefCell::new(observer));
     }
 
-    /// Shows a touch to those who want to see it.
+    /// Reports an access to the observers.
     #[cold]
     pub(crate) fn tell_touch(&self, touch: &PageTouch) {
         for observer in &self.observers {
@@ -132,7 +133,7 @@ impl SimHost {
         }
     }
 
-    /// Frames that the core gave up to pay for its own memory.
+    /// Frames that the core retired to pay for its own memory.
     pub(crate) fn retired_frames(&self) -> u32 {
         self.retired_frames.get()
     }
@@ -152,8 +153,8 @@ impl Host for SimHost {
         self.clock.now()
     }
 
-    /// Kills who would be killed under `Victim`; but every fourth time it hopes for better, and
-    /// every fourth it refuses.
+    /// Kills the victim that `Victim` would choose, except that every fourth request is retried and
+    /// every fourth fails.
     fn out_of_memory(&self, report: &OutOfMemory) -> OomDecision {
         let asked = self.asked.replace(self.asked.get() + 1);
         match (&report.victim, asked % 4) {

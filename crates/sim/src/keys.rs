@@ -1,6 +1,6 @@
-//! Opaque keys become positions: 0, 1, 2, … in the order in which they are first seen.
+//! Maps opaque keys to positions 0, 1, 2, … in the order of first use.
 //!
-//! A trace of keys touches a few million of 2^64 names. The index of the core keeps 64 neighbours
+//! A trace of keys uses a few million of 2^64 names. The core's index stores 64 adjacent pages
 //! together, so scattered names would cost a leaf of 520 bytes each; positions cost 8.
 //!
 //! ```text
@@ -8,13 +8,13 @@
 //! keys      position → key
 //! ```
 //!
-//! A slot holds as many bits of the hash as the position leaves free. So a probe goes to `keys`
-//! only for the key itself: two cache lines per look-up, and 13 bytes per key.
+//! A slot holds as many bits of the hash as the position leaves free. So a probe reads `keys` only
+//! for the matching key: two cache lines per look-up, and 13 bytes per key.
 
-/// Slots at first, a power of two.
+/// Initial number of slots, a power of two.
 const SLOTS_AT_FIRST: usize = 1 << 10;
 
-/// Positions of keys.
+/// The positions of keys.
 #[derive(Debug)]
 pub(crate) struct KeyTable {
     entries: Box<[u32]>,
@@ -23,7 +23,7 @@ pub(crate) struct KeyTable {
     position_bits: u32,
 }
 
-/// Fibonacci hashing: neighbouring keys, which are frequent, spread evenly over the top bits.
+/// Fibonacci hashing: adjacent keys, which are frequent, spread evenly over the top bits.
 #[inline]
 fn hash(key: u64) -> u64 {
     let h = key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -38,7 +38,7 @@ impl Default for KeyTable {
 
 impl KeyTable {
     fn with_slots(slots: usize, keys: Vec<u64>) -> KeyTable {
-        // One more than the positions: 0 is an empty slot.
+        // One more than the positions need: 0 is an empty slot.
         let position_bits = usize::BITS - slots.leading_zeros();
         let mut table = KeyTable { entries: vec![0; slots].into(), keys, position_bits };
         for position in 0..table.keys.len() {
@@ -52,7 +52,7 @@ impl KeyTable {
         table
     }
 
-    /// The hash, scaled to the number of slots, which need be no power of two.
+    /// The hash scaled to the number of slots, which need not be a power of two.
     #[inline]
     fn first_slot(&self, h: u64) -> usize {
         ((u128::from(h) * self.entries.len() as u128) >> 64) as usize
@@ -63,13 +63,13 @@ impl KeyTable {
         if slot + 1 == self.entries.len() { 0 } else { slot + 1 }
     }
 
-    /// The low bits of the hash are in the entry; the slot comes from the high ones.
+    /// The entry holds the low bits of the hash; the slot comes from the high bits.
     #[inline]
     fn entry(&self, h: u64, position: u32) -> u32 {
         (h as u32).checked_shl(self.position_bits).unwrap_or(0) | (position + 1)
     }
 
-    /// The position of a key, a new one if it was never seen.
+    /// The position of a key; a new one on first use.
     #[inline]
     pub(crate) fn position(&mut self, key: u64) -> u32 {
         let h = hash(key);
@@ -99,7 +99,7 @@ impl KeyTable {
         let position = self.keys.len() as u32;
         assert!(position < u32::MAX - 1, "a trace has at most 2^32 - 2 keys");
         if self.keys.len() == self.keys.capacity() {
-            // A doubling would leave up to half unused; an eighth at a time is copied often enough.
+            // Doubling would leave up to half unused; growing by an eighth rarely copies.
             self.keys.reserve_exact(self.keys.len() / 8 + SLOTS_AT_FIRST);
         }
         self.keys.push(key);
@@ -112,7 +112,7 @@ impl KeyTable {
         position
     }
 
-    /// Bytes of the table.
+    /// Size of the table in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         (self.entries.len() * size_of::<u32>() + self.keys.capacity() * size_of::<u64>()) as u64
     }
@@ -123,7 +123,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// A map beside the table: neighbours, multiples of large powers of two, and scattered keys.
+    /// Compares the table with a map: adjacent keys, multiples of large powers of two, and
+    /// scattered keys.
     #[test]
     fn positions_agree_with_a_map() {
         let mut table = KeyTable::default();

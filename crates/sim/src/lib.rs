@@ -1,9 +1,9 @@
-//! The simulator: the same core as the cache's, on a faked machine under virtual time.
+//! The simulator: runs the cache's core on a simulated machine in virtual time.
 //!
-//! A [`Machine`] says what there is: memory, tenants with limits, a device, swap, a flusher. A
-//! [`Simulator`] runs jobs on it, each a stream of [`Operation`]s, and returns a [`Report`]. There
-//! is no thread and no clock but the simulated one: the same machine, jobs and seed give the same
-//! report, bit for bit, on every computer.
+//! A [`Machine`] describes the hardware and the limits: memory, tenants, a device, swap, a flusher.
+//! A [`Simulator`] runs jobs on it, each a stream of [`Operation`]s, and returns a [`Report`]. It
+//! uses no threads and no real clock: the same machine, jobs and seed give the same report, bit for
+//! bit, on every computer.
 //!
 //! ```
 //! use mglru_sim::{Access, Machine, Simulator};
@@ -15,8 +15,8 @@
 //! # Ok::<(), mglru_sim::SimError>(())
 //! ```
 //!
-//! Read on with [`simulator`] (who acts when), then `actor` (what they do), [`device`] and `world`.
-//! [`baseline`] has other policies to compare with.
+//! Continue with [`simulator`] (scheduling), then `actor` (what runs), [`device`] and `world`.
+//! [`baseline`] contains other policies for comparison.
 
 #![forbid(unsafe_code)]
 

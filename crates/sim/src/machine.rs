@@ -1,4 +1,4 @@
-//! The faked machine: what it has, and how long things take on it.
+//! The simulated machine: its resources and its timing.
 
 use crate::device::{DeviceModel, Lane, Latency, Trouble};
 use crate::operation::Numbering;
@@ -9,10 +9,10 @@ use mglru_core::writeback::FlusherOptions;
 use mglru_core::{Mechanisms, OomPolicy, Options, PAGE_BYTES, UNLIMITED};
 use std::time::Duration;
 
-/// Who pays for pages.
+/// A tenant of the machine. Limits are in pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tenant {
-    /// Its path, unique: `a`, or `a/b` for a child of `a`, which comes before it.
+    /// Unique path: `a`, or `a/b` for a child of `a`, which must come first.
     pub path: String,
     /// `memory.max`, in pages.
     pub max_pages: u64,
@@ -29,7 +29,7 @@ pub struct Tenant {
 }
 
 impl Tenant {
-    /// A tenant with a limit, and nothing else.
+    /// A tenant with `memory.max` and no other limit.
     pub fn new(path: &str, max_pages: u64) -> Tenant {
         Tenant {
             path: path.to_owned(),
@@ -43,122 +43,120 @@ impl Tenant {
     }
 }
 
-/// How a write through a descriptor treats a page that is not cached.
+/// How a write through a descriptor treats an uncached page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Writes {
-    /// The page is read first, which counts as an access, and then written to, which does not:
-    /// read-modify-write, as the kernel lab does it.
+    /// Reads the page first, which counts as an access, then writes to it, which does not: a
+    /// read-modify-write, as in the kernel lab.
     #[default]
     AfterRead,
-    /// The page is written whole: nothing is read, and nothing counts as an access.
+    /// Writes the whole page: reads nothing and counts no access.
     Overwrite,
 }
 
-/// Where there are fewer CPUs than tasks, a task that reclaims may have to let others go first, in
-/// the middle of it.
+/// Preemption of reclaiming tasks, for a machine with fewer CPUs than tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preemption {
-    /// On average it keeps its CPU for so long.
+    /// Average time for which a task keeps its CPU.
     pub slice: Duration,
-    /// Until it has one again.
+    /// Time until it has a CPU again.
     pub away: Latency,
 }
 
-/// Which of several actors goes on that could go on at the same moment.
+/// Which of several runnable actors runs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Interleaving {
-    /// The one that could go on first. The seed plays no part.
+    /// The one that became runnable first, independent of the seed.
     #[default]
     InOrder,
     /// Any; the seed chooses.
     Seeded,
 }
 
-/// A machine. All fields can be changed before it is given to [`crate::Simulator::new`].
+/// A machine. All fields may be changed before [`crate::Simulator::new`].
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// Memory for pages, all tenants together.
+    /// Memory for pages, of all tenants together.
     pub memory_pages: u32,
-    /// When free memory is short.
+    /// Thresholds of free memory.
     pub watermarks: Watermarks,
-    /// Who pays. A job belongs to one of them.
+    /// The tenants. A job belongs to one of them.
     pub tenants: Vec<Tenant>,
-    /// Which behaviours are on.
+    /// The enabled mechanisms.
     pub mechanisms: Mechanisms,
-    /// CPUs, each with its own batches of folios. Jobs take turns on them.
+    /// Number of CPUs, each with its own batches of folios. Jobs are assigned to them in turn.
     pub cpus: usize,
-    /// The CPU on which transfers end: in whose batches written pages are collected.
+    /// The CPU on which transfers end; its batches collect written pages.
     pub device_cpu: usize,
-    /// Folios per batch of arrivals, 1…31.
+    /// Folios per batch of new pages, 1…31.
     pub batch_folios: usize,
-    /// Pages that a CPU charges at once: 1, so that counts can be compared page by page, or 64, as
-    /// in the kernel.
+    /// Pages that a CPU charges at once: 1 for counts that are exact per page, or 64 as in the
+    /// kernel.
     pub charge_batch_pages: u64,
-    /// Frames that a CPU takes from the node at once: 1, so that watermarks are compared with all
-    /// that are free, or more, as in the kernel ([`Options::pcp_batch_frames`]).
+    /// Frames that a CPU takes from the node at once. With 1, watermarks are compared with the
+    /// exact number of free frames; the kernel takes more ([`Options::pcp_batch_frames`]).
     pub pcp_batch_frames: usize,
-    /// When the list sizes by which the classic LRU decides are refreshed, unless they are exact.
+    /// When the list sizes that the classic LRU uses are refreshed, unless they are exact.
     pub statistics_refresh: Refresh,
-    /// Somebody reads the tenants' statistics whenever so many accesses have begun, which refreshes
-    /// them, too.
+    /// Reads the tenants' statistics every so many accesses, which also refreshes them.
     pub statistics_reads: Option<u64>,
     /// Whether index memory takes frames away.
     pub charge_metadata: bool,
-    /// Where files are.
+    /// The device that holds the files.
     pub device: DeviceModel,
-    /// What that device goes through.
+    /// Temporary failures of that device.
     pub trouble: Trouble,
-    /// Where anonymous pages go; `None`: they stay.
+    /// Swap for anonymous pages; `None`: they stay in memory.
     pub swap: Option<SwapModel>,
-    /// How willing reclaim is to take them, 0…201.
+    /// Reclaim's preference for anonymous pages, 0…201.
     pub swappiness: Swappiness,
-    /// Who writes dirty pages back; `None`: only a sync does.
+    /// Write-back of dirty pages; `None`: only a sync writes.
     pub flusher: Option<FlusherOptions>,
-    /// What a touch of a page takes, besides what it waits for.
+    /// Duration of a page access, without waiting.
     pub access_time: Duration,
-    /// What reclaiming one batch takes.
+    /// Duration of reclaiming one batch.
     pub batch_time: Duration,
-    /// What reclaim takes besides for each page that it takes off a list and examines. Sorting is
-    /// almost free beside that.
+    /// Additional duration for each page that reclaim takes off a list and examines. The cost of
+    /// sorting is negligible in comparison.
     pub scan_time: Duration,
-    /// What a walk over page tables takes for each entry that it looks at.
+    /// Duration of a page table walk per entry.
     pub walk_time: Duration,
-    /// How a task that reclaims loses its CPU to others; `None`: never.
+    /// Preemption of reclaiming tasks; `None`: never.
     pub preemption: Option<Preemption>,
-    /// Whether what a tenant has dirty is held against its own limit
+    /// Whether a tenant's dirty pages are limited in proportion to its own limit
     /// ([`Options::memcg_dirty_limits`]).
     pub memcg_dirty_limits: bool,
-    /// What is done where no page can be had. A tenant that is killed loses its anonymous memory,
-    /// and its jobs end. Asked ([`OomPolicy::Ask`]), the host kills the victim twice of four times,
-    /// refuses once, and once says to try again.
+    /// The action if no page can be freed. A killed tenant loses its anonymous memory, and its jobs
+    /// end. With [`OomPolicy::Ask`], out of four requests the simulated host kills the victim for
+    /// two, refuses one and retries one.
     pub oom_policy: OomPolicy,
-    /// What page names mean.
+    /// The meaning of page names.
     pub numbering: Numbering,
     /// How writes through descriptors treat missing pages.
     pub writes: Writes,
-    /// The largest window of readahead, in pages, for reads through descriptors in order and around
-    /// misses through mappings; 0: nothing is read ahead. The kernel's default is 32
+    /// Maximum readahead window in pages, for sequential reads through descriptors and around
+    /// misses through mappings; 0: no readahead. The kernel's default is 32
     /// ([`mglru_core::readahead::DEFAULT_MAX_PAGES`]). Needs [`Numbering::Files`].
     pub readahead_pages: u32,
-    /// The aligned window, in pages, in which a load through a mapping maps all pages that are in
-    /// memory; 0: each load maps its page. The kernel's default is 16
+    /// Aligned window in pages in which a load through a mapping maps all cached pages
+    /// (fault-around); 0: only its own page. The kernel's default is 16
     /// ([`mglru_core::readahead::FAULT_AROUND_PAGES`]).
     pub fault_around_pages: u32,
-    /// Whether a second access in a row to the same page, through the same descriptor, counts. In
-    /// the kernel it does not.
+    /// Whether consecutive accesses to the same page through the same descriptor count more than
+    /// once. In the kernel they do not.
     pub count_repeats: bool,
-    /// Who goes on, where several could.
+    /// Which of several runnable actors runs next.
     pub interleaving: Interleaving,
-    /// Decides everything that is left to chance.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
 impl Machine {
-    /// What an access takes in [`Self::kernel_lab`], what it waits for included.
+    /// Duration of an access in [`Self::kernel_lab`], including its waits.
     pub const LAB_ACCESS_TIME: Duration = Duration::from_micros(40);
 
-    /// A machine with so much memory and one tenant, `all`, that may have all of it. Kernel's
-    /// watermarks, an NVMe disk, no swap, a flusher, a microsecond per touch.
+    /// A machine with one tenant, `all`, that may use all memory. It has the kernel's watermarks,
+    /// an NVMe disk, no swap, a flusher, and accesses of 1 µs.
     pub fn new(memory_pages: u32) -> Machine {
         Machine {
             memory_pages,
@@ -196,8 +194,8 @@ impl Machine {
     }
 
     /// The idealised harness of the golden traces ([book: golden-traces#harness]): one tenant with
-    /// a limit on a machine that is never short of memory, nothing takes time, nothing is ever
-    /// written, every access counts.
+    /// a limit, on a machine that is never short of memory. Nothing takes time, nothing is written,
+    /// and every access counts.
     pub fn ideal(limit_pages: u64, batch_folios: usize) -> Machine {
         Machine {
             watermarks: Watermarks { min: 0, low: 0, high: 0 },
@@ -211,18 +209,18 @@ impl Machine {
         }
     }
 
-    /// The machine of the kernel lab, as far as it matters for counts
-    /// ([book: agreement#multigen-agreement]): one tenant with a limit on a machine that is never
+    /// The kernel lab's machine, as far as it matters for counts
+    /// ([book: agreement#multigen-agreement]): one tenant with a limit, on a machine that is never
     /// short of memory.
     ///
-    /// Time is counted in accesses of 40 µs: the lab's runs took 36 to 150 µs per access, reads
-    /// included, so reads take none of their own here. The device writes two pages per access, with
-    /// 60 under way at a time, so that a write ends 30 accesses after it began. Transfers end on a
-    /// CPU of their own, whose batches reclaim does not drain.
+    /// Time is counted in accesses of 40 µs. The lab's runs took 36 to 150 µs per access, including
+    /// reads, so reads take no extra time here. The device writes two pages per access, 60 at a
+    /// time, so that a write ends 30 accesses after it starts. Transfers end on a separate CPU,
+    /// whose batches reclaim does not drain.
     ///
-    /// A run of the lab with `memory.max` at 8192 pages also paid for index nodes and page tables.
-    /// `limit_pages` is what it had left: its measured mean of cached pages, and 28 more, which is
-    /// half of what one effort frees.
+    /// A lab run with `memory.max` at 8192 pages also paid for index nodes and page tables.
+    /// `limit_pages` is the rest: its measured mean of cached pages plus 28, half of what one
+    /// reclaim attempt frees.
     pub fn kernel_lab(limit_pages: u64) -> Machine {
         let access_time = Machine::LAB_ACCESS_TIME;
         let write = Lane {
@@ -265,7 +263,7 @@ impl Machine {
     }
 }
 
-/// Memory of a machine on which only a limit of `limit_pages` is ever short.
+/// Memory size with which only a limit of `limit_pages` is ever reached.
 fn spare(limit_pages: u64) -> u32 {
     u32::try_from(limit_pages + 64).expect("a limit of less than 2^32 pages")
 }

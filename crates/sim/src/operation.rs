@@ -1,7 +1,7 @@
-//! What a job does: a stream of operations, most of them touches of one page.
+//! Operations of a job, most of them accesses to one page.
 //!
-//! A page is named by 64 bits. What they mean is the machine's choice ([`Numbering`]): a file in
-//! the high half and a position in the low half, or an opaque key.
+//! A page is named by 64 bits, which mean either a file in the high half and a position in the low
+//! half, or an opaque key ([`Numbering`]).
 
 use mglru_core::lru::Swappiness;
 use mglru_core::{Lru, Time};
@@ -9,28 +9,29 @@ use mglru_workload::load::Step;
 use mglru_workload::trace::{PageAccess, Record};
 use std::error::Error;
 
-/// What the 64 bits of a page name mean.
+/// The meaning of the 64 bits of a page name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Numbering {
-    /// The high 32 bits name a file, the low 32 bits a position in it. Neighbours are neighbours.
+    /// The high 32 bits name a file, the low 32 bits a position in it. Consecutive names are
+    /// adjacent pages.
     #[default]
     Files,
-    /// An opaque key, the same for all operations that name one. Pages get positions in one file in
-    /// the order in which they are first touched, so that what is kept per page stays dense.
+    /// An opaque key. Pages get positions in one file in the order of their first access, so that
+    /// per-page state stays dense.
     Keys,
 }
 
-/// One touch of one page.
+/// An access to one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Which page.
+    /// The page's name.
     pub page: u64,
-    /// It is written to.
+    /// Whether it is a write.
     pub write: bool,
-    /// Through a mapping, not through a descriptor.
+    /// Whether it goes through a mapping instead of a descriptor.
     pub mapped: bool,
-    /// Anonymous memory, through a mapping: `page` is of another space than those of files. Where
-    /// the machine has no swap, such a page stays until it is given up.
+    /// Anonymous memory, always through a mapping. `page` is in a separate name space from files.
+    /// Without swap, such a page stays until it is released.
     pub anon: bool,
 }
 
@@ -57,7 +58,7 @@ impl Access {
 }
 
 impl Access {
-    /// The same, of anonymous memory.
+    /// The same access to anonymous memory.
     pub fn anon(self) -> Access {
         Access { anon: true, ..self }
     }
@@ -70,89 +71,88 @@ impl From<PageAccess> for Access {
     }
 }
 
-/// One thing that a job does. Where a file is meant, `page` is any page of it.
+/// An operation of a job. Where it concerns a file, `page` is any page of that file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Touches a page.
+    /// Accesses a page.
     Access(Access),
-    /// Loads from several of 64 pages through a mapping, in any order. Where pages are
-    /// [`Numbering::Files`].
+    /// Loads from several of 64 pages through a mapping, in any order. Needs [`Numbering::Files`].
     Loads {
-        /// The first of the 64: a multiple of 64.
+        /// The first of the 64 pages: a multiple of 64.
         first: u64,
-        /// Bit `n`: from page `first + n`.
+        /// Bit `n` selects page `first + n`.
         pages: u64,
     },
-    /// Writes the dirty pages of a file and waits for the device (fsync).
+    /// Writes the dirty pages of a file and waits for the device (`fsync`).
     Sync {
         /// A page of the file.
         page: u64,
     },
-    /// Cuts a file off before this page.
+    /// Truncates a file before this page.
     Truncate {
-        /// The first page that goes.
+        /// The first page that is cut off.
         page: u64,
     },
-    /// Advice that pages are not needed any more (fadvise): the clean ones go at once.
+    /// Advises that pages are no longer needed (`fadvise`): clean pages are dropped at once.
     Discard {
         /// The first page.
         page: u64,
-        /// How many.
+        /// Number of pages.
         pages: u32,
     },
-    /// Takes a file out of the job's address space (munmap).
+    /// Unmaps a file from the job's address space (`munmap`).
     Unmap {
         /// A page of the file.
         page: u64,
     },
-    /// Gives anonymous memory up (munmap): pages go, in memory or in swap.
+    /// Frees anonymous memory (`munmap`), both in memory and in swap.
     Release {
         /// The first page.
         page: u64,
-        /// How many.
+        /// Number of pages.
         pages: u32,
     },
-    /// The job goes on as another of its processes ([`crate::Simulator::add_job_of`]).
+    /// Continues as another process of the job ([`crate::Simulator::add_job_of`]).
     Switch {
-        /// Its number.
+        /// Number of the process.
         process: usize,
     },
-    /// Switches the policy that ranks pages, while the others go on, and waits until that is done.
+    /// Switches the LRU policy while other jobs run, and waits until the switch is complete.
     SwitchLru {
-        /// To this one.
+        /// The new policy.
         to: Lru,
-        /// Folios moved at a time.
+        /// Folios moved per step.
         folios: u32,
     },
-    /// Does nothing for a while.
+    /// Pauses the job.
     Rest {
-        /// How long.
+        /// Duration, in nanoseconds.
         nanos: u64,
     },
-    /// Does nothing until that time, unless it is over.
+    /// Pauses the job until a time, unless it has passed.
     RestUntil {
-        /// The time on the machine.
+        /// Virtual time.
         time: Time,
     },
-    /// Asks for pages of a tenant and all below it to be reclaimed (`memory.reclaim`).
+    /// Reclaims pages of a tenant and all below it (`memory.reclaim`).
     Reclaim(Request),
-    /// Removes a file. Its name stands for a new, empty one afterwards.
+    /// Removes a file. Its name then refers to a new, empty file.
     Remove {
         /// A page of the file.
         page: u64,
     },
 }
 
-/// A request to reclaim.
+/// A reclaim request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The number of the machine's tenant; `None`: everybody's pages.
+    /// The machine's tenant number; `None`: the root.
     pub tenant: Option<usize>,
-    /// How many pages.
+    /// Number of pages.
     pub pages: u64,
-    /// Which kinds, if not as everywhere on the machine.
+    /// Overrides the machine's swappiness.
     pub swappiness: Option<Swappiness>,
-    /// The whole request at once, as before it was sliced
+    /// Reclaims the whole request at once, as before requests were sliced
     /// ([`mglru_core::reclaim::Proactive::unsliced`]).
     pub unsliced: bool,
 }
@@ -183,24 +183,24 @@ impl From<Record> for Operation {
     }
 }
 
-/// Why a source could not go on.
+/// The error of a source.
 pub type SourceError = Box<dyn Error + Send + Sync>;
 
-/// Where a job's operations come from. Any iterator over operations is a source.
+/// A source of a job's operations. Every iterator over operations is a source.
 pub trait Source {
-    /// Puts the next operations, as many as are at hand, into the empty `batch`. None: the job is
-    /// at its end.
+    /// Puts the next available operations into the empty `batch`. An empty batch ends the job.
     ///
     /// # Errors
-    /// The input cannot be read: the run ends with this error.
+    /// The input cannot be read; the run ends with this error.
     fn fill(&mut self, batch: &mut Vec<Operation>) -> Result<(), SourceError>;
 
-    /// It is `now`, and a batch is going to be taken: what came of the last one is done.
+    /// Called at time `now` before a batch is taken, after all operations of the previous batch are
+    /// done.
     fn at(&mut self, now: Time) {
         let _ = now;
     }
 
-    /// The time from which on no batch is taken any more: the job is at its end.
+    /// The time at which the job ends: no batch is taken from then on.
     fn end(&self) -> Option<Time> {
         None
     }

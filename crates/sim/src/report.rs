@@ -1,42 +1,40 @@
-//! What a run came to, as plain numbers.
+//! Results of a run, as plain numbers.
 
 use crate::device::DeviceCounts;
 use mglru_core::lru::GenerationRow;
 use mglru_core::reclaim::Progress;
 use mglru_core::{Counter, Memcg, OutOfMemory, Time};
 
-/// What became of accesses. `accesses` = `hits` + `misses`; the others are among them.
+/// Outcomes of accesses. `accesses` = `hits` + `misses`; the other counts are subsets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Touches of a page.
+    /// Page accesses.
     pub accesses: u64,
-    /// The page was cached, or somebody else was reading it already; or it is one of anonymous
-    /// memory that nobody had stored to: nothing has to be read.
+    /// Accesses that read nothing: the page was cached, another job was already reading it, or it
+    /// was anonymous memory without content.
     pub hits: u64,
-    /// The page had to be brought in, from its file or from swap, or could not be.
+    /// Accesses whose page had to be read from its file or from swap, or could not be.
     pub misses: u64,
-    /// Touches that waited for somebody else's read.
+    /// Accesses that waited for another job's read.
     pub waits: u64,
-    /// Pages of anonymous memory that were made by a store to them: they are full of zeros, and
-    /// nothing is read.
+    /// Pages of anonymous memory that a first store allocated, zero-filled, without a read.
     pub zero_fills: u64,
-    /// Mapped accesses to a cached page that had no page-table entry, zero fills among them.
+    /// Mapped accesses to a cached page without a page-table entry, including zero fills.
     pub minor_faults: u64,
     /// Accesses that failed because the device did.
     pub read_errors: u64,
-    /// Accesses that failed because no page could be freed, or because their tenant was killed
-    /// meanwhile.
+    /// Accesses that failed because no page could be freed or their tenant was killed.
     pub out_of_memory: u64,
-    /// Pauses of writers because too much was dirty.
+    /// Pauses of writers because of too many dirty pages.
     pub dirty_pauses: u64,
-    /// Syncs that ended.
+    /// Completed syncs.
     pub syncs: u64,
-    /// Of them, those that told of an error of write-back.
+    /// Syncs that reported a write-back error.
     pub sync_errors: u64,
 }
 
 impl Counts {
-    /// Misses per access, 0 where there was none.
+    /// Misses per access; 0 without accesses.
     pub fn miss_ratio(&self) -> f64 {
         if self.accesses == 0 { 0.0 } else { self.misses as f64 / self.accesses as f64 }
     }
@@ -58,7 +56,7 @@ impl Counts {
     }
 }
 
-/// The core's counters of a tenant, by the kernel's names.
+/// The core's counters of a tenant, under the kernel's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counters([u64; Counter::ALL.len()]);
 
@@ -67,27 +65,27 @@ impl Counters {
         Counters(std::array::from_fn(|counter| memcg.stat().get(Counter::ALL[counter])))
     }
 
-    /// One of them.
+    /// The value of one counter.
     pub fn get(&self, counter: Counter) -> u64 {
         self.0[counter as usize]
     }
 
-    /// Pages isolated by anybody.
+    /// Scanned pages, of all scanners.
     pub fn pgscan(&self) -> u64 {
         self.get(Counter::PgscanFile) + self.get(Counter::PgscanAnon)
     }
 
-    /// Pages reclaimed by anybody.
+    /// Reclaimed pages, of all reclaimers.
     pub fn pgsteal(&self) -> u64 {
         self.get(Counter::PgstealFile) + self.get(Counter::PgstealAnon)
     }
 
-    /// Names and values, in the order in which they are printed.
+    /// Names and values, in printing order.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         Counter::ALL.iter().map(|&counter| (counter.name(), self.get(counter)))
     }
 
-    /// Sizes are how things stand, not something that happened: they are not subtracted.
+    /// Sizes are states, not event counts, and are not subtracted.
     fn is_size(counter: Counter) -> bool {
         matches!(
             counter,
@@ -102,12 +100,12 @@ impl Counters {
     }
 }
 
-/// What happened to one tenant, or to all of them.
+/// Counts and counters of one tenant, or of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tally {
-    /// Of its jobs.
+    /// Counts of its jobs.
     pub counts: Counts,
-    /// Of its memcg.
+    /// Counters of its memcg.
     pub counters: Counters,
 }
 
@@ -118,7 +116,7 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// What happened since `earlier`. Sizes are those of now.
+    /// The difference since `earlier`. Sizes are the current ones.
     pub fn since(&self, earlier: &Tally) -> Tally {
         let counters = std::array::from_fn(|at| {
             let before = if Counters::is_size(Counter::ALL[at]) { 0 } else { earlier.counters.0[at] };
@@ -130,57 +128,56 @@ impl Tally {
         }
     }
 
-    /// Both together.
+    /// The sum of both.
     pub fn plus(&self, other: &Tally) -> Tally {
         let counters = std::array::from_fn(|at| self.counters.0[at] + other.counters.0[at]);
         Tally { counts: self.counts.zip(&other.counts, |a, b| a + b), counters: Counters(counters) }
     }
 }
 
-/// What came of a request to reclaim.
+/// Result of a reclaim request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestReport {
-    /// Pages asked for.
+    /// Requested pages.
     pub pages: u64,
-    /// What was scanned and reclaimed, and of how many memcgs.
+    /// Scanned and reclaimed pages, and the number of memcgs.
     pub progress: Progress,
-    /// It was too little ("try again").
+    /// Whether too little was reclaimed (`EAGAIN`).
     pub fell_short: bool,
 }
 
-/// A tenant was killed to make room.
+/// An OOM kill of a tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kill {
-    /// When.
+    /// Time of the kill.
     pub time: Time,
-    /// Who it was (`victim`), because of whose limit (`tenant`), and why nothing else could be
-    /// done.
+    /// The victim (`victim`), the tenant whose limit was reached (`tenant`), and the reason.
     pub report: OutOfMemory,
 }
 
-/// The first request of a tenant's jobs that failed, as no page could be freed.
+/// The first failed request of a tenant's jobs because no page could be freed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// When.
+    /// Time of the failure.
     pub time: Time,
-    /// The path of the tenant whose request it was.
+    /// Path of the requesting tenant.
     pub tenant: String,
-    /// Because of whose limit, and why.
+    /// The tenant whose limit was reached, and the reason.
     pub report: OutOfMemory,
 }
 
-/// What happened to one tenant.
+/// Results of one tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantReport {
-    /// Its name; empty for the root, to which what background reclaim does as a whole is counted.
+    /// Its path; empty for the root, which also counts global background reclaim.
     pub name: String,
-    /// Its limit.
+    /// Its limit (`memory.max`), in pages.
     pub max_pages: u64,
     /// Pages charged to it at the end.
     pub usage_pages: u64,
-    /// Most pages that were ever charged to it.
+    /// Maximum number of pages ever charged to it.
     pub peak_pages: u64,
-    /// From the beginning to the end.
+    /// From start to end.
     pub total: Tally,
     /// From the warm point to the end.
     pub warm: Option<Tally>,
@@ -188,41 +185,41 @@ pub struct TenantReport {
     pub generations: Vec<GenerationRow>,
 }
 
-/// What a run came to.
+/// Results of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// How long it took on the simulated machine.
+    /// Duration of the run in virtual time.
     pub now: Time,
     /// The access from which [`TenantReport::warm`] counts, if it was reached.
     pub warm_from: Option<u64>,
-    /// Requests to reclaim, in the order in which they ended.
+    /// Reclaim requests, in the order of their completion.
     pub requests: Vec<RequestReport>,
-    /// Tenants that were killed, in the order in which they were ([`crate::Machine::oom_policy`]).
+    /// OOM kills, in order ([`crate::Machine::oom_policy`]).
     pub kills: Vec<Kill>,
-    /// For whom no page could be freed, in the order in which it happened first.
+    /// Tenants for whose jobs no page could be freed, in the order of their first failure.
     pub refusals: Vec<Refusal>,
-    /// The root first, then the machine's tenants in their order.
+    /// The root first, then the machine's tenants in order.
     pub tenants: Vec<TenantReport>,
-    /// What the device did.
+    /// Counts of the device.
     pub device: DeviceCounts,
-    /// What swap did, if there is some.
+    /// Counts of swap, if the machine has one.
     pub swap: Option<DeviceCounts>,
 }
 
 impl Report {
-    /// All tenants together.
+    /// Sum of all tenants.
     pub fn total(&self) -> Tally {
         self.tenants.iter().fold(Tally::default(), |sum, tenant| sum.plus(&tenant.total))
     }
 
-    /// All tenants together, from the warm point on.
+    /// Sum of all tenants, from the warm point on.
     pub fn warm(&self) -> Option<Tally> {
         self.warm_from?;
         let warm = self.tenants.iter().filter_map(|tenant| tenant.warm);
         Some(warm.fold(Tally::default(), |sum, tenant| sum.plus(&tenant)))
     }
 
-    /// Accesses, all jobs together.
+    /// Accesses of all jobs.
     pub fn accesses(&self) -> u64 {
         self.total().counts.accesses
     }

@@ -1,35 +1,34 @@
-//! How a run went: hits and generations at evenly spaced accesses, however many of them there will
-//! be.
+//! Samples of hits and generations at evenly spaced accesses.
 //!
-//! Nobody knows beforehand how long a run is. So samples are taken often, and where they become
-//! twice as many as wanted, every other one is dropped and only half as many are taken from then
-//! on: 4,096 accesses apart, then 8,192, …
+//! The length of a run is not known in advance. So samples are taken frequently, and once there are
+//! twice as many as wanted, every other one is dropped and the interval doubles: 256 accesses, then
+//! 512, …
 
 use mglru_core::Time;
 use mglru_core::lru::GenerationRow;
 
-/// Accesses between two samples, at first: few enough for a short trace to have some.
+/// Initial number of accesses between samples, small enough for short traces.
 const EVERY: u64 = 256;
 
-/// How things stood before an access.
+/// The state before an access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Accesses that began before.
+    /// Number of accesses before the sample.
     pub access: u64,
-    /// When.
+    /// Time of the sample.
     pub time: Time,
-    /// The root first, then the machine's tenants that are there.
+    /// The root first, then the machine's existing tenants.
     pub tenants: Vec<TenantSample>,
 }
 
-/// How things stood for one tenant.
+/// A tenant's part of a sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantSample {
-    /// Its touches so far.
+    /// Its accesses so far.
     pub accesses: u64,
-    /// Those of cached pages.
+    /// Accesses to cached pages so far.
     pub hits: u64,
-    /// Its live generations, oldest first; none where it has not been made yet.
+    /// Its live generations, oldest first; empty before the tenant is created.
     pub generations: Vec<GenerationRow>,
 }
 
@@ -37,7 +36,7 @@ pub struct TenantSample {
 #[derive(Debug)]
 pub(crate) struct Sampler {
     every: u64,
-    /// Samples at the end: so many to twice as many.
+    /// Minimum number of samples at the end; the maximum is twice that.
     wanted: usize,
     samples: Vec<Sample>,
 }
@@ -47,12 +46,12 @@ impl Sampler {
         Sampler { every: EVERY, wanted: wanted.max(1), samples: Vec::new() }
     }
 
-    /// The access before which the next one is to be taken.
+    /// The access before which the next sample is due.
     pub(crate) fn next(&self) -> u64 {
         self.samples.last().map_or(0, |last| last.access) + self.every
     }
 
-    /// Takes one, at [`Self::next`].
+    /// Adds the sample due at [`Self::next`].
     pub(crate) fn take(&mut self, sample: Sample) {
         debug_assert_eq!(sample.access, self.next());
         self.samples.push(sample);

@@ -1,13 +1,13 @@
-//! Runs a machine: who acts next, and when time moves on.
+//! Runs a machine: chooses the next actor and advances virtual time.
 //!
 //! ```text
-//! loop   what is due now happens      writes end, rests are over
-//!        one runnable actor acts      the first, or any: the seed chooses
-//!        who was called wakes up      flusher, background reclaim, whoever waits for a page
-//!        nobody runnable              time jumps to the next event
+//! loop   handle all due events        writes end, rests end
+//!        one runnable actor acts      the first, or one chosen by the seed
+//!        wake the called actors       flusher, background reclaim, waiters for a page
+//!        no actor runnable            time jumps to the next event
 //! ```
 //!
-//! An actor that is alone runnable is told so. It may then go on over rests that end before the
+//! An actor that is the only runnable one is told so. It may then skip rests that end before the
 //! next event, which changes nothing but speed; [`Simulator::set_shortcuts`] turns that off.
 
 use crate::actor::{
@@ -32,26 +32,26 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-/// Steps without an access or a tick of the clock after which something must be wrong.
+/// Steps without an access or clock advance after which the run is stuck.
 const FRUITLESS_STEPS_MAX: u64 = 10_000_000;
 
-/// Why a machine could not be built, or a run not go on.
+/// An error while building or running a machine.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SimError {
-    /// The machine makes no sense.
+    /// The machine's configuration is invalid.
     Machine(String),
-    /// A tenant could not be made.
+    /// A tenant could not be created.
     Tenant(MemcgError),
-    /// The input of a job, by number, cannot be read, or names what is not supported.
+    /// The input of the job with this number cannot be read, or uses an unsupported feature.
     Job(usize, SourceError),
-    /// Nobody can go on, or nobody gets anywhere. A bug.
+    /// No actor can continue, or none makes progress. A bug.
     Stuck(String),
-    /// The checker found something wrong. A bug.
+    /// The checker found an inconsistency. A bug.
     Check {
-        /// After so many steps.
+        /// Number of steps before it was found.
         step: u64,
-        /// What does not hold.
+        /// The inconsistency.
         what: String,
     },
 }
@@ -78,17 +78,17 @@ impl std::error::Error for SimError {
     }
 }
 
-/// An actor, and why it does not act.
+/// An actor and the reason why it waits.
 #[derive(Debug)]
 struct Place {
     actor: Actor,
     pause: Pause,
-    /// Counts its rests, so that the end of one from which it was woken is not taken for that of
-    /// another.
+    /// Number of the current rest, so that the end of a rest that was cut short is not mistaken for
+    /// the end of a later one.
     nap: u64,
 }
 
-/// A machine with its jobs.
+/// A machine and its jobs.
 #[derive(Debug)]
 pub struct Simulator {
     world: World,
@@ -96,7 +96,7 @@ pub struct Simulator {
     runnable: VecDeque<ActorId>,
     background: ActorId,
     flusher: Option<ActorId>,
-    /// Where tenants may be killed.
+    /// Present if tenants may be killed.
     reaper: Option<ActorId>,
     jobs: usize,
     jobs_left: usize,
@@ -106,7 +106,7 @@ pub struct Simulator {
     shortcuts: bool,
     check_every: Option<u64>,
     steps: u64,
-    /// The step at which an access began or time moved on last, and what they were.
+    /// The step of the last progress, and the accesses and time then.
     progress: (u64, u64, Time),
 }
 
@@ -114,7 +114,7 @@ impl Simulator {
     /// Builds a machine.
     ///
     /// # Errors
-    /// [`SimError::Machine`] or [`SimError::Tenant`]: it makes no sense.
+    /// [`SimError::Machine`] or [`SimError::Tenant`]: the configuration is invalid.
     pub fn new(machine: &Machine) -> Result<Simulator, SimError> {
         let refuse = |what: &str| Err(SimError::Machine(what.to_owned()));
         if machine.memory_pages == 0 {
@@ -181,7 +181,7 @@ impl Simulator {
         id
     }
 
-    /// Adds a job of the machine's tenant number `tenant`. Its number.
+    /// Adds a job of the machine's tenant number `tenant`. Returns the job's number.
     ///
     /// # Panics
     /// If there is no such tenant.
@@ -189,16 +189,17 @@ impl Simulator {
         self.add_job_of(&[Some(tenant)], source)
     }
 
-    /// Adds a job that acts as several processes, one at a time ([`crate::Operation::Switch`]): of
-    /// these tenants of the machine; `None` is the root. It begins as the first. Its number.
+    /// Adds a job that acts as several processes, one at a time ([`crate::Operation::Switch`]),
+    /// starting as the first. `tenants` are the processes' tenants; `None` is the root. Returns the
+    /// job's number.
     ///
     /// # Panics
-    /// If there is no such tenant, or none is given.
+    /// If a tenant does not exist, or `tenants` is empty.
     pub fn add_job_of(&mut self, tenants: &[Option<usize>], source: impl Source + 'static) -> usize {
         let cpu = self.jobs % self.cpus;
         let process = |tenant: &Option<usize>| {
             let tenant = tenant.map_or(0, |tenant| tenant + 1);
-            // Who is to be in a tenant that is made later begins in the root.
+            // A process of a tenant that is created later starts in the root.
             let memcg = self.world.tenants[tenant].memcg.unwrap_or(MemcgId::ROOT);
             let task: Task = self.world.core.new_task(memcg, cpu);
             self.world.tasks.push(task.clone());
@@ -212,10 +213,9 @@ impl Simulator {
         self.jobs - 1
     }
 
-    /// Has orders carried out, each at its time or, if those before take long, after them; and
-    /// control files read `every` so often, beginning with the start. `later`: tenants that orders
-    /// make, whose numbers follow those of the machine's. To be called once, before jobs are added.
-    /// The run lasts until orders are carried out, too.
+    /// Executes orders, each at its time or after the previous one ends, and reads control files at
+    /// intervals of `every`, from the start. `later`: tenants that orders create; they are numbered
+    /// after the machine's. Call it once, before jobs are added. The run also waits for all orders.
     ///
     /// # Panics
     /// If there are jobs already.
@@ -235,35 +235,35 @@ impl Simulator {
         }
     }
 
-    /// What came of the orders so far.
+    /// Results of the orders so far.
     pub fn answers(&self) -> &[Answer] {
         &self.world.answers
     }
 
-    /// What was read of control files so far.
+    /// Texts of control files read so far.
     pub fn readings(&self) -> &[Reading] {
         &self.world.readings
     }
 
-    /// Says how long the file of `page` is, in pages: readahead stops there. Without it, files have
-    /// no end, and readahead brings pages behind the last one that a job reads.
+    /// Sets the length of the file that contains `page`, in pages. Readahead stops there; without a
+    /// length, it also reads pages behind the last one that a job reads.
     pub fn set_file_pages(&mut self, page: u64, pages: u64) {
         let file = self.world.files.file_of(&self.world.core, page);
         self.world.files.set_pages(file, pages);
     }
 
-    /// Counts also from this access on, the first being number 0.
+    /// Starts the warm counts at this access; the first access has number 0.
     pub fn set_warm_from(&mut self, access: u64) {
         self.world.set_warm_from(access);
     }
 
-    /// Takes samples of hits and generations, evenly spaced: at least `wanted`, if the run is long
-    /// enough, and less than twice as many. Changes no result. To be called before anything runs.
+    /// Takes at least `wanted` evenly spaced samples of hits and generations if the run is long
+    /// enough, and fewer than twice as many. Changes no result. Call it before the run.
     pub fn sample(&mut self, wanted: usize) {
         self.world.sample(wanted);
     }
 
-    /// The samples, and how things stand now.
+    /// The samples so far, and one of the current state.
     pub fn samples(&self) -> Vec<Sample> {
         let now = (self.world.accesses > 0).then(|| self.world.sample_now());
         let mut samples = self.world.samples().to_vec();
@@ -271,53 +271,51 @@ impl Simulator {
         samples
     }
 
-    /// Measures how long accesses take, from the moment at which a job begins one to that at which
-    /// it can go on. Changes no result. To be called before anything runs.
+    /// Measures the duration of each access, from its start until the job can continue. Changes no
+    /// result. Call it before the run.
     pub fn time_accesses(&mut self) {
         self.world.times_accesses = true;
     }
 
-    /// How long accesses took so far, if that is measured: the root's first, then those of the
-    /// machine's tenants.
+    /// Access durations measured so far: the root's first, then those of the machine's tenants.
     pub fn latencies(&self) -> impl Iterator<Item = &Latencies> {
         self.world.tenants.iter().map(|tenant| &tenant.latencies)
     }
 
-    /// Shows everything that happens in the core to `observer`.
+    /// Passes all events of the core to `observer`.
     pub fn observe(&mut self, observer: impl Observer + 'static) {
         self.world.host.observe(Box::new(observer));
     }
 
-    /// Checks the machine after every `steps` steps. Slow; changes no result. To be called before
-    /// anything runs.
+    /// Checks the machine after every `steps` steps. Slow; changes no result. Call it before the
+    /// run.
     pub fn check_every(&mut self, steps: u64) {
         assert!(steps > 0 && self.steps == 0, "checking begins with the run");
         self.check_every = Some(steps);
         self.world.host.model = Some(RefCell::new(Model::default()));
     }
 
-    /// Whether an actor that is alone goes on without the event queue. Default: yes. Changes no
-    /// result.
+    /// Whether the only runnable actor may bypass the event queue. Default: yes. Changes no result.
     pub fn set_shortcuts(&mut self, shortcuts: bool) {
         self.shortcuts = shortcuts;
     }
 
-    /// The core, to look at.
+    /// The core, for inspection.
     pub fn core(&self) -> &Core {
         &self.world.core
     }
 
-    /// The time on the machine.
+    /// The machine's time.
     pub fn now(&self) -> Time {
         self.world.now()
     }
 
-    /// Requests to reclaim that ended so far.
+    /// Reclaim requests finished so far.
     pub fn requests(&self) -> &[RequestReport] {
         &self.world.requests
     }
 
-    /// Touches of a page that began so far.
+    /// Page accesses started so far.
     pub fn accesses(&self) -> u64 {
         self.world.accesses
     }
@@ -327,12 +325,12 @@ impl Simulator {
         self.steps
     }
 
-    /// Bytes kept per page that was ever named, besides what the core keeps.
+    /// Bytes used for page numbering, in addition to the core's memory.
     pub fn numbering_bytes(&self) -> u64 {
         self.world.files.bytes()
     }
 
-    /// Runs until all jobs are at their end.
+    /// Runs until all jobs have ended.
     ///
     /// # Errors
     /// See [`SimError`].
@@ -341,7 +339,7 @@ impl Simulator {
         Ok(self.report())
     }
 
-    /// Runs on for a while: at most some ten thousand accesses. `false`: all jobs are at their end.
+    /// Runs at most some ten thousand accesses. Returns `false` if all jobs have ended.
     ///
     /// # Errors
     /// See [`SimError`].
@@ -359,7 +357,7 @@ impl Simulator {
         };
         let alone = self.shortcuts && self.check_every.is_none() && self.runnable.is_empty();
         let acted = self.places[id.0].actor.step(&mut self.world, alone);
-        // The actors before the jobs, such as background reclaim, read no source.
+        // Actors numbered before the jobs, such as background reclaim, have no source.
         let pause = acted.map_err(|error| SimError::Job(id.0 - (self.places.len() - self.jobs), error))?;
         self.answer_calls();
         self.move_jobs();
@@ -369,12 +367,12 @@ impl Simulator {
         Ok(!self.is_over())
     }
 
-    /// All jobs are at their end, and nobody who was killed has memory.
+    /// Whether all jobs have ended and the memory of all victims is freed.
     fn is_over(&self) -> bool {
         self.jobs_left == 0 && self.world.victims.is_empty()
     }
 
-    /// What is due now happens.
+    /// Handles all due events.
     fn let_things_happen(&mut self) {
         while let Some(due) = self.world.events.take_due(self.world.now()) {
             match due {
@@ -393,7 +391,7 @@ impl Simulator {
         }
     }
 
-    /// Whoever the core called wakes up. Who begins to wait afterwards was not meant.
+    /// Wakes the actors that the core called. Actors that start to wait later are not affected.
     fn answer_calls(&mut self) {
         if !self.world.host.is_called() {
             return;
@@ -422,7 +420,7 @@ impl Simulator {
         }
     }
 
-    /// Jobs go where the administrator said. Who has ended stays where it was.
+    /// Moves jobs as the administrator ordered. Ended jobs stay where they were.
     fn move_jobs(&mut self) {
         let first = self.places.len() - self.jobs;
         for (jobs, tenant) in std::mem::take(&mut self.world.moves) {
@@ -436,7 +434,7 @@ impl Simulator {
         }
     }
 
-    /// Jobs of who was killed do not sleep on, and the reaper begins.
+    /// Wakes the jobs of killed tenants, and the reaper.
     fn wake_killed(&mut self) {
         for actor in 0..self.places.len() {
             let place = &self.places[actor];
@@ -471,7 +469,7 @@ impl Simulator {
         self.runnable.push_back(actor);
     }
 
-    /// Who acts next.
+    /// The next actor to run.
     fn choose(&mut self) -> Option<ActorId> {
         if self.interleaving == Interleaving::InOrder || self.runnable.len() < 2 {
             return self.runnable.pop_front();
@@ -480,7 +478,7 @@ impl Simulator {
         self.runnable.remove(chosen)
     }
 
-    /// An actor has acted, and pauses.
+    /// Records an actor's pause after its step.
     fn settle(&mut self, actor: ActorId, pause: Pause) {
         let now = self.world.now();
         let place = &mut self.places[actor.0];
@@ -516,8 +514,7 @@ impl Simulator {
         Ok(())
     }
 
-    /// Says why, and what some of those wait for who are not at their end: of thousands, all would
-    /// be megabytes.
+    /// Builds the error, naming a few of the waiting actors only; thousands would fill megabytes.
     fn stuck(&self, why: &str) -> SimError {
         const NAMED_MAX: usize = 8;
         let waiting = self.places.iter().enumerate().filter(|(_, place)| place.pause != Pause::Done);
@@ -533,11 +530,10 @@ impl Simulator {
         SimError::Stuck(what)
     }
 
-    /// Lets transfers that are under way end, once all jobs are at their end, and checks that
-    /// nothing is left over.
+    /// Waits for active transfers after all jobs have ended, and checks that nothing is left over.
     ///
     /// # Errors
-    /// [`SimError::Check`]: something is.
+    /// [`SimError::Check`]: something is left over.
     pub fn finish(&mut self) -> Result<(), SimError> {
         assert_eq!(self.jobs_left, 0, "jobs still run");
         while !self.world.writes.is_empty() || !self.world.reads.is_empty() {
@@ -558,7 +554,7 @@ impl Simulator {
             .map_err(|what| SimError::Check { step: self.steps, what })
     }
 
-    /// What happened so far.
+    /// The results so far.
     pub fn report(&self) -> Report {
         let world = &self.world;
         let tenant = |tenant: usize| {

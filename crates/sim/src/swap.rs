@@ -1,60 +1,58 @@
-//! Swap space of the machine: how long its transfers take, and when they end.
+//! Swap of the machine: timing and completion of its transfers.
 //!
-//! A store in memory takes pages at once: who reclaims compresses, and loses that time. A disk
-//! takes them as it does pages of files, behind the back of who reclaims.
+//! Compressed memory stores pages synchronously: the reclaiming task compresses them and loses that
+//! time. A disk stores them asynchronously, like pages of files.
 //!
-//! What a store in memory holds takes no frame of the machine, and is charged to no tenant: in the
-//! kernel lab, compressed pages were outside of the limit (`../shared/kernel/README.md`), and only
-//! the limit was short.
+//! Compressed pages take no frame of the machine and are charged to no tenant. In the kernel lab,
+//! too, they were outside of the limit, and only the limit was reached.
 
 use crate::device::{Completion, Device, DeviceCounts, DeviceModel, Lane, Latency};
 use mglru_core::{SwapOptions, SwapStore, Time};
 use std::time::Duration;
 
-/// Where the machine puts anonymous pages.
+/// The machine's swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwapModel {
-    /// How many it can hold.
+    /// Capacity in pages.
     pub pages: u32,
-    /// What holds them.
+    /// The storage.
     pub device: SwapDevice,
 }
 
-/// What holds swapped pages.
+/// The storage of swapped pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwapDevice {
-    /// Compressed memory. The task that reclaims or faults does the work, and it never fails.
+    /// Compressed memory. The reclaiming or faulting task does the work, and it never fails.
     Memory {
-        /// To decompress a page.
+        /// Duration of decompressing a page.
         read: Duration,
-        /// To compress a page.
+        /// Duration of compressing a page.
         write: Duration,
     },
-    /// A disk of its own.
+    /// A separate disk.
     Disk {
-        /// How fast it is.
+        /// The disk's timing.
         model: DeviceModel,
-        /// The CPU on which transfers end: in whose batches pages are collected that can be freed
-        /// now.
+        /// The CPU on which transfers end; its batches collect the pages that can be freed.
         cpu: usize,
     },
 }
 
 impl SwapDevice {
-    /// Memory compressed by a processor of a server: 2 µs per page to decompress, 5 µs to compress.
+    /// Memory compressed by a server's processor: 2 µs per page to decompress, 5 µs to compress.
     pub fn zram() -> SwapDevice {
         SwapDevice::Memory { read: Duration::from_micros(2), write: Duration::from_micros(5) }
     }
 
-    /// The kernel lab's disk, where time is counted in accesses: reads take none of their own, and
-    /// a write has ended before reclaim goes on to the next priority, on the same CPU
+    /// The kernel lab's disk, for a machine that counts time in accesses: reads take no extra time,
+    /// and a write ends on the same CPU before reclaim proceeds to the next priority
     /// ([book: swap#swap-out]).
     pub fn lab_disk() -> SwapDevice {
         SwapDevice::Disk { model: DeviceModel::IDEAL, cpu: 0 }
     }
 }
 
-/// Swap at work.
+/// The state of swap.
 #[derive(Debug)]
 pub(crate) struct Swap {
     model: SwapModel,
@@ -71,7 +69,7 @@ impl Swap {
         Swap { model, device: Device::new(device, seed ^ 0x5AA5) }
     }
 
-    /// What the core has to know of it.
+    /// The core's options for this swap.
     pub(crate) fn options(model: Option<SwapModel>) -> SwapOptions {
         let Some(SwapModel { pages, device }) = model else { return SwapOptions::default() };
         let store = match device {

@@ -1,20 +1,20 @@
-//! Swarm runs: a random machine, random jobs on it, from one seed, under the checker.
+//! Swarm runs: random machines and jobs, generated from one seed and run under the checker.
 //!
-//! Every seed switches some behaviours on and others off (swarm testing: Groce and others, ISSTA
-//! 2012), since a run that does a little of everything rarely does much of anything. Each seed runs
-//! twice: with the checker and without the simulator's shortcuts, then without the checker and with
-//! them. Both must report the same.
+//! Every seed enables a random set of behaviours (swarm testing: Groce and others, ISSTA 2012),
+//! because a run that does a little of everything rarely does much of anything. Each seed runs
+//! twice: with the checker and without the simulator's shortcuts, then the other way round. Both
+//! runs must report the same.
 //!
-//! Every third seed is one of *trouble*: many writes and syncs on a device that is slow, stands
-//! still for up to a minute, fails one write in a hundred, or is full, until it is well again. Then
-//! the load has to end, and everything it wrote to be on the device.
+//! Every third seed has *trouble*: many writes and syncs on a device that is slow, stalls for up to
+//! a minute, fails one write in a hundred, or is full, and finally recovers. Then the load must end
+//! and all of its writes must be on the device.
 //!
-//! Every seed also has a policy for where no page can be had: requests fail, somebody is killed, or
-//! the host is asked. Half of them are *greedy*: tight limits below one another, and more anonymous
-//! memory than fits. Nobody may exceed a limit; with our preset nobody is killed while pages could
-//! be had; and who was killed has given all anonymous memory back.
+//! Every seed also has an OOM policy: requests fail, a tenant is killed, or the host is asked. Half
+//! of the seeds are *greedy*: tight nested limits and more anonymous memory than fits. No tenant
+//! may exceed a limit; under our preset none is killed while pages can be freed; and a killed
+//! tenant has given back all of its anonymous memory.
 //!
-//! A failure names its seed, and the seed is all that it takes to see it again.
+//! A failure names its seed, which is enough to reproduce it.
 
 use crate::actor::Order as AdminOrder;
 use crate::device::{DeviceModel, Lane, Latency, Trouble};
@@ -34,38 +34,38 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-/// No run may take longer on its machine: the slowest of 300 seeds took a quarter of an hour.
+/// Maximum virtual time of a run. The slowest of 300 seeds took a quarter of an hour.
 const TIME_MAX: Duration = Duration::from_secs(3600);
-/// What a charge waits at most above `memory.swap.high`: a tenant far above it makes two or three a
-/// second, as in the kernel.
+/// Maximum pause of a charge above `memory.swap.high`. A tenant far above it makes two or three
+/// charges per second, as in the kernel.
 const HIGH_PAUSE_MAX: Duration = Duration::from_secs(2);
-/// No greedy run: where nobody can be killed, each of up to 9,000 accesses may wait for some
-/// seconds before it fails.
+/// Maximum virtual time of a greedy run: where no tenant can be killed, each of up to 9,000
+/// accesses may wait some seconds before it fails.
 const GREEDY_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Near smaller limits CPUs charge page by page, even with `charge_near_limit`. One seed in eight
-/// has limits from here on.
+/// Smallest limit for batched charging: near smaller ones, CPUs charge page by page, even with
+/// `charge_near_limit`. One seed in eight has limits from here on.
 const LARGE_LIMIT_PAGES: u64 = 2048;
 
-/// A seed that ran clean.
+/// A seed without failure.
 #[derive(Clone, Debug)]
 pub struct SwarmReport {
     /// The seed.
     pub seed: u64,
     /// Steps of actors in the checked run.
     pub steps: u64,
-    /// What it came to.
+    /// The results.
     pub report: Report,
 }
 
-/// A seed that did not.
+/// A seed that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwarmFailure {
     /// The seed.
     pub seed: u64,
-    /// The step of the checked run after which it was noticed.
+    /// The step of the checked run after which the failure was detected.
     pub step: u64,
-    /// What is wrong.
+    /// The failure.
     pub what: String,
 }
 
@@ -80,8 +80,8 @@ impl std::error::Error for SwarmFailure {}
 /// Runs one seed.
 ///
 /// # Errors
-/// What went wrong, and where: a check that failed, a panic, nobody getting anywhere, or two runs
-/// that differ.
+/// The failure and its step: a failed check, a panic, a stuck run, or a difference between the two
+/// runs.
 pub fn run_seed(seed: u64) -> Result<SwarmReport, SwarmFailure> {
     let plan = Plan::new(seed);
     let failure = |step, what: String| SwarmFailure { seed, step, what };
@@ -95,7 +95,7 @@ pub fn run_seed(seed: u64) -> Result<SwarmReport, SwarmFailure> {
     Ok(SwarmReport { seed, steps, report: checked })
 }
 
-/// One run; where and why it failed.
+/// Performs one run. Returns the number of steps and the report, or the step and the failure.
 fn run(plan: &Plan, check_every: Option<u64>) -> Result<(u64, Report), (u64, String)> {
     let mut simulator = Simulator::new(&plan.machine).map_err(|error| (0, error.to_string()))?;
     if !plan.orders.is_empty() {
@@ -128,19 +128,19 @@ fn run(plan: &Plan, check_every: Option<u64>) -> Result<(u64, Report), (u64, Str
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-            // A core whose assertion failed may not even be dropped safely.
+            // After a failed assertion, dropping the core may not be safe.
             std::mem::forget(simulator);
             Err((steps, format!("panic: {}", text.unwrap_or("of an unknown kind"))))
         }
     }
 }
 
-/// What a seed stands for.
+/// The machine, jobs and orders of a seed.
 #[derive(Debug)]
 struct Plan {
     machine: Machine,
     jobs: Vec<JobPlan>,
-    /// Tenants that orders make, and the orders.
+    /// Tenants that orders create, and the orders.
     later: Vec<Tenant>,
     orders: Vec<(Time, AdminOrder)>,
     check_every: u64,
@@ -148,7 +148,7 @@ struct Plan {
     time_max: Duration,
 }
 
-/// How likely each operation of a job is, relative to the others.
+/// Relative frequency of each operation of a job.
 #[derive(Clone, Copy, Debug)]
 struct Weights {
     read: u64,
@@ -178,41 +178,41 @@ impl Weights {
     }
 }
 
-/// In which order a job touches pages.
+/// The order in which a job accesses pages.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     Uniform,
     /// The smaller of two draws.
     Skewed,
-    /// Round and round.
+    /// Sequential, repeated.
     Cyclic,
-    /// Uniform over a tenth of the pages that moves on.
+    /// Uniform over a moving tenth of the pages.
     Drifting,
 }
 
-/// A file that jobs touch.
+/// A file that jobs use.
 #[derive(Clone, Copy, Debug)]
 struct FilePlan {
     first_page: u64,
     pages: u64,
 }
 
-/// What a job does.
+/// The plan of a job.
 #[derive(Clone, Debug)]
 struct JobPlan {
     tenant: usize,
     seed: u64,
     operations: u64,
     files: Vec<FilePlan>,
-    /// Of the one region of anonymous memory, which all jobs share.
+    /// Size of the anonymous region that all jobs share.
     anon_pages: u64,
     order: Order,
     weights: Weights,
-    /// Then it syncs all of its files, at its end.
+    /// At its end, the job waits until this time and then syncs all of its files.
     well_from: Option<Time>,
 }
 
-/// Random choices, in words.
+/// Random choices.
 struct Choices(Random);
 
 impl Choices {
@@ -220,7 +220,7 @@ impl Choices {
         least + self.0.below(most - least + 1)
     }
 
-    /// True once in so many times.
+    /// True with probability 1 / `times`.
     fn one_in(&mut self, times: u64) -> bool {
         self.0.below(times) == 0
     }
@@ -256,17 +256,17 @@ impl Plan {
             plan.get_into_trouble(&mut choices);
         }
         if large {
-            // A check takes as long as the memory is large.
+            // The duration of a check is proportional to memory size.
             plan.check_every = plan.check_every.max(997);
         }
-        // Of its own, so that a seed is otherwise what it was.
+        // A separate random stream, so that the rest of a seed's plan does not depend on it.
         plan.choose_oom_policy(&mut Choices(Random::stream(seed, 0xDEAD)));
         plan
     }
 
-    /// Many writes and syncs, on a device that they are too much for.
+    /// Adds many writes and syncs, and a device that cannot keep up.
     fn get_into_trouble(&mut self, choices: &mut Choices) {
-        // While the device stands still, reclaim tries again and again.
+        // Reclaim retries many times while the device stalls.
         self.check_every = choices.one_of(&[211, 499, 1009]);
         let Plan { machine, jobs, .. } = self;
         machine.batch_time = choices.one_of(&[50, 200, 1000]) * Duration::from_micros(1);
@@ -295,7 +295,7 @@ impl Plan {
         }
     }
 
-    /// Who pays where no page can be had. Greedy seeds come to that.
+    /// Chooses the OOM policy. Greedy seeds run out of memory.
     fn choose_oom_policy(&mut self, choices: &mut Choices) {
         let Plan { machine, jobs, orders, .. } = self;
         machine.oom_policy =
@@ -329,13 +329,13 @@ impl Plan {
         self.time_max = GREEDY_TIME_MAX;
     }
 
-    /// What should not have come of it.
+    /// Describes a forbidden outcome, if any.
     fn wrong(&self, report: &Report) -> Option<String> {
         let kills = &report.kills;
         if self.machine.oom_policy == OomPolicy::Fail && !kills.is_empty() {
             return Some(format!("nobody was to be killed: {kills:?}"));
         }
-        // Orders change limits, make tenants and remove them.
+        // Orders change limits, and create and remove tenants.
         let ordered = |tenant: &str| {
             self.orders.iter().any(|(_, order)| match order {
                 AdminOrder::Write { file, .. } => file.starts_with(tenant) && !file.ends_with("oom.group"),
@@ -343,7 +343,7 @@ impl Plan {
                 AdminOrder::Remove(_) => true,
             })
         };
-        // Who moved left pages behind, which no kill takes from it.
+        // Jobs that moved left pages behind, which a kill of their tenant does not take.
         let moved = self.orders.iter().any(|(_, order)| matches!(order, AdminOrder::Move { .. }));
         for tenant in report.tenants.iter().skip(1).filter(|tenant| !ordered(&tenant.name)) {
             if tenant.peak_pages > tenant.max_pages {
@@ -364,8 +364,8 @@ impl Plan {
         if self.machine.mechanisms != Mechanisms::default() || self.machine.trouble.stall.is_some() {
             return None;
         }
-        // What can be taken: files that are clean, whose pages nobody maps, and that no floor
-        // spares. What waits in batches of arrivals and charges of other CPUs is out of reach.
+        // Reclaimable pages are clean, unmapped file pages above all protections. Pages in other
+        // CPUs' batches of new pages and of charges are out of reach.
         let Machine { cpus, batch_folios, charge_batch_pages, .. } = self.machine;
         let out_of_reach = cpus as u64 * (4 * batch_folios as u64 + charge_batch_pages);
         kills.iter().find_map(|kill| {
@@ -378,15 +378,15 @@ impl Plan {
         })
     }
 
-    /// What was to be done, and was not.
+    /// Describes unfinished work, if any.
     fn unfinished(&self, report: &Report) -> Option<String> {
-        // Jobs of a tenant that is killed or removed are cut short.
+        // Jobs of a killed or removed tenant end early.
         let cut_short = !report.kills.is_empty()
             || self.orders.iter().any(|(_, order)| matches!(order, AdminOrder::Remove(_)));
         let counters = report.total().counters;
         let mut left = [Counter::FileDirty, Counter::FileWriteback].map(|counter| counters.get(counter));
         if self.machine.swap.is_some() {
-            // Pages on their way to swap are among them, which nobody syncs.
+            // These include pages on their way to swap, which no job syncs.
             left[1] = 0;
         }
         let all_synced = self.machine.trouble.well_from.is_some() && !cut_short;
@@ -395,7 +395,7 @@ impl Plan {
     }
 }
 
-/// A device that any writer overtakes.
+/// A device that is slower than any writer.
 fn slow_device(choices: &mut Choices) -> DeviceModel {
     let mut lane = || Lane {
         latency: Latency::Fixed(Duration::from_millis(choices.between(1, 50))),
@@ -409,7 +409,7 @@ fn slow_device(choices: &mut Choices) -> DeviceModel {
 
 fn random_machine(choices: &mut Choices, seed: u64, large: bool) -> Machine {
     let charge_metadata = choices.one_in(4);
-    // Memory for the index comes in portions of some 33 pages.
+    // Index memory is taken in units of about 33 pages.
     let (least, most) = if large { (2500, 4000) } else { (if charge_metadata { 160 } else { 24 }, 640) };
     let memory_pages = choices.between(least, most) as u32;
     let mut tenants: Vec<Tenant> = Vec::new();
@@ -474,14 +474,14 @@ fn random_machine(choices: &mut Choices, seed: u64, large: bool) -> Machine {
     }
 }
 
-/// A preset, or every switch by a throw of a coin.
+/// A preset, or a random choice of every switch.
 fn random_mechanisms(choices: &mut Choices) -> Mechanisms {
     let preset = choices.one_of(&Preset::ALL);
     let lru = choices.one_of(&[Lru::MultiGen, Lru::Ranked, Lru::Ranked, Lru::Classic]);
     let lock = choices.one_of(&[LruLock::Lruvec, LruLock::Lruvec, LruLock::Node]);
     let mut mechanisms = Mechanisms::preset(preset);
     if choices.one_in(2) {
-        // About every second throw makes no sense, and is made again.
+        // About half of the combinations are invalid and drawn again.
         mechanisms = loop {
             let (with, without): (Vec<_>, Vec<_>) = Switch::ALL.into_iter().partition(|_| choices.one_in(2));
             if let Ok(composed) = Mechanisms::compose(preset, &with, &without) {
@@ -504,7 +504,7 @@ fn random_swap(choices: &mut Choices, memory_pages: u64, cpus: usize) -> Option<
             cpu: choices.between(0, cpus as u64 - 1) as usize,
         },
     };
-    // Some have less than reclaim wants to see free at all, some run full, some have plenty.
+    // Some have less than reclaim's minimum of free swap, some fill up, some have plenty.
     let share = choices.one_of(&[1, 1, 4]);
     let pages = choices.between(1, 2 + memory_pages * share) as u32;
     Some(SwapModel { pages, device })
@@ -541,7 +541,7 @@ fn random_files(choices: &mut Choices, machine: &Machine) -> Vec<FilePlan> {
     let all_pages = memory_pages * choices.between(1, 6) + 16;
     let mut file = |number: u64| {
         let pages = choices.between(1, 1 + 2 * all_pages / files);
-        // Most files are numbered from 0, and begin at 0; some are not, or end at the last possible
+        // Most files are numbered from 0 and start at 0; some are not, or end at the last possible
         // page.
         let name = if choices.one_in(8) { u64::from(u32::MAX) - number } else { number };
         let first = match choices.between(0, 15) {
@@ -555,7 +555,7 @@ fn random_files(choices: &mut Choices, machine: &Machine) -> Vec<FilePlan> {
 }
 
 fn random_job(choices: &mut Choices, machine: &Machine, files: &[FilePlan]) -> JobPlan {
-    // Each kind of operation is left out of about half of the jobs.
+    // Each kind of operation is missing in about half of the jobs.
     let mut weight = |most: u64| if choices.one_in(2) { 0 } else { choices.between(0, most) };
     let mut weights = Weights {
         read: weight(1000),
@@ -581,12 +581,12 @@ fn random_job(choices: &mut Choices, machine: &Machine, files: &[FilePlan]) -> J
         weights.release = choices.between(0, 20);
     }
     if machine.flusher.is_none() {
-        // Without a flusher, dirty pages are stuck until a sync. Many would only show how long
+        // Without a flusher, dirty pages stay until a sync. Many of them would only test how long
         // reclaim keeps trying.
         (weights.write, weights.store) = (weights.write.min(weights.sync), weights.store.min(weights.sync));
     }
     if machine.numbering == Numbering::Keys {
-        // Opaque keys have no range that could be cut off.
+        // Opaque keys have no ranges to truncate or discard.
         (weights.truncate, weights.discard) = (0, 0);
         weights.release = 0;
     }
@@ -606,7 +606,7 @@ fn random_job(choices: &mut Choices, machine: &Machine, files: &[FilePlan]) -> J
     }
 }
 
-/// A tenant at the top or below another, with some of the limits that there are.
+/// A tenant at the top or below another, with some of the possible limits.
 fn random_tenant(choices: &mut Choices, others: &[Tenant], name: &str, memory_pages: u64) -> Tenant {
     let parent = if others.is_empty() || choices.one_in(2) {
         String::new()
@@ -614,7 +614,7 @@ fn random_tenant(choices: &mut Choices, others: &[Tenant], name: &str, memory_pa
         format!("{}/", others[choices.0.below(others.len() as u64) as usize].path)
     };
     let mut limit = |times, none| if choices.one_in(times) { choices.between(0, memory_pages) } else { none };
-    // A low limit that slows down would show how long reclaim keeps trying, and nothing else.
+    // A low limit that throttles would only test how long reclaim keeps trying.
     let limits = [
         limit(12, UNLIMITED).max(memory_pages / 2),
         limit(5, 0),
@@ -625,14 +625,13 @@ fn random_tenant(choices: &mut Choices, others: &[Tenant], name: &str, memory_pa
     let [high_pages, low_pages, min_pages, swap_max_pages, swap_high_pages] = limits;
     let max_pages = if choices.one_in(4) { UNLIMITED } else { choices.between(8, memory_pages) };
     let path = format!("{parent}{name}");
-    // More than a quarter of all memory that may not be taken would only show how long reclaim
-    // keeps trying.
+    // Protecting more than a quarter of memory would only test how long reclaim keeps trying.
     let min_pages = min_pages / 8;
     Tenant { path, max_pages, high_pages, low_pages, min_pages, swap_max_pages, swap_high_pages }
 }
 
-/// What an administrator does while jobs run: changes limits, asks for pages, makes tenants, moves
-/// jobs to them and removes them.
+/// Orders of an administrator while jobs run: change limits, reclaim, create and remove tenants,
+/// move jobs.
 fn random_orders(choices: &mut Choices, machine: &Machine) -> (Vec<Tenant>, Vec<(Time, AdminOrder)>) {
     let (mut later, mut orders, mut time) = (Vec::new(), Vec::new(), Time::ZERO);
     if choices.one_in(2) {
@@ -675,8 +674,8 @@ fn random_orders(choices: &mut Choices, machine: &Machine) -> (Vec<Tenant>, Vec<
     (later, orders)
 }
 
-/// Pages of anonymous memory: what fits into swap, and a little more. What has no room there stays
-/// in memory, and much of that would only show how long reclaim keeps trying.
+/// Size of anonymous memory: slightly more than fits into swap. The excess stays in memory; much of
+/// it would only test how long reclaim keeps trying.
 fn anon_pages(machine: &Machine) -> u64 {
     let least = machine.tenants.iter().map(|tenant| tenant.max_pages).min();
     let stuck = least.unwrap_or(UNLIMITED).min(u64::from(machine.memory_pages)) / 4;
@@ -741,8 +740,8 @@ mod tests {
     #[test]
     fn many_seeds_run_clean() {
         let (mut accesses, mut stalled, mut full, mut refused, mut told, mut kills) = (0, 0, 0, 0, 0, 0);
-        // The last one: a page that was new when it was looked for went to swap before it was paid
-        // for, and could not be read.
+        // Seed 1669: a page that was new at its look-up was swapped out before its charge, and
+        // could not be read.
         for seed in (0..120).chain([1669]) {
             let SwarmReport { report, .. } = run_seed(seed).unwrap_or_else(|failure| panic!("{failure}"));
             accesses += report.accesses();
@@ -774,7 +773,7 @@ mod tests {
         }
     }
 
-    /// Limits near which CPUs charge more than one page at once are reached.
+    /// The seeds include limits near which CPUs charge more than one page at once.
     #[test]
     fn large_tenants_get_near_their_limits() {
         let near = |seed: &u64| {

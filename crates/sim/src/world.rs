@@ -1,4 +1,4 @@
-//! What actors act upon: the core and everything around it, except the actors themselves.
+//! The state that actors act upon: the core and everything around it, except the actors.
 
 use crate::actor::{Answer, Reading};
 use crate::clock::Events;
@@ -19,58 +19,57 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Number of an actor, in the order in which they were added.
+/// Number of an actor, in the order of creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ActorId(pub(crate) usize);
 
-/// Number of a write, in the order in which they began.
+/// Number of a write, in the order of start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WriteId(u64);
 
-/// Number of a read of several pages, in the order in which they began.
+/// Number of a read of several pages, in the order of start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ReadId(u64);
 
-/// What can be planned.
+/// A planned event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// The time is over that the actor wanted to rest. `nap`: which of its rests; it may have been
-    /// woken earlier.
+    /// A rest of the actor ends. `nap` is the rest's number; the actor may have been woken before.
     Resume { actor: ActorId, nap: u64 },
-    /// A write ended.
+    /// A write ends.
     Written(WriteId),
-    /// A read of several pages ended.
+    /// A read of several pages ends.
     Read(ReadId),
 }
 
-/// Why an actor does not go on.
+/// Why an actor does not continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// It could go on at once; others may go first.
+    /// It can continue at once; others may run first.
     Ready,
     /// It rests until that time.
     Until(Time),
-    /// It waits until somebody is done with this folio.
+    /// It waits for another user of this folio.
     Folio(mglru_core::FolioId),
-    /// It waits until something was written, at most until that time.
+    /// It waits for a completed write, at most until that time.
     Written(Option<Time>),
-    /// It waits until it is called, at most until that time.
+    /// It waits for a call, at most until that time.
     Called(Option<Time>),
-    /// It is at its end.
+    /// It has ended.
     Done,
 }
 
-/// A write under way.
+/// An active write.
 #[derive(Debug)]
 pub(crate) struct Write {
-    /// `None`: it goes to swap.
+    /// `None`: a write to swap.
     pub(crate) file: Option<FileNumber>,
     pub(crate) mapping: Arc<Mapping>,
     pub(crate) run: WritebackRun,
     ok: bool,
 }
 
-/// A read under way that no job stands for.
+/// An active read for which no job waits in its own state.
 #[derive(Debug)]
 pub(crate) struct Read {
     pub(crate) mapping: Arc<Mapping>,
@@ -78,19 +77,19 @@ pub(crate) struct Read {
     ok: bool,
 }
 
-/// A tenant, while the machine runs.
+/// The state of a tenant.
 #[derive(Debug)]
 pub(crate) struct TenantState {
-    /// `None`: it is made later.
+    /// `None`: it is created later.
     pub(crate) memcg: Option<MemcgId>,
-    /// It was removed, or could not be made: its jobs end.
+    /// It was removed or could not be created; its jobs end.
     pub(crate) gone: bool,
-    /// It was killed: its jobs end, in the middle of what they do.
+    /// It was killed; its jobs end in the middle of their operations.
     pub(crate) killed: bool,
     pub(crate) counts: Counts,
-    /// What it had at the warm point.
+    /// Its counts at the warm point.
     pub(crate) at_warm: Option<Tally>,
-    /// How long its accesses took.
+    /// The durations of its accesses.
     pub(crate) latencies: Latencies,
 }
 
@@ -107,7 +106,7 @@ impl TenantState {
     }
 }
 
-/// Makes a tenant below its parent, which is there.
+/// Creates a tenant below its existing parent.
 pub(crate) fn add_tenant(core: &Core, wanted: &Tenant, now: Time) -> Result<MemcgId, MemcgError> {
     let (parent, name) = wanted.path.rsplit_once('/').unwrap_or(("", &wanted.path));
     let parent = core.memcgs().find(parent)?;
@@ -120,7 +119,7 @@ pub(crate) fn add_tenant(core: &Core, wanted: &Tenant, now: Time) -> Result<Memc
     Ok(memcg.id())
 }
 
-/// Everything but the actors.
+/// Everything except the actors.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) core: Core,
@@ -129,46 +128,45 @@ pub(crate) struct World {
     pub(crate) device: Device,
     pub(crate) swap: Option<Swap>,
     pub(crate) files: Files,
-    /// The root first, then the machine's.
+    /// The root first, then the machine's tenants.
     pub(crate) tenants: Vec<TenantState>,
-    /// Of all jobs that were not killed, in their order.
+    /// Tasks of all jobs that were not killed, in order.
     pub(crate) tasks: Vec<Task>,
-    /// Who was killed so far.
+    /// Kills so far.
     pub(crate) kills: Vec<Kill>,
     pub(crate) refusals: Vec<Refusal>,
-    /// Of these, those whose memory is being taken.
+    /// Victims whose memory is being taken.
     pub(crate) victims: VecDeque<Reaping>,
-    /// Jobs that are to move, and to which tenants.
+    /// Jobs to move, and their new tenants.
     pub(crate) moves: Vec<(Range<usize>, usize)>,
     pub(crate) writes: BTreeMap<WriteId, Write>,
     next_write: u64,
     pub(crate) reads: BTreeMap<ReadId, Read>,
     next_read: u64,
-    /// Requests to reclaim that ended.
+    /// Finished reclaim requests.
     pub(crate) requests: Vec<RequestReport>,
-    /// What came of the administrator's orders, and what was read of control files.
+    /// Results of the administrator's orders, and texts of control files.
     pub(crate) answers: Vec<Answer>,
     pub(crate) readings: Vec<Reading>,
-    /// Touches of a page that began, by all jobs.
+    /// Page accesses started by all jobs.
     pub(crate) accesses: u64,
-    /// The access before which counters are noted.
+    /// The access at the warm point.
     warm_from: u64,
-    /// The access before which somebody reads statistics, and how many there are between such
-    /// reads.
+    /// The access before the next read of statistics, and the accesses between such reads.
     read_from: u64,
     reads_every: u64,
-    /// Takes samples, and the access before which the next one is taken.
+    /// The sampler, and the access before the next sample.
     sampler: Option<Sampler>,
     sample_at: u64,
-    /// How long accesses take is measured.
+    /// Whether the durations of accesses are measured.
     pub(crate) times_accesses: bool,
-    /// What a touch takes, and what reclaiming a batch takes.
+    /// Durations of an access and of reclaiming a batch.
     pub(crate) access_nanos: u64,
     pub(crate) batch_nanos: u64,
-    /// What scanning a page takes, and pages that were scanned before the last batch.
+    /// Duration of scanning a page, and pages scanned before the last batch.
     scan_nanos: u64,
     scanned: u64,
-    /// What looking at an entry of a page table takes, and those that were looked at before.
+    /// Duration of walking a page-table entry, and entries walked before.
     walk_nanos: u64,
     walked: u64,
     preemption: Option<Preemption>,
@@ -176,12 +174,12 @@ pub(crate) struct World {
     pub(crate) overwrite: bool,
     pub(crate) count_repeats: bool,
     pub(crate) transfer_pages: usize,
-    /// The largest window that is read ahead; 0: nothing is.
+    /// Maximum readahead window; 0: no readahead.
     pub(crate) readahead_pages: u32,
-    /// The window in which page-table entries are made together; 0 or 1: each by itself.
+    /// Fault-around window; 0 or 1: each entry by itself.
     pub(crate) fault_around_pages: u32,
     pub(crate) has_flusher: bool,
-    /// Nobody is out of memory before everything was tried.
+    /// Whether the core tries everything else before a request fails for lack of memory.
     pub(crate) waits_before_oom: bool,
     device_cpu: usize,
 }
@@ -244,15 +242,15 @@ impl World {
         self.host.clock.now()
     }
 
-    /// The time before which nobody else does anything, for an actor that is alone runnable: until
-    /// then it may go on as if it had rested and been resumed. For one that is not alone, that is
-    /// now.
+    /// Until this time, an actor that is alone runnable may continue as if it had rested and been
+    /// resumed, because no other actor runs before. For an actor that is not alone it is the start
+    /// of time.
     pub(crate) fn horizon(&self, alone: bool) -> Time {
         if alone { self.events.next_time().unwrap_or(Time::from_nanos(u64::MAX)) } else { Time::ZERO }
     }
 
-    /// Goes on without the event queue where that makes no difference: before the horizon, with
-    /// nobody called.
+    /// Advances time without the event queue, where that makes no difference: before the horizon,
+    /// with no actor called.
     #[inline]
     pub(crate) fn skips(&self, pause: Pause, horizon: Time) -> bool {
         let resume = match pause {
@@ -267,30 +265,30 @@ impl World {
         true
     }
 
-    /// Counters are noted before this access.
+    /// Sets the warm point to this access.
     pub(crate) fn set_warm_from(&mut self, access: u64) {
         self.warm_from = access;
     }
 
-    /// The warm point, if it was reached.
+    /// The access at the warm point.
     pub(crate) fn warm_from(&self) -> u64 {
         self.warm_from
     }
 
-    /// The access before which [`Self::look`] is to be called.
+    /// The access before which [`Self::look`] is due.
     #[inline]
     fn next_look(&self) -> u64 {
         let next = self.read_from.min(self.sample_at);
         if self.accesses <= self.warm_from { self.warm_from.min(next) } else { next }
     }
 
-    /// Whether it is to be called now.
+    /// Whether [`Self::look`] is due now.
     #[inline]
     pub(crate) fn looks(&self) -> bool {
         self.accesses == self.warm_from || self.accesses == self.read_from || self.accesses == self.sample_at
     }
 
-    /// Takes samples from here on, at least so many, if the run is long enough.
+    /// Takes at least `wanted` samples from here on, if the run is long enough.
     pub(crate) fn sample(&mut self, wanted: usize) {
         let sampler = Sampler::new(wanted);
         self.sample_at = sampler.next();
@@ -301,7 +299,7 @@ impl World {
         self.sampler.as_ref().map_or(&[], Sampler::samples)
     }
 
-    /// How things stand.
+    /// A sample of the current state.
     pub(crate) fn sample_now(&self) -> Sample {
         let tenant = |(number, state): (usize, &TenantState)| TenantSample {
             accesses: state.counts.accesses,
@@ -314,7 +312,7 @@ impl World {
         Sample { access: self.accesses, time: self.now(), tenants }
     }
 
-    /// Touches of cached pages after which it is not yet the horizon, nor time for a look.
+    /// Number of accesses to cached pages that fit before the horizon and the next [`Self::look`].
     pub(crate) fn accesses_before(&self, horizon: Time) -> u64 {
         if self.now() >= horizon {
             return 0;
@@ -327,13 +325,13 @@ impl World {
         }
     }
 
-    /// So many pages were touched, without anything else happening.
+    /// Advances time by `accesses` uninterrupted accesses.
     pub(crate) fn pass(&mut self, accesses: u64) {
         self.accesses += accesses;
         self.host.clock.advance(Time::from_nanos(self.now().as_nanos() + accesses * self.access_nanos));
     }
 
-    /// The memcg of a tenant, once it was made.
+    /// The memcg of a tenant, once created.
     pub(crate) fn memcg(&self, tenant: usize) -> Option<&Memcg> {
         self.tenants[tenant].memcg.map(|memcg| self.core.memcg(memcg))
     }
@@ -343,7 +341,7 @@ impl World {
         Tally { counts: self.tenants[tenant].counts, counters }
     }
 
-    /// Somebody looks at the counters: at the warm point to note them, at other times only to look.
+    /// Reads statistics, takes samples, and records counters at the warm point.
     #[cold]
     pub(crate) fn look(&mut self) {
         if self.accesses == self.read_from {
@@ -364,15 +362,15 @@ impl World {
         }
     }
 
-    /// Carries an order of the flusher out. The positions of pages that begin to be written;
-    /// `None`: there are none, or the file was replaced, whose pages are dropped.
+    /// Executes an order of the flusher. Returns the positions of the pages whose write starts, or
+    /// `None` if there are none or the file was replaced.
     pub(crate) fn write(&mut self, order: WriteOrder) -> Option<Range<u64>> {
         let file = self.files.of_mapping(order.mapping)?;
         self.write_run(file, order.from, order.pages_max as usize)
     }
 
-    /// Takes the next dirty pages of a file from `from` on, and begins to write them. Their
-    /// positions; `None`: there are no more.
+    /// Starts writing the next dirty pages of a file from `from` on. Returns their positions, or
+    /// `None` if there are none.
     pub(crate) fn write_next(&mut self, file: FileNumber, from: u32) -> Option<Range<u64>> {
         self.write_run(file, from, self.transfer_pages)
     }
@@ -388,7 +386,7 @@ impl World {
         Some(first..first + pages)
     }
 
-    /// Begins to read pages that were inserted.
+    /// Starts reading inserted pages.
     pub(crate) fn read(&mut self, mapping: Arc<Mapping>, run: ReadRun) {
         let id = ReadId(self.next_read);
         self.next_read += 1;
@@ -397,7 +395,7 @@ impl World {
         self.events.plan(completion.at, Due::Read(id));
     }
 
-    /// Such a read ended.
+    /// Ends such a read.
     pub(crate) fn read_ended(&mut self, id: ReadId) {
         let Read { mapping, run, ok } = self.reads.remove(&id).expect("a read ends once");
         for &folio in &run.folios {
@@ -421,19 +419,19 @@ impl World {
         self.events.plan(end, Due::Written(id));
     }
 
-    /// Begins to write a page to swap.
+    /// Starts writing a page to swap.
     pub(crate) fn swap_out(&mut self, write: SwapOut) {
         let now = self.now();
         let swap = self.swap.as_mut().expect("without swap, no page is written to it");
         let completion = swap.write(now);
         let (id, first) = write.page;
-        // Its region cannot be closed while the page is under write-back.
+        // Its region cannot be closed while the page is under writeback.
         let mapping = self.core.mapping(id).expect("a page is written of an open mapping");
         let run = WritebackRun { first, folios: vec![write.folio] };
         self.note_write(Write { file: None, mapping, run, ok: completion.ok }, completion.at);
     }
 
-    /// What reclaiming the last batch took.
+    /// The duration of reclaiming the last batch.
     #[inline]
     pub(crate) fn take_batch_nanos(&mut self) -> u64 {
         let scanning = if self.scan_nanos == 0 { 0 } else { self.scan_nanos * self.take_scanned() };
@@ -446,34 +444,34 @@ impl World {
         }
     }
 
-    /// For how long others have the CPU of a task that used it for so long.
+    /// Time for which others take the CPU of a task that used it for `nanos`.
     #[cold]
     fn lose_cpu(&mut self, Preemption { slice, away }: Preemption, nanos: u64) -> u64 {
         let loses = self.random.below(slice.as_nanos() as u64) < nanos;
         if loses { away.draw(&mut self.random).as_nanos() as u64 } else { 0 }
     }
 
-    /// Pages that were scanned since the last call of this.
+    /// Pages scanned since the last call.
     #[cold]
     fn take_scanned(&mut self) -> u64 {
         const SCANNED: [Counter; 2] = [Counter::PgscanAnon, Counter::PgscanFile];
         let of = |memcg: &Memcg| SCANNED.iter().map(|&counter| memcg.stat().get(counter)).sum::<u64>();
         let scanned = self.core.memcgs().iter().map(of).sum();
-        // What a memcg counted that was removed meanwhile is its parent's then.
+        // Counters of a memcg removed meanwhile have moved to its parent.
         let before = std::mem::replace(&mut self.scanned, scanned);
         scanned.saturating_sub(before)
     }
 
-    /// Entries of page tables that were looked at since the last call of this.
+    /// Page-table entries walked since the last call.
     #[cold]
     fn take_walked(&mut self) -> u64 {
         let walked = self.core.memcgs().iter().map(|memcg| memcg.lruvec().walked_entries()).sum();
-        // What was looked at for a memcg that is gone is not counted any more.
+        // Entries of a removed memcg are no longer included.
         let before = std::mem::replace(&mut self.walked, walked);
         walked.saturating_sub(before)
     }
 
-    /// What compressing so many pages took.
+    /// The duration of compressing `pages` pages.
     #[cold]
     fn compress(&mut self, pages: u64) -> u64 {
         let now = self.now();
@@ -484,7 +482,7 @@ impl World {
         took.sum()
     }
 
-    /// A write ended.
+    /// Ends a write.
     pub(crate) fn written(&mut self, id: WriteId) {
         let write = self.writes.remove(&id).expect("a write ends once");
         for &folio in &write.run.folios {
@@ -503,7 +501,8 @@ impl World {
         }
     }
 
-    /// A memcg is killed: its jobs end when they act next, and the reaper takes its memory.
+    /// Records the kill of a memcg. Its jobs end at their next step, and the reaper takes its
+    /// memory.
     pub(crate) fn kill(&mut self, victim: MemcgId) {
         let report = self.core.oom_killed(victim).expect("the core says why it kills");
         self.kills.push(Kill { time: self.now(), report: *report });
@@ -514,14 +513,14 @@ impl World {
             .for_each(|tenant| tenant.killed = true);
     }
 
-    /// A task is in another memcg from now on.
+    /// Moves a task to another memcg.
     pub(crate) fn move_task(&mut self, task: &mut Task, memcg: MemcgId) {
         self.core.move_task(task, memcg);
         let known = self.tasks.iter_mut().filter(|known| Arc::ptr_eq(&known.space, &task.space));
         known.for_each(|known| known.memcg = memcg);
     }
 
-    /// A task was killed. What nobody else maps is mapped no more.
+    /// Ends a killed task. Pages that no other task maps become unmapped.
     pub(crate) fn end_task(&mut self, task: &Task) {
         self.core.end_task(task);
         self.tasks.retain(|other| !Arc::ptr_eq(&other.space, &task.space));
@@ -534,17 +533,17 @@ impl World {
         }
     }
 
-    /// Pages of a mapping were taken out of the cache, other than by reclaim.
+    /// Records that pages of a mapping were dropped other than by reclaim.
     pub(crate) fn note_dropped(&self, mapping: &Mapping, from: u32, end: u64) {
         self.note_removed(mapping, from, end, false);
     }
 
-    /// A file was cut: pages are gone, with what was written to them.
+    /// Records that a file was truncated, including dirty pages.
     pub(crate) fn note_cut(&self, mapping: &Mapping, from: u32, end: u64) {
         self.note_removed(mapping, from, end, true);
     }
 
-    /// A file is closed, and its mapping's number is free.
+    /// Records that a file was closed, which frees its mapping's number.
     pub(crate) fn note_closed(&self, mapping: &Mapping) {
         if let Some(model) = &self.host.model {
             model.borrow_mut().content.closed(mapping.id());
@@ -557,12 +556,12 @@ impl World {
         }
     }
 
-    /// Whether a write of the file that began before `before` is under way.
+    /// Whether a write of the file that started before `before` is active.
     pub(crate) fn is_writing(&self, file: FileNumber, before: u64) -> bool {
         self.writes.range(..WriteId(before)).any(|(_, write)| write.file == Some(file))
     }
 
-    /// Writes that began so far.
+    /// Writes started so far.
     pub(crate) fn writes_begun(&self) -> u64 {
         self.next_write
     }
@@ -574,8 +573,7 @@ mod tests {
     use crate::{Access, Latency, Operation, Simulator};
     use std::time::Duration;
 
-    /// How long 1,000 reads take of which those after the first 100 have to reclaim, with batches
-    /// of a millisecond.
+    /// Duration of 1,000 reads with batches of 1 ms, where all but the first 100 need reclaim.
     fn run(limit_pages: u64, preemption: Option<Preemption>) -> u64 {
         let batch_time = Duration::from_millis(1);
         let machine = Machine { batch_time, preemption, ..Machine::ideal(limit_pages, 1) };
@@ -584,8 +582,8 @@ mod tests {
         simulator.run().unwrap().now.as_nanos() / 1_000_000
     }
 
-    /// A task that reclaims for as long as its slice loses its CPU each time; for half of it, about
-    /// every second time; one that does not reclaim, never.
+    /// A task that reclaims for its whole slice loses its CPU each time; for half of it, about
+    /// every second time; a task that does not reclaim never loses it.
     #[test]
     fn who_reclaims_loses_the_cpu() {
         let of = |slice_ms, away_ms| {

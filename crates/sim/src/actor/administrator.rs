@@ -1,13 +1,12 @@
-//! The administrator: writes to control files, makes and removes tenants, at their times; and who
-//! reads control files.
+//! The administrator, which executes orders at their times (write control files, create and remove
+//! tenants, move jobs), and the actor that reads control files.
 //!
-//! One order after the other. A write takes as long as what it makes reclaim do, and orders behind
-//! it wait for it, as the lines of a shell script do.
+//! Orders run one after the other. A write takes as long as the reclaim that it causes; later
+//! orders wait, as lines of a shell script do.
 //!
-//! A job that is moved goes to its new tenant at once, or after the operation that it is in the
-//! middle of. When a tenant is removed, its jobs end before their next batch of operations. What
-//! one of them has begun is finished and charged to the parent, so that it does not matter how far
-//! they are.
+//! A moved job changes its tenant at once, or after its current operation. When a tenant is
+//! removed, its jobs end before their next batch of operations. A started operation finishes and is
+//! charged to the parent, so that the jobs' progress does not matter.
 
 use super::{rest, wait_out};
 use crate::machine::Tenant;
@@ -18,39 +17,39 @@ use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
-/// On whose behalf control files are written.
+/// The CPU of control file writes.
 const CPU: usize = 0;
 
-/// Something to do.
+/// An order of the administrator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Writes a value to a control file.
     Write {
-        /// Like `a/b/memory.max`.
+        /// Path, such as `a/b/memory.max`.
         file: String,
-        /// As to the kernel.
+        /// Value in the kernel's format.
         value: String,
     },
-    /// Makes the tenant of this number.
+    /// Creates the tenant with this number.
     Create(usize),
-    /// Ends the jobs of the tenant of this number, and removes it.
+    /// Ends the jobs of the tenant with this number and removes it.
     Remove(usize),
-    /// Moves jobs to another tenant, which pays for what they bring in from then on. What they
-    /// brought in before stays where it is charged, as in the kernel's cgroup v2.
+    /// Moves jobs to another tenant, which is charged for pages that they bring in from then on.
+    /// Earlier pages stay charged, as in cgroup v2.
     Move {
-        /// Their numbers.
+        /// Numbers of the jobs.
         jobs: Range<usize>,
-        /// That of the tenant; `None`: the root.
+        /// Number of the tenant; `None`: the root.
         to: Option<usize>,
     },
 }
 
-/// Why an order was not carried out.
+/// Why an order failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The control file refused the value, or could not do all that was asked for.
+    /// The control file rejected the value or could not fulfil the request.
     Control(ControlError),
-    /// The tenant cannot be made, removed or moved to.
+    /// The tenant cannot be created, removed or moved to.
     Tenant(MemcgError),
 }
 
@@ -65,45 +64,45 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// What came of an order.
+/// Result of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// When it began, and when it ended.
+    /// Start and end.
     pub time: (Time, Time),
-    /// Whether it was carried out.
+    /// Whether the order succeeded.
     pub result: Result<(), Refusal>,
 }
 
-/// The text of a control file at a time.
+/// Text of a control file at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// When.
+    /// Time of the read.
     pub time: Time,
-    /// The number of the file among those that are read.
+    /// Index of the file in the list of files to read.
     pub file: usize,
-    /// The text; or there is no such file, as its tenant is not there.
+    /// The text, or an error if the file's tenant does not exist.
     pub text: Result<String, ControlError>,
 }
 
-/// The actor that carries out orders.
+/// The actor that executes orders.
 #[derive(Debug)]
 pub(crate) struct Administrator {
-    /// The number of the first of the tenants that are made later.
+    /// Number of the first tenant that is created later.
     first_later: usize,
     later: Vec<Tenant>,
     orders: VecDeque<(Time, Order)>,
-    /// A write on its way, and when it began.
+    /// An active write and its start.
     write: Option<(Time, ControlWrite)>,
 }
 
 impl Administrator {
-    /// `first_later`: the place of the first of the `later` tenants among all, the root being the
-    /// first.
+    /// `first_later`: index of the first of the `later` tenants among all tenants, where the root
+    /// is 0.
     pub(crate) fn new(first_later: usize, later: Vec<Tenant>, orders: Vec<(Time, Order)>) -> Administrator {
         Administrator { first_later, later, orders: orders.into(), write: None }
     }
 
-    /// Carries out an order, or goes on with one.
+    /// Executes an order, or continues one.
     pub(crate) fn step(&mut self, world: &mut World) -> Pause {
         if let Some((began, write)) = self.write.take() {
             return self.go_on(world, began, write);
@@ -173,7 +172,7 @@ fn remove(world: &mut World, tenant: usize) -> Result<(), MemcgError> {
     removed
 }
 
-/// Those in the middle of an operation go after it.
+/// Jobs in the middle of an operation move after it.
 fn move_jobs(world: &mut World, jobs: Range<usize>, tenant: usize) -> Result<(), MemcgError> {
     match &world.tenants[tenant] {
         TenantState { memcg: Some(_), gone: false, .. } => {
@@ -184,7 +183,7 @@ fn move_jobs(world: &mut World, jobs: Range<usize>, tenant: usize) -> Result<(),
     }
 }
 
-/// The actor that reads control files again and again. It does not keep the machine running.
+/// The actor that reads control files at intervals. It does not keep the machine running.
 #[derive(Debug)]
 pub(crate) struct ControlReader {
     every: Duration,
@@ -240,7 +239,7 @@ mod tests {
         }
     }
 
-    /// Touches of every kind, without end.
+    /// An endless stream of accesses of every kind.
     fn touches(file: u64, seed: u64) -> impl Iterator<Item = Operation> {
         let mut random = mglru_workload::Random::stream(seed, file);
         std::iter::repeat_with(move || {
@@ -263,7 +262,7 @@ mod tests {
                 (at(20), Order::Create(2)),
                 write(30, "memory.reclaim", "100K"),
                 write(30, "a/b/memory.max", "soon"),
-                // There is no `c`: its job ends without beginning.
+                // Tenant `c` does not exist: its job ends without starting.
                 (at(31), Order::Create(3)),
                 (at(31), Order::Remove(0)),
                 (at(40), Order::Remove(2)),
@@ -298,13 +297,13 @@ mod tests {
                 .filter(|reading| reading.file == 0)
                 .map(|reading| (reading.time.as_nanos() / 1_000_000, reading.text.is_ok()))
                 .collect();
-            // At 20 ms one goes and the next comes: who reads may be between them.
+            // At 20 ms one tenant is removed and the next created; a read may fall in between.
             assert_eq!([0, 1, 3].map(|n| of_child[n]), [(0, false), (10, true), (30, true)]);
         }
     }
 
-    /// What it brings in from then on is charged to the other tenant, and counted there; what it
-    /// brought in before stays.
+    /// Pages that it brings in after the move are charged and counted to the new tenant; earlier
+    /// pages stay.
     #[test]
     fn a_job_moves_to_another_tenant() {
         let tenants = vec![Tenant::new("a", UNLIMITED), Tenant::new("b", UNLIMITED)];
@@ -313,10 +312,10 @@ mod tests {
         let to = |job, to| Order::Move { jobs: job..job + 1, to };
         let orders = vec![
             (at(10), to(0, Some(1))),
-            // Before it begins, twice.
+            // Twice, before the job starts.
             (at(10), to(1, Some(1))),
             (at(10), to(1, None)),
-            // There is no such tenant yet.
+            // This tenant does not exist yet.
             (at(10), to(0, Some(2))),
             (at(20), Order::Create(2)),
             (at(20), Order::Remove(2)),
@@ -343,8 +342,8 @@ mod tests {
         assert!(told.eq([("", 5, 5), ("a", 50, 50), ("b", 30, 40), ("c", 0, 0)]), "{:?}", report.tenants);
     }
 
-    /// `lru_gen/enabled`, off and on while jobs of two tenants go on, the second time before the
-    /// first is over.
+    /// Writes `lru_gen/enabled` off and on while jobs of two tenants run, the second time before
+    /// the first switch is complete.
     #[test]
     fn the_policy_is_switched_under_load() {
         for seed in 1..=6 {
@@ -384,8 +383,8 @@ mod tests {
         }
     }
 
-    /// `memory.max` below what cannot be reclaimed: the policy says what happens, and the write
-    /// ends when there is room, or nobody is left to kill.
+    /// Lowers `memory.max` below the unreclaimable size. The write ends when there is room, or no
+    /// tenant is left to kill under the policy.
     #[test]
     fn a_limit_that_is_lowered_kills() {
         for (oom_policy, kills) in [(OomPolicy::Victim, 1), (OomPolicy::Fail, 0)] {
@@ -412,8 +411,8 @@ mod tests {
         }
     }
 
-    /// `memory.pressure` in virtual time: it never shrinks, is never more than the time, and the
-    /// root's is that of who stalls.
+    /// `memory.pressure` in virtual time: it never decreases, never exceeds the elapsed time, and
+    /// the root's value equals that of the stalled tenant.
     #[test]
     fn stalls_take_virtual_time() {
         let mut tenants = machine(1).tenants;

@@ -1,5 +1,5 @@
-//! The flusher as an actor: carries out what [`Flusher`] says, one run of pages per step, as fast
-//! as the device takes them.
+//! The flusher as an actor: writes one run of pages per step, as [`Flusher`] orders, as fast as the
+//! device takes them.
 
 use crate::world::{Pause, World};
 use mglru_core::writeback::{Flusher, FlusherOptions, FlusherStep, WriteOrder};
@@ -17,12 +17,12 @@ impl FlusherActor {
         FlusherActor { flusher: Flusher::new(options, world.now()), order: None }
     }
 
-    /// Asks it to write everything, whatever the thresholds.
+    /// Requests that everything is written, regardless of the thresholds.
     pub(crate) fn ask(&mut self) {
         self.flusher.ask();
     }
 
-    /// Begins to write one run of consecutive pages, or rests.
+    /// Starts writing one run of consecutive pages, or rests.
     pub(crate) fn step(&mut self, world: &mut World) -> Pause {
         let order = match self.order.take() {
             Some(order) => order,
@@ -50,7 +50,7 @@ mod tests {
     use mglru_core::Time;
     use std::time::Duration;
 
-    /// A device that is full, and refuses in no time: time goes on, until it is well again.
+    /// A full device refuses writes instantly: time must still advance until it recovers.
     #[test]
     fn refusals_in_no_time_do_not_stop_the_clock() {
         let mut machine = Machine::new(1000);

@@ -1,9 +1,8 @@
-//! Who acts on the machine: jobs, background reclaim, the flusher, the reaper, the administrator.
+//! Actors of the machine: jobs, background reclaim, the flusher, the reaper, the administrator.
 //!
-//! An actor is a value with a `step`: it acts until it has to wait, and says for what. It never
-//! blocks, and nothing happens behind its back inside a step: between two steps anything may. It
-//! suspends where the core returns a wait, where the device takes time, and between batches of
-//! reclaim.
+//! An actor has a `step` that acts until it must wait and returns what it waits for. It never
+//! blocks. Within a step nothing else happens; between steps anything may. An actor suspends where
+//! the core returns a wait, where the device takes time, and between batches of reclaim.
 
 mod administrator;
 mod background;
@@ -23,7 +22,7 @@ use crate::world::{Pause, World};
 use job::{wait_for, wait_out};
 use mglru_core::Time;
 
-/// Whoever acts.
+/// An actor.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a machine has a handful of actors")]
 pub(crate) enum Actor {
@@ -36,7 +35,7 @@ pub(crate) enum Actor {
 }
 
 impl Actor {
-    /// What it is, for an error's text.
+    /// Its kind, for error texts.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Actor::Job(_) => "a job",
@@ -48,7 +47,7 @@ impl Actor {
         }
     }
 
-    /// Acts until it has to wait. `alone`: nobody else is runnable now.
+    /// Acts until it must wait. `alone`: no other actor is runnable.
     pub(crate) fn step(&mut self, world: &mut World, alone: bool) -> Result<Pause, SourceError> {
         match self {
             Actor::Job(job) => job.step(world, alone),
@@ -61,7 +60,7 @@ impl Actor {
     }
 }
 
-/// Rests for a while; for no time, somebody else may still go first.
+/// Rests for a while. With 0, another runnable actor may run first.
 #[inline]
 fn rest(world: &World, nanos: u64) -> Pause {
     if nanos == 0 { Pause::Ready } else { Pause::Until(Time::from_nanos(world.now().as_nanos() + nanos)) }

@@ -1,5 +1,5 @@
-//! The reaper as an actor: gives up the anonymous memory of tenants that were killed, one region
-//! per step, as [`Reaping`] says. Until it is done, whoever needs memory waits.
+//! The reaper as an actor: frees the anonymous memory of killed tenants, one region per step,
+//! through [`Reaping`]. Tasks that need memory wait until it is done.
 
 use super::{rest, wait_for};
 use crate::world::{Pause, World};
@@ -10,12 +10,12 @@ use mglru_core::reclaim::ReapStep;
 pub(crate) struct Reaper;
 
 impl Reaper {
-    /// Goes through one region, or sleeps.
+    /// Processes one region, or sleeps.
     pub(crate) fn step(&mut self, world: &mut World) -> Pause {
         loop {
             let Some(victim) = world.victims.front_mut() else { return Pause::Called(None) };
             match victim.step(&world.core, &world.host) {
-                // Jobs of the victim end, and touch it no more.
+                // The victim's jobs end and no longer access it.
                 ReapStep::Begin(_) => {}
                 ReapStep::Taken(region) => {
                     world.note_cut(&region, 0, 1 << 32);
@@ -44,7 +44,7 @@ mod tests {
     use mglru_workload::Random;
     use std::time::Duration;
 
-    /// `top`, of 100 pages, above `a` and `b`.
+    /// `top`, with a limit of 100 pages, above `a` and `b`.
     fn machine(oom_policy: OomPolicy) -> Machine {
         let tenants =
             vec![Tenant::new("top", 100), Tenant::new("top/a", UNLIMITED), Tenant::new("top/b", UNLIMITED)];
@@ -55,7 +55,7 @@ mod tests {
         (0..pages).map(move |page| Operation::from(Access::store(region << 32 | page).anon()))
     }
 
-    /// `a` stores 70 pages, maps 10 of a file and sleeps; `b`, later, stores 60.
+    /// `a` stores 70 pages, maps 10 pages of a file and sleeps; `b`, later, stores 60.
     fn run(oom_policy: OomPolicy) -> (Report, Simulator) {
         let mut simulator = Simulator::new(&machine(oom_policy)).unwrap();
         simulator.check_every(1);
@@ -74,7 +74,7 @@ mod tests {
         let (report, simulator) = run(OomPolicy::Victim);
         let [Kill { time, report: why }] = &report.kills[..] else { panic!("{:?}", report.kills) };
         assert_eq!((why.tenant.as_str(), why.victim.as_deref()), ("top", Some("top/a")));
-        // Its ten file pages went before, one by one.
+        // Its ten file pages were reclaimed before, one by one.
         assert_eq!((why.usage_pages, why.anon_pages), (100, 100), "{why}");
         assert!((Time::ZERO + Duration::from_millis(100)..report.now).contains(time));
         assert!(report.now < Time::ZERO + Duration::from_millis(500), "it does not sleep on");
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!((b.usage_pages, b.total.counts.out_of_memory), (30, 30));
     }
 
-    /// Who asks may be who is killed: then the store under way fails, and is the last.
+    /// The requesting tenant may be the victim: its current store fails and is its last.
     #[test]
     fn the_greedy_kills_itself() {
         let mut simulator = Simulator::new(&machine(OomPolicy::Victim)).unwrap();
@@ -108,8 +108,8 @@ mod tests {
         assert_eq!((report.kills.len(), counts.accesses, counts.out_of_memory), (1, 101, 1));
     }
 
-    /// A job of `a` stores some pages, moves to `b` and stores more; another of `a` stores 30. Then
-    /// there is no room for `c`.
+    /// One job of `a` stores some pages, moves to `b` and stores more; another job of `a` stores
+    /// 30. Then `c` does not fit.
     fn moved(before: u64, after: u64, third: u64) -> Report {
         let at = |millis| Time::ZERO + Duration::from_millis(millis);
         let mut tenants = machine(OomPolicy::Victim).tenants;
@@ -127,7 +127,7 @@ mod tests {
         report
     }
 
-    /// As a killed process loses its address space.
+    /// Like the exit of a killed process, which frees its address space.
     #[test]
     fn a_kill_takes_all_that_its_jobs_have_and_nothing_of_who_moved_away() {
         let told = |report: &Report| {
@@ -136,14 +136,14 @@ mod tests {
             let usages: Vec<u64> = report.tenants[2..].iter().map(|tenant| tenant.usage_pages).collect();
             (victims, usages)
         };
-        // Of `a`, 40 pages are those of a job that lives in `b`.
+        // 40 of the pages of `a` are those of a job in `b`.
         assert_eq!(told(&moved(40, 10, 45)), (vec!["top/a".to_owned()], vec![40, 10, 45]));
-        // Of the job that is killed in `b`, 10 are charged to `a`.
+        // 10 pages of the job killed in `b` are charged to `a`.
         assert_eq!(told(&moved(10, 50, 60)), (vec!["top/b".to_owned()], vec![30, 0, 60]));
     }
 
-    /// Jobs of three tenants share a region, more than there is of memory and swap on a slow disk:
-    /// until the last is killed, and with the same result without the checker.
+    /// Jobs of three tenants share a region larger than memory plus swap on a slow disk, until the
+    /// last is killed; without the checker, the result is the same.
     #[test]
     fn kills_in_the_middle_of_swapping() {
         for seed in 1..=12 {

@@ -1,5 +1,5 @@
-//! ARC: two LRU lists, of pages touched once and of pages touched again, whose shares of memory
-//! follow the misses.
+//! ARC: two LRU lists, one of pages accessed once and one of pages accessed again. Misses adjust
+//! the lists' shares of memory.
 //!
 //! N. Megiddo and D. S. Modha, "ARC: a self-tuning, low overhead replacement cache", FAST 2003,
 //! Figure 4. The target `p` is a real number, as in the paper.
@@ -13,11 +13,11 @@
 use super::Policy;
 use super::queue::{Pages, Queue};
 
-/// The policy.
+/// The ARC policy.
 #[derive(Debug)]
 pub struct Arc {
     memory_pages: u32,
-    /// The target size of T1, 0 to `memory_pages`.
+    /// Target size of T1, 0 to `memory_pages`.
     p: f64,
     pages: Pages<Place>,
     t1: Queue,
@@ -37,7 +37,7 @@ enum Place {
 }
 
 impl Arc {
-    /// With so much memory.
+    /// Creates the policy for a memory of `memory_pages` pages.
     pub fn new(memory_pages: u32) -> Arc {
         Arc {
             memory_pages,
@@ -50,8 +50,8 @@ impl Arc {
         }
     }
 
-    /// One page leaves, and its name stays: the paper's REPLACE. `from_b2`: for a page whose name
-    /// is in B2.
+    /// Evicts one page and keeps its name: the paper's REPLACE. `from_b2`: the new page's name is
+    /// in B2.
     fn replace(&mut self, from_b2: bool) {
         let t1 = f64::from(self.t1.len());
         let from_t1 = self.t1.len() > 0 && (t1 > self.p || (from_b2 && t1 == self.p));
@@ -72,7 +72,7 @@ impl Arc {
         }
     }
 
-    /// Makes room for a page of which nothing is known: case IV.
+    /// Makes room for a page without a known name: case IV.
     fn make_room(&mut self) {
         let once = self.t1.len() + self.b1.len();
         if once == self.memory_pages {
@@ -94,7 +94,7 @@ impl Arc {
     }
 }
 
-/// How far the target moves, on a hit in a list of `hit` names beside one of `other`.
+/// Step of the target on a hit in a list of `hit` names beside one of `other`.
 fn step(hit: u32, other: u32) -> f64 {
     if hit >= other { 1.0 } else { f64::from(other) / f64::from(hit) }
 }
@@ -148,18 +148,18 @@ mod tests {
         assert_eq!(hits(&mut policy, "abab"), "..hh");
         assert_eq!(hits(&mut policy, "cd"), "..");
         assert_eq!((sizes(&policy), policy.p), ([2, 0, 2, 0], 0.0));
-        // p is 0: T1 gives c up. It returns: p grows, and as T1 (d, e) is still larger, d goes.
+        // p is 0: T1 evicts c. c returns: p grows, and T1 (d, e), still larger, evicts d.
         assert_eq!(hits(&mut policy, "ec"), "..");
         assert_eq!((sizes(&policy), policy.p), ([1, 1, 3, 0], 1.0));
-        // f: T1 is not above its target any more: T2 gives a up, its least recently used.
+        // f: T1 is no longer above its target, so T2 evicts its least recently used page, a.
         assert_eq!(hits(&mut policy, "f"), ".");
         assert_eq!((sizes(&policy), policy.p), ([2, 1, 2, 1], 1.0));
-        // a returns: p shrinks, T1 gives e up.
+        // a returns: p shrinks, and T1 evicts e.
         assert_eq!(hits(&mut policy, "a"), ".");
         assert_eq!((sizes(&policy), policy.p), ([1, 2, 3, 0], 0.0));
     }
 
-    /// Section IV.E: pages that are used twice stay, whatever long a scan comes.
+    /// Section IV.E: pages used twice stay during a scan of any length.
     #[test]
     fn a_scan_passes_through_t1() {
         let mut policy = Arc::new(4);

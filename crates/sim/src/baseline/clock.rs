@@ -1,14 +1,14 @@
-//! Second chance: the oldest page leaves, unless it was touched since it was looked at last; then
-//! it starts over.
+//! CLOCK (second chance): evicts the oldest page, unless it was accessed since the last check; then
+//! it becomes the newest.
 //!
 //! F. J. Corbató, "A paging experiment with the Multics system", MIT Project MAC report MAC-M-384,
-//! 1968: with one bit of usage. The clock's hand is the queue's oldest end; what it passes becomes
-//! the newest. A page comes in with its bit clear.
+//! 1968, with one usage bit. The clock's hand is the oldest end of a queue; pages that it passes
+//! become the newest. A new page's bit is clear.
 
 use super::Policy;
 use super::queue::{Pages, Queue};
 
-/// The policy.
+/// The CLOCK policy.
 #[derive(Debug)]
 pub struct Clock {
     memory_pages: u32,
@@ -25,7 +25,7 @@ enum State {
 }
 
 impl Clock {
-    /// With so much memory.
+    /// Creates the policy for a memory of `memory_pages` pages.
     pub fn new(memory_pages: u32) -> Clock {
         Clock { memory_pages, pages: Pages::default(), queue: Queue::EMPTY }
     }
@@ -66,10 +66,10 @@ mod tests {
 
     #[test]
     fn a_used_page_gets_a_second_chance() {
-        // For d, a is passed and b leaves; for b, c leaves; a's chance is used up, and it leaves
-        // for c.
+        // For d, the hand passes a and evicts b; for b, it evicts c; a's chance is used up, so c
+        // replaces a.
         assert_eq!(hits(&mut Clock::new(3), "abcadbca"), "...h....");
-        // With all used, the hand goes round, and the first one leaves after all.
+        // With all pages used, the hand goes round and evicts the first one after all.
         assert_eq!(hits(&mut Clock::new(3), "abcabcdbca"), "...hhh.hh.");
     }
 }

@@ -1,4 +1,4 @@
-//! First in, first out: the page that came first leaves first, used or not.
+//! FIFO: evicts the page that was brought in first, used or not.
 //!
 //! L. A. Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems
 //! Journal 5(2), 1966.
@@ -6,17 +6,17 @@
 use super::Policy;
 use super::queue::{Pages, Queue};
 
-/// The policy.
+/// The FIFO policy.
 #[derive(Debug)]
 pub struct Fifo {
     memory_pages: u32,
-    /// Whether a page is in memory.
+    /// Whether each page is in memory.
     pages: Pages<bool>,
     queue: Queue,
 }
 
 impl Fifo {
-    /// With so much memory.
+    /// Creates the policy for a memory of `memory_pages` pages.
     pub fn new(memory_pages: u32) -> Fifo {
         Fifo { memory_pages, pages: Pages::default(), queue: Queue::EMPTY }
     }
@@ -44,8 +44,8 @@ mod tests {
     use super::*;
     use crate::baseline::hits;
 
-    /// Belady's anomaly, the example of Belady, Nelson and Shedler (CACM 1969): more memory, more
-    /// misses.
+    /// Belady's anomaly, in the example of Belady, Nelson and Shedler (CACM 1969): more memory,
+    /// more misses.
     #[test]
     fn more_memory_may_miss_more() {
         let pages = "abcdabeabcde";

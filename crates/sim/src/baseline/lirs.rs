@@ -1,5 +1,5 @@
-//! LIRS: a page's rank is how many other pages were touched between its last two touches, not since
-//! the last one.
+//! LIRS: ranks a page by the number of other pages accessed between its last two accesses, not
+//! since its last access.
 //!
 //! S. Jiang and X. Zhang, "LIRS: an efficient low inter-reference recency set replacement policy to
 //! improve buffer cache performance", SIGMETRICS 2002, section 3.3; a hundredth of memory for HIR
@@ -7,16 +7,16 @@
 //!
 //! ```text
 //! S   a stack by recency: LIR pages, all in memory, and HIR pages, in memory or names only; a LIR page at its bottom
-//! Q   a queue of the HIR pages in memory: whoever is first leaves
+//! Q   a queue of the HIR pages in memory; the first is evicted next
 //! ```
 //!
-//! The paper leaves open how many names S may hold. As in libCacheSim it is as many as make S twice
-//! as high as memory; the names that left memory first go.
+//! The paper does not limit the names in S. Here, as in libCacheSim, they make S at most twice as
+//! high as memory; the names that left memory first are dropped first.
 
 use super::Policy;
 use super::queue::{Pages, Queue};
 
-/// The policy.
+/// The LIRS policy.
 #[derive(Debug)]
 pub struct Lirs {
     memory_pages: u32,
@@ -24,10 +24,10 @@ pub struct Lirs {
     lir_pages: u32,
     pages: Pages<State>,
     stack: Queue,
-    /// The links of `queue` and `names`: a page of theirs may be in the stack as well.
+    /// Links of `queue` and `names`, whose pages may also be in the stack.
     links: Pages<()>,
     queue: Queue,
-    /// Of the names in the stack, oldest first.
+    /// Names in the stack, oldest first.
     names: Queue,
 }
 
@@ -44,12 +44,12 @@ enum Kind {
     Lir,
     /// In memory, and in the queue.
     Hir,
-    /// A HIR page that left memory: in the stack, and among the names.
+    /// An evicted HIR page: in the stack and in `names`.
     Name,
 }
 
 impl Lirs {
-    /// With so much memory.
+    /// Creates the policy for a memory of `memory_pages` pages.
     pub fn new(memory_pages: u32) -> Lirs {
         Lirs {
             memory_pages,
@@ -63,7 +63,7 @@ impl Lirs {
         }
     }
 
-    /// The first of the queue leaves, if memory is full.
+    /// Evicts the first page of the queue if memory is full.
     fn make_room(&mut self) {
         if self.lir_pages + self.queue.len() < self.memory_pages {
             return;
@@ -77,8 +77,8 @@ impl Lirs {
         self.pages.set_tag(victim, State { kind, in_stack });
     }
 
-    /// A page of the stack becomes LIR. If they are too many now, the one at the bottom becomes
-    /// HIR.
+    /// Makes a page of the stack LIR. If there are too many LIR pages, the one at the bottom
+    /// becomes HIR.
     fn promote(&mut self, page: u32) {
         self.stack.renew(&mut self.pages, page);
         self.pages.set_tag(page, State { kind: Kind::Lir, in_stack: true });
@@ -92,8 +92,8 @@ impl Lirs {
         }
     }
 
-    /// HIR pages at the bottom of the stack leave it: whatever page is touched again there has a
-    /// longer recency than every LIR page.
+    /// Removes HIR pages from the bottom of the stack: on their next access, their recency exceeds
+    /// that of every LIR page.
     fn prune(&mut self) {
         while let Some(bottom) = self.stack.oldest() {
             match self.pages.tag(bottom).kind {
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use crate::baseline::hits;
 
-    /// The stack and the queue, newest first; upper case: LIR; in brackets: a name only.
+    /// The stack and the queue, newest first. Upper case: LIR; in brackets: a name only.
     fn show(policy: &Lirs) -> String {
         let letter = |page: u32| char::from(b'a' + page as u8);
         let up = |queue: &Queue, newer: &dyn Fn(u32) -> Option<u32>| {
@@ -189,14 +189,16 @@ mod tests {
             ("d", ".", "DA | "),
             ("b", ".", "bDA | b"),
             ("c", ".", "c(b)DA | c"),
-            // b was touched again after fewer pages than a: they change places, and c left for b.
+            // b was accessed again after fewer pages than a: they swap kinds, and c was evicted for
+            // b.
             ("b", ".", "B(c)D | a"),
-            // Not in the stack: a was touched longer ago than every LIR page, and stays HIR.
+            // a is not in the stack: its last access is older than that of every LIR page, so it
+            // stays HIR.
             ("a", "h", "aB(c)D | a"),
-            // d was at the bottom; what is now below the lowest LIR page goes.
+            // d was at the bottom; everything below the lowest LIR page is removed.
             ("d", "h", "DaB | a"),
             ("a", "h", "AD | b"),
-            // b left without a name.
+            // b was evicted without a name.
             ("e", ".", "eAD | e"),
             ("b", ".", "b(e)AD | b"),
         ] {
@@ -208,8 +210,7 @@ mod tests {
         }
     }
 
-    /// A loop larger than memory, the case that the paper begins with: all LIR pages hit in every
-    /// round.
+    /// A loop larger than memory, the paper's opening case: all LIR pages hit in every round.
     #[test]
     fn a_loop_keeps_the_lir_pages() {
         let mut policy = Lirs::new(4);

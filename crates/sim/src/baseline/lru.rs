@@ -1,4 +1,4 @@
-//! Least recently used: the page that was not touched for the longest time leaves.
+//! LRU: evicts the page with the oldest last access.
 //!
 //! R. L. Mattson et al., "Evaluation techniques for storage hierarchies", IBM Systems Journal 9(2),
 //! 1970.
@@ -6,17 +6,17 @@
 use super::Policy;
 use super::queue::{Pages, Queue};
 
-/// The policy.
+/// The LRU policy.
 #[derive(Debug)]
 pub struct Lru {
     memory_pages: u32,
-    /// Whether a page is in memory.
+    /// Whether each page is in memory.
     pages: Pages<bool>,
     queue: Queue,
 }
 
 impl Lru {
-    /// With so much memory.
+    /// Creates the policy for a memory of `memory_pages` pages.
     pub fn new(memory_pages: u32) -> Lru {
         Lru { memory_pages, pages: Pages::default(), queue: Queue::EMPTY }
     }
@@ -47,11 +47,11 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_leaves() {
-        // a is used again, so b leaves for d, and c for b.
+        // a is used again, so d evicts b, and b evicts c.
         assert_eq!(hits(&mut Lru::new(3), "abcadbac"), "...h..h.");
     }
 
-    /// Mattson et al.: what a memory holds, a larger one holds as well.
+    /// Mattson et al.: a larger memory contains everything that a smaller one does.
     #[test]
     fn more_memory_never_misses_more() {
         let pages = "abcdabeabcde";

@@ -1,9 +1,9 @@
-//! Other replacement policies, on the same traces as the engine: what its misses are compared with.
+//! Reference replacement policies, for comparing their misses with the engine's on the same traces.
 //!
-//! A policy is far less than the engine: it sees the numbers of pages and says hit or miss. It
-//! knows no files, no dirty pages and no time. Each is written after the paper that its file names;
-//! where the paper leaves a choice, it is libCacheSim's (2024-10-07), whose miss ratios the tests
-//! compare with. `docs/baselines.md` has the differences.
+//! A policy is far simpler than the engine: it sees page numbers and reports hit or miss, without
+//! files, dirty pages or time. Each follows the paper cited in its file. Where the paper leaves a
+//! choice, it follows libCacheSim (2024-10-07), with whose miss ratios the tests compare.
+//! `docs/baselines.md` lists the differences.
 //!
 //! ```text
 //! operations ─► positions  keys.rs        0, 1, 2, … in the order of first use
@@ -11,9 +11,8 @@
 //!            ─► Counts     replay.rs
 //! ```
 //!
-//! An access takes a few steps, whatever the size of memory, and allocates nothing but to make room
-//! for pages never seen before ([`opt`] takes log₂ of the memory). Nothing is shared and nothing is
-//! locked.
+//! An access takes constant time at any memory size ([`opt`]: the logarithm of the memory) and
+//! allocates only for new pages. Nothing is shared or locked.
 
 pub mod arc;
 pub mod clock;
@@ -30,14 +29,14 @@ pub mod w_tiny_lfu;
 
 pub use replay::{BaselineReport, Progress, replay};
 
-/// Which pages stay in a memory of a fixed number of pages. There is always at least one.
+/// A replacement policy for a memory of a fixed number of pages, at least one.
 pub trait Policy {
-    /// Touches a page, by its position in the order of first use. A page that is not in memory is
-    /// brought in, for which another one leaves if memory is full. Whether it was in memory.
+    /// Accesses a page, named by its position in the order of first use. A missing page is brought
+    /// in, and evicts another if memory is full. Returns whether the page was in memory.
     fn touch(&mut self, page: u32) -> bool;
 }
 
-/// The policies by name.
+/// The reference policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Baseline {
     /// First in, first out.
@@ -52,18 +51,18 @@ pub enum Baseline {
     Arc,
     /// Low inter-reference recency set.
     Lirs,
-    /// Three queues, a small one first.
+    /// Three FIFO queues, a small one first.
     S3Fifo,
-    /// A hand that moves over a queue from old to new.
+    /// A hand that moves over a FIFO queue from old to new.
     Sieve,
-    /// A window, and admission by frequency behind it.
+    /// A small LRU window, then admission by frequency.
     WTinyLfu,
-    /// Belady's optimum, which knows the future.
+    /// Belady's optimum, which needs the whole trace.
     Opt,
 }
 
 impl Baseline {
-    /// All of them, in the order of their publication; the optimum last.
+    /// All policies in the order of publication, the optimum last.
     pub const ALL: [Baseline; 10] = [
         Baseline::Fifo,
         Baseline::Lru,
@@ -93,10 +92,10 @@ impl Baseline {
         }
     }
 
-    /// The policy of that name.
+    /// The policy with this name.
     ///
     /// # Errors
-    /// There is none; the message lists those that there are.
+    /// The name is unknown; the message lists the known ones.
     pub fn parse(name: &str) -> Result<Baseline, String> {
         Baseline::ALL.into_iter().find(|baseline| baseline.name() == name).ok_or_else(|| {
             let names = Baseline::ALL.map(Baseline::name).join(", ");

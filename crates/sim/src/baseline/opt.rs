@@ -1,38 +1,38 @@
-//! Belady's optimum: the page that is needed again last leaves. No policy that brings in every page
-//! misses less.
+//! Belady's optimum (MIN): evicts the page whose next access is farthest away. No policy that
+//! brings in every page misses less.
 //!
 //! L. A. Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems
 //! Journal 5(2), 1966: MIN.
 //!
-//! It has to know the future: the whole trace, 4 bytes per access. That is turned into when each
-//! page is touched next, and then pages need no names any more: a page in memory is the time of its
-//! next touch, and an access is a hit if its own time is one of those.
+//! It needs the whole trace, 4 bytes per access. `new` replaces each access by the time of the next
+//! access to its page. After that, pages need no names: a page in memory is represented by the time
+//! of its next access, and an access is a hit if its own time is among those.
 
 use super::Policy;
 use std::collections::BinaryHeap;
 
-/// The time of a touch that never comes.
+/// The time of an access that never comes.
 const NEVER: u32 = u32::MAX;
 
-/// The policy. `touch` must be called with the pages of the trace, one after the other.
+/// The MIN policy. Call `touch` with the pages of the trace in order.
 #[derive(Debug)]
 pub struct Opt {
     memory_pages: u32,
-    /// By access: when its page is touched next.
+    /// By access: the time of the next access to its page.
     next_touch: Vec<u32>,
     now: usize,
-    /// A bit per access: its page is in memory, and was since it was touched last.
+    /// One bit per access: whether its page has stayed in memory since its previous access.
     kept: Vec<u64>,
-    /// The next touches of the pages in memory, and some that are over.
+    /// Next access times of the pages in memory, and some past times.
     farthest: BinaryHeap<u32>,
     pages_kept: u32,
 }
 
 impl Opt {
-    /// With so much memory, for this trace of positions.
+    /// Creates the policy for a memory of `memory_pages` pages and a trace of positions.
     ///
     /// # Panics
-    /// If it has 2^32 - 1 accesses or more.
+    /// If the trace has 2^32 - 1 accesses or more.
     pub fn new(memory_pages: u32, trace: Vec<u32>) -> Opt {
         assert!(trace.len() < NEVER as usize, "a time is a word");
         let mut next_touch = trace;
@@ -58,8 +58,8 @@ impl Policy for Opt {
             if self.pages_kept < self.memory_pages {
                 self.pages_kept += 1;
             } else {
-                // Times that are over are smaller than those of the pages in memory: they are never
-                // on top.
+                // Past times are smaller than those of the pages in memory, so they are never on
+                // top.
                 match self.farthest.pop() {
                     None | Some(NEVER) => {}
                     Some(touch) => self.kept[touch as usize / 64] &= !(1 << (touch % 64)),
@@ -70,8 +70,8 @@ impl Policy for Opt {
         if next != NEVER {
             self.kept[next as usize / 64] |= 1 << (next % 64);
         }
-        // Every hit leaves a time behind that is over. Half of the heap at most, so that this costs
-        // a step per access.
+        // Every hit leaves a past time behind. Removing them at half of the heap keeps the cost
+        // constant per access.
         if self.farthest.len() as u64 > 2 * u64::from(self.memory_pages) + 64 {
             self.farthest.retain(|&touch| touch as usize > now);
         }
@@ -98,8 +98,8 @@ mod tests {
 
     #[test]
     fn a_cycle_keeps_all_but_one() {
-        // Of a cycle of 5 pages with room for 4: a page that stays is missed never; one in four
-        // accesses misses.
+        // A cycle of 5 pages with room for 4: a page that stays never misses; one in four accesses
+        // misses.
         let trace: Vec<u32> = (0..405).map(|n| n % 5).collect();
         assert_eq!(misses(4, &trace), 5 + 100);
     }

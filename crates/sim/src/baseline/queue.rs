@@ -1,14 +1,12 @@
-//! Queues through an array: pushing, moving and removing a page takes a few steps, and allocates
-//! nothing.
+//! Linked queues in an array: pushing, moving and removing a page take constant time without
+//! allocation.
 //!
-//! Every page is in at most one queue of a [`Pages`]. Which one, the policy keeps in the page's
-//! tag.
+//! Every page is in at most one queue of a [`Pages`]. The page's tag tells the policy which one.
 
 /// No page.
 const NONE: u32 = u32::MAX;
 
-/// A tag per page, and the links of the queue that it is in. Pages that were never reached have the
-/// default tag.
+/// Per page, a tag and the links of its queue. New pages have the default tag.
 #[derive(Debug, Default)]
 pub(super) struct Pages<T> {
     nodes: Vec<Node<T>>,
@@ -22,7 +20,7 @@ struct Node<T> {
 }
 
 impl<T: Copy + Default> Pages<T> {
-    /// The tag of a page, for which there is room afterwards.
+    /// Makes room for a page and returns its tag.
     #[inline]
     pub(super) fn reach(&mut self, page: u32) -> T {
         if page as usize >= self.nodes.len() {
@@ -31,13 +29,13 @@ impl<T: Copy + Default> Pages<T> {
         self.nodes[page as usize].tag
     }
 
-    /// The tag of a page that was reached.
+    /// The tag of a page after [`Self::reach`].
     #[inline]
     pub(super) fn tag(&self, page: u32) -> T {
         self.nodes[page as usize].tag
     }
 
-    /// Replaces the tag of a page that was reached.
+    /// Replaces the tag of a page after [`Self::reach`].
     #[inline]
     pub(super) fn set_tag(&mut self, page: u32, tag: T) {
         self.nodes[page as usize].tag = tag;
@@ -53,10 +51,10 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// An empty one.
+    /// An empty queue.
     pub(super) const EMPTY: Queue = Queue { newest: NONE, oldest: NONE, pages: 0 };
 
-    /// How many pages are in it.
+    /// Number of pages.
     #[inline]
     pub(super) fn len(&self) -> u32 {
         self.pages
@@ -75,7 +73,7 @@ impl Queue {
         (newer != NONE).then_some(newer)
     }
 
-    /// Adds a page, which is in no queue, as the newest.
+    /// Adds a page that is in no queue, as the newest.
     #[inline]
     pub(super) fn push<T: Copy>(&mut self, pages: &mut Pages<T>, page: u32) {
         let node = &mut pages.nodes[page as usize];
@@ -88,7 +86,7 @@ impl Queue {
         self.pages += 1;
     }
 
-    /// Takes out a page, which is in this queue.
+    /// Removes a page of this queue.
     #[inline]
     pub(super) fn remove<T: Copy>(&mut self, pages: &mut Pages<T>, page: u32) {
         let Node { newer, older, .. } = pages.nodes[page as usize];
@@ -103,7 +101,7 @@ impl Queue {
         self.pages -= 1;
     }
 
-    /// Takes out the oldest page.
+    /// Removes the oldest page.
     #[inline]
     pub(super) fn pop<T: Copy>(&mut self, pages: &mut Pages<T>) -> Option<u32> {
         let page = self.oldest()?;
@@ -111,7 +109,7 @@ impl Queue {
         Some(page)
     }
 
-    /// Makes a page, which is in this queue, the newest.
+    /// Makes a page of this queue the newest.
     #[inline]
     pub(super) fn renew<T: Copy>(&mut self, pages: &mut Pages<T>, page: u32) {
         if self.newest != page {
@@ -126,7 +124,7 @@ mod tests {
     use super::*;
     use mglru_workload::Random;
 
-    /// Two queues beside two vectors.
+    /// Compares two queues with two vectors.
     #[test]
     fn queues_agree_with_vectors() {
         let mut random = Random::new(3);

@@ -1,6 +1,7 @@
-//! A policy replays operations: touches of pages count, and whatever else a job does is left out.
+//! Replay of operations by a reference policy. Only page accesses count; other operations are
+//! ignored.
 //!
-//! Anonymous pages are pages like all others: their first touch is a miss.
+//! Anonymous pages are treated like file pages: their first access is a miss.
 
 use super::arc::Arc;
 use super::clock::Clock;
@@ -17,38 +18,36 @@ use crate::keys::KeyTable;
 use crate::operation::{Access, Operation, Source, SourceError};
 use crate::report::Counts;
 
-/// What a replay came to. Of the counts, accesses, hits and misses.
+/// Results of a replay: only accesses, hits and misses are set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BaselineReport {
     /// All accesses.
     pub total: Counts,
-    /// Those from the warm point on.
+    /// Accesses from the warm point on.
     pub warm: Counts,
 }
 
-/// How far a replay is, as it tells now and then.
+/// Progress of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// Some more of the source was read; but for the optimum, that is replayed as well.
+    /// More of the source was read and, except for the optimum, replayed.
     Read,
-    /// The source is at its end, and so many accesses of so many are replayed.
+    /// The source is read completely and partly replayed.
     Replayed {
-        /// Until now.
+        /// Accesses replayed so far.
         accesses: u64,
-        /// In all.
+        /// Total accesses.
         of: u64,
     },
 }
 
-/// Accesses between two reports of progress.
+/// Accesses between progress reports.
 const ACCESSES_PER_REPORT: usize = 1 << 16;
 
-/// Replays what a source has, with memory for so many pages. From access `warm_from` on counting
-/// starts again.
+/// Replays a source with a memory of `memory_pages` pages. Warm counts start at access `warm_from`.
 ///
 /// # Errors
-/// The source cannot be read; or it has 2^32 accesses or more, and the optimum would have to know
-/// them all.
+/// The source cannot be read, or, for the optimum, it has 2^32 accesses or more.
 ///
 /// # Panics
 /// If `memory_pages` is 0.
@@ -60,7 +59,7 @@ pub fn replay(
     advance: &mut dyn FnMut(Progress),
 ) -> Result<BaselineReport, SourceError> {
     assert!(memory_pages > 0, "every policy keeps at least one page");
-    // More pages than can be told apart: all of them fit.
+    // Larger than the number of distinguishable pages: all of them fit.
     let memory = u32::try_from(memory_pages).unwrap_or(u32::MAX);
     let mut replay = Replay { source, advance, warm_from, pages: Positions::default() };
     match baseline {
@@ -85,13 +84,13 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    /// A batch of positions, to which `pages` is set. None: the source is at its end.
+    /// Reads a batch of positions into `pages`. Returns `false` at the end of the source.
     fn read(&mut self, operations: &mut Vec<Operation>, pages: &mut Vec<u32>) -> Result<bool, SourceError> {
         operations.clear();
         pages.clear();
         self.source.fill(operations)?;
         (self.advance)(Progress::Read);
-        // Look-ups of a batch wait for memory side by side; the policy would stand between them.
+        // Separate from the policy, so that the cache misses of a batch's look-ups overlap.
         pages.extend(operations.iter().filter_map(|operation| match operation {
             Operation::Access(access) => Some(self.pages.of(access)),
             _ => None,
@@ -123,7 +122,7 @@ impl Replay<'_> {
         let zeros = vec![0; ACCESSES_PER_REPORT.min(accesses)];
         let mut done = 0;
         while done < accesses {
-            // It knows which pages they are.
+            // The optimum knows the pages already.
             let step = zeros.len().min(accesses - done);
             counting.touch(&mut policy, &zeros[..step]);
             done += step;
@@ -133,13 +132,13 @@ impl Replay<'_> {
     }
 }
 
-/// Pages in the order of first use.
+/// Positions of pages, in the order of first use.
 #[derive(Default)]
 struct Positions {
     table: KeyTable,
 }
 
-/// Of a trace that has anonymous pages, page numbers are smaller than this.
+/// Bit of anonymous pages. In traces with anonymous pages, page numbers are smaller than this.
 const ANON: u64 = 1 << 63;
 
 impl Positions {
@@ -152,7 +151,7 @@ impl Positions {
 struct Counting {
     warm_from: u64,
     total: Counts,
-    /// Those before the warm point, once it is reached.
+    /// Counts before the warm point, once it is reached.
     cold: Option<Counts>,
 }
 

@@ -1,28 +1,27 @@
-//! S3-FIFO: three queues; most pages are seen once and leave soon through the small one.
+//! S3-FIFO: three FIFO queues. Most pages are accessed once and soon leave through the small one.
 //!
 //! J. Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023, Algorithm 1: S has
 //! a tenth of memory, M the rest, G nine tenths as many names as memory has pages; a counter of two
 //! bits, cleared on the way from S to M.
 //!
 //! ```text
-//! miss ─► S ─► G  names only          touched at most once meanwhile
-//!           └► M ─► M again, count−1   touched twice in S, or since M's hand passed
+//! miss ─► S ─► G  names only          accessed at most once meanwhile
+//!           └► M ─► M again, count−1   accessed twice in S, or since M's hand passed
 //! miss on a name in G ─► M
 //! ```
 //!
-//! The algorithm has M evict when S hands pages over while M is full, and still lets S go on until
-//! a page left S. Here, as in the authors' libCacheSim, exactly one page leaves per page that
-//! comes.
+//! In the paper, M evicts when S passes a page to a full M, and S still continues until a page
+//! leaves it. Here, as in the authors' libCacheSim, exactly one page is evicted per new page.
 
 use super::Policy;
 use super::queue::{Pages, Queue};
 
 /// The counter's largest value.
 const TOUCHES_MAX: u8 = 3;
-/// Touches in S that bring a page to M.
+/// Accesses in S that move a page to M.
 const TOUCHES_FOR_MAIN: u8 = 2;
 
-/// The policy.
+/// The S3-FIFO policy.
 #[derive(Debug)]
 pub struct S3Fifo {
     memory_pages: u32,
@@ -50,7 +49,7 @@ enum Place {
 }
 
 impl S3Fifo {
-    /// With so much memory.
+    /// Creates the policy for a memory of `memory_pages` pages.
     pub fn new(memory_pages: u32) -> S3Fifo {
         S3Fifo {
             memory_pages,
@@ -73,7 +72,7 @@ impl S3Fifo {
         self.pages.set_tag(page, State { place, touches });
     }
 
-    /// At least one page leaves, if memory is full.
+    /// Evicts at least one page if memory is full.
     fn make_room(&mut self) {
         while self.small.len() + self.main.len() >= self.memory_pages {
             if self.main.len() > self.main_pages || self.small.len() == 0 {
@@ -144,23 +143,24 @@ mod tests {
         let mut policy = S3Fifo::new(4);
         assert_eq!(hits(&mut policy, "abcd"), "....", "S has all memory while nobody else wants it");
         assert_eq!(hits(&mut policy, "aab"), "hhh");
-        // a was touched twice: into M. b only once: its name is kept, and known when b returns.
+        // a was accessed twice and moves to M. b was accessed once: its name is kept, and known
+        // when b returns.
         assert_eq!(hits(&mut policy, "e"), ".");
         assert_eq!((policy.small.len(), policy.main.len(), policy.ghost.len()), (3, 1, 1));
         assert_eq!(hits(&mut policy, "b"), ".");
         assert_eq!((policy.small.len(), policy.main.len(), policy.ghost.len()), (2, 2, 1));
-        // A scan goes through S alone.
+        // A scan passes through S only.
         assert_eq!(hits(&mut policy, "fghijklab"), ".......hh");
     }
 
     #[test]
     fn m_is_a_clock() {
         let mut policy = S3Fifo::new(4);
-        // All four go on to M for e, which makes it too large: a leaves, as their counts began
-        // anew. a is not known any more, when it returns; e's name is.
+        // All four move to M for e, which makes M too large. As their counts restart, a is evicted;
+        // it is unknown when it returns, but e's name is known.
         assert_eq!(hits(&mut policy, "abcdaabbccddeabcde"), "....hhhhhhhh..hhh.");
         assert_eq!((policy.small.len(), policy.main.len(), policy.ghost.len()), (0, 4, 1));
-        // For x, the hand passes b, c and d, which were touched, and takes e.
+        // For x, the hand passes b, c and d, which were accessed, and evicts e.
         assert_eq!(hits(&mut policy, "xbcde"), ".hhh.");
     }
 }

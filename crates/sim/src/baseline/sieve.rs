@@ -1,21 +1,21 @@
-//! SIEVE: a hand moves over a queue from old to new and takes the first page that was not touched
-//! since it passed.
+//! SIEVE: a hand moves over a FIFO queue from old to new and evicts the first page that was not
+//! accessed since it passed.
 //!
 //! Y. Zhang et al., "SIEVE is simpler than LRU: an efficient turn-key eviction algorithm for web
-//! caches", NSDI 2024, Algorithm 1. Unlike [`clock`](super::clock), a page that is passed stays
-//! where it is, and new pages come in at the newest end, not at the hand: they are sifted before
-//! what survived.
+//! caches", NSDI 2024, Algorithm 1. Unlike in [`clock`](super::clock), a page that the hand passes
+//! keeps its place, and new pages enter at the newest end, not at the hand: they are checked before
+//! the survivors.
 
 use super::Policy;
 use super::queue::{Pages, Queue};
 
-/// The policy.
+/// The SIEVE policy.
 #[derive(Debug)]
 pub struct Sieve {
     memory_pages: u32,
     pages: Pages<State>,
     queue: Queue,
-    /// The page to be looked at next; none: the oldest.
+    /// The next page to check; `None`: the oldest.
     hand: Option<u32>,
 }
 
@@ -28,7 +28,7 @@ enum State {
 }
 
 impl Sieve {
-    /// With so much memory.
+    /// Creates the policy for a memory of `memory_pages` pages.
     pub fn new(memory_pages: u32) -> Sieve {
         Sieve { memory_pages, pages: Pages::default(), queue: Queue::EMPTY, hand: None }
     }
@@ -81,13 +81,13 @@ mod tests {
     fn the_hand_moves_from_old_to_new_and_survivors_stay_where_they_are() {
         let mut sieve = Sieve::new(7);
         assert_eq!(hits(&mut sieve, "abcdefgabg"), ".......hhh");
-        // The hand passes a and b, and takes c.
+        // The hand passes a and b, and evicts c.
         assert_eq!((hits(&mut sieve, "h").as_str(), inside(&sieve).as_str()), (".", "abdefgh"));
-        // It stands at d, which was touched meanwhile: e leaves, though a and b are older.
+        // The hand is at d, which was accessed meanwhile: it evicts e, although a and b are older.
         assert_eq!((hits(&mut sieve, "di").as_str(), inside(&sieve).as_str()), ("h.", "abdfghi"));
         assert_eq!((hits(&mut sieve, "j").as_str(), inside(&sieve).as_str()), (".", "abdghij"));
-        // g is passed, and stays behind the hand with all that survived; new pages leave one after
-        // the other.
+        // The hand passes g, which stays behind it with all survivors; new pages are evicted one
+        // after the other.
         assert_eq!((hits(&mut sieve, "klmn").as_str(), inside(&sieve).as_str()), ("....", "abdglmn"));
     }
 }

@@ -1,9 +1,8 @@
-//! 2Q: new pages pass through a queue, and only those that are wanted again after it come under
-//! LRU.
+//! 2Q: new pages pass through a FIFO queue; only those accessed again afterwards enter an LRU list.
 //!
 //! T. Johnson and D. Shasha, "2Q: a low overhead high performance buffer management replacement
-//! algorithm", VLDB 1994, the full version, with what the paper advises: A1in a quarter of memory,
-//! A1out as many names as half of memory has pages.
+//! algorithm", VLDB 1994, the full version, with the paper's recommended sizes: A1in a quarter of
+//! memory, A1out as many names as half of memory has pages.
 //!
 //! ```text
 //! miss ─► A1in  a queue ─► A1out  names only ─► forgotten
@@ -13,7 +12,7 @@
 use super::Policy;
 use super::queue::{Pages, Queue};
 
-/// The policy.
+/// The 2Q policy.
 #[derive(Debug)]
 pub struct TwoQ {
     memory_pages: u32,
@@ -35,7 +34,7 @@ enum Place {
 }
 
 impl TwoQ {
-    /// With so much memory.
+    /// Creates the policy for a memory of `memory_pages` pages.
     pub fn new(memory_pages: u32) -> TwoQ {
         TwoQ {
             memory_pages,
@@ -73,8 +72,7 @@ impl Policy for TwoQ {
     #[inline]
     fn touch(&mut self, page: u32) -> bool {
         match self.pages.reach(page) {
-            // What is touched while it is new is touched by the same users: that says nothing about
-            // later.
+            // Accesses to a new page are correlated and do not predict later use.
             Place::A1in => return true,
             Place::Am => {
                 self.am.renew(&mut self.pages, page);
@@ -116,9 +114,10 @@ mod tests {
             "a and b leave in their order, though a was touched: names remain"
         );
         assert_eq!(hits(&mut policy, "b"), ".", "known: into Am, and c leaves for it");
-        // A scan passes without touching Am.
+        // A scan does not touch Am.
         assert_eq!(hits(&mut policy, "ghijklmb"), ".......h");
-        // a's name was forgotten: it is new, and stays while A1in has what Am leaves it.
+        // a's name was dropped: a is new, and stays as long as A1in has the memory that Am does not
+        // use.
         assert_eq!(hits(&mut policy, "anoapqa"), "...h...");
         assert_eq!((policy.a1in.len(), policy.a1out.len(), policy.am.len()), (2, 2, 2));
     }

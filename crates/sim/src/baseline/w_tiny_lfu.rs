@@ -1,30 +1,29 @@
-//! W-TinyLFU: a small window under LRU; a page that leaves it is admitted to the rest of memory
-//! only if it was touched more often than the page that would have to leave there.
+//! W-TinyLFU: a small LRU window. A page that leaves it is admitted to the rest of memory only if
+//! it was accessed more often than the page that it would evict.
 //!
 //! G. Einziger, R. Friedman and B. Manes, "TinyLFU: a highly efficient cache admission policy", ACM
 //! Transactions on Storage 13(4), 2017, section 4: a hundredth of memory for the window, four
-//! fifths of the rest for pages touched there.
+//! fifths of the rest for pages accessed there.
 //!
 //! ```text
 //! miss ─► window LRU ─► more frequent than the oldest of probation?
 //!                         └► probation ─► protected   on a hit; back to probation when that is full
 //! ```
 //!
-//! How often a page was touched lately is counted in four bits, for all pages together over a
-//! sample of ten touches per page of memory; then all counts are halved. The paper counts
-//! approximately, in a sketch with a doorkeeper, as a cache cannot keep a counter for every page
-//! that there is. Here every page has one: what is compared is the policy, not what it can do in
-//! little space.
+//! Recent accesses are counted in four bits per page, over a sample of ten accesses per page of
+//! memory; then all counts are halved. The paper counts approximately, in a sketch with a
+//! doorkeeper, because a cache cannot keep a counter for every possible page. Here every page has a
+//! counter, in order to compare the policy itself and not its compact implementation.
 
 use super::Policy;
 use super::queue::{Pages, Queue};
 
 /// The largest count.
 const COUNT_MAX: u8 = 15;
-/// Touches per page of memory after which counts are halved.
+/// Accesses per page of memory after which counts are halved.
 const SAMPLE: u64 = 10;
 
-/// The policy.
+/// The W-TinyLFU policy.
 #[derive(Debug)]
 pub struct WTinyLfu {
     window_max: u32,
@@ -34,17 +33,17 @@ pub struct WTinyLfu {
     window: Queue,
     probation: Queue,
     protected: Queue,
-    /// Touches in the sample, of at most so many.
+    /// Accesses in the current sample, and its size.
     touches: u64,
     touches_max: u64,
-    /// How often counts were halved.
+    /// Number of times that counts were halved.
     halvings: u32,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct State {
     place: Place,
-    /// As it was when counts had been halved so often.
+    /// The count as of this number of halvings.
     count: u8,
     halvings: u32,
 }
@@ -59,7 +58,7 @@ enum Place {
 }
 
 impl WTinyLfu {
-    /// With so much memory.
+    /// Creates the policy for a memory of `memory_pages` pages.
     pub fn new(memory_pages: u32) -> WTinyLfu {
         let window_max = (memory_pages / 100).max(1);
         let main_max = memory_pages - window_max;
@@ -77,13 +76,13 @@ impl WTinyLfu {
         }
     }
 
-    /// How often a page was touched lately.
+    /// The number of recent accesses to a page.
     fn count(&self, page: u32) -> u8 {
         let State { count, halvings, .. } = self.pages.tag(page);
         count.checked_shr(self.halvings - halvings).unwrap_or(0)
     }
 
-    /// Counts a touch.
+    /// Counts an access.
     fn record(&mut self, page: u32) {
         let count = (self.count(page) + 1).min(COUNT_MAX);
         let place = self.pages.tag(page).place;
@@ -99,7 +98,7 @@ impl WTinyLfu {
         self.pages.set_tag(page, State { place, ..self.pages.tag(page) });
     }
 
-    /// A page left the window: it is admitted, or leaves memory.
+    /// Admits or evicts a page that left the window.
     fn admit(&mut self, candidate: u32) {
         if self.probation.len() + self.protected.len() == self.main_max {
             let victim = self.probation.oldest().or(self.protected.oldest());
@@ -159,25 +158,25 @@ mod tests {
     use super::*;
     use crate::baseline::hits;
 
-    /// Memory of five: a window of one, four behind it, three of them protected.
+    /// Memory of five pages: a window of one, and four behind it, three of them protected.
     #[test]
     fn a_page_is_admitted_if_it_is_more_frequent_than_the_victim() {
         let mut policy = WTinyLfu::new(5);
         assert_eq!(hits(&mut policy, "abcde"), ".....", "all have room");
         assert_eq!(hits(&mut policy, "aabb"), "hhhh", "a and b are protected");
-        // f puts e out of the window, which is no more frequent than c: e leaves.
+        // f pushes e out of the window. e is no more frequent than c, so e is evicted.
         assert_eq!(hits(&mut policy, "fe"), "..");
-        // By now e was touched twice, f and c once: when e leaves the window for g, it is admitted
-        // for c.
+        // By now e was accessed twice, f and c once: when g pushes e out of the window, e replaces
+        // c.
         assert_eq!(hits(&mut policy, "gec"), ".h.");
-        // However long a scan is, pages that are more frequent stay.
+        // More frequent pages stay during a scan of any length.
         for page in 100..120 {
             assert!(!policy.touch(page), "{page}");
         }
         assert_eq!(hits(&mut policy, "ab"), "hh");
     }
 
-    /// A loop larger than memory: what came first stays, as nobody is more frequent.
+    /// A loop larger than memory: the first pages stay, because none is more frequent.
     #[test]
     fn a_loop_keeps_all_but_the_window() {
         let mut policy = WTinyLfu::new(5);

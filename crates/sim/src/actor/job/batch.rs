@@ -1,6 +1,5 @@
-//! The operations that come next: taken from the source in batches, with the places of their pages;
-//! and pages that are cached and only to be read, which are looked up some at a time, and counted
-//! together.
+//! The job's next operations: takes them from the source in batches, locates their pages, and
+//! handles reads of cached pages together.
 
 use super::Job;
 use super::process::Descriptor;
@@ -11,11 +10,10 @@ use crate::world::World;
 use mglru_core::mapping::LEAF_SLOTS;
 use mglru_core::{Hit, Kind, Lookup, Time};
 
-/// Pages that a job looks up together before it touches them one by one: their memory is waited for
-/// together.
+/// Number of pages to look up together before accessing them, so that their cache misses overlap.
 const AHEAD_PAGES: usize = 32;
 
-/// What comes next.
+/// The next operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Next {
     Touch(Touch),
@@ -23,7 +21,7 @@ pub(super) enum Next {
     Other(Operation),
 }
 
-/// Loads through a mapping from pages of one leaf, as bits.
+/// Loads through a mapping from pages of one leaf, as a bit set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Loads {
     pub(super) file: FileNumber,
@@ -42,17 +40,17 @@ impl Loads {
     }
 }
 
-/// Pages that were looked up before their turn.
+/// Pages looked up in advance.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     /// Their places in the batch.
     pub(super) range: std::ops::Range<usize>,
-    /// Those that are cached and only to be read.
+    /// Cached pages that are only read.
     pub(super) hits: [Option<Hit>; AHEAD_PAGES],
 }
 
 impl Job {
-    /// Takes the next operations, and finds the places of their pages.
+    /// Takes the next batch of operations and locates their pages.
     pub(super) fn refill(&mut self, world: &mut World) -> Result<(), SourceError> {
         self.batch.clear();
         self.located.clear();
@@ -88,8 +86,8 @@ impl Job {
         Ok(())
     }
 
-    /// Reads pages as [`Self::run`] would, as long as they are cached and nothing else happens:
-    /// looked up some at a time, and counted together.
+    /// Reads cached pages as [`Self::run`] would, as long as nothing else happens, but looks them
+    /// up and counts them together.
     pub(super) fn touch_ahead(&mut self, world: &mut World, horizon: Time) {
         let most = world.accesses_before(horizon).min(u64::from(self.left - 1));
         let mut reads = 0;
@@ -120,8 +118,8 @@ impl Job {
         world.pass(reads);
     }
 
-    /// Looks up the pages that come next. What is found is true until pages are reclaimed or others
-    /// act.
+    /// Looks up the next pages. The results are valid until pages are reclaimed or another actor
+    /// runs.
     pub(super) fn look_ahead(&mut self, world: &World) {
         let end = self.located.len().min(self.next + AHEAD_PAGES);
         self.ahead.range = self.next..end;
@@ -141,8 +139,7 @@ impl Job {
                             && mapping.mapped_pages() > u64::from(touch.index)
                     };
                     match world.core.lookup_peeked(mapping, touch.index, peeked) {
-                        // A fault is more than a touch.
-                        // And what asks for more to be read.
+                        // Excludes pages that need a fault or that have the readahead mark.
                         Lookup::Hit(hit) if hit.readahead() => None,
                         Lookup::Hit(hit) if !touch.mapped || hit.flags.mapped() && maps() => Some(hit),
                         _ => None,
@@ -153,7 +150,7 @@ impl Job {
         }
     }
 
-    /// Loads from those pages that are mapped, without a look at each.
+    /// Loads from the mapped pages among them together.
     pub(super) fn load_together(&mut self, world: &mut World, horizon: Time) {
         let Loads { file, first, pages } = self.loads;
         let mapping = &world.files.get(file).mapping;

@@ -1,4 +1,4 @@
-//! A miss: the page is paid for, put into its slot, and read.
+//! A miss: the page is charged, inserted into its slot, and read.
 
 use super::touch::Touch;
 use super::{Job, State, rest, wait_out};
@@ -9,14 +9,14 @@ use crate::world::{Pause, World};
 use mglru_core::{Arrival, ChargeStep, Charging, FolioId, InsertError, Mapping, NewFolio, Stall};
 use std::sync::Arc;
 
-/// A read under way.
+/// An active read.
 #[derive(Debug)]
 pub(crate) struct Reading {
     pub(crate) mapping: Arc<Mapping>,
     pub(crate) index: u32,
     pub(crate) folio: FolioId,
     ok: bool,
-    /// The page was in use before.
+    /// Present for a refault of a page in the working set.
     stall: Option<Stall>,
 }
 
@@ -35,7 +35,7 @@ impl Job {
             ChargeStep::Wait(throttle) => wait_out(world, throttle),
             ChargeStep::Charged(inserted) => return self.bring(world, touch, inserted),
             ChargeStep::OutOfMemory(report) => {
-                // To whoever was killed before, everything is refused, for the reason of that time.
+                // Charges of a tenant killed earlier fail with the old report.
                 if let Some(model) = &world.host.model
                     && !world.kills.iter().any(|kill| kill.report == *report)
                     && let Some(wrong) = judge_out_of_memory(world, &report)
@@ -50,7 +50,7 @@ impl Job {
                     world.refusals.push(Refusal { time: world.now(), tenant: path, report: *report });
                 }
                 self.fail(world, touch);
-                // The caller may want to give up.
+                // Return to the caller, which may stop the run.
                 self.left = self.left.min(1);
                 return rest(world, world.access_nanos);
             }
@@ -59,7 +59,7 @@ impl Job {
         pause
     }
 
-    /// The page is paid for: into its slot with it.
+    /// Inserts the charged page into its slot.
     pub(super) fn insert(
         &self,
         world: &World,
@@ -72,7 +72,7 @@ impl Job {
         world.core.insert(&world.host, &self.process.task, mapping, touch.index, new, arrival)
     }
 
-    /// The page is in its slot: to the device for its content.
+    /// Requests the inserted page from the device.
     pub(super) fn bring(
         &mut self,
         world: &mut World,
@@ -80,7 +80,7 @@ impl Job {
         inserted: Result<FolioId, InsertError>,
     ) -> Pause {
         let Ok(folio) = inserted else {
-            // Somebody else brought it meanwhile.
+            // Another job has inserted it meanwhile.
             self.state = State::Look(touch);
             return Pause::Ready;
         };
@@ -114,7 +114,7 @@ impl Job {
         Pause::Until(completion.at)
     }
 
-    /// The device has read the page, or failed to.
+    /// Ends the device's read.
     pub(super) fn arrive(&mut self, world: &mut World, touch: Touch, reading: Reading) -> Pause {
         end_stall(world, reading.stall);
         if reading.ok {
@@ -125,13 +125,12 @@ impl Job {
         world.note_dropped(&reading.mapping, reading.index, u64::from(reading.index) + 1);
         let counts = &mut world.tenants[self.process.tenant].counts;
         counts.read_errors += 1;
-        // New when it was looked for, and told so; meanwhile another job wrote it, and it went to
-        // swap.
+        // The page was new at its look-up; meanwhile another job wrote it, and it was swapped out.
         counts.hits += u64::from(!touch.missed);
         rest(world, world.access_nanos)
     }
 
-    /// A page cannot be had.
+    /// Records a failure to get a page.
     pub(super) fn fail(&self, world: &mut World, touch: Touch) {
         let counts = &mut world.tenants[self.process.tenant].counts;
         counts.out_of_memory += 1;
@@ -139,12 +138,12 @@ impl Job {
     }
 }
 
-/// Whether a touch writes its whole page, so that nothing is read before.
+/// Whether an access overwrites its whole page, so that nothing is read first.
 fn overwrites(world: &World, touch: Touch) -> bool {
     world.overwrite && touch.write && !touch.mapped
 }
 
-/// The page of a refault is there, or will not be.
+/// Ends a refault's stall, after success or failure.
 pub(super) fn end_stall(world: &World, stall: Option<Stall>) {
     if let Some(stall) = stall {
         world.core.end_stall(&world.host, stall);

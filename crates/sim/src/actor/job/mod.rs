@@ -1,4 +1,4 @@
-//! A job: performs a stream of operations, one after the other, as one task of one tenant.
+//! A job: performs a stream of operations in order, as one task of one tenant.
 //!
 //! ```text
 //!        ┌──────────── hit ─────────────┐
@@ -6,9 +6,9 @@
 //!              ▲ └─ pending: wait ─┘▲ └─ more, wait ─┘
 //! ```
 //!
-//! As long as pages are cached and nobody else wants to act, it does not leave its loop, and the
-//! event queue is not touched. That is only faster: an actor that is alone runnable, rests, and is
-//! resumed before anything else happens, notices nothing of it.
+//! As long as pages are cached and no other actor is runnable, the job stays in its loop and
+//! bypasses the event queue. That is only faster: the results are those of an actor that rests and
+//! is resumed before anything else happens.
 
 mod batch;
 mod miss;
@@ -37,61 +37,61 @@ use mglru_core::{Charging, Core, FolioId, Host, Mapping, Throttle, Time};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Accesses after which a job returns to the simulator although nobody else wants to act, so that
-/// the caller can show progress.
+/// Accesses after which a job returns to the simulator in any case, so that the caller can show
+/// progress.
 const ACCESSES_PER_STEP: u32 = 1 << 16;
-/// How often a job looks whether its tenant is there.
+/// Interval at which a job checks whether its tenant exists.
 const TENANT_PAUSE: Duration = Duration::from_millis(1);
 #[derive(Debug, Default)]
 enum State {
-    /// The next operation comes.
+    /// Before the next operation.
     #[default]
     Next,
-    /// The page is looked up (again).
+    /// Looking the page up, possibly again.
     Look(Touch),
-    /// A page is paid for.
+    /// Charging a page.
     Charge(Touch, Charging),
-    /// The device reads it.
+    /// The device reads the page.
     Read(Touch, Reading),
-    /// The device reads it, with others.
+    /// The device reads the page with others.
     Await(Touch, Awaited),
-    /// It may have dirtied too much, and pauses until that time at the latest.
+    /// Paused for dirty pages, at most until that time.
     Balance(Time),
     Sync(FileNumber, Syncing),
-    /// From this page on, before that one.
+    /// Truncating from this page on, before that one.
     Truncate(FileNumber, u32, u64),
     Close(Arc<Mapping>),
     SwitchLru(LruSwitch, u32),
-    /// So many pages are to be reclaimed.
+    /// Reclaiming this number of pages.
     Reclaim(u64, Box<Proactive>),
 }
 
-/// One job.
+/// A job.
 pub(crate) struct Job {
     process: Process,
-    /// Which of its processes that is, from 0.
+    /// Number of its current process, from 0.
     number: usize,
-    /// Its other processes; in the place of the one that it is, the one that it was first.
+    /// Its other processes. The current process's place holds the first process.
     others: Vec<Process>,
     source: Box<dyn Source>,
     batch: Vec<Operation>,
-    /// The batch, with the places of pages found.
+    /// The batch, with the locations of pages.
     located: Vec<Next>,
     next: usize,
-    /// Of the operation before, what is still to be touched.
+    /// Remaining pages of the previous operation.
     loads: Loads,
     ahead: Ahead,
     state: State,
-    /// The tenant that it goes to after what it is doing.
+    /// The tenant to which it moves after its current operation.
     moving: Option<usize>,
-    /// Pages that are brought in before it goes on.
+    /// The window of pages to bring in before it continues.
     window: Option<Box<Window>>,
     dirtier: Dirtier,
-    /// When its last access began, as long as that is under way and somebody wants to know.
+    /// Start of the current access, if durations are measured.
     began: Option<Time>,
-    /// Accesses until it returns to the simulator in any case.
+    /// Accesses left before it returns to the simulator in any case.
     left: u32,
-    /// Nobody else is runnable during this step.
+    /// Whether no other actor is runnable during this step.
     alone: bool,
 }
 
@@ -103,7 +103,7 @@ impl std::fmt::Debug for Job {
 }
 
 impl Job {
-    /// `others`: the processes 1, 2, … as which it may go on; it begins as the first.
+    /// `others`: the processes 1, 2, … The job starts as `first`, process 0.
     pub(crate) fn new(first: Process, others: Vec<Process>, source: Box<dyn Source>) -> Job {
         Job {
             process: first,
@@ -125,12 +125,12 @@ impl Job {
         }
     }
 
-    /// The read that it waits for.
+    /// The read for which it waits.
     pub(crate) fn reading(&self) -> Option<&Reading> {
         if let State::Read(_, reading) = &self.state { Some(reading) } else { None }
     }
 
-    /// The payment that it is making.
+    /// Its current charge.
     pub(crate) fn charging(&self) -> Option<&Charging> {
         match (&self.window, &self.state) {
             (Some(window), _) => window.charging(),
@@ -144,7 +144,7 @@ impl Job {
         self.window.as_deref()
     }
 
-    /// Goes on until it has to wait, or somebody else may want to act.
+    /// Continues until it must wait or another actor may run.
     pub(crate) fn step(&mut self, world: &mut World, alone: bool) -> Result<Pause, SourceError> {
         if !self.process.enter(world) {
             return Ok(Pause::Until(world.now() + TENANT_PAUSE));
@@ -184,15 +184,15 @@ impl Job {
         }
     }
 
-    /// Whether it ends now, because its tenant was killed. A read and what is done to whole files
-    /// is finished first.
+    /// Whether it ends now because its tenant was killed. It finishes reads and operations on whole
+    /// files first.
     pub(crate) fn is_cut_short(&self, world: &World) -> bool {
         world.tenants[self.process.tenant].killed
             && self.window.is_none()
             && matches!(self.state, State::Next | State::Look(_) | State::Charge(..) | State::Balance(_))
     }
 
-    /// Ends all its processes. The access under way fails.
+    /// Ends all its processes. Its current access fails.
     #[cold]
     fn die(&mut self, world: &mut World) -> Pause {
         let under_way = match std::mem::take(&mut self.state) {
@@ -211,13 +211,13 @@ impl Job {
         Pause::Done
     }
 
-    /// Goes on at once after a pause in which nobody else acts.
+    /// Whether it may continue at once after a pause in which no other actor runs.
     #[inline]
     fn skips(&self, world: &World, pause: Pause) -> bool {
         self.left > 0 && world.skips(pause, world.horizon(self.alone))
     }
 
-    /// Takes operations. Touches of cached pages are dealt with here and now, one after the other.
+    /// Takes operations and performs accesses to cached pages at once.
     fn run(&mut self, world: &mut World) -> Result<Pause, SourceError> {
         let horizon = world.horizon(self.alone);
         loop {
@@ -269,7 +269,7 @@ impl Job {
         }
     }
 
-    /// The last access is over, if there was one.
+    /// Records the duration of the last access, if any.
     fn note_latency(&mut self, world: &mut World) {
         if let Some(began) = self.began.take() {
             let nanos = world.now().since(began).as_nanos() as u64;
@@ -286,12 +286,12 @@ pub(super) fn wait_out(world: &World, throttle: Throttle) -> Pause {
     }
 }
 
-/// Waits until nobody works on the folio any more.
+/// Waits until the folio is neither locked nor under writeback.
 pub(super) fn wait_for(core: &Core, folio: FolioId) -> Pause {
     let flags = &core.folios().flags(folio);
     if flags.load().writeback() {
-        // Not for the folio: a look at a page under write-back wakes whoever else waits for it, and
-        // two that look in turn would keep each other awake while time stands still.
+        // Waits for a write, not for the folio: checking a page under writeback wakes its other
+        // waiters, and two that check in turn would keep each other awake while time stands still.
         Pause::Written(None)
     } else if flags.announce_waiter(|flags| flags.locked()) {
         Pause::Folio(folio)

@@ -1,4 +1,5 @@
-//! Operations that are no touches: on whole files, on time, on the policy, and requests to reclaim.
+//! Operations other than page accesses: on whole files, on time, on the policy, and reclaim
+//! requests.
 
 use super::process::Descriptor;
 use super::{Job, State, rest, wait_for, wait_out};
@@ -12,7 +13,7 @@ use mglru_core::{Kind, Mapping};
 use std::sync::Arc;
 
 impl Job {
-    /// Operations on whole files.
+    /// Starts an operation on a whole file.
     pub(super) fn begin(&mut self, world: &mut World, operation: Operation) -> Pause {
         self.ahead.range = 0..0;
         match operation {
@@ -84,7 +85,7 @@ impl Job {
         }
     }
 
-    /// Moves some folios from one policy to the other. In between, everybody may act.
+    /// Moves some folios to the other policy. Other actors may run in between.
     pub(super) fn switch_lru(&mut self, world: &mut World, mut switch: LruSwitch, folios: u32) -> Pause {
         if switch.step(&world.core, folios) == SwitchStep::More {
             self.state = State::SwitchLru(switch, folios);

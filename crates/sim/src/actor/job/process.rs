@@ -1,4 +1,4 @@
-//! The processes as which a job acts: whose they are, and what each has open.
+//! The processes of a job: their tenants and open files.
 
 use super::{Job, State};
 use crate::files::FileNumber;
@@ -7,17 +7,17 @@ use mglru_core::Task;
 use mglru_core::readahead::Readahead;
 use std::collections::BTreeMap;
 
-/// What a job has open.
+/// An open file of a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Descriptor {
-    /// The position of the last access, plus 1.
+    /// Position of the last access, plus 1.
     pub(super) previous: u64,
-    /// The file is in the job's address space.
+    /// Whether the file is mapped in the job's address space.
     pub(super) mapped: bool,
 }
 
 impl Descriptor {
-    /// An access to a page. `false`: the last one was to the same page.
+    /// Records an access. Returns `false` if the last access was to the same page.
     #[inline]
     pub(super) fn goes_to(&mut self, index: u32) -> bool {
         let position = u64::from(index) + 1;
@@ -25,25 +25,25 @@ impl Descriptor {
     }
 }
 
-/// One of the processes as which a job acts: whose it is, and what it has open.
+/// A process of a job: its tenant and open files.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(super) number: usize,
     pub(super) tenant: usize,
     pub(super) task: Task,
-    /// By file number.
+    /// Indexed by file number.
     pub(super) descriptors: Vec<Descriptor>,
-    /// What it reads ahead, by file number, as far as it did.
+    /// Readahead state, indexed by file number, as far as used.
     pub(super) readahead: Vec<Readahead>,
-    /// They are right as long as this is the number of files that were replaced.
+    /// Number of file replacements for which these are valid.
     pub(super) replacements: u64,
-    /// How many errors of write-back it was told of, where it was. It counts as having had every
-    /// file open all the time.
+    /// Write-back errors already reported to it, by file and incarnation. It counts as having had
+    /// every file open from the start.
     pub(super) told: BTreeMap<(FileNumber, u64), u64>,
 }
 
 impl Process {
-    /// `number`: of all processes.
+    /// `number`: among all processes of the machine.
     pub(crate) fn new(number: usize, tenant: usize, task: Task) -> Process {
         Process {
             number,
@@ -56,7 +56,8 @@ impl Process {
         }
     }
 
-    /// Enters its tenant, if that was made meanwhile or is another. `false`: it is not there yet.
+    /// Enters its tenant if that was created meanwhile or changed. Returns `false` if it does not
+    /// exist yet.
     pub(super) fn enter(&mut self, world: &mut World) -> bool {
         let &TenantState { memcg, gone, .. } = &world.tenants[self.tenant];
         match memcg {
@@ -69,8 +70,8 @@ impl Process {
 }
 
 impl Job {
-    /// Moves to another tenant, all its processes together. What it is doing is finished first,
-    /// where it began. Who is to end because its tenant was killed does not get away.
+    /// Moves all its processes to another tenant, after its current operation. A job that must end
+    /// because its tenant was killed does not move.
     pub(crate) fn move_to(&mut self, world: &mut World, tenant: usize) {
         self.moving = Some(tenant);
         self.go_on_moving(world);
@@ -87,7 +88,7 @@ impl Job {
         }
     }
 
-    /// What was open of a file that was replaced is not open any more.
+    /// Resets the open files after a file was replaced.
     pub(super) fn notice_replacements(&mut self, world: &World) {
         if self.process.replacements != world.files.replacements() {
             self.process.descriptors.fill(Descriptor::default());
@@ -96,8 +97,8 @@ impl Job {
         }
     }
 
-    /// Goes on as another process. Each one's place among the others is its number less one; of the
-    /// one that it is now, the first has it.
+    /// Continues as another process. A process's place in `others` is its number less one; the
+    /// current one's place holds the first process.
     pub(super) fn switch(&mut self, number: usize) {
         for place in [self.number, number] {
             if place > 0 {

@@ -1,23 +1,23 @@
-//! A sync: what is dirty of a file is written, and its errors are told.
+//! A sync: writes a file's dirty pages and reports errors.
 
 use super::{Job, State};
 use crate::actor::rest;
 use crate::files::{File, FileNumber};
 use crate::world::{Pause, World};
 
-/// How far a sync is.
+/// Progress of a sync.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Syncing {
-    /// Waits for writes that began before.
+    /// Waits for writes that started before.
     Settle(u64),
-    /// Writes what is dirty from here on.
+    /// Writes dirty pages from here on.
     Write(u32),
     /// Waits for its own writes.
     Finish(u64),
 }
 
 impl Job {
-    /// A sync of a file begins: first, writes that began before have to end.
+    /// Starts a sync; first waits for earlier writes.
     pub(super) fn begin_sync(&mut self, world: &World, file: FileNumber) {
         if let Some(model) = &world.host.model {
             let mapping = world.files.get(file).mapping.id();
@@ -48,7 +48,7 @@ impl Job {
         pause
     }
 
-    /// All that was dirty when the sync began is written, or there is an error to tell.
+    /// Ends a sync: everything dirty at its start is written, or there is an error to report.
     fn end_sync(&mut self, world: &mut World, file: FileNumber) {
         let File { incarnation, ref mapping, .. } = *world.files.get(file);
         let mapping = mapping.id();

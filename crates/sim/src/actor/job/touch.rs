@@ -1,4 +1,4 @@
-//! A touch of one page: looked up, and touched if it is there.
+//! An access to one page: looks it up and touches it if it is cached.
 
 use super::{Job, State, rest, wait_for, wait_out};
 use crate::files::FileNumber;
@@ -9,23 +9,24 @@ use mglru_core::mapping::TABLE_PAGES;
 use mglru_core::{Charging, Hit, Host, Lookup, Time};
 use std::time::Duration;
 
-/// Who pauses for write-back goes on after this time anyhow: the device may be failing for good.
+/// Maximum pause for write-back, because the device may fail permanently.
 const DIRTY_WAIT: Duration = Duration::from_secs(20);
 
-/// A touch of one page on its way.
+/// An access in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Touch {
     pub(super) file: FileNumber,
     pub(super) index: u32,
     pub(super) write: bool,
-    /// Through a mapping, as all touches of anonymous memory.
+    /// Through a mapping, like all accesses to anonymous memory.
     pub(super) mapped: bool,
     pub(super) anon: bool,
-    /// It was counted as a miss.
+    /// Whether it is counted as a miss.
     pub(super) missed: bool,
-    /// Observers saw it.
+    /// Whether observers were called.
     pub(super) told: bool,
-    /// Nothing is read beside it: with others it could not be read, or did not stay.
+    /// Whether to read only this page, because reading it with others failed or it was evicted
+    /// again.
     pub(super) alone: bool,
 }
 
@@ -37,7 +38,7 @@ impl Touch {
 }
 
 impl Job {
-    /// Looks a page up, and touches it if it is there.
+    /// Looks a page up and touches it if it is cached.
     #[inline]
     pub(super) fn look(&mut self, world: &mut World, mut touch: Touch) -> Pause {
         if touch.mapped {
@@ -57,7 +58,7 @@ impl Job {
                 tell(world, &mut touch, is_new, !zeros);
                 let counts = &mut world.tenants[self.process.tenant].counts;
                 if zeros {
-                    // All zeros, as the page that all such loads share.
+                    // Reads zeros, like the shared zero page.
                     counts.hits += u64::from(!touch.missed);
                     return rest(world, world.access_nanos);
                 }
@@ -103,7 +104,7 @@ impl Job {
         rest(world, world.access_nanos)
     }
 
-    /// Takes a file into the job's address space, as far as the page needs it: whole page tables.
+    /// Maps a file into the job's address space up to the page, in whole page tables.
     pub(super) fn map(&mut self, world: &World, touch: Touch) {
         let mapping = &world.files.get(touch.file).mapping;
         let mapped = &mut self.process.descriptors[touch.file.0 as usize].mapped;
@@ -130,7 +131,7 @@ impl Job {
         }
     }
 
-    /// Rests where it dirties pages faster than they are written.
+    /// Pauses the job if it dirties pages faster than they are written.
     pub(super) fn balance(&mut self, world: &mut World, until: Time) -> Pause {
         let memcg = self.process.task.memcg;
         let pause = world.core.balance_dirty(&world.host, memcg, &mut self.dirtier);
@@ -141,7 +142,7 @@ impl Job {
     }
 }
 
-/// Tells whoever wants to see it that a page is touched, once.
+/// Reports an access to the observers, once.
 #[inline]
 fn tell(world: &World, touch: &mut Touch, hit: bool, arrives: bool) {
     if world.host.observes() && !std::mem::replace(&mut touch.told, true) {

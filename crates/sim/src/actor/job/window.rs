@@ -1,8 +1,8 @@
-//! Windows of pages that a job brings in beside the one that it needs, as [`mglru_core::readahead`]
-//! says.
+//! Readahead windows: pages that a job reads beside the one that it needs, as
+//! [`mglru_core::readahead`] decides.
 //!
-//! What is read is under way by itself: the job waits only for the page that it needs, and not at
-//! all where a mark was reached.
+//! The reads are asynchronous. The job waits only for the page that it needs, and does not wait at
+//! a readahead mark.
 
 use super::miss::end_stall;
 use super::touch::Touch;
@@ -13,7 +13,7 @@ use mglru_core::readahead::{FillStep, Filling, Readahead, Window as Wanted};
 use mglru_core::{Arrival, Charging, FolioId, Hit, Lookup, Mapping, Stall};
 use std::sync::Arc;
 
-/// A window on its way.
+/// A window in progress.
 #[derive(Debug)]
 pub(crate) struct Window {
     pub(crate) mapping: Arc<Mapping>,
@@ -21,12 +21,12 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// The payment that is being made for it.
+    /// Its current charge.
     pub(super) fn charging(&self) -> Option<&Charging> {
         self.filling.charging()
     }
 
-    /// Pages of it that are inserted, and that the device was not asked for yet.
+    /// Its inserted pages that are not requested from the device yet.
     pub(crate) fn held(&self) -> impl Iterator<Item = (u32, FolioId)> + '_ {
         self.filling.held()
     }
@@ -37,12 +37,12 @@ impl Window {
 pub(super) struct Awaited {
     mapping: Arc<Mapping>,
     folio: FolioId,
-    /// The page was in use before.
+    /// Present for a refault of a page in the working set.
     stall: Option<Stall>,
 }
 
 impl Job {
-    /// What its process reads ahead of a file.
+    /// Its process's readahead state for a file.
     fn readahead(&mut self, file: FileNumber, pages_max: u32) -> &mut Readahead {
         let (file, readahead) = (file.0 as usize, &mut self.process.readahead);
         if readahead.len() <= file {
@@ -51,7 +51,7 @@ impl Job {
         &mut readahead[file]
     }
 
-    /// What is read beside a page that is missed; `None`: nothing.
+    /// The window around a missing page; `None`: only the page itself.
     pub(super) fn window_of(&mut self, world: &World, touch: Touch) -> Option<Wanted> {
         if world.readahead_pages == 0 || touch.alone || touch.anon {
             return None;
@@ -69,7 +69,7 @@ impl Job {
         (window.pages > 1).then_some(window)
     }
 
-    /// Brings a window in around a page that was inserted, and waits for that one.
+    /// Brings in a window around an inserted page and waits for that page.
     pub(super) fn bring_window(
         &mut self,
         world: &World,
@@ -89,7 +89,7 @@ impl Job {
         Pause::Ready
     }
 
-    /// A page was reached that asks for the next window.
+    /// Reads the next window after a page with the readahead mark.
     #[cold]
     pub(super) fn read_on(&mut self, world: &World, touch: Touch, hit: &Hit) {
         let file = world.files.get(touch.file);
@@ -104,7 +104,7 @@ impl Job {
         }
     }
 
-    /// Goes on with a window: until it is in memory or on its way, or a batch was reclaimed for it.
+    /// Continues with a window until it is cached or requested, or a batch was reclaimed for it.
     pub(super) fn fill(&mut self, world: &mut World, mut window: Box<Window>) -> Pause {
         self.ahead.range = 0..0;
         loop {
@@ -121,8 +121,8 @@ impl Job {
         }
     }
 
-    /// Waits for a page that is read with others. Where that fails, as where the page does not
-    /// stay, it is read alone.
+    /// Waits for a page that is read with others. If the read fails or the page is evicted, reads
+    /// it alone.
     pub(super) fn await_page(&mut self, world: &mut World, touch: Touch, awaited: Awaited) -> Pause {
         let found = world.core.lookup(&awaited.mapping, touch.index);
         if matches!(found, Lookup::Pending(folio) if folio == awaited.folio) {
@@ -134,8 +134,8 @@ impl Job {
         self.look(world, Touch { alone: true, ..touch })
     }
 
-    /// A load or store needed a page-table entry, of a page that is in memory or is going to be
-    /// read.
+    /// Maps the pages around a load or store that needed a page-table entry, of a page that is
+    /// cached or about to be read.
     #[cold]
     pub(super) fn map_around(&mut self, world: &World, touch: Touch) {
         let mapping = &world.files.get(touch.file).mapping;
