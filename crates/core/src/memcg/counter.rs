@@ -1,16 +1,17 @@
-//! What is charged to a memcg and its subtree, and what bounds it.
+//! Page counters: the usage of a memcg's subtree, and its limits.
 //!
-//! A page is charged to its memcg and to every ancestor below the root; the root has no limit, so
-//! nobody pays there but its own tasks. Memory has one such counter per memcg, swap another.
+//! A page is charged to its memcg and to every ancestor below the root. The root has no limit and
+//! counts only its own pages. Each memcg has one counter for memory and one for swap.
 //!
 //! # Locking
 //!
-//! Atomic words. A charge walks up and is taken back where an ancestor refuses; an uncharge walks
-//! up, too. In between, a parent may count a page that a child does not, never the other way round.
+//! None: atomic words. A charge walks up the tree and is taken back if an ancestor refuses; an
+//! uncharge walks up, too. In between, a parent may count a page that a child does not, never the
+//! other way round.
 
 use crate::sync::{AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
 
-/// A limit that is none.
+/// The value of a limit that is not set.
 pub const UNLIMITED: u64 = u64::MAX;
 
 /// Usage and limits, in pages.
@@ -32,7 +33,7 @@ impl PageCounter {
         }
     }
 
-    /// As new, for the next memcg of that number.
+    /// Resets everything, for the next memcg with this number.
     pub(super) fn reset(&self, max_pages: u64) {
         for (word, value) in
             [(&self.usage, 0), (&self.peak, 0), (&self.high, UNLIMITED), (&self.max, max_pages)]
@@ -46,17 +47,17 @@ impl PageCounter {
         self.usage.load(Relaxed)
     }
 
-    /// The most that were charged at once.
+    /// The highest usage so far, in pages.
     pub fn peak_pages(&self) -> u64 {
         self.peak.load(Relaxed)
     }
 
-    /// From here on, charges are slowed down.
+    /// The usage above which charges are throttled.
     pub fn high_pages(&self) -> u64 {
         self.high.load(Relaxed)
     }
 
-    /// What may be charged.
+    /// The most pages that may be charged.
     pub fn max_pages(&self) -> u64 {
         self.max.load(Relaxed)
     }
@@ -69,7 +70,7 @@ impl PageCounter {
         self.max.store(pages, Relaxed);
     }
 
-    /// From now on, the most that is charged counts anew.
+    /// Restarts the peak at the current usage.
     pub(crate) fn reset_peak(&self) {
         self.peak.store(self.usage_pages(), Relaxed);
     }
@@ -79,7 +80,7 @@ impl PageCounter {
         self.max_pages().saturating_sub(self.usage_pages())
     }
 
-    /// Charges `pages` if they fit under the limit; the usage with them.
+    /// Charges `pages` if they fit under the limit, and returns the new usage.
     #[inline]
     pub(super) fn try_charge(&self, pages: u64) -> Option<u64> {
         let max = self.max_pages();
@@ -94,20 +95,20 @@ impl PageCounter {
         Some(usage)
     }
 
-    /// Charges `pages`, whatever the limit.
+    /// Charges `pages` regardless of the limit.
     pub(super) fn charge(&self, pages: u64) {
         let usage = self.usage.fetch_add(pages, AcqRel) + pages;
         self.peak.fetch_max(usage, Relaxed);
     }
 
-    /// Takes a charge back; the usage without it. `None`: there was no such charge.
+    /// Takes a charge back and returns the new usage. `None`: less than `pages` was charged.
     #[inline]
     pub(super) fn uncharge(&self, pages: u64) -> Option<u64> {
         self.usage.fetch_sub(pages, AcqRel).checked_sub(pages)
     }
 
-    /// How far over `memory.high` (or `memory.swap.high`), as a share of it times 2^20
-    /// ([book: memcgs#limits]). 0: not at all.
+    /// Excess over `memory.high` (or `memory.swap.high`) as a share of it, times 2^20
+    /// ([book: memcgs#limits]). 0: not above.
     pub(crate) fn overage(&self) -> u64 {
         let (usage, high) = (self.usage_pages(), self.high_pages());
         if usage <= high {

@@ -1,11 +1,11 @@
-//! The number by which everything refers to a memcg.
+//! Numbers of memcgs.
 
 /// Number of a memcg; it fits the 20 bits of a shadow word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemcgId(pub u32);
 
 impl MemcgId {
-    /// The root, which all others are below.
+    /// The root, the ancestor of all memcgs.
     pub const ROOT: MemcgId = MemcgId(0);
 
     /// Bits of a number.

@@ -1,30 +1,28 @@
-//! What a memcg may use, and what of that is spared: the limits of its control files, together.
+//! All limits and protections of a memcg together, in bytes.
 
 use super::{MemcgId, Memcgs, UNLIMITED};
 use crate::options::PAGE_BYTES;
 
-/// What a tenant may use, and what of that is spared, in bytes. The default is no limit, and no
-/// protection.
+/// Limits and protections of a tenant, in bytes. Default: no limits, no protection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// `memory.min`: so much is never taken to make room for others. `u64::MAX`: all that the
-    /// tenant has.
+    /// `memory.min`: reclaim for others never takes this much. `u64::MAX`: protects everything.
     pub min_bytes: u64,
-    /// `memory.low`: so much is taken only if nothing else is left. `u64::MAX`: all that the tenant
-    /// has.
+    /// `memory.low`: reclaim for others takes this much only if nothing else is left. `u64::MAX`:
+    /// protects everything.
     pub low_bytes: u64,
-    /// `memory.high`: a tenant that uses more is slowed down. `None`: at no size.
+    /// `memory.high`: above this usage, the tenant's tasks are throttled. `None`: never.
     pub high_bytes: Option<u64>,
-    /// `memory.max`: the tenant uses no more. `None`: no limit of its own.
+    /// `memory.max`: the highest usage. `None`: no limit of its own.
     pub max_bytes: Option<u64>,
-    /// `memory.swap.high`: a tenant that has more in swap is slowed down. `None`: at no size.
+    /// `memory.swap.high`: above this use of swap, the tenant's tasks are throttled. `None`: never.
     pub swap_high_bytes: Option<u64>,
-    /// `memory.swap.max`: the tenant has no more in swap. `None`: no limit of its own.
+    /// `memory.swap.max`: the highest use of swap. `None`: no limit of its own.
     pub swap_max_bytes: Option<u64>,
 }
 
 impl Limits {
-    /// At most `bytes`, and nothing else.
+    /// Only `memory.max`, of `bytes`.
     pub fn max(bytes: u64) -> Limits {
         Limits { max_bytes: Some(bytes), ..Limits::default() }
     }
@@ -35,7 +33,7 @@ fn whole_pages(bytes: Option<u64>) -> u64 {
 }
 
 impl Memcgs {
-    /// Sets all limits and protections of a memcg but `memory.max`, under which it is made
+    /// Sets all limits and protections of a memcg except `memory.max`, which is set at its creation
     /// ([`crate::Core::add_child`]).
     pub fn set_limits(&self, memcg: MemcgId, limits: &Limits) {
         self.set_min(memcg, limits.min_bytes / PAGE_BYTES);

@@ -1,4 +1,4 @@
-//! Whether a memcg was killed because memory ran out.
+//! The OOM state of a memcg.
 //!
 //! ```text
 //! alive ─► dying: its host gives its anonymous memory up ─► dead ─► alive: revived, or a new memcg of that number
@@ -6,7 +6,7 @@
 //!
 //! # Locking
 //!
-//! An atomic word. Who kills holds the lock under which victims are chosen.
+//! An atomic word. A killing thread holds the lock under which victims are chosen.
 
 use crate::sync::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 
@@ -14,7 +14,7 @@ const ALIVE: u32 = 0;
 const DYING: u32 = 1;
 const DEAD: u32 = 2;
 
-/// How far a memcg has got.
+/// Alive, dying or dead.
 #[derive(Debug)]
 pub(crate) struct OomState(AtomicU32);
 
@@ -40,12 +40,12 @@ impl OomState {
         self.0.store(DYING, Release);
     }
 
-    /// Its memory was given up.
+    /// Marks the memory of a dying memcg as taken.
     pub(crate) fn reaped(&self) {
         let _ = self.0.compare_exchange(DYING, DEAD, AcqRel, Acquire);
     }
 
-    /// `false`: it is not dead.
+    /// Makes a dead memcg alive again. `false`: it is not dead.
     pub(crate) fn revive(&self) -> bool {
         self.0.compare_exchange(DEAD, ALIVE, AcqRel, Acquire).is_ok()
     }

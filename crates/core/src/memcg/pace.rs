@@ -1,44 +1,40 @@
-//! How fast each task may dirty pages of a memcg: the bandwidth with which those are written, and
-//! the share of one task.
-//!
-//! Whoever dirties pages is paced by it, as [`crate::writeback`] says.
-//!
-//! Source: as there.
+//! Per-memcg dirty rate limit: the writeback bandwidth of the memcg and each task's share of it.
+//! [`crate::writeback`] pauses writers accordingly and names the source.
 //!
 //! # Locking
 //!
-//! Whoever has one locks it.
+//! Callers hold the lock of the memcg's `pace`.
 
 use crate::Time;
 use std::time::Duration;
 
-/// The longest pause, and what is the longest where next to nothing is pending: one tick.
+/// The longest pause. While almost nothing is pending, the longest is one tick.
 pub(crate) const PAUSE_MAX: Duration = Duration::from_millis(200);
 pub(crate) const TICK: Duration = Duration::from_millis(4);
-/// A pause is not longer than this part of what is pending takes.
+/// A pause lasts at most this fraction of the time that writing the pending pages takes.
 const SAFETY: u64 = 8;
-/// How often rates are adjusted.
+/// Interval between adjustments of the rates.
 const INTERVAL: Duration = Duration::from_millis(200);
-/// Nobody paused for so long: what was written meanwhile says nothing of the bandwidth.
+/// After so long without a pause, the pages written since say nothing about the bandwidth.
 const IDLE: Duration = Duration::from_secs(1);
-/// Over which the bandwidth is smoothed.
+/// Smoothing period of the bandwidth.
 const PERIOD: Duration = Duration::from_secs(3);
-/// Before anything is known: 100 MB/s.
+/// Initial rate: 100 MB/s.
 const FIRST_PAGES_PER_SECOND: u64 = 25_600;
 /// A ratio of 1.
 pub(crate) const ONE: u64 = 1024;
 
-/// How fast one task may dirty pages of a memcg.
+/// Dirty rate limit of the tasks of one memcg.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// When it was adjusted, and how many pages had been written by then.
+    /// Time of the last adjustment, and pages written by then.
     since: Time,
     written: u64,
-    /// Pages dirtied since.
+    /// Pages dirtied since the last adjustment.
     pub(crate) dirtied: u64,
     /// Pages written per second.
     pub(crate) bandwidth: u64,
-    /// Pages per second and task; and what it would have been after the last interval alone.
+    /// Pages per second and task. `balanced`: the value by the last interval alone.
     pub(crate) rate: u64,
     balanced: u64,
 }
@@ -66,8 +62,8 @@ pub(crate) fn nanos(duration: Duration) -> u64 {
 }
 
 impl Pace {
-    /// A task dirtied `pages`, while so many of the memcg had been `written` in all. Pages per
-    /// second and task, at a ratio of 1.
+    /// Notes that a task dirtied `pages`, after `written` pages of the memcg were written in all.
+    /// Returns pages per second and task, at a ratio of 1.
     pub(crate) fn note(&mut self, now: Time, pages: u32, written: u64, ratio: u64) -> u64 {
         self.dirtied += u64::from(pages);
         let elapsed = now.since(self.since);
@@ -87,7 +83,7 @@ impl Pace {
         self.rate
     }
 
-    /// The longest pause of a task while so many pages are pending.
+    /// The longest pause of a task while `pending_pages` are pending.
     pub(crate) fn longest_pause(&self, pending_pages: u64) -> Duration {
         let to_write = scale(pending_pages, 1_000_000_000, self.bandwidth);
         Duration::from_nanos(to_write / SAFETY).clamp(TICK, PAUSE_MAX)
@@ -95,12 +91,12 @@ impl Pace {
 
     fn adjust(&mut self, dirtied_per_second: u64, ratio: u64) {
         if dirtied_per_second == 0 {
-            // All are at the limit: that says nothing about who could dirty how much.
+            // All tasks are at the limit, which says nothing about the rate each could reach.
             return;
         }
         let task = scale(self.rate, ratio, ONE);
         let balanced = scale(task, self.bandwidth, dirtied_per_second).min(self.bandwidth);
-        // Both the last intervals and the position have to agree: what fluctuates moves nothing.
+        // The last intervals and the position must agree, so that fluctuations have no effect.
         if ratio >= ONE {
             let target = task.min(balanced).min(self.balanced);
             self.rate += target.saturating_sub(self.rate).div_ceil(8);

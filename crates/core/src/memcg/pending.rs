@@ -1,26 +1,26 @@
-//! Pages on their way to files: of the node, or of a memcg and all below it.
+//! Counts of dirty pages and of pages under writeback: of the node, or of a memcg's subtree.
 //!
 //! # Locking
 //!
-//! None: atomic words. A page may be counted in one of them a moment before the other.
+//! None: atomic words. For a moment, a page may be counted in one of them and not in the other.
 
 use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
 
-/// Dirty pages, and pages that are being written.
+/// Dirty pages, and pages under writeback.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     dirty: AtomicI64,
     writeback: AtomicI64,
-    /// Those that were written. Of the node only.
+    /// Pages written so far. For the node only.
     written: AtomicU64,
-    /// The flusher was told that too many are dirty, and has not found out that they are not.
+    /// Set when the flusher is woken for too many dirty pages, until it finds them few enough.
     over_background: AtomicBool,
-    /// Pages that could not be written, since the beginning.
+    /// Pages whose write failed, since the start.
     failed: AtomicU64,
 }
 
 impl Pending {
-    /// Pages became dirty, or began to be written; or, negative, no longer are.
+    /// Adds to the counts of dirty and writeback pages; negative numbers subtract.
     pub(crate) fn change(&self, dirty: i64, writeback: i64) {
         for (count, change) in [(&self.dirty, dirty), (&self.writeback, writeback)] {
             if change != 0 {
@@ -29,7 +29,7 @@ impl Pending {
         }
     }
 
-    /// One more is dirty; how many are now.
+    /// Adds a dirty page and returns their number.
     pub(crate) fn add_dirty(&self) -> u64 {
         (self.dirty.fetch_add(1, Relaxed) + 1).max(0) as u64
     }
@@ -42,7 +42,7 @@ impl Pending {
         self.written.load(Relaxed)
     }
 
-    /// Too many are dirty. `true`: that was not known.
+    /// Notes that too many pages are dirty. `true`: this is news.
     pub(crate) fn note_over_background(&self) -> bool {
         !self.over_background.load(Relaxed) && !self.over_background.swap(true, AcqRel)
     }
@@ -51,17 +51,17 @@ impl Pending {
         self.over_background.store(false, Relaxed);
     }
 
-    /// A page could not be written.
+    /// Counts a page whose write failed.
     pub(crate) fn note_failure(&self) {
         self.failed.fetch_add(1, Relaxed);
     }
 
-    /// Pages that could not be written so far.
+    /// Pages whose write failed so far.
     pub(crate) fn failed_pages(&self) -> u64 {
         self.failed.load(Relaxed)
     }
 
-    /// As new.
+    /// Resets everything.
     pub(crate) fn reset(&self) {
         self.forget_over_background();
         self.dirty.store(0, Relaxed);
@@ -69,12 +69,12 @@ impl Pending {
         self.failed.store(0, Relaxed);
     }
 
-    /// Dirty pages that are not being written.
+    /// Dirty pages that are not under writeback.
     pub(crate) fn dirty_pages(&self) -> u64 {
         self.dirty.load(Relaxed).max(0) as u64
     }
 
-    /// Both.
+    /// Dirty and writeback pages.
     pub(crate) fn pages(&self) -> u64 {
         self.dirty_pages() + self.writeback.load(Relaxed).max(0) as u64
     }

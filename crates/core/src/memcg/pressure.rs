@@ -1,26 +1,26 @@
-//! Pressure: how much of the time tasks of a memcg were stalled for want of memory
-//! (`memory.pressure`).
+//! Pressure stall information: the share of time in which tasks of a memcg were stalled for lack of
+//! memory (`memory.pressure`).
 //!
-//! A *stall* lasts from when a charge has to reclaim, or meets `memory.high`, until the page is
-//! paid for: reclaim, waits and pauses. So does the read of a page that was in use when it was
-//! evicted. `some` is the time in which at least one task of the memcg, or of those below it, was
-//! stalled. `full`, in which all that are not idle were, is not measured: that would have to be
-//! told of every hit.
+//! A *stall* lasts from the moment a charge has to reclaim, or is above `memory.high`, until the
+//! page is paid for: reclaim, waits and pauses. Reading a page that was in use when it was evicted
+//! is a stall, too. `some` is the time in which at least one task of the subtree was stalled.
+//! `full`, the time in which all non-idle tasks were stalled, is not measured, as every hit would
+//! have to be reported.
 //!
-//! The share of each period of 2 s enters three averages, which forget with time constants of 10,
-//! 60 and 300 s. Nobody wakes up for that: whoever begins, ends or reads accounts for all periods
-//! since, in which nothing changed.
+//! The share of each period of 2 s enters three averages with time constants of 10, 60 and 300 s.
+//! No timer runs: a thread that begins or ends a stall, or reads, accounts for all periods since
+//! the last change.
 //!
-//! Where we differ: background reclaim, proactive reclaim and the lowering of a limit stall no task
-//! of a tenant, and are not counted; nor is who waits for a page that another task reads. The
-//! averages are of 32 bits instead of 11. There are no triggers.
+//! Differences from the kernel: background reclaim, proactive reclaim and lowering a limit stall no
+//! task of a tenant and do not count, nor does waiting for a page that another task reads. Averages
+//! have 32 bits instead of 11. There are no triggers.
 //!
-//! Source: docs.kernel.org/accounting/psi.html (Linux 4.20 on).
+//! Source: docs.kernel.org/accounting/psi.html (since Linux 4.20).
 //!
 //! # Locking
 //!
-//! The lock of each memcg's state is a leaf. A stall takes those of the memcg and of its ancestors,
-//! one after the other. Nothing here happens at a hit.
+//! The lock of each memcg's state is a leaf. A stall takes those of the memcg and its ancestors,
+//! one after the other. Hits take none.
 
 use super::{Memcg, MemcgId};
 use crate::folio::FolioId;
@@ -28,11 +28,11 @@ use crate::host::Host;
 use crate::{Core, Time};
 
 const PERIOD_NANOS: u64 = 2_000_000_000;
-/// Names of the averages, and what is left of each after a period: e^(−2/10), e^(−2/60) and
+/// Names of the averages, and the factor by which each decays per period: e^(−2/10), e^(−2/60) and
 /// e^(−2/300).
 const AVERAGES: [(&str, u64); 3] =
     [("avg10", 3_516_421_809), ("avg60", 4_154_161_520), ("avg300", 4_266_429_413)];
-/// Shares are in parts of this.
+/// Unit of shares.
 const ONE: u64 = 1 << 32;
 
 fn product(a: u64, b: u64) -> u64 {
@@ -51,22 +51,22 @@ fn power(mut base: u64, mut exponent: u64) -> u64 {
     result
 }
 
-/// How much one memcg and those below it were stalled.
+/// Stall times of one memcg's subtree.
 #[derive(Debug)]
 pub(super) struct Pressure {
     stalled_tasks: u32,
-    /// All is accounted for until then.
+    /// The time up to which everything is accounted for.
     until: Time,
     total_nanos: u64,
-    /// Of the current period, what is over, and what of that was stalled.
+    /// Elapsed and stalled time of the current period.
     passed_nanos: u64,
     stalled_nanos: u64,
-    /// Over the periods that ended.
+    /// Averages over the completed periods.
     averages: [u64; 3],
 }
 
 impl Pressure {
-    /// Of a memcg with which nothing was the matter until now.
+    /// The state of a memcg without stalls so far.
     pub(super) fn new(now: Time) -> Pressure {
         Pressure {
             stalled_tasks: 0,
@@ -78,21 +78,21 @@ impl Pressure {
         }
     }
 
-    /// A task is stalled from now on.
+    /// Begins a stall of one task.
     fn begin(&mut self, now: Time) {
         self.advance(now);
         self.stalled_tasks += 1;
     }
 
-    /// One is not any more.
+    /// Ends a stall of one task.
     fn end(&mut self, now: Time) {
         self.advance(now);
         self.stalled_tasks -= 1;
     }
 
-    /// Accounts for the time until now, in which nobody began or ended.
+    /// Accounts for the time until `now`, in which no stall began or ended.
     fn advance(&mut self, now: Time) {
-        // Another thread may have asked for the time before and got the lock after.
+        // Another thread may have read the clock earlier and got the lock later.
         let elapsed = now.since(self.until).as_nanos() as u64;
         self.until = self.until.max(now);
         let stalled = |nanos| if self.stalled_tasks > 0 { nanos } else { 0 };
@@ -112,7 +112,7 @@ impl Pressure {
         self.average(others, beyond / PERIOD_NANOS);
     }
 
-    /// So many periods ended, in each of which so much was stalled.
+    /// Completes `periods` periods, with `stalled_nanos` stalled in each.
     fn average(&mut self, stalled_nanos: u64, periods: u64) {
         let share = (stalled_nanos << 32) / PERIOD_NANOS;
         for (average, (_, decay)) in self.averages.iter_mut().zip(AVERAGES) {
@@ -130,31 +130,30 @@ impl Pressure {
     }
 }
 
-/// A task is stalled. It ends with [`Core::end_stall`].
+/// A stall of a task. [`Core::end_stall`] ends it.
 #[derive(Debug)]
 #[must_use = "a stall that is dropped never ends"]
 pub struct Stall(MemcgId);
 
 impl Core {
-    /// A task of `memcg` is stalled from now on; of one that went, of the nearest ancestor that is
-    /// there.
+    /// Begins a stall of a task of `memcg`, or of its nearest living ancestor.
     pub(crate) fn begin_stall(&self, host: &impl Host, memcg: MemcgId) -> Stall {
         let memcg = self.memcgs.payer(memcg);
-        // The number stays this memcg's until the end.
+        // The handle keeps the number until the stall ends.
         self.memcgs.add_handle(memcg.id);
         let now = host.now();
         self.memcgs.lineage(memcg).for_each(|memcg| memcg.pressed(now, |pressure| pressure.begin(now)));
         Stall(memcg.id)
     }
 
-    /// A page was inserted that its task waits for while it is read. If it was in use when it was
-    /// evicted, that is a stall.
+    /// Begins a stall if the inserted page, which its task waits for, was in use when it was
+    /// evicted.
     pub fn begin_refault(&self, host: &impl Host, folio: FolioId) -> Option<Stall> {
         let thrashes = self.folios.flags(folio).load().workingset();
         thrashes.then(|| self.begin_stall(host, self.memcg_of(folio)))
     }
 
-    /// The task goes on.
+    /// Ends a stall.
     pub fn end_stall(&self, host: &impl Host, stall: Stall) {
         let now = host.now();
         self.memcgs
@@ -176,7 +175,7 @@ impl Memcg {
         }
     }
 
-    /// Its state is made for its first stall: most memcgs have none.
+    /// The state is created at the first stall: most memcgs have none.
     fn pressed(&self, now: Time, change: impl FnOnce(&mut Pressure)) {
         change(self.pressure.lock().get_or_insert_with(|| Box::new(Pressure::new(now))));
     }
@@ -190,13 +189,13 @@ mod tests {
         Time::from_nanos((seconds * 1e9) as u64)
     }
 
-    /// After `seconds` of a stall, 1 − e^(−seconds/window) of an average is there, in percent.
+    /// The averages after a stall of `seconds`: 1 − e^(−seconds/window), in percent.
     fn grown(seconds: f64) -> [f64; 3] {
         [10.0, 60.0, 300.0].map(|window: f64| 100.0 * (1.0 - (-seconds / window).exp()))
     }
 
     fn line(averages: [f64; 3], micros: u64) -> String {
-        // The file cuts off after two digits.
+        // The file truncates to two digits.
         let [a, b, c] = averages.map(|percent| (percent * 100.0 - 1e-4).max(0.0).floor() / 100.0);
         format!("some avg10={a:.2} avg60={b:.2} avg300={c:.2} total={micros}\n")
     }
@@ -213,14 +212,14 @@ mod tests {
         assert_eq!(pressure.text(), line(grown(10.0), 10_000_000));
         assert!(pressure.text().starts_with("some avg10=63.21 avg60=15.35 avg300=3.27 total=10000000\n"));
         pressure.end(at(10.0));
-        // Nobody looks for a minute.
+        // No thread looks for a minute.
         pressure.advance(at(70.0));
         let [a, b, c] = grown(10.0);
         let faded = [a * (-6.0f64).exp(), b * (-1.0f64).exp(), c * (-0.2f64).exp()];
         assert_eq!(pressure.text(), line(faded, 10_000_000));
     }
 
-    /// However often somebody looks, or begins and ends, the result is the same.
+    /// The result does not depend on how often the state is read or stalls begin and end.
     #[test]
     fn looking_changes_nothing() {
         let mut looked = Pressure::new(at(1.0));

@@ -1,35 +1,35 @@
-//! `memory.min` and `memory.low`: which pages of a memcg reclaim spares.
+//! `memory.min` and `memory.low`: the pages of a memcg that reclaim spares.
 //!
-//! What a memcg asks for counts as far as it uses it. Where the children of one parent ask for more
-//! than the parent has itself, each gets its share; where they ask for less, the rest protects
-//! whoever of them uses more than it asked for, in proportion.
+//! A claim counts as far as the memcg uses it. If the children of a parent claim more than the
+//! parent has itself, each gets its share. If they claim less, the rest protects children that use
+//! more than they claim, in proportion.
 //!
-//! A memcg under its effective protection is passed over. One above it is scanned less, in
-//! proportion to the protected share.
+//! Reclaim passes over a memcg whose usage is within its effective protection. Above that it scans
+//! the memcg less, in proportion to the protected share.
 //!
-//! Source: [book: memcgs#protections] (Linux 6.12 to 7.2, with recursive protection). They are
-//! computed at each visit, from the target down; the kernel's walk over the memcg LRU uses what
-//! background reclaim or the last tree walk computed.
+//! Source: [book: memcgs#protections] (Linux 6.12 to 7.2, with recursive protection). Effective
+//! protections are computed at each visit, from the target down; the kernel's walk over the memcg
+//! LRU uses values that background reclaim or the last tree walk computed.
 //!
 //! # Locking
 //!
-//! Atomic words. Each memcg tells its parent what it claims whenever its usage changes, as the sum
-//! over thousands of siblings is asked for at every visit.
+//! None: atomic words. Each memcg reports its claim to its parent whenever its usage changes,
+//! because every visit needs the sum over perhaps thousands of siblings.
 
 use super::{Memcg, MemcgId, Memcgs};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
-/// Fewest pages to scan that protection leaves.
+/// The fewest pages to scan that protection leaves.
 const SCAN_PAGES_MIN: u64 = 32;
 
 /// One of the two protections.
 #[derive(Debug)]
 struct Claim {
-    /// Wanted, in pages.
+    /// Requested protection, in pages.
     setting: AtomicU64,
     /// min(usage, setting), as the parent knows it.
     claimed: AtomicU64,
-    /// The sum of that over the children.
+    /// Sum of the children's `claimed`.
     children: AtomicU64,
 }
 
@@ -42,7 +42,7 @@ impl Claim {
         [&self.setting, &self.claimed, &self.children].into_iter().for_each(|word| word.store(0, Relaxed));
     }
 
-    /// Tells the parent what changed.
+    /// Reports a change of the claim to the parent.
     #[inline]
     fn update<'a>(&self, usage_pages: u64, parent: impl FnOnce() -> &'a Claim) {
         let claim = usage_pages.min(self.setting.load(Relaxed));
@@ -53,7 +53,7 @@ impl Claim {
     }
 }
 
-/// What a memcg asks for.
+/// The protections that a memcg requests.
 #[derive(Debug)]
 pub(super) struct Protection {
     min: Claim,
@@ -86,7 +86,7 @@ impl Protection {
         self.low.setting.store(pages, Relaxed);
     }
 
-    /// The usage of their memcg changed.
+    /// Updates the claims after the memcg's usage changed.
     #[inline]
     pub(super) fn update<'a>(&self, usage_pages: u64, parent: impl Fn() -> &'a Protection) {
         self.min.update(usage_pages, || &parent().min);
@@ -94,7 +94,7 @@ impl Protection {
     }
 }
 
-/// Pages of a memcg that a reclaimer spares.
+/// Effective protection of a memcg, as seen by a reclaimer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effective {
     /// Never taken.
@@ -103,8 +103,8 @@ pub struct Effective {
     pub low_pages: u64,
 }
 
-/// One effective protection: of what a memcg uses and claims, what its parent has, and what its
-/// siblings claim.
+/// Effective protection of one kind. `usage` and `claimed` are the memcg's, `parent` the parent's
+/// effective protection, `siblings` the sum of all children's claims.
 fn effective(usage: u64, claimed: u64, parent_usage: u64, parent: u64, siblings: u64) -> u64 {
     let share = |part: u64, of: u64, whole: u64| {
         (u128::from(part) * u128::from(of) / u128::from(whole.max(1))) as u64
@@ -119,9 +119,8 @@ fn effective(usage: u64, claimed: u64, parent_usage: u64, parent: u64, siblings:
 }
 
 impl Effective {
-    /// Of `pages` that could be scanned, those that protection leaves ([book: memcgs#protections],
-    /// "proportional pressure"): the protected share less. `override_low`: only `min` counts. Also
-    /// whether it was `low` that spared some.
+    /// The part of `pages` to scan after protection ([book: memcgs#protections], "proportional
+    /// pressure"). `override_low`: only `min` protects. Also returns whether `low` reduced it.
     pub(crate) fn leaves(self, pages: u64, usage_pages: u64, override_low: bool) -> (u64, bool) {
         if self == Effective::default() {
             return (pages, false);
@@ -135,8 +134,8 @@ impl Effective {
 }
 
 impl Memcgs {
-    /// What of `memcg` a reclaimer of `target` spares. The target itself, and the root, are never
-    /// spared.
+    /// Effective protection of `memcg` against a reclaimer of `target`. The target and the root
+    /// have none.
     pub fn effective_protection(&self, memcg: MemcgId, target: MemcgId) -> Effective {
         if memcg == target || memcg == MemcgId::ROOT {
             return Effective::default();
@@ -166,8 +165,7 @@ mod tests {
     use super::*;
     use crate::{Core, Options, Time, UNLIMITED};
 
-    /// A parent under the root with children; each with usage and low. The children's effective
-    /// low.
+    /// Effective low of the children of a parent below the root; children have (usage, low).
     fn lows(parent_low: u64, children: &[(u64, u64)]) -> Vec<u64> {
         let core = Core::new(Options::new(64), Time::ZERO);
         let parent = core.add_memcg("parent", UNLIMITED, Time::ZERO).unwrap().id();
@@ -199,13 +197,13 @@ mod tests {
         assert_eq!(lows(10, &[(5, 0), (8, 4)]), [3, 6]);
     }
 
-    /// The kernel's documentation of memory.low: A 50 with B 75, C 25, D 0 and E 500 of low, of
-    /// which B, C and D use 50 each, E nothing; and A is the parent of all, with 100 of low and 150
-    /// of usage. An unused claim is none.
+    /// The kernel's documentation of memory.low: children B, C, D and E of A with low of 75, 25, 0
+    /// and 500. B, C and D use 50 each, E nothing; A has low 100 and usage 150. An unused claim
+    /// does not count.
     #[test]
     fn an_unused_claim_protects_nobody() {
-        // B and C claim 50 and 25, fewer than the parent's 100: the rest goes to C (25 above) and D
-        // (50 above).
+        // B and C claim 50 and 25 of the parent's 100: the rest is shared by C (25 above its claim)
+        // and D (50 above).
         assert_eq!(lows(100, &[(50, 75), (50, 25), (50, 0), (0, 500)]), [50, 33, 16, 0]);
         assert_eq!(
             lows(50, &[(50, 75), (50, 25), (50, 0), (0, 500)]),
@@ -214,8 +212,8 @@ mod tests {
         );
     }
 
-    /// [book: memcgs#protections]: a child of the target has what it asked for, the target itself
-    /// nothing.
+    /// [book: memcgs#protections]: a child of the target has its full claim, the target itself
+    /// none.
     #[test]
     fn protection_is_relative_to_the_target() {
         let core = Core::new(Options::new(64), Time::ZERO);

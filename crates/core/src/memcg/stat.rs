@@ -1,25 +1,25 @@
-//! Counters of a memory cgroup, under the kernel's names.
+//! Counters of a memcg, under the kernel's names.
 //!
 //! # Locking
 //!
-//! None: relaxed atomic words. They are exact once nobody changes them; a reader in between may see
-//! a page counted in one place and not yet in another.
+//! None: relaxed atomic words, exact while no thread changes them. Otherwise a reader may see a
+//! page counted in one place and not yet in another.
 
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use std::sync::OnceLock;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $variant:ident $name:literal;)*) => {
-        /// One counter or size. Counts are of pages or events and only grow; sizes are of pages.
+        /// A counter or a size. Counters count pages or events and only grow; sizes are in pages.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[repr(usize)]
         pub enum Counter { $($(#[$doc])* $variant),* }
 
         impl Counter {
-            /// All of them, in the order in which they are printed.
+            /// All counters, in the order of output.
             pub const ALL: &[Counter] = &[$(Counter::$variant),*];
 
-            /// Those that are sizes: of pages that are there now.
+            /// Sizes: numbers of present pages.
             pub const SIZES: &[Counter] = &[
                 Counter::Anon,
                 Counter::File,
@@ -30,7 +30,7 @@ macro_rules! counters {
                 Counter::WorkingsetNodes,
             ];
 
-            /// The kernel's name (or ours, where the kernel has no such counter).
+            /// The kernel's name, or a new name for counters that the kernel lacks.
             pub fn name(self) -> &'static str {
                 match self { $(Counter::$variant => $name),* }
             }
@@ -45,15 +45,15 @@ counters! {
     File "file";
     /// Size: page-cache pages with a page-table entry.
     FileMapped "file_mapped";
-    /// Size: dirty pages that are not being written.
+    /// Size: dirty pages that are not under writeback.
     FileDirty "file_dirty";
-    /// Size: pages being written, to files or, as in the kernel, to swap.
+    /// Size: pages under writeback, to files or, as in the kernel, to swap.
     FileWriteback "file_writeback";
-    /// Ours, size: pages that are being read.
+    /// Not in the kernel; size: pages being read.
     FileReading "file_reading";
-    /// Evicted anonymous pages that came back.
+    /// Refaults of anonymous pages.
     WorkingsetRefaultAnon "workingset_refault_anon";
-    /// Evicted file pages that came back.
+    /// Refaults of file pages.
     WorkingsetRefaultFile "workingset_refault_file";
     /// Refaulted anonymous pages that were activated at once.
     WorkingsetActivateAnon "workingset_activate_anon";
@@ -87,15 +87,15 @@ counters! {
     PgstealAnon "pgsteal_anon";
     /// Reclaimed file pages.
     PgstealFile "pgsteal_file";
-    /// Pages sorted by scans: moved to the generation they belong to, or protected. Classic: looked
-    /// at on active lists.
+    /// Pages sorted by scans: moved to their generation, or protected. Classic: scanned on active
+    /// lists.
     Pgrefill "pgrefill";
-    /// Pages moved to a younger generation by eviction. Classic: to the active list, but for
+    /// Pages moved to a younger generation by eviction. Classic: to the active list, except by
     /// refaults.
     Pgactivate "pgactivate";
     /// Pages moved to the old side on advice. Classic: also from the active to the inactive list.
     Pgdeactivate "pgdeactivate";
-    /// Pages moved to the tail when their write-back ended.
+    /// Pages moved to the tail when their writeback ended.
     Pgrotated "pgrotated";
     /// Pages written to their file.
     NrWritten "nr_written";
@@ -109,48 +109,47 @@ counters! {
     Pswpout "pswpout";
     /// Dirty pages that reclaim met at the tail.
     NrVmscanImmediateReclaim "nr_vmscan_immediate_reclaim";
-    /// Ours: pages that scans moved up a generation because of their tier.
+    /// Not in the kernel: pages that scans moved up a generation because of their tier.
     Pgprotected "pgprotected";
-    /// Ours: writes to the clock of refaults, and as many to that of each ancestor (classic LRU).
+    /// Not in the kernel: writes to the classic LRU's clock of refaults; each also writes to the
+    /// clocks of all ancestors.
     NonresidentAgeWrites "nonresident_age_writes";
-    /// Ours: new youngest generations.
+    /// Not in the kernel: generations opened.
     Aged "aged";
-    /// Reclaim efforts: one each time a charge met the limit, plus those of background reclaim and
-    /// requests.
+    /// Reclaim efforts: one per charge at the limit, plus those of background reclaim and requests.
     Pageoutrun "pageoutrun";
-    /// Charges that had to reclaim by themselves: because of `memory.max`, or as background reclaim
-    /// did not keep up.
+    /// Charges that had to reclaim: because of `memory.max`, or because background reclaim fell
+    /// behind.
     Allocstall "allocstall";
-    /// Times that reclaim took pages although the memcg was below `memory.low`.
+    /// Times that reclaim took pages while the memcg was below `memory.low`.
     EventLow "low";
-    /// Times that reclaim ran, or somebody was slowed down, because of `memory.high`.
+    /// Times that reclaim ran or a task was throttled because of `memory.high`.
     EventHigh "high";
-    /// Charges that met `memory.max`.
+    /// Charges that hit `memory.max`.
     EventMax "max";
-    /// Charges that failed although reclaim tried everything.
+    /// Charges that failed after all reclaim.
     EventOom "oom";
     /// Victims of the OOM policy.
     EventOomKill "oom_kill";
-    /// Groups of tenants that were killed together (`memory.oom.group`).
+    /// OOM kills of whole groups of tenants (`memory.oom.group`).
     EventOomGroupKill "oom_group_kill";
-    /// Swap slots that were over `memory.swap.high`.
+    /// Swap slots charged above `memory.swap.high`.
     EventSwapHigh "swap_high";
     /// Swap slots that `memory.swap.max` refused.
     EventSwapMax "swap_max";
-    /// Swap slots that could not be had, for whatever reason.
+    /// Swap slots that could not be had, for any reason.
     EventSwapFail "swap_fail";
 }
 
-/// The first of the counters behind which there are only events.
+/// The first event; all later counters are events, too.
 const FIRST_EVENT: usize = Counter::EventLow as usize;
 const EVENTS: usize = Counter::ALL.len() - FIRST_EVENT;
 
-/// All counters of one memcg, its children not included; those of children that went are.
+/// All counters of one memcg, including those of removed children, but not of present ones.
 #[derive(Debug)]
 pub struct Stat {
     counters: [AtomicU64; Counter::ALL.len()],
-    /// Of the events, those of children that went, if any did: `memory.events.local` is without
-    /// them.
+    /// Events of removed children, if any had some; `memory.events.local` excludes them.
     inherited: OnceLock<Box<[AtomicU64; EVENTS]>>,
 }
 
@@ -159,20 +158,20 @@ impl Stat {
         Stat { counters: std::array::from_fn(|_| AtomicU64::new(0)), inherited: OnceLock::new() }
     }
 
-    /// The value of an event, without those of children that went.
+    /// An event count without those of removed children.
     pub(crate) fn get_local(&self, event: Counter) -> u64 {
         let inherited = self.inherited.get().map(|events| events[event as usize - FIRST_EVENT].load(Relaxed));
         self.get(event).saturating_sub(inherited.unwrap_or(0))
     }
 
-    /// The value now.
+    /// The current value.
     pub fn get(&self, counter: Counter) -> u64 {
-        // A size may be decreased before the increase that belongs to it is seen; it is never
-        // reported negative.
+        // A decrease may become visible before the increase that belongs to it; the result is never
+        // negative.
         (self.counters[counter as usize].load(Relaxed) as i64).max(0) as u64
     }
 
-    /// The word as it is: a size that is counted in two places may be negative in one of them.
+    /// The raw value. A size counted in two places may be negative in one of them.
     pub(crate) fn signed(&self, counter: Counter) -> i64 {
         self.counters[counter as usize].load(Relaxed) as i64
     }
@@ -191,17 +190,17 @@ impl Stat {
         self.counters[counter as usize].fetch_sub(pages, Relaxed);
     }
 
-    /// Sizes are counted by `heir` from now on.
+    /// Moves the sizes to `heir`.
     pub(super) fn move_sizes(&self, heir: &Stat) {
         Counter::SIZES.iter().for_each(|&counter| self.move_one(counter, heir));
     }
 
-    /// Everything is.
+    /// Moves all counters to `heir`.
     pub(super) fn move_all(&self, heir: &Stat) {
         Counter::ALL.iter().for_each(|&counter| self.move_one(counter, heir));
     }
 
-    /// Whatever is still there is, if only anything is.
+    /// Moves counts that arrived after [`Self::move_all`] to `heir`.
     pub(super) fn move_late(&self, heir: &Stat) {
         let there = |&&counter: &&Counter| self.counters[counter as usize].load(Relaxed) != 0;
         Counter::ALL.iter().filter(there).for_each(|&counter| self.move_one(counter, heir));

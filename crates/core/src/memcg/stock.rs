@@ -1,21 +1,21 @@
-//! Charges in advance, per CPU.
+//! Per-CPU stocks of pages charged in advance.
 //!
 //! A charge walks up the tree and writes one shared word per level. So a CPU charges 64 pages at
-//! once and hands them out one by one. It remembers those of seven memcgs, as many as share a CPU
-//! in turn without taking each other's.
+//! once and hands them out one by one. It keeps stocks of seven memcgs, so that memcgs that share a
+//! CPU do not evict each other's.
 //!
-//! Where a limit leaves less than 64, kernels charge page by page: reclaim frees 32 at a time, so a
-//! memcg at its limit has no more for long, and every page is a write to each ancestor's count.
-//! With `charge_near_limit`, ours, a CPU takes half of what is left there, but no more than 1/1024
-//! of the limit: so much may lie unused near each CPU while another one reclaims. Two threads in
-//! tenants of their own, at their limits four levels down, bring in 3.9 M pages per second together
-//! instead of 2.9 M (two cores, our defaults).
+//! Kernels charge page by page where a limit leaves less than 64. Reclaim frees 32 pages at a time,
+//! so a memcg at its limit has no more for long, and every page writes to each ancestor's count.
+//! With `charge_near_limit`, which no kernel has, a CPU takes half of the rest, but at most 1/1024
+//! of the limit, as that much may lie unused near each CPU while another one reclaims. Two threads
+//! in tenants at their limits, four levels down, then bring in 3.9 M instead of 2.9 M pages per
+//! second together (two cores, default preset).
 //!
-//! Source: [book: memcgs#limits] ("charge batch"); Linux keeps seven since 6.16.
+//! Source: [book: memcgs#limits] ("charge batch"); Linux keeps seven stocks since 6.16.
 //!
 //! # Locking
 //!
-//! One lock per CPU, a leaf; only who runs on it, and who drains, takes it.
+//! One lock per CPU, a leaf, taken only by threads on the CPU and by those that drain.
 
 use super::{MemcgId, Memcgs};
 use crate::Core;
@@ -24,7 +24,7 @@ use crate::sync::Mutex;
 /// Pages charged at once.
 pub const CHARGE_BATCH_PAGES: u64 = 64;
 const MEMCGS_PER_CPU: usize = 7;
-/// The share of a limit that a CPU may charge at once where less than a batch is left.
+/// Near the limit, a CPU may charge 1/1024 of it at once.
 const NEAR_LIMIT_SHARE: u64 = 1024;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,7 +47,7 @@ pub(crate) struct Stocks {
 }
 
 impl Stocks {
-    /// `batch_pages` of 1: no stock is kept.
+    /// Empty stocks. `batch_pages` of 1: nothing is ever stocked.
     pub(crate) fn new(cpus: usize, batch_pages: u64) -> Stocks {
         Stocks { cpus: (0..cpus).map(|_| CpuStocks::default()).collect(), batch_pages }
     }
@@ -58,11 +58,11 @@ impl Stocks {
         found.map(|stock| stock.pages -= 1).is_some()
     }
 
-    /// Puts pages in stock; what has to be uncharged for it.
+    /// Puts pages into a stock. Returns the stock that it replaced, to be uncharged.
     fn put(&self, cpu: usize, memcg: MemcgId, pages: u64) -> Option<(MemcgId, u64)> {
         let mut stocks = self.cpus[cpu].stocks.lock();
         let own = stocks.iter().position(|stock| stock.memcg == memcg.0 && stock.pages > 0);
-        // Else the fewest pages give way.
+        // Otherwise replace the smallest stock.
         let place = own.or_else(|| (0..MEMCGS_PER_CPU).min_by_key(|&at| stocks[at].pages))?;
         let stock = &mut stocks[place];
         if stock.memcg == memcg.0 && own.is_some() {
@@ -74,14 +74,14 @@ impl Stocks {
     }
 }
 
-/// What a charge found out.
+/// Result of a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Charge {
-    /// From stock: limits were looked at when that was filled.
+    /// From stock; limits were checked when that was filled.
     FromStock,
-    /// So many pages were charged, of which one is used now.
+    /// This many pages were charged, and one of them is used now.
     Charged(u64),
-    /// This memcg's limit is reached.
+    /// The limit of this memcg is reached.
     Refused(MemcgId),
 }
 
@@ -99,7 +99,7 @@ impl Core {
                     self.uncharge_pages(other, pages);
                 }
                 if !self.memcg(memcg).is_online() {
-                    // Who removed it may have drained before.
+                    // The thread that removed it may have drained the stocks before.
                     self.drain_stocks(memcg);
                 }
                 return Charge::Charged(charged);
@@ -108,7 +108,7 @@ impl Core {
         self.memcgs.charge_pages(memcg, 1).map_or_else(Charge::Refused, |()| Charge::Charged(1))
     }
 
-    /// Gives back what is in stock of the memcgs below `top`.
+    /// Gives back the stocks of the memcgs below `top`.
     pub(crate) fn drain_stocks(&self, top: MemcgId) {
         if self.memcgs.stocks.batch_pages == 1 {
             return;
@@ -125,7 +125,7 @@ impl Core {
 }
 
 impl Memcgs {
-    /// Charges several pages at once; how many, or 0.
+    /// Charges several pages at once. Returns their number, or 0.
     fn charge_batch(&self, memcg: MemcgId) -> u64 {
         let Err(limited) = self.charge_pages(memcg, self.stocks.batch_pages) else {
             return self.stocks.batch_pages;
@@ -139,8 +139,8 @@ impl Memcgs {
         if pages > 1 && self.charge_pages(memcg, pages).is_ok() { pages } else { 0 }
     }
 
-    /// Pages that are charged to a memcg and its subtree and used: what is in stock is not among
-    /// them, other than in `memory.current`.
+    /// Pages charged to a memcg and its subtree, without those in stock, which `memory.current`
+    /// includes.
     pub fn used_pages(&self, memcg: MemcgId) -> u64 {
         // The root is charged only for its own.
         let within = |owner| owner == memcg || memcg != MemcgId::ROOT && self.is_within(owner, memcg);
@@ -148,7 +148,7 @@ impl Memcgs {
         self.get(memcg).usage_pages().saturating_sub(stocked)
     }
 
-    /// Pages in stock of these memcgs themselves: charged, and used by nobody.
+    /// Unused pages in stocks of the selected memcgs.
     pub(crate) fn stocked_pages(&self, of: impl Fn(MemcgId) -> bool) -> u64 {
         let of_cpu = |cpu: &CpuStocks| -> u64 {
             let stocks = cpu.stocks.lock();
@@ -192,8 +192,7 @@ mod tests {
         assert_eq!((core.memcgs.stocked_pages(|id| id == child), usage(parent), usage(child)), (0, 37, 37));
     }
 
-    /// With `charge_near_limit` half of what is left, up to 1/1024 of the limit; without, one by
-    /// one.
+    /// With `charge_near_limit`, half of the rest up to 1/1024 of the limit; without, one by one.
     #[test]
     fn near_a_limit_batches_are_smaller() {
         let charges = |preset, max_pages, left_pages| {

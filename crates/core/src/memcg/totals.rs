@@ -1,10 +1,10 @@
-//! What is counted for a whole subtree.
+//! Totals: counters of a whole subtree.
 //!
 //! # Locking
 //!
-//! The tree's, so that nobody is missed or met twice while memcgs come and go. Counts pass from a
-//! memcg that goes to its heir one by one: in between, they may be missing. Who looked a memcg up
-//! before it went may count there later; that is passed on before anything is summed up.
+//! The lock of the tree, so that each memcg is counted once while memcgs come and go. Counts of a
+//! removed memcg pass to its heir one by one and may be missing in between. Counts that a late
+//! thread adds to a removed memcg are passed on before a sum is taken.
 
 use super::{Counter, Memcg, MemcgId, Memcgs};
 use crate::folio::Kind;
@@ -13,7 +13,7 @@ use crate::folio::Kind;
 #[derive(Clone, Debug)]
 pub(crate) struct Totals {
     counters: [i64; Counter::ALL.len()],
-    /// By kind: pages on the inactive and the active side.
+    /// Pages by kind, on the inactive and the active side.
     listed: [[u64; 2]; 2],
     unevictable_pages: u64,
 }
@@ -35,7 +35,7 @@ impl Totals {
 }
 
 impl Memcgs {
-    /// Everything that is counted of a memcg and all below it. It visits them all.
+    /// All counters of a memcg and its descendants. Visits every one of them.
     pub(crate) fn subtree_totals(&self, memcg: MemcgId) -> Totals {
         let mut totals =
             Totals { counters: [0; Counter::ALL.len()], listed: [[0; 2]; 2], unevictable_pages: 0 };
@@ -54,12 +54,12 @@ impl Memcgs {
         totals
     }
 
-    /// A counter of a memcg and all below it. It visits them all.
+    /// A counter, summed over a memcg and its descendants. Visits every one of them.
     pub fn subtree_stat(&self, memcg: MemcgId, counter: Counter) -> u64 {
         self.subtree_sum(memcg, |memcg| memcg.stat.signed(counter))
     }
 
-    /// The sum over a memcg and all below it.
+    /// The sum of `of` over a memcg and its descendants.
     pub(crate) fn subtree_sum(&self, memcg: MemcgId, of: impl Fn(&Memcg) -> i64) -> u64 {
         let mut sum = 0;
         self.settle_late(memcg);

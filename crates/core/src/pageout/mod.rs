@@ -1,12 +1,12 @@
-//! What becomes of cold pages: carrying out verdicts, and putting rejected folios back.
+//! Page-out: examines isolated folios, frees the cold ones and rejects the others.
 //!
 //! Source: [book: eviction].
 //!
 //! # Locking
 //!
-//! Folios here are isolated: this thread owns their list membership. Each is examined with its
-//! folio lock, which is only tried. A folio leaves its mapping under the mapping lock, in the same
-//! moment in which its last references are taken.
+//! This thread has isolated the folios and owns their list membership. It examines a folio under
+//! the folio lock, if that is free. A folio leaves its mapping under the mapping lock, at the
+//! moment when its last references are taken.
 
 mod verdict;
 
@@ -23,27 +23,27 @@ use crate::mapping::{LockedMapping, ShadowLeaf};
 use crate::memcg::{Counter, Memcg};
 use crate::swap::{SwapOut, SwapOutcome};
 
-/// References of an isolated folio that nobody else uses: the mapping's and the isolation's.
+/// References of an otherwise unused isolated folio: the mapping's and the isolation's.
 const EXPECTED_REFERENCES: u32 = 2;
 
-/// What was decided about an isolated folio.
+/// Decision about an isolated folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// It stays in memory.
     Stay,
-    /// It is to be freed. `locked`: its lock is held until then.
+    /// It is to be freed. `locked`: this thread holds its lock until then.
     Free { locked: bool },
 }
 
 impl Fate {
-    /// Of a folio that may go. Whether somebody uses it counts now: a reference of a batch that is
-    /// drained while the rest of the folios are examined was one all the same.
+    /// The fate of a folio that may go. References are counted now: one held by a batch keeps the
+    /// folio, even if that batch is drained while the other folios are examined.
     fn of_doomed(now: Flags, locked: bool) -> Fate {
         if now.references() == EXPECTED_REFERENCES { Fate::Free { locked } } else { Fate::Stay }
     }
 }
 
-/// What was found out about a folio while it was judged.
+/// Facts found out about a folio while it is judged.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
     references: Option<References>,
@@ -53,16 +53,16 @@ struct Asked {
 /// Memory that the batches of an effort reuse.
 #[derive(Debug, Default)]
 pub(crate) struct Workspace {
-    /// What was decided about each folio of the batch.
+    /// Decisions about the folios of the batch.
     fates: Vec<Fate>,
     /// Freed folios whose frames are returned together.
     freed: Vec<FolioId>,
-    /// Leaves that hold only shadows since a page of this batch was freed.
+    /// Leaves that became shadow-only when a page of this batch was freed.
     shadow_leaves: Vec<ShadowLeaf>,
 }
 
-/// Examines the isolated folios of the batch and frees what can be freed; the others are rejected.
-/// The batch is empty then.
+/// Examines the isolated folios of the batch, frees those that may go and rejects the others.
+/// Leaves the batch empty.
 pub(crate) fn page_out(
     cx: &mut Context<'_, impl Host>,
     workspace: &mut Workspace,
@@ -93,7 +93,7 @@ pub(crate) fn page_out(
 }
 
 impl Core {
-    /// Tells what is to be done with an isolated folio.
+    /// Reports the verdict on an isolated folio to observers.
     #[inline]
     fn tell_judged(&self, host: &impl Host, folio: FolioId, verdict: Verdict) {
         if host.observes() {
@@ -101,10 +101,9 @@ impl Core {
         }
     }
 
-    /// Loads the slots of all folios of a batch, which are about to be changed one by one. Pages
-    /// that are evicted were not touched for long: each slot is far away, and here the CPU waits
-    /// for many of them at once. This replays zipf 0.99 some 3 % faster (2 to 6 % in three pairs of
-    /// runs).
+    /// Loads the slots of all folios of a batch before they are changed one by one, so that the
+    /// CPU's cache misses overlap. Evicted pages were not touched for long, so their slots are not
+    /// in a cache. Replays of zipf 0.99 gain some 3 % (2 to 6 % in three pairs of runs).
     fn wait_for_slots(&self, scan: &mut Scan, folios: &[FolioId]) {
         for &folio in folios {
             let (id, index) = self.page_of(folio);
@@ -129,8 +128,7 @@ impl Core {
                 == Verdict::Free
         {
             self.tell_judged(host, folio, Verdict::Free);
-            // Most are like that, and freeing them is one step, which fails if anything changes
-            // until then.
+            // The common case: freeing takes one step, which fails if anything changes until then.
             return Fate::of_doomed(now, false);
         }
         let locked = flags.try_lock();
@@ -149,8 +147,8 @@ impl Core {
                 Verdict::LookAtMappings => {
                     asked.references = Some(lru::references(cx, memcg, folio));
                 }
-                // Given up while a batch held it: who locks it now finds it in no mapping, and
-                // nobody will want it back.
+                // Truncated while a batch held it: it is in no mapping any more, and its content is
+                // not needed.
                 Verdict::AssignSlot if !self.is_in_mapping(&mut cx.scan.last_mapping, folio) => break,
                 Verdict::AssignSlot => asked.slots_exhausted = !self.assign_slot(folio),
                 Verdict::SwapOut => match self.swap_out(host, memcg, folio) {
@@ -203,8 +201,9 @@ impl Core {
         Fate::Stay
     }
 
-    /// A rejected folio is to be put back in a younger generation ([book: eviction#verdicts]). It
-    /// does not need its copy in swap soon.
+    /// Activates a rejected folio, which is to be put back in a younger generation
+    /// ([book: eviction#verdicts]). Releases its swap slot if slots are short: its copy in swap is
+    /// not needed soon.
     fn activate(&self, host: &impl Host, memcg: &Memcg, folio: FolioId, now: Flags) {
         self.release_slot_if_short(host, folio);
         if !now.mlocked() {
@@ -215,7 +214,7 @@ impl Core {
         }
     }
 
-    /// Whether a folio, which is locked, is still the page that it was inserted as.
+    /// Whether a locked folio is still the page that it was inserted as.
     #[cold]
     fn is_in_mapping(&self, last: &mut LastMapping, folio: FolioId) -> bool {
         let (id, index) = self.page_of(folio);
@@ -223,12 +222,12 @@ impl Core {
         slot.is_some_and(|slot| slot.load().folio() == Some(folio))
     }
 
-    /// Lets the host write a folio to its swap slot.
+    /// Asks the host to write a folio to its swap slot.
     #[cold]
     fn swap_out(&self, host: &impl Host, memcg: &Memcg, folio: FolioId) -> SwapOutcome {
         let flags = self.folios.flags(folio);
-        // All of it before the host is asked, which may be done with it on another thread when it
-        // answers.
+        // Complete this before asking the host: it may have written the page, on another thread,
+        // before it answers.
         flags.start_swap_out();
         self.count_pending(memcg, 0, 1);
         let write = SwapOut { page: self.page_of(folio), folio, slot: self.swap.slot_of(folio) };
@@ -250,7 +249,7 @@ impl Core {
         outcome
     }
 
-    /// What a folio in state `now` deserves.
+    /// The verdict on a folio in state `now`.
     fn verdict(
         &self,
         orders: &Orders,
@@ -281,8 +280,8 @@ impl Core {
         })
     }
 
-    /// Takes folios that are to be freed out of their mappings, leaving shadows, and frees those
-    /// that nobody uses. The others are rejected. Freed pages by kind.
+    /// Takes the folios to be freed out of their mappings, leaves shadows, and frees them. Rejects
+    /// folios that are in use. Returns the freed pages by kind.
     fn free_isolated(
         &self,
         host: &impl Host,
@@ -305,7 +304,7 @@ impl Core {
                 rest.next();
                 continue;
             };
-            // One hold of the lock for as many as belong to one mapping.
+            // One hold of the lock per run of folios of one mapping.
             let kind = mapping.kind();
             let mut tree = mapping.lock(&self.leaves);
             while let Some((folio, fate)) = rest.next_if(|&(folio, _)| self.mapping_of(folio) == id) {
@@ -335,9 +334,8 @@ impl Core {
         pages
     }
 
-    /// Takes the last references of a folio that is to be freed; its state before. `None`: somebody
-    /// uses it, or it is no longer in its slot, as it was truncated while it was isolated: then the
-    /// references that it has are others'.
+    /// Takes the last references of a folio to be freed, and returns its state before. `None`: the
+    /// folio is in use, or was truncated while isolated and its references belong to others.
     fn freeze_in_slot(&self, tree: &LockedMapping<'_>, folio: FolioId, fate: Fate) -> Option<Flags> {
         let Fate::Free { locked } = fate else { return None };
         if tree.slot(self.folios.index(folio)).folio() != Some(folio) {
@@ -346,7 +344,7 @@ impl Core {
         self.folios.flags(folio).freeze(EXPECTED_REFERENCES, locked)
     }
 
-    /// A folio is not freed after all.
+    /// Rejects a folio that was to be freed.
     fn spare(&self, host: &impl Host, folio: FolioId, fate: Fate) {
         if fate == (Fate::Free { locked: true }) && self.folios.flags(folio).unlock() {
             host.wake_waiters(folio);
@@ -401,7 +399,7 @@ mod tests {
     }
 
     /// [book: reclaim-loop#checks]: "a step with 64 isolated pages all dirty and not queued wakes
-    /// the flusher once; 63 dirty + 1 clean does not"; neither do 64 of which one is being written.
+    /// the flusher once; 63 dirty + 1 clean does not"; nor do 64 of which one is under writeback.
     #[test]
     fn only_a_batch_of_dirty_folios_wakes_the_flusher() {
         let harness = |dirty: u32| {
@@ -423,7 +421,7 @@ mod tests {
         harness.end_writeback(run.folios);
     }
 
-    /// A host on which another thread does something as soon as the first page is evicted.
+    /// A host on which another thread acts as soon as the first page is evicted.
     struct Meanwhile<'a> {
         other_thread: Cell<Option<Box<dyn FnOnce() + 'a>>>,
         evicted: Cell<Vec<u32>>,
@@ -454,7 +452,7 @@ mod tests {
         }
     }
 
-    /// One eviction step; what was evicted.
+    /// One eviction step. Returns the evicted pages.
     fn evict_meanwhile<'a>(harness: &'a Harness, request: u64, act: impl FnOnce() + 'a) -> Vec<u32> {
         let host = Meanwhile { other_thread: Cell::new(Some(Box::new(act))), evicted: Cell::default() };
         let orders = harness.orders(1);
@@ -507,7 +505,7 @@ mod tests {
     /// their flags ([book: eviction#leftovers] row 4).
     #[test]
     fn what_is_kept_twice_leaves_the_oldest_generation() {
-        // With four generations: tier 0 would fall into the oldest, hot folios would not.
+        // With four generations, tier 0 would go to the oldest, hot folios would not.
         let mut harness = Harness::new(100, 1);
         harness.read_ahead([0, 1, 2]);
         harness.read(0);
@@ -515,13 +513,13 @@ mod tests {
         for page in [0, 1] {
             assert!(harness.core.folios.flags(harness.folio(page)).try_get(), "somebody uses it");
         }
-        // A page that was read goes to the second oldest; so forget that it was.
+        // A page that was read goes to the second oldest; so forget its access.
         harness.core.folios.flags(harness.folio(0)).forget_accesses(harness.core.mechanisms());
         assert_eq!(harness.evict(2).0, 2);
         assert_eq!((harness.seq_of(0), harness.rfw(0)), (Some(2), (false, 0, false)));
         assert_eq!((harness.seq_of(1), harness.rfw(1)), (Some(1), (false, 0, true)));
         assert_eq!(harness.stat(Counter::Pgactivate), 0, "put-back does not count activations");
-        // With three, the hot ones would fall into the oldest, too.
+        // With three, hot folios would go to the oldest, too.
         let mut harness = Harness::new(100, 31);
         harness.bring_at([0, 1, 2], 3);
         harness.make_hot(1);
@@ -606,8 +604,8 @@ mod tests {
         harness.core.validate().unwrap();
     }
 
-    /// [book: eviction#leftovers] row 1: what must not be reclaimed goes to the unevictable list,
-    /// and comes back when it may.
+    /// [book: eviction#leftovers] row 1: an unevictable folio goes to the unevictable list and
+    /// returns when it becomes evictable.
     #[test]
     fn unevictable_folios_are_culled_and_rescued() {
         let mut harness = Harness::new(100, 1);
@@ -638,7 +636,7 @@ mod tests {
             harness.evict(1);
             (harness.rfw(0), harness.seq_of(0), harness.stat(Counter::Pgactivate))
         };
-        // Kept, it would fall into the oldest generation: rejected, it forgets the access, too.
+        // If kept, it would go to the oldest generation: when rejected, it loses the access, too.
         assert_eq!(seen(&[]), ((false, 0, false), Some(2), 0));
         assert_eq!(seen(&[Switch::LuleshFix]), ((true, 0, false), Some(2), 1));
     }

@@ -1,22 +1,22 @@
-//! What becomes of an isolated folio: a pure function of facts.
+//! The verdict on an isolated folio: a pure function of facts.
 //!
 //! Source: [book: eviction#verdicts], in its order.
 
 use crate::folio::Kind;
 use crate::lru::References;
 
-/// Whether an anonymous folio can be written to swap.
+/// State of an anonymous folio's swap slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// It has a swap slot.
+    /// It has a slot.
     Assigned,
-    /// It has none, and nobody asked for one.
+    /// It has none and has not asked for one.
     Missing,
-    /// It has none, as there is none left.
+    /// It has none, and none is left.
     Exhausted,
 }
 
-/// What is known of an isolated folio.
+/// Facts about an isolated folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Another thread holds the folio lock.
@@ -25,66 +25,66 @@ pub struct Facts {
     pub evictable: bool,
     /// A page-table entry maps it.
     pub mapped: bool,
-    /// It is being written.
+    /// It is under writeback.
     pub writeback: bool,
     /// It is to be freed as soon as it is clean.
     pub reclaim: bool,
     /// Its content differs from the backing store.
     pub dirty: bool,
-    /// What backs it.
+    /// Its backing.
     pub kind: Kind,
-    /// Whether it has a swap slot, if it is anonymous.
+    /// Its swap slot, if it is anonymous.
     pub slot: Slot,
-    /// The caller is background reclaim and found the node full of pages under write-back.
+    /// The caller is background reclaim and has found the node full of pages under writeback.
     pub node_writeback: bool,
-    /// Classic LRU: it was accessed, which is forgotten when that is looked at.
+    /// Classic LRU: it was accessed. Examining it clears this.
     pub referenced: bool,
     /// Before the working-set rework: its accessed bit was found set while it was isolated.
     pub young_meanwhile: bool,
-    /// What its accessed bits said; `None`: nobody looked yet.
+    /// The result of reading its accessed bits; `None`: not read yet.
     pub references: Option<References>,
 }
 
-/// Why a folio stays.
+/// The reason why a folio stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Its lock is held.
+    /// Another thread holds its lock.
     Locked,
-    /// It must not be reclaimed at all.
+    /// It is unevictable.
     Unevictable,
-    /// It is being written, and was met the second time by background reclaim.
+    /// It is under writeback and background reclaim met it a second time.
     Immediate,
-    /// It is being written.
+    /// It is under writeback.
     Writeback,
     /// Its accessed bit was set.
     Referenced,
-    /// No swap slot can be had, or its swap slot cannot be written to.
+    /// There is no swap slot for it, or its slot cannot be written.
     NoSwap,
-    /// It has to be written first, which reclaim never does for file pages.
+    /// It must be written first, which reclaim never does for file pages.
     Dirty,
 }
 
 /// What to do with a folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Stays rejected, where it was.
+    /// Keep it rejected, in its generation.
     Keep(Reason),
-    /// Stays, in a younger generation.
+    /// Keep it, in a younger generation.
     Activate(Reason),
-    /// Read the accessed bits of its mappings (classic: and take `referenced`), then ask again.
+    /// Read the accessed bits of its mapping (classic: and clear `referenced`), then judge again.
     LookAtMappings,
-    /// Ask for a swap slot, then ask again.
+    /// Ask for a swap slot, then judge again.
     AssignSlot,
-    /// Remove its page-table entry, then ask again.
+    /// Remove its page-table entry, then judge again.
     Unmap,
-    /// Write it to its swap slot. Where that is done at once, ask again; where it goes on, it stays
-    /// rejected, where it was; where it is refused, it is activated.
+    /// Write it to its swap slot. If that completes at once, judge again; if it is under way, keep
+    /// it rejected in its generation; if it is refused, activate it.
     SwapOut,
     /// Remove it from its mapping and free it.
     Free,
 }
 
-/// Decides.
+/// Judges a folio by its facts.
 pub fn judge(facts: Facts) -> Verdict {
     if facts.locked_by_other {
         return Verdict::Keep(Reason::Locked);
@@ -141,8 +141,8 @@ mod tests {
         references: None,
     };
 
-    /// Every row of [book: eviction#verdicts] that applies, first match first: each case also has
-    /// everything that later rows ask.
+    /// Every row of [book: eviction#verdicts] that applies, first match first: each case also meets
+    /// the conditions of all later rows.
     #[test]
     fn the_full_table() {
         let all = Facts {

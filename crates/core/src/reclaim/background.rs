@@ -1,7 +1,7 @@
-//! Background reclaim ("kswapd"): keeps free pages between the watermarks.
+//! Background reclaim ("kswapd"): keeps free memory between the watermarks.
 //!
-//! Source: [book: reclaim-loop#watermarks]. The host runs it on a thread or an actor of its own,
-//! and wakes it when the core asks.
+//! Source: [book: reclaim-loop#watermarks]. The host runs it on a thread or actor of its own and
+//! wakes it when the core asks.
 
 use super::{
     CLUSTER_PAGES, Context, EffortKind, NodeWalk, Orders, PRIORITY_DEFAULT, Scan, WalkStep, initial_priority,
@@ -14,14 +14,14 @@ use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::{Core, Time};
 use std::time::Duration;
 
-/// What a step of background reclaim came to.
+/// Result of a step of background reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackgroundStep {
-    /// Call again; anybody may run before.
+    /// Call again; other threads may run before.
     More,
     /// Wait, then call again.
     Wait(Throttle),
-    /// Free memory is above the high watermark, or nothing can be done: sleep until woken.
+    /// Free memory is above the high watermark, or reclaim cannot help: sleep until woken.
     Sleep,
 }
 
@@ -34,13 +34,14 @@ pub struct Background {
     walk: Option<NodeWalk>,
     /// Pages reclaimed since it woke.
     reclaimed_pages: u64,
-    /// Where it waits for write-back (the classic LRU; `global_dirty_throttle`): a pass since it
-    /// woke met pages under it. The last one may have met none, as those before made them active.
+    /// A pass since the wake-up met pages under writeback. The last pass may have met none, because
+    /// earlier ones activated them. Only where background reclaim waits for writeback (the classic
+    /// LRU; `global_dirty_throttle`).
     met_writeback: bool,
 }
 
 impl Background {
-    /// Asleep. `cpu` is that of its thread.
+    /// Background reclaim, asleep. `cpu` is its thread's.
     pub fn new(core: &Core, cpu: usize) -> Background {
         let goal_pages = u64::from(core.node.watermarks().high).max(CLUSTER_PAGES);
         let swappiness = core.options.swappiness;
@@ -105,7 +106,7 @@ impl Background {
         wait.map_or(BackgroundStep::More, BackgroundStep::Wait)
     }
 
-    /// Nothing but pages under write-back: they are not hopeless, only slow.
+    /// Starts over after meeting only pages under writeback: they are slow, not hopeless.
     fn restart(&mut self, wait: Throttle) -> BackgroundStep {
         self.priority = PRIORITY_DEFAULT;
         self.reclaimed_pages = 0;
@@ -130,9 +131,9 @@ impl Background {
 }
 
 impl Core {
-    /// `lru_gen/min_ttl_ms` ([book: aging#thrash-prevention]): where every memcg is too young, too
-    /// small or protected, reclaim would thrash, and somebody is killed for it, as the policy says.
-    /// Reclaim goes on in any case.
+    /// `lru_gen/min_ttl_ms` ([book: aging#thrash-prevention]): if every memcg is too young, too
+    /// small or protected, reclaim would thrash, and the OOM policy applies. Reclaim goes on in any
+    /// case.
     fn check_min_ttl(&self, host: &impl Host, priority: u8, swappiness: Swappiness) {
         let min_ttl = Duration::from_millis(self.tunables.min_ttl_ms());
         if min_ttl.is_zero() || !self.habits().has_generations {
@@ -147,7 +148,7 @@ impl Core {
         }
     }
 
-    /// Whether a memcg has something to give whose generation was opened more than `min_ttl` ago.
+    /// Whether a memcg has evictable pages in a generation older than `min_ttl`.
     fn is_reclaimable(
         &self,
         memcg: &Memcg,

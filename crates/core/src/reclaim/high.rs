@@ -1,11 +1,11 @@
-//! `memory.high`: who charges above it reclaims, and then is slowed down, the more the further
-//! above.
+//! `memory.high`: a task that charges above it reclaims and is then throttled, in proportion to the
+//! square of the excess.
 //!
 //! Source: [book: memcgs#limits].
 //!
 //! # Locking
 //!
-//! Nothing is held between steps.
+//! Holds no lock between steps.
 
 use super::{CLUSTER_PAGES, Effort, EffortKind, Orders, Step};
 use crate::Core;
@@ -16,19 +16,19 @@ use std::time::Duration;
 const RETRIES: u32 = 16;
 /// The longest pause.
 const DELAY_MAX: Duration = Duration::from_secs(2);
-/// A pause that is shorter is none.
+/// Shorter pauses are skipped.
 const DELAY_MIN: Duration = Duration::from_millis(10);
 
-/// How long who charged `pages` pauses for an overage in 2^-20 of the limit.
+/// The pause after charging `pages`, for an overage in 2^-20 of the limit.
 fn delay(overage: u64, pages: u64) -> Duration {
-    // A thousand times the limit is 2 s many times over: what is beyond only overflows.
+    // A thousand times the limit is far more than 2 s; the cap prevents an overflow.
     let (overage, pages) = (u128::from(overage.min(1 << 30)), u128::from(pages.min(1 << 30)));
-    // overage² >> 34 is in seconds; in nanoseconds before the shift, as it is a fraction.
+    // overage² >> 34 is in seconds; to nanoseconds before the shift, as it is a fraction.
     let nanos = ((overage * overage * 1_000_000_000) >> 34) * pages / u128::from(CHARGE_BATCH_PAGES);
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)).min(DELAY_MAX)
 }
 
-/// The debt of who charged above `memory.high`.
+/// The debt of a task that charged above `memory.high`.
 #[derive(Debug)]
 pub(crate) struct OverHigh {
     memcg: MemcgId,
@@ -36,14 +36,14 @@ pub(crate) struct OverHigh {
     charged_pages: u64,
     goal_pages: u64,
     retries: u32,
-    /// The ancestor that is looked at next; `None`: all were, in this round.
+    /// The next ancestor to check; `None`: all are checked in this round.
     next: Option<MemcgId>,
     reclaimed: u64,
     effort: Option<Box<Effort>>,
     paused: bool,
 }
 
-/// What a step of paying the debt came to.
+/// Result of a step of paying the debt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HighStep {
     More,
@@ -52,7 +52,7 @@ pub(crate) enum HighStep {
 }
 
 impl OverHigh {
-    /// Whether somebody above `memcg`, or it itself, is over, after `charged_pages` were charged.
+    /// `Some` if, after charging `charged_pages`, `memcg` or an ancestor is above its high limit.
     pub(crate) fn after(core: &Core, memcg: MemcgId, charged_pages: u64, cpu: usize) -> Option<OverHigh> {
         let over = core
             .memcgs
@@ -71,7 +71,7 @@ impl OverHigh {
         })
     }
 
-    /// Who pays the debt ends.
+    /// Abandons the debt, because the task ends.
     pub(crate) fn abandon(self, core: &Core, host: &impl Host) {
         if let Some(effort) = self.effort {
             effort.abandon(core, host);

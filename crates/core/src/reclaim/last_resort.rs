@@ -1,14 +1,13 @@
-//! What is done where reclaim has tried everything: first waiting for what is under way, then the
-//! OOM policy.
+//! Last resort after fruitless reclaim: waits for transfers under way, then applies the OOM policy.
 //!
-//! Both who is charged and who lowers a limit come here, after 16 fruitless efforts each time.
+//! A charge, or a write that lowers a limit, comes here after each 16 fruitless efforts.
 //!
-//! Source: [book: memcgs#limits], [book: reclaim-loop#oom]. The waiting is ours
-//! (`wait_before_oom`): no kernel does it.
+//! Source: [book: memcgs#limits], [book: reclaim-loop#oom]. No kernel has the wait
+//! (`wait_before_oom`).
 //!
 //! # Locking
 //!
-//! Nothing is held between steps.
+//! Holds no lock between steps.
 
 use super::OutOfMemory;
 use super::oom::OomStep;
@@ -16,50 +15,49 @@ use crate::Core;
 use crate::host::{FlushReason, Host, Throttle, Time};
 use crate::memcg::{Counter, MemcgId, Totals};
 
-/// Waits of 100 ms in which nothing was written or read, and the device had nothing to do or said
-/// no, before a request fails. As long as it has something to do and does not answer, it is waited
-/// for.
+/// Waits of 100 ms without a page written or read, while the device was idle or refused, before a
+/// request fails. A device that is busy but does not answer is waited for.
 const FRUITLESS_WAITS: u32 = 16;
-/// Waits of one tick for somebody who was killed, before a request fails: about a second.
+/// Waits of one tick for a dying memcg before a request fails: about a second.
 const DYING_WAITS: u32 = 256;
 
-/// What comes next.
+/// The next action.
 pub(crate) enum LastStep {
-    /// Nothing can be done.
+    /// The request fails.
     Fail(Box<OutOfMemory>),
-    /// Somebody was killed, or the host made room: reclaim begins anew.
+    /// A memcg was killed, or the host made room: reclaim starts anew.
     Retry,
-    /// Another effort is worth it after that.
+    /// Wait, then try another effort.
     Wait(Throttle),
 }
 
-/// How long somebody has waited for memory that reclaim does not find.
+/// State of a caller that waits for memory that reclaim does not find.
 #[derive(Debug, Default)]
 pub(crate) struct LastResort {
     fruitless_waits: u32,
     dying_waits: u32,
-    /// Who was killed when it began to reclaim.
+    /// Number of OOM kills when it began to reclaim.
     kills_seen: u64,
-    /// Pages written, being read and stolen when it waited last.
+    /// Pages written, being read and stolen, at the last wait.
     seen_before: [u64; 3],
-    /// Pages that could not be written until then.
+    /// Failed writes, at the last wait.
     failed_before: u64,
-    /// Generations opened until then.
+    /// Generations opened, at the last wait.
     aged_before: u64,
-    /// That wait, and when it began.
+    /// The last wait and its start.
     wait: Option<(Throttle, Time)>,
 }
 
 impl LastResort {
-    /// Of somebody who begins to reclaim.
+    /// For a caller that begins to reclaim.
     pub(crate) fn new(core: &Core) -> LastResort {
         LastResort { kills_seen: core.oom_kills(), ..LastResort::default() }
     }
 
-    /// What to wait for once more before `target` is reclaimed from again: a wait was cut short,
-    /// and nothing moved. Hosts wake who waits for any page that is done; readers of other tenants
-    /// end 16 waits in microseconds. Where a wait takes no time at all, as for a simulated device
-    /// that refuses at once, it is over.
+    /// The rest of the last wait, to be waited before `target` is reclaimed from again, if it was
+    /// cut short without progress. Hosts wake waiters for any completed page, so readers of other
+    /// tenants could end 16 waits in microseconds. A wait that takes no time at all, as with a
+    /// simulated device that refuses at once, is over.
     pub(crate) fn rest(&self, core: &Core, host: &impl Host, target: MemcgId) -> Option<Throttle> {
         let (throttle, began) = self.wait?;
         let waited = host.now().since(began);
@@ -67,7 +65,7 @@ impl LastResort {
         (cut_short && seen(core, &core.memcgs.subtree_totals(target)) == self.seen_before).then_some(throttle)
     }
 
-    /// Reclaim did not bring `target` below its limit.
+    /// Decides what to do when reclaim did not bring `target` below its limit.
     pub(crate) fn step(&mut self, core: &Core, host: &impl Host, target: MemcgId) -> LastStep {
         let next = self.next(core, host, target);
         self.wait = match next {
@@ -97,8 +95,8 @@ impl LastResort {
         }
     }
 
-    /// Everything is dirty, being written or being read: that is slow, not hopeless, as long as
-    /// pages do get through.
+    /// Waits while everything is dirty or being written or read, as long as pages get through: that
+    /// is slow, not hopeless.
     fn wait_for_transfers(&mut self, core: &Core, host: &impl Host, target: MemcgId) -> Option<Throttle> {
         let totals = core.memcgs.subtree_totals(target);
         let in_flight = totals.get(Counter::FileWriteback) + totals.get(Counter::FileReading) > 0;
@@ -109,10 +107,10 @@ impl LastResort {
             self.seen_before = now;
             self.fruitless_waits = 0;
         }
-        // Where all but one of a few generations are empty, nobody takes anything until those who
-        // walk for the next one are done; and who walks may have to wait for a CPU longer than 16
-        // efforts take (docs/fidelity.md). This is worth another try, but no progress: where
-        // nothing can be taken, every effort opens a generation, for ever.
+        // If all but one of a few generations are empty, nothing can be taken until the threads
+        // that walk for the next one are done, and they may wait for a CPU longer than 16 efforts
+        // take (docs/fidelity.md). That justifies another try, but is no progress: otherwise an
+        // effort that can take nothing would open a generation each time, forever.
         let aged = std::mem::replace(&mut self.aged_before, totals.get(Counter::Aged));
         let ages = core.is_aging(target) || aged != self.aged_before;
         if !under_way && !ages && !moves || self.fruitless_waits == FRUITLESS_WAITS {

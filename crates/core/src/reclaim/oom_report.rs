@@ -1,5 +1,4 @@
-//! What a charge that could not be met says: whose limit it was, what is there, and why none of it
-//! could be freed.
+//! The report of a failed charge: the limit, the pages present, and why none could be freed.
 
 use crate::memcg::{Counter, MemcgId};
 use crate::swap::FREE_SLOTS_MIN;
@@ -30,7 +29,7 @@ impl OutOfMemory {
                 generations[distance].anon_pages += row.anon_pages;
                 generations[distance].file_pages += row.file_pages;
             }
-            // Only of children of the target: what those below them are spared is a part of it.
+            // Only children of the target: their protection includes that of their descendants.
             if member.id() != memcg && member.parent() == memcg {
                 let min_pages = core.memcgs.effective_protection(member.id(), memcg).min_pages;
                 protected_pages += min_pages.min(member.usage_pages());

@@ -1,14 +1,14 @@
-//! Reclaim that somebody asked for: `memory.reclaim`, and limits that are lowered.
+//! Proactive reclaim (`memory.reclaim`), and reclaim for limits that are lowered.
 //!
-//! A request is served in slices of a quarter of what is left, as each overshoots a little. With
-//! `subtree_lru`, none does, and the last is as small as what is left.
+//! A request is served in slices of a quarter of the rest, since each slice overshoots a little.
+//! With `subtree_lru` no slice overshoots, and the last is as small as the rest.
 //!
-//! Source: [book: memcgs#limits] and [book: memcgs#proactive-reclaim]. Linux before 6.8 asked for
+//! Source: [book: memcgs#limits] and [book: memcgs#proactive-reclaim]. Linux before 6.8 reclaimed
 //! the whole request at once ([`Proactive::unsliced`]).
 //!
 //! # Locking
 //!
-//! Nothing is held between steps.
+//! Holds no lock between steps.
 
 use super::{CLUSTER_PAGES, Effort, EffortKind, LastResort, LastStep, Orders, Progress, Step};
 use crate::Core;
@@ -19,16 +19,16 @@ use crate::memcg::MemcgId;
 /// Fruitless slices before a request fails.
 const RETRIES: u32 = 16;
 
-/// What a step of a request came to.
+/// Result of a step of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestStep {
-    /// Call again; anybody may run before.
+    /// Call again; other threads may run before.
     More,
     /// Wait, then call again.
     Wait(Throttle),
-    /// Enough was reclaimed.
+    /// The requested pages were reclaimed.
     Done(Progress),
-    /// Nothing more could be. The kernel answers "try again" (EAGAIN).
+    /// No more pages could be reclaimed. The kernel returns EAGAIN.
     TryAgain(Progress),
 }
 
@@ -44,8 +44,8 @@ pub struct Proactive {
 }
 
 impl Proactive {
-    /// To reclaim `pages` from `target` and below it; of the root, from everybody. `swappiness`:
-    /// for this request only.
+    /// Requests `pages` pages of `target` and its descendants. `swappiness` holds for this request
+    /// only.
     pub fn new(
         core: &Core,
         target: MemcgId,
@@ -68,8 +68,8 @@ impl Proactive {
         }
     }
 
-    /// The whole request at once, and from every memcg its share even if the others gave enough: as
-    /// it was when the published comparison was made, where it took 425 % of what was asked for.
+    /// Requests all pages at once, and from every memcg its share even if the others gave enough.
+    /// The published comparison was made with this behaviour and reclaimed 425 % of its requests.
     pub fn unsliced(self) -> Proactive {
         Proactive { sliced: false, orders: Orders { whole: true, exact: false, ..self.orders }, ..self }
     }
@@ -110,10 +110,9 @@ impl Proactive {
     }
 }
 
-/// Makes room below a limit that was lowered. Where that is `memory.max` and reclaim does not
-/// suffice, the OOM policy says what happens: whoever lowers it needs the room as one does whose
-/// charge fails. The kernel kills one after the other without another try; here each kill is
-/// followed by one, which kills fewer.
+/// Makes room below a lowered limit. For `memory.max`, the OOM policy applies if reclaim does not
+/// suffice, as for a failed charge. The kernel kills one memcg after the other without another try;
+/// here a try follows each kill, which kills fewer.
 #[derive(Debug)]
 pub struct Lowering {
     memcg: MemcgId,
@@ -126,9 +125,9 @@ pub struct Lowering {
 }
 
 impl Lowering {
-    /// To `memory.max`, or with `high` to `memory.high`, of a memcg that uses more.
+    /// Reclaims to `memory.max`, or with `high` to `memory.high`, of a memcg that uses more.
     pub fn new(memcg: MemcgId, high: bool, cpu: usize) -> Lowering {
-        // The kernel counts one more for `memory.high`.
+        // The kernel tries once more for `memory.high`.
         let retries = RETRIES + u32::from(high);
         Lowering { memcg, high, retries, last_resort: None, drained: false, effort: None, cpu }
     }
@@ -144,7 +143,7 @@ impl Lowering {
                     if progress.reclaimed == 0 {
                         self.retries -= 1;
                     }
-                    // Folios that wait in the batches of other CPUs are out of reach of reclaim.
+                    // Reclaim cannot reach folios in the batches of other CPUs.
                     if self.retries == 0 {
                         core.drain_all(host);
                     }
@@ -192,7 +191,7 @@ mod tests {
     use crate::testing::Harness;
     use crate::{Counter, Mechanisms, Options, Preset};
 
-    /// What requests of so many pages each took, of a memcg and of several together.
+    /// Pages that requests of these sizes take, from one memcg and from several together.
     fn taken(mechanisms: Mechanisms, requests: &[u64]) -> Vec<u64> {
         let mut options = Options::new(20_000);
         options.mechanisms = mechanisms;
@@ -223,9 +222,9 @@ mod tests {
         requests.iter().zip(targets).map(ask).collect()
     }
 
-    /// Ours: a request takes as many pages as it says, the kernel's whole batches
-    /// ([book: memcgs#proactive-reclaim]: slices of at least 32, of which each may take up to 63
-    /// more).
+    /// A rule of this engine: a request takes exactly its number of pages. The kernel takes whole
+    /// batches ([book: memcgs#proactive-reclaim]: slices of at least 32, each of which may take up
+    /// to 63 more).
     #[test]
     fn a_request_takes_what_it_says() {
         let requests = [1, 2, 31, 32, 33, 60, 64, 65, 100, 333, 500, 1000];

@@ -1,7 +1,7 @@
-//! When a reclaimer has to wait for write-back ([book: writeback#throttling]).
+//! Throttling: when a reclaimer waits for writeback ([book: writeback#throttling]).
 //!
-//! The kernel's multi-gen LRU never waits in root reclaim, of which dirty pages are nobody's
-//! business then; with `global_dirty_throttle` it does as reclaim for a limit does.
+//! The kernel's multi-gen LRU never waits in root reclaim, where it ignores dirty pages. With
+//! `global_dirty_throttle`, root reclaim waits as limit reclaim does.
 
 use super::{EffortKind, Orders, Tallies};
 use crate::Core;
@@ -9,7 +9,7 @@ use crate::host::Throttle;
 use crate::memcg::MemcgId;
 use crate::sync::Ordering::Relaxed;
 
-/// Judges what stood in the way of one pass over the node.
+/// The wait after a pass over the node, by its obstacles.
 pub(super) fn after_pass(core: &Core, orders: &Orders, tallies: &Tallies) -> Option<Throttle> {
     let everywhere = core.mechanisms().global_dirty_throttle();
     if orders.is_root() && !core.habits().waits_for_writeback && !everywhere {
@@ -17,7 +17,7 @@ pub(super) fn after_pass(core: &Core, orders: &Orders, tallies: &Tallies) -> Opt
         return None;
     }
     let target = core.memcg(orders.target);
-    // Of the node, the kernel's background reclaim judges alone.
+    // For the node, only the kernel's background reclaim judges.
     let judges = !orders.is_root() || orders.kind == EffortKind::Background || everywhere;
     if judges && tallies.dirty > 0 && tallies.dirty == tallies.congested {
         target.lruvec.congested.store(true, Relaxed);
@@ -26,7 +26,7 @@ pub(super) fn after_pass(core: &Core, orders: &Orders, tallies: &Tallies) -> Opt
     (congested && waiting_helps(core)).then_some(Throttle::Congested)
 }
 
-/// Direct reclaim that is at its last priority but one, and has found nothing.
+/// The wait of direct reclaim at its last priority but one, if it has freed nothing.
 pub(super) fn after_fruitless_pass(
     core: &Core,
     orders: &Orders,
@@ -43,22 +43,22 @@ fn waiting_helps(core: &Core) -> bool {
     !core.node.is_hopeless() && write_back_is_in_the_way(core)
 }
 
-/// More than half of what could be reclaimed waits to be written.
+/// Whether more than half of the reclaimable pages wait to be written.
 fn write_back_is_in_the_way(core: &Core) -> bool {
     let swappiness = core.swappiness_now(core.options.swappiness);
     let reclaimable: u64 = swappiness.evictable().map(|kind| core.folios.listed().pages(kind)).sum();
     2 * core.node.pending.pages() > reclaimable
 }
 
-/// The end of an effort: its target is judged afresh by the next.
+/// Clears the target's congestion mark at the end of an effort.
 pub(super) fn end_effort(core: &Core, orders: &Orders) {
     if !orders.is_root() || core.mechanisms().global_dirty_throttle() {
         core.memcg(orders.target).lruvec.congested.store(false, Relaxed);
     }
 }
 
-/// The same of background reclaim, which waits where it meets pages again that it had wanted freed
-/// before. Under the kernel's multi-gen LRU these flags are never set.
+/// The wait of background reclaim when it meets pages again that it already wanted to free. The
+/// kernel's multi-gen LRU never sets these flags.
 pub(super) fn after_background_pass(core: &Core, orders: &Orders, tallies: &Tallies) -> Option<Throttle> {
     if !core.habits().waits_for_writeback && !core.mechanisms().global_dirty_throttle() {
         return None;
@@ -70,7 +70,7 @@ pub(super) fn after_background_pass(core: &Core, orders: &Orders, tallies: &Tall
     (tallies.immediate > 0).then_some(Throttle::Writeback)
 }
 
-/// The node is balanced: it is judged afresh.
+/// Clears the node's marks once the node is balanced.
 pub(super) fn end_background(core: &Core) {
     core.node.set_full_of_writeback(false);
     core.memcg(MemcgId::ROOT).lruvec.congested.store(false, Relaxed);
@@ -84,7 +84,7 @@ mod tests {
     use crate::testing::Harness;
     use crate::{Kind, Lru, Mechanisms, Options, Preset, UNLIMITED};
 
-    /// What an effort says, step by step, without "more", and pages that it scanned.
+    /// The waits of an effort, and the pages that it scanned.
     fn says(harness: &Harness, orders: Orders) -> (Vec<Throttle>, u64) {
         let before = harness.stat(Counter::PgscanFile);
         let mut effort = Effort::new(&harness.core, orders);
@@ -118,7 +118,7 @@ mod tests {
             let harness = classic();
             let target = if kind == EffortKind::Direct { MemcgId::ROOT } else { harness.task.memcg };
             let orders = Orders { kind, target, ..harness.orders(32) };
-            // An effort takes 47 of 800 pages: less than an eighth are isolated to its end.
+            // An effort takes 47 of 800 pages: at its end, less than an eighth are isolated.
             harness.core.node.note_isolated(Kind::File, 90);
             let (waits, scanned) = says(&harness, orders);
             assert!(waits.is_empty() && scanned > 32, "{kind:?}: {waits:?}, {scanned}");
@@ -133,7 +133,7 @@ mod tests {
             };
             let (scanned, total) = (harness.stat(Counter::PgscanFile), || harness.stat(Counter::PgscanFile));
             assert_eq!(until_wait(), Step::Wait(Throttle::Isolated));
-            // Still there after the wait: this batch is given up, and the next one waits anew.
+            // Still there after the wait: this batch is skipped, and the next one waits anew.
             assert_eq!((until_wait(), total()), (Step::Wait(Throttle::Isolated), scanned));
             assert_eq!(harness.host.isolated_wakes.get(), 0);
             harness.core.node.note_put_back(Kind::File, 110);
@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    /// An effort in which all batches are given up ends, with nothing.
+    /// An effort that skips all batches ends without progress.
     #[test]
     fn who_waits_in_vain_gives_up() {
         let harness = classic();
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(Throttle::Isolated.timeout().as_millis(), 20);
     }
 
-    /// Background reclaim does not wait for others, nor does anybody under the multi-gen LRU.
+    /// Background reclaim does not wait for other reclaimers, nor does the multi-gen LRU.
     #[test]
     fn not_everybody_waits_for_isolated_pages() {
         let harness = classic();
@@ -171,8 +171,7 @@ mod tests {
         assert!(waits.is_empty() && scanned > 0, "{waits:?} {scanned}");
     }
 
-    /// A node of 200 frames under the kernel's 7.2, on which so many of 190 pages are being
-    /// written.
+    /// A node of 200 frames under the kernel's 7.2, with `pages` of 190 pages under writeback.
     fn writing(pages: u32) -> Harness {
         let mut options = Options::new(200);
         options.watermarks = Watermarks { min: 0, low: 50, high: 60 };
@@ -194,7 +193,7 @@ mod tests {
         let mut effort = Effort::new(&harness.core, harness.root_orders(32));
         let mut steps = std::iter::repeat_with(|| effort.step(&harness.core, &harness.host));
         assert_eq!(steps.find(|step| *step != Step::More), Some(Step::Wait(Throttle::NoProgress)));
-        // In the repetition, too, once.
+        // Once more in the repetition.
         assert_eq!(says(&harness, harness.root_orders(32)).0, [Throttle::NoProgress; 2]);
         let limit = harness.orders(32);
         assert!(
@@ -210,7 +209,7 @@ mod tests {
         assert_eq!(says(&writing(130), writing(130).root_orders(32)).0, []);
     }
 
-    /// The same with nothing to free for another reason: what is being written is not in the way.
+    /// The same if pages cannot be freed for another reason: writeback is not the obstacle.
     #[test]
     fn nobody_waits_for_what_would_not_help() {
         let harness = writing(0);

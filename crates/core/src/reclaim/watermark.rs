@@ -1,11 +1,12 @@
-//! Watermarks of the node: when background reclaim starts and stops, and when allocation must wait.
+//! Watermarks of the node: when background reclaim starts and stops, and when allocations must
+//! wait.
 //!
 //! Source: [book: reclaim-loop#watermarks]. There is one zone.
 
-/// Marks in free pages.
+/// Watermarks, in free pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watermarks {
-    /// Below it, who allocates reclaims first.
+    /// Below it, an allocation reclaims first.
     pub min: u32,
     /// Below it, background reclaim is woken.
     pub low: u32,
@@ -13,15 +14,15 @@ pub struct Watermarks {
     pub high: u32,
 }
 
-/// Distance between marks, as 1/10,000 of memory.
+/// Distance between marks, in 1/10,000 of memory.
 const SCALE: u64 = 10;
 
 impl Watermarks {
-    /// The kernel's marks for a node of so many pages.
+    /// The kernel's marks for a node of this many pages.
     ///
-    /// The kernel's floor of 128 kB for `min` is meant for machines; a cache of a few MiB would
-    /// keep a third of itself free, so that below 4 MiB the marks shrink with memory (1/32 of it
-    /// for `min`).
+    /// The kernel's floor of 128 kB for `min` is meant for machines: a cache of a few MiB would
+    /// keep a third of its memory free. So below 4 MiB the marks shrink with memory (1/32 of it for
+    /// `min`).
     pub fn for_pages(pages: u32) -> Watermarks {
         let pages = u64::from(pages);
         let kilobytes = pages * 4;

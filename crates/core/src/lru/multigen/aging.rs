@@ -104,7 +104,7 @@ impl LockedLruvec<'_> {
         true
     }
 
-    /// Moves the folios of a generation to the next one. `false`: there are more.
+    /// Moves the folios of a generation to the next one. `false`: some are left.
     fn move_on<const AHEAD: bool>(&mut self, host: &impl Host, kind: Kind, label: GenIndex) -> bool {
         let mechanisms = self.folios.mechanisms();
         let (mut next, mut moves) = (None, 0);
@@ -132,9 +132,8 @@ impl LockedLruvec<'_> {
         true
     }
 
-    /// Closes oldest generations whose lists are empty ([book: aging#oldest-generation]). A
-    /// generation whose folios were all relabelled is not empty until they were sorted away.
-    /// `true`: some were closed.
+    /// Closes oldest generations with empty lists ([book: aging#oldest-generation]). A generation
+    /// of relabelled folios is not empty until they were sorted away. `true`: some were closed.
     pub(crate) fn drop_empty_generations(&mut self, swappiness: Swappiness) -> bool {
         let window = &self.lruvec.window;
         let max = window.max();
@@ -151,7 +150,7 @@ impl LockedLruvec<'_> {
         }
         if !self.folios.mechanisms().workingset_rework() {
             if swappiness.evicts(Kind::Anon) {
-                // Files advance only together with anonymous pages, and never before them.
+                // Files advance only together with anonymous pages, and never beyond them.
                 let [anon, file] = &mut min;
                 *anon = (*anon).min(*file);
                 *file = (*anon).max(old[Kind::File as usize]);

@@ -1,9 +1,9 @@
-//! How a memcg goes.
+//! Removal of memcgs.
 //!
-//! Removed, it is *offline*: it has no name, protects nothing and is charged no more. Its pages go
-//! to its *heir*, list by list to the old end, as a memcg that went is taken to be colder. A page
-//! that is on no list at that moment keeps the old label until it is put on one. When no page, swap
-//! slot, child or handle refers to the number any more, it is free.
+//! A removed memcg is *offline*: it has no name and no protection, and is not charged. Its pages go
+//! to its *heir*, list by list to the old end, since pages of a removed memcg are taken to be
+//! colder. A folio that is on no list at that moment keeps its old owner until it is put on one.
+//! The number is free once no page, swap slot, child or handle refers to it.
 //!
 //! Before Linux 7.2 (`reparent_offline` off), an offline memcg keeps its pages until they are
 //! reclaimed.
@@ -12,12 +12,12 @@
 //!
 //! # Locking
 //!
-//! Handing over takes two lruvec locks, that of the child first; nobody else takes two. Under both,
-//! the heir is set and the labels change: who locks an lruvec for a folio checks afterwards that
-//! the memcg has no heir and that the label is still its. Before them it takes the lists of address
-//! spaces, of both.
+//! The handover takes both lists of address spaces and then two lruvec locks, the child's first; no
+//! other code takes two. Under both locks the heir is set and the owners of folios change. Code
+//! that locks an lruvec for a folio checks afterwards that the memcg has no heir and still owns the
+//! folio.
 //!
-//! What is released is released without a lock: it may be the last thing that kept a memcg, whose
+//! Memcgs are released without a lock held: a release may drop the last reference to a memcg, whose
 //! shadows are then dropped.
 
 use super::{Life, Memcg, MemcgError, MemcgId};
@@ -29,8 +29,8 @@ use crate::mm::LockedSpaces;
 use crate::sync::Ordering::{AcqRel, Release};
 
 impl Memcg {
-    /// It is about to have a page that was charged to one below it, and so to itself: other than
-    /// the root, which pays only for its own. Before that page can be given up.
+    /// Prepares to own a page charged to a descendant, and so to this memcg: only the root counts
+    /// just its own pages. Called before that page can be released.
     fn inherit_charge(&self) {
         if self.id == MemcgId::ROOT {
             self.memory.charge(1);
@@ -39,11 +39,11 @@ impl Memcg {
 }
 
 impl Core {
-    /// Removes a memcg. Its pages stay cached, and are its parent's from now on (before Linux 7.2:
-    /// nobody's). The caller's handle stays: see [`Self::drop_handle`].
+    /// Removes a memcg. Its pages stay cached and become its parent's (before Linux 7.2: they stay
+    /// without an owner). The caller's handle stays: see [`Self::drop_handle`].
     ///
     /// # Errors
-    /// It is the root, has children, or was removed already.
+    /// The memcg is the root, has children, or was already removed.
     pub fn remove_memcg(&self, host: &impl Host, memcg: MemcgId) -> Result<(), MemcgError> {
         let memcg = self.memcg(memcg);
         self.memcgs.take_offline(memcg)?;
@@ -61,8 +61,8 @@ impl Core {
         Ok(())
     }
 
-    /// An owner outside the core charges to a memcg no more. After the last one, and once it was
-    /// removed and has no pages, its number may be another's.
+    /// Drops a handle: an owner outside the core no longer charges to the memcg. After the last
+    /// handle, and once the memcg is removed and empty, its number may be reused.
     pub fn drop_handle(&self, memcg: MemcgId) {
         let memcg = self.memcg(memcg);
         let before = memcg.handles.fetch_sub(1, AcqRel);
@@ -70,7 +70,7 @@ impl Core {
         self.release_if_unused(memcg);
     }
 
-    /// Takes a charge back.
+    /// Uncharges `pages` from a memcg and its ancestors.
     pub(crate) fn uncharge_pages(&self, memcg: MemcgId, pages: u64) {
         let payers = self.memcgs.with_ancestors(memcg);
         payers.for_each(|payer| self.memcgs.uncharge_one(payer, pages));
@@ -80,7 +80,7 @@ impl Core {
         }
     }
 
-    /// Takes that back.
+    /// Uncharges a swap slot from a memcg and its ancestors.
     pub(crate) fn uncharge_swap(&self, memcg: MemcgId) {
         for payer in self.memcgs.with_ancestors(memcg) {
             let usage = payer.swap.uncharge(1);
@@ -89,13 +89,13 @@ impl Core {
         self.release_if_unused(self.memcg(memcg));
     }
 
-    /// Whose a folio is.
+    /// The memcg that owns a folio.
     #[inline]
     pub(crate) fn owner_of(&self, folio: FolioId) -> &Memcg {
         self.memcgs.living(self.memcg_of(folio))
     }
 
-    /// Locks the lists of a memcg, or of who inherited them.
+    /// Locks the lists of a memcg, or of its heir.
     pub(crate) fn lock_living(&self, memcg: MemcgId) -> (&Memcg, LockedLruvec<'_>) {
         loop {
             let memcg = self.memcgs.living(memcg);
@@ -116,8 +116,8 @@ impl Core {
         }
     }
 
-    /// A folio that is put on the lists of `memcg`, which are locked, becomes its. Who had it and
-    /// went is returned: without the lock, see [`Self::release_unused`].
+    /// Makes `memcg`, whose lists are locked, the owner of a folio that is put on them. Returns the
+    /// former owner if it was removed: pass it to [`Self::release_unused`] without the lock.
     #[inline]
     pub(crate) fn adopt(&self, memcg: &Memcg, folio: FolioId) -> Option<MemcgId> {
         let label = self.memcg_of(folio);
@@ -130,14 +130,14 @@ impl Core {
         Some(label)
     }
 
-    /// Pages that were charged to `from` and to all above it became those of `to`, which is one of
-    /// these: the others do not pay for them any more.
+    /// Ends the charge of pages to `from` and its ancestors below `to`, which owns them now and is
+    /// one of these ancestors.
     fn end_charge(&self, from: MemcgId, to: &Memcg, pages: u64) {
         let payers = self.memcgs.with_ancestors(from).take_while(|payer| payer.id != to.id);
         payers.for_each(|payer| self.memcgs.uncharge_one(payer, pages));
     }
 
-    /// Works on the list of address spaces of a memcg, or of who inherited it.
+    /// Runs `work` on the address spaces of a memcg, or of its heir.
     pub(crate) fn with_spaces<R>(&self, memcg: MemcgId, work: impl FnOnce(&mut LockedSpaces<'_>) -> R) -> R {
         loop {
             let memcg = self.memcgs.living(memcg);
@@ -148,11 +148,11 @@ impl Core {
         }
     }
 
-    /// Hands everything of an offline memcg to its heir.
+    /// Hands the pages, lists and counters of an offline memcg over to its heir.
     fn reparent(&self, child: &Memcg, host: &impl Host) {
         loop {
             let parent = self.memcgs.living(child.parent());
-            // A label of the child must be one of a live generation of the parent.
+            // A label of the child must name a live generation of the parent.
             let full = |kind| parent.lruvec.window.generations(kind) == MAX_GENERATIONS;
             while !Kind::ALL.into_iter().all(full) {
                 let max = parent.lruvec.window.max();
@@ -177,20 +177,19 @@ impl Core {
             self.leave_orders(child);
             drop((from, to, spaces, spaces_of_heir));
             child.stat.move_sizes(&parent.stat);
-            // Between the two there may be others that went meanwhile.
+            // Memcgs between the two may have been removed meanwhile.
             self.end_charge(child.id, parent, moved);
             self.leaves.forget_bytes(child.lruvec.filters.forget());
             return;
         }
     }
 
-    /// Frees the numbers of memcgs that went, as far as nothing refers to them any more.
+    /// Frees the numbers of those removed memcgs that nothing refers to any more.
     pub(crate) fn release_unused(&self, went: &[MemcgId]) {
         went.iter().for_each(|&went| self.release_if_unused(self.memcg(went)));
     }
 
-    /// Frees the number of a memcg to which nothing refers any more, and then its parent's, if that
-    /// is so, too.
+    /// Frees the number of a memcg that nothing refers to any more, and then its parent's likewise.
     pub(crate) fn release_if_unused(&self, memcg: &Memcg) {
         let mut memcg = memcg;
         loop {
@@ -211,8 +210,9 @@ impl Core {
                     self.forget_remembering(memcg);
                     memcg.protection.update(0, || &parent.protection);
                     self.leaves.forget_bytes(memcg.lruvec.filters.forget());
-                    // Whoever looked its owner up before it went may have counted here what moved
-                    // to the heir; and whoever still does, is waited for ([`super::tree`]).
+                    // A thread that looked up an owner before its removal may have counted here
+                    // what moved to the heir. Threads that still do so are waited for
+                    // ([`super::tree`]).
                     memcg.stat.move_all(&self.memcgs.living(parent.id).stat);
                 }
                 unused
@@ -224,8 +224,7 @@ impl Core {
         }
     }
 
-    /// Drops what is remembered of evicted pages of a memcg: nobody can bring them back on its
-    /// account.
+    /// Drops all shadows of a memcg: no refault can be charged to it any more.
     fn trim_all_shadows(&self, memcg: &Memcg) {
         self.trim_shadows(memcg, u64::MAX);
     }

@@ -1,4 +1,4 @@
-//! What must hold when memcgs go.
+//! Tests of the removal of memcgs.
 
 use crate::folio::Kind;
 use crate::lru::{Context, Grant, Pass, Queue, Scan, Turn, TurnStep};
@@ -25,7 +25,7 @@ fn usage(harness: &Harness, memcg: MemcgId) -> u64 {
     harness.core.memcg(memcg).usage_pages()
 }
 
-/// Pages of a memcg that went to the root are the root's: they can be evicted, and given up.
+/// Pages of a removed memcg become the root's: they can be evicted and released.
 #[test]
 fn pages_that_went_to_the_root_can_go() {
     for batch_folios in [1, 31] {
@@ -45,7 +45,7 @@ fn pages_that_went_to_the_root_can_go() {
     }
 }
 
-/// A turn that began before its memcg went takes nothing of what the heir has.
+/// A turn that began before its memcg was removed takes no pages of the heir.
 #[test]
 fn a_turn_of_who_went_takes_nothing() {
     let classic = Mechanisms::default().with_lru(Lru::Classic);
@@ -65,8 +65,7 @@ fn a_turn_of_who_went_takes_nothing() {
     core.validate().unwrap();
 }
 
-/// A page that was paid for before its memcg went, and comes afterwards, is counted where it will
-/// be found.
+/// A page charged before its memcg was removed, and inserted afterwards, is counted by the heir.
 #[test]
 fn a_page_that_comes_too_late_is_the_heirs() {
     let harness = Harness::new(1000, 1);
@@ -78,7 +77,7 @@ fn a_page_that_comes_too_late_is_the_heirs() {
     assert_eq!((files(memcg), files(MemcgId::ROOT)), (0, 1));
 }
 
-/// Folios that were on no list when their memcg went are their heir's when they are put on one.
+/// Folios that were on no list when their memcg was removed become the heir's once they are listed.
 #[test]
 fn folios_on_their_way_are_adopted() {
     let mut harness = Harness::new(1000, 31);
@@ -86,7 +85,7 @@ fn folios_on_their_way_are_adopted() {
     for (&memcg, first) in memcgs.iter().zip([0, 10, 20]) {
         bring(&mut harness, memcg, first..first + 5);
     }
-    // All three go while these wait in one batch.
+    // All three are removed while these wait in one batch.
     let queued = harness.core.arrivals.take(0, Queue::Add).unwrap();
     for &memcg in &memcgs {
         remove(&harness, memcg);
@@ -100,7 +99,7 @@ fn folios_on_their_way_are_adopted() {
     harness.core.validate().unwrap();
 }
 
-/// A parent may go while its child is handed over: then the pages are the grandparent's, and the
+/// A parent may be removed while its child is handed over: the grandparent gets the pages, and the
 /// parent is not charged.
 #[test]
 fn a_parent_may_go_first() {
@@ -122,7 +121,7 @@ fn a_parent_may_go_first() {
     assert_eq!(harness.core.memcgs.iter().count(), 2);
 }
 
-/// Who is in the middle of reclaiming from a memcg that goes takes nothing from its heir.
+/// A reclaimer of a memcg that is removed meanwhile takes nothing from the heir.
 #[test]
 fn reclaimers_of_who_went_leave_the_heir_alone() {
     let mut harness = Harness::new(1000, 1);
@@ -134,7 +133,7 @@ fn reclaimers_of_who_went_leave_the_heir_alone() {
     harness.core.validate().unwrap();
 }
 
-/// A task outlives its memcg: who is above it pays, whether pages are handed over or not.
+/// A task outlives its memcg: an ancestor pays, whether pages are handed over or not.
 #[test]
 fn tasks_may_outlive_their_memcg() {
     for preset in [Preset::Default, Preset::Linux71] {
@@ -156,7 +155,7 @@ fn tasks_may_outlive_their_memcg() {
     }
 }
 
-/// A payment that is under way when its memcg goes is for whoever is above it.
+/// A charge under way when its memcg is removed goes to an ancestor.
 #[test]
 fn payments_survive_their_memcg() {
     let mut harness = Harness::new(1000, 1);
@@ -179,7 +178,7 @@ fn payments_survive_their_memcg() {
     assert_eq!(harness.core.memcgs.iter().count(), 2);
 }
 
-/// What is in stock for a memcg that goes is given back, and it protects nothing any more.
+/// The stock of a removed memcg is given back, and its protection ends.
 #[test]
 fn nothing_is_left_of_who_went() {
     let mut options = crate::Options::new(1024);
@@ -196,14 +195,14 @@ fn nothing_is_left_of_who_went() {
     assert_eq!(siblings.map(low), [50, 50]);
     remove(&harness, siblings[0]);
     harness.core.uncharge_pages(siblings[0], 1);
-    // Whoever writes to its control file at this moment is late.
+    // A write to its control file at this moment comes too late.
     harness.core.memcgs.set_low(siblings[0], 100);
     harness.core.drop_handle(siblings[0]);
     assert_eq!((harness.core.memcgs.iter().count(), low(siblings[1])), (3, 64));
     assert_eq!((usage(&harness, parent), harness.core.memcgs.subtree_stat(parent, Counter::File)), (64, 0));
 }
 
-/// Moving a task takes its address space along, also from who went.
+/// A task that moves takes its address space along, even out of a removed memcg.
 #[test]
 fn address_spaces_follow_their_tasks() {
     let mut harness = Harness::new(1000, 1);
@@ -223,7 +222,7 @@ fn address_spaces_follow_their_tasks() {
     harness.core.validate().unwrap();
 }
 
-/// What is remembered of its evicted pages goes with a memcg, and so do the leaves that held it.
+/// The shadows of a memcg's evicted pages go with it, and so do their leaves.
 #[test]
 fn memories_go_with_their_memcg() {
     for preset in [Preset::Default, Preset::Linux612] {
@@ -238,8 +237,9 @@ fn memories_go_with_their_memcg() {
     }
 }
 
-/// Whoever looked a memcg up before it went may count there afterwards. That is passed on to who is
-/// there of those above it, however many came and went meanwhile, and no new memcg begins with it.
+/// A thread that looked up a memcg before its removal may count there afterwards. The counts pass
+/// on to its nearest living ancestor, however many memcgs came and went, and no new memcg begins
+/// with them.
 #[test]
 fn what_is_counted_late_is_not_lost() {
     for others in [0, 1, 64, 65, 200] {
@@ -272,7 +272,7 @@ fn what_is_counted_late_is_not_lost() {
         }
         assert_eq!((counted(top), counted(MemcgId::ROOT)), ([10, 2], [10, 2]), "after {others} others");
         if others <= 64 {
-            // Its parent went after it, and so does the next.
+            // Its parent is removed after it, and then the next.
             remove(&harness, top);
             harness.core.drop_handle(top);
             count();
@@ -281,8 +281,8 @@ fn what_is_counted_late_is_not_lost() {
     }
 }
 
-/// Before pages were handed over, the last batch of an offline memcg's was freed, and the memcg
-/// with it, before it was counted.
+/// Before reparenting, the last batch of an offline memcg was freed, and the memcg with it, before
+/// it was counted.
 #[test]
 fn the_last_batch_of_an_offline_memcg_is_counted() {
     let mut harness = Harness::with_preset(Preset::Linux612, 1000, 1);
@@ -303,9 +303,9 @@ fn the_last_batch_of_an_offline_memcg_is_counted() {
     }
 }
 
-/// Before Linux 7.2. A memcg that was removed has one page left, which only a batch of activations
-/// knows of; and something is remembered in the harness's mapping of another page that it had. Of
-/// the harness's own, pages 0 to 63 are cached.
+/// Before Linux 7.2. The removed memcg has one page left, known only to a batch of activations, and
+/// a shadow of another page in the harness's mapping. Of the harness's own pages, 0 to 63 are
+/// cached.
 fn gone_but_for_a_queued_page(lru: Lru) -> (Harness, MemcgId) {
     let mut harness = Harness::with_mechanisms(Mechanisms::preset(Preset::Linux71).with_lru(lru), 1000, 31);
     let own = harness.task.clone();
@@ -329,12 +329,12 @@ fn gone_but_for_a_queued_page(lru: Lru) -> (Harness, MemcgId) {
     (harness, memcg)
 }
 
-/// Then a look-around fills the batch, and with its last page the memcg goes and what is remembered
-/// of it, in the mapping that is looked at.
+/// A look-around fills the batch. Draining it releases the memcg's last page, then the memcg and
+/// its shadow, in the mapping that is scanned.
 #[test]
 fn the_last_page_may_go_in_a_look_around() {
     let (mut harness, memcg) = gone_but_for_a_queued_page(Lru::MultiGen);
-    // The first time they are only noted.
+    // The first look-around only notes them.
     for _ in 0..2 {
         (0..64).for_each(|page| harness.load(page));
         let folio = harness.folio(0);
@@ -345,7 +345,7 @@ fn the_last_page_may_go_in_a_look_around() {
     harness.core.validate().unwrap();
 }
 
-/// The same where a file is unmapped: the accessed bits of its page-table entries are second
+/// The same when a file is unmapped: the accessed bits of its page-table entries are second
 /// accesses.
 #[test]
 fn the_last_page_may_go_when_a_file_is_unmapped() {

@@ -1,23 +1,24 @@
-//! When reclaim has tried everything: who pays for it, as the user chose.
+//! The OOM policy: what happens after reclaim has tried everything.
 //!
 //! ```text
-//! a charge fails ─► somebody is dying? wait ─► somebody was killed since it began? try again
+//! a charge fails ─► a memcg is dying? wait ─► one was killed since the charge began? try again
 //!                ─► policy: fail the request, or kill a tenant and try again
 //! background reclaim would thrash (`lru_gen/min_ttl_ms`) ─► the same, and no request fails
 //! ```
 //!
-//! *Killing* a tenant takes its anonymous memory ([`Reaping`]). No byte of a file is lost. A tenant
-//! that was killed charges nothing, so that its requests fail, until it is revived or removed.
-//! Nobody is killed twice, the root never, and who is dying is waited for, as in the kernel: so
-//! each charge ends.
+//! A *kill* takes a tenant's anonymous memory ([`Reaping`]); file content is never lost. A killed
+//! tenant cannot charge, so its requests fail, until it is revived or removed. As in the kernel, no
+//! tenant is killed twice, the root never is, and charges wait for a dying tenant. So each charge
+//! ends.
 //!
 //! Source: [book: memcgs#limits], [book: reclaim-loop#oom], [book: aging#thrash-prevention]; Linux
-//! 7.2 `memory.oom.group`. The score is ours: the kernel compares tasks by their memory, we compare
-//! tenants by what they use above their protection.
+//! 7.2 `memory.oom.group`. The score differs: the kernel compares tasks by their memory, this
+//! engine compares tenants by their usage above their protection.
 //!
 //! # Locking
 //!
-//! Who decides holds `oom_lock`, taken with nothing held. The locks of reports are leaves.
+//! A thread that decides holds `oom_lock`, taken with no other lock held. The locks of reports are
+//! leaves.
 
 mod reaping;
 
@@ -29,25 +30,25 @@ use crate::host::Host;
 use crate::mechanism::{MechanismError, choose};
 use crate::memcg::{Counter, Memcg, MemcgId};
 
-/// What is done where a page cannot be had.
+/// What happens when a page cannot be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OomPolicy {
     /// The request that needs it fails.
     #[default]
     Fail,
-    /// Of the tenants with anonymous memory below the limit that was met, the one that uses most
-    /// above its protection is killed; or all of its group (`memory.oom.group`). Where there is
-    /// none, the request fails.
+    /// Kills the tenant below the limit that was hit with the highest usage above its protection,
+    /// or its whole group (`memory.oom.group`). Only tenants with anonymous memory qualify; without
+    /// one, the request fails.
     Victim,
     /// The host decides: [`Host::out_of_memory`].
     Ask,
 }
 
 impl OomPolicy {
-    /// Those that need nobody who is asked.
+    /// The policies that need no answer from the host.
     pub const NAMED: [OomPolicy; 2] = [OomPolicy::Fail, OomPolicy::Victim];
 
-    /// As it is written.
+    /// The name of the policy.
     pub fn name(self) -> &'static str {
         match self {
             OomPolicy::Fail => "fail",
@@ -59,7 +60,7 @@ impl OomPolicy {
     /// Finds one of [`Self::NAMED`] by name.
     ///
     /// # Errors
-    /// [`MechanismError::UnknownChoice`] for a name that is none.
+    /// [`MechanismError::UnknownChoice`] if no such policy has this name.
     pub fn parse(name: &str) -> Result<OomPolicy, MechanismError> {
         choose("oom_policy", name, &OomPolicy::NAMED, OomPolicy::name)
     }
@@ -67,21 +68,21 @@ impl OomPolicy {
 
 pub use crate::host::OomDecision;
 
-/// Of whom a victim is chosen.
+/// A candidate for an OOM kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OomCandidate {
-    /// Who it is.
+    /// The memcg.
     pub memcg: MemcgId,
-    /// Pages that it uses itself.
+    /// Pages charged to the memcg itself.
     pub usage_pages: u64,
-    /// Pages that `memory.min` and `memory.low` let it have, as seen from whose limit was met.
+    /// Pages that `memory.min` and `memory.low` protect, relative to the memcg whose limit was hit.
     pub protected_pages: u64,
     /// Pages that killing it frees.
     pub anon_pages: u64,
 }
 
-/// The victim: of those with anonymous pages, who uses most above its protection; of several, who
-/// has more anonymous pages, then the lower number.
+/// The victim: the candidate with anonymous pages and the highest usage above its protection; of
+/// equals, the one with more anonymous pages, then the lower number.
 pub fn choose_victim(candidates: impl IntoIterator<Item = OomCandidate>) -> Option<MemcgId> {
     let score = |one: &OomCandidate| {
         let above = one.usage_pages.saturating_sub(one.protected_pages);
@@ -90,16 +91,16 @@ pub fn choose_victim(candidates: impl IntoIterator<Item = OomCandidate>) -> Opti
     candidates.into_iter().filter(|one| one.anon_pages > 0).max_by_key(score).map(|one| one.memcg)
 }
 
-/// What a charge that failed does next.
+/// The next action of a failed charge.
 pub(super) enum OomStep {
     Fail(Box<OutOfMemory>),
     Retry,
-    /// Somebody is dying.
+    /// A memcg is dying: wait for it.
     Wait,
 }
 
 impl Core {
-    /// Why a memcg was killed, if it was, and not revived.
+    /// The report of the kill, if the memcg was killed and not revived.
     #[inline]
     pub fn oom_killed(&self, memcg: MemcgId) -> Option<Box<OutOfMemory>> {
         if self.memcg(memcg).oom.is_alive() {
@@ -108,14 +109,14 @@ impl Core {
         self.oom_reports.lock().get(&memcg).cloned()
     }
 
-    /// A memcg that was killed may charge again. `false`: it was not, or its memory is still being
-    /// given up.
+    /// Allows a killed memcg to charge again. `false`: it was not killed, or its memory is still
+    /// being taken.
     pub fn oom_revive(&self, memcg: MemcgId) -> bool {
         self.memcg(memcg).oom.revive()
     }
 
-    /// A charge could not be met, because of the limit of `target`. `kills_seen`: how many were
-    /// killed when it began to reclaim.
+    /// Handles a charge that failed at the limit of `target`. `kills_seen`: number of kills when it
+    /// began to reclaim.
     pub(super) fn out_of_memory(&self, host: &impl Host, target: MemcgId, kills_seen: &mut u64) -> OomStep {
         let report = || {
             self.memcg(target).stat.add(Counter::EventOom, 1);
@@ -154,20 +155,20 @@ impl Core {
         OomStep::Retry
     }
 
-    /// Background reclaim would thrash the working set (`lru_gen/min_ttl_ms`). Somebody is killed,
-    /// or asked, as for a charge of the root; nobody's request fails. While somebody is dying,
-    /// nothing is done.
+    /// Handles background reclaim that would thrash the working set (`lru_gen/min_ttl_ms`): kills a
+    /// memcg or asks the host, as for a charge of the root, but no request fails. Does nothing
+    /// while a memcg is dying.
     pub(crate) fn kill_for_thrashing(&self, host: &impl Host) {
         if self.options.oom_policy == OomPolicy::Fail {
             self.memcg(MemcgId::ROOT).stat.add(Counter::EventOom, 1);
             return;
         }
         let mut kills_seen = self.oom_kills();
-        // Nobody waits for what came of it.
+        // No caller waits for the result.
         let _ = self.out_of_memory(host, MemcgId::ROOT, &mut kills_seen);
     }
 
-    /// How many were killed so far.
+    /// Number of OOM kills so far.
     pub(crate) fn oom_kills(&self) -> u64 {
         *self.oom_lock.lock()
     }
@@ -186,8 +187,8 @@ impl Core {
         })
     }
 
-    /// Kills `victim`, or the whole subtree of its highest ancestor below `target`, or `target`,
-    /// that wants its members killed together.
+    /// Kills `victim`; or the whole subtree of its highest ancestor, up to `target`, that has
+    /// `memory.oom.group` set.
     fn kill(&self, host: &impl Host, victim: MemcgId, target: MemcgId, report: &OutOfMemory) -> bool {
         if !self.memcgs.is_within(victim, target) {
             return false;
@@ -204,7 +205,7 @@ impl Core {
             if member.id() == MemcgId::ROOT || !member.is_online() || !member.oom.is_alive() {
                 continue;
             }
-            // Before it is marked: whoever finds it killed finds out why.
+            // Before the kill is marked, so that a thread that sees the mark finds the report.
             let of_member = OutOfMemory { victim: Some(self.memcgs.path(member.id())), ..report.clone() };
             self.oom_reports.lock().insert(member.id(), Box::new(of_member));
             member.oom.kill();

@@ -1,13 +1,13 @@
-//! What a kill takes: the anonymous memory of the victim, region by region.
+//! Reaping: takes the anonymous memory of a killed memcg, region by region.
 //!
-//! The regions are those that address spaces of the victim have mapped at the moment of the kill,
-//! as a killed process loses its address space. A region goes whole, in memory and in swap,
-//! whichever memcg its pages are charged to. Of a region that tasks of other memcgs map, too, only
-//! the pages go that are charged to the victim. Pages that the victim paid for in a region that
-//! moved to another memcg stay. Pages of files stay as well: no byte of a file is lost.
+//! The regions are those that address spaces of the victim map at the moment of the kill, as a
+//! killed process loses its address space. A region goes as a whole, in memory and in swap,
+//! whichever memcg its pages are charged to. If tasks of other memcgs map it, too, only pages
+//! charged to the victim go. Pages that the victim paid for in a region that moved to another memcg
+//! stay, and so do file pages.
 //!
-//! The last region goes first. Pages that are locked or under writeback are waited for. Until the
-//! end, the victim counts as dying, and charges that fail wait for it
+//! The last region goes first. Reaping waits for pages that are locked or under writeback. Until it
+//! ends, the victim counts as dying, and failing charges wait for it
 //! ([`Throttle::NoProgress`](crate::Throttle)).
 //!
 //! Source: "The OOM killer" in the kernel's documentation of the memory controller (cgroup-v2.rst,
@@ -16,7 +16,7 @@
 //!
 //! # Locking
 //!
-//! Nothing is held between steps. Lists of address spaces are locked one at a time.
+//! Holds no lock between steps. Lists of address spaces are locked one at a time.
 
 use crate::Core;
 use crate::folio::{FolioId, Kind};
@@ -26,34 +26,34 @@ use crate::memcg::{Memcg, MemcgId};
 use crate::mm::AddressSpace;
 use std::sync::Arc;
 
-/// What the host does next.
+/// The host's next action.
 #[derive(Debug)]
 pub enum ReapStep {
-    /// This region is about to lose pages. A host whose users may touch it later marks it as lost;
-    /// then call again.
+    /// This region is about to lose pages: a host whose users may still touch it marks it as lost,
+    /// and then calls again.
     Begin(Arc<Mapping>),
-    /// This region gave its pages up. Call again; anybody may run before.
+    /// This region has lost its pages. Call again; other threads may run before.
     Taken(Arc<Mapping>),
-    /// Some pages of this region are gone; the folio is locked or under writeback. Wait for it,
-    /// then call again.
+    /// This region has lost some pages; the folio is locked or under writeback. Wait for it, then
+    /// call again.
     Wait(Arc<Mapping>, FolioId),
-    /// The victim has no anonymous memory any more.
+    /// The victim has no anonymous memory left.
     Done,
 }
 
-/// The taking of one victim's memory.
+/// The reaping of one victim.
 #[derive(Debug)]
 pub struct Reaping {
     victim: MemcgId,
-    /// Regions that are left, in the order of their numbers.
+    /// Regions still to be reaped, in the order of their numbers.
     regions: Vec<Arc<Mapping>>,
-    /// The last of them, which loses its pages now, and whether others use it.
+    /// The region being reaped, and whether other memcgs use it.
     current: Option<(Arc<Mapping>, bool)>,
 }
 
 impl Reaping {
-    /// Begins to take the memory of `victim`: to be called when [`Host::oom_kill`] names it, before
-    /// its tasks end.
+    /// Begins to reap `victim`. To be called when [`Host::oom_kill`] names it, before its tasks
+    /// end.
     pub fn new(core: &Core, victim: MemcgId) -> Reaping {
         let mut regions = Vec::new();
         for space in core.spaces_of(core.memcg(victim)) {
@@ -64,12 +64,12 @@ impl Reaping {
         Reaping { victim, regions, current: None }
     }
 
-    /// The memcg that was killed.
+    /// The killed memcg.
     pub fn victim(&self) -> MemcgId {
         self.victim
     }
 
-    /// Goes on with one region.
+    /// Continues with one region.
     pub fn step(&mut self, core: &Core, host: &impl Host) -> ReapStep {
         let Some((region, is_shared)) = self.current.take() else {
             let Some(region) = self.regions.pop() else {
@@ -95,7 +95,7 @@ impl Core {
         memcg.spaces.lock().all().cloned().collect()
     }
 
-    /// Whether a task of another memcg than `victim`, and of none that was killed, maps a region.
+    /// Whether a task of another, living memcg maps a region.
     fn is_mapped_by_others(&self, region: &Arc<Mapping>, victim: MemcgId) -> bool {
         let maps = |space: &Arc<AddressSpace>| space.maps(region);
         let others = self.memcgs.iter().filter(|memcg| memcg.id() != victim && memcg.oom.is_alive());

@@ -1,4 +1,4 @@
-//! Who is killed, what is counted, and what the killed hear.
+//! Tests of OOM kills: victims, counters, and the errors of killed tenants.
 
 use super::*;
 use crate::charge::{ChargeStep, Charging};
@@ -8,7 +8,7 @@ use crate::{Arrival, ControlStep, FlushReason, FolioId, Kind, Options, PAGE_BYTE
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-/// Of each: usage, protection, anonymous pages.
+/// The victim among candidates of (usage, protection, anonymous pages).
 fn victim(candidates: &[[u64; 3]]) -> Option<u32> {
     let candidate = |(n, &[usage_pages, protected_pages, anon_pages]): (usize, &[u64; 3])| OomCandidate {
         memcg: MemcgId(n as u32),
@@ -31,7 +31,7 @@ fn the_victim_uses_most_above_its_protection() {
     assert_eq!(victim(&[[100, 0, 20], [100, 0, 20]]), Some(0), "the lower number");
 }
 
-/// Kills what it is told to when the test says so.
+/// A host that reaps its victim when the test says so.
 #[derive(Default)]
 struct OomHost {
     kills: RefCell<Vec<MemcgId>>,
@@ -88,7 +88,7 @@ impl World {
         World { core, host: OomHost::default(), top, children }
     }
 
-    /// One more page of a child; or the step that is none.
+    /// Brings one more page of a child in, or returns the report of the failure.
     fn bring(&self, child: usize, page: u32) -> Result<(), Box<OutOfMemory>> {
         self.bring_to(&self.children[child].1, child, page)
     }
@@ -113,7 +113,7 @@ impl World {
         (0..pages).for_each(|page| self.bring(child, page).unwrap());
     }
 
-    /// Lowers `memory.max` of `top` to so many pages, as a write to the file does.
+    /// Lowers `memory.max` of `top`, in pages, as a write to the file does.
     fn lower(&self, pages: u64) {
         let value = (pages * PAGE_BYTES).to_string();
         let mut write = self.core.write_control("top/memory.max", &value, 0).unwrap();
@@ -138,7 +138,7 @@ impl World {
         self.core.memcg(self.top).usage_pages()
     }
 
-    /// What a host does after a step.
+    /// Reaps a victim as a host does, if there is one.
     fn reap(&self) {
         for victim in self.host.kills.take() {
             if self.host.cannot_kill.get() {
@@ -182,8 +182,8 @@ fn the_default_kills_nobody() {
     assert_eq!(world.all_events(), [[1, 0, 0], [0; 3], [0; 3], [0; 3]]);
 }
 
-/// [book: memcgs#limits]: "then OOM kill inside the memcg"; `oom` is the memcg's whose limit it
-/// was, `oom_kill` the victim's.
+/// [book: memcgs#limits]: "then OOM kill inside the memcg"; `oom` counts in the memcg whose limit
+/// was hit, `oom_kill` in the victim.
 #[test]
 fn a_victim_makes_room() {
     let world = World::new(OomPolicy::Victim);
@@ -206,7 +206,7 @@ fn a_victim_makes_room() {
     world.core.validate().unwrap();
 }
 
-/// Who asks may be who is killed.
+/// The tenant that needs memory may be the victim.
 #[test]
 fn the_greedy_may_kill_itself() {
     let world = World::new(OomPolicy::Victim);
@@ -268,7 +268,7 @@ fn a_host_that_cannot_kill_fails_the_request() {
     assert!(world.core.oom_killed(a).is_none());
 }
 
-/// Who was killed and is still giving its memory up is waited for; nobody else is killed meanwhile.
+/// A charge waits for a dying tenant, and no other is killed meanwhile.
 #[test]
 fn the_dying_are_waited_for() {
     let world = World::new(OomPolicy::Victim);
@@ -279,7 +279,7 @@ fn the_dying_are_waited_for() {
         let mut step = || charging.step(&world.core, &world.host).map(|new| new.folio());
         (0..10_000_000).map(|_| step()).find(until).expect("it ends")
     };
-    // The first kills; its host is slow. The second waits, and gives up after a while.
+    // The first charge kills; the host is slow. The second waits, and fails after a while.
     charge(|step| matches!(step, ChargeStep::Wait(_)));
     let given_up = charge(|step| matches!(step, ChargeStep::OutOfMemory(_)));
     assert!(matches!(given_up, ChargeStep::OutOfMemory(report) if report.victim.is_none()));
@@ -307,7 +307,7 @@ fn what_nobody_needs_is_done_without() {
 }
 
 /// [book: memcgs#limits]: "lowering `high`/`max` | … up to 16 fruitless tries; for `max` then OOM
-/// kills": as many as it takes, no more.
+/// kills": as many as needed, no more.
 #[test]
 fn lowering_the_limit_kills_as_many_as_it_takes() {
     for (limit, expected) in [
@@ -328,7 +328,7 @@ fn lowering_the_limit_kills_as_many_as_it_takes() {
     }
 }
 
-/// Where nobody can be killed, the limit stays as written, and whoever charges meets it.
+/// If no tenant can be killed, the limit stays as written, and the next charge hits it.
 #[test]
 fn a_limit_below_what_cannot_go_is_met_by_the_next() {
     for (policy, cannot_kill) in [(OomPolicy::Fail, false), (OomPolicy::Victim, true)] {
@@ -347,7 +347,7 @@ fn a_limit_below_what_cannot_go_is_met_by_the_next() {
     }
 }
 
-/// `memory.high` kills nobody, and a host is asked about `memory.max` as it is about a charge.
+/// `memory.high` kills no tenant. A host is asked about `memory.max` as about a charge.
 #[test]
 fn a_host_is_asked_about_a_limit() {
     let world = World::new(OomPolicy::Ask);
@@ -363,7 +363,7 @@ fn a_host_is_asked_about_a_limit() {
     assert_eq!(world.all_events(), [[3, 0, 0], [0; 3], [0, 1, 0], [0; 3]]);
 }
 
-/// Who is being killed is waited for, and nobody else is killed for the same limit.
+/// A write that lowers a limit waits for a dying tenant, and no other is killed for the same limit.
 #[test]
 fn who_lowers_a_limit_waits_for_the_dying() {
     let world = World::new(OomPolicy::Victim);
@@ -372,7 +372,7 @@ fn who_lowers_a_limit_waits_for_the_dying() {
     let mut charging = Charging::new(world.children[2].0.memcg, 0);
     while !matches!(charging.step(&world.core, &world.host), ChargeStep::Wait(_)) {}
     charging.cancel(&world.core, &world.host);
-    // Its host is slow; the next step of whoever looks gives the memory up.
+    // The host is slow: the victim is reaped after the next step.
     let mut write = world.core.write_control("top/memory.max", "160K", 0).unwrap();
     while !matches!(write.step(&world.core, &world.host).unwrap(), ControlStep::Wait(_)) {}
     assert_eq!(world.all_events(), [[1, 0, 0], [0, 1, 0], [0; 3], [0; 3]]);
@@ -381,9 +381,9 @@ fn who_lowers_a_limit_waits_for_the_dying() {
     assert_eq!((world.usage(), world.all_events()[0]), (30, [1, 0, 0]));
 }
 
-/// `a` and `b` have anonymous pages, 70 and 30, and `a` 200 of a file, on a node that is short of
-/// memory. It makes one step of background reclaim `age_ms` later. Who was killed, and the root's
-/// events.
+/// `a` and `b` have 70 and 30 anonymous pages, and `a` 200 of a file, on a node that is short of
+/// memory. Makes one step of background reclaim `age_ms` later. Returns the killed memcgs and the
+/// root's events.
 fn thrash(
     options: Options,
     min_ttl_ms: u64,
@@ -433,11 +433,11 @@ fn protected_and_small_tenants_do_not_count() {
         world.core.memcgs.set_min(world.top, 270);
         world.core.memcgs.set_min(world.children[0].0.memcg, 400);
     });
-    // All of `a` is spared, so that `b` uses more above its protection.
+    // All of `a` is protected, so that `b` uses more above its protection.
     assert_eq!(kills, [world.children[1].0.memcg]);
 }
 
-/// While the victim is dying, nobody else is killed; once it is dead, the next is.
+/// While the victim is dying, no other is killed; once it is dead, the next one is.
 #[test]
 fn thrashing_kills_one_at_a_time() {
     let (world, kills, _) = thrash(victim_of_600(), 1000, 500, |_| ());
@@ -465,9 +465,9 @@ fn thrashing_follows_the_policy() {
     assert_eq!(thrash(classic, 1000, 500, |_| ()).1, [], "it is the multi-gen LRU's");
 }
 
-/// Whose memory a kill takes: what the victim's address space has mapped, the last region first and
-/// whole, but of regions that others map only what is charged to the victim. Files stay, and what
-/// is under writeback is waited for.
+/// A kill takes the regions that the victim's address space maps, the last one first and as a
+/// whole; of regions that others map, only pages charged to the victim. Files stay, and pages under
+/// writeback are waited for.
 #[test]
 fn a_kill_takes_what_the_victim_has_mapped() {
     let world = World::new(OomPolicy::Victim);
@@ -482,7 +482,7 @@ fn a_kill_takes_what_the_victim_has_mapped() {
     (0..5).for_each(|page| world.bring_to(&second, 0, page).unwrap());
     (0..4).for_each(|page| world.bring_to(&shared, 0, page).unwrap());
     (4..7).for_each(|page| world.bring_to(&shared, 1, page).unwrap());
-    // Charged to another, in a region of the victim's alone.
+    // Charged to another memcg, in a region that only the victim maps.
     world.bring_to(of_a, 1, 20).unwrap();
     (0..3).for_each(|page| world.bring_to(&file, 0, page).unwrap());
 
