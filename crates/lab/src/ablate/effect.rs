@@ -1,9 +1,9 @@
-//! What turning mechanisms off does: runs with the same seed are compared, seed by seed.
+//! Effects of switching mechanisms off, from pairs of runs with the same seed.
 //!
-//! Of these differences the median is told, with the interval in which it lies for 95 % of all
-//! samples of this size ([`median_interval`]; of six it is all of them). An effect whose interval
-//! has nothing in it but one sign is one; any other is within the noise. Of fewer than six runs
-//! nothing is certain, and no effect is told from noise.
+//! An effect is the median of these differences with its 95 % confidence interval
+//! ([`median_interval`]; for six seeds the interval is their whole range). An effect is significant
+//! if its interval lies wholly on one side of zero; any other is within the noise. With fewer than
+//! six runs nothing is significant, and effects are not distinguished from noise.
 
 use super::input::{Input, Run, TenantCounts};
 use super::variant::Variants;
@@ -11,28 +11,28 @@ use crate::statistics::{CONFIDENCE, Interval, median, median_interval};
 use crate::timeline::Timeline;
 use mglru_core::Mechanisms;
 
-/// What is compared.
+/// A compared metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metric {
-    /// Accesses that had to wait for a device.
+    /// Accesses that waited for a device.
     Misses,
     /// Evicted pages that came back.
     Refaults,
-    /// Misses of 100 accesses. Scenarios are as long as their time: who misses less gets through
-    /// more accesses, and misses as often.
+    /// Misses per 100 accesses. A scenario has a fixed duration: with fewer misses it completes
+    /// more accesses, so its number of misses may stay the same.
     MissRatio,
-    /// Evicted pages that came back, of 100 accesses.
+    /// Refaults per 100 accesses.
     RefaultRatio,
-    /// Pages looked at for each that was freed.
+    /// Scanned pages per reclaimed page.
     ScannedPerReclaimed,
     /// Touches per second of simulated time.
     Throughput,
-    /// 99 of 100 accesses take no longer.
+    /// 99th percentile of access latency.
     P99,
 }
 
 impl Metric {
-    /// Those of an input.
+    /// The metrics of an input.
     pub fn of(input: &Input) -> &'static [Metric] {
         use Metric::{MissRatio, Misses, P99, RefaultRatio, Refaults, ScannedPerReclaimed, Throughput};
         if input.has_time() {
@@ -42,7 +42,7 @@ impl Metric {
         }
     }
 
-    /// Its stable name.
+    /// Stable name.
     pub fn name(self) -> &'static str {
         match self {
             Metric::Misses => "misses",
@@ -55,7 +55,7 @@ impl Metric {
         }
     }
 
-    /// For people.
+    /// Description for people.
     pub fn words(self) -> &'static str {
         match self {
             Metric::Misses => "misses",
@@ -83,85 +83,84 @@ impl Metric {
     }
 }
 
-/// What turning something off did to a metric.
+/// Effect on one metric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Effect {
-    /// The metric without it, of all seeds the median.
+    /// Median over all seeds of the metric with the mechanism off.
     pub without: f64,
-    /// Differences, seed by seed: their median.
+    /// Median of the differences, seed by seed.
     pub median: f64,
-    /// Where that median is.
+    /// Confidence interval of that median.
     pub interval: Interval,
-    /// They are percent of what it is with everything on. Not so where that is 0.
+    /// Whether differences are in percent of the full set's value. They are absolute if that is 0.
     pub is_percent: bool,
-    /// Of a pair: what it does beyond the sum of what each does, in the same unit.
+    /// For a pair, the effect beyond the sum of the two single effects, in the same unit.
     pub beyond: Option<(f64, Interval)>,
 }
 
 impl Effect {
-    /// It cannot be told from nothing. `None`: there are too few runs to say so.
+    /// Whether the effect is within the noise. `None` with too few runs.
     pub fn is_noise(&self) -> Option<bool> {
         is_noise(&self.interval)
     }
 }
 
-/// Whether an interval has 0 in it. `None`: it may be too narrow, as it is of too few runs.
+/// Whether an interval contains 0. `None` if too few runs make it unreliable.
 pub fn is_noise(interval: &Interval) -> Option<bool> {
     (interval.confidence >= CONFIDENCE).then(|| interval.contains(0.0))
 }
 
-/// A variant, and what it did.
+/// Result of a variant.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// Its name.
+    /// Name of the variant.
     pub name: String,
-    /// What was off.
+    /// Mechanisms that were off.
     pub without: Vec<&'static str>,
-    /// It is two variants together.
+    /// Whether it combines two variants.
     pub is_pair: bool,
-    /// Every counter was the same in every run.
+    /// Whether every counter of every run was the same as with the full set.
     pub changes_nothing: bool,
-    /// Of a pair: every counter was the same in every run as with only this one off. So the other
-    /// has no part in it, and what is beyond the sum is only its own effect, negated.
+    /// For a pair: the single variant whose counters were the same in every run. The other
+    /// mechanism then has no effect here, and `beyond` is its single effect negated.
     pub same_as: Option<String>,
-    /// Why it could not be run, if so.
+    /// Reason why the variant could not be run, if so.
     pub failed: Option<String>,
-    /// One per metric; none where it could not be run.
+    /// One effect per metric; empty if the variant could not be run.
     pub effects: Vec<Effect>,
 }
 
-/// What was found.
+/// Result of an ablation.
 pub struct Ablation {
-    /// What the input is, and its name.
+    /// Kind of the input, and its name.
     pub kind: (&'static str, String),
-    /// The full set.
+    /// The full set of mechanisms.
     pub mechanisms: Mechanisms,
-    /// Memory.
+    /// Memory in pages.
     pub memory_pages: u64,
-    /// What seeds vary.
+    /// The quantity that seeds vary.
     pub varied: &'static str,
-    /// What is compared.
+    /// Compared metrics.
     pub metrics: &'static [Metric],
-    /// The full set, by metric and seed.
+    /// Values of the full set, by metric and seed.
     pub full: Vec<Vec<f64>>,
-    /// The variants; by the size of their effect on the first metric, and those within the noise at
-    /// the end.
+    /// The variants, sorted by their effect on the first metric; those within the noise come last.
     pub rows: Vec<Row>,
-    /// What was not run.
+    /// The variants, and the mechanisms that were not run.
     pub variants: Variants,
     /// Tenants of the full set, by seed.
     pub tenants: Vec<Vec<TenantCounts>>,
-    /// The full set over time, with the first seed.
+    /// Timeline of the full set with the first seed.
     pub timeline: Option<Timeline>,
-    /// Whether time means something: a trace has none.
+    /// Whether the input has meaningful times. A trace has none.
     pub has_time: bool,
-    /// How long all took.
+    /// Duration of the ablation in seconds.
     pub seconds: f64,
 }
 
 impl Ablation {
-    /// Compares. `runs`: by variant, then by seed; those of the full set, which come first, were
-    /// all made.
+    /// Compares runs, given by variant and then by seed. The full set comes first, and all its runs
+    /// succeeded.
     pub fn new(
         input: &Input,
         variants: Variants,
@@ -219,15 +218,15 @@ impl Ablation {
     }
 }
 
-/// Whether all that was counted is the same, seed by seed.
+/// Whether all counters are the same, seed by seed.
 fn same(runs: &[Run], others: &[Run]) -> bool {
     runs.iter().zip(others).all(|(run, other)| {
         run.counters == other.counters && run.p99_nanos == other.p99_nanos && run.tenants == other.tenants
     })
 }
 
-/// By the size of the effect on a metric; what is within the noise at the end, and what could not
-/// be run first.
+/// Sorts by the effect on a metric. Variants that could not be run come first, those within the
+/// noise last.
 pub fn sort(rows: &mut [Row], metric: usize) {
     let rank = |row: &Row| match row.effects.get(metric) {
         None => (0, 0.0),
@@ -240,7 +239,7 @@ pub fn sort(rows: &mut [Row], metric: usize) {
     });
 }
 
-/// `parts`: of a pair, both of them alone.
+/// The effect of `after` against `before`. `parts` are the two single variants of a pair.
 fn effect(before: &[f64], after: &[f64], parts: Option<[Vec<f64>; 2]>) -> Effect {
     let is_percent = before.iter().all(|&value| value > 0.0);
     let difference = |before: f64, after: f64| {
@@ -271,7 +270,7 @@ mod tests {
 
     #[test]
     fn pairs_of_runs_are_compared_seed_by_seed() {
-        // Runs scatter far more than the effect is large.
+        // The scatter of the runs is far larger than the effect.
         let before = [100.0, 200.0, 300.0, 400.0, 500.0, 600.0];
         let after = before.map(|value| value * 1.01);
         let found = effect(&before, &after, None);

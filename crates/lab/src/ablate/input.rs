@@ -1,4 +1,4 @@
-//! What is run: a trace or a scenario, once, with some mechanisms and a seed.
+//! Inputs: a trace or a scenario, run once with some mechanisms and a seed.
 
 use super::Request;
 use crate::error::Error;
@@ -17,11 +17,11 @@ use mglru_workload::fio::Latencies;
 use mglru_workload::scenario::Scenario;
 use std::path::PathBuf;
 
-/// By how much memory is varied under a trace: a share, and pages at least.
+/// Share of memory by which seeds vary it under a trace; it varies by at least some pages.
 const MEMORY_SHARE: f64 = 0.01;
 const MEMORY_PAGES_MIN: f64 = 3.0;
 
-/// What is run.
+/// The input of an ablation.
 pub enum Input {
     /// A trace.
     Trace(Box<TraceInput>),
@@ -29,7 +29,7 @@ pub enum Input {
     Scenario(Box<ScenarioInput>),
 }
 
-/// A trace, and how it is replayed.
+/// A trace with its replay options.
 pub struct TraceInput {
     trace: TraceFile,
     mechanisms: Mechanisms,
@@ -40,55 +40,55 @@ pub struct TraceInput {
     swap: Swap,
 }
 
-/// A scenario that was read.
+/// A parsed scenario.
 pub struct ScenarioInput {
     path: PathBuf,
-    /// As the first seed has it.
+    /// The plan with the first seed.
     plan: ScenarioPlan,
     tenants: Vec<String>,
 }
 
-/// What a tenant did.
+/// Counts of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TenantCounts {
-    /// Its name.
+    /// Name of the tenant.
     pub name: String,
     /// Touches of cached pages.
     pub hits: u64,
-    /// Other touches.
+    /// Touches of pages that were not cached.
     pub misses: u64,
 }
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// All that were counted. In a scenario each variant gets through another number of them.
+    /// Counted accesses. In a scenario each variant completes a different number.
     pub accesses: u64,
-    /// Accesses that had to wait for a device.
+    /// Accesses that waited for a device.
     pub misses: u64,
     /// Evicted pages that came back.
     pub refaults: u64,
-    /// Pages that reclaim took off lists.
+    /// Pages that reclaim isolated.
     pub scanned: u64,
-    /// Pages that it freed.
+    /// Pages that reclaim freed.
     pub reclaimed: u64,
     /// Touches per second of simulated time.
     pub accesses_per_second: f64,
-    /// 99 of 100 accesses take no longer, in nanoseconds of simulated time.
+    /// 99th percentile of access latency, in nanoseconds of simulated time.
     pub p99_nanos: u64,
-    /// All counters of all tenants: what tells runs apart.
+    /// All counters of all tenants, for comparing runs.
     pub counters: Vec<(String, u64)>,
-    /// Of a scenario: its tenants.
+    /// Tenants of a scenario.
     pub tenants: Vec<TenantCounts>,
-    /// How it went, of the one that is looked at.
+    /// Timeline of the watched run.
     pub timeline: Option<Timeline>,
 }
 
 impl Input {
-    /// Reads it.
+    /// Reads the input.
     ///
     /// # Errors
-    /// It cannot be read, or options do not go with it.
+    /// If it cannot be read, or the options do not apply to it.
     pub fn load(args: &Request, watch: &dyn Watch) -> Result<Input, Error> {
         if args.input.extension().is_some_and(|extension| extension == "toml") {
             return Ok(Input::Scenario(Box::new(ScenarioInput::load(args)?)));
@@ -111,7 +111,7 @@ impl Input {
         Ok(Input::Trace(Box::new(input)))
     }
 
-    /// The full set.
+    /// The full set of mechanisms.
     pub fn mechanisms(&self) -> Mechanisms {
         match self {
             Input::Trace(input) => input.mechanisms,
@@ -119,12 +119,12 @@ impl Input {
         }
     }
 
-    /// Whether time means something: a trace has none.
+    /// Whether the input has meaningful times. A trace has none.
     pub fn has_time(&self) -> bool {
         matches!(self, Input::Scenario(_))
     }
 
-    /// Memory, as the first seed has it.
+    /// Memory in pages with the first seed.
     pub fn memory_pages(&self) -> u64 {
         match self {
             Input::Trace(input) => input.memory_pages,
@@ -132,7 +132,7 @@ impl Input {
         }
     }
 
-    /// What it is, and what it is called.
+    /// Kind and name of the input.
     pub fn kind(&self) -> (&'static str, String) {
         match self {
             Input::Trace(input) => ("trace", input.trace.path().display().to_string()),
@@ -140,7 +140,7 @@ impl Input {
         }
     }
 
-    /// What the seed varies.
+    /// The quantity that the seed varies.
     pub fn varied(&self) -> &'static str {
         match self {
             Input::Trace(_) => {
@@ -150,10 +150,10 @@ impl Input {
         }
     }
 
-    /// Runs it. `looks`: it is watched over time.
+    /// Runs the input. `looks` records a timeline.
     ///
     /// # Errors
-    /// It cannot be run, or something is wrong in here.
+    /// If it cannot be run, or of a bug in the simulator.
     pub fn run(&self, mechanisms: Mechanisms, seed: u64, first_seed: u64, looks: bool) -> Result<Run, Error> {
         match self {
             Input::Trace(input) => input.run(mechanisms, seed, first_seed, looks),
@@ -163,7 +163,7 @@ impl Input {
 }
 
 impl TraceInput {
-    /// Memory under a seed.
+    /// Memory in pages with this seed.
     fn memory_pages(&self, seed: u64, first_seed: u64) -> u64 {
         if seed == first_seed {
             return self.memory_pages;
@@ -222,7 +222,7 @@ impl ScenarioInput {
     fn run(&self, mechanisms: Mechanisms, seed: u64, looks: bool) -> Result<Run, Error> {
         let mut plan = self.plan.clone();
         plan.mechanisms = mechanisms;
-        // Its jobs' own seeds follow from it.
+        // The seeds of its jobs follow from the scenario's seed.
         plan.scenario = Scenario::read(&self.path, Some(seed)).map_err(Error::usage)?;
         let prepare = |simulator: &mut Simulator| {
             simulator.time_accesses();

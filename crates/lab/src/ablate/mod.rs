@@ -1,12 +1,12 @@
-//! Each mechanism off, alone, against all of them, over seeds.
+//! Ablation: each mechanism switched off alone and compared with the full set, over several seeds.
 //!
 //! ```text
 //! Variant   which mechanisms are off together       variant.rs
-//! Input     a trace or a scenario, run once          input.rs
-//! Effect    what turning them off does, and how sure that is: pairs of runs with the same seed      effect.rs
+//! Input     a trace or a scenario, run once         input.rs
+//! Effect    effect and its significance, from pairs of runs with the same seed      effect.rs
 //! ```
 //!
-//! Everything happens in the simulator: the same request gives the same figures on every machine.
+//! All runs are simulated, so equal requests give equal results on every machine.
 
 mod effect;
 mod input;
@@ -26,33 +26,33 @@ use mglru_workload::trace::OpenOptions;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// What to ablate.
+/// A request for an ablation.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// A trace, or a scenario (`.toml`).
     pub input: PathBuf,
-    /// Which behaviours are on, before some are turned off.
+    /// Behaviours of the full set.
     pub overrides: Overrides,
-    /// Memory; `None`: a tenth of a trace's distinct pages, and a scenario's own.
+    /// Memory. `None` is a tenth of a trace's distinct pages, or a scenario's own memory.
     pub memory: Option<Memory>,
     /// The first seed.
     pub seed: u64,
-    /// Seeds.
+    /// Number of seeds.
     pub runs: u32,
-    /// Two mechanisms at a time as well.
+    /// Whether to switch off pairs of mechanisms as well.
     pub pairs: bool,
-    /// Of a trace: the share of accesses from which counting starts.
+    /// For a trace, the share of accesses after which counting starts.
     pub warm: Option<f64>,
-    /// Of a trace: where anonymous pages go.
+    /// For a trace, the swap for anonymous pages.
     pub swap: Swap,
-    /// How the trace is read.
+    /// Options for opening the trace.
     pub open: OpenOptions,
 }
 
-/// Runs each variant under each seed, and compares.
+/// Runs each variant with each seed, and compares them.
 ///
 /// # Errors
-/// The full set cannot be run. The first seed has what was asked for.
+/// If the full set cannot be run. The first seed uses the requested memory unchanged.
 pub fn ablate(input: &Input, request: &Request, watch: &dyn Watch) -> Result<Ablation, Error> {
     let began = Instant::now();
     let variants = Variants::of(input.mechanisms(), request.pairs);
@@ -66,7 +66,7 @@ pub fn ablate(input: &Input, request: &Request, watch: &dyn Watch) -> Result<Abl
         let run = input.run(variants.run[variant].mechanisms, seed, first, looks);
         stage.advance(1)?;
         match run {
-            // Without that mechanism the load may need more memory: this says something, too.
+            // Without that mechanism the load may need more memory. This is a result, too.
             Err(Error::Work(reason)) if variant > 0 => Ok(Err(reason)),
             run => run.map(Ok),
         }

@@ -1,59 +1,59 @@
-//! Which mechanisms are off together: none, each alone, two at a time.
+//! Variants: the mechanisms that are off together: none, each alone, or two at a time.
 //!
-//! Some mechanisms need others. [`Mechanisms`] refuses a combination that does not fit, with a
-//! sentence; those that need what is off are then turned off, too, and the sentence is told.
+//! Some mechanisms require others. [`Mechanisms`] rejects an invalid combination with a message.
+//! The dependent mechanisms are then switched off too, and the message is reported.
 
 use mglru_core::{Lru, MechanismError, Mechanisms, Switch};
 
-/// What is run.
+/// A combination to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variant {
-    /// What is off that is on in the full set; `lru` stands for the multi-gen LRU.
+    /// Mechanisms of the full set that are off; `lru` stands for the multi-gen LRU.
     pub without: Vec<&'static str>,
-    /// What is on.
+    /// The resulting mechanisms.
     pub mechanisms: Mechanisms,
-    /// The places of two variants that it puts together.
+    /// For a pair, the indices of the two variants that it combines.
     pub pair: Option<[usize; 2]>,
 }
 
 impl Variant {
-    /// Its name.
+    /// Name of the variant.
     pub fn name(&self) -> String {
         self.without.join(" + ")
     }
 }
 
-/// What is run, and what is not, and why.
+/// The variants to run, and the mechanisms that are not run with the reasons.
 #[derive(Debug, Clone)]
 pub struct Variants {
-    /// The full set first, then each alone, then pairs.
+    /// The full set first, then single mechanisms, then pairs.
     pub run: Vec<Variant>,
-    /// Mechanisms that cannot change what is counted, with the reason.
+    /// Mechanisms that cannot change the counts, with the reason.
     pub cannot_matter: Vec<(&'static str, &'static str)>,
-    /// Mechanisms that others need: the sentence that refuses the combination.
+    /// Mechanisms that others require, with the message that rejects switching them off alone.
     pub not_alone: Vec<(&'static str, String)>,
     /// Mechanisms that are off in the full set.
     pub off: Vec<&'static str>,
 }
 
-/// They change how long something takes on a real machine, and no decision.
+/// Mechanisms that change the speed on a real machine but no decision.
 const SPEED_ONLY: [(Switch, &str); 1] =
     [(Switch::Prefetch, "it fetches the next folio's state earlier, and decides nothing")];
 const OTHER_POLICY: &str = "it is a rule of the policy `ranked`, which is off";
 const LOCK: (&str, &str) =
     ("lru_lock", "whose lists one lock covers decides who waits, and in the simulator nobody does");
 
-/// Something that can be off.
+/// A mechanism that can be off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Switch(Switch),
-    /// The policy; off, the one before it: the multi-gen LRU for `ranked`, the classic one for the
-    /// multi-gen LRU.
+    /// The policy. Off means its predecessor: the multi-gen LRU for `ranked`, the classic LRU for
+    /// the multi-gen LRU.
     Policy,
 }
 
 impl Variants {
-    /// Those of a full set.
+    /// The variants of a full set.
     pub fn of(full: Mechanisms, pairs: bool) -> Variants {
         let mut variants = Variants {
             run: vec![Variant { without: Vec::new(), mechanisms: full, pair: None }],
@@ -127,7 +127,7 @@ impl Variants {
             lru => lru,
         };
         let variant = Variant { without, mechanisms: mechanisms.with_lru(lru), pair };
-        // Two that need each other are, together, what one of them is alone.
+        // Two mechanisms that require each other form the same combination together and alone.
         if self.run.iter().all(|other| other.mechanisms != variant.mechanisms) {
             self.run.push(variant);
         }

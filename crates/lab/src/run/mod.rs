@@ -1,9 +1,9 @@
-//! A scenario, under the virtual clock or on real files.
+//! Runs scenarios, in the simulator or on real files.
 //!
 //! ```text
-//! Scenario    what the file says             mglru_workload::scenario
-//! Plan        what the core makes of it      plan.rs
-//! Outcome     what happened                  simulated.rs | real.rs
+//! Scenario    the parsed file                 mglru_workload::scenario
+//! Plan        checked against the core        plan.rs
+//! Outcome     results                         simulated.rs | real.rs
 //! ```
 //!
 //! ```
@@ -41,17 +41,17 @@ pub use plan::{Overrides, Plan};
 use crate::error::Error;
 use std::path::Path;
 
-/// Which world a scenario happens in.
+/// The environment of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum World {
-    /// Under the virtual clock.
+    /// The simulator, under a virtual clock.
     Sim,
-    /// On real files.
+    /// The cache on real files.
     Real,
 }
 
 impl World {
-    /// Its stable name.
+    /// Stable name.
     pub fn name(self) -> &'static str {
         match self {
             World::Sim => "sim",
@@ -60,12 +60,13 @@ impl World {
     }
 }
 
-/// Runs a plan in its world. `directory`: of a real run, where the files of jobs in fio's language
-/// are, and stay; `None`: in a temporary folder, which has all that the run needs besides, and goes
-/// with it.
+/// Runs a plan. In a real run, `directory` holds the files of jobs in fio's language, which remain
+/// there. With `None` these files are in the run's temporary folder, which also has all other files
+/// and is removed at the end.
 ///
 /// # Errors
-/// The machine or the cache cannot be built, a trace cannot be read, files cannot be made.
+/// If the machine or the cache cannot be built, a trace cannot be read, or a file cannot be
+/// created.
 pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<Outcome, Error> {
     match plan.world {
         World::Sim => simulated::run(plan),

@@ -1,84 +1,84 @@
-//! What came of a scenario.
+//! Results of a scenario.
 
 use mglru_core::OutOfMemory;
 use std::time::Duration;
 
-/// What happened.
+/// Result of a run.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// How long it took, in its own world.
+    /// Duration on the clock of its world.
     pub time: Duration,
-    /// The root first, then the scenario's tenants in their order.
+    /// The root first, then the scenario's tenants in order.
     pub tenants: Vec<TenantRow>,
-    /// What came of the actions.
+    /// Results of the actions.
     pub answers: Vec<Answered>,
-    /// Who was killed to make room.
+    /// Tenants killed to free memory.
     pub kills: Vec<Killed>,
-    /// Whose requests failed, as no page could be freed.
+    /// Tenants with failed requests for memory.
     pub refusals: Vec<Refused>,
-    /// What was read of control files, at last at the end.
+    /// Readings of control files in order of time; the last are from the end.
     pub readings: Vec<Read>,
-    /// Why jobs failed.
+    /// Errors of failed jobs.
     pub failures: Vec<String>,
 }
 
-/// What a tenant held and did.
+/// Memory and counts of a tenant.
 #[derive(Debug, Clone)]
 pub struct TenantRow {
-    /// Empty: the root.
+    /// Path of the tenant; empty for the root.
     pub path: String,
     /// Pages charged at the end.
     pub usage_pages: u64,
-    /// The most that ever were.
+    /// Highest number of charged pages.
     pub peak_pages: u64,
-    /// Touches of pages that were there.
+    /// Touches of cached pages.
     pub hits: u64,
-    /// Touches of others.
+    /// Touches of other pages.
     pub misses: u64,
     /// Touches that failed because no page could be freed.
     pub out_of_memory: u64,
-    /// By the kernel's names.
+    /// Counters by the kernel's names.
     pub counters: Vec<(&'static str, u64)>,
 }
 
-/// What came of an action.
+/// Result of an action.
 #[derive(Debug, Clone)]
 pub struct Answered {
-    /// When it began.
+    /// Start time.
     pub began: Duration,
-    /// When it ended.
+    /// End time.
     pub ended: Duration,
-    /// Why it did not do, or not all.
+    /// Error, if the action failed or was incomplete.
     pub error: Option<String>,
 }
 
-/// A tenant that was killed.
+/// A killed tenant.
 #[derive(Debug, Clone)]
 pub struct Killed {
-    /// When, where that is known.
+    /// Time of the kill, if known.
     pub time: Option<Duration>,
-    /// Who it was, because of whose limit, and why nothing else could be done.
+    /// The tenant, the limit that caused the kill, and why nothing else was possible.
     pub report: OutOfMemory,
 }
 
-/// The first request of a tenant that failed.
+/// First failed request of a tenant.
 #[derive(Debug, Clone)]
 pub struct Refused {
-    /// Its path.
+    /// Path of the tenant.
     pub tenant: String,
-    /// When.
+    /// Time of the request.
     pub time: Duration,
-    /// Because of whose limit, and why.
+    /// The limit that caused the failure, and why.
     pub report: OutOfMemory,
 }
 
-/// What was read.
+/// A reading of a control file.
 #[derive(Debug, Clone)]
 pub struct Read {
-    /// When.
+    /// Time of the reading.
     pub time: Duration,
-    /// The number of the file among the plan's.
+    /// Index of the file in the plan.
     pub file: usize,
-    /// The text, or why there is none.
+    /// Contents of the file, or the error of reading it.
     pub text: Result<String, String>,
 }

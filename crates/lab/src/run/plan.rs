@@ -1,8 +1,8 @@
-//! What the core makes of a scenario: names are looked up, and its actions are rehearsed.
+//! Checks a scenario against the core: resolves names and rehearses actions.
 //!
-//! The rehearsal makes the tenants on a core without pages, and begins and cancels every write. So
-//! a control file that does not exist or a value that is none shows before anything runs, in the
-//! core's own words and with its place.
+//! The rehearsal creates the tenants on a core without pages, and begins and cancels every write. A
+//! missing control file or an invalid value is thus reported before anything runs, in the core's
+//! words and with its place in the file.
 
 use super::World;
 use crate::error::Error;
@@ -13,67 +13,67 @@ use mglru_core::{
 use mglru_sim::host::SimHost;
 use mglru_workload::scenario::{Located, Place, Scenario, What, Work};
 
-/// Memory of the rehearsal: next to nothing.
+/// Memory of the rehearsal.
 const REHEARSAL_PAGES: u32 = 64;
 
-/// Sums of counters that `memory.stat` has, too.
+/// Sums of counters that `memory.stat` also has.
 pub const SUMS: [(&str, [Counter; 2]); 2] = [
     ("pgscan", [Counter::PgscanAnon, Counter::PgscanFile]),
     ("pgsteal", [Counter::PgstealAnon, Counter::PgstealFile]),
 ];
-/// What is told of each tenant where the scenario does not say it.
+/// Counters printed for each tenant by default.
 const COUNTERS_DEFAULT: [&str; 2] = ["pgsteal", "workingset_refault_file"];
 
-/// What comes before that which a file says.
+/// Options that override the scenario's file.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
-    /// Whose behaviours.
+    /// Preset.
     pub preset: Option<Preset>,
-    /// Turned on.
+    /// Switches to turn on.
     pub with: Vec<Switch>,
-    /// Turned off.
+    /// Switches to turn off.
     pub without: Vec<Switch>,
-    /// The policy.
+    /// Reclaim policy.
     pub lru: Option<Lru>,
-    /// Memory.
+    /// Memory in bytes.
     pub memory_bytes: Option<u64>,
-    /// What is done where no page can be had.
+    /// Policy for allocations that find no memory.
     pub oom_policy: Option<OomPolicy>,
 }
 
 impl Overrides {
-    /// The mechanisms where no file says anything.
+    /// The mechanisms without a file.
     ///
     /// # Errors
-    /// Some combination does not exist.
+    /// If the combination does not exist.
     pub fn mechanisms(&self) -> Result<Mechanisms, Error> {
         let lru = self.lru.unwrap_or_default();
         compose(self.preset.unwrap_or_default(), self.with.clone(), self.without.clone(), lru)
     }
 }
 
-/// A scenario that can be run.
+/// A scenario that is ready to run.
 #[derive(Clone)]
 pub struct Plan {
-    /// It.
+    /// The scenario.
     pub scenario: Scenario,
-    /// In which world.
+    /// The environment of the run.
     pub world: World,
-    /// Which behaviours are on.
+    /// Mechanisms of the run.
     pub mechanisms: Mechanisms,
-    /// Memory.
+    /// Memory in bytes.
     pub memory_bytes: u64,
-    /// What is done where no page can be had.
+    /// Policy for allocations that find no memory.
     pub oom_policy: OomPolicy,
-    /// What is told of each tenant.
+    /// Counters to print for each tenant.
     pub counters: Vec<String>,
 }
 
 impl Plan {
-    /// Looks names up and rehearses the actions.
+    /// Resolves names and rehearses the actions.
     ///
     /// # Errors
-    /// What makes no sense.
+    /// The first error in the scenario, with its place.
     pub fn new(scenario: Scenario, world: World, overrides: &Overrides) -> Result<Plan, Error> {
         let mechanisms = mechanisms(&scenario, overrides)?;
         let of_file = scenario.machine.oom_policy.as_ref();
@@ -140,14 +140,14 @@ fn mechanisms(scenario: &Scenario, args: &Overrides) -> Result<Mechanisms, Error
     }
     let lru = args.lru.or(lru).unwrap_or_default();
     let composed = compose(args.preset.or(preset).unwrap_or_default(), with, without, lru);
-    // What the file says has a place there.
+    // Names from the file have a place there.
     match machine.with.iter().chain(&machine.without).chain(&machine.preset).next() {
         Some(first) => composed.map_err(|failure| at(scenario, first.place, failure.text())),
         None => composed,
     }
 }
 
-/// Does everything that happens, without pages.
+/// Carries out all actions without pages.
 fn rehearse(scenario: &Scenario, mechanisms: Mechanisms) -> Result<(), Error> {
     let core = Core::new(Options { mechanisms, ..Options::new(REHEARSAL_PAGES) }, Time::ZERO);
     let host = SimHost::default();

@@ -1,10 +1,10 @@
-//! A scenario by the cache on real files, in real time.
+//! Runs a scenario with the cache on real files, in real time.
 //!
-//! One thread per instance of a job or client of a load; the calling thread carries out the actions
-//! and reads control files at their times. A job that is moved takes what it has open along. When a
-//! tenant is removed, its jobs are told to end, and what they still do is charged to the parent, as
-//! in the simulator. What jobs have open stays open to the end, so that what they brought in can be
-//! seen until then.
+//! Each instance of a job and each client of a load has a thread. The calling thread carries out
+//! the actions and reads control files at their times. A moved job takes its open files along. When
+//! a tenant is removed, its jobs are told to stop; their remaining accesses are charged to the
+//! parent, as in the simulator. Files of jobs stay open to the end, so that their cached pages
+//! remain visible until then.
 
 mod files;
 
@@ -31,12 +31,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// Runs a plan. `directory`: where the files of the jobs in fio's language are, and stay; `None`:
-/// in the run's own folder, which has all that it needs besides (swap, files of traces and of
-/// loads), and goes with it.
+/// Runs a plan. `directory` holds the files of jobs in fio's language, which remain there. With
+/// `None` they are in the run's own folder, which also has all other files (swap, files of traces
+/// and of loads) and is removed at the end.
 ///
 /// # Errors
-/// The cache cannot be built, or files cannot be made.
+/// If the cache cannot be built or files cannot be created.
 pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<Outcome, Error> {
     let parent = directory.map_or_else(layout::default_directory, Path::to_owned);
     let cannot = |error| {
@@ -82,7 +82,7 @@ pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<Outcome, Error> {
         lift_limits(&cache)?;
         let failures =
             parts.iter().zip(&ended).filter_map(|(part, ended)| ended.failure(&part.place)).collect();
-        // Whose request failed says so itself, among the failures.
+        // Failed requests are reported by their jobs, among the failures.
         Ok(Outcome { time, tenants, answers, kills, refusals: Vec::new(), readings, failures })
     })
 }
@@ -105,8 +105,8 @@ fn build(plan: &Plan, directory: &Path) -> Result<PageCache, Error> {
     Ok(builder.build()?)
 }
 
-/// What is verified when all is told comes back into memory, at nobody's limit: the tenants' own
-/// ones may not hold what was swapped.
+/// Removes the limits of all tenants. The final verification reads swapped pages back into memory,
+/// and the tenants' own limits may not hold them.
 fn lift_limits(cache: &PageCache) -> Result<(), Error> {
     for tenant in cache.tenants().iter().filter(|tenant| !tenant.name().is_empty()) {
         tenant.set_max(None)?;
@@ -117,7 +117,7 @@ fn lift_limits(cache: &PageCache) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the jobs in fio's language need of files. Their names are those in the directory.
+/// The files of the jobs in fio's language, with names in the directory.
 fn fio_plan(plan: &Plan, directory: &Path) -> Result<FioPlan, Error> {
     let mut jobs = Vec::new();
     for job in &plan.scenario.jobs {
@@ -126,7 +126,7 @@ fn fio_plan(plan: &Plan, directory: &Path) -> Result<FioPlan, Error> {
             let mut instance = instance.clone();
             instance.index = jobs.len() as u32;
             instance.files.iter_mut().for_each(|file| *file = directory.join(&*file));
-            // Waited for here, where it can be cut short.
+            // The delay is waited for here, where a removal can interrupt it.
             instance.start_delay = Duration::ZERO;
             jobs.push(instance);
         }
@@ -134,19 +134,19 @@ fn fio_plan(plan: &Plan, directory: &Path) -> Result<FioPlan, Error> {
     FioPlan::new(&jobs, &[])
 }
 
-/// What one thread does.
+/// Work of one thread.
 struct Part<'p> {
-    /// The scenario's file and the place of its job, for errors.
+    /// The scenario's file and the place of the job, for errors.
     place: String,
-    /// Its job's number.
+    /// Index of the job.
     job: usize,
     start: Duration,
     task: Task<'p>,
-    /// It is to end.
+    /// Tells the thread to stop.
     stop: AtomicBool,
-    /// Through which its threads hear of that, if it is a job in fio's language.
+    /// The meter that tells the threads of a job in fio's language to stop.
     meter: OnceLock<Arc<Meter>>,
-    /// Which tenants it is in, once it has begun.
+    /// The job's tenants, once it has begun.
     membership: OnceLock<Arc<Membership>>,
 }
 
@@ -156,9 +156,9 @@ enum Task<'p> {
     Load { load: Load, clients: u32, runtime: Duration, seed: u64, directory: &'p Path, name: String },
 }
 
-/// What it came to, with what it has open.
+/// Result of a part, with its open files.
 struct Ended<'p> {
-    /// Hits through mappings are counted here only.
+    /// Whether hits through mappings have to be counted here.
     mapped: bool,
     failure: Option<String>,
     open: Open<'p>,
@@ -172,7 +172,8 @@ enum Open<'p> {
 }
 
 impl Ended<'_> {
-    /// Why the job at `place` failed, perhaps at last: what it wrote is synced and checked.
+    /// Error of the job at `place`. The last possible errors come from syncing and checking its
+    /// writes.
     fn failure(&self, place: &str) -> Option<String> {
         let at_last = || match &self.open {
             Open::Fio(runner) => {
@@ -230,7 +231,7 @@ impl<'p> Part<'p> {
         }
     }
 
-    /// Waits for its time and its tenant, and does what it is for.
+    /// Waits for the job's start time and tenant, then does its work.
     fn perform(&self, stage: &Stage) -> Ended<'p> {
         let ended = |failure| Ended { mapped: false, failure, open: Open::Nothing };
         let Some(membership) = stage.enter(self) else { return ended(None) };
@@ -278,7 +279,7 @@ impl<'p> Part<'p> {
         membership: &Membership,
     ) -> Ended<'p> {
         let deadline = Instant::now() + runtime;
-        // Locked alone while what it has open is moved.
+        // Write-locked only while the load's files are moved.
         let load = RwLock::new(load);
         let client = |client: usize| {
             let (mut accesses, mut member, mut failure) = (0, Member::default(), None);
@@ -310,24 +311,24 @@ impl<'p> Part<'p> {
     }
 }
 
-/// Whether a tenant is there.
+/// State of a tenant.
 #[derive(Default)]
 struct Presence {
-    /// Since it was made; it stays, to be asked what it did.
+    /// The tenant, once created. It is kept after removal for its counters.
     tenant: Option<Tenant>,
-    /// It was removed, or could not be made.
+    /// Whether it was removed, or could not be created.
     gone: bool,
 }
 
 struct State {
-    /// Parts that have not ended.
+    /// Number of parts that have not ended.
     left: usize,
     tenants: Vec<Presence>,
-    /// Of each job, the tenant that it is in, or will begin in; `None`: the root.
+    /// Per job, the tenant that it is in or will begin in; `None` for the root.
     jobs: Vec<Option<usize>>,
 }
 
-/// A part ends, however.
+/// Marks a part as ended when dropped, whatever the reason.
 struct Leaving<'s>(&'s Stage);
 
 impl Drop for Leaving<'_> {
@@ -337,7 +338,7 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// Where everybody meets: the time, and who is there.
+/// Shared state of all threads: the time, and the tenants that exist.
 struct Stage {
     began: Instant,
     root: Tenant,
@@ -367,7 +368,7 @@ impl Stage {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until a time, at most until something is over.
+    /// Waits until a time, or until `over` returns true.
     fn wait(&self, until: Duration, over: impl Fn(&State) -> bool) {
         let mut state = self.state();
         while let Some(left) = until.checked_sub(self.began.elapsed()).filter(|left| !left.is_zero())
@@ -378,7 +379,7 @@ impl Stage {
         }
     }
 
-    /// Waits until a part may begin. Its place; `None`: its tenant is gone.
+    /// Waits until a part may begin. Returns its membership, or `None` if its tenant is gone.
     fn enter(&self, part: &Part) -> Option<Arc<Membership>> {
         let gone = |state: &State| state.jobs[part.job].is_some_and(|tenant| state.tenants[tenant].gone);
         self.wait(part.start, gone);
@@ -400,7 +401,7 @@ impl Stage {
         }
     }
 
-    /// The tenant that a number stands for, if it is there.
+    /// The tenant with this index, if it exists.
     fn tenant(&self, plan: &Plan, number: Option<usize>) -> Result<Tenant, mglru_cache::Error> {
         let Some(number) = number else { return Ok(self.root.clone()) };
         let state = self.state();
@@ -410,7 +411,7 @@ impl Stage {
     }
 }
 
-/// Carries out the actions and reads files, each at its time, until nobody does anything any more.
+/// Carries out the actions and reads files at their times until all parts have ended.
 fn administer(
     plan: &Plan,
     cache: &PageCache,
@@ -430,7 +431,7 @@ fn administer(
         if action_at.is_none() && stage.state().left == 0 {
             break;
         }
-        // What is due together: actions first.
+        // Of events that are due together, actions come first.
         if let Some(action) = actions.next_if(|action| action.at <= next) {
             let began = stage.began.elapsed();
             let done = carry_out(plan, action, cache, stage, parts);
@@ -474,7 +475,8 @@ fn carry_out(
         }
         &What::Move { job, to } => {
             let tenant = stage.tenant(plan, to)?;
-            // Under the lock, so that who begins meanwhile hears of it, or begins there.
+            // Under the lock, so that a job that begins now sees the move or begins in the new
+            // tenant.
             let mut state = stage.state();
             state.jobs[job] = to;
             let begun = parts.iter().filter(|part| part.job == job).filter_map(|part| part.membership.get());

@@ -1,4 +1,4 @@
-//! A scenario on the simulated machine.
+//! Runs a scenario on the simulated machine.
 
 use super::outcome::{Answered, Killed, Outcome, Read, Refused, TenantRow};
 use super::plan::{Plan, SUMS};
@@ -19,22 +19,23 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What reclaim takes for a page that it examines: 4 GB/s. If it and a visit to a memcg took no
-/// time, that would stand still where all requests fail after having tried everything: no `runtime`
-/// would end, and a trace whose requests fail ran for a minute instead of seconds.
+/// Time for reclaim to examine a page: 4 GB/s. If neither this nor a visit to a memcg took time,
+/// the clock would stop while all requests fail after trying everything. No `runtime` would end,
+/// and a trace with failing requests would run for a minute instead of seconds.
 pub const SCAN_TIME: Duration = Duration::from_micros(1);
-/// And for a visit.
+/// Time for a visit to a memcg.
 const BATCH_TIME: Duration = Duration::from_micros(1);
 
 /// Runs a plan.
 ///
 /// # Errors
-/// The machine cannot be built, a trace cannot be read, or something is wrong in here.
+/// If the machine cannot be built or a trace cannot be read, or of a bug in the simulator.
 pub fn run(plan: &Plan) -> Result<Outcome, Error> {
     run_with(plan, |_| (), |_| ()).map(|(outcome, ())| outcome)
 }
 
-/// Runs a plan on a simulator that is prepared before and looked at afterwards.
+/// Runs a plan on a simulator. One callback prepares it before the run, the other reads it
+/// afterwards.
 ///
 /// # Errors
 /// As [`run`].
@@ -150,7 +151,7 @@ fn machine(plan: &Plan, tenants: Vec<Tenant>) -> Result<Machine, Error> {
         oom_policy: plan.oom_policy,
         scan_time: SCAN_TIME,
         batch_time: BATCH_TIME,
-        // As fio's, and databases', whose blocks are whole pages.
+        // As in fio and in databases, whose blocks are whole pages.
         writes: Writes::Overwrite,
         seed: wanted.seed,
         ..Machine::new(pages)
@@ -175,8 +176,7 @@ fn tenant(wanted: &scenario::Tenant) -> Tenant {
     }
 }
 
-/// Of each job, the numbers of those that it is on the machine, in the order in which they are
-/// added.
+/// For each job, the indices of its instances on the machine, in the order of their addition.
 fn job_numbers(jobs: &[Job]) -> Vec<Range<usize>> {
     let mut end = 0;
     let numbers = |job: &Job| {
@@ -201,7 +201,7 @@ fn order(action: &scenario::Action, numbers: &[Range<usize>]) -> (Time, Order) {
     (Time::ZERO + action.at, order)
 }
 
-/// Adds a job, or all instances or clients of it.
+/// Adds a job with all its instances or clients.
 fn add(
     simulator: &mut Simulator,
     job: &Job,

@@ -1,7 +1,7 @@
 //! The jobs of a scenario as streams of operations of the simulated machine.
 //!
-//! Every `[[job]]` has files and memory of its own, except that fio's jobs share files of the same
-//! path.
+//! Every `[[job]]` has files and memory of its own, except that jobs in fio's language share files
+//! with the same path.
 
 use crate::error::Error;
 use crate::fio::source::{Drawn, Source as Drawing};
@@ -17,13 +17,13 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Operations that a job takes at once. It ends, and sees what happens to its tenant, between two
-/// batches.
+/// Operations that a job takes at once. Between two batches it can end and observes changes of its
+/// tenant.
 const BATCH: usize = 64;
-/// The last position of a file, in bytes.
+/// Largest size of a file, in bytes.
 const FILE_BYTES_MAX: u64 = PAGE_BYTES << 32;
 
-/// Numbers for files and regions of memory, each given out once.
+/// Unique numbers for files and regions of memory.
 #[derive(Clone, Default)]
 pub struct Numbers(Rc<Cell<u32>>);
 
@@ -33,23 +33,23 @@ impl Numbers {
     }
 }
 
-/// The files of jobs in fio's language, by path.
+/// Files of jobs in fio's language, by path.
 #[derive(Default)]
 pub struct Files {
     numbers: Numbers,
-    /// Number and bytes.
+    /// Number and size in bytes of each file.
     known: BTreeMap<PathBuf, (u32, u64)>,
 }
 
 impl Files {
-    /// Files that get these numbers.
+    /// A set of files that takes its numbers from `numbers`.
     pub fn new(numbers: Numbers) -> Files {
         Files { numbers, known: BTreeMap::new() }
     }
 
-    /// A job's file: its number, and how much of it the job uses.
+    /// A job's file: its number, and the number of bytes that the job uses.
     fn file(&mut self, job: &fio::Job, position: usize) -> Result<(u32, u64), Error> {
-        // Memory of zeroes is each instance's own.
+        // Each instance has its own memory of zeroes.
         let path = match &job.files[position] {
             path if path == Path::new("/dev/zero") => path.join(format!("{}.{position}", job.index)),
             path => path.clone(),
@@ -67,24 +67,24 @@ impl Files {
     }
 }
 
-/// When a job begins and ends.
+/// Start and end of a job.
 #[derive(Debug, Clone, Copy)]
 pub struct Span {
-    /// It begins.
+    /// Start time.
     pub start: Time,
-    /// It ends at the latest.
+    /// Latest end time.
     pub end: Time,
 }
 
 impl Span {
-    /// From a time on, and for so long; in any case not for ever.
+    /// A span from a start for a duration. Even without a runtime it is finite.
     pub fn new(start: Duration, runtime: Option<Duration>) -> Span {
         let start = Time::ZERO + start;
         Span { start, end: start + runtime.unwrap_or(TIME_MAX) }
     }
 }
 
-/// The first operation of every job: it waits for its start.
+/// Adds the first operation of every job, which waits for its start.
 fn begin(started: &mut bool, span: Span, batch: &mut Vec<Operation>) -> bool {
     let begins = !std::mem::replace(started, true);
     if begins {
@@ -102,10 +102,10 @@ pub struct FioSource {
     /// Numbers of its files.
     files: Vec<u32>,
     job: fio::Job,
-    /// When the last access was due, from its start.
+    /// Due time of the last access, relative to the start.
     due: Duration,
     writes: u64,
-    /// It synced its files at the end.
+    /// Whether it has synced its files at the end.
     ended: bool,
 }
 
@@ -113,7 +113,7 @@ impl FioSource {
     /// An instance whose `[[job]]` begins at `start`.
     ///
     /// # Errors
-    /// It does not say how large its files are, or they are too large.
+    /// If the size of its files is not given or too large.
     pub fn new(job: &fio::Job, start: Duration, files: &mut Files) -> Result<FioSource, Error> {
         let used: Result<Vec<(u32, u64)>, Error> =
             (0..job.files.len()).map(|position| files.file(job, position)).collect();
@@ -167,7 +167,7 @@ impl Source for FioSource {
         }
         let mut drawn = std::mem::take(&mut self.drawn);
         self.drawing.draw(&mut drawn, self.due);
-        // What is due after the end is not waited for.
+        // Accesses that are due after the end are dropped.
         drawn.retain(|drawn| self.span.start + drawn.due < self.span.end);
         drawn.iter().for_each(|&drawn| self.perform(drawn, batch));
         if drawn.is_empty() && self.job.sync.end_fsync && self.job.mix.writes() && !self.ended {
@@ -183,23 +183,23 @@ impl Source for FioSource {
     }
 }
 
-/// Names of pages, among those of all jobs.
+/// Maps a job's page names to those of the machine.
 pub struct Names {
     numbers: Numbers,
     /// The job's number of a file or region → the machine's.
     files: BTreeMap<u32, u32>,
-    /// Where its pages are opaque keys: their positions in one file.
+    /// If pages are opaque keys: their positions in one file.
     positions: Option<HashMap<u64, u32>>,
 }
 
 impl Names {
-    /// Names for a job whose pages are numbered so.
+    /// Names for a job with this page numbering.
     pub fn new(numbers: Numbers, numbering: Numbering) -> Names {
         let positions = (numbering == Numbering::Keys).then(HashMap::new);
         Names { numbers, files: BTreeMap::new(), positions }
     }
 
-    /// An operation of the job, whose pages get the machine's names.
+    /// The operation of a job with the machine's page names.
     pub fn operation(&mut self, operation: Operation) -> Operation {
         match operation {
             Operation::Access(access) => Operation::Access(Access { page: self.page(access.page), ..access }),
@@ -222,7 +222,7 @@ impl Names {
     }
 }
 
-/// A trace.
+/// A trace as a source of operations.
 pub struct Replay {
     span: Span,
     started: bool,
@@ -236,7 +236,7 @@ impl Replay {
     /// The whole trace.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// If it cannot be read.
     pub fn new(trace: &TraceFile, span: Span, numbers: Numbers) -> Result<Replay, Error> {
         let names = Names::new(numbers, trace.numbering());
         Ok(Replay { span, started: false, trace: trace.source()?.0, names, decoded: Vec::new(), next: 0 })
@@ -264,20 +264,20 @@ impl Source for Replay {
     }
 }
 
-/// A load that its clients share, and the names of its pages.
+/// A load shared by its clients, and the names of its pages.
 pub type SharedLoad = Rc<RefCell<(Running, Names)>>;
 
 /// A client of a load.
 pub struct Client {
-    /// When.
+    /// Start and end.
     pub span: Span,
-    /// Which one.
+    /// Index of the client.
     pub client: usize,
-    /// Of this.
+    /// The load.
     pub load: SharedLoad,
-    /// It began.
+    /// Whether it has begun.
     pub started: bool,
-    /// What it does next.
+    /// Its next steps.
     pub steps: Vec<Step>,
 }
 

@@ -1,4 +1,4 @@
-//! A trace on real files: one per file of the trace, made of holes, and memory for its anonymous
+//! A trace on real files: one sparse file per file of the trace, and memory for its anonymous
 //! pages.
 
 use crate::Unwatched;
@@ -16,20 +16,20 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Bytes of each file or region, by its number.
+/// Bytes of each file or region, by number.
 type Sizes = BTreeMap<u32, u64>;
 
-/// A trace whose files are made.
+/// A trace with its files.
 pub struct TraceJob {
     trace: TraceFile,
     runtime: Option<Duration>,
-    /// How the names of its files begin.
+    /// Prefix of its file names.
     stem: PathBuf,
     files: Sizes,
     regions: Sizes,
 }
 
-/// What it has open.
+/// Open files of the trace.
 #[derive(Default)]
 pub struct OpenFiles {
     files: BTreeMap<u32, CachedFile>,
@@ -41,7 +41,7 @@ fn place(page: u64) -> (u32, u64) {
     ((page >> 32) as u32, (page & 0xffff_ffff) * PAGE_BYTES)
 }
 
-/// Performs something with every operation, whose pages are named as those of this job's files are.
+/// Calls `with` for every operation. Pages are named as in this job's files.
 fn each(trace: &TraceFile, mut with: impl FnMut(Operation) -> Result<bool, Error>) -> Result<(), Error> {
     let mut names = Names::new(Numbers::default(), trace.numbering());
     let (mut source, _) = trace.source()?;
@@ -61,10 +61,10 @@ fn each(trace: &TraceFile, mut with: impl FnMut(Operation) -> Result<bool, Error
 }
 
 impl TraceJob {
-    /// Makes the files of a trace, whose names begin with `stem`.
+    /// Creates the files of a trace, with names that begin with `stem`.
     ///
     /// # Errors
-    /// The trace cannot be read, or the files not be made.
+    /// If the trace cannot be read or the files cannot be created.
     pub fn new(path: &Path, runtime: Option<Duration>, stem: &Path) -> Result<TraceJob, Error> {
         let trace = TraceFile::load(path, OpenOptions::default(), &Unwatched)?;
         let (mut files, mut regions) = (Sizes::new(), Sizes::new());
@@ -91,11 +91,11 @@ impl TraceJob {
         self.stem.with_extension(number.to_string())
     }
 
-    /// Runs to its end, or until it is to stop: whether some accesses are mapped, why it failed,
-    /// what it has open.
+    /// Runs to the end of the trace, or until told to stop. Returns whether some accesses are
+    /// mapped, the error of the job, and its open files.
     ///
     /// # Errors
-    /// Files cannot be opened.
+    /// If files cannot be opened.
     pub fn run(
         &self,
         membership: &Membership,
