@@ -1,31 +1,31 @@
-//! What an instance knows of the contents of a file.
+//! Expected contents of a file, as one instance knows them.
 //!
-//! It remembers the generation of each block that it wrote or that was laid out for it. What it
-//! reads must have that generation, or come from another job that writes the same file. A job that
-//! only reads accepts any generation.
+//! The instance remembers the generation of each block that it wrote or that was laid out for it. A
+//! block that it reads must have that generation, or come from another job that writes the same
+//! file. A job that only reads accepts any generation.
 
 use super::plan::PlannedUse;
 use mglru_workload::fio::Job;
 use mglru_workload::verify::{self, Difference, Identity, VerifyError};
 
-/// What is known of the blocks of a file.
+/// Expected state of the blocks of a file.
 pub struct Blocks {
-    /// The generation of each block; 0: unknown.
+    /// Generation of each block; 0 if unknown.
     generations: Vec<u32>,
     block_bytes: u64,
-    /// Where the first block is.
+    /// Offset of the first block.
     first_offset: u64,
     /// Blocks from here on had generation 1 when the job began.
     laid_out_from: u64,
     seed: u64,
     /// Seeds of other jobs that write the same file.
     others: Vec<u64>,
-    /// The job only reads: whatever verifies is right.
+    /// Whether any generation is accepted, because the job only reads.
     any_generation: bool,
 }
 
 impl Blocks {
-    /// Before the job begins. `others`: seeds of other jobs that write the file.
+    /// State before the job begins. `others` are the seeds of other jobs that write the file.
     pub fn new(job: &Job, of: &PlannedUse, others: Vec<u64>) -> Blocks {
         let block_bytes = u64::from(job.block_bytes.largest(job.mix));
         let count = of.size_bytes / block_bytes;
@@ -71,7 +71,7 @@ impl Blocks {
         Err(VerifyError { offset, difference })
     }
 
-    /// Where the job has written, in order.
+    /// Offsets that the job has written, in order.
     pub fn written(&self) -> Vec<u64> {
         let blocks = self.generations.iter().enumerate();
         blocks

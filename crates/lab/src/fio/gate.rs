@@ -1,11 +1,10 @@
-//! The start: all instances begin together, when the last of them is prepared; or none does.
+//! A start gate: all instances begin together when the last one is ready, or none begins.
 //!
-//! A barrier would do, but not where a thread cannot be started: those that wait already would wait
-//! for ever.
+//! A barrier would block for ever if one of the threads could not be started.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// A gate that everybody waits at.
+/// The gate.
 #[derive(Debug, Default)]
 pub struct Gate {
     state: Mutex<State>,
@@ -15,7 +14,7 @@ pub struct Gate {
 #[derive(Debug, Default)]
 struct State {
     waiting: usize,
-    /// `false`: turned away.
+    /// `false` if the waiting threads are turned away.
     open: Option<bool>,
 }
 
@@ -24,7 +23,7 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the gate opens. `false`: turned away.
+    /// Waits until the gate opens. `false` if it turns the thread away.
     pub fn pass(&self) -> bool {
         let mut state = self.lock();
         state.waiting += 1;
@@ -33,14 +32,14 @@ impl Gate {
         open.unwrap_or_else(PoisonError::into_inner).open == Some(true)
     }
 
-    /// Waits until so many wait, and opens.
+    /// Waits until `count` threads wait, then opens.
     pub fn open_for(&self, count: usize) {
         let state = self.changed.wait_while(self.lock(), |state| state.waiting < count);
         state.unwrap_or_else(PoisonError::into_inner).open = Some(true);
         self.changed.notify_all();
     }
 
-    /// Turns away who waits, and who is still to come.
+    /// Turns away all waiting and future threads.
     pub fn turn_away(&self) {
         self.lock().open = Some(false);
         self.changed.notify_all();

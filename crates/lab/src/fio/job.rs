@@ -1,19 +1,19 @@
-//! One instance of a job: its files, its threads, and what became of its accesses.
+//! One instance of a job: its files, its threads, and the results of its accesses.
 //!
 //! # Depth
 //!
-//! Accesses are calls that return when they are done. A job with a depth performs as many at once
-//! with as many threads, its *lanes*, which take their accesses from one [`Source`].
+//! Accesses are synchronous calls. A job with a depth uses that number of threads, its *lanes*,
+//! which take their accesses from one [`Source`].
 //!
 //! # Time
 //!
-//! Accesses are drawn in batches ahead of time, and blocks are filled and checked between accesses,
-//! so that a latency is that of the cache alone. What ends before the ramp is over is forgotten,
-//! except by what verifies and by the counters of the cache.
+//! Accesses are drawn in batches ahead of time, and blocks are filled and checked between accesses.
+//! A latency is therefore that of the cache alone. Measurements from the ramp are discarded;
+//! verification and the cache's counters include it.
 //!
 //! # Verification
 //!
-//! See [`Blocks`]. After a job has written, it reads what it wrote once more, in order.
+//! See [`Blocks`]. After the writes, a job reads what it wrote once more, in order.
 
 use super::blocks::Blocks;
 use super::gate::Gate;
@@ -34,19 +34,19 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Accesses that a thread draws at once if it is the only one: a few milliseconds of hits.
+/// Accesses that a single thread draws at once: a few milliseconds of hits.
 const BATCH_ACCESSES: usize = 4096;
 
-/// What verification failures are told as: `EILSEQ`, as in fio.
+/// Error number of failed verification: `EILSEQ`, as in fio.
 const ERRNO_VERIFY: i32 = 84;
 const ERRNO_IO: i32 = 5;
 const ERRNO_NO_MEMORY: i32 = 12;
 const ERRNO_AGAIN: i32 = 11;
 
-/// A file of a job, open.
+/// An open file of a job.
 struct Open {
     file: CachedFile,
-    /// Accesses go through it, if the job maps its files.
+    /// The mapping, if the job maps its files.
     map: Option<Map>,
 }
 
@@ -77,36 +77,36 @@ impl Open {
         self.map.as_mut().map_or(Ok(()), |map| map.move_to(tenant))
     }
 
-    /// For another thread. Jobs that map their files have one only.
+    /// A handle for another thread. Jobs that map their files have a single thread.
     fn try_clone(&self) -> Open {
         Open { file: self.file.try_clone(), map: None }
     }
 }
 
-/// One instance, about to run or done.
+/// One instance, ready to run or done.
 pub struct Runner<'a> {
     planned: &'a PlannedJob,
     files: Vec<Open>,
-    /// Of each file, if the job verifies.
+    /// Expected blocks of each file, if the job verifies.
     blocks: Vec<Blocks>,
-    /// What it does instead of accesses to files, together with the other instances of its job;
-    /// until that has ended.
+    /// The load that it runs instead of file accesses, shared with the other instances of its job;
+    /// `None` once the load has ended.
     load: Option<Arc<RealLoad>>,
-    /// What was found out about it then.
+    /// Error found when the load ended.
     load_failure: Option<LoadError>,
     page_accesses: u64,
-    /// How far it is.
+    /// Progress.
     pub meter: Arc<Meter>,
-    /// The tenants that it is moved to, if it may be.
+    /// The tenants that it may be moved to, if a scenario moves jobs.
     pub membership: Option<Arc<Membership>>,
 }
 
 impl<'a> Runner<'a> {
-    /// A runner for files that are open. `blocks`: what is known of each, if the job verifies.
-    /// `load`: its job's, if it has one; then there are no files.
+    /// A runner for open files. `blocks` are the expected blocks of each if the job verifies.
+    /// `load` is the job's load, if it has one; then there are no files.
     ///
     /// # Errors
-    /// A file cannot be mapped or advised about.
+    /// If a file cannot be mapped or advised.
     pub fn new(
         planned: &'a PlannedJob,
         files: Vec<CachedFile>,
@@ -117,7 +117,7 @@ impl<'a> Runner<'a> {
         let sizes = planned.files.iter().map(|of| of.size_bytes);
         let files: Result<_, Error> =
             files.into_iter().zip(sizes).map(|(file, bytes)| Open::new(job, bytes, file)).collect();
-        // Those that write and verify read what they wrote.
+        // A job that writes and verifies reads its writes back.
         let reads_again = !blocks.is_empty() && job.verify_written && job.mix == Mix::Write;
         let goal_bytes = planned.goal_bytes().saturating_mul(if reads_again { 2 } else { 1 });
         Ok(Runner {
@@ -132,17 +132,17 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// What it is to do.
+    /// The job with its files.
     pub fn planned(&self) -> &PlannedJob {
         self.planned
     }
 
-    /// Whether it accesses mapped pages: a load has anonymous memory, whatever its files are.
+    /// Whether it accesses mapped pages. A load does, because of its anonymous memory.
     pub fn is_mapped(&self) -> bool {
         self.planned.job.load.is_some() || self.planned.job.engine.channel() == Channel::Mapped
     }
 
-    /// How many pages it accessed, counting again what it accessed again.
+    /// Number of page accesses, counting repeated ones.
     pub fn page_accesses(&self) -> u64 {
         self.page_accesses
     }
@@ -190,14 +190,14 @@ impl<'a> Runner<'a> {
                     }
                 }
             }
-            // A thread that panics says so itself.
+            // A panicking thread reports itself.
             first.run(source) + threads.into_iter().map(|thread| thread.join().unwrap_or(0)).sum::<u64>()
         });
         self.meter.done.store(true, Relaxed);
     }
 
-    /// Reads everything that its load left once more, once for all instances of the job, while
-    /// nothing runs, and gives up its files and memory.
+    /// Ends the load, once for all instances of the job and while nothing runs: reads everything
+    /// that it left once more, and releases its files and memory.
     pub fn end_load(&mut self) {
         let Some(load) = self.load.take() else { return };
         if self.planned.job.instance > 0 {
@@ -209,14 +209,15 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Adds what was found out about its load to what the job did.
+    /// Adds the load's error to the outcome.
     pub fn tell_load(&self, outcome: &mut Outcome) {
         if let Some(error) = &self.load_failure {
             fail_load(outcome, error);
         }
     }
 
-    /// Writes what is dirty of the files to the device, if the job wrote. Returns what the job did.
+    /// Writes the dirty pages of the files to the device, if the job wrote. Returns the job's
+    /// outcome.
     pub fn finish(&self) -> Outcome {
         let mut outcome = self.meter.outcome();
         if self.planned.job.mix.writes() {
@@ -234,9 +235,9 @@ impl<'a> Runner<'a> {
 struct Lane<'a> {
     job: &'a Job,
     files: &'a mut [Open],
-    /// Of each file, if the job verifies; then it has one lane.
+    /// Expected blocks of each file, if the job verifies. There is then a single lane.
     blocks: &'a mut [Blocks],
-    /// What it does instead.
+    /// The load that replaces file accesses.
     load: Option<&'a RealLoad>,
     meter: &'a Meter,
     mine: &'a LaneMeter,
@@ -246,13 +247,13 @@ struct Lane<'a> {
     buffer: Vec<u8>,
     outcome: Outcome,
     began: Instant,
-    /// Since when accesses are measured.
+    /// Time since which accesses are measured.
     measured: Instant,
     in_ramp: bool,
-    /// How often it told what it did.
+    /// Number of answered requests for its outcome.
     told: u32,
     writes: u64,
-    /// The file that the last access wrote, if it did.
+    /// The file of the last access, if that was a write.
     written: Option<usize>,
     page_accesses: u64,
 }
@@ -291,7 +292,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Runs to the end. How many pages it accessed.
+    /// Runs to the end. Returns the number of page accesses.
     fn run(&mut self, source: &Mutex<Source>) -> u64 {
         let clock = ThreadClock::start();
         match self.load {
@@ -307,7 +308,7 @@ impl<'a> Lane<'a> {
         }
         self.outcome.cpu = clock.elapsed();
         if !self.is_first {
-            // All threads of an instance are there for the same time.
+            // All threads of an instance run for the same time, so only the first one's counts.
             self.outcome.cpu.elapsed_ms = 0;
         }
         self.mine.tell(&self.outcome);
@@ -348,7 +349,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Goes where the job was moved to. `false`: it cannot.
+    /// Moves to the tenant that the job was moved to. `false` on failure.
     #[inline]
     fn follow(&mut self) -> bool {
         let moved = self.membership.and_then(|job| job.moved(&mut self.member, self.page_accesses));
@@ -362,7 +363,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Performs a load. A piece of it that has begun is finished.
+    /// Runs a load. A step that has begun is finished.
     fn work_on(&mut self, load: &RealLoad) {
         // A load has no end of its own.
         let Some(runtime) = self.job.runtime else { return };
@@ -390,7 +391,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Waits until an access is due. `false`: the deadline is earlier.
+    /// Waits until an access is due. `false` if the deadline is earlier.
     fn wait(&self, due: Duration, deadline: Option<Instant>) -> bool {
         let now = Instant::now();
         let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
@@ -399,7 +400,7 @@ impl<'a> Lane<'a> {
         left.is_none_or(|left| until_due < left)
     }
 
-    /// Performs one access. When it ended; `None`: it failed, which is noted.
+    /// Performs one access. Returns its end time, or `None` if it failed; the failure is recorded.
     #[inline]
     fn access(&mut self, file: usize, access: &Access) -> Option<Instant> {
         let Access { offset, bytes, write } = *access;
@@ -462,8 +463,8 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Syncs the file that was just written, if it is time to. As in fio, that is done before the
-    /// next access, and not at the end. `false`: it failed.
+    /// Syncs the file of the last write if a sync is due. As in fio, this happens before the next
+    /// access and not at the end. `false` on failure.
     fn sync_if_due(&mut self) -> bool {
         let Some(file) = self.written.take() else { return true };
         let every = &self.job.sync;
@@ -490,7 +491,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Forgets what was measured so far.
+    /// Discards the measurements so far.
     #[cold]
     fn end_ramp(&mut self, now: Instant) {
         let Outcome { failure, verify_errors, .. } = std::mem::take(&mut self.outcome);
@@ -499,7 +500,7 @@ impl<'a> Lane<'a> {
         self.in_ramp = false;
     }
 
-    /// Notes how long it has been running.
+    /// Updates the runtime.
     fn set_runtime(&mut self) {
         let elapsed_ms = self.measured.elapsed().as_millis() as u64;
         for transfer in [&mut self.outcome.read, &mut self.outcome.write] {
@@ -515,17 +516,17 @@ impl<'a> Lane<'a> {
             let written = blocks.written();
             let open = &self.files[file];
             if open.map.is_none() {
-                // Advice is for speed; what does not take it is read all the same.
+                // Advice only affects speed, so its failure is ignored.
                 let _ = open.file.advise(Advice::Sequential, 0..u64::MAX);
             }
-            // Contents are to be checked however long that takes: the runtime is for the work.
+            // Contents are checked however long that takes; the runtime limits only the work.
             for offset in written {
                 if self.access(file, &Access { offset, bytes, write: false }).is_none() {
                     return;
                 }
             }
         }
-        // As in fio, reads that verify are reads of the job.
+        // As in fio, verifying reads are reads of the job.
         self.outcome.read.runtime_ms += began.elapsed().as_millis() as u64;
     }
 
@@ -537,12 +538,12 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// Notes the first failure.
+/// Records the first failure.
 fn fail(outcome: &mut Outcome, errno: i32, message: String) {
     outcome.failure.get_or_insert(report::Failure { errno, message });
 }
 
-/// Notes why a load did not go on. Only contents that are wrong did not verify.
+/// Records the failure of a load. Only wrong contents count as failed verification.
 fn fail_load(outcome: &mut Outcome, error: &LoadError) {
     let errno = match error {
         LoadError::Cache(error) => errno(error),

@@ -1,5 +1,4 @@
-//! How far instances are, for whoever watches: the line of progress, rates over time, results
-//! before the end.
+//! Progress of instances: the progress line, rates over time, and intermediate results.
 
 use mglru_workload::fio::Job;
 use mglru_workload::fio::report::{Outcome, Samples};
@@ -7,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How far one thread of an instance is. Only that thread writes the counts.
+/// Progress of one thread of an instance. Only that thread writes the counts.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct LaneMeter {
@@ -15,7 +14,7 @@ pub struct LaneMeter {
     read_bytes: AtomicU64,
     writes: AtomicU64,
     written_bytes: AtomicU64,
-    /// What it did when it was last asked, or has ended.
+    /// Its outcome when it last answered, or at its end.
     outcome: Mutex<Outcome>,
 }
 
@@ -31,29 +30,29 @@ impl LaneMeter {
         sum.store(sum.load(Relaxed) + u64::from(bytes), Relaxed);
     }
 
-    /// Says what it did so far.
+    /// Publishes the outcome so far.
     pub fn tell(&self, outcome: &Outcome) {
         outcome.clone_into(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-/// How far an instance is.
+/// Progress of an instance.
 #[derive(Debug)]
 pub struct Meter {
     /// One per thread.
     pub lanes: Box<[LaneMeter]>,
-    /// Bytes that it will transfer; 0: without end.
+    /// Bytes to transfer; 0 if the job has no end.
     goal_bytes: u64,
     start_delay: Duration,
     ramp: Duration,
     runtime: Option<Duration>,
-    /// When it began.
+    /// Start time.
     pub began: OnceLock<Instant>,
-    /// It has ended.
+    /// Whether it has ended.
     pub done: AtomicBool,
-    /// Its threads are to end.
+    /// Tells its threads to stop.
     pub stop: AtomicBool,
-    /// How often its threads were asked to tell what they did.
+    /// Number of requests to its threads to publish their outcomes.
     pub asked: AtomicU32,
 }
 
@@ -67,7 +66,7 @@ struct Counts {
 }
 
 impl Meter {
-    /// `goal_bytes`: what it will transfer, unless it has no end.
+    /// `goal_bytes` is the amount to transfer, unless the job has no end.
     pub fn new(job: &Job, goal_bytes: u64) -> Meter {
         Meter {
             lanes: (0..job.depth).map(|_| LaneMeter::default()).collect(),
@@ -93,7 +92,7 @@ impl Meter {
         counts
     }
 
-    /// What its threads said last, together.
+    /// The sum of its threads' last published outcomes.
     pub fn outcome(&self) -> Outcome {
         let mut outcome = Outcome::default();
         for lane in &self.lanes {
@@ -127,24 +126,24 @@ impl Meter {
     }
 }
 
-/// How long threads get to tell what they did, when results are wanted before the end.
+/// Time for threads to publish their outcomes when intermediate results are requested.
 const TELL: Duration = Duration::from_millis(50);
 
-/// How often rates are sampled, as in fio (`bwavgtime`).
+/// Sampling interval of rates, as in fio (`bwavgtime`).
 const SAMPLE: Duration = Duration::from_millis(500);
 
-/// How far the jobs of a run are.
+/// Progress of all jobs of a run.
 pub struct Progress {
     meters: Vec<Arc<Meter>>,
     began: Instant,
     sampled: Instant,
     before: Vec<Counts>,
-    /// Bandwidths in KiB/s and accesses per second, of reads and writes, of each instance.
+    /// Per instance: bandwidths in KiB/s and accesses per second, of reads and writes.
     rates: Vec<[[Vec<u64>; 2]; 2]>,
 }
 
 impl Progress {
-    /// From now on.
+    /// Starts sampling now.
     pub(super) fn new(meters: Vec<Arc<Meter>>) -> Progress {
         let now = Instant::now();
         let before = vec![Counts::default(); meters.len()];
@@ -152,7 +151,7 @@ impl Progress {
         Progress { meters, began: now, sampled: now, before, rates }
     }
 
-    /// What each instance did so far. They are asked, and get a moment to answer.
+    /// Current outcomes of all instances. Their threads get a moment to publish them.
     pub fn outcomes(&self) -> Vec<Outcome> {
         for meter in &self.meters {
             meter.asked.fetch_add(1, Relaxed);
@@ -163,17 +162,17 @@ impl Progress {
         outcomes
     }
 
-    /// Has all instances end, each after the access that it performs.
+    /// Stops all instances, each after its current access.
     pub(super) fn stop(&self) {
         self.meters.iter().for_each(|meter| meter.stop.store(true, Relaxed));
     }
 
-    /// When it is to be called next.
+    /// Time until [`Progress::sample`] is due.
     pub(super) fn next_sample(&self) -> Duration {
         SAMPLE.saturating_sub(self.sampled.elapsed())
     }
 
-    /// Takes samples, if it is time to.
+    /// Takes samples, if they are due.
     pub(super) fn sample(&mut self) {
         let elapsed = self.sampled.elapsed();
         if elapsed < SAMPLE {
@@ -183,7 +182,7 @@ impl Progress {
         for ((meter, before), rates) in self.meters.iter().zip(&mut self.before).zip(&mut self.rates) {
             let now = meter.counts();
             let was = std::mem::replace(before, now);
-            // Only what was measured from the beginning of the sample to its end.
+            // Only instances that were measured during the whole sample.
             let whole = |began: &Instant| began.elapsed() >= meter.ramp + elapsed;
             if !meter.is_running() || !meter.began.get().is_some_and(whole) {
                 continue;
@@ -200,7 +199,7 @@ impl Progress {
         }
     }
 
-    /// Adds the samples to what instances did.
+    /// Adds the samples to the outcomes.
     pub(super) fn add_to(&self, outcomes: &mut [Outcome]) {
         for (outcome, [read, write]) in outcomes.iter_mut().zip(&self.rates) {
             for (transfer, [bandwidth, rate]) in [(&mut outcome.read, read), (&mut outcome.write, write)] {
@@ -212,7 +211,7 @@ impl Progress {
         }
     }
 
-    /// Bytes that all instances read and wrote per second since they began.
+    /// Bytes per second that all instances read and wrote since they began.
     pub fn bytes_per_second(&self) -> [f64; 2] {
         let seconds = self.began.elapsed().as_secs_f64().max(1e-3);
         let counts = self.meters.iter().map(|meter| meter.counts());
@@ -221,17 +220,17 @@ impl Progress {
         [read as f64 / seconds, written as f64 / seconds]
     }
 
-    /// Instances that run now.
+    /// Number of running instances.
     pub fn running(&self) -> usize {
         self.meters.iter().filter(|meter| meter.is_running()).count()
     }
 
-    /// The share of the work that is done, 0 to 1.
+    /// Share of the work that is done, 0 to 1.
     pub fn share(&self) -> f64 {
         self.meters.iter().map(|meter| meter.share()).sum::<f64>() / self.meters.len() as f64
     }
 
-    /// How long the rest will take, if it goes on so; `None`: nothing is done yet.
+    /// Estimated time left; `None` if nothing is done yet.
     pub fn left(&self) -> Option<Duration> {
         let (seconds, share) = (self.began.elapsed().as_secs_f64(), self.share());
         (share > 0.0).then(|| Duration::from_secs_f64((seconds / share - seconds).max(0.0)))

@@ -1,7 +1,8 @@
-//! Jobs in fio's language, run by a cache on real files.
+//! Runs jobs in fio's language with the cache on real files.
 //!
-//! `mglru_workload::fio` understands jobs and words their report. A [`Plan`] says what each job
-//! needs of which file; [`run`] runs all of it, with a thread per instance, and says what came out.
+//! `mglru_workload::fio` parses jobs and formats their reports. A [`Plan`] resolves the files that
+//! the jobs need. [`run`] runs the jobs, with at least one thread per instance, and returns their
+//! outcomes.
 //!
 //! # Example
 //!
@@ -48,53 +49,53 @@ pub use meter::Progress;
 pub use monitor::Look;
 pub use plan::{Layout, Plan, PlannedJob, PlannedUse};
 
-/// How often a [`Watch`] hears how far jobs are.
+/// Interval of progress reports to a [`Watch`].
 const TICK: Duration = Duration::from_millis(250);
-/// Steps of which it hears.
+/// Progress steps of a run.
 const STEPS: u64 = 1000;
 
-/// A tenant and what it may use.
+/// A tenant with its limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TenantLimit {
-    /// Jobs of this name run in it.
+    /// Name of the tenant. Jobs of this name run in it.
     pub name: String,
-    /// Its limit, in bytes.
+    /// Memory limit in bytes.
     pub max_bytes: u64,
 }
 
-/// Jobs that have run.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Done {
-    /// What each instance did, in the plan's order.
+    /// Outcome of each instance, in the plan's order.
     pub outcomes: Vec<Outcome>,
-    /// The cache when they had ended, while their files were still open.
+    /// Statistics of the cache after the jobs ended and before their files were closed.
     pub stats: CacheStats,
-    /// Its tenants then, the root first. Where jobs access mapped pages, hits are the accesses that
-    /// did not miss.
+    /// Statistics of the tenants at that time, the root first. For jobs with mapped accesses, hits
+    /// are accesses minus misses.
     pub tenants: Vec<TenantStats>,
-    /// How long it took to write what was dirty at the end; `None`: no job writes.
+    /// Duration of the final sync; `None` if no job writes.
     pub sync: Option<Duration>,
 }
 
 /// Runs jobs whose files are laid out.
 ///
 /// # Errors
-/// A file cannot be opened, or there are not enough threads. Accesses that fail are in the outcomes
+/// If a file cannot be opened or a thread cannot be started. Failed accesses are in the outcomes
 /// ([`Done::check`]).
 pub fn run(plan: &Plan, cache: &PageCache, watch: &dyn Watch) -> Result<Done, Error> {
     let stage = Stage::begin(watch, "jobs", STEPS, Unit::Steps);
     run_looking(plan, cache, &mut |progress| stage.advance_to(progress.share()).map(|()| TICK))
 }
 
-/// Runs jobs whose files are laid out, and calls `look` while they run.
+/// Runs jobs whose files are laid out, and calls `look` during the run.
 ///
 /// # Errors
-/// As [`run`], or that of `look`.
+/// As [`run`], or the error of `look`.
 pub fn run_looking(plan: &Plan, cache: &PageCache, look: Look<'_>) -> Result<Done, Error> {
     let mut runners = open(plan, cache)?;
     let mut progress = Progress::new(runners.iter().map(|runner| runner.meter.clone()).collect());
     monitor::run(&mut runners, &mut progress, look)?;
-    // The handles are still open: what they brought in is still in memory, and can be told.
+    // The files are still open, so their pages are still in memory and counted.
     let began = Instant::now();
     let wrote = plan.jobs.iter().any(|planned| planned.job.mix.writes());
     let mut outcomes: Vec<Outcome> = runners.iter().map(Runner::finish).collect();
@@ -110,10 +111,10 @@ pub fn run_looking(plan: &Plan, cache: &PageCache, look: Look<'_>) -> Result<Don
 }
 
 impl Done {
-    /// Whether all jobs succeeded.
+    /// Checks that all jobs succeeded.
     ///
     /// # Errors
-    /// Says which job failed first, why, and how many others did.
+    /// The first failed job with its reason, and the number of other failed jobs.
     pub fn check(&self, plan: &Plan) -> Result<(), Error> {
         let with_failure = |(planned, outcome)| {
             let (planned, outcome): (&PlannedJob, &Outcome) = (planned, outcome);
@@ -135,7 +136,7 @@ impl Done {
 
 /// A runner per instance, with its files open.
 fn open<'a>(plan: &'a Plan, cache: &PageCache) -> Result<Vec<Runner<'a>>, Error> {
-    // Of the job whose instances are looked at.
+    // Load of the job whose instances are being opened.
     let mut load: Option<Arc<RealLoad>> = None;
     let open = |planned: &'a PlannedJob| {
         if planned.job.instance == 0 {
@@ -149,7 +150,7 @@ fn open<'a>(plan: &'a Plan, cache: &PageCache) -> Result<Vec<Runner<'a>>, Error>
 /// The runner of an instance, with its files open in a tenant.
 ///
 /// # Errors
-/// A file cannot be opened.
+/// If a file cannot be opened.
 pub fn open_one<'a>(
     plan: &Plan,
     planned: &'a PlannedJob,
@@ -164,7 +165,7 @@ pub fn open_one<'a>(
     Runner::new(planned, files?, verified.map(blocks).collect(), load)
 }
 
-/// Makes the files of a job's load, and what else it needs; `None`: the job has none.
+/// Sets up a job's load and its files; `None` if the job has no load.
 fn start_load(planned: &PlannedJob, cache: &PageCache) -> Result<Option<RealLoad>, Error> {
     let job = &planned.job;
     let Some(load) = job.load else { return Ok(None) };
@@ -181,8 +182,8 @@ fn start_load(planned: &PlannedJob, cache: &PageCache) -> Result<Option<RealLoad
     RealLoad::new(&setup, &crate::Unwatched).map(Some)
 }
 
-/// Hits through a mapping are not counted by the cache, which would cost more than the hit. But the
-/// jobs know how often they looked, and the cache counts misses.
+/// Fills in hits through mappings. The cache does not count them, because that would cost more than
+/// the hit. They are the jobs' accesses minus the cache's misses.
 fn count_mapped_hits(mut tenants: Vec<TenantStats>, runners: &[Runner]) -> Vec<TenantStats> {
     for tenant in &mut tenants {
         let of_tenant = || runners.iter().filter(|runner| runner.planned().tenant == tenant.name);

@@ -1,4 +1,4 @@
-//! Starts the threads of instances, stage by stage, and looks at them while they run.
+//! Starts the threads of instances, stage by stage, and reports on them while they run.
 
 use super::gate::Gate;
 use super::job::Runner;
@@ -7,12 +7,12 @@ use crate::Error;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Looks at jobs while they run, and says how long until it wants to again. An error ends the jobs.
+/// Callback during a run. It returns the time until its next call. Its error ends the jobs.
 pub type Look<'l> = &'l mut dyn FnMut(&Progress) -> Result<Duration, Error>;
 
-/// Runs instances that are in the order of their stages, each stage to its end. Loads give up what
-/// they have before the next stage begins; those of the last keep it, for what is told about the
-/// cache.
+/// Runs instances, given in the order of their stages, each stage to its end. Loads release their
+/// memory and files before the next stage. Those of the last stage keep them for the cache's
+/// statistics.
 pub fn run(runners: &mut [Runner], progress: &mut Progress, look: Look<'_>) -> Result<(), Error> {
     let mut stages =
         runners.chunk_by_mut(|one, next| one.planned().job.stage == next.planned().job.stage).peekable();
@@ -49,7 +49,8 @@ fn run_stage(runners: &mut [Runner], progress: &mut Progress, look: Look<'_>) ->
     })
 }
 
-/// Nothing is ever sent: the channel closes when the last runner has dropped its end.
+/// Waits until all runners have ended. No message is sent: the channel closes when the last runner
+/// drops its end.
 fn look_until_finished(wait: &Receiver<()>, progress: &mut Progress, look: Look<'_>) -> Result<(), Error> {
     let mut next_look = Some(Instant::now());
     loop {
@@ -60,7 +61,7 @@ fn look_until_finished(wait: &Receiver<()>, progress: &mut Progress, look: Look<
         }
         progress.sample();
         if next_look.is_some_and(|at| at <= Instant::now()) {
-            // Too far away to be a time: never.
+            // `None`, if the time is too far away to represent, means never.
             next_look = Instant::now().checked_add(look(progress)?);
         }
     }

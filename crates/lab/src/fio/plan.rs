@@ -1,13 +1,12 @@
-//! What the jobs of a run need: how much of which file, made how, checked how.
+//! Plans the files of a run: sizes, layout and verification.
 //!
-//! fio lays a file out (writes it in full) if some job reads it, and sets its space aside if jobs
-//! only write. So do we, but only ever behind the end of what is there: what a user has in a file
-//! stays, until a job writes to it.
+//! fio lays a file out (writes it in full) if a job reads it, and allocates its space if jobs only
+//! write. This module does the same, but only beyond the existing end: a user's data remains until
+//! a job writes to it.
 //!
-//! `/dev/zero`, mapped, is memory of zeroes that nobody else sees. A page cache has no memory
-//! without a file, so each instance gets a file of its own, made of nothing but holes, in the
-//! system's directory for temporary files. What is reclaimed of it goes there, as it would go to a
-//! swap device.
+//! A mapping of `/dev/zero` is private memory of zeroes. A page cache has no memory without a file,
+//! so each instance gets a sparse file of its own in the system's directory for temporary files.
+//! Reclaimed pages are written there, as they would be to a swap device.
 
 use super::TenantLimit;
 use crate::layout::{self, Content};
@@ -20,44 +19,45 @@ use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Jobs, and the files that they use.
+/// Jobs with the files that they use.
 #[derive(Debug)]
 pub struct Plan {
-    /// In the order of the command line.
+    /// The jobs, in the order of the command line.
     pub jobs: Vec<PlannedJob>,
     files: Vec<PlannedFile>,
-    /// Where files of zeroes are, if there are any. Goes with the plan.
+    /// Folder of the files of zeroes, if any. It is removed with the plan.
     zeroes: Option<TemporaryFolder>,
 }
 
 /// One instance of a job.
 #[derive(Debug)]
 pub struct PlannedJob {
-    /// What it does.
+    /// The job.
     pub job: Job,
     /// Its files, in its order.
     pub files: Vec<PlannedUse>,
-    /// In which tenant: the root, unless a tenant has the job's name.
+    /// Its tenant: the one with the job's name, or else the root.
     pub tenant: String,
 }
 
 /// A file as one instance uses it.
 #[derive(Debug)]
 pub struct PlannedUse {
-    /// Position of the file among all.
+    /// Index of the file in the plan.
     file: usize,
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Where the part begins that is used.
+    /// Offset of the used part in bytes.
     pub offset_bytes: u64,
-    /// How much of it is used.
+    /// Size of the used part in bytes.
     pub size_bytes: u64,
-    /// From here on, the file was laid out by us, in blocks that verify. Its end if it was not.
+    /// Offset from which this run laid the file out in verifiable blocks; the end of the file if it
+    /// did not.
     pub laid_out_from: u64,
 }
 
 impl PlannedJob {
-    /// What it will transfer, unless it has no end.
+    /// Bytes to transfer, unless the job has no end.
     pub fn goal_bytes(&self) -> u64 {
         let bytes = |(file, of): (usize, &PlannedUse)| match self.job.pattern(file, of.size_bytes).length {
             Length::Loops { bytes, count } => bytes.saturating_mul(count.into()),
@@ -68,30 +68,30 @@ impl PlannedJob {
     }
 }
 
-/// One file, used by one or several jobs.
+/// One file with its uses by all jobs.
 #[derive(Debug)]
 struct PlannedFile {
     path: PathBuf,
-    /// Its length before the run; `None`: there was none.
+    /// Length before the run; `None` if the file did not exist.
     existing_bytes: Option<u64>,
     needed_bytes: u64,
-    /// Some job reads it: it is filled.
+    /// Whether some job reads it, so that it is filled.
     is_read: bool,
     content: Content,
-    /// The first job that uses it.
+    /// Name of the first job that uses it.
     job_name: String,
-    /// The index of its first instance.
+    /// Index of that job's first instance.
     job_index: u32,
-    /// Some job wants it out of the system's own cache.
+    /// Whether some job wants it dropped from the system's page cache.
     invalidate: bool,
 }
 
 impl Plan {
-    /// Looks at the files, and changes nothing.
+    /// Examines the files without changing anything.
     ///
     /// # Errors
-    /// A size cannot be told, a file is none, a tenant has no job, or jobs would spoil each other's
-    /// checks.
+    /// If a size cannot be determined, a path is not a file, a tenant has no job, or jobs would
+    /// break each other's verification.
     pub fn new(jobs: &[Job], tenants: &[TenantLimit]) -> Result<Plan, Error> {
         for tenant in tenants {
             if !jobs.iter().any(|job| job.name == tenant.name) {
@@ -106,7 +106,7 @@ impl Plan {
         }
         let mut plan = Plan { jobs: Vec::new(), files: Vec::new(), zeroes: None };
         for job in jobs {
-            // A load makes its files itself.
+            // A load creates its own files.
             let files = if job.load.is_some() { 0 } else { job.files.len() };
             let uses: Result<_, Error> = (0..files).map(|position| plan.use_of(job, position)).collect();
             let tenant = tenants.iter().find(|tenant| tenant.name == job.name);
@@ -123,7 +123,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// What a job does with one of its files.
+    /// A job's use of one of its files.
     fn use_of(&mut self, job: &Job, position: usize) -> Result<PlannedUse, Error> {
         let file = self.file_of(job, &job.files[position])?;
         let planned = &mut self.files[file];
@@ -145,7 +145,7 @@ impl Plan {
         })
     }
 
-    /// The position of a job's file.
+    /// Index of a job's file in the plan.
     fn file_of(&mut self, job: &Job, path: &Path) -> Result<usize, Error> {
         if path == Path::new("/dev/zero") && job.engine.channel() == Channel::Mapped {
             return self.zeroes_of(job);
@@ -171,7 +171,7 @@ impl Plan {
         Ok(self.add_file(job, path, existing_bytes, Content::Random { seed: job.seed }))
     }
 
-    /// The position of a file of zeroes that is the job's own.
+    /// Index of a file of zeroes that belongs to the job.
     fn zeroes_of(&mut self, job: &Job) -> Result<usize, Error> {
         if self.zeroes.is_none() {
             let place = std::env::temp_dir();
@@ -202,7 +202,7 @@ impl Plan {
         self.files.len() - 1
     }
 
-    /// The seeds of the other instances that write verifiable blocks to a job's file.
+    /// Seeds of the other instances that write verifiable blocks to a job's file.
     pub fn others(&self, of: &PlannedJob, file: &PlannedUse) -> Vec<u64> {
         let others = self.sharing(of, file);
         others.filter(|other| other.job.mix.writes()).map(|other| other.job.seed).collect()
@@ -215,7 +215,8 @@ impl Plan {
         self.jobs.iter().filter(move |other| other.job.index != index).filter(uses)
     }
 
-    /// Jobs that share a file must agree on its blocks, and must not see each other's half-written.
+    /// Checks that jobs which share a file agree on its blocks, and do not see each other's partial
+    /// writes.
     fn check_verification(&self) -> Result<(), Error> {
         for planned in self.jobs.iter().filter(|planned| planned.job.verify.is_some()) {
             for used in &planned.files {
@@ -245,8 +246,8 @@ impl Plan {
         if sharing().any(|other| block(&other.job) != bs && other.job.verify.is_some()) {
             return refuse("cannot share it with a job that verifies it in blocks of another size (`bs`)");
         }
-        // A read within one page sees a whole write or nothing of it; across pages it may see half
-        // of one.
+        // A read within one page sees a write whole or not at all. Across pages it may see half of
+        // it.
         let writes = planned.job.mix.writes() || sharing().any(|other| other.job.mix.writes());
         if sharing().next().is_some() && writes && !PAGE_BYTES.is_multiple_of(u64::from(bs)) {
             return refuse("can share it with other jobs only if `bs` divides 4096");
@@ -257,12 +258,12 @@ impl Plan {
         Ok(())
     }
 
-    /// The files of each job that has some, in their order.
+    /// The files of each job that has files, in order.
     pub fn layouts(&self) -> impl Iterator<Item = Layout<'_>> {
         self.files.chunk_by(|one, next| one.job_index == next.job_index).map(Layout)
     }
 
-    /// Makes all files as large as they are needed, and drops them from the system's own cache.
+    /// Extends all files to the needed size, and drops them from the system's page cache.
     ///
     /// # Errors
     /// As [`Layout::make`].
@@ -271,27 +272,27 @@ impl Plan {
     }
 }
 
-/// The files of a job, before they are made.
+/// The files of a job, before they are created.
 #[derive(Debug, Clone, Copy)]
 pub struct Layout<'p>(&'p [PlannedFile]);
 
 impl Layout<'_> {
-    /// The job's name.
+    /// Name of the job.
     pub fn job_name(&self) -> &str {
         &self.0[0].job_name
     }
 
-    /// How many files are missing or too short, and the bytes that they need in all.
+    /// Number of files that are missing or too short, and the bytes that they need in total.
     pub fn needed(&self) -> (usize, u64) {
         let made = || self.0.iter().filter(|file| file.is_too_short() && file.content != Content::Zeroes);
         (made().count(), made().map(|file| file.needed_bytes).sum())
     }
 
-    /// Makes them as large as they are needed, and drops them from the system's own cache.
+    /// Extends them to the needed size, and drops them from the system's page cache.
     ///
     /// # Errors
-    /// There is no room, or the system refuses. A file that could not be made is removed, or has
-    /// its old length.
+    /// If there is no space, or the system reports an error. A file that could not be made is
+    /// removed, or truncated to its old length.
     pub fn make(&self, watch: &dyn Watch) -> Result<(), Error> {
         self.0.iter().try_for_each(|file| file.prepare(watch))
     }
@@ -309,14 +310,14 @@ impl PlannedFile {
         if self.invalidate {
             let fail = |error| Error::work(format_args!("cannot open {}: {error}", self.path.display()));
             let opened = File::open(&self.path).map_err(fail)?;
-            // Where the system cannot, first accesses are quicker than they should be; no reason to
-            // stop.
+            // If the system cannot drop it, first accesses are faster than they should be. The run
+            // can continue.
             let _ = layout::drop_from_system_cache(&opened);
         }
         Ok(())
     }
 
-    /// From where on the file will consist of blocks that we lay out and that verify.
+    /// Offset from which the file will consist of laid-out verifiable blocks.
     fn verifies_from(&self) -> u64 {
         let existing_bytes = self.existing_bytes.unwrap_or(0);
         match self.content {
@@ -351,7 +352,7 @@ impl PlannedFile {
             }
         };
         made.map_err(|error| {
-            // As it was before; if even that fails, the first error is the one to tell.
+            // Restore the previous state. If that fails too, the first error is the one to report.
             let _ = match self.existing_bytes {
                 Some(bytes) => file.set_len(bytes),
                 None => fs::remove_file(&self.path),
@@ -396,7 +397,7 @@ mod tests {
         lay_out(&plan(directory.path(), "--filename=f --name=a --size=16k").unwrap());
         let content = fs::read(&path).unwrap();
         assert_eq!((content.len(), &content[..4]), (16384, &b"kept"[..]));
-        // Large enough: nothing is written.
+        // The file is large enough, so nothing is written.
         lay_out(&plan(directory.path(), "--filename=f --name=a --size=8k").unwrap());
         assert_eq!(fs::read(&path).unwrap(), content);
     }

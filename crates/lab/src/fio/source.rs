@@ -1,42 +1,41 @@
-//! Where the threads of an instance take their accesses from: drawn in one order, from one file
-//! after the other, and not faster than the job may go.
+//! Source of an instance's accesses, shared by its threads: one order over all files, limited to
+//! the job's rate.
 
 use mglru_workload::fio::Rate;
 use mglru_workload::{Access, Accesses};
 use std::time::Duration;
 
-/// An access that is to be performed.
+/// An access to perform.
 #[derive(Debug, Clone, Copy)]
 pub struct Drawn {
-    /// Position of its file among those of the job.
+    /// Index of the file in the job.
     pub file: usize,
-    /// What it is.
+    /// The access.
     pub access: Access,
-    /// Not before then, counted from the start of the job.
+    /// Earliest time, relative to the start of the job.
     pub due: Duration,
 }
 
 /// The accesses of an instance.
 #[derive(Debug)]
 pub struct Source {
-    /// Of each file; `None`: it is done.
+    /// Remaining accesses of each file; `None` if it is done.
     files: Vec<Option<Accesses>>,
     next_file: usize,
-    /// Where the first byte of each is.
+    /// Offset of the used part of each file, in bytes.
     offset_bytes: u64,
-    /// What may still be transferred.
+    /// Bytes that may still be transferred.
     left_bytes: u64,
-    /// Accesses that are drawn at once.
+    /// Accesses drawn at once.
     batch: usize,
     rate: Rate,
-    /// When the next read and the next write are due.
+    /// Times at which the next read and the next write are due.
     due: [Duration; 2],
 }
 
 impl Source {
-    /// The accesses to each file are counted from `offset_bytes`, and transfer `limit_bytes`
-    /// together at most. `batch`: how many accesses a thread gets at once, unless their rate is
-    /// limited.
+    /// Accesses to each file are relative to `offset_bytes` and transfer at most `limit_bytes` in
+    /// total. `batch` is the number of accesses per draw, unless their rate is limited.
     pub fn new(
         files: Vec<Accesses>,
         offset_bytes: u64,
@@ -56,8 +55,8 @@ impl Source {
         }
     }
 
-    /// Draws the next accesses into `batch`. None: there are no more. `now`: the time since the
-    /// start of the job.
+    /// Draws the next accesses into `batch`. An empty batch means the end. `now` is the time since
+    /// the start of the job.
     pub fn draw(&mut self, batch: &mut Vec<Drawn>, now: Duration) {
         batch.clear();
         while batch.len() < self.batch
@@ -69,7 +68,7 @@ impl Source {
 
     fn next(&mut self, now: Duration) -> Option<Drawn> {
         let due = self.due;
-        // fio: a direction that is ahead of its rate leaves its turn to the other, if that is due
+        // fio: a direction ahead of its rate yields its turn to the other one if that is due
         // sooner.
         let choose = |write: bool| {
             let (drawn, other) = (due[usize::from(write)], due[usize::from(!write)]);
@@ -99,8 +98,7 @@ impl Source {
         None
     }
 
-    /// Puts off the next access of its direction, for as long as this one takes at the rate of the
-    /// job.
+    /// Delays the next access of this direction by the time that this one takes at the job's rate.
     fn pay(&mut self, access: &Access) {
         let rate = if access.write { self.rate.write } else { self.rate.read };
         if let Some(bytes_per_second) = rate {
@@ -169,7 +167,7 @@ mod tests {
             writes += u32::from(next.access.write);
             now = now.max(next.due);
         }
-        // Ten reads for a write, whatever the mix is.
+        // Ten reads per write, regardless of the mix.
         assert!((95..=105).contains(&writes), "{writes}");
     }
 }

@@ -1,8 +1,8 @@
 //! The sweep on real anonymous memory.
 //!
-//! Half of each page is a block that verifies ([`verify`]), the other half is blank: numbers that
-//! are computed compress, but not to nothing. A thread knows how often it wrote each of its pages;
-//! nobody else writes them.
+//! Half of each page is a verifiable block ([`verify`]). The other half is blank, because computed
+//! numbers compress to some degree. Each page is written by one thread, which knows its number of
+//! writes.
 
 use super::{LoadError, PAGE, Performed, Verified, timed};
 use crate::Error;
@@ -13,12 +13,12 @@ use mglru_workload::verify::{self, Identity};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// The part of a page that has contents.
+/// Bytes of a page that have contents.
 const BLOCK: usize = PAGE / 2;
 
 type Touches = Box<dyn Iterator<Item = PageAccess> + Send>;
 
-/// A thread's place in its sweep, and how often it wrote each page.
+/// A thread's position in its sweep, and the number of writes of each page.
 struct Thread {
     touches: Touches,
     generations: BTreeMap<u64, u64>,
@@ -28,13 +28,13 @@ struct Thread {
 /// The arrays and their threads.
 pub struct Arrays {
     arrays: Vec<AnonRegion>,
-    /// Each locked by its own client only.
+    /// Each is locked only by its own client.
     threads: Vec<Mutex<Thread>>,
     seed: u64,
 }
 
 impl Arrays {
-    /// So many arrays, all blank.
+    /// Creates blank arrays.
     pub fn new(
         arrays: u32,
         array_pages: u32,
@@ -49,12 +49,12 @@ impl Arrays {
         Ok(Arrays { arrays: arrays?, threads: threads.into_iter().map(thread).collect(), seed })
     }
 
-    /// Arrays are another tenant's.
+    /// Moves the arrays to another tenant.
     pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Error> {
         Ok(self.arrays.iter_mut().try_for_each(|array| array.move_to(tenant))?)
     }
 
-    /// A step of a thread.
+    /// Performs one step of a thread.
     pub fn step(&self, client: usize, tell: &mut dyn FnMut(Performed)) -> Result<(), LoadError> {
         let mut thread = self.threads[client].lock().expect("no panic");
         let Thread { touches, generations, buffer } = &mut *thread;
@@ -73,7 +73,7 @@ impl Arrays {
         Ok(())
     }
 
-    /// All pages of all threads.
+    /// Verifies all pages of all threads.
     pub fn verify(&self) -> Result<Verified, LoadError> {
         let (mut buffer, mut pages) = (vec![0; PAGE], 0);
         for thread in &self.threads {
@@ -94,7 +94,7 @@ impl Arrays {
         self.array(page).store(offset(page), bytes)
     }
 
-    /// Arrays are numbered from 1.
+    /// The array of a page. Arrays are numbered from 1.
     fn array(&self, page: u64) -> &AnonRegion {
         &self.arrays[(page >> 32) as usize - 1]
     }

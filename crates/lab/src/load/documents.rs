@@ -1,20 +1,20 @@
 //! YCSB on a real store: redb, an ordered tree of keys in one file, over a [`CachedFile`].
 //!
-//! A record is a value of 1,000 bytes that says whose it is and how often it was written
-//! ([`verify`]), under a key in no order, as YCSB's hashed keys are. What is committed of each
-//! record is kept apart from the store ([`Truth`]). A value that is read must be of its key, and no
-//! older than what was committed before the read began; a scan must give keys in their order and
-//! leave none out. At the end all are read through the cache, and from a copy of the file as it is
+//! A record is a value of 1,000 bytes that contains its number and its number of writes
+//! ([`verify`]). Its key is in random order, as YCSB's hashed keys are. The committed state of each
+//! record is kept outside the store ([`Truth`]). A value that is read must belong to its key, and
+//! must be at least as new as the last commit before the read. A scan must return keys in order and
+//! omit none. At the end all records are read through the cache, and again from a copy of the file
 //! on the device, which the store opens as after a crash.
 //!
-//! The store writes to other places than before and syncs every so many commits, in between nothing
-//! is durable: so dirty pages wait for the flusher. Its own cache is memory of the process, which
-//! no tenant is charged for.
+//! The store never overwrites a page in place. Only every [`COMMITS_PER_SYNC`]th commit syncs;
+//! nothing in between is durable, so dirty pages wait for the flusher. The store's own cache is
+//! memory of the process, which is not charged to a tenant.
 //!
 //! # Locking
 //!
-//! One client writes at a time: it holds `writer` from the begin of its transaction to the note of
-//! what it committed. Readers hold nothing; so they may find one write more than was noted.
+//! One client writes at a time. It holds `writer` from the start of its transaction until the
+//! commit is recorded. Readers hold no lock, so they may find one write more than is recorded.
 
 use super::{LoadError, PAGE, Performed, Verified, timed};
 use crate::layout;
@@ -35,18 +35,18 @@ use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 
 /// Ten fields of 100 bytes.
 const VALUE_BYTES: usize = 1000;
-/// What a record takes of the file while it is laid out, at most: leaves that are half full.
+/// Upper limit of file bytes per record during layout, with leaves half full.
 const LAID_OUT_BYTES: u64 = 2500;
-/// Commits until one is durable.
+/// Commits per durable commit.
 const COMMITS_PER_SYNC: u64 = 200;
 
 const TABLE: TableDefinition<&str, &[u8]> = TableDefinition::new("usertable");
 
-/// A file of the cache, as the store sees it.
+/// A file of the cache as the store's backend.
 struct Backend {
-    /// Locked alone while it is moved to another tenant.
+    /// Write-locked only while it is moved to another tenant.
     file: Arc<RwLock<CachedFile>>,
-    /// What it did with pages since somebody asked.
+    /// Page accesses since the last query.
     performed: Arc<Mutex<Vec<Performed>>>,
 }
 
@@ -55,7 +55,7 @@ impl Backend {
         self.file.read().expect("no panic")
     }
 
-    /// Does something with a part of the file, and notes which pages that was.
+    /// Accesses a part of the file, and records the touched pages.
     fn perform(
         &self,
         write: bool,
@@ -110,16 +110,16 @@ impl StorageBackend for Backend {
     }
 }
 
-/// What is committed.
+/// The committed state.
 struct Truth {
-    /// How often each record was written.
+    /// Number of writes of each record.
     generations: Vec<u32>,
-    /// Where each lies in the store's order, for those who scan it.
+    /// Positions of all records in the store's order, if the workload scans.
     ordered: Option<BTreeSet<u64>>,
 }
 
 impl Truth {
-    /// So many records, each written once.
+    /// The initial state: each record was written once.
     fn first(ycsb: Ycsb) -> Truth {
         let scans = ycsb.letter == Letter::E;
         Truth {
@@ -132,7 +132,7 @@ impl Truth {
         self.generations.len() as u64
     }
 
-    /// 0: there is no such record.
+    /// Number of writes of a record; 0 if it does not exist.
     fn generation(&self, number: u64) -> u64 {
         self.generations.get(number as usize).copied().map_or(0, u64::from)
     }
@@ -147,7 +147,7 @@ impl Truth {
         }
     }
 
-    /// The next positions from one on.
+    /// The positions that follow from `from` on.
     fn following(&self, from: u64, records: u64) -> Vec<u64> {
         self.ordered
             .iter()
@@ -158,7 +158,7 @@ impl Truth {
     }
 }
 
-/// Where a record lies in the order of keys: anywhere.
+/// Pseudo-random position of a record in the order of keys.
 fn position(number: u64) -> u64 {
     mix(number) >> 1
 }
@@ -177,9 +177,9 @@ fn failed(what: &str, error: impl std::fmt::Display) -> LoadError {
     LoadError::Device(format!("redb {what}: {error}"))
 }
 
-/// The record that the store has under a key: its number, and how often it was written.
+/// Decodes the record that the store has under a key: its number, and its number of writes.
 fn record(key: &str, value: &[u8]) -> Result<(u64, u64), LoadError> {
-    // A value says of which record it is, which then has to be that of the key.
+    // A value contains the number of its record, which must match the key.
     let number = value.get(8..16).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
     match number.filter(|&number| value.len() == VALUE_BYTES && self::key(number) == key) {
         Some(number) => {
@@ -196,7 +196,7 @@ pub struct Documents {
     database: Database,
     file: Arc<RwLock<CachedFile>>,
     performed: Arc<Mutex<Vec<Performed>>>,
-    /// Each locked by its own thread only.
+    /// Each is locked only by its own thread.
     clients: Vec<Mutex<Client>>,
     truth: RwLock<Truth>,
     writer: Mutex<()>,
@@ -205,16 +205,16 @@ pub struct Documents {
 }
 
 impl Documents {
-    /// Makes a store of so many records past the cache.
+    /// Creates a store of `records` records, bypassing the cache.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// If it cannot be created.
     pub fn lay_out(path: &Path, records: u32, seed: u64, watch: &dyn Watch) -> Result<(), Error> {
         let directory = path.parent().unwrap_or(Path::new("/"));
         let bytes = u64::from(records) * LAID_OUT_BYTES;
         layout::check_space(directory, bytes, "choose another directory, or fewer records")?;
         let fail = |error| Error::work(format_args!("cannot make {}: {error}", path.display()));
-        // Another's would be opened in its place.
+        // Truncate: an existing store would be opened instead.
         OpenOptions::new().write(true).create(true).truncate(true).open(path).map_err(fail)?;
         let stage = Stage::begin(watch, "records", u64::from(records) * VALUE_BYTES as u64, Unit::Bytes);
         let mut database = Builder::new().create(path).map_err(|error| failed("create", error))?;
@@ -235,7 +235,7 @@ impl Documents {
     /// Opens a store that was laid out, for a tenant.
     ///
     /// # Errors
-    /// The system's or the store's.
+    /// The system's or the store's error.
     pub fn open(
         path: &Path,
         ycsb: Ycsb,
@@ -267,12 +267,12 @@ impl Documents {
         })
     }
 
-    /// The file is another tenant's.
+    /// Moves the file to another tenant.
     pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Error> {
         Ok(self.file.write().expect("no panic").move_to(tenant)?)
     }
 
-    /// An operation of a client.
+    /// Performs one operation of a client.
     pub fn step(&self, client: usize, tell: &mut dyn FnMut(Performed)) -> Result<(), LoadError> {
         let records = self.truth.read().expect("no panic").records();
         let request = self.clients[client].lock().expect("no panic").next(records);
@@ -286,7 +286,7 @@ impl Documents {
                 self.write(Some(key))?;
             }
         }
-        // Those of clients at once among them, who then have none.
+        // This may include accesses of concurrent clients, which then report none.
         std::mem::take(&mut *self.performed.lock().expect("no panic")).into_iter().for_each(tell);
         Ok(())
     }
@@ -301,10 +301,11 @@ impl Documents {
         self.check(&key, found.value(), committed).map(drop)
     }
 
-    /// Checks a record that was read, of which so much was committed before. Its number.
+    /// Checks a record that was read. `committed` is its number of writes committed before. Returns
+    /// the record's number.
     fn check(&self, key: &str, value: &[u8], committed: u64) -> Result<u64, LoadError> {
         let (number, generation) = record(key, value)?;
-        // One more may be committed, and not noted yet.
+        // One more write may be committed and not yet recorded.
         let most = self.truth.read().expect("no panic").generation(number) + 1;
         if !(committed..=most).contains(&generation) {
             return Err(LoadError::contents(format_args!(
@@ -329,7 +330,7 @@ impl Documents {
                     "a scan from record {first} on is out of order"
                 )));
             }
-            // Others may have come meanwhile, in between.
+            // Concurrent inserts may lie in between.
             missing.next_if_eq(&at);
             last = Some(at);
             left -= 1;
@@ -342,7 +343,7 @@ impl Documents {
         }
     }
 
-    /// Writes a record once more; `None`: one that is new.
+    /// Rewrites a record; `None` inserts a new one.
     fn write(&self, number: Option<u64>) -> Result<(), LoadError> {
         let _writer = self.writer.lock().expect("no panic");
         let (number, generation) = {
@@ -364,13 +365,14 @@ impl Documents {
         Ok(())
     }
 
-    /// Makes all durable.
+    /// Makes all commits durable.
     pub fn sync(&self) -> Result<(), LoadError> {
         let write = self.database.begin_write().map_err(|error| failed("begin", error))?;
         write.commit().map_err(|error| failed("commit", error))
     }
 
-    /// Makes all durable and reads every record: through the cache, or `on_device`, past it.
+    /// Makes all commits durable and reads every record: through the cache, or directly with
+    /// `on_device`.
     pub fn verify(&self, on_device: bool) -> Result<Verified, LoadError> {
         self.sync()?;
         let truth = self.truth.read().expect("no panic");
@@ -389,7 +391,7 @@ impl Documents {
     }
 }
 
-/// Every record is what was committed last.
+/// Checks that every record is as last committed.
 fn verify_all(database: &Database, truth: &Truth) -> Result<Verified, LoadError> {
     let read = database.begin_read().map_err(|error| failed("begin", error))?;
     let table = read.open_table(TABLE).map_err(|error| failed("open", error))?;
@@ -438,7 +440,7 @@ mod tests {
         Documents::open(&path, ycsb, CLIENTS, 7, &cache.tenant("").unwrap()).unwrap()
     }
 
-    /// Has each client do so many operations, all at once. How many pages were read and written.
+    /// Runs `operations` operations per client concurrently. Returns the pages read and written.
     fn work(documents: &Documents, operations: u32) -> [u64; 2] {
         let touched = [AtomicU64::new(0), AtomicU64::new(0)];
         std::thread::scope(|scope| {
@@ -464,7 +466,7 @@ mod tests {
             let documents = laid_out(directory.path(), ycsb(letter, 64), &cache);
             let [read, written] = work(&documents, 300);
             assert!(read > 100, "{letter:?}: {read} pages are read");
-            // The header, when it is opened.
+            // Opening the store writes the header.
             assert_eq!(written > 1, letter != Letter::C, "{letter:?}: {written} pages are written");
             documents.verify(false).unwrap();
             // As after a crash.
@@ -481,7 +483,7 @@ mod tests {
             assert!(inserted.contains(&(truth.records() - u64::from(RECORDS))), "{letter:?}");
             assert!(updated.contains(&(writes - truth.records())), "{letter:?}: {writes}");
             assert_eq!(verified.pages, truth.records());
-            // And after it was closed, through another cache.
+            // After closing, through another cache.
             drop((database, file));
             cache.close().unwrap();
             let cache = self::cache();

@@ -1,8 +1,8 @@
-//! The project's own loads on a real cache, with contents that are verified.
+//! The built-in loads on a real cache, with verified contents.
 //!
-//! `mglru_workload` says what a load touches and what each page should hold; here pages are read,
-//! checked, changed and written: [`tables`] for the database, [`arrays`] for the sweep,
-//! [`documents`] for the document store.
+//! `mglru_workload` defines the accesses of a load and the expected contents of each page. This
+//! module reads, checks, changes and writes the pages: [`tables`] for the database, [`arrays`] for
+//! the sweep, [`documents`] for the document store.
 
 mod arrays;
 pub mod documents;
@@ -23,38 +23,38 @@ use tables::Tables;
 /// Bytes of a page, of files as of anonymous memory.
 const PAGE: usize = mglru_core::PAGE_BYTES as usize;
 
-/// A touch that was performed, and how long it took.
+/// A performed touch and its duration.
 #[derive(Debug, Clone, Copy)]
 pub struct Performed {
-    /// What was touched. A page that was looked at and changed in one go counts as written.
+    /// The touched page. A combined read and change counts as a write.
     pub access: PageAccess,
-    /// The call, or calls.
+    /// Duration of the call or calls.
     pub time: Duration,
 }
 
-/// A load, and where it runs.
+/// A load and its environment.
 #[derive(Debug, Clone, Copy)]
 pub struct Setup<'a> {
-    /// What is run.
+    /// The load.
     pub load: Load,
-    /// By so many clients at once.
+    /// Number of concurrent clients.
     pub clients: u32,
-    /// Decides every random choice.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// What it brings in is charged to this tenant.
+    /// The tenant to charge.
     pub tenant: &'a Tenant,
-    /// Where its files are made.
+    /// Directory of its files.
     pub directory: &'a Path,
-    /// Their names begin with this.
+    /// Prefix of its file names.
     pub name: &'a str,
-    /// Files of a database are reached through mappings.
+    /// Whether a database maps its files.
     pub mapped: bool,
 }
 
-/// A load that runs on a cache, for some clients at once.
+/// A load that runs on a cache with several concurrent clients.
 pub struct RealLoad {
     contents: Contents,
-    /// A step failed, perhaps half-way.
+    /// Whether a step failed, perhaps partway.
     failed: AtomicBool,
 }
 
@@ -67,21 +67,21 @@ enum Contents {
     Documents(Box<Documents>),
 }
 
-/// What was verified after a load.
+/// Result of verifying a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Verified {
-    /// Pages that are what they should be; of a store, records.
+    /// Number of correct pages; for a store, of correct records.
     pub pages: u64,
 }
 
-/// Why a load does not go on.
+/// Reason why a load cannot continue.
 #[derive(Debug)]
 pub enum LoadError {
-    /// A page cannot be had, or cannot be written.
+    /// A page could not be allocated or written.
     Cache(mglru_cache::Error),
-    /// A file cannot be read past the cache, or the store on it does not work.
+    /// A file could not be read past the cache, or the store on it failed.
     Device(String),
-    /// A page is not what it should be, or pages do not agree.
+    /// A page has unexpected contents, or pages contradict each other.
     Contents(String),
 }
 
@@ -113,10 +113,10 @@ impl From<LoadError> for Error {
 }
 
 impl RealLoad {
-    /// Whether it has contents, so that it can run on a cache.
+    /// Checks that the load has contents, so that it can run on a cache.
     ///
     /// # Errors
-    /// It has none.
+    /// If it has none.
     pub fn check(load: &Load) -> Result<(), Error> {
         match load.has_contents() {
             true => Ok(()),
@@ -127,14 +127,14 @@ impl RealLoad {
         }
     }
 
-    /// Sets a load up. Files of a database or store are laid out anew.
+    /// Sets a load up. Files of a database or store are created anew.
     ///
     /// # Errors
-    /// Files cannot be made, memory cannot be had, or the load has no room for so many clients.
+    /// If files or memory cannot be allocated, or the load has no room for this number of clients.
     pub fn new(setup: &Setup, watch: &dyn Watch) -> Result<RealLoad, Error> {
         let &Setup { load, clients, seed, tenant, directory, name, .. } = setup;
         RealLoad::check(&load)?;
-        // What is wrong with the load shows before files are made.
+        // Errors of the load come before files are created.
         let running = load.start(clients, seed).map_err(Error::usage)?;
         let contents = match (load, running) {
             (Load::Tpcc { cache_pages, .. }, mglru_workload::load::Running::Tpcc(tpcc)) => {
@@ -155,10 +155,10 @@ impl RealLoad {
         Ok(RealLoad { contents, failed: AtomicBool::new(false) })
     }
 
-    /// From now on, what it brings in is charged to another tenant.
+    /// Charges the load's future pages to another tenant.
     ///
     /// # Errors
-    /// The tenant is another cache's.
+    /// If the tenant belongs to another cache.
     pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Error> {
         match &mut self.contents {
             Contents::Tables(tables) => tables.move_to(tenant),
@@ -167,11 +167,11 @@ impl RealLoad {
         }
     }
 
-    /// Performs what a client does next, as much as belongs together, and tells each touch. Clients
-    /// run at once, each in one thread.
+    /// Performs the next unit of work of a client, and calls `tell` with each touch. Clients run
+    /// concurrently, each in one thread.
     ///
     /// # Errors
-    /// A page cannot be read or written, or is not what it should be.
+    /// If a page cannot be read or written, or has unexpected contents.
     pub fn step(&self, client: usize, tell: &mut dyn FnMut(Performed)) -> Result<(), LoadError> {
         let done = match &self.contents {
             Contents::Tables(tables) => tables.step(tell),
@@ -182,12 +182,12 @@ impl RealLoad {
         done
     }
 
-    /// Reads everything once more and checks it, while no client runs: through the cache, or
-    /// `on_device`, past it, what was synced. After a step that failed there is nothing to verify:
-    /// nobody knows how far it came.
+    /// Reads and checks everything while no client runs: through the cache, or with `on_device` the
+    /// synced files directly. After a failed step nothing is verified, because the load's state is
+    /// unknown.
     ///
     /// # Errors
-    /// What is not as it should be.
+    /// The first difference found.
     pub fn verify(&self, on_device: bool) -> Result<Verified, LoadError> {
         match &self.contents {
             _ if self.failed.load(Relaxed) => Ok(Verified::default()),
@@ -197,10 +197,10 @@ impl RealLoad {
         }
     }
 
-    /// Writes what is dirty of its files to the device.
+    /// Writes the dirty pages of its files to the device.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// If they cannot be written.
     pub fn sync(&self) -> Result<(), LoadError> {
         match &self.contents {
             Contents::Tables(tables) => tables.sync(),
@@ -210,7 +210,7 @@ impl RealLoad {
     }
 }
 
-/// Does something and measures how long it takes.
+/// Runs `work` and measures its duration.
 fn timed<E>(work: impl FnOnce() -> Result<(), E>) -> Result<Duration, E> {
     let began = Instant::now();
     work()?;

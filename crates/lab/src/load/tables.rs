@@ -1,16 +1,16 @@
 //! The database on real files: a load with verified contents, not a database.
 //!
-//! Every visit of a transaction reads its page (from the server's cache if it lies there), checks
-//! that it is this page, of the version that it should be, whole, and with columns that add up;
-//! changes rows, and writes the page to the cache and to its file. What a page should be is kept
-//! apart from it ([`Truth`]). At the end all files are read and checked, and the rows that are in
-//! them must be consistent in TPC-C's sense.
+//! Every visit of a transaction reads its page, from the server's cache if it is there. It checks
+//! the page's identity, version and checksum, and the sum of its columns. It changes rows, and
+//! writes the page to the server's cache and to its file. The expected state of a page is kept
+//! apart from it ([`Truth`]). At the end all files are read and checked, and their rows must be
+//! consistent in TPC-C's sense.
 //!
 //! # Locking
 //!
-//! A page of a file has one place in the server's cache. Whoever visits it holds that place's lock,
-//! and no other: so clients run at once, and a page is changed by one at a time. Changes are
-//! additions and come out the same in any order.
+//! A page of a file has one place in the server's cache. A visit holds the lock of that place and
+//! no other lock. Clients thus run concurrently, and each page is changed by one client at a time.
+//! Changes are additions, so their order does not matter.
 
 use super::{LoadError, PAGE, Performed, Setup, Verified, timed};
 use crate::{Error, Stage, Unit, Watch, layout};
@@ -26,19 +26,19 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// Locks where the server has no cache.
+/// Number of locks if the server has no cache.
 const PLACES_WITHOUT_CACHE: u32 = 1024;
-/// Files grow by so much at once.
+/// Step by which files grow.
 const GROWTH_BYTES: u64 = 64 * PAGE_BYTES;
-/// One write while files are laid out.
+/// Pages per write while files are laid out.
 const LAYOUT_PAGES: u64 = 256;
 
 /// A place of the server's cache.
 #[derive(Default)]
 struct Place {
-    /// The page that lies there, + 1.
+    /// The page in this place, + 1; 0 if empty.
     tag: u64,
-    /// What pages should be that belong there and were changed.
+    /// Expected state of the changed pages that belong in this place.
     truths: BTreeMap<u64, Truth>,
 }
 
@@ -46,15 +46,15 @@ struct Place {
 struct Open {
     of: File,
     file: CachedFile,
-    /// Accesses go through it, if files are mapped.
+    /// The mapping, if files are mapped.
     map: Option<Map>,
-    /// Held while it grows.
+    /// Held while the file grows.
     growing: Mutex<()>,
 }
 
-/// The database, the server that keeps it, and its clients.
+/// The database, its server, and its clients.
 pub struct Tables {
-    /// By their numbers.
+    /// Files by number.
     files: BTreeMap<u64, Open>,
     tpcc: Mutex<Tpcc>,
     warehouses: u64,
@@ -62,7 +62,7 @@ pub struct Tables {
     places: Vec<Mutex<Place>>,
 }
 
-/// Bytes of all files of so many warehouses at first.
+/// Initial size of all files in bytes.
 fn file_bytes(warehouses: u64) -> u64 {
     File::all().map(|file| file.first_pages(warehouses)).sum::<u64>() * PAGE_BYTES
 }
@@ -72,7 +72,7 @@ fn path_of(directory: &Path, name: &str, file: File) -> PathBuf {
     directory.join(format!("{name}.{}{nodes}", file.table.name()))
 }
 
-/// Writes all files as they are at first, past the cache.
+/// Writes the initial contents of all files, bypassing the cache.
 fn lay_out(directory: &Path, name: &str, warehouses: u64, watch: &dyn Watch) -> Result<(), Error> {
     let bytes = file_bytes(warehouses);
     layout::check_space(directory, 2 * bytes, "choose another directory, or fewer warehouses")?;
@@ -100,7 +100,7 @@ fn lay_out(directory: &Path, name: &str, warehouses: u64, watch: &dyn Watch) -> 
 }
 
 impl Tables {
-    /// Lays the files out and opens them.
+    /// Creates the files and opens them.
     pub fn new(tpcc: Tpcc, cache_pages: u32, setup: &Setup, watch: &dyn Watch) -> Result<Tables, Error> {
         let &Setup { tenant, directory, name, mapped, .. } = setup;
         let warehouses = tpcc.warehouses();
@@ -120,7 +120,7 @@ impl Tables {
         Ok(Tables { files, tpcc: Mutex::new(tpcc), warehouses, cache, places })
     }
 
-    /// Files and the server's cache are another tenant's.
+    /// Moves the files and the server's cache to another tenant.
     pub fn move_to(&mut self, tenant: &Tenant) -> Result<(), Error> {
         for open in self.files.values_mut() {
             open.file.move_to(tenant)?;
@@ -129,7 +129,7 @@ impl Tables {
         Ok(self.cache.as_mut().map_or(Ok(()), |cache| cache.move_to(tenant))?)
     }
 
-    /// A transaction.
+    /// Performs one transaction.
     pub fn step(&self, tell: &mut dyn FnMut(Performed)) -> Result<(), LoadError> {
         let mut visits = Vec::new();
         self.tpcc.lock().expect("no panic").next_visits(&mut visits);
@@ -181,8 +181,8 @@ impl Tables {
         Ok(())
     }
 
-    /// All pages of all files, what lies in the server's cache, and whether all rows agree.
-    /// `on_device`: files are read past the cache, which has been synced.
+    /// Verifies all pages of all files, the contents of the server's cache, and the consistency of
+    /// all rows. With `on_device` files are read past the cache, which must have been synced.
     pub fn verify(&self, on_device: bool) -> Result<Verified, LoadError> {
         let mut consistency = Consistency::new(self.warehouses);
         let (mut bytes, mut verified) = (vec![0; PAGE], Verified::default());
@@ -226,14 +226,14 @@ impl Tables {
         Ok(verified)
     }
 
-    /// Writes what is dirty to the device.
+    /// Writes the dirty pages to the device.
     pub fn sync(&self) -> Result<(), LoadError> {
         Ok(self.files.values().try_for_each(|open| open.file.sync_data())?)
     }
 }
 
 impl Open {
-    /// Reads a page; one behind the end is blank.
+    /// Reads a page. A page beyond the end is blank.
     fn read(&self, index: u64, bytes: &mut [u8]) -> Result<(), cache::Error> {
         let offset = index * PAGE_BYTES;
         if offset >= self.file.len() {
@@ -285,7 +285,7 @@ mod tests {
         builder.swap(Swap::compressed(1 << 20)).build().unwrap()
     }
 
-    /// What is performed is what the generator says is touched, page by page.
+    /// The performed touches equal the generated ones, page by page.
     #[test]
     fn one_client_touches_what_the_generator_says() {
         let directory = tempfile::tempdir().unwrap();

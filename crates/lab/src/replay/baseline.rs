@@ -1,4 +1,4 @@
-//! Other policies on the same trace with the same memory.
+//! Replays a trace with other policies and the same memory.
 
 use super::run::PAGES_WITHOUT_COUNTING;
 use crate::error::Error;
@@ -8,49 +8,49 @@ use mglru_sim::Baseline;
 use mglru_sim::baseline::{BaselineReport, Progress, replay};
 use std::time::{Duration, Instant};
 
-/// Steps of progress of the whole.
+/// Progress steps of the whole replay.
 const STEPS: u64 = 1000;
 
-/// What to replay.
+/// A replay with another policy.
 #[derive(Debug, Clone)]
 pub struct BaselinePlan<'a> {
     /// The trace.
     pub trace: &'a TraceFile,
-    /// Who decides which page leaves.
+    /// The policy.
     pub baseline: Baseline,
-    /// How memory was asked for.
+    /// Memory as requested.
     pub memory: String,
-    /// What that is, in pages.
+    /// Memory in pages.
     pub memory_pages: u64,
-    /// The access from which on counting starts again.
+    /// The access at which counting restarts.
     pub warm_from: u64,
 }
 
-/// What came of it.
+/// Result of a replay with another policy.
 #[derive(Debug)]
 pub struct BaselineOutcome<'a> {
-    /// What was replayed.
+    /// The replay.
     pub plan: BaselinePlan<'a>,
-    /// What happened.
+    /// Counts of the replay.
     pub report: BaselineReport,
-    /// How long the replay took.
+    /// Duration of the replay.
     pub took: Duration,
 }
 
 impl<'a> BaselinePlan<'a> {
-    /// Replays. `told` hears how many thousandths of it are done, now and then; its error ends the
-    /// replay.
+    /// Replays. `told` is called now and then with the thousandths that are done. Its error ends
+    /// the replay.
     ///
     /// # Errors
-    /// The trace is damaged, or too long for a policy that has to know all of it.
+    /// If the trace is damaged, or too long for a policy that needs the whole trace in advance.
     pub fn run(&self, told: impl Fn(u64) -> Result<(), Error>) -> Result<BaselineOutcome<'a>, Error> {
         let mut memory_pages = self.memory_pages;
         if memory_pages > PAGES_WITHOUT_COUNTING {
-            // More than all pages is of no use, and what is kept per page of memory costs space.
+            // More memory than distinct pages is useless, and bookkeeping per page costs space.
             memory_pages = memory_pages.min(self.trace.counts(&Unwatched)?.distinct_pages.max(1));
         }
         let (mut source, decoding) = self.trace.source()?;
-        // The optimum reads the trace first, and replays it then.
+        // The optimal policy reads the trace first and replays it afterwards.
         let reading = if self.baseline == Baseline::Opt { STEPS / 2 } else { STEPS };
         let mut wish = Ok(());
         let mut tell = |progress| {

@@ -1,4 +1,4 @@
-//! A page's life, and the observer that sees it.
+//! The life of a page during a replay, and the observer that records it.
 
 use super::record::{PageName, Record, Recorder, What};
 use mglru_core::{Event, Lru, Time};
@@ -8,34 +8,34 @@ use serde::ser::{SerializeMap, Serializer};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Gets all that happens, one record after the other.
+/// Receives all events, one record at a time.
 pub type Sink = Box<dyn FnMut(&Record)>;
 
-/// One page's life.
+/// The life of one page.
 #[derive(Debug, Clone, Serialize)]
 pub struct Life {
     /// The page.
     #[serde(flatten)]
     pub page: PageName,
-    /// How often it was touched.
+    /// Number of touches.
     pub touches: u64,
-    /// How often it was not there then.
+    /// Number of touches that missed.
     pub misses: u64,
-    /// How often it left.
+    /// Number of evictions.
     pub evictions: u64,
-    /// What happened to it.
+    /// Events in order of time.
     #[serde(rename = "events")]
     pub entries: Vec<Entry>,
 }
 
-/// One thing in a life; hits that follow each other are one.
+/// An event of a life. Consecutive hits are merged.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// The first of them.
+    /// The first of the merged events.
     pub record: Record,
-    /// How many they are.
+    /// Number of merged events.
     pub times: u64,
-    /// Of these, writes.
+    /// Number of writes among them.
     pub writes: u64,
     /// The access of the last one.
     pub last_access: u64,
@@ -95,7 +95,7 @@ impl Life {
     }
 }
 
-/// Sees a replay.
+/// Observer of a replay.
 pub(super) struct Watcher {
     recorder: Recorder,
     lives: Vec<Life>,
@@ -103,13 +103,13 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// Of a replay under that policy.
+    /// The observer of a replay under policy `lru`.
     pub fn of(pages: &[PageName], sink: Option<Sink>, lru: Lru) -> Rc<RefCell<Watcher>> {
         let lives = pages.iter().map(|&page| Life::of(page)).collect();
         Rc::new(RefCell::new(Watcher { recorder: Recorder::new(lru), lives, sink }))
     }
 
-    /// What was seen, at the end. The sink is dropped.
+    /// Ends the observation, drops the sink and returns the lives.
     pub fn finish(&mut self) -> Vec<Life> {
         self.sink = None;
         std::mem::take(&mut self.lives)
@@ -128,7 +128,7 @@ impl Watcher {
     }
 }
 
-/// A watcher in the simulator's hands.
+/// Connects the observer to the simulator.
 pub(super) struct Seen(pub Rc<RefCell<Watcher>>);
 
 impl Observer for Seen {

@@ -1,4 +1,4 @@
-//! How much memory a replay has: a size, pages, or a percentage of the trace's distinct pages.
+//! Memory of a replay: a size, pages, or a percentage of the trace's distinct pages.
 
 use crate::error::Error;
 use crate::size;
@@ -7,10 +7,10 @@ use mglru_core::lru::Swappiness;
 use mglru_sim::{SwapDevice, SwapModel};
 use std::str::FromStr;
 
-/// Millionths of a percent, so that `0.1%` is a whole number of them.
+/// Units per percent, so that `0.1%` is a whole number.
 const PER_PERCENT: u64 = 1_000_000;
 
-/// An amount of memory, as it was typed.
+/// An amount of memory, as typed.
 ///
 /// ```
 /// use mglru_lab::replay::memory::Memory;
@@ -27,22 +27,22 @@ pub struct Memory {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Amount {
     Pages(u64),
-    /// Of the distinct pages of the trace, in millionths of a percent.
+    /// Share of the trace's distinct pages, in millionths of a percent.
     Share(u64),
 }
 
 impl Memory {
-    /// As it was typed.
+    /// The text as typed.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether it depends on the trace.
+    /// Whether the amount depends on the trace.
     pub fn is_share(&self) -> bool {
         matches!(self.amount, Amount::Share(_))
     }
 
-    /// Pages, of a trace with so many distinct ones. Part of a page is a whole one.
+    /// The amount in pages, rounded up. `distinct_pages` is called for shares only.
     pub fn pages(&self, distinct_pages: impl FnOnce() -> u64) -> u64 {
         match self.amount {
             Amount::Pages(pages) => pages,
@@ -73,17 +73,18 @@ impl FromStr for Memory {
     }
 }
 
-/// Each swap slot costs 8 bytes: 1 TiB of swap, 2 GiB.
+/// Largest swap size. A slot costs 8 bytes, so 1 TiB of swap costs 2 GiB.
 const SWAP_PAGES_MAX: u64 = 1 << 28;
 
-/// Where anonymous pages go.
+/// Swap for anonymous pages.
 #[derive(Debug, Clone)]
 pub struct Swap {
-    /// How much there is; `None`: anonymous pages stay in memory.
+    /// Size; `None` keeps anonymous pages in memory.
     pub size: Option<Memory>,
-    /// It is memory that compresses at once and is charged to nobody, and not a disk.
+    /// Whether swap is compressed memory, which takes no time and is charged to no tenant, rather
+    /// than a disk.
     pub zram: bool,
-    /// How willing reclaim is to take anonymous pages.
+    /// Balance between anonymous and file pages in reclaim.
     pub swappiness: Swappiness,
 }
 
@@ -94,15 +95,15 @@ impl Default for Swap {
 }
 
 impl Swap {
-    /// Whether it depends on the trace.
+    /// Whether the size depends on the trace.
     pub fn is_share(&self) -> bool {
         self.size.as_ref().is_some_and(Memory::is_share)
     }
 
-    /// Swap, for a trace with so many distinct pages.
+    /// The swap model for a trace with this number of distinct pages.
     ///
     /// # Errors
-    /// It is too large.
+    /// If it is too large.
     pub fn model(&self, distinct_pages: u64) -> Result<Option<SwapModel>, Error> {
         let Some(size) = &self.size else { return Ok(None) };
         let pages = size.pages(|| distinct_pages).max(1);
@@ -128,10 +129,10 @@ fn percent(number: &str) -> Result<u64, String> {
     Ok(whole * PER_PERCENT + millionths)
 }
 
-/// A share of accesses: `0.25` or `25%`, less than all of them.
+/// Parses a share of accesses, such as `0.25` or `25%`. It must be below 1.
 ///
 /// # Errors
-/// It is none.
+/// If the text is not a valid share.
 pub fn parse_fraction(text: &str) -> Result<f64, String> {
     let (number, divisor) = match text.strip_suffix('%') {
         Some(number) => (number, 100.0),

@@ -1,13 +1,13 @@
-//! Traces under a virtual clock, on the machine of the kernel lab; and the same with other
-//! policies.
+//! Replays traces under a virtual clock, on a model of the machine that ran them on real kernels,
+//! with the engine or with other policies.
 //!
 //! ```text
 //! TraceFile + Options ─► Plan          trace × mechanisms × memory      run.rs
 //!                     ─► BaselinePlan  trace × policy × memory          baseline.rs
-//!                     ─► Row, Curve    what replays came to             rows.rs
+//!                     ─► Row, Curve    results                          rows.rs
 //! ```
 //!
-//! Apart from how long it takes, the same traces and options give the same values on every machine.
+//! Apart from durations, equal traces and options give equal values on every machine.
 //!
 //! ```
 //! use mglru_lab::replay::{Options, curves, replay};
@@ -49,29 +49,29 @@ use record::PageName;
 use rows::{Curve, Row};
 use run::{Plan, run_all, run_baselines};
 
-/// How traces are replayed.
+/// Options of a replay.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The engine's mechanisms: each trace is replayed with each of them.
+    /// Mechanisms of the engine. Each trace is replayed with each of them.
     pub mechanisms: Vec<Mechanisms>,
-    /// Memory: each trace is replayed with each of these.
+    /// Memory sizes. Each trace is replayed with each of them.
     pub sizes: Vec<Memory>,
-    /// Other policies beside the engine's.
+    /// Other policies to replay beside the engine.
     pub baselines: Vec<Baseline>,
-    /// The share of accesses from which counting starts again; `None`: as is written beside the
-    /// trace, or 0.
+    /// Share of accesses after which counting restarts. `None` takes it from the trace's sidecar,
+    /// or 0.
     pub warm: Option<f64>,
-    /// How writes treat pages that are not cached.
+    /// Treatment of writes to pages that are not cached.
     pub writes: Writes,
-    /// Where anonymous pages go.
+    /// Swap for anonymous pages.
     pub swap: Swap,
-    /// Decides what is left to chance.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Steps from one recount of everything to the next.
+    /// Steps between consistency checks of the whole state; `None` for no checks.
     pub check_every: Option<u64>,
-    /// Pages whose lives are told.
+    /// Pages whose lives are recorded.
     pub explain: Vec<PageName>,
-    /// Whether to note how replays go over time.
+    /// Whether to record timelines.
     pub over_time: bool,
 }
 
@@ -93,8 +93,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The access from which counting starts again, and the distinct pages of the trace, where
-    /// sizes depend on them.
+    /// The access at which counting restarts, and the trace's distinct pages if sizes depend on
+    /// them.
     fn of_trace(&self, trace: &TraceFile, watch: &dyn Watch) -> Result<(u64, u64), Error> {
         let warm_from = match self.warm.or(trace.warm()).unwrap_or(0.0) {
             0.0 => 0,
@@ -104,7 +104,7 @@ impl Options {
         Ok((warm_from, if is_share { trace.counts(watch)?.distinct_pages } else { 0 }))
     }
 
-    /// The replays of one trace with other policies: policy by policy, size by size.
+    /// The replays of one trace with other policies, by policy and then by size.
     fn baseline_plans<'a>(
         &self,
         trace: &'a TraceFile,
@@ -122,7 +122,7 @@ impl Options {
         Ok(self.baselines.iter().flat_map(|&of| sizes.iter().map(move |memory| plan(of, memory))).collect())
     }
 
-    /// The replays of one trace by the engine: mechanisms by mechanisms, size by size.
+    /// The replays of one trace with the engine, by mechanisms and then by size.
     fn plans<'a>(&self, trace: &'a TraceFile, watch: &dyn Watch) -> Result<Vec<Plan<'a>>, Error> {
         let (warm_from, distinct_pages) = self.of_trace(trace, watch)?;
         let swap = self.swap.model(distinct_pages)?;
@@ -147,18 +147,17 @@ impl Options {
     }
 }
 
-/// The access at which so much of the trace is over; one of its accesses in any case.
+/// The access after the share `warm` of the trace. It is always one of the trace's accesses.
 pub fn warm_point(accesses: u64, warm: f64) -> u64 {
     // 0.29 × 100 is 28.999…
     ((accesses as f64 * warm + 1e-6) as u64).min(accesses.saturating_sub(1))
 }
 
-/// Replays traces, at most `threads` at a time. The rows are sorted by trace: those of the engine,
-/// then those of other policies. `sink` gets all that happens, and is for a single replay.
+/// Replays traces, at most `threads` at a time. Rows are grouped by trace: first the engine, then
+/// other policies. `sink` receives all events and requires a single replay.
 ///
 /// # Errors
-/// A request that makes no sense, a trace that cannot be read, or the first replay, in the order of
-/// the rows, that failed.
+/// An invalid request, an unreadable trace, or the first failed replay in the order of the rows.
 pub fn replay(
     traces: &[TraceFile],
     options: &Options,
@@ -192,7 +191,7 @@ pub fn replay(
     Ok(rows)
 }
 
-/// The curves of all rows of a replay with these options: a point per size.
+/// The curves of all rows of a replay with these options, with a point per size.
 pub fn curves(rows: &[Row], options: &Options) -> Vec<Curve> {
     Curve::of(rows, options.sizes.len())
 }

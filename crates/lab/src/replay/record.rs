@@ -1,4 +1,4 @@
-//! What happens to pages, one record at a time: made from what the simulator shows, told as fields.
+//! Events of pages as records with named fields, made from the simulator's events.
 
 use super::word::{Word, word};
 use mglru_core::event::{Event, FoundBy, List, ListedFrom, Sorted};
@@ -7,13 +7,13 @@ use mglru_core::pageout::{Reason, Verdict};
 use mglru_core::{FolioId, Lru, MappingId, Time};
 use mglru_sim::PageTouch;
 
-/// A page of the trace. File and anonymous pages have spaces of numbers of their own.
+/// Name of a page in the trace. File and anonymous pages have separate number spaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 pub struct PageName {
-    /// The number in the trace.
+    /// Number in the trace.
     #[serde(rename = "page")]
     pub number: u64,
-    /// Of anonymous memory.
+    /// Whether the page is anonymous.
     pub anon: bool,
 }
 
@@ -43,98 +43,99 @@ impl std::fmt::Display for PageName {
     }
 }
 
-/// One thing that happened.
+/// A recorded event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
-    /// Accesses that began before.
+    /// Number of accesses that began before.
     pub access: u64,
-    /// When, on the simulated machine.
+    /// Time on the simulated machine.
     pub now: Time,
-    /// To which page; none: to all of them.
+    /// The page; `None` for events that concern all pages.
     pub page: Option<PageName>,
-    /// What.
+    /// The event.
     pub what: What,
 }
 
-/// What can happen.
+/// The event of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// A job touched it.
+    /// A job touched the page.
     Touch {
-        /// It was written to.
+        /// Whether the touch was a write.
         write: bool,
-        /// Through a mapping.
+        /// Whether it was through a mapping.
         mapped: bool,
-        /// It was cached.
+        /// Whether the page was cached.
         hit: bool,
     },
-    /// It got a folio.
+    /// The page got a folio.
     Insert(Option<Refault>),
-    /// It came to a list.
+    /// The folio was added to a list.
     List(List, ListedFrom),
-    /// It was found young.
+    /// The folio was found young.
     Promote(u64, FoundBy),
-    /// Eviction moved it on.
+    /// Eviction moved the folio to another generation.
     Sort(u64, Sorted),
-    /// Eviction took it off its list.
+    /// Eviction isolated the folio.
     Isolate,
-    /// It was judged.
+    /// Reclaim decided about the folio.
     Judge(Verdict),
-    /// It left memory. Multi-gen: while this was the oldest generation.
+    /// The page left memory. With the multi-gen LRU, the value is the oldest generation at that
+    /// time.
     Evict(Option<u64>),
-    /// A generation was opened.
+    /// A generation was created.
     Age(u64),
     /// A reclaim effort ended.
     Effort {
-        /// Pages looked at.
+        /// Scanned pages.
         scanned: u64,
         /// Pages reclaimed.
         reclaimed: u64,
-        /// The last priority.
+        /// Last priority.
         priority: u8,
     },
 }
 
-/// What a field says.
+/// Value of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(untagged)]
 pub enum Value {
-    /// Yes or no.
+    /// A boolean.
     Bool(bool),
-    /// How many, or which.
+    /// A count or a number.
     Number(u64),
-    /// One of a few things.
+    /// One of a fixed set of words.
     Word(Word),
 }
 
-/// How a page came back.
+/// Details of a refault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refault {
-    /// Soon enough to get its rank back.
+    /// Whether the refault was recent enough to restore the page's rank.
     pub recent: bool,
-    /// How long after its eviction, and what that was held against.
+    /// Distance since the eviction, and the limit it was compared with.
     pub distance: Option<Distance>,
-    /// Whose distance that is: classic, in pages that were evicted or activated; `ranked`, in pages
-    /// evicted from the list on which it was; else in generations.
+    /// The policy, which gives the unit of the distance: evicted or activated pages for classic,
+    /// pages evicted from the same list for `ranked`, and generations otherwise.
     pub lru: Lru,
 }
 
-/// Makes records.
+/// Converts events to records.
 #[derive(Debug, Default)]
 pub struct Recorder {
     /// The policy.
     lru: Lru,
-    /// Accesses that began.
+    /// Number of accesses begun.
     access: u64,
-    /// Pages that are going to be inserted.
+    /// Pages that are about to be inserted.
     arriving: Vec<((MappingId, u32), PageName)>,
-    /// By folio.
+    /// Page names by folio.
     names: Vec<Option<PageName>>,
     refault: Option<(FolioId, Refault)>,
 }
 
 impl Recorder {
-    /// Of a replay under that policy.
+    /// The recorder of a replay under policy `lru`.
     pub fn new(lru: Lru) -> Recorder {
         Recorder { lru, ..Recorder::default() }
     }
@@ -152,7 +153,7 @@ impl Recorder {
         Record { access: self.access, now, page: Some(page), what: What::Touch { write, mapped, hit } }
     }
 
-    /// The record of an event; none: it is told together with the next one.
+    /// The record of an event; `None` if it becomes part of the next record.
     #[inline]
     pub fn event(&mut self, now: Time, event: &Event) -> Option<Record> {
         let (page, what) = match *event {
@@ -194,7 +195,7 @@ impl Recorder {
 }
 
 impl What {
-    /// Words for what can happen.
+    /// Words for the kinds of events.
     pub const KINDS: [Word; 10] = [
         word!("touch"),
         word!("insert"),
@@ -208,7 +209,7 @@ impl What {
         word!("effort"),
     ];
 
-    /// Which of these words is for it.
+    /// Index of the event's kind in [`What::KINDS`].
     pub fn kind(&self) -> usize {
         match self {
             What::Touch { .. } => 0,
@@ -224,12 +225,12 @@ impl What {
         }
     }
 
-    /// A word for it.
+    /// Word for the event's kind.
     pub fn name(&self) -> Word {
         What::KINDS[self.kind()]
     }
 
-    /// What came of it.
+    /// Name and value of the event's outcome field.
     #[inline]
     pub fn outcome(&self) -> Option<(Word, Value)> {
         match *self {
@@ -240,7 +241,7 @@ impl What {
         }
     }
 
-    /// What a viewer shows of it on the track of its kind: what came of it, in one word.
+    /// Label of the event on its kind's track in a trace viewer: the outcome in one word.
     #[inline]
     pub fn shown(&self) -> Word {
         match *self {
@@ -252,8 +253,8 @@ impl What {
         }
     }
 
-    /// Its other fields, one by one. `write` and `mapped` are told only where they are true, as
-    /// most accesses are neither.
+    /// Calls `tell` with each other field. `write` and `mapped` are passed only if true, because
+    /// most accesses have neither.
     #[inline]
     pub fn fields(&self, mut tell: impl FnMut(Word, Value)) {
         match *self {
@@ -313,7 +314,7 @@ impl What {
     }
 }
 
-/// The word for a list that is no generation.
+/// The word for a list other than a generation.
 pub fn list_word(list: List) -> Word {
     match list {
         List::Active => word!("active"),
@@ -343,7 +344,7 @@ fn why_word(why: Sorted) -> Word {
     }
 }
 
-/// What is to be done, and why.
+/// The words for the decision and its reason.
 pub fn verdict_words(verdict: Verdict) -> (Word, Option<Word>) {
     let because = |reason| match reason {
         Reason::Locked => word!("locked"),

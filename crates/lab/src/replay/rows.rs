@@ -1,4 +1,4 @@
-//! What replays came to, as values: a row per replay, and curves of them.
+//! Results of replays: a row per replay, and curves of them.
 
 use super::baseline::BaselineOutcome;
 use super::life::Life;
@@ -10,111 +10,111 @@ use mglru_core::{Counter, Mechanisms};
 use mglru_sim::{Counts, Tally};
 use serde::{Serialize, Serializer};
 
-/// One replay, by the engine or by another policy. Serialised, it is one of the `runs` of a
-/// document.
+/// Result of one replay, by the engine or by another policy. It serialises to an element of `runs`
+/// in JSON documents.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
-    /// The trace's path.
+    /// Path of the trace.
     pub trace: String,
-    /// The policy that decided which page left.
+    /// Name of the policy.
     pub policy: &'static str,
-    /// Of the engine: its preset.
+    /// Preset of the engine; `None` for other policies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preset: Option<&'static str>,
-    /// Of the engine: its mechanisms.
+    /// Mechanisms of the engine; `None` for other policies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mechanisms: Option<Settings>,
-    /// Memory, as it was asked for.
+    /// Memory as requested.
     #[serde(skip)]
     pub memory: String,
-    /// What that is.
+    /// Memory in pages.
     pub memory_pages: u64,
-    /// Of the engine: pages of swap.
+    /// Swap of the engine, in pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub swap_pages: Option<u32>,
-    /// Of the engine: how willing reclaim was to take anonymous pages.
+    /// Swappiness of the engine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub swappiness: Option<u8>,
     /// All touches.
     #[serde(flatten)]
     pub total: Touches,
-    /// Those that count.
+    /// Counts since counting restarted.
     pub warm: Warm,
-    /// What only the engine has.
+    /// Values that only the engine has.
     #[serde(flatten)]
     pub engine: Option<Engine>,
-    /// How long the replay took.
+    /// Duration of the replay in seconds.
     pub seconds: f64,
-    /// How many accesses that is per second.
+    /// Replay speed in accesses per second.
     pub accesses_per_second: u64,
-    /// How it went over time, if that was noted.
+    /// Timeline, if recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
-    /// The lives of pages that were asked about.
+    /// Lives of the requested pages.
     #[serde(rename = "explain", skip_serializing_if = "Vec::is_empty")]
     pub lives: Vec<Life>,
-    /// What a reader should know about the numbers.
+    /// Remarks that the reader needs to interpret the numbers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// Touches of pages.
+/// Counts of page touches.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Touches {
-    /// All.
+    /// All touches.
     pub accesses: u64,
-    /// The page was there.
+    /// Touches of cached pages.
     pub hits: u64,
-    /// It was not.
+    /// Touches of other pages.
     pub misses: u64,
     /// Misses per access.
     pub miss_ratio: f64,
 }
 
-/// What happened from the access on from which counting started again.
+/// Counts since counting restarted.
 #[derive(Debug, Clone, Serialize)]
 pub struct Warm {
-    /// That access.
+    /// The access at which counting restarted.
     pub from_access: u64,
-    /// Touches from there on.
+    /// Touches since then.
     #[serde(flatten)]
     pub touches: Touches,
-    /// Of the engine: counters, by the kernel's names.
+    /// Counters of the engine, by the kernel's names.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_map")]
     pub counters: Option<Vec<(&'static str, u64)>>,
 }
 
-/// What only the engine counts.
+/// Values that only the engine has.
 #[derive(Debug, Clone, Serialize)]
 pub struct Engine {
-    /// Pages of anonymous memory that were made of zeroes.
+    /// Anonymous pages that were filled with zeroes.
     pub zero_fills: u64,
-    /// By the kernel's names; `pgscan` and `pgsteal` are sums, as in memory.stat.
+    /// Counters by the kernel's names; `pgscan` and `pgsteal` are sums, as in memory.stat.
     #[serde(serialize_with = "map")]
     pub counters: Vec<(&'static str, u64)>,
-    /// Of the multi-gen LRU.
+    /// Generations of the multi-gen LRU.
     pub generations: Generations,
 }
 
-/// Generations.
+/// Generations of the multi-gen LRU.
 #[derive(Debug, Clone, Serialize)]
 pub struct Generations {
-    /// So many were opened.
+    /// Number of created generations.
     pub created: u64,
-    /// Those at the end, oldest first.
+    /// Generations at the end, oldest first.
     pub live: Vec<GenerationRow>,
 }
 
-/// A generation.
+/// Sizes of a generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct GenerationRow {
-    /// Its number.
+    /// Sequence number.
     pub seq: u64,
-    /// Time since it was opened.
+    /// Age in milliseconds.
     pub age_ms: u64,
     /// Anonymous pages.
     pub anon: u64,
-    /// Pages of files.
+    /// File pages.
     pub file: u64,
 }
 
@@ -124,7 +124,7 @@ impl From<&mglru_core::lru::GenerationRow> for GenerationRow {
     }
 }
 
-/// Pairs of a name and a value, as a map.
+/// Serialises pairs of a name and a value as a map.
 pub fn map<S: Serializer>(pairs: &[(&'static str, u64)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(pairs.iter().copied())
 }
@@ -149,7 +149,7 @@ fn counters(tally: &Tally) -> Vec<(&'static str, u64)> {
 }
 
 impl Row {
-    /// The mechanisms of the engine.
+    /// Mechanisms of the engine.
     pub fn mechanisms(&self) -> Option<Mechanisms> {
         self.mechanisms.map(|settings| settings.0)
     }
@@ -160,7 +160,7 @@ impl Row {
         counters.iter().find(|(known, _)| *known == name).map(|&(_, value)| value)
     }
 
-    /// Of a replay by the engine.
+    /// The row of a replay by the engine.
     pub fn of(outcome: Outcome<'_>) -> Row {
         let (all, warm, notes) = (outcome.report.total(), outcome.warm(), outcome.notes());
         let generations = Generations {
@@ -192,7 +192,7 @@ impl Row {
         }
     }
 
-    /// Of a replay by another policy.
+    /// The row of a replay by another policy.
     pub fn of_baseline(outcome: BaselineOutcome<'_>) -> Row {
         let plan = outcome.plan;
         let touches = outcome.report.warm.into();
@@ -238,18 +238,18 @@ impl Row {
 }
 
 impl Outcome<'_> {
-    /// From the access on from which counting started again.
+    /// Counts since counting restarted.
     pub fn warm(&self) -> Tally {
         // A replay has at least one access, and the warm point is one of them.
         self.report.warm().unwrap_or_default()
     }
 
-    /// Generations that were opened.
+    /// Number of created generations.
     pub fn generations_created(&self) -> u64 {
         self.report.total().counters.get(Counter::Aged)
     }
 
-    /// What a reader should know about the numbers.
+    /// Remarks that the reader needs to interpret the numbers.
     fn notes(&self) -> Vec<String> {
         let total = self.report.total();
         let mut notes = Vec::new();
@@ -275,45 +275,45 @@ impl Outcome<'_> {
     }
 }
 
-/// The miss ratio of one trace under one policy, by memory. Serialised, it is one of the `curves`
-/// of a document.
+/// Miss ratio of one trace under one policy, by memory. It serialises to an element of `curves` in
+/// JSON documents.
 #[derive(Debug, Clone, Serialize)]
 pub struct Curve {
-    /// The trace's path.
+    /// Path of the trace.
     pub trace: String,
-    /// The policy that decided which page left.
+    /// Name of the policy.
     pub policy: &'static str,
-    /// Of the engine: its preset.
+    /// Preset of the engine; `None` for other policies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preset: Option<&'static str>,
-    /// Of the engine: its mechanisms.
+    /// Mechanisms of the engine; `None` for other policies.
     #[serde(skip)]
     pub mechanisms: Option<Mechanisms>,
-    /// The access from which the counted ones begin.
+    /// The access at which counting restarted.
     #[serde(skip)]
     pub warm_from: u64,
-    /// In the order in which the sizes were asked for.
+    /// Points in the order of the requested sizes.
     pub points: Vec<Point>,
 }
 
-/// One point of a curve.
+/// A point of a curve.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Point {
-    /// Memory, as it was asked for.
+    /// Memory as requested.
     pub memory: String,
-    /// In pages.
+    /// Memory in pages.
     pub memory_pages: u64,
-    /// Of all accesses.
+    /// Misses over all accesses.
     #[serde(skip)]
     pub misses: u64,
-    /// Of all accesses.
+    /// Miss ratio over all accesses.
     pub miss_ratio: f64,
-    /// Of the counted ones.
+    /// Miss ratio since counting restarted.
     pub warm_miss_ratio: f64,
 }
 
 impl Curve {
-    /// The curves of rows that are sorted by trace, policy and memory, with so many points each.
+    /// The curves of rows sorted by trace, policy and memory, with `points` points each.
     pub fn of(rows: &[Row], points: usize) -> Vec<Curve> {
         let curve = |rows: &[Row]| Curve {
             trace: rows[0].trace.clone(),
@@ -326,13 +326,13 @@ impl Curve {
         rows.chunks(points).map(curve).collect()
     }
 
-    /// Its name in a legend: the trace's file name, and the policy where there are several.
+    /// Name in a legend: the trace's file name, and the policy if there are several.
     pub fn name(&self, with_policy: bool) -> String {
         let name = self.trace.rsplit('/').next().unwrap_or(&self.trace);
         if with_policy { format!("{name}, {}", self.preset_or_policy()) } else { name.to_owned() }
     }
 
-    /// What tells it from the other curves of its trace.
+    /// The preset or policy, which distinguishes the curves of a trace.
     pub fn preset_or_policy(&self) -> String {
         self.mechanisms.map_or_else(|| self.policy.to_owned(), describe)
     }

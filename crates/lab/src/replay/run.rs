@@ -1,4 +1,4 @@
-//! One replay: one trace, one set of mechanisms, one memory size. And many of them, several at a
+//! Replays of one trace with one set of mechanisms and one memory size, singly or several at a
 //! time.
 
 use super::baseline::{BaselineOutcome, BaselinePlan};
@@ -15,64 +15,64 @@ use mglru_sim::{Machine, Report, SimError, Simulator, SwapModel, Writes};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// More memory than this, and the trace is counted first: it takes no more folios than it has
-/// pages.
+/// With more memory than this, the trace is counted first, so that only as many folios are
+/// allocated as it has pages.
 pub const PAGES_WITHOUT_COUNTING: u64 = 1 << 20;
-/// Steps of progress per replay.
+/// Progress steps per replay.
 const STEPS: u64 = 1000;
 
-/// What to replay.
+/// A replay by the engine.
 #[derive(Debug, Clone)]
 pub struct Plan<'a> {
     /// The trace.
     pub trace: &'a TraceFile,
-    /// How memory is reclaimed.
+    /// Mechanisms of the engine.
     pub mechanisms: Mechanisms,
-    /// How memory was asked for.
+    /// Memory as requested.
     pub memory: String,
-    /// What that is, in pages.
+    /// Memory in pages.
     pub memory_pages: u64,
-    /// The access from which on counting starts again.
+    /// The access at which counting restarts.
     pub warm_from: u64,
-    /// How writes treat pages that are not cached.
+    /// Treatment of writes to pages that are not cached.
     pub writes: Writes,
-    /// Where anonymous pages go.
+    /// Swap for anonymous pages.
     pub swap: Option<SwapModel>,
-    /// How willing reclaim is to take them.
+    /// Balance between anonymous and file pages in reclaim.
     pub swappiness: Swappiness,
-    /// When the list sizes by which the classic LRU decides are refreshed, unless they are exact.
+    /// When the classic LRU's list sizes are refreshed, unless they are exact.
     pub statistics_refresh: Refresh,
-    /// Accesses from one read of the statistics to the next.
+    /// Accesses between two reads of the statistics.
     pub statistics_reads: Option<u64>,
-    /// Decides what is left to chance.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Steps from one check to the next.
+    /// Steps between consistency checks.
     pub check_every: Option<u64>,
-    /// Pages whose lives are told.
+    /// Pages whose lives are recorded.
     pub explain: Vec<PageName>,
-    /// Whether to note how it goes over time.
+    /// Whether to record a timeline.
     pub over_time: bool,
 }
 
-/// What came of it.
+/// Result of a replay.
 #[derive(Debug)]
 pub struct Outcome<'a> {
-    /// What was replayed.
+    /// The replay.
     pub plan: Plan<'a>,
-    /// What happened.
+    /// Counts of the simulator.
     pub report: Report,
     /// Bad records skipped.
     pub skipped: u64,
-    /// The lives of pages.
+    /// Lives of the requested pages.
     pub lives: Vec<Life>,
-    /// How it went over time, if that was noted.
+    /// Timeline, if recorded.
     pub timeline: Option<Timeline>,
-    /// How long the replay took.
+    /// Duration of the replay.
     pub took: Duration,
 }
 
 impl Plan<'_> {
-    /// The machine: the kernel lab's, with so much memory.
+    /// The machine: the model of the one that ran the traces on real kernels, with this memory.
     fn machine(&self) -> Result<Machine, Error> {
         let mut frames = self.memory_pages;
         if frames > PAGES_WITHOUT_COUNTING {
@@ -98,7 +98,7 @@ impl Plan<'_> {
 }
 
 impl<'a> Plan<'a> {
-    /// Replays, as a stage of its own. `sink` gets all that happens.
+    /// Replays as a stage of its own. `sink` receives all events.
     ///
     /// # Errors
     /// As [`Plan::run`].
@@ -107,12 +107,12 @@ impl<'a> Plan<'a> {
         self.run(sink, |step| stage.advance_to(step as f64 / STEPS as f64))
     }
 
-    /// Replays. `told` hears now and then how many thousandths of the trace are done; its error
-    /// ends the replay.
+    /// Replays. `told` is called now and then with the thousandths of the trace that are done. Its
+    /// error ends the replay.
     ///
     /// # Errors
-    /// The trace is damaged, its anonymous pages do not fit into memory and swap, or the simulator
-    /// has a bug.
+    /// If the trace is damaged or its anonymous pages do not fit into memory and swap, or of a bug
+    /// in the simulator.
     pub fn run(
         self,
         sink: Option<Sink>,
@@ -154,8 +154,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Anonymous pages that have nowhere to go stay, whatever comes; a kernel would kill the process
-/// here.
+/// Ends a replay whose anonymous pages fill memory and swap. A kernel would kill the process here.
 fn stop_if_stuck(plan: &Plan, simulator: &Simulator) -> Result<(), Error> {
     let sum = |counter| simulator.core().memcgs().iter().map(|memcg| memcg.stat().get(counter)).sum::<u64>();
     let anon = sum(Counter::Anon);
@@ -181,7 +180,7 @@ fn stop_if_stuck(plan: &Plan, simulator: &Simulator) -> Result<(), Error> {
 
 fn failure(plan: &Plan, error: SimError) -> Error {
     match error {
-        // Says itself which trace, and where in it.
+        // This error already names the trace and the place in it.
         SimError::Job(_, error) => Error::work(error),
         error => Error::work(format_args!(
             "{}: {error}. This is a bug of mglru: please report it with the trace and the command line",
@@ -193,7 +192,7 @@ fn failure(plan: &Plan, error: SimError) -> Error {
 /// Runs all plans, at most `threads` at a time. The outcomes are in the order of the plans.
 ///
 /// # Errors
-/// That of the first plan, in that order, that failed.
+/// The error of the first failed plan in that order.
 pub fn run_all<'a>(
     plans: Vec<Plan<'a>>,
     threads: usize,
@@ -214,7 +213,7 @@ pub fn run_baselines<'a>(
     staged(&plans, threads, watch, "baseline", |plan, told| plan.run(told))
 }
 
-/// Does tasks as one stage; each tells how many thousandths of it are done.
+/// Runs tasks as one stage. Each task reports its progress in thousandths.
 fn staged<T: Sync, R: Send>(
     tasks: &[T],
     threads: usize,

@@ -1,9 +1,9 @@
-//! The words that stand in records: names of events, of their fields, and what fields say.
+//! The words in records: names of events and fields, and values of fields.
 //!
-//! They have numbers, as a trace for the viewer has each of them once, and after that only its
+//! Words have numbers, because a trace for the viewer contains each word once and then only its
 //! number.
 
-/// One of them.
+/// A word, by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word(u8);
 
@@ -20,10 +20,10 @@ pub const WORDS: [&str; 60] = [
     "locked", "still_being_written", "being_written", "young", "without_swap",
 ];
 
-/// More than the longest has, in a round number.
+/// Size of a padded word: the longest one, rounded up.
 pub const PADDED_BYTES: usize = 24;
 
-/// Their texts, with zeros behind.
+/// Texts padded with zeroes.
 static PADDED: [[u8; PADDED_BYTES]; WORDS.len()] = {
     let mut padded = [[0; PADDED_BYTES]; WORDS.len()];
     let mut word = 0;
@@ -45,10 +45,10 @@ impl serde::Serialize for Word {
 }
 
 impl Word {
-    /// The word of this text.
+    /// The word with this text.
     ///
     /// # Panics
-    /// There is none; in a constant the compiler says so.
+    /// If there is none. In a constant this is a compile error.
     pub const fn of(text: &str) -> Word {
         let mut at = 0;
         while at < WORDS.len() {
@@ -60,17 +60,17 @@ impl Word {
         panic!("that is none of the words")
     }
 
-    /// Its text.
+    /// The text.
     pub const fn text(self) -> &'static str {
         WORDS[self.0 as usize]
     }
 
-    /// Its text, with zeros behind.
+    /// The text, padded with zeroes.
     pub fn padded(self) -> &'static [u8; PADDED_BYTES] {
         &PADDED[self.0 as usize]
     }
 
-    /// Its number: from 1 on.
+    /// The number, from 1.
     pub const fn number(self) -> u8 {
         self.0 + 1
     }
@@ -90,7 +90,7 @@ const fn same(one: &[u8], other: &[u8]) -> bool {
     true
 }
 
-/// The [`Word`](crate::replay::word::Word) of a text, found by the compiler.
+/// The [`Word`](crate::replay::word::Word) of a text, looked up at compile time.
 #[macro_export]
 macro_rules! word {
     ($text:literal) => {
