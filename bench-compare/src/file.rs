@@ -1,7 +1,6 @@
-//! The file that everything is measured on, and the offsets that are read of it.
+//! The measured file, and the offsets at which it is read.
 //!
-//! Each word of the file is its own offset: whoever reads a word of it can see that it is the right
-//! one.
+//! Each word of the file contains its own offset, so that readers can verify it.
 
 use crate::Failure;
 use mglru_workload::{BlockBytes, Distribution, Length, Mix, Order, Pattern};
@@ -12,12 +11,12 @@ use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a page.
+/// Size of a page, in bytes.
 pub const PAGE_BYTES: u64 = 4096;
-/// The skew of the hits.
+/// Zipf skew of the hits.
 const THETA: f64 = 0.99;
 
-/// A temporary file. It has no name, so that nothing of it is left however this program ends.
+/// A temporary file without a name, so that it disappears with the program.
 pub struct DataFile {
     file: File,
     path: PathBuf,
@@ -25,7 +24,7 @@ pub struct DataFile {
 }
 
 impl DataFile {
-    /// Lays a file of `pages` pages out in the directory for temporary files.
+    /// Creates a file of `pages` pages in the directory for temporary files.
     ///
     /// # Errors
     /// The system refuses, or the disk is full.
@@ -52,30 +51,30 @@ impl DataFile {
         Ok(DataFile { file, path, bytes })
     }
 
-    /// Where others open it, as long as this value lives.
+    /// A path to open the file, valid while this value lives.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The file as the kernel sees it.
+    /// The open file.
     pub fn as_file(&self) -> &File {
         &self.file
     }
 
-    /// Its length.
+    /// Length of the file, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The kernel forgets its pages.
+    /// Asks the kernel to drop its cached pages of the file.
     pub fn drop_from_kernel_cache(&self) {
-        // Advice: should it not be taken, direct reads are a little slower, for all alike.
+        // If the kernel ignores the advice, direct reads are slightly slower in all measurements.
         let _ = rustix::fs::fadvise(self.as_file(), 0, NonZeroU64::new(self.bytes), Advice::DontNeed);
     }
 }
 
-/// Offsets of `count` words, each at a random place of a page that is drawn with a zipf
-/// distribution over `pages` pages, hot ones spread over all of them.
+/// Offsets of `count` words, each at a random place of a page drawn from a Zipf distribution over
+/// `pages` pages. Hot pages are spread over the file.
 pub fn zipf_words(pages: u64, count: usize) -> Vec<u64> {
     let mut place = mglru_workload::Random::new(95);
     let words = PAGE_BYTES / size_of::<u64>() as u64;
@@ -84,7 +83,7 @@ pub fn zipf_words(pages: u64, count: usize) -> Vec<u64> {
         .collect()
 }
 
-/// Offsets of pages, each as likely as the others.
+/// Offsets of `count` uniformly drawn pages.
 pub fn uniform_pages(pages: u64, count: usize) -> Vec<u64> {
     draw(Distribution::Uniform, pages, count).collect()
 }

@@ -1,10 +1,9 @@
-//! What a hit costs: eight bytes through a mapping, and a page through a descriptor.
+//! Cost of a hit: eight bytes through a mapping, and a page through a descriptor.
 //!
-//! The library caches hold a number of eight bytes per page: where the page lies in the array in
-//! huge pages, from which the bytes are then read. This is less than a user of theirs does, who
-//! keeps pages behind counted pointers of their own allocations; nothing here keeps such a page
-//! from being reused while it is read. quick_cache is also measured without reading the page at
-//! all.
+//! The library caches hold an eight-byte number per page: its place in the array in huge pages,
+//! from which the bytes are then read. Their users do more, because they keep pages behind
+//! reference-counted pointers to separate allocations; here nothing keeps a page from being reused
+//! while it is read. quick_cache is also measured without reading the page.
 
 use crate::Failure;
 use crate::file::{DataFile, PAGE_BYTES, zipf_words};
@@ -15,26 +14,25 @@ use std::cell::RefCell;
 use std::os::unix::fs::FileExt;
 
 const PAGE: usize = PAGE_BYTES as usize;
-/// Offsets that are drawn. Longer than any processor's cache remembers.
+/// Number of drawn offsets, more than any processor's cache remembers.
 const OFFSETS: usize = 8 << 20;
-/// Accesses of one call, where many are made together.
+/// Accesses per batched call.
 const TOGETHER: usize = 64;
-/// The library caches have room for more than they hold, so that they need evict nothing.
+/// Capacity of the library caches relative to their content, so that they need not evict.
 const ROOM: u64 = 2;
 const HELD: &str = "the library caches evict nothing";
 
-/// Bytes of memory that measuring hits on so many pages takes: pages in our cache, in the kernel's,
-/// and in an array; the offsets; and what the library caches take for small entries, measured as
-/// some 400 bytes for all of them.
+/// Memory for measuring hits on `pages` pages: the pages in our cache, in the kernel's and in an
+/// array, the offsets, and the library caches' entries, measured as about 400 bytes for all of them
+/// together.
 pub fn memory_bytes(pages: u64) -> u64 {
     pages * (3 * PAGE_BYTES + 64 + 512) + (OFFSETS * size_of::<u64>()) as u64
 }
 
-/// Measures hits of both kinds. Notes say what was not as it should be.
+/// Measures hits of both kinds. `notes` receives deviations from the intended setup.
 ///
 /// # Errors
-/// Memory cannot be mapped, the file cannot be read, or some cache does not hold what was put
-/// there.
+/// Memory cannot be mapped, the file cannot be read, or a cache does not hold what was inserted.
 pub fn measure(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Result<Vec<Figures>, Failure> {
     let pages = data.bytes() / PAGE_BYTES;
     let offsets = zipf_words(pages, OFFSETS);
@@ -47,8 +45,7 @@ pub fn measure(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Resu
     {
         notes.push(format!("{} of the array's {} bytes are in huge pages", after - before, data.bytes()));
     }
-    // A ninth more than the pages, for what is kept about them and so that reclaim has nothing to
-    // do.
+    // A ninth more than the pages, for metadata and so that reclaim never runs.
     let cache = PageCache::builder(data.bytes() / 8 * 9 + (64 << 20)).build()?;
     let file = cache.open(data.path(), OpenMode::ReadOnly)?;
     let map = file.map()?;
@@ -76,7 +73,7 @@ pub fn measure(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Resu
     Ok(figures)
 }
 
-/// Brings every page in, and enters it into the map's page tables.
+/// Brings every page into memory and maps it.
 fn bring_in(file: &CachedFile, map: &Map) -> Result<(), Failure> {
     let mut block = vec![0; 1 << 20];
     for offset in (0..file.len()).step_by(block.len()) {
@@ -89,7 +86,7 @@ fn bring_in(file: &CachedFile, map: &Map) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The cheapest access to eight bytes that our cache offers.
+/// Our cache's cheapest access to eight bytes.
 #[inline]
 pub fn load(map: &Map, offset: u64) -> u64 {
     let mut word = [0; 8];
@@ -97,7 +94,7 @@ pub fn load(map: &Map, offset: u64) -> u64 {
     u64::from_ne_bytes(word)
 }
 
-/// The same, for many at once.
+/// The same, in batches.
 fn load_many(map: &Map, offsets: &[u64]) -> u64 {
     let mut words = [[0; 8]; TOGETHER];
     offsets.chunks(TOGETHER).fold(0, |sum: u64, offsets| {
@@ -175,11 +172,11 @@ pub fn read(file: &CachedFile, offset: u64) -> u64 {
 }
 
 thread_local! {
-    /// Where a thread reads pages to: the same memory each time, as a user's buffer is.
+    /// A thread's destination of page reads, reused like a user's buffer.
     static BUFFER: RefCell<[u8; PAGE]> = const { RefCell::new([0; PAGE]) };
 }
 
-/// Has the thread's buffer filled; its first word.
+/// Fills the thread's buffer and returns its first word.
 #[inline]
 fn with_buffer(fill: impl FnOnce(&mut [u8])) -> u64 {
     BUFFER.with_borrow_mut(|page| {
@@ -188,7 +185,7 @@ fn with_buffer(fill: impl FnOnce(&mut [u8])) -> u64 {
     })
 }
 
-/// Bytes of this process that lie in anonymous huge pages. `None`: the system does not say.
+/// Bytes of this process in anonymous huge pages. `None`: the system does not report them.
 fn huge_bytes() -> Option<u64> {
     let memory = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
     crate::kib_of(&memory, "AnonHugePages:")

@@ -1,4 +1,4 @@
-//! mglru's page cache beside what people use today, in one run: the kernel's `mmap` and `pread`,
+//! Compares mglru's page cache in one run with its alternatives: the kernel's `mmap` and `pread`,
 //! fio, an array in huge pages, and the libraries quick_cache, moka and foyer.
 //!
 //! ```sh
@@ -6,8 +6,8 @@
 //! cargo run --release --manifest-path bench-compare/Cargo.toml -- --json     # one JSON document
 //! ```
 //!
-//! [`hits`], [`misses`] and [`neighbours`] measure, with [`measure`]; [`report`] and [`plot`] show.
-//! The file lies in `TMPDIR`, which thereby chooses the device.
+//! [`hits`], [`misses`] and [`neighbours`] measure, using [`measure`]; [`report`] and [`plot`]
+//! present the results. The file is created in `TMPDIR`, which thereby selects the device.
 
 mod file;
 mod hits;
@@ -27,36 +27,37 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Why there is no result, in words.
+/// The reason for a missing result, as text.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// Memory that is left to everybody else on the machine.
+/// Memory left free for other processes.
 const MEMORY_LEFT_BYTES: u64 = 1 << 30;
-/// The fewest pages, of which the hot ones of two tenants must be a part.
+/// Minimum number of pages; the hot pages of two tenants must be a part of them.
 const PAGES_MIN: u64 = 1 << 16;
 
-/// Compares mglru's page cache with mmap, pread, fio and library caches, side by side in one run.
+/// Compare mglru's page cache with mmap, pread, fio and library caches, side by side in one run
 #[derive(Parser)]
 #[command(name = "bench-compare", version)]
 struct Arguments {
     /// Print one JSON document instead of tables
     #[arg(long)]
     json: bool,
-    /// Fewer and shorter samples: about a minute in all
+    /// Take fewer and shorter samples: about a minute in total
     #[arg(long)]
     quick: bool,
-    /// Resident pages of 4 KiB, a power of two, at least 65536; fewer are taken if memory is short
+    /// Resident pages of 4 KiB: a power of two, at least 65536; reduced if memory is short
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = pages)]
     pages: u64,
     /// Samples of each way, at least 5
     #[arg(long, value_name = "N", value_parser = rounds)]
     rounds: Option<usize>,
-    /// Draw the medians as bars
+    /// Write a bar chart of the medians
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
 }
 
-/// Hot pages are spread by a multiplication that reaches every page only of a power of two.
+/// Parses `--pages`. Hot pages are spread by a multiplication that reaches every page only of a
+/// power of two.
 fn pages(text: &str) -> Result<u64, String> {
     let pages = text.parse().ok().filter(|&pages: &u64| pages.is_power_of_two() && pages >= PAGES_MIN);
     pages.ok_or_else(|| format!("not a power of two from {PAGES_MIN} on"))
@@ -115,7 +116,7 @@ fn effort(arguments: &Arguments) -> Effort {
     }
 }
 
-/// The pages that were asked for, or as many of them as memory allows.
+/// The requested number of pages, or as many as fit into memory.
 fn affordable(wanted: u64, notes: &mut Vec<String>) -> Result<u64, Failure> {
     let memory = std::fs::read_to_string("/proc/meminfo")
         .map_err(|error| format!("/proc/meminfo does not say what memory there is: {error}"))?;

@@ -1,9 +1,9 @@
-//! How ways to do the same are measured beside each other.
+//! Measures alternative ways to do the same, side by side.
 //!
-//! A round takes one sample of each way with each number of threads, and each round starts with
-//! another way: a disturbance of the machine meets all alike. A sample lasts a fixed time, of which
-//! the first part does not count: by then the processor's caches hold what they hold of this way
-//! while it is used. All ways of a round go through the same offsets, which were drawn before.
+//! Each round takes one sample of each way with each number of threads and starts with a different
+//! way, so that disturbances affect all ways equally. A sample lasts a fixed time; its first part,
+//! in which the processor's caches warm up, does not count. All ways of a round use the same
+//! offsets, drawn in advance.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -11,77 +11,77 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Accesses between two looks at the clock.
+/// Accesses between two reads of the clock.
 const BATCH: usize = 1024;
-/// The uncounted part of a sample, as a divisor of the counted one.
+/// The counted part of a sample divided by the warm-up.
 const WARM_UP_DIVISOR: u32 = 4;
-/// How often a sample is taken until it is kept however it came about.
+/// Attempts at an undisturbed sample before a disturbed one is accepted.
 const ATTEMPTS_MAX: usize = 5;
 
-/// How long to measure.
+/// Number and length of samples.
 #[derive(Clone, Copy)]
 pub struct Effort {
-    /// Samples of hits; at least 5, for the median to mean something.
+    /// Number of hit samples; at least 5, for a meaningful median.
     pub hit_rounds: usize,
-    /// How long each lasts.
+    /// Length of a hit sample.
     pub hit_sample: Duration,
-    /// Samples for which a device works, or another thread.
+    /// Number of samples that involve a device or another thread.
     pub long_rounds: usize,
-    /// How long each lasts.
+    /// Length of such a sample.
     pub long_sample: Duration,
 }
 
-/// Makes all accesses of a batch.
+/// Performs all accesses of a batch.
 type Run<'a> = dyn Fn(&[u64]) -> u64 + Send + Sync + 'a;
 
-/// A way to do what is compared.
+/// A way to do the compared work.
 pub struct Way<'a> {
     name: &'static str,
     run: Box<Run<'a>>,
 }
 
 impl<'a> Way<'a> {
-    /// A way that makes one access to a byte offset. What the access returns is added up, so that
-    /// none is left out.
+    /// A way that makes one access per byte offset. The results of accesses are summed so that the
+    /// compiler keeps all of them.
     pub fn new(name: &'static str, access: impl Fn(u64) -> u64 + Send + Sync + 'a) -> Way<'a> {
         let run =
             move |offsets: &[u64]| offsets.iter().fold(0u64, |sum, &offset| sum.wrapping_add(access(offset)));
         Way { name, run: Box::new(run) }
     }
 
-    /// A way that makes many accesses at once; their sum.
+    /// A way that makes many accesses per call and returns their sum.
     pub fn in_batches(name: &'static str, accesses: impl Fn(&[u64]) -> u64 + Send + Sync + 'a) -> Way<'a> {
         Way { name, run: Box::new(accesses) }
     }
 }
 
-/// What was measured of one way, in nanoseconds per operation as each thread sees it.
+/// Results of one way, in nanoseconds per operation and thread.
 #[derive(Clone, Debug)]
 pub struct Figures {
-    /// Which way.
+    /// Name of the way.
     pub name: &'static str,
-    /// How many threads went it at once.
+    /// Number of threads.
     pub threads: usize,
-    /// One per round, in their order.
+    /// One sample per round, in order.
     samples: Vec<f64>,
 }
 
 impl Figures {
-    /// Figures from one sample per round.
+    /// Results from one sample per round.
     ///
     /// # Panics
-    /// If there are none.
+    /// If there are no samples.
     pub fn new(name: &'static str, threads: usize, samples: Vec<f64>) -> Figures {
         assert!(!samples.is_empty(), "{name} was measured");
         Figures { name, threads, samples }
     }
 
-    /// The middle sample.
+    /// The median sample.
     pub fn median_ns(&self) -> f64 {
         median(self.samples.clone())
     }
 
-    /// The least sample.
+    /// The smallest sample.
     pub fn min_ns(&self) -> f64 {
         self.samples.iter().copied().fold(f64::INFINITY, f64::min)
     }
@@ -91,8 +91,8 @@ impl Figures {
         self.samples.iter().copied().fold(0.0, f64::max)
     }
 
-    /// This over the other, in the median of all rounds. A disturbance that lasts longer than a
-    /// round changes the times of both, but not how they relate.
+    /// The median over all rounds of this time divided by the other. A disturbance longer than a
+    /// round changes both times, but not their ratio.
     pub fn over(&self, other: &Figures) -> f64 {
         median(self.samples.iter().zip(&other.samples).map(|(ours, theirs)| ours / theirs).collect())
     }
@@ -128,8 +128,8 @@ pub fn compare(ways: &[Way<'_>], threads: &[usize], offsets: &[u64], effort: Eff
         .collect()
 }
 
-/// A sample during which the kernel read no page that it had dropped: hits are compared, and such a
-/// page is none.
+/// Takes a sample without major faults: a page that the kernel dropped and reads again is not a
+/// hit.
 fn undisturbed(mut sample: impl FnMut() -> f64) -> f64 {
     for _ in 1..ATTEMPTS_MAX {
         let before = major_faults();
@@ -141,7 +141,7 @@ fn undisturbed(mut sample: impl FnMut() -> f64) -> f64 {
     sample()
 }
 
-/// Nanoseconds per access on each of `threads` threads that use a way at once.
+/// Nanoseconds per access on each of `threads` concurrent threads.
 pub fn sample(way: &Way<'_>, threads: usize, offsets: &[u64], start: usize, length: Duration) -> f64 {
     let all_warm = Barrier::new(threads);
     let worker = |number: usize| {
@@ -173,7 +173,7 @@ pub fn sample(way: &Way<'_>, threads: usize, offsets: &[u64], start: usize, leng
     threads as f64 / rate
 }
 
-/// Measures while another thread repeats something.
+/// Measures while another thread repeats `disturb`.
 pub fn beside<T>(disturb: impl FnMut() + Send, measure: impl FnOnce() -> T) -> T {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -189,11 +189,10 @@ pub fn beside<T>(disturb: impl FnMut() + Send, measure: impl FnOnce() -> T) -> T
     })
 }
 
-/// How often this process waited for the kernel to read a page that it had mapped. `None`: the
-/// system does not say.
+/// Major faults of this process. `None`: the system does not report them.
 pub fn major_faults() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The fields behind the name, which is in parentheses and may contain blanks; majflt is the
+    // The fields after the name, which is in parentheses and may contain blanks; majflt is the
     // tenth of them.
     let (_, fields) = status.rsplit_once(')')?;
     fields.split_whitespace().nth(9)?.parse().ok()

@@ -2,9 +2,9 @@
 //!
 //! # Safety
 //!
-//! The only file of this program with unsafe code. A [`Region`] owns its mapping until it drops. A
-//! mapped file is one that this program laid out under a name of its own and no longer writes, so
-//! that its bytes do not change.
+//! This is the program's only file with unsafe code. A [`Region`] owns its mapping until it drops.
+//! A mapped file is one that this program created without a name and no longer writes, so its bytes
+//! do not change.
 
 #![expect(unsafe_code, reason = "maps memory")]
 
@@ -17,7 +17,7 @@ use std::slice;
 
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Words of mapped memory.
+/// Mapped memory, as words.
 pub struct Region {
     mapped: *mut c_void,
     mapped_bytes: usize,
@@ -25,14 +25,13 @@ pub struct Region {
     words: usize,
 }
 
-// SAFETY: the mapping belongs to the region alone, and nothing in it is tied to a thread.
+// SAFETY: only the region owns the mapping, and nothing in it is tied to a thread.
 unsafe impl Send for Region {}
-// SAFETY: through a shared reference it is only read.
+// SAFETY: a shared reference only reads.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// The first `bytes` of a file, all of whose pages are brought in and entered into the page
-    /// table.
+    /// Maps the first `bytes` of a file, with all pages in memory and in the page table.
     ///
     /// # Errors
     /// The system refuses.
@@ -43,8 +42,8 @@ impl Region {
         Ok(Region { mapped, mapped_bytes: bytes, first: mapped.cast(), words: bytes / size_of::<u64>() })
     }
 
-    /// An array of `bytes`, in huge pages as far as the kernel has them, whose words are what
-    /// `word` says of their offsets.
+    /// Maps an array of `bytes`, in huge pages as far as the kernel has them. `word` gives the word
+    /// at each offset.
     ///
     /// # Errors
     /// The system refuses.
@@ -59,7 +58,7 @@ impl Region {
         // SAFETY: the advice changes no byte of the region.
         unsafe { madvise(first.cast(), bytes, Advice::LinuxHugepage) }?;
         // SAFETY: `bytes` from the boundary on lie in the mapping, which is a huge page larger;
-        // they are zero, and nobody else knows of them.
+        // they are zero, and no other reference to them exists.
         let words = unsafe { slice::from_raw_parts_mut(first, region.words) };
         for (offset, place) in (0..).step_by(size_of::<u64>()).zip(words) {
             *place = word(offset);
@@ -67,16 +66,16 @@ impl Region {
         Ok(region)
     }
 
-    /// All words.
+    /// All words of the region.
     pub fn words(&self) -> &[u64] {
-        // SAFETY: they lie in the mapping, aligned, and nobody writes them while the region lives.
+        // SAFETY: they lie in the mapping, aligned, and are not written while the region lives.
         unsafe { slice::from_raw_parts(self.first, self.words) }
     }
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping made above; what `words` lent is gone.
+        // SAFETY: the mapping made above; borrows from `words` have ended.
         let unmapped = unsafe { munmap(self.mapped, self.mapped_bytes) };
         debug_assert!(unmapped.is_ok(), "a mapping of our own is unmapped");
     }

@@ -1,7 +1,7 @@
-//! What a miss costs: random pages at queue depth 32 from two threads, of our cache and of fio on
+//! Cost of a miss: random pages at queue depth 32 from two threads, with our cache and with fio on
 //! the same file.
 //!
-//! Our depth is that of `read_many`. Only reads that missed are counted.
+//! Our depth is that of `read_many`. Only reads that missed count.
 
 use crate::Failure;
 use crate::file::{DataFile, PAGE_BYTES, uniform_pages};
@@ -16,15 +16,15 @@ use std::time::{Duration, Instant};
 /// fio's `numjobs` and `iodepth`.
 const THREADS: usize = 2;
 const DEPTH: usize = 32;
-/// Reads of one call, of which `read_many` has `DEPTH` under way.
+/// Reads per call, of which `read_many` has `DEPTH` active.
 const TOGETHER: usize = 1024;
 const OFFSETS: usize = 4 << 20;
-/// Part of the file that our cache may hold, as a divisor: what is left are nearly all misses.
+/// File size divided by cache size, so that nearly all reads miss.
 const CACHE_DIVISOR: u64 = 64;
-/// Memory for that, at least.
+/// Minimum cache size.
 const CACHE_BYTES_MIN: u64 = 8 << 20;
 
-/// Measures misses of our cache, and of fio where it is installed.
+/// Measures misses of our cache, and of fio if it is installed.
 ///
 /// # Errors
 /// The file cannot be opened.
@@ -54,7 +54,7 @@ pub fn measure(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Resu
     Ok(figures)
 }
 
-/// Nanoseconds between two reads of one thread, when all together make so many a second.
+/// Nanoseconds between two reads of one thread at `iops` reads per second in total.
 fn ns_on_each_thread(iops: f64) -> f64 {
     1e9 / iops * THREADS as f64
 }
@@ -95,7 +95,7 @@ fn ns_per_miss(tenant: &Tenant, path: &Path, offsets: &[u64], length: Duration) 
     Ok(ns_on_each_thread(missed as f64 / elapsed.as_secs_f64()))
 }
 
-/// Has fio read the file, and returns reads a second; or why there are none.
+/// Runs fio on the file. Returns reads per second, or the reason why there are none.
 fn fio_iops(path: &Path, length: Duration) -> Result<f64, String> {
     let output = Command::new("fio")
         .args([

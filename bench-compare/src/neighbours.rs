@@ -1,5 +1,5 @@
-//! What a hit costs while others are at work: while another tenant thrashes, and while background
-//! reclaim runs.
+//! Cost of a hit under interference: while another tenant thrashes, and while background reclaim
+//! runs.
 
 use crate::Failure;
 use crate::file::{DataFile, PAGE_BYTES, uniform_pages};
@@ -13,16 +13,16 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Pages that are hit. All of them are used so often that none is cold.
+/// Number of hit pages. Each is used often enough to stay hot.
 const HOT_PAGES: u64 = 8192;
 const HOT_BYTES: u64 = HOT_PAGES * PAGE_BYTES;
 const OFFSETS: usize = 1 << 20;
-/// How long the neighbour is at work before anything is measured.
+/// Run time of the interference before the measurement.
 const LEAD: Duration = Duration::from_millis(50);
 
-/// Throughput of one tenant's descriptor hits, alone and while another tenant, on one thread, reads
-/// more than its limit at random; and, to tell what of this is the machine's doing, while a thread
-/// reads the same around all caches.
+/// Throughput of one tenant's descriptor hits: alone; while another tenant on one thread reads more
+/// than its limit at random; and, to isolate the machine's share of the slowdown, while a thread
+/// performs the same reads without any cache.
 ///
 /// # Errors
 /// The file cannot be opened.
@@ -37,7 +37,7 @@ pub fn tenants(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Resu
     thrashing.advise(Advice::Random, 0..0)?;
     (0..HOT_PAGES).for_each(|page| assert_eq!(read(&file, page * PAGE_BYTES), page * PAGE_BYTES));
     let hot = uniform_pages(HOT_PAGES, OFFSETS);
-    // The thrashing tenant leaves the other's pages alone.
+    // The thrashing tenant does not touch the other's pages.
     let mut cold: Vec<u64> = uniform_pages(data.bytes() / PAGE_BYTES, OFFSETS);
     cold.retain(|&offset| offset >= HOT_BYTES);
     let mut cold = cold.into_iter().cycle();
@@ -64,7 +64,7 @@ pub fn tenants(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Resu
     ])
 }
 
-/// The file, read around the kernel's cache where its file system can.
+/// The file, read without the kernel's cache if its file system supports that.
 struct DirectFile(File);
 
 impl DirectFile {
@@ -76,7 +76,7 @@ impl DirectFile {
         Ok(DirectFile(file.map_err(|error| format!("{path} cannot be opened: {error}"))?))
     }
 
-    /// Memory that holds an aligned page.
+    /// Memory that contains an aligned page.
     fn buffer() -> Vec<u8> {
         vec![0; 2 * PAGE_BYTES as usize]
     }
@@ -88,8 +88,8 @@ impl DirectFile {
     }
 }
 
-/// The median of mapped hits that are timed one by one, and the 999th thousandth while another
-/// tenant reads the file from end to end, so that background reclaim has to make room all the time.
+/// The median of individually timed mapped hits, and the 99.9th percentile while another tenant
+/// reads the file sequentially and keeps background reclaim busy.
 ///
 /// # Errors
 /// The file cannot be opened.
@@ -112,7 +112,7 @@ pub fn reclaim(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Resu
     let (mut block, mut position) = (vec![0; 1 << 20], HOT_BYTES);
     let (mut reclaimed, mut directly, mut seconds) = (0, 0, 0.0);
     for _ in 0..effort.long_rounds {
-        // What reclaim took in the round before comes back.
+        // Brings back pages that reclaim took in the previous round.
         Times::of(LEAD, &hot, |offset| load(&map, offset));
         let quiet = Times::of(effort.long_sample, &hot, |offset| load(&map, offset));
         median.push(quiet.at(0.5) - clock);
@@ -125,7 +125,7 @@ pub fn reclaim(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Resu
             }
         };
         beside(read_on, || {
-            // Not asleep: pages that nobody hits become cold.
+            // Keep hitting the pages so that they stay hot.
             Times::of(LEAD, &hot, |offset| load(&map, offset));
             let (before, began) = (stolen(&stream), Instant::now());
             tail.push(Times::of(effort.long_sample, &hot, |offset| load(&map, offset)).at(0.999) - clock);
@@ -149,7 +149,7 @@ pub fn reclaim(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Resu
     ])
 }
 
-/// Pages of a tenant that background reclaim freed, and that readers had to free by themselves.
+/// Pages of a tenant that background reclaim freed, and that its readers freed themselves.
 fn stolen(tenant: &Tenant) -> (u64, u64) {
     let stats = tenant.stats();
     let counter = |name| stats.counter(name).expect("the cache counts what it reclaims");
@@ -163,17 +163,17 @@ fn note_misses(tenant: &Tenant, before: u64, who: &str, notes: &mut Vec<String>)
     }
 }
 
-/// How often an access took how many nanoseconds.
+/// Histogram of access times in nanoseconds.
 struct Times {
     counts: Vec<u32>,
     accesses: u64,
 }
 
 impl Times {
-    /// Longer ones count as this.
+    /// Longer times count as this.
     const NS_MAX: usize = 1 << 16;
 
-    /// Times accesses one by one.
+    /// Times accesses individually.
     fn of(length: Duration, offsets: &[u64], access: impl Fn(u64) -> u64) -> Times {
         let mut times = Times { counts: vec![0; Times::NS_MAX + 1], accesses: 0 };
         let began = Instant::now();

@@ -1,4 +1,4 @@
-//! The medians as bars, on a scale where each line is ten times the one before.
+//! Draws the medians as bars on a logarithmic scale.
 
 use crate::Failure;
 use crate::measure::Figures;
@@ -9,11 +9,11 @@ use std::path::Path;
 const WIDTH: u32 = 900;
 const BAR_HEIGHT: u32 = 30;
 const FONT: (&str, i32) = ("sans-serif", 15);
-/// Ours, and the others'. Told apart by people who do not see all colours (Okabe and Ito's).
+/// Colours of our results and of the others, distinguishable with colour blindness (Okabe and Ito).
 const OURS: RGBColor = RGBColor(0, 114, 178);
 const OTHERS: RGBColor = RGBColor(230, 159, 0);
 
-/// Draws a bar for each way, with its spread.
+/// Draws a bar with its spread for each way.
 ///
 /// # Errors
 /// The file cannot be written.

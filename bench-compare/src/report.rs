@@ -1,15 +1,15 @@
-//! What was measured, as a table for people and as JSON for programs.
+//! Presents the results, as a table and as JSON.
 
 use crate::measure::Figures;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
-/// What a ratio should be.
+/// Target of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Wanted {
     AtMost(f64),
     AtLeast(f64),
-    /// Nothing is asked of it.
+    /// No target.
     Any,
 }
 
@@ -32,13 +32,13 @@ impl Wanted {
     }
 }
 
-/// Two times, one over the other, in the median of all rounds.
+/// The ratio of two times: the median over all rounds.
 struct Ratio {
     name: &'static str,
     /// Name and number of threads.
     numerator: (&'static str, usize),
     denominator: (&'static str, usize),
-    /// Operations that the denominator's time stands for, per operation of the numerator.
+    /// Operations in the denominator's time per operation of the numerator.
     factor: f64,
     wanted: Wanted,
 }
@@ -52,7 +52,7 @@ const fn ratio(
     Ratio { name, numerator, denominator, factor: 1.0, wanted }
 }
 
-/// All ratios. Of two throughputs it is the other way round: more time is less throughput.
+/// All ratios. A ratio of throughputs is inverted, because more time is less throughput.
 const RATIOS: [Ratio; 12] = [
     ratio("mapped_hit_over_mmap", ("mapped_hit", 1), ("mmap", 1), Wanted::AtMost(1.0)),
     ratio("mapped_hit_over_huge_array", ("mapped_hit", 1), ("huge_array", 1), Wanted::AtMost(1.8)),
@@ -62,11 +62,11 @@ const RATIOS: [Ratio; 12] = [
     ratio("pread_over_descriptor_hit", ("pread", 1), ("descriptor_hit", 1), Wanted::AtLeast(4.0)),
     ratio("miss_iops_over_fio", ("fio", 2), ("miss", 2), Wanted::AtLeast(0.9)),
     Ratio {
-        // Each of the two threads takes its time, and both make an access in it.
+        // Each of the two threads makes one access in its time.
         factor: 2.0,
         ..ratio("two_threads_over_one", ("mapped_hit", 1), ("mapped_hit", 2), Wanted::AtLeast(1.8))
     },
-    // What the machine had to give at that time: the array's threads share nothing.
+    // The machine's own scaling at that time: the array's threads share nothing.
     Ratio {
         factor: 2.0,
         ..ratio("two_threads_over_one_of_huge_array", ("huge_array", 1), ("huge_array", 2), Wanted::Any)
@@ -77,7 +77,7 @@ const RATIOS: [Ratio; 12] = [
         ("tenant_hit_beside_thrashing", 1),
         Wanted::AtLeast(0.9),
     ),
-    // What the machine had to give, without any cache at work.
+    // The machine's own limit, without any cache.
     ratio(
         "tenant_hit_throughput_while_direct_reads_run",
         ("tenant_hit_alone", 1),
@@ -92,9 +92,9 @@ const RATIOS: [Ratio; 12] = [
     ),
 ];
 
-/// All that was measured.
+/// All results.
 pub struct Report {
-    /// Of each way.
+    /// Results of each way.
     pub figures: Vec<Figures>,
 }
 
@@ -103,7 +103,7 @@ impl Report {
         self.figures.iter().find(|figures| (figures.name, figures.threads) == (name, threads))
     }
 
-    /// `None`: one of the two was not measured.
+    /// The ratio; `None` if a part was not measured.
     fn value(&self, ratio: &Ratio) -> Option<f64> {
         let value = self.find(ratio.numerator)?.over(self.find(ratio.denominator)?) * ratio.factor;
         value.is_finite().then_some(value)

@@ -1,7 +1,7 @@
-//! How the baselines agree with libCacheSim: the tables of `docs/baselines.md`.
+//! Compares the baselines with libCacheSim and prints the tables of `docs/baselines.md`.
 //!
 //! ```text
-//! cargo run --release -p mglru-sim --example baselines ../shared/traces [ACCESSES_MAX]
+//! cargo run --release -p mglru-sim --example baselines TRACES [ACCESSES_MAX]
 //! ```
 
 #![allow(
@@ -19,10 +19,9 @@ use mglru_sim::Baseline;
 use miss_ratio::Row;
 use std::path::PathBuf;
 
-/// Rows that differ by less are not listed. Rates are of traces that are long enough to measure
-/// them.
+/// Rows with a smaller difference are not listed. Rates are measured on sufficiently long traces.
 const LISTED_FROM: f64 = 0.005;
-/// Hashes of the filter of libCacheSim's W-TinyLFU that are tried.
+/// Number of hashes tried for the filter of libCacheSim's W-TinyLFU.
 const HASHES: u64 = 4;
 
 fn main() {

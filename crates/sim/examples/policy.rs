@@ -1,20 +1,20 @@
-//! How the engine's policy compares: misses and refaults relative to linux-7.2 at the same memory,
-//! on every recorded load.
+//! Compares the engine's policy on every recorded load: misses and refaults relative to linux-7.2
+//! with the same memory.
 //!
 //! ```text
-//! cargo run --release -p mglru-sim --example policy [../shared] [OPTION…]
+//! cargo run --release -p mglru-sim --example policy [SHARED] [OPTION…]
 //!   sizes=1,10,40     percent of a trace's pages; the lab's loads have the memory that the kernel had
-//!   only=TEXT         the loads whose names have TEXT in them
-//!   without=SWITCH    one of the policy's mechanisms off; may be repeated
+//!   only=TEXT         the loads whose names contain TEXT
+//!   without=SWITCH    disable one of the policy's mechanisms; may be repeated
 //!   mapped            all accesses are mapped: the policy sees accessed bits only
-//!   repeats           two accesses in a row through one descriptor count twice, as in the prototype
-//!   brief             no baselines: what is best known is read from policy/misses.csv
+//!   repeats           consecutive accesses through one descriptor count twice, as in the prototype
+//!   brief             no baselines: read the best known results from policy/misses.csv
 //! ```
 //!
-//! Misses are counted as the traces' recorders did: of the lab's loads, from the warm point on.
-//! Refaults are misses but for the first touch of each page. Memory is what a policy has on
-//! average: the engine frees some pages at a time, and so gets half of these more (28 for the
-//! kernel's presets, which free some 56; 16 for `ranked`, which frees 32).
+//! Misses are counted as the traces' recorders did: in the lab's loads, from the warm point on.
+//! Refaults are misses without the first access to each page. Memory is a policy's average: the
+//! engine frees pages in batches, so it gets half a batch more (28 pages for the kernel's presets,
+//! which free about 56; 16 for `ranked`, which frees 32).
 
 #![allow(
     clippy::disallowed_types,
@@ -30,15 +30,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A trace has to leave at least so many pages of memory to be worth a case.
+/// Minimum memory, in pages, for a trace to be a case.
 const MEMORY_PAGES_MIN: u64 = 64;
-/// Half of what an effort frees, by whom.
+/// Half of what a reclaim attempt frees, by policy.
 const SLACK_KERNEL: u64 = 28;
 const SLACK_RANKED: u64 = 16;
-/// How many replays run at once.
+/// Concurrent replays.
 const THREADS: usize = 2;
 
-/// What the command line asks for.
+/// The command line.
 struct Plan {
     shared: PathBuf,
     percents: Vec<u64>,
@@ -83,14 +83,14 @@ impl Plan {
     }
 }
 
-/// What `policy/misses.csv` says about a case.
+/// A case's entry in `policy/misses.csv`.
 #[derive(Clone, Copy)]
 struct Known {
     best: u64,
     prototype: u64,
 }
 
-/// One load, decoded once.
+/// A decoded load.
 struct Load {
     name: String,
     operations: Vec<Operation>,
@@ -98,7 +98,7 @@ struct Load {
     distinct: u64,
     first_touches: u64,
     is_lab: bool,
-    /// Of the lab's loads: what the kernel had.
+    /// For the lab's loads: the memory that the kernel had.
     memory_pages: Option<u64>,
 }
 
@@ -150,7 +150,7 @@ impl Load {
         {
             machine.swap = Some(SwapModel { pages: self.distinct as u32, device: SwapDevice::lab_disk() });
         }
-        // Traces name pages as they like; only the lab's are small numbers in one file.
+        // Page names of traces are arbitrary; only the lab's are small numbers in one file.
         if !self.is_lab {
             machine.numbering = mglru_sim::Numbering::Keys;
         }
@@ -174,14 +174,14 @@ impl Load {
     }
 }
 
-/// One load at one size of memory, and what came of it.
+/// The result of one load with one memory size.
 struct Row {
     load: Arc<Load>,
     size: String,
     memory_pages: u64,
     kernel: u64,
     ranked: u64,
-    /// Misses of the others, by name.
+    /// Misses of the other policies, by name.
     others: BTreeMap<String, u64>,
     known: Option<Known>,
 }
@@ -209,7 +209,7 @@ impl Row {
         }
     }
 
-    /// The fewest misses of any policy but the optimum and ours.
+    /// The fewest misses of any policy except the optimum and ours.
     fn best(&self) -> u64 {
         let others = self.others.iter().filter(|(name, _)| *name != "opt").map(|(_, &misses)| misses);
         let best = others.chain([self.kernel]).min().expect("the kernel's");
@@ -220,7 +220,7 @@ impl Row {
         misses.saturating_sub(self.load.first_touches).max(1) as f64
     }
 
-    /// Nobody could do better: only first touches miss.
+    /// Whether no policy can do better because only first accesses miss.
     fn is_trivial(&self) -> bool {
         self.kernel as f64 <= self.load.first_touches as f64 * 1.001
     }
@@ -231,7 +231,7 @@ fn geometric_mean(ratios: impl Iterator<Item = f64>) -> f64 {
     (sum / f64::from(number.max(1))).exp()
 }
 
-/// Misses and refaults relative to those of the kernel.
+/// Misses and refaults relative to the kernel's.
 fn relative<'a>(rows: impl Iterator<Item = &'a Row> + Clone, misses: impl Fn(&Row) -> u64) -> String {
     let of_misses = geometric_mean(rows.clone().map(|row| misses(row) as f64 / row.kernel as f64));
     let refaults = rows.filter(|row| !row.is_trivial());

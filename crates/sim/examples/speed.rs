@@ -1,4 +1,4 @@
-//! How fast one thread replays: zipf 0.99 over a million pages with 10 % memory.
+//! Replay speed of one thread: zipf 0.99 over a million pages with 10 % memory.
 //!
 //! ```text
 //! cargo run --release -p mglru-sim --example speed [files|keys] [accesses]
@@ -50,7 +50,7 @@ fn main() {
         Numbering::Files => u64::from(page),
         Numbering::Keys => u64::from(page).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5555,
     };
-    // Other users of the computer only ever make it slower: the best of several runs counts.
+    // Other processes only make it slower, so the best of several runs counts.
     let mut best = f64::INFINITY;
     let runs = std::env::var("RUNS").map_or(5, |n| n.parse().expect("a number"));
     for _ in 0..runs {
@@ -73,7 +73,7 @@ fn main() {
     println!("best: {:.2} million accesses/s", accesses as f64 / best / 1e6);
 }
 
-/// Time that this process was on a CPU (Linux), so that waiting for other processes does not count.
+/// CPU time of this process in seconds (Linux), which excludes waiting for other processes.
 fn cpu_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").expect("Linux");
     text.split(' ').next().and_then(|nanos| nanos.parse::<f64>().ok()).expect("a number") / 1e9

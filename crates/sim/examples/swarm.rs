@@ -1,5 +1,5 @@
-//! Runs swarm seeds: `cargo run --release -p mglru-sim --example swarm FROM COUNT`. Status 1: some
-//! failed.
+//! Runs swarm seeds: `cargo run --release -p mglru-sim --example swarm FROM COUNT`. Exits with
+//! status 1 if a seed fails.
 
 #![allow(
     clippy::disallowed_types,

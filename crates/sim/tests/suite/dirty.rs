@@ -1,5 +1,4 @@
-//! Writers that are faster than the device: slowed down to what it writes, evenly, without
-//! spinning.
+//! Writers faster than the device are throttled to its bandwidth, evenly and without spinning.
 
 use mglru_core::Time;
 use mglru_sim::{
@@ -10,15 +9,15 @@ use std::rc::Rc;
 use std::time::Duration;
 
 const LIMIT_PAGES: u64 = 16_384;
-/// Of the device.
+/// The device's bandwidth.
 const PAGES_PER_SECOND: u64 = 5000;
 
 fn at(seconds: u64) -> Time {
     Time::ZERO + Duration::from_secs(seconds)
 }
 
-/// A tenant on a device with this bandwidth and latency of writes. Only its own limits are ever
-/// met.
+/// A tenant on a device with this write bandwidth and latency. Only the tenant's own limits are
+/// reached.
 fn simulator(pages_per_second: u64, latency: Duration) -> Simulator {
     let write = Lane {
         latency: Latency::Fixed(latency),
@@ -36,7 +35,7 @@ fn simulator(pages_per_second: u64, latency: Duration) -> Simulator {
     Simulator::new(&machine).unwrap()
 }
 
-/// Writes a file from the beginning on, without end, and counts.
+/// Writes a file from its beginning, endlessly, and counts.
 struct Writer {
     file: u64,
     written: Rc<Cell<u64>>,
@@ -66,8 +65,7 @@ fn pauses(simulator: &Simulator) -> u64 {
     simulator.report().tenants[1].total.counts.dirty_pauses
 }
 
-/// Whatever the device's bandwidth, also far above and below the 100 MB/s that are assumed at
-/// first.
+/// Holds for any bandwidth, also far above and below the initial estimate of 100 MB/s.
 #[test]
 fn a_writer_gets_the_bandwidth_of_the_device() {
     for pages_per_second in [1000, PAGES_PER_SECOND, 100_000] {
@@ -83,8 +81,8 @@ fn a_writer_gets_the_bandwidth_of_the_device() {
             "{pages} of {pages_per_second}/s"
         );
         assert!((20..=2501).contains(&pauses), "of 4 to 200 ms each: {pauses}");
-        // At first, with a wrong idea of the bandwidth, it may meet the limit, and pause several
-        // times for one write. Of a fast device, a tick is the longest.
+        // With a wrong initial estimate, the writer may reach the limit and pause several times for
+        // one write. On a fast device, the longest pause is a tick.
         let longest = simulator.latencies().nth(1).unwrap().max_ns();
         assert!((4_000_000..=1_001_000_000).contains(&longest), "{longest} ns");
     }
@@ -104,8 +102,8 @@ fn two_writers_share_evenly() {
     assert!(shares.iter().all(|share| share.abs_diff(all / 3) < all / 60), "within 5 %: {shares:?}");
 }
 
-/// A device that answers after 15 s. The writer gets as far as its limit, and pauses, soon for 200
-/// ms at a time; when writes end, it goes on.
+/// A device that completes after 15 s. The writer reaches its limit and pauses, soon for 200 ms at
+/// a time; it continues when writes end.
 #[test]
 fn a_device_that_stalls_is_waited_for() {
     let mut simulator = simulator(0, Duration::from_secs(15));
@@ -116,8 +114,8 @@ fn a_device_that_stalls_is_waited_for() {
     run_until(&mut simulator, at(14));
     assert!(written.get() - pages <= 32, "it stands still");
     let paused = pauses(&simulator) - pauses_before;
-    // 65 of 200 ms; some more before the bandwidth is seen to be nothing, when an eighth of what is
-    // pending takes 16 ms.
+    // 65 pauses of 200 ms, and more before the measured bandwidth reaches zero, while an eighth of
+    // the pending pages takes 16 ms.
     assert!((65..=300).contains(&paused), "13 s: {paused}");
     assert!(simulator.steps() - steps < 10 * paused, "nobody spins");
     run_until(&mut simulator, at(16));

@@ -1,5 +1,5 @@
-//! What observers see of every folio: a story that can be, with the counts of the report, and the
-//! run does not change by it.
+//! Events of individual folios form a possible history, agree with the report's counts, and do not
+//! change the run.
 
 use mglru_core::event::{Event, List, ListedFrom, Sorted};
 use mglru_core::pageout::Verdict;
@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Where a folio is, as far as events tell.
+/// State of a folio according to the events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Inserted,
@@ -174,14 +174,15 @@ fn events_tell_a_story_that_can_be_and_change_nothing() {
         assert_eq!(story.touches[0], counts.misses);
         assert_eq!(told("evicted"), total.counters.pgsteal());
         let refilled = total.counters.get(Counter::Pgrefill);
-        // The classic LRU isolates active pages, too, and counts them so; the other sorts them.
+        // The classic LRU isolates active pages, too, and counts them; the multi-generational one
+        // sorts them.
         let isolated = total.counters.pgscan() + if classic { refilled } else { 0 };
         assert_eq!(told("isolated"), isolated);
         assert_eq!(told("sorted"), if classic { 0 } else { refilled });
         assert_eq!(told("rotated"), total.counters.get(Counter::Pgrotated));
         assert_eq!(told("aged"), total.counters.get(Counter::Aged));
         assert!(told("protected") >= total.counters.get(Counter::Pgprotected));
-        // Where both jobs miss a page, one of them finds it inserted by the other.
+        // If both jobs miss a page, one of them finds it inserted by the other.
         let brought = told("inserted");
         assert!(
             (told("evicted")..=counts.misses + counts.zero_fills).contains(&brought),
@@ -192,7 +193,7 @@ fn events_tell_a_story_that_can_be_and_change_nothing() {
     }
 }
 
-/// Everything that happens, in words.
+/// Records all events as text.
 struct Words(Rc<RefCell<Vec<String>>>);
 
 impl Observer for Words {

@@ -1,6 +1,6 @@
 //! The golden traces of [book: golden-traces] ([book: golden-traces#descriptor-traces] and
-//! [book: golden-traces#mapped-traces], Linux 7.2) through the simulator, and that its shortcuts
-//! are only that.
+//! [book: golden-traces#mapped-traces], Linux 7.2) in the simulator, and the equivalence of its
+//! shortcuts.
 
 use mglru_core::{Counter, Event, Time};
 use mglru_sim::{Access, Machine, Operation, Report, Simulator};
@@ -10,7 +10,7 @@ const LIMIT_PAGES: u64 = 4096;
 
 type Channel = fn(u64) -> Access;
 
-/// T3's pages: the smaller of two draws, 200,000 times.
+/// The pages of trace T3: the smaller of two draws, 200,000 times.
 fn skewed() -> impl Iterator<Item = u64> {
     let mut x = 1u64;
     let mut draw = move || {
@@ -41,7 +41,7 @@ fn t3(channel: Channel) -> Vec<Access> {
     skewed().map(channel).collect()
 }
 
-/// Everything that a run shows.
+/// All observable results of a run.
 #[derive(Debug, PartialEq)]
 struct Seen {
     report: Report,
@@ -73,7 +73,7 @@ where
     Seen { report, evicted, recent, max_seq, min_seq }
 }
 
-/// The columns of the tables, in their order (`pgactivate` after refill).
+/// The columns of the tables, in order (`pgactivate` after refill).
 fn row(batch_folios: usize, trace: Vec<Access>) -> [u64; 13] {
     let accesses = trace.len() as u64;
     let seen = replay(&Machine::ideal(LIMIT_PAGES, batch_folios), trace, |_| {});
@@ -153,7 +153,7 @@ fn mixed() -> Vec<Operation> {
         .collect()
 }
 
-/// Machines of which each has something that another lacks.
+/// Machines that together use every feature.
 fn machines() -> Vec<Machine> {
     let mut short = Machine::new(2048);
     short.tenants[0].max_pages = 1900;
@@ -165,8 +165,8 @@ fn machines() -> Vec<Machine> {
     vec![Machine::kernel_lab(1500), instant, short, slow]
 }
 
-/// The shortcuts change nothing, and neither does the checker: the same pages go at the same
-/// moments.
+/// Neither the shortcuts nor the checker change anything: the same pages are evicted at the same
+/// times.
 #[test]
 fn the_fast_path_is_only_faster() {
     for (number, machine) in machines().iter().enumerate() {
@@ -179,7 +179,7 @@ fn the_fast_path_is_only_faster() {
     }
 }
 
-/// The same seed gives the same report; with several jobs, another seed another one.
+/// The same seed gives the same report; with several jobs, another seed gives another report.
 #[test]
 fn a_seed_repeats() {
     let run = |seed| {
@@ -195,7 +195,7 @@ fn a_seed_repeats() {
     assert_ne!(run(1), run(2));
 }
 
-/// Counting from an access on is the same as the difference between two runs.
+/// Counts from the warm point equal the difference between two runs.
 #[test]
 fn counts_from_the_warm_point_are_differences() {
     let machine = Machine::kernel_lab(1500);
@@ -208,7 +208,7 @@ fn counts_from_the_warm_point_are_differences() {
     assert_eq!(expected.counts.accesses, 150_000);
 }
 
-/// Opaque keys are positions in the order of first touch, whatever they are.
+/// Opaque keys become positions in the order of first access, whatever their values.
 #[test]
 fn keys_stand_for_positions() {
     let machine = Machine { numbering: mglru_sim::Numbering::Keys, ..Machine::ideal(LIMIT_PAGES, 31) };

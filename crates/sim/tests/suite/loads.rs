@@ -1,10 +1,10 @@
-//! Loads of many pages at once come to what one by one they do.
+//! Batched loads give the same results as single ones.
 
 use mglru_sim::{Access, Machine, Operation, Request, Simulator, Tenant};
 
 const PAGES: u64 = 1000;
 
-/// Which of the 64 pages from `first` on are loaded in a round.
+/// The pages, out of 64 from `first` on, that are loaded in a round.
 fn mask(round: u64, first: u64) -> u64 {
     let drawn = (round * 1000 + first).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (drawn ^ drawn >> 29) & u64::MAX >> 64u64.saturating_sub(PAGES - first)
@@ -41,7 +41,7 @@ fn loads_together_are_loads_one_by_one() {
     let (together, single) = (run(true), run(false));
     let pgsteal = single.iter().find(|(name, _)| name == "pgsteal_proactive").unwrap().1;
     assert!(pgsteal > 1000, "requests took pages: {pgsteal}");
-    // Within a leaf the order may differ: what is missing comes after what is there.
+    // Within a leaf the order may differ: missing pages are loaded after cached ones.
     for (a, b) in together.iter().zip(&single) {
         assert!(a.1.abs_diff(b.1) * 50 <= b.1.max(50), "{a:?}, one by one {b:?}");
     }

@@ -1,10 +1,9 @@
-//! What `memory.min` and `memory.low` leave to whom: the kernel's own published example, and shares
-//! in proportion.
+//! Effect of `memory.min` and `memory.low`: the kernel's own published example, and proportional
+//! shares.
 //!
-//! The tree and the figures of the example are those of Linux's self-test of memory cgroups
-//! (`test_memcg_min` and `test_memcg_low`, as published with the kernel's sources): 50 MiB of page
-//! cache in each of three children, of a parent that is protected with 50 MiB, and then 148 MiB of
-//! anonymous memory beside it.
+//! The example's tree and numbers are those of Linux's memory cgroup self-test (`test_memcg_min`
+//! and `test_memcg_low` in the kernel's sources): three children with 50 MiB of page cache each,
+//! below a parent with 50 MiB of protection, beside 148 MiB of anonymous memory.
 
 use mglru_core::{Mechanisms, Preset, Switch};
 use mglru_sim::{Access, Machine, Operation, Report, Request, Simulator, Tenant};
@@ -17,7 +16,7 @@ fn preset(preset: Preset, classic: bool) -> Mechanisms {
     if classic { mechanisms.with_lru(mglru_core::Lru::Classic) } else { mechanisms }
 }
 
-/// So much page cache each, in files that nobody shares.
+/// Reads `mib` MiB of a file that no other job uses.
 fn cached(file: u64, mib: u64) -> impl Iterator<Item = Operation> {
     (0..mib * MIB_PAGES).map(move |page| Operation::from(Access::read(file << 32 | page)))
 }
@@ -27,7 +26,7 @@ fn usage_mib(report: &Report, path: &str) -> f64 {
     tenant.usage_pages as f64 / MIB_PAGES as f64
 }
 
-/// `low`: of `memory.low`, else of `memory.min`.
+/// Runs the example with `memory.low` if `low`, else with `memory.min`.
 fn the_kernels_example(mechanisms: Mechanisms, low: bool) -> Report {
     let tenant = |path: &str, protected_mib: u64, max_pages: u64| {
         let mut tenant = Tenant::new(path, max_pages);
@@ -61,7 +60,7 @@ fn the_kernels_example(mechanisms: Mechanisms, low: bool) -> Report {
     report
 }
 
-/// Published: B keeps some 50 MiB, C 29, D 21, E nothing, each within a tenth.
+/// Published: B keeps about 50 MiB, C 29, D 21, E nothing, each within a tenth.
 #[test]
 fn the_kernels_example_of_a_protected_tree() {
     for (name, classic) in [
@@ -85,8 +84,8 @@ fn the_kernels_example_of_a_protected_tree() {
     }
 }
 
-/// `subtree_lru`: of two equal tenants one protects 90 % of its pages and the other 10 %: what the
-/// root is asked for comes from what each has beyond that, 1 to 9.
+/// `subtree_lru`: of two equal tenants, one protects 90 % of its pages and the other 10 %. Reclaim
+/// of the root takes pages in proportion to their unprotected pages, 1 to 9.
 #[test]
 fn who_is_protected_gives_in_proportion() {
     let tenant = |path: &str, low_mib: u64| Tenant {

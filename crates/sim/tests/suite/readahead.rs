@@ -1,4 +1,4 @@
-//! What reads, and misses through mappings, bring beside the page that they need.
+//! Pages that reads, and misses through mappings, bring in beside the needed one.
 
 use mglru_sim::{Access, Machine, Numbering, Operation, Report, SimError, Simulator};
 
@@ -18,8 +18,8 @@ fn run(machine: &Machine, accesses: impl Iterator<Item = Access> + 'static) -> R
     report
 }
 
-/// The windows of the core's rule: 4 pages, then 8, 16 and 32, each asked for at the beginning of
-/// the one before; none behind the file's end.
+/// The windows of the core's rule: 4 pages, then 8, 16 and 32. Each is requested at the beginning
+/// of the previous one, and none is behind the file's end.
 #[test]
 fn a_file_that_is_read_in_order_is_read_ahead() {
     let report = run(&machine(32, 0), (0..FILE_PAGES).map(Access::read));
@@ -38,20 +38,19 @@ fn reads_in_no_order_bring_only_themselves() {
     assert_eq!((report.device.reads, report.device.pages_read), (FILE_PAGES - 1, FILE_PAGES - 1));
 }
 
-/// 128 KiB around a miss, and what is in memory of an aligned window of 64 KiB gets its entries
-/// together.
+/// A miss reads 128 KiB around it, and maps the cached pages of an aligned window of 64 KiB.
 #[test]
 fn misses_through_a_mapping_read_and_map_around() {
     let loads = || [500u64].into_iter().chain(484..516).map(Access::load);
     let report = run(&machine(32, 0), loads());
     let counts = &report.total().counts;
     assert_eq!((counts.misses, counts.minor_faults), (1, 31));
-    // The last quarter asks for more.
+    // The last quarter requests more.
     assert_eq!((report.device.reads, report.device.pages_read), (2, 64));
 
     let report = run(&machine(32, 16), loads());
-    // A fault at 484, which maps up to 495; then at 496, up to 507, but for 508, which asks for
-    // more; there, and at 512.
+    // A fault at 484 maps up to 495. One at 496 maps up to 507, but not 508, which has the
+    // readahead mark. The others are at 508 and 512.
     assert_eq!(report.total().counts.minor_faults, 4);
     assert_eq!(run(&machine(0, 16), loads()).device.pages_read, 32, "nothing is read for it");
 }

@@ -1,4 +1,4 @@
-//! Samples and latencies: they add up, and the run does not change by them.
+//! Samples and latencies are consistent and do not change the run.
 
 use mglru_sim::{Access, DeviceModel, Machine, Operation, Report, Simulator};
 use mglru_workload::Random;

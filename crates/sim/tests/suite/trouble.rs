@@ -1,4 +1,4 @@
-//! What a device in trouble does to who needs it, and what takes time while pages are reclaimed.
+//! Effects of a failing device on its users, and of timed operations during reclaim.
 
 use mglru_core::{Counter, Mechanisms, Preset, Time};
 use mglru_sim::{Access, Machine, Operation, Report, Simulator, Tenant, Trouble, Writes};
@@ -6,8 +6,7 @@ use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A writer fills a tenant of 64 pages three times, while the device stands still for a minute from
-/// the beginning.
+/// A writer fills a tenant of 64 pages three times, while the device stalls for the first minute.
 fn write_while_it_stands_still(preset: Preset) -> Report {
     let machine = Machine {
         tenants: vec![Tenant::new("t", 64)],
@@ -27,8 +26,7 @@ fn write_while_it_stands_still(preset: Preset) -> Report {
     report
 }
 
-/// Nothing is hopeless as long as the device owes an answer: by default it is waited for, where
-/// Linux 7.1 kills.
+/// As long as the device owes a completion, the default preset waits for it, where Linux 7.1 kills.
 #[test]
 fn a_device_that_stands_still_is_waited_for() {
     let report = write_while_it_stands_still(Preset::Default);
@@ -37,8 +35,8 @@ fn a_device_that_stands_still_is_waited_for() {
     assert!(write_while_it_stands_still(Preset::Linux71).total().counts.out_of_memory > 0);
 }
 
-/// A walk takes as long as it looks at entries: what is counted is the same, as nobody else is
-/// there.
+/// A walk takes time in proportion to the entries it reads. The counts stay the same, because no
+/// other job runs.
 #[test]
 fn walks_take_time() {
     let run = |walk_time| {

@@ -1,4 +1,5 @@
-//! Miss ratios of the baselines beside those of libCacheSim: `missratio.csv` of the shared traces.
+//! Compares the baselines' miss ratios with libCacheSim's, which are in `missratio.csv` beside the
+//! shared traces.
 
 #![allow(dead_code, reason = "the tests and the example use their parts")]
 
@@ -10,40 +11,40 @@ use mglru_workload::trace::{OpenOptions, open};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// One of its rows that one of ours can be compared with.
+/// A comparable row of the table.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// The trace's name.
+    /// Name of the trace.
     pub trace: String,
-    /// Memory.
+    /// Memory, in pages.
     pub memory_pages: u64,
     /// The policy.
     pub baseline: Baseline,
-    /// libCacheSim's miss ratio, of four decimals.
+    /// libCacheSim's miss ratio, to four decimals.
     pub reference: f64,
-    /// Ours.
+    /// Our miss ratio.
     pub miss_ratio: f64,
-    /// Accesses.
+    /// Number of accesses.
     pub accesses: u64,
-    /// How long the replay was on a CPU, in seconds.
+    /// CPU time of the replay, in seconds.
     pub seconds: f64,
 }
 
 impl Row {
-    /// How much more we miss.
+    /// Relative difference of our miss ratio from libCacheSim's.
     pub fn difference(&self) -> f64 {
         difference(self.miss_ratio, self.reference)
     }
 }
 
-/// How much larger a miss ratio is than the reference, relatively. What the rounding of the
-/// reference to four decimals can explain is no difference.
+/// Relative difference of a miss ratio from the reference. A difference within the reference's
+/// rounding to four decimals counts as 0.
 pub fn difference(miss_ratio: f64, reference: f64) -> f64 {
     let apart = miss_ratio - reference;
     if apart.abs() < 0.000_050_001 { 0.0 } else { apart / reference }
 }
 
-/// The policy that libCacheSim calls so.
+/// The policy with this name in libCacheSim.
 fn baseline(algorithm: &str) -> Option<Baseline> {
     let ours = match algorithm {
         "twoq" => "2q",
@@ -55,10 +56,10 @@ fn baseline(algorithm: &str) -> Option<Baseline> {
     Baseline::parse(ours).ok()
 }
 
-/// What `missratio.csv` has of one trace: memory, policy, miss ratio.
+/// The rows of `missratio.csv` for one trace: memory, policy, miss ratio.
 pub type Wanted = Vec<(u64, Baseline, f64)>;
 
-/// The rows that one of our policies can be compared with, by trace.
+/// The rows for our policies, by trace.
 pub fn wanted(folder: &Path) -> BTreeMap<String, Wanted> {
     let text = std::fs::read_to_string(folder.join("missratio.csv")).expect("missratio.csv can be read");
     let mut by_trace: BTreeMap<String, Wanted> = BTreeMap::new();
@@ -74,7 +75,7 @@ pub fn wanted(folder: &Path) -> BTreeMap<String, Wanted> {
     by_trace
 }
 
-/// Replays the traces with at most so many accesses, and tells of each.
+/// Replays the traces with at most `accesses_max` accesses and calls `tell` for each.
 pub fn compare(folder: &Path, accesses_max: usize, mut tell: impl FnMut(&[Row])) -> Vec<Row> {
     let mut all = Vec::new();
     for (trace, wanted) in wanted(folder) {
@@ -117,7 +118,7 @@ pub fn accesses(folder: &Path, trace: &str) -> Vec<Operation> {
     all
 }
 
-/// Pages of a trace as positions.
+/// The pages of a trace as positions.
 pub fn positions(operations: &[Operation]) -> Vec<u32> {
     let mut positions = BTreeMap::new();
     let position = |operation: &Operation| {
@@ -128,18 +129,18 @@ pub fn positions(operations: &[Operation]) -> Vec<u32> {
     operations.iter().map(position).collect()
 }
 
-/// Of a model.
+/// Miss ratio of a model.
 pub fn miss_ratio(mut policy: impl Policy, pages: &[u32]) -> f64 {
     pages.iter().filter(|&&page| !policy.touch(page)).count() as f64 / pages.len() as f64
 }
 
-/// The least and the most of what libCacheSim's W-TinyLFU gives with so many hashes of its filter.
+/// Minimum and maximum miss ratio of libCacheSim's W-TinyLFU over `hashes` filter hashes.
 pub fn their_w_tiny_lfu(memory_pages: u64, pages: &[u32], hashes: u64) -> (f64, f64) {
     let ratios = (0..hashes).map(|seed| miss_ratio(WTinyLfu::new(memory_pages as usize, seed), pages));
     ratios.fold((1.0, 0.0), |(least, most), ratio| (ratio.min(least), ratio.max(most)))
 }
 
-/// Time that this thread was on a CPU (Linux), so that waiting for other processes does not count;
+/// CPU time of this thread in seconds, which excludes waiting for other processes. Linux only;
 /// elsewhere 0.
 fn cpu_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The baselines beside naive models of them, by seed, and beside libCacheSim's numbers on the
+//! Compares the baselines with naive models on random traces, and with libCacheSim's numbers on the
 //! shared traces.
 
 mod miss_ratio;
@@ -10,14 +10,14 @@ use mglru_sim::{Access, Baseline, Operation};
 use mglru_workload::Random;
 use std::path::{Path, PathBuf};
 
-/// Traces with at most so many accesses are replayed in tests; `examples/baselines.rs` replays all.
+/// Longest trace replayed in tests, in accesses; `examples/baselines.rs` replays all.
 const ACCESSES_MAX: usize = 300_000;
-/// Traces for models that search vectors.
+/// Longest trace for models that search vectors.
 const ACCESSES_MAX_NAIVE: usize = 60_000;
-/// Hashes of the filter of W-TinyLFU that are tried.
+/// Number of hashes tried for W-TinyLFU's filter.
 const HASHES: u64 = 4;
 
-/// Loops, scans, favourites and chance, in turns.
+/// A mix of loops, scans, hot pages and random accesses.
 fn trace(seed: u64) -> Vec<u32> {
     let mut random = Random::new(seed);
     let mut trace = Vec::new();
@@ -81,7 +81,8 @@ fn nobody_misses_less_than_the_optimum() {
     }
 }
 
-/// `../shared/traces`, or of `MGLRU_SHARED`; `None`, with a message: it is not there.
+/// The directory `traces` below `MGLRU_SHARED` (default: the directory `shared` beside the
+/// repository). `None`, with a message, if it is missing.
 fn shared_traces() -> Option<PathBuf> {
     let shared = std::env::var_os("MGLRU_SHARED")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
@@ -100,7 +101,7 @@ fn miss_ratios_are_those_of_libcachesim() {
     let mut compared = 0;
     for row in &rows {
         let tolerance = match row.baseline {
-            // Another algorithm of the same name: see `their_rules_explain_the_differences`.
+            // libCacheSim's algorithm differs: see `their_rules_explain_the_differences`.
             Baseline::WTinyLfu => continue,
             Baseline::Lirs => 0.005,
             _ => 0.0,
@@ -111,9 +112,9 @@ fn miss_ratios_are_those_of_libcachesim() {
     assert!(compared > 300, "{compared} rows");
 }
 
-/// LIRS and W-TinyLFU by libCacheSim's rules, in models: LIRS gives its miss ratios. Those of
-/// W-TinyLFU depend on the hashes of its filter, which are crowded, so theirs has to be among what
-/// other hashes give.
+/// Models of LIRS and W-TinyLFU by libCacheSim's rules. LIRS reproduces its miss ratios.
+/// W-TinyLFU's depend on the hashes of its crowded filter, so libCacheSim's must be within the
+/// range of other hashes.
 #[test]
 fn their_rules_explain_the_differences() {
     let Some(folder) = shared_traces() else { return };
@@ -133,7 +134,7 @@ fn their_rules_explain_the_differences() {
             if baseline == Baseline::WTinyLfu {
                 let (least, most) = miss_ratio::their_w_tiny_lfu(memory, &pages, HASHES);
                 println!("{trace}, {memory} pages: {least:.4} to {most:.4}, theirs {reference}");
-                // A few fall outside of what others span, but not far.
+                // A few are slightly outside of this range.
                 assert!((0.98 * least..=1.02 * most).contains(&reference), "{trace}, {memory} pages");
                 compared[1] += 1;
             }
@@ -142,8 +143,8 @@ fn their_rules_explain_the_differences() {
     assert!(compared[0] > 15 && compared[1] > 35, "{compared:?} rows");
 }
 
-/// `docs/baselines.md` has a row for each size of each trace: what it says of W-TinyLFU is what
-/// ours is, to the last decimal.
+/// `docs/baselines.md` has a row for each size of each trace. Its numbers for our W-TinyLFU must be
+/// exact.
 #[test]
 fn w_tiny_lfu_is_what_is_documented() {
     let Some(folder) = shared_traces() else { return };

@@ -1,13 +1,13 @@
-//! The policies once more, written from their descriptions with vectors that are searched: slow,
-//! and plain to see.
+//! Naive models of the policies, written from their descriptions with linear searches: slow but
+//! simple.
 //!
-//! Vectors are from old to new. Counts of W-TinyLFU are exact here.
+//! Vectors are ordered from old to new. W-TinyLFU's counts are exact.
 
 use mglru_sim::Baseline;
 use mglru_sim::baseline::Policy;
 use std::collections::BTreeMap;
 
-/// The policy, for a trace.
+/// The naive policy for a trace.
 pub fn policy(baseline: Baseline, memory: usize, trace: &[u32]) -> Box<dyn Policy> {
     match baseline {
         Baseline::Fifo => Box::new(Fifo { memory, queue: vec![] }),
@@ -23,7 +23,7 @@ pub fn policy(baseline: Baseline, memory: usize, trace: &[u32]) -> Box<dyn Polic
     }
 }
 
-/// Takes a page out, if it is in.
+/// Removes a page if it is present. Returns whether it was.
 fn take(pages: &mut Vec<u32>, page: u32) -> bool {
     let found = pages.iter().rposition(|&other| other == page);
     found.map(|at| pages.remove(at)).is_some()
@@ -112,8 +112,8 @@ impl Policy for Sieve {
                 self.hand = (self.hand + 1) % self.queue.len();
             }
             self.queue.remove(self.hand);
-            // Past the newest, the hand starts over at the oldest, even though a newer page comes
-            // now.
+            // Behind the newest page, the hand restarts at the oldest, even though a newer page
+            // comes now.
             if self.hand == self.queue.len() {
                 self.hand = 0;
             }
@@ -226,7 +226,7 @@ impl Policy for Arc {
     }
 }
 
-/// The stack and the queue of the paper, with what is known of each page in a table.
+/// The stack and the queue of the paper, with a table of page states.
 #[derive(Default)]
 struct Lirs {
     memory: usize,

@@ -1,5 +1,5 @@
-//! What libCacheSim (2024-10-07) does otherwise than the papers, as far as its miss ratios show it.
-//! With these rules a naive model gives its numbers, so nothing else is behind the differences.
+//! Naive models of libCacheSim (2024-10-07) where it deviates from the papers. They reproduce its
+//! miss ratios, so these deviations explain all differences.
 
 #![allow(dead_code, reason = "the tests and the example use their parts")]
 
@@ -12,11 +12,10 @@ fn take(pages: &mut Vec<u32>, page: u32) -> bool {
     found.map(|at| pages.remove(at)).is_some()
 }
 
-/// LIRS with one rule more: a hit in the queue on a page that is not in the stack turns the LIR
-/// page at the bottom into a HIR page, for which the first of the queue leaves, as if the page that
-/// was hit became LIR. It does not, so the next new page becomes LIR at once. And if the queue is
-/// of one page, it is the page hit that leaves, and its entry in the stack still counts as in
-/// memory.
+/// LIRS with one additional rule. A hit in the queue on a page outside of the stack turns the LIR
+/// page at the bottom into a HIR page and evicts the first page of the queue, as if the hit page
+/// became LIR. But it does not, so the next new page becomes LIR at once. If the queue has one
+/// page, the hit page itself is evicted, and its stack entry still counts as in memory.
 #[derive(Default)]
 pub struct Lirs {
     memory: usize,
@@ -119,12 +118,11 @@ impl Policy for Lirs {
     }
 }
 
-/// Pages in their order. What was taken out of its middle is passed over later, so that long traces
-/// can be replayed.
+/// Pages in order. Removed pages are skipped later, so that long traces can be replayed.
 #[derive(Default)]
 struct Queue {
     order: VecDeque<(u32, u64)>,
-    /// When each page that is in it was pushed.
+    /// Push number of each page in the queue.
     pushed: HashMap<u32, u64>,
     pushes: u64,
 }
@@ -163,17 +161,16 @@ impl Queue {
 
 /// W-TinyLFU with other rules:
 ///
-/// * touches are counted when a page comes in, when it is hit outside the window, and once more
-///   when it leaves the window, admitted or not; not when it is hit in the window;
-/// * counts are those of a Bloom filter that counts, for one in a thousand errors (14.4 counters
-///   per page, ten of them per key) if there were no more keys than pages; but all pages of the
-///   trace come into it. They have no largest value, and are halved after 32 hits outside the
-///   window per page of it;
-/// * until memory is full, the window takes all of it; then pages move on until the rest is full,
-///   first into probation, but into the protected part when probation's fifth is full;
-/// * probation of one page more than its fifth, which rounding leads to, makes a page leave on a
-///   hit;
-/// * after a page was admitted the next one leaves the window, until one is not admitted: that
+/// * Accesses are counted when a page is brought in, on a hit outside of the window, and again when
+///   the page leaves the window, admitted or not; not on a hit in the window.
+/// * The counts are those of a counting Bloom filter, sized for one error in a thousand (14.4
+///   counters per page, ten of them per key) if there were no more keys than pages; but all pages
+///   of the trace are added. They have no maximum, and are halved after 32 hits outside of the
+///   window per page of it.
+/// * Until memory is full, the window uses all of it. Then pages move on until the rest is full:
+///   first into probation, but into the protected part once probation's fifth is full.
+/// * If probation has one page more than its fifth, as rounding causes, a hit evicts a page.
+/// * After a page is admitted, the next one leaves the window, until one is not admitted, which
 ///   makes room for several.
 pub struct WTinyLfu {
     memory: usize,
@@ -188,7 +185,7 @@ pub struct WTinyLfu {
 }
 
 impl WTinyLfu {
-    /// `seed`: of the filter's hashes.
+    /// `seed`: for the filter's hashes.
     pub fn new(memory: usize, seed: u64) -> WTinyLfu {
         let main_max = memory - memory / 100;
         WTinyLfu {
