@@ -1,41 +1,41 @@
-//! What a step of writing a control file came to, and why one could not be read or written.
+//! Results and errors of reading and writing control files.
 
 use crate::host::Throttle;
 use std::fmt;
 
-/// What a step of writing came to.
+/// Result of a step of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlStep {
-    /// Call again; anybody may run before.
+    /// Call again; other threads may run before.
     More,
     /// Wait, then call again.
     Wait(Throttle),
-    /// All is done.
+    /// The write is complete.
     Done,
 }
 
-/// The kernel's number of an error.
+/// The kernel's error numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Errno {
-    /// ENOENT: no such file or memcg.
+    /// ENOENT: the file or memcg does not exist.
     NoEntry,
-    /// EIO: a file of /proc that cannot be written to.
+    /// EIO: a file of /proc cannot be written.
     Io,
-    /// EAGAIN: less could be reclaimed than was asked for.
+    /// EAGAIN: fewer pages could be reclaimed than requested.
     Again,
     /// EEXIST: another thread opened the generation.
     Exists,
-    /// EINVAL: the value is none, or the file cannot be read or written so.
+    /// EINVAL: the value is invalid, or the file cannot be read or written.
     Invalid,
-    /// ERANGE: there are as many generations as there may be.
+    /// ERANGE: the maximum number of generations exists.
     Range,
-    /// EOPNOTSUPP: this build has no such thing.
+    /// EOPNOTSUPP: this build does not support the feature.
     NotSupported,
 }
 
 impl Errno {
-    /// As the system counts.
+    /// The number of the error, as in `errno.h`.
     pub fn number(self) -> i32 {
         match self {
             Errno::NoEntry => 2,
@@ -48,7 +48,7 @@ impl Errno {
         }
     }
 
-    /// As the manuals call it.
+    /// The name of the error, as in the manuals.
     pub fn name(self) -> &'static str {
         match self {
             Errno::NoEntry => "ENOENT",
@@ -65,15 +65,15 @@ impl Errno {
 /// A control file could not be read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlError {
-    /// What a kernel would answer.
+    /// The error that the kernel would return.
     pub errno: Errno,
-    /// The file, as it was asked for.
+    /// The path that the caller gave.
     pub path: String,
-    /// What is wrong, and what to do.
+    /// The problem, and what to do about it.
     pub reason: String,
 }
 
-/// An error before it is known of which file.
+/// An error whose file is not yet known.
 pub(super) type Failure = (Errno, String);
 
 impl ControlError {

@@ -17,13 +17,13 @@ use std::fmt::Write;
 const STEP_FOLIOS: u64 = 64;
 
 impl Core {
-    /// The generations of every memcg ([book: control-files#lru-gen-read]); `full`: always four,
+    /// The generations of all memcgs ([book: control-files#lru-gen-read]). `full`: always four,
     /// with tiers and statistics of walks ([book: control-files#lru-gen-full]).
     pub(super) fn lru_gen_text(&self, now: Time, full: bool) -> String {
         let mut text = String::new();
         for memcg in self.memcgs.subtree(MemcgId::ROOT) {
             let (id, path) = (memcg.id().0, self.memcgs.path(memcg.id()));
-            // Ids are padded before 7.2.
+            // Before 7.2, ids are padded.
             _ = if self.mechanisms().reclaim_loop() {
                 writeln!(text, "memcg {id} /{path}")
             } else {
@@ -88,7 +88,7 @@ impl Core {
     }
 }
 
-/// Newcomers and the main list, with the newcomers' share in percent of memory, and the clock:
+/// Newcomers and the main list, with the newcomers' share in percent of memory, and the clock in
 /// pages brought in.
 fn write_lists(text: &mut String, memcg: &Memcg) {
     let ranked = &memcg.lruvec.ranked;
@@ -103,7 +103,7 @@ fn write_lists(text: &mut String, memcg: &Memcg) {
     }
 }
 
-/// Commands, done one after the other; the first that is wrong ends it
+/// Commands, executed one after the other until the first error
 /// ([book: control-files#lru-gen-write]).
 #[derive(Debug)]
 pub(super) struct Commands {
@@ -128,7 +128,7 @@ struct Command {
     memcg: MemcgId,
     seq: Seq,
     swappiness: Option<Swappiness>,
-    /// Whether to force, or how many pages.
+    /// Whether to force (aging), or the number of pages (eviction).
     option: u64,
 }
 
@@ -176,12 +176,12 @@ impl Commands {
         Commands { rest: commands.map(str::to_owned).collect(), evicting: None }
     }
 
-    /// Whether all are commands.
+    /// Checks that all lines are commands.
     pub(super) fn check(&self) -> Result<(), Failure> {
         self.rest.iter().try_for_each(|text| parse(text).map(drop))
     }
 
-    /// Does one command, or one batch of it.
+    /// Executes one command, or one batch of it.
     pub(super) fn step(&mut self, core: &Core, host: &impl Host, cpu: usize) -> Result<ControlStep, Failure> {
         if let Some(evicting) = &mut self.evicting {
             if !evicting.step(core, host, cpu) {
@@ -206,7 +206,7 @@ impl Commands {
         result.map(|()| ControlStep::More).map_err(|(errno, what)| fail(errno, what))
     }
 
-    /// Nothing more is done.
+    /// Drops the remaining commands.
     pub(super) fn end(&mut self, core: &Core) {
         if let Some(evicting) = self.evicting.take() {
             core.drop_handle(evicting.memcg);
@@ -215,7 +215,7 @@ impl Commands {
 }
 
 impl Evicting {
-    /// Evicts at most one batch. `false`: there is nothing more to do.
+    /// Evicts at most one batch. `false`: the eviction is finished.
     fn step(&mut self, core: &Core, host: &impl Host, cpu: usize) -> bool {
         let memcg = core.memcg(self.memcg);
         let oldest = self.swappiness.evictable().map(|kind| memcg.lruvec.min_seq(kind)).min();
@@ -240,7 +240,7 @@ impl Core {
         let before = !self.mechanisms().workingset_rework();
         let mut swappiness = self.commanded_swappiness(command);
         if before && command.swappiness.is_some_and(|given| given.0 != 0) {
-            // It said only whether anonymous pages may be taken.
+            // The value only said whether anonymous pages may be taken.
             swappiness = self.options.swappiness.max(Swappiness(1));
         }
         let force = command.option != 0;
@@ -267,7 +267,7 @@ impl Core {
             let what = format!("the youngest generation is {}, and the two youngest stay", max.0);
             return Err((Errno::Invalid, what));
         }
-        // A command owns a walk context, as every proactive reclaimer does.
+        // A command owns a walk context, as all proactive reclaim does.
         let scan = Scan { walk: Some(Default::default()), ..Scan::default() };
         Ok(Evicting {
             memcg: command.memcg,

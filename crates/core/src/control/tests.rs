@@ -1,4 +1,4 @@
-//! The checklist of [book: control-files#checks], and what kernels refuse.
+//! The checklist of [book: control-files#checks], and the writes that kernels refuse.
 
 use super::*;
 use crate::lru::Swappiness;
@@ -7,7 +7,7 @@ use crate::testing::Harness;
 use crate::{ChargeStep, Charging, Counter, Lru, UNLIMITED};
 use std::time::Duration;
 
-/// Writes a value, to the end.
+/// Writes a value and steps to the end.
 fn write(harness: &Harness, path: &str, value: &str) -> Result<(), ControlError> {
     let mut write = harness.core.write_control(path, value, 0)?;
     while write.step(&harness.core, &harness.host)? != ControlStep::Done {}
@@ -47,7 +47,7 @@ fn bits_of_enabled_are_kept() {
 }
 
 /// [book: control-files#lru-gen-switches]: bit 0 is the main switch. Folios move in bounded steps,
-/// between which everything goes on ([book: classic-lru#switching]).
+/// and other work goes on in between ([book: classic-lru#switching]).
 #[test]
 fn the_main_bit_of_enabled_switches_the_policy() {
     let mut harness = Harness::new(10_000, 31);
@@ -72,7 +72,7 @@ fn the_main_bit_of_enabled_switches_the_policy() {
     assert_eq!(harness.sizes().iter().sum::<u64>(), 0, "no generation has any");
     harness.core.validate().unwrap();
 
-    // Back, with walks of entries only; taken over by who wants it off, and on again.
+    // Back on, with walks of entries only; a write of "off" takes over; then on again.
     let step = |write: &mut ControlWrite| write.step(&harness.core, &harness.host).unwrap();
     let mut on = harness.core.write_control(file, "3", 0).unwrap();
     assert_eq!((step(&mut on), read(&harness, file).as_str()), (ControlStep::More, "0x0003\n"));
@@ -85,7 +85,7 @@ fn the_main_bit_of_enabled_switches_the_policy() {
     let lruvec = harness.memcg().lruvec();
     assert_eq!(harness.sizes().iter().sum::<u64>(), lruvec.evictable_pages(Swappiness::FILE_ONLY));
     harness.core.validate().unwrap();
-    // There is nothing to do now.
+    // Nothing is left to do.
     let mut again = harness.core.write_control(file, "y", 0).unwrap();
     assert_eq!(step(&mut again), ControlStep::Done);
 }
@@ -102,7 +102,7 @@ fn bits_of_enabled_say_what_walks_read() {
     write(&harness, "lru_gen/enabled", "3").unwrap();
     assert!(harness.age());
     assert!((0..64).all(|page| !harness.is_young(page)));
-    // The table's own bit is clear, and does not count.
+    // The table's own bit is clear and is ignored.
     (0..64).for_each(|page| harness.load(page));
     harness.mapping.clear_young_table(0);
     harness.task.space.mark_ran();
@@ -144,15 +144,15 @@ fn lru_gen_full_has_tiers_and_walks() {
     assert_eq!(own.len(), 4 * (1 + 4 + 1), "{text}");
     let marks = |at: usize| own[at].split_whitespace().collect::<Vec<_>>();
     assert_eq!(marks(0)[0], "2");
-    // The oldest of files: refaulted, evicted and protected ones; of anonymous pages, older ones
-    // are gone, too.
+    // The oldest generation of files: refaulted, evicted and protected pages. Anonymous pages have
+    // no older generations either.
     assert!(own[1].trim_start().starts_with("0          0r"), "{}", own[1]);
     assert_eq!(own[6 * 3 + 1].matches(['R', 'T', 'x']).collect::<String>(), "RTxRTx");
     assert_eq!(own[6 + 1].matches('x').count(), 6);
     assert_eq!(marks(6 * 3 + 5).iter().map(|word| &word[word.len() - 1..]).collect::<String>(), "TYFA");
     assert_eq!(marks(6 * 3 + 5)[2], "1F", "one table was found");
     assert_eq!(marks(5), ["0x"; 4]);
-    // Of a kind that has fewer generations, those that are closed are marked.
+    // The closed generations of a kind that has fewer are marked.
     let mut harness = Harness::new(100, 31);
     harness.bring_at([0], 2);
     harness.isolate(0);
@@ -173,7 +173,7 @@ fn a_command_opens_a_generation() {
     assert_eq!(harness.max_seq(), 4);
     assert!(read(&harness, "lru_gen").contains("\n          4          0 "));
     assert!(!harness.is_young(0), "it walked");
-    // What is older than the youngest ages all the same; what is younger is none.
+    // An older generation than the youngest ages all the same; a future one is invalid.
     write(&harness, "lru_gen", "+ 1 0 0 max 0").unwrap();
     assert_eq!(harness.max_seq(), 5);
     assert_eq!(errno(write(&harness, "lru_gen", "+ 1 0 6")), "EINVAL");
@@ -245,7 +245,7 @@ fn commands_stop_at_the_first_error() {
         assert!(error.errno == Errno::Invalid && error.to_string().contains(wrong), "{error}");
     }
     write(&harness, "lru_gen", "").unwrap();
-    // The handles that commands took are given back.
+    // The commands have returned their handles.
     harness.core.remove_memcg(&harness.host, harness.task.memcg).unwrap();
     harness.core.drop_handle(harness.task.memcg);
     assert_eq!(harness.core.memcgs.iter().count(), 1);
@@ -379,8 +379,8 @@ fn limits_read_back_as_pages() {
 }
 
 /// [book: memcgs#limits]: "lowering `high`/`max` | on write of the file | excess | up to 16
-/// fruitless tries"; what cannot be reclaimed counts `oom` for `max`, and both are written all the
-/// same.
+/// fruitless tries". If pages cannot be reclaimed, `max` counts `oom`; both limits are written all
+/// the same.
 #[test]
 fn lowering_a_limit_reclaims() {
     let mut harness = Harness::new(1000, 1);
@@ -404,7 +404,7 @@ fn lowering_a_limit_reclaims() {
     assert_eq!((harness.memcg().usage_pages(), harness.memcg().max_pages()), (pages.len() as u64, 1));
 }
 
-/// `memory.events` counts children, those that went included; `memory.events.local` does not.
+/// `memory.events` includes children, even removed ones; `memory.events.local` does not.
 #[test]
 fn events_are_inherited() {
     let harness = Harness::new(100, 1);
@@ -420,7 +420,7 @@ fn events_are_inherited() {
     assert_eq!(errno(harness.core.read_control("golden/child/memory.events", Time::ZERO)), "ENOENT");
 }
 
-/// Who is written to stays until the writing is over, also where that is given up.
+/// A memcg that is being written to stays until the write ends or is cancelled.
 #[test]
 fn a_memcg_goes_after_what_is_written_to_it() {
     let mut harness = Harness::new(1000, 1);
@@ -448,8 +448,8 @@ fn stalled_micros(harness: &Harness, path: &str) -> u64 {
     text.trim_end().rsplit_once("total=").unwrap().1.parse().unwrap()
 }
 
-/// A task of a child is one of its parent's, too; its stall ends with the charge, however that
-/// ends.
+/// A task of a child counts for its parent, too; its stall ends with the charge, whatever the
+/// result.
 #[test]
 fn stalls_are_those_of_all_above() {
     let mut harness = Harness::new(1000, 1);
@@ -484,7 +484,7 @@ fn stalls_are_those_of_all_above() {
     assert!(after[0] > 3_000_000 && after[0] < 3_100_000, "{after:?}");
     harness.host.advance(Duration::from_secs(3));
     assert_eq!((totals(&harness), after[3]), (after, 0));
-    // Two of a tenant and its sibling at once are one of the parent.
+    // Concurrent stalls of a tenant and its sibling are one stall of the parent.
     let (mine, theirs) =
         (harness.core.begin_stall(&harness.host, child), harness.core.begin_stall(&harness.host, other));
     harness.core.remove_memcg(&harness.host, other).unwrap();
@@ -499,13 +499,13 @@ fn stalls_are_those_of_all_above() {
     let [own, above] =
         ["golden/child/", "golden/"].map(|path| stalled_micros(&harness, &format!("{path}memory.pressure")));
     assert_eq!([own, above], [after[0] + 1_000_000, after[1] + 2_000_000]);
-    // The name is free: who has it now begins anew.
+    // The name is free: a new memcg of this name begins with zero.
     harness.core.add_child(parent, "other", 100, Time::ZERO).unwrap();
     assert_eq!(stalled_micros(&harness, "golden/other/memory.pressure"), 0);
     assert_eq!(errno(write(&harness, "golden/memory.pressure", "some 150000 1000000")), "EOPNOTSUPP");
 }
 
-/// psi: refaults of pages that were in use are stalls, the first read of a page is none.
+/// psi: refaults of pages that were in use are stalls, first reads are not.
 #[test]
 fn waiting_for_what_was_in_use_is_a_stall() {
     let mut harness = Harness::new(1000, 1);
@@ -518,7 +518,7 @@ fn waiting_for_what_was_in_use_is_a_stall() {
     assert_eq!(stalled_micros(&harness, "golden/memory.pressure"), 5000);
 }
 
-/// A pause over `memory.high` is a stall, as is the charge that fails.
+/// A pause above `memory.high` is a stall, and so is a charge that fails.
 #[test]
 fn pauses_and_failures_are_stalls() {
     let mut harness = Harness::new(100, 1);

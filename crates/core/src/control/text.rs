@@ -1,7 +1,7 @@
-//! What the files of a memcg say.
+//! The content of memcg files.
 //!
-//! Everything covers the subtree, except `memory.events.local`. Counts of slab, shared memory and
-//! other things that do not exist here are 0, as readers look for their keys.
+//! All values cover the subtree, except in `memory.events.local`. Counts of things that do not
+//! exist here, such as slab and shared memory, are 0, because readers look for their keys.
 
 use super::File;
 use super::error::Failure;
@@ -20,24 +20,24 @@ use Counter::{
 };
 use std::fmt::Write;
 
-/// Where a line's value comes from.
+/// Source of a line's value.
 #[derive(Clone, Copy)]
 enum Source {
     /// A size, in bytes.
     Size(Counter),
-    /// Pages of a kind that are on the active lists, or on the others, in bytes.
+    /// Pages of a kind on the active lists (true) or on the others, in bytes.
     Listed(Kind, bool),
-    /// Pages that must not be reclaimed, in bytes.
+    /// Unevictable pages, in bytes.
     Unevictable,
-    /// Pages or events.
+    /// The sum of counters, in pages or events.
     Count(&'static [Counter]),
-    /// There is none.
+    /// Always 0.
     Nothing,
 }
 
 use Source::{Count, Listed, Nothing, Size, Unevictable};
 
-/// The lines that tell of each node, too.
+/// Lines that `memory.numa_stat` also has.
 const STATE: &[(&str, Source)] = &[
     ("anon", Size(Anon)),
     ("file", Size(Counter::File)),
@@ -65,7 +65,7 @@ const STATE: &[(&str, Source)] = &[
 const SCANNED: &[Counter] = &[PgscanKswapd, PgscanDirect, PgscanProactive];
 const STOLEN: &[Counter] = &[PgstealKswapd, PgstealDirect, PgstealProactive];
 
-/// The lines of `memory.stat` behind those.
+/// The other lines of `memory.stat`.
 const EVENTS: &[(&str, Source)] = &[
     ("pgdemote_kswapd", Nothing),
     ("pgdemote_direct", Nothing),
@@ -129,7 +129,7 @@ fn events(kinds: &[(&'static str, Option<Counter>)], of: impl Fn(Counter) -> u64
 }
 
 impl Core {
-    /// What a file says that can be read.
+    /// The content of a readable file.
     pub(super) fn control_text(&self, file: File, id: MemcgId, now: Time) -> Result<String, Failure> {
         let memcg: &Memcg = self.memcg(id);
         let totals = || self.memcgs.subtree_totals(id);
@@ -148,8 +148,8 @@ impl Core {
             File::Stat => {
                 let totals = totals();
                 let state = STATE.iter().map(|&(name, source)| (name, source.value(&totals)));
-                // Between the state of pages and of slabs, the kernel has one line that is not of a
-                // node.
+                // Between the state of pages and that of slabs, the kernel has one line that is not
+                // per node.
                 let (first, rest): (Vec<_>, Vec<_>) =
                     (state.clone().take(2).collect(), state.skip(2).collect());
                 let events = EVENTS.iter().map(|&(name, source)| (name, source.value(&totals)));

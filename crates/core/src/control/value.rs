@@ -1,4 +1,4 @@
-//! Values as they are written to control files.
+//! Parsing and formatting of control file values.
 
 use super::error::{Errno, Failure};
 use crate::lru::Swappiness;
@@ -9,8 +9,7 @@ fn invalid(reason: String) -> Failure {
     (Errno::Invalid, reason)
 }
 
-/// The number that `text` begins with, decimal, octal (`0…`) or hexadecimal (`0x…`), and what
-/// follows it.
+/// The number at the start of `text`, decimal, octal (`0…`) or hexadecimal (`0x…`), and the rest.
 fn leading_number(text: &str) -> Option<(u64, &str)> {
     let hex = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     let (digits, radix) = match hex.filter(|rest| rest.starts_with(|c: char| c.is_ascii_hexdigit())) {
@@ -22,11 +21,11 @@ fn leading_number(text: &str) -> Option<(u64, &str)> {
     if end == 0 {
         return None;
     }
-    // All are digits: more than there is room for is as good as no end.
+    // Only digits: an overflow means no limit.
     Some((u64::from_str_radix(&digits[..end], radix).unwrap_or(u64::MAX), &digits[end..]))
 }
 
-/// A whole number in any of those notations.
+/// A number in any of those notations, without a rest.
 pub(super) fn number(text: &str) -> Result<u64, Failure> {
     match leading_number(text) {
         Some((number, "")) => Ok(number),
@@ -34,7 +33,7 @@ pub(super) fn number(text: &str) -> Result<u64, Failure> {
     }
 }
 
-/// The size that `text` begins with, in whole pages, and what follows it.
+/// The size at the start of `text`, in whole pages, and the rest.
 fn leading_size(text: &str) -> Option<(u64, &str)> {
     let (number, rest) = leading_number(text)?;
     let power = rest.chars().next().and_then(|suffix| "KMGTPE".find(suffix.to_ascii_uppercase()));
@@ -43,7 +42,7 @@ fn leading_size(text: &str) -> Option<(u64, &str)> {
     Some((bytes / PAGE_BYTES, rest))
 }
 
-/// A limit or protection in pages; `max` is none.
+/// A limit or protection in pages; `max` is [`UNLIMITED`].
 pub(super) fn limit(text: &str) -> Result<u64, Failure> {
     let text = text.trim();
     if text == "max" {
@@ -55,12 +54,12 @@ pub(super) fn limit(text: &str) -> Result<u64, Failure> {
     }
 }
 
-/// How a limit is read back.
+/// The text of a limit.
 pub(super) fn limit_text(pages: u64) -> String {
     if pages == UNLIMITED { "max\n".to_owned() } else { bytes_text(pages) }
 }
 
-/// So many pages, as a line of bytes.
+/// Pages, as a line of bytes.
 pub(super) fn bytes_text(pages: u64) -> String {
     format!("{}\n", pages * PAGE_BYTES)
 }
@@ -74,7 +73,7 @@ pub(super) fn flag(text: &str) -> Result<bool, Failure> {
     }
 }
 
-/// 0…200, or `max`.
+/// A swappiness: 0 to 200, or `max`.
 pub(super) fn swappiness(text: &str) -> Result<Swappiness, Failure> {
     if text == "max" {
         return Ok(Swappiness::ANON_ONLY);
@@ -84,7 +83,7 @@ pub(super) fn swappiness(text: &str) -> Result<Swappiness, Failure> {
     known.ok_or_else(|| invalid(format!("the swappiness '{text}' is neither 0 to 200 nor 'max'")))
 }
 
-/// What is written to `memory.reclaim`: pages, and a swappiness for this request.
+/// A request to `memory.reclaim`: pages, and optionally a swappiness for this request.
 pub(super) fn request(text: &str) -> Result<(u64, Option<Swappiness>), Failure> {
     let text = text.trim();
     let Some((pages, rest)) = leading_size(text) else {
@@ -100,7 +99,7 @@ pub(super) fn request(text: &str) -> Result<(u64, Option<Swappiness>), Failure> 
     Ok((pages, wanted))
 }
 
-/// What is written to `lru_gen/enabled`: a number, or a word that begins with y (all) or n (none).
+/// A value of `lru_gen/enabled`: a number, or a word that begins with y (all bits) or n (none).
 pub(super) fn capabilities(text: &str) -> Result<u64, Failure> {
     let text = text.trim();
     match text.chars().next() {

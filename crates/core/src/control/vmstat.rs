@@ -1,12 +1,12 @@
-//! `vmstat`: what is counted for the node as a whole.
+//! `vmstat`: counters of the node.
 
 use crate::Core;
 use crate::folio::Kind;
 use crate::memcg::{Counter, MemcgId};
 use std::fmt::Write;
 
-/// The lines that are counters of the memcgs, summed up. `pgskip` and `allocstall` are counted per
-/// zone, of which there is one.
+/// Lines that sum counters of the memcgs. `pgskip` and `allocstall` are per zone; there is one
+/// zone.
 const COUNTERS: &[(&str, Counter)] = &[
     ("nr_anon_pages", Counter::Anon),
     ("nr_mapped", Counter::FileMapped),
@@ -21,7 +21,7 @@ const COUNTERS: &[(&str, Counter)] = &[
     ("workingset_restore_anon", Counter::WorkingsetRestoreAnon),
     ("workingset_restore_file", Counter::WorkingsetRestoreFile),
     ("workingset_nodereclaim", Counter::WorkingsetNodereclaim),
-    // Reclaim is the only one who writes to swap, and writes nothing else itself.
+    // Only reclaim writes to swap, and it writes nothing else itself.
     ("nr_vmscan_write", Counter::Pswpout),
     ("nr_vmscan_immediate_reclaim", Counter::NrVmscanImmediateReclaim),
     ("nr_written", Counter::NrWritten),

@@ -11,19 +11,19 @@ use crate::memcg::MemcgId;
 use crate::reclaim::{Lowering, Proactive, RequestStep};
 use crate::tunables::MAIN;
 
-/// What is left to do.
+/// The rest of a write.
 #[derive(Debug)]
 pub(super) enum Work {
     Nothing,
-    /// Make room below a limit.
+    /// Makes room below a limit.
     Lower(Lowering),
     Reclaim(Proactive),
     Commands(Box<Commands>),
-    /// The policy.
+    /// Switches the policy.
     Switch(LruSwitch),
 }
 
-/// A value that is being written to a control file. It is stepped to the end, or cancelled.
+/// A write to a control file. Step it to the end, or cancel it.
 #[derive(Debug)]
 #[must_use = "nothing more happens unless it is stepped; who does not want it any more cancels it"]
 pub struct ControlWrite {
@@ -41,8 +41,8 @@ impl ControlWrite {
     /// Does at most one batch. Not to be called again after `Done` or an error.
     ///
     /// # Errors
-    /// Less could be reclaimed than was asked for, or a command is wrong. What was done before
-    /// stays.
+    /// Fewer pages could be reclaimed than requested, or a command is invalid. Earlier effects
+    /// stay.
     pub fn step(&mut self, core: &Core, host: &impl Host) -> Result<ControlStep, ControlError> {
         let step = match &mut self.work {
             Work::Nothing => Ok(ControlStep::Done),
@@ -67,7 +67,7 @@ impl ControlWrite {
             Work::Commands(commands) => commands.step(core, host, self.cpu),
             Work::Switch(switch) => Ok(match switch.step(core, SWITCH_FOLIOS) {
                 SwitchStep::More => ControlStep::More,
-                // Who took over does the rest.
+                // The write that took over does the rest.
                 SwitchStep::Done | SwitchStep::Superseded => ControlStep::Done,
             }),
         };
@@ -78,11 +78,11 @@ impl ControlWrite {
         step
     }
 
-    /// Whether all of it can be understood, before any of it is done: the kernel carries out
-    /// commands up to the first that is wrong.
+    /// Checks the syntax of all commands before any is executed. The kernel executes commands up to
+    /// the first invalid one.
     ///
     /// # Errors
-    /// `EINVAL`: a command of `lru_gen` that is none.
+    /// `EINVAL`: an `lru_gen` command is invalid.
     pub fn check(&self) -> Result<(), ControlError> {
         match &self.work {
             Work::Commands(commands) => {
@@ -92,7 +92,7 @@ impl ControlWrite {
         }
     }
 
-    /// Gives up. What was done stays.
+    /// Cancels the write. Earlier effects stay.
     pub fn cancel(mut self, core: &Core) {
         self.end(core);
     }
@@ -145,8 +145,8 @@ impl Core {
                 let bits = value::capabilities(text)?;
                 self.tunables.set_walk_capabilities(bits);
                 let to = Lru::by_generations(bits & MAIN != 0);
-                // One that is under way is taken over, so that this write ends when folios are
-                // where it wants them.
+                // Takes over a switch under way, so that this write ends when folios are where it
+                // wants them.
                 if self.lru() != to || self.mechanisms().is_switching() {
                     return Ok(Work::Switch(self.switch_lru(to)));
                 }

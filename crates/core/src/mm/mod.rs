@@ -1,21 +1,21 @@
-//! Address spaces: who maps what, and who ran since the last walk.
+//! Address spaces: their mappings, and whether their tasks ran since the last walk.
 //!
-//! A page-table walk visits the address spaces of a memcg one at a time; several threads that age
-//! the same generation share the list. An address space whose tasks have not run since the last
-//! walk is skipped.
+//! A page-table walk visits the address spaces of a memcg one at a time; threads that age the same
+//! generation share the list. Address spaces whose tasks have not run since the last walk are
+//! skipped.
 //!
 //! Source: [book: aging#page-table-walk].
 //!
 //! # Locking
 //!
-//! The list's lock is held only to pick the next address space; an address space's own lock guards
+//! The list's lock is held only to pick the next address space. Each address space has a lock for
 //! its regions.
 
 use crate::mapping::Mapping;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering::AcqRel, Ordering::Relaxed};
 use std::sync::Arc;
 
-/// What one task (or one tenant's threads together) has mapped.
+/// The mappings of one task, or of all threads of one tenant.
 #[derive(Debug, Default)]
 pub struct AddressSpace {
     regions: Mutex<Vec<Arc<Mapping>>>,
@@ -23,7 +23,7 @@ pub struct AddressSpace {
 }
 
 impl AddressSpace {
-    /// A task of this address space was switched in: its accessed bits may be new.
+    /// Notes that a task of this address space has run: accessed bits may be new.
     #[inline]
     pub(crate) fn mark_ran(&self) {
         if !self.ran.load(Relaxed) {
@@ -31,7 +31,7 @@ impl AddressSpace {
         }
     }
 
-    /// Maps a file, from its beginning. Mapping it again changes nothing.
+    /// Maps a whole file. Has no effect if it is mapped.
     pub(crate) fn map(&self, mapping: &Arc<Mapping>) {
         let mut regions = self.regions.lock();
         if !regions.iter().any(|known| Arc::ptr_eq(known, mapping)) {
@@ -44,12 +44,12 @@ impl AddressSpace {
         self.regions.lock().retain(|known| !Arc::ptr_eq(known, mapping));
     }
 
-    /// Whether a mapping is mapped now.
+    /// Whether `mapping` is mapped.
     pub(crate) fn maps(&self, mapping: &Arc<Mapping>) -> bool {
         self.regions.lock().iter().any(|known| Arc::ptr_eq(known, mapping))
     }
 
-    /// What is mapped now.
+    /// The present mappings.
     pub fn regions(&self) -> Vec<Arc<Mapping>> {
         self.regions.lock().clone()
     }
@@ -57,14 +57,14 @@ impl AddressSpace {
 
 #[derive(Debug)]
 struct Iteration {
-    /// With each: added since the last iteration ended.
+    /// Address spaces, and whether each was added after the last iteration ended.
     spaces: Vec<(Arc<AddressSpace>, bool)>,
     next: usize,
-    /// The iteration reached spaces that are new: they are walked whole.
+    /// The iteration has reached the new address spaces, which are walked completely.
     forced: bool,
-    /// Some space was selected, and the next filter cleared.
+    /// An address space was picked in this iteration, and the next filter cleared.
     selected: bool,
-    /// The last youngest generation for which an iteration was finished.
+    /// The youngest generation of the last finished iteration.
     walk_seq: u64,
 }
 
@@ -78,13 +78,13 @@ impl Iteration {
 #[derive(Debug)]
 pub(crate) struct SpaceList(Mutex<Iteration>);
 
-/// What an ager does next.
+/// The next action of an aging thread.
 pub(crate) enum Next {
-    /// Walk this one. `first`: the next filter is to be cleared before.
+    /// Walk this address space. `first`: clear the next filter before.
     Walk { space: Arc<AddressSpace>, forced: bool, first: bool },
-    /// All were walked, and this caller is the one that opens the generation.
+    /// All are walked, and this caller must open the generation.
     Advance,
-    /// Another thread finished this generation.
+    /// Another thread has finished this generation.
     Finished,
 }
 
@@ -97,18 +97,18 @@ impl SpaceList {
         LockedSpaces(self.0.lock())
     }
 
-    /// As new.
+    /// Resets everything.
     pub(crate) fn reset(&self) {
         *self.0.lock() = Iteration::new();
     }
 
-    /// Whether a walk for generation `seq` is under way, or was finished.
+    /// Whether a walk for generation `seq` is under way or finished.
     pub(crate) fn are_walked_for(&self, seq: u64) -> bool {
         let iteration = self.0.lock();
         iteration.next > 0 || iteration.walk_seq >= seq
     }
 
-    /// As if everything had been walked for `seq`, where no bits are to be read.
+    /// Finishes the iteration for `seq` without walks, where no accessed bits are to be read.
     pub(crate) fn skip(&self, seq: u64) -> Next {
         let mut iteration = self.0.lock();
         if seq <= iteration.walk_seq {
@@ -119,7 +119,7 @@ impl SpaceList {
         Next::Advance
     }
 
-    /// The next address space to walk for generation `seq`, the youngest one now.
+    /// Picks the next address space to walk for `seq`, the youngest generation now.
     pub(crate) fn next(&self, seq: u64, force: bool) -> Next {
         let mut iteration = self.0.lock();
         let iteration = &mut *iteration;
@@ -142,7 +142,7 @@ impl SpaceList {
     }
 }
 
-/// A list of address spaces that is locked.
+/// A locked list of address spaces.
 pub(crate) struct LockedSpaces<'a>(MutexGuard<'a, Iteration>);
 
 impl LockedSpaces<'_> {
@@ -150,12 +150,12 @@ impl LockedSpaces<'_> {
         self.0.spaces.push((space, true));
     }
 
-    /// All of them.
+    /// All address spaces.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<AddressSpace>> {
         self.0.spaces.iter().map(|(space, _)| space)
     }
 
-    /// The tasks of an address space left.
+    /// Removes an address space whose tasks left the memcg.
     pub(crate) fn remove(&mut self, space: &Arc<AddressSpace>) {
         let iteration = &mut *self.0;
         if let Some(at) = iteration.spaces.iter().position(|(known, _)| Arc::ptr_eq(known, space)) {
@@ -164,7 +164,7 @@ impl LockedSpaces<'_> {
         }
     }
 
-    /// All address spaces are those of `heir` from now on, and new to it.
+    /// Moves all address spaces to `heir`, as new ones.
     pub(crate) fn hand_over(&mut self, heir: &mut LockedSpaces<'_>) {
         self.0.next = 0;
         heir.0.spaces.extend(self.0.spaces.drain(..).map(|(space, _)| (space, true)));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     /// [book: aging#checks]: "An address space that never ran since the last walk is not walked (no
-    /// force)"; the first walk is forced, and so is that of a space added since.
+    /// force)". The first walk is forced, and so is that of an address space added since.
     #[test]
     fn only_spaces_that_ran_are_walked() {
         let list = SpaceList::new();
@@ -215,8 +215,8 @@ mod tests {
 mod loom_tests {
     use super::*;
 
-    /// Two threads age the same generation: every address space is walked by one of them, and one
-    /// opens the generation.
+    /// Two threads age the same generation: each address space is walked by one of them, and one of
+    /// them opens the generation.
     #[test]
     fn loom_agers_share_the_list() {
         loom::model(|| {

@@ -1,15 +1,13 @@
-//! Fault-around: a load that finds its page in memory, but no page-table entry, makes entries for
-//! its neighbours, too.
+//! Fault-around: a fault on a cached page also creates page-table entries for its neighbours.
 //!
 //! Neighbours are the other pages of an aligned window (64 KiB in the kernel). Only pages are
-//! mapped that are in memory, whole, unlocked, and do not ask for more to be read. Nothing is read
-//! for it. The new entries are young, as on x86: until the next walk, a neighbour that nobody
-//! touched looks as if it had been. For the policy `ranked` they are old.
+//! mapped that are cached, complete, unlocked and without a readahead mark; nothing is read. The
+//! new entries are young, as on x86: until the next walk, untouched neighbours look accessed. Under
+//! the policy `ranked` the entries are old.
 //!
-//! A host that maps files by page-table entries saves a fault for each neighbour. The cache has
-//! nothing to save: its slot *is* the entry, and a load that finds a page without one only sets two
-//! bits of the word that it has at hand. It would only mark pages as accessed that nobody touched.
-//! So the simulator does it, and the cache does not.
+//! A host with page-table entries saves a fault per neighbour. The cache would save nothing: its
+//! slot *is* the entry, and a load without one sets two bits of a word that it has loaded anyway.
+//! Fault-around would only mark untouched pages as accessed. So only the simulator does it.
 //!
 //! Source: "mm: map few pages around fault address if they are in page cache" (Linux 3.15),
 //! `fault_around_bytes` in debugfs.
@@ -23,9 +21,9 @@ use crate::mapping::Mapping;
 pub const FAULT_AROUND_PAGES: u32 = 16;
 
 impl Core {
-    /// A task loaded from page `index` of a file that it maps, where there was no page-table entry.
-    /// Makes entries for the other pages of the window of `pages` pages, a power of two. Entries
-    /// made.
+    /// Creates page-table entries for the neighbours of page `index`, which a task loaded through a
+    /// mapping without an entry. `pages`, a power of two, is the size of the window. Returns the
+    /// number of new entries.
     pub fn fault_around(&self, task: &Task, mapping: &Mapping, index: u32, pages: u32) -> u32 {
         assert!(pages.is_power_of_two(), "a window of {pages} pages is not aligned");
         let first = index - index % pages;
@@ -58,7 +56,7 @@ mod tests {
     use crate::testing::Harness;
     use crate::{Counter, Options};
 
-    /// Only pages of the aligned window that are in memory, whole, and ask for nothing.
+    /// Only pages of the aligned window that are cached, complete and without a mark are mapped.
     #[test]
     fn neighbours_in_memory_are_mapped() {
         let mut harness = Harness::with_options(Options::new(1000), 500);

@@ -1,18 +1,18 @@
-//! A window on its way into memory: which of its pages are missing, what they cost, and which are
-//! read together.
+//! Filling: brings a readahead window into memory. It finds the missing pages, charges them, and
+//! groups them into runs to be read together.
 //!
-//! Pages of a window that are there already are left out. Nobody needs the others, so their charges
-//! are optional ([`Charging::optional`]): nothing is waited for, and the first page that cannot be
-//! had ends the window. One window takes at most a quarter of its memcg's memory, or of all, so
-//! that it does not push out what it brought itself.
+//! Pages that are already cached are left out. The others are not requested, so their charges are
+//! optional ([`Charging::optional`]): they never wait, and the first failed charge ends the window.
+//! A window takes at most a quarter of its memcg's memory, or of all memory, so that it does not
+//! evict its own pages.
 //!
 //! Source: the kernel's on-demand readahead (LWN 235164), which skips cached pages and ends at the
-//! first failed allocation. The quarter is ours: the kernel's windows are small beside its memory.
+//! first failed allocation. The quarter is this engine's rule: the kernel's windows are small
+//! beside its memory.
 //!
 //! # Locking
 //!
-//! Between steps, pages that were inserted and not handed out are locked. Charges that are optional
-//! wait for nobody.
+//! Between steps, inserted pages that were not handed out are locked. Optional charges never wait.
 
 use super::window::Window;
 use crate::Core;
@@ -23,7 +23,7 @@ use crate::host::Host;
 use crate::mapping::{InsertError, Mapping};
 use crate::memcg::MemcgId;
 
-/// The end of the largest mapping, in pages.
+/// The most pages of a mapping.
 const INDEX_END: u64 = 1 << 32;
 
 /// Consecutive pages that are read together.
@@ -35,36 +35,36 @@ pub struct ReadRun {
     pub folios: Vec<FolioId>,
 }
 
-/// What comes next.
+/// The next action.
 #[derive(Debug)]
 pub enum FillStep {
-    /// Call again; anybody may run before.
+    /// Call again; other threads may run before.
     More,
-    /// Begin to read these pages, then call again.
+    /// Start to read these pages, then call again.
     Read(ReadRun),
-    /// The window is in memory, or on its way.
+    /// The window is in memory or being read.
     Done,
 }
 
-/// The filling of one window.
+/// A window being filled.
 #[derive(Debug)]
 pub struct Filling {
     next: u64,
     end: u64,
     mark: Option<u32>,
-    /// How its pages arrive.
+    /// The arrival flags of its pages.
     arrival: Arrival,
-    /// The page that somebody waits for, if any: inserted already, and locked by the caller.
+    /// The requested page, if any: already inserted, and locked by the caller.
     wanted: Option<(u32, FolioId)>,
     charging: Option<Charging>,
-    /// Inserted, and not handed out yet: the last of them is just before `next`.
+    /// Pages inserted and not handed out yet: the last is just before `next`.
     folios: Vec<FolioId>,
-    /// A page could not be had.
+    /// Whether a charge failed.
     is_short: bool,
 }
 
 impl Filling {
-    /// A window for a task of `memcg`, of a file of `file_pages` pages, that nobody waits for.
+    /// Fills a window ahead of the reader, for a task of `memcg` and a file of `file_pages` pages.
     pub fn ahead(core: &Core, memcg: MemcgId, window: Window, file_pages: u64) -> Filling {
         let first = u64::from(window.first);
         let most = u64::from(window.pages).min(pages_max(core, memcg));
@@ -80,8 +80,8 @@ impl Filling {
         }
     }
 
-    /// A window around page `index`, which is missed, and was inserted as `folio` with `arrival`.
-    /// That page is read in any case.
+    /// Fills a window around the missing page `index`, which the caller inserted as `folio` with
+    /// `arrival`. That page is read in any case.
     pub fn around(
         core: &Core,
         memcg: MemcgId,
@@ -92,7 +92,7 @@ impl Filling {
     ) -> Filling {
         let at = u64::from(index);
         let most = u64::from(window.pages).min(pages_max(core, memcg)).max(1);
-        // Where the whole window is too much, what is nearest is left.
+        // If the window is too large, keep the part nearest to the page.
         let first = u64::from(window.first).max(at.saturating_sub(most / 2));
         let end = (first + most).min(u64::from(window.first) + u64::from(window.pages));
         Filling {
@@ -107,19 +107,19 @@ impl Filling {
         }
     }
 
-    /// The payment that is being made, if any.
+    /// The charge under way, if any.
     pub fn charging(&self) -> Option<&Charging> {
         self.charging.as_ref()
     }
 
-    /// Pages that are inserted and locked, and that no [`FillStep::Read`] named yet.
+    /// Inserted and locked pages that no [`FillStep::Read`] has named yet.
     pub fn held(&self) -> impl Iterator<Item = (u32, FolioId)> + '_ {
         let first = self.next - self.folios.len() as u64;
         let inserted = (first..).zip(&self.folios).map(|(index, &folio)| (index as u32, folio));
         inserted.chain(self.wanted)
     }
 
-    /// Goes on until a batch was reclaimed, a run is complete, or the window ends.
+    /// Runs until a batch was reclaimed, a run is complete, or the window ends.
     pub fn step(&mut self, core: &Core, host: &impl Host, task: &Task, mapping: &Mapping) -> FillStep {
         loop {
             if let Some(mut charging) = self.charging.take() {
@@ -141,7 +141,7 @@ impl Filling {
                                 self.folios.push(folio);
                                 self.next += 1;
                             }
-                            // It came meanwhile.
+                            // Another thread inserted it.
                             Err(InsertError::Occupied) => {}
                             Err(InsertError::Closed) => self.is_short = true,
                         }
@@ -175,8 +175,8 @@ impl Filling {
         }
     }
 
-    /// No further page can be had: all that is left to read is the page that is wanted. The run in
-    /// front of it, unless they are neighbours.
+    /// Ends the window, except for the requested page if that is still to be read. Returns the run
+    /// before it, unless the two are neighbours.
     fn end_early(&mut self) -> Option<ReadRun> {
         let Some((index, _)) = self.wanted else {
             self.end = self.next;
@@ -187,14 +187,14 @@ impl Filling {
         before
     }
 
-    /// The run that ends before `next`, if there is one.
+    /// Takes the run that ends before `next`, if there is one.
     fn hand_out(&mut self) -> Option<ReadRun> {
         let first = (self.next - self.folios.len() as u64) as u32;
         (!self.folios.is_empty()).then(|| ReadRun { first, folios: std::mem::take(&mut self.folios) })
     }
 }
 
-/// Pages that one window takes at most: a quarter of a small memcg's memory, or of all, is enough.
+/// The most pages of a window: a quarter of a small memcg's memory, or of all memory.
 pub fn pages_max(core: &Core, memcg: MemcgId) -> u64 {
     core.memcg(memcg).max_pages().min(u64::from(core.folios().len())) / 4
 }
@@ -205,7 +205,7 @@ mod tests {
     use crate::testing::Harness;
     use crate::{Counter, Options};
 
-    /// Fills a window; its runs. They are read at once.
+    /// Fills a window and returns its runs, which are read at once.
     fn fill(harness: &Harness, mut filling: Filling) -> Vec<(u32, usize)> {
         let mut runs = Vec::new();
         loop {
@@ -227,7 +227,7 @@ mod tests {
         fill(harness, Filling::ahead(&harness.core, harness.task.memcg, window, file_pages))
     }
 
-    /// Inserts a page that is missed, and fills a window around it.
+    /// Inserts a missing page and fills a window around it.
     fn around(harness: &Harness, index: u32, window: Window) -> Vec<(u32, usize)> {
         let (new, arrival) = (harness.charge(), Arrival { in_fault: true, ..Arrival::default() });
         let inserted =
@@ -253,7 +253,7 @@ mod tests {
         harness.core.validate().unwrap();
     }
 
-    /// One major fault, whatever it brings.
+    /// One major fault, however many pages it brings.
     #[test]
     fn the_page_that_is_wanted_is_read_with_its_neighbours() {
         let mut harness = Harness::with_options(Options::new(1000), 500);
@@ -270,8 +270,7 @@ mod tests {
         harness.core.validate().unwrap();
     }
 
-    /// Memory that cannot be freed ends a window, and fails nobody: the page that is wanted is
-    /// there.
+    /// If memory cannot be freed, the window ends but no request fails: the requested page is read.
     #[test]
     fn a_window_ends_where_memory_does() {
         let mut harness = Harness::with_options(Options::new(1000), 80);
@@ -280,7 +279,7 @@ mod tests {
         let writeback = harness.start_writeback();
         assert_eq!(ahead(&harness, 100, 6, 1 << 32), [(100, 6)]);
         let window = Window { first: 184, pages: 32, mark: None };
-        // Those that were read ahead before make room.
+        // Pages that were read ahead earlier make room.
         let runs = around(&harness, 200, window);
         assert!(runs.iter().any(|&(first, pages)| (first..first + pages as u32).contains(&200)), "{runs:?}");
         let oom = harness.stat(Counter::EventOom);

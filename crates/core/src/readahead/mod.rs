@@ -1,18 +1,17 @@
-//! Which further pages a miss brings: readahead for sequential reads, and read-around for mapped
+//! Readahead: the further pages that a miss brings in, for sequential reads and around mapped
 //! misses.
 //!
-//! The window starts at four times the request, doubles (quadruples while small) with every window
-//! that is used, up to a maximum, and each window carries a mark: reaching it asks for the next one
-//! before the reader gets to the end. A read that does not continue the last one brings only
-//! itself.
+//! For reads, the window starts at four times the request and doubles (quadruples while small) with
+//! every window used, up to a maximum. Each window carries a mark: an access to the marked page
+//! starts the next window before the reader gets to the end. A read that does not continue the last
+//! one brings in only itself.
 //!
-//! A miss through a mapping brings the pages around it, as many as the largest window: memory that
-//! is loaded from is local more often than sequential. Where misses outnumber hits by a hundred,
-//! they stop to do so, until there are hits again.
+//! A miss through a mapping brings in the pages around it, as many as the largest window, since
+//! mapped accesses are local more often than sequential. If misses outnumber hits by a hundred,
+//! this stops until hits return.
 //!
-//! [`Readahead`] says which pages, [`Filling`] how they come into memory, step by step, and
-//! [`Core::fault_around`](crate::Core::fault_around) which page-table entries are made beside the
-//! one that is needed.
+//! [`Readahead`] chooses the pages, and [`Filling`] brings them into memory step by step.
+//! [`Core::fault_around`](crate::Core::fault_around) creates further page-table entries at a fault.
 //!
 //! Source: the on-demand readahead of Linux ("On-demand readahead", LWN 235164), as behaviour; for
 //! mapped misses, "readahead: mmap read-around simplification" (Linux 2.6.31).
@@ -25,43 +24,44 @@ pub use fault_around::FAULT_AROUND_PAGES;
 pub use filling::{FillStep, Filling, ReadRun, pages_max};
 pub use window::Window;
 
-/// Default largest window: 128 KiB, as the kernel's.
+/// The default maximum window: 128 KiB, as in the kernel.
 pub const DEFAULT_MAX_PAGES: u32 = 32;
 
-/// What one open file remembers of its reads.
+/// Readahead state of one open file.
 #[derive(Clone, Debug)]
 pub struct Readahead {
     max_pages: u32,
-    /// The window that was read last: its first page and length.
+    /// The last window: its first page and its length.
     start: u32,
     size: u32,
-    /// The page after the last read, in which a sequential reader goes on.
+    /// The page after the last read, where a sequential reader continues.
     next: Option<u32>,
-    /// Mapped accesses that missed, less those that found a page without an entry; at most ten
+    /// Mapped misses, minus mapped accesses that found a cached page without an entry; at most ten
     /// times [`MISSES_MAX`].
     mapped_misses: u32,
 }
 
-/// Mapped misses from which on nothing is read around them.
+/// The number of mapped misses at which read-around stops.
 const MISSES_MAX: u32 = 100;
 
 impl Readahead {
-    /// For a file that nothing was read from. `max_pages` 0 reads nothing ahead.
+    /// State for a newly opened file. `max_pages` 0 turns readahead off.
     pub fn new(max_pages: u32) -> Readahead {
         Readahead { max_pages, start: 0, size: 0, next: None, mapped_misses: 0 }
     }
 
-    /// The largest window.
+    /// The maximum window, in pages.
     pub fn max_pages(&self) -> u32 {
         self.max_pages
     }
 
-    /// Sets the largest window: advice that reads are random (0) or sequential (twice the default).
+    /// Sets the maximum window, after advice that reads are random (0) or sequential (twice the
+    /// default).
     pub fn set_max_pages(&mut self, max_pages: u32) {
         self.max_pages = max_pages;
     }
 
-    /// Notes that pages `first`… were read, whether they hit or not.
+    /// Notes a read of `pages` pages from `first`, hit or miss.
     pub fn note_read(&mut self, first: u32, pages: u32) {
         self.next = first.checked_add(pages);
     }
@@ -70,7 +70,7 @@ impl Readahead {
         request.saturating_mul(4).next_power_of_two().min(self.max_pages).max(request)
     }
 
-    /// Page `index` is missing, the first of `request` pages that are wanted. What to read.
+    /// The window to read after a read of `request` pages missed page `index`, the first of them.
     pub fn on_miss(&mut self, index: u32, request: u32) -> Window {
         let request = request.max(1);
         let sequential = index == 0 || self.next == Some(index) || self.next == index.checked_add(1);
@@ -83,8 +83,8 @@ impl Readahead {
         Window { first: index, pages: self.size, mark: (ahead > 0).then(|| index.saturating_add(request)) }
     }
 
-    /// Page `index` is missing, and was loaded from or stored to through a mapping. What to read;
-    /// the window need not begin with the page.
+    /// The window to read after a mapped access missed page `index`. It need not begin with the
+    /// page.
     pub fn on_fault(&mut self, index: u32) -> Window {
         let alone = Window { first: index, pages: 1, mark: None };
         if self.max_pages == 0 {
@@ -100,18 +100,18 @@ impl Readahead {
         Window { first: self.start, pages: self.size, mark }
     }
 
-    /// Page-table entries were made for so many pages that were in memory.
+    /// Notes that page-table entries were created for `pages` cached pages.
     pub fn note_mapped(&mut self, pages: u32) {
         self.mapped_misses = self.mapped_misses.saturating_sub(pages);
     }
 
-    /// The mark at page `index` was reached. What to read ahead.
+    /// The window to read ahead after an access to the marked page `index`.
     pub fn on_mark(&mut self, index: u32) -> Option<Window> {
         if self.max_pages == 0 {
             return None;
         }
         let end = self.start.saturating_add(self.size);
-        // Several readers of one file may meet each other's marks: go on from there.
+        // Several readers of one file may meet each other's marks: continue from there.
         let first = if (self.start..end).contains(&index) { end } else { index.checked_add(1)? };
         let size = if self.size < self.max_pages / 16 { self.size * 4 } else { self.size * 2 };
         (self.start, self.size) = (first, size.clamp(1, self.max_pages));

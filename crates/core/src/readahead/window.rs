@@ -1,12 +1,12 @@
-//! Pages that are read together.
+//! Windows: pages that are read together.
 
 /// Pages to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// The first.
+    /// The first page.
     pub first: u32,
-    /// How many.
+    /// The number of pages.
     pub pages: u32,
-    /// The page that asks for the next window when it is reached, if any.
+    /// The page, if any, whose access starts the next window.
     pub mark: Option<u32>,
 }

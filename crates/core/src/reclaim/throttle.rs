@@ -37,8 +37,7 @@ pub(super) fn after_fruitless_pass(
     (stands_still && waiting_helps(core)).then_some(Throttle::NoProgress)
 }
 
-/// Whether time may change anything: background reclaim has not given up, and what is in the way
-/// will be clean.
+/// Whether waiting can help: background reclaim has not given up, and the obstacles will be clean.
 fn waiting_helps(core: &Core) -> bool {
     !core.node.is_hopeless() && write_back_is_in_the_way(core)
 }

@@ -1,5 +1,4 @@
-//! Where anonymous pages go: a bounded number of swap slots, and what is remembered of the pages in
-//! them.
+//! Swap: a bounded number of swap slots for anonymous pages, and the shadows of the pages in them.
 //!
 //! ```text
 //!            assign            swap_out                 evicted                  touched again
@@ -8,29 +7,28 @@
 //!     └────────────────────────────────────┴── dirty again: written to the same slot ◄────────┘
 //! ```
 //!
-//! A page that is out of memory leaves an *entry* in its slot of the mapping: the number of its
-//! swap slot. Its shadow lies in that swap slot, so an entry is never dropped to save memory, as
-//! the shadow of a file page may be. A folio with a swap slot is *in the swap cache*; while it is
-//! clean, it is freed without being written.
+//! A swapped-out page leaves an *entry* in its slot of the mapping: the number of its swap slot.
+//! The swap slot holds its shadow, so that an entry, unlike the shadow of a file page, is never
+//! dropped to save memory. A folio with a swap slot is *in the swap cache*; while it is clean, it
+//! is freed without a write.
 //!
-//! The core keeps the numbers, and its host the bytes: [`crate::Host::swap_out`] is asked to write
-//! a page to its slot, and who brings a page back asks [`Core::swap_slot`] where its bytes are.
+//! The core keeps the numbers, its host the bytes: [`crate::Host::swap_out`] asks the host to write
+//! a page to its slot, and [`Core::swap_slot`] says where the bytes of a returning page are.
 //!
 //! Source: [book: swap#anonymous-pages], [book: aging#swappiness], [book: eviction#verdicts] rows
 //! 12–18, [book: refaults#when-shadows] and [book: refaults#refault-processing],
 //! [book: swap#swap-out]. [book: refaults#shadow-layout] takes up to five bits of a token for a use
 //! count; a slot has one user here, so none is taken.
 //!
-//! When a slot is given back follows what the kernel lab measured on 7.2.12, where the book is
-//! silent: a store whose writes are synchronous keeps no copy of a page that is in memory (nothing
-//! was left in the swap cache at the end of its rows); another one keeps it, over stores to the
-//! page, too (as many pages were in swap as had been swapped out), until more than half of its
-//! slots are taken.
+//! The release of slots follows measurements of Linux 7.2.12. A store with synchronous writes keeps
+//! no copy of a resident page (the swap cache was empty at the end). Any other store keeps it, even
+//! after stores to the page (as many pages were in swap as had been swapped out), until more than
+//! half of its slots are taken.
 //!
 //! # Locking
 //!
-//! Free slots are under a lock of their own, the innermost. Which slot a folio has changes only
-//! with the folio lock held, and a shadow only with the lock of the mapping that the entry is in.
+//! Free slots have a lock of their own, the innermost. The slot of a folio changes only under the
+//! folio lock, a shadow only under the lock of the mapping with the entry.
 
 use crate::Core;
 use crate::folio::{FolioId, Kind};
@@ -41,56 +39,54 @@ use crate::mapping::Mapping;
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering::Relaxed};
 
-/// With fewer free slots than this, reclaim leaves anonymous pages alone
-/// ([book: aging#swappiness]).
+/// With fewer free slots than this, reclaim takes no anonymous pages ([book: aging#swappiness]).
 pub const FREE_SLOTS_MIN: u32 = 64;
 
-/// How writes to swap end.
+/// The kind of swap store: when writes complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum SwapStore {
-    /// Some time later, as on a disk. The slot of a page that came back is kept, so that it is not
-    /// written again.
+    /// Asynchronously, as on a disk. The slot of a returned page is kept, so that the page need not
+    /// be written again.
     #[default]
     Device,
-    /// At once, as in compressed memory. The slot of a page that came back is freed: it would be a
-    /// second copy in memory.
+    /// Synchronously, as in compressed memory. The slot of a returned page is freed, since it would
+    /// be a second copy in memory.
     Memory,
 }
 
-/// Swap space.
+/// Options of swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SwapOptions {
-    /// Slots, of a page each. 0, the default: no swap; anonymous pages stay in memory until they
-    /// are given up.
+    /// Number of slots, of one page each. 0, the default: no swap; anonymous pages stay in memory
+    /// until they are released.
     pub pages: u32,
-    /// How writes to it end.
+    /// The kind of store.
     pub store: SwapStore,
 }
 
 impl SwapOptions {
-    /// What is kept of each slot, in bytes: its shadow, who pays for it and its place among those
-    /// that were given back; and, as the page in it may be alone in its leaf, of the table of
-    /// leaves 16 bytes per 32, rounded up.
+    /// Metadata bytes of each slot: its shadow, its payer and its place in the free list. And, as a
+    /// swapped page may be alone in its leaf, 16 bytes of the table of leaves per 32 slots, rounded
+    /// up.
     pub const SLOT_BYTES: u64 =
         (size_of::<AtomicU64>() + size_of::<AtomicU32>() + size_of::<u32>()) as u64 + 1;
 }
 
-/// All slots of a core.
+/// All swap slots of a core.
 #[derive(Debug)]
 pub(crate) struct SwapArea {
     store: SwapStore,
-    /// Shadow word × 2 + 1 of the page in each slot; 0: nothing is remembered.
+    /// Shadow word × 2 + 1 of the page in each slot; 0: no shadow.
     shadows: Box<[AtomicU64]>,
-    /// The slot of each folio that has one.
+    /// The slot of each folio, if any.
     of_folios: Box<[AtomicU32]>,
-    /// Who pays for each slot that is taken.
+    /// The memcg that pays for each taken slot.
     payers: Box<[AtomicU32]>,
     free: Mutex<FreeSlots>,
     free_slots: AtomicU32,
 }
 
-/// Slots that nobody has: those that were given back, and all from a number on, so that slots are
-/// used in order.
+/// Free slots: those given back, and all from `unused_from` on, so that slots are used in order.
 #[derive(Debug)]
 struct FreeSlots {
     given_back: Vec<u32>,
@@ -105,8 +101,8 @@ impl SwapArea {
             shadows: (0..options.pages).map(|_| AtomicU64::new(0)).collect(),
             of_folios: (0..frames).map(|_| AtomicU32::new(0)).collect(),
             payers: (0..options.pages).map(|_| AtomicU32::new(0)).collect(),
-            // At once: if it grew, it would take up to twice as much, and the old and the new for a
-            // moment.
+            // Allocated in full: growing could take up to twice as much, and old and new at the
+            // same time.
             free: Mutex::new(FreeSlots {
                 given_back: Vec::with_capacity(options.pages as usize),
                 unused_from: 0,
@@ -123,7 +119,7 @@ impl SwapArea {
         self.free_slots.load(Relaxed)
     }
 
-    /// Bytes kept about slots and folios.
+    /// Bytes of metadata for slots and folios.
     pub(crate) fn bytes(&self) -> u64 {
         u64::from(self.slots()) * SwapOptions::SLOT_BYTES + size_of_val(&*self.of_folios) as u64
     }
@@ -150,12 +146,12 @@ impl SwapArea {
         self.free_slots.fetch_add(1, Relaxed);
     }
 
-    /// Remembers the page that leaves memory for `slot`.
+    /// Stores the shadow of a page that is swapped out to `slot`.
     pub(crate) fn remember(&self, slot: SwapSlot, word: u64) {
         self.shadows[slot.0 as usize].store(word << 1 | 1, Relaxed);
     }
 
-    /// What was remembered of the page in `slot`, which comes back. Then it is forgotten.
+    /// Takes the shadow of a page that returns from `slot`.
     pub(crate) fn recall(&self, slot: SwapSlot) -> Option<u64> {
         let word = self.shadows[slot.0 as usize].swap(0, Relaxed);
         (word != 0).then_some(word >> 1)
@@ -169,43 +165,42 @@ impl SwapArea {
         self.of_folios[folio.0 as usize].store(slot.0, Relaxed);
     }
 
-    /// A copy in swap of what is in memory is not worth its slot: the copy is in memory itself, or
-    /// more than half of the slots are taken.
+    /// Whether slots are too short to keep copies of resident pages: copies are themselves in
+    /// memory, or more than half of the slots are taken.
     fn is_short(&self) -> bool {
         self.store == SwapStore::Memory || u64::from(self.free_slots()) * 2 < u64::from(self.slots())
     }
 }
 
 impl Core {
-    /// Slots in which no page is.
+    /// Free swap slots.
     pub fn free_swap_pages(&self) -> u32 {
         self.swap.free_slots()
     }
 
-    /// Slots that are taken: by pages that are out of memory, and by those in the swap cache.
+    /// Taken swap slots: of swapped-out pages, and of those in the swap cache.
     pub fn used_swap_pages(&self) -> u32 {
         self.swap.slots() - self.swap.free_slots()
     }
 
-    /// Where the bytes of an anonymous page are that was inserted and has no content yet. `None`:
-    /// it is new, and full of zeros. The caller holds the folio's lock.
+    /// The slot with the bytes of an inserted anonymous page that has no content yet. `None`: the
+    /// page is new and full of zeros. The caller holds the folio lock.
     pub fn swap_slot(&self, folio: FolioId) -> Option<SwapSlot> {
         self.folios.flags(folio).load().swapcache().then(|| self.swap.slot_of(folio))
     }
 
-    /// Whether an anonymous page was never written to, or given up: there is nothing to read, and a
-    /// load does not need a page of its own.
+    /// Whether an anonymous page was never written, or was released: there is nothing to read, and
+    /// a load does not need a page of its own.
     pub fn is_untouched(&self, mapping: &Mapping, index: u32) -> bool {
         mapping.lock(&self.leaves).slot(index).is_empty()
     }
 
-    /// What `wish` comes to now: only file pages where there is no room in swap
-    /// ([book: aging#swappiness]).
+    /// Effective swappiness: only file pages if swap has no room ([book: aging#swappiness]).
     pub(crate) fn swappiness_now(&self, wish: Swappiness) -> Swappiness {
         if self.swap.free_slots() < FREE_SLOTS_MIN { Swappiness::FILE_ONLY } else { wish }
     }
 
-    /// The same for the pages of one memcg, which may have a limit of its own.
+    /// Effective swappiness for the pages of one memcg, which may have a swap limit of its own.
     pub(crate) fn swappiness_of(&self, memcg: MemcgId, wish: Swappiness) -> Swappiness {
         let full = |memcg: &Memcg| memcg.swap.margin_pages() < u64::from(FREE_SLOTS_MIN);
         if self.memcgs.with_ancestors(memcg).any(full) {
@@ -215,19 +210,19 @@ impl Core {
         }
     }
 
-    /// Whether a page of a memcg could get a slot now.
+    /// Whether a page of this memcg could get a slot now.
     pub(crate) fn can_swap(&self, memcg: MemcgId) -> bool {
         self.free_swap_pages_of(memcg) > 0
     }
 
-    /// How many pages of a memcg could.
+    /// Number of slots that pages of this memcg could get.
     pub(crate) fn free_swap_pages_of(&self, memcg: MemcgId) -> u64 {
         let margins = self.memcgs.with_ancestors(memcg).map(|memcg| memcg.swap.margin_pages());
         margins.fold(u64::from(self.swap.free_slots()), u64::min)
     }
 
-    /// Gives a locked folio a slot, to which it has to be written. `false`: none is free, or its
-    /// memcg may have no more.
+    /// Gives a locked folio a slot that it must be written to. `false`: no slot is free, or its
+    /// memcg is at its limit.
     pub(crate) fn assign_slot(&self, folio: FolioId) -> bool {
         let memcg = self.owner_of(folio);
         if let Err(refused) = self.memcgs.charge_swap(memcg.id()) {
@@ -246,8 +241,7 @@ impl Core {
         true
     }
 
-    /// A folio keeps no copy in swap any more: its slot is free, and what is in memory is all there
-    /// is.
+    /// Frees the slot of a folio, whose copy in memory becomes the only one.
     pub(crate) fn release_slot(&self, host: &impl Host, folio: FolioId) {
         if self.folios.flags(folio).leave_swap_cache(true) {
             self.free_slot(host, self.swap.slot_of(folio));
@@ -255,14 +249,14 @@ impl Core {
     }
 
     fn free_slot(&self, host: &impl Host, slot: SwapSlot) {
-        // In this order: afterwards another page may be written to it.
+        // First, since afterwards another page may be written to the slot.
         host.swap_freed(slot);
         let payer = MemcgId(self.swap.payers[slot.0 as usize].load(Relaxed));
         self.swap.give_back(slot);
         self.uncharge_swap(payer);
     }
 
-    /// The same, where slots are short and the folio, which is locked, is not being written.
+    /// As [`Self::release_slot`], if slots are short and the locked folio is not under writeback.
     pub(crate) fn release_slot_if_short(&self, host: &impl Host, folio: FolioId) {
         let flags = self.folios.flags(folio).load();
         if flags.swapcache() && !flags.writeback() && (self.swap.is_short() || self.owner_is_short(folio)) {
@@ -270,8 +264,8 @@ impl Core {
         }
     }
 
-    /// Whether who pays for a folio, or an ancestor, uses more than half of the swap that it may
-    /// ([book: swap#swap-out]).
+    /// Whether the memcg that pays for a folio, or an ancestor, uses more than half of its swap
+    /// limit ([book: swap#swap-out]).
     fn owner_is_short(&self, folio: FolioId) -> bool {
         self.memcgs.with_ancestors(self.memcg_of(folio)).any(|memcg| {
             let most = memcg.swap.max_pages().min(memcg.swap.high_pages());
@@ -279,8 +273,8 @@ impl Core {
         })
     }
 
-    /// A page left memory for its slot, or could not be read from it: the entry of its mapping. The
-    /// mapping is locked.
+    /// The entry of a page that is swapped out or could not be read from its slot. The caller holds
+    /// the mapping lock.
     #[cold]
     pub(crate) fn entry_of(&self, folio: FolioId, shadow: Option<u64>) -> u64 {
         let slot = self.swap.slot_of(folio);
@@ -290,8 +284,8 @@ impl Core {
         u64::from(slot.0)
     }
 
-    /// A page whose mapping had `entry` is back as `folio`, which nobody else can use yet: it is in
-    /// the swap cache. What was remembered of it.
+    /// Puts a page that had `entry` into the swap cache as `folio`, which no other thread can use
+    /// yet. Returns its shadow.
     #[cold]
     pub(crate) fn leave_entry(&self, folio: FolioId, entry: u64) -> Option<u64> {
         let slot = slot_in(entry);
@@ -300,21 +294,21 @@ impl Core {
         self.swap.recall(slot)
     }
 
-    /// Who pays for the slot of a page that is out of memory.
+    /// The memcg that pays for the slot of a swapped-out page.
     pub(crate) fn payer_of_entry(&self, entry: u64) -> MemcgId {
         MemcgId(self.swap.payers[slot_in(entry).0 as usize].load(Relaxed))
     }
 
-    /// A page that is out of memory is given up.
+    /// Releases a swapped-out page.
     pub(crate) fn drop_entry(&self, host: &impl Host, entry: u64) {
         self.free_slot(host, slot_in(entry));
     }
 
-    /// Recounts the slots: each is had by one page at most, and those that are had are those that
-    /// are taken. Slow: for tests and the simulator's checker.
+    /// Recounts the slots: each belongs to at most one page, and exactly those are taken. Slow: for
+    /// tests and the simulator's checker.
     ///
     /// # Errors
-    /// What does not hold, in words.
+    /// The first violation, in words.
     pub(crate) fn validate_swap(&self) -> Result<(), String> {
         let mut taken = vec![false; self.swap.slots() as usize];
         let mut number = 0;

@@ -9,7 +9,7 @@ use crate::{ChargeStep, Charging, MemcgId, Options};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-/// A host whose swap does what the test says.
+/// A host whose swap store does what the test says.
 struct SwapHost {
     answer: Cell<SwapOutcome>,
     asked: RefCell<Vec<SwapOut>>,
@@ -41,7 +41,7 @@ impl Host for SwapHost {
     }
 }
 
-/// One memcg, and a region of anonymous memory.
+/// One memcg with a region of anonymous memory.
 struct Anon {
     core: Core,
     host: SwapHost,
@@ -98,7 +98,7 @@ impl Anon {
         }
     }
 
-    /// A load, or a store, by the task.
+    /// A load or a store by the task.
     fn touch(&self, page: u32, store: bool) {
         if self.hit(page).is_none() {
             let folio = self.try_bring(page).unwrap();
@@ -127,7 +127,7 @@ impl Anon {
         (max - 3..=max).find(|&seq| Seq(seq).index() == label).unwrap()
     }
 
-    /// As if nobody had touched the pages since they came.
+    /// Makes pages look untouched since they came.
     fn forget_accesses(&self, pages: std::ops::Range<u32>) {
         for page in pages {
             let Some(hit) = self.hit(page) else { continue };
@@ -135,7 +135,7 @@ impl Anon {
         }
     }
 
-    /// Reclaims so many pages, as a limit would.
+    /// Limit reclaim of `goal_pages` pages.
     fn reclaim(&self, goal_pages: u64, swappiness: Swappiness) -> u64 {
         let target = self.task.memcg;
         let orders = crate::reclaim::Orders::new(target, EffortKind::Limit, goal_pages, swappiness, 0);
@@ -148,7 +148,7 @@ impl Anon {
         }
     }
 
-    /// All writes that began have ended.
+    /// Ends all writes under way.
     fn end_writes(&self, written: bool) -> Vec<SwapOut> {
         let asked = self.host.asked.take();
         for write in &asked {
@@ -158,7 +158,7 @@ impl Anon {
         asked
     }
 
-    /// Pages that are out of memory.
+    /// Swapped-out pages.
     fn swapped(&self) -> Vec<u32> {
         let out = |&page: &u32| self.hit(page).is_none() && !self.core.is_untouched(&self.region, page);
         (0..PAGES).filter(out).collect()
@@ -166,7 +166,7 @@ impl Anon {
 }
 
 /// [book: swap#anonymous-pages]: anonymous pages "are inserted by page faults only"; the first
-/// store needs nothing to be read.
+/// store reads nothing.
 #[test]
 fn a_new_page_is_full_of_zeros() {
     let anon = Anon::new(1000, SwapStore::Device);
@@ -204,7 +204,7 @@ fn a_page_is_written_then_freed() {
     assert_eq!(anon.stat(Counter::Pgrotated), begun);
     assert_eq!(anon.seq_of(first.page.1), anon.memcg().lruvec.min_seq(Kind::Anon).0);
     assert!(anon.reclaim(32, Swappiness(200)) >= 32);
-    // Each went to the tail: the one that was written last leaves first.
+    // Each went to the tail: the last one written leaves first.
     assert!(anon.swapped().contains(&written.last().unwrap().page.1));
     assert_eq!(anon.stat(Counter::PgstealAnon), anon.swapped().len() as u64);
     anon.core.validate().unwrap();
@@ -227,7 +227,7 @@ fn a_page_that_is_written_at_once_is_freed_by_the_same_effort() {
     };
     assert!((32..60).contains(&progress.reclaimed), "{progress:?}");
     assert_eq!(anon.swapped().len() as u64, progress.reclaimed);
-    // Each was looked at twice: to be written, and to be freed.
+    // Each was scanned twice: to be written, and to be freed.
     let written = anon.stat(Counter::Pswpout);
     assert!(written <= 60 && progress.scanned == written + progress.reclaimed, "{written}, {progress:?}");
     anon.core.validate().unwrap();
@@ -242,8 +242,8 @@ fn compressed_memory_frees_at_once() {
     let freed = anon.reclaim(32, Swappiness(200));
     assert!(freed >= 32 && freed == anon.stat(Counter::Pswpout) && freed == anon.swapped().len() as u64);
     assert_eq!((u64::from(anon.core.used_swap_pages()), anon.stat(Counter::FileWriteback)), (freed, 0));
-    // As measured (zram rows on 7.2.12: no page in the swap cache at the end): the slot of what
-    // came back is free.
+    // As measured on 7.2.12 with zram (no page in the swap cache at the end): the slot of a
+    // returned page is free.
     let page = anon.swapped()[0];
     anon.touch(page, false);
     assert_eq!(u64::from(anon.core.used_swap_pages()), freed - 1);
@@ -267,14 +267,14 @@ fn a_page_that_comes_back_is_a_refault() {
     let slot = anon.core.swap_slot(folio).expect("its bytes are there");
     assert_eq!((anon.stat(Counter::Pswpin), anon.stat(Counter::Pgmajfault)), (1, 1));
     assert_eq!((anon.stat(Counter::WorkingsetRefaultAnon), anon.host.refaults.get()), (1, 1));
-    // It could not be read: it is still where it was, and only its memory is lost.
+    // It could not be read: it stays in swap, and only its memory is released.
     anon.core.abandon(&anon.host, &anon.region, folio);
     assert!(anon.swapped().contains(&page));
     anon.core.validate().unwrap();
     anon.touch(page, false);
     assert_eq!((anon.stat(Counter::Pswpin), anon.stat(Counter::WorkingsetRefaultAnon)), (2, 1));
-    // Clean, with its slot: it can leave again without being written. A store to it goes to the
-    // same slot.
+    // Clean, with its slot: it can leave again without a write. A store to it goes to the same
+    // slot.
     let hit = anon.hit(page).unwrap();
     assert_eq!((anon.core.swap_slot(hit.folio), anon.flags(page).dirty()), (Some(slot), false));
     anon.touch(page, true);
@@ -291,8 +291,8 @@ fn a_page_that_comes_back_is_a_refault() {
     by_other.core.validate().unwrap();
 }
 
-/// A write to swap that fails leaves the page dirty, in memory, with its slot; one that is refused
-/// activates it.
+/// A failed write to swap leaves the page dirty, in memory, with its slot; a refused one activates
+/// it.
 #[test]
 fn what_cannot_be_written_stays() {
     let anon = Anon::new(1000, SwapStore::Device);
@@ -316,7 +316,7 @@ fn without_room_in_swap_anonymous_pages_stay() {
     let anon = Anon::new(FREE_SLOTS_MIN + 3, SwapStore::Memory);
     anon.store(0..60);
     anon.forget_accesses(0..60);
-    // Some more may be taken while the turn of the lruvec lasts, for which it is looked at once.
+    // The swappiness of the lruvec's turn is fixed at its start, so that some more may be taken.
     let freed = anon.reclaim(1000, Swappiness(200));
     assert!((4..=60).contains(&freed), "{freed}");
     assert!(anon.core.free_swap_pages() < FREE_SLOTS_MIN);
@@ -327,7 +327,7 @@ fn without_room_in_swap_anonymous_pages_stay() {
     assert!(!anon.core.assign_slot(folio));
 }
 
-/// Without swap, they stay until memory is full of them; then the request fails, and nothing else.
+/// Without swap, anonymous pages fill memory; then only the request that needs a page fails.
 #[test]
 fn without_swap_memory_fills_up() {
     let anon = Anon::new(0, SwapStore::Device);
@@ -339,8 +339,8 @@ fn without_swap_memory_fills_up() {
     anon.core.validate().unwrap();
 }
 
-/// [book: aging#swappiness]: the table of swappiness 0, 1, 200 and 201, with pages of both kinds
-/// that nobody needs.
+/// [book: aging#swappiness]: the table of swappiness 0, 1, 200 and 201, with unused pages of both
+/// kinds.
 #[test]
 fn swappiness_decides_who_leaves() {
     for (swappiness, leaves) in
@@ -396,7 +396,7 @@ fn short_slots_are_not_kept_for_copies() {
     anon.core.validate().unwrap();
 }
 
-/// Memory that is given up frees its slots: of pages that are out, and of those in the swap cache.
+/// Released memory frees its slots: of swapped-out pages, and of those in the swap cache.
 #[test]
 fn no_slot_is_left_behind() {
     let anon = Anon::new(1000, SwapStore::Device);

@@ -1,21 +1,21 @@
-//! Errors of write-back, and who has to know of them.
+//! Writeback errors, kept until open files report them.
 //!
-//! Nobody waits for most writes, so an error is kept until somebody asks: each open file tells it
-//! once, from its next sync, however many failed in between; and if nobody had it open any more,
-//! whoever opens the file next.
+//! Most writes are asynchronous, so an error is kept: each open file reports it once, from its next
+//! sync, however many writes failed in between. If the file is not open any more, the next open
+//! file reports it.
 //!
 //! Source: the kernel's `errseq_t` (Linux 4.13), without its wrap-around.
 
-/// Errors of one file, counted.
+/// The error count of one file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ErrorSequence {
     count: u64,
-    /// Somebody told of the last one.
+    /// Whether the last error was reported.
     told: bool,
 }
 
 impl ErrorSequence {
-    /// One more.
+    /// Counts an error.
     pub fn note(&mut self) {
         *self = ErrorSequence { count: self.count + 1, told: false };
     }
@@ -25,14 +25,13 @@ impl ErrorSequence {
         self.count
     }
 
-    /// How many errors who opens the file now counts as told: all, unless nobody told of the last
-    /// one.
+    /// The reported errors of a newly opened file: all, unless the last one has not been reported.
     pub fn told_at_open(self) -> u64 {
         if self.told { self.count } else { self.count.saturating_sub(1) }
     }
 
-    /// Whether there are errors that an open file has not told of, where `told` is what it has: now
-    /// it has.
+    /// Whether there are errors that an open file has not reported. `told` is the file's count of
+    /// reported errors, which becomes current.
     pub fn tell(&mut self, told: &mut u64) -> bool {
         let tells = *told < self.count;
         if tells {

@@ -1,22 +1,22 @@
-//! How much may be dirty.
+//! Limits of dirty pages.
 
-/// Share of memory that may be dirty before writers wait.
+/// Share of memory that may be dirty before writers wait, in percent.
 pub const DIRTY_PERCENT: u64 = 20;
-/// Share of memory that may be dirty before the flusher starts by itself.
+/// Share of memory that may be dirty before the flusher starts by itself, in percent.
 pub const BACKGROUND_DIRTY_PERCENT: u64 = 10;
 
-/// How much may be dirty, in pages.
+/// Limits of dirty pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirtyLimits {
-    /// From here on, the flusher writes.
+    /// Above this, the flusher writes.
     pub background_pages: u64,
-    /// From here on, who dirties waits.
+    /// At this number, writers wait.
     pub pages: u64,
 }
 
 impl DirtyLimits {
-    /// The limits within `memory_pages`. A limit of at least one page lets tiny tenants write at
-    /// all.
+    /// The limits for `memory_pages`. The limit is at least one page, so that tiny tenants can
+    /// write.
     pub fn of(memory_pages: u64) -> DirtyLimits {
         DirtyLimits {
             background_pages: memory_pages * BACKGROUND_DIRTY_PERCENT / 100,
@@ -24,7 +24,7 @@ impl DirtyLimits {
         }
     }
 
-    /// Pages dirty or under writeback up to which nobody who dirties is slowed down.
+    /// Dirty and writeback pages up to which no writer is throttled.
     pub(super) fn free_run_pages(self) -> u64 {
         (self.background_pages + self.pages) / 2
     }

@@ -1,19 +1,19 @@
-//! Dirty pages leave: what is dirty, when it has to be written, and what happens when it was.
+//! Writeback of dirty pages: their index, their writes, and truncation.
 //!
-//! A page is dirty (indexed by its mapping, in file order), then under write-back, then clean, or
-//! dirty again if the write failed or somebody wrote to it meanwhile. Reclaim never writes file
-//! pages; it wakes the flusher. Dirty pages of anonymous memory are in no index and under no limit:
-//! they leave when they are cold ([`crate::pageout`]).
+//! A page is dirty (indexed by its mapping, in file order), then under writeback, then clean; or
+//! dirty again if the write failed or the page was written to meanwhile. Reclaim never writes file
+//! pages; it wakes the flusher. Dirty anonymous pages are in no index and under no limit: they
+//! leave when they are cold ([`crate::pageout`]).
 //!
-//! When and what the flusher writes is a [`Flusher`]. A host that writes takes pages with
-//! [`Core::start_writeback`] and reports with [`Core::end_writeback`]. Source:
-//! [book: writeback#flusher].
+//! The [`Flusher`] decides when and what to write. A host that writes takes pages with
+//! [`Core::start_writeback`] and reports with [`Core::end_writeback`]. [`balance`] throttles tasks
+//! that dirty pages faster than they are written.
 //!
-//! Who dirties pages faster than they are written is slowed down by [`balance`].
+//! Source: [book: writeback#flusher].
 //!
 //! # Locking
 //!
-//! The index of dirty pages is under the mapping lock, and so is the step from dirty to write-back.
+//! The mapping lock guards the index of dirty pages and the step from dirty to writeback.
 
 mod balance;
 mod errors;
@@ -34,55 +34,55 @@ use crate::mapping::Mapping;
 use crate::memcg::{Counter, Memcg, MemcgId, Pending};
 use crate::sync::Ordering::Relaxed;
 
-/// Limits, and what they are held against.
+/// Limits, and the pages they apply to.
 struct DirtyLevel<'a> {
-    /// Whose they are; the root, if those of all.
+    /// The memcg whose limits they are; the root for the global ones.
     memcg: &'a Memcg,
     pending: &'a Pending,
     limits: DirtyLimits,
 }
 
-/// Whether it is asked, at so many dirty pages, if those are too many: at each while that is as
-/// many as a small tenant may have, then every few dozen.
+/// Whether to check limits at this number of dirty pages: at every page up to the limit of a small
+/// tenant, then every few dozen.
 fn asks_at(dirty_pages: u64) -> bool {
     dirty_pages <= 64 || dirty_pages.is_multiple_of(32)
 }
 
-/// A run of consecutive pages that begin to be written together.
+/// A run of consecutive pages whose write starts together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WritebackRun {
     /// The first page's index.
     pub first: u32,
-    /// Their folios, in file order. Each carries a reference until [`Core::end_writeback`].
+    /// Their folios, in file order. Each holds a reference until [`Core::end_writeback`].
     pub folios: Vec<FolioId>,
 }
 
-/// Which pages are removed.
+/// The pages to remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaves {
     All,
     Clean,
     CleanAndUnmapped,
-    /// Those charged to this memcg, in memory or in swap.
+    /// Pages charged to this memcg, in memory or in swap.
     Of(MemcgId),
 }
 
-/// What became of a page that was to be removed.
+/// Result of removing a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Removal {
-    /// It is gone.
+    /// The page is removed.
     Done,
-    /// It is not of the kind that is removed.
+    /// The page is not one of those to remove.
     Stays,
-    /// Somebody uses or writes it: wait, then try again.
+    /// The page is in use or under writeback: wait, then try again.
     Busy,
-    /// It is another page by now, or none.
+    /// The folio holds another page by now, or none.
     Gone,
 }
 
 impl Core {
-    /// The page was written to. Its folio is locked by the caller, and its bytes are there already:
-    /// a flusher that sees it dirty writes what is in it. `true`: it is a page of a file, and was
+    /// Marks a page dirty. The caller holds the folio lock and has changed the bytes, so that a
+    /// flusher that sees the page dirty writes the new content. `true`: it is a file page that was
     /// clean ([`Dirtier::dirtied`]).
     pub fn set_dirty(&self, host: &impl Host, mapping: &Mapping, folio: FolioId) -> bool {
         let (flags, index) = (self.folios.flags(folio), self.folios.index(folio));
@@ -91,7 +91,7 @@ impl Core {
             return false;
         }
         if mapping.kind() == Kind::Anon {
-            // No flusher writes it: reclaim does, when it is cold.
+            // Reclaim, not the flusher, writes it when it is cold.
             flags.set_dirty();
             return false;
         }
@@ -108,7 +108,7 @@ impl Core {
         true
     }
 
-    /// A page became dirty. Every few dozen pages it is asked whether those are too many.
+    /// Counts a page that became dirty. Checks the limits every few dozen pages.
     fn count_dirtied(&self, host: &impl Host, memcg: &Memcg) {
         memcg.stat.change(Counter::FileDirty, 1);
         let frames = u64::from(self.folios.len());
@@ -128,7 +128,7 @@ impl Core {
         }
     }
 
-    /// Pages became dirty again, or began to be written; or, negative, no longer are.
+    /// Adds to the counts of dirty and writeback pages; negative numbers subtract.
     pub(crate) fn count_pending(&self, memcg: &Memcg, dirty: i64, writeback: i64) {
         memcg.stat.change(Counter::FileDirty, dirty);
         memcg.stat.change(Counter::FileWriteback, writeback);
@@ -136,14 +136,14 @@ impl Core {
         self.node.pending.change(dirty, writeback);
     }
 
-    /// How much of a memcg and all below it may be dirty.
+    /// Limits of the dirty pages of a memcg's subtree.
     fn dirty_limits(&self, memcg: &Memcg) -> DirtyLimits {
         let frames = u64::from(self.folios.len());
         DirtyLimits::of(memcg.max_pages().min(memcg.memory.high_pages()).min(frames))
     }
 
-    /// Whose limits hold for pages of a memcg: its own and those above it, if those count, and
-    /// those of all.
+    /// The limits that apply to pages of a memcg: its own and its ancestors', if memcg limits are
+    /// on, and the global ones.
     fn dirty_levels<'a>(&'a self, memcg: &'a Memcg) -> impl Iterator<Item = DirtyLevel<'a>> {
         let own = self.options.memcg_dirty_limits;
         let of_memcg = |memcg: &'a Memcg| DirtyLevel {
@@ -156,12 +156,12 @@ impl Core {
         self.memcgs.with_ancestors(memcg.id()).filter(move |_| own).map(of_memcg).chain([all])
     }
 
-    /// Pages of files, of everybody, that are dirty or being written.
+    /// File pages that are dirty or under writeback, in all memcgs.
     pub fn pending_pages(&self) -> u64 {
         self.node.pending.pages()
     }
 
-    /// Dirty pages of a mapping; those that are being written are not among them.
+    /// Dirty pages of a mapping, without those under writeback.
     pub fn dirty_pages(&self, mapping: &Mapping) -> usize {
         mapping.lock(&self.leaves).tree.dirty.len()
     }
@@ -171,8 +171,8 @@ impl Core {
         mapping.lock(&self.leaves).tree.dirty.last().copied()
     }
 
-    /// Takes the next run of dirty pages at or after `from` and before `end` to be written, at most
-    /// `most` of them.
+    /// Starts the write of the next run of dirty pages at or after `from` and before `end`, of at
+    /// most `most` pages.
     pub fn start_writeback(
         &self,
         mapping: &Mapping,
@@ -194,7 +194,7 @@ impl Core {
             let Some(folio) = locked.slot(index).folio() else { unreachable!("a dirty page is cached") };
             let flags = self.folios.flags(folio);
             if !flags.start_writeback() {
-                // Dirty again while its last version is still being written: later.
+                // Dirty again while an older version is still being written: later.
                 if run.is_some() {
                     break;
                 }
@@ -215,8 +215,8 @@ impl Core {
         run
     }
 
-    /// One page of a run was written, or one that [`Host::swap_out`] began to write; or the write
-    /// failed: then it is dirty again, and stays in memory.
+    /// Ends the write of one page of a run, or of one that [`Host::swap_out`] started. If it
+    /// failed, the page is dirty again and stays in memory.
     pub fn end_writeback(
         &self,
         host: &impl Host,
@@ -244,7 +244,7 @@ impl Core {
         if !written {
             self.memcgs.with_ancestors(memcg.id()).for_each(|memcg| memcg.pending.note_failure());
             self.node.pending.note_failure();
-            // They are dirty again, without anybody who dirtied them.
+            // They are dirty again without a task that dirtied them.
             if self.options.memcg_dirty_limits {
                 self.memcgs.with_ancestors(memcg.id()).for_each(|memcg| self.note_over_background(memcg));
             }
@@ -255,8 +255,8 @@ impl Core {
                 memcg.stat.add(Counter::NrWritten, 1);
                 self.node.pending.note_written();
             }
-            // One that is isolated now is not held up by a batch: who isolated it finds it clean
-            // and frees it.
+            // An isolated folio is not queued, which would hold it: the isolating thread finds it
+            // clean and frees it.
             let movable = before.lru() && !before.locked() && !before.dirty() && !before.unevictable();
             if before.reclaim() && movable {
                 self.enqueue(host, cpu, Queue::Rotate, folio);
@@ -268,40 +268,38 @@ impl Core {
         self.put(host, folio);
     }
 
-    /// Pages of `target` and all below it that could not be written, since the beginning.
+    /// Failed page writes in the subtree of `target`, since the start.
     pub(crate) fn failed_writes(&self, target: MemcgId) -> u64 {
         let pending = if target == MemcgId::ROOT { &self.node.pending } else { &self.memcg(target).pending };
         pending.failed_pages()
     }
 
-    /// Pages written since the beginning.
+    /// Pages written since the start.
     pub fn written_pages(&self) -> u64 {
         self.written.load(Relaxed)
     }
 
-    /// Takes the pages from `from` to `end` out of the cache, as a truncation does: dirty ones too,
-    /// and without a memory. `Some`: this folio is in use or being written; wait for it, then call
-    /// again.
+    /// Truncates the pages from `from` to `end`: removes them, even dirty ones, and leaves no
+    /// shadows. `Some`: this folio is in use or under writeback; wait for it, then call again.
     pub fn truncate(&self, host: &impl Host, mapping: &Mapping, from: u32, end: u64) -> Option<FolioId> {
         self.remove_range(host, mapping, from, end, Leaves::All)
     }
 
-    /// Takes the pages of a region of anonymous memory that are charged to `victim`, in memory and
-    /// in swap, out of it. `Some`: this folio is in use or being written; wait for it, then call
-    /// again.
+    /// Removes the pages of a region of anonymous memory that are charged to `victim`, in memory
+    /// and in swap. `Some`: this folio is in use or under writeback; wait for it, then call again.
     pub(crate) fn reap(&self, host: &impl Host, region: &Mapping, victim: MemcgId) -> Option<FolioId> {
         self.remove_range(host, region, 0, 1 << 32, Leaves::Of(victim))
     }
 
-    /// Takes the clean pages from `from` to `end` out of the cache, whoever uses or maps them,
-    /// because what they hold is no longer what the file holds. Dirty pages, and those being
-    /// written, stay. `Some`: this folio is in use; wait for it, then call again.
+    /// Removes the clean pages from `from` to `end`, mapped or not, because the file's content has
+    /// changed. Dirty and writeback pages stay. `Some`: this folio is in use; wait for it, then
+    /// call again.
     pub fn drop_clean(&self, host: &impl Host, mapping: &Mapping, from: u32, end: u64) -> Option<FolioId> {
         self.remove_range(host, mapping, from, end, Leaves::Clean)
     }
 
-    /// Takes clean, unmapped pages out of the cache that nobody uses, as advice that they are not
-    /// needed does. The others are moved to the old side instead.
+    /// Follows advice that pages are not needed: removes clean, unmapped, unused ones and moves the
+    /// others to the old side.
     pub fn invalidate(&self, host: &impl Host, mapping: &Mapping, from: u32, end: u64, cpu: usize) {
         let mut at = from;
         loop {
@@ -372,7 +370,7 @@ impl Core {
         leaves: Leaves,
     ) -> Removal {
         let flags = self.folios.flags(folio);
-        // The folio is only known to be this page while its slot is looked at under the lock.
+        // Only under the lock does the slot prove that the folio is this page.
         let mut locked = mapping.lock(&self.leaves);
         if locked.slot(index).folio() != Some(folio) {
             return Removal::Gone;

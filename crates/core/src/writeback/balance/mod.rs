@@ -1,28 +1,31 @@
-//! How fast tasks may dirty pages: together as fast as pages are written, each as fast as the
-//! others.
+//! Dirty throttling: pauses tasks so that together they dirty pages as fast as pages are written,
+//! and each as fast as the others.
 //!
 //! ```text
 //! pages dirty or being written
 //!   0 ── background ── free run ────── setpoint ────── limit
-//!        10 %          15 %            17.5 %          20 %     of the memory of a memcg, of one above it, and of all
+//!        10 %          15 %            17.5 %          20 %     of the memory of a memcg, of an ancestor, and of all
 //!   ratio:             2 ╲____________ 1 ____________╲ 0        (a cubic: flat in the middle, steep at the ends)
 //!
 //! pause = pages that the task dirtied / (rate × ratio)
 //! ```
 //!
-//! Up to the free run nobody pauses. Above it, a task that has dirtied a few dozen pages pauses for
-//! as long as it may take to dirty them. The *rate* is that of one task, the same for all that
-//! dirty pages of one memcg. Every 200 ms it is moved an eighth of the way to rate × ratio × pages
-//! written / pages dirtied, which is the bandwidth divided by the number of tasks, without anybody
-//! counting tasks: below the setpoint only up, above it only down. The bandwidth is that of
-//! completed writes, smoothed over 3 s. Pauses of less than 10 ms are put together. None is longer
-//! than an eighth of what is pending takes to be written, so that the device does not run dry, nor
-//! than 200 ms. At the limit tasks pause for so long, again and again; where the device stalls, its
-//! bandwidth is seen to fall, and it is 200 ms soon.
+//! Up to the free run no task pauses. Above it, a task that has dirtied a few dozen pages pauses
+//! for as long as it may take to dirty them.
+//!
+//! All tasks that dirty pages of one memcg have the same *rate*. Every 200 ms it moves an eighth of
+//! the way to rate × ratio × pages written / pages dirtied, only up below the setpoint and only
+//! down above it. This is the bandwidth divided by the number of tasks, without a count of tasks.
+//! The bandwidth is that of completed writes, smoothed over 3 s.
+//!
+//! Pauses shorter than 10 ms are combined. A pause lasts at most an eighth of the time that writing
+//! the pending pages takes, so that the device does not run dry, and at most 200 ms. At the limit,
+//! tasks take such pauses again and again. If the device stalls, its measured bandwidth falls, and
+//! pauses soon reach 200 ms.
 //!
 //! Source: Wu Fengguang, "IO-less dirty throttling" (Linux Plumbers Conference 2011; LWN, "Dynamic
 //! writeback throttling", 2010), and the texts with which he posted it for Linux 3.2; all later
-//! kernels have it. There, a share of all memory is that of each device, too; here there is one.
+//! kernels have it. There, each device has a share of all memory, too; here there is one device.
 //! [book: writeback#flusher] has the free run and the limits.
 //!
 //! # Locking
@@ -37,19 +40,19 @@ use crate::memcg::pace::{ONE, TICK, nanos, scale};
 use crate::memcg::{Counter, Memcg, MemcgId};
 use std::time::Duration;
 
-/// A pause that is shorter is put off; where half of the longest is less, one shorter than that,
-/// but none of a tick.
+/// Shorter pauses are combined. If half of the longest pause is less than this, pauses shorter than
+/// that half are; but never a pause of a tick.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
-/// Most pages that a task dirties before it looks whether it has to pause.
+/// The most pages that a task dirties between two checks.
 const LOOK_PAGES: u32 = 32;
-/// A task that dirties pages of files.
+/// A task that dirties file pages.
 #[derive(Clone, Copy, Debug)]
 pub struct Dirtier {
-    /// Pages that it dirtied and did not account for.
+    /// Pages dirtied since the last account.
     pages: u32,
-    /// It looks after so many.
+    /// Pages until the next check.
     look_pages: u32,
-    /// By then it may have dirtied what it has.
+    /// The time by which its dirtied pages are within its rate.
     due: Time,
 }
 
@@ -60,27 +63,27 @@ impl Default for Dirtier {
 }
 
 impl Dirtier {
-    /// It made a clean page dirty. `true`: it should look, with [`Core::balance_dirty`], as soon as
-    /// it holds no page.
+    /// Counts a clean page that the task made dirty. `true`: call [`Core::balance_dirty`] as soon
+    /// as the task holds no page.
     #[inline]
     pub fn dirtied(&mut self) -> bool {
         self.pages += 1;
         self.must_look()
     }
 
-    /// It was told to pause and gives up instead: it looks again before it dirties anything.
+    /// Skips a pause: the task checks again before it dirties another page.
     pub fn look_again(&mut self) {
         self.pages = self.look_pages;
     }
 
-    /// Whether it should look.
+    /// Whether a check is due.
     #[inline]
     pub fn must_look(&self) -> bool {
         self.pages >= self.look_pages
     }
 }
 
-/// How much faster or slower than its rate a task may be; `None`: as fast as it can.
+/// The factor on a task's rate; `None`: unlimited.
 fn ratio(pending_pages: u64, limits: DirtyLimits) -> Option<u64> {
     let free_run = limits.free_run_pages();
     if pending_pages <= free_run {
@@ -95,17 +98,17 @@ fn ratio(pending_pages: u64, limits: DirtyLimits) -> Option<u64> {
     Some((one + distance * distance * distance / (one * one)).clamp(0, 2 * one) as u64)
 }
 
-/// So many pages below a limit, a task need not look before it dirtied their square root: a hundred
-/// of them do no harm.
+/// Pages until the next check, at a distance below a limit: its square root, so that even a hundred
+/// tasks exceed the limit little.
 fn look_pages(below_limit: u64) -> u32 {
     let root = 1 << (below_limit.max(1).ilog2() / 2);
     LOOK_PAGES.min(root)
 }
 
 impl Core {
-    /// Whether a task that dirties pages of `memcg` has to pause now, and for how long. To be asked
-    /// when [`Dirtier::dirtied`] says so, and again after the pause, until it has not. The flusher
-    /// is woken where there is something to write.
+    /// The pause of a task that dirties pages of `memcg`, if it must pause now. To be asked when
+    /// [`Dirtier::dirtied`] says so, and again after each pause. Wakes the flusher if there is
+    /// something to write.
     pub fn balance_dirty(&self, host: &impl Host, memcg: MemcgId, dirtier: &mut Dirtier) -> Option<Throttle> {
         let memcg = self.memcgs.payer(memcg);
         let pages = std::mem::take(&mut dirtier.pages);
@@ -132,8 +135,8 @@ impl Core {
             let rate = scale(pace.note(now, pages, written, ratio), ratio, ONE);
             (rate, pace.longest_pause(pending))
         };
-        // So many in half of the longest pause; and where others slow it down, it may still be near
-        // a limit of its own.
+        // As many as in half of the longest pause; a task that others slow down may still be near a
+        // limit of its own.
         dirtier.look_pages = look_pages(room).min((rate / 10).clamp(1, u64::from(LOOK_PAGES)) as u32);
         if rate == 0 {
             return Some(Throttle::Dirty(longest));
@@ -145,8 +148,8 @@ impl Core {
         (pause >= (longest / 2).clamp(TICK, PAUSE_MIN)).then_some(Throttle::Dirty(pause))
     }
 
-    /// Whose pace it is, and how many pages of that were written, and are pending: a memcg's own,
-    /// or that of all.
+    /// The memcg whose pace applies (the memcg itself, or the root for all memory), its written
+    /// pages and its pending pages.
     fn who_is_paced<'a>(&'a self, memcg: &'a Memcg) -> (&'a Memcg, u64, u64) {
         if self.options.memcg_dirty_limits {
             (memcg, memcg.stat.get(Counter::NrWritten), memcg.pending.pages())

@@ -1,4 +1,4 @@
-//! Ratios, rates, pauses.
+//! Tests of ratios, rates and pauses.
 
 use super::*;
 use crate::memcg::Pace;
@@ -7,7 +7,7 @@ use crate::testing::Harness;
 use crate::writeback::{Flusher, FlusherOptions, FlusherStep};
 use crate::{Options, UNLIMITED};
 
-/// Of 1,000 pages: free run to 150, setpoint 175, limit 200.
+/// Limits for 1,000 pages: free run to 150, setpoint 175, limit 200.
 #[test]
 fn ratios_fall_from_two_to_nothing() {
     let of = |pending| ratio(pending, DirtyLimits::of(1000));
@@ -17,12 +17,12 @@ fn ratios_fall_from_two_to_nothing() {
     assert!(all.is_sorted_by(|a, b| a >= b) && all[0] > ONE * 18 / 10 && all[48] < ONE / 8, "{all:?}");
     let near = [170, 180].map(|pending| of(pending).unwrap().abs_diff(ONE));
     assert!(near.iter().all(|&off| off < ONE / 100), "flat in the middle: {near:?}");
-    // The smallest limits there can be.
+    // The smallest possible limits.
     assert_eq!([0, 1, 2].map(|pending| ratio(pending, DirtyLimits::of(1))), [None, Some(0), Some(0)]);
 }
 
-/// So many tasks dirty pages of 65,536 as fast as they may, of which a device writes `bandwidth`
-/// pages per second. Of the last ten of sixty seconds: the least and the most of pending pages and
+/// `tasks` tasks dirty pages of 65,536 as fast as they may, and a device writes `bandwidth` pages
+/// per second. Returns, for the last ten of sixty seconds, minimum and maximum of pending pages and
 /// of the rate, and the pages dirtied per second.
 fn run(tasks: u64, bandwidth: u64) -> ([u64; 2], [u64; 2], u64) {
     let limits = DirtyLimits::of(65_536);
@@ -31,7 +31,7 @@ fn run(tasks: u64, bandwidth: u64) -> ([u64; 2], [u64; 2], u64) {
     let (mut least, mut most) = ([u64::MAX; 2], [0; 2]);
     for tick in 0..6000 {
         let now = Time::from_nanos(tick * 10_000_000);
-        // A task that runs free makes a thousand pages dirty in 10 ms.
+        // Without a limit, a task dirties a thousand pages in 10 ms.
         let pages = match ratio(pending, limits) {
             None => 1000,
             Some(ratio) => pace.note(now, 0, written, ratio) * ratio / ONE / 100,
@@ -50,8 +50,7 @@ fn run(tasks: u64, bandwidth: u64) -> ([u64; 2], [u64; 2], u64) {
     ([least[0], most[0]], [least[1], most[1]], dirtied / 10)
 }
 
-/// "The rate … aims to be bandwidth / N where there are N tasks": whatever the bandwidth was
-/// believed to be.
+/// "The rate … aims to be bandwidth / N where there are N tasks", whatever the initial bandwidth.
 #[test]
 fn rates_converge_to_the_tasks_share_of_the_bandwidth() {
     for (tasks, bandwidth) in [(1, 10_000), (4, 10_000), (1, 2000), (20, 20_000), (1, 60_000)] {
@@ -64,7 +63,7 @@ fn rates_converge_to_the_tasks_share_of_the_bandwidth() {
     }
 }
 
-/// A memcg of 1,000 pages on a node of 10,000, with so many dirty ones.
+/// A memcg of 1,000 pages on a node of 10,000, with `pages` dirty.
 fn dirty(pages: u32) -> Harness {
     let mut harness = Harness::with_options(Options::new(10_000), 1000);
     harness.read_ahead(0..500);
@@ -72,7 +71,7 @@ fn dirty(pages: u32) -> Harness {
     harness
 }
 
-/// Whether a flusher that is woken now writes.
+/// Whether a flusher woken now writes.
 fn flushes(harness: &Harness) -> bool {
     let mut flusher = Flusher::new(FlusherOptions::default(), Time::ZERO);
     matches!(flusher.step(&harness.core, &harness.host), FlusherStep::Write(_))
@@ -82,13 +81,13 @@ fn balance(harness: &Harness, dirtier: &mut Dirtier) -> Option<Throttle> {
     harness.core.balance_dirty(&harness.host, harness.task.memcg, dirtier)
 }
 
-/// As if the device had been so slow that pauses may be as long as 200 ms.
+/// Makes the measured bandwidth so low that pauses of 200 ms are allowed.
 fn slow(harness: &Harness) {
     harness.memcg().pace.lock().get_or_insert_default().bandwidth = 50;
 }
 
-/// A device that stalls: who is at the limit pauses, again and again, longer and longer, and goes
-/// on when pages were written.
+/// A stalled device: a task at the limit takes longer and longer pauses, and goes on once pages are
+/// written.
 #[test]
 fn a_stalled_device_pauses_and_does_not_spin() {
     let harness = dirty(200);
@@ -102,7 +101,7 @@ fn a_stalled_device_pauses_and_does_not_spin() {
         pauses.push(pause);
     }
     assert!(pauses[0] == TICK && pauses.is_sorted() && pauses.last() == Some(&PAUSE_MAX), "{pauses:?}");
-    // Before its bandwidth is seen to be next to nothing, some 16 s.
+    // It takes some 16 s until the measured bandwidth is almost zero.
     assert!(pauses.len() < 3000 && pauses.iter().filter(|&&pause| pause == PAUSE_MAX).count() > 200);
     harness.end_writeback(folios);
     assert_eq!(balance(&harness, &mut dirtier), None);
@@ -119,8 +118,8 @@ fn the_device_does_not_run_dry_in_a_pause() {
     assert_eq!([2, 100].map(|pending| pace.longest_pause(pending)), [PAUSE_MAX; 2]);
 }
 
-/// At the setpoint the first rate is 25,600 per second: 32 pages take 1.25 ms, of which eight are
-/// put together.
+/// At the setpoint the initial rate is 25,600 per second: 32 pages take 1.25 ms, and eight such
+/// pauses are combined.
 #[test]
 fn pauses_are_neither_short_nor_long() {
     let harness = dirty(175);
@@ -146,8 +145,8 @@ fn pauses_are_neither_short_nor_long() {
     assert_eq!(balance(&harness, &mut dirtier), None, "the rest is forgiven");
 }
 
-/// Two tasks of one memcg have one rate; a third, which dirtied nothing lately, has some time to
-/// spare, but no more than a pause.
+/// Two tasks of one memcg share a rate. A third, idle so far, is ahead of its rate by at most one
+/// pause.
 #[test]
 fn who_was_idle_has_earned_a_pause_at_most() {
     let harness = dirty(175);
@@ -162,8 +161,8 @@ fn who_was_idle_has_earned_a_pause_at_most() {
     assert_eq!(pause_of(5120 + 2560), Some(Throttle::Dirty(Duration::from_millis(100))));
 }
 
-/// `memory.max` of whoever is above counts, too, and without `memcg_dirty_limits` only what all
-/// have dirty: 20 % of 10,000.
+/// `memory.max` of ancestors counts, too. Without `memcg_dirty_limits` only the global limit
+/// counts: 20 % of 10,000.
 #[test]
 fn the_lowest_limit_counts() {
     for (own, max_pages, pauses) in [(true, UNLIMITED, false), (true, 1000, true), (false, 1000, false)] {
@@ -186,8 +185,8 @@ fn the_lowest_limit_counts() {
     }
 }
 
-/// A small tenant, whose limit of 2 pages is far below what it may dirty between two looks at its
-/// rate, and at that of all.
+/// A small tenant, whose limit of 2 pages is far below what it may dirty between two checks by its
+/// rate and by the global limit.
 #[test]
 fn who_is_near_its_own_limit_looks_at_each_page() {
     let mut options = Options::new(10_000);
@@ -195,7 +194,7 @@ fn who_is_near_its_own_limit_looks_at_each_page() {
     let mut harness = Harness::with_options(options, UNLIMITED);
     let small = harness.core.add_memcg("small", 10, Time::ZERO).unwrap().id();
     harness.read_ahead(0..3000);
-    // Below the free run of all, and above it.
+    // Below the global free run, and above it.
     for dirty in [0..100, 100..1750] {
         dirty.for_each(|page| harness.write(page));
         let looks_after = |memcg| {
@@ -208,7 +207,7 @@ fn who_is_near_its_own_limit_looks_at_each_page() {
     }
 }
 
-/// The flusher is told every 32 pages, not with each, but for the first 64.
+/// The flusher is woken every 32 dirtied pages, after the first 64 one by one.
 #[test]
 fn the_flusher_is_told_every_few_dozen_pages() {
     let told = |pages| {

@@ -1,4 +1,4 @@
-//! The flusher: when dirty pages of files are written without anybody waiting, which files, and in
+//! The flusher: decides when dirty file pages are written in the background, which files, and in
 //! which order.
 //!
 //! ```text
@@ -6,27 +6,27 @@
 //!                          none: sleep
 //! ```
 //!
-//! Three causes make a pass:
+//! A pass has one of three causes:
 //!
-//! * *Much is dirty.* Dirty pages of all files exceed the background threshold of memory; or those
-//!   of a memcg do, and together with pages under writeback they exceed its free run, from which on
-//!   its writers are slowed down. All files are due.
+//! * *Too many dirty pages.* All dirty file pages exceed the background threshold of memory. Or
+//!   those of a memcg do, and with pages under writeback they exceed its free run, above which its
+//!   writers are throttled. All files are due.
 //! * *Reclaim asks* ([`FlushReason::Reclaim`](crate::FlushReason)). All files are due.
 //! * *Age.* Every five seconds, files whose oldest dirty page is older than 30 s are due.
 //!
-//! [`Flusher::step`] says what the host does next, as [`crate::Charging`] does for a charge. The
-//! host takes the pages with [`Core::start_writeback`], writes them, and tells [`Flusher::wrote`].
+//! [`Flusher::step`] returns the host's next action. The host takes the pages with
+//! [`Core::start_writeback`], writes them, and calls [`Flusher::wrote`].
 //!
 //! Source: the kernel's documentation of `vm.dirty_background_ratio`,
 //! `vm.dirty_writeback_centisecs` and `vm.dirty_expire_centisecs`
 //! (Documentation/admin-guide/sysctl/vm.rst). Since Linux 4.2 ("writeback: cgroup writeback
 //! support") `balance_dirty_pages` wakes the flusher for a memcg above its free run, and the
-//! flusher goes on where `wb_over_bg_thresh` holds. The delay after failed writes is ours: the
-//! kernel gives pages up that a device refuses.
+//! flusher goes on while `wb_over_bg_thresh` holds. The delay after failed writes differs from the
+//! kernel, which drops pages that a device refuses.
 //!
 //! # Locking
 //!
-//! The list of files with dirty pages is a leaf, below the mapping lock. Nothing is held between
+//! The list of files with dirty pages is a leaf, below the mapping lock. Holds no lock between
 //! steps.
 
 use crate::Core;
@@ -38,25 +38,24 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::time::Duration;
 
-/// First delay after a pass in which a write failed; it doubles as long as passes fail.
+/// The delay after a pass with a failed write; it doubles with each such pass.
 const RETRY_MIN: Duration = Duration::from_millis(1);
-/// The longest such delay: as long as a task that waits for writeback sleeps at most.
+/// The longest such delay: the longest sleep of a task that waits for writeback.
 const RETRY_MAX: Duration = Duration::from_millis(100);
 
-/// When the flusher writes, and how much at a time. The default is the kernel's.
+/// When the flusher writes, and how much at a time. Defaults are the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlusherOptions {
     /// Share of all memory that may be dirty before the flusher writes, in thousandths
     /// (`vm.dirty_background_ratio`).
     pub memory_permille: u32,
-    /// How often files are looked at whose dirty pages are old (`vm.dirty_writeback_centisecs`).
+    /// Time between checks for old dirty pages (`vm.dirty_writeback_centisecs`).
     pub period: Duration,
     /// Age at which a dirty page is old (`vm.dirty_expire_centisecs`).
     pub expiry: Duration,
-    /// Pages of one file that are written before it is the next file's turn.
+    /// Pages of one file written per turn.
     pub portion_pages: u32,
-    /// Consecutive pages that are written by one transfer, at most. 256 pages (1 MiB) keep a device
-    /// busy.
+    /// The most consecutive pages per transfer. 256 pages (1 MiB) keep a device busy.
     pub transfer_pages: u32,
 }
 
@@ -72,61 +71,61 @@ impl Default for FlusherOptions {
     }
 }
 
-/// Dirty pages that the host is to write.
+/// An order to write dirty pages of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteOrder {
     /// The file.
     pub mapping: MappingId,
-    /// The run of dirty pages is the next one at or after this position.
+    /// Write the next run of dirty pages at or after this position.
     pub from: u32,
     /// The longest run, in pages.
     pub pages_max: u32,
 }
 
-/// What the flusher does next.
+/// The host's next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlusherStep {
-    /// Begin to write these, then call [`Flusher::wrote`].
+    /// Start to write these pages, then call [`Flusher::wrote`].
     Write(WriteOrder),
-    /// Writes failed. Call again at that time, whatever happens before.
+    /// Writes failed. Call again at this time, whatever happens before.
     Rest(Time),
-    /// Nothing is due. Call again when somebody wakes the flusher, or at that time.
+    /// Nothing is due. Call again when the flusher is woken, or at this time.
     Sleep(Time),
 }
 
-/// The rest of one file's turn in a pass.
+/// The rest of a file's turn in a pass.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     mapping: MappingId,
-    /// The position at which it goes on.
+    /// The position to continue at.
     from: u32,
-    /// Pages until it is another file's turn.
+    /// Pages left in this turn.
     left_pages: u32,
 }
 
-/// The flusher's place in its work. A host has one.
+/// The state of the flusher. A host has one.
 #[derive(Debug)]
 pub struct Flusher {
     options: FlusherOptions,
     pass: VecDeque<Turn>,
-    /// A page was written in this pass.
+    /// Whether a page was written in this pass.
     has_written: bool,
-    /// Reclaim asked for a pass that has not begun.
+    /// Whether reclaim asked for a pass that has not begun.
     is_asked: bool,
     /// Files that the host wants written in the next pass.
     wanted: BTreeSet<MappingId>,
     next_period: Time,
-    /// Pages that had failed to be written when the last pass ended.
+    /// Count of failed page writes at the end of the last pass.
     failed_pages: u64,
-    /// Delay after the next pass that fails.
+    /// The delay after the next failed pass.
     retry: Duration,
 }
 
 impl Flusher {
-    /// A flusher that begins at `now`.
+    /// A flusher that starts at `now`.
     ///
     /// # Panics
-    /// If the period is zero, or a portion or a transfer has no pages.
+    /// If the period is zero, or a portion or transfer has no pages.
     pub fn new(options: FlusherOptions, now: Time) -> Flusher {
         assert!(
             !options.period.is_zero() && options.portion_pages > 0 && options.transfer_pages > 0,
@@ -144,18 +143,18 @@ impl Flusher {
         }
     }
 
-    /// Reclaim met nothing but dirty pages: all files are due in the next pass.
+    /// Makes all files due in the next pass, after reclaim met only dirty pages.
     pub fn ask(&mut self) {
         self.is_asked = true;
     }
 
-    /// A file is due in the next pass, however young its dirty pages are: nobody has it open any
+    /// Makes a file due in the next pass, even if its dirty pages are young: it is not open any
     /// more.
     pub fn want(&mut self, mapping: MappingId) {
         self.wanted.insert(mapping);
     }
 
-    /// What the host does next.
+    /// The host's next action.
     pub fn step(&mut self, core: &Core, host: &impl Host) -> FlusherStep {
         if self.pass.is_empty() {
             let now = host.now();
@@ -167,7 +166,7 @@ impl Flusher {
                 return FlusherStep::Rest(now + delay);
             }
             if std::mem::take(&mut self.has_written) {
-                // A pass that went well.
+                // The pass had no failures.
                 self.retry = RETRY_MIN;
             }
             if !self.begin_pass(core, now) {
@@ -178,9 +177,9 @@ impl Flusher {
         FlusherStep::Write(WriteOrder { mapping, from, pages_max: self.options.transfer_pages })
     }
 
-    /// The host carried the last [`WriteOrder`] out: these pages begin to be written, or there were
-    /// none. `Some`: the pass ends, and all that is dirty is still being written in an older
-    /// version; call [`Self::step`] when a write ended, or at that time.
+    /// Reports that the host carried out the last [`WriteOrder`]: the write of these pages has
+    /// started, or none were dirty. `Some`: the pass ends, and all dirty pages still have an older
+    /// version under writeback; call [`Self::step`] when a write ends, or at this time.
     pub fn wrote(&mut self, core: &Core, host: &impl Host, pages: Option<Range<u64>>) -> Option<Time> {
         let turn = self.pass.pop_front()?;
         match pages {
@@ -190,7 +189,7 @@ impl Flusher {
         (self.pass.is_empty() && !self.has_written).then_some(self.next_period)
     }
 
-    /// What is behind `pages` comes next, or after the turns of other files.
+    /// Queues the rest behind `pages`, next in this turn or after the turns of other files.
     fn go_on(&mut self, turn: Turn, pages: &Range<u64>) {
         self.has_written = true;
         let left_pages = turn.left_pages.saturating_sub((pages.end - pages.start) as u32);
@@ -203,13 +202,13 @@ impl Flusher {
         }
     }
 
-    /// Makes turns for the files that are due. `false`: none is.
+    /// Creates turns for all due files. `false`: none is due.
     fn begin_pass(&mut self, core: &Core, now: Time) -> bool {
         let is_period = now >= self.next_period;
         if is_period {
             self.next_period = now + self.options.period;
         }
-        // In this order: the list of memcgs over their limits is brought up to date in any case.
+        // No short-circuit: the list of memcgs over their limits must be updated in any case.
         let everything = core.flush_is_due(self.options.memory_permille) | std::mem::take(&mut self.is_asked);
         let wanted = std::mem::take(&mut self.wanted);
         let is_due = |mapping: MappingId, since: Time| {
@@ -224,28 +223,28 @@ impl Flusher {
     }
 }
 
-/// What the flusher goes by.
+/// Shared state for the flusher.
 #[derive(Debug, Default)]
 pub(crate) struct Flushing {
-    /// Files with dirty pages that are not being written, each with the time of its oldest dirty
-    /// page: of the first since the file had none, or since the flusher went through it.
+    /// Files with dirty pages that are not under writeback, with the time of the oldest: when the
+    /// first one became dirty after the file had none, or after the flusher's last visit.
     dirty_since: Mutex<BTreeMap<MappingId, Time>>,
-    /// Memcgs that exceeded their background threshold when it was last looked at.
+    /// Memcgs that exceeded their background threshold at the last check.
     over_background: Mutex<BTreeSet<MemcgId>>,
 }
 
 impl Flushing {
-    /// A file that had no dirty page has one. The caller holds the mapping lock.
+    /// Registers a file with its first dirty page. The caller holds the mapping lock.
     pub(super) fn note_dirty(&self, mapping: &Mapping, now: Time) {
         self.dirty_since.lock().insert(mapping.id(), now);
     }
 
-    /// A file has no dirty page any more. The caller holds the mapping lock.
+    /// Unregisters a file without dirty pages. The caller holds the mapping lock.
     pub(super) fn note_clean(&self, mapping: &Mapping) {
         self.dirty_since.lock().remove(&mapping.id());
     }
 
-    /// The flusher went through a file: pages that are dirty now became so since.
+    /// Resets a file's time after a visit: pages dirty now became dirty since.
     fn note_visited(&self, mapping: MappingId, now: Time) {
         if let Some(since) = self.dirty_since.lock().get_mut(&mapping) {
             *since = now;
@@ -254,29 +253,26 @@ impl Flushing {
 }
 
 impl Core {
-    /// A memcg exceeds its background threshold: the flusher that is woken for it finds out which
-    /// one it is.
+    /// Registers a memcg above its background threshold, for the flusher that is woken for it.
     pub(super) fn note_over_background(&self, memcg: &crate::memcg::Memcg) {
         if memcg.pending.note_over_background() {
             self.flushing.over_background.lock().insert(memcg.id());
         }
     }
 
-    /// When the oldest dirty page of a file became dirty, as far as the flusher goes by it; `None`:
-    /// no page is dirty.
+    /// The registered time of a file's oldest dirty page; `None`: no page is dirty.
     pub fn dirty_since(&self, mapping: &Mapping) -> Option<Time> {
         self.flushing.dirty_since.lock().get(&mapping.id()).copied()
     }
 
-    /// Whether much is dirty, so that the flusher writes without being asked: of all together,
-    /// where `memory_permille` thousandths of memory may be dirty, or of a memcg that exceeded its
-    /// background threshold when pages were dirtied. (Where a limit is lowered, reclaim makes room,
-    /// and asks.)
+    /// Whether too many pages are dirty: in all, more than `memory_permille` thousandths of memory;
+    /// or in a memcg that exceeded its background threshold when pages were dirtied. (When a limit
+    /// is lowered, reclaim makes room and wakes the flusher.)
     fn flush_is_due(&self, memory_permille: u32) -> bool {
         let mut is_due = false;
         self.flushing.over_background.lock().retain(|&memcg| {
             let pending = &self.memcg(memcg).pending;
-            // In this order: who notes it from now on waits for the lock.
+            // First, so that a thread that notes it again waits for the lock.
             pending.forget_over_background();
             let limits = self.dirty_limits(self.memcg(memcg));
             let is_over = pending.dirty_pages() > limits.background_pages;

@@ -1,4 +1,4 @@
-//! Causes, turns, delays.
+//! Tests of causes, turns and delays.
 
 use super::*;
 use crate::testing::Harness;
@@ -17,14 +17,14 @@ fn flusher(options: FlusherOptions) -> Flusher {
     Flusher::new(options, Time::ZERO)
 }
 
-/// Whether a flusher that is woken now writes.
+/// Whether a flusher woken now writes.
 fn writes(harness: &Harness) -> bool {
     let step = flusher(FlusherOptions::default()).step(&harness.core, &harness.host);
     matches!(step, FlusherStep::Write(_))
 }
 
-/// Carries orders out until there is none, as a host whose writes take for ever: what was written,
-/// and the last step.
+/// Carries out all orders as a host whose writes never end. Returns what was written, and the last
+/// step.
 fn run(harness: &Harness, flusher: &mut Flusher) -> (Vec<(u32, usize)>, Vec<FolioId>, FlusherStep) {
     let (mut runs, mut folios) = (Vec::new(), Vec::new());
     loop {
@@ -64,14 +64,14 @@ fn much_is_dirty_from_the_free_run_on() {
         (0..writeback_pages).for_each(|page| harness.write(page));
         let run = harness.core.start_writeback(&harness.mapping, 0, 300, 1000);
         assert_eq!(run.map_or(0, |run| run.folios.len()), writeback_pages as usize);
-        // Noticed every 32 pages, or by a writer that looks.
+        // Noticed every 32 pages, or by a writer's check.
         let mut dirtier = super::super::Dirtier::default();
         harness.core.balance_dirty(&harness.host, harness.task.memcg, &mut dirtier);
         assert_eq!(writes(&harness), expected, "{dirty_pages} dirty, {writeback_pages} under writeback");
     }
 }
 
-/// Of all memory, dirty pages alone count.
+/// Of all memory, only dirty pages count.
 #[test]
 fn much_is_dirty_of_all_memory() {
     let mut options = Options::new(10_000);
@@ -108,8 +108,8 @@ fn old_pages_are_written_at_the_next_period() {
     assert_eq!(harness.core.dirty_since(&harness.mapping), None, "all is being written");
 }
 
-/// Files take turns, a portion of each; runs are no longer than a transfer; what is dirty behind
-/// the flusher is left for the next pass, and young.
+/// Files take turns of a portion each. Runs are no longer than a transfer. Pages that become dirty
+/// behind the flusher are left for the next pass, as young ones.
 #[test]
 fn files_take_turns() {
     let harness = dirty(0..5);
@@ -133,7 +133,7 @@ fn files_take_turns() {
         let pages = run.map(|run| u64::from(run.first)..u64::from(run.first) + run.folios.len() as u64);
         seen.push((Arc::ptr_eq(&mapping, &other), pages.clone()));
         if seen.len() == 3 {
-            // Behind it: a page of the first file, whose first version is still being written.
+            // Behind it: a page of the first file whose first version is still under writeback.
             harness.write(0);
         }
         assert_eq!(flusher.wrote(&harness.core, &harness.host, pages), None);
@@ -154,8 +154,7 @@ fn files_take_turns() {
     assert_eq!(harness.core.dirty_since(&other), None);
 }
 
-/// All that is dirty is being written in an older version: the flusher waits for a write, and does
-/// not ask in vain.
+/// All dirty pages have an older version under writeback: the flusher waits for a write to end.
 #[test]
 fn pages_under_writeback_are_waited_for() {
     let harness = dirty(0..200);
@@ -169,7 +168,7 @@ fn pages_under_writeback_are_waited_for() {
     assert_eq!(run(&harness, &mut flusher).0, [(0, 200)]);
 }
 
-/// A device that refuses in no time is asked less and less often, and at once when it is well.
+/// A device that refuses at once is tried less and less often, and normally again once it works.
 #[test]
 fn failures_are_waited_out() {
     let harness = dirty(0..200);
@@ -187,7 +186,7 @@ fn failures_are_waited_out() {
         assert!(runs.is_empty());
         delays.push(until.since(harness.host.now()).as_millis());
         harness.host.advance(until.since(harness.host.now()));
-        // The pass that comes now fails, too, before it ends.
+        // The next pass fails, too, before it ends.
         let FlusherStep::Write(order) = flusher.step(&harness.core, &harness.host) else { panic!() };
         let run = harness.core.start_writeback(&harness.mapping, order.from, 1 << 32, 1000).unwrap();
         for folio in run.folios {
@@ -198,7 +197,7 @@ fn failures_are_waited_out() {
     assert_eq!(delays, [1, 2, 4, 8, 16, 32, 64, 100, 100]);
 }
 
-/// A file that nobody has open is written whatever its age.
+/// A file that is not open any more is written whatever its age.
 #[test]
 fn wanted_files_are_due() {
     let harness = dirty(0..5);
