@@ -1,9 +1,9 @@
-//! What a hit, a miss and a reclaimed page cost, each beside what the operating system takes for
-//! the same, in one run: `cargo bench -p mglru-cache --bench hits`. Add `-- 1024` for a file of
-//! 1,024 MiB in the miss measurement, and set `TMPDIR` to choose the device.
+//! Costs of a hit, a miss and a reclaimed page, each measured in the same run as the operating
+//! system's equivalent: `cargo bench -p mglru-cache --bench hits`. Add `-- 1024` for a miss file of
+//! 1,024 MiB; set `TMPDIR` to select the device.
 //!
-//! Every number is the median of samples of some milliseconds each, with the quartiles beside it.
-//! The two sides of a comparison take turns, sample by sample, so that a disturbance meets both.
+//! Every number is the median of samples of a few milliseconds each, with quartiles. The two sides
+//! of a comparison alternate sample by sample, so that disturbances affect both.
 
 use io_uring::{IoUring, opcode, types::Fd};
 use mglru_cache::{Advice, MapAdvice, OpenMode, PageCache};
@@ -19,14 +19,14 @@ use std::time::Instant;
 
 const PAGE: usize = PAGE_BYTES as usize;
 const SAMPLES: usize = 41;
-/// The file of the hits: larger than the processor's caches.
+/// Size of the hit file: larger than the processor's caches.
 const HIT_PAGES: u64 = 32_768;
 
-/// One page of memory that O_DIRECT accepts.
+/// A page-aligned buffer, as O_DIRECT requires.
 #[repr(align(4096))]
 struct Aligned([u8; PAGE]);
 
-/// Positions in no order.
+/// Random positions.
 fn positions(pages: u64, count: usize) -> Vec<u64> {
     let mut word = 7u64;
     (0..count)
@@ -50,10 +50,10 @@ impl Measured {
     }
 }
 
-/// A name, and what it does with the offsets of one sample.
+/// A name, and a function that processes the offsets of one sample.
 type Way<'a> = (&'a str, &'a mut dyn FnMut(&[u64]));
 
-/// Measures several ways to do the same, in turns. Each is given the offsets of one sample.
+/// Measures several ways to do the same, alternating. Each gets the offsets of one sample.
 fn measure<const N: usize>(pages: u64, operations: usize, mut ways: [Way<'_>; N]) -> [f64; N] {
     let positions = positions(pages, operations * SAMPLES);
     let mut measured = [const { Vec::new() }; N];
@@ -109,7 +109,7 @@ fn hits(directory: &Path) {
         system.read_exact_at(&mut buffer, page * PAGE_BYTES).unwrap();
     }
     let mapped_bytes = (HIT_PAGES * PAGE_BYTES) as usize;
-    // SAFETY: a new mapping of a file that nobody cuts while it lives; only read.
+    // SAFETY: a new read-only mapping of a file that is not truncated while it lives.
     let memory = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -176,7 +176,7 @@ fn hits(directory: &Path) {
         loads / theirs,
         guards / theirs
     );
-    // SAFETY: the mapping made above, which nothing refers to any more.
+    // SAFETY: the mapping made above, without remaining references.
     unsafe { libc::munmap(memory.cast(), mapped_bytes) };
 }
 
@@ -233,7 +233,7 @@ fn misses(directory: &Path, file_pages: u64) {
     );
 }
 
-/// The core alone, on one thread: pages come, and are reclaimed in one effort.
+/// The core alone, on one thread: inserts pages, and reclaims them in one call.
 fn reclaim() {
     const PAGES: u32 = 1 << 20;
     println!("reclaim: clean pages, the core alone, one thread");
@@ -281,7 +281,7 @@ fn reclaim() {
 }
 
 fn main() {
-    // Cargo passes `--bench`; a number is the size of the file of the misses in MiB.
+    // Cargo passes `--bench`; a number is the size of the miss file in MiB.
     let megabytes = std::env::args().find_map(|argument| argument.parse::<u64>().ok()).unwrap_or(512);
     let directory = tempfile::tempdir().unwrap();
     hits(directory.path());

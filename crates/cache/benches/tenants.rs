@@ -1,7 +1,7 @@
-//! What tenants cost: making and removing many, and hits and misses below one level or six.
+//! Costs of tenants: creating and removing many, and hits and misses at depth one and six.
 //!
-//! `cargo bench -p mglru-cache --bench tenants`. Files are in memory, so that a miss costs what the
-//! cache does.
+//! `cargo bench -p mglru-cache --bench tenants`. Files are in memory, so that a miss measures the
+//! cache only.
 
 use mglru_cache::backend::MemoryFiles;
 use mglru_cache::{Advice, BackendKind, CachedFile, Limits, OpenMode, PageCache};
@@ -11,7 +11,7 @@ use std::time::Instant;
 const PAGE: u64 = 4096;
 const FILE_PAGES: u64 = 16 << 10;
 
-/// Nanoseconds that each of `count` times took.
+/// Nanoseconds per operation.
 fn per(count: u64, work: impl FnOnce()) -> f64 {
     let began = Instant::now();
     work();
@@ -58,7 +58,7 @@ fn churn(count: u64) {
     );
 }
 
-/// A file of a tenant with so many levels, of which the lowest may have `max` pages.
+/// A file of a tenant at this depth; the lowest tenant is limited to `max` pages.
 fn file_at_depth(depth: usize, max: u64) -> (PageCache, CachedFile) {
     let files = MemoryFiles::new(1);
     files.set_contents("f", &vec![7; (FILE_PAGES * PAGE) as usize]);
@@ -95,7 +95,7 @@ fn main() {
     let large = depths.map(|depth| file_at_depth(depth, 2 * FILE_PAGES));
     large.iter().for_each(|(_, file)| read_pages(file, 0..FILE_PAGES));
     let mut times = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
-    // Alternating, so that what else the machine does hits both.
+    // Alternating, so that other load affects both.
     for round in 0..15 {
         for at in 0..depths.len() {
             let stride = |step: u64| step * 7919 % FILE_PAGES;

@@ -1,5 +1,5 @@
-//! The guide, docs/cache.md, and the examples of docs/tenants.md as a program: their code stands
-//! here, line by line, and `tests/suite/guide.rs` runs it.
+//! The code of the guide, docs/cache.md, and of docs/tenants.md as a program.
+//! `tests/suite/guide.rs` runs it and compares it with the guides line by line.
 
 use mglru_cache::{
     Advice, Error, Event, GenerationRow, Limits, Mechanisms, OomPolicy, OpenMode, PageCache, Preset,
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(done?)
 }
 
-/// Everything, with files in `directory`.
+/// Runs everything, with files in `directory`.
 pub fn run(directory: &Path) -> Result<(), Error> {
     begin(&directory.join("table.db"))?;
     many(&directory.join("table.db"))?;

@@ -1,4 +1,4 @@
-//! Hits allocate nothing, through descriptors, maps and guards; and tenants little.
+//! Hits through descriptors, maps and guards do not allocate, and tenants allocate little.
 
 mod common;
 
@@ -21,13 +21,13 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         BYTES.set(BYTES.get() + layout.size() as i64);
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's obligation.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         BYTES.set(BYTES.get() - layout.size() as i64);
-        // SAFETY: passed on to the caller; `System` allocated it.
+        // SAFETY: the caller's obligation; `System` allocated it.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -41,12 +41,12 @@ fn allocations(work: impl FnOnce()) -> u64 {
     ALLOCATIONS.get() - before
 }
 
-/// An empty tenant takes at most 2 KiB, in the cache too, and at most what is counted for it.
+/// An empty tenant takes at most 2 KiB, also in the cache, and at most its charge.
 #[test]
 fn an_empty_tenant_takes_little() {
     const TENANTS: i64 = 20_000;
     let core = Core::new(Options::new(64), Time::ZERO);
-    // The root keeps the order of its subtree from its first child on.
+    // From its first child on, the root stores the order of its subtree.
     core.add_memcg("first", 1, Time::ZERO).unwrap();
     let before = BYTES.get();
     for number in 0..TENANTS {
@@ -98,7 +98,7 @@ fn hits_allocate_nothing() {
             }
         });
         assert_eq!(count, 0);
-        // Neither do writes to cached pages, once they are dirty.
+        // Neither do writes to cached pages that are already dirty.
         file.write_at(&expected, 0).unwrap();
         let count = allocations(|| {
             for _ in 0..100 {

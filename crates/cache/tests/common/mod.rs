@@ -1,5 +1,5 @@
-//! What the tests share: a seeded source of chance, files on any backend, and pages that say what
-//! they are.
+//! Helpers of the tests: seeded random numbers, files on any backend, and pages with unique
+//! content.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -36,7 +36,7 @@ pub fn mix(mut word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// A page that differs from all others in every word.
+/// The content of a page, different from all others in every word.
 pub fn page(number: u64) -> Vec<u8> {
     (0..512u64).flat_map(|word| mix(number << 16 | word).to_le_bytes()).collect()
 }
@@ -45,19 +45,19 @@ pub fn pages(numbers: std::ops::Range<u64>) -> Vec<u8> {
     numbers.flat_map(page).collect()
 }
 
-/// Where the files of a test are.
+/// The storage of a test's files.
 pub enum Disk {
     Real(tempfile::TempDir, BackendKind),
     Memory(Arc<MemoryFiles>),
 }
 
 impl Disk {
-    /// One on each kind of backend.
+    /// One of each kind of backend.
     pub fn each(seed: u64) -> [Disk; 3] {
         [Disk::uring(), Disk::threads(), Disk::Memory(MemoryFiles::new(seed))]
     }
 
-    /// io_uring where the system permits it.
+    /// io_uring if the system permits it.
     pub fn uring() -> Disk {
         Disk::Real(tempfile::tempdir().unwrap(), BackendKind::Auto)
     }
@@ -81,7 +81,7 @@ impl Disk {
         }
     }
 
-    /// Gives a file its content, as somebody else would.
+    /// Sets a file's content, like another process would.
     pub fn set(&self, name: &str, contents: &[u8]) {
         match self {
             Disk::Real(..) => fs::write(self.path(name), contents).unwrap(),
@@ -103,7 +103,7 @@ impl Disk {
         }
     }
 
-    /// Extends or cuts a file, as somebody else would.
+    /// Extends or truncates a file, like another process would.
     pub fn resize(&self, name: &str, bytes: usize) {
         match self {
             Disk::Real(..) => {
@@ -117,7 +117,7 @@ impl Disk {
         }
     }
 
-    /// Appends to a file, as somebody else would.
+    /// Appends to a file, like another process would.
     pub fn append(&self, name: &str, bytes: &[u8]) {
         match self {
             Disk::Real(..) => {
@@ -134,7 +134,7 @@ pub fn memory(seed: u64) -> (Disk, Arc<MemoryFiles>) {
     (Disk::Memory(files.clone()), files)
 }
 
-/// Reads the whole range, which has to be there.
+/// Reads the whole range, which must exist.
 pub fn read(file: &CachedFile, offset: usize, bytes: usize) -> Vec<u8> {
     let mut buffer = vec![0xaa; bytes];
     assert_eq!(file.read_at(&mut buffer, offset as u64).unwrap(), bytes, "{bytes} bytes at {offset}");
@@ -152,8 +152,7 @@ pub fn number<T: std::fmt::Debug>(result: Result<T, mglru_cache::Error>) -> i32 
     error.io_error().unwrap_or_else(|| panic!("{error:?}")).raw_os_error().unwrap()
 }
 
-/// Two equal contents; otherwise the first place where they differ, instead of megabytes of
-/// numbers.
+/// Asserts that two contents are equal, and reports only the first difference.
 #[track_caller]
 pub fn assert_same(got: &[u8], expected: &[u8], what: impl std::fmt::Display) {
     if let Some(at) = got.iter().zip(expected).position(|(a, b)| a != b) {

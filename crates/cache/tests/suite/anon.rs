@@ -1,5 +1,5 @@
-//! Anonymous memory larger than the cache: every byte is what was stored last, wherever it has been
-//! meanwhile.
+//! Anonymous memory larger than the cache: every load returns the last stored bytes, whether they
+//! were in memory or in swap.
 
 use crate::common::{Disk, PAGE, Random, assert_same, counter, page};
 use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
@@ -24,7 +24,7 @@ fn load(region: &AnonRegion, offset: u64, bytes: usize) -> Vec<u8> {
     out
 }
 
-/// Swap in memory, and in a file on each kind of backend.
+/// Runs a test with swap in memory, and in a file on each kind of backend.
 fn each(mut test: impl FnMut(&Disk, Swap)) {
     test(&Disk::threads(), Swap::compressed(1 << 20));
     for disk in Disk::each(5) {
@@ -66,7 +66,7 @@ fn memory_larger_than_the_cache_keeps_its_contents() {
     });
 }
 
-/// Random loads, stores and discards of any length beside an array.
+/// Random loads, stores and discards of any length agree with an array.
 #[test]
 fn any_bytes_are_those_of_an_array() {
     each(|disk, swap| {
@@ -108,7 +108,7 @@ fn any_bytes_are_those_of_an_array() {
     });
 }
 
-/// Threads with a part of a region each, beside a file that competes for the same memory.
+/// Threads use separate parts of a region, while a file competes for memory.
 #[test]
 fn threads_find_what_they_stored() {
     each(|disk, swap| {
@@ -166,14 +166,14 @@ fn without_swap_memory_is_what_there_is() {
         assert_same(&load(&region, number * PAGE as u64, PAGE), &bytes(number), "what was stored before");
     }
     cache.validate().unwrap();
-    // Room again.
+    // Makes room again.
     region.discard(0..4 << 20).unwrap();
     region.store(5 << 20, b"more").unwrap();
     assert_eq!((load(&region, 5 << 20, 4), load(&region, 0, 4)), (b"more".to_vec(), vec![0; 4]));
 }
 
-/// Pages that do not get smaller fill compressed memory; then they stay in their frames, and where
-/// both are full, nothing can come back before something is given up.
+/// Incompressible pages fill compressed memory, then stay in their frames. When both are full,
+/// nothing can be swapped in until something is freed.
 #[test]
 fn compressed_memory_is_part_of_the_budget() {
     let cache = Disk::threads().builder(BUDGET).swap(Swap::compressed(256 << 10)).build().unwrap();
@@ -189,7 +189,7 @@ fn compressed_memory_is_part_of_the_budget() {
     cache.validate().unwrap();
 }
 
-/// What the core keeps of each slot comes out of the budget, too: of 8 GiB of swap, 34 MiB.
+/// The core's metadata per slot is also charged to the budget: 34 MiB for 8 GiB of swap.
 #[test]
 fn slots_are_part_of_the_budget() {
     let disk = Disk::Memory(MemoryFiles::new(4));
@@ -200,8 +200,8 @@ fn slots_are_part_of_the_budget() {
     cache.validate().unwrap();
 }
 
-/// A swap file that is shorter than what was written to it holds no zeros, but nothing. A real one
-/// has no name by which somebody could cut it.
+/// A truncated swap file is an error and must not read as zeros. A real swap file has no name by
+/// which it could be truncated.
 #[test]
 fn a_swap_file_that_ends_early_is_an_error() {
     let (disk, _) = crate::common::memory(5);
@@ -212,8 +212,7 @@ fn a_swap_file_that_ends_early_is_an_error() {
         for number in 0..1000 {
             region.store(number * PAGE as u64, &bytes(number)).unwrap();
         }
-        // So that nothing has to be swapped out from now on, which would make the file longer, with
-        // holes.
+        // After this nothing needs to be swapped out, which would extend the file with holes.
         region.discard(300 * PAGE as u64..1000 * PAGE as u64).unwrap();
         cache.validate().unwrap();
         disk.resize("swap", 0);
@@ -234,8 +233,8 @@ fn a_swap_file_that_ends_early_is_an_error() {
     }
 }
 
-/// A read from swap that fails is an error of that load; the page is still there for the next one.
-/// A write that fails leaves the page in memory.
+/// If a read from swap fails, that load fails, and the page remains for the next one. If a write
+/// fails, the page stays in memory.
 #[test]
 fn swap_that_fails_loses_nothing() {
     let files = MemoryFiles::new(3);

@@ -1,8 +1,8 @@
-//! The cache and the simulator evict the same pages, in the same order, on the same trace: they run
-//! the same core.
+//! The cache and the simulator evict the same pages in the same order on the same trace, because
+//! they run the same core.
 //!
-//! One thread, one tenant far smaller than the budget, no readahead, nothing dirty: then nothing is
-//! left to chance in the cache either.
+//! With one thread, one tenant far smaller than the budget, no readahead and no dirty pages, the
+//! cache is deterministic, too.
 
 use crate::common::{Disk, PAGE, Random};
 use mglru_cache::{Advice, CachedFile, Map, OpenMode};
@@ -11,11 +11,11 @@ use mglru_sim::{Access, Machine, Operation, Simulator};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// Whole page tables: the simulator maps these.
+/// Whole page tables, as the simulator maps them.
 const FILE_PAGES: u64 = 1024;
 const FILES: u64 = 3;
 
-/// Pages as the simulator names them: the file in the high half.
+/// A page's name in the simulator: the file is in the high half.
 fn name(file: u64, index: u64) -> u64 {
     file << 32 | index
 }
@@ -24,17 +24,17 @@ fn parts(page: u64) -> (usize, u64) {
     ((page >> 32) as usize, page & 0xffff_ffff)
 }
 
-/// Skewed, looping and random parts, by both channels, with advice in between.
+/// A trace with skewed, looping and random parts, through both channels, with advice in between.
 fn trace(seed: u64) -> Vec<Operation> {
     let mut random = Random(seed);
-    // Both sides map each file to its end before anything else, and number files in this order.
+    // Both sides first map each file to its end and number files in this order.
     let mut trace: Vec<Operation> =
         (0..FILES).map(|file| Access::load(name(file, FILE_PAGES - 1)).into()).collect();
     let mapped_one_in = [1, 2, 3, u64::MAX][random.below(4) as usize];
     while trace.len() < 20_000 {
         let file = random.below(FILES);
         let index = match random.below(4) {
-            // A few pages again and again.
+            // A few pages frequently.
             0 | 1 => random.below(FILE_PAGES / 2).min(random.below(FILE_PAGES)).min(random.below(FILE_PAGES)),
             // A scan.
             2 => trace.len() as u64 / 4 % FILE_PAGES,
@@ -53,7 +53,7 @@ fn trace(seed: u64) -> Vec<Operation> {
     trace
 }
 
-/// Evicted pages, and those that came back soon, in order.
+/// Evicted pages and early refaults, in order.
 #[derive(Default)]
 struct Log {
     files: BTreeMap<MappingId, usize>,
@@ -141,7 +141,7 @@ fn cache_and_simulator_evict_the_same_pages() {
         let lru = if seed < 6 { Lru::MultiGen } else { Lru::Classic };
         let mechanisms = Mechanisms::default().with_lru(lru);
         // [book: published-experiments#checks], E1: "identical eviction order with and without PF
-        // for the same trace". Only the cache does it.
+        // for the same trace". Only the cache prefetches.
         let unfetched = Mechanisms::compose(Preset::Default, &[], &[Switch::Prefetch]).unwrap().with_lru(lru);
         let disk = [Disk::uring, Disk::threads, || crate::common::memory(0).0][seed as usize % 3]();
         for file in 0..FILES {

@@ -1,4 +1,5 @@
-//! The cache and the simulator ask for the same writes: when and what is the core's to decide.
+//! The cache and the simulator request the same writes, because the core decides when and what to
+//! write.
 
 use crate::common::{PAGE, memory};
 use mglru_cache::OpenMode;
@@ -9,7 +10,7 @@ const LIMIT_PAGES: u64 = 400;
 /// One more than 15 % of the limit.
 const DIRTY_PAGES: u64 = 61;
 
-/// Transfers, and pages in them.
+/// Transfers and pages in them.
 type Asked = (u64, u64);
 
 fn in_the_cache(writes: &[(u64, u64)]) -> Asked {
@@ -27,7 +28,7 @@ fn in_the_cache(writes: &[(u64, u64)]) -> Asked {
         let bytes: u64 = counts.iter().map(|counts| counts.written_bytes).sum();
         (counts.iter().map(|counts| counts.writes).sum(), bytes / PAGE as u64)
     };
-    // Far less than the period: nothing is written for its age.
+    // Far shorter than the flusher's period, so that no page is written for its age.
     let end = Instant::now() + Duration::from_secs(2);
     while asked().1 < writes.len() as u64 && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(5));
@@ -52,10 +53,10 @@ fn in_the_simulator(writes: &[(u64, u64)]) -> Asked {
 #[test]
 fn both_hosts_ask_for_the_same_writes() {
     let loads: [(Vec<(u64, u64)>, Asked); 4] = [
-        // Too few: nothing is written.
+        // Too few dirty pages: nothing is written.
         ((0..DIRTY_PAGES - 1).map(|page| (0, page)).collect(), (0, 0)),
         ((0..DIRTY_PAGES).map(|page| (0, page)).collect(), (1, DIRTY_PAGES)),
-        // No two are neighbours.
+        // No two pages are adjacent.
         ((0..DIRTY_PAGES).map(|page| (page % 2, 2 * page)).collect(), (DIRTY_PAGES, DIRTY_PAGES)),
         // Runs of five pages, from the end, and the last page alone.
         (

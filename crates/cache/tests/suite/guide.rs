@@ -1,4 +1,4 @@
-//! What the guides show is what the example does, and the example works.
+//! The guides' code is part of the example program, and the program works.
 
 #[allow(dead_code, reason = "its main is for those who run it alone")]
 #[path = "../../examples/guide.rs"]
@@ -10,7 +10,7 @@ fn the_guide_works() {
     example::run(directory.path()).unwrap();
 }
 
-/// Lines without their indentation, and without the space before a remark.
+/// Lines without indentation and repeated spaces.
 fn lines(code: &str) -> Vec<String> {
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     code.lines().map(words).filter(|line| !line.is_empty()).collect()

@@ -1,5 +1,5 @@
-//! Limits hold whatever happens: those of tenants, that of the whole cache with all that is kept
-//! about pages, and those of what can be asked for.
+//! Limits hold at all times: those of tenants, the budget of the whole cache including metadata,
+//! and those of arguments.
 
 use crate::common::{Disk, PAGE, Random, assert_same, memory, page, pages, read};
 use mglru_cache::{
@@ -7,11 +7,11 @@ use mglru_cache::{
 };
 use std::fs;
 
-/// What is set aside for a tenant's lists, counters and Bloom filters.
+/// Bytes reserved for a tenant's lists, counters and Bloom filters.
 const TENANT_BYTES: u64 = 24 << 10;
 
-/// What is kept about pages and files: 64 bytes per frame, and 8 per page in leaves, which exist
-/// where pages were touched.
+/// Asserts that memory is within the budget, and metadata within 64 bytes per frame plus 8 per page
+/// in leaves, which exist where pages were accessed.
 #[track_caller]
 fn assert_within_budget(cache: &PageCache, opened_pages: u64, what: &str) {
     let stats = cache.stats();
@@ -93,8 +93,8 @@ fn metadata_is_paid_for_when_there_are_many_small_files() {
     cache.validate().unwrap();
 }
 
-/// An open file takes memory before anything is read from it. There is an end to it, and a way
-/// back.
+/// An open file takes memory before anything is read from it. The number of open files is limited,
+/// and closing files makes room.
 #[test]
 fn open_files_are_paid_for() {
     let (disk, _files) = memory(6);
@@ -166,8 +166,8 @@ fn tenants_stay_within_their_limits_while_all_of_them_work() {
     cache.validate().unwrap();
 }
 
-/// Every page of a tenant is lent: then there is nothing to free, and the request fails, until a
-/// guard is dropped.
+/// If every page of a tenant is lent, none can be freed, and requests fail until a guard is
+/// dropped.
 #[test]
 fn memory_that_is_lent_cannot_be_freed() {
     let (disk, _files) = memory(2);
@@ -188,14 +188,14 @@ fn memory_that_is_lent_cannot_be_freed() {
     }
     guards.truncate(18);
     assert_same(&read(&file, 50 * PAGE, PAGE), &page(50), "page");
-    // Other tenants are not concerned.
+    // Other tenants are not affected.
     let other = cache.open("f".as_ref(), OpenMode::ReadOnly).unwrap();
     assert_same(&read(&other, 60 * PAGE, PAGE), &page(60), "page");
     drop(guards);
     cache.validate().unwrap();
 }
 
-/// And is written all the same: write-back finds a reference left.
+/// Such a page can still be written back, because one reference is reserved for that.
 #[test]
 fn a_page_is_lent_some_thousand_times_at_once() {
     let (disk, _files) = memory(3);
@@ -221,7 +221,7 @@ fn a_page_is_lent_some_thousand_times_at_once() {
     cache.validate().unwrap();
 }
 
-/// Guards keep writers out and frames where they are, while the cache turns over many times.
+/// Guards keep writers out and frames in place, while the cache turns over many times.
 #[test]
 fn a_lent_page_stays_what_it_is() {
     for disk in Disk::each(4) {
@@ -276,7 +276,7 @@ fn what_makes_no_sense_is_refused() {
     );
     let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
     check_ranges(&file, &file.map().unwrap());
-    // A tenant has a page at least, and can live on it.
+    // A tenant has at least one page, and works with it.
     let tiny = cache.tenant("tiny").unwrap().open("f".as_ref(), OpenMode::ReadWrite).unwrap();
     for round in 0..3 {
         for number in 0..2 {
@@ -309,12 +309,12 @@ fn check_ranges(file: &CachedFile, map: &Map) {
     map.store(2 * PAGE as u64, &[]).unwrap();
     assert_eq!(file.len(), 2 * PAGE as u64, "writing nothing does not extend a file");
     map.advise(MapAdvice::NoRecency);
-    // The very last page.
+    // The last possible page.
     file.write_at(&buffer, LARGEST - 100).unwrap();
     assert_eq!(file.len(), LARGEST);
     assert_eq!(read(file, (LARGEST - 150) as usize, 150), [[0; 50].as_slice(), &buffer].concat());
     file.sync_all().unwrap();
-    // It has no successor: a miss of it once tried an empty window for ever.
+    // It has no successor. Regression test: a miss of it retried an empty window for ever.
     for advice in [Advice::Normal, Advice::WillNeed] {
         file.advise(Advice::DontNeed, LARGEST - PAGE as u64..LARGEST).unwrap();
         file.advise(advice, LARGEST - PAGE as u64..LARGEST).unwrap();
@@ -327,7 +327,7 @@ fn check_ranges(file: &CachedFile, map: &Map) {
     assert_same(&read(file, 0, 2 * PAGE), &pages(0..2), "file");
 }
 
-/// A directory is no file, and what cannot be opened leaves nothing behind.
+/// A directory is rejected, and a failed open leaves nothing behind.
 #[test]
 fn what_cannot_be_opened_leaves_nothing_behind() {
     let disk = Disk::uring();

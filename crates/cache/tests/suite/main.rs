@@ -1,4 +1,4 @@
-//! The tests of the cache, in one binary: linking is what a build of tests waits for.
+//! Integration tests of the cache, in one binary to save linking time.
 
 mod anon;
 #[path = "../common/mod.rs"]

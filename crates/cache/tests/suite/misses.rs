@@ -1,5 +1,5 @@
-//! What a miss costs: one read per missing page however many want it, readahead for those who read
-//! in order, and an error only for who asked for the page that cannot be read.
+//! Misses: one read per missing page regardless of the number of readers, readahead for sequential
+//! reads, and errors only for readers of the unreadable page.
 
 use crate::common::{Disk, PAGE, assert_same, counter, memory, number, page, pages, read};
 use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger};
@@ -51,7 +51,7 @@ fn many_pages_are_read_together() {
     let cache = disk.builder(8 << 20).build().unwrap();
     let file = cache.open("f".as_ref(), OpenMode::ReadOnly).unwrap();
     read(&file, 7 * PAGE, PAGE);
-    // Page 7 is there already, page 37 is wanted twice, and the last request reaches over the end
+    // Page 7 is in memory, page 37 is requested twice, and the last request reaches beyond the end
     // of the file.
     let numbers: Vec<u64> = (0..30).map(|at| at * 30 + 7).chain([37, 999]).collect();
     let mut buffers = vec![vec![0; PAGE]; numbers.len()];
@@ -76,7 +76,7 @@ fn many_pages_are_read_together() {
     let stats = cache.tenant("").unwrap().stats();
     assert_eq!((stats.hits, stats.misses), (2, 31), "page 7, and page 37 the second time");
 
-    // Beyond the end there is nothing, and what cannot be read is an error of this call.
+    // A read beyond the end returns nothing; an unreadable page is an error of this call.
     let mut buffer = [0; 8];
     let mut beyond = [ReadRequest { offset: 1 << 40, buffer: &mut buffer, read: 9 }];
     file.read_many(&mut beyond).unwrap();
@@ -86,7 +86,7 @@ fn many_pages_are_read_together() {
     assert_eq!(number(file.read_many(&mut failing)), libc::EIO);
 }
 
-/// In far less memory than the file has, on real files, too.
+/// In far less memory than the file's size, also on real files.
 #[test]
 fn many_pages_are_read_through_little_memory() {
     for disk in Disk::each(5) {
@@ -162,7 +162,7 @@ fn with_advice_random_one_page_is_read() {
     }
     let counts = files.counts("f");
     assert_eq!((counts.reads, counts.read_bytes), (8, 8 * PAGE as u64));
-    // Other advice does not end it.
+    // Other advice does not cancel it.
     file.advise(Advice::DontNeed, 0..8 * PAGE as u64).unwrap();
     for number in 0..4 {
         read(&file, number * PAGE, PAGE);
@@ -188,7 +188,7 @@ fn what_will_be_needed_is_there_and_what_is_not_needed_leaves() {
     file.advise(Advice::DontNeed, 0..u64::MAX).unwrap();
     assert_eq!(counter(&cache, "", "file"), 0);
     assert_same(&read(&file, 20 * PAGE, PAGE), &page(7), "written page");
-    // Nonsense does no harm.
+    // Meaningless ranges do no harm.
     for range in [u64::MAX - 1..u64::MAX, 0..0, 1 << 60..1 << 61] {
         for advice in [Advice::WillNeed, Advice::DontNeed, Advice::Normal] {
             file.advise(advice, range.clone()).unwrap();
@@ -203,7 +203,7 @@ fn a_page_that_cannot_be_read_fails_who_asks_for_it_and_nobody_else() {
     let cache = disk.builder(4 << 20).build().unwrap();
     let file = cache.open("f".as_ref(), OpenMode::ReadOnly).unwrap();
     files.inject(fault(bytes_of(10..11), FaultEffect::Error(libc::EIO)));
-    // In order, so that readahead runs over the bad page, too.
+    // Sequential, so that readahead covers the bad page, too.
     for number in 0..64 {
         let mut buffer = vec![0; PAGE];
         let result = file.read_at(&mut buffer, number * PAGE as u64);
@@ -272,7 +272,8 @@ fn bytes_behind_the_end_of_the_last_page_are_zero() {
         let file = cache.open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
         let map = file.map().unwrap();
         assert_eq!(map.page(1).unwrap()[..], [0xff; 10]);
-        // What is cut off does not come back, neither by growing nor by writing beyond.
+        // Truncated data does not come back, neither by extending the file nor by writing beyond
+        // its end.
         file.truncate(PAGE as u64 + 4).unwrap();
         file.truncate(PAGE as u64 + 20).unwrap();
         file.write_at(&[1], 3 * PAGE as u64).unwrap();

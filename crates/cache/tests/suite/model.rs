@@ -1,5 +1,5 @@
-//! A naive model, one vector of bytes per file, beside the real thing: everything that a handle can
-//! do, at random offsets and lengths, on every backend; and after each operation both agree.
+//! Compares the cache with a naive model, one byte vector per file: all operations of handles and
+//! maps, at random offsets and lengths, on every backend, checked after each operation.
 
 use crate::common::{Disk, PAGE, Random, assert_same};
 use mglru_cache::{Advice, CachedFile, Map, MapAdvice, OpenMode, PageCache};
@@ -28,7 +28,7 @@ impl<'a> World<'a> {
         let cache = disk.builder(budget).tenant("tight", limit).build().unwrap();
         let mut model = Vec::new();
         for file in 0..FILES {
-            // Nothing, some odd number of bytes, or whole pages.
+            // Empty, an odd number of bytes, or whole pages.
             let bytes = [0, random.below(200_000), 64 * PAGE as u64][file];
             let contents: Vec<u8> = (0..bytes).map(|_| random.word() as u8).collect();
             disk.set(&name(file), &contents);
@@ -61,7 +61,8 @@ impl<'a> World<'a> {
         self.handles[file][0].try_clone()
     }
 
-    /// An offset and a length: small or large, aligned or not, inside the file or beyond its end.
+    /// A random offset and length: small or large, aligned or not, inside the file or beyond its
+    /// end.
     fn range(&mut self, file: usize) -> (u64, usize) {
         let random = &mut self.random;
         let len = self.model[file].len() as u64;
@@ -185,7 +186,7 @@ impl<'a> World<'a> {
                 format!("{advice:?} for the map of {file}")
             }
             38 => {
-                // All handles are closed, the file may be forgotten, and is opened again.
+                // Closes all handles, so that the cache may forget the file, and opens it again.
                 self.maps[file] = None;
                 self.handles[file].clear();
                 let handle = self.open(file);
@@ -220,14 +221,14 @@ impl<'a> World<'a> {
 
 #[test]
 fn handles_and_maps_agree_with_a_vector() {
-    // More than six for a longer look.
+    // Set this to more than six for a longer test.
     let seeds = std::env::var("MGLRU_MODEL_SEEDS").ok().map_or(6, |text| text.parse().unwrap());
     for seed in 0..seeds {
         for disk in Disk::each(seed) {
             let mut world = World::new(&disk, seed);
             let mut last = String::new();
             for step in 0..400 {
-                // Should a step panic, this is the way to it.
+                // Printed if a step panics.
                 let context = Context(format!("seed {seed}, step {step}, after {last}"));
                 last = world.step();
                 for (file, handles) in world.handles.iter().enumerate() {

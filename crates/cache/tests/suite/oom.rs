@@ -1,5 +1,5 @@
-//! Tenants that are killed to make room: others get on, files lose nothing, and whoever lost memory
-//! hears of it.
+//! OOM kills of tenants: other tenants continue, files lose nothing, and users of lost memory get
+//! an error.
 
 use crate::common::{Disk, PAGE, assert_same, counter, page};
 use mglru_cache::{AnonRegion, Error, Limits, OomDecision, OomPolicy, OpenMode, PageCache};
@@ -19,7 +19,7 @@ fn tenants(builder: mglru_cache::Builder) -> PageCache {
         .unwrap()
 }
 
-/// Stores pages until that fails; how many, and why.
+/// Stores pages until a store fails. Returns their number and the error.
 fn fill(region: &AnonRegion) -> (u64, Error) {
     for number in 0.. {
         if let Err(error) = region.store(number * PAGE as u64, &page(number)) {
@@ -38,8 +38,8 @@ fn killed_for(error: &Error) -> (&str, &str) {
     (report.victim.as_deref().unwrap(), &report.tenant)
 }
 
-/// A killed process loses its address space, whoever its pages are charged to, and nothing but
-/// that.
+/// A killed tenant loses its regions completely, wherever their pages are charged, and nothing
+/// else.
 #[test]
 fn a_kill_takes_regions_whole_and_leaves_those_that_moved_away() {
     let (disk, _) = crate::common::memory(3);
@@ -59,7 +59,7 @@ fn a_kill_takes_regions_whole_and_leaves_those_that_moved_away() {
             ["greedy", "calm"].map(|name| counter(&cache, &format!("top/{name}"), "anon")),
             [before + 50, after]
         );
-        // There is no room for them, unless somebody goes.
+        // These fit only after a kill.
         let next = other.anonymous(10_000 * PAGE as u64).unwrap();
         store(&next, 0..150);
         let mut bytes = vec![0; PAGE];
@@ -87,7 +87,7 @@ fn another_gets_on_when_the_greedy_is_killed() {
         (0..40)
             .for_each(|number| assert_eq!(file.write_at(&page(number), number * PAGE as u64).unwrap(), PAGE));
 
-        // Threads that need what the other has: one of them has it killed, all get on.
+        // Each thread needs the others' memory: one tenant is killed, and all threads continue.
         std::thread::scope(|scope| {
             for thread in 0..3 {
                 let cache = &cache;
@@ -109,7 +109,7 @@ fn another_gets_on_when_the_greedy_is_killed() {
         assert_eq!(events.map(|event| counter(&cache, "top", event)), [1, 0]);
         assert_eq!(counter(&cache, "top/greedy", "anon"), 0);
 
-        // Its memory is lost, and says so; its file lost nothing.
+        // Loads of its lost memory fail; its file lost nothing.
         let mut got = vec![0; PAGE];
         for error in [
             lost.load(0, &mut got).unwrap_err(),
@@ -130,7 +130,7 @@ fn another_gets_on_when_the_greedy_is_killed() {
             assert_same(&on_disk[at..at + PAGE], &page(number), number);
         });
 
-        // Revived, it goes on, but for what was lost.
+        // After its revival it continues, except for the lost memory.
         assert!(greedy.revive() && !greedy.revive() && greedy.killed().is_none());
         let anew = region(&cache, "top/greedy");
         anew.store(0, b"anew").unwrap();
@@ -144,8 +144,7 @@ fn another_gets_on_when_the_greedy_is_killed() {
     }
 }
 
-/// Whoever needs the page may be the victim: then its request fails, and nothing waits for
-/// anything.
+/// The requesting tenant may be the victim: then its request fails without a deadlock.
 #[test]
 fn the_greedy_kills_itself_under_the_budget_of_all() {
     let cache =
@@ -161,8 +160,8 @@ fn the_greedy_kills_itself_under_the_budget_of_all() {
     cache.validate().unwrap();
 }
 
-/// Many threads that all want more than there is, revived again and again: it ends, and every count
-/// is right.
+/// Many threads request more than the memory, with repeated revivals: the test ends, and all counts
+/// are right.
 #[test]
 fn kills_and_revivals_from_all_sides() {
     let cache = tenants(Disk::each(3)[2].builder(BUDGET).oom_policy(OomPolicy::Victim));
@@ -221,7 +220,7 @@ fn the_user_decides() {
     cache.validate().unwrap();
 }
 
-/// A limit below usage reclaims first, then does what the policy says: by setter and by control
+/// A limit below usage reclaims first, then applies the OOM policy, both by setter and by control
 /// file.
 #[test]
 fn lowering_a_limit_ends_with_the_policy() {
@@ -243,7 +242,7 @@ fn lowering_a_limit_ends_with_the_policy() {
                 true => cache.control().write("top/memory.max", &(pages * PAGE as u64).to_string()).unwrap(),
                 false => top.set_max(Some(pages * PAGE as u64)).unwrap(),
             };
-            // Its file's pages suffice, the dirty ones among them.
+            // Reclaiming its file's pages, including dirty ones, is enough.
             lower(255);
             assert_eq!(counter(&cache, "top", "oom"), 0);
             assert!(top.stats().usage_pages <= 255);

@@ -1,4 +1,4 @@
-//! Files that somebody else grows, cuts, replaces or removes while they are cached.
+//! Files that another process extends, truncates, replaces or removes while they are cached.
 
 use crate::common::{Disk, PAGE, assert_same, memory, page, pages, read};
 use mglru_cache::{Advice, OpenMode};
@@ -12,7 +12,7 @@ fn what_somebody_else_appends_is_read() {
         let cache = disk.builder(4 << 20).build().unwrap();
         let file = cache.open(&disk.path("f"), OpenMode::ReadOnly).unwrap();
         for _ in 0..20 {
-            // The page in which the file ends is in memory, with zeroes behind the end.
+            // The file's last page is in memory, with zeros behind the end.
             let mut buffer = vec![0; contents.len() + 10];
             assert_eq!(file.read_at(&mut buffer, 0).unwrap(), contents.len());
             assert_same(&buffer[..contents.len()], &contents, "before");
@@ -55,7 +55,7 @@ fn a_file_that_somebody_else_cuts_ends_there() {
         assert_same(&read(&file, cached, PAGE), &page(60), "page");
         map.page(61).unwrap();
         disk.resize("f", 50 * PAGE + 10);
-        // A page that is not in memory: there is less on disk than expected.
+        // An uncached page: there is less on disk than expected.
         let mut buffer = vec![0xee; 4 * PAGE];
         assert_eq!(file.read_at(&mut buffer, 49 * PAGE as u64).unwrap(), PAGE + 10);
         assert_same(&buffer[..PAGE + 10], &contents[49 * PAGE..50 * PAGE + 10], "what is left");
@@ -64,7 +64,7 @@ fn a_file_that_somebody_else_cuts_ends_there() {
             (50 * PAGE as u64 + 10, 0)
         );
         assert!(map.page(61).is_err() && map.load(cached as u64, &mut buffer[..1]).is_err());
-        // It grows again: what was cached of the old end, mapped or not, does not come back.
+        // The file grows again: the cached data of the old end, mapped or not, must not come back.
         disk.resize("f", 100 * PAGE);
         file.sync_data().unwrap();
         assert!(read(&file, 50 * PAGE + 10, 50 * PAGE - 10).iter().all(|byte| *byte == 0));
@@ -119,7 +119,7 @@ fn a_file_that_is_opened_again_shows_what_others_did() {
         for round in 0..20 {
             disk.set("f", &pages(round..round + 8));
             let file = cache.open(&disk.path("f"), OpenMode::ReadWrite).unwrap();
-            // Readahead is still under way when the handle is dropped.
+            // Readahead is still active when the handle is dropped.
             assert_same(&read(&file, 0, PAGE), &page(round), "page");
             assert_same(&read(&file, PAGE, PAGE), &page(round + 1), "page");
             if round % 3 == 0 {
@@ -145,8 +145,8 @@ fn two_paths_to_one_file_share_its_pages() {
     }
 }
 
-/// A reader at the end looks at the length, for which it must not wait for a writer: that one may
-/// wait for a guard that the reader itself holds.
+/// A reader at the end of a file checks its length. That must not wait for a writer, which may
+/// itself wait for a guard of the reader.
 #[test]
 fn who_holds_a_guard_may_read_at_the_end_while_others_write() {
     let (disk, files) = memory(7);

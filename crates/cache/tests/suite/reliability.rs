@@ -1,15 +1,14 @@
-//! What a successful sync confirmed is never lost: not on a device that stalls, fails now and then,
-//! fills up or cannot sync, not when the power goes, and not when the process is killed.
+//! Data confirmed by a successful sync is never lost: neither on a device that stalls, sometimes
+//! fails, fills up or cannot sync, nor by a power loss or a killed process.
 //!
-//! Files consist of pages that name their place and their version in every word; each page belongs
-//! to one thread, and its versions grow. When a sync succeeds, every version that was written
-//! before it began counts as confirmed, whoever wrote it. After the loss a page must be of versions
-//! between the confirmed one and the last that was begun; of one only, unless somebody was writing
-//! to it.
+//! Files consist of pages that contain their position and version in every word. Each page belongs
+//! to one thread, and its versions grow. A successful sync confirms every version written before it
+//! began, by any thread. After the loss, a page must hold a version between the confirmed one and
+//! the last one begun, and only one version unless a thread was writing it.
 //!
-//! Two kinds of loss. [`MemoryFiles::cut_power`] loses what was not synced, page by page, by
-//! chance: it finds syncs that come too early. A killed process loses what it did not hand to the
-//! system: real files, real signals.
+//! There are two kinds of loss. [`MemoryFiles::cut_power`] loses unsynced data, page by page, by
+//! chance; it detects syncs that return too early. A killed process loses data that it did not pass
+//! to the system; this uses real files and real signals.
 
 use crate::common::{Disk, PAGE, Random, counter, memory, mix};
 use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
@@ -24,7 +23,7 @@ const FILES: usize = 3;
 const PAGES: usize = 600;
 const BUDGET_BYTES: u64 = 3 << 20;
 
-/// A word of a page in a version; version 0 is zeroes.
+/// A word of a page in a version; version 0 is zeros.
 fn word(file: u64, index: u64, version: u64, word: u64) -> u64 {
     match (version, word) {
         (0, _) => 0,
@@ -37,7 +36,7 @@ fn content(file: u64, index: u64, version: u64) -> Vec<u8> {
     (0..512).flat_map(|at| word(file, index, version, at).to_le_bytes()).collect()
 }
 
-/// The version of a page that is whole.
+/// The version of a page, which must be whole.
 fn version(file: u64, index: u64, bytes: &[u8]) -> u64 {
     let version = u64::from_le_bytes(bytes[..8].try_into().unwrap());
     assert!(
@@ -68,8 +67,8 @@ impl World {
         World { files, operations: AtomicU64::new(0), confirmations: AtomicU64::new(0) }
     }
 
-    /// Everything on disk is between confirmed and begun, and is from now on what everybody knows
-    /// to be there.
+    /// Checks that everything on disk is between confirmed and begun. The found versions become the
+    /// confirmed ones.
     fn verify_after_loss(&self, disk: &Disk, seed: u64) {
         for (number, pages) in self.files.iter().enumerate() {
             let file = number as u64;
@@ -83,8 +82,8 @@ impl World {
                     "seed {seed}, file {file}, page {index}: version {found}, {confirmed} was confirmed of {begun}"
                 );
                 if *bytes != content(file, index, found) {
-                    // Written while somebody was writing to it, as systems do it: torn, but of
-                    // nothing older.
+                    // A page written during the loss may be torn, but only between these two
+                    // versions.
                     for (at, got) in (0..).zip(bytes.chunks(8)) {
                         let of = |version| word(file, index, version, at).to_le_bytes() == got;
                         assert!(
@@ -92,7 +91,7 @@ impl World {
                             "seed {seed}, file {file}, page {index}, word {at}: {got:x?}"
                         );
                     }
-                    // An application repairs it from its log.
+                    // An application would repair it from its log.
                     found = begun;
                     bytes.copy_from_slice(&content(file, index, found));
                 }
@@ -104,7 +103,7 @@ impl World {
     }
 }
 
-/// All memory together is never more than the budget.
+/// Asserts that total memory is within the budget.
 fn look_at_memory(cache: &PageCache) {
     let stats = cache.stats();
     let used = stats.frame_bytes + stats.metadata_bytes + stats.swap_bytes;
@@ -151,7 +150,7 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// If it succeeds, everything that was written before it began is confirmed.
+    /// Syncs a file. On success, everything written before is confirmed.
     fn sync(&mut self, file: usize) {
         let pages = &self.world.files[file];
         let written: Vec<u64> = pages.iter().map(|page| page.written.load(SeqCst)).collect();
@@ -178,8 +177,7 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// The device does nothing for a while; whoever needs it waits, and memory stays within its
-    /// budget.
+    /// Stalls the device for a while. Its users wait, and memory stays within the budget.
     fn stall(&mut self) {
         self.files.hold();
         std::thread::scope(|scope| {
@@ -200,7 +198,7 @@ impl<'a> Actor<'a> {
         look_at_memory(self.cache);
     }
 
-    /// The device changes its mind about how well it works.
+    /// Changes the device's faults.
     fn change_weather(&mut self) {
         let (files, kind) = (self.files, self.random.below(6));
         files.clear_faults();
@@ -236,8 +234,8 @@ impl<'a> Actor<'a> {
     }
 }
 
-/// The power goes while threads are at work, again and again; after the last time, the device
-/// recovers, and the cache with it.
+/// Cuts the power repeatedly while threads work. After the last time, the device recovers, and the
+/// cache with it.
 fn losses(seed: u64) -> u64 {
     let (disk, files) = memory(seed);
     let world = World::new();
@@ -256,7 +254,7 @@ fn losses(seed: u64) -> u64 {
                         actor.step();
                     }
                     if !last {
-                        // Whoever is still in the middle of something goes on without power.
+                        // Threads in the middle of an operation continue without power.
                         files.cut_power();
                     }
                 });
@@ -267,8 +265,7 @@ fn losses(seed: u64) -> u64 {
         if last {
             for number in 0..FILES {
                 let handle = cache.open(number.to_string().as_ref(), OpenMode::ReadWrite).unwrap();
-                // Tells what happened before, if nobody heard of it; then there is nothing left to
-                // tell.
+                // Reports earlier errors that no handle has reported; then none is left.
                 let _ = handle.sync_all();
                 handle.sync_all().unwrap();
                 for page in &world.files[number] {
@@ -301,7 +298,7 @@ fn a_loss_of_power_takes_nothing_that_was_confirmed() {
     }
 }
 
-/// The device goes on when it is dropped, also by a check that fails: then the others end, too.
+/// Releases the device when dropped, also if a check fails, so that the other threads end.
 struct Held<'f>(&'f MemoryFiles);
 
 impl Drop for Held<'_> {
@@ -310,10 +307,10 @@ impl Drop for Held<'_> {
     }
 }
 
-/// The device does nothing while writers are at their dirty limit, memory is full of what waits for
-/// swap, and syncs wait: nobody hears of an error, what is in memory can be read, memory stays
-/// within its budget, and afterwards everything is as it should be. `make stress` has the device
-/// stall for a minute; here it does until everybody waits.
+/// The device stalls while writers are at their dirty limit, memory is full of pages waiting for
+/// swap, and syncs wait. No caller gets an error, cached data stays readable, memory stays within
+/// its budget, and afterwards all data is correct. With `make stress` the device stalls for a
+/// minute; here, until all threads wait.
 #[test]
 fn a_device_that_stalls_makes_people_wait_and_nothing_else() {
     const LIMIT_PAGES: u64 = 300;
@@ -326,7 +323,7 @@ fn a_device_that_stalls_makes_people_wait_and_nothing_else() {
     ["0", "1", "2"].iter().for_each(|name| blank(name));
     disk.set("calm", &(0..CALM).flat_map(|index| content(9, index, 1)).collect::<Vec<_>>());
     let builder = disk.builder(BUDGET_BYTES).swap(Swap::file("swap".as_ref(), 8 << 20));
-    // Usage is more than the pages: what is above the floor may be taken.
+    // More than the pages themselves, because usage above the floor may be reclaimed.
     let min = Limits { min_bytes: 2 * CALM * PAGE as u64, ..Limits::default() };
     let builder = builder.tenant("writers", LIMIT_PAGES * PAGE as u64).tenant_with("calm", min);
     let cache = builder.tenant_with("anon", Limits::default()).build().unwrap();
@@ -341,7 +338,7 @@ fn a_device_that_stalls_makes_people_wait_and_nothing_else() {
     (0..CALM).for_each(|index| read(&calm, 9, index));
     let handles: Vec<CachedFile> =
         (0..3).map(|number: u64| open("writers", &number.to_string(), OpenMode::ReadWrite)).collect();
-    // Of a third file, some pages wait for the sync.
+    // Some pages of a third file wait for the sync.
     (0..8).for_each(|index| _ = handles[2].write_at(&content(2, index, 1), index * PAGE as u64).unwrap());
 
     let progress = [const { AtomicU64::new(0) }; 4];
@@ -365,8 +362,8 @@ fn a_device_that_stalls_makes_people_wait_and_nothing_else() {
             synced.store(2, SeqCst);
         });
 
-        // What is written cannot leave: whoever wrote it reads it, and the calm tenant what it
-        // keeps.
+        // Dirty pages cannot be evicted: their writers read them, and the calm tenant reads its
+        // protected pages.
         let look = || {
             look_at_memory(&cache);
             (0..CALM).for_each(|index| read(&calm, 9, index));
@@ -378,7 +375,7 @@ fn a_device_that_stalls_makes_people_wait_and_nothing_else() {
         let pending = |tenant: &str| {
             ["file_dirty", "file_writeback"].map(|name| counter(&cache, tenant, name)).iter().sum::<u64>()
         };
-        // From 15 % of their limit on, dirty or on its way, writers pause.
+        // Writers pause once 15 % of their limit is dirty or under writeback.
         while pending("writers") < LIMIT_PAGES * 15 / 100 || synced.load(SeqCst) == 0 {
             look();
         }
@@ -394,7 +391,7 @@ fn a_device_that_stalls_makes_people_wait_and_nothing_else() {
                 assert_eq!(version(8, index, &bytes), 1);
             }
         });
-        // Of its pages, some are on their way to swap.
+        // Some of the tenant's pages are on their way to swap.
         while pending("anon") == 0 || files.held() < 2 {
             look();
         }
@@ -424,7 +421,7 @@ fn a_device_that_stalls_makes_people_wait_and_nothing_else() {
     cache.close().unwrap();
 }
 
-/// Without the cache's write-back and sync, the disk does lose what this test is about.
+/// Without write-back and sync, the simulated disk does lose data.
 #[test]
 fn what_was_not_synced_may_be_lost_with_the_power() {
     let (disk, files) = memory(7);
@@ -448,15 +445,15 @@ fn what_was_not_synced_may_be_lost_with_the_power() {
     assert!((10..54).contains(&survived), "{survived} of 64 survived");
 }
 
-/// Page number and version of the `step`th write of a thread in a `life` of the process.
+/// Page number and version of a thread's `step`th write in a `life` of the process.
 fn write_of(life: u64, step: u64) -> (u64, u64) {
     (mix(life << 32 | step) % PAGES as u64, life << 32 | step)
 }
 
 const CHILD: &str = "MGLRU_KILLED_CHILD";
 
-/// Not a test by itself: what the killed process does. Each thread writes its own file and says on
-/// standard output which of its writes a sync confirmed.
+/// Not a test by itself, but the killed process: each thread writes its own file and prints which
+/// of its writes a sync confirmed.
 #[test]
 fn child_that_is_killed() {
     let Ok(arguments) = std::env::var(CHILD) else { return };
@@ -489,7 +486,7 @@ fn child_that_is_killed() {
 fn a_killed_process_takes_nothing_that_was_confirmed() {
     let directory = tempfile::tempdir().unwrap();
     let mut random = Random(1);
-    // What of each page was confirmed, over all lives.
+    // The confirmed version of each page, over all lives.
     let mut confirmed = vec![vec![0; PAGES]; FILES];
     for life in 1..=10u64 {
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -502,7 +499,7 @@ fn a_killed_process_takes_nothing_that_was_confirmed() {
         let (kill_at, mut heard) = (1 + random.below(60), 0);
         let mut steps = [0; FILES];
         for line in lines {
-            // The last line may have been cut off.
+            // The last line may be incomplete.
             let line = line.unwrap();
             let Some(rest) = line.split_once("confirmed ").map(|(_, rest)| rest) else { continue };
             let Some((number, step)) = rest.split_once(' ') else { continue };
@@ -522,7 +519,7 @@ fn a_killed_process_takes_nothing_that_was_confirmed() {
             let mut bytes = std::fs::read(&path).unwrap_or_default();
             bytes.resize(PAGES * PAGE, 0);
             for ((index, confirmed), bytes) in (0..).zip(pages).zip(bytes.chunks_mut(PAGE)) {
-                // It was going on when it was killed.
+                // Later writes of this life, which was killed.
                 let later = (1..steps[number] + 5000).map(|step| write_of(life, step));
                 let later =
                     later.filter(|write| write.0 == index && write.1 > *confirmed).map(|write| write.1);

@@ -1,17 +1,17 @@
-//! Eight threads over four tenants read, write, map, truncate, sync, advise and reopen a few files
-//! in a cache much smaller than these, on every backend, with and without faults; and every byte
-//! that anybody reads is verified. Meanwhile other tenants, up to four levels deep, come and go
-//! with their files open, and limits are set to anything.
+//! Stress test. Eight threads in four tenants read, write, map, truncate, sync, advise and reopen a
+//! few files in a much smaller cache, on every backend, with and without faults, and verify every
+//! byte they read. Meanwhile other tenants, up to four levels deep, are created and removed with
+//! open files, and limits change at random.
 //!
-//! A file consists of units (pages, or sectors of 512 bytes) that say which file, which unit, and
-//! which version of it they are, in every word: a torn, misplaced or stale unit is noticed wherever
-//! it is read. Versions of a unit grow; what was written completely before a read began must be
-//! read, or something newer. Where the file is cut meanwhile, zeroes are right too, but nothing
-//! that was cut off before the read began. In the end everything is synced, and both the cache and
-//! the files on disk must hold the last version of every unit.
+//! A file consists of units (pages, or sectors of 512 bytes). Every word of a unit contains its
+//! file, its position and its version, so that any read detects a torn, misplaced or stale unit.
+//! Versions of a unit grow. A read must return the last version completely written before it began,
+//! or a newer one. If the file is truncated meanwhile, zeros are also correct, but nothing that was
+//! cut off before the read began. Finally everything is synced, and both the cache and the files on
+//! disk must hold the last version of every unit.
 //!
-//! The short form runs a fixed number of operations. The long form is
-//! `MGLRU_STRESS_SECONDS=600 cargo test --release -p mglru-cache --test suite -- stress`.
+//! The short form runs a fixed number of operations. The long form is `MGLRU_STRESS_SECONDS=600
+//! cargo test --release -p mglru-cache --test suite -- stress`.
 
 use crate::common::{Disk, PAGE, Random, mix};
 use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger, MemoryFiles};
@@ -24,22 +24,22 @@ use std::time::{Duration, Instant};
 const THREADS: u64 = 8;
 const TENANTS: [(&str, u64); 4] = [("a", 2 << 20), ("b", 1 << 20), ("c", 512 << 10), ("d", 4 << 20)];
 
-/// How much may be said about a unit that is read.
+/// How strictly a read unit can be checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
-    /// Never cut: it is the last version or a newer one.
+    /// Never truncated: the last version or a newer one.
     Stable,
-    /// Cut, but not while somebody writes.
+    /// Truncated, but not during a write.
     Cut,
-    /// Cut while others write: only that it is whole, of this place, and not from the future.
+    /// Truncated during writes: whole, in its place, and not newer than the last issued version.
     Wild,
 }
 
 struct Unit {
-    /// Held by who writes it: versions arrive in order.
+    /// Held by the writing thread, so that versions arrive in order.
     writing: Mutex<()>,
     issued: AtomicU64,
-    /// The last version that was written completely.
+    /// The last completely written version.
     written: AtomicU64,
     /// Versions up to this one were cut off.
     cut: AtomicU64,
@@ -90,7 +90,7 @@ impl File {
             .collect()
     }
 
-    /// The version of a unit that is whole; 0 for zeroes.
+    /// The version of a unit, which must be whole; 0 for zeros.
     fn version(&self, unit: usize, bytes: &[u8]) -> u64 {
         let words: Vec<u64> =
             bytes.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
@@ -116,7 +116,7 @@ impl std::fmt::Display for File {
     }
 }
 
-/// What is known before a unit is read.
+/// State of a unit before it is read.
 #[derive(Debug)]
 struct Before {
     written: u64,
@@ -154,7 +154,7 @@ impl Before {
 
 struct World {
     files: Vec<File>,
-    /// Faults are injected: these errors are no surprise.
+    /// Faults are injected, so their errors are expected.
     faulty: bool,
     operations: AtomicUsize,
     failures: AtomicUsize,
@@ -184,13 +184,14 @@ impl<'a> Actor<'a> {
         Actor { world, disk, cache, tenants, random, handles, maps }
     }
 
-    /// Whether it worked; where faults are injected it need not.
+    /// Returns the value on success. Errors are accepted only as far as injected faults and short
+    /// memory explain them.
     fn check<T>(&self, result: Result<T, Error>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
             Err(Error::BeyondEnd { .. }) => None,
-            // Guards of eight threads, and windows being read, may hold all of a tenant of 128
-            // pages for a moment.
+            // Guards of eight threads, and windows being read, may briefly hold all 128 pages of a
+            // tenant.
             Err(Error::OutOfMemory(_)) => {
                 self.world.failures.fetch_add(1, SeqCst);
                 None
@@ -285,7 +286,7 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// Looks at a lent page, and once more after it read it in other ways.
+    /// Checks a lent page, and checks it again after reading it in other ways.
     fn lend(&mut self) {
         let (number, file, unit) = self.pick();
         let index = unit * file.unit_bytes / PAGE;
@@ -396,14 +397,14 @@ impl<'a> Actor<'a> {
         } else {
             match tenant.open(&path, OpenMode::ReadWrite) {
                 Ok(file) => file,
-                // What is kept about tenants takes a part of a small budget.
+                // Metadata about tenants takes a part of a small budget.
                 Err(Error::TooManyFiles { .. }) => return,
                 Err(error) => panic!("{error:?}"),
             }
         };
     }
 
-    /// The path of a tenant that may be there: on its own, or up to three levels below one of the
+    /// The path of a tenant that may exist: a separate one, or up to three levels below one of the
     /// four.
     fn tenant_path(&mut self) -> String {
         let mut path = ["a", "b", "c", "d", "x", "y"][self.random.below(6) as usize].to_owned();
@@ -414,7 +415,7 @@ impl<'a> Actor<'a> {
         path
     }
 
-    /// One of the four, or one that comes and goes.
+    /// One of the four tenants, or a temporary one.
     fn tenant(&mut self) -> Tenant {
         let path = self.tenant_path();
         let other = self.random.below(4) as usize;
@@ -465,8 +466,8 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// Not for longer: where nothing can be written, nothing goes, and every charge pauses for two
-    /// seconds.
+    /// Sets `memory.high` briefly: while nothing can be written, nothing can be reclaimed, and
+    /// every charge pauses for two seconds.
     fn set_high_for_a_moment(&mut self, path: &str, bytes: u64) {
         for value in [bytes.to_string(), "max".to_owned()] {
             match self.cache.control().write(&format!("{path}/memory.high"), &value) {
@@ -491,12 +492,12 @@ impl<'a> Actor<'a> {
             }
         }
         if self.random.one_in(4) {
-            // Whoever else switches it meanwhile takes over.
+            // If another thread switches the policy meanwhile, that switch takes over.
             let enabled = if self.random.one_in(2) { "n" } else { "y" };
             control.write("lru_gen/enabled", enabled).unwrap();
         }
         let generations = control.read("lru_gen").unwrap();
-        // Ages and evicts what it meets.
+        // Ages and evicts through the control file.
         if let Some(id) = generations.lines().filter_map(|line| line.strip_prefix("memcg ")).next_back() {
             let id = id.split(' ').next().unwrap();
             let result = control.write("lru_gen", &format!("+ {id} 0 0; - {id} 0 1 60 100"));
@@ -511,7 +512,7 @@ impl<'a> Actor<'a> {
     }
 }
 
-/// Ends the process if the test hangs: every thread waits then, and nothing else would.
+/// Ends the process if the test hangs, because then all threads wait.
 fn watched(what: String, work: impl FnOnce()) {
     let (done, is_done) = mpsc::channel::<()>();
     let watch = std::thread::spawn(move || {
@@ -568,7 +569,7 @@ fn round(seed: u64, operations: usize) -> (usize, usize) {
             });
         }
     });
-    // Only their limits were never lowered.
+    // Only the limits of these tenants are never lowered.
     for (name, _) in TENANTS {
         let tenant = cache.tenant(name).unwrap().stats();
         assert!(tenant.max_pages.is_some_and(|max| tenant.peak_pages <= max), "{tenant:?}");
@@ -585,7 +586,7 @@ fn round(seed: u64, operations: usize) -> (usize, usize) {
     for file in &world.files {
         let path = disk.path(&file.name());
         let handle = cache.open(&path, OpenMode::ReadWrite).unwrap();
-        // What failed before was told to the actors' handles, or is told to this one.
+        // Earlier errors were reported to the threads' handles, or are reported to this one.
         let _ = handle.sync_all();
         handle.sync_all().unwrap();
         verify_end(file, &|offset, buffer| handle.read_at(buffer, offset).unwrap(), "finally in the cache");

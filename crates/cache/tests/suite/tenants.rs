@@ -1,5 +1,5 @@
-//! Tenants as a tree that changes while the cache runs: limits, control files, and what becomes of
-//! pages whose tenant goes.
+//! Tenants as a tree that changes while the cache runs: limits, control files, and the pages of
+//! removed tenants.
 
 use crate::common::{Disk, PAGE, assert_same, counter, memory, page, pages, read};
 use mglru_cache::{Advice, CachedFile, Error, Limits, Map, OpenMode, PageCache};
@@ -7,7 +7,7 @@ use mglru_core::{Errno, Mechanisms, Preset, Switch};
 
 const MIB: u64 = 1 << 20;
 
-/// A cache of so many bytes, and a file of so many pages.
+/// A cache with a budget of `budget` bytes, and a file of `file_pages` pages.
 fn cache(budget: u64, file_pages: u64) -> (Disk, PageCache) {
     let (disk, _files) = memory(1);
     disk.set("f", &pages(0..file_pages));
@@ -79,13 +79,13 @@ fn what_cannot_be_made_or_removed_is_said() {
     cache.remove_tenant("a").unwrap();
     assert!(matches!(cache.tenant("a"), Err(Error::NoSuchTenant(path)) if path == "a"));
     assert_eq!(cache.stats().tenants, 1);
-    // A parent has to be named before its children.
+    // A parent must be named before its children.
     let error = disk.builder(4 * MIB).tenant("x/y", MIB).build().err().unwrap();
     assert!(error.to_string().contains("there is no tenant 'x'"), "{error}");
     cache.validate().unwrap();
 }
 
-/// Files stay open over their tenant's removal: their pages, old and new, are the parent's.
+/// Files stay open when their tenant is removed: their old and new pages are charged to the parent.
 #[test]
 fn files_outlive_their_tenant() {
     let (_disk, cache) = cache(16 * MIB, 1000);
@@ -105,7 +105,7 @@ fn files_outlive_their_tenant() {
     assert!(
         matches!(b.set_low(1), Err(Error::Tenant(_))) && matches!(b.set_max(None), Err(Error::Tenant(_)))
     );
-    // More than the parent may have, so that pages are evicted.
+    // More than the parent's limit, so that pages are evicted.
     read_all(&file, 200..1000);
     assert_same(&read(&file, 3 * PAGE, PAGE), &page(5000), "written before");
     map.load(700 * PAGE as u64, &mut word).unwrap();
@@ -115,7 +115,7 @@ fn files_outlive_their_tenant() {
     assert!(usage(&cache, "a") <= 1024 && usage(&cache, "a") > 900);
     cache.validate().unwrap();
     file.sync_data().unwrap();
-    // The name may be used again at once.
+    // The name can be reused at once.
     cache.add_tenant("a/b", &Limits::default()).unwrap();
     let again = open(&cache, "a/b");
     assert_ne!(again.memcg(), file.memcg());
@@ -127,7 +127,7 @@ fn files_outlive_their_tenant() {
     cache.validate().unwrap();
 }
 
-/// What is charged from now on goes to the other tenant; what is there stays.
+/// New pages are charged to the other tenant; old ones stay charged.
 #[test]
 fn handles_move_to_other_tenants() {
     let (_disk, cache) = cache(8 * MIB, 400);
@@ -161,7 +161,7 @@ fn handles_move_to_other_tenants() {
     cache.validate().unwrap();
 }
 
-/// A map keeps what it has mapped, whether it was the tenant's only one or not.
+/// A map keeps its mapped pages, whether it was its tenant's only map or not.
 #[test]
 fn maps_move_to_other_tenants() {
     let (_disk, cache) = cache(8 * MIB, 400);
@@ -169,7 +169,7 @@ fn maps_move_to_other_tenants() {
         cache.add_tenant(name, &Limits::default()).unwrap();
     }
     let file = open(&cache, "a");
-    // Nothing is read around a miss: who loads a page pays for it.
+    // Disables reads around a miss, so that each page is charged to the tenant that loads it.
     file.advise(Advice::Random, 0..0).unwrap();
     let (b, root) = (cache.tenant("b").unwrap(), cache.tenant("").unwrap());
     let load = |map: &Map, pages: std::ops::Range<u64>| {
@@ -201,8 +201,8 @@ fn maps_move_to_other_tenants() {
     cache.validate().unwrap();
 }
 
-/// Limits below usage take effect at once, by setter and by control file; what cannot be reclaimed
-/// is said.
+/// Limits below usage take effect at once, by setter and by control file. Usage that cannot be
+/// reclaimed is reported.
 #[test]
 fn limits_are_lowered_while_pages_are_there() {
     let (_disk, cache) = cache(16 * MIB, 2000);
@@ -223,7 +223,7 @@ fn limits_are_lowered_while_pages_are_there() {
     assert_eq!(errno(cache.control().write("a/memory.max", "lots")), "EINVAL");
     assert_eq!(errno(cache.control().read("b/memory.max")), "ENOENT");
     assert!(matches!(cache.tenant("").unwrap().set_max(Some(MIB)), Err(Error::RootHasNoLimits)));
-    // Pages that are lent stay.
+    // Lent pages stay.
     a.set_high(None).unwrap();
     let map = file.map().unwrap();
     let guards: Vec<_> = (0..100).map(|index| map.page(index).unwrap()).collect();
@@ -237,8 +237,8 @@ fn limits_are_lowered_while_pages_are_there() {
     cache.validate().unwrap();
 }
 
-/// A floor keeps a tenant's pages while another one scans; without it they go. Of a tenant below
-/// `memory.low`, the kernels' memcg LRU takes pages at its second visit; `subtree_lru` does not.
+/// A floor keeps a tenant's pages while another tenant scans; without it they are evicted. The
+/// kernel's memcg LRU takes pages below `memory.low` at its second visit; `subtree_lru` does not.
 #[test]
 fn a_floor_keeps_pages() {
     let kept = |low: u64| {
@@ -261,7 +261,7 @@ fn a_floor_keeps_pages() {
     assert!(left < used, "{left} of {used}");
 }
 
-/// Who charges above `memory.high` is slowed down, and counted.
+/// A tenant above `memory.high` is throttled, and the event is counted.
 #[test]
 fn who_is_above_high_is_slowed_down() {
     let (_disk, cache) = cache(16 * MIB, 2000);
@@ -281,7 +281,7 @@ fn who_is_above_high_is_slowed_down() {
     assert_eq!(errno(cache.control().write("a/memory.pressure", "some 150000 1000000")), "EOPNOTSUPP");
 }
 
-/// What is kept about tenants is part of the budget, and given back.
+/// Tenants' metadata is charged to the budget and released with them.
 #[test]
 fn tenants_are_paid_for() {
     let (_disk, cache) = cache(4 * MIB, 100);
@@ -299,7 +299,7 @@ fn tenants_are_paid_for() {
     let stats = cache.stats();
     assert!(stats.frame_bytes + stats.metadata_bytes <= stats.budget_bytes, "{stats:?}");
     assert_eq!(stats.tenants, tenants.len() + 1, "the last one was taken back");
-    // Others take their places for nothing, once these have rested.
+    // After these are removed and released, new tenants reuse their memory.
     for tenant in tenants.drain(200..) {
         cache.remove_tenant(tenant.name()).unwrap();
     }
@@ -314,7 +314,7 @@ fn tenants_are_paid_for() {
     cache.validate().unwrap();
 }
 
-/// [book: control-files]: the whole of a control file, as a reader sees it.
+/// [book: control-files]: complete control files, as read by a user.
 #[test]
 fn control_files_have_the_kernels_errors() {
     let (_disk, cache) = cache(4 * MIB, 10);
@@ -369,8 +369,8 @@ fn the_policy_is_switched_while_threads_read() {
     assert!(line(&cache, "memory.stat", "file") > 0);
 }
 
-/// What is told of the whole is the sum over tenants, the removed ones' pages included, and looks
-/// at none of them.
+/// The cache's statistics equal the sum over all tenants, including pages of removed ones, but do
+/// not iterate over tenants.
 #[test]
 fn the_whole_is_the_sum_of_its_tenants() {
     let (_disk, cache) = cache(16 * MIB, 1000);
@@ -386,7 +386,7 @@ fn the_whole_is_the_sum_of_its_tenants() {
     region.store(0, &[5; 70 * PAGE]).unwrap();
     (0..20).for_each(|number| _ = files[1].write_at(&page(number), number * PAGE as u64).unwrap());
     cache.remove_tenant("c").unwrap();
-    // Whoever reclaims puts what waits for its place there.
+    // Reclaim first drains the per-CPU batches.
     cache.control().write("memory.reclaim", "4K").unwrap();
     let stats = cache.stats();
     let told = |name| cache.tenants().iter().map(|tenant| tenant.stats().counter(name).unwrap()).sum::<u64>();
@@ -398,8 +398,8 @@ fn the_whole_is_the_sum_of_its_tenants() {
     cache.validate().unwrap();
 }
 
-/// More than `memory.max` protects as much as that; what the limit does is not in the way of it.
-/// And where a child keeps more than its parent may have, nothing is left to take.
+/// A floor above `memory.max` protects only up to that limit and does not prevent its enforcement.
+/// If a child's floor exceeds its parent's limit, nothing can be reclaimed.
 #[test]
 fn a_floor_above_the_limit() {
     let (_disk, cache) = cache(16 * MIB, 2000);
@@ -421,8 +421,8 @@ fn a_floor_above_the_limit() {
     cache.validate().unwrap();
 }
 
-/// A tenant goes while its pages are lent, dirty and mapped, and its handles are moved to and from
-/// it afterwards.
+/// Removes a tenant while its pages are lent, dirty and mapped, and then moves its handles away and
+/// back.
 #[test]
 fn a_tenant_goes_while_its_pages_are_in_use() {
     let (disk, cache) = cache(8 * MIB, 400);
@@ -436,7 +436,7 @@ fn a_tenant_goes_while_its_pages_are_in_use() {
     cache.validate().unwrap();
     assert!(usage(&cache, "a") >= 100);
     lent.iter().zip(0..).for_each(|(lent, number)| assert_same(&lent[..], &page(number), number));
-    // Whoever is moved to a tenant that went pays at its parent's.
+    // A handle moved to a removed tenant charges the parent.
     file.move_to(&b).unwrap();
     let before = usage(&cache, "a");
     read_all(&file, 200..300);
@@ -450,8 +450,8 @@ fn a_tenant_goes_while_its_pages_are_in_use() {
     assert_same(&disk.contents("f")[100 * PAGE..101 * PAGE], &page(7), "written before");
     drop((map, file, b));
     cache.validate().unwrap();
-    // A path is followed from the root, whatever the slashes, and a tenant is never made below what
-    // is not there.
+    // A path starts at the root, regardless of extra slashes, and a tenant is never created below a
+    // missing parent.
     for path in ["a/b", "a//b/", "/", "x/y"] {
         assert!(cache.add_tenant(path, &Limits::default()).is_err(), "{path}");
     }

@@ -1,6 +1,6 @@
-//! Written pages reach the file, or everybody is told that they did not: errors of write-back are
-//! reported by sync, once to every handle that was open, and the pages stay in memory until they
-//! can be written.
+//! Written pages reach the file, or every handle reports that they did not: sync reports write-back
+//! errors once to every handle that was open, and the pages stay in memory until they can be
+//! written.
 
 use crate::common::{Disk, PAGE, assert_same, counter, memory, number, page, pages, read};
 use mglru_cache::backend::{Fault, FaultEffect, FaultOperation, FaultTrigger};
@@ -36,7 +36,7 @@ fn a_failed_write_back_is_told_once_to_every_open_handle_and_the_pages_stay() {
     assert_same(&read(&second, PAGE, PAGE), &page(9), "and in memory");
     assert_same(&disk.contents("f"), &pages(0..4), "nothing was written");
     for handle in [&second, &clone, &reader] {
-        // Writes it now, and tells what happened before.
+        // The first sync writes the pages now and reports the earlier error.
         assert!(is_write_back(handle.sync_all()));
         handle.sync_all().unwrap();
     }
@@ -98,9 +98,9 @@ fn a_full_disk_stops_writers_with_an_error_and_lets_them_go_on_when_there_is_roo
     };
     assert_eq!(number::<()>(Err(error)), libc::ENOSPC);
     assert!(written > 60, "a fifth of the cache may be dirty: {written}");
-    // The pages in the way are the other file's.
+    // The pages in the way belong to the other file.
     assert_eq!(number(healthy.write_at(&page(100), 0)), libc::ENOSPC);
-    // All are still there, and reading goes on.
+    // All pages are still in memory and readable.
     for number in 0..written {
         assert_same(&read(&file, number as usize * PAGE, PAGE), &page(number), "page");
     }
@@ -135,7 +135,7 @@ fn neighbours_are_written_together() {
     disk.set("f", &[]);
     let cache = disk.builder(16 << 20).build().unwrap();
     let file = cache.open("f".as_ref(), OpenMode::ReadWrite).unwrap();
-    // In an order that is not theirs.
+    // Not in file order.
     for number in 0..300u64 {
         let number = number * 7 % 300;
         file.write_at(&page(number), number * PAGE as u64).unwrap();
@@ -148,7 +148,7 @@ fn neighbours_are_written_together() {
     assert_eq!(files.counts("f").writes, 3, "nothing is dirty");
 }
 
-/// The flusher works behind everybody's back: at 15 % of a tenant's memory, and for files without
+/// The flusher writes in the background: at 15 % of a tenant's memory, and for files without
 /// handles.
 #[test]
 fn the_flusher_writes_without_being_asked() {
@@ -160,7 +160,7 @@ fn the_flusher_writes_without_being_asked() {
     for number in 0..64 {
         file.write_at(&page(number), number * PAGE as u64).unwrap();
     }
-    // More than 60 pages of 400.
+    // More than 60 of 400 pages.
     files.wait_held(1);
     files.release();
     file.sync_all().unwrap();
@@ -171,7 +171,7 @@ fn the_flusher_writes_without_being_asked() {
     files.hold();
     drop(other);
     files.wait_held(1);
-    // Not forgotten yet: who opens it again finds what was written.
+    // The file is not forgotten yet: opening it again finds the written data.
     let again = cache.open("g".as_ref(), OpenMode::ReadOnly).unwrap();
     assert_eq!(read(&again, 0, 11), b"left behind");
     files.release();
@@ -193,7 +193,7 @@ fn dropping_the_cache_writes_everything() {
     }
 }
 
-/// Handles outlive the cache: what is in memory can be read, nothing hangs, the rest is refused.
+/// Handles outlive the cache: cached data stays readable, other requests fail, and nothing hangs.
 #[test]
 fn handles_of_a_closed_cache_are_refused_what_needs_it() {
     for disk in Disk::each(9) {
@@ -243,7 +243,7 @@ fn a_reader_and_a_writer_share_a_file() {
     }
 }
 
-/// A write-back that was planned before a truncation must not bring back what was cut off.
+/// Write-back planned before a truncation must not restore truncated data.
 #[test]
 fn truncation_waits_for_write_back_under_way() {
     let (disk, files) = memory(11);
@@ -266,9 +266,9 @@ fn truncation_waits_for_write_back_under_way() {
     assert!(read(&file, PAGE + 5, 19 * PAGE - 5).iter().all(|byte| *byte == 0));
 }
 
-/// A truncation shortened the length before the file system agreed; write-back in between wrote the
-/// shorter file and counted the rest as written. The file system refused, the length was restored,
-/// and a sync succeeded: the rest was lost.
+/// Regression test. A truncation shortened the length before the file system agreed. Write-back in
+/// between wrote the shorter file and counted the rest as written. The file system refused, the
+/// length was restored, and a sync succeeded: the rest was lost.
 #[test]
 fn a_refused_truncation_loses_nothing() {
     let (disk, files) = memory(21);
@@ -289,7 +289,7 @@ fn a_refused_truncation_loses_nothing() {
             let cutting = scope.spawn(|| number(file.truncate(PAGE as u64 + 100)));
             files.wait_held(1);
             let syncing = scope.spawn(|| file.sync_data());
-            // Write-back may come as far as it can.
+            // Lets write-back come as far as it can.
             (0..1000).take_while(|_| files.held() < 2).for_each(|_| std::thread::yield_now());
             assert_eq!(file.len(), 3 * PAGE as u64, "no reader sees a length that is refused");
             files.release();
