@@ -27,19 +27,19 @@ pub fn run(directory: &Path) -> Result<(), Error> {
 }
 
 fn begin(path: &Path) -> Result<(), Error> {
-    let cache = PageCache::builder(64 << 20).build()?; // bytes, of everything
+    let cache = PageCache::builder(64 << 20).build()?; // budget in bytes
     let file = cache.open(path, OpenMode::Create)?;
     file.write_at(b"hello", 8192)?; // in memory
     file.sync_data()?; // on stable storage
     let mut page = [0; 4096];
-    let bytes = file.read_at(&mut page, 8192)?; // fewer than asked for only at the end of the file
+    let bytes = file.read_at(&mut page, 8192)?; // short only at the end of the file
     assert_eq!(&page[..bytes], b"hello");
 
     let map = file.map()?;
-    let guard = map.page(2)?; // lent without a copy
+    let guard = map.page(2)?; // borrows the page, no copy
     assert_eq!(&guard[..], b"hello");
     drop(guard);
-    cache.close()?; // dropping it writes everything, too, but tells nobody of errors
+    cache.close()?; // drop also writes everything, but ignores errors
     Ok(())
 }
 
@@ -51,13 +51,13 @@ fn many(path: &Path) -> Result<(), Error> {
     let page = |(index, buffer)| ReadRequest { offset: index as u64 * 40_960, buffer, read: 0 };
     let mut requests: Vec<_> =
         buffers.iter_mut().map(|buffer| &mut buffer[..]).enumerate().map(page).collect();
-    file.read_many(&mut requests)?; // what is missing is read together, 32 at once
+    file.read_many(&mut requests)?; // reads missing pages, 32 at a time
 
     let mut words = [[0; 8]; 3];
-    file.map()?.load_many(&[0, 70_000, 1_000_000], &mut words)?; // the processor waits for them together
+    file.map()?.load_many(&[0, 70_000, 1_000_000], &mut words)?; // cache misses overlap
 
-    file.advise(Advice::WillNeed, 0..1 << 20)?; // begins to read
-    file.advise(Advice::DontNeed, 1 << 20..4 << 20)?; // after a scan that will not come back
+    file.advise(Advice::WillNeed, 0..1 << 20)?; // starts reading
+    file.advise(Advice::DontNeed, 1 << 20..4 << 20)?; // drops pages after a scan
 
     std::thread::scope(|scope| {
         for part in 0..4 {
@@ -71,17 +71,17 @@ fn many(path: &Path) -> Result<(), Error> {
 fn change_outside(path: &Path) -> Result<(), Error> {
     let cache = PageCache::builder(64 << 20).build()?;
     let file = cache.open(path, OpenMode::ReadWrite)?;
-    drop(file); // the last handle: dirty pages are written, and the file is forgotten
-    let file = cache.open(path, OpenMode::ReadWrite)?; // sees what others wrote meanwhile
+    drop(file); // last handle: the cache writes dirty pages and forgets the file
+    let file = cache.open(path, OpenMode::ReadWrite)?; // sees changes by other processes
     assert_eq!(file.len(), 4 << 20);
     Ok(())
 }
 
 fn choose(path: &Path) -> Result<(), Error> {
     let cache = PageCache::builder(64 << 20)
-        .mechanisms(Mechanisms::preset(Preset::Linux72)) // default: what we think is best
-        .swap(Swap::compressed(8 << 20)) // where cold anonymous memory goes
-        .swappiness(Swappiness::new(100).expect("0 to 201")) // how willingly; default: 60
+        .mechanisms(Mechanisms::preset(Preset::Linux72)) // default: the recommended set
+        .swap(Swap::compressed(8 << 20)) // for cold anonymous memory
+        .swappiness(Swappiness::new(100).expect("0 to 201")) // default: 60
         .observer(|event| {
             if let Event::Evicted { page: (file, index), .. } = event {
                 println!("page {index} of {file:?} went");
@@ -108,7 +108,7 @@ fn fail(path: &Path) -> Result<(), Error> {
         Ok(()) => {}
         // Nothing is lost: make room on the device, and sync again.
         Err(Error::WriteBack { path, source }) => eprintln!("{}: {source}", path.display()),
-        // Who holds what, in words; let go of guards and anonymous memory, or raise the limit.
+        // The report says what holds memory: drop guards or anonymous memory, or raise the limit.
         Err(Error::OutOfMemory(report)) => eprintln!("{report}"),
         Err(error) => return Err(error),
     }
@@ -122,8 +122,8 @@ fn tenants(path: &Path) -> Result<(), Error> {
     file.write_at(&vec![7; 4 << 20], 0)?;
     file.sync_data()?;
 
-    cart.set_high(Some(48 << 20))?; // reclaims what is above it
-    cache.control().write("web/memory.reclaim", "1M swappiness=0")?; // fails where less can be reclaimed
+    cart.set_high(Some(48 << 20))?; // reclaims the excess
+    cache.control().write("web/memory.reclaim", "1M swappiness=0")?; // fails if it reclaims less
     print!("{}", cache.control().read("web/memory.stat")?);
 
     drop(file);
