@@ -1,11 +1,10 @@
-//! What every simulated reproduction reports besides its figures
-//! ([book: published-experiments#cross-checks]): that events and counters say the same, and in
-//! which regime reclaim was.
+//! Cross-checks of simulated experiments ([book: published-experiments#cross-checks]): events and
+//! counters must agree, and the regime of reclaim is reported.
 //!
-//! Of one run of each setting every event is seen. A folio that was isolated is reclaimed or put
-//! back; some are in hand when time is over, at most a batch for everybody who may reclaim. One
-//! check of the book is not among them: what tiers evicted is halved into averages when a
-//! generation is closed, so that its sum cannot be recounted afterwards.
+//! One run of each setting is observed event by event. An isolated folio is reclaimed or put back.
+//! At the end of the run, each reclaimer may still hold up to one batch. One check of the book is
+//! missing: tier evictions are halved into averages when a generation is closed, so their sum
+//! cannot be recounted.
 
 use super::evidence::{Check, Crosschecks};
 use crate::size::count;
@@ -15,24 +14,24 @@ use mglru_sim::{Observer, Simulator, Tally};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Folios that one reclaim effort has in hand.
+/// Largest number of folios that one reclaim effort holds.
 const BATCH: u64 = 64;
-/// The budget of a turn at the first priority is its list by this. Where it is less than a batch,
-/// batches decide.
+/// At the first priority, the budget of a turn is the list's length divided by this. If that is
+/// less than a batch, a batch is scanned.
 const FIRST_SHARE: u64 = 4096;
 
-/// Of experiments in real time.
+/// Result for experiments in real time.
 pub const REAL_TIME: Crosschecks = Crosschecks::NotApplicable {
     not_applicable: "in real time nobody sees every event; counts are compared with the simulator's by tests",
 };
 
-/// What was seen of a run, and what its counters say.
+/// Observed events of a run, and its counters.
 #[derive(Debug, Clone)]
 pub struct Crosscheck {
     seen: Seen,
-    /// While it was seen.
+    /// Counters during the observation.
     tally: Tally,
-    /// Refaults and evictions from the beginning.
+    /// Refaults and evictions since the start of the run.
     refaults: u64,
     evictions: u64,
     longest_list_pages: u64,
@@ -46,13 +45,13 @@ struct Seen {
     sorted: u64,
     refaults: u64,
     aged: u64,
-    /// Efforts, by the priority at which they ended.
+    /// Number of efforts, by their final priority.
     efforts: [u64; 13],
-    /// Folios of the classic LRU were put back.
+    /// Whether folios of the classic LRU were put back.
     classic: bool,
 }
 
-/// Sees a run.
+/// Observes a run.
 pub struct Watcher {
     seen: Seeing,
     before: Tally,
@@ -62,14 +61,14 @@ pub struct Watcher {
 struct Seeing(Rc<RefCell<Seen>>);
 
 impl Watcher {
-    /// Has it see everything from here on. Nobody reclaims at the moment.
+    /// Starts observing all events. No reclaim may be in progress.
     pub fn watch(simulator: &mut Simulator) -> Watcher {
         let seen = Seeing::default();
         simulator.observe(seen.clone());
         Watcher { seen, before: simulator.report().total() }
     }
 
-    /// At the end.
+    /// Ends the observation.
     pub fn finish(&self, simulator: &Simulator) -> Crosscheck {
         let total = simulator.report().total();
         let tally = total.since(&self.before);
@@ -110,7 +109,7 @@ impl Observer for Seeing {
     }
 }
 
-/// What is told of some runs together. `reclaimers`: so many may reclaim at the same time.
+/// Evaluates several runs together. `reclaimers` is the number of concurrent reclaimers.
 pub fn of<'a>(runs: impl Iterator<Item = &'a Crosscheck> + Clone, reclaimers: u64) -> Crosschecks {
     let check = |name: &str, holds: &dyn Fn(&Crosscheck) -> bool| Check {
         name: name.to_owned(),

@@ -1,76 +1,76 @@
-//! Evidence: what was published, what we measured, how far it scatters, and what that comes to.
+//! Evidence: published and measured values, their spread, and the verdict.
 //!
-//! Of each metric the medians of all runs are shown. Runs before and after are pairs: they have the
-//! same seed, or took turns. A verdict looks at the interval in which the median of their changes
-//! lies ([`median_interval`], 95 % from six pairs on), never at medians alone: noise makes nothing
-//! more alike. [`Row::judge`] has the rules.
+//! Each metric is shown as the median of all runs. Runs before and after form pairs: they have the
+//! same seed, or alternate. A verdict depends on the confidence interval of the median change
+//! ([`median_interval`], 95 % from six pairs on), never on medians alone, so that noise does not
+//! make settings look equal. [`Row::judge`] has the rules.
 
 use crate::statistics::{Interval, jain, median, median_interval, quantile, spread};
 use crate::timeline::Timeline;
 use serde::{Serialize, Serializer};
 
-/// The part of a published change that has to show.
+/// Share of a published change that must be measured.
 const SHARE: f64 = 0.7;
-/// A change that is none.
+/// Largest change that counts as none.
 const NO_CHANGE: f64 = 0.02;
-/// How far an interval may reach if it is to show that nothing changes, and how wide it may be if
-/// it is to tell a change from its share. A few percent: of a busy machine, quartiles of twelve
-/// runs are 10 to 30 % apart.
+/// Largest distance from zero of an interval that shows no change, and largest width of one that
+/// can tell a change from its share. On a busy machine, quartiles of twelve runs are 10 to 30 %
+/// apart.
 const TELLING: f64 = 0.05;
-/// With fewer pairs of runs no interval is certain to 95 %.
+/// With fewer pairs of runs no interval has 95 % confidence.
 pub const PAIRS_MIN: usize = 6;
 
-/// What was published of a metric.
+/// Published result of a metric.
 #[derive(Debug, Clone, Copy)]
 pub enum Published {
-    /// So much before and after.
+    /// Published values before and after.
     Change {
-        /// With the mechanism off.
+        /// Value with the mechanism off.
         before: f64,
-        /// With it on.
+        /// Value with the mechanism on.
         after: f64,
     },
-    /// Nothing; it is not meant to change.
+    /// A control: no value was published, and no change is expected.
     Same,
-    /// Nothing.
+    /// No value was published.
     Nothing,
 }
 
-/// What the values of a metric are.
+/// Kind of a metric's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Values {
-    /// Counts, or times of the simulator: the same on every machine.
+    /// Counts or simulated times: the same on every machine.
     Counted,
-    /// Real time: it depends on the machine, and on what else it does.
+    /// Real times: they depend on the machine and its load.
     Timed,
-    /// A statistic of runs drawn again and again from all of them, before and after the same ones:
-    /// not runs themselves.
+    /// A statistic of resampled runs, with the same resamples before and after. The values are not
+    /// runs.
     Resampled,
 }
 
-/// What a metric, or an experiment, comes to.
+/// Verdict on a metric or an experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It changes as published: in that direction, by at least [`SHARE`] of it.
+    /// The change has the published direction and at least [`SHARE`] of the published size.
     Reproduced,
-    /// The direction is right, and the change is less, but more than none.
+    /// The direction is right; the change is smaller than that, but not zero.
     Weaker,
-    /// It does not change as published.
+    /// The change is not as published.
     NotReproduced,
-    /// A control that does not change.
+    /// A control does not change.
     Holds,
-    /// A control that does.
+    /// A control changes.
     Changes,
-    /// Runs scatter so far that the published change and none are both possible.
+    /// The spread admits both the published change and none.
     TooNoisy,
-    /// It is a time, and the machine was not fit to measure times.
+    /// The metric is a time, and the machine was not fit for timing.
     Untold,
-    /// Nothing was published.
+    /// No value was published.
     Unpublished,
 }
 
 impl Verdict {
-    /// In words.
+    /// The verdict as text.
     pub fn word(self) -> &'static str {
         match self {
             Verdict::Reproduced => "reproduced",
@@ -85,61 +85,61 @@ impl Verdict {
     }
 }
 
-/// A metric in all runs of three settings.
+/// All runs of a metric under three settings.
 #[derive(Debug)]
 pub struct Row {
-    /// Its stable name.
+    /// Stable name of the metric.
     pub metric: &'static str,
-    /// Of what the figures are.
+    /// Unit of the values.
     pub unit: &'static str,
-    /// What they are.
+    /// Kind of the values.
     pub values: Values,
-    /// What was published.
+    /// Published result.
     pub published: Published,
-    /// With the mechanism off, per run.
+    /// Values with the mechanism off, per run.
     pub before: Vec<f64>,
-    /// With it on.
+    /// Values with the mechanism on, per run.
     pub after: Vec<f64>,
-    /// With our defaults.
+    /// Values with this project's defaults, per run.
     pub default: Vec<f64>,
 }
 
-/// Something that has to be true for the figures to mean anything.
+/// A condition that must hold for the values to be meaningful.
 #[derive(Debug, Serialize)]
 pub struct Check {
-    /// What.
+    /// Description of the condition.
     pub name: String,
-    /// Whether it is.
+    /// Whether it holds.
     pub holds: bool,
 }
 
 impl Check {
-    /// Whether it holds.
+    /// Result of the check as text.
     pub fn word(&self) -> &'static str {
         if self.holds { "holds" } else { "DOES NOT HOLD" }
     }
 }
 
-/// What every reproduction has to report of its runs ([book: published-experiments#cross-checks]).
+/// Checks that every experiment reports ([book: published-experiments#cross-checks]).
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Crosschecks {
-    /// There is nothing to be checked.
+    /// No checks apply.
     NotApplicable {
-        /// For this reason.
+        /// Reason.
         not_applicable: &'static str,
     },
-    /// Of runs that were seen event by event.
+    /// Results from runs observed event by event.
     Seen {
-        /// What holds unless there is a bug, so that no figure means anything if it does not.
+        /// Conditions that hold unless there is a bug. If one fails, no value is meaningful.
         must: Vec<Check>,
-        /// In which regime reclaim was, in words.
+        /// Description of the reclaim regime.
         regime: Vec<String>,
     },
 }
 
 impl Crosschecks {
-    /// What must hold.
+    /// The conditions that must hold.
     pub fn must(&self) -> &[Check] {
         match self {
             Crosschecks::NotApplicable { .. } => &[],
@@ -148,34 +148,34 @@ impl Crosschecks {
     }
 }
 
-/// An experiment that was run.
+/// Result of an experiment.
 #[derive(Debug)]
 pub struct Experiment {
-    /// Its name.
+    /// Name of the experiment.
     pub name: &'static str,
-    /// Where it ran.
+    /// Environment: `sim` or `real`.
     pub world: &'static str,
-    /// What it runs, in sentences of at most 100 columns.
+    /// Description of the workload, in lines of at most 100 columns.
     pub workload: String,
-    /// Runs of each setting.
+    /// Runs per setting.
     pub runs: u32,
-    /// So short that it shows whether it works, and not what comes out.
+    /// Whether the runs were so short that they only test the experiment itself.
     pub quick: bool,
-    /// The machine was not fit to measure times, for this reason.
+    /// Reason why the machine was not fit for timing, if so.
     pub untimely: Option<&'static str>,
-    /// How long all took.
+    /// Duration of the experiment in seconds.
     pub seconds: f64,
-    /// What was measured.
+    /// Measured metrics.
     pub rows: Vec<Row>,
-    /// What was expected.
+    /// Expected conditions.
     pub checks: Vec<Check>,
-    /// What was checked.
+    /// Cross-checks.
     pub crosschecks: Crosschecks,
-    /// What it shows besides.
+    /// Additional data to show.
     pub shown: Vec<Shown>,
 }
 
-/// From nothing to something is a change by all of it.
+/// Relative change. From zero to anything is a change of 1.
 pub fn change(before: f64, after: f64) -> f64 {
     match (before == 0.0, after == 0.0) {
         (true, true) => 0.0,
@@ -185,17 +185,17 @@ pub fn change(before: f64, after: f64) -> f64 {
 }
 
 impl Row {
-    /// The change of the median, as a share of what was before.
+    /// Relative change of the median.
     pub fn change(&self) -> f64 {
         change(median(&self.before), median(&self.after))
     }
 
-    /// Where the change is, as a share of what was before.
+    /// Confidence interval of the relative change.
     pub fn interval(&self) -> Interval {
         let pairs = self.before.iter().zip(&self.after);
         let changes: Vec<f64> = pairs.map(|(&before, &after)| change(before, after)).collect();
         match self.values {
-            // Each is a median already, so to say: 95 of 100 of them.
+            // Each value is already a statistic of many runs, so take the central 95 % of them.
             Values::Resampled => {
                 Interval { low: quantile(&changes, 0.025), high: quantile(&changes, 0.975), confidence: 0.95 }
             }
@@ -203,13 +203,13 @@ impl Row {
         }
     }
 
-    /// What it comes to, if times mean anything.
+    /// The verdict, provided that times are meaningful.
     ///
-    /// If a change was published, the interval decides where it is wholly beyond the share that has
-    /// to show, below it, or on the wrong side of nothing or next to it. Where it is not, it must
+    /// With a published change, the interval decides if it lies wholly above the required share,
+    /// wholly below it, or on the wrong side of zero or close to zero. Otherwise the interval must
     /// not be wider than a few percent, or than the published change; then the median decides.
-    /// Where none was published, or next to none, all of the interval has to be near nothing, and
-    /// the median closer; what is wholly away from it is a change.
+    /// Without a published change, or with a negligible one, the whole interval must be near zero
+    /// and the median closer. An interval wholly away from zero is a change.
     fn judge(&self) -> Verdict {
         let Interval { low, high, .. } = self.interval();
         let unchanged = |yes, no| match (low, high) {
@@ -225,7 +225,7 @@ impl Row {
         if published.abs() <= NO_CHANGE {
             return unchanged(Verdict::Reproduced, Verdict::NotReproduced);
         }
-        // As shares of what was published.
+        // Relative to the published change.
         let (one, other) = (low / published, high / published);
         let (least, most) = (one.min(other), one.max(other));
         if least >= SHARE {
@@ -245,19 +245,19 @@ impl Row {
         }
     }
 
-    /// The published change, as a share of what was before.
+    /// The published relative change.
     pub fn published_change(&self) -> Option<f64> {
         self.published_pair().map(|(before, after)| change(before, after))
     }
 
-    /// What was published.
+    /// The published values.
     pub fn published_pair(&self) -> Option<(f64, f64)> {
         if let Published::Change { before, after } = self.published { Some((before, after)) } else { None }
     }
 }
 
 impl Experiment {
-    /// What a metric comes to.
+    /// The verdict on a metric.
     pub fn verdict_of(&self, row: &Row) -> Verdict {
         match row.judge() {
             Verdict::Unpublished => Verdict::Unpublished,
@@ -266,13 +266,12 @@ impl Experiment {
         }
     }
 
-    /// The verdict on the whole: that of the metric that the publication is about, which stands
-    /// first.
+    /// The verdict on the experiment: that of its first metric, which the publication is about.
     pub fn verdict(&self) -> Verdict {
         self.verdict_of(&self.rows[0])
     }
 
-    /// Why no verdict on a metric is final, if so.
+    /// Reason why the verdict on a metric is provisional, if so.
     fn caveat(&self, row: &Row) -> Option<String> {
         let runs = match row.values {
             Values::Resampled => self.runs as usize,
@@ -290,7 +289,7 @@ impl Experiment {
         }
     }
 
-    /// The verdict on a metric in words, with what is to be known of it.
+    /// The verdict on a metric as text, with its caveat.
     pub fn told(&self, row: &Row) -> String {
         let word = self.verdict_of(row).word();
         self.caveat(row).map_or(word.to_owned(), |caveat| format!("{word} ({caveat})"))
@@ -312,71 +311,71 @@ impl Experiment {
         }
     }
 
-    /// Everything that was checked: what was expected first.
+    /// All checks: expected conditions first, then cross-checks.
     pub fn all_checks(&self) -> impl Iterator<Item = &Check> {
         self.checks.iter().chain(self.crosschecks.must())
     }
 }
 
-/// What an experiment shows besides its metrics.
+/// Additional data of an experiment.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Shown {
-    /// Runs of some settings over time.
+    /// Timelines of some settings.
     Timelines {
-        /// Of what: letters, digits, `-`.
+        /// Identifier of letters, digits and `-`.
         name: &'static str,
-        /// Of what, in words.
+        /// Description.
         about: &'static str,
         /// The runs.
         timelines: Vec<Timeline>,
     },
-    /// What each of many equal tenants got, or lost, in one run of each setting.
+    /// A value per tenant of many equal ones, in one run of each setting.
     Fairness {
-        /// What.
+        /// Description of the value.
         about: &'static str,
-        /// What a tenant is called: a worker, a memcg.
+        /// Word for a tenant, such as worker or memcg.
         #[serde(skip)]
         who: &'static str,
         /// The settings.
         settings: Vec<Shares>,
     },
-    /// What each pair of runs says, before and after one after the other.
+    /// Change of each pair of runs, before and after.
     Pairs {
-        /// By metric.
+        /// Changes by metric.
         metrics: Vec<PairChanges>,
     },
 }
 
-/// What equal tenants got under one setting.
+/// Values of equal tenants under one setting.
 #[derive(Debug, Clone, Serialize)]
 pub struct Shares {
-    /// The setting's name.
+    /// Name of the setting.
     pub label: &'static str,
-    /// Jain's index of the values: 1 where all got the same, 1/n where one of n got everything.
+    /// Jain's fairness index: 1 if all values are equal, 1/n if one of n tenants has everything.
     pub jain: f64,
-    /// A value for each tenant, in the order in which they were made.
+    /// A value per tenant, in order of creation.
     pub values: Vec<f64>,
 }
 
 impl Shares {
-    /// Of these values.
+    /// Shares from a value per tenant.
     pub fn new(label: &'static str, values: Vec<f64>) -> Shares {
         Shares { label, jain: jain(&values), values }
     }
 }
 
-/// Changes of a metric, run by run.
+/// Changes of a metric per pair of runs.
 #[derive(Debug, Clone, Serialize)]
 pub struct PairChanges {
-    /// The metric's name.
+    /// Name of the metric.
     pub metric: &'static str,
-    /// Of each pair of runs, from before to after, in percent.
+    /// Change of each pair from before to after, in percent.
     pub change_percent: Vec<f64>,
 }
 
 impl Shown {
-    /// There is nothing to see.
+    /// Whether there is no data.
     pub fn is_empty(&self) -> bool {
         match self {
             Shown::Timelines { timelines, .. } => timelines.is_empty(),
@@ -386,7 +385,7 @@ impl Shown {
     }
 }
 
-/// A figure of each setting.
+/// A value per setting.
 #[derive(Serialize)]
 struct OfSettings<T> {
     before: T,
@@ -404,7 +403,7 @@ impl Row {
     }
 }
 
-/// A row of a document.
+/// A row in the JSON document.
 #[derive(Serialize)]
 struct RowDocument<'a> {
     metric: &'static str,
@@ -433,7 +432,7 @@ struct ChangeDocument {
     confidence: f64,
 }
 
-/// Serialised, an experiment is its part of the document of `mglru reproduce --json`.
+/// An experiment serialises to its part of the document of `mglru reproduce --json`.
 impl Serialize for Experiment {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -510,14 +509,14 @@ mod tests {
         let none = Published::Change { before: 7.0, after: 7.0 };
         assert_eq!(of(none, &[100.5; 6]), Verdict::Reproduced);
         assert_eq!(of(none, &[110.0; 6]), Verdict::NotReproduced);
-        // Where the interval does not decide, and is narrow, the median does.
+        // If a narrow interval does not decide, the median does.
         let some = Published::Change { before: 100.0, after: 110.0 };
         assert_eq!(of(some, &[105.0, 106.0, 108.0, 108.0, 109.0, 109.0]), Verdict::Reproduced);
         assert_eq!(of(some, &[104.0, 105.0, 106.0, 106.0, 107.0, 108.0]), Verdict::Weaker);
         assert_eq!(of(some, &[98.0, 99.0, 100.0, 101.0, 102.0, 102.0]), Verdict::NotReproduced);
     }
 
-    /// The spread of runs once counted as room for a control: what scattered by 22 % was
+    /// Noise must not count as tolerance for a control: values that scatter by 22 % are not
     /// "reproduced".
     #[test]
     fn noise_makes_nothing_alike() {
@@ -531,7 +530,7 @@ mod tests {
             assert_eq!(row(published, &still, &noisy).judge(), Verdict::TooNoisy);
         }
         assert_eq!(row(Published::Same, &[100.0, 60.0], &[77.4, 61.0]).judge(), Verdict::TooNoisy);
-        // Runs that scatter together say something all the same.
+        // Pairs that scatter together still show a change.
         let twice = noisy.map(|value| 2.0 * value);
         assert_eq!(
             row(Published::Change { before: 1.0, after: 2.0 }, &noisy, &twice).judge(),

@@ -1,15 +1,13 @@
-//! E3: one LRU lock per memcg instead of one for the node, and the clock of refaults that all
-//! memcgs write to.
+//! E3: one LRU lock per memcg instead of one per node, and the refault clock that all memcgs write.
 //!
-//! Threads, each in a tenant of its own, read more than fits: real threads straight on the core,
-//! without I/O ([`load`]). All settings run in turn, over and over, forth and back, so that what
-//! else happens on the machine meets all of them alike.
+//! Threads, each in a tenant of its own, read more than fits. They are real threads directly on the
+//! core, without I/O ([`load`]). All settings alternate forwards and backwards, so that other
+//! activity on the machine affects them equally.
 //!
-//! Two threads say little of the machines that the publications measured on (40 and 104 threads).
-//! What carries over are counts, which are the same there: how often a shared lock is taken and how
-//! often a shared clock is written per page that is reclaimed, and the share of time that one
-//! thread holds the lock: its inverse is the number of threads at which a single lock is all there
-//! is.
+//! Two threads say little about the machines of the publications (40 and 104 threads). Counts carry
+//! over: the lock acquisitions and clock writes per reclaimed page, and the share of time that one
+//! thread holds the lock. The inverse of that share is the number of threads that saturate a single
+//! lock.
 
 mod load;
 
@@ -36,24 +34,24 @@ pub const REGISTRATION: Registration = Registration {
 
 /// 256 MiB.
 const TENANT_PAGES: u32 = 65_536;
-/// Of each run, besides filling the tenants.
+/// Duration of each run, in addition to filling the tenants.
 const TIME: Duration = Duration::from_millis(200);
-/// Three samples showed deviations of 141 % in the publication; it recommends this many.
+/// The publication reports deviations of 141 % with three samples, and recommends twelve.
 const RUNS_MIN: u32 = 12;
 const DEEP: u32 = 4;
-/// More threads, or more depths: tenants are so many times smaller.
+/// Divisor of tenant sizes in runs with more threads or deeper trees.
 const SMALLER: u32 = 4;
 const MANY_THREADS: usize = 8;
-/// With less, two threads hardly ran at the same time.
+/// With fewer processors available, two threads hardly ran in parallel.
 const PROCESSORS_MIN: f64 = 1.8;
 
-/// What three settings are compared: before, after and by default.
+/// The three compared settings: before, after and default.
 type Three = [Mechanisms; 3];
 
-/// Runs it.
+/// Runs the experiment.
 ///
 /// # Errors
-/// Reclaim did not do what the count of clock writes needs.
+/// If reclaim did not produce the batch that the count of clock writes requires.
 fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     let &Order { effort, quick, .. } = order;
     let classic = |mechanisms: Mechanisms| mechanisms.with_lru(Lru::Classic);
@@ -95,7 +93,7 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     let row = |metric, unit, published, group, figure: &dyn Fn(&Outcome) -> f64| Row {
         metric,
         unit,
-        // But for counts per page, of which no verdict is asked.
+        // Also for counts per page, which get no verdict.
         values: Values::Timed,
         published,
         before: column(group, 0, figure),
@@ -188,7 +186,7 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     })
 }
 
-/// What came of each setting of each group, run by run.
+/// Results of each setting of each group, per run.
 fn run_in_turn<const GROUPS: usize>(
     groups: &[[Setting; 3]; GROUPS],
     runs: u32,
@@ -201,7 +199,7 @@ fn run_in_turn<const GROUPS: usize>(
         let size = Size { tenant_pages, time: TIME / effort.shorter, seed: effort.seed + u64::from(run) };
         stage.advance(GROUPS as u64)?;
         Ok(groups.map(|group| {
-            // Forth and back, so that none is always the first.
+            // Alternate the order, so that no setting is always first.
             let order = if run.is_multiple_of(2) { [0, 1, 2] } else { [2, 1, 0] };
             let mut outcomes = order.map(|setting| load::run(&group[setting], size));
             if !run.is_multiple_of(2) {

@@ -1,16 +1,16 @@
-//! The memcg LRU: reclaim from all memcgs together, fair and exact
-//! ([book: published-experiments#memcg-lru], published in December 2022).
+//! The memcg LRU: fair and exact reclaim from many memcgs ([book: published-experiments#memcg-lru],
+//! published in December 2022).
 //!
-//! 128 memcgs of 1,920 MiB; between two requests each touches 40 % of its memory, at random,
-//! through page tables (64 + 64 MB/s for 6 s touch 768 MB); then 256 MiB are requested from the
-//! root. Page counts are those of the publication; a page is 8 bytes of accessed bits here. There
-//! are fewer requests (the publication has 600), so chance weighs more in the deviation. With the
-//! cache it is smaller, and on real memory ([`real`]).
+//! There are 128 memcgs of 1,920 MiB. Between two requests, each touches 40 % of its memory at
+//! random through page tables (64 + 64 MB/s for 6 s touch 768 MB). Then 256 MiB are requested from
+//! the root. Page counts are those of the publication; here a page is 8 bytes of accessed bits.
+//! There are fewer requests (the publication has 600), so chance contributes more to the deviation.
+//! With the cache the experiment is smaller and uses real memory ([`real`]).
 //!
-//! *Before* is what the publication compared with: the classic LRU, every memcg scanned for every
-//! request, which was not sliced then. Kernels since 6.8 slice requests, and none of those that
-//! were measured overshoots; what the memcg LRU alone brings there is in rows of their own, where
-//! only `memcg_lru` differs, and in the control, where there is one memcg: nobody to be fair to.
+//! *Before* is the publication's baseline: the classic LRU, where every request scans every memcg
+//! and requests are not sliced. Kernels since 6.8 slice requests, and no measured kernel of these
+//! overshoots. Separate rows show the effect of the memcg LRU alone under slicing, where only
+//! `memcg_lru` differs. The control has a single memcg, so fairness does not apply.
 
 mod real;
 
@@ -33,7 +33,7 @@ pub const REGISTRATION: Registration = Registration {
         Claim { words: "fair, by that alone", metric: "memcg_lru_alone_stddev_over_mean_percent" },
     ],
     in_real_world: true,
-    // At full size it takes 40 minutes, and 5.4 GB.
+    // At full size it takes 40 minutes and 5.4 GB.
     quick_among_all: true,
     run,
 };
@@ -43,13 +43,13 @@ const MEMCGS: usize = 128;
 const PAGES_EACH: u32 = 491_520;
 /// 256 MiB.
 const REQUEST_PAGES: u64 = 65_536;
-/// What each memcg touches between two requests: 768 MB of 1,920.
+/// Share that each memcg touches between two requests: 768 MB of 1,920.
 const TOUCHED: f64 = 0.4;
-/// The publication has 600. A request takes up to two seconds here, most of it for pages that were
-/// touched and are put where they belong.
+/// The publication has 600. A request takes up to two seconds here, mostly for sorting touched
+/// pages.
 const REQUESTS: u32 = 60;
 const REQUESTS_QUICK: u32 = 36;
-/// Requests before anything is counted: at first all were touched, and nothing was aged.
+/// Requests before counting starts: initially all pages are touched and nothing is aged.
 const WARM_REQUESTS: u32 = 2;
 
 #[derive(Clone, Copy)]
@@ -59,10 +59,10 @@ struct Setting {
     memcgs: usize,
 }
 
-/// Runs it.
+/// Runs the experiment.
 ///
 /// # Errors
-/// The simulator has a bug.
+/// A bug in the simulator.
 fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     let effort = order.effort;
     let preset = Mechanisms::preset;
@@ -85,7 +85,7 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
         .flat_map(|seed| settings.iter().map(move |&setting| (setting, seed)))
         .collect();
     let stage = Stage::begin(watch, "128 memcgs", tasks.len() as u64, Unit::Steps);
-    // For real, each run has threads of its own.
+    // In real runs the cache has threads of its own.
     let threads = if is_simulated { parallel::threads() } else { 1 };
     let real_size = real::Size::of_machine(effort.shorter, order.quick);
     let runs = parallel::all(&tasks, threads, |_, &(setting, seed)| {
@@ -112,7 +112,7 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
             default: of(default, figure),
         };
     let change = |before, after| Published::Change { before, after };
-    // For real, all requests are sliced.
+    // In real runs all requests are sliced.
     let published_ratio = if is_simulated { change(425.0, 95.0) } else { Published::Nothing };
     let mut rows = vec![
         row(
@@ -184,7 +184,7 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
         rows,
         checks,
         crosschecks: match order.world {
-            // Only who asks.
+            // Only the requesting task reclaims.
             World::Sim => crosscheck::of(seen.iter().flatten(), 1),
             World::Real { .. } => crosscheck::REAL_TIME,
         },
@@ -200,9 +200,9 @@ fn simulated_workload() -> String {
     )
 }
 
-/// What came of a run; and of the first seed, what was seen of it since memory is full.
+/// Result of a run; for the first seed, also the events observed since memory was full.
 fn one_run(setting: Setting, seed: u64, order: &Order) -> Result<(Rounds, Option<Crosscheck>), Error> {
-    // Shorter is smaller here.
+    // `shorter` reduces the size here.
     let shorter = order.effort.shorter;
     let requests = if order.quick { REQUESTS_QUICK } else { REQUESTS };
     let load = EqualMemcgs {

@@ -1,9 +1,10 @@
-//! The published experiments, before against after, with the published figures beside ours.
+//! The published experiments, before against after, with the published values beside the measured
+//! ones.
 //!
-//! Each experiment has a file that says what is run, and a [`Registration`] here;
-//! [`evidence`](Experiment) says what is measured, how it is summed up and when it counts as
-//! reproduced. A result that disagrees with the published one is no failure. Counters that do not
-//! add up ([`Crosschecks`]) are a bug: no figure means anything then.
+//! Each experiment has a file that defines its runs, and a [`Registration`].
+//! [`evidence`](Experiment) defines how values are summarised and when they count as reproduced. A
+//! result that differs from the published one is not an error. Counters that do not add up
+//! ([`Crosschecks`]) are a bug, and make all values meaningless.
 //!
 //! # Example
 //!
@@ -15,7 +16,7 @@
 //! assert_eq!(workingset.claims[0].metric, "tpcc_refault_file");
 //! ```
 //!
-//! To run one takes a minute or more, and with `quick` some seconds:
+//! A run takes a minute or more, or some seconds with `quick`:
 //!
 //! ```no_run
 //! # fn main() -> Result<(), mglru_lab::Error> {
@@ -49,38 +50,39 @@ pub use evidence::{
 
 pub(crate) use crate::run::simulated::SCAN_TIME;
 
-/// Runs of each setting, unless they are told: in the simulator, with the real cache, and to see
-/// whether it works.
+/// Default runs per setting: in the simulator, with the real cache, and for a quick test.
 const RUNS_SIMULATED: u32 = 6;
 const RUNS_REAL: u32 = 2;
 const RUNS_QUICK: u32 = 2;
 
-/// What is known of an experiment beforehand.
+/// Static description of an experiment.
 #[derive(Debug)]
 pub struct Registration {
-    /// Its name.
+    /// Name of the experiment.
     pub name: &'static str,
-    /// What was published, each with the metric that shows it: the lines of the one table.
+    /// Published claims, each with the metric that shows it. They are the rows of the summary
+    /// table.
     pub claims: &'static [Claim],
-    /// It also runs in [`World::Real`], if only as it does anyhow.
+    /// Whether it runs in [`World::Real`]. An experiment that always measures the machine may run
+    /// there unchanged.
     pub in_real_world: bool,
-    /// Where all experiments are run it is as small as with `quick`, as it takes long; with as many
-    /// runs as usual.
+    /// Whether running all experiments uses the `quick` size, because the full one takes long. The
+    /// number of runs stays the same.
     pub quick_among_all: bool,
     run: fn(&Order, &dyn Watch) -> Result<Experiment, Error>,
 }
 
-/// Something that a publication says, and the metric that shows it.
+/// A published claim, and the metric that shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Claim {
-    /// What it says, in a few words.
+    /// The claim in a few words.
     #[serde(rename = "claim")]
     pub words: &'static str,
-    /// The stable name of the metric.
+    /// Stable name of the metric.
     pub metric: &'static str,
 }
 
-/// All of them.
+/// All experiments.
 pub const EXPERIMENTS: [&Registration; 5] = [
     &prefetch::REGISTRATION,
     &workingset::REGISTRATION,
@@ -89,7 +91,7 @@ pub const EXPERIMENTS: [&Registration; 5] = [
     &reclaim_loop::REGISTRATION,
 ];
 
-/// The experiment of that name.
+/// The experiment with this name.
 pub fn by_name(name: &str) -> Option<&'static Registration> {
     EXPERIMENTS.into_iter().find(|experiment| experiment.name == name)
 }
@@ -99,14 +101,14 @@ pub fn names() -> [&'static str; 5] {
     EXPERIMENTS.map(|experiment| experiment.name)
 }
 
-/// Where experiments run.
+/// Environment of an experiment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum World {
-    /// In the simulator.
+    /// The simulator.
     Sim,
-    /// With the real cache.
+    /// The real cache.
     Real {
-        /// Where files are made, and gone afterwards.
+        /// Directory for temporary files.
         directory: PathBuf,
     },
 }
@@ -121,19 +123,20 @@ impl World {
     }
 }
 
-/// What an experiment is told.
+/// A request to run an experiment.
 #[derive(Debug, Clone)]
 pub struct Order {
-    /// How much is run.
+    /// Number, seed and length of runs.
     pub effort: Effort,
-    /// Only whether it works.
+    /// Whether to run only a quick test of the experiment.
     pub quick: bool,
-    /// Where.
+    /// Environment.
     pub world: World,
 }
 
 impl Order {
-    /// As many runs as are usual there, from seed 1 on. `quick`: 2 runs of an eighth of the time.
+    /// The default number of runs for this environment, from seed 1 on. `quick` makes 2 runs of an
+    /// eighth of the time.
     pub fn new(world: World, quick: bool) -> Order {
         let runs = match (quick, &world) {
             (true, _) => RUNS_QUICK,
@@ -144,22 +147,23 @@ impl Order {
     }
 }
 
-/// How much is run.
+/// Number, seed and length of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort {
-    /// Runs of each setting, at least 1. Experiments that look at spread make more.
+    /// Runs per setting, at least 1. Experiments that measure spread make more.
     pub runs: u32,
-    /// Seed of the first of them.
+    /// Seed of the first run.
     pub seed: u64,
-    /// Time is divided by this, at least 1.
+    /// Divisor of the run time, at least 1.
     pub shorter: u32,
 }
 
 impl Registration {
-    /// Runs it.
+    /// Runs the experiment.
     ///
     /// # Errors
-    /// It does not run in that world, files cannot be made, or there is a bug in the simulator.
+    /// If it does not run in that environment or files cannot be created, or of a bug in the
+    /// simulator.
     pub fn run(&self, order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
         if !self.in_real_world && order.world != World::Sim {
             return Err(Error::usage(format_args!("{} runs in the simulator only", self.name)));

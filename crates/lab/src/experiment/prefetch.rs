@@ -1,9 +1,9 @@
-//! E1: while a list is scanned, what will be written of the next folio is prefetched.
+//! E1: prefetching the next folio's state while a list is scanned.
 //!
-//! Two things are measured in real time, as no other clock knows of cache misses: how fast lists
-//! are scanned that no cache of the processor holds, straight on the core ([`scan`]), and what that
-//! means from end to end, with the real cache and the publication's loads ([`files`]). Before and
-//! after take turns, forth and back, on the same memory; each pair of turns is one throw of the
+//! Two speeds are measured in real time, because only real time includes cache misses: the scan
+//! rate of lists that exceed the processor's caches, directly on the core ([`scan`]), and the
+//! end-to-end effect with the real cache and the publication's loads ([`files`]). Before and after
+//! alternate on the same memory, forwards and backwards. Each pair of turns is one throw of the
 //! sign test.
 
 mod files;
@@ -37,29 +37,29 @@ pub const REGISTRATION: Registration = Registration {
     run,
 };
 
-/// At least: fewer show nothing at all to a sign test.
+/// Minimum runs per setting. With fewer, a sign test shows nothing.
 const RUNS_MIN: u32 = 12;
-/// 64 GiB of pages. What is known about them is larger than the caches of most processors.
+/// 64 GiB of pages. Their metadata exceeds the caches of most processors.
 const FOLIOS: u32 = 16 << 20;
-/// Frames go to tenants at random, so that two neighbours on a list are that many folios apart.
+/// Frames are assigned to random tenants, so list neighbours are this many folios apart on average.
 const TENANTS: u32 = 1024;
-/// A list that a level-2 cache holds, of frames in their order.
+/// A list that fits in a level-2 cache, with frames in order.
 const FEW_FOLIOS: u32 = 40_000;
-/// Each scan turns a list round: each way has to have as many in both directions, and as many times
-/// be the first.
+/// Each scan reverses a list. The number of rounds gives every way equal numbers of both directions
+/// and of first turns.
 const FEW_ROUNDS: u32 = 48;
 const FEW_TENANTS: u32 = 16;
-/// One that only the last-level cache holds.
+/// A list that fits only in the last-level cache.
 const MORE_FOLIOS: u32 = 1 << 20;
 const MORE_ROUNDS: u32 = 6;
-/// Of each load, each time.
+/// Duration of each turn of a load.
 const TURN: Duration = Duration::from_millis(250);
 const MIB_BYTES: f64 = (1 << 20) as f64;
 const SCANNED: &str = "folios_scanned_per_second";
-/// By how much more of them we want. Nothing was published of scans alone; random reads gained as
+/// Required increase of the scan rate. None was published for scans alone; random reads gained as
 /// much.
 const SCANNED_WANTED: f64 = 0.07;
-/// Of which each pair of runs is shown.
+/// Metrics whose pairs of runs are shown.
 const SHOWN: [&str; 5] = [
     SCANNED,
     "reclaim_folios_scanned_per_second",
@@ -67,18 +67,18 @@ const SHOWN: [&str; 5] = [
     "memcached_sets_per_cpu_second",
     "control_short_list_folios_per_second",
 ];
-/// A sign test that says less says nothing.
+/// Significance level of the sign test.
 const SIGNIFICANT: f64 = 0.05;
 
-/// Before and after: one value per run.
+/// Values before and after, per run.
 type Pair = [Vec<f64>; 2];
-/// And scans that look ahead without telling the processor.
+/// Values before and after, and of scans that follow links without prefetching.
 type Three = [Vec<f64>; 3];
 
-/// Runs it.
+/// Runs the experiment.
 ///
 /// # Errors
-/// A file cannot be made, or the cache fails.
+/// If a file cannot be created, or the cache fails.
 fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     let (effort, quick) = (order.effort, order.quick);
     let runs = if quick { effort.runs } else { effort.runs.max(RUNS_MIN) };
@@ -99,7 +99,7 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     let done: Figure = |turn| turn.reads as f64;
     let change = |before, after| Published::Change { before, after };
     let rows = vec![
-        // What was published is what jobs read; how fast lists are scanned is ours alone.
+        // The publication measured reads by jobs. Scan rates were not published.
         row("randread_zipf05_mib_per_second", "MiB/s", change(8747.59, 9381.31), of(&random_read, wall, mib)),
         scan_row(SCANNED, Published::Nothing, &scans.making_room),
         scan_row("reclaim_folios_scanned_per_second", Published::Nothing, &scans.reclaim),
@@ -127,7 +127,7 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
         row("memcached_sets_per_cpu_second", "1/s", Published::Nothing, of(&memcached, cpu, done)),
         scan_row("control_short_list_folios_per_second", Published::Same, &scans.few),
         scan_row("control_longer_list_in_order_folios_per_second", Published::Same, &scans.more),
-        // What it costs at worst: lists in an order of their own, all of them in a level-2 cache.
+        // The worst case for prefetching: unordered lists, all within a level-2 cache.
         scan_row("cached_lists_mixed_folios_per_second", Published::Nothing, &scans.mixed),
         instruction_row("instruction_alone_making_room_per_second", &scans.making_room),
         instruction_row("instruction_alone_reclaim_per_second", &scans.reclaim),
@@ -145,7 +145,7 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
         },
         Check { name: "every load was short of memory".to_owned(), holds: all_reclaim },
     ];
-    // Of fewer folios, and so few runs, nothing else can be said.
+    // With fewer folios and runs, no other condition can be tested.
     if !quick {
         checks.extend([
             Check {
@@ -207,12 +207,12 @@ fn scan_row(metric: &'static str, published: Published, [before, after, _]: &Thr
     row(metric, "folios/s", published, [before.clone(), after.clone()])
 }
 
-/// What the instruction adds to a scan that goes by links.
+/// Effect of the prefetch instruction on a scan that follows links.
 fn instruction_row(metric: &'static str, [_, after, without]: &Three) -> Row {
     row(metric, "folios/s", Published::Nothing, [without.clone(), after.clone()])
 }
 
-/// What scans came to.
+/// Results of the scans.
 struct Scans {
     making_room: Three,
     reclaim: Three,
@@ -232,7 +232,7 @@ impl Scans {
         let world = World::new(Mechanisms::default(), folios, TENANTS, seed);
         let making_room = over_tenants(runs, &|way, tenant| world.make_room(way, tenant));
         stage.advance(1)?;
-        // Of each tenant half the pages, in three parts.
+        // Half of each tenant's pages, in three parts.
         let reclaim = over_tenants(runs, &|way, tenant| world.reclaim(way, tenant, each / 6));
         stage.advance(1)?;
         let metadata_bytes = world.metadata_bytes();
@@ -254,8 +254,8 @@ impl Scans {
     }
 }
 
-/// Has each tenant's list scanned in all ways: each pass goes over all tenants, so that no cache
-/// knows a list any more when its next turn comes. A run is a part of the tenants.
+/// Scans every tenant's list in all ways. Each pass visits all tenants, so that a list has left the
+/// caches before its next turn. A run is a part of the tenants.
 fn over_tenants(runs: u32, scan: &dyn Fn(Way, usize) -> Scanned) -> Three {
     let mut sums = [(); 3].map(|()| vec![Scanned::default(); runs as usize]);
     for pass in 0..Way::ALL.len() {
@@ -268,9 +268,9 @@ fn over_tenants(runs: u32, scan: &dyn Fn(Way, usize) -> Scanned) -> Three {
     sums.map(|runs| runs.into_iter().map(Scanned::rate).collect())
 }
 
-/// Has few lists scanned so many times in each way, so that a cache may know them. One is in the
-/// order of its frames, several have theirs in turn. Anew for each run, as it matters where in
-/// memory so few folios are.
+/// Scans a few lists repeatedly in each way, so that caches may hold them. A single list is in the
+/// order of its frames; several have random orders. Each run creates them anew, because the
+/// placement of so few folios in memory matters.
 fn repeated(runs: u32, folios: u32, tenants: u32, rounds: u32, seed: u64) -> Three {
     let mut all = Three::default();
     for run in 0..runs {
@@ -289,7 +289,7 @@ fn repeated(runs: u32, folios: u32, tenants: u32, rounds: u32, seed: u64) -> Thr
     all
 }
 
-/// Whether all counters are the same, however scans come to the next folio.
+/// Whether all counters are the same for every way of scanning.
 fn counted_alike(folios: u32, seed: u64) -> bool {
     [Lru::MultiGen, Lru::Classic].into_iter().all(|lru| {
         let counters = Way::ALL.map(|way| {
@@ -306,14 +306,14 @@ fn counted_alike(folios: u32, seed: u64) -> bool {
     })
 }
 
-/// What a load came to, turn by turn.
+/// Results of a load, turn by turn.
 fn turns(load: Load, effort: Effort, runs: u32, watch: &dyn Watch) -> Result<[Vec<Turn>; 2], Error> {
     let stage = Stage::begin(watch, load.name(), u64::from(runs), Unit::Steps);
     let place = layout::temporary(&files::directory())?;
     let mut side = Side::new(load, place.path(), effort.shorter, effort.seed)?;
     let mut all = [Vec::new(), Vec::new()];
     for run in 0..runs as usize {
-        // Forth and back, so that none is always the first.
+        // Alternate the order, so that no setting is always first.
         for setting in [run % 2, 1 - run % 2] {
             all[setting].push(side.turn(TURN / effort.shorter, setting == 1)?);
         }
@@ -323,24 +323,24 @@ fn turns(load: Load, effort: Effort, runs: u32, watch: &dyn Watch) -> Result<[Ve
     Ok(all)
 }
 
-/// What the signs of the differences say.
+/// Result of a sign test.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Signs {
     ups: u32,
     downs: u32,
-    /// Of a coin that shows as much or more.
+    /// Probability of such a result or a more extreme one by chance.
     chance: f64,
 }
 
 impl Signs {
-    /// Of pairs that were measured one after the other.
+    /// Signs of the differences of paired measurements.
     fn of(row: &Row) -> Signs {
         let signs = |up: bool| {
             let differ = |(before, after): &(&f64, &f64)| if up { after > before } else { after < before };
             row.before.iter().zip(&row.after).filter(differ).count() as u32
         };
         let (ups, downs) = (signs(true), signs(false));
-        // Of heads at most as often as the rarer side came, or tails.
+        // Two-sided: the rarer sign occurs at most this often, for heads or for tails.
         let chance = (2.0 * heads_at_most(ups.min(downs) as usize, (ups + downs) as usize)).min(1.0);
         Signs { ups, downs, chance }
     }
@@ -354,8 +354,8 @@ impl Signs {
     }
 }
 
-/// Of rows whose names have one of these parts. Where a machine is busy, time of the processors is
-/// what can be compared.
+/// Checks rows whose names contain one of `parts`. On a busy machine only processor time is
+/// comparable.
 fn signs(what: &str, rows: &[Row], parts: &[&str], holds: impl Fn(&Signs) -> bool) -> Check {
     let rows = rows.iter().filter(|row| parts.iter().any(|part| row.metric.contains(part)));
     let all: Vec<_> = rows.map(|row| (row.metric, Signs::of(row))).collect();
@@ -369,7 +369,7 @@ fn signs(what: &str, rows: &[Row], parts: &[&str], holds: impl Fn(&Signs) -> boo
     }
 }
 
-/// Of the processor that this runs on, where the system tells.
+/// Size of this processor's last-level cache, if the system reports it.
 fn last_level_cache_bytes() -> Option<u64> {
     let caches = fs::read_dir("/sys/devices/system/cpu/cpu0/cache").ok()?;
     let sizes = caches.filter_map(|cache| {
@@ -394,7 +394,7 @@ mod tests {
         assert!(of(&[2.0; 12], &[1.0; 12]).is_loss());
         let even = of(&[1.0, 1.0, 1.0], &[2.0, 0.0, 1.0]);
         assert_eq!((even.ups, even.downs, even.chance), (1, 1, 1.0));
-        // The table of any book: 2 of 12 is 3.9 %.
+        // The textbook table: 2 of 12 is 3.9 %.
         let mut after = [0.0; 12];
         after[..2].fill(2.0);
         assert!((of(&[1.0; 12], &after).chance - 0.0386).abs() < 1e-4);

@@ -1,8 +1,8 @@
-//! The experiments' runs with the real cache, on real files whose contents are verified.
+//! Runs of the experiments with the real cache, on real files with verified contents.
 //!
-//! A quarter of the simulator's size, and some seconds of it, one run after the other: two
-//! processors and one disk are to be enough. All loads swap to compressed memory, which comes on
-//! top of the limit.
+//! The size is a quarter of the simulator's, and a run lasts seconds. Runs do not overlap, so that
+//! two processors and one disk suffice. All loads swap to compressed memory, which comes on top of
+//! the limit.
 
 use super::workingset::{CLIENTS, Part, Run, SWEEP_THREADS, Task};
 use crate::layout::{self, Content};
@@ -19,21 +19,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 const LIMIT_PAGES: u64 = 4096;
-/// Compressed memory beside the limit: anonymous memory of 1.5 times the limit that gets half as
-/// large.
+/// Compressed memory beside the limit: anonymous memory of 1.5 times the limit that compresses to
+/// half.
 const SWAP_BYTES: u64 = LIMIT_PAGES * PAGE_BYTES;
-/// What the cache has besides, so that only the limit matters.
+/// Memory of the cache above the limit, so that only the limit matters.
 const ROOM_BYTES: u64 = 8 << 20;
 const TPCC_TIME: Duration = Duration::from_secs(3);
 const SHORT_TIME: Duration = Duration::from_secs(2);
 const CONTROL_PAGES: u64 = 2 * LIMIT_PAGES;
 
-/// What the experiments say of it.
+/// Description of the scale.
 pub const SCALE: &str = "\
    With the real cache: limit 16 MiB, A 3 s on one warehouse, its control and B 2 s each; every page
    that is read is verified, and everything at the end.";
 
-/// What somebody does until the time is over; each call is one piece of it.
+/// A unit of work of a client, called until the time is over.
 type Work<'a> = &'a (dyn Fn(u32) -> Result<u64, Error> + Sync);
 
 /// Runs a part of an experiment, with its files in a directory of their own below `directory`.
@@ -70,7 +70,7 @@ pub fn run(task: &Task, directory: &Path, watch: &dyn Watch) -> Result<Run, Erro
     Ok(Run { verified_pages: pages + on_device, ..run })
 }
 
-/// Reads pages at random.
+/// The control: reads random pages.
 fn control(seed: u64, tenant: &Tenant, place: &Path, time: Duration) -> Result<Run, Error> {
     let path = place.join("control");
     let fail = |error| Error::work(format_args!("cannot make {}: {error}", path.display()));
@@ -95,7 +95,7 @@ fn read_verified(file: &CachedFile, page: u64) -> Result<(), Error> {
     verify::check_generation(&bytes, page * PAGE_BYTES, 1).map(drop).map_err(Error::work)
 }
 
-/// Has clients work at once until the time is over. What the tenant counted meanwhile.
+/// Runs clients concurrently until the time is over, and returns the tenant's counts of that time.
 fn during(time: Duration, clients: u32, tenant: &Tenant, work: Work<'_>) -> Result<Run, Error> {
     let (accesses, transactions, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     let began = Instant::now();

@@ -1,15 +1,15 @@
-//! The reclaim loop: scan budget, dirty pages, throttling
-//! ([book: published-experiments#reclaim-loop], published in March 2026, merged in Linux 7.2).
+//! The reclaim loop: scan budget, dirty pages, throttling ([book:
+//! published-experiments#reclaim-loop], published in March 2026, merged in Linux 7.2).
 //!
-//! *Before* is linux-7.1, *after* linux-7.2. The main row is YCSB-B on a document store: a quarter
-//! of the published 10 G with a quarter of its 20 M records and 6 M operations, an engine's cache
-//! of 45 % that reclaim cannot take, 32 clients. At this size the budget at priority 12 is more
-//! than a batch, as it was there. The load was fixed from YCSB's definition and WiredTiger's
-//! defaults before anything was measured ([`mglru_workload::ycsb`]). As 7.2 also changed where
-//! pages are placed, two more settings separate that from the loop: 7.2 without `fault_placement`,
-//! and 7.1 with it.
+//! *Before* is linux-7.1, *after* linux-7.2. The main row is YCSB-B on a document store with a
+//! quarter of the published size: of 10 G memory, 20 M records and 6 M operations. The engine's
+//! cache is 45 % of the memory and not reclaimable, and there are 32 clients. At this size the
+//! budget at priority 12 exceeds a batch, as it did there. The load was fixed from YCSB's
+//! definition and WiredTiger's defaults before any measurement ([`mglru_workload::ycsb`]). 7.2 also
+//! changed the placement of pages. Two more settings separate that from the loop: 7.2 without
+//! `fault_placement`, and 7.1 with it.
 //!
-//! The other rows of the publication are in [`loads`], smaller.
+//! The other rows of the publication are in [`loads`], at smaller sizes.
 
 mod clients;
 mod loads;
@@ -41,21 +41,21 @@ pub const REGISTRATION: Registration = Registration {
     run,
 };
 
-/// Runs of the store at most: they are long, and differ by a tenth of a percent.
+/// Upper limit of store runs. They are long and differ by a tenth of a percent.
 const STORE_RUNS_MAX: u32 = 2;
-/// Runs of the others at most, but for what may die.
+/// Upper limit of the other runs, except for loads that may be killed.
 const RUNS_MAX: u32 = 3;
-/// Seeds of what may die.
+/// Seeds of loads that may be killed.
 const MIX_RUNS: u32 = 12;
-/// The mix of files and anonymous memory, so many times smaller than published.
+/// Divisor of the published size of the mix of files and anonymous memory.
 const MIX_SMALLER: u64 = 128;
 
-/// What is run.
+/// A load of the experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     /// YCSB-B.
     Store,
-    /// The same without updates.
+    /// YCSB without updates.
     ReadOnly,
     Workers,
     MappedReads,
@@ -77,7 +77,7 @@ impl Part {
         Part::SmallWriter,
     ];
 
-    /// How often each setting is run.
+    /// Runs per setting.
     fn runs(self, effort: Effort) -> u32 {
         match self {
             Part::Store => effort.runs.min(STORE_RUNS_MAX),
@@ -86,16 +86,17 @@ impl Part {
         }
     }
 
-    /// The published change is of the loop: its placement apart is of interest only there.
+    /// The published change is that of the loop. Its separation from placement matters only for the
+    /// store.
     fn settings(self) -> usize {
         if self == Part::Store { SETTINGS } else { 3 }
     }
 
-    /// `watched`: seen event by event, and over time, where that is of interest.
+    /// Runs the load. `watched` observes events and records a timeline, where these are shown.
     fn run(self, mechanisms: Mechanisms, seed: u64, shorter: u32, watched: bool) -> Result<Facts, Error> {
         match self {
             Part::Store | Part::ReadOnly => {
-                // Nothing depends on the size where nothing is dirty.
+                // Without dirty pages nothing depends on the size.
                 let (smaller, writes_percent) = if self == Part::Store { (4, 5) } else { (16, 0) };
                 let limit_pages = PUBLISHED_LIMIT_PAGES / smaller / u64::from(shorter);
                 StoreRun { writes_percent, watched, ..StoreRun::new(mechanisms, limit_pages, seed) }.run()
@@ -128,10 +129,10 @@ fn settings() -> Result<[Mechanisms; SETTINGS], Error> {
     ])
 }
 
-/// Runs it.
+/// Runs the experiment.
 ///
 /// # Errors
-/// The simulator has a bug; or files cannot be made, or a record is not what it should be.
+/// If files cannot be created or a record is wrong, or of a bug in the simulator.
 fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     let (settings, effort) = (settings()?, order.effort);
     if let World::Real { directory } = &order.world {
@@ -140,8 +141,8 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     let mut tasks = Vec::new();
     for part in Part::ALL {
         for seed in effort.seed..effort.seed + u64::from(part.runs(effort)) {
-            // What separates placement from loop is run once: the difference is larger than the
-            // spread, or none.
+            // The settings that separate placement from the loop run once: their difference is
+            // either larger than the spread or zero.
             let settings = if seed == effort.seed { part.settings() } else { 3 };
             tasks.extend((0..settings).map(|setting| (part, setting, seed)));
         }
@@ -170,13 +171,13 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
         seconds: 0.0,
         rows: rows(&runs),
         checks: checks(&runs),
-        // Each client may reclaim, and background reclaim.
+        // Each client and background reclaim may reclaim.
         crosschecks: crosscheck::of(runs.facts.iter().filter_map(|facts| facts.crosscheck.as_ref()), 65),
         shown: runs.shown(),
     })
 }
 
-/// What came of all.
+/// Results of all runs.
 struct Runs {
     tasks: Vec<(Part, usize, u64)>,
     facts: Vec<Facts>,
@@ -188,7 +189,7 @@ impl Runs {
         self.tasks.iter().zip(&self.facts).filter(meant).map(|(_, facts)| facts)
     }
 
-    /// The first run of each setting over time, and who got how much done.
+    /// Timelines of the first run of each setting, and the fairness among clients.
     fn shown(&self) -> Vec<Shown> {
         let labels = ["before: linux-7.1", "after: linux-7.2", "default"];
         let first = |part| {

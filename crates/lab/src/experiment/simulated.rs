@@ -1,4 +1,4 @@
-//! The experiments' runs in the simulator.
+//! Runs of the experiments in the simulator.
 
 use super::crosscheck::Watcher;
 use super::workingset::{CLIENTS, Part, Run, SWEEP_THREADS, Task};
@@ -19,23 +19,23 @@ use std::time::Duration;
 
 /// The limit of the experiments.
 pub const LIMIT_PAGES: u64 = 16_384;
-/// As most distributions have it.
+/// The default of most distributions.
 pub const SWAPPINESS: Swappiness = Swappiness(60);
-/// What the experiments say of it.
+/// Description of the scale.
 pub const SCALE: &str = "\
    In the simulator: limit 64 MiB, A 30 s, its control 8 s and B 6 s of simulated time.";
 
 const TPCC_TIME: Duration = Duration::from_secs(30);
-/// Processor time per page that a transaction touches.
+/// Processor time per page touched by a transaction.
 const TOUCH_TIME: Duration = Duration::from_micros(1);
 const CONTROL_TIME: Duration = Duration::from_secs(8);
 const SWEEP_TIME: Duration = Duration::from_secs(6);
-/// Computing on a page of each of three arrays takes this per array.
+/// Computing time per array, for one page of each of three arrays.
 const ZONE_TIME: Duration = Duration::from_micros(10);
-/// Reads of persistent memory through a block device.
+/// Read time of persistent memory through a block device.
 const PERSISTENT_READ_TIME: Duration = Duration::from_micros(20);
 
-/// A client of a load, which it shares with the others.
+/// A client of a shared load.
 struct Client {
     running: Rc<RefCell<Running>>,
     number: usize,
@@ -60,25 +60,25 @@ impl Source for Client {
     }
 }
 
-/// A run of a load under a limit: what the parts of the experiments are made of.
+/// A run of a load under a limit: the building block of the experiments.
 pub struct LoadRun {
-    /// What is run.
+    /// The load.
     pub load: Load,
-    /// By so many clients, each with a processor.
+    /// Number of clients, each with a processor.
     pub clients: u32,
-    /// Of the pages of files, that are reached through mappings.
+    /// Percentage of file pages that are accessed through mappings.
     pub mapped_percent: u64,
-    /// How the cache behaves.
+    /// Mechanisms of the cache.
     pub mechanisms: Mechanisms,
-    /// In pages.
+    /// Limit in pages.
     pub limit_pages: u64,
-    /// How willing reclaim is to swap.
+    /// Swappiness.
     pub swappiness: Swappiness,
-    /// Decides every random choice.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Simulated.
+    /// Simulated duration.
     pub time: Duration,
-    /// It is watched over time.
+    /// Whether to record a timeline.
     pub watched: bool,
 }
 
@@ -103,7 +103,7 @@ impl LoadRun {
         )
     }
 
-    /// Runs it.
+    /// Runs the load.
     pub fn run(&self) -> Result<Run, Error> {
         let mut simulator = Simulator::new(&self.machine()).map_err(Error::work)?;
         let watcher = self.watched.then(|| {
@@ -189,7 +189,7 @@ pub fn run(task: &Task) -> Result<Run, Error> {
     }
     let machine = machine(limit_pages, mechanisms, seed, clients, TOUCH_TIME, SwapDevice::zram(), swappiness);
     let mut simulator = Simulator::new(&machine).map_err(Error::work)?;
-    // Two jobs: one alone would run on beyond the end of the time.
+    // Two jobs, because a single one would run beyond the end of the time.
     for job in 0..2 {
         let mut random = Random::stream(seed, job);
         let read = move || Access::read(random.below(2 * LIMIT_PAGES)).into();

@@ -1,19 +1,18 @@
-//! Working-set protection: Linux 6.12 against 7.1, and the LULESH fix
-//! ([book: published-experiments#workingset], published in December 2024).
+//! Working-set protection: Linux 6.12 against 7.1, and the LULESH fix ([book:
+//! published-experiments#workingset], published in December 2024).
 //!
-//! *A*: four clients of a TPC-C-like database under one limit, with the server's own cache in
-//! anonymous memory and swap in compressed memory. Files are five times the limit, the server's
+//! *A*: four clients of a TPC-C-like database under one limit. The server has its own cache in
+//! anonymous memory, and swap is compressed memory. Files are five times the limit, the server's
 //! cache half of it ([book: published-experiments]: at least three times, and "anonymous memory
-//! competing under one limit"). The publication does not say how the database reached its files:
-//! both channels are run. What is counted is what happens in a fixed simulated time. A control
-//! reads pages at random, each as likely as the others: nothing can be protected there, and nothing
-//! should change.
+//! competing under one limit"). The publication does not say how the database reached its files, so
+//! both channels are run. Counts are those of a fixed simulated time. A control reads pages at
+//! uniform random: nothing can be protected there, and nothing should change.
 //!
 //! *B*: eight threads sweep ten anonymous arrays of 1.5 times the limit, with swap on fast
-//! persistent memory, with the fix and without; the deviation over seeds is what the fix is about.
+//! persistent memory, with and without the fix. The fix concerns the deviation over seeds.
 //!
-//! Both worlds run the same: [`simulated`] a limit of 64 MiB under a virtual clock, [`real`] a
-//! quarter of that with the real cache, on real files with contents that are verified.
+//! Both environments run the same loads: [`simulated`] with a limit of 64 MiB under a virtual
+//! clock, [`real`] with a quarter of that in the real cache, on real files with verified contents.
 
 use super::crosscheck::{self, Crosscheck};
 use super::evidence::{Check, Experiment, Published, Row, Shown, Values};
@@ -43,16 +42,16 @@ pub const REGISTRATION: Registration = Registration {
     run,
 };
 
-/// Samples that say something about a deviation.
+/// Minimum samples for a deviation.
 const SWEEP_RUNS_MIN: u32 = 10;
-/// Clients of the database, and threads of the sweep.
+/// Clients of the database.
 pub const CLIENTS: u32 = 4;
 pub const SWEEP_THREADS: u32 = 8;
 
-/// What is run.
+/// A load of the experiment.
 #[derive(Clone, Copy)]
 pub enum Part {
-    /// TPC-C-like. `mapped_percent`: of the pages of files, that are reached through mappings.
+    /// TPC-C-like. `mapped_percent` of the file pages are accessed through mappings.
     Tpcc { mapped_percent: u64 },
     /// Random reads of twice the limit.
     Control,
@@ -60,23 +59,23 @@ pub enum Part {
     Sweep,
 }
 
-/// One run.
+/// Parameters of one run.
 pub struct Task {
-    /// What is run.
+    /// The load.
     pub part: Part,
-    /// How the cache behaves.
+    /// Mechanisms of the cache.
     pub mechanisms: Mechanisms,
-    /// Decides every random choice.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Time is divided by this.
+    /// Divisor of the run time.
     pub shorter: u32,
-    /// It is watched over time, in the simulator.
+    /// Whether to record a timeline, in the simulator.
     pub watched: bool,
 }
 
 impl Part {
-    /// The load for a limit of so many pages; `None`: the control is no load. Files of a warehouse
-    /// are 4,100 to 5,100 pages per 4,096 of limit, so that a limit of 16,384 has four of them.
+    /// The load for a limit in pages; `None` for the control. A warehouse has 4,100 to 5,100 file
+    /// pages per 4,096 pages of limit, so a limit of 16,384 has four warehouses.
     pub fn load(self, limit_pages: u64) -> Option<Load> {
         match self {
             Part::Tpcc { .. } => Some(Load::Tpcc {
@@ -89,44 +88,44 @@ impl Part {
     }
 }
 
-/// What came of it.
+/// Results of a run.
 #[derive(Default)]
 pub struct Run {
-    /// The cache's counters, by name.
+    /// The cache's counters by name.
     pub counters: BTreeMap<&'static str, u64>,
-    /// Touches that were performed.
+    /// Performed touches.
     pub accesses: u64,
-    /// Of those, how many failed for lack of memory.
+    /// Touches that failed for lack of memory.
     pub out_of_memory: u64,
-    /// Transactions that were begun.
+    /// Transactions begun.
     pub transactions: u64,
-    /// How long it took, on the clock of its world.
+    /// Duration in seconds on the clock of its environment.
     pub seconds: f64,
-    /// Pages whose contents were checked at the end.
+    /// Pages verified at the end.
     pub verified_pages: u64,
-    /// How it went, if it was watched.
+    /// Timeline, if watched.
     pub timeline: Option<Timeline>,
-    /// And what was seen of it.
+    /// Observed events, if watched.
     pub crosscheck: Option<Crosscheck>,
 }
 
 impl Run {
-    /// A counter.
+    /// Value of a counter.
     pub fn count(&self, counter: Counter) -> f64 {
         self.counters.get(counter.name()).copied().unwrap_or(0) as f64
     }
 }
 
-/// A kernel's rules, but no charge fails while something is being written: efforts take no time
-/// here, so the kernel's 16 would be over before the first page was.
+/// A kernel's rules, except that no charge fails during writeback: efforts take no time here, so
+/// the kernel's 16 retries would end before the first page is written.
 pub(super) fn kernel(preset: Preset, without: &[Switch]) -> Result<Mechanisms, Error> {
     Mechanisms::compose(preset, &[Switch::WaitBeforeOom], without).map_err(Error::work)
 }
 
-/// Runs it.
+/// Runs the experiment.
 ///
 /// # Errors
-/// The simulator has a bug; or files cannot be made, or a page is not what it should be.
+/// If files cannot be created or a page is wrong, or of a bug in the simulator.
 fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     let Order { effort, world, .. } = order;
     let effort = *effort;
@@ -144,7 +143,7 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     ];
     let mut tasks = Vec::new();
     for (part, settings, runs) in parts {
-        // Seed by seed, so that what else happens on a real machine hits all settings alike.
+        // Seed by seed, so that other activity on a real machine affects all settings equally.
         for seed in effort.seed..effort.seed + u64::from(runs) {
             let watched = seed == effort.seed && matches!(part, Part::Tpcc { .. });
             let task = |mechanisms| Task { part, mechanisms, seed, shorter: effort.shorter, watched };
@@ -178,7 +177,7 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     };
     let mut rows = rows(&tpcc, &mapped, &control, &sweep, effort.seed);
     if !simulated {
-        // Also what is counted: loads run for a time.
+        // Counts too: loads run for a fixed time.
         rows.iter_mut()
             .filter(|row| row.values == Values::Counted)
             .for_each(|row| row.values = Values::Timed);
@@ -186,7 +185,7 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     let mut checks = checks(&tpcc, &mapped, &sweep);
     let watched = tpcc.iter().chain(&mapped).flatten().filter_map(|run| run.crosscheck.as_ref());
     let crosschecks = match world {
-        // Background reclaim besides.
+        // The clients and background reclaim.
         World::Sim => crosscheck::of(watched, u64::from(CLIENTS) + 1),
         World::Real { .. } => crosscheck::REAL_TIME,
     };
@@ -288,7 +287,7 @@ fn rows(
     ]
 }
 
-/// The first run of each setting over time.
+/// Timelines of the first run of each setting.
 fn shown(tpcc: &[Vec<Run>; 3], mapped: &[Vec<Run>; 3]) -> Vec<Shown> {
     let labels = ["before: linux-6.12", "after: linux-7.1", "default"];
     let of = |name, about, runs: &[Vec<Run>; 3]| {

@@ -1,8 +1,8 @@
-//! The load of the experiment: threads that read more than their tenants may keep, straight on the
+//! The load of the experiment: threads that read more than their tenants' limits, directly on the
 //! core.
 //!
-//! There is no I/O and there are no page contents: a page that was paid for and inserted is
-//! published at once, so that nothing is measured but the LRU, its reclaim and their locks.
+//! There is no I/O, and pages have no contents. A page is charged, inserted and published at once,
+//! so that only the LRU, its reclaim and their locks are measured.
 //!
 //! ```text
 //! root ── a1 ── … ── a(depth−1) ─┬─ t0   a thread, its file, its limit
@@ -21,72 +21,71 @@ use mglru_workload::Random;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-/// Reads between the first and the second reader of a page.
+/// Reads between the first and the second read of a page.
 const LAG_READS: usize = 64;
-/// Reads between two looks at the time.
+/// Reads between two checks of the time.
 const READS_PER_LOOK: usize = 256;
-/// Between two looks at whether a lock is held.
+/// Interval of checks whether a lock is held.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(20);
-/// List sizes are refreshed so often: every 2 s in kernels, whose runs last minutes.
+/// Refresh interval of list sizes. Kernels refresh every 2 s, but runs there last minutes.
 const REFRESH: Duration = Duration::from_millis(20);
 
-/// What each thread does.
+/// Work of each thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Load {
-    /// Reads random pages by descriptor, each a second time a bit later, so that they are activated
-    /// (vm-scalability's lru-file-readtwice).
+    /// Read random pages by descriptor, each a second time shortly after, so that they are
+    /// activated (vm-scalability's lru-file-readtwice).
     ReadTwice,
-    /// Loads random pages through a mapping, so that reclaim meets accessed bits
+    /// Load random pages through a mapping, so that reclaim finds accessed bits
     /// (lru-file-mmap-read).
     Mapped,
-    /// Fills its tenant, then gives all of it back on request; only that is timed.
+    /// Fill the tenant, then reclaim all of it on request. Only the reclaim is timed.
     Request,
 }
 
-/// One run.
+/// Parameters of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting {
     /// Which behaviours are on.
     pub mechanisms: Mechanisms,
-    /// What threads do.
+    /// Work of the threads.
     pub load: Load,
-    /// How many, each in its own tenant.
+    /// Number of threads, each in its own tenant.
     pub threads: usize,
     /// Levels from the root down to the tenants.
     pub depth: u32,
-    /// Whether the shared lock is looked at now and then, which costs some of the speed.
+    /// Whether to sample the shared lock, which slows the run slightly.
     pub watched: bool,
-    /// Pages of tenants and files are divided by this.
+    /// Divisor of the sizes of tenants and files.
     pub smaller: u32,
 }
 
-/// How large and how long.
+/// Size and duration of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
-    /// `memory.max` of each tenant, in pages; its file is twice as large.
+    /// `memory.max` of each tenant in pages. Its file is twice as large.
     pub tenant_pages: u32,
-    /// Of what is timed.
+    /// Duration of the timed part.
     pub time: Duration,
-    /// Of all draws.
+    /// Seed of all draws.
     pub seed: u64,
 }
 
-/// What came of it, of all threads.
+/// Results of all threads of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Outcome {
-    /// Pages reclaimed while time was taken.
+    /// Pages reclaimed in the timed part.
     pub reclaimed: u64,
-    /// The same, per second: the sum over the threads.
+    /// Pages reclaimed per second, summed over the threads.
     pub reclaimed_per_second: f64,
-    /// Processors that the threads had: as many as threads, unless they waited for each other or
-    /// the machine was busy.
+    /// Average number of processors used. Less than the number of threads means waiting, or a busy
+    /// machine.
     pub processors: f64,
-    /// Writes to the tenants' clocks. Each is a write to the clock of each ancestor, too.
+    /// Writes to the tenants' clocks. Each implies a write to the clock of every ancestor.
     pub clock_writes: u64,
-    /// Of the locks that were shared between threads: the node's, or those of the ancestors'
-    /// lruvecs.
+    /// Counts of the shared locks: the node's, or those of the ancestors' lruvecs.
     pub shared: LockCounts,
-    /// Share of time that the node's lock was held, or the root's lruvec lock; 0 if nobody watched.
+    /// Share of time that the node's lock, or the root's lruvec lock, was held; 0 if not sampled.
     pub held: f64,
 }
 
@@ -152,7 +151,7 @@ impl World {
         })
     }
 
-    /// Share of time that the lock which all threads share is held, while `working`.
+    /// Share of time that the lock shared by all threads is held, sampled while `working` is true.
     fn watch(&self, working: impl Fn() -> bool) -> f64 {
         let (mut looks, mut held) = (0u64, 0u64);
         while working() {
@@ -169,7 +168,7 @@ impl World {
     }
 }
 
-/// A thread's part of the world.
+/// State of one thread.
 struct Worker<'a> {
     world: &'a World,
     task: Task,
@@ -177,7 +176,7 @@ struct Worker<'a> {
     load: Load,
     tenant_pages: u32,
     random: Random,
-    /// The pages that were read last, to be read again.
+    /// Recently read pages that will be read again.
     again: [u32; LAG_READS],
     reads: usize,
 }
@@ -194,7 +193,7 @@ impl Worker<'_> {
         Worker { world, task, mapping, load, tenant_pages, random, again, reads: 0 }
     }
 
-    /// The page, brought in if it was not there.
+    /// Looks up the page, and inserts it on a miss.
     fn find(&self, page: u32) -> Hit {
         let (core, host) = (&self.world.core, &self.world.host);
         loop {
@@ -240,7 +239,7 @@ impl Worker<'_> {
         self.world.core.memcg(self.task.memcg).stat().get(Counter::PgstealFile)
     }
 
-    /// Fills the tenant, and lets its lists come to their balance.
+    /// Fills the tenant and lets its lists settle.
     fn warm(&mut self) {
         match self.load {
             Load::Request => (0..self.tenant_pages).for_each(|page| _ = self.find(page)),
@@ -248,11 +247,12 @@ impl Worker<'_> {
         }
     }
 
-    /// Works for so long. Pages reclaimed per second, and the share of that time for which it ran.
+    /// Works for `time`. Returns pages reclaimed per second, and the share of time that the thread
+    /// ran.
     fn work(&mut self, time: Duration) -> (f64, f64) {
         let (before, ran, began) = (self.reclaimed(), thread_seconds(), Instant::now());
         if self.load == Load::Request {
-            // Some wait in batches, so the last few may be out of reach.
+            // Some pages are in per-CPU batches, so the last few may be unreachable.
             let (core, host) = (&self.world.core, &self.world.host);
             let pages = u64::from(self.tenant_pages);
             let mut request = Proactive::new(core, self.task.memcg, pages, None, self.task.cpu);
@@ -277,7 +277,7 @@ pub fn run(setting: &Setting, size: Size) -> Outcome {
             move || {
                 let mut worker = Worker::new(world, setting.load, number, size);
                 worker.warm();
-                // Everybody is warm; counters are read; off.
+                // First barrier: all threads are warm, and counters are read. Second: start.
                 barrier.wait();
                 barrier.wait();
                 worker.work(size.time)
@@ -311,14 +311,14 @@ pub fn run(setting: &Setting, size: Size) -> Outcome {
     })
 }
 
-/// Writes to each ancestor's clock when reclaim puts a batch of 31 folios back that it found in
+/// Writes to each ancestor's clock when reclaim puts back a batch of 31 folios that it found in
 /// use.
 ///
-/// All pages are dirty, which keeps them. An effort looks at 1/4096 of the list, 1/2048, and so on:
-/// of so many pages, 31 at the fifth time.
+/// All pages are dirty and therefore kept. An effort scans 1/4096 of the list, then 1/2048, and so
+/// on. With this number of pages, the fifth pass scans 31.
 ///
 /// # Errors
-/// There was no such batch.
+/// If no such batch occurred.
 pub fn clock_writes_per_batch(mechanisms: Mechanisms, depth: u32) -> Result<u64, Error> {
     const BATCH: u64 = 31;
     const PAGES: u32 = 2030;

@@ -1,16 +1,14 @@
-//! The memcg LRU in the cache, on real memory: the simulator's experiment, scaled to the machine.
+//! The memcg LRU in the cache on real memory: the simulated experiment, scaled to the machine.
 //!
-//! Half of a tenant's memory is a file that it maps, the other half is anonymous; swap is
-//! compressed memory. Two threads load from the pages of all tenants, and verify what they find;
-//! then the root's `memory.reclaim` is written to. Requests are sliced, as everything that is
-//! written to control files is.
+//! Half of a tenant's memory is a mapped file, the other half is anonymous; swap is compressed
+//! memory. Two threads load from the pages of all tenants and verify the contents. Then the root's
+//! `memory.reclaim` is written. Requests are sliced, as are all writes to control files.
 //!
-//! What is published stays in proportion: 128 tenants, a request for 1/960 of the memory, of which
-//! 40 % is touched in between. A tenant is smaller, by a factor of 60. That has a lower bound, as a
-//! visit is not smaller: where a tenant has 16 MiB, priority 12 gives a page of it, and the
-//! kernel's order is as unfair as in the kernel lab (`../shared/kernel/README.md`); where it has 4
-//! MiB and a request wants 64 pages, what each loses in all is less than a batch, and nothing but
-//! batches is measured.
+//! The published proportions are kept: 128 tenants, and requests for 1/960 of the memory, of which
+//! 40 % is touched in between. A tenant is 60 times smaller. It cannot be much smaller, because a
+//! visit has a minimum size. With 16 MiB per tenant, priority 12 scans one page, and the kernel's
+//! order is as unfair as it was on real kernels. With 4 MiB and requests of 64 pages, each tenant
+//! loses less than a batch in total, and only batches are measured.
 
 use super::{MEMCGS, TOUCHED};
 use crate::Error;
@@ -25,34 +23,34 @@ use std::path::Path;
 
 /// As many as published.
 const TENANTS: usize = MEMCGS;
-/// Of files, and as many anonymous ones: 4 GiB in all, or less where the machine has less.
+/// File pages of each tenant, and as many anonymous ones: 4 GiB in total, or less on a smaller
+/// machine.
 const PAGES_EACH: u64 = 4096;
 const PAGES_EACH_MIN: u64 = PAGES_EACH / 16;
-/// Where only whether it works is asked.
+/// Size for tests of the experiment itself.
 const PAGES_EACH_QUICK: u64 = 128;
-/// A third of what is published.
+/// A third of the published number.
 const REQUESTS: u32 = 200;
-/// Of all pages, those that a request wants: one in so many, as published (65,536 of 128 ×
-/// 491,520).
+/// A request is for one page in this many, as published (65,536 of 128 × 491,520).
 const SHARE: u64 = 960;
 const WARM_REQUESTS: usize = 10;
 const THREADS: usize = 2;
-/// What the cache needs besides pages, a tenth of them, and this for its tenants.
+/// The cache's memory for tenants, in addition to the pages and a tenth of them.
 const ROOM_BYTES: u64 = 16 << 20;
-/// An anonymous page is its number, and the rest zeros.
+/// An anonymous page contains its number and zeroes.
 const NUMBER_BYTES: u64 = 8;
 
-/// What a run is made of.
+/// Size of a run.
 pub(super) struct Size {
-    /// Pages of files of each tenant, and as many anonymous ones.
+    /// File pages of each tenant, and as many anonymous ones.
     pages_each: u64,
     request_pages: u64,
     requests: usize,
 }
 
 impl Size {
-    /// So many times fewer requests, with `quick` of small tenants; and of smaller ones where all
-    /// together would take more than half of what the machine has available.
+    /// The size for this machine. `shorter` divides the number of requests, and `quick` uses small
+    /// tenants. Tenants shrink further if they would take more than half of the available memory.
     pub(super) fn of_machine(shorter: u32, quick: bool) -> Size {
         let half = available_memory_bytes().map_or(u64::MAX, |bytes| bytes / 2);
         let mut pages_each = if quick { PAGES_EACH_QUICK } else { PAGES_EACH };
@@ -63,7 +61,7 @@ impl Size {
         Size { pages_each, request_pages: pages / SHARE, requests: (REQUESTS / shorter) as usize }
     }
 
-    /// What is said of it.
+    /// Description of the workload.
     pub(super) fn workload(&self) -> String {
         let Size { pages_each, request_pages, requests } = self;
         format!(
@@ -74,7 +72,7 @@ impl Size {
     }
 }
 
-/// Of all pages, swap compressed to a quarter of them, and what is kept about them.
+/// Budget for all pages, swap compressed to a quarter of them, and metadata.
 fn budget_bytes(pages_each: u64) -> u64 {
     let bytes = 2 * pages_each * TENANTS as u64 * PAGE_BYTES;
     bytes + bytes / 10 + swap_bytes(pages_each) + ROOM_BYTES
@@ -133,7 +131,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Loads some of all pages.
+    /// Loads a share of all pages.
     fn touch(&self, share: f64, random: &mut Random) -> Result<(), Error> {
         for page in 0..self.pages {
             if random.unit() < share {
@@ -190,7 +188,7 @@ pub(super) fn run(mechanisms: Mechanisms, seed: u64, size: &Size, directory: &Pa
         fell_short += usize::from(cache.control().write("memory.reclaim", &bytes).is_err());
     }
     let after = now();
-    // All of them once more, for what they hold.
+    // Read all pages once more to verify their contents.
     touch_all(1.0, u64::MAX >> 8)?;
     drop(memories);
     cache.close()?;

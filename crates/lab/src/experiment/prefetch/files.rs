@@ -1,10 +1,10 @@
-//! The publication's loads with the real cache: jobs that read files in memory, and those that
-//! hardly scan, or scan swap.
+//! The publication's loads with the real cache: jobs that read files in memory, and jobs that
+//! rarely scan or scan swap.
 //!
-//! One cache for each load, in which prefetching is turned off and on in turns of a fraction of a
-//! second: two caches differ by more than what is looked for, by what memory they happen to get.
-//! Files are sparse ones where the system keeps files in memory, so that reading one costs a copy,
-//! as from the publication's RAM disk, and no memory.
+//! Each load has one cache, in which prefetching is switched on and off in turns of a fraction of a
+//! second. Two caches would differ by more than the effect, because of their placement in memory.
+//! Files are sparse and on a file system in memory, so that a read costs a copy, as from the
+//! publication's RAM disk, and no memory.
 
 use crate::Error;
 use crate::cpu::process_seconds;
@@ -15,35 +15,33 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Threads of each load, one per processor of a small machine, where the publication has 16 jobs,
-/// 48 or 16 threads.
+/// Threads of each load, one per processor of a small machine. The publication has 16 or 48.
 const JOBS: usize = 2;
 /// Reads that a job submits at once.
 const BATCH: usize = 32;
-/// Besides the limit, so that only that matters.
+/// Memory of the cache above the limit, so that only the limit matters.
 const ROOM_BYTES: u64 = 24 << 20;
 const PAGE: usize = PAGE_BYTES as usize;
 
-/// What jobs do.
+/// Work of the jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Load {
-    /// Reads at random, zipf 0.5, from files 3.75 times the limit (test 1).
+    /// Random reads, zipf 0.5, from files of 3.75 times the limit (test 1).
     RandomRead,
-    /// The same with zipf 0.7 and files 1.9 times the limit; the second job writes every other time
-    /// (test 2).
+    /// The same with zipf 0.7 and files of 1.9 times the limit; every other access of the second
+    /// job writes (test 2).
     Hybrid,
     /// Point selects and short ranges of rows in a buffer pool of 2.5 times the limit, which is
     /// swapped (test 3).
     Sysbench,
-    /// Reads headers and a source, works on memory of its own and writes an object (test 4).
+    /// Reads headers and a source, works on its own memory and writes an object (test 4).
     Compile,
-    /// Stores values one after the other into memory of 4 times the limit, which is swapped (test
-    /// 5).
+    /// Stores values sequentially into memory of 4 times the limit, which is swapped (test 5).
     Memcached,
 }
 
 impl Load {
-    /// What it is called.
+    /// Name of the load.
     pub fn name(self) -> &'static str {
         match self {
             Load::RandomRead => "random reads",
@@ -54,8 +52,8 @@ impl Load {
         }
     }
 
-    /// Pages that each job uses. A power of two, as otherwise fio's hash, by which zipf draws,
-    /// never reaches half of them.
+    /// Pages used by each job. A power of two, because otherwise fio's zipf hash never reaches half
+    /// of them.
     fn job_pages(self) -> u64 {
         match self {
             Load::RandomRead => 1 << 18,
@@ -65,8 +63,8 @@ impl Load {
         }
     }
 
-    /// What all jobs use, as a multiple of the limit: the publication's, but for the headers of a
-    /// compiler.
+    /// Memory used by all jobs as a multiple of the limit: the publication's, except for a
+    /// compiler's headers.
     fn ratio(self) -> f64 {
         match self {
             Load::RandomRead => 3.75,
@@ -85,36 +83,36 @@ impl Load {
     fn swap_bytes(self) -> u64 {
         match self {
             Load::RandomRead | Load::Hybrid => 0,
-            // Of pages that get half as large.
+            // Pages compress to half.
             Load::Sysbench | Load::Memcached => self.limit_bytes() * 5 / 2,
             Load::Compile => self.limit_bytes(),
         }
     }
 }
 
-/// What was done in a turn, by all jobs.
+/// Work done by all jobs in a turn.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Turn {
-    /// Bytes read (of files), or operations.
+    /// Bytes read from files, or operations.
     pub reads: u64,
     /// Bytes written.
     pub writes: u64,
-    /// How long it took.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// What the process took of the processors.
+    /// Processor time of the process in seconds.
     pub cpu_seconds: f64,
-    /// Pages that were reclaimed.
+    /// Reclaimed pages.
     pub reclaimed: u64,
 }
 
-/// A cache with a load on it.
+/// A cache with a load.
 pub struct Side {
     tenant: Tenant,
     jobs: Vec<Job>,
     cache: PageCache,
 }
 
-/// What a job works on, and where it is.
+/// State of a job.
 struct Job {
     work: Work,
     random: Random,
@@ -128,7 +126,7 @@ enum Work {
     Memcached { memory: AnonRegion, next: u64 },
 }
 
-/// Where files take no disk.
+/// A directory on a file system in memory.
 pub fn directory() -> PathBuf {
     let shared = PathBuf::from("/dev/shm");
     if shared.is_dir() { shared } else { std::env::temp_dir() }
@@ -140,11 +138,11 @@ fn sparse(path: &Path, bytes: u64) -> Result<(), Error> {
 }
 
 impl Side {
-    /// A cache that is full and in balance. Everything is made in `place`, and smaller by
-    /// `shorter`.
+    /// A full cache in steady state. All files are created in `place`; `shorter` divides their
+    /// sizes.
     ///
     /// # Errors
-    /// A file cannot be made or read.
+    /// If a file cannot be created or read.
     pub fn new(load: Load, place: &Path, shorter: u32, seed: u64) -> Result<Side, Error> {
         let [limit_bytes, swap_bytes] = [load.limit_bytes(), load.swap_bytes()]
             .map(|bytes| bytes / u64::from(shorter) / PAGE_BYTES * PAGE_BYTES);
@@ -198,7 +196,7 @@ impl Side {
         Ok(side)
     }
 
-    /// Until something was reclaimed, and then for a while.
+    /// Runs until pages are reclaimed, and then for a while.
     fn warm(&mut self, limit_bytes: u64) -> Result<(), Error> {
         for job in &self.jobs {
             if let Work::Sysbench { pool } = &job.work {
@@ -221,10 +219,10 @@ impl Side {
         ["pgsteal_anon", "pgsteal_file"].into_iter().filter_map(|name| stats.counter(name)).sum()
     }
 
-    /// Has all jobs work for so long, with prefetching or without.
+    /// Runs all jobs for `time`, with or without prefetching.
     ///
     /// # Errors
-    /// The cache's.
+    /// The cache's error.
     pub fn turn(&mut self, time: Duration, prefetch: bool) -> Result<Turn, Error> {
         self.cache.set_prefetch(prefetch);
         let (began, cpu, reclaimed) = (Instant::now(), process_seconds(), self.reclaimed());
@@ -248,28 +246,29 @@ impl Side {
         Ok(Turn { reads, writes, seconds, cpu_seconds, reclaimed: self.reclaimed() - reclaimed })
     }
 
-    /// Ends it.
+    /// Closes the cache.
     ///
     /// # Errors
-    /// Something cannot be written.
+    /// If a page cannot be written.
     pub fn close(self) -> Result<(), Error> {
         drop((self.jobs, self.tenant));
         Ok(self.cache.close()?)
     }
 }
 
-/// A page that gets half as large when it is compressed.
+/// A page that compresses to half its size.
 fn content(seed: u64) -> [u8; PAGE] {
     let (mut page, mut random) = ([0; PAGE], Random::new(seed));
     page[..PAGE / 2].chunks_mut(8).for_each(|word| word.copy_from_slice(&random.next_u64().to_le_bytes()));
     page
 }
 
-/// sysbench's: selects by key per transaction, and ranges of a hundred rows of 220 bytes.
+/// As in sysbench: selects by key per transaction, and ranges of a hundred rows of 220 bytes.
 const SELECTS: u32 = 10;
 const RANGES: u32 = 4;
 const RANGE_BYTES: usize = 100 * 220;
-/// Headers of a unit, of 16 KiB each; of 100, so many are of the hundredth that everybody includes.
+/// Headers per unit, of 16 KiB each. This many of 100 come from the hundredth that every unit
+/// includes.
 const HEADERS: u32 = 40;
 const HEADER_BYTES: usize = 16 << 10;
 const COMMON_PERCENT: u64 = 75;
@@ -279,15 +278,15 @@ const OBJECTS: u64 = 16;
 const VALUE_BYTES: usize = 1024;
 
 impl Job {
-    /// A place for so many bytes: mostly in the first hundredth, which is what sysbench calls
-    /// "special".
+    /// An offset for `bytes` bytes, mostly in the first hundredth, sysbench's "special"
+    /// distribution.
     fn place(random: &mut Random, len: u64, bytes: usize, align: u64) -> u64 {
         let all = (len - bytes as u64) / align;
         let places = if random.below(100) < COMMON_PERCENT { (all / 100).max(1) } else { all };
         random.below(places) * align
     }
 
-    /// One piece of work. Bytes read or operations, and bytes written.
+    /// Performs one unit of work. Returns bytes read or operations, and bytes written.
     fn step(&mut self) -> Result<(u64, u64), Error> {
         let Job { work, random, buffer } = self;
         match work {

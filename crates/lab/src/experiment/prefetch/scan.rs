@@ -1,10 +1,9 @@
-//! Lists of folios that no cache of the processor holds: how many are scanned per second, straight
-//! on the core.
+//! Scan rates of folio lists that exceed the processor's caches, directly on the core.
 //!
-//! Frames are faked, as nobody looks at page contents: a machine whose folios' states and links
-//! alone are larger than the last-level cache would need hundreds of gigabytes of them. Tenants
-//! take frames in turn, and each puts its own on its list in random order, so that neighbours on a
-//! list are no neighbours in memory.
+//! The scans never read page contents, so frames are fake: a machine whose folio states and links
+//! alone exceed the last-level cache would otherwise need hundreds of gigabytes. Tenants take
+//! frames in turn, and each puts its folios on its list in random order, so that list neighbours
+//! are not memory neighbours.
 
 use crate::cpu::thread_seconds;
 use mglru_cache::prefetch_for_write;
@@ -18,7 +17,7 @@ use mglru_workload::Random;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The core's host: real time, and a processor that fetches what it is told to, or does not listen.
+/// The core's host: real time, and a processor that prefetches if `FETCHES`.
 struct Clock<const FETCHES: bool>(Instant);
 
 impl<const FETCHES: bool> Host for Clock<FETCHES> {
@@ -42,33 +41,33 @@ impl<const FETCHES: bool> Host for Clock<FETCHES> {
     }
 }
 
-/// How scans come to the next folio.
+/// How a scan finds the next folio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// They ask the list for its tail, each time.
+    /// Read the list's tail each time.
     Tail,
-    /// By links, and what they will write soon is prefetched.
+    /// Follow links, and prefetch what will be written soon.
     Ahead,
-    /// By links, but the processor is not told.
+    /// Follow links without prefetching.
     Silent,
 }
 
 impl Way {
-    /// All of them.
+    /// All ways.
     pub const ALL: [Way; 3] = [Way::Tail, Way::Ahead, Way::Silent];
 }
 
-/// Folios that were processed, and how long that took.
+/// Processed folios and their time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Scanned {
-    /// How many.
+    /// Number of folios.
     pub folios: u64,
-    /// For so long, of which the thread ran.
+    /// Processor time of the thread in seconds.
     pub seconds: f64,
 }
 
 impl Scanned {
-    /// Both, one after the other.
+    /// The sum of two measurements.
     pub fn and(self, other: Scanned) -> Scanned {
         Scanned { folios: self.folios + other.folios, seconds: self.seconds + other.seconds }
     }
@@ -87,13 +86,13 @@ struct Tenant {
 /// A node full of folios of some tenants.
 pub struct World {
     core: Core,
-    /// Its clock says how long ago that was.
+    /// Start of its clock.
     began: Instant,
     tenants: Vec<Tenant>,
 }
 
 impl World {
-    /// All folios are in the oldest generation of their tenants.
+    /// Creates a node with all folios in the oldest generation of their tenants.
     pub fn new(mechanisms: Mechanisms, folios: u32, tenants: u32, seed: u64) -> World {
         let mut options = Options::new(folios);
         options.watermarks = Watermarks { min: 0, low: 0, high: 0 };
@@ -118,7 +117,7 @@ impl World {
         World { core, began, tenants }
     }
 
-    /// Opens a generation of a tenant, for which the oldest is emptied into the next one.
+    /// Creates a generation of a tenant, for which the oldest is merged into the next one.
     pub fn make_room(&self, way: Way, tenant: usize) -> Scanned {
         self.core.set_prefetch(way != Way::Tail);
         match way {
@@ -138,7 +137,7 @@ impl World {
         Scanned { folios: oldest, seconds: thread_seconds() - began }
     }
 
-    /// Takes that many pages back from a tenant.
+    /// Reclaims pages from a tenant.
     pub fn reclaim(&self, way: Way, tenant: usize, pages: u64) -> Scanned {
         self.core.set_prefetch(way != Way::Tail);
         match way {
@@ -157,12 +156,12 @@ impl World {
         Scanned { folios: memcg.stat().get(Counter::PgscanProactive) - before, seconds }
     }
 
-    /// Of everything that is kept besides page contents.
+    /// Bytes of all metadata.
     pub fn metadata_bytes(&self) -> u64 {
         self.core.metadata_bytes()
     }
 
-    /// What was counted, over all tenants, by the counters' names.
+    /// Counters by name, summed over all tenants.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let of = |&counter: &Counter| {
             let memcgs = self.tenants.iter().map(|tenant| self.core.memcg(tenant.task.memcg));
@@ -172,7 +171,7 @@ impl World {
     }
 }
 
-/// Pays for a page and puts it on the list.
+/// Charges a page and adds it to the list.
 fn bring(core: &Core, host: &Clock<true>, tenant: &Tenant, page: u32) {
     let mut charging = Charging::new(tenant.task.memcg, 0);
     let new = loop {

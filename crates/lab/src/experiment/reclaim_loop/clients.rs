@@ -1,5 +1,5 @@
-//! Clients of a load on a simulated machine, and what came of them: operations, latencies, who got
-//! how much done, and what reclaim did meanwhile.
+//! Clients of a load on a simulated machine, and their results: operations, latencies, fairness,
+//! and the reclaim during the run.
 
 use crate::Error;
 use crate::experiment::crosscheck::{Crosscheck, Watcher};
@@ -13,55 +13,55 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Ends of the buckets of latencies; what takes longer is in none.
+/// Number of latency buckets. Longer latencies are in none.
 pub const BUCKETS: usize = 4;
 
-/// When a run begins to count, and when it ends: after all of these.
+/// Start and end of counting, which require all of these conditions.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Window {
-    /// Draws before anything is counted.
+    /// Draws before counting starts.
     pub warm_draws: u64,
-    /// Draws that are counted.
+    /// Counted draws.
     pub draws: u64,
-    /// Simulated time that is counted.
+    /// Counted simulated time.
     pub time: Duration,
-    /// The run ends early once each allocator has gone so many rounds, or somebody finds no memory;
-    /// 0: it does not.
+    /// End the run early after this many rounds of each allocator, or at a failed allocation; 0 to
+    /// disable.
     pub rounds: u64,
 }
 
-/// What is run.
+/// Parameters of a run.
 pub struct Script {
-    /// On this.
+    /// The machine.
     pub machine: Machine,
-    /// By these.
+    /// The load.
     pub load: Load,
-    /// So many, of the machine's tenants in turn.
+    /// Number of clients, which use the machine's tenants in turn.
     pub clients: u32,
-    /// Reads of files go through mappings.
+    /// Whether reads of files go through mappings.
     pub mapped: bool,
-    /// For so long.
+    /// Counted part of the run.
     pub window: Window,
-    /// Of latencies.
+    /// Upper bounds of the latency buckets.
     pub bucket_ends: [Duration; BUCKETS],
-    /// It is seen event by event, and over time.
+    /// Whether to observe events and record a timeline.
     pub watched: bool,
 }
 
 impl Script {
-    /// A load, by descriptor where it does not say.
+    /// A script with accesses by descriptor unless the load decides.
     pub fn new(machine: Machine, load: Load, clients: u32) -> Script {
         let (window, bucket_ends) = (Window::default(), [Duration::ZERO; BUCKETS]);
         Script { machine, load, clients, mapped: false, window, bucket_ends, watched: false }
     }
 }
 
-/// What reclaim efforts came to.
+/// Results of reclaim efforts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Efforts {
-    /// By the priority at which they ended.
+    /// Number of efforts, by their final priority.
     pub at_priority: [u64; 13],
-    /// Pages reclaimed by all of them.
+    /// Pages reclaimed by all efforts.
     pub reclaimed: u64,
 }
 
@@ -80,46 +80,46 @@ impl Efforts {
         }
     }
 
-    /// All of them.
+    /// Number of efforts.
     pub fn count(&self) -> u64 {
         self.at_priority.iter().sum()
     }
 }
 
-/// What came of a run, where it was counted.
+/// Results of the counted part of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
     /// Counters and counts.
     pub tally: Tally,
-    /// By the device.
+    /// Pages read from the device.
     pub pages_read: u64,
     /// Pages that operations read from files, cached or not, in whole draws.
     pub file_reads: u64,
     /// Draws of the load.
     pub operations: u64,
-    /// Those of each client.
+    /// Draws of each client.
     pub of_client: Vec<u64>,
-    /// Shares of their latencies, in percent.
+    /// Share of latencies per bucket, in percent.
     pub buckets_percent: [f64; BUCKETS],
-    /// Rounds of an allocator, on average.
+    /// Average number of rounds per allocator.
     pub rounds: f64,
-    /// Somebody found no memory in time.
+    /// Whether an allocation failed for lack of memory.
     pub died: bool,
-    /// On the machine's clock.
+    /// Duration on the machine's clock, in seconds.
     pub seconds: f64,
-    /// What reclaim did.
+    /// Reclaim efforts.
     pub efforts: Efforts,
-    /// Of the whole run: isolated ≥ stolen, and what tasks stole is what their efforts reclaimed
-    /// (background reclaim tells of none).
+    /// Whether the counters of the whole run agree: isolated ≥ stolen, and pages stolen by tasks
+    /// are those reclaimed by their efforts. Background reclaim reports no efforts.
     pub adds_up: bool,
-    /// How the whole run went, if it was watched: all tenants of the machine.
+    /// Timeline of the whole run for all tenants, if watched.
     pub timeline: Option<Timeline>,
-    /// And what was seen of it.
+    /// Observed events, if watched.
     pub crosscheck: Option<Crosscheck>,
 }
 
 impl Facts {
-    /// A counter.
+    /// Value of a counter.
     pub fn count(&self, counter: Counter) -> f64 {
         self.tally.counters.get(counter) as f64
     }
@@ -129,22 +129,22 @@ impl Facts {
         self.operations as f64 / self.seconds
     }
 
-    /// How even clients got on.
+    /// Jain's fairness index of the clients' operations.
     pub fn jain(&self) -> f64 {
         jain(&self.of_client.iter().map(|&done| done as f64).collect::<Vec<f64>>())
     }
 }
 
-/// What clients count, from the moment when it is to be.
+/// Counts of the clients since counting started.
 #[derive(Debug, Default, Clone)]
 struct Counts {
-    /// Draws of all, from the beginning.
+    /// Draws of all clients since the start of the run.
     begun: u64,
     done_of_client: Vec<u64>,
     buckets: [u64; BUCKETS],
     releases: u64,
     file_reads: u64,
-    /// Nobody begins anything more.
+    /// Whether clients must not begin new draws.
     over: bool,
 }
 
@@ -154,7 +154,7 @@ struct Client {
     number: usize,
     mapped: bool,
     bucket_ends: [Duration; BUCKETS],
-    /// When the draw began that it is at.
+    /// Start time of the current draw.
     began: Option<Time>,
     steps: Vec<Step>,
 }
@@ -182,7 +182,7 @@ impl Source for Client {
             self.steps.iter().filter(|step| matches!(step, Step::Release { .. })).count() as u64;
         let mapped = self.mapped;
         batch.extend(self.steps.iter().map(|&step| match step {
-            // What is written whole is written by descriptor: a store would read it first.
+            // Whole-page writes go by descriptor, because a store would read the page first.
             Step::Touch(touch) if mapped && !touch.write => Access { mapped, ..Access::from(touch) }.into(),
             step => Operation::from(step),
         }));
@@ -194,7 +194,7 @@ impl Source for Client {
     }
 }
 
-/// Runs it.
+/// Runs a script.
 pub fn run(script: &Script) -> Result<Facts, Error> {
     let mut simulator = Simulator::new(&script.machine).map_err(Error::work)?;
     let running = script.load.start(script.clients, script.machine.seed).map_err(Error::work)?;
@@ -242,8 +242,8 @@ pub fn run(script: &Script) -> Result<Facts, Error> {
     let mut steps = 0_u64;
     loop {
         steps += 1;
-        // Looking at all counters is slow: an allocator that finds no memory does nothing else for
-        // long.
+        // Reading all counters is slow and needed rarely: an allocator without memory only retries
+        // for a long time.
         if rounds > 0 && steps.is_multiple_of(64) && simulator.report().total().counts.out_of_memory > 0 {
             died = true;
             break;
@@ -258,10 +258,10 @@ pub fn run(script: &Script) -> Result<Facts, Error> {
     let to = simulator.report();
     let efforts_seen = efforts;
     let efforts = efforts_seen.borrow().since(&efforts_before);
-    // All come to rest before everything is counted anew.
+    // All clients finish before the final count.
     let ended = counts.borrow().clone();
     counts.borrow_mut().over = true;
-    // Who found no memory would go on failing, page by page, and slowly.
+    // A client without memory would keep failing slowly, page by page.
     let adds_up = died || {
         let whole = simulator.run().map_err(Error::work)?.total().counters;
         simulator.finish().map_err(Error::work)?;

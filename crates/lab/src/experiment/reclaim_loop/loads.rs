@@ -1,7 +1,7 @@
 //! The smaller rows: workers, mapped reads, selects, compilers, files beside anonymous memory, and
 //! a writer in a small memcg.
 //!
-//! Sizes are the published ones divided by what each says; ratios are kept.
+//! Sizes are the published ones divided by the factor stated for each row. Ratios are kept.
 
 use super::super::SCAN_TIME;
 use super::clients::{self, BUCKETS, Facts, Script, Window};
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 const GIB_PAGES: u64 = 1 << 18;
 const TOUCH_TIME: Duration = Duration::from_nanos(500);
-/// Reading 128 KiB from an NVMe disk: 80 µs, and 44 to move them.
+/// Time to read 128 KiB from an NVMe disk: 80 µs, and 44 µs for the transfer.
 const READ_TIME: Duration = Duration::from_micros(124);
 /// Rounds of the mix that count as survival.
 pub const ROUNDS: u64 = 128;
@@ -41,7 +41,7 @@ fn with_swap(machine: Machine, mechanisms: Mechanisms, swap_pages: u64, seed: u6
     }
 }
 
-/// Row 2: 64 workers in 32 memcgs, whose heaps are 1.5 times the memory; swap in compressed memory.
+/// Row 2: 64 workers in 32 memcgs. Their heaps are 1.5 times the memory; swap is compressed memory.
 pub fn workers(mechanisms: Mechanisms, seed: u64, shorter: u32, watched: bool) -> Result<Facts, Error> {
     const WORKERS: u32 = 64;
     const HEAP_PAGES: u64 = 4096;
@@ -65,7 +65,7 @@ pub fn workers(mechanisms: Mechanisms, seed: u64, shorter: u32, watched: bool) -
     })
 }
 
-/// Row 5, a sixteenth: a buffer pool of 24.3 G under 2 G, point selects by 48 threads.
+/// Row 5 at a sixteenth: a buffer pool of 24.3 G under 2 G, point selects by 48 threads.
 pub fn selects(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts, Error> {
     const SMALLER: u64 = 16;
     let limit = 2 * GIB_PAGES / SMALLER;
@@ -85,7 +85,7 @@ pub fn selects(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts,
     })
 }
 
-/// Row 7, a sixteenth: 96 compilers under 3 G, swap in compressed memory.
+/// Row 7 at a sixteenth: 96 compilers under 3 G; swap is compressed memory.
 pub fn compilers(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts, Error> {
     const SMALLER: u64 = 16;
     let machine = Machine { cpus: 96, ..Machine::kernel_lab(3 * GIB_PAGES / SMALLER) };
@@ -94,7 +94,7 @@ pub fn compilers(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Fact
         window: Window { warm_draws: units / 3, draws: units, ..Window::default() },
         ..Script::new(
             with_swap(machine, mechanisms, 64 * GIB_PAGES / SMALLER, seed),
-            // 70 MiB for each compiler, on average.
+            // 70 MiB per compiler on average.
             Load::Compile(Compile {
                 sources: 60_000 / SMALLER as u32,
                 heap_pages: (70 * 256 / SMALLER) as u32,
@@ -104,7 +104,7 @@ pub fn compilers(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Fact
     })
 }
 
-/// Row 6, a sixteenth: 16 jobs that read 16 files of 3 G through mappings under 12 G, zipf 1.2.
+/// Row 6 at a sixteenth: 16 jobs read 16 files of 3 G through mappings under 12 G, zipf 1.2.
 pub fn mapped_reads(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<Facts, Error> {
     const SMALLER: u64 = 16;
     const JOBS: u64 = 16;
@@ -144,9 +144,9 @@ pub fn mapped_reads(mechanisms: Mechanisms, seed: u64, shorter: u32) -> Result<F
     })
 }
 
-/// Row 3: 44 G of anonymous memory and a file of 8 G under 48 G without swap, so many times
-/// smaller; 8 clients read, 8 allocate. A mapped file is read 128 KiB at a time: each page takes a
-/// 32nd part of such a read.
+/// Row 3: 44 G of anonymous memory and a file of 8 G under 48 G without swap, divided by `smaller`;
+/// 8 clients read, 8 allocate. A mapped file is read in units of 128 KiB, so each page takes a 32nd
+/// of such a read.
 pub fn file_anon(mechanisms: Mechanisms, seed: u64, smaller: u64, rounds: u64) -> Result<Facts, Error> {
     let machine = Machine {
         cpus: 16,
@@ -168,9 +168,9 @@ pub fn file_anon(mechanisms: Mechanisms, seed: u64, smaller: u64, rounds: u64) -
     })
 }
 
-/// Row 4: a file three times the limit is written as fast as its writer can to a disk of 40 MB/s,
-/// and nobody looks at what the cgroup has dirty. A quarter of the published 256 M, as small as it
-/// was run on real kernels, whose machine this is ([`fidelity`](crate::fidelity::oom)).
+/// Row 4: a file of three times the limit is written as fast as possible to a disk of 40 MB/s,
+/// without dirty limits of the cgroup. The limit is a quarter of the published 256 M, as in the
+/// runs on real kernels, whose machine is modelled here ([`fidelity`](crate::fidelity::oom)).
 pub fn small_writer(mechanisms: Mechanisms, seed: u64) -> Result<Facts, Error> {
     const LIMIT_PAGES: u64 = GIB_PAGES / 16;
     let writer = DirtyWriter {

@@ -1,4 +1,4 @@
-//! YCSB-B for real: the document store ([`Documents`]) over a file of the cache, every value
+//! YCSB-B with the real cache: the document store ([`Documents`]) over a file, with every value
 //! verified.
 //!
 //! The published proportions: of 10 parts of memory the store's own cache has 4.5 and the page
@@ -19,12 +19,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
-/// The page cache's part of 48 MiB, and the store's.
+/// The page cache's part of 48 MiB. The store has the rest.
 const LIMIT_BYTES: u64 = 48 * MIB * 11 / 20;
 const STORE_CACHE_BYTES: u64 = 48 * MIB * 9 / 20;
 /// 20 M for 10 G.
 const RECORDS: u32 = 93_750;
-/// What the cache has besides, so that only the limit matters.
+/// Memory of the cache above the limit, so that only the limit matters.
 const ROOM_BYTES: u64 = 8 * MIB;
 const CLIENTS: u32 = 4;
 const TIME: Duration = Duration::from_secs(3);
@@ -35,14 +35,14 @@ The reclaim loop: linux-7.1 (before) against linux-7.2 (after), and our default.
 own cache 21.6; every 200th commit is durable; each run begins with a new copy of the database, 1.5 s \
 fill the caches and 3 s count; read_only: without updates. Every value is verified.
 ";
-/// Runs of each setting, at least.
+/// Minimum runs per setting.
 const RUNS_MIN: u32 = 6;
 
-/// Runs the experiment; before, after and default in turn, so that what else happens on the machine
-/// hits all alike.
+/// Runs the experiment. Before, after and default alternate, so that other activity on the machine
+/// affects them equally.
 ///
 /// # Errors
-/// Files cannot be made, or a record is not what it should be.
+/// If files cannot be created or a record is wrong.
 pub fn run(
     effort: Effort,
     settings: [Mechanisms; 3],
@@ -70,7 +70,7 @@ pub fn run(
     let row = |metric, unit, published, part: usize, figure: &dyn Fn(&RealFacts) -> f64| {
         let [before, after, default] =
             [0, 1, 2].map(|setting| facts[3 * part + setting].iter().map(figure).collect());
-        // Also what is counted: jobs run for a time.
+        // Counts too: jobs run for a fixed time.
         Row { metric, unit, values: Values::Timed, published, before, after, default }
     };
     let change = |before, after| Published::Change { before, after };
@@ -118,18 +118,18 @@ pub fn run(
     })
 }
 
-/// What came of a run.
+/// Results of a run.
 #[derive(Debug, Clone, Default)]
 pub struct RealFacts {
-    /// The tenant's counters, by name.
+    /// The tenant's counters by name.
     pub counters: BTreeMap<&'static str, u64>,
     /// Pages read from the device.
     pub misses: u64,
     /// Operations of all clients.
     pub operations: u64,
-    /// What they took.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// Records that were checked at the end.
+    /// Records verified at the end.
     pub verified_records: u64,
 }
 
@@ -140,14 +140,14 @@ impl RealFacts {
     }
 }
 
-/// The store with its first contents, made once.
+/// The store with its initial contents, created once.
 pub struct Prepared(TemporaryFolder);
 
 impl Prepared {
-    /// Makes it in a directory of its own below `directory`.
+    /// Creates the store in a directory of its own below `directory`.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// If it cannot be created.
     pub fn new(directory: &Path, seed: u64, watch: &dyn Watch) -> Result<Prepared, Error> {
         let prepared = Prepared(layout::temporary(directory)?);
         Documents::lay_out(&prepared.path("first"), RECORDS, seed, watch)?;
@@ -158,11 +158,10 @@ impl Prepared {
         self.0.path().join(name)
     }
 
-    /// Runs YCSB-B on a copy, with so many writes in a hundred operations, `shorter` times as
-    /// short.
+    /// Runs YCSB-B on a copy, with this percentage of writes. `shorter` divides the run time.
     ///
     /// # Errors
-    /// The system's, the store's; or a record is not what it should be.
+    /// The system's or the store's error, or a wrong record.
     pub fn run(
         &self,
         mechanisms: Mechanisms,
@@ -181,7 +180,7 @@ impl Prepared {
         let cache_pages = (STORE_CACHE_BYTES / PAGE_BYTES) as u32;
         let ycsb = Ycsb { letter: Letter::B, writes_percent, records: RECORDS, cache_pages, uniform: false };
         let documents = Documents::open(&path, ycsb, CLIENTS, seed, &tenant)?;
-        // Caches are filled first.
+        // Fill the caches first.
         during(TIME / 2 / shorter, &documents)?;
         let before = tenant.stats();
         let began = Instant::now();
@@ -203,7 +202,7 @@ impl Prepared {
     }
 }
 
-/// Has clients work at once until the time is over. Their operations, together.
+/// Runs clients concurrently until the time is over. Returns their total operations.
 fn during(time: Duration, documents: &Documents) -> Result<u64, Error> {
     let began = Instant::now();
     let work = |client| {

@@ -1,4 +1,4 @@
-//! YCSB on a document store under one limit: the runs behind rows 1 and its controls.
+//! YCSB on a document store under one limit: the runs of row 1 and its controls.
 
 use super::super::SCAN_TIME;
 use super::clients::{self, Facts, Script, Window};
@@ -13,19 +13,18 @@ use std::time::Duration;
 pub const CLIENTS: u32 = 32;
 /// 10 G.
 pub const PUBLISHED_LIMIT_PAGES: u64 = 2_621_440;
-/// The published proportions, per page of limit: 20 M records, 6 M operations, and a cache of 4.5
-/// G.
+/// The published proportions per page of limit: 20 M records, 6 M operations, and a cache of 4.5 G.
 const RECORDS_PER_LIMIT: f64 = 20_000_000.0 / PUBLISHED_LIMIT_PAGES as f64;
 const OPERATIONS_PER_LIMIT: f64 = 6_000_000.0 / PUBLISHED_LIMIT_PAGES as f64;
 const CACHE_PER_LIMIT: f64 = 0.45;
-/// Before anything is counted, a third as many operations as are counted fill memory.
+/// A third of the counted operations fill memory before counting starts.
 const WARM: u64 = 3;
 const TOUCH_TIME: Duration = Duration::from_nanos(500);
-/// A leaf's eight pages are read one after the other here: each in an eighth of the time of one
-/// read of 32 KiB.
+/// Read time of each of a leaf's eight pages, which are read one by one here: an eighth of a read
+/// of 32 KiB.
 const LEAF_READ_TIME: Duration = Duration::from_micros(96);
-/// What a walk takes for an entry of a page table that is in the processor's cache. Nothing that is
-/// counted depends on it or on [`SCAN_TIME`] by more than 0.3 % (docs/experiments/reclaim-loop.md).
+/// Time of a walk per page-table entry in the processor's cache. No counter depends on it or on
+/// [`SCAN_TIME`] by more than 0.3 % (docs/experiments/reclaim-loop.md).
 pub(super) const WALK_TIME: Duration = Duration::from_nanos(10);
 const WRITE_TIME: Duration = Duration::from_micros(20);
 
@@ -41,25 +40,25 @@ fn device() -> DeviceModel {
     DeviceModel { read: lane(LEAF_READ_TIME / 8, 3_000_000_000), write: lane(WRITE_TIME, 1_500_000_000) }
 }
 
-/// A run.
+/// Parameters of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct StoreRun {
-    /// How the cache behaves.
+    /// Mechanisms of the cache.
     pub mechanisms: Mechanisms,
-    /// Of a hundred operations.
+    /// Percentage of operations that write.
     pub writes_percent: u32,
-    /// The limit. Records, operations and the engine's cache are in proportion to it.
+    /// Limit in pages. Records, operations and the engine's cache scale with it.
     pub limit_pages: u64,
-    /// Decides every random choice.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Operations are divided by this.
+    /// Divisor of the number of operations.
     pub shorter: u64,
-    /// It is seen event by event, and over time.
+    /// Whether to observe events and record a timeline.
     pub watched: bool,
 }
 
 impl StoreRun {
-    /// As published, but for the size.
+    /// The published run, scaled to the limit.
     pub fn new(mechanisms: Mechanisms, limit_pages: u64, seed: u64) -> StoreRun {
         StoreRun { mechanisms, writes_percent: 5, limit_pages, seed, shorter: 1, watched: false }
     }
@@ -75,7 +74,7 @@ impl StoreRun {
         })
     }
 
-    /// Runs it.
+    /// Runs the store.
     pub fn run(&self) -> Result<Facts, Error> {
         let machine = Machine {
             mechanisms: self.mechanisms,
@@ -92,7 +91,7 @@ impl StoreRun {
             ..Machine::kernel_lab(self.limit_pages)
         };
         let operations = (self.limit_pages as f64 * OPERATIONS_PER_LIMIT) as u64;
-        // Memory is filled whatever is shorter.
+        // Memory is filled regardless of `shorter`.
         let (warm, counted) = (operations / WARM, operations / self.shorter);
         clients::run(&Script {
             watched: self.watched,
