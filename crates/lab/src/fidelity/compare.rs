@@ -1,4 +1,4 @@
-//! Which replays are made, and which numbers are held against each other.
+//! Selection of the replays of each kernel run, and comparison of the counts.
 //!
 //! ```text
 //! one kernel run, reads     one replay at its capacity
@@ -6,7 +6,7 @@
 //! … of the classic LRU       the median of five replays, which differ in when statistics are collected; what they differ by
 //!                            is allowed
 //! … and its repetitions     the same; what they differ by is allowed
-//! five limits, mapped       besides: the mean of the runs against the mean of a replay for each
+//! five limits, mapped       also: the mean of the runs against the mean of a replay for each
 //! ```
 
 use super::kernel_run::{Access, KernelRun, Measure, Setting};
@@ -15,53 +15,53 @@ use super::variant::Variant;
 use crate::statistics::{mean, median, range};
 use mglru_core::Lru;
 
-/// Limits of a series are not further apart.
+/// Largest distance between the limits of a series, in pages.
 const SERIES_SPAN_PAGES: u64 = 128;
-/// Runs of a series, at least.
+/// Minimum number of runs in a series.
 const SERIES_RUNS_MIN: usize = 5;
 
-/// What is compared, as numbers of kernel runs and replays to be averaged.
+/// Kernel runs and replays whose means are compared.
 #[derive(Debug)]
 pub struct Subject {
-    /// The runs; the first one names limit and setting.
+    /// The runs. The first one gives limit and setting.
     pub runs: Vec<KernelRun>,
-    /// Repetitions of a single run, itself among them.
+    /// Repetitions of a single run, including the run itself.
     repetitions: Vec<KernelRun>,
     /// The replays.
     pub variants: Vec<Variant>,
     kind: RowKind,
 }
 
-/// A kernel's number, and ours.
+/// Comparison of one measure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
-    /// What was run.
+    /// Setting of the runs.
     pub setting: Setting,
-    /// `memory.max`; the mean of a series.
+    /// `memory.max` in pages; the mean of a series.
     pub limit_pages: u64,
-    /// Memory of the replay; the mean, if there are several.
+    /// Memory of the replay in pages; the mean of several.
     pub memory_pages: u64,
-    /// Which number.
+    /// The compared measure.
     pub measure: Measure,
-    /// The kernel's.
+    /// The kernel's value.
     pub kernel: f64,
-    /// Over how many runs that is the mean.
+    /// Number of kernel runs in the mean.
     pub kernel_runs: usize,
-    /// Ours.
+    /// The engine's value.
     pub ours: f64,
-    /// Over how many replays that is the mean.
+    /// Number of replays in the mean.
     pub our_runs: usize,
-    /// How far they may be apart.
+    /// Allowed difference.
     pub tolerance: Tolerance,
 }
 
 impl Comparison {
-    /// Whether they are close enough.
+    /// Whether the difference is within the tolerance.
     pub fn within(&self) -> bool {
         self.tolerance.allows(self.kernel, self.ours)
     }
 
-    /// In percent of the kernel's; `None`: that is 0, and ours is not.
+    /// Difference in percent of the kernel's value; `None` if that is 0 and the engine's is not.
     pub fn difference_percent(&self) -> Option<f64> {
         if self.kernel > 0.0 {
             Some(100.0 * (self.ours / self.kernel - 1.0))
@@ -71,7 +71,7 @@ impl Comparison {
     }
 }
 
-/// What the rows of a table give to compare.
+/// The comparisons that the rows of a table allow.
 pub fn subjects(runs: &[KernelRun]) -> Vec<Subject> {
     let mut subjects = Vec::new();
     let mut settings: Vec<&Setting> = Vec::new();
@@ -104,7 +104,7 @@ impl Subject {
         Subject { variants: Variant::of(&run), repetitions, kind: kind(&run, false), runs: vec![run] }
     }
 
-    /// Runs of mapped reads at several limits that are close together.
+    /// A series of runs with mapped reads at several limits close together.
     fn series(runs: Vec<KernelRun>) -> Option<Subject> {
         let first = runs.first()?;
         let last = runs.last()?;
@@ -121,7 +121,7 @@ impl Subject {
         })
     }
 
-    /// Compares all numbers. `ours`: of the replay of that number.
+    /// Compares all measures. `ours` returns a measure of the replay with a given index.
     pub fn compare(&self, ours: impl Fn(usize, Measure) -> f64) -> Vec<Comparison> {
         let compare = |measure: Measure| {
             let kernel = mean(&self.runs.iter().map(|run| run.count(measure)).collect::<Vec<_>>());
@@ -146,7 +146,7 @@ impl Subject {
         Measure::of(&self.runs[0]).map(compare).collect()
     }
 
-    /// What repetitions differ by, in percent of the run that they repeat.
+    /// Spread of repeated runs, in percent of the run that they repeat.
     fn noise_percent(&self, measure: Measure) -> f64 {
         let counts: Vec<f64> = self.repetitions.iter().map(|run| run.count(measure)).collect();
         let count = self.runs[0].count(measure);
@@ -154,7 +154,7 @@ impl Subject {
     }
 }
 
-/// From the least to the most.
+/// Difference between maximum and minimum.
 fn spread(values: &[f64]) -> f64 {
     let (least, most) = range(values);
     most - least

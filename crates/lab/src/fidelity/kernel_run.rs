@@ -1,50 +1,51 @@
-//! What a real kernel did: the rows of the lab's `results.csv` (`../shared/kernel/README.md`).
+//! Runs of real kernels: rows of the kernel lab's table `results.csv`.
 
 use crate::Error;
 use mglru_core::{Lru, Preset};
 use mglru_sim::{SwapDevice, SwapModel, Writes};
 use std::path::{Path, PathBuf};
 
-/// Half of what one reclaim effort frees. Memory swings between the limit and so many pages less
-/// than twice that; a replay's limit is the mean and this ([book: agreement#multigen-agreement]).
+/// Half of the pages that one reclaim effort frees. Memory oscillates between the limit and a full
+/// effort below it. A replay's limit is the mean plus this ([book: agreement#multigen-agreement]).
 pub const HALF_AN_EFFORT_PAGES: u64 = 28;
 
-/// Swap of a replay, 1 GiB. The lab's rows use a hundredth of it.
+/// Swap of a replay, 1 GiB. The rows use a hundredth of it.
 const SWAP_PAGES: u32 = 1 << 18;
 
-/// A number that a kernel and a replay both have.
+/// A count that kernel runs and replays both have. It covers the counted part unless stated
+/// otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Misses of the whole replay.
     TotalMisses,
-    /// Misses of the counted part, as all others but the sorted pages and the generations.
+    /// Misses.
     Misses,
     /// Evicted pages that came back.
     Refaults,
-    /// Pages taken off the lists.
+    /// Scanned pages.
     Scanned,
-    /// Pages freed.
+    /// Freed pages.
     Stolen,
-    /// Pages moved to the generation that they belong to, in the whole replay. The counted part has
-    /// few in older versions, and with writes a flush more or less decides about a third of them;
-    /// the tolerances of the book are about whole replays.
+    /// Pages sorted to their generation, in the whole replay. In older versions the counted part
+    /// has few, and with writes a single flush more or less changes them by about a third. The
+    /// book's tolerances are for whole replays.
     Sorted,
     /// Pages moved to a younger generation.
     Activated,
-    /// Of the refaults, those of pages that had been hot.
+    /// Refaults of pages that had been hot.
     Restored,
-    /// Refaults that were activated. Only under the classic LRU.
+    /// Refaults that were activated. Classic LRU only.
     ActivatedRefaults,
-    /// Generations created by the whole replay. Only under the multi-gen LRU.
+    /// Generations created in the whole replay. Multi-gen LRU only.
     Generations,
-    /// Pages read from swap by the whole replay. Only of runs with swap, as the next.
+    /// Pages read from swap in the whole replay. Runs with swap only.
     SwapIns,
-    /// Pages written to swap by the whole replay.
+    /// Pages written to swap in the whole replay. Runs with swap only.
     SwapOuts,
 }
 
 impl Measure {
-    /// All of them.
+    /// All measures.
     pub const ALL: [Measure; 12] = [
         Measure::TotalMisses,
         Measure::Misses,
@@ -60,7 +61,7 @@ impl Measure {
         Measure::SwapOuts,
     ];
 
-    /// Those that a run with or without swap has, under one policy or the other.
+    /// The measures of a run, which depend on its policy and swap.
     pub fn of(run: &KernelRun) -> impl Iterator<Item = Measure> + use<> {
         let shown = if run.setting.has_swap() { Self::ALL.len() } else { Measure::SwapIns as usize };
         let foreign = match run.lru {
@@ -70,7 +71,7 @@ impl Measure {
         Self::ALL.into_iter().take(shown).filter(move |&measure| measure != foreign)
     }
 
-    /// By the kernel's name.
+    /// The kernel's name.
     pub fn name(self) -> &'static str {
         match self {
             Measure::TotalMisses => "total_misses",
@@ -88,7 +89,7 @@ impl Measure {
         }
     }
 
-    /// The column that it is in; `None`: the difference of [`SEQ_COLUMNS`].
+    /// Column of the table; `None` for the difference of [`SEQ_COLUMNS`].
     fn column(self) -> Option<&'static str> {
         match self {
             Measure::TotalMisses => Some("total_misses"),
@@ -107,7 +108,7 @@ impl Measure {
     }
 }
 
-/// The youngest generation before and after.
+/// Number of the youngest generation before and after.
 const SEQ_COLUMNS: [&str; 2] = ["gen_start_max_seq", "gen_end_max_seq"];
 
 /// Columns beside those of [`Measure::column`] and [`SEQ_COLUMNS`].
@@ -129,12 +130,12 @@ const COLUMNS: [&str; 15] = [
     "total_elapsed_ns",
 ];
 
-/// What tells runs apart, other than chance and the limit.
+/// Parameters of a run other than the limit. Runs with equal parameters differ by chance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// The workload, whose trace is beside the table.
+    /// The workload. Its trace is beside the table.
     pub workload: String,
-    /// The kernel's version.
+    /// Version of the kernel.
     pub kernel: String,
     /// `mglru` or `classic`.
     pub lru: String,
@@ -153,14 +154,14 @@ fn lru_of(name: &str) -> Option<Lru> {
     }
 }
 
-/// The presets that stand for kernels, each with its version.
+/// Presets that represent kernels, with the kernels' versions.
 const KERNELS: [(&str, Preset); 3] =
     [("6.12", Preset::Linux612), ("7.1", Preset::Linux71), ("7.2", Preset::Linux72)];
 
-/// The preset that stands for a kernel, and the policy of that name.
+/// The preset that represents a kernel, and the policy with this name.
 ///
 /// # Errors
-/// Which of them there is not.
+/// A message that names the unknown one.
 pub fn preset_of(kernel: &str, lru: &str) -> Result<(Preset, Lru), String> {
     let version_of = |(version, _): &&(&str, Preset)| {
         kernel.strip_prefix(version).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -176,10 +177,10 @@ pub fn preset_of(kernel: &str, lru: &str) -> Result<(Preset, Lru), String> {
 }
 
 impl Setting {
-    /// The preset that stands for its kernel, and the policy.
+    /// The preset that represents the setting's kernel, and the policy.
     ///
     /// # Errors
-    /// Why it cannot be replayed.
+    /// The reason why it cannot be replayed.
     pub fn preset(&self) -> Result<(Preset, Lru), String> {
         let Setting { kernel, lru, swap, .. } = self;
         let found = preset_of(kernel, lru)?;
@@ -201,60 +202,59 @@ impl Setting {
         self.swap_device().is_some()
     }
 
-    /// Where anonymous pages went: so much swap that it was never short.
+    /// Swap for anonymous pages, large enough to be never short.
     pub fn swap(&self) -> Option<SwapModel> {
         self.swap_device().map(|device| SwapModel { pages: SWAP_PAGES, device })
     }
 
-    /// How writes treat pages that are not cached.
+    /// Treatment of writes to pages that are not cached.
     pub fn writes(&self) -> Writes {
         if self.wmode == "blind" { Writes::Overwrite } else { Writes::AfterRead }
     }
 }
 
-/// How pages were touched, which decides how exactly a run repeats.
+/// Access type of a run, which determines how exactly the run is repeatable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reads through a descriptor.
+    /// Reads by descriptor only.
     Reads,
-    /// Loads through a mapping.
+    /// Loads through a mapping only.
     MappedReads,
-    /// Some writes.
+    /// Some accesses write.
     Writes,
-    /// Some to anonymous memory, with swap.
+    /// Some accesses are to anonymous memory, with swap.
     AnonAndFile,
 }
 
 /// A row that can be replayed.
 #[derive(Clone, Debug)]
 pub struct KernelRun {
-    /// What was run.
+    /// Parameters of the run.
     pub setting: Setting,
-    /// What stands for its kernel.
+    /// The preset that represents its kernel.
     pub preset: Preset,
     /// The policy.
     pub lru: Lru,
     /// Empty, or `rep2`, `rep3`, … for repetitions.
     pub tag: String,
-    /// `memory.max`.
+    /// `memory.max` in pages.
     pub limit_pages: u64,
-    /// What was left of that for pages of files, with swap also for anonymous ones, and half an
-    /// effort.
+    /// Memory for file pages, and with swap also for anonymous pages, plus half an effort.
     pub memory_pages: u64,
-    /// Records of the trace.
+    /// Number of records in the trace.
     pub records: u64,
-    /// The access from which on it was counted.
+    /// The access at which counting started.
     pub warm_from: u64,
-    /// How pages were touched.
+    /// Access type.
     pub access: Access,
-    /// What an access took on average, what it waited for included.
+    /// Average time of an access, including waits, in nanoseconds.
     pub access_nanos: f64,
-    /// By [`Measure`].
+    /// Counts by [`Measure`].
     counts: [f64; Measure::ALL.len()],
 }
 
 impl KernelRun {
-    /// One of its numbers.
+    /// Value of a measure.
     pub fn count(&self, measure: Measure) -> f64 {
         self.counts[measure as usize]
     }
@@ -263,58 +263,58 @@ impl KernelRun {
 /// A row that cannot be replayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
-    /// What was run.
+    /// Parameters of the run.
     pub setting: Setting,
-    /// Of the row.
+    /// Tag of the row.
     pub tag: String,
-    /// Of the row.
+    /// Limit of the row, in pages.
     pub limit_pages: u64,
-    /// Why not.
+    /// Reason.
     pub reason: String,
 }
 
-/// The rows of a table.
+/// Rows of a table.
 #[derive(Debug, Default)]
 pub struct Table {
     /// Rows that can be replayed.
     pub runs: Vec<KernelRun>,
-    /// Rows that cannot.
+    /// Rows that cannot be replayed.
     pub skipped: Vec<Skipped>,
 }
 
 /// All rows of a table whose columns are the fields of `R`.
 ///
 /// # Errors
-/// The file cannot be read, or a row is none.
+/// If the file cannot be read or a row is invalid.
 pub fn rows<R: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<R>, Error> {
     let failed = |error: csv::Error| Error::work(format_args!("{}: {error}", path.display()));
     csv::Reader::from_path(path).map_err(failed)?.deserialize().collect::<Result<_, _>>().map_err(failed)
 }
 
-/// Which rows are wanted. Empty: all.
+/// Filter of rows. Empty lists select all.
 #[derive(Debug, Default)]
 pub struct Filter {
-    /// Versions of kernels.
+    /// Kernel versions.
     pub kernels: Vec<String>,
-    /// Names of workloads.
+    /// Workload names.
     pub workloads: Vec<String>,
     /// The policy.
     pub lru: Option<Lru>,
 }
 
 impl Filter {
-    /// Whether rows of a kernel and a policy are wanted.
+    /// Whether the filter selects a kernel and a policy.
     pub fn wants(&self, kernel: &str, lru: &str) -> bool {
         let policy = self.lru.is_none_or(|wanted| lru_of(lru) == Some(wanted));
         policy && (self.kernels.is_empty() || self.kernels.iter().any(|wanted| wanted == kernel))
     }
 
-    /// Whether rows of a workload are wanted.
+    /// Whether the filter selects a workload.
     pub fn wants_workload(&self, workload: &str) -> bool {
         self.workloads.is_empty() || self.workloads.iter().any(|wanted| wanted == workload)
     }
 
-    /// Every name stands in the table.
+    /// Checks that every name in the filter occurs in the table.
     fn check(&self, path: &Path, settings: &[Setting]) -> Result<(), Error> {
         let check = |option: &str, wanted: &[String], of: fn(&Setting) -> &String| {
             let mut there: Vec<&str> = settings.iter().map(|setting| of(setting).as_str()).collect();
@@ -334,7 +334,7 @@ impl Filter {
     }
 }
 
-/// A record of the CSV, with the means to complain about it.
+/// A record of the CSV file, with context for error messages.
 struct Fields<'a> {
     path: &'a Path,
     headings: &'a csv::StringRecord,
@@ -343,7 +343,7 @@ struct Fields<'a> {
 
 impl Fields<'_> {
     fn text(&self, column: &str) -> &str {
-        // All columns were looked for, and all records are as long as the headings.
+        // All columns were checked, and all records have as many fields as the header.
         let position = self.headings.iter().position(|heading| heading == column).expect("a known column");
         self.record[position].trim()
     }
@@ -403,10 +403,10 @@ impl Fields<'_> {
 }
 
 impl Table {
-    /// Reads the rows that are wanted.
+    /// Reads the selected rows.
     ///
     /// # Errors
-    /// The file cannot be read, is no such table, or has no row that is wanted.
+    /// If the file cannot be read, is not such a table, or has no selected row.
     pub fn read(path: &Path, filter: &Filter) -> Result<Table, Error> {
         let failed = |error: csv::Error| Error::work(format_args!("{}: {error}", path.display()));
         let mut reader = csv::Reader::from_path(path).map_err(failed)?;
@@ -457,7 +457,7 @@ impl Table {
 /// The trace of a workload, beside the table.
 ///
 /// # Errors
-/// There is none.
+/// If there is none.
 pub fn trace_of(table: &Path, workload: &str) -> Result<PathBuf, Error> {
     let there =
         |end: &str| Some(table.with_file_name(format!("{workload}{end}"))).filter(|path| path.is_file());

@@ -1,12 +1,13 @@
-//! The two loads of the lab that may end in a kill (`../shared/kernel/README.md`, "A, dirty writer"
-//! and "B, file and anonymous mix"), on a machine like the lab's.
+//! The two loads of the kernel lab that may end in an OOM kill, a dirty writer (A) and a mix of
+//! file and anonymous memory (B), on a model of the lab's machine.
 //!
-//! What the lab's machine took for things is not in its table, and is modelled from what is:
-//! * `SCAN_TIME`: 6.12 multi-gen never sleeps while it waits for a disk of 40 MB/s, and looks at
-//!   2.2 to 3.8 million pages in 4 to 19 s, so that a page takes 1.8 to 5 µs.
+//! The table does not contain times of the lab's machine. They are derived from its counts:
+//! * `SCAN_TIME`: multi-gen 6.12 never sleeps while it waits for a disk of 40 MB/s, and scans 2.2
+//!   to 3.8 million pages in 4 to 19 s. A page thus takes 1.8 to 5 µs.
 //! * `WRITE_TIME`: an unlimited disk took 192 MiB in 0.8 s.
-//! * The mix is 16 processes on two CPUs. The simulator has a CPU for each, so that each is slower:
-//!   128 rounds of 22,609 stores in 50 to 60 s are some 150 µs for each of eight workers' stores.
+//! * The mix has 16 processes on two CPUs. The simulator has a CPU for each process, so each CPU is
+//!   slower: 128 rounds of 22,609 stores in 50 to 60 s are about 150 µs per store of each of eight
+//!   workers.
 
 use mglru_core::{Counter, Mechanisms, Time};
 use mglru_sim::{
@@ -18,80 +19,80 @@ use std::rc::Rc;
 use std::time::Duration;
 
 const SCAN_TIME: Duration = Duration::from_micros(2);
-/// What a step of reclaim takes besides.
+/// Time of a step of reclaim, apart from scanning.
 const STEP_TIME: Duration = Duration::from_micros(2);
-/// The same where files lie in large folios: a charge that fails fails for folios of 256, 128, …
-/// and 8 pages in turn, after 16 efforts each, of 0.58 ms each. Ours fails after 16, of some 150
-/// steps each; this makes both last 59 ms.
+/// The same for files in large folios. A failing charge of the kernel fails for folios of 256, 128,
+/// … and 8 pages in turn, each after 16 efforts of 0.58 ms. Here it fails after 16 efforts of about
+/// 150 steps. With this time both take 59 ms.
 const LARGE_FOLIO_STEP_TIME: Duration = Duration::from_micros(25);
 const WRITE_TIME: Duration = Duration::from_micros(10);
-/// ext4 ends the write-back of an extent as a whole, when its last transfer is over and a worker
-/// has marked it as written.
+/// ext4 ends writeback for a whole extent, after its last transfer is complete and a worker has
+/// marked it as written.
 const EXTENT_PAGES: u32 = 2048;
-/// What that worker takes, from when it is called: 28 times, half of them up to 1 ms, a quarter
-/// more than 5, a tenth more than 21.
+/// Duration of that worker, from its call. In 28 measurements, half took up to 1 ms, a quarter more
+/// than 5, a tenth more than 21.
 const END_IO_TIME: Duration = Duration::from_micros(1100);
 const END_IO_SPREAD_PERMILLE: u32 = 3200;
-/// The disk's speed was QEMU's throttle, a bucket of a tenth of a second: at 40 MB/s, nine
-/// transfers of 512 KiB passed at once.
+/// The disk was throttled by QEMU with a bucket of a tenth of a second: at 40 MB/s, nine transfers
+/// of 512 KiB passed at once.
 const DISK_BURST: Duration = Duration::from_millis(100);
 const MIX_TOUCH_TIME: Duration = Duration::from_micros(30);
-/// Stores of a worker in one slice, and until it has the next.
+/// Stores of a worker per time slice.
 const SLICE_STORES: u64 = 133;
-/// What a read from the mix's "fast disk" takes, its wait for a CPU included.
+/// Read time of the mix's "fast disk", including the wait for a CPU.
 const MIX_READ_TIME: Duration = Duration::from_micros(200);
-/// Some ten of the processes run at a time, on two CPUs, for a tick of 4 ms each.
+/// Time without the CPU: about ten of the processes run, on two CPUs, for a tick of 4 ms each.
 const MIX_AWAY: Duration = Duration::from_millis(16);
 const MIX_PREEMPTION: Preemption = Preemption {
     slice: Duration::from_millis(4),
     away: Latency::Uniform { least: Duration::from_millis(4), most: Duration::from_millis(28) },
 };
-/// How often a worker looks whether the others are done.
+/// Interval at which a worker checks whether the others are done.
 const BARRIER_LOOK: Duration = Duration::from_micros(500);
-/// Pages of the buffer that is written over and over: 1 MiB, which is also the largest transfer.
+/// Pages of the buffer that is written repeatedly: 1 MiB, also the largest transfer.
 const BUFFER_PAGES: u64 = 256;
-/// Of a thousand pages of a limit, those left for pages of files and anonymous memory: 15,872 of
-/// 16,384, 31,896 of 32,768.
+/// Share of a limit, in thousandths, left for file and anonymous pages: 15,872 of 16,384, 31,896 of
+/// 32,768.
 const CAPACITY_PERMILLE: u64 = 972;
 
-/// What a load came to.
+/// Result of a load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// A charge failed: the kernel would have killed.
+    /// Whether a charge failed, where the kernel would kill.
     pub killed: bool,
     /// Buffers written, or rounds.
     pub iterations: u64,
-    /// When it ended.
+    /// End time.
     pub end: Time,
-    /// Most pages that were dirty at once.
+    /// Highest number of dirty pages.
     pub peak_dirty_pages: u64,
-    /// Pages looked at, of files.
+    /// Scanned file pages.
     pub scanned_pages: u64,
-    /// Pages freed, of files.
+    /// Freed file pages.
     pub stolen_pages: u64,
 }
 
-/// The dirty writer.
+/// Parameters of the dirty writer.
 #[derive(Clone, Copy, Debug)]
 pub struct DirtyWriter {
     /// Limit of its memcg, in pages.
     pub limit_pages: u64,
-    /// What it writes, in pages.
+    /// Amount to write, in pages.
     pub file_pages: u64,
-    /// 0: unlimited.
+    /// Speed of the disk; 0 for unlimited.
     pub disk_bytes_per_second: u64,
-    /// What the cgroup has dirty is held against its own limit.
+    /// Whether the cgroup's dirty pages are compared with its own limit.
     pub memcg_dirty_limits: bool,
-    /// Its file lies in large folios, as with ext4 since 6.16.
+    /// Whether its file is in large folios, as with ext4 since 6.16.
     pub large_folios: bool,
 }
 
-/// Readers of a file and users of anonymous memory.
+/// Parameters of the mix: readers of a file beside users of anonymous memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
     /// Limit of the memcg, in pages.
     pub limit_pages: u64,
-    /// Processes that read the file over and over.
+    /// Processes that read the file repeatedly.
     pub readers: u32,
     /// Size of the file, in pages.
     pub file_pages: u32,
@@ -99,15 +100,16 @@ pub struct Mix {
     pub workers: u32,
     /// Memory of all workers together, in pages.
     pub anon_pages: u32,
-    /// Between two rounds of a worker.
+    /// Pause between two rounds of a worker.
     pub pause: Duration,
-    /// Rounds after which it is over.
+    /// Number of rounds.
     pub rounds: u64,
-    /// It is over after this at the latest.
+    /// Time limit.
     pub time_limit: Duration,
 }
 
-/// A machine of 16 times the limit, whose dirty limits the tenant alone never meets.
+/// A machine with 16 times the limit, so that a single tenant never reaches the global dirty
+/// limits.
 fn machine(mechanisms: Mechanisms, seed: u64, limit_pages: u64) -> Machine {
     Machine {
         tenants: vec![Tenant::new("lab", limit_pages)],
@@ -126,7 +128,7 @@ fn machine(mechanisms: Mechanisms, seed: u64, limit_pages: u64) -> Machine {
 }
 
 impl DirtyWriter {
-    /// Runs it once.
+    /// Runs the load once.
     pub fn run(&self, mechanisms: Mechanisms, seed: u64) -> Result<Outcome, SimError> {
         let limit_pages = self.limit_pages * CAPACITY_PERMILLE / 1000;
         let latency = Latency::Skewed { median: END_IO_TIME, spread_permille: END_IO_SPREAD_PERMILLE };
@@ -160,7 +162,7 @@ impl DirtyWriter {
     }
 }
 
-/// Runs on until the end, that time or a failed charge.
+/// Runs until the end, a time limit or a failed charge.
 fn watch(simulator: &mut Simulator, until: Option<Time>) -> Result<Outcome, SimError> {
     let lab = simulator.core().memcgs().find("lab").expect("it was made");
     let count = |simulator: &Simulator, counter| simulator.core().memcg(lab).stat().get(counter);
@@ -179,10 +181,10 @@ fn watch(simulator: &mut Simulator, until: Option<Time>) -> Result<Outcome, SimE
     })
 }
 
-/// What the workers of a mix have done.
+/// Progress of the workers of a mix.
 #[derive(Debug, Default)]
 struct Progress {
-    /// Stores of all pages, of all workers together.
+    /// Stores of all workers together.
     filled: u64,
     workers: u64,
     rounds: u64,
@@ -190,7 +192,7 @@ struct Progress {
 }
 
 impl Mix {
-    /// Runs it once.
+    /// Runs the load once.
     pub fn run(&self, mechanisms: Mechanisms, seed: u64) -> Result<Outcome, SimError> {
         let read = Lane {
             latency: Latency::Skewed { median: MIX_READ_TIME, spread_permille: 500 },

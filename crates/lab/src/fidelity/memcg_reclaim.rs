@@ -1,7 +1,8 @@
-//! Rows of `memcg-reclaim.csv`: how evenly requests on the root are spread over many equal memcgs.
+//! Rows of `memcg-reclaim.csv`: the distribution of reclaim from the root over many equal memcgs.
 //!
-//! Two phases of one machine are two rows. Touches are the kernel lab's, page by page; where a walk
-//! begins is chance there and here, so that ours is the median over some seeds.
+//! Two phases on one machine are two rows. Touches are those of the kernel lab, page by page. The
+//! starting point of a walk is random in both, so the engine's value is the median over several
+//! seeds.
 
 use super::kernel_run::{Filter, preset_of, rows};
 use crate::equal_memcgs::{Draws, EqualMemcgs, Phase, Rounds};
@@ -15,65 +16,66 @@ use serde::{Serialize, Serializer};
 use std::path::Path;
 use std::time::Duration;
 
-/// Seeds of ours.
+/// Number of seeds.
 const SEEDS: u64 = 12;
-/// What the sum may differ by, in points, and the spread, as a share of the kernel's.
+/// Allowed difference of the sum in percentage points, and of the spread as a share of the
+/// kernel's.
 const RATIO_POINTS: f64 = 3.0;
 const DEVIATION_SHARE: f64 = 0.25;
 
-/// A row.
+/// A row of the table.
 #[derive(Debug, Clone, serde::Deserialize)]
 pub struct Row {
-    /// The kernel's version.
+    /// Version of the kernel.
     pub kernel: String,
-    /// The lab's name of its policy.
+    /// The kernel lab's name of the policy.
     pub lru: String,
-    /// How many memcgs there were.
+    /// Number of memcgs.
     pub memcgs: usize,
-    /// Pages of each.
+    /// Pages of each memcg.
     pub pages_each: u32,
-    /// How often pages were requested.
+    /// Number of requests.
     pub rounds: u32,
-    /// Bytes of each request.
+    /// Bytes per request.
     pub request_bytes: u64,
     /// Share of its pages that each memcg touched between two requests.
     pub touch_fraction: f64,
-    /// What was stolen for a page that was asked for, in percent.
+    /// Reclaimed pages in percent of requested ones.
     pub ratio_percent: f64,
     /// Standard deviation over the memcgs, in percent of the mean.
     pub stddev_over_mean_percent: f64,
-    /// Pages scanned for a page that was stolen.
+    /// Scanned pages per reclaimed page.
     pub scan_per_steal: f64,
-    /// What the first quarter of the memcgs lost, in percent of all.
+    /// Share reclaimed from the first quarter of the memcgs, in percent.
     pub first_quarter_percent: f64,
-    /// Rounds on this machine before: 0 begins a new one.
+    /// Number of earlier rounds on this machine; 0 starts a new one.
     pub first_round: u32,
-    /// How long it took.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
-/// A row and what we make of it.
+/// A row and the engine's results.
 #[derive(Debug, Clone)]
 pub struct Compared {
-    /// The kernel's.
+    /// The kernel's row.
     pub row: Row,
-    /// Ours, one for each seed.
+    /// The engine's results, one per seed.
     pub ours: Vec<Rounds>,
-    /// What kernels that do the same differ by in the spread.
+    /// Difference in spread among kernels with equal behaviour.
     noise: f64,
 }
 
-/// Whether the file has such rows.
+/// Whether the file's header is that of this table.
 pub fn is_meant(header: &str) -> bool {
     header.contains("pages_each")
 }
 
-/// Replays the rows.
+/// Runs the load of each row.
 ///
 /// # Errors
-/// The file cannot be read, or the simulator has a bug.
+/// If the file cannot be read, or of a bug in the simulator.
 pub fn compare(path: &Path, filter: &Filter, watch: &dyn Watch) -> Result<Vec<Compared>, Error> {
-    // Kernels that are not wanted tell what those of the same policy differ by, too.
+    // Unselected kernels also show the difference among kernels with the same policy.
     let all = rows::<Row>(path)?;
     let wanted = |row: &&Row| filter.wants(&row.kernel, &row.lru);
     let mut machines: Vec<Vec<Row>> = Vec::new();
@@ -104,7 +106,7 @@ pub fn compare(path: &Path, filter: &Filter, watch: &dyn Watch) -> Result<Vec<Co
     Ok(compared)
 }
 
-/// What kernels that do the same differ by in the spread: the classic LRU is the same on all of
+/// Difference in spread among kernels with equal behaviour: the classic LRU is the same in all of
 /// them.
 fn noise(of: &Row, rows: &[Row]) -> f64 {
     if of.lru != "classic" {
@@ -136,14 +138,14 @@ fn replay(phases: &[Row], seed: u64) -> Result<Vec<Rounds>, Error> {
         seed,
         access_time: Duration::from_micros(1),
         mechanisms: Mechanisms::preset(preset).with_lru(lru),
-        // Of the classic LRU, when the kernel collected its statistics is chance, too.
+        // For the classic LRU, the time at which the kernel collects its statistics is random, too.
         statistics_refresh: Refresh {
             first: Duration::from_millis(500) * (seed % 4) as u32,
             period: Duration::from_secs(2),
         },
         ..load.machine()
     };
-    // The rest of a round's time in the lab: the statistics that the classic LRU decides by are
+    // The remaining time of a round in the lab. The statistics on which the classic LRU decides are
     // refreshed by the clock.
     let touching = load.touches_per_round() * 1000;
     let phases_ours = phases.iter().map(|phase| Phase {
@@ -156,34 +158,34 @@ fn replay(phases: &[Row], seed: u64) -> Result<Vec<Rounds>, Error> {
     phases.iter().map(|phase| running.run(phase.rounds as usize).map_err(bug)).collect()
 }
 
-/// One of the two figures that count.
+/// One of the two compared values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figure {
-    /// Its name in a document.
+    /// Name in JSON documents.
     pub counter: &'static str,
-    /// The kernel's, in percent.
+    /// The kernel's value in percent.
     pub kernel: f64,
-    /// The median of ours, in percent.
+    /// The median of the engine's values in percent.
     pub ours: f64,
-    /// The most that they may be apart, in points.
+    /// Largest allowed difference in percentage points.
     pub tolerance: f64,
-    /// Of our seeds, the least and the most.
+    /// Minimum and maximum over the seeds.
     pub range: (f64, f64),
 }
 
-/// How a figure of ours stands to a kernel's, the better first.
+/// Position of the engine's value relative to the kernel's, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// As near as is wanted.
+    /// Within the tolerance.
     Near,
-    /// Further, but some seeds of ours are beyond it: the kernel's row is one run.
+    /// Outside the tolerance, but some seeds exceed the kernel's value, which is a single run.
     InOurRange,
-    /// Further.
+    /// Outside the tolerance and the range of the seeds.
     Outside,
 }
 
 impl Place {
-    /// In words; nothing where it is near.
+    /// Description; empty for [`Place::Near`].
     pub fn word(self) -> &'static str {
         match self {
             Place::Near => "",
@@ -194,7 +196,7 @@ impl Place {
 }
 
 impl Figure {
-    /// How it stands to the kernel's.
+    /// Position relative to the kernel's value.
     pub fn place(&self) -> Place {
         if (self.ours - self.kernel).abs() <= self.tolerance {
             Place::Near
@@ -207,12 +209,12 @@ impl Figure {
 }
 
 impl Compared {
-    /// The median of a figure of ours.
+    /// The median of a value over the seeds.
     pub fn ours(&self, of: fn(&Rounds) -> f64) -> f64 {
         median(&self.ours.iter().map(of).collect::<Vec<f64>>())
     }
 
-    /// The sum, and the spread.
+    /// The sum and the spread.
     pub fn figures(&self) -> [Figure; 2] {
         let figure = |counter, kernel: f64, of: fn(&Rounds) -> f64, tolerance| {
             let ours: Vec<f64> = self.ours.iter().map(of).collect();
@@ -235,14 +237,14 @@ impl Compared {
         ]
     }
 
-    /// What was run.
+    /// Description of the run.
     pub fn name(&self) -> String {
         let Row { kernel, lru, memcgs, pages_each, request_bytes, .. } = &self.row;
         format!("{kernel} {lru} {memcgs} × {pages_each}, {} MiB", request_bytes >> 20)
     }
 }
 
-/// A figure of a row, in the form of other rows of `mglru fidelity --json`.
+/// A value of a row, in the form of the other rows of `mglru fidelity --json`.
 #[derive(Debug, Clone, Serialize)]
 struct Document<'a> {
     workload: String,
@@ -257,7 +259,7 @@ struct Document<'a> {
     in_our_range: bool,
 }
 
-/// Serialised, a row is two: one for each of the figures that count.
+/// A row serialises to two elements, one per compared value.
 impl Serialize for Compared {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let row = &self.row;
@@ -277,10 +279,10 @@ impl Serialize for Compared {
     }
 }
 
-/// Names what is outside.
+/// Checks that all values are inside.
 ///
 /// # Errors
-/// Something is.
+/// A message that names the values outside.
 pub fn check(compared: &[Compared]) -> Result<(), Error> {
     let outside: Vec<String> = compared
         .iter()
@@ -322,7 +324,7 @@ mod tests {
         }
     }
 
-    /// `--kernel 6.12.117` once took away the rows by which its own is accepted.
+    /// `--kernel 6.12.117` must not filter out the rows that determine its tolerance.
     #[test]
     fn kernels_that_are_not_asked_for_allow_what_they_differ_by() {
         let rows =

@@ -1,12 +1,12 @@
-//! What real kernels did, run again and held against it.
+//! Fidelity: recorded runs of real kernels, repeated with the engine and compared.
 //!
-//! A table of the kernel lab has one row for each run of a kernel. Its header says of which of
-//! three kinds it is: [`Table`] has replays of traces, [`memcg_reclaim`] requests among many
-//! memcgs, and [`oom`] loads that may end in a kill.
+//! A table of the kernel lab has one row per run of a kernel. Its header identifies one of three
+//! kinds: [`Table`] has replays of traces, [`memcg_reclaim`] has reclaim requests among many
+//! memcgs, and [`oom`] has loads that may end in an OOM kill.
 //!
 //! # Example
 //!
-//! A kernel that stole 100 % of what was asked, and how far ours may be from it:
+//! A kernel reclaimed 100 % of the requested pages; the example shows the allowed difference:
 //!
 //! ```
 //! use mglru_lab::Unwatched;

@@ -1,9 +1,9 @@
-//! Rows of `oom.csv`: loads that kernels were killed by, or not.
+//! Rows of `oom.csv`: loads that ended in an OOM kill on a real kernel, or did not.
 //!
-//! Each row is one run of a kernel. Here a load runs with several seeds. A disk of 20 or 40 MB/s
-//! leaves no choice: all of ours must end as the row did. Where it does (a fast disk; the mix),
-//! rates are held against each other: how likely as many kills as the kernel had are at our rate.
-//! And our own preset never kills.
+//! Each row is one kernel run. The engine runs each load with several seeds. With a disk of 20 or
+//! 40 MB/s the outcome is certain: all engine runs must end like the row. Otherwise (a fast disk;
+//! the mix) rates are compared, by the probability of the kernel's number of kills at the engine's
+//! rate. The project's default preset must never kill.
 
 use super::kernel_run::{Filter, preset_of, rows};
 use super::load::{DirtyWriter, Mix, Outcome};
@@ -15,69 +15,69 @@ use serde::{Serialize, Serializer};
 use std::path::Path;
 use std::time::Duration;
 
-/// Seeds, and those of loads of which kernels killed some: there the rate counts.
+/// Number of seeds for certain outcomes; further seeds apply to loads whose kill rate is compared.
 const SEEDS: u64 = 2;
 const RATE_SEEDS: u64 = 12;
-/// Disks that are at most so fast are slower than any effort of reclaim.
+/// Disks up to this speed, in bytes per second, are slower than any reclaim effort.
 const SLOW_DISK: u64 = 40_000_000;
-/// A kernel's count of kills that is less likely than this at our rate is not ours.
+/// Significance level: a less probable number of kills at the engine's rate is a difference.
 const LIKELY: f64 = 0.05;
 
-/// A row.
+/// A row of the table.
 #[derive(Debug, Clone, serde::Deserialize)]
 pub struct Row {
-    /// The lab's letter of the load.
+    /// The kernel lab's letter of the load.
     pub case: String,
-    /// The kernel's version.
+    /// Version of the kernel.
     pub kernel: String,
-    /// The lab's name of its policy.
+    /// The kernel lab's name of the policy.
     pub lru: String,
     /// v1 or v2.
     pub cgroup_version: String,
-    /// Limit of the memcg, in bytes.
+    /// Limit of the memcg in bytes.
     pub limit_bytes: u64,
-    /// What the load was told: `name=value`, separated by blanks.
+    /// Parameters of the load: `name=value`, separated by blanks.
     pub parameters: String,
-    /// `killed`, or how else it ended.
+    /// `killed`, or another end.
     pub outcome: String,
     /// Buffers written, or rounds.
     pub iterations: u64,
-    /// How long it ran.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// Pages that were dirty at most.
+    /// Highest number of dirty pages.
     pub peak_dirty_pages: Option<u64>,
-    /// Pages of files that were scanned.
+    /// Scanned file pages.
     pub pgscan_file: u64,
-    /// Pages of files that were reclaimed.
+    /// Reclaimed file pages.
     pub pgsteal_file: u64,
 }
 
-/// What a row ran.
+/// The load of a row.
 #[derive(Debug, Clone, Copy)]
 enum Load {
     Writer(DirtyWriter),
     Mix(Mix),
 }
 
-/// Rows of one kernel, policy and load, and what we make of it.
+/// Rows of one kernel, policy and load, with the engine's results.
 #[derive(Debug, Clone)]
 pub struct Compared {
     /// The kernel's runs, at least one.
     pub rows: Vec<Row>,
     load: Load,
-    /// Ours, under the kernel's preset.
+    /// The engine's runs with the kernel's preset.
     pub ours: Vec<Outcome>,
-    /// Ours, under our own.
+    /// The engine's runs with the default preset.
     pub default: Vec<Outcome>,
 }
 
-/// Whether the file has such rows.
+/// Whether the file's header is that of this table.
 pub fn is_meant(header: &str) -> bool {
     header.contains("oom_kills")
 }
 
 impl Row {
-    /// One of `name=value` in its parameters.
+    /// Value of a parameter.
     fn parameter(&self, name: &str) -> Result<&str, Error> {
         let found = self.parameters.split(' ').find_map(|one| one.strip_prefix(name)?.strip_prefix('='));
         found.ok_or_else(|| Error::work(format_args!("'{}' has no {name}", self.parameters)))
@@ -125,17 +125,17 @@ impl Row {
         self.outcome == "killed"
     }
 
-    /// What is the same of rows that are repetitions: of the mix, however long they ran.
+    /// Properties shared by repetitions of a load. For the mix they exclude the duration.
     fn group(&self) -> (&str, &str, &str, &str, u64, &str) {
         let parameters = if self.case == "A" { self.parameters.as_str() } else { "" };
         (&self.case, &self.kernel, &self.lru, &self.cgroup_version, self.limit_bytes, parameters)
     }
 }
 
-/// Runs the rows' loads, those of all tables together.
+/// Runs the loads of all rows of all tables.
 ///
 /// # Errors
-/// A file cannot be read, or the simulator has a bug.
+/// If a file cannot be read, or of a bug in the simulator.
 pub fn compare(tables: &[&Path], filter: &Filter, watch: &dyn Watch) -> Result<Vec<Compared>, Error> {
     let mut compared: Vec<Compared> = Vec::new();
     let wanted = |row: &Row| filter.wants(&row.kernel, &row.lru) && filter.wants_workload(&row.case);
@@ -146,7 +146,7 @@ pub fn compare(tables: &[&Path], filter: &Filter, watch: &dyn Watch) -> Result<V
     for row in all {
         match compared.iter_mut().find(|one| one.rows[0].group() == row.group()) {
             Some(one) => {
-                // Repetitions of the mix ran for different times: ours do for the longest.
+                // Repetitions of the mix ran for different times. The engine runs the longest.
                 if let (Load::Mix(longest), Load::Mix(mix)) = (&mut one.load, row.load()?) {
                     longest.rounds = longest.rounds.max(mix.rounds);
                     longest.time_limit = longest.time_limit.max(mix.time_limit);
@@ -185,7 +185,7 @@ pub fn compare(tables: &[&Path], filter: &Filter, watch: &dyn Watch) -> Result<V
     Ok(compared)
 }
 
-/// How many of our runs were killed.
+/// Number of engine runs that were killed.
 pub fn kills(outcomes: &[Outcome]) -> usize {
     outcomes.iter().filter(|outcome| outcome.killed).count()
 }
@@ -195,12 +195,12 @@ impl Compared {
         if !self.is_certain() && kernel_kills(&self.rows) > 0 { RATE_SEEDS } else { SEEDS }
     }
 
-    /// Once for each load that a multi-gen kernel had.
+    /// Whether to run the default preset too: once for each load of a multi-gen kernel.
     fn is_for_default(&self) -> bool {
         self.rows[0].kernel.starts_with("7.2") && self.rows[0].lru == "mglru" || kernel_kills(&self.rows) > 0
     }
 
-    /// Whether only one outcome is right.
+    /// Whether the outcome is certain.
     fn is_certain(&self) -> bool {
         match self.load {
             Load::Writer(writer) => {
@@ -210,14 +210,14 @@ impl Compared {
         }
     }
 
-    /// How likely a count of kills as far from ours as the kernel's is, at our rate.
+    /// Probability, at the engine's kill rate, of a count at least as unusual as the kernel's.
     fn likelihood(&self) -> f64 {
-        // With no kill, or nothing else, in so many runs, the next one may still be different.
+        // Smoothed rate: even after only equal outcomes, the next one may differ.
         let rate = (kills(&self.ours) as f64 + 0.5) / (self.ours.len() as f64 + 1.0);
         likelihood(self.rows.len(), kernel_kills(&self.rows), rate)
     }
 
-    /// Whether ours ends as the kernel's does.
+    /// Whether the engine ends as the kernel does.
     pub fn within(&self) -> bool {
         let agrees = if self.is_certain() {
             let killed = self.rows[0].killed();
@@ -228,7 +228,7 @@ impl Compared {
         agrees && kills(&self.default) == 0
     }
 
-    /// What was run.
+    /// Description of the run.
     pub fn name(&self) -> String {
         let Row { case, kernel, lru, cgroup_version, limit_bytes, .. } = &self.rows[0];
         let speed = match self.load {
@@ -241,13 +241,13 @@ impl Compared {
     }
 }
 
-/// How many of the kernel's runs were killed.
+/// Number of kernel runs that were killed.
 pub fn kernel_kills(rows: &[Row]) -> usize {
     rows.iter().filter(|row| row.killed()).count()
 }
 
-/// The sum of the chances of all counts that are at most as likely as `count`, of `runs` at this
-/// rate.
+/// Total probability of all counts that are at most as probable as `count`, among `runs` runs at
+/// this rate.
 fn likelihood(runs: usize, count: usize, rate: f64) -> f64 {
     let chance = |count: usize| {
         let ways = (0..count).fold(1.0, |ways, at| ways * (runs - at) as f64 / (at + 1) as f64);
@@ -256,7 +256,7 @@ fn likelihood(runs: usize, count: usize, rate: f64) -> f64 {
     (0..=runs).map(chance).filter(|&one| one <= chance(count) * 1.000_001).sum()
 }
 
-/// Serialised, it is a row of `mglru fidelity --json`.
+/// Serialises to a row of `mglru fidelity --json`.
 impl Serialize for Compared {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -303,10 +303,10 @@ impl Serialize for Compared {
     }
 }
 
-/// Names what is outside.
+/// Checks that all results agree.
 ///
 /// # Errors
-/// Something is.
+/// A message that names those that do not.
 pub fn check(compared: &[Compared]) -> Result<(), Error> {
     let outside = compared.iter().filter(|one| !one.within()).map(|one| {
         format!(

@@ -1,29 +1,29 @@
-//! How far a replay may be from a kernel ([book: agreement#tolerances]).
+//! Allowed differences between a replay and a kernel ([book: agreement#tolerances]).
 //!
-//! Descriptor reads repeat to the page, so little is allowed. Mapped reads are unstable in 7.2
-//! itself: ten pages more or less move the misses by 3 %, so only means over several limits can be
-//! judged narrowly. Older kernels are steady.
+//! Descriptor reads are repeatable to the page, so their tolerance is small. Mapped reads are
+//! unstable in 7.2 itself: ten pages of capacity change the misses by 3 %, so only means over
+//! several limits have a narrow tolerance. Older kernels are steady.
 
 use super::kernel_run::{Access, Measure};
 use mglru_core::{Lru, Preset};
 
-/// What is allowed: the larger of both.
+/// A tolerance: the larger of both values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
     /// Percent of the kernel's count.
     pub percent: f64,
-    /// So many, however small the count.
+    /// Absolute difference.
     pub count: f64,
 }
 
 impl Tolerance {
-    /// Whether the counts are so close.
+    /// Whether the difference of the counts is allowed.
     pub fn allows(self, kernel: f64, ours: f64) -> bool {
-        // Both sides are sums of a few roundings of numbers below 2^32.
+        // Slack for rounding: both sides are sums of a few numbers below 2^32.
         (ours - kernel).abs() <= self.of(kernel) + 1e-6
     }
 
-    /// In percent of the kernel's count; `None`: that is 0.
+    /// The tolerance in percent of the kernel's count; `None` if that is 0.
     pub fn percent_of(self, kernel: f64) -> Option<f64> {
         (kernel > 0.0).then(|| 100.0 * self.of(kernel) / kernel)
     }
@@ -32,30 +32,30 @@ impl Tolerance {
         (kernel * self.percent / 100.0).max(self.count)
     }
 
-    /// At least what kernels that ran the same differ by.
+    /// The tolerance, raised to `percent`, the spread of equal kernel runs.
     pub fn or_noise(self, percent: f64) -> Tolerance {
         Tolerance { percent: self.percent.max(percent), ..self }
     }
 }
 
-/// Which rows of the table in the book apply.
+/// Key into the table of the book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowKind {
-    /// What stands for the kernel.
+    /// The preset that represents the kernel.
     pub preset: Preset,
     /// The policy.
     pub lru: Lru,
-    /// How pages were touched.
+    /// Access type.
     pub access: Access,
     /// Whether the working set moves, by the workload's name.
     pub shifts: bool,
-    /// Whether it is about means over at least five limits.
+    /// Whether means over at least five limits are compared.
     pub means: bool,
-    /// `memory.max`.
+    /// `memory.max` in pages.
     pub limit_pages: u64,
 }
 
-/// What is allowed.
+/// The tolerance of a measure.
 pub fn tolerance(kind: RowKind, measure: Measure) -> Tolerance {
     // Misses, refaults, scanned and stolen, sorted, activated and restored.
     let percents = match kind {
@@ -87,9 +87,9 @@ pub fn tolerance(kind: RowKind, measure: Measure) -> Tolerance {
     Tolerance { percent, count }
 }
 
-/// What is allowed of the classic LRU ([book: agreement#classic-agreement]), besides what replays
-/// differ by among themselves. Restored pages are few, and of mapped reads one refresh of the
-/// statistics more or less decides about a tenth of them.
+/// Tolerance of the classic LRU ([book: agreement#classic-agreement]), in addition to the spread of
+/// its replays. There are few restored pages; with mapped reads, one refresh of the statistics
+/// changes them by about a tenth.
 fn classic(access: Access, measure: Measure) -> Tolerance {
     let (percent, count) = match measure {
         Measure::Restored if access == Access::MappedReads => (10.0, 20.0),
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!([Access::Reads, Access::MappedReads].map(|a| of(a, Measure::Restored)), [5.0, 10.0]);
     }
 
-    /// The lines of the table in [book: agreement#tolerances] that are about files.
+    /// The lines of the table in [book: agreement#tolerances] that concern files.
     #[test]
     fn tolerances_are_those_of_the_specification() {
         let of = |preset, access, shifts, means, limit_pages| {

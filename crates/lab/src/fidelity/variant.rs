@@ -1,9 +1,9 @@
-//! The replays of one kernel run: what is not known of it, tried out.
+//! The replays of one kernel run, which vary its unknown properties.
 //!
-//! Runs that do not repeat to the page are replayed with some pages more and less, which changes
-//! them as another run would. Runs of the classic LRU depend on when the kernel collected its
-//! statistics: whenever the lab read them, and every two seconds from a moment on that nobody
-//! knows. They are replayed without the latter, and with four such moments.
+//! Runs that are not repeatable to the page are replayed with some pages more and fewer, which has
+//! the same effect as repeating the run. Runs of the classic LRU depend on when the kernel
+//! collected its statistics: at each read by the lab, and every two seconds from an unknown start.
+//! They are replayed without the periodic refresh, and with four starts.
 
 use super::kernel_run::{Access, KernelRun};
 use mglru_core::Lru;
@@ -15,24 +15,24 @@ use std::time::Duration;
 const AROUND_PAGES: [i64; 5] = [-20, -10, 0, 10, 20];
 /// Time between two refreshes.
 const PERIOD: Duration = Duration::from_secs(2);
-/// Moments of the first one, in halves of a second; a kernel's is any.
+/// Start of the refreshes in half seconds; `None` for no refresh.
 const PHASES: [Option<u32>; 5] = [None, Some(0), Some(1), Some(2), Some(3)];
-/// The lab read the statistics so many times during a run.
+/// Number of times that the lab read the statistics during a run.
 const READS: u64 = 100;
 
-/// One replay.
+/// A replay of a kernel run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// Its memory.
+    /// Memory in pages.
     pub memory_pages: u64,
-    /// When statistics are refreshed.
+    /// Refresh of the statistics.
     pub statistics_refresh: Refresh,
-    /// Accesses from one read of the statistics to the next.
+    /// Accesses between two reads of the statistics.
     pub statistics_reads: u64,
 }
 
 impl Variant {
-    /// At the run's own capacity, and with no moment of refresh.
+    /// A replay at the run's own capacity, without periodic refresh.
     pub fn plain(run: &KernelRun) -> Variant {
         Variant {
             memory_pages: run.memory_pages,
@@ -41,7 +41,7 @@ impl Variant {
         }
     }
 
-    /// All of a run.
+    /// All replays of a run.
     pub fn of(run: &KernelRun) -> Vec<Variant> {
         let plain = Variant::plain(run);
         match (run.lru, run.access) {
@@ -64,7 +64,7 @@ impl Variant {
     }
 }
 
-/// Every two seconds of the run's clock, as a replay's clock has them.
+/// A refresh every two seconds of the run's clock, converted to the replay's clock.
 fn refresh(run: &KernelRun, half_seconds: u32) -> Refresh {
     let scaled = |time: Duration| {
         let accesses = time.as_nanos() as f64 / run.access_nanos;
