@@ -1,12 +1,12 @@
-//! What the layout of an lruvec is worth: threads reclaim, each in a tenant of its own, all below
-//! the same ancestors, whose clocks and locks they share.
+//! Compares layouts of an lruvec: threads reclaim, each in a tenant of its own, under common
+//! ancestors whose clocks and locks they share.
 //!
-//! `make layouts` builds this once per layout (`--cfg lruvec_layout="…"`), and has one of them run
-//! all in turns, forth and back:
+//! `make layouts` builds this program once per layout (`--cfg lruvec_layout="…"`); one of the
+//! builds then runs all of them in turns:
 //!
 //! ```text
 //! layouts [THREADS]                    one layout: its name, size, pages reclaimed per second, and processors that the threads had
-//! layouts compare ROUNDS PROGRAM…      all of them: medians over the rounds, quartiles, and what each round says against the first
+//! layouts compare ROUNDS PROGRAM…      all of them: medians over the rounds, quartiles, and each round relative to the first program
 //! ```
 
 #![allow(
@@ -39,7 +39,7 @@ const DEPTH: u32 = 4;
 const RUNS: usize = 12;
 const TIME: Duration = Duration::from_millis(200);
 
-/// Reads pages at random, each twice, out of twice as many as fit.
+/// Reads random pages, each twice, out of twice as many as fit. Returns the pages reclaimed.
 fn read(core: &Core, tenant: MemcgId, cpu: usize, time: Duration) -> u64 {
     let (task, mapping, host) =
         (core.new_task(tenant, cpu), core.open_mapping(Kind::File), QuietHost::default());
@@ -75,8 +75,8 @@ fn read(core: &Core, tenant: MemcgId, cpu: usize, time: Duration) -> u64 {
     reclaimed() - before
 }
 
-/// What a layout came to: bytes of an lruvec, thousands of pages per second (of all threads), and
-/// processors.
+/// Measures one layout: bytes of an lruvec, thousands of pages per second (of all threads), and
+/// processors used.
 fn measure(threads: usize) -> (usize, f64, f64) {
     let mut options = Options::new((threads as u32 + 1) * TENANT_PAGES);
     options.watermarks = Watermarks { min: 0, low: 0, high: 0 };
@@ -105,7 +105,7 @@ fn measure(threads: usize) -> (usize, f64, f64) {
     (size_of::<Lruvec>(), quartiles(rates)[1] / 1e3, processors)
 }
 
-/// Hundredths of a second for which all threads of the process ran, where the system tells.
+/// CPU time of all threads of the process, in hundredths of a second; 0 where unknown.
 fn ticks() -> u64 {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = text.rsplit(')').next().unwrap_or_default();
@@ -117,7 +117,7 @@ fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
     [1, 2, 3].map(|quarter| values[(values.len() * quarter / 4).min(values.len() - 1)])
 }
 
-/// Runs all programs so many times, each in its turn.
+/// Runs each program once per round.
 fn compare(rounds: usize, programs: &[String]) {
     let mut all: Vec<(String, String, Vec<[f64; 2]>)> = Vec::new();
     all.resize_with(programs.len(), Default::default);

@@ -1,13 +1,12 @@
-//! What a request to reclaim costs when there are many memcgs: how many of them it visits, and time
-//! per page.
+//! The cost of a reclaim request with many memcgs: memcgs visited, and time per page.
 //!
 //! ```text
 //! cargo run --release -p mglru-core --example memcgs [PRESET]
 //! ```
 //!
-//! Two million pages are spread over those in use; the others have none, or (second column) four
-//! pages each. One request of 256 MiB to the root, twelve times: the first one comes to memcgs that
-//! nobody had touched for long, and then the median. Time on the processor.
+//! Two million pages are spread over the memcgs in use; the others have none, or (second column)
+//! four pages each. The root gets a request of 256 MiB, twelve times. Shown are the first request,
+//! which meets memcgs not touched for long, and the median, in CPU time.
 
 #![allow(
     clippy::disallowed_types,
@@ -41,7 +40,7 @@ impl World {
         options.watermarks = Watermarks { min: 0, low: 0, high: 0 };
         options.mechanisms = Mechanisms::preset(preset);
         let world = World { core: Core::new(options, Time::ZERO), host: QuietHost::default() };
-        // Those in use are spread evenly over all.
+        // Memcgs in use are spread evenly over all.
         let every = memcgs / in_use;
         for n in 0..memcgs {
             let memcg = world.core.add_memcg(&format!("t{n}"), UNLIMITED, Time::ZERO).unwrap().id();
@@ -86,9 +85,8 @@ impl World {
     }
 }
 
-/// Time that this thread had on a processor: others may be busy beside it. (Not
-/// `/proc/thread-self/schedstat`, which moves on at the scheduler's ticks: a request takes 4 ms,
-/// and so does a tick.)
+/// CPU time of this thread, so that other load does not count. (`/proc/thread-self/schedstat` is
+/// too coarse: it advances at scheduler ticks of 4 ms, and a request takes 4 ms.)
 fn on_processor() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

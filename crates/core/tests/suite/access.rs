@@ -1,13 +1,13 @@
-//! What a touched page does to the lists, and where new pages go: the checklists of
-//! [book: overview], [book: folios] and [book: access], as far as they can be seen from outside.
+//! Effects of accesses on lists, and places of new pages: the checklists of [book: overview],
+//! [book: folios] and [book: access], as far as they are visible from outside.
 
 use crate::common::Harness;
 use mglru_core::reclaim::EffortKind;
 use mglru_core::*;
 
 /// [book: overview#checks]: "`max_seq` is one number per lruvec; `min_seq` is two numbers": pages
-/// that were read before their batch drained leave the oldest generation of files empty, and only
-/// that one is closed.
+/// read before their batch drained leave the oldest generation of files empty, and only that one is
+/// closed.
 #[test]
 fn each_kind_has_its_own_oldest_generation() {
     let mut harness = Harness::new(1000, 31);
@@ -78,8 +78,7 @@ fn faulted_in_pages_start_in_the_second_oldest_generation() {
     assert_eq!((harness.seq_of(0), harness.rfw(0), harness.min_seq()), (Some(1), (true, 0, false), 0));
 }
 
-/// [book: access#fault-placement]: a mapping without recency gives no place to what is faulted in
-/// from it.
+/// [book: access#fault-placement]: faults in a mapping without recency do not promote a page.
 #[test]
 fn advice_takes_the_merit_of_faults_away() {
     let mut harness = Harness::new(100, 31);
@@ -90,8 +89,8 @@ fn advice_takes_the_merit_of_faults_away() {
 }
 
 /// [book: access#checks]: "Reading the same page from two open files alternately records one access
-/// per read": the core counts what it is told, and five accesses are the most that can be told
-/// apart ("after the rework, W is set by the 5th").
+/// per read": the core counts each reported access, and distinguishes up to five ("after the
+/// rework, W is set by the 5th").
 #[test]
 fn every_recorded_access_counts() {
     let mut harness = Harness::new(100, 31);
@@ -106,7 +105,7 @@ fn every_recorded_access_counts() {
     assert_eq!(seen, expected);
 }
 
-/// [book: access#descriptor-accesses]: pages of uncached requests are never recorded.
+/// [book: access#descriptor-accesses]: accesses of uncached requests are never counted.
 #[test]
 fn uncached_reads_do_not_count() {
     let mut harness = Harness::new(100, 31);
@@ -128,7 +127,7 @@ fn unmapping_counts_young_entries() {
         assert_eq!(harness.flags(0).referenced(), expected);
         assert!(!harness.flags(0).mapped());
         assert_eq!(harness.stat(Counter::FileMapped), 0);
-        // Not mapped any more: nothing is left to count.
+        // Not mapped any more: the second unmap counts no access.
         let before = harness.rfw(0);
         harness.core.unmap(&harness.host, &harness.task, &harness.mapping);
         assert_eq!(harness.rfw(0), before);

@@ -8,7 +8,7 @@ use mglru_core::{Counter, Kind, Lru, Mechanisms, Switch};
 
 const LIMIT_PAGES: u64 = 4096;
 
-/// T3's pages: the smaller of two draws, 200,000 times.
+/// The pages of T3: the smaller of two draws, 200,000 times.
 fn skewed() -> impl Iterator<Item = u32> {
     let mut x = 1u64;
     let mut draw = move || {
@@ -40,7 +40,7 @@ fn t3(channel: Channel) -> Vec<(u32, Channel)> {
     skewed().map(|page| (page, channel)).collect()
 }
 
-/// Replays a trace; the columns of the tables, in their order (`pgactivate` after refill).
+/// Replays a trace. Returns the columns of the tables, in their order (`pgactivate` after refill).
 fn replay(preset: Preset, batch: usize, trace: &[(u32, Channel)]) -> [u64; 13] {
     let mut harness = Harness::with_preset(preset, LIMIT_PAGES, batch);
     for &(page, channel) in trace {
@@ -165,10 +165,10 @@ fn mapped_reads() {
     }
 }
 
-/// Replays a trace under the classic LRU, whose statistics are refreshed after every so many reads,
-/// or exact. The columns of the table: misses; refaults; activated, restored; scanned, stolen;
-/// refilled, deactivated; `pgactivate`; efforts; priority rounds; the clock; pages on the inactive
-/// and the active list, and queued.
+/// Replays a trace under the classic LRU, with statistics refreshed after every `refreshed_every`
+/// reads, or exact. Returns the columns of the table: misses; refaults; activated, restored;
+/// scanned, stolen; refilled, deactivated; `pgactivate`; efforts; priority rounds; the clock; pages
+/// on the inactive and the active list, and queued.
 fn replay_classic(batch: usize, refreshed_every: Option<usize>, trace: &[(u32, Channel)]) -> [u64; 15] {
     let exact = [Switch::ExactStatistics];
     let without: &[Switch] = if refreshed_every.is_none() { &[] } else { &exact };
@@ -205,8 +205,8 @@ fn replay_classic(batch: usize, refreshed_every: Option<usize>, trace: &[(u32, C
     ]
 }
 
-/// [book: golden-traces#classic-traces]: "All rows are reproduced exactly". Scanned is stolen
-/// there, and refilled deactivated.
+/// [book: golden-traces#classic-traces]: "All rows are reproduced exactly". There, scanned equals
+/// stolen, and refilled equals deactivated.
 #[test]
 fn descriptor_reads_of_the_classic_lru() {
     let (t1, t2, t3) = (t1(Channel::Read), t2(Channel::Read), t3(Channel::Read));
@@ -268,7 +268,7 @@ fn descriptor_reads_of_the_classic_lru() {
 }
 
 /// [book: golden-traces#checks]: "First effort of T1, B = 1: 7.2 frees 58 in 6 priority rounds;
-/// 6.12 frees 64 in 2"; [book: golden-traces#by-hand] has it by hand.
+/// 6.12 frees 64 in 2"; [book: golden-traces#by-hand] computes it by hand.
 #[test]
 fn the_first_effort_by_hand() {
     for (preset, expected) in [(Linux72, (58, 7)), (Linux612, (64, 11))] {

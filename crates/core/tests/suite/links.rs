@@ -1,6 +1,6 @@
-//! Every relative link of the documentation leads to an existing file and to a heading or anchor in
-//! it. Every citation of the book, in comments and in documentation, names an existing chapter and
-//! an anchor in it.
+//! Checks links and citations. Every relative link of the documentation leads to an existing file
+//! and to a heading or anchor in it. Every citation of the book, in comments and documentation,
+//! names an existing chapter and anchor.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -21,14 +21,14 @@ fn pages() -> (PathBuf, Vec<PathBuf>) {
     (root.to_owned(), pages)
 }
 
-/// What stands between `](` and `)`, outside code.
+/// Link targets: the text between `](` and `)`, outside code.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     let prose = text.split("```").step_by(2);
     prose.flat_map(|part| part.split("](").skip(1).filter_map(|rest| rest.split(')').next()))
 }
 
-/// The anchors of a page: those of its headings, as GitHub makes them, and those of its
-/// `<a id="…"></a>` lines.
+/// The anchors of a page: its headings, as GitHub makes anchors of them, and its `<a id="…"></a>`
+/// lines.
 fn anchors(text: &str) -> BTreeSet<String> {
     let headings = text.split("```").step_by(2).flat_map(str::lines).filter(|line| line.starts_with('#'));
     let anchor = |heading: &str| {
@@ -40,12 +40,12 @@ fn anchors(text: &str) -> BTreeSet<String> {
     headings.map(anchor).chain(explicit.map(str::to_owned)).collect()
 }
 
-/// The citations of the book in a text: what follows `[book: `, a `chapter` or `chapter#anchor`.
+/// The citations of the book in a text: the part after `[book: `, a `chapter` or `chapter#anchor`.
 fn citations(text: &str) -> impl Iterator<Item = &str> {
     text.split("[book: ").skip(1).filter_map(|rest| rest.split_once(']').map(|(citation, _)| citation))
 }
 
-/// The citations in `text` that name no chapter below `root`, or no anchor of their chapter.
+/// The citations in `text` without a chapter below `root`, or without an anchor in it.
 fn wrong_citations(root: &Path, text: &str) -> Vec<String> {
     let exists = |citation: &str| {
         let (chapter, anchor) = citation.split_once('#').map_or((citation, None), |(c, a)| (c, Some(a)));
@@ -55,7 +55,7 @@ fn wrong_citations(root: &Path, text: &str) -> Vec<String> {
     citations(text).filter(|citation| !exists(citation)).map(str::to_owned).collect()
 }
 
-/// All files of Rust below `folder`, but for this one, whose examples are wrong on purpose.
+/// All Rust files below `folder`, except this one, whose examples are wrong on purpose.
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let files = entries.flat_map(|path| if path.is_dir() { rust_files(&path) } else { vec![path] });
@@ -64,7 +64,7 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// What is wrong with a link of the page at `path`.
+/// The defect of a link of the page at `path`, if any.
 fn wrong(path: &Path, link: &str) -> Option<String> {
     if link.contains("://") {
         return None;

@@ -1,4 +1,4 @@
-//! The tests of the core from outside, in one binary: linking is what a build of tests waits for.
+//! Integration tests of the core, in one binary to save linking time.
 
 #![allow(
     clippy::disallowed_types,

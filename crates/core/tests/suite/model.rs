@@ -1,7 +1,7 @@
-//! A naive model beside the real thing: random traces by seed, compared after every event.
+//! A naive model beside the core: random traces by seed, compared after every event.
 //!
-//! A failure names its seed, its event and the first thing that differs; `TRACE_SEED=17` runs that
-//! seed alone and prints every event before it happens.
+//! A failure names its seed, its event and the first difference. `TRACE_SEED=17` runs that seed
+//! alone and prints every event before it happens.
 
 use crate::common::Harness;
 use crate::naive::{Charge, Counts, How, Id, Naive};
@@ -30,7 +30,7 @@ impl Random {
     }
 }
 
-/// One thing that happens.
+/// An event of a trace.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Read(u32),
@@ -39,17 +39,17 @@ enum Event {
         first: u32,
         pages: u32,
     },
-    /// A write to a page that is read first if it is missing.
+    /// A write to a page, which is read first if missing.
     Write(u32),
     /// A write of the whole page, which needs no read.
     Overwrite(u32),
-    /// A read by a path that counts it before the page is inserted.
+    /// A read by a path that counts the access before it inserts the page.
     CountedRead(u32),
     StartWriteback {
         from: u32,
         most: usize,
     },
-    /// The oldest write ends, well or not.
+    /// The oldest write ends, successfully or not.
     EndWriteback {
         written: bool,
     },
@@ -63,35 +63,35 @@ enum Event {
     },
     Limit(u64),
     Drain,
-    /// Somebody asks for memory.
+    /// A proactive reclaim request, in pages.
     Proactive(u64),
-    /// Somebody holds a page, and the one that was held longest is let go.
+    /// A user takes a reference to a page; the oldest such reference is dropped.
     Hold(u32),
     LetGo,
     Lock(u32),
     Unlock,
 }
 
-/// What a trace is made of.
+/// The parameters of a trace.
 #[derive(Debug)]
 struct Profile {
     limit: u32,
     pages: u32,
     batch: usize,
-    /// Per thousand events; the rest are reads.
+    /// Events per thousand; the rest are reads.
     loads: u32,
     writes: u32,
     rare: u32,
-    /// How many pages are touched more often than others.
+    /// Number of pages that are accessed more often than others.
     hot: u32,
-    /// Touches of the same page in a row.
+    /// Accesses to the same page in a row.
     repeats: u32,
-    /// Where the sequential part of the trace is.
+    /// Position of the sequential part of the trace.
     position: u32,
 }
 
 impl Profile {
-    /// A trace for a memcg of `least` to twice as many pages.
+    /// Parameters for a memcg of `least` pages, or up to twice as many.
     fn random(random: &mut Random, least: u32) -> Profile {
         let limit = least + random.below(least);
         Profile {
@@ -157,7 +157,7 @@ impl Profile {
     }
 }
 
-/// The real core and the model, given the same events.
+/// The core and the model, given the same events.
 struct Pair {
     real: Harness,
     model: Naive,
@@ -168,7 +168,7 @@ struct Pair {
 
 impl Pair {
     fn new(profile: &Profile) -> Pair {
-        // Twice the limit, as it may be raised.
+        // Twice the limit, since a trace may raise it.
         let mut options = Options::new(2 * profile.limit + 64);
         options.watermarks = reclaim::Watermarks { min: 0, low: 0, high: 0 };
         options.batch_folios = profile.batch;
@@ -182,12 +182,12 @@ impl Pair {
         }
     }
 
-    /// The folio of a cached page, and what the model calls it.
+    /// The folio of a cached page, in the core and in the model.
     fn folio(&self, page: u32) -> Option<(FolioId, Id)> {
         Some((self.real.hit(page)?.folio, *self.model.cached.get(&page)?))
     }
 
-    /// Pays for a page in both worlds, and inserts it into the real one. `None`: neither could pay.
+    /// Charges a page in both, and inserts it into the core. `None`: neither could charge it.
     fn charge(&mut self, page: u32, arrival: Arrival) -> Option<FolioId> {
         let mut charging = Charging::new(self.real.task.memcg, self.real.task.cpu);
         let mut fruitless = 0;
@@ -196,8 +196,7 @@ impl Pair {
                 let Harness { core, host, task, mapping, .. } = &self.real;
                 let inserted = |new| core.insert(host, task, mapping, page, new, arrival).unwrap();
                 match charging.step(core, host).map(inserted) {
-                    // Short of memory only for the batch: nothing that somebody else could do about
-                    // it.
+                    // Short of memory only because of the batch; no other event would help.
                     ChargeStep::More | ChargeStep::Wait(Throttle::Congested) => {}
                     settled => break settled,
                 }
@@ -334,7 +333,7 @@ impl Pair {
                 }
             }
         }
-        // So that there is always something to reclaim.
+        // Keep something reclaimable.
         while self.held.len() > 10 {
             self.apply(Event::LetGo);
         }
@@ -374,7 +373,7 @@ impl Pair {
         }
     }
 
-    /// What differs between the worlds.
+    /// The differences between core and model.
     fn compare(&mut self, pages: u32) {
         let (real, model) = (&self.real, &mut self.model);
         assert_eq!(real.evicted(), std::mem::take(&mut model.evicted), "evicted pages, in order");
@@ -403,8 +402,8 @@ impl Pair {
     }
 }
 
-/// Runs one seed with a limit of `least` pages or more, comparing after `every` so many events.
-/// What happened.
+/// Runs one seed with a limit of at least `least` pages, comparing after every `every` events.
+/// Returns the model's counts.
 fn run(seed: u64, least: u32, events: u32, every: u32) -> Counts {
     let print = std::env::var("TRACE_SEED").is_ok();
     let mut random = Random(seed);
@@ -459,8 +458,8 @@ fn the_core_agrees_with_a_naive_model() {
     }
 }
 
-/// With more than 4096 pages, an effort looks at some already at priority 12, and its batches are
-/// full before the last priorities. (Whether aging that is only due waits for priority 11 hardly
+/// With more than 4096 pages, an effort already scans some at priority 12, and its batches are full
+/// before the last priorities. (Whether aging that is not yet urgent waits for priority 11 hardly
 /// shows here: `reclaim/order.rs` tests it.)
 #[test]
 fn larger_memcgs_agree_too() {
@@ -469,8 +468,7 @@ fn larger_memcgs_agree_too() {
     }
 }
 
-/// The model is an independent one only if it is right: [book: golden-traces#mapped-traces], T1,
-/// mapped, 7.2.
+/// Checks the model itself: [book: golden-traces#mapped-traces], T1, mapped, 7.2.
 #[test]
 fn the_model_reproduces_a_golden_trace() {
     let mut model = Naive::new(4096, 31);

@@ -1,5 +1,5 @@
-//! What must hold under either policy, and while it is being switched: the same stories three
-//! times.
+//! Properties that hold under every policy and while the policy is switched: each test runs under
+//! all of them.
 
 use crate::common::Harness;
 use mglru_core::lru::switch::SwitchStep;
@@ -8,11 +8,11 @@ use mglru_core::*;
 
 const LIMIT_PAGES: u64 = 400;
 
-/// The policy that a story is told under.
+/// The policy of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Under {
     One(Lru),
-    /// Switched after half of the pages came: both have folios on lists.
+    /// Switched after half of the pages came, so that both policies have folios on lists.
     Switching(Lru),
 }
 
@@ -31,7 +31,7 @@ fn other(lru: Lru) -> Lru {
     if lru == Lru::Classic { Lru::MultiGen } else { Lru::Classic }
 }
 
-/// A memcg that is full: of pages 0 to 399, read once.
+/// A full memcg, after one read of pages 0 to 399.
 fn full(under: Under) -> Harness {
     let first = match under {
         Under::One(lru) => lru,
@@ -42,7 +42,7 @@ fn full(under: Under) -> Harness {
     if let Under::Switching(to) = under {
         harness.drain();
         let mut switch = harness.core.switch_lru(to);
-        // Some are moved.
+        // Only some folios are moved.
         assert_eq!(switch.step(&harness.core, 50), SwitchStep::More);
     }
     harness.read_all(200..400);
@@ -60,7 +60,7 @@ fn limits_hold_and_old_pages_go_first() {
         let evicted = harness.evicted();
         assert!(evicted.len() >= 1000, "{under:?}");
         let left = (0..400).filter(|&page| harness.is_cached(page)).count();
-        // What is left of the policy that was on is scanned in proportion to how little it is.
+        // The few folios left under the old policy are scanned in proportion to their number.
         let few = if matches!(under, Under::One(_)) { 0 } else { 40 };
         assert!(left <= few, "{under:?}: {left} of those that were read once, long ago");
         assert!((1390..1400).all(|page| harness.is_cached(page)), "{under:?}");
@@ -102,7 +102,7 @@ fn dirty_pages_stay_until_they_are_written() {
 fn pages_that_are_used_stay_longer() {
     for under in ALL {
         let mut harness = full(under);
-        // Used again and again, by reads and through a mapping.
+        // Accessed again and again, by reads and through a mapping.
         for round in 0..30 {
             (0..60).for_each(|page| harness.read(page));
             (60..120).for_each(|page| harness.load(page));
@@ -153,13 +153,13 @@ fn removed_pages_leave_nothing() {
 }
 
 /// [book: classic-lru#checks]: "Engine switch on → off → on keeps every folio exactly once on a
-/// list"; and the order in which they will go.
+/// list". The order of eviction stays, too.
 #[test]
 fn a_switch_keeps_every_folio_and_their_order() {
     let mut harness = Harness::with_mechanisms(mechanisms(Lru::Classic), LIMIT_PAGES, 31);
     harness.read_ahead(0..300);
     harness.drain();
-    // Of the first 20, each is accessed twice more: active.
+    // Two more accesses activate each of the first 20.
     (0..20).for_each(|page| (0..2).for_each(|_| harness.read(page)));
     harness.drain();
     let active = |harness: &Harness| harness.memcg().lruvec().active_pages(Kind::File);
@@ -168,7 +168,7 @@ fn a_switch_keeps_every_folio_and_their_order() {
     for to in [Lru::MultiGen, Lru::Classic, Lru::MultiGen, Lru::Classic] {
         let mut switch = harness.core.switch_lru(to);
         assert_eq!(harness.core.lru(), to);
-        // Some come meanwhile.
+        // New pages arrive meanwhile.
         harness.read_ahead(pages..pages + 5);
         pages += 5;
         harness.drain();
@@ -191,9 +191,9 @@ fn a_switch_keeps_every_folio_and_their_order() {
     assert!(evicted.len() >= 250 && evicted[..250].is_sorted() && evicted[0] == 20, "{evicted:?}");
 }
 
-/// A kernel that told reclaim of the switch first and then moved the folios had moments in which
-/// reclaim found nothing, and killed processes for it ([book: classic-lru#switching]). Here every
-/// effort finds enough, after every single step.
+/// A kernel that switched reclaim first and then moved the folios had moments in which reclaim
+/// found nothing, and killed processes for lack of memory ([book: classic-lru#switching]). Here
+/// every effort finds enough pages after every step.
 #[test]
 fn reclaim_finds_pages_at_every_step_of_a_switch() {
     for to in Lru::ALL {
@@ -217,9 +217,9 @@ fn reclaim_finds_pages_at_every_step_of_a_switch() {
     }
 }
 
-/// The switch goes by the numbers of memcgs, so it has passed a parent when the child goes, whose
-/// folios it has not moved yet: nobody would scan them, and 350 of 400 pages would be lost for
-/// good.
+/// The switch visits memcgs by number. It has passed the parent when the child, whose folios it has
+/// not moved yet, is removed. If the handover did not move them, no policy would scan them, and 350
+/// of 400 pages would be lost for good.
 #[test]
 fn pages_of_who_goes_meanwhile_can_be_taken() {
     for (to, preset) in Lru::ALL.into_iter().flat_map(|to| Preset::ALL.map(|preset| (to, preset))) {
@@ -231,7 +231,7 @@ fn pages_of_who_goes_meanwhile_can_be_taken() {
         harness.read_all(1000..1350);
         harness.drain();
         let mut switch = harness.core.switch_lru(to);
-        // The root, the parent and some of the child's.
+        // The root, the parent and some of the child's folios.
         (0..50).for_each(|_| assert_eq!(switch.step(&harness.core, 1), SwitchStep::More));
         harness.core.remove_memcg(&harness.host, child).unwrap();
         harness.core.validate().unwrap();

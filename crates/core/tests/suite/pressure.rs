@@ -1,12 +1,12 @@
-//! Reclaim over longer stretches: what must still work after files were closed, after nothing could
-//! be freed for a while, with more memories than are worth keeping.
+//! Reclaim over longer times: after files were closed, after long fruitless reclaim, and with more
+//! shadows than are worth keeping.
 
 use crate::common::{Harness, QuietHost};
 use mglru_core::reclaim::{Background, BackgroundStep, Effort, EffortKind, Orders, Step, Watermarks};
 use mglru_core::*;
 use std::sync::Arc;
 
-/// Runs background reclaim until it sleeps. `Some`: it waits for write-back instead.
+/// Runs background reclaim until it sleeps. `Some`: it waits for writeback instead.
 fn run_background(core: &Core, host: &QuietHost, background: &mut Background) -> Option<Throttle> {
     loop {
         match background.step(core, host) {
@@ -17,8 +17,8 @@ fn run_background(core: &Core, host: &QuietHost, background: &mut Background) ->
     }
 }
 
-/// Nodes of 200 frames that background reclaim keeps between 50 and 60 free ones: one for each
-/// policy, and one on which it is being switched.
+/// Nodes of 200 frames on which background reclaim keeps 50 to 60 free: one under each policy, and
+/// one while the policy is switched.
 fn nodes() -> [Harness; 3] {
     [(Lru::MultiGen, None), (Lru::Classic, None), (Lru::Classic, Some(Lru::MultiGen))].map(|(lru, to)| {
         let mut options = Options::new(200);
@@ -32,7 +32,8 @@ fn nodes() -> [Harness; 3] {
     })
 }
 
-/// Who meets no free frame reclaims, and is counted; who is served by background reclaim is not.
+/// A charge that finds no free frame reclaims and is counted; one served by background reclaim is
+/// not.
 #[test]
 fn those_who_reclaim_by_themselves_are_counted() {
     for mut harness in nodes() {
@@ -52,7 +53,7 @@ fn those_who_reclaim_by_themselves_are_counted() {
     }
 }
 
-/// Numbers of closed files are used again: reclaim must not take the new file for the old one.
+/// Numbers of closed files are reused: reclaim must not mistake a new file for the old one.
 #[test]
 fn a_file_that_is_opened_again_is_reclaimed() {
     for mut harness in nodes() {
@@ -102,8 +103,8 @@ fn hope_comes_back_with_progress() {
     }
 }
 
-/// Pages that are only being written are slow, not hopeless: background reclaim waits for them as
-/// often as it takes.
+/// If all pages are under writeback, reclaim is slow, not hopeless: background reclaim waits as
+/// often as needed.
 #[test]
 fn slow_writes_are_not_hopeless() {
     for mut harness in nodes() {
@@ -124,7 +125,7 @@ fn slow_writes_are_not_hopeless() {
     }
 }
 
-/// Pages that have an index leaf each, so that every evicted one leaves a leaf of shadows.
+/// Pages that each need a leaf of their own, so that every evicted page leaves a shadow-only leaf.
 fn sparse(pages: std::ops::Range<u32>) -> impl Iterator<Item = u32> {
     pages.map(|page| page * 64)
 }
@@ -135,7 +136,7 @@ fn memories_are_limited_and_the_oldest_go_first() {
     let mut harness = Harness::new(2048, 31);
     harness.read_ahead(sparse(0..6000));
     let evicted = harness.evicted();
-    // 256 are worth keeping; they are trimmed in batches of 128, half of the surplus at a time.
+    // 256 are within the limit; they are trimmed in batches of 128, half of the surplus at a time.
     let kept = harness.core.leaves_in_use() as usize - harness.memcg().usage_pages() as usize;
     assert!((256..256 + 256 + 128).contains(&kept), "{kept} leaves hold only shadows");
     assert_eq!(harness.stat(Counter::WorkingsetNodes), kept as u64);
@@ -150,8 +151,8 @@ fn memories_are_limited_and_the_oldest_go_first() {
     assert!(!remembered(&mut harness, evicted[evicted.len() - kept - 1]));
 }
 
-/// [book: refaults#shadow-limit]: "none if not above the limit": a leaf that was used again in
-/// between counts once, however often.
+/// [book: refaults#shadow-limit]: "none if not above the limit": a leaf that is used again in
+/// between counts only once.
 #[test]
 fn memories_below_the_limit_are_kept() {
     let mut harness = Harness::new(2048, 31);
@@ -170,7 +171,7 @@ fn memories_below_the_limit_are_kept() {
     assert!(harness.misses > 10_000, "the test is about pages that come back");
 }
 
-/// Many tenants that each keep some memories may fill the index; then memories go, not the tenants.
+/// The shadows of many tenants may fill the index; then shadows are dropped, and no request fails.
 #[test]
 fn memories_of_many_tenants_do_not_fill_the_index() {
     let mut options = Options::new(256);
@@ -184,8 +185,8 @@ fn memories_of_many_tenants_do_not_fill_the_index() {
     harness.core.validate().unwrap();
 }
 
-/// A flusher that finds nothing but pages whose last version is still being written must not
-/// recurse over them.
+/// A flusher that meets only pages with an older version under writeback must not recurse over
+/// them.
 #[test]
 fn many_pages_that_are_dirty_again_are_skipped() {
     let mut harness = Harness::new(100_000, 31);
@@ -203,9 +204,9 @@ fn many_pages_that_are_dirty_again_are_skipped() {
     harness.end_writeback(folios);
 }
 
-/// A charge to a full memcg of 100 pages that are all being written. How often it waited for that,
-/// and whether it was charged at last. `at_wait`: what becomes of the writes while it waits the
-/// n-th time; somebody else's page can be written, too.
+/// Charges to a full memcg of 100 pages, all under writeback. Returns the number of waits, and
+/// whether the charge succeeded. `at_wait` acts on the writes during the n-th wait; pages of other
+/// memcgs can be written, too.
 fn charge_while_writing(
     preset: Preset,
     mut at_wait: impl FnMut(&Harness, usize, &mut Vec<FolioId>),
@@ -232,9 +233,9 @@ fn charge_while_writing(
     }
 }
 
-/// `wait_before_oom`, ours: 16 fruitless efforts are no reason to fail as long as pages do get
-/// written, or the device has not answered; 16 waits in which it refused all are. The kernel's
-/// charge fails after 16 efforts.
+/// `wait_before_oom`, which no kernel has: a charge does not fail after 16 fruitless efforts while
+/// pages are written or the device has not answered; it fails after 16 waits in which the device
+/// refused. The kernel's charge fails after 16 efforts.
 #[test]
 fn who_can_wait_for_writes_does_not_fail() {
     assert_eq!(charge_while_writing(Preset::Linux72, |_, _, _| ()), (0, false));
@@ -251,7 +252,7 @@ fn who_can_wait_for_writes_does_not_fail() {
         folios.extend(harness.start_writeback());
     });
     assert_eq!(refused, (17, false), "the first wait is for its answer");
-    // Each time, one page is written, and is dirty again: that is slow, but not for ever.
+    // One page is written at each wait and dirtied again: slow, but it ends.
     let rewritten = charge_while_writing(Preset::Default, |harness, wait, folios| {
         if wait == 50 {
             return harness.end_writeback(std::mem::take(folios));

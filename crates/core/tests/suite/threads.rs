@@ -1,10 +1,10 @@
 //! Several threads on one core: readers, writers, a flusher, truncation and background reclaim, on
 //! two small tenants.
 //!
-//! Each frame holds the name of the page that is in it, so that a reader who was told that its copy
-//! is whole can check whose bytes it has. In the end everything is given back, and every counter
-//! must be where it began. What exactly runs at the same time is up to the machine; `loom_tests.rs`
-//! goes through single steps in every order.
+//! Each frame holds the name of its page, so that a reader whose copy was confirmed can check whose
+//! bytes it has. In the end everything is given back, and every counter must have its initial
+//! value. The machine decides the interleavings; `loom_tests.rs` explores single steps in every
+//! order.
 
 use mglru_core::lru::switch::SwitchStep;
 use mglru_core::reclaim::{Background, BackgroundStep, Effort, EffortKind, Orders, Step, Watermarks};
@@ -21,13 +21,13 @@ struct World {
     core: Core,
     /// One file per tenant.
     files: Vec<(MemcgId, Arc<Mapping>)>,
-    /// What each frame holds.
+    /// Content of each frame.
     frames: Vec<AtomicU64>,
     accepted: AtomicU64,
     refused: AtomicU64,
 }
 
-/// What a page is full of.
+/// The value that a page is filled with.
 fn bytes_of(tenant: usize, page: u32) -> u64 {
     (tenant as u64) << 32 | u64::from(page)
 }
@@ -36,7 +36,7 @@ impl World {
     fn new(mechanisms: Mechanisms) -> World {
         let mut options = Options::new(FRAMES);
         options.mechanisms = mechanisms;
-        // The first tenant meets its limit, the second the watermarks.
+        // The first tenant reaches its limit, the second the watermarks.
         options.watermarks = Watermarks { min: 10, low: 30, high: 50 };
         options.cpus = 3;
         options.pcp_batch_frames = 4;
@@ -50,7 +50,7 @@ impl World {
         World { core, files, frames, accepted: AtomicU64::new(0), refused: AtomicU64::new(0) }
     }
 
-    /// Pays for a page; whoever has to wait writes what is dirty meanwhile.
+    /// Charges a page; during waits, writes the dirty pages.
     fn charge(&self, task: &Task) -> Option<NewFolio<'_, Silent>> {
         let mut charging = Charging::new(task.memcg, task.cpu);
         loop {
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// Writes what is dirty, once; an eighth of the writes fail.
+    /// Writes the dirty pages once; an eighth of the writes fail.
     fn flush(&self) {
         for (_, mapping) in &self.files {
             let mut from = 0;
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// Brings a page in, or notices that somebody else does.
+    /// Brings a page in, unless another thread does.
     fn bring(&self, tenant: usize, page: u32, task: &Task, arrival: Arrival) {
         let mapping = &self.files[tenant].1;
         let Some(new) = self.charge(task) else { return };
@@ -132,7 +132,7 @@ impl World {
         self.core.put(&Silent, hit.folio);
     }
 
-    /// Holds a page for a moment: its frame is not given to another meanwhile.
+    /// Holds a page for a moment: its frame is not given to another page meanwhile.
     fn hold(&self, tenant: usize, page: u32) {
         let mapping = &self.files[tenant].1;
         let Lookup::Hit(hit) = self.core.lookup(mapping, page) else { return };
@@ -145,7 +145,7 @@ impl World {
         }
     }
 
-    /// One thread's work.
+    /// The work of one thread.
     fn work(&self, thread: usize) {
         let tasks: Vec<Task> =
             self.files.iter().map(|(memcg, mapping)| self.new_task(*memcg, mapping, thread)).collect();
@@ -184,8 +184,7 @@ impl World {
         while !matches!(effort.step(&self.core, &Silent), Step::Done(_)) {}
     }
 
-    /// Switches the policy to and fro, 20 folios at a time, and once in a while stops in the
-    /// middle.
+    /// Switches the policy back and forth, 20 folios at a time, and now and then stops midway.
     fn switch(&self, stop: &AtomicBool) {
         for round in 0.. {
             let mut switch = self.core.switch_lru(Lru::ALL[round % Lru::ALL.len()]);
@@ -216,7 +215,7 @@ fn threads_leave_nothing_behind() {
 }
 
 /// The same under the classic LRU, with one lock for all lists and late statistics, and while the
-/// policy is switched to and fro all the time.
+/// policy is switched back and forth all the time.
 #[test]
 fn threads_leave_nothing_behind_under_the_classic_lru() {
     leave_nothing_behind(Mechanisms::default().with_lru(Lru::Classic), false);
@@ -251,7 +250,7 @@ fn leave_nothing_behind(mechanisms: Mechanisms, switching: bool) {
     );
     let worked = if mechanisms.lru() == Lru::Classic { Counter::Pgdeactivate } else { Counter::Aged };
     assert!(stat(worked) > 0 && core.written_pages() > 100);
-    // Everything goes.
+    // Close everything.
     for (_, mapping) in &world.files {
         assert!(core.close_mapping(&Silent, mapping).is_none());
     }

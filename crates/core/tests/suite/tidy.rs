@@ -1,13 +1,13 @@
-//! The repository keeps its own promises: layers point down, the core performs nothing, nothing is
-//! left lying about.
+//! Checks of the repository's structure: layers point down, the core performs nothing, no dead
+//! files are left.
 //!
-//! Every check is a function of sources in memory, so that the last tests can show that each of
-//! them finds what it is for.
+//! Each check is a function of sources in memory, so that the last tests can show that it finds its
+//! defect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Modules of the core from top to bottom: each may use what stands below it.
+/// Modules of the core from top to bottom: each may use the modules below it.
 const LAYERS: &[&str] = &[
     "control",
     "readahead",
@@ -27,35 +27,35 @@ const LAYERS: &[&str] = &[
     "folio",
 ];
 
-/// Below everything: used by all, and using nothing.
+/// Foundations: used by all modules, and using none.
 const FOUNDATION: &[&str] = &["random", "segments", "sync", "tunables"];
 
-/// The edge to hosts and users: its types are made of those of all layers, and used by all.
+/// The edge to hosts and users: types made of those of all layers, and used by all.
 const EDGE: &[&str] = &["event", "host", "mechanism", "options"];
 
-/// Above everything: looks at all of it, and is used by none.
+/// Observers: see all modules and are used by none.
 const OBSERVERS: &[&str] = &["validate"];
 
-/// Arrows that point up, each with what would have to move for it to go.
+/// Exceptions: arrows that point up, each with the move that would remove it.
 const UPWARDS: &[(&str, &str, &str)] = &[
     ("mapping", "memcg", "`MemcgId` is a noun, defined beside the memcg that it numbers"),
     ("memcg", "lru", "a memcg owns its lruvec"),
     ("node", "reclaim", "a node has watermarks, which are defined with the reclaim that keeps them"),
 ];
 
-/// Where `unsafe` may stand.
+/// Files that may contain `unsafe`.
 const UNSAFE_FILES: &[&str] = &[
     "crates/cache/src/frames.rs",
     "crates/cache/src/backend/uring.rs",
-    // Reads and writes frames with the system's calls.
+    // System calls that read and write frames.
     "crates/cache/src/backend/threads.rs",
-    // Lends the bytes of a frame that nobody can write to.
+    // Lends the bytes of a frame that no thread can write.
     "crates/cache/src/mapped.rs",
     // One instruction.
     "crates/cache/src/prefetch.rs",
-    // A yardstick: the kernel's own mapping and ring.
+    // A reference measurement: the kernel's own mapping and ring.
     "crates/cache/benches/hits.rs",
-    // An allocator that counts.
+    // A counting allocator.
     "crates/cache/tests/hits.rs",
 ];
 
@@ -67,10 +67,10 @@ struct Source {
     text: String,
 }
 
-/// What does not hold, in words that begin with the file.
+/// Violations, in words that begin with the file.
 type Findings = BTreeSet<String>;
 
-/// The text without comments and the contents of strings, line by line as before.
+/// The text without comments and without the contents of strings, line by line as before.
 fn code_only(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let mut code = String::with_capacity(text.len());
@@ -118,8 +118,7 @@ fn code_only(text: &str) -> String {
     code
 }
 
-/// Splits off what is compiled for tests only: the rest of the code, and the modules in other files
-/// that are test code.
+/// Splits test-only code off. Returns the rest, and the names of test-only modules in other files.
 fn without_tests(code: &str) -> (String, Vec<String>) {
     let mut rest = String::new();
     let mut test_modules = Vec::new();
@@ -152,22 +151,21 @@ fn words(code: &str) -> impl Iterator<Item = &str> {
     code.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
-/// `name` of a line that says `mod name;`.
+/// The module that a line `mod name;` declares.
 fn declared_module(line: &str) -> Option<&str> {
     let line = line.trim().strip_suffix(';')?;
     let (before, name) = line.rsplit_once("mod ")?;
     (before.is_empty() || before.starts_with("pub")).then_some(name)
 }
 
-/// The module of the core that a file belongs to: `lru` of `crates/core/src/lru/multigen/walk.rs`.
+/// The core module that a file belongs to: `lru` for `crates/core/src/lru/multigen/walk.rs`.
 fn core_module(path: &str) -> Option<&str> {
     let inside = path.strip_prefix("crates/core/src/")?;
     let module = inside.split('/').next()?;
     Some(module.strip_suffix(".rs").unwrap_or(module)).filter(|&module| module != "lib")
 }
 
-/// The names that stand right after each `prefix` (as in `crate::name`, or
-/// `crate::{name, other::thing}`).
+/// The names right after each `prefix` (as in `crate::name`, or `crate::{name, other::thing}`).
 fn names_after<'a>(code: &'a str, prefix: &str) -> Vec<&'a str> {
     let mut names = Vec::new();
     for (at, _) in code.match_indices(prefix) {
@@ -197,8 +195,8 @@ fn names_after<'a>(code: &'a str, prefix: &str) -> Vec<&'a str> {
     names
 }
 
-/// Layers of the core: what uses what stands above it. `upwards`: known arrows, each of which must
-/// still be there.
+/// Layers of the core: uses that point up. `upwards`: known exceptions, each of which must still
+/// exist.
 fn check_layers(sources: &[Source], upwards: &[(&str, &str, &str)]) -> Findings {
     let mut findings = Findings::new();
     let test_files = test_files(sources);
@@ -252,8 +250,7 @@ fn check_layers(sources: &[Source], upwards: &[(&str, &str, &str)]) -> Findings 
     findings
 }
 
-/// The files that are test code: those of modules that are declared for tests only, and all below
-/// `tests/` and `benches/`.
+/// Test files: modules declared for tests only, and all files below `tests/` and `benches/`.
 fn test_files(sources: &[Source]) -> BTreeSet<String> {
     let mut files = BTreeSet::new();
     for source in sources {
@@ -268,7 +265,7 @@ fn test_files(sources: &[Source]) -> BTreeSet<String> {
     files
 }
 
-/// Where the files of a file's modules are.
+/// The folder of the files of a file's modules.
 fn module_folder(path: &str) -> String {
     let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
     match file {
@@ -278,7 +275,7 @@ fn module_folder(path: &str) -> String {
     }
 }
 
-/// Whether cargo compiles this file by itself.
+/// Whether cargo compiles this file as a root.
 fn is_root(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     matches!(
@@ -291,7 +288,7 @@ fn is_root(path: &str) -> bool {
     )
 }
 
-/// Files that no `mod` names: nobody compiles them.
+/// Files that no `mod` names, so that they are not compiled.
 fn check_dead_files(sources: &[Source]) -> Findings {
     let mut named = BTreeSet::new();
     for source in sources {
@@ -329,7 +326,7 @@ fn normal(folder: &str, path: &str) -> String {
     parts.join("/")
 }
 
-/// `unsafe` outside the files that are named for it.
+/// `unsafe` outside the allowed files.
 fn check_unsafe(sources: &[Source], allowed: &[&str]) -> Findings {
     let mut findings = Findings::new();
     let mut needed = BTreeSet::new();
@@ -347,7 +344,7 @@ fn check_unsafe(sources: &[Source], allowed: &[&str]) -> Findings {
     findings
 }
 
-/// Tests that are switched off, and files in which a noun is missing. Clippy finds other leftovers.
+/// Ignored tests, and files longer than `LINES_MAX`. Clippy finds other leftovers.
 fn check_leftovers(sources: &[Source]) -> Findings {
     let mut findings = Findings::new();
     for source in sources {
@@ -410,13 +407,13 @@ fn nothing_is_left_over() {
     assert_tidy(check_leftovers(&repository()));
 }
 
-// The checks themselves.
+// Tests of the checks.
 
 fn sources(files: &[(&str, &str)]) -> Vec<Source> {
     files.iter().map(|&(path, text)| Source { path: path.to_owned(), text: text.to_owned() }).collect()
 }
 
-/// The findings, without the names of files.
+/// The violations without file names.
 fn messages(findings: &Findings) -> BTreeMap<&str, &str> {
     findings.iter().map(|finding| finding.split_once(": ").unwrap()).collect()
 }

@@ -1,4 +1,4 @@
-//! Dirty pages on their way out, between writers, the flusher and reclaim.
+//! Dirty pages between writers, the flusher and reclaim.
 
 use crate::common::Harness;
 use mglru_core::reclaim::EffortKind;
@@ -62,7 +62,7 @@ fn a_folio_in_use_is_not_rotated() {
     harness.core.validate().unwrap();
 }
 
-/// A write that failed leaves the page dirty and cached, to be written again.
+/// A failed write leaves the page dirty and cached, to be written again.
 #[test]
 fn a_failed_write_stays_dirty() {
     let harness = met_dirty(5);
@@ -75,7 +75,7 @@ fn a_failed_write_stays_dirty() {
     assert_eq!((harness.core.written_pages(), harness.start_writeback().len()), (0, 1));
 }
 
-/// A page that is written to while its last version is on its way: the run ends before it, and it
+/// A page is written to while an older version is under writeback: the run ends before it, and it
 /// is taken later.
 #[test]
 fn a_page_is_not_written_twice_at_once() {
@@ -93,7 +93,7 @@ fn a_page_is_not_written_twice_at_once() {
     assert_eq!(run(0).map(|run| run.first), Some(4));
 }
 
-/// Runs are of consecutive pages, of the range and of the length that was asked for.
+/// Runs are of consecutive pages, within the requested range and length.
 #[test]
 fn runs_are_consecutive() {
     let mut harness = Harness::new(100, 31);
@@ -108,19 +108,19 @@ fn runs_are_consecutive() {
     assert_eq!(harness.core.dirty_pages(&harness.mapping), 2);
 }
 
-/// Whether a flusher that is woken now writes.
+/// Whether a flusher woken now writes.
 fn flushes(harness: &Harness) -> bool {
     let mut flusher = Flusher::new(FlusherOptions::default(), Time::ZERO);
     matches!(flusher.step(&harness.core, &harness.host), FlusherStep::Write(_))
 }
 
-/// Whether a task that dirties pages of a memcg has to pause.
+/// Whether a task that dirties pages of a memcg must pause.
 fn pauses(harness: &Harness, memcg: MemcgId) -> bool {
     harness.core.balance_dirty(&harness.host, memcg, &mut Dirtier::default()).is_some()
 }
 
-/// The flusher is asked for at the background share of the memcg's limit, more than 10 of 100
-/// pages, and writes above the free run, more than 15.
+/// The flusher is woken above the background share of the memcg's limit, 10 of 100 pages, and
+/// writes above the free run, 15 pages.
 #[test]
 fn the_flusher_starts_at_the_background_share() {
     let mut harness = Harness::new(100, 31);
@@ -138,7 +138,7 @@ fn the_flusher_starts_at_the_background_share() {
     assert!(pauses(&harness, harness.task.memcg), "20 of 100");
 }
 
-/// What is dirty below a tenant counts for it: two children of which neither has too much.
+/// Dirty pages of descendants count for a tenant: two children, neither of which has too many.
 #[test]
 fn dirty_limits_are_those_of_the_subtree() {
     let mut harness = Harness::new(100, 31);
@@ -166,7 +166,7 @@ fn dirty_limits_are_those_of_the_subtree() {
     let other = harness.core.add_memcg("other", 100, harness.host.now()).unwrap().id();
     assert!(!pauses(&harness, other));
 
-    // Who went passes its dirty pages on, and the sum stays what it was.
+    // A removed memcg passes its dirty pages on, and the sum does not change.
     harness.core.remove_memcg(&harness.host, a).unwrap();
     assert!(pauses(&harness, b));
     let folios = harness.start_writeback();
@@ -177,7 +177,7 @@ fn dirty_limits_are_those_of_the_subtree() {
     harness.core.validate().unwrap();
 }
 
-/// A limit was lowered, and who pauses for it wakes a flusher that knows why.
+/// A limit was lowered: a task that pauses for it wakes a flusher that knows the reason.
 #[test]
 fn who_pauses_is_flushed() {
     let mut harness = Harness::new(1000, 31);

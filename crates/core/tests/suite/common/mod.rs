@@ -1,4 +1,4 @@
-//! The idealised harness of [book: golden-traces#harness]: one memcg, one task, no I/O; pages are
+//! The idealised harness of [book: golden-traces#harness]: one memcg, one task, no I/O. Pages are
 //! clean unless a test writes to them.
 
 #![allow(dead_code, reason = "each test uses its part")]
@@ -10,16 +10,16 @@ use mglru_core::*;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-/// How a page is touched.
+/// The way of accessing a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
-    /// By a read through a descriptor.
+    /// A read through a descriptor.
     Read,
-    /// By a load through a mapping.
+    /// A load through a mapping.
     Mapped,
 }
 
-/// One finished effort.
+/// A finished effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EffortSeen {
     pub scanned: u64,
@@ -27,7 +27,7 @@ pub struct EffortSeen {
     pub priority: u8,
 }
 
-/// A host on which nothing happens but what the test says.
+/// A host that records events and acts only as a test tells it to.
 #[derive(Debug, Default)]
 pub struct QuietHost {
     now_ns: Cell<u64>,
@@ -121,7 +121,7 @@ impl Harness {
         let memcg = core.add_memcg("golden", limit_pages, Time::ZERO).unwrap().id();
         let task = core.new_task(memcg, 0);
         let mapping = core.open_mapping(Kind::File);
-        // Whole page tables, as the models have them.
+        // Whole page tables, as in the models.
         core.map(&task, &mapping, 1 << 20);
         Harness { core, host: QuietHost::default(), task, mapping, misses: 0 }
     }
@@ -130,7 +130,7 @@ impl Harness {
         self.core.memcg(self.task.memcg)
     }
 
-    /// Charges a page, running efforts as long as it takes.
+    /// Charges a page, running as many efforts as needed.
     pub fn charge(&self) -> NewFolio<'_, QuietHost> {
         let mut charging = Charging::new(self.task.memcg, self.task.cpu);
         loop {
@@ -171,29 +171,29 @@ impl Harness {
         }
     }
 
-    /// A read through a descriptor.
+    /// Reads a page through a descriptor.
     pub fn read(&mut self, page: u32) {
         self.access(page, Channel::Read);
     }
 
-    /// Reads of pages in order.
+    /// Reads pages in order.
     pub fn read_all(&mut self, pages: impl IntoIterator<Item = u32>) {
         pages.into_iter().for_each(|page| self.read(page));
     }
 
-    /// A page brought in by readahead: nobody accessed it.
+    /// Brings pages in by readahead, without an access.
     pub fn read_ahead(&mut self, pages: impl IntoIterator<Item = u32>) {
         for page in pages {
             self.bring(page, Arrival::default());
         }
     }
 
-    /// A load through a mapping.
+    /// Loads from a page through a mapping.
     pub fn load(&mut self, page: u32) {
         self.access(page, Channel::Mapped);
     }
 
-    /// A write to a cached page, which is no access.
+    /// Writes to a cached page without counting an access.
     pub fn write(&self, page: u32) {
         let folio = self.folio(page);
         let flags = &self.core.folios().flags(folio);
@@ -204,7 +204,7 @@ impl Harness {
         flags.unlock();
     }
 
-    /// Begins to write all dirty pages, in runs of any length.
+    /// Starts to write all dirty pages, in runs of any length.
     pub fn start_writeback(&self) -> Vec<FolioId> {
         let mut folios = Vec::new();
         while let Some(run) = self.core.start_writeback(&self.mapping, 0, 1 << 32, usize::MAX) {
@@ -213,7 +213,7 @@ impl Harness {
         folios
     }
 
-    /// These were written.
+    /// Ends the writes of these folios.
     pub fn end_writeback(&self, folios: Vec<FolioId>) {
         for folio in folios {
             self.core.end_writeback(&self.host, &self.mapping, folio, true, self.task.cpu);
@@ -240,7 +240,7 @@ impl Harness {
         (flags.referenced(), flags.refs(), flags.workingset())
     }
 
-    /// The generation whose label a page carries.
+    /// The generation that a page is labelled with.
     pub fn seq_of(&self, page: u32) -> Option<u64> {
         let label = self.flags(page).generation()?;
         let max = self.max_seq();
@@ -269,12 +269,12 @@ impl Harness {
         rows.iter().filter(|row| row.seq >= self.min_seq()).map(|row| row.file_pages).collect()
     }
 
-    /// The pages that were evicted since the last call, in order.
+    /// The pages evicted since the last call, in order.
     pub fn evicted(&self) -> Vec<u32> {
         self.host.evicted.take().into_iter().map(|(_, index)| index).collect()
     }
 
-    /// Runs one effort on the memcg to its end, however long it says to wait.
+    /// Runs one effort on the memcg to its end, ignoring waits.
     pub fn effort(&self, kind: EffortKind, goal_pages: u64) -> Progress {
         let (target, cpu) = (self.task.memcg, self.task.cpu);
         let orders = Orders::new(target, kind, goal_pages, Swappiness::FILE_ONLY, cpu);

@@ -1,32 +1,31 @@
-//! A naive model of one memcg under the multi-gen LRU of Linux 7.2: written from the book to be
-//! obviously right, not fast. Generations are deques in a map, labels are birth numbers, sizes are
-//! counted when somebody asks, filters are exact sets, and nothing runs at the same time as
-//! anything else.
+//! A naive model of one memcg under the multi-gen LRU of Linux 7.2, written from the book to be
+//! obviously right, not fast. Generations are deques in a map, labels are sequence numbers, sizes
+//! are counted on demand, filters are exact sets, and everything runs one after the other.
 //!
-//! It knows file pages only, no protections, no swap, and page tables that are always whole.
+//! It has only file pages, no protections, no swap, and only whole page tables.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Pages under one page table.
 const TABLE: u32 = 512;
 
-/// A folio, by order of arrival. A page that is truncated and read again is another one.
+/// A folio, by order of arrival. A page that is truncated and read again gets another one.
 pub type Id = usize;
 
-/// Where a folio is.
+/// The place of a folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// Waiting to be added.
+    /// Queued to be added.
     New,
-    /// On a list. The list is that of this generation; the label may be another.
+    /// On a list. `list` is the list's generation, `label` may differ.
     Listed { list: u64, label: u64 },
-    /// Off the lists, in the hands of reclaim.
+    /// Isolated by reclaim.
     Isolated,
     /// Freed.
     Nowhere,
 }
 
-/// What is known of a folio, under the letters of [book: access].
+/// A folio, under the letters of [book: access].
 #[derive(Clone, Debug)]
 pub struct Folio {
     pub page: u32,
@@ -41,7 +40,7 @@ pub struct Folio {
     pub mapped: bool,
     pub young: bool,
     pub locked: bool,
-    /// Guards, batches and the writer that hold it, and the mapping.
+    /// References of guards, batches, the writer and the mapping.
     references: u32,
 }
 
@@ -58,7 +57,7 @@ impl Folio {
         self.nrefs() + u32::from(self.w) == 5
     }
 
-    /// [book: access#counting-after].
+    /// Counts an access ([book: access#counting-after]).
     fn access(&mut self) {
         match (self.r, self.f) {
             (false, _) => (self.r, self.f) = (true, 0),
@@ -71,7 +70,8 @@ impl Folio {
         (self.r, self.f, self.w) = (false, 0, true);
     }
 
-    /// [book: access#young-in-eviction], 7.2: whether it is to be activated.
+    /// Handles an accessed bit found by eviction in 7.2 ([book: access#young-in-eviction]). `true`:
+    /// activate.
     fn found_young_by_eviction(&mut self) -> bool {
         if !self.r && !self.w {
             (self.r, self.f) = (true, 0);
@@ -85,7 +85,7 @@ impl Folio {
         true
     }
 
-    /// [book: access#young-in-walk].
+    /// Handles an accessed bit found by a walk ([book: access#young-in-walk]).
     fn found_young_by_walk(&mut self, youngest: u64) {
         if !self.r && !self.w {
             (self.r, self.f) = (true, 0);
@@ -95,13 +95,13 @@ impl Folio {
         }
     }
 
-    /// The generation whose label it carries.
+    /// The generation that the folio is labelled with.
     pub fn label(&self) -> Option<u64> {
         if let Place::Listed { label, .. } = self.place { Some(label) } else { None }
     }
 }
 
-/// What is remembered of an evicted page.
+/// The shadow of an evicted page.
 #[derive(Clone, Copy, Debug)]
 struct Shadow {
     min_seq: u64,
@@ -128,7 +128,7 @@ pub struct Counts {
     pub flusher_woken: u64,
 }
 
-/// How a page comes in.
+/// The way a page comes in.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct How {
     pub in_fault: bool,
@@ -136,17 +136,16 @@ pub struct How {
     pub referenced: bool,
 }
 
-/// What a charge came to.
+/// Result of a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charge {
     Charged,
-    /// Somebody should end the writes that are under way.
+    /// Writes under way must end first.
     Wait,
     OutOfMemory,
 }
 
-/// Where a queued folio is going ([book: folios#batches]), in the order in which queues are
-/// drained.
+/// The purpose of a queue ([book: folios#batches]), in the order of draining.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Queue {
     Add = 0,
@@ -181,7 +180,7 @@ pub struct Naive {
     filters: [Option<BTreeSet<u32>>; 2],
     ran: bool,
     first_walk: bool,
-    // What happened.
+    // Results.
     pub counts: Counts,
     pub evicted: Vec<u32>,
     reclaimed: u64,
@@ -240,11 +239,11 @@ impl Naive {
     pub fn touch(&mut self, page: u32) {
         let folio = self.cached(page);
         (folio.mapped, folio.young) = (true, true);
-        // A table that was not used since it was walked says that the task ran.
+        // An access to a table not touched since its last walk shows that the task ran.
         self.ran |= self.young_tables.insert(page / TABLE);
     }
 
-    /// Puts a paid page into the cache ([book: refaults#refault-processing],
+    /// Inserts a charged page ([book: refaults#refault-processing],
     /// [book: access#fault-placement]).
     pub fn insert(&mut self, page: u32, how: How) {
         self.ran = true;
@@ -399,7 +398,7 @@ impl Naive {
         if rotation { list.push_front(id) } else { list.push_back(id) }
     }
 
-    /// Puts a folio that was just taken off a list on another, at the head or at the tail.
+    /// Puts a folio that was taken off a list on another, at the head or at the tail.
     fn relist(&mut self, id: Id, label: u64, at_head: bool) {
         self.folios[id].place = Place::Listed { list: label, label };
         let list = self.lists.entry(label).or_default();
@@ -469,7 +468,7 @@ impl Naive {
         }
     }
 
-    /// Closes the generations before `min`, and folds what was counted in the oldest
+    /// Closes the generations before `min`, and folds the counts of the oldest
     /// ([book: eviction#tier-limit]).
     fn close_oldest(&mut self, min: u64) {
         for tier in 0..4 {
@@ -494,8 +493,8 @@ impl Naive {
 
     // Eviction ([book: eviction]).
 
-    /// The highest tier that is not protected: tier t is, if its refault ratio is more than 3/2 of
-    /// that of tier 0.
+    /// The highest unprotected tier. A tier is protected if its refault ratio is more than 3/2 of
+    /// tier 0's.
     fn tier_limit(&self) -> usize {
         let refaulted = |t: usize| self.average_refaulted[t] + self.refaulted[t];
         let total = |t: usize| self.average_total[t] + self.evicted_by_tier[t] + self.protected_by_tier[t];
@@ -504,7 +503,7 @@ impl Naive {
         (1..4).find(|&tier| worse(tier)).map_or(3, |tier| tier - 1)
     }
 
-    /// Pages looked at, and the isolated ones.
+    /// Pages scanned, and the isolated folios.
     fn isolate(&mut self, request: u64) -> (u64, Vec<Id>) {
         self.drop_empty_generations();
         let limit = self.tier_limit();
@@ -540,7 +539,7 @@ impl Naive {
         (scanned, isolated)
     }
 
-    /// One step: pages looked at.
+    /// One eviction step. Returns the pages scanned.
     fn evict(&mut self, request: u64, walking: bool) -> u64 {
         let (scanned, isolated) = self.isolate(request);
         if !isolated.is_empty() {
@@ -552,8 +551,8 @@ impl Naive {
         scanned
     }
 
-    /// Frees what can be freed and puts the rest back, but for what is to be tried again; and how
-    /// many were dirty.
+    /// Frees what can be freed and puts the rest back, except for folios to retry. Returns these,
+    /// and the number of dirty folios.
     fn shrink(&mut self, isolated: Vec<Id>, walking: bool, retry: bool) -> (Vec<Id>, usize) {
         let unlocked_dirty = |id: &&Id| {
             let folio = &self.folios[**id];
@@ -625,8 +624,8 @@ impl Naive {
         false
     }
 
-    /// [book: aging#look-around]: whether the folio was young. Clears its bit and those of up to 63
-    /// around it.
+    /// [book: aging#look-around]: clears the accessed bits of the folio and of up to 63 neighbours.
+    /// `true`: the folio was young.
     fn look_around(&mut self, id: Id, walking: bool) -> bool {
         if !std::mem::take(&mut self.folios[id].young) {
             return false;
@@ -662,7 +661,8 @@ impl Naive {
 
     // The loop ([book: reclaim-loop]).
 
-    /// One effort; pages reclaimed. `proactive` efforts own a walk context from the beginning.
+    /// One effort. Returns the pages reclaimed. `proactive` efforts own a walk context from the
+    /// start.
     pub fn effort(&mut self, goal: u64, proactive: bool) -> u64 {
         self.reclaimed = 0;
         for _ in 0..2 {
@@ -696,7 +696,7 @@ impl Naive {
         }
     }
 
-    /// Charges a page. 16 efforts that freed nothing (`fruitless` counts them) are the end, unless
+    /// Charges a page. Fails after 16 efforts that freed nothing (counted in `fruitless`), unless
     /// writes are pending.
     pub fn charge(&mut self, fruitless: &mut u32) -> Charge {
         while self.usage >= self.limit {
@@ -716,15 +716,14 @@ impl Naive {
         Charge::Charged
     }
 
-    // Writing.
+    // Writeback.
 
     pub fn write(&mut self, page: u32) {
         let folio = self.cached(page);
         (folio.dirty, folio.reclaim) = (true, false);
     }
 
-    /// The next run of dirty pages at or after `from`, at most `most` of them, that are not being
-    /// written.
+    /// The next run of at most `most` dirty pages at or after `from` that are not under writeback.
     pub fn start_writeback(&mut self, from: u32, most: usize) -> Vec<Id> {
         let mut run: Vec<Id> = Vec::new();
         for (&page, &id) in self.cached.range(from..) {
@@ -759,7 +758,7 @@ impl Naive {
         self.put_reference(id);
     }
 
-    /// Removes pages and memories; stops at one that is in use. `false`: it did.
+    /// Removes pages and shadows, up to the first page in use. `false`: it met one.
     pub fn truncate(&mut self, pages: std::ops::Range<u32>) -> bool {
         let busy = |id: &Id| self.folios[*id].locked || self.folios[*id].writeback;
         let busy_page = self.cached.range(pages.clone()).find(|(_, id)| busy(id)).map(|(&page, _)| page);
@@ -777,8 +776,8 @@ impl Naive {
         self.put_reference(id);
     }
 
-    /// Advice that pages are not needed ([book: access#rotation-and-advice]): clean ones that
-    /// nobody uses go, others to the old side.
+    /// Follows advice that pages are not needed ([book: access#rotation-and-advice]): removes
+    /// clean, unused ones and moves the others to the old side.
     pub fn invalidate(&mut self, pages: std::ops::Range<u32>) {
         let found: Vec<(u32, Id)> = self.cached.range(pages.clone()).map(|(&page, &id)| (page, id)).collect();
         for (page, id) in found {
