@@ -15,7 +15,7 @@ use serde::{Serialize, Serializer};
 use std::path::Path;
 use std::time::Duration;
 
-/// Number of seeds for certain outcomes; further seeds apply to loads whose kill rate is compared.
+/// Number of seeds. Loads with a kernel run that was killed have [`RATE_SEEDS`], to compare rates.
 const SEEDS: u64 = 2;
 const RATE_SEEDS: u64 = 12;
 /// Disks up to this speed, in bytes per second, are slower than any reclaim effort.
