@@ -258,7 +258,7 @@ pub struct CacheStats {
     /// File pages on reclaim's lists. Pages that were added recently may still be in a per-CPU
     /// batch and are not counted.
     pub file_pages: u64,
-    /// Anonymous pages on reclaim's lists, with the same exception as `file_pages`.
+    /// Anonymous pages on reclaim's lists. Pages in per-CPU batches are not counted.
     pub anon_pages: u64,
     /// File pages that are dirty or under writeback.
     pub pending_pages: u64,

@@ -43,7 +43,7 @@ pub(crate) struct Content {
     writes: BTreeMap<WriteId, Vec<u64>>,
     /// Active syncs, by process.
     syncs: BTreeMap<usize, Sync>,
-    /// Failed writes of each mapping, and how many of them each process was told of.
+    /// Failed writes of each mapping, and how many of them a sync has reported to each process.
     failures: BTreeMap<MappingId, u64>,
     told: BTreeMap<(usize, MappingId), u64>,
     /// The first inconsistency.
@@ -105,7 +105,7 @@ impl Content {
         }
     }
 
-    /// Forgets a file and the record of who was told of its errors.
+    /// Forgets a file and its reported errors.
     pub(crate) fn closed(&mut self, mapping: MappingId) {
         self.failures.remove(&mapping);
         self.told.retain(|&(_, of), _| of != mapping);

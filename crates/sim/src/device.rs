@@ -179,7 +179,7 @@ impl Trouble {
 /// Result of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// Its end.
+    /// Virtual time of its completion.
     pub at: Time,
     /// Whether it succeeded. If not, it is an I/O error.
     pub ok: bool,

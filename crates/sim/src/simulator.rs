@@ -7,8 +7,8 @@
 //!        no actor runnable            time jumps to the next event
 //! ```
 //!
-//! An actor that is the only runnable one is told so. It may then skip rests that end before the
-//! next event, which changes nothing but speed; [`Simulator::set_shortcuts`] turns that off.
+//! An actor that is the only runnable one may skip rests that end before the next event, which
+//! changes nothing but speed; [`Simulator::set_shortcuts`] turns that off.
 
 use crate::actor::{
     Actor, Administrator, Answer, BackgroundActor, ControlReader, FlusherActor, Job, Order, Process, Reading,
