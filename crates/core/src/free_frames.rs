@@ -21,7 +21,6 @@ use crate::sync::{AtomicU32, Mutex, MutexGuard, Ordering::Relaxed};
 /// Frames that a CPU of a large node takes at once: as many as a batch of reclaim frees.
 pub const PCP_BATCH_FRAMES: usize = 32;
 
-/// The free frames of a node.
 #[derive(Debug)]
 pub(crate) struct FreeFrames {
     node: Mutex<NodeFrames>,

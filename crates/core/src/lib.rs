@@ -145,7 +145,6 @@ impl Core {
         &self.options
     }
 
-    /// The switches that are on.
     #[inline]
     pub(crate) fn mechanisms(&self) -> mechanism::Mechanisms {
         self.folios.mechanisms()
@@ -248,7 +247,6 @@ impl Core {
         self.page_of(folio).0
     }
 
-    /// The page that a folio holds.
     #[inline]
     pub(crate) fn page_of(&self, folio: FolioId) -> (MappingId, u32) {
         let (mapping, index) = self.folios.page(folio);

@@ -9,7 +9,6 @@ use crate::reclaim::{EffortKind, Orders, Scan, Watermarks};
 use crate::sync::Ordering::Relaxed;
 use crate::*;
 
-/// Preemptions per interleaving.
 const PREEMPTIONS: usize = 3;
 
 /// A core with one cached page, on a list.

@@ -5,12 +5,10 @@
 /// 2^64 divided by the golden ratio, and odd.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A stream of random numbers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The stream for a seed.
     pub(crate) fn new(seed: u64) -> Random {
         Random(seed)
     }

@@ -14,7 +14,6 @@ pub(crate) const LEAF_WALK: u64 = 2;
 /// Walks also use accessed bits of page tables, and skip tables whose bit is clear.
 pub(crate) const TABLE_WALK: u64 = 4;
 
-/// The run-time settings.
 #[derive(Debug)]
 pub(crate) struct Tunables {
     capabilities: AtomicU64,
@@ -32,7 +31,6 @@ impl Tunables {
         self.capabilities.load(Relaxed)
     }
 
-    /// Whether this bit about walks is set.
     pub(crate) fn has(&self, bit: u64) -> bool {
         self.walk_capabilities() & bit != 0
     }

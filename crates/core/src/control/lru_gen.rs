@@ -121,7 +121,6 @@ struct Evicting {
     scan: Scan,
 }
 
-/// One command.
 #[derive(Debug, PartialEq, Eq)]
 struct Command {
     ages: bool,

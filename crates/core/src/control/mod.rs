@@ -33,7 +33,6 @@ pub use write::ControlWrite;
 use crate::memcg::MemcgId;
 use crate::{Core, Time};
 
-/// A control file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum File {
     Current,
@@ -66,9 +65,7 @@ enum File {
 enum Place {
     /// Every memcg but the root.
     BelowRoot,
-    /// Every memcg.
     Everywhere,
-    /// The system.
     System,
 }
 

@@ -22,7 +22,6 @@ fn errno<T: std::fmt::Debug>(result: Result<T, ControlError>) -> &'static str {
     result.unwrap_err().errno.name()
 }
 
-/// The value of a line.
 fn line(text: &str, key: &str) -> u64 {
     let found = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
     found.unwrap_or_else(|| panic!("no {key} in {text}")).parse().unwrap()

@@ -54,7 +54,6 @@ pub(super) fn limit(text: &str) -> Result<u64, Failure> {
     }
 }
 
-/// The text of a limit.
 pub(super) fn limit_text(pages: u64) -> String {
     if pages == UNLIMITED { "max\n".to_owned() } else { bytes_text(pages) }
 }

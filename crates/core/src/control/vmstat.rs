@@ -49,7 +49,6 @@ const COUNTERS: &[(&str, Counter)] = &[
 ];
 
 impl Core {
-    /// The lines of `vmstat`: pages and events.
     pub(super) fn vmstat_text(&self) -> String {
         let totals = self.memcgs.subtree_totals(MemcgId::ROOT);
         let sizes = [

@@ -19,7 +19,6 @@ pub(super) enum Work {
     Lower(Lowering),
     Reclaim(Proactive),
     Commands(Box<Commands>),
-    /// Switches the policy.
     Switch(LruSwitch),
 }
 

@@ -38,7 +38,6 @@ impl<const K: usize> FolioLists<K> {
         (tail & END == 0).then_some(FolioId(tail))
     }
 
-    /// The folio to scan after this one.
     #[inline]
     pub(crate) fn next(&self, table: &FolioTable, folio: FolioId) -> Option<FolioId> {
         let next = table.links(folio).towards_head.load(Relaxed);

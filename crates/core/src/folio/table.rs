@@ -30,18 +30,15 @@ const MEMCG_MASK: u32 = (1 << MEMCG_BITS) - 1;
 pub(crate) struct Stamp(u32);
 
 impl Stamp {
-    /// The low bits of `time`.
     pub(crate) fn new(time: u64) -> Stamp {
         Stamp(time as u32 & STAMP_MASK)
     }
 
-    /// The bits as a number.
     pub(crate) fn value(self) -> u64 {
         u64::from(self.0)
     }
 }
 
-/// The neighbours of a folio on its list.
 #[derive(Debug)]
 pub(crate) struct Links {
     pub(crate) towards_head: AtomicU32,
@@ -106,7 +103,6 @@ pub struct FolioTable {
 }
 
 impl FolioTable {
-    /// Bytes of metadata per folio.
     pub(crate) const FOLIO_BYTES: u64 = 28;
 
     /// A table of `folios` free folios, with the default mechanisms.
@@ -130,7 +126,6 @@ impl FolioTable {
         }
     }
 
-    /// Numbers of listed folios.
     #[inline]
     pub(crate) fn listed(&self) -> &Listed {
         &self.listed
@@ -218,7 +213,6 @@ impl FolioTable {
         self.pages[folio.0 as usize].store(u64::from(mapping) << 32 | u64::from(index), Relaxed);
     }
 
-    /// The number of the memcg that a folio is charged to.
     #[inline]
     pub(crate) fn memcg(&self, folio: FolioId) -> u32 {
         self.memcgs[folio.0 as usize].load(Relaxed) & MEMCG_MASK

@@ -53,7 +53,6 @@ impl Batch {
     }
 }
 
-/// The batches of all CPUs.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     cpus: Box<[Mutex<[Batch; Queue::ALL.len()]>]>,
@@ -104,7 +103,6 @@ impl Arrivals {
         }
     }
 
-    /// Takes the queued folios out.
     pub(crate) fn take(&self, cpu: usize, queue: Queue) -> Option<Batch> {
         let mut batches = self.cpus[cpu % self.cpus.len()].lock();
         let batch = &mut batches[queue as usize];

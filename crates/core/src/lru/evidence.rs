@@ -14,9 +14,7 @@
 use crate::memcg::MemcgId;
 
 const MEMCG_BITS: u32 = MemcgId::BITS;
-/// Bits of a token.
 pub(super) const TOKEN_BITS: u32 = 63 - 1 - MEMCG_BITS;
-/// Mask of a token.
 pub(super) const TOKEN_MASK: u64 = (1 << TOKEN_BITS) - 1;
 /// Bits for accesses in a token of the multi-gen LRU.
 pub(super) const TOKEN_REFS_BITS: u32 = 2;

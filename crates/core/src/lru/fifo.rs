@@ -12,7 +12,6 @@ use crate::host::Host;
 use crate::memcg::{Memcg, MemcgId};
 use crate::sync::{AtomicI64, Ordering::Relaxed};
 
-/// The mark of folios on its lists.
 pub(super) const MARK: u8 = 7;
 
 pub(super) const HABITS: Habits = Habits {
@@ -23,7 +22,6 @@ pub(super) const HABITS: Habits = Habits {
     waits_for_writeback: false,
 };
 
-/// Number of a kind's list.
 pub(super) fn list_of(kind: Kind) -> usize {
     FIFO_LISTS + kind as usize
 }

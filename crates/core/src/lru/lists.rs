@@ -9,7 +9,6 @@ use crate::folio::{Flags, FolioId};
 use crate::host::Host;
 
 impl LockedLruvec<'_> {
-    /// Puts a folio on the unevictable list.
     pub(crate) fn add_unevictable(&mut self, folio: FolioId) {
         self.folios.flags(folio).enlist_unevictable();
         self.resize_unevictable(1);

@@ -58,7 +58,6 @@ impl Lists {
     }
 }
 
-/// Numbers of all lists.
 pub(crate) fn all_lists() -> std::ops::Range<usize> {
     0..LISTS
 }
@@ -168,7 +167,6 @@ impl Lruvec {
         self.walked.iter().for_each(|count| count.store(0, Relaxed));
     }
 
-    /// Takes the lruvec lock.
     pub(crate) fn lock<'a>(&'a self, folios: &'a FolioTable) -> LockedLruvec<'a> {
         let node = folios.node_lock();
         LockedLruvec {

@@ -72,7 +72,6 @@ impl Lru {
     #[cfg(test)]
     pub(crate) const POLICIES: [Lru; 4] = [Lru::MultiGen, Lru::Classic, Lru::Ranked, Lru::Fifo];
 
-    /// The policy's parameters for reclaim as a whole.
     #[inline]
     pub(crate) const fn habits(self) -> &'static Habits {
         match self {
@@ -117,7 +116,6 @@ impl Mechanisms {
 }
 
 impl Core {
-    /// The parameters of the current policy for reclaim as a whole.
     #[inline]
     pub(crate) fn habits(&self) -> &'static Habits {
         self.lru().habits()
@@ -319,7 +317,6 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    /// Begins a pass at this priority.
     pub(crate) fn new(cx: &Context<'_, impl Host>, priority: u8) -> Pass {
         let core = cx.core;
         let balance = core.mechanisms().may_have_folios_of(Lru::Classic).then(|| {
@@ -329,7 +326,6 @@ impl Pass {
         Pass { priority, balance }
     }
 
-    /// The priority of the pass.
     pub(crate) fn priority(&self) -> u8 {
         self.priority
     }
@@ -405,18 +401,15 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Begins the turn of a memcg.
     pub(crate) fn begin(cx: &mut Context<'_, impl Host>, grant: Grant<'_>, pass: &Pass) -> Turn {
         let policies = Lru::POLICIES.map(|lru| PolicyTurn::begin(cx, lru, grant, pass));
         Turn { memcg: grant.memcg.id(), policies, visit: Visit::default() }
     }
 
-    /// The memcg whose turn it is.
     pub(crate) fn memcg(&self) -> MemcgId {
         self.memcg
     }
 
-    /// The results of the turn so far.
     pub(crate) fn visit(&self, core: &Core) -> Visit {
         self.policies.iter().flatten().fold(self.visit, |visit, turn| visit.and(turn.visit(core)))
     }
@@ -486,7 +479,6 @@ pub(crate) fn maps_around_old(core: &Core) -> bool {
     core.lru() == Lru::Ranked
 }
 
-/// Notes that a page is written to.
 #[inline]
 pub(crate) fn dirtied(core: &Core, folio: FolioId) {
     if core.lru() == Lru::Ranked {
@@ -549,7 +541,6 @@ pub(crate) fn references(cx: &mut Context<'_, impl Host>, memcg: &Memcg, folio: 
     multigen::references(cx, memcg, folio)
 }
 
-/// Meaning of the `referenced` flag of an isolated folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Referenced {
     /// The folio was accessed. Examining it clears the flag.

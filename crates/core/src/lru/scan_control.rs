@@ -226,7 +226,6 @@ impl<'a, H: Host> Context<'a, H> {
     }
 }
 
-/// Results of paging out a batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PagedOut {
     /// Obstacles that kept the other folios.
@@ -235,7 +234,6 @@ pub(crate) struct PagedOut {
     pub(crate) freed: u64,
 }
 
-/// One isolated batch.
 #[derive(Debug, Default)]
 pub(crate) struct Isolated {
     /// The folios in the order of isolation, in which they are examined.
@@ -244,7 +242,6 @@ pub(crate) struct Isolated {
     pub(crate) taken: u64,
     /// Folios set aside because they could not be isolated; empty between scans.
     pub(crate) skipped: Vec<FolioId>,
-    /// The kind of the folios.
     pub(crate) kind: Option<Kind>,
     /// Pages scanned: sorted, isolated and skipped. [`LockedLruvec::isolate`](super::LockedLruvec)
     /// says what counted before the reclaim loop of 7.2.
@@ -282,17 +279,14 @@ impl Isolated {
     }
 }
 
-/// Result of a step of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TurnStep {
     /// Call again; other threads may run before.
     More,
-    /// Wait, then call again.
     Wait(Throttle),
     /// Folios are isolated in [`Scan::batch`]: examine them, free what can be freed, and give the
     /// rest to [`Turn::put_back`](super::Turn::put_back).
     PageOut,
-    /// The turn is over.
     Finished,
 }
 
@@ -300,7 +294,6 @@ pub(crate) enum TurnStep {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grant<'a> {
     pub(crate) memcg: &'a Memcg,
-    /// Protection of its pages.
     pub(crate) spared: Effective,
     pub(crate) priority: u8,
 }

@@ -33,7 +33,6 @@ impl Core {
         }
     }
 
-    /// Reports the list that a folio is on now.
     #[inline]
     pub(crate) fn tell_listed(&self, host: &impl Host, memcg: &Memcg, folio: FolioId, from: ListedFrom) {
         if host.observes()
@@ -57,7 +56,6 @@ impl Core {
         }
     }
 
-    /// Reports a folio's new label.
     #[inline]
     pub(crate) fn tell_promoted(
         &self,

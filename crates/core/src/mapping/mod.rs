@@ -124,7 +124,6 @@ pub enum InsertError {
 /// Content of a slot before a folio was inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Before {
-    /// The shadow of the page.
     pub(crate) shadow: Option<u64>,
     /// `Some` if the leaf held only shadows: the memcg that paid for it.
     pub(crate) only_shadows_of: Option<MemcgId>,
@@ -284,7 +283,6 @@ impl Mapping {
         })
     }
 
-    /// Takes the mapping lock.
     pub(crate) fn lock<'a>(&'a self, leaves: &'a LeafPool) -> LockedMapping<'a> {
         LockedMapping { mapping: self, leaves, tree: self.tree.lock() }
     }
@@ -308,7 +306,6 @@ impl LockedMapping<'_> {
         Some((id, self.leaves.get(id)))
     }
 
-    /// Sets the number of pages that page tables cover.
     pub(crate) fn set_mapped_pages(&mut self, pages: u64) {
         self.mapping.mapped_pages.store(pages, Relaxed);
     }

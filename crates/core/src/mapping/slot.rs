@@ -192,7 +192,6 @@ impl AtomicSlot {
         now & (ENTRY | SHADOW) == ENTRY
     }
 
-    /// Tests and clears the accessed bit.
     pub(crate) fn clear_accessed(&self, folio: FolioId) -> bool {
         self.change(folio, 0, ACCESSED).is_some_and(Slot::accessed)
     }
@@ -206,7 +205,6 @@ impl AtomicSlot {
         self.change(folio, READAHEAD, 0);
     }
 
-    /// Tests and clears the readahead mark.
     pub(crate) fn clear_readahead(&self, folio: FolioId) -> bool {
         self.change(folio, 0, READAHEAD).is_some_and(Slot::readahead)
     }

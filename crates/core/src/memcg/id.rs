@@ -8,7 +8,6 @@ impl MemcgId {
     /// The root, the ancestor of all memcgs.
     pub const ROOT: MemcgId = MemcgId(0);
 
-    /// Bits of a number.
     pub(crate) const BITS: u32 = crate::folio::MEMCG_BITS;
 
     pub(super) const NONE: u32 = u32::MAX;

@@ -58,7 +58,6 @@ pub const DEPTH_MAX: u32 = 64;
 /// The longest name, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// State of a memcg's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Life {

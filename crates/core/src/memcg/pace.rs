@@ -24,7 +24,6 @@ const FIRST_PAGES_PER_SECOND: u64 = 25_600;
 /// A ratio of 1.
 pub(crate) const ONE: u64 = 1024;
 
-/// Dirty rate limit of the tasks of one memcg.
 #[derive(Debug)]
 pub(crate) struct Pace {
     /// Time of the last adjustment, and pages written by then.

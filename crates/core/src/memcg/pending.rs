@@ -6,7 +6,6 @@
 
 use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
 
-/// Dirty pages, and pages under writeback.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     dirty: AtomicI64,
@@ -51,17 +50,14 @@ impl Pending {
         self.over_background.store(false, Relaxed);
     }
 
-    /// Counts a page whose write failed.
     pub(crate) fn note_failure(&self) {
         self.failed.fetch_add(1, Relaxed);
     }
 
-    /// Pages whose write failed so far.
     pub(crate) fn failed_pages(&self) -> u64 {
         self.failed.load(Relaxed)
     }
 
-    /// Resets everything.
     pub(crate) fn reset(&self) {
         self.forget_over_background();
         self.dirty.store(0, Relaxed);

@@ -51,7 +51,6 @@ fn power(mut base: u64, mut exponent: u64) -> u64 {
     result
 }
 
-/// Stall times of one memcg's subtree.
 #[derive(Debug)]
 pub(super) struct Pressure {
     stalled_tasks: u32,
@@ -66,7 +65,6 @@ pub(super) struct Pressure {
 }
 
 impl Pressure {
-    /// The state of a memcg without stalls so far.
     pub(super) fn new(now: Time) -> Pressure {
         Pressure {
             stalled_tasks: 0,
@@ -78,13 +76,11 @@ impl Pressure {
         }
     }
 
-    /// Begins a stall of one task.
     fn begin(&mut self, now: Time) {
         self.advance(now);
         self.stalled_tasks += 1;
     }
 
-    /// Ends a stall of one task.
     fn end(&mut self, now: Time) {
         self.advance(now);
         self.stalled_tasks -= 1;

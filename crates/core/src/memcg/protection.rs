@@ -53,7 +53,6 @@ impl Claim {
     }
 }
 
-/// The protections that a memcg requests.
 #[derive(Debug)]
 pub(super) struct Protection {
     min: Claim,

@@ -190,12 +190,10 @@ impl Stat {
         self.counters[counter as usize].fetch_sub(pages, Relaxed);
     }
 
-    /// Moves the sizes to `heir`.
     pub(super) fn move_sizes(&self, heir: &Stat) {
         Counter::SIZES.iter().for_each(|&counter| self.move_one(counter, heir));
     }
 
-    /// Moves all counters to `heir`.
     pub(super) fn move_all(&self, heir: &Stat) {
         Counter::ALL.iter().for_each(|&counter| self.move_one(counter, heir));
     }

@@ -39,7 +39,6 @@ struct CpuStocks {
     stocks: Mutex<[Stock; MEMCGS_PER_CPU]>,
 }
 
-/// The stocks of all CPUs.
 #[derive(Debug)]
 pub(crate) struct Stocks {
     cpus: Box<[CpuStocks]>,
@@ -74,7 +73,6 @@ impl Stocks {
     }
 }
 
-/// Result of a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Charge {
     /// From stock; limits were checked when that was filled.

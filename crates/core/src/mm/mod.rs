@@ -39,12 +39,10 @@ impl AddressSpace {
         }
     }
 
-    /// Removes a mapping.
     pub(crate) fn unmap(&self, mapping: &Arc<Mapping>) {
         self.regions.lock().retain(|known| !Arc::ptr_eq(known, mapping));
     }
 
-    /// Whether `mapping` is mapped.
     pub(crate) fn maps(&self, mapping: &Arc<Mapping>) -> bool {
         self.regions.lock().iter().any(|known| Arc::ptr_eq(known, mapping))
     }
@@ -74,7 +72,6 @@ impl Iteration {
     }
 }
 
-/// The address spaces of one memcg.
 #[derive(Debug)]
 pub(crate) struct SpaceList(Mutex<Iteration>);
 
@@ -97,7 +94,6 @@ impl SpaceList {
         LockedSpaces(self.0.lock())
     }
 
-    /// Resets everything.
     pub(crate) fn reset(&self) {
         *self.0.lock() = Iteration::new();
     }
@@ -142,7 +138,6 @@ impl SpaceList {
     }
 }
 
-/// A locked list of address spaces.
 pub(crate) struct LockedSpaces<'a>(MutexGuard<'a, Iteration>);
 
 impl LockedSpaces<'_> {
@@ -150,7 +145,6 @@ impl LockedSpaces<'_> {
         self.0.spaces.push((space, true));
     }
 
-    /// All address spaces.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<AddressSpace>> {
         self.0.spaces.iter().map(|(space, _)| space)
     }

@@ -26,10 +26,8 @@ use crate::swap::{SwapOut, SwapOutcome};
 /// References of an otherwise unused isolated folio: the mapping's and the isolation's.
 const EXPECTED_REFERENCES: u32 = 2;
 
-/// Decision about an isolated folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It stays in memory.
     Stay,
     /// It is to be freed. `locked`: this thread holds its lock until then.
     Free { locked: bool },
@@ -53,7 +51,6 @@ struct Asked {
 /// Memory that the batches of an effort reuse.
 #[derive(Debug, Default)]
 pub(crate) struct Workspace {
-    /// Decisions about the folios of the batch.
     fates: Vec<Fate>,
     /// Freed folios whose frames are returned together.
     freed: Vec<FolioId>,
@@ -249,7 +246,6 @@ impl Core {
         outcome
     }
 
-    /// The verdict on a folio in state `now`.
     fn verdict(
         &self,
         orders: &Orders,

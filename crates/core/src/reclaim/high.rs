@@ -14,7 +14,6 @@ use crate::memcg::{CHARGE_BATCH_PAGES, Counter, MemcgId};
 use std::time::Duration;
 
 const RETRIES: u32 = 16;
-/// The longest pause.
 const DELAY_MAX: Duration = Duration::from_secs(2);
 /// Shorter pauses are skipped.
 const DELAY_MIN: Duration = Duration::from_millis(10);
@@ -43,7 +42,6 @@ pub(crate) struct OverHigh {
     paused: bool,
 }
 
-/// Result of a step of paying the debt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HighStep {
     More,

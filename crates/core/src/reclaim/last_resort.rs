@@ -21,7 +21,6 @@ const FRUITLESS_WAITS: u32 = 16;
 /// Waits of one tick for a dying memcg before a request fails: about a second.
 const DYING_WAITS: u32 = 256;
 
-/// The next action.
 pub(crate) enum LastStep {
     /// The request fails.
     Fail(Box<OutOfMemory>),

@@ -18,7 +18,6 @@ use crate::lru::{self, Context, Grant, OrderWalk, Pass, Scan, Swappiness, Turn, 
 use crate::memcg::{Counter, Memcg, MemcgId};
 use crate::pageout::{Workspace, page_out};
 
-/// One pass over the lruvecs of the target at one priority.
 #[derive(Debug)]
 pub(crate) struct NodeWalk {
     pass: Pass,
@@ -36,11 +35,9 @@ pub(crate) struct NodeWalk {
     finished: bool,
 }
 
-/// Result of a step of [`NodeWalk`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WalkStep {
     More,
-    /// Wait, then call again.
     Wait(Throttle),
     Finished,
 }

@@ -72,7 +72,6 @@ impl SwapOptions {
         (size_of::<AtomicU64>() + size_of::<AtomicU32>() + size_of::<u32>()) as u64 + 1;
 }
 
-/// All swap slots of a core.
 #[derive(Debug)]
 pub(crate) struct SwapArea {
     store: SwapStore,

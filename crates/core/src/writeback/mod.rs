@@ -57,7 +57,6 @@ pub struct WritebackRun {
     pub folios: Vec<FolioId>,
 }
 
-/// The pages to remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaves {
     All,
@@ -67,10 +66,8 @@ enum Leaves {
     Of(MemcgId),
 }
 
-/// Result of removing a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Removal {
-    /// The page is removed.
     Done,
     /// The page is not one of those to remove.
     Stays,
@@ -360,7 +357,6 @@ impl Core {
         }
     }
 
-    /// Removes one page.
     fn remove_page(
         &self,
         host: &impl Host,

@@ -30,7 +30,6 @@ impl Random {
     }
 }
 
-/// An event of a trace.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Read(u32),
@@ -72,7 +71,6 @@ enum Event {
     Unlock,
 }
 
-/// The parameters of a trace.
 #[derive(Debug)]
 struct Profile {
     limit: u32,

@@ -360,7 +360,6 @@ fn check_leftovers(sources: &[Source]) -> Findings {
     findings
 }
 
-/// All sources of the workspace.
 fn repository() -> Vec<Source> {
     let root =
         Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace is two folders up");

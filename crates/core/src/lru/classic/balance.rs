@@ -23,7 +23,6 @@ pub(crate) fn is_low(inactive_pages: u64, active_pages: u64) -> bool {
 }
 
 impl Sizes {
-    /// Whether the inactive list of a kind is low.
     pub(crate) fn is_low(&self, kind: Kind) -> bool {
         is_low(self.inactive(kind), self.active(kind))
     }
@@ -58,7 +57,6 @@ pub(crate) struct Circumstances {
     /// Anonymous pages can be swapped out.
     pub(crate) can_swap: bool,
     pub(crate) swappiness: Swappiness,
-    /// The memcg has been removed.
     pub(crate) offline: bool,
     pub(crate) priority: u8,
 }
@@ -83,7 +81,6 @@ impl Balance {
         self.may_deactivate[kind as usize]
     }
 
-    /// Whether the inactive list of anonymous pages is low.
     pub(crate) fn anon_is_low(&self) -> bool {
         self.anon_is_low
     }

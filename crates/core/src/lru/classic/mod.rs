@@ -36,7 +36,6 @@ pub(super) use {
     turn::ClassicTurn,
 };
 
-/// The policy's parameters for reclaim as a whole.
 pub(super) const HABITS: Habits = Habits {
     has_generations: false,
     activates_in_arrival_batches: true,

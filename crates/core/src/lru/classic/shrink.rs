@@ -15,7 +15,6 @@ use crate::lru::{LockedLruvec, References};
 use crate::mapping::Mapping;
 use crate::memcg::{Counter, Memcg};
 
-/// Cost of a scan of an inactive list.
 pub(in crate::lru) struct Cost {
     kind: Kind,
     cost: u64,
@@ -93,7 +92,6 @@ pub(super) fn isolate_inactive(
     taken > 0
 }
 
-/// Puts back the inactive folios that were not freed.
 pub(super) fn put_back_inactive(cx: &mut Context<'_, impl Host>, memcg: &Memcg, outcome: PagedOut) {
     let (core, host) = (cx.core, cx.host);
     let PagedOut { tallies, freed } = outcome;

@@ -23,7 +23,6 @@ pub(crate) struct Costs(pub(crate) [u64; 2]);
 #[cfg_attr(lruvec_layout = "clock_apart", repr(align(128)))]
 struct NonresidentAge(AtomicU64);
 
-/// The classic part of an lruvec.
 #[derive(Debug)]
 pub(crate) struct Classic {
     /// Pages on each list, in the order of [`LISTS`]. May be negative for a moment.
@@ -54,17 +53,14 @@ impl Classic {
         self.refaults_seen.iter().for_each(|seen| seen.store(0, Relaxed));
     }
 
-    /// Pages on a list.
     pub(crate) fn size(&self, kind: Kind, active: bool) -> u64 {
         self.sizes[kind as usize * 2 + usize::from(active)].load(Relaxed).max(0) as u64
     }
 
-    /// Pages on both lists of a kind.
     pub(crate) fn pages(&self, kind: Kind) -> u64 {
         self.size(kind, false) + self.size(kind, true)
     }
 
-    /// The clock's reading.
     pub(crate) fn nonresident_age(&self) -> u64 {
         self.nonresident_age.0.load(Relaxed)
     }

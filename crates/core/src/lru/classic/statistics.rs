@@ -22,17 +22,14 @@ use std::time::Duration;
 pub(crate) struct Sizes([u64; 4]);
 
 impl Sizes {
-    /// Pages on the inactive list of a kind.
     pub(crate) fn inactive(&self, kind: Kind) -> u64 {
         self.0[kind as usize * 2]
     }
 
-    /// Pages on the active list of a kind.
     pub(crate) fn active(&self, kind: Kind) -> u64 {
         self.0[kind as usize * 2 + 1]
     }
 
-    /// Pages on all four lists.
     pub(crate) fn pages(&self) -> u64 {
         self.0.iter().sum()
     }

@@ -16,7 +16,6 @@ use crate::lru::scan_control::{CLUSTER_PAGES, Context, EffortKind, Orders, PRIOR
 use crate::lru::{Grant, TurnStep, Visit};
 use crate::memcg::MemcgId;
 
-/// The turn of one lruvec's active and inactive lists.
 #[derive(Debug)]
 pub(in crate::lru) struct ClassicTurn {
     memcg: MemcgId,
@@ -27,7 +26,6 @@ pub(in crate::lru) struct ClassicTurn {
     budgets: [u64; 4],
     /// Pages still to scan of each list.
     left: [u64; 4],
-    /// The next list of this round.
     next: usize,
     /// Whether the turn has waited for other reclaimers to put pages back; it waits once per batch.
     stalled: bool,
@@ -45,7 +43,6 @@ fn lists_of(kind: Kind) -> std::ops::Range<usize> {
 }
 
 impl ClassicTurn {
-    /// Begins the turn of a memcg.
     pub(in crate::lru) fn begin(
         cx: &mut Context<'_, impl Host>,
         grant: Grant<'_>,
@@ -86,7 +83,6 @@ impl ClassicTurn {
         }
     }
 
-    /// The results of the turn.
     pub(in crate::lru) fn visit(&self, core: &Core) -> Visit {
         let memcg = core.memcg(self.memcg);
         let pages: u64 = Kind::ALL.map(|kind| memcg.lruvec.classic.pages(kind)).iter().sum();
@@ -151,7 +147,6 @@ impl ClassicTurn {
         TurnStep::Finished
     }
 
-    /// Puts back the examined inactive folios that were not freed.
     pub(in crate::lru) fn put_back(
         &mut self,
         cx: &mut Context<'_, impl Host>,

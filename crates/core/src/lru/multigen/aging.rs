@@ -26,7 +26,6 @@ use crate::tunables::LEAF_WALK;
 /// Folios moved per lock hold while making room.
 const MOVES_PER_LOCK: u32 = 4096;
 
-/// Whether a new generation is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     No,
@@ -36,10 +35,9 @@ pub(crate) enum Due {
     Must,
 }
 
-/// Result of an aging step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AgeStep {
-    /// Call again; anybody may run before.
+    /// Call again; other threads may run before.
     More,
     /// All address spaces are walked, and this caller must open the generation.
     Walked,

@@ -76,7 +76,6 @@ impl Filters {
         }
     }
 
-    /// Bytes of the existing filters.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn bytes(&self) -> u64 {
         self.0.iter().filter(|filter| filter.lock().is_some()).count() as u64 * BYTES

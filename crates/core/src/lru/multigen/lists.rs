@@ -4,7 +4,6 @@ use crate::Core;
 use crate::folio::{FolioId, GenIndex, Kind};
 use crate::lru::{LockedLruvec, MAX_GENERATIONS, Seq};
 
-/// Number of the list of a generation and kind.
 pub(crate) fn list_of(generation: GenIndex, kind: Kind) -> usize {
     usize::from(generation.0) * 2 + kind as usize
 }

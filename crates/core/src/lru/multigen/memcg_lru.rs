@@ -31,7 +31,6 @@ const BINS: usize = 8;
 /// old.
 const SETS: usize = 3;
 
-/// A move of a memcg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     /// To the front of its set. (The kernel uses it for soft limits of the legacy hierarchy; this
@@ -68,7 +67,6 @@ struct Member {
 
 type Ends = (Option<MemcgId>, Option<MemcgId>);
 
-/// The order in which the memcgs of one subtree give up pages.
 #[derive(Debug)]
 pub(crate) struct MemcgLru {
     seq: u64,
@@ -225,7 +223,6 @@ impl LruWalk {
         next
     }
 
-    /// Ends the walk early.
     pub(crate) fn stop(&mut self, lru: &mut MemcgLru, decided: Option<Op>) {
         if let (Some(at), Some(op), false) = (self.at, decided, self.finished) {
             lru.apply(at, op);

@@ -23,7 +23,6 @@ pub(super) use put_back::{isolate, put_back, references};
 pub(super) use refault::refaulted;
 pub(super) use turn::MultiGenTurn;
 
-/// The policy's parameters for reclaim as a whole.
 pub(super) const HABITS: Habits = Habits {
     has_generations: true,
     activates_in_arrival_batches: false,

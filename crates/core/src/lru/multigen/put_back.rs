@@ -15,16 +15,13 @@ use crate::lru::{References, Swappiness};
 use crate::mechanism::Mechanisms;
 use crate::memcg::{Counter, Memcg};
 
-/// Treatment of a leftover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leftover {
-    /// Examine it once more.
     TryAgain,
     /// Forget its accesses and put it into a younger generation.
     Reject,
     /// Put it back with `referenced` set again, which isolation cleared.
     Reference,
-    /// Put it back unchanged.
     AsItIs,
 }
 

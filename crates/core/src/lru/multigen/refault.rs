@@ -68,16 +68,13 @@ impl Shadow {
     }
 }
 
-/// Effects of a recent refault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Regained {
     /// The tier that it is counted for.
     tier: Tier,
-    /// Whether it counts as activated.
     activated: bool,
     /// Whether the page is hot again and counts as restored.
     workingset: bool,
-    /// The restored access count.
     refs: u32,
 }
 
@@ -88,7 +85,6 @@ impl Lruvec {
         Shadow::of(flags, self.memcg, self.window.min(kind), mechanisms)
     }
 
-    /// Counts evictions, by tier.
     pub(in crate::lru) fn count_evicted(&self, kind: Kind, tiers: [u64; 4]) {
         for (count, pages) in self.evicted[kind as usize].iter().zip(tiers) {
             if pages > 0 {

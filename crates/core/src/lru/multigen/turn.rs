@@ -16,28 +16,23 @@ use crate::memcg::{Effective, Memcg, MemcgId};
 /// Folios per step: one lock hold.
 const STEP_FOLIOS: u64 = 64;
 
-/// The turn of one lruvec's generations.
 #[derive(Debug)]
 pub(in crate::lru) struct MultiGenTurn {
     memcg: MemcgId,
     priority: u8,
     /// Effective swappiness at the start of the turn.
     swappiness: Swappiness,
-    /// Pages to scan.
     budget: u64,
-    /// Pages scanned.
     scanned: u64,
     aging_was_due: bool,
     /// `Some` during a walk to open the generation after this one; true once only the opening is
     /// left.
     aging: Option<(Seq, bool)>,
-    /// Protection of the memcg's pages.
     spared: Effective,
     visit: Visit,
 }
 
 impl MultiGenTurn {
-    /// Begins the turn of a memcg.
     pub(in crate::lru) fn begin(cx: &mut Context<'_, impl Host>, grant: Grant<'_>) -> MultiGenTurn {
         let Grant { memcg, spared, priority } = grant;
         let Context { core, host, orders, .. } = *cx;
@@ -81,7 +76,6 @@ impl MultiGenTurn {
         self.spared.min_pages > 0 && self.spared.min_pages >= memcg.usage_pages()
     }
 
-    /// The results of the turn.
     pub(in crate::lru) fn visit(&self, core: &Core) -> Visit {
         let memcg = core.memcg(self.memcg);
         let pages = memcg.lruvec.pages_in_generations(self.swappiness);
@@ -138,7 +132,6 @@ impl MultiGenTurn {
         self.isolate(cx, memcg, request)
     }
 
-    /// Isolates a batch from the oldest generation.
     fn isolate(&mut self, cx: &mut Context<'_, impl Host>, memcg: &Memcg, request: u64) -> TurnStep {
         if put_back::isolate(cx, memcg, request, self.swappiness) {
             return TurnStep::PageOut;
@@ -146,7 +139,6 @@ impl MultiGenTurn {
         self.end_batch(cx)
     }
 
-    /// Puts back the examined folios that were not freed.
     pub(in crate::lru) fn put_back(
         &mut self,
         cx: &mut Context<'_, impl Host>,

@@ -50,7 +50,6 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Four empty generations, all created now.
     pub(crate) fn new(now: Time) -> Window {
         Window {
             max: AtomicU64::new(MAX_GENERATIONS - 1),
@@ -59,7 +58,6 @@ impl Window {
         }
     }
 
-    /// Resets to four empty generations, all created now.
     pub(crate) fn reset(&self, now: Time) {
         self.birth_ns.iter().for_each(|birth| birth.store(now.as_nanos(), Relaxed));
         self.min.iter().for_each(|min| min.store(0, Release));
@@ -86,7 +84,6 @@ impl Window {
         (self.max().0 + 1).saturating_sub(min.0)
     }
 
-    /// Creation time of a live generation.
     pub(crate) fn birth(&self, seq: Seq) -> Time {
         Time::from_nanos(self.birth_ns[usize::from(seq.index().0)].load(Relaxed))
     }

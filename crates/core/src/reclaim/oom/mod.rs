@@ -91,7 +91,6 @@ pub fn choose_victim(candidates: impl IntoIterator<Item = OomCandidate>) -> Opti
     candidates.into_iter().filter(|one| one.anon_pages > 0).max_by_key(score).map(|one| one.memcg)
 }
 
-/// The next action of a failed charge.
 pub(super) enum OomStep {
     Fail(Box<OutOfMemory>),
     Retry,
@@ -168,7 +167,6 @@ impl Core {
         let _ = self.out_of_memory(host, MemcgId::ROOT, &mut kills_seen);
     }
 
-    /// Number of OOM kills so far.
     pub(crate) fn oom_kills(&self) -> u64 {
         *self.oom_lock.lock()
     }

@@ -223,7 +223,6 @@ impl Flusher {
     }
 }
 
-/// Shared state for the flusher.
 #[derive(Debug, Default)]
 pub(crate) struct Flushing {
     /// Files with dirty pages that are not under writeback, with the time of the oldest: when the

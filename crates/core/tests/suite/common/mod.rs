@@ -13,9 +13,7 @@ use std::sync::Arc;
 /// The way of accessing a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
-    /// A read through a descriptor.
     Read,
-    /// A load through a mapping.
     Mapped,
 }
 

@@ -12,16 +12,13 @@ const TABLE: u32 = 512;
 /// A folio, by order of arrival. A page that is truncated and read again gets another one.
 pub type Id = usize;
 
-/// The place of a folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// Queued to be added.
     New,
     /// On a list. `list` is the list's generation, `label` may differ.
     Listed { list: u64, label: u64 },
-    /// Isolated by reclaim.
     Isolated,
-    /// Freed.
     Nowhere,
 }
 
@@ -101,7 +98,6 @@ impl Folio {
     }
 }
 
-/// The shadow of an evicted page.
 #[derive(Clone, Copy, Debug)]
 struct Shadow {
     min_seq: u64,
