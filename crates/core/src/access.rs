@@ -1,7 +1,7 @@
 //! Lookups: an access to a page is a hit, pending or a miss. Accesses through a descriptor are
 //! counted; accesses through a mapping set an accessed bit.
 //!
-//! Start reading here. A hit takes no lock, allocates nothing and writes only bits that change:
+//! Start reading here. A hit is lock-free, does not allocate, and writes only bits that change:
 //!
 //! ```text
 //! lookup ──► Hit      copy the bytes, then `confirm`: the same page, and not written meanwhile
@@ -155,7 +155,7 @@ impl Core {
     /// `false`: the folio holds another page by now; look up again.
     pub fn try_get(&self, mapping: &Mapping, index: u32, hit: &Hit) -> bool {
         self.folios.flags(hit.folio).try_get_version(hit.flags) && {
-            // The version is that of the lookup, so the content is the same. What remains is
+            // The version is that of the lookup, so the content is the same. It remains to check
             // whether it was this page.
             self.is_page(mapping, index, hit.folio) || {
                 self.put_without_host(hit.folio);
@@ -245,7 +245,7 @@ impl Core {
         without
     }
 
-    /// Sets the bits of a page-table entry, creating the entry if there is none.
+    /// Sets the bits of a page-table entry, creating the entry if it is missing.
     #[cold]
     fn touch_slow(&self, mapping: &Mapping, index: u32, hit: &Hit) {
         if let Some(memcg) = self.make_entry(mapping, index, hit) {

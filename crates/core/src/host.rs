@@ -132,7 +132,7 @@ pub enum OomDecision {
     Retry,
 }
 
-/// What the core asks of the world it runs in. All calls return at once. An implementation must not
+/// The services that the core asks of its surroundings. All calls return at once. An implementation must not
 /// call back into the core.
 pub trait Host {
     /// The current time.

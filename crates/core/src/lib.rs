@@ -1,14 +1,14 @@
 //! Linux's page reclaim as a library of decisions: which pages stay when memory runs short.
 //!
-//! This crate decides and performs nothing: it has no I/O, no clock, no threads and no page bytes.
+//! This crate only decides: it is without I/O, clock, threads and page bytes.
 //! A host runs it: the page cache (`mglru-cache`) under threads over real files, the simulator
 //! (`mglru-sim`) under a virtual clock. Both hosts run the same compiled code. A single thread gets
 //! the same results bit for bit in either.
 //!
-//! Follow a page through the modules: [`access`] looks it up, [`charge`] pays for it, [`reclaim`]
-//! runs when memory is short, [`lru`] ranks pages, [`pageout`] frees the cold ones, [`writeback`]
-//! writes the dirty ones, [`swap`] holds the anonymous ones, [`workingset`] remembers the evicted
-//! ones until they return.
+//! Follow a page through the modules: [`access`] looks it up and [`charge`] pays for it. When memory
+//! is short, [`reclaim`] runs, [`lru`] ranks pages and [`pageout`] frees the cold ones. Dirty pages
+//! are written by [`writeback`], anonymous ones go to [`swap`]. [`workingset`] remembers evicted
+//! pages until they return.
 
 #![forbid(unsafe_code)]
 

@@ -241,7 +241,7 @@ impl Switch {
         found.ok_or_else(|| MechanismError::UnknownSwitch(name.to_owned()))
     }
 
-    /// The policy that this switch is a rule of. `None`: it is not an optional rule of one policy.
+    /// The policy that this switch is an optional rule of, if it concerns a single policy.
     pub const fn policy(self) -> Option<Lru> {
         if self.ranked_bit().is_some() { Some(Lru::Ranked) } else { None }
     }

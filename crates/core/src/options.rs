@@ -46,7 +46,7 @@ pub struct Options {
     /// limit holds, as on Linux if the I/O controller is not on the unified hierarchy. Default:
     /// true.
     pub memcg_dirty_limits: bool,
-    /// What happens when a page cannot be had. Default: the request fails.
+    /// The action when a page cannot be had. Default: the request fails.
     pub oom_policy: OomPolicy,
     /// Whether index memory takes frames away. Default: false, as in the golden traces; a cache
     /// sets true.

@@ -12,7 +12,7 @@
 //!
 //! Differences from the kernel: there are no open files, so that the reset of `memory.peak`, which
 //! the kernel keeps per open file, holds for all readers; `memory.pressure` has no `full` line and
-//! no triggers; an empty value is an error, not 0.
+//! no triggers; an empty value is an error instead of 0.
 //!
 //! Source: [book: control-files] (Linux 7.2).
 //!

@@ -27,7 +27,7 @@ fn line(text: &str, key: &str) -> u64 {
     found.unwrap_or_else(|| panic!("no {key} in {text}")).parse().unwrap()
 }
 
-/// [book: control-files#checks]: "`enabled`: writing `y` then `5` reads `0x0007` then `0x0005`."
+/// [book: control-files#checks]: "`enabled`: writing `y` then `5` reads `0x0007` then `0x0005`".
 /// [book: control-files#lru-gen-switches]: unsupported bits read back as 0.
 #[test]
 fn bits_of_enabled_are_kept() {
@@ -162,7 +162,7 @@ fn lru_gen_full_has_tiers_and_walks() {
 }
 
 /// [book: control-files#checks]: "`+ id node max` makes max_seq+1 with age ≈ 0 and 7.2 fails
-/// 'exists' if it lost a race."
+/// 'exists' if it lost a race".
 #[test]
 fn a_command_opens_a_generation() {
     let mut harness = Harness::new(100, 1);
@@ -197,7 +197,7 @@ fn commands_before_the_rework() {
     assert_eq!(harness.max_seq(), 4, "lost the race, without an error");
 }
 
-/// [book: control-files#checks]: "`- id node max-1` is invalid; `- id node max-2` is accepted."
+/// [book: control-files#checks]: "`- id node max-1` is invalid; `- id node max-2` is accepted".
 #[test]
 fn two_generations_are_not_evicted() {
     let mut harness = Harness::new(1000, 1);
@@ -209,7 +209,7 @@ fn two_generations_are_not_evicted() {
 }
 
 /// [book: control-files#checks]: "`-` with pages=100 on clean pages reclaims ≥ 100 and may
-/// overshoot within one 64-page isolation."
+/// overshoot within one 64-page isolation".
 #[test]
 fn an_eviction_stops_after_so_many_pages() {
     let mut harness = Harness::new(1000, 1);
@@ -220,7 +220,7 @@ fn an_eviction_stops_after_so_many_pages() {
 }
 
 /// [book: control-files#lru-gen-write]: "Commands separated by newline, `,` or `;`. … Processing
-/// stops at the first error."
+/// stops at the first error".
 #[test]
 fn commands_stop_at_the_first_error() {
     let harness = Harness::new(100, 1);
@@ -252,7 +252,7 @@ fn commands_stop_at_the_first_error() {
 
 /// [book: control-files#checks]: "`memory.reclaim` with more than is reclaimable fails with 'try
 /// again' on the 17th fruitless slice …, and still frees what it could. A full drain of per-CPU
-/// batches precedes the last try."
+/// batches precedes the last try".
 #[test]
 fn requests_free_what_they_can() {
     let mut harness = Harness::new(1000, 31);
@@ -269,7 +269,7 @@ fn requests_free_what_they_can() {
     assert_eq!(line(&read(&harness, "golden/memory.stat"), "pgsteal_proactive"), 100);
 }
 
-/// [book: control-files#checks]: "`memory.stat` pgsteal equals the sum of its four kinds."
+/// [book: control-files#checks]: "`memory.stat` pgsteal equals the sum of its four kinds".
 /// [book: control-files#memory-stat]: the order, and that values cover the subtree.
 #[test]
 fn memory_stat_adds_up() {
@@ -304,7 +304,7 @@ fn memory_stat_adds_up() {
 }
 
 /// [book: control-files#checks]: "Invalid lines (`memory.reclaim` = `1G foo=1`) are rejected
-/// without side effects."
+/// without side effects".
 #[test]
 fn what_is_wrong_changes_nothing() {
     let mut harness = Harness::new(1000, 1);
@@ -362,7 +362,7 @@ fn files_are_where_the_kernel_has_them() {
 }
 
 /// [book: control-files#memcg-files]: "Written values read back as page multiples. A `max` limit
-/// reads back as `max`."
+/// reads back as `max`".
 #[test]
 fn limits_read_back_as_pages() {
     let harness = Harness::new(100, 1);

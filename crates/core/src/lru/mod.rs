@@ -25,9 +25,11 @@
 //!
 //! # A further policy
 //!
-//! It needs a variant of [`Lru`] with a number, a name and a mark for each of its lists
-//! (`folio/flags/mod.rs` has one left); a file or folder here; a field of [`Lruvec`] for its state
-//! and of [`lists`] for its lists; and an arm in each match of this file.
+//! * A variant of [`Lru`] with a number, a name, and a mark for each of its lists; of the marks in
+//!   `folio/flags/mod.rs`, one is left.
+//! * A file or folder here.
+//! * A field of [`Lruvec`] for its state, and one of [`lists`] for its lists.
+//! * An arm in each match of this file.
 
 pub(crate) mod arrivals;
 pub(crate) mod classic;

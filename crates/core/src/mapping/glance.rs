@@ -75,7 +75,7 @@ impl Glance<'_> {
 }
 
 impl Mapping {
-    /// Looks at a page's slot. `None`: the slot does not exist.
+    /// Looks at a page's slot. `None`: the index has no leaf for it.
     #[inline]
     pub(crate) fn glance<'a>(&'a self, leaves: &'a LeafPool, index: u32) -> Option<Glance<'a>> {
         let directory = self.directory(index)?;

@@ -3,7 +3,7 @@
 use super::{MemcgId, Memcgs, UNLIMITED};
 use crate::options::PAGE_BYTES;
 
-/// Limits and protections of a tenant, in bytes. Default: no limits, no protection.
+/// Limits and protections of a tenant, in bytes. Default: unlimited and unprotected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// `memory.min`: reclaim for others never takes this much. `u64::MAX`: protects everything.
@@ -13,11 +13,11 @@ pub struct Limits {
     pub low_bytes: u64,
     /// `memory.high`: above this usage, the tenant's tasks are throttled. `None`: never.
     pub high_bytes: Option<u64>,
-    /// `memory.max`: the highest usage. `None`: no limit of its own.
+    /// `memory.max`: the highest usage. `None`: only the ancestors' limits hold.
     pub max_bytes: Option<u64>,
     /// `memory.swap.high`: above this use of swap, the tenant's tasks are throttled. `None`: never.
     pub swap_high_bytes: Option<u64>,
-    /// `memory.swap.max`: the highest use of swap. `None`: no limit of its own.
+    /// `memory.swap.max`: the highest use of swap. `None`: only the ancestors' limits hold.
     pub swap_max_bytes: Option<u64>,
 }
 

@@ -183,14 +183,14 @@ mod tests {
     }
 
     /// [book: memcgs#checks]: "Effective low with children lows 6+6, parent low 6, both used fully
-    /// at 6: each 3."
+    /// at 6: each 3".
     #[test]
     fn what_is_asked_for_too_much_is_shared() {
         assert_eq!(lows(6, &[(6, 6), (6, 6)]), [3, 3]);
     }
 
     /// [book: memcgs#checks]: "Recursive: parent low 10, one child low 0 usage 5, other child low 4
-    /// usage 8 …: 3 and 6."
+    /// usage 8 …: 3 and 6".
     #[test]
     fn what_is_left_over_protects_who_uses_more() {
         assert_eq!(lows(10, &[(5, 0), (8, 4)]), [3, 6]);

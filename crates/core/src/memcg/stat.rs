@@ -2,8 +2,8 @@
 //!
 //! # Locking
 //!
-//! None: relaxed atomic words, exact while no thread changes them. Otherwise a reader may see a
-//! page counted in one place and not yet in another.
+//! Lock-free: relaxed atomic words, exact while no thread changes them. Otherwise a reader may see
+//! a page counted in one place and not yet in another.
 
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use std::sync::OnceLock;

@@ -10,9 +10,9 @@ use crate::lru::References;
 pub enum Slot {
     /// It has a slot.
     Assigned,
-    /// It has none and has not asked for one.
+    /// It has not asked for a slot yet.
     Missing,
-    /// It has none, and none is left.
+    /// All slots are taken.
     Exhausted,
 }
 
@@ -31,7 +31,7 @@ pub struct Facts {
     pub reclaim: bool,
     /// Its content differs from the backing store.
     pub dirty: bool,
-    /// Its backing.
+    /// Whether swap or a file backs it.
     pub kind: Kind,
     /// Its swap slot, if it is anonymous.
     pub slot: Slot,
@@ -41,7 +41,7 @@ pub struct Facts {
     pub referenced: bool,
     /// Before the working-set rework: its accessed bit was found set while it was isolated.
     pub young_meanwhile: bool,
-    /// The result of reading its accessed bits; `None`: not read yet.
+    /// The result of reading its accessed bits, once they were read.
     pub references: Option<References>,
 }
 
@@ -64,7 +64,7 @@ pub enum Reason {
     Dirty,
 }
 
-/// What to do with a folio.
+/// The next action on a folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Keep it rejected, in its generation.

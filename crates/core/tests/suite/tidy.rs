@@ -1,4 +1,4 @@
-//! Checks of the repository's structure: layers point down, the core performs nothing, no dead
+//! Checks of the repository's structure: layers point down, the core only decides, no dead
 //! files are left.
 //!
 //! Each check is a function of sources in memory, so that the last tests can show that it finds its

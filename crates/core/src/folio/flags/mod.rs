@@ -152,7 +152,7 @@ impl Flags {
         self.0 & (SWAPCACHE | SWAPBACKED) == SWAPCACHE | SWAPBACKED
     }
 
-    /// The generation that the folio is labelled with; `None` while it is on no generation list.
+    /// The generation that the folio is labelled with; `None` while it is off the generation lists.
     #[inline]
     pub fn generation(self) -> Option<GenIndex> {
         let label = self.mark().wrapping_sub(1);

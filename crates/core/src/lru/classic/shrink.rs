@@ -55,8 +55,8 @@ impl LockedLruvec<'_> {
     }
 }
 
-/// Isolates up to `request` pages from the tail of a list. From a memcg that handed its pages over
-/// it takes none: the heir's pages are not part of the request.
+/// Isolates up to `request` pages from the tail of a list. Pages that the memcg has handed
+/// over to its heir are not part of the request.
 fn isolate(cx: &mut Context<'_, impl Host>, memcg: &Memcg, (kind, active): (Kind, bool), request: u64) {
     let (core, host) = (cx.core, cx.host);
     let mut batch = cx.scan.take_batch(host);
@@ -159,8 +159,8 @@ pub(in crate::lru) fn references(core: &Core, mapping: &Mapping, folio: FolioId)
 
 /// Puts isolated folios back in order, each at the head of the list that its state names.
 ///
-/// The clock advances by the number of activated folios: with `batch_nonresident_age` at once,
-/// after the lock is released, in the walk that notes the cost; without, folio by folio
+/// The clock advances by the number of activated folios: with `batch_nonresident_age` in
+/// one step, in the walk that notes the cost after the lock is released; without, folio by folio
 /// ([book: classic-lru#lru-lock], remedies 1, 2 and 4). Noting the cost releases the lock in either
 /// case (remedy 3), as in all measured kernels.
 pub(in crate::lru) fn put_back(

@@ -73,7 +73,7 @@ impl Harness {
 }
 
 /// [book: classic-lru#checks]: "Two fd reads of an inactive page activate it; the third sets R on
-/// the active page."
+/// the active page".
 #[test]
 fn two_reads_activate() {
     let mut harness = exact(100, 1);
@@ -90,7 +90,7 @@ fn two_reads_activate() {
 
 /// [book: classic-lru#checks]: "Three fd reads (active, R=1), then deactivation: R still 1,
 /// `workingset` 1; one more read activates. Two reads, then deactivation: R=0; one more read only
-/// sets R."
+/// sets R".
 #[test]
 fn an_access_outlives_deactivation() {
     for (reads, activates) in [(3, true), (2, false)] {
@@ -111,7 +111,7 @@ fn an_access_outlives_deactivation() {
 }
 
 /// [book: classic-lru#checks]: "Deactivating pages 1, 2, 3 (1 at the active tail) leaves 1 nearest
-/// the inactive tail."
+/// the inactive tail".
 #[test]
 fn deactivation_keeps_the_order() {
     let mut harness = exact(100, 1);
@@ -123,7 +123,7 @@ fn deactivation_keeps_the_order() {
 }
 
 /// [book: classic-lru#checks]: "Two reads before the add batch drains, or activation by refault:
-/// `pgactivate` unchanged."
+/// `pgactivate` unchanged".
 #[test]
 fn a_page_that_waits_for_its_place_is_activated_there() {
     let mut harness = exact(100, 31);
@@ -134,7 +134,7 @@ fn a_page_that_waits_for_its_place_is_activated_there() {
 }
 
 /// [book: classic-lru#two-accesses]: "A folio that collects two more accesses while still queued is
-/// queued, and advances the clock, a second time; the drain moves it once."
+/// queued, and advances the clock, a second time; the drain moves it once".
 #[test]
 fn a_page_may_be_queued_twice() {
     let mut harness = exact(100, 31);
@@ -148,7 +148,7 @@ fn a_page_may_be_queued_twice() {
 }
 
 /// [book: classic-lru#two-accesses]: "A folio that is off-list for another reason … loses R and
-/// advances the clock but is *not* activated."
+/// advances the clock but is *not* activated".
 #[test]
 fn an_isolated_page_is_not_activated() {
     let mut harness = exact(100, 1);
@@ -224,7 +224,7 @@ fn refaults_are_noticed_once_they_are_counted() {
 
 /// [book: classic-lru#checks]: "Effort on 8131 clean inactive pages, nothing in the batches: frees
 /// 1+3+7+15+31 = 57 in 5 priorities. Reclaimed pages of earlier priorities do not end a pass
-/// early."
+/// early".
 #[test]
 fn the_size_of_an_effort() {
     for (pages, freed, priorities) in
@@ -238,7 +238,7 @@ fn the_size_of_an_effort() {
 }
 
 /// [book: classic-lru#checks]: "A mapped page used once: kept at the first visit (R=1), freed at
-/// the second."
+/// the second".
 #[test]
 fn a_mapped_page_is_kept_once() {
     let mut harness = exact(100, 1);
@@ -252,7 +252,7 @@ fn a_mapped_page_is_kept_once() {
 
 /// [book: classic-lru#reference-check]: "young ≥ 1 and r: set R; activate".
 /// [book: classic-lru#deactivation]: "Together … this makes a mapped folio that was deactivated
-/// come back at the first young bit."
+/// come back at the first young bit".
 #[test]
 fn a_mapped_page_that_is_used_again_is_activated() {
     let mut harness = exact(100, 1);
@@ -267,7 +267,7 @@ fn a_mapped_page_that_is_used_again_is_activated() {
 }
 
 /// [book: classic-lru#checks]: "A mapped active page that is deactivated and not touched again:
-/// freed at its first visit."
+/// freed at its first visit".
 #[test]
 fn deactivation_takes_accessed_bits() {
     let mut harness = exact(100, 1);
@@ -328,7 +328,7 @@ fn refaults_within_reach_are_activated() {
 }
 
 /// [book: refaults#checks]: "Classic: with active_file = 100 at the last refresh, no swap, distance
-/// 100 → activated; 101 → not, even if the list has 200 pages by now."
+/// 100 → activated; 101 → not, even if the list has 200 pages by now".
 #[test]
 fn the_reach_is_the_active_list_as_it_is_known() {
     for (distance, activated) in [(100, 1), (101, 0)] {
@@ -349,7 +349,7 @@ fn the_reach_is_the_active_list_as_it_is_known() {
 }
 
 /// [book: refaults#checks]: "Classic: evicting 10 pages, then activating 5, advances NA by 15 in
-/// the lruvec and in each ancestor."
+/// the lruvec and in each ancestor".
 #[test]
 fn clocks_go_on_in_ancestors() {
     let mut harness = exact(100, 1);
@@ -422,7 +422,7 @@ fn clocks_are_set_back_by_what_was_not_evicted() {
     }
 }
 
-/// [book: classic-lru#checks]: "Remedies 1–5 on or off: identical final counters."
+/// [book: classic-lru#checks]: "Remedies 1–5 on or off: identical final counters".
 #[test]
 fn remedies_change_no_count() {
     let counts = |without: &[Switch]| {

@@ -57,7 +57,7 @@ impl Lruvec {
         if mechanisms.workingset_rework() { generations.max() } else { generations.next() }
     }
 
-    /// Whether aging is due, by the number of generations of the evictable kinds.
+    /// Whether aging is due, by the generations of the evictable kinds.
     pub(crate) fn aging_due(&self, swappiness: Swappiness, mechanisms: Mechanisms) -> Due {
         match self.evictable_generations(swappiness, mechanisms) {
             Some(..=MIN_GENERATIONS) => Due::Must,

@@ -267,7 +267,7 @@ mod tests {
         visited
     }
 
-    /// [book: memcgs#checks]: "New memcg: old set, default segment, at the back of a random bin."
+    /// [book: memcgs#checks]: "New memcg: old set, default segment, at the back of a random bin".
     #[test]
     fn new_ones_join_the_old_set() {
         let lru = lru(800);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     /// [book: memcgs#checks]: "When the last lruvec leaves the old set, `mseq` grows by 1 and the
-    /// former young set is walked next."
+    /// former young set is walked next".
     #[test]
     fn young_becomes_old() {
         let mut lru = lru(3);

@@ -62,8 +62,7 @@ pub(in crate::lru) fn isolate(
     let (core, host) = (cx.core, cx.host);
     let mut batch = cx.scan.take_batch(host);
     let mut locked = memcg.lruvec.lock(&core.folios);
-    // From a memcg that handed its pages over nothing is taken: the heir's pages are not part of
-    // the request.
+    // Pages that the memcg has handed over to its heir are not part of the request.
     if memcg.heir().is_none() {
         locked.isolate(host, request, cx.orders.most_pages(cx.scan.progress), swappiness, &mut batch);
     }

@@ -171,8 +171,7 @@ mod tests {
     use crate::testing::Harness;
 
     /// The thread that finds all address spaces walked must open the generation, whatever happens
-    /// before its next step. Otherwise no thread does, and reclaim takes nothing more from the
-    /// memcg.
+    /// before its next step. Otherwise it stays closed, and reclaim is stuck on this memcg.
     #[test]
     fn who_walked_opens_the_generation() {
         for preset in [Preset::Linux71, Preset::Default] {

@@ -30,7 +30,7 @@ use crate::host::Host;
 use crate::mechanism::{MechanismError, choose};
 use crate::memcg::{Counter, Memcg, MemcgId};
 
-/// What happens when a page cannot be had.
+/// The action when a page cannot be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OomPolicy {
     /// The request that needs it fails.

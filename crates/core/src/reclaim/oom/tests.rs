@@ -411,7 +411,7 @@ fn victim_of_600() -> Options {
 }
 
 /// [book: aging#checks]: "`min_ttl = 1000`: with one memcg, all pages younger than 1 s, kswapd
-/// active → killer invoked; with an old memcg of ≥ 2^priority pages present → not invoked."
+/// active → killer invoked; with an old memcg of ≥ 2^priority pages present → not invoked".
 #[test]
 fn a_young_working_set_is_killed_for() {
     for (min_ttl_ms, age_ms, killed) in

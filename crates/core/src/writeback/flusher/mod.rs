@@ -259,7 +259,7 @@ impl Core {
         }
     }
 
-    /// The registered time of a file's oldest dirty page; `None`: no page is dirty.
+    /// The registered time of a file's oldest dirty page; `None`: all pages are clean.
     pub fn dirty_since(&self, mapping: &Mapping) -> Option<Time> {
         self.flushing.dirty_since.lock().get(&mapping.id()).copied()
     }
