@@ -132,8 +132,8 @@ pub enum OomDecision {
     Retry,
 }
 
-/// The services that the core asks of its surroundings. All calls return at once. An implementation must not
-/// call back into the core.
+/// The services that the core asks of its surroundings. All calls return at once. An implementation
+/// must not call back into the core.
 pub trait Host {
     /// The current time.
     fn now(&self) -> Time;

@@ -5,10 +5,10 @@
 //! (`mglru-sim`) under a virtual clock. Both hosts run the same compiled code. A single thread gets
 //! the same results bit for bit in either.
 //!
-//! Follow a page through the modules: [`access`] looks it up and [`charge`] pays for it. When memory
-//! is short, [`reclaim`] runs, [`lru`] ranks pages and [`pageout`] frees the cold ones. Dirty pages
-//! are written by [`writeback`], anonymous ones go to [`swap`]. [`workingset`] remembers evicted
-//! pages until they return.
+//! Follow a page through the modules: [`access`] looks it up and [`charge`] pays for it. When
+//! memory is short, [`reclaim`] runs, [`lru`] ranks pages and [`pageout`] frees the cold ones.
+//! Dirty pages are written by [`writeback`], anonymous ones go to [`swap`]. [`workingset`]
+//! remembers evicted pages until they return.
 
 #![forbid(unsafe_code)]
 

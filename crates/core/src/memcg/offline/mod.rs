@@ -1,8 +1,8 @@
 //! Removal of memcgs.
 //!
-//! A removed memcg is *offline*: its name and its protection are gone, and it is not charged. Its pages go
-//! to its *heir*, list by list to the old end, since pages of a removed memcg are taken to be
-//! colder. A folio that is on no list at that moment keeps its old owner until it is put on one.
+//! A removed memcg is *offline*: its name and its protection are gone, and it is not charged. Its
+//! pages go to its *heir*, list by list to the old end, since pages of a removed memcg are taken to
+//! be colder. A folio that is on no list at that moment keeps its old owner until it is put on one.
 //! The number is free once no page, swap slot, child or handle refers to it.
 //!
 //! Before Linux 7.2 (`reparent_offline` off), an offline memcg keeps its pages until they are
