@@ -109,21 +109,23 @@ impl fmt::Display for Error {
             Error::Io { doing, path, source } => write!(f, "cannot {doing} {}: {source}", path.display()),
             Error::WriteBack { path, source } => write!(
                 f,
-                "earlier writes to {} could not be written back: {source}; they stay in memory and are tried again: \
-                 make room or repair the device, then sync once more",
+                "earlier writes to {} could not be written back: {source}; they stay in memory and are retried: free \
+                 space or repair the device, then sync again",
                 path.display()
             ),
             Error::OutOfMemory(report) | Error::Killed(report) => report.fmt(f),
-            Error::Closed => write!(f, "the cache was closed: open the file with a cache that is not"),
+            Error::Closed => {
+                write!(f, "the cache is closed: open the file through a cache that is still open")
+            }
             Error::Busy => write!(
                 f,
-                "no page is free at the moment, or this one is lent thousands of times: drop guards, or try again later"
+                "no free page, or this page has the maximum number of guards: drop page guards or retry"
             ),
             Error::ReadOnly { path } => {
                 write!(f, "{} was opened for reading only: open it with OpenMode::ReadWrite", path.display())
             }
             Error::TooLarge { path, end } => {
-                write!(f, "byte {end} of {} is beyond 16 TiB, the largest file", path.display())
+                write!(f, "byte {end} of {} is beyond 16 TiB, the maximum file size", path.display())
             }
             Error::BeyondEnd { path, end, len } => {
                 write!(f, "byte {end} of {} is beyond its end ({len} bytes)", path.display())
@@ -131,7 +133,7 @@ impl fmt::Display for Error {
             Error::TooManyFiles { open } => {
                 write!(
                     f,
-                    "{open} files are open, and what is kept about them takes half of the budget: close some or raise it"
+                    "{open} files are open and their metadata takes half of the budget: close files or raise the budget"
                 )
             }
             Error::Tenant(error) => error.fmt(f),
@@ -139,20 +141,26 @@ impl fmt::Display for Error {
                 write!(f, "there is no tenant '{path}': name it when the cache is built, or add it")
             }
             Error::ForeignTenant(path) => {
-                write!(f, "the tenant '{path}' is another cache's: open the file there")
+                write!(f, "the tenant '{path}' belongs to another cache: use a tenant of this cache")
             }
             Error::RootHasNoLimits => {
-                write!(f, "the root has no limits but the cache's budget: set those of a tenant")
+                write!(
+                    f,
+                    "the root tenant has no limit except the cache's budget: set limits of another tenant"
+                )
             }
             Error::TooManyTenants { tenants } => write!(
                 f,
-                "there are {tenants} tenants, and what is kept about files and tenants takes half of the budget: remove \
-                 some or raise it"
+                "there are {tenants} tenants, and the metadata of files and tenants takes half of the budget: remove \
+                 tenants or raise the budget"
             ),
             Error::Control(error) => error.fmt(f),
             Error::Mechanisms(error) => error.fmt(f),
             Error::BudgetTooSmall { bytes, least_bytes } => {
-                write!(f, "{bytes} bytes are too small a budget: a cache needs at least {least_bytes}")
+                write!(
+                    f,
+                    "a budget of {bytes} bytes is too small: a cache needs at least {least_bytes} bytes"
+                )
             }
         }
     }

@@ -27,7 +27,7 @@ impl Inode {
     ///
     /// Costs one system call if nothing changed. If writers hold `resize`, the next read retries.
     pub(crate) fn revalidate(self: &Arc<Self>, shared: &Shared) -> Result<(), Error> {
-        let disk_len = || self.file.len().map_err(|e| self.error("look at the length of", e));
+        let disk_len = || self.file.len().map_err(|e| self.error("read the length of", e));
         if disk_len()? == self.disk_len() {
             return Ok(());
         }

@@ -79,7 +79,7 @@ impl Swap {
         match &self.0 {
             Kind::Compressed { bytes } => Ok(Store::Compressed(Compressed::new(slots, *bytes))),
             Kind::File { path, .. } => {
-                let file = create(path).map_err(|source| Error::io("make the swap file", path, source))?;
+                let file = create(path).map_err(|source| Error::io("create the swap file", path, source))?;
                 Ok(Store::File { file, to_write: Mutex::default() })
             }
         }

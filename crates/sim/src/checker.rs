@@ -213,7 +213,7 @@ pub(crate) fn check_idle(world: &World) -> Result<(), String> {
     for folio in (0..world.core.folios().len()).map(FolioId) {
         let flags = world.core.folios().flags(folio).load();
         if flags.references() > 1 || flags.locked() || flags.writeback() || flags.waiters() {
-            return Err(format!("nothing goes on, but {folio:?} is {flags:?}"));
+            return Err(format!("the machine is idle, but {folio:?} is {flags:?}"));
         }
     }
     let hits_and_misses = |counts: &crate::report::Counts| counts.hits + counts.misses;

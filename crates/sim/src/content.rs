@@ -81,7 +81,7 @@ impl Content {
         for (index, version) in (first..=u32::MAX).zip(versions) {
             match self.pages.get_mut(&(mapping, index)) {
                 Some(page) if page.device < version => page.device = version,
-                _ => self.complain(format!("page {index} of {mapping:?} was written, but held nothing new")),
+                _ => self.complain(format!("page {index} of {mapping:?} was written without new content")),
             }
         }
     }
@@ -91,7 +91,7 @@ impl Content {
         if let Some(page) = self.pages.get(&place)
             && page.memory != page.device
         {
-            self.complain(format!("{place:?} left memory, but the device does not have it: {page:?}"));
+            self.complain(format!("{place:?} left memory before its content reached the device: {page:?}"));
         }
     }
 
@@ -125,8 +125,8 @@ impl Content {
         let failures = self.failures.get(&mapping).copied().unwrap_or(0);
         let told = self.told.insert((process, mapping), failures).unwrap_or(0);
         if error != (told < failures) {
-            let what = if error { "an error again, or of none" } else { "no error" };
-            self.complain(format!("process {process} is told of {what}: {failures} failures, {told} known"));
+            let what = if error { "a repeated or false error" } else { "no error" };
+            self.complain(format!("process {process} got {what}: {failures} failures, {told} reported"));
         }
         if error {
             return;
@@ -137,7 +137,7 @@ impl Content {
                 && page.device < version
             {
                 let page = *page;
-                self.complain(format!("a sync kept quiet about page {index}, version {version}: {page:?}"));
+                self.complain(format!("a sync succeeded without page {index}, version {version}: {page:?}"));
             }
         }
     }
@@ -157,7 +157,9 @@ impl Content {
                 Lookup::Pending(_) | Lookup::Miss => false,
             };
             if !there {
-                return Err(format!("page {index} of {mapping:?} is not known to be dirty: {page:?}"));
+                return Err(format!(
+                    "page {index} of {mapping:?} has unwritten content but is not dirty: {page:?}"
+                ));
             }
         }
         Ok(())

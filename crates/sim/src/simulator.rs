@@ -118,20 +118,20 @@ impl Simulator {
     pub fn new(machine: &Machine) -> Result<Simulator, SimError> {
         let refuse = |what: &str| Err(SimError::Machine(what.to_owned()));
         if machine.memory_pages == 0 {
-            return refuse("it has no memory: give it at least a page");
+            return refuse("it has no memory: set at least one page");
         }
         if machine.tenants.iter().any(|tenant| tenant.max_pages == 0) {
-            return refuse("a tenant may have no page at all: give it a limit of at least one");
+            return refuse("a tenant has a limit of 0 pages: set at least one");
         }
         if machine.cpus == 0 || machine.device_cpu >= machine.cpus {
-            return refuse("transfers end on a CPU that it does not have");
+            return refuse("transfers end on a CPU that does not exist: set device_cpu below cpus");
         }
         if machine.swap.is_some_and(|swap| swap.pages == 0) {
-            return refuse("its swap holds no page: give it at least one, or no swap at all");
+            return refuse("its swap has 0 pages: set at least one, or no swap");
         }
         if matches!(machine.swap, Some(SwapModel { device: SwapDevice::Disk { cpu, .. }, .. }) if cpu >= machine.cpus)
         {
-            return refuse("writes to swap end on a CPU that it does not have");
+            return refuse("swap writes end on a CPU that does not exist: set its cpu below cpus");
         }
         if machine.readahead_pages > 0 && machine.numbering == Numbering::Keys {
             return refuse(
@@ -143,7 +143,7 @@ impl Simulator {
             return refuse("fault-around is of 2, 4, 8, … pages, up to a page table of 512, or off");
         }
         if Swappiness::new(machine.swappiness.0).is_none() {
-            return refuse("swappiness is 0 to 200, or 201 for anonymous pages only");
+            return refuse("swappiness must be 0 to 200, or 201 for anonymous pages only");
         }
         let mut simulator = Simulator {
             world: World::new(machine).map_err(SimError::Tenant)?,
@@ -350,7 +350,7 @@ impl Simulator {
         self.let_things_happen();
         let Some(id) = self.choose() else {
             let Some(next) = self.world.events.next_time() else {
-                return Err(self.stuck("everybody waits"));
+                return Err(self.stuck("all actors wait"));
             };
             self.world.host.clock.advance(next);
             return Ok(true);
@@ -509,7 +509,7 @@ impl Simulator {
         if accesses != self.world.accesses || now != self.world.now() {
             self.progress = (self.steps, self.world.accesses, self.world.now());
         } else if self.steps - at > FRUITLESS_STEPS_MAX {
-            return Err(self.stuck("nobody gets anywhere"));
+            return Err(self.stuck("no actor makes progress"));
         }
         Ok(())
     }

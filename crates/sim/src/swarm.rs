@@ -111,7 +111,7 @@ fn run(plan: &Plan, check_every: Option<u64>) -> Result<(u64, Report), (u64, Str
     let run = catch_unwind(AssertUnwindSafe(|| -> Result<Report, SimError> {
         while simulator.step()? {
             if simulator.now() > Time::ZERO + plan.time_max {
-                return Err(SimError::Stuck("the load does not end".to_owned()));
+                return Err(SimError::Stuck("the load exceeds its maximum virtual time".to_owned()));
             }
         }
         let report = simulator.report();
@@ -333,7 +333,7 @@ impl Plan {
     fn wrong(&self, report: &Report) -> Option<String> {
         let kills = &report.kills;
         if self.machine.oom_policy == OomPolicy::Fail && !kills.is_empty() {
-            return Some(format!("nobody was to be killed: {kills:?}"));
+            return Some(format!("a kill despite the policy to fail requests: {kills:?}"));
         }
         // Orders change limits, and create and remove tenants.
         let ordered = |tenant: &str| {
@@ -356,7 +356,7 @@ impl Plan {
             let anon_pages = tenant.total.counters.get(Counter::Anon);
             if killed && anon_pages > 0 && !moved {
                 return Some(format!(
-                    "{} was killed and has {anon_pages} pages of anonymous memory",
+                    "{} was killed but still has {anon_pages} pages of anonymous memory",
                     tenant.name
                 ));
             }
@@ -374,7 +374,7 @@ impl Plan {
                 [of.anon_pages, of.dirty_pages, of.writeback_pages, of.mapped_pages, of.protected_pages];
             let left = of.usage_pages.saturating_sub(stuck.iter().sum::<u64>() + of.unevictable_pages);
             (left > out_of_reach)
-                .then(|| format!("{left} pages could be had, and not {out_of_reach}: {kill:?}"))
+                .then(|| format!("a kill with {left} reclaimable pages, more than {out_of_reach}: {kill:?}"))
         })
     }
 
@@ -390,8 +390,7 @@ impl Plan {
             left[1] = 0;
         }
         let all_synced = self.machine.trouble.well_from.is_some() && !cut_short;
-        (all_synced && left != [0, 0])
-            .then(|| format!("everything was synced, but dirty and written are {left:?}"))
+        (all_synced && left != [0, 0]).then(|| format!("dirty and writeback pages after all syncs: {left:?}"))
     }
 }
 

@@ -76,8 +76,7 @@ impl DiskFile {
             if error.kind() != io::ErrorKind::AlreadyExists {
                 return error;
             }
-            let told =
-                "something of that name exists, and the swap file is removed in the end: choose another name";
+            let told = "the file exists, and a swap file is deleted after use: choose another path";
             io::Error::new(io::ErrorKind::AlreadyExists, told)
         })?;
         let opened = DiskFile::opened(path, file, &options);

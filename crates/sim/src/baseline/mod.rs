@@ -99,7 +99,7 @@ impl Baseline {
     pub fn parse(name: &str) -> Result<Baseline, String> {
         Baseline::ALL.into_iter().find(|baseline| baseline.name() == name).ok_or_else(|| {
             let names = Baseline::ALL.map(Baseline::name).join(", ");
-            format!("there is no policy `{name}`; there are {names}")
+            format!("unknown policy `{name}`; expected one of {names}")
         })
     }
 }

@@ -113,7 +113,7 @@ impl Replay<'_> {
         while self.read(&mut operations, &mut pages)? {
             trace.extend_from_slice(&pages);
             if trace.len() >= u32::MAX as usize {
-                return Err("the optimum has to know all accesses, and can know less than 2^32".into());
+                return Err("the optimum needs the whole trace and supports fewer than 2^32 accesses".into());
             }
         }
         let accesses = trace.len();
