@@ -2,9 +2,9 @@
 //! arrive.
 //!
 //! ```text
-//! requests ── in memory: copied ──────────────────────────────┐
-//!          ── missing: paid for, inserted, under way ── done ─┴─► next
-//!          └─ being read by others, or no memory left: later, as by `read_at`
+//! requests ── in memory: copied ────────────────────────────────┐
+//!          ── missing: charged, inserted, being read ── done ──┴─► next
+//!          └─ read by another thread, or memory is short: postponed to `read_at`
 //! ```
 //!
 //! A new read starts as soon as one completes, so the batch does not wait for its slowest read.

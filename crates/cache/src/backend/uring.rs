@@ -249,8 +249,7 @@ impl UringBackend {
                 Err(error) if !answered && !is_transient(&error) && ring.submission().len() == under_way => {
                     break;
                 }
-                // Otherwise the kernel has accepted some and will answer them, whatever it
-                // returned.
+                // Otherwise the kernel has accepted some and will answer them, despite the error.
                 Err(_) if !answered => std::thread::yield_now(),
                 _ => {}
             }

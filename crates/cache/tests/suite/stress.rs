@@ -184,8 +184,8 @@ impl<'a> Actor<'a> {
         Actor { world, disk, cache, tenants, random, handles, maps }
     }
 
-    /// Returns the value on success. Errors are accepted only as far as injected faults and short
-    /// memory explain them.
+    /// Returns the value on success. Accepts errors from truncation, short memory and injected
+    /// faults.
     fn check<T>(&self, result: Result<T, Error>) -> Option<T> {
         match result {
             Ok(value) => Some(value),

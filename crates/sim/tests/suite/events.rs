@@ -174,8 +174,8 @@ fn events_tell_a_story_that_can_be_and_change_nothing() {
         assert_eq!(story.touches[0], counts.misses);
         assert_eq!(told("evicted"), total.counters.pgsteal());
         let refilled = total.counters.get(Counter::Pgrefill);
-        // The classic LRU isolates active pages, too, and counts them; the multi-generational one
-        // sorts them.
+        // The classic LRU isolates active pages, too, and counts them as refilled; the other
+        // policies sort them.
         let isolated = total.counters.pgscan() + if classic { refilled } else { 0 };
         assert_eq!(told("isolated"), isolated);
         assert_eq!(told("sorted"), if classic { 0 } else { refilled });

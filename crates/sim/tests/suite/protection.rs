@@ -2,8 +2,8 @@
 //! shares.
 //!
 //! The example's tree and numbers are those of Linux's memory cgroup self-test (`test_memcg_min`
-//! and `test_memcg_low` in the kernel's sources): three children with 50 MiB of page cache each,
-//! below a parent with 50 MiB of protection, beside 148 MiB of anonymous memory.
+//! and `test_memcg_low` in the kernel's sources). Three children have 50 MiB of page cache each,
+//! and their parent protects 50 MiB, while another tenant allocates 148 MiB of anonymous memory.
 
 use mglru_core::{Mechanisms, Preset, Switch};
 use mglru_sim::{Access, Machine, Operation, Report, Request, Simulator, Tenant};

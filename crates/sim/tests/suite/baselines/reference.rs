@@ -163,9 +163,9 @@ impl Queue {
 ///
 /// * Accesses are counted when a page is brought in, on a hit outside of the window, and again when
 ///   the page leaves the window, admitted or not; not on a hit in the window.
-/// * The counts are those of a counting Bloom filter, sized for one error in a thousand (14.4
-///   counters per page, ten of them per key) if there were no more keys than pages; but all pages
-///   of the trace are added. They have no maximum, and are halved after 32 hits outside of the
+/// * The counts are those of a counting Bloom filter with 14.4 counters per page, ten of them per
+///   key. That gives one error in a thousand for as many keys as pages of memory, but all pages of
+///   the trace are added. Counts have no maximum, and are halved after 32 hits outside of the
 ///   window per page of it.
 /// * Until memory is full, the window uses all of it. Then pages move on until the rest is full:
 ///   first into probation, but into the protected part once probation's fifth is full.
