@@ -176,7 +176,6 @@ impl Shared {
     }
 }
 
-/// Length of the file, in pages.
 fn file_pages(inode: &Inode) -> u64 {
     inode.len().div_ceil(PAGE_BYTES)
 }

@@ -9,7 +9,6 @@ use mglru_core::{FolioId, Mapping};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// An asynchronous transfer.
 pub(crate) enum Flight {
     /// Readahead.
     Read { inode: Arc<Inode>, folios: Vec<FolioId>, first: u32 },

@@ -64,7 +64,6 @@ impl Frames {
         self.count
     }
 
-    /// Size of the region, in bytes.
     fn region_bytes(&self) -> usize {
         self.count as usize * FRAME_BYTES
     }

@@ -69,7 +69,6 @@ impl Drop for HeldTransfers<'_> {
     }
 }
 
-/// A file and its mapping.
 pub(crate) struct Inode {
     pub(crate) identity: FileIdentity,
     pub(crate) file: Arc<dyn BackendFile>,
@@ -94,7 +93,6 @@ pub(crate) struct Inode {
     transferred: Condvar,
 }
 
-/// All known files.
 #[derive(Default)]
 pub(crate) struct Inodes {
     by_identity: BTreeMap<FileIdentity, Arc<Inode>>,
@@ -149,7 +147,6 @@ impl Inode {
         }
     }
 
-    /// Length in bytes.
     #[inline]
     pub(crate) fn len(&self) -> u64 {
         self.len.load(Ordering::Acquire)
@@ -257,7 +254,6 @@ impl Inode {
         self.transferred.notify_all();
     }
 
-    /// Whether write-back is in progress.
     pub(crate) fn has_transfers(&self) -> bool {
         !self.transfers.lock().unwrap_or_else(PoisonError::into_inner).under_way.is_empty()
     }

@@ -18,7 +18,6 @@ struct Queue {
     woken: Condvar,
 }
 
-/// All queues.
 pub(crate) struct Latches([Queue; QUEUES]);
 
 impl Latches {

@@ -108,7 +108,6 @@ impl Store {
         }
     }
 
-    /// Frees a slot.
     pub(crate) fn freed(&self, slot: SwapSlot) {
         if let Store::Compressed(compressed) = self {
             compressed.drop_block(slot);

@@ -38,7 +38,6 @@ impl Shared {
         tenants.values().map(|state| Tenant { shared: self.clone(), state: state.clone() }).collect()
     }
 
-    /// Creates the root's state.
     pub(crate) fn add_root(self: &Arc<Self>) {
         self.core.memcgs().add_handle(MemcgId::ROOT);
         let mut tenants = self.tenants.by_number.write().unwrap_or_else(PoisonError::into_inner);

@@ -19,7 +19,6 @@ pub(crate) trait Owner: Send + Sync {
     fn core(&self) -> &Core;
 }
 
-/// The state of a tenant.
 pub(crate) struct TenantState {
     cache: Weak<dyn Owner>,
     path: Box<str>,
@@ -111,7 +110,6 @@ impl Drop for TenantState {
     }
 }
 
-/// The tenants of a cache.
 #[derive(Default)]
 pub(crate) struct Tenants {
     pub(crate) by_number: RwLock<BTreeMap<MemcgId, Arc<TenantState>>>,

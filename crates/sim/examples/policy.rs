@@ -35,10 +35,8 @@ const MEMORY_PAGES_MIN: u64 = 64;
 /// Half of what a reclaim attempt frees, by policy.
 const SLACK_KERNEL: u64 = 28;
 const SLACK_RANKED: u64 = 16;
-/// Concurrent replays.
 const THREADS: usize = 2;
 
-/// The command line.
 struct Plan {
     shared: PathBuf,
     percents: Vec<u64>,

@@ -28,7 +28,6 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// Records an event of the core.
     pub(crate) fn event(&mut self, event: &Event) {
         let wrong = match *event {
             Event::Inserted { page, folio, .. } => {
@@ -45,7 +44,6 @@ impl Model {
         self.wrong = self.wrong.take().or(wrong);
     }
 
-    /// Records a violation.
     pub(crate) fn complain(&mut self, what: String) {
         self.wrong.get_or_insert(what);
     }

@@ -26,7 +26,6 @@ struct Page {
     device: u64,
 }
 
-/// An active sync.
 #[derive(Debug)]
 struct Sync {
     mapping: MappingId,
@@ -95,7 +94,6 @@ impl Content {
         }
     }
 
-    /// Records a truncation.
     pub(crate) fn cut(&mut self, mapping: MappingId, from: u32, end: u64, cached: impl Fn(Place) -> bool) {
         let last = (end - 1) as u32;
         let range = self.pages.range((mapping, from)..=(mapping, last));
@@ -111,7 +109,6 @@ impl Content {
         self.told.retain(|&(_, of), _| of != mapping);
     }
 
-    /// Records the start of a sync.
     pub(crate) fn sync_begins(&mut self, process: usize, mapping: MappingId) {
         let of_file = self.pages.range((mapping, 0)..=(mapping, u32::MAX));
         let owed = of_file.filter(|(_, page)| page.memory != page.device);

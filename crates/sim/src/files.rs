@@ -14,18 +14,15 @@ pub(crate) struct FileNumber(pub(crate) u32);
 /// File names below this are found by index; larger ones, which are rare, in a map.
 const DIRECT_NAMES: u32 = 1 << 16;
 
-/// A file.
 #[derive(Debug)]
 pub(crate) struct File {
     /// Its name in jobs.
     name: u32,
     /// Number of earlier files with the same name.
     pub(crate) incarnation: u64,
-    /// The mapping of its pages.
     pub(crate) mapping: Arc<Mapping>,
     /// Its length in pages, if known: readahead stops there.
     pub(crate) pages: u64,
-    /// Write-back errors.
     pub(crate) errors: ErrorSequence,
 }
 
@@ -136,7 +133,6 @@ impl Files {
         std::mem::replace(&mut replaced.mapping, new)
     }
 
-    /// Number of file replacements so far.
     pub(crate) fn replacements(&self) -> u64 {
         self.replacements
     }
@@ -146,7 +142,6 @@ impl Files {
         self.files[file.0 as usize].pages = pages;
     }
 
-    /// Records a write-back error of the file.
     pub(crate) fn note_error(&mut self, file: FileNumber) {
         self.files[file.0 as usize].errors.note();
     }

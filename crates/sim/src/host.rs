@@ -88,7 +88,6 @@ pub struct SimHost {
     observers: Vec<RefCell<Box<dyn Observer>>>,
     /// Whether an observer needs every folio.
     sees_folios: bool,
-    /// The checker's model.
     pub(crate) model: Option<RefCell<Model>>,
 }
 
@@ -104,7 +103,6 @@ impl SimHost {
         self.called.get()
     }
 
-    /// Takes the requests.
     pub(crate) fn take_calls(&self) -> Calls {
         self.called.set(false);
         self.calls.take()

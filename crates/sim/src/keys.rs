@@ -14,7 +14,6 @@
 /// Initial number of slots, a power of two.
 const SLOTS_AT_FIRST: usize = 1 << 10;
 
-/// The positions of keys.
 #[derive(Debug)]
 pub(crate) struct KeyTable {
     entries: Box<[u32]>,
@@ -89,7 +88,6 @@ impl KeyTable {
         }
     }
 
-    /// The key at a position.
     pub(crate) fn key(&self, position: u32) -> u64 {
         self.keys[position as usize]
     }
@@ -112,7 +110,6 @@ impl KeyTable {
         position
     }
 
-    /// Size of the table in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         (self.entries.len() * size_of::<u32>() + self.keys.capacity() * size_of::<u64>()) as u64
     }

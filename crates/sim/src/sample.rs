@@ -32,7 +32,6 @@ pub struct TenantSample {
     pub generations: Vec<GenerationRow>,
 }
 
-/// Takes samples.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     every: u64,

@@ -52,7 +52,6 @@ impl SwapDevice {
     }
 }
 
-/// The state of swap.
 #[derive(Debug)]
 pub(crate) struct Swap {
     model: SwapModel,

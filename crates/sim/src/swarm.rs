@@ -190,14 +190,12 @@ enum Order {
     Drifting,
 }
 
-/// A file that jobs use.
 #[derive(Clone, Copy, Debug)]
 struct FilePlan {
     first_page: u64,
     pages: u64,
 }
 
-/// The plan of a job.
 #[derive(Clone, Debug)]
 struct JobPlan {
     tenant: usize,
@@ -212,7 +210,6 @@ struct JobPlan {
     well_from: Option<Time>,
 }
 
-/// Random choices.
 struct Choices(Random);
 
 impl Choices {

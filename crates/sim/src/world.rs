@@ -59,7 +59,6 @@ pub(crate) enum Pause {
     Done,
 }
 
-/// An active write.
 #[derive(Debug)]
 pub(crate) struct Write {
     /// `None`: a write to swap.
@@ -77,7 +76,6 @@ pub(crate) struct Read {
     ok: bool,
 }
 
-/// The state of a tenant.
 #[derive(Debug)]
 pub(crate) struct TenantState {
     /// `None`: it is created later.
@@ -89,7 +87,6 @@ pub(crate) struct TenantState {
     pub(crate) counts: Counts,
     /// Its counts at the warm point.
     pub(crate) at_warm: Option<Tally>,
-    /// The durations of its accesses.
     pub(crate) latencies: Latencies,
 }
 
@@ -132,7 +129,6 @@ pub(crate) struct World {
     pub(crate) tenants: Vec<TenantState>,
     /// Tasks of all jobs that were not killed, in order.
     pub(crate) tasks: Vec<Task>,
-    /// Kills so far.
     pub(crate) kills: Vec<Kill>,
     pub(crate) refusals: Vec<Refusal>,
     /// Victims whose memory is being taken.
@@ -143,7 +139,6 @@ pub(crate) struct World {
     next_write: u64,
     pub(crate) reads: BTreeMap<ReadId, Read>,
     next_read: u64,
-    /// Finished reclaim requests.
     pub(crate) requests: Vec<RequestReport>,
     /// Results of the administrator's orders, and texts of control files.
     pub(crate) answers: Vec<Answer>,
@@ -158,7 +153,6 @@ pub(crate) struct World {
     /// The sampler, and the access before the next sample.
     sampler: Option<Sampler>,
     sample_at: u64,
-    /// Whether the durations of accesses are measured.
     pub(crate) times_accesses: bool,
     /// Durations of an access and of reclaiming a batch.
     pub(crate) access_nanos: u64,
@@ -265,12 +259,10 @@ impl World {
         true
     }
 
-    /// Sets the warm point to this access.
     pub(crate) fn set_warm_from(&mut self, access: u64) {
         self.warm_from = access;
     }
 
-    /// The access at the warm point.
     pub(crate) fn warm_from(&self) -> u64 {
         self.warm_from
     }
@@ -419,7 +411,6 @@ impl World {
         self.events.plan(end, Due::Written(id));
     }
 
-    /// Starts writing a page to swap.
     pub(crate) fn swap_out(&mut self, write: SwapOut) {
         let now = self.now();
         let swap = self.swap.as_mut().expect("without swap, no page is written to it");
@@ -482,7 +473,6 @@ impl World {
         took.sum()
     }
 
-    /// Ends a write.
     pub(crate) fn written(&mut self, id: WriteId) {
         let write = self.writes.remove(&id).expect("a write ends once");
         for &folio in &write.run.folios {
@@ -513,7 +503,6 @@ impl World {
             .for_each(|tenant| tenant.killed = true);
     }
 
-    /// Moves a task to another memcg.
     pub(crate) fn move_task(&mut self, task: &mut Task, memcg: MemcgId) {
         self.core.move_task(task, memcg);
         let known = self.tasks.iter_mut().filter(|known| Arc::ptr_eq(&known.space, &task.space));
@@ -561,7 +550,6 @@ impl World {
         self.writes.range(..WriteId(before)).any(|(_, write)| write.file == Some(file))
     }
 
-    /// Writes started so far.
     pub(crate) fn writes_begun(&self) -> u64 {
         self.next_write
     }

@@ -33,7 +33,6 @@ const SEGMENTS_MAX: usize = 1024;
 /// Largest size of one call in bytes: below the kernel's 2 GiB and within every length field.
 const STEP_BYTES_MAX: usize = 1 << 30;
 
-/// An open real file.
 #[derive(Debug)]
 pub(crate) struct DiskFile {
     path: PathBuf,

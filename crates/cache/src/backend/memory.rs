@@ -122,7 +122,6 @@ pub(super) mod tests {
         page
     }
 
-    /// Records completions.
     pub(in super::super) struct Log(Mutex<BTreeMap<u64, io::Result<usize>>>);
 
     impl Log {

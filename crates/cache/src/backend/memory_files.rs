@@ -304,7 +304,6 @@ impl MemoryFiles {
         Ok(MemoryFile { files: self.clone(), identity, path: path.to_owned(), mode })
     }
 
-    /// A random number below `limit`.
     pub(super) fn random_below(&self, limit: usize) -> usize {
         self.lock().random.below(limit as u64) as usize
     }
@@ -315,7 +314,6 @@ impl MemoryFiles {
         self.gate.notify_all();
     }
 
-    /// Waits until the gate is open.
     pub(super) fn pass(&self) {
         drop(self.wait_open());
     }
@@ -539,7 +537,6 @@ impl State {
     }
 }
 
-/// An open file in memory.
 #[derive(Debug)]
 pub(super) struct MemoryFile {
     files: Arc<MemoryFiles>,

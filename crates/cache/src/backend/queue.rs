@@ -17,7 +17,6 @@ use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
-/// A submitted transfer.
 pub(super) struct Request {
     pub(super) direction: Direction,
     pub(super) transfer: Transfer,

@@ -41,7 +41,6 @@ impl ThreadBackend {
         ThreadBackend::with_threads(frames, completion, (processors * 2).min(THREADS_MAX))
     }
 
-    /// Starts a pool of `count` threads.
     pub(crate) fn with_threads(
         frames: Arc<Frames>,
         completion: Arc<dyn Completion>,

@@ -8,7 +8,6 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// From the file into frames.
@@ -48,7 +47,6 @@ pub(crate) trait BackendFile: Any + fmt::Debug + Send + Sync {
     fn sync_data(&self) -> io::Result<()>;
     /// Waits until all written data and all metadata are on stable storage.
     fn sync_all(&self) -> io::Result<()>;
-    /// The file's identity.
     fn identity(&self) -> FileIdentity;
     /// The path by which the file was opened, for messages. The file may have been renamed or
     /// removed since.
@@ -115,7 +113,6 @@ pub(crate) trait Batch {
 pub(crate) trait Backend: Send + Sync {
     /// The name in the statistics: `io_uring`, `threads` or `memory`.
     fn name(&self) -> &'static str;
-    /// Opens a file of this backend.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn BackendFile>>;
     /// Creates an empty file for swap. On a real file system only its owner may read it, and its
     /// name is removed.

@@ -69,7 +69,6 @@ const RINGS_TRIED: usize = 4;
 /// `user_data` of the read that wakes the thread.
 const WAKE: u64 = u64::MAX;
 
-/// The io_uring backend.
 pub(crate) struct UringBackend {
     shared: Arc<Shared>,
     registration: Option<Registration>,
@@ -461,7 +460,6 @@ struct Place {
     step: Step,
 }
 
-/// A batch of one transfer.
 struct One {
     transfer: Option<Transfer>,
     result: Option<io::Result<usize>>,

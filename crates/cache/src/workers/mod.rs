@@ -12,7 +12,6 @@ use std::thread::JoinHandle;
 
 type Run = fn(&Shared);
 
-/// The running threads.
 pub(crate) struct Workers(Vec<JoinHandle<()>>);
 
 impl Workers {

@@ -84,7 +84,6 @@ pub struct Reading {
     pub text: Result<String, ControlError>,
 }
 
-/// The actor that executes orders.
 #[derive(Debug)]
 pub(crate) struct Administrator {
     /// Number of the first tenant that is created later.
@@ -102,7 +101,6 @@ impl Administrator {
         Administrator { first_later, later, orders: orders.into(), write: None }
     }
 
-    /// Executes an order, or continues one.
     pub(crate) fn step(&mut self, world: &mut World) -> Pause {
         if let Some((began, write)) = self.write.take() {
             return self.go_on(world, began, write);

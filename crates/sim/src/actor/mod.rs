@@ -22,7 +22,6 @@ use crate::world::{Pause, World};
 use job::{wait_for, wait_out};
 use mglru_core::Time;
 
-/// An actor.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a machine has a handful of actors")]
 pub(crate) enum Actor {

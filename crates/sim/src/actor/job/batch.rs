@@ -13,7 +13,6 @@ use mglru_core::{Hit, Kind, Lookup, Time};
 /// Number of pages to look up together before accessing them, so that their cache misses overlap.
 const AHEAD_PAGES: usize = 32;
 
-/// The next operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Next {
     Touch(Touch),

@@ -66,7 +66,6 @@ enum State {
     Reclaim(u64, Box<Proactive>),
 }
 
-/// A job.
 pub(crate) struct Job {
     process: Process,
     /// Number of its current process, from 0.
@@ -130,7 +129,6 @@ impl Job {
         if let State::Read(_, reading) = &self.state { Some(reading) } else { None }
     }
 
-    /// Its current charge.
     pub(crate) fn charging(&self) -> Option<&Charging> {
         match (&self.window, &self.state) {
             (Some(window), _) => window.charging(),

@@ -43,7 +43,6 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// `number`: among all processes of the machine.
     pub(crate) fn new(number: usize, tenant: usize, task: Task) -> Process {
         Process {
             number,

@@ -21,7 +21,6 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Its current charge.
     pub(super) fn charging(&self) -> Option<&Charging> {
         self.filling.charging()
     }
