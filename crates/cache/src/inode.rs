@@ -183,7 +183,6 @@ impl Inode {
         Error::io(doing, self.file.path(), source)
     }
 
-
     pub(crate) fn note_error(&self, failed: Failed, error: io::Error) {
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         errors.sequence.note();
@@ -235,7 +234,6 @@ impl Inode {
         self.errors.lock().unwrap_or_else(PoisonError::into_inner).last.clone()
     }
 
-
     /// Registers write-back that is about to take pages. Sleeps while transfers are held.
     pub(crate) fn begin_transfer(&self) -> u64 {
         let transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -283,7 +281,6 @@ impl Inode {
     pub(crate) fn transfers_begun(&self) -> u64 {
         self.transfers.lock().unwrap_or_else(PoisonError::into_inner).next
     }
-
 
     /// Records that a read up to `end` returned `bytes` of `wanted` bytes.
     pub(crate) fn note_read(&self, end: u64, bytes: usize, wanted: usize) {
