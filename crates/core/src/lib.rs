@@ -1,9 +1,9 @@
 //! Linux's page reclaim as a library of decisions: which pages stay when memory runs short.
 //!
-//! This crate only decides: it is without I/O, clock, threads and page bytes.
-//! A host runs it: the page cache (`mglru-cache`) under threads over real files, the simulator
-//! (`mglru-sim`) under a virtual clock. Both hosts run the same compiled code. A single thread gets
-//! the same results bit for bit in either.
+//! This crate only decides. I/O, the clock, threads and page bytes belong to its host: the page
+//! cache (`mglru-cache`) runs it under threads over real files, the simulator (`mglru-sim`) under a
+//! virtual clock. Both run the same compiled code, and a single thread gets the same results bit
+//! for bit.
 //!
 //! Follow a page through the modules: [`access`] looks it up and [`charge`] pays for it. When
 //! memory is short, [`reclaim`] runs, [`lru`] ranks pages and [`pageout`] frees the cold ones.

@@ -90,7 +90,7 @@ pub struct Memcg {
     shared_walk: Mutex<SharedWalk>,
     /// The order in which the memcgs of the subtree give pages, once it was needed.
     pub(crate) order: Mutex<Option<Box<MemcgOrder>>>,
-    /// The position in the orders that the memcg is in.
+    /// The size group in the orders that the memcg is in, under `subtree_lru`.
     pub(crate) group: AtomicU32,
     /// Whether the memcg has or had children: then it keeps an order and is in it.
     pub(crate) has_children: AtomicBool,

@@ -1,5 +1,5 @@
 //! Per-memcg dirty rate limit: the writeback bandwidth of the memcg and each task's share of it.
-//! [`crate::writeback`] pauses writers accordingly and names the source.
+//! `writeback/balance` pauses writers accordingly and names the source.
 //!
 //! # Locking
 //!
