@@ -2,10 +2,6 @@
 //! square of the excess.
 //!
 //! Source: [book: memcgs#limits].
-//!
-//! # Locking
-//!
-//! Holds no lock between steps.
 
 use super::{CLUSTER_PAGES, Effort, EffortKind, Orders, Step};
 use crate::Core;

@@ -4,10 +4,6 @@
 //!
 //! Source: [book: memcgs#limits], [book: reclaim-loop#oom]. No kernel has the wait
 //! (`wait_before_oom`).
-//!
-//! # Locking
-//!
-//! Holds no lock between steps.
 
 use super::OutOfMemory;
 use super::oom::OomStep;

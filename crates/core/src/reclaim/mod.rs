@@ -13,7 +13,7 @@
 //!
 //! # Locking
 //!
-//! Holds no lock between steps.
+//! No file of this folder holds a lock between steps.
 
 mod background;
 mod high;

@@ -6,10 +6,6 @@
 //!
 //! Source: [book: reclaim-loop#effort], [book: reclaim-loop#abort-test];
 //! [book: memcgs#memcg-lru-walk], [book: memcgs#memcg-visit] and [book: memcgs#tree-walk].
-//!
-//! # Locking
-//!
-//! Holds no lock between steps.
 
 use crate::Core;
 use crate::host::{Host, Throttle};

@@ -5,10 +5,6 @@
 //!
 //! Source: [book: memcgs#limits] and [book: memcgs#proactive-reclaim]. Linux before 6.8 reclaimed
 //! the whole request at once ([`Proactive::unsliced`]).
-//!
-//! # Locking
-//!
-//! Holds no lock between steps.
 
 use super::{CLUSTER_PAGES, Effort, EffortKind, LastResort, LastStep, Orders, Progress, Step};
 use crate::Core;
