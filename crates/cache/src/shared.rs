@@ -87,7 +87,7 @@ impl Shared {
             // open the file meanwhile.
             let Some(busy) = self.core.truncate(&self.host, &inode.mapping, 0, 1 << 32) else {
                 let closed = self.core.close_mapping(&self.host, &inode.mapping);
-                assert!(closed.is_none(), "without a handle, nobody brings pages in");
+                assert!(closed.is_none(), "without a handle, no thread inserts pages");
                 inodes.remove(inode);
                 return;
             };

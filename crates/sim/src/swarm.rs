@@ -749,8 +749,11 @@ mod tests {
         }
         assert!(accesses > 100_000, "{accesses} accesses are too few to mean anything");
         let trouble = [stalled, full, refused];
-        assert!(kills > 10, "somebody is killed in {kills} seeds");
-        assert!(trouble.iter().all(|&seeds| seeds > 3) && told > 50, "{trouble:?} seeds, {told} errors told");
+        assert!(kills > 10, "only {kills} seeds have kills");
+        assert!(
+            trouble.iter().all(|&seeds| seeds > 3) && told > 50,
+            "{trouble:?} seeds, {told} errors reported"
+        );
     }
 
     #[test]

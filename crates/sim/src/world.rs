@@ -342,7 +342,7 @@ impl World {
         }
         if self.accesses == self.sample_at {
             let sample = self.sample_now();
-            let sampler = self.sampler.as_mut().expect("somebody said when");
+            let sampler = self.sampler.as_mut().expect("a sample is due only with a sampler");
             sampler.take(sample);
             self.sample_at = sampler.next();
         }

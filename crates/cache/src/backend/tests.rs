@@ -374,7 +374,7 @@ fn dropping_a_backend_waits_for_what_was_submitted() {
         drop(backend);
         assert_eq!(log.count(), 300);
         (0..300).for_each(|tag| assert_eq!(log.take(tag).unwrap(), FRAME_BYTES));
-        assert_eq!(Arc::strong_count(&frames), 1, "nobody looks at the frames any more");
+        assert_eq!(Arc::strong_count(&frames), 1, "no reference to the frames is left");
     }
 }
 

@@ -46,7 +46,7 @@ impl ThreadBackend {
         completion: Arc<dyn Completion>,
         count: usize,
     ) -> io::Result<ThreadBackend> {
-        assert!(count > 0, "somebody has to do the work");
+        assert!(count > 0, "a pool needs at least one thread");
         let shared = Arc::new(Shared { frames, completion, queue: Queue::new(WAITING_MAX) });
         // Built first, so that `drop` ends the started threads if a later one cannot be started.
         let mut backend = ThreadBackend { shared, threads: Vec::with_capacity(count) };

@@ -279,7 +279,7 @@ mod tests {
             let told = simulator.answers()[5].result.as_ref().unwrap_err().to_string();
             assert!(told.contains("'soon' is neither a size"), "{told}");
             let names: Vec<&str> = report.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
-            assert_eq!(names, ["", "a", "a/b", "a/b"], "what was never made is not told of");
+            assert_eq!(names, ["", "a", "a/b", "a/b"], "tenants that were never created are not reported");
             for tenant in &report.tenants[1..] {
                 assert!(tenant.total.counts.accesses > 100, "{tenant:?}");
             }

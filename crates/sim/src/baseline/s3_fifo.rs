@@ -141,7 +141,7 @@ mod tests {
     fn what_is_seen_once_leaves_through_the_small_queue() {
         // S of 1, M and G of 3.
         let mut policy = S3Fifo::new(4);
-        assert_eq!(hits(&mut policy, "abcd"), "....", "S has all memory while nobody else wants it");
+        assert_eq!(hits(&mut policy, "abcd"), "....", "S uses all memory until M needs some");
         assert_eq!(hits(&mut policy, "aab"), "hhh");
         // a was accessed twice and moves to M. b was accessed once: its name is kept, and known
         // when b returns.

@@ -103,11 +103,7 @@ mod tests {
     fn only_what_returns_is_kept() {
         // A1in of 1, A1out of 2, memory of 4.
         let mut policy = TwoQ::new(4);
-        assert_eq!(
-            hits(&mut policy, "abcda"),
-            "....h",
-            "A1in may have all memory while nobody else wants it"
-        );
+        assert_eq!(hits(&mut policy, "abcda"), "....h", "A1in may use all memory until Am needs some");
         assert_eq!(
             hits(&mut policy, "ef"),
             "..",
