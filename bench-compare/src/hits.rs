@@ -45,7 +45,7 @@ pub fn measure(data: &DataFile, effort: Effort, notes: &mut Vec<String>) -> Resu
     {
         notes.push(format!("{} of the array's {} bytes are in huge pages", after - before, data.bytes()));
     }
-    // A ninth more than the pages, for metadata and so that reclaim never runs.
+    // An eighth more than the pages, for metadata and so that reclaim never runs.
     let cache = PageCache::builder(data.bytes() / 8 * 9 + (64 << 20)).build()?;
     let file = cache.open(data.path(), OpenMode::ReadOnly)?;
     let map = file.map()?;
