@@ -25,8 +25,8 @@
 //!
 //! # A further policy
 //!
-//! * A variant of [`Lru`] with a number, a name, and a mark for each of its lists; of the marks in
-//!   `folio/flags/mod.rs`, one is left.
+//! * A variant of [`Lru`] with a number, a name, and a mark for each of its lists; the marks of
+//!   `folio/flags/mod.rs` are used up except for 7, which `fifo.rs` has in tests.
 //! * A file or folder here.
 //! * A field of [`Lruvec`] for its state, and one of [`lists`] for its lists.
 //! * An arm in each match of this file.

@@ -6,7 +6,7 @@
 //!               begin ──── step, step, … a bounded number of folios per lock hold ──────── end
 //! ```
 //!
-//! In between, a turn of an lruvec tries both policies, so reclaim always finds the folios. A
+//! In between, a turn of an lruvec takes from every policy, so reclaim always finds the folios. A
 //! kernel that switched reclaim first and moved the folios afterwards killed processes for lack of
 //! memory.
 //!

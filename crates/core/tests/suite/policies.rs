@@ -1,5 +1,5 @@
-//! Properties that hold under every policy and while the policy is switched: each test runs under
-//! all of them.
+//! Properties that hold under the multi-gen and the classic LRU, and while one is switched to the
+//! other.
 
 use crate::common::Harness;
 use mglru_core::lru::switch::SwitchStep;

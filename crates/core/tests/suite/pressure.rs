@@ -17,8 +17,8 @@ fn run_background(core: &Core, host: &QuietHost, background: &mut Background) ->
     }
 }
 
-/// Nodes of 200 frames on which background reclaim keeps 50 to 60 free: one under each policy, and
-/// one while the policy is switched.
+/// Nodes of 200 frames on which background reclaim keeps 50 to 60 free: under the multi-gen LRU,
+/// under the classic LRU, and while the policy is switched.
 fn nodes() -> [Harness; 3] {
     [(Lru::MultiGen, None), (Lru::Classic, None), (Lru::Classic, Some(Lru::MultiGen))].map(|(lru, to)| {
         let mut options = Options::new(200);
