@@ -87,8 +87,8 @@ impl FreeFrames {
         self.node_frames() + self.cpus.iter().map(|cpu| cpu.count.load(Relaxed)).sum::<u32>()
     }
 
-    /// Takes a frame for `cpu`, if the node keeps at least `spared_frames`. Also returns the node's
-    /// remaining free frames, if the node was asked.
+    /// Takes a frame for `cpu`: one of its own, else one of the node's if that keeps at least
+    /// `spared_frames`. Also returns the node's remaining free frames, if the node was asked.
     pub(crate) fn take(&self, cpu: usize, spared_frames: usize) -> Option<(FolioId, Option<u32>)> {
         let Some(near) = self.cpus.get(cpu) else {
             let mut node = self.node.lock();
