@@ -29,8 +29,8 @@ impl Sizes {
 }
 
 impl Costs {
-    /// Adds a reclaim cost for a kind. If the sum exceeds a quarter of the `pages` on the lists, both
-    /// costs are halved.
+    /// Adds a reclaim cost for a kind. If the sum exceeds a quarter of the `pages` on the lists,
+    /// both costs are halved.
     fn add(&mut self, kind: Kind, cost: u64, pages: u64) {
         self.0[kind as usize] += cost;
         if self.0[0] + self.0[1] > pages / 4 {
