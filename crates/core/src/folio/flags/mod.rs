@@ -373,7 +373,7 @@ impl FolioFlags {
 
     // References.
 
-    /// Takes a reference. `false`: no reference was left to share, or the counter is full.
+    /// Takes a reference. `false`: the folio is being freed, or the counter is full.
     pub fn try_get(&self) -> bool {
         self.update(|f| if f.can_be_held() { (Some(f.held_once_more()), true) } else { (None, false) })
     }

@@ -40,8 +40,8 @@ use crate::memcg::pace::{ONE, TICK, nanos, scale};
 use crate::memcg::{Counter, Memcg, MemcgId};
 use std::time::Duration;
 
-/// Shorter pauses are combined. If half of the longest pause is less than this, pauses shorter than
-/// that half are; but never a pause of a tick.
+/// Shorter pauses are combined. Half of the longest pause takes its place if that is less, but at
+/// least a tick.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 /// The most pages that a task dirties between two checks.
 const LOOK_PAGES: u32 = 32;
