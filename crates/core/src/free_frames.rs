@@ -4,9 +4,8 @@
 //! with eight flags per line those of its neighbours. A CPU keeps the frames that it frees and
 //! takes them again. It takes a batch from the node at once and returns two when it has four. An
 //! effort frees up to two at once, and with less room they would go back and forth through the node
-//! (two threads: 3.9 M pages per second instead of 4.3 M). Without per-CPU frames, two threads
-//! reclaim less together than one alone (`examples/layouts.rs`: 1.80 M pages per second against
-//! 2.04 M).
+//! (two threads: 3.9 M pages per second instead of 4.3 M). Without per-CPU frames, two
+//! threads reclaim less together than one alone (docs/experiments/lru-lock.md).
 //!
 //! Watermarks neither count a CPU's frames as free nor hold them back, as with the kernel's per-CPU
 //! pages. Before an allocation fails, all of them return to the node.

@@ -70,10 +70,7 @@ impl LockedLruvec<'_> {
     /// words to be written of the folio after the next, its state and its links, are prefetched
     /// ([book: eviction#prefetch]). A scan without `AHEAD` asks the list for its tail each time, as
     /// in the kernel.
-    ///
-    /// Two folios ahead beat one with lists of all sizes. Skipping folios that are near in memory
-    /// costs up to 14 % in lists of a few thousand, as the branch is unpredictable
-    /// (docs/experiments/prefetch.md).
+    /// The variants tried are in docs/experiments/prefetch.md.
     #[inline(always)]
     pub(crate) fn look_ahead<const AHEAD: bool>(&self, host: &impl Host, folio: FolioId) -> Option<FolioId> {
         if !AHEAD {

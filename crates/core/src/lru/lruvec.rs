@@ -32,9 +32,8 @@ pub(super) const RANKED_LISTS: usize = UNEVICTABLE + 1;
 #[cfg(test)]
 pub(super) const FIFO_LISTS: usize = RANKED_LISTS + 4;
 
-/// State under the lruvec lock, placed right behind it. Placed 128 bytes apart (`lock_apart`, for
-/// the benchmark), it gained 6.8 % in ten rounds and 1.0 % in sixteen on two cores, but made an
-/// empty tenant larger than 2 KiB (docs/experiments/lru-lock.md).
+/// State under the lruvec lock, placed right behind it. Other layouts gain little, and 128 bytes in
+/// between (`lock_apart`) make an empty tenant larger than 2 KiB (docs/experiments/lru-lock.md).
 #[derive(Debug)]
 #[cfg_attr(lruvec_layout = "lock_apart", repr(align(128)))]
 pub(crate) struct Lists {
