@@ -125,13 +125,13 @@ pub fn check_space(directory: &Path, bytes: u64, instead: &str) -> Result<(), Er
     let place = directory.display();
     let found = rustix::fs::statvfs(directory).map_err(|error| {
         let error = io::Error::from(error);
-        Error::work(format_args!("cannot write into {place}: {error}; make the directory, or {instead}"))
+        Error::work(format_args!("cannot write to {place}: {error}; create the directory, or {instead}"))
     })?;
     let free_bytes = found.f_bavail.saturating_mul(found.f_frsize);
     if free_bytes < bytes {
         let (wanted, free) = (size::show(bytes), size::show(free_bytes));
         return Err(Error::work(format_args!(
-            "{place} has {free} free, and {wanted} are needed: make room, or {instead}"
+            "{place} has {free} free, but {wanted} are needed; free some space, or {instead}"
         )));
     }
     Ok(())
@@ -163,7 +163,7 @@ pub fn default_directory() -> PathBuf {
 /// If it cannot be created.
 pub fn temporary(directory: &Path) -> Result<TemporaryFolder, Error> {
     TemporaryFolder::create(directory, "mglru-reproduce-").map_err(|error| {
-        Error::work(format_args!("cannot make a directory in {}: {error}", directory.display()))
+        Error::work(format_args!("cannot create a directory in {}: {error}", directory.display()))
     })
 }
 

@@ -38,7 +38,7 @@ pub fn all<T: Sync, R: Send>(
         })
     };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.min(tasks.len().max(1))).build();
-    let pool = pool.map_err(|error| Error::work(format_args!("no threads to work with: {error}")))?;
+    let pool = pool.map_err(|error| Error::work(format_args!("cannot start threads: {error}")))?;
     // Distribute tasks singly: some take a hundred times as long as others.
     let results: Vec<_> = pool.install(|| tasks.par_iter().enumerate().with_max_len(1).map(work).collect());
     results.into_iter().map_while(|result| result).collect()

@@ -64,7 +64,7 @@ impl Metric {
             Metric::RefaultRatio => "refaults per 100 accesses",
             Metric::ScannedPerReclaimed => "scanned per reclaimed",
             Metric::Throughput => "accesses per second of simulated time",
-            Metric::P99 => "99th percentile of an access, µs of simulated time",
+            Metric::P99 => "99th percentile of access latency, µs of simulated time",
         }
     }
 

@@ -144,9 +144,9 @@ impl Input {
     pub fn varied(&self) -> &'static str {
         match self {
             Input::Trace(_) => {
-                "memory, by at most 1 % (3 pages at least; the first seed has what was asked for)"
+                "memory, by at most 1 % (at least 3 pages; the first seed has the requested size)"
             }
-            Input::Scenario(_) => "all that the jobs leave to chance",
+            Input::Scenario(_) => "all random choices of the jobs",
         }
     }
 
@@ -202,11 +202,11 @@ impl ScenarioInput {
     fn load(args: &Request) -> Result<ScenarioInput, Error> {
         if args.warm.is_some() || args.swap.size.is_some() {
             return Err(Error::usage(
-                "--warm and --swap are about traces; a scenario says in its [machine] what swap there is",
+                "--warm and --swap apply to traces only; a scenario sets its swap in [machine]",
             ));
         }
         if args.memory.as_ref().is_some_and(Memory::is_share) {
-            return Err(Error::usage("--memory: a share of the distinct pages is for traces; give a size"));
+            return Err(Error::usage("--memory: a percentage applies to traces only; give a size"));
         }
         let bytes = args.memory.as_ref().map(|memory| memory.pages(|| 0) * PAGE_BYTES);
         let scenario = Scenario::read(&args.input, Some(args.seed)).map_err(Error::usage)?;

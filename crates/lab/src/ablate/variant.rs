@@ -38,10 +38,10 @@ pub struct Variants {
 
 /// Mechanisms that change the speed on a real machine but no decision.
 const SPEED_ONLY: [(Switch, &str); 1] =
-    [(Switch::Prefetch, "it fetches the next folio's state earlier, and decides nothing")];
+    [(Switch::Prefetch, "it prefetches the next folio's state and changes no decision")];
 const OTHER_POLICY: &str = "it is a rule of the policy `ranked`, which is off";
 const LOCK: (&str, &str) =
-    ("lru_lock", "whose lists one lock covers decides who waits, and in the simulator nobody does");
+    ("lru_lock", "it changes which threads wait for a lock, and simulated threads never wait for locks");
 
 /// A mechanism that can be off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -22,7 +22,7 @@ const FIRST_SHARE: u64 = 4096;
 
 /// Result for experiments in real time.
 pub const REAL_TIME: Crosschecks = Crosschecks::NotApplicable {
-    not_applicable: "in real time nobody sees every event; counts are compared with the simulator's by tests",
+    not_applicable: "events are not observed in real time; tests compare the counts with the simulator's",
 };
 
 /// Observed events of a run, and its counters.
@@ -122,7 +122,7 @@ pub fn of<'a>(runs: impl Iterator<Item = &'a Crosscheck> + Clone, reclaimers: u6
             seen.sorted + seen.isolated == scanned + refilled && (seen.classic || seen.sorted == refilled)
         }),
         check(
-            "isolated = reclaimed + put back (pgsteal; a batch for each may be in hand at the end)",
+            "isolated = reclaimed + put back (pgsteal; each reclaimer may hold a batch at the end)",
             &|run| {
                 let seen = &run.seen;
                 let in_hand = seen.isolated.checked_sub(seen.reclaimed + seen.put_back);
@@ -148,7 +148,7 @@ pub fn of<'a>(runs: impl Iterator<Item = &'a Crosscheck> + Clone, reclaimers: u6
     };
     let longest = runs.clone().map(|run| run.longest_list_pages).max().unwrap_or(0);
     let regime = vec![
-        format!("generations opened in a run: {}", range(&|run| run.seen.aged)),
+        format!("generations created in a run: {}", range(&|run| run.seen.aged)),
         format!(
             "longest list of a generation: {} pages, {} of them for a turn at priority 12",
             count(longest),

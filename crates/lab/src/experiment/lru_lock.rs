@@ -24,7 +24,7 @@ use std::time::Duration;
 pub const REGISTRATION: Registration = Registration {
     name: "lru-lock",
     claims: &[
-        Claim { words: "no waiting for each other", metric: "reclaimed_per_second_2_threads" },
+        Claim { words: "threads do not wait for each other", metric: "reclaimed_per_second_2_threads" },
         Claim { words: "one clock write per batch", metric: "ancestor_clock_writes_per_batch" },
     ],
     in_real_world: true,
@@ -127,13 +127,13 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
             holds: [&batch.before, &batch.after, &batch.default].map(|writes| writes[0]) == [31.0, 1.0, 1.0],
         },
         Check {
-            name: "every run reclaimed pages".to_owned(),
+            name: "pages were reclaimed in every run".to_owned(),
             holds: outcomes.iter().flatten().flatten().all(|outcome| outcome.reclaimed > 0),
         },
         Check {
             name: format!(
-                "two threads that do not wait for each other had {PROCESSORS_MIN} processors; else only counts and shares mean \
-                 anything"
+                "two independent threads had {PROCESSORS_MIN} processors; otherwise only counts and shares are \
+                 meaningful"
             ),
             holds: two_at_a_time,
         },
@@ -177,7 +177,7 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
         ),
         runs,
         quick,
-        untimely: (!two_at_a_time).then_some("two threads hardly ran at the same time"),
+        untimely: (!two_at_a_time).then_some("two threads hardly ran in parallel"),
         seconds: 0.0,
         rows,
         checks,

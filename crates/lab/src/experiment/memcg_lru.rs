@@ -30,7 +30,7 @@ pub const REGISTRATION: Registration = Registration {
     claims: &[
         Claim { words: "accurate", metric: "pgsteal_over_requested_percent" },
         Claim { words: "fair", metric: "pgsteal_stddev_over_mean_percent" },
-        Claim { words: "fair, by that alone", metric: "memcg_lru_alone_stddev_over_mean_percent" },
+        Claim { words: "fair by itself", metric: "memcg_lru_alone_stddev_over_mean_percent" },
     ],
     in_real_world: true,
     // At full size it takes 40 minutes and 5.4 GB.
@@ -148,7 +148,7 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     }
     let lost = |setting: usize| runs[setting].stolen_pages.iter().map(|&pages| pages as f64).collect();
     let shown = Shown::Fairness {
-        about: "what each memcg lost to all requests, pages",
+        about: "pages reclaimed from each memcg by all requests",
         who: "memcg",
         settings: vec![
             Shares::new("before", lost(0)),
@@ -162,14 +162,14 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     };
     let check = |name: &str, holds| Check { name: name.to_owned(), holds };
     let checks = vec![
-        check("no request fell short", runs.iter().all(|rounds| rounds.fell_short == 0)),
+        check("every request was met in full", runs.iter().all(|rounds| rounds.fell_short == 0)),
         check(
-            "with the memcg LRU, 95–105 % of what was requested, and a deviation of at most 20 %",
+            "with the memcg LRU, 95–105 % of the requested pages, and a deviation of at most 20 %",
             within(1, Rounds::ratio_percent, 95.0..=105.0)
                 && within(1, Rounds::deviation_percent, 0.0..=20.0),
         ),
         check(
-            "by default, 99–101 % of what was requested, and a deviation of at most 5 %",
+            "by default, 99–101 % of the requested pages, and a deviation of at most 5 %",
             within(2, Rounds::ratio_percent, 99.0..=101.0) && within(2, Rounds::deviation_percent, 0.0..=5.0),
         ),
     ];

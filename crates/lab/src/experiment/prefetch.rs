@@ -28,8 +28,8 @@ pub const REGISTRATION: Registration = Registration {
         Claim { words: "scans are faster (ours)", metric: SCANNED },
         Claim { words: "random reads gain", metric: "randread_zipf05_mib_per_second" },
         Claim { words: "reads and writes gain", metric: "hybrid_zipf07_read_mib_per_second" },
-        Claim { words: "queries do not change", metric: "sysbench_queries_per_second" },
-        Claim { words: "compiling does not change", metric: "compile_units_per_second" },
+        Claim { words: "queries are unchanged", metric: "sysbench_queries_per_second" },
+        Claim { words: "compiling is unchanged", metric: "compile_units_per_second" },
         Claim { words: "sets lose", metric: "memcached_sets_per_second" },
     ],
     in_real_world: true,
@@ -140,17 +140,17 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     let cache_bytes = last_level_cache_bytes();
     let mut checks = vec![
         Check {
-            name: "with and without prefetching, everything was counted alike in the scans".to_owned(),
+            name: "all counters of the scans are equal with and without prefetching".to_owned(),
             holds: scans.counted_alike,
         },
-        Check { name: "every load was short of memory".to_owned(), holds: all_reclaim },
+        Check { name: "every load reclaimed pages".to_owned(), holds: all_reclaim },
     ];
     // With fewer folios and runs, no other condition can be tested.
     if !quick {
         checks.extend([
             Check {
                 name: format!(
-                    "what is known about pages is larger than the last-level cache: {} MiB against {}",
+                    "metadata of the pages exceeds the last-level cache: {} MiB against {}",
                     scans.metadata_bytes >> 20,
                     cache_bytes.map_or("an unknown size".to_owned(), |bytes| format!("{} MiB", bytes >> 20))
                 ),
@@ -158,7 +158,7 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
             },
             Check {
                 name: format!(
-                    "of lists larger than the cache, at least {:+.0} % folios scanned per second (our aim)",
+                    "lists larger than the cache: at least {:+.0} % folios scanned per second (this project's aim)",
                     100.0 * SCANNED_WANTED
                 ),
                 holds: rows.iter().any(|row| row.metric == SCANNED && row.interval().low >= SCANNED_WANTED),
@@ -364,7 +364,7 @@ fn signs(what: &str, rows: &[Row], parts: &[&str], holds: impl Fn(&Signs) -> boo
     });
     let texts: Vec<_> = texts.collect();
     Check {
-        name: format!("{what}, by the signs of pairs of runs: {}", texts.join(", ")),
+        name: format!("{what}, by the sign test of pairs of runs: {}", texts.join(", ")),
         holds: all.iter().all(|(_, signs)| holds(signs)),
     }
 }

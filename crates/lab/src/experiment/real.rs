@@ -73,7 +73,7 @@ pub fn run(task: &Task, directory: &Path, watch: &dyn Watch) -> Result<Run, Erro
 /// The control: reads random pages.
 fn control(seed: u64, tenant: &Tenant, place: &Path, time: Duration) -> Result<Run, Error> {
     let path = place.join("control");
-    let fail = |error| Error::work(format_args!("cannot make {}: {error}", path.display()));
+    let fail = |error| Error::work(format_args!("cannot create {}: {error}", path.display()));
     let file = File::create(&path).map_err(fail)?;
     let content = Content::Verify { block_bytes: PAGE_BYTES as u32, seed };
     layout::fill(&file, 0..CONTROL_PAGES * PAGE_BYTES, content, &crate::Unwatched).map_err(fail)?;

@@ -33,8 +33,8 @@ pub const REGISTRATION: Registration = Registration {
         Claim { words: "fewer pages read", metric: "ycsb_b_pgpgin" },
         Claim { words: "more operations", metric: "ycsb_b_operations_per_second" },
         Claim { words: "as fair as before", metric: "fairness_jain" },
-        Claim { words: "file and anon mix lives", metric: "file_anon_mix_rounds" },
-        Claim { words: "dd in a small memcg lives", metric: "dd_small_memcg_survives" },
+        Claim { words: "file and anon mix survives", metric: "file_anon_mix_rounds" },
+        Claim { words: "dd in a small memcg survives", metric: "dd_small_memcg_survives" },
     ],
     in_real_world: true,
     quick_among_all: false,
@@ -341,7 +341,7 @@ fn checks(runs: &Runs) -> Vec<Check> {
     let all = || parts.into_iter().flat_map(|part| runs.all(part));
     vec![
         check(
-            "isolated ≥ stolen; what tasks stole is what their efforts reclaimed, to the last page"
+            "isolated ≥ stolen; pages stolen by tasks are exactly those reclaimed by their efforts"
                 .to_owned(),
             all().all(|facts| facts.adds_up),
         ),
@@ -360,7 +360,7 @@ fn checks(runs: &Runs) -> Vec<Check> {
             }),
         ),
         check(
-            "by default, no refault more than with linux-7.2, within 2 %".to_owned(),
+            "by default, no more refaults than with linux-7.2, within 2 %".to_owned(),
             runs.of(Part::Store, 1).zip(runs.of(Part::Store, 2)).all(|(after, default)| {
                 let refaults = |facts: &Facts| facts.count(Counter::WorkingsetRefaultFile);
                 refaults(default) <= 1.02 * refaults(after)
@@ -372,7 +372,7 @@ fn checks(runs: &Runs) -> Vec<Check> {
                 && runs.of(Part::Workers, 2).all(|facts| facts.jain() >= 0.99),
         ),
         check(
-            "by default, nobody found no memory".to_owned(),
+            "by default, no request failed for lack of memory".to_owned(),
             [Part::FileAnon, Part::SmallWriter]
                 .into_iter()
                 .all(|part| runs.of(part, 2).all(|facts| !facts.died)),

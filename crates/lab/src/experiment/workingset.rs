@@ -31,7 +31,7 @@ pub const REGISTRATION: Registration = Registration {
     name: "workingset",
     claims: &[
         Claim { words: "refaults more than halve", metric: "tpcc_refault_file" },
-        Claim { words: "so when files are mapped", metric: "tpcc_mapped_refault_file" },
+        Claim { words: "also with mapped files", metric: "tpcc_mapped_refault_file" },
         Claim { words: "more anonymous refaults", metric: "tpcc_mapped_refault_anon" },
         Claim { words: "slightly more work", metric: "tpcc_mapped_transactions" },
         Claim { words: "the fix adds throughput", metric: "lulesh_mean_zones_per_second" },
@@ -193,9 +193,7 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
         let all = [&tpcc, &mapped, &control, &sweep].into_iter().flatten().flatten();
         let pages: u64 = all.map(|run| run.verified_pages).sum();
         checks.push(Check {
-            name: format!(
-                "contents were what they should be, {pages} pages at the end and each that was read"
-            ),
+            name: format!("contents were correct: {pages} pages at the end, and every page read"),
             holds: pages > 0,
         });
     }
@@ -310,7 +308,7 @@ fn checks(tpcc: &[Vec<Run>; 3], mapped: &[Vec<Run>; 3], sweep: &[Vec<Run>; 3]) -
     let fewest = sweep.iter().flatten().map(generations).fold(f64::INFINITY, f64::min);
     vec![
         Check {
-            name: "nothing failed for lack of memory".to_owned(),
+            name: "no request failed for lack of memory".to_owned(),
             holds: all().all(|run| run.out_of_memory == 0),
         },
         Check { name: "TPC-C swaps in every run".to_owned(), holds: swaps },

@@ -171,7 +171,7 @@ pub fn preset_of(kernel: &str, lru: &str) -> Result<(Preset, Lru), String> {
     };
     let Some((_, preset)) = KERNELS.iter().find(version_of) else {
         let versions = KERNELS.map(|(version, _)| version).join(", ");
-        return Err(format!("kernel {kernel} has no preset; {versions} have"));
+        return Err(format!("no preset for kernel {kernel}; expected {versions}"));
     };
     Ok((*preset, policy))
 }
@@ -185,7 +185,7 @@ impl Setting {
         let Setting { kernel, lru, swap, .. } = self;
         let found = preset_of(kernel, lru)?;
         if swap != "none" && self.swap_device().is_none() {
-            return Err(format!("swap = {swap} is none that we have: disk, zram"));
+            return Err(format!("unknown swap `{swap}`; expected disk or zram"));
         }
         Ok(found)
     }
@@ -416,7 +416,7 @@ impl Table {
             needed.filter(|column| !headings.iter().any(|there| there == *column)).collect();
         if !missing.is_empty() {
             return Err(Error::work(format_args!(
-                "{}: columns are missing: {}; expected is a table like ../shared/kernel/results.csv, with a row per run",
+                "{}: columns are missing: {}; expected a table of kernel runs, with one row per run",
                 path.display(),
                 missing.join(", ")
             )));
@@ -464,7 +464,7 @@ pub fn trace_of(table: &Path, workload: &str) -> Result<PathBuf, Error> {
     [".bin.zst", ".bin", ".bin.xz", ".bin.gz"].into_iter().find_map(there).ok_or_else(|| {
         let expected = table.with_file_name(format!("{workload}.bin.zst"));
         Error::work(format_args!(
-            "{}: the trace of a row is not there; put it beside the table",
+            "{}: the trace of a row is missing; put it beside the table",
             expected.display()
         ))
     })

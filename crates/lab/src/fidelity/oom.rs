@@ -85,7 +85,7 @@ impl Row {
 
     fn number(&self, name: &str) -> Result<u64, Error> {
         let text = self.parameter(name)?;
-        text.parse().map_err(|_| Error::work(format_args!("{name} = {text} is no number")))
+        text.parse().map_err(|_| Error::work(format_args!("{name} = {text} is not a number")))
     }
 
     fn load(&self) -> Result<Load, Error> {
@@ -168,7 +168,7 @@ pub fn compare(tables: &[&Path], filter: &Filter, watch: &dyn Watch) -> Result<V
             tasks.extend((1..=one.seeds()).map(|seed| (number, true, ours, seed)));
         }
     }
-    let stage = Stage::begin(watch, "loads that kernels were killed by", tasks.len() as u64, Unit::Steps);
+    let stage = Stage::begin(watch, "loads that may end in an OOM kill", tasks.len() as u64, Unit::Steps);
     let outcomes = parallel::all(&tasks, parallel::threads(), |_, &(number, _, mechanisms, seed)| {
         let run = match compared[number].load {
             Load::Writer(writer) => writer.run(mechanisms, seed),
@@ -324,7 +324,7 @@ pub fn check(compared: &[Compared]) -> Result<(), Error> {
     if outside.is_empty() {
         return Ok(());
     }
-    Err(Error::work(format_args!("not as the kernel: {}", outside.join("; "))))
+    Err(Error::work(format_args!("different from the kernel: {}", outside.join("; "))))
 }
 
 #[cfg(test)]

@@ -184,7 +184,10 @@ impl<'a> Runner<'a> {
                         let (started, depth) = (threads.len() + 1, job.depth);
                         first.fail(
                             ERRNO_AGAIN,
-                            format!("{started} of {depth} threads, and the next is refused: {error}; use a smaller `iodepth`"),
+                            format!(
+                                "only {started} of {depth} threads could be started: {error}; use a smaller \
+                                     `iodepth`"
+                            ),
                         );
                         break;
                     }
@@ -423,7 +426,8 @@ impl<'a> Lane<'a> {
             Ok(done) => {
                 let path = handle.path().display();
                 let message = format!(
-                    "read {done} of {bytes} bytes at offset {offset} of {path}: it became shorter meanwhile"
+                    "read {done} of {bytes} bytes at offset {offset} of {path}: the file became shorter during the \
+                     run"
                 );
                 self.fail(ERRNO_IO, message);
                 return None;

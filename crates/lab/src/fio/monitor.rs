@@ -39,7 +39,7 @@ fn run_stage(runners: &mut [Runner], progress: &mut Progress, look: Look<'_>) ->
             if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, run) {
                 gate.turn_away();
                 return Err(Error::work(format_args!(
-                    "{started} of {all} jobs have a thread, and the next has none: {error}; use fewer `numjobs`"
+                    "only {started} of {all} jobs could be started: {error}; use fewer `numjobs`"
                 )));
             }
         }

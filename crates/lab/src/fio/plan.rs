@@ -98,7 +98,7 @@ impl Plan {
                 let mut names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
                 names.dedup();
                 return Err(Error::usage(format_args!(
-                    "--tenant={}: a tenant is for the jobs of its name, and there is none; the jobs are: {}",
+                    "--tenant={}: jobs run in the tenant of their name, and no job has this name; the jobs are: {}",
                     tenant.name,
                     names.join(", ")
                 )));
@@ -161,8 +161,8 @@ impl Plan {
             Ok(found) if found.is_file() => Some(found.len()),
             Ok(_) => {
                 return Err(Error::work(format_args!(
-                    "cannot use {shown}: it is no regular file; mglru caches files: name another with `filename` \
-                     (/dev/zero goes with `ioengine=mmap`)"
+                    "cannot use {shown}: it is not a regular file; name another with `filename` (/dev/zero requires \
+                     `ioengine=mmap`)"
                 )));
             }
             Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -179,7 +179,7 @@ impl Plan {
             self.zeroes = Some(made.map_err(|error| {
                 let place = place.display();
                 Error::work(format_args!(
-                    "cannot make a place for /dev/zero in {place}: {error}; set TMPDIR to a directory with room"
+                    "cannot create a folder for /dev/zero in {place}: {error}; set TMPDIR to a directory with room"
                 ))
             })?);
         }
@@ -358,7 +358,7 @@ impl PlannedFile {
                 None => fs::remove_file(&self.path),
             };
             let size = size::show(self.needed_bytes);
-            Error::work(format_args!("cannot make {path} {size} large: {error}; {instead}"))
+            Error::work(format_args!("cannot extend {path} to {size}: {error}; {instead}"))
         })
     }
 }

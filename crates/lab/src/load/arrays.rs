@@ -109,7 +109,7 @@ fn check(bytes: &[u8], page: u64, generation: u64) -> Result<(), LoadError> {
     if let Some(at) = blank.iter().position(|&byte| byte != 0) {
         let (at, array, index) = (at + block.len(), page >> 32, page & 0xffff_ffff);
         return Err(LoadError::contents(format_args!(
-            "page {index} of array {array} holds something at byte {at}, where nothing was written"
+            "page {index} of array {array} has data at byte {at}, which was never written"
         )));
     }
     if generation > 0 {

@@ -186,7 +186,7 @@ fn record(key: &str, value: &[u8]) -> Result<(u64, u64), LoadError> {
             let identity = verify::check(value, number).map_err(LoadError::contents)?;
             Ok((number, identity.generation))
         }
-        None => Err(LoadError::contents(format_args!("{key} has the value of another record, or none"))),
+        None => Err(LoadError::contents(format_args!("{key} has no value, or that of another record"))),
     }
 }
 
@@ -213,7 +213,7 @@ impl Documents {
         let directory = path.parent().unwrap_or(Path::new("/"));
         let bytes = u64::from(records) * LAID_OUT_BYTES;
         layout::check_space(directory, bytes, "choose another directory, or fewer records")?;
-        let fail = |error| Error::work(format_args!("cannot make {}: {error}", path.display()));
+        let fail = |error| Error::work(format_args!("cannot create {}: {error}", path.display()));
         // Truncate: an existing store would be opened instead.
         OpenOptions::new().write(true).create(true).truncate(true).open(path).map_err(fail)?;
         let stage = Stage::begin(watch, "records", u64::from(records) * VALUE_BYTES as u64, Unit::Bytes);
@@ -297,7 +297,7 @@ impl Documents {
         let table = read.open_table(TABLE).map_err(|error| failed("open", error))?;
         let key = key(number);
         let found = table.get(&*key).map_err(|error| failed("get", error))?;
-        let found = found.ok_or_else(|| LoadError::contents(format_args!("record {number} is gone")))?;
+        let found = found.ok_or_else(|| LoadError::contents(format_args!("record {number} is missing")))?;
         self.check(&key, found.value(), committed).map(drop)
     }
 
@@ -309,7 +309,7 @@ impl Documents {
         let most = self.truth.read().expect("no panic").generation(number) + 1;
         if !(committed..=most).contains(&generation) {
             return Err(LoadError::contents(format_args!(
-                "record {number} is of generation {generation}, where {committed} to {most} were committed"
+                "record {number} has generation {generation}; expected {committed} to {most}"
             )));
         }
         Ok(number)
@@ -336,9 +336,9 @@ impl Documents {
             left -= 1;
         }
         match missing.next() {
-            Some(at) if left > 0 || last.is_some_and(|last| at < last) => Err(LoadError::contents(
-                format_args!("a scan from record {first} on leaves user{at:019} out"),
-            )),
+            Some(at) if left > 0 || last.is_some_and(|last| at < last) => {
+                Err(LoadError::contents(format_args!("a scan from record {first} on omits user{at:019}")))
+            }
             _ => Ok(()),
         }
     }
@@ -406,7 +406,7 @@ fn verify_all(database: &Database, truth: &Truth) -> Result<Verified, LoadError>
     if records != truth.records() {
         let committed = truth.records();
         return Err(LoadError::contents(format_args!(
-            "{records} records are there, {committed} were committed"
+            "found {records} records, but {committed} were committed"
         )));
     }
     Ok(Verified { pages: records })

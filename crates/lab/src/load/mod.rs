@@ -121,7 +121,7 @@ impl RealLoad {
         match load.has_contents() {
             true => Ok(()),
             false => Err(Error::usage(format_args!(
-                "{} is a page workload without contents: run it in the simulator (--world sim)",
+                "{} has no contents to run on files; run it in the simulator (--world sim)",
                 load.name()
             ))),
         }

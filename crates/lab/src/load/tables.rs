@@ -93,7 +93,7 @@ fn lay_out(directory: &Path, name: &str, warehouses: u64, watch: &dyn Watch) -> 
             }
             layout::drop_from_system_cache(&out)
         };
-        fill().map_err(|error| Error::work(format_args!("cannot make {}: {error}", path.display())))?;
+        fill().map_err(|error| Error::work(format_args!("cannot create {}: {error}", path.display())))?;
         stage.advance(0)?;
     }
     Ok(())
@@ -219,7 +219,7 @@ impl Tables {
         }
         if changed > 0 {
             return Err(LoadError::contents(format_args!(
-                "{changed} pages that were written are behind the end of their file"
+                "{changed} written pages are beyond the end of their file"
             )));
         }
         consistency.check().map_err(LoadError::contents)?;

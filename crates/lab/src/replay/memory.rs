@@ -108,17 +108,17 @@ impl Swap {
         let Some(size) = &self.size else { return Ok(None) };
         let pages = size.pages(|| distinct_pages).max(1);
         if pages > SWAP_PAGES_MAX {
-            return Err(Error::usage("--swap: more than 1 TiB of swap cannot be simulated"));
+            return Err(Error::usage("--swap: at most 1 TiB of swap can be simulated"));
         }
         let device = if self.zram { SwapDevice::zram() } else { SwapDevice::lab_disk() };
         Ok(Some(SwapModel { pages: pages as u32, device }))
     }
 }
 
-const NO_MEMORY: &str = "no memory, no replay: give it at least a page";
+const NO_MEMORY: &str = "a replay needs at least a page of memory";
 
 fn percent(number: &str) -> Result<u64, String> {
-    let wrong = || "a percentage is a number with at most six decimals, such as 10% or 0.5%".to_owned();
+    let wrong = || "a percentage must be a number with at most six decimals, such as 10% or 0.5%".to_owned();
     let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if whole.is_empty() || whole.len() > 9 || decimals.len() > 6 || !digits(whole) || !digits(decimals) {
@@ -140,7 +140,7 @@ pub fn parse_fraction(text: &str) -> Result<f64, String> {
     };
     let fraction = number.trim().parse::<f64>().ok().map(|number| number / divisor);
     fraction.filter(|fraction| (0.0..1.0).contains(fraction)).ok_or_else(|| {
-        "a share of the accesses is at least 0 and less than 1, such as 0.25 or 25%".to_owned()
+        "a share of the accesses must be at least 0 and less than 1, such as 0.25 or 25%".to_owned()
     })
 }
 

@@ -256,7 +256,7 @@ impl Outcome<'_> {
         let peak = self.report.tenants[1].peak_pages;
         if total.counters.pgsteal() == 0 && peak < self.plan.memory_pages {
             notes.push(format!(
-                "memory is larger than the trace: {} of {} pages were ever used, every miss is a first touch",
+                "memory is larger than the trace: {} of {} pages were used, so every miss is a first touch",
                 count(peak),
                 count(self.plan.memory_pages)
             ));
@@ -266,8 +266,7 @@ impl Outcome<'_> {
         }
         if total.counts.out_of_memory > 0 {
             notes.push(format!(
-                "{} accesses found no page that could be freed, and failed: memory is too small for what is \
-                 under way",
+                "{} accesses failed because no page could be freed: memory is too small for the I/O in flight",
                 count(total.counts.out_of_memory)
             ));
         }

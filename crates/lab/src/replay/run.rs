@@ -80,7 +80,7 @@ impl Plan<'_> {
         }
         if frames > u64::from(mglru_core::folio::MAX_FOLIOS) / 2 {
             return Err(Error::usage(format_args!(
-                "{frames} pages are more than can be simulated; give --memory less than 4 TiB"
+                "{frames} pages are too many to simulate; give --memory less than 4 TiB"
             )));
         }
         let mut machine = Machine::kernel_lab(frames);
@@ -183,7 +183,7 @@ fn failure(plan: &Plan, error: SimError) -> Error {
         // This error already names the trace and the place in it.
         SimError::Job(_, error) => Error::work(error),
         error => Error::work(format_args!(
-            "{}: {error}. This is a bug of mglru: please report it with the trace and the command line",
+            "{}: {error}. This is a bug in mglru; please report it with the trace and the command line",
             plan.trace.path().display()
         )),
     }

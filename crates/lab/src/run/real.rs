@@ -42,7 +42,7 @@ pub fn run(plan: &Plan, directory: Option<&Path>) -> Result<Outcome, Error> {
     let cannot = |error| {
         let place = parent.display();
         Error::work(format_args!(
-            "cannot make a place for files in {place}: {error}; name another with --directory"
+            "cannot create a folder in {place}: {error}; name another directory with --directory"
         ))
     };
     let own = TemporaryFolder::create(&parent, "mglru-run-").map_err(cannot)?;

@@ -118,7 +118,7 @@ fn failure(error: SimError) -> Error {
         SimError::Machine(_) | SimError::Tenant(_) => Error::usage(error),
         SimError::Job(_, error) => Error::work(error),
         error => {
-            Error::work(format_args!("{error}; this is a fault of mglru: please report it with the scenario"))
+            Error::work(format_args!("{error}; this is a bug in mglru: please report it with the scenario"))
         }
     }
 }

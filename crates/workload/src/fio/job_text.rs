@@ -297,13 +297,13 @@ impl JobText {
             }
             if option == "verify" && self.verify.is_none() {
                 let reason =
-                    format!("`workload={load_name}` always verifies its contents: leave `verify=0` out");
+                    format!("`workload={load_name}` always verifies its contents; remove `verify=0`");
                 return error(reason, &setting.origin);
             }
             if !WITH_LOADS.contains(&option) {
                 let reason = format!(
-                    "`{option}` is about accesses to blocks of files, and `workload={load_name}` makes its own: leave one \
-                     of them out"
+                    "`{option}` controls block accesses, which `workload={load_name}` does not have; remove one of \
+                     them"
                 );
                 return error(reason, &setting.origin);
             }

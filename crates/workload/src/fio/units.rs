@@ -11,7 +11,8 @@ use std::time::Duration;
 /// takes 4096.
 pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        return u64::from_str_radix(digits, 16).map_err(|_| format!("`{digits}` is no hexadecimal number"));
+        return u64::from_str_radix(digits, 16)
+            .map_err(|_| format!("`{digits}` is not a hexadecimal number"));
     }
     let (number, unit) = split_number(text)?;
     let lowered = unit.to_ascii_lowercase();

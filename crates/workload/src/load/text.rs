@@ -30,7 +30,7 @@ impl Load {
         let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
         let Some(&(mut load, has)) = Load::ALL.iter().find(|(load, _)| load.name() == name) else {
             let names: Vec<&str> = Load::ALL.iter().map(|(load, _)| load.name()).collect();
-            return Err(format!("there is no load `{name}`; there are {}", names.join(", ")));
+            return Err(format!("unknown load `{name}`; expected one of {}", names.join(", ")));
         };
         let (mut size, mut writes) = (None, None);
         for parameter in parameters.split(',').filter(|parameter| !parameter.is_empty()) {
@@ -44,7 +44,7 @@ impl Load {
                 (Load::Sweep { .. }, "size") => size = Some(pages(key, value)?),
                 (Load::Ycsb(ycsb), "workload") => {
                     let letter = Letter::ALL.into_iter().find(|letter| letter.name() == value);
-                    ycsb.letter = letter.ok_or("`workload` is one of a, b, c, d, e and f")?;
+                    ycsb.letter = letter.ok_or("`workload` must be one of a, b, c, d, e and f")?;
                 }
                 (Load::Ycsb(ycsb), "records") => ycsb.records = count(key, value, 1..=RECORDS_MAX)?,
                 (Load::Ycsb(ycsb), "cache") => ycsb.cache_pages = pages_32(key, value)?,
@@ -52,7 +52,7 @@ impl Load {
                     ycsb.uniform = match value {
                         "uniform" => true,
                         "zipfian" => false,
-                        _ => return Err("`requests` are zipfian or uniform".to_owned()),
+                        _ => return Err("`requests` must be zipfian or uniform".to_owned()),
                     }
                 }
                 (Load::Ycsb(_), "writes") => writes = Some(count(key, value, 0..=100)?),
@@ -70,7 +70,8 @@ impl Load {
         match &mut load {
             Load::Sweep { arrays, array_pages } => {
                 let pages = size.unwrap_or(96 * MIB_PAGES) / u64::from(*arrays);
-                *array_pages = u32::try_from(pages).map_err(|_| "`size`: an array has at most 2^32 pages")?;
+                *array_pages =
+                    u32::try_from(pages).map_err(|_| "`size` must give each array at most 2^32 pages")?;
             }
             Load::Ycsb(ycsb) => ycsb.writes_percent = writes.unwrap_or(ycsb.letter.writes_percent()),
             _ => {}
@@ -127,13 +128,13 @@ fn pages(key: &str, value: &str) -> Result<u64, String> {
 }
 
 fn pages_32(key: &str, value: &str) -> Result<u32, String> {
-    u32::try_from(pages(key, value)?).map_err(|_| format!("`{key}` is at most 16 TiB"))
+    u32::try_from(pages(key, value)?).map_err(|_| format!("`{key}` must be at most 16 TiB"))
 }
 
 /// Parses a size of at least one page.
 fn some_pages(key: &str, value: &str) -> Result<u32, String> {
     match pages_32(key, value)? {
-        0 => Err(format!("`{key}` is at least a page of 4 KiB")),
+        0 => Err(format!("`{key}` must be at least a page of 4 KiB")),
         pages => Ok(pages),
     }
 }

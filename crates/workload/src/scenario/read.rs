@@ -36,13 +36,13 @@ pub(super) fn scenario(text: &str, path: &Path, seed: Option<u64>) -> Result<Sce
     let source = Text { path, text };
     let document = DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(text.len(), |span| span.start);
-        source.error(at, format!("this is no TOML: {}", error.message().replace('\n', ", ")))
+        source.error(at, format!("invalid TOML: {}", error.message().replace('\n', ", ")))
     })?;
     let known = ["description", "machine", "tenant", "job", "action", "print"];
     let top = Table::of_document(&source, document.get_ref(), &known)?;
-    let machine = top.table("machine", MACHINE)?.ok_or_else(|| {
-        top.error("a scenario begins with its [machine], which has `memory`, such as memory = \"64MiB\"")
-    })?;
+    let machine = top
+        .table("machine", MACHINE)?
+        .ok_or_else(|| top.error("a scenario needs a [machine] with `memory`, such as memory = \"64MiB\""))?;
     let mut machine = read_machine(&machine)?;
     machine.seed = seed.unwrap_or(machine.seed);
     let mut tree = Tree::new(&source);
@@ -52,7 +52,7 @@ pub(super) fn scenario(text: &str, path: &Path, seed: Option<u64>) -> Result<Sce
     }
     let jobs = top.list("job", &["name", "tenant", "start", "fio", "trace", "load", "clients", "runtime"])?;
     if jobs.is_empty() {
-        return Err(top.error("nobody does anything: write a [[job]] with `fio`, `trace` or `load`"));
+        return Err(top.error("the scenario has no job; write a [[job]] with `fio`, `trace` or `load`"));
     }
     let names = job_names(&jobs, &source)?;
     let actions = actions(&top, &source, &mut tree, &names)?;
@@ -73,14 +73,14 @@ fn read_machine(table: &Table) -> Result<Machine, Error> {
     let name = |value: &Value, text: &Text| Ok(text.located(value.text(text)?.to_owned(), value));
     let names = |value: &Value, text: &Text| value.texts(text);
     let memory = |value: &Value, text: &Text| match value.pages_size(text)? {
-        bytes if bytes > MEMORY_BYTES_MAX => Err(value.wrong(text, "is more than 1 TiB, which is the most")),
+        bytes if bytes > MEMORY_BYTES_MAX => Err(value.wrong(text, "is more than 1 TiB, the maximum")),
         bytes => Ok(bytes),
     };
     table.required("memory", "memory = \"64MiB\"")?;
     let on_disk = table.optional("swap_device", |value, text| match value.text(text)? {
         "zram" => Ok(false),
         "disk" => Ok(true),
-        other => Err(value.wrong(text, format_args!("there is no `{other}`; there are: zram, disk"))),
+        other => Err(value.wrong(text, format_args!("unknown swap device `{other}`; expected zram or disk"))),
     })?;
     let swap = table.optional("swap", memory)?.map(|bytes| Swap { bytes, on_disk: on_disk.unwrap_or(false) });
     if swap.is_none() && on_disk.is_some() {
@@ -220,7 +220,7 @@ fn job_names(jobs: &[Table], source: &Text) -> Result<Vec<Option<String>>, Error
     let mut names: Vec<Option<String>> = Vec::new();
     for job in jobs {
         let name = |value: &Value, text: &Text| match value.text(text)? {
-            "" => Err(value.wrong(source, "is empty: choose a name that actions can call the job")),
+            "" => Err(value.wrong(source, "is empty; choose a name for the job")),
             name if names.iter().flatten().any(|known| known == name) => {
                 Err(value.wrong(source, format_args!("another job is called `{name}`: choose another name")))
             }
@@ -326,7 +326,7 @@ fn read_fio(value: &Value, source: &Text, seed: u64) -> Result<Vec<fio::Job>, Er
         };
         if let Some(path) = job.files.iter().find(|path| !stays(path)) {
             return refuse(&format!(
-                "`{}` is outside the run's own directory, and a run leaves the files of others alone: write a relative path without `..`",
+                "`{}` is outside the run's directory; write a relative path without `..`",
                 path.display()
             ));
         }

@@ -39,7 +39,7 @@ impl<'t> Tree<'t> {
             return fail(reason);
         }
         if self.online.contains_key(path) {
-            return fail("is there already: choose another path, or remove it first".to_owned());
+            return fail("already exists; choose another path, or remove it first".to_owned());
         }
         if let Some((parent, _)) = path.rsplit_once('/')
             && !self.online.contains_key(parent)
@@ -116,13 +116,13 @@ fn check_name(name: &str) -> Result<(), String> {
     let reason = if name.is_empty() {
         "write names with single slashes between them, such as a/b"
     } else if name == "." || name == ".." {
-        "`.` and `..` are no names of tenants: write the whole path"
+        "`.` and `..` cannot be tenants; write the whole path"
     } else if name.chars().any(char::is_control) {
-        "a name has no control characters"
+        "a name must not contain control characters"
     } else if name.len() > NAME_BYTES_MAX {
         "a name has at most 255 bytes"
     } else if name.starts_with("memory.") || FILE_NAMES.contains(&name) {
-        "control files are called so: choose another name"
+        "a control file has this name; choose another one"
     } else {
         return Ok(());
     };

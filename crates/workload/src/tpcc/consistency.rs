@@ -155,16 +155,17 @@ impl Consistency {
     /// A message with the first violated condition.
     pub fn check(mut self) -> Result<(), String> {
         let all = |holds: bool, what: String| if holds { Ok(()) } else { Err(what) };
-        all(self.strays == 0, format!("{} rows are where there can be none", self.strays))?;
+        all(self.strays == 0, format!("{} rows are at impossible positions", self.strays))?;
         for (warehouse, &difference) in self.warehouses.iter().enumerate() {
-            let what =
-                format!("warehouse {warehouse} counts other payments than its districts (condition 1)");
+            let what = format!(
+                "the payments of warehouse {warehouse} differ from those of its districts (condition 1)"
+            );
             all(difference == 0, what)?;
         }
         for (number, order) in self.new_orders {
             let district = (self.district_of[number as usize] as usize).wrapping_sub(1);
             let Some(district) = self.districts.get_mut(district) else {
-                return Err(format!("order {number} waits for delivery, and there is none (condition 5)"));
+                return Err(format!("order {number} waits for delivery but does not exist (condition 5)"));
             };
             let (first, last, count) = district.waiting.get_or_insert((order, order, 0));
             (*first, *last, *count) = ((*first).min(order), (*last).max(order), *count + 1);
@@ -180,29 +181,29 @@ impl Consistency {
             if let Some((first, last, count)) = waiting {
                 all(
                     last == last_order && last - first + 1 == count,
-                    of("has a gap in what waits (condition 3)"),
+                    of("has a gap in its waiting orders (condition 3)"),
                 )?;
             }
-            all(payments == 0, of("counts other payments than the history (condition 9)"))?;
+            all(payments == 0, of("counts payments that differ from the history (condition 9)"))?;
         }
         for (number, &difference) in self.customers.iter().enumerate() {
             all(
                 difference == 0,
-                format!("customer {number} counts other payments than the history (condition 10)"),
+                format!("customer {number} counts payments that differ from the history (condition 10)"),
             )?;
         }
         for (number, sums) in self.orders.iter().enumerate() {
             let of = |what: &str| format!("order {number} {what}: {sums:?}");
-            all(sums.lines == 0, of("has other lines than it says (condition 6)"))?;
-            all(sums.waiting == 0, of("waits and is delivered, or neither (condition 5)"))?;
+            all(sums.lines == 0, of("does not have the recorded number of lines (condition 6)"))?;
+            all(sums.waiting == 0, of("must either wait or be delivered (condition 5)"))?;
             all(sums.delivered == 0, of("and its lines disagree about delivery (condition 7)"))?;
         }
         all(
             self.balances == 0,
-            "balances and payments are not what was delivered (condition 12)".to_owned(),
+            "balances and payments do not add up to the delivered amounts (condition 12)".to_owned(),
         )?;
-        all(self.taken == [0; 2], "stock and order lines disagree about what was taken".to_owned())?;
+        all(self.taken == [0; 2], "stock and order lines disagree about the quantity taken".to_owned())?;
         let first = self.orders.len() as u64 >= self.districts.len() as u64 * CUSTOMERS;
-        all(first, "orders that were there at first are gone".to_owned())
+        all(first, "initial orders are missing".to_owned())
     }
 }

@@ -125,14 +125,14 @@ pub fn check(page: &[u8], file: File, index: u64, truth: Truth) -> Result<(), St
     };
     if !truth.written {
         let blank = page.iter().all(|&byte| byte == 0);
-        return if blank { Ok(()) } else { wrong("was never written, and is not blank".to_owned()) };
+        return if blank { Ok(()) } else { wrong("was never written but is not blank".to_owned()) };
     }
     if u32_at(page, 0) != MAGIC {
-        let what = if page.iter().all(|&byte| byte == 0) { "is blank" } else { "is no page of a table" };
+        let what = if page.iter().all(|&byte| byte == 0) { "is blank" } else { "is not a page of a table" };
         return wrong(format!("{what}, instead of version {}", truth.version));
     }
     if crc32c::crc32c(&page[8..]) != u32_at(page, 4) {
-        return wrong("is not whole: its checksum is another".to_owned());
+        return wrong("is damaged: its checksum differs".to_owned());
     }
     let (number, found) = (u32_at(page, 8), u64::from(u32_at(page, 16)) | u64::from(u32_at(page, 20)) << 32);
     if u64::from(number) != file.number() || found != index {

@@ -25,7 +25,7 @@ impl LineFormat for Address {
             return Ok(Parsed::Nothing);
         }
         let Some([operation, address, instructions]) = fields::<3>(line) else {
-            return Err(format!("{} has not the three fields l|s address number", quote(line)));
+            return Err(format!("{} does not have the three fields l|s address number", quote(line)));
         };
         let write = match operation {
             b"l" => false,

@@ -20,13 +20,14 @@ impl LineFormat for Arc {
             return Ok(Parsed::Nothing);
         }
         let Some([start, count, ignored, request]) = fields::<4>(line) else {
-            return Err(format!("{} has not the four fields start count ignored number", quote(line)));
+            return Err(format!("{} does not have the four fields start count ignored number", quote(line)));
         };
         let (start, count) = (number(start, "start")?, number(count, "count")?);
         number(ignored, "the third field")?;
         number(request, "the request number")?;
-        let length =
-            count.checked_mul(self.unit_bytes).ok_or_else(|| format!("a request of {count} units"))?;
+        let length = count
+            .checked_mul(self.unit_bytes)
+            .ok_or_else(|| format!("a request of {count} units is too large"))?;
         Ok(Parsed::Request(Request::units(start, self.unit_bytes, length)?))
     }
 }

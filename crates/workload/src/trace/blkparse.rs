@@ -100,8 +100,9 @@ impl LineFormat for Blkparse {
         if length == 0 && flush {
             return Ok(Parsed::Sync(file));
         }
-        let bytes =
-            length.checked_mul(self.unit_bytes).ok_or_else(|| format!("a request of {length} units"))?;
+        let bytes = length
+            .checked_mul(self.unit_bytes)
+            .ok_or_else(|| format!("a request of {length} units is too large"))?;
         let request = Request::units(number(position, "the position")?, self.unit_bytes, bytes)?;
         Ok(Parsed::Request(request.in_file(file)?.writing(write)))
     }

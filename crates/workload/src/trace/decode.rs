@@ -34,7 +34,7 @@ impl Request {
     /// A request for whole pages, or an error above the limit.
     pub fn pages(page: u64, pages: u64) -> Result<Self, String> {
         if pages > REQUEST_PAGES_MAX || page.checked_add(pages.saturating_sub(1)).is_none() {
-            return Err(format!("a request of {pages} pages from page {page}"));
+            return Err(format!("a request of {pages} pages from page {page} is too large"));
         }
         Ok(Request { page, pages, step: 1, write: false, mapped: false, anon: false })
     }
@@ -42,7 +42,7 @@ impl Request {
     /// A request for `times` accesses to the same page.
     pub fn again(page: u64, times: u64) -> Result<Self, String> {
         if times == 0 || times > REQUEST_PAGES_MAX {
-            return Err(format!("a request {times} times"));
+            return Err(format!("a request repeated {times} times is too large"));
         }
         Ok(Request { pages: times, step: 0, ..Self::pages(page, 1)? })
     }
@@ -50,7 +50,7 @@ impl Request {
     /// A request for the pages that a byte range touches, including partial ones.
     pub fn bytes(offset: u64, length: u64) -> Result<Self, String> {
         let Some(end) = offset.checked_add(length) else {
-            return Err(format!("a request of {length} bytes at {offset}"));
+            return Err(format!("a request of {length} bytes at {offset} is too large"));
         };
         let page = offset / PAGE_BYTES;
         Self::pages(page, if length == 0 { 0 } else { end.div_ceil(PAGE_BYTES) - page })

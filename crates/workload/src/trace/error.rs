@@ -167,19 +167,15 @@ impl fmt::Display for TraceError {
                 }
             }
             TraceError::UnknownFormat { path } => {
-                write!(
-                    f,
-                    "{}: not a trace format that is recognised; say which with --format:",
-                    path.display()
-                )?;
+                write!(f, "{}: unrecognised trace format; name it with --format:", path.display())?;
                 names(f, &Format::ALL)
             }
             TraceError::Ambiguous { path, candidates } if candidates.len() == 1 => {
                 let (path, only) = (path.display(), candidates[0]);
-                write!(f, "{path}: binary, could be {only} as any bytes could; say so with --format {only}")
+                write!(f, "{path}: binary, and any bytes can be {only}; confirm with --format {only}")
             }
             TraceError::Ambiguous { path, candidates } => {
-                write!(f, "{}: several formats fit; say which with --format:", path.display())?;
+                write!(f, "{}: several formats fit; name one with --format:", path.display())?;
                 names(f, candidates)
             }
             TraceError::Compressed { path, layers, offset, corrupt } => {
@@ -191,7 +187,7 @@ impl fmt::Display for TraceError {
                 }
                 write!(
                     f,
-                    ", after {offset} decompressed bytes; copy the file again, or --lossy uses what there is"
+                    ", after {offset} decompressed bytes; copy the file again, or use the intact part with --lossy"
                 )
             }
             TraceError::Damaged { path, format, offset, line, what } => {

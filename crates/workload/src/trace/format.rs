@@ -181,7 +181,7 @@ impl FromStr for Format {
         let wanted = name.to_ascii_lowercase().replace('_', "-");
         Format::ALL.into_iter().find(|format| format.name() == wanted).ok_or_else(|| {
             let names: Vec<_> = Format::ALL.iter().map(|format| format.name()).collect();
-            format!("unknown trace format \"{name}\"; there are {}", names.join(", "))
+            format!("unknown trace format \"{name}\"; expected one of {}", names.join(", "))
         })
     }
 }

@@ -77,8 +77,7 @@ pub fn sidecar(trace: &Path) -> Result<Option<Sidecar>, TraceError> {
     let sidecar: Sidecar = match serde_json::from_slice(&text) {
         Ok(sidecar) => sidecar,
         Err(error) => {
-            let what =
-                format!("not the description of {}: {error}; correct it or move it away", trace.display());
+            let what = format!("not a description of {}: {error}; correct or remove it", trace.display());
             return Err(TraceError::Usage { path, what });
         }
     };

@@ -46,7 +46,7 @@ struct Layout {
 
 impl Layout {
     fn of(sample: &Sample) -> Result<Self, String> {
-        let Some(first) = sample.lines().next() else { return Err("there is no line".to_string()) };
+        let Some(first) = sample.lines().next() else { return Err("the trace has no line".to_string()) };
         let Some(delimiter) = DELIMITERS.into_iter().find(|delimiter| first.contains(delimiter)) else {
             return Err(format!("the first line, {}, has one column", quote(first)));
         };

@@ -22,7 +22,7 @@ impl LineFormat for Lirs {
             return Ok(Parsed::Nothing);
         }
         if self.ended {
-            return Err(format!("{} behind the * that ends the trace", quote(line)));
+            return Err(format!("{} after the * that ends the trace", quote(line)));
         }
         let block = plain::number(line).ok_or_else(|| wrong("the block", line, "a number or *"))?;
         Ok(Parsed::Request(Request::pages(block, 1)?))

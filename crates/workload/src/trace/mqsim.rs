@@ -26,7 +26,10 @@ impl LineFormat for MqSim {
             return Ok(Parsed::Nothing);
         }
         let Some([time, device, start, sectors, kind]) = fields::<5>(line) else {
-            return Err(format!("{} has not the five fields time device sector sectors type", quote(line)));
+            return Err(format!(
+                "{} does not have the five fields time device sector sectors type",
+                quote(line)
+            ));
         };
         number(time, "the time")?;
         number(device, "the device")?;
@@ -36,8 +39,9 @@ impl LineFormat for MqSim {
             _ => return Err(wrong("the type", kind, "0 (write) or 1 (read)")),
         };
         let (start, sectors) = (number(start, "the sector")?, number(sectors, "the number of sectors")?);
-        let length =
-            sectors.checked_mul(SECTOR_BYTES).ok_or_else(|| format!("a request of {sectors} sectors"))?;
+        let length = sectors
+            .checked_mul(SECTOR_BYTES)
+            .ok_or_else(|| format!("a request of {sectors} sectors is too large"))?;
         let request = Request::units(start, SECTOR_BYTES, length)?.writing(write);
         Ok(Parsed::Request(request.in_file(self.devices.id(device)?)?))
     }

@@ -74,7 +74,7 @@ impl LineFormat for Msr {
     fn line(&mut self, line: &[u8]) -> Result<Parsed, String> {
         let first = !std::mem::replace(&mut self.past_first_line, true);
         let Some(row) = Row::of(line) else {
-            return Err(format!("{} has not the columns of an MSR trace, six or seven", quote(line)));
+            return Err(format!("{} does not have the six or seven columns of an MSR trace", quote(line)));
         };
         if first && row.is_header() {
             return Ok(Parsed::Nothing);

@@ -31,14 +31,14 @@ impl LineFormat for SharedText {
             Some(both) => both,
             None => {
                 let Some([_, page, count]) = fields::<3>(line) else {
-                    return Err(format!("{} has not the three fields op page count", quote(line)));
+                    return Err(format!("{} does not have the three fields op page count", quote(line)));
                 };
                 (number(page, "page")?, number(count, "count")?)
             }
         };
         if operation == b'S' {
             if count != 0 || page & 0xffff_ffff != 0 {
-                return Err(format!("{}: an fsync is S, file << 32, 0", quote(line)));
+                return Err(format!("{} is not an fsync, which is S, file << 32, 0", quote(line)));
             }
             return Ok(Parsed::Sync((page >> 32) as u32));
         }

@@ -125,7 +125,7 @@ impl RecordFormat for Vscsi {
                 let request = Request::units(block, self.unit_bytes, u64::from(length))?;
                 Ok(Parsed::Request(request.writing(kind == Operation::Write)))
             }
-            None => Err(format!("command {command:#04x} is no SCSI block command")),
+            None => Err(format!("command {command:#04x} is not a SCSI block command")),
         }
     }
 }

@@ -94,7 +94,8 @@ impl TraceWriter {
     pub fn create(path: &Path, format: Format, options: WriteOptions) -> Result<Self, TraceError> {
         let encoder = format.encoder().ok_or_else(|| {
             let names: Vec<_> = Format::WRITABLE.iter().map(|format| format.name()).collect();
-            let what = format!("{format} is only read; formats that are written: {}", names.join(", "));
+            let what =
+                format!("{format} can be read but not written; writable formats: {}", names.join(", "));
             TraceError::Usage { path: path.to_path_buf(), what }
         })?;
         // If the path is a symbolic link, its target is replaced.
@@ -162,15 +163,15 @@ impl TraceWriter {
                 ];
                 let lost: Vec<_> = lost.iter().filter(|(lost, _)| *lost).map(|(_, word)| *word).collect();
                 let what = format!(
-                    "the format cannot say that the page is {}; --drop leaves that out",
+                    "the format cannot express that the page is {}; --drop omits that",
                     lost.join(", ")
                 );
                 return Err(self.refuse(what));
             }
             // Anonymous page 5 would become file page 5.
             if access.anon && !said.anon && !self.options.renumber {
-                let what = "anonymous pages are numbered apart, --drop would mix them up with file pages; \
-                            --renumber as well keeps them apart";
+                let what = "anonymous pages are numbered separately, and --drop would mix them with file pages; add \
+                            --renumber";
                 return Err(self.refuse(what.to_string()));
             }
             self.converted.dropped += 1;
@@ -196,7 +197,7 @@ impl TraceWriter {
         } else if self.options.drop {
             self.converted.dropped += 1;
         } else {
-            return Err(self.refuse("the format has no fsync; --drop leaves it out".to_string()));
+            return Err(self.refuse("the format has no fsync; --drop omits it".to_string()));
         }
         Ok(())
     }

@@ -94,7 +94,7 @@ struct Memory {
 impl Memory {
     fn new(tenant: Tenant, number: u64, pages: u64, seed: u64, place: &Path) -> Result<Memory, Error> {
         let path = place.join(number.to_string());
-        let fail = |error| Error::work(format_args!("cannot make {}: {error}", path.display()));
+        let fail = |error| Error::work(format_args!("cannot create {}: {error}", path.display()));
         let file = File::create(&path).map_err(fail)?;
         let content = Content::Verify { block_bytes: PAGE_BYTES as u32, seed };
         layout::fill(&file, 0..pages * PAGE_BYTES, content, &crate::Unwatched).map_err(fail)?;

@@ -134,7 +134,7 @@ pub fn directory() -> PathBuf {
 
 fn sparse(path: &Path, bytes: u64) -> Result<(), Error> {
     let make = || File::create(path)?.set_len(bytes);
-    make().map_err(|error| Error::work(format_args!("cannot make {}: {error}", path.display())))
+    make().map_err(|error| Error::work(format_args!("cannot create {}: {error}", path.display())))
 }
 
 impl Side {

@@ -107,11 +107,11 @@ pub fn run(
         checks: vec![
             Check {
                 name: format!(
-                    "all values were of their keys, and none was lost: {verified} records at the end"
+                    "every value matched its key, and none was lost: {verified} records at the end"
                 ),
                 holds: verified > 0,
             },
-            Check { name: "pages came back in every run".to_owned(), holds: evicts },
+            Check { name: "every run had refaults".to_owned(), holds: evicts },
         ],
         crosschecks: crosscheck::REAL_TIME,
         shown: Vec::new(),
@@ -171,7 +171,7 @@ impl Prepared {
     ) -> Result<RealFacts, Error> {
         let path = self.path("run");
         std::fs::copy(self.path("first"), &path)
-            .map_err(|error| Error::work(format_args!("cannot make {}: {error}", path.display())))?;
+            .map_err(|error| Error::work(format_args!("cannot create {}: {error}", path.display())))?;
         let cache = PageCache::builder(LIMIT_BYTES + ROOM_BYTES)
             .tenant("store", LIMIT_BYTES)
             .mechanisms(mechanisms)

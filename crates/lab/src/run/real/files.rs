@@ -81,7 +81,7 @@ impl TraceJob {
         for (&number, &bytes) in &job.files {
             let path = job.path(number);
             File::create(&path).and_then(|file| file.set_len(bytes)).map_err(|error| {
-                Error::work(format_args!("cannot make {} {bytes} bytes large: {error}", path.display()))
+                Error::work(format_args!("cannot extend {} to {bytes} bytes: {error}", path.display()))
             })?;
         }
         Ok(job)

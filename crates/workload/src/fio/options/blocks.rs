@@ -33,7 +33,7 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "rwmixwrite",
         aliases: &[],
         argument: Argument::Required,
-        help: "percentage of writes in a mixed job, 0 to 100; of this and rwmixread the last one counts",
+        help: "percentage of writes in a mixed job, 0 to 100; the last of this and rwmixread counts",
         apply: |value, job| {
             job.read_percent = Some(100 - parse_integer(value, 0..=100)? as u8);
             Ok(())
@@ -57,7 +57,8 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "workload",
         aliases: &[],
         argument: Argument::Required,
-        help: "instead of blocks of files, a load of its own: tpcc:warehouses=N,cache=SIZE, sweep:size=SIZE,arrays=N or ycsb:workload=LETTER,records=N",
+        help: "a built-in load instead of block accesses: tpcc:warehouses=N,cache=SIZE, sweep:size=SIZE,arrays=N or \
+               ycsb:workload=LETTER,records=N",
         apply: |value, job| {
             let load = Load::parse(value)?;
             if !load.has_contents() {
@@ -75,7 +76,7 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "norandommap",
         aliases: &[],
         argument: Argument::Flag,
-        help: "draw blocks whatever was visited before, instead of each once per pass",
+        help: "draw blocks independently, instead of each once per pass",
         apply: |value, job| {
             job.no_random_map = parse_switch(value)?;
             Ok(())
@@ -85,7 +86,7 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "randrepeat",
         aliases: &["allrandrepeat"],
         argument: Argument::Required,
-        help: "1: the same choices in every run; for others, give another randseed",
+        help: "1: the same random choices in every run; change them with randseed",
         apply: |value, _| match parse_switch(value)? {
             true => Ok(()),
             false => Err(Refusal::NotYet("give each run a randseed=NUMBER of its own".to_owned())),
@@ -120,7 +121,9 @@ fn read_write(value: &str, job: &mut JobText) -> Result<(), Refusal> {
     });
     match modifier {
         None => Ok(()),
-        Some(_) => Err(Refusal::NotYet(format!("give `{kind}` without `:` and what follows"))),
+        Some(_) => {
+            Err(Refusal::NotYet(format!("remove the `:` after `{kind}` and the text that follows it")))
+        }
     }
 }
 
@@ -137,7 +140,7 @@ fn random_distribution(value: &str, job: &mut JobText) -> Result<(), Refusal> {
     let (kind, parameter) = value.split_once(':').map_or((value, None), |(kind, rest)| (kind, Some(rest)));
     if matches!(kind, "zipf" | "pareto") && parameter.is_some_and(|parameter| parameter.contains(':')) {
         return Err(Refusal::NotYet(format!(
-            "give `{kind}` no centre: the hottest block is at a random place"
+            "give `{kind}` without a centre; the hottest block is at a random place"
         )));
     }
     job.distribution = Some(match (kind, parameter) {

@@ -13,14 +13,14 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "ioengine",
         aliases: &[],
         argument: Argument::Required,
-        help: "psync, io_uring and their like (calls with a descriptor), or mmap (mapped access)",
+        help: "psync, io_uring and similar (calls with a descriptor), or mmap (mapped access)",
         apply: engine,
     },
     JobOption {
         name: "iodepth",
         aliases: &[],
         argument: Argument::Required,
-        help: "accesses at once, of io_uring and its like in random order; others have one at a time",
+        help: "concurrent accesses, for io_uring and similar engines in random order; others have one at a time",
         apply: |value, job| {
             job.iodepth = Some(parse_integer(value, 1..=IODEPTH_MAX)? as u32);
             Ok(())
@@ -30,7 +30,7 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "iodepth_batch_submit",
         aliases: &["iodepth_batch"],
         argument: Argument::Required,
-        help: "accesses that are drawn at once and performed by one thread; 0: as many as iodepth",
+        help: "accesses that one thread takes at once; 0: as many as iodepth",
         apply: |value, job| {
             job.batch = Some(parse_integer(value, 0..=IODEPTH_MAX)? as u32);
             Ok(())
@@ -61,14 +61,14 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "fadvise_hint",
         aliases: &[],
         argument: Argument::Required,
-        help: "what to say about accesses beforehand: 0 (nothing), 1 (what they will be), random or sequential",
+        help: "advice before the accesses: 0 (none), 1 (the job's pattern), random or sequential",
         apply: hint,
     },
     JobOption {
         name: "fsync",
         aliases: &[],
         argument: Argument::Required,
-        help: "sync the file after so many writes, each time; 0: do not",
+        help: "number of writes between syncs of the file; 0: never",
         apply: |value, job| {
             job.sync.fsync_writes = parse_integer(value, 0..=u64::from(u32::MAX))? as u32;
             Ok(())
@@ -78,7 +78,7 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "fdatasync",
         aliases: &[],
         argument: Argument::Required,
-        help: "sync the content of the file after so many writes, each time; 0: do not",
+        help: "number of writes between syncs of the file's data; 0: never",
         apply: |value, job| {
             job.sync.fdatasync_writes = parse_integer(value, 0..=u64::from(u32::MAX))? as u32;
             Ok(())
@@ -98,28 +98,28 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "direct",
         aliases: &[],
         argument: Argument::Required,
-        help: "0; mglru is the cache, it cannot be bypassed",
+        help: "0; mglru is the cache and cannot be bypassed",
         apply: |value, _| if parse_switch(value)? { Err(no_bypass("direct=0")) } else { Ok(()) },
     },
     JobOption {
         name: "buffered",
         aliases: &[],
         argument: Argument::Required,
-        help: "1; mglru is the cache, it cannot be bypassed",
+        help: "1; mglru is the cache and cannot be bypassed",
         apply: |value, _| if parse_switch(value)? { Ok(()) } else { Err(no_bypass("buffered=1")) },
     },
     JobOption {
         name: "verify",
         aliases: &[],
         argument: Argument::Required,
-        help: "crc32c: write blocks that can be checked, and check what is read; 0: do not",
+        help: "crc32c: write verifiable blocks and check blocks that are read; 0: do not",
         apply: verify,
     },
     JobOption {
         name: "do_verify",
         aliases: &[],
         argument: Argument::Flag,
-        help: "1: read what was written once more at the end, if it is to be verified; 0: do not",
+        help: "1: read the written blocks back at the end, if verify is on; 0: do not",
         apply: |value, job| {
             job.skip_verify_written = !parse_switch(value)?;
             Ok(())

@@ -21,14 +21,14 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "thread",
         aliases: &[],
         argument: Argument::Flag,
-        help: "use threads; they are always used",
+        help: "threads instead of processes; always on",
         apply: |value, _| Ok(parse_switch(value).map(drop)?),
     },
     JobOption {
         name: "runtime",
         aliases: &["timeout"],
         argument: Argument::Required,
-        help: "the longest time that the job runs, in seconds or as 500ms, 5m, 1h",
+        help: "time limit of the job, in seconds or as 500ms, 5m, 1h",
         apply: |value, job| {
             // fio: 0 sets no limit.
             job.runtime = Some(parse_duration(value)?).filter(|runtime| !runtime.is_zero());
@@ -69,7 +69,7 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "loops",
         aliases: &[],
         argument: Argument::Required,
-        help: "how often to do the same amount of work",
+        help: "number of times to repeat the work",
         apply: |value, job| {
             // fio: 0 is 1.
             job.loops = Some(parse_integer(value, 0..=u64::from(u32::MAX))?.max(1) as u32);
@@ -80,7 +80,7 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "rate",
         aliases: &[],
         argument: Argument::Required,
-        help: "the most bytes per second, such as 64m, or of reads and of writes, such as 64m,16m",
+        help: "limit of bytes per second, such as 64m, or of reads and of writes, such as 64m,16m",
         apply: |value, job| {
             job.rate = parse_parts(value, |part| Ok(parse_size(part)?.max(1)))?;
             Ok(())
@@ -90,7 +90,7 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "rate_iops",
         aliases: &[],
         argument: Argument::Required,
-        help: "the most accesses per second, or reads and writes per second, such as 1000,200",
+        help: "limit of accesses per second, or of reads and of writes, such as 1000,200",
         apply: |value, job| {
             job.rate_iops = parse_parts(value, |part| parse_integer(part, 1..=u64::MAX))?;
             Ok(())
@@ -100,7 +100,7 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "stonewall",
         aliases: &["wait_for_previous"],
         argument: Argument::Flag,
-        help: "begin when all jobs before have ended; the reports of those are a group of their own",
+        help: "begin when all earlier jobs have ended, and begin a reporting group",
         apply: |value, job| {
             job.stonewall = parse_switch(value)?;
             Ok(())
@@ -110,7 +110,7 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "new_group",
         aliases: &[],
         argument: Argument::Flag,
-        help: "begin a group of jobs for reporting",
+        help: "begin a reporting group",
         apply: |value, job| {
             job.new_group = parse_switch(value)?;
             Ok(())

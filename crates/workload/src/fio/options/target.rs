@@ -10,7 +10,7 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "name",
         aliases: &[],
         argument: Argument::Required,
-        help: "the name of the job; on the command line it begins one",
+        help: "the name of the job; on the command line it begins a job",
         apply: |value, job| {
             job.name = Some(value.to_owned());
             Ok(())
@@ -30,7 +30,7 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "directory",
         aliases: &[],
         argument: Argument::Required,
-        help: "where files are; of several, with colons between them, instances take turns",
+        help: "directory of the files, or several separated by colons, which instances use in turn",
         apply: |value, job| {
             job.directories = paths(value)?;
             Ok(())
@@ -40,7 +40,7 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "filename",
         aliases: &[],
         argument: Argument::Required,
-        help: "the file, or files with colons between them, shared by all instances of the job",
+        help: "the file, or several separated by colons, shared by all instances of the job",
         apply: |value, job| {
             job.filenames = paths(value)?;
             Ok(())
@@ -50,7 +50,7 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "filename_format",
         aliases: &[],
         argument: Argument::Required,
-        help: "names of files, if not $jobname.$jobnum.$filenum",
+        help: "pattern of file names; default: $jobname.$jobnum.$filenum",
         apply: |value, job| {
             if value.contains("$clientuid") {
                 return Err(Refusal::NotYet("use $jobname, $jobnum and $filenum".to_owned()));
@@ -63,7 +63,7 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "nrfiles",
         aliases: &["nr_files"],
         argument: Argument::Required,
-        help: "files of each instance, which share its size, if they have no filename",
+        help: "number of files per instance, which share its size, if filename is not given",
         apply: |value, job| {
             job.generated_files = Some(parse_integer(value, 1..=FILES_MAX)? as u32);
             Ok(())
@@ -83,7 +83,7 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "offset",
         aliases: &["fileoffset"],
         argument: Argument::Required,
-        help: "where in the file the part begins that is used, such as 1g",
+        help: "start of the used part of the file, such as 1g",
         apply: |value, job| {
             if value.ends_with('%') {
                 return Err(Refusal::NotYet("give a number of bytes".to_owned()));
@@ -96,7 +96,7 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "filesize",
         aliases: &[],
         argument: Argument::Required,
-        help: "bytes of each file, if size is only to say how much is transferred",
+        help: "bytes of each file, if size only gives the amount to transfer",
         apply: |value, job| {
             if value.contains('-') {
                 return Err(Refusal::NotYet("give one size for all files".to_owned()));
@@ -109,7 +109,7 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "io_size",
         aliases: &["io_limit"],
         argument: Argument::Required,
-        help: "bytes to transfer, such as 2g, if not as many as are used, or a percentage of these",
+        help: "bytes to transfer, such as 2g, or a percentage of size, if not equal to size",
         apply: |value, job| {
             job.io_size = Some(file_size(value)?).filter(|&size| size != FileSize::Whole);
             Ok(())
@@ -119,7 +119,7 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "invalidate",
         aliases: &[],
         argument: Argument::Required,
-        help: "1: drop the files from the system's own cache first; 0: do not",
+        help: "1: drop the files from the system's page cache first; 0: do not",
         apply: |value, job| {
             job.keep_cached = !parse_switch(value)?;
             Ok(())
@@ -129,11 +129,11 @@ pub(super) const OPTIONS: &[JobOption] = &[
         name: "create_on_open",
         aliases: &[],
         argument: Argument::Required,
-        help: "0; files are made before jobs begin",
+        help: "0; files are created before jobs begin",
         apply: |value, _| match parse_switch(value)? {
             false => Ok(()),
             true => Err(Refusal::NotYet(
-                "remove it: files that are only written are made without writing anything".to_owned(),
+                "remove it; the space of files that are only written is allocated without writing".to_owned(),
             )),
         },
     },
