@@ -18,7 +18,6 @@ struct Stay {
 
 /// The sequence of tenants of a job.
 pub struct Membership {
-    /// Number of moves.
     moves: AtomicUsize,
     stays: Mutex<Vec<Stay>>,
 }

@@ -9,9 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// Existing folders.
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-/// Callback before the first folder is created.
 static BEFORE_FIRST: Mutex<Option<fn()>> = Mutex::new(None);
 
 /// Registers a callback that is called once, before the first folder is created. It can install

@@ -22,7 +22,6 @@ pub struct Requests {
     pub heap_pages: u32,
 }
 
-/// One worker.
 #[derive(Debug)]
 struct Worker {
     random: Random,

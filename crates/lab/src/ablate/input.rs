@@ -163,7 +163,6 @@ impl Input {
 }
 
 impl TraceInput {
-    /// Memory in pages with this seed.
     fn memory_pages(&self, seed: u64, first_seed: u64) -> u64 {
         if seed == first_seed {
             return self.memory_pages;

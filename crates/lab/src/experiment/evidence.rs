@@ -385,7 +385,6 @@ impl Shown {
     }
 }
 
-/// A value per setting.
 #[derive(Serialize)]
 struct OfSettings<T> {
     before: T,
@@ -403,7 +402,6 @@ impl Row {
     }
 }
 
-/// A row in the JSON document.
 #[derive(Serialize)]
 struct RowDocument<'a> {
     metric: &'static str,

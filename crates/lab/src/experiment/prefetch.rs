@@ -212,7 +212,6 @@ fn instruction_row(metric: &'static str, [_, after, without]: &Three) -> Row {
     row(metric, "folios/s", Published::Nothing, [without.clone(), after.clone()])
 }
 
-/// Results of the scans.
 struct Scans {
     making_room: Three,
     reclaim: Three,
@@ -323,7 +322,6 @@ fn turns(load: Load, effort: Effort, runs: u32, watch: &dyn Watch) -> Result<[Ve
     Ok(all)
 }
 
-/// Result of a sign test.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Signs {
     ups: u32,

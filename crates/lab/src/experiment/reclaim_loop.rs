@@ -77,7 +77,6 @@ impl Part {
         Part::SmallWriter,
     ];
 
-    /// Runs per setting.
     fn runs(self, effort: Effort) -> u32 {
         match self {
             Part::Store => effort.runs.min(STORE_RUNS_MAX),
@@ -177,7 +176,6 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     })
 }
 
-/// Results of all runs.
 struct Runs {
     tasks: Vec<(Part, usize, u64)>,
     facts: Vec<Facts>,

@@ -17,7 +17,6 @@ use mglru_core::Lru;
 
 /// Largest distance between the limits of a series, in pages.
 const SERIES_SPAN_PAGES: u64 = 128;
-/// Minimum number of runs in a series.
 const SERIES_RUNS_MIN: usize = 5;
 
 /// Kernel runs and replays whose means are compared.

@@ -181,7 +181,6 @@ fn watch(simulator: &mut Simulator, until: Option<Time>) -> Result<Outcome, SimE
     })
 }
 
-/// Progress of the workers of a mix.
 #[derive(Debug, Default)]
 struct Progress {
     /// Stores of all workers together.

@@ -16,7 +16,6 @@ use serde::{Serialize, Serializer};
 use std::path::Path;
 use std::time::Duration;
 
-/// Number of seeds.
 const SEEDS: u64 = 12;
 /// Allowed difference of the sum in percentage points, and of the spread as a share of the
 /// kernel's.

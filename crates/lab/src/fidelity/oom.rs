@@ -52,7 +52,6 @@ pub struct Row {
     pub pgsteal_file: u64,
 }
 
-/// The load of a row.
 #[derive(Debug, Clone, Copy)]
 enum Load {
     Writer(DirtyWriter),
@@ -77,7 +76,6 @@ pub fn is_meant(header: &str) -> bool {
 }
 
 impl Row {
-    /// Value of a parameter.
     fn parameter(&self, name: &str) -> Result<&str, Error> {
         let found = self.parameters.split(' ').find_map(|one| one.strip_prefix(name)?.strip_prefix('='));
         found.ok_or_else(|| Error::work(format_args!("'{}' has no {name}", self.parameters)))
@@ -200,7 +198,6 @@ impl Compared {
         self.rows[0].kernel.starts_with("7.2") && self.rows[0].lru == "mglru" || kernel_kills(&self.rows) > 0
     }
 
-    /// Whether the outcome is certain.
     fn is_certain(&self) -> bool {
         match self.load {
             Load::Writer(writer) => {

@@ -13,7 +13,6 @@ pub struct Blocks {
     /// Generation of each block; 0 if unknown.
     generations: Vec<u32>,
     block_bytes: u64,
-    /// Offset of the first block.
     first_offset: u64,
     /// Blocks from here on had generation 1 when the job began.
     laid_out_from: u64,

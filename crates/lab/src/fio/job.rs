@@ -504,7 +504,6 @@ impl<'a> Lane<'a> {
         self.in_ramp = false;
     }
 
-    /// Updates the runtime.
     fn set_runtime(&mut self) {
         let elapsed_ms = self.measured.elapsed().as_millis() as u64;
         for transfer in [&mut self.outcome.read, &mut self.outcome.write] {

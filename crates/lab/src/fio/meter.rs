@@ -56,7 +56,6 @@ pub struct Meter {
     pub asked: AtomicU32,
 }
 
-/// Counts of an instance.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
     reads: u64,

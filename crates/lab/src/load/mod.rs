@@ -210,7 +210,6 @@ impl RealLoad {
     }
 }
 
-/// Runs `work` and measures its duration.
 fn timed<E>(work: impl FnOnce() -> Result<(), E>) -> Result<Duration, E> {
     let began = Instant::now();
     work()?;

@@ -123,7 +123,6 @@ pub struct Refault {
 /// Converts events to records.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    /// The policy.
     lru: Lru,
     /// Number of accesses begun.
     access: u64,

@@ -23,7 +23,6 @@ pub const WORDS: [&str; 60] = [
 /// Size of a padded word: the longest one, rounded up.
 pub const PADDED_BYTES: usize = 24;
 
-/// Texts padded with zeroes.
 static PADDED: [[u8; PADDED_BYTES]; WORDS.len()] = {
     let mut padded = [[0; PADDED_BYTES]; WORDS.len()];
     let mut word = 0;

@@ -13,7 +13,6 @@ use mglru_core::{
 use mglru_sim::host::SimHost;
 use mglru_workload::scenario::{Located, Place, Scenario, What, Work};
 
-/// Memory of the rehearsal.
 const REHEARSAL_PAGES: u32 = 64;
 
 /// Sums of counters that `memory.stat` also has.

@@ -138,7 +138,6 @@ fn fio_plan(plan: &Plan, directory: &Path) -> Result<FioPlan, Error> {
 struct Part<'p> {
     /// The scenario's file and the place of the job, for errors.
     place: String,
-    /// Index of the job.
     job: usize,
     start: Duration,
     task: Task<'p>,
@@ -311,7 +310,6 @@ impl<'p> Part<'p> {
     }
 }
 
-/// State of a tenant.
 #[derive(Default)]
 struct Presence {
     /// The tenant, once created. It is kept after removal for its counters.

@@ -31,7 +31,6 @@ const SEED_DEFAULT: u64 = 1;
 const CPUS_MAX: u64 = 1024;
 const CLIENTS_MAX: u64 = 10_000;
 
-/// Parses a scenario.
 pub(super) fn scenario(text: &str, path: &Path, seed: Option<u64>) -> Result<Scenario, Error> {
     let source = Text { path, text };
     let document = DeTable::parse(text).map_err(|error| {
@@ -215,7 +214,6 @@ fn actions(
     Ok(actions)
 }
 
-/// The name of each job.
 fn job_names(jobs: &[Table], source: &Text) -> Result<Vec<Option<String>>, Error> {
     let mut names: Vec<Option<String>> = Vec::new();
     for job in jobs {
@@ -232,7 +230,6 @@ fn job_names(jobs: &[Table], source: &Text) -> Result<Vec<Option<String>>, Error
     Ok(names)
 }
 
-/// Index of the job with this name.
 fn find_job(name: &Value, source: &Text, jobs: &[Option<String>]) -> Result<usize, Error> {
     let wanted = name.text(source)?;
     let missing = || {

@@ -62,7 +62,6 @@ pub(super) struct Table<'v> {
 }
 
 impl<'v> Table<'v> {
-    /// The table of the whole document.
     pub(super) fn of_document(
         text: &'v Text<'v>,
         entries: &'v DeTable<'v>,

@@ -333,7 +333,6 @@ struct ServerCache {
 }
 
 impl ServerCache {
-    /// Appends the touches of a visit.
     fn touch(&mut self, visit: &Visit, touches: &mut Vec<PageAccess>) {
         let (page, write) = (visit.page(), visit.add.is_some());
         let file_access = |write| PageAccess { page, write, mapped: false, anon: false };

@@ -16,7 +16,6 @@ use super::decode::{LineFormat, Parsed, Request};
 use super::plain;
 use super::text::{fields, number, quote, wrong};
 
-/// Decoder of the lines.
 pub(super) struct Address;
 
 impl LineFormat for Address {

@@ -9,7 +9,6 @@
 use super::decode::{LineFormat, Parsed, Request};
 use super::text::{fields, number, quote};
 
-/// Decoder of the lines.
 pub(super) struct Arc {
     pub unit_bytes: u64,
 }

@@ -19,7 +19,6 @@ use super::text::{decimal, field, number, quote, wrong};
 /// First words of the summary lines.
 const SUMMARY: [&[u8]; 5] = [b"CPU", b"Total (", b"Throughput (", b"Events (", b"Skips:"];
 
-/// Decoder of the lines.
 pub(super) struct Blkparse {
     devices: Names,
     unit_bytes: u64,

@@ -55,7 +55,6 @@ pub(super) fn fits(sample: &Sample) -> bool {
     sample.lines().next().is_some_and(|first| Columns::of(first).is_some())
 }
 
-/// Decoder of the lines.
 pub(super) struct CacheLib {
     columns: Columns,
     width: usize,
@@ -119,7 +118,6 @@ impl LineFormat for CacheLib {
     }
 }
 
-/// Checks that a key is not empty.
 fn named<'a>(key: &'a [u8], column: &str) -> Result<&'a [u8], String> {
     if key.is_empty() { Err(format!("{column} is empty")) } else { Ok(key) }
 }

@@ -36,7 +36,6 @@ pub(super) fn is_header(line: &[u8]) -> bool {
     version(line).is_some()
 }
 
-/// Decoder of the lines.
 pub(super) struct FioIolog {
     files: Names,
     timed: bool,

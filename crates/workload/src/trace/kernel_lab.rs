@@ -90,7 +90,6 @@ pub fn sidecar(trace: &Path) -> Result<Option<Sidecar>, TraceError> {
     Ok(Some(sidecar))
 }
 
-/// Decoder of the words.
 pub(super) struct KernelLab {
     expected_records: Option<u64>,
 }
@@ -129,7 +128,6 @@ impl RecordFormat for KernelLab {
     }
 }
 
-/// Encoder of the words.
 pub(super) struct KernelLabEncoder;
 
 impl Encode for KernelLabEncoder {

@@ -118,7 +118,6 @@ pub(super) fn fits(sample: &Sample) -> bool {
     }
 }
 
-/// Decoder of the lines.
 pub(super) struct LibCacheSimCsv {
     layout: Layout,
     unit_bytes: u64,

@@ -9,7 +9,6 @@ use super::decode::{LineFormat, Parsed, Request};
 use super::plain;
 use super::text::{quote, wrong};
 
-/// Decoder of the lines.
 #[derive(Default)]
 pub(super) struct Lirs {
     ended: bool,

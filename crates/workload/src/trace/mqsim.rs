@@ -14,7 +14,6 @@ use super::text::{decimal, fields, number, quote, wrong};
 
 const SECTOR_BYTES: u64 = 512;
 
-/// Decoder of the lines.
 #[derive(Default)]
 pub(super) struct MqSim {
     devices: Names,

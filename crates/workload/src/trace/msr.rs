@@ -14,7 +14,6 @@ use super::decode::{Fault, LineFormat, Names, Parsed, Request};
 use super::source::Sample;
 use super::text::{number, quote, wrong};
 
-/// Decoder of the lines.
 #[derive(Default)]
 pub(super) struct Msr {
     disks: Names,

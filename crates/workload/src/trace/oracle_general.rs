@@ -14,7 +14,6 @@ use super::source::Sample;
 
 const RECORD_BYTES: usize = 24;
 
-/// Decoder of the records.
 pub(super) struct OracleGeneral;
 
 impl RecordFormat for OracleGeneral {

@@ -27,7 +27,6 @@ pub(super) fn number(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// Whether a sampled line is a number.
 pub(super) fn is_number(line: &[u8]) -> bool {
     number(line).is_some()
 }
@@ -38,7 +37,6 @@ pub(super) fn hash(word: &[u8]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Decoder of numbers.
 pub(super) struct Plain;
 
 impl LineFormat for Plain {
@@ -54,7 +52,6 @@ impl LineFormat for Plain {
     }
 }
 
-/// Decoder of words.
 pub(super) struct Keys;
 
 impl LineFormat for Keys {

@@ -17,7 +17,6 @@ use super::text::{fields, leading_decimal, number, quote};
 use super::write::{Encode, Run};
 use std::io::Write;
 
-/// Decoder of the lines.
 pub(super) struct SharedText;
 
 impl LineFormat for SharedText {

@@ -86,7 +86,6 @@ pub(super) fn fits(sample: &Sample) -> bool {
     Version::of(sample).is_some()
 }
 
-/// Decoder of the records.
 pub(super) struct Vscsi {
     version: Version,
     unit_bytes: u64,

@@ -83,7 +83,6 @@ impl Store {
         }
     }
 
-    /// Number of leaves.
     pub(crate) fn leaves(&self) -> u32 {
         self.extents.len() as u32
     }

@@ -168,7 +168,6 @@ impl World {
     }
 }
 
-/// State of one thread.
 struct Worker<'a> {
     world: &'a World,
     task: Task,

@@ -40,7 +40,6 @@ const ROOM_BYTES: u64 = 16 << 20;
 /// An anonymous page contains its number and zeroes.
 const NUMBER_BYTES: u64 = 8;
 
-/// Size of a run.
 pub(super) struct Size {
     /// File pages of each tenant, and as many anonymous ones.
     pages_each: u64,
@@ -61,7 +60,6 @@ impl Size {
         Size { pages_each, request_pages: pages / SHARE, requests: (REQUESTS / shorter) as usize }
     }
 
-    /// Description of the workload.
     pub(super) fn workload(&self) -> String {
         let Size { pages_each, request_pages, requests } = self;
         format!(
@@ -131,7 +129,6 @@ impl Memory {
         Ok(())
     }
 
-    /// Loads a share of all pages.
     fn touch(&self, share: f64, random: &mut Random) -> Result<(), Error> {
         for page in 0..self.pages {
             if random.unit() < share {

@@ -112,7 +112,6 @@ pub struct Side {
     cache: PageCache,
 }
 
-/// State of a job.
 struct Job {
     work: Work,
     random: Random,

@@ -35,7 +35,6 @@ The reclaim loop: linux-7.1 (before) against linux-7.2 (after), and our default.
 own cache 21.6; every 200th commit is durable; each run begins with a new copy of the database, 1.5 s \
 fill the caches and 3 s count; read_only: without updates. Every value is verified.
 ";
-/// Minimum runs per setting.
 const RUNS_MIN: u32 = 6;
 
 /// Runs the experiment. Before, after and default alternate, so that other activity on the machine

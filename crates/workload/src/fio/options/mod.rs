@@ -15,7 +15,6 @@ use super::error::Error;
 use super::job_text::JobText;
 use super::setting::{Origin, Setting};
 
-/// A supported option.
 #[derive(Debug)]
 pub(super) struct JobOption {
     /// fio's name.

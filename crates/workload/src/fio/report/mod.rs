@@ -29,7 +29,6 @@ const PERCENTILES: [f64; 17] =
 const DEPTHS: [(u32, &str); 7] =
     [(1, "1"), (2, "2"), (4, "4"), (8, "8"), (16, "16"), (32, "32"), (64, ">=64")];
 
-/// Reads or writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Direction {
     Read,
