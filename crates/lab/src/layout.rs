@@ -131,7 +131,7 @@ pub fn check_space(directory: &Path, bytes: u64, instead: &str) -> Result<(), Er
     if free_bytes < bytes {
         let (wanted, free) = (size::show(bytes), size::show(free_bytes));
         return Err(Error::work(format_args!(
-            "{place} has {free} free, but {wanted} are needed; free some space, or {instead}"
+            "{place} has {free} free, and {wanted} are needed: make room, or {instead}"
         )));
     }
     Ok(())

@@ -201,11 +201,11 @@ impl ScenarioInput {
     fn load(args: &Request) -> Result<ScenarioInput, Error> {
         if args.warm.is_some() || args.swap.size.is_some() {
             return Err(Error::usage(
-                "--warm and --swap apply to traces only; a scenario sets its swap in [machine]",
+                "--warm and --swap are about traces; a scenario sets its swap in [machine]",
             ));
         }
         if args.memory.as_ref().is_some_and(Memory::is_share) {
-            return Err(Error::usage("--memory: a percentage applies to traces only; give a size"));
+            return Err(Error::usage("--memory: a percentage is for traces; give a size"));
         }
         let bytes = args.memory.as_ref().map(|memory| memory.pages(|| 0) * PAGE_BYTES);
         let scenario = Scenario::read(&args.input, Some(args.seed)).map_err(Error::usage)?;

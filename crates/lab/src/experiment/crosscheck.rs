@@ -148,7 +148,7 @@ pub fn of<'a>(runs: impl Iterator<Item = &'a Crosscheck> + Clone, reclaimers: u6
     };
     let longest = runs.clone().map(|run| run.longest_list_pages).max().unwrap_or(0);
     let regime = vec![
-        format!("generations created in a run: {}", range(&|run| run.seen.aged)),
+        format!("generations opened in a run: {}", range(&|run| run.seen.aged)),
         format!(
             "longest list of a generation: {} pages, {} of them for a turn at priority 12",
             count(longest),

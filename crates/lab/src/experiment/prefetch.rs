@@ -140,10 +140,10 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
     let cache_bytes = last_level_cache_bytes();
     let mut checks = vec![
         Check {
-            name: "all counters of the scans are equal with and without prefetching".to_owned(),
+            name: "with and without prefetching, everything was counted alike in the scans".to_owned(),
             holds: scans.counted_alike,
         },
-        Check { name: "every load reclaimed pages".to_owned(), holds: all_reclaim },
+        Check { name: "every load was short of memory".to_owned(), holds: all_reclaim },
     ];
     // With fewer folios and runs, no other condition can be tested.
     if !quick {

@@ -416,7 +416,7 @@ impl Table {
             needed.filter(|column| !headings.iter().any(|there| there == *column)).collect();
         if !missing.is_empty() {
             return Err(Error::work(format_args!(
-                "{}: columns are missing: {}; expected a table of kernel runs, with one row per run",
+                "{}: columns are missing: {}; expected a table like results.csv, with one row per kernel run",
                 path.display(),
                 missing.join(", ")
             )));

@@ -161,7 +161,7 @@ impl Plan {
             Ok(found) if found.is_file() => Some(found.len()),
             Ok(_) => {
                 return Err(Error::work(format_args!(
-                    "cannot use {shown}: it is not a regular file; name another with `filename` (/dev/zero requires \
+                    "cannot use {shown}: it is no regular file; name another with `filename` (/dev/zero requires \
                      `ioengine=mmap`)"
                 )));
             }

@@ -297,7 +297,7 @@ impl Documents {
         let table = read.open_table(TABLE).map_err(|error| failed("open", error))?;
         let key = key(number);
         let found = table.get(&*key).map_err(|error| failed("get", error))?;
-        let found = found.ok_or_else(|| LoadError::contents(format_args!("record {number} is missing")))?;
+        let found = found.ok_or_else(|| LoadError::contents(format_args!("record {number} is gone")))?;
         self.check(&key, found.value(), committed).map(drop)
     }
 
@@ -309,7 +309,7 @@ impl Documents {
         let most = self.truth.read().expect("no panic").generation(number) + 1;
         if !(committed..=most).contains(&generation) {
             return Err(LoadError::contents(format_args!(
-                "record {number} has generation {generation}; expected {committed} to {most}"
+                "record {number} is of generation {generation}, where {committed} to {most} were committed"
             )));
         }
         Ok(number)
@@ -336,9 +336,9 @@ impl Documents {
             left -= 1;
         }
         match missing.next() {
-            Some(at) if left > 0 || last.is_some_and(|last| at < last) => {
-                Err(LoadError::contents(format_args!("a scan from record {first} on omits user{at:019}")))
-            }
+            Some(at) if left > 0 || last.is_some_and(|last| at < last) => Err(LoadError::contents(
+                format_args!("a scan from record {first} on leaves user{at:019} out"),
+            )),
             _ => Ok(()),
         }
     }

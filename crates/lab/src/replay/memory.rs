@@ -108,14 +108,14 @@ impl Swap {
         let Some(size) = &self.size else { return Ok(None) };
         let pages = size.pages(|| distinct_pages).max(1);
         if pages > SWAP_PAGES_MAX {
-            return Err(Error::usage("--swap: at most 1 TiB of swap can be simulated"));
+            return Err(Error::usage("--swap: more than 1 TiB of swap cannot be simulated"));
         }
         let device = if self.zram { SwapDevice::zram() } else { SwapDevice::lab_disk() };
         Ok(Some(SwapModel { pages: pages as u32, device }))
     }
 }
 
-const NO_MEMORY: &str = "a replay needs at least a page of memory";
+const NO_MEMORY: &str = "no memory, no replay: give it at least a page";
 
 fn percent(number: &str) -> Result<u64, String> {
     let wrong = || "a percentage must be a number with at most six decimals, such as 10% or 0.5%".to_owned();

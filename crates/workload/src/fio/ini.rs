@@ -135,7 +135,7 @@ fn include(
     let error = |reason: String| Error::Line { reason, origin: origin.clone() };
     if included == INCLUDED_MAX {
         return Err(error(format!(
-            "`include {name}`: files are included more than {INCLUDED_MAX} levels deep; remove the cycle"
+            "`include {name}`: more than {INCLUDED_MAX} files include each other; is there a circle?"
         )));
     }
     let beside = match origin {

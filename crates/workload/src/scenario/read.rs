@@ -35,13 +35,16 @@ pub(super) fn scenario(text: &str, path: &Path, seed: Option<u64>) -> Result<Sce
     let source = Text { path, text };
     let document = DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(text.len(), |span| span.start);
-        source.error(at, format!("invalid TOML: {}", error.message().replace('\n', ", ")))
+        source.error(at, format!("this is no TOML: {}", error.message().replace('\n', ", ")))
     })?;
     let known = ["description", "machine", "tenant", "job", "action", "print"];
     let top = Table::of_document(&source, document.get_ref(), &known)?;
-    let machine = top
-        .table("machine", MACHINE)?
-        .ok_or_else(|| top.error("a scenario needs a [machine] with `memory`, such as memory = \"64MiB\""))?;
+    let machine = top.table("machine", MACHINE)?.ok_or_else(|| {
+        top.error(
+            "a scenario begins with its [machine], which has `memory`, such as memory = \
+                                  \"64MiB\"",
+        )
+    })?;
     let mut machine = read_machine(&machine)?;
     machine.seed = seed.unwrap_or(machine.seed);
     let mut tree = Tree::new(&source);
@@ -51,7 +54,7 @@ pub(super) fn scenario(text: &str, path: &Path, seed: Option<u64>) -> Result<Sce
     }
     let jobs = top.list("job", &["name", "tenant", "start", "fio", "trace", "load", "clients", "runtime"])?;
     if jobs.is_empty() {
-        return Err(top.error("the scenario has no job; write a [[job]] with `fio`, `trace` or `load`"));
+        return Err(top.error("nobody does anything: write a [[job]] with `fio`, `trace` or `load`"));
     }
     let names = job_names(&jobs, &source)?;
     let actions = actions(&top, &source, &mut tree, &names)?;

@@ -116,13 +116,13 @@ fn check_name(name: &str) -> Result<(), String> {
     let reason = if name.is_empty() {
         "write names with single slashes between them, such as a/b"
     } else if name == "." || name == ".." {
-        "`.` and `..` cannot be tenants; write the whole path"
+        "`.` and `..` are no names of tenants: write the whole path"
     } else if name.chars().any(char::is_control) {
         "a name must not contain control characters"
     } else if name.len() > NAME_BYTES_MAX {
         "a name has at most 255 bytes"
     } else if name.starts_with("memory.") || FILE_NAMES.contains(&name) {
-        "a control file has this name; choose another one"
+        "control files are called so: choose another name"
     } else {
         return Ok(());
     };

@@ -94,8 +94,7 @@ impl TraceWriter {
     pub fn create(path: &Path, format: Format, options: WriteOptions) -> Result<Self, TraceError> {
         let encoder = format.encoder().ok_or_else(|| {
             let names: Vec<_> = Format::WRITABLE.iter().map(|format| format.name()).collect();
-            let what =
-                format!("{format} can be read but not written; writable formats: {}", names.join(", "));
+            let what = format!("{format} is only read; formats that are written: {}", names.join(", "));
             TraceError::Usage { path: path.to_path_buf(), what }
         })?;
         // If the path is a symbolic link, its target is replaced.
