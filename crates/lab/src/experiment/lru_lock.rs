@@ -169,11 +169,11 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
         name: "lru-lock",
         world: "real",
         workload: format!(
-            "LRU locks: threads in tenants of {TENANT_PAGES} pages read files twice as large, at random and without I/O \
-             (classic LRU).\n  before: linux-7.2 with one lock for the node; after: with one per lruvec.\n  depth_N, batch: \
-             linux-7.2 without and with batch_nonresident_age, tenants N levels down (1 to 3, and 8 threads: a quarter of the \
-             pages).\n  control: one thread, which waits for nobody.\n  Published on 40 and 104 threads. What holds for more \
-             than there are here are the counts per page, and the share of time in which one thread holds the lock that all share."
+            "LRU locks: threads in tenants of {TENANT_PAGES} pages read files twice as large at random, without I/O \
+             (classic LRU).\n  before: linux-7.2 with one lock per node; after: with one per lruvec.\n  depth_N, batch: \
+             linux-7.2 without and with batch_nonresident_age, for tenants at level N (levels 1 to 3, and 8 threads: a quarter \
+             of the pages).\n  control: one thread, without contention.\n  Published on 40 and 104 threads. The counts per page \
+             and the share of time that one thread holds the shared lock also apply to more threads than run here."
         ),
         runs,
         quick,

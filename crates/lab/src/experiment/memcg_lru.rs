@@ -194,9 +194,9 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
 
 fn simulated_workload() -> String {
     format!(
-        "memcg-lru: {MEMCGS} memcgs of {PAGES_EACH} pages, each touches 40 % of them between two requests of \
+        "memcg-lru: {MEMCGS} memcgs of {PAGES_EACH} pages, each touches 40 % of its pages between two requests of \
              {REQUEST_PAGES} pages to the root.\n  before: linux-6.12, classic, requests not sliced. after: linux-7.2. \
-             memcg_lru_alone: linux-7.2 without memcg_lru, and with."
+             memcg_lru_alone: linux-7.2 without and with memcg_lru."
     )
 }
 

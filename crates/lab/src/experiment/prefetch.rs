@@ -182,11 +182,11 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
         name: "prefetch",
         world: "real",
         workload: format!(
-            "Prefetch: scans of {FOLIOS} folios on the lists of {TENANTS} tenants, none beside its neighbour in memory \
+            "Prefetch: scans of {FOLIOS} folios on the lists of {TENANTS} tenants, where list neighbours are far apart in memory \
              (making room, and reclaim without I/O); then two jobs with the real cache on files in memory: random reads of 3.75 \
-             times the limit, reads and writes of 1.9 times; as controls selects, compiling and sets like those of the \
-             publication.\n  before: our defaults without prefetch; after: with it, on the same memory. They take turns, forth and back.\n  \
-             instruction_alone: scans that look ahead as after does, but do not tell the processor, and (after) do."
+             times the limit, and reads and writes of 1.9 times. Selects, compiling and sets as in the publication are \
+             controls.\n  before: the defaults without prefetch; after: with it, on the same memory, in alternating turns.\n  \
+             instruction_alone: scans that follow links as after does, without (before) and with (after) the prefetch instruction."
         ),
         runs,
         quick,

@@ -31,7 +31,7 @@ const CONTROL_PAGES: u64 = 2 * LIMIT_PAGES;
 /// Description of the scale.
 pub const SCALE: &str = "\
    With the real cache: limit 16 MiB, A 3 s on one warehouse, its control and B 2 s each; every page
-   that is read is verified, and everything at the end.";
+   read is verified, and all pages at the end.";
 
 /// A unit of work of a client, called until the time is over.
 type Work<'a> = &'a (dyn Fn(u32) -> Result<u64, Error> + Sync);

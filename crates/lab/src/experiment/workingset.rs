@@ -213,10 +213,10 @@ fn run(order: &Order, watch: &dyn Watch) -> Result<Experiment, Error> {
 }
 
 const WORKLOAD: &str = "\
-Working-set protection: linux-6.12 (before) against linux-7.1 (after), and our default.
-  A: TPC-C-like, 4 clients, files 5.1 times the limit, the server's cache half of it in anonymous \
-memory, swap in compressed memory; files by descriptor, and (mapped) as a storage engine that maps \
-them; control: random reads of twice the limit.
+Working-set protection: linux-6.12 (before) against linux-7.1 (after), and the default.
+  A: TPC-C-like, 4 clients, files of 5.1 times the limit, a server's cache of half the limit in \
+anonymous memory, swap in compressed memory; files by descriptor, and (mapped) through mappings; \
+control: random reads of twice the limit.
   B: LULESH-like, 8 threads over ten anonymous arrays, 1.5 times the limit; before: linux-7.1 without \
 lulesh_fix, after: with it.
 ";

@@ -30,10 +30,10 @@ const CLIENTS: u32 = 4;
 const TIME: Duration = Duration::from_secs(3);
 
 const WORKLOAD: &str = "\
-The reclaim loop: linux-7.1 (before) against linux-7.2 (after), and our default.
-  YCSB-B on redb, 4 clients, 93,750 records of 1,000 bytes; of 48 MiB the page cache has 26.4, the store's \
-own cache 21.6; every 200th commit is durable; each run begins with a new copy of the database, 1.5 s \
-fill the caches and 3 s count; read_only: without updates. Every value is verified.
+The reclaim loop: linux-7.1 (before) against linux-7.2 (after), and the default.
+  YCSB-B on redb, 4 clients, 93,750 records of 1,000 bytes; of 48 MiB the page cache has 26.4 and the \
+store's own cache 21.6; every 200th commit is durable. Each run starts with a new copy of the database, \
+fills the caches for 1.5 s and counts for 3 s. read_only: without updates. Every value is verified.
 ";
 const RUNS_MIN: u32 = 6;
 
