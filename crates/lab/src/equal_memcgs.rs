@@ -158,7 +158,7 @@ impl Running {
     pub fn run(&mut self, requests: usize) -> Result<Rounds, SimError> {
         let until = self.requests_seen + requests;
         while self.simulator.requests().len() < until && self.simulator.step()? {}
-        assert_eq!(self.simulator.requests().len(), until, "a step ends at a request at the latest");
+        assert_eq!(self.simulator.requests().len(), until, "a step ends at most one request");
         let done = &self.simulator.requests()[self.requests_seen..];
         let core = self.simulator.core();
         let stat = |m: usize, counter| core.memcg(MemcgId(m as u32 + 1)).stat().get(counter);

@@ -44,7 +44,7 @@ impl Membership {
 
     /// The current tenant.
     pub fn tenant(&self) -> Tenant {
-        self.lock().last().expect("a job is somewhere").tenant.clone()
+        self.lock().last().expect("a job always has a tenant").tenant.clone()
     }
 
     /// Moves the job to another tenant.

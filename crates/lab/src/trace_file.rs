@@ -335,7 +335,7 @@ impl Ahead {
     }
 
     fn next(&mut self) -> Result<Vec<Record>, TraceError> {
-        self.batches.recv().expect("the decoder says when it is at the end")
+        self.batches.recv().expect("the decoder sends an empty batch at the end")
     }
 
     fn give_back(&self, batch: Vec<Record>) {

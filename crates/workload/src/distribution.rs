@@ -109,7 +109,7 @@ impl Skewed {
     }
 
     fn zipf_of_terms(theta: f64, blocks: u64, terms: u64, placement: &mut Random) -> Self {
-        assert!(blocks > 0, "a file needs a block to draw");
+        assert!(blocks > 0, "a file has at least one block");
         assert!(Distribution::zipf(theta).is_some(), "theta {theta}");
         let zeta = zeta(terms, theta);
         let zeta_two = 1.0 + libm::pow(0.5, theta);
@@ -125,7 +125,7 @@ impl Skewed {
 
     /// A pareto generator over `blocks` blocks, the hottest at a random place.
     pub fn pareto(h: f64, blocks: u64, placement: &mut Random) -> Self {
-        assert!(blocks > 0, "a file needs a block to draw");
+        assert!(blocks > 0, "a file has at least one block");
         assert!(Distribution::pareto(h).is_some(), "h {h}");
         let curve = Curve::Pareto { exponent: libm::log(h) / libm::log1p(-h) };
         Self { blocks, hottest: placement.below(blocks), curve }

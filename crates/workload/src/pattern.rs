@@ -273,7 +273,7 @@ impl Accesses {
     /// writes.
     pub fn next_chosen(&mut self, choose: impl FnOnce(bool) -> bool) -> Option<Access> {
         if self.left_bytes < self.largest {
-            let Length::Loops { bytes, count } = self.length else { unreachable!("it has no end") };
+            let Length::Loops { bytes, count } = self.length else { unreachable!("only loops run out") };
             self.loops_done += 1;
             if self.loops_done >= count || bytes < self.largest {
                 self.loops_done = count;

@@ -53,7 +53,7 @@ impl Random {
     /// If `bound` is 0.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
-        assert!(bound > 0, "no number is below 0");
+        assert!(bound > 0, "the bound is positive");
         // The high half of the product maps the draw onto the range without a division (Lemire,
         // 2019).
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64

@@ -26,7 +26,7 @@ pub(crate) struct RandomMap {
 
 impl RandomMap {
     pub fn new(blocks: u64, key: u64) -> Self {
-        assert!(blocks > 0, "a map needs a block");
+        assert!(blocks > 0, "a map has at least one block");
         let bits = (u64::BITS - (blocks - 1).leading_zeros()).max(2);
         Self { blocks, left_bits: bits / 2, right_bits: bits - bits / 2, key }
     }

@@ -38,7 +38,7 @@ impl Selects {
     /// # Panics
     /// If there is no row.
     pub fn new(select: Select, seed: u64) -> Selects {
-        assert!(select.rows > 0, "a database has rows");
+        assert!(select.rows > 0, "a database has at least one row");
         let rows = u64::from(select.rows);
         let leaves = rows.div_ceil(ROWS_PER_LEAF) as u32;
         let store = Store::new(leaves, LEAF_PAGES, u64::from(select.cache_pages));

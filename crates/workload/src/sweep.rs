@@ -41,7 +41,7 @@ impl Sweep {
     /// # Panics
     /// If there are fewer than four arrays, or a thread has no page.
     pub fn thread(&self, thread: u32) -> impl Iterator<Item = PageAccess> + use<> {
-        assert!(self.arrays >= 4, "kernels work on different arrays");
+        assert!(self.arrays >= 4, "a sweep has at least four arrays");
         let part = self.array_pages / self.threads;
         assert!(thread < self.threads && part > 0, "a thread has at least a page of each array");
         let first = thread * part;

@@ -169,7 +169,7 @@ impl Ablation {
     ) -> Ablation {
         let metrics = Metric::of(input);
         let done = |runs: &[Result<Run, String>]| runs.iter().cloned().collect::<Result<Vec<Run>, String>>();
-        let full = done(&runs[0]).expect("a failure of the full set ends the mode");
+        let full = done(&runs[0]).expect("a failure of the full set is an error");
         let values =
             |runs: &[Run], metric: Metric| runs.iter().map(|run| metric.value(run)).collect::<Vec<f64>>();
         let all: Vec<Result<Vec<Run>, String>> = runs.iter().map(|runs| done(runs)).collect();

@@ -115,7 +115,7 @@ fn during(time: Duration, clients: u32, tenant: &Tenant, work: Work<'_>) -> Resu
     std::thread::scope(|scope| {
         let client = &client;
         let clients: Vec<_> = (0..clients).map(|number| scope.spawn(move || client(number))).collect();
-        clients.into_iter().try_for_each(|client| client.join().expect("a client does not panic"))
+        clients.into_iter().try_for_each(|client| client.join().expect("no client panics"))
     })?;
     let seconds = began.elapsed().as_secs_f64();
     Ok(Run {

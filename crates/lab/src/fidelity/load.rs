@@ -123,7 +123,7 @@ fn machine(mechanisms: Mechanisms, seed: u64, limit_pages: u64) -> Machine {
         writes: Writes::Overwrite,
         interleaving: Interleaving::Seeded,
         seed,
-        ..Machine::new(u32::try_from(16 * limit_pages).expect("a small limit"))
+        ..Machine::new(u32::try_from(16 * limit_pages).expect("the limit is small"))
     }
 }
 
@@ -164,7 +164,7 @@ impl DirtyWriter {
 
 /// Runs until the end, a time limit or a failed charge.
 fn watch(simulator: &mut Simulator, until: Option<Time>) -> Result<Outcome, SimError> {
-    let lab = simulator.core().memcgs().find("lab").expect("it was made");
+    let lab = simulator.core().memcgs().find("lab").expect("the machine has this tenant");
     let count = |simulator: &Simulator, counter| simulator.core().memcg(lab).stat().get(counter);
     let (mut killed, mut peak_dirty_pages) = (false, 0);
     while !killed && until.is_none_or(|until| simulator.now() < until) && simulator.step()? {

@@ -153,7 +153,7 @@ impl<'a> Runner<'a> {
         let job = &planned.job;
         let accesses = planned.files.iter().enumerate().map(|(file, of)| {
             let accesses = job.pattern(file, of.size_bytes).accesses();
-            accesses.expect("the plan gave the job room for a block")
+            accesses.expect("the plan checks that the size holds a block")
         });
         let batch = if job.depth == 1 { BATCH_ACCESSES } else { job.batch as usize };
         let source = Source::new(accesses.collect(), job.offset_bytes, job.limit_bytes(), batch, job.rate);

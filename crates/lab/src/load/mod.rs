@@ -150,7 +150,7 @@ impl RealLoad {
                 let documents = Documents::open(&path, ycsb, clients, seed, tenant)?;
                 Contents::Documents(Box::new(documents))
             }
-            _ => unreachable!("it was checked"),
+            _ => unreachable!("check() rejects loads without contents"),
         };
         Ok(RealLoad { contents, failed: AtomicBool::new(false) })
     }

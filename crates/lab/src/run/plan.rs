@@ -188,7 +188,7 @@ fn rehearse(scenario: &Scenario, mechanisms: Mechanisms) -> Result<(), Error> {
     match unread.first() {
         Some(file) => match core.read_control(&file.value, Time::ZERO) {
             Err(error) => Err(at(scenario, file.place, error)),
-            Ok(_) => unreachable!("it could not be read a moment ago"),
+            Ok(_) => unreachable!("the rehearsal failed to read this file"),
         },
         None => Ok(()),
     }

@@ -168,7 +168,7 @@ pub fn change(page: &mut [u8], visit: &Visit) {
     let Some(add) = &visit.add else { return };
     let file = visit.file;
     for row in visit.rows.clone() {
-        assert!(slots(file, visit.index).contains(&row), "a visit is to one page");
+        assert!(slots(file, visit.index).contains(&row), "the rows of a visit are in one page");
         let slot = &mut page[slot_of(file, row)];
         for (column, &add) in add[..file.table.columns()].iter().enumerate() {
             let changed = u32_at(slot, 4 * column).wrapping_add(add);

@@ -83,7 +83,7 @@ impl LineFormat for CacheLib {
         if found != self.width {
             return Err(format!("{} has {found} columns, expected {}", quote(line), self.width));
         }
-        let field = |column| split(line).nth(column).expect("there are as many as in the header");
+        let field = |column| split(line).nth(column).expect("every line has as many columns as the header");
         match self.columns {
             Columns::Values { key, operation, times } => {
                 let times = match times {

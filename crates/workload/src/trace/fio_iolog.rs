@@ -110,7 +110,7 @@ pub(super) struct FioIologEncoder {
 impl FioIologEncoder {
     fn open(&mut self, file: u32, out: &mut Vec<u8>) {
         if self.open.insert(file) {
-            writeln!(out, "file.{file} add\nfile.{file} open").expect("a Vec takes all");
+            writeln!(out, "file.{file} add\nfile.{file} open").expect("a Vec never fails");
         }
     }
 }
@@ -129,18 +129,18 @@ impl Encode for FioIologEncoder {
         self.open(file, out);
         let action = if run.first.write { "write" } else { "read" };
         let offset = (run.first.page & 0xffff_ffff) * PAGE_BYTES;
-        writeln!(out, "file.{file} {action} {offset} {}", run.pages * PAGE_BYTES).expect("a Vec takes all");
+        writeln!(out, "file.{file} {action} {offset} {}", run.pages * PAGE_BYTES).expect("a Vec never fails");
     }
 
     fn sync(&mut self, file: u32, out: &mut Vec<u8>) -> bool {
         self.open(file, out);
-        writeln!(out, "file.{file} sync 0 0").expect("a Vec takes all");
+        writeln!(out, "file.{file} sync 0 0").expect("a Vec never fails");
         true
     }
 
     fn end(&mut self, out: &mut Vec<u8>) {
         for file in &self.open {
-            writeln!(out, "file.{file} close").expect("a Vec takes all");
+            writeln!(out, "file.{file} close").expect("a Vec never fails");
         }
     }
 }

@@ -73,7 +73,7 @@ impl Encode for PlainEncoder {
 
     fn access(&mut self, run: Run, out: &mut Vec<u8>) {
         for index in 0..run.pages {
-            writeln!(out, "{}", run.first.page + index).expect("a Vec takes all");
+            writeln!(out, "{}", run.first.page + index).expect("a Vec never fails");
         }
     }
 }

@@ -76,11 +76,11 @@ impl Encode for SharedTextEncoder {
             (false, true) => 'F',
             (false, false) => 'R',
         };
-        writeln!(out, "{operation} {} {}", run.first.page, run.pages).expect("a Vec takes all");
+        writeln!(out, "{operation} {} {}", run.first.page, run.pages).expect("a Vec never fails");
     }
 
     fn sync(&mut self, file: u32, out: &mut Vec<u8>) -> bool {
-        writeln!(out, "S {} 0", u64::from(file) << 32).expect("a Vec takes all");
+        writeln!(out, "S {} 0", u64::from(file) << 32).expect("a Vec never fails");
         true
     }
 }

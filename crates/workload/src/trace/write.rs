@@ -221,7 +221,7 @@ impl TraceWriter {
     }
 
     fn flush(&mut self) -> Result<(), TraceError> {
-        let output = self.output.as_mut().expect("open until it is finished");
+        let output = self.output.as_mut().expect("the output is open until finish()");
         output.writer().write_all(&self.buffer).map_err(|error| TraceError::io(&self.path, error))?;
         self.buffer.clear();
         Ok(())
@@ -232,7 +232,7 @@ impl TraceWriter {
         self.end_run()?;
         self.encoder.end(&mut self.buffer);
         self.flush()?;
-        let output = self.output.take().expect("open until it is finished");
+        let output = self.output.take().expect("the output is open until finish()");
         let path = self.path.clone();
         let failed = |error| TraceError::io(&path, error);
         output.finish().map_err(failed)?;
@@ -265,7 +265,7 @@ impl TraceWriter {
             writes: Some(self.writes),
             ..Sidecar::default()
         };
-        let text = serde_json::to_string_pretty(&sidecar).expect("numbers and text");
+        let text = serde_json::to_string_pretty(&sidecar).expect("a sidecar has only numbers and text");
         fs::write(&path, text + "\n").map_err(|error| TraceError::io(&path, error))
     }
 }

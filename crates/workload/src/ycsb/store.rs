@@ -149,7 +149,7 @@ impl Store {
     }
 
     fn write_oldest_dirty(&mut self, steps: &mut Vec<Step>) {
-        let place = self.dirtied.pop_front().expect("what is dirty stands in the row");
+        let place = self.dirtied.pop_front().expect("every dirty leaf is queued");
         self.write(place, steps);
     }
 

@@ -122,7 +122,7 @@ impl World {
         let core = Core::new(options, Time::ZERO);
         let add = |parent, name: &str, max| {
             let memcg = core.add_child(parent, name, max, Time::ZERO);
-            memcg.expect("names differ, and there are few").id()
+            memcg.expect("the names are distinct and few").id()
         };
         let parent = (1..setting.depth)
             .fold(MemcgId::ROOT, |parent, level| add(parent, &format!("a{level}"), UNLIMITED));
@@ -211,7 +211,7 @@ impl Worker<'_> {
             };
             let arrival = Arrival { in_fault: self.load == Load::Mapped, ..Arrival::default() };
             let folio = core.insert(host, &self.task, &self.mapping, page, new, arrival);
-            core.publish(host, &self.mapping, folio.expect("nobody else inserts"));
+            core.publish(host, &self.mapping, folio.expect("no other thread inserts"));
         }
     }
 

@@ -142,7 +142,7 @@ impl Memory {
     }
 
     fn counter(&self, name: &str) -> u64 {
-        self.tenant.stats().counter(name).expect("a counter that there is")
+        self.tenant.stats().counter(name).expect("the counter exists")
     }
 }
 
@@ -169,7 +169,7 @@ pub(super) fn run(mechanisms: Mechanisms, seed: u64, size: &Size, directory: &Pa
                     scope.spawn(move || part.iter().try_for_each(|memory| memory.touch(share, &mut random)))
                 })
                 .collect();
-            threads.into_iter().try_for_each(|thread| thread.join().expect("a thread does not panic"))
+            threads.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
         })
     };
     let counters = |name| memories.iter().map(|memory| memory.counter(name)).collect::<Vec<u64>>();

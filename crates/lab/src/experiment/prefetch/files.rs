@@ -235,9 +235,7 @@ impl Side {
                 Ok::<_, Error>((reads, writes))
             };
             let jobs: Vec<_> = self.jobs.iter_mut().map(|job| scope.spawn(move || work(job))).collect();
-            jobs.into_iter()
-                .map(|job| job.join().expect("a job does not panic"))
-                .collect::<Result<Vec<_>, _>>()
+            jobs.into_iter().map(|job| job.join().expect("no job panics")).collect::<Result<Vec<_>, _>>()
         })?;
         let (reads, writes) = done.into_iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         let seconds = began.elapsed().as_secs_f64();

@@ -102,7 +102,7 @@ impl World {
         let tenants: Vec<Tenant> = (0..tenants)
             .map(|number| {
                 let memcg = core.add_memcg(&format!("t{number}"), UNLIMITED, Time::ZERO);
-                let task = core.new_task(memcg.expect("names differ, and there are few").id(), 0);
+                let task = core.new_task(memcg.expect("the names are distinct and few").id(), 0);
                 Tenant { task, mapping: core.open_mapping(Kind::File) }
             })
             .collect();
@@ -132,8 +132,8 @@ impl World {
             (memcg.lruvec().max_seq().0, memcg.lruvec().generations(Time::ZERO)[0].file_pages);
         let command = format!("+ {} 0 {max}", memcg.id().0);
         let began = thread_seconds();
-        let mut write = self.core.write_control("lru_gen", &command, 0).expect("a command of ours");
-        while write.step(&self.core, host).expect("it is right") != ControlStep::Done {}
+        let mut write = self.core.write_control("lru_gen", &command, 0).expect("the command is valid");
+        while write.step(&self.core, host).expect("the command is valid") != ControlStep::Done {}
         Scanned { folios: oldest, seconds: thread_seconds() - began }
     }
 
@@ -182,5 +182,5 @@ fn bring(core: &Core, host: &Clock<true>, tenant: &Tenant, page: u32) {
         }
     };
     let folio = core.insert(host, &tenant.task, &tenant.mapping, page, new, Arrival::default());
-    core.publish(host, &tenant.mapping, folio.expect("nobody else inserts"));
+    core.publish(host, &tenant.mapping, folio.expect("no other thread inserts"));
 }

@@ -215,6 +215,6 @@ fn during(time: Duration, documents: &Documents) -> Result<u64, Error> {
     std::thread::scope(|scope| {
         let work = &work;
         let threads: Vec<_> = (0..CLIENTS as usize).map(|client| scope.spawn(move || work(client))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a client does not panic")).sum()
+        threads.into_iter().map(|thread| thread.join().expect("no client panics")).sum()
     })
 }

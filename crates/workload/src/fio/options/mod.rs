@@ -116,7 +116,7 @@ fn closest(name: &str, known: impl Iterator<Item = &'static str>) -> (usize, &'s
     known
         .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))
         .min_by_key(|&(slips, _)| slips)
-        .expect("there are options")
+        .expect("the list of options is not empty")
 }
 
 #[cfg(test)]
