@@ -7,6 +7,35 @@
 //! ```
 //!
 //! All runs are simulated, so equal requests give equal results on every machine.
+//!
+//! # Example
+//!
+//! ```no_run
+//! use mglru_lab::Unwatched;
+//! use mglru_lab::ablate::{Input, Request, ablate};
+//!
+//! # fn main() -> Result<(), mglru_lab::Error> {
+//! let request = Request {
+//!     input: "trace.bin".into(),
+//!     overrides: Default::default(),
+//!     memory: Some("10%".parse().expect("a share of the trace's pages")),
+//!     seed: 1,
+//!     runs: 6,
+//!     pairs: false,
+//!     warm: None,
+//!     swap: Default::default(),
+//!     open: Default::default(),
+//! };
+//! let input = Input::load(&request, &Unwatched)?;
+//! for row in ablate(&input, &request, &Unwatched)?.rows {
+//!     if let Some(misses) = row.effects.first() {
+//!         let unit = if misses.is_percent { " %" } else { "" };
+//!         println!("without {}: {:+.1}{unit} misses", row.name, misses.median);
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 mod effect;
 mod input;
