@@ -51,7 +51,7 @@ fn milliseconds(time: Duration) -> u64 {
     time.as_millis() as u64
 }
 
-/// The current counts, or `None` if the system does not report them.
+/// The current counts, or `None` if the system lacks them.
 fn counts() -> Option<Cpu> {
     let stat = fs::read_to_string("/proc/thread-self/stat").ok()?;
     // The second field is a name in parentheses and may contain anything; the third field follows

@@ -99,7 +99,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Whether the value is in it.
+    /// Whether the value is inside the interval.
     pub fn contains(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }

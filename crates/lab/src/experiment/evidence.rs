@@ -30,7 +30,7 @@ pub enum Published {
         /// Value with the mechanism on.
         after: f64,
     },
-    /// A control: no value was published, and no change is expected.
+    /// A control, which should stay the same. Its values were not published.
     Same,
     /// No value was published.
     Nothing,

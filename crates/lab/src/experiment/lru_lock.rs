@@ -20,7 +20,6 @@ use load::{Load, Outcome, Setting, Size, clock_writes_per_batch};
 use mglru_core::{Lru, LruLock, Mechanisms, Preset, Switch};
 use std::time::Duration;
 
-/// The experiment.
 pub const REGISTRATION: Registration = Registration {
     name: "lru-lock",
     claims: &[

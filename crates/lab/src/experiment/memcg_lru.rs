@@ -24,7 +24,6 @@ use mglru_core::{Lru, Mechanisms, Preset, Switch};
 use mglru_sim::Machine;
 use std::time::Duration;
 
-/// The experiment.
 pub const REGISTRATION: Registration = Registration {
     name: "memcg-lru",
     claims: &[

@@ -1,10 +1,10 @@
 //! E1: prefetching the next folio's state while a list is scanned.
 //!
-//! Two speeds are measured in real time, because only real time includes cache misses: the scan
-//! rate of lists that exceed the processor's caches, directly on the core ([`scan`]), and the
-//! end-to-end effect with the real cache and the publication's loads ([`files`]). Before and after
-//! alternate on the same memory, forwards and backwards. Each pair of turns is one throw of the
-//! sign test.
+//! Two speeds are measured in real time, because only real time includes cache misses. [`scan`]
+//! measures the scan rate of lists that exceed the processor's caches, directly on the core.
+//! [`files`] measures the end-to-end effect with the real cache and the publication's loads. Before
+//! and after alternate on the same memory, forwards and backwards. Each pair of turns is one throw
+//! of the sign test.
 
 mod files;
 mod scan;
@@ -21,7 +21,6 @@ use scan::{Scanned, Way, World};
 use std::fs;
 use std::time::Duration;
 
-/// What the mode knows of it.
 pub const REGISTRATION: Registration = Registration {
     name: "prefetch",
     claims: &[

@@ -25,7 +25,6 @@ use clients::Facts;
 use mglru_core::{Counter, Mechanisms, Preset, Switch};
 use store::{PUBLISHED_LIMIT_PAGES, StoreRun};
 
-/// This experiment.
 pub const REGISTRATION: Registration = Registration {
     name: "reclaim-loop",
     claims: &[

@@ -26,7 +26,6 @@ use mglru_core::{Counter, Mechanisms, Preset, Switch};
 use mglru_workload::Load;
 use std::collections::BTreeMap;
 
-/// The experiment.
 pub const REGISTRATION: Registration = Registration {
     name: "workingset",
     claims: &[

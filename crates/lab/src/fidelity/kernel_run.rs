@@ -457,7 +457,7 @@ impl Table {
 /// The trace of a workload, beside the table.
 ///
 /// # Errors
-/// If there is none.
+/// If it is missing.
 pub fn trace_of(table: &Path, workload: &str) -> Result<PathBuf, Error> {
     let there =
         |end: &str| Some(table.with_file_name(format!("{workload}{end}"))).filter(|path| path.is_file());

@@ -15,7 +15,7 @@ use std::time::Duration;
 const AROUND_PAGES: [i64; 5] = [-20, -10, 0, 10, 20];
 /// Time between two refreshes.
 const PERIOD: Duration = Duration::from_secs(2);
-/// Start of the refreshes in half seconds; `None` for no refresh.
+/// Start of the refreshes in half seconds; `None` to disable them.
 const PHASES: [Option<u32>; 5] = [None, Some(0), Some(1), Some(2), Some(3)];
 /// Number of times that the lab read the statistics during a run.
 const READS: u64 = 100;

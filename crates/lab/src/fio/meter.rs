@@ -229,7 +229,7 @@ impl Progress {
         self.meters.iter().map(|meter| meter.share()).sum::<f64>() / self.meters.len() as f64
     }
 
-    /// Estimated time left; `None` if nothing is done yet.
+    /// Estimated time left; `None` at the start.
     pub fn left(&self) -> Option<Duration> {
         let (seconds, share) = (self.began.elapsed().as_secs_f64(), self.share());
         (share > 0.0).then(|| Duration::from_secs_f64((seconds / share - seconds).max(0.0)))

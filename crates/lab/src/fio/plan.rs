@@ -72,7 +72,7 @@ impl PlannedJob {
 #[derive(Debug)]
 struct PlannedFile {
     path: PathBuf,
-    /// Length before the run; `None` if the file did not exist.
+    /// Length before the run; `None` for a new file.
     existing_bytes: Option<u64>,
     needed_bytes: u64,
     /// Whether some job reads it, so that it is filled.

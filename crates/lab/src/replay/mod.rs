@@ -67,7 +67,7 @@ pub struct Options {
     pub swap: Swap,
     /// Seed of all random choices.
     pub seed: u64,
-    /// Steps between consistency checks of the whole state; `None` for no checks.
+    /// Steps between consistency checks of the whole state; `None` to disable them.
     pub check_every: Option<u64>,
     /// Pages whose lives are recorded.
     pub explain: Vec<PageName>,

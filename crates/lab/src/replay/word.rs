@@ -47,7 +47,7 @@ impl Word {
     /// The word with this text.
     ///
     /// # Panics
-    /// If there is none. In a constant this is a compile error.
+    /// If no word has this text. In a constant this is a compile error.
     pub const fn of(text: &str) -> Word {
         let mut at = 0;
         while at < WORDS.len() {

@@ -2,7 +2,7 @@
 //!
 //! Each instance of a job and each client of a load has a thread. The calling thread carries out
 //! the actions and reads control files at their times. A moved job takes its open files along. When
-//! a tenant is removed, its jobs are told to stop; their remaining accesses are charged to the
+//! a tenant is removed, its jobs are stopped; their remaining accesses are charged to the
 //! parent, as in the simulator. Files of jobs stay open to the end, so that their cached pages
 //! remain visible until then.
 

@@ -93,7 +93,7 @@ pub struct Job {
 
 impl Job {
     /// Bytes that the job uses of one of its files, from its offset on. `existing_bytes` is the
-    /// length of that file, or `None` if it does not exist yet.
+    /// length of that file, or `None` for a new file.
     ///
     /// # Errors
     /// If the size depends on a file that does not exist or is too short, or holds no whole block.

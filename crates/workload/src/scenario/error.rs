@@ -19,7 +19,7 @@ pub struct Error {
     path: PathBuf,
     /// Line and column; `None` if the file cannot be read.
     place: Option<Place>,
-    /// What is wrong, and what to do.
+    /// The problem, and what to do.
     reason: String,
 }
 

@@ -38,7 +38,7 @@ pub const TIME_MAX: Duration = Duration::from_secs(1000 * 24 * 3600);
 pub struct Located<T> {
     /// The value.
     pub value: T,
-    /// Its place.
+    /// Place of the value in the file.
     pub place: Place,
 }
 

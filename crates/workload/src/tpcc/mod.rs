@@ -1,10 +1,13 @@
 //! A TPC-C-like load at page granularity: the pages of tables, indexes and of the server's own
 //! cache that each transaction touches.
 //!
-//! From the specification (TPC Benchmark C, revision 5.11): the tables with their rows per
-//! warehouse and bytes per row (§1.2, §1.3), the mix of transactions (§5.2.3), the rows that each
-//! reads and writes (§2.4–2.8), and the skew of customers and items, `NURand` (§2.1.6). The orders
-//! of a district and their lines are appended at the end of their tables.
+//! The specification (TPC Benchmark C, revision 5.11) defines:
+//!
+//! * the tables with their rows per warehouse and bytes per row (§1.2, §1.3)
+//! * the mix of transactions (§5.2.3), and the rows that each reads and writes (§2.4–2.8)
+//! * the skew of customers and items, `NURand` (§2.1.6)
+//!
+//! The orders of a district and their lines are appended at the end of their tables.
 //!
 //! Chosen here: rows fill pages of 4 KiB without gaps. An index is a B-tree whose nodes have 170
 //! entries (16 bytes each, two thirds full); a lookup visits the root, an inner node and a leaf.

@@ -147,7 +147,7 @@ impl Sink {
         self.any_access = true;
     }
 
-    /// Expands the pending request into accesses, as far as there is room.
+    /// Expands the pending request into accesses, until the sink is full.
     pub fn expand(&mut self) {
         let Some(request) = self.rest.take() else { return };
         let Request { page, pages, step, write, mapped, anon } = request;

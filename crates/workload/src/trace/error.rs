@@ -53,7 +53,7 @@ pub enum TraceError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Its format.
+        /// Format of the trace.
         format: Format,
         /// Start of the record in bytes of the decompressed stream.
         offset: u64,
@@ -66,7 +66,7 @@ pub enum TraceError {
     Truncated {
         /// The file.
         path: PathBuf,
-        /// Its format.
+        /// Format of the trace.
         format: Format,
         /// Start of the record in bytes of the decompressed stream.
         offset: u64,

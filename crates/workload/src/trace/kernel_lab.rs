@@ -63,7 +63,7 @@ pub(super) fn sidecar_path(trace: &Path) -> Option<PathBuf> {
     Some(trace.with_file_name(format!("{name}.json")))
 }
 
-/// Reads the sidecar of a kernel-lab trace. `None` if there is no such file.
+/// Reads the sidecar of a kernel-lab trace. `None` if the file is missing.
 ///
 /// # Errors
 /// If the file exists and is not a sidecar.

@@ -178,7 +178,7 @@ impl Input {
         Sample { bytes: bytes.to_vec(), complete: self.ended && self.unread.end <= SAMPLE_BYTES }
     }
 
-    /// Reads more bytes into the buffer. `false` if there are none, or no room.
+    /// Reads more bytes into the buffer. `false` at the end or if the buffer is full.
     fn refill(&mut self) -> bool {
         if self.ended {
             return false;

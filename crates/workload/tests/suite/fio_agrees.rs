@@ -10,7 +10,7 @@ use mglru_workload::fio::Invocation;
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
-/// The accesses of the real fio, or `None` if it is not installed.
+/// The accesses of the real fio, or `None` if fio is missing.
 fn of_fio(options: &str) -> Option<Vec<Access>> {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let status = Command::new("fio")

@@ -46,7 +46,7 @@ pub enum Load {
 /// Parameters of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting {
-    /// Which behaviours are on.
+    /// Mechanisms of the run.
     pub mechanisms: Mechanisms,
     /// Work of the threads.
     pub load: Load,

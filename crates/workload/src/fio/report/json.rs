@@ -73,7 +73,7 @@ fn transfer(transfer: &Transfer, share_of_group: f64) -> Value {
         "total_ios": transfer.ios,
         "short_ios": 0,
         "drop_ios": 0,
-        // Nothing is queued, so submission takes no time and both latencies are equal.
+        // Submission takes no time here, so both latencies are equal.
         "slat_ns": latencies(&Latencies::default()),
         "clat_ns": with_percentiles(&transfer.latencies),
         "lat_ns": latencies(&transfer.latencies),

@@ -3,7 +3,7 @@
 use super::*;
 use std::collections::HashMap;
 
-/// The shared folder; `None`, with a message, if it does not exist.
+/// The shared folder; `None`, with a message, if it is missing.
 fn shared(folder: &str) -> Option<PathBuf> {
     let shared = std::env::var_os("MGLRU_SHARED")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
