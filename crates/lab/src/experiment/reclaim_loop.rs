@@ -1,5 +1,5 @@
-//! The reclaim loop: scan budget, dirty pages, throttling ([book:
-//! published-experiments#reclaim-loop], published in March 2026, merged in Linux 7.2).
+//! The reclaim loop: scan budget, dirty pages, throttling
+//! ([book: published-experiments#reclaim-loop], published in March 2026, merged in Linux 7.2).
 //!
 //! *Before* is linux-7.1, *after* linux-7.2. The main row is YCSB-B on a document store with a
 //! quarter of the published size: of 10 G memory, 20 M records and 6 M operations. The engine's

@@ -1,5 +1,5 @@
-//! Working-set protection: Linux 6.12 against 7.1, and the LULESH fix ([book:
-//! published-experiments#workingset], published in December 2024).
+//! Working-set protection: Linux 6.12 against 7.1, and the LULESH fix
+//! ([book: published-experiments#workingset], published in December 2024).
 //!
 //! *A*: four clients of a TPC-C-like database under one limit. The server has its own cache in
 //! anonymous memory, and swap is compressed memory. Files are five times the limit, the server's
