@@ -1,22 +1,22 @@
 //! The tree of memcgs, and the orders in which it is walked.
 //!
-//! A number is found without a lock; who is whose child, and names, are under one. A walk is in
-//! pre-order: the target first, each memcg before its children, siblings as they were made. Memcgs
-//! that were removed stay in the tree as long as something refers to them.
+//! A lookup by number takes no lock; parents and names have a lock. A walk is in pre-order: the
+//! target first, each memcg before its children, siblings in order of creation. Removed memcgs stay
+//! in the tree as long as something refers to them.
 //!
-//! Those who reclaim from one target at the same time *share* a walk: each takes the next memcg,
-//! and nobody's ends before the round that it joined.
+//! Concurrent reclaimers of one target *share* a walk: each takes the next memcg, and a walk ends
+//! with the round that it joined.
 //!
 //! Source: [book: memcgs#tree-walk] (Linux 6.12 to 7.2).
 //!
 //! # Locking
 //!
-//! The tree's lock is taken with an lruvec lock held, where a cost is noted and sizes of a subtree
-//! are asked for. Under it, who frees a number takes leaves: the locks of orders, of who remembers
-//! most and of Bloom filters. Who makes a memcg takes all locks of the place that it gets, its
-//! lruvec lock, too: nobody else can have one of them, as the number is nobody's.
+//! The tree's lock may be taken with an lruvec lock held, to note a cost or to sum sizes of a
+//! subtree. Under it, a thread that frees a number takes leaves: the locks of orders, of the index
+//! of shadow owners and of Bloom filters. A thread that creates a memcg takes all locks of its
+//! place, including its lruvec lock; no other thread can hold one of them, as the number is free.
 //!
-//! A shared walk has a lock per target, in which the tree's is taken.
+//! A shared walk has a lock per target, and takes the tree's under it.
 
 use super::stock::Stocks;
 use super::{DEPTH_MAX, Life, MEMCGS_MAX, Memcg, MemcgError, MemcgId, NAME_BYTES_MAX};
@@ -30,16 +30,16 @@ use std::sync::Arc;
 /// 16 × 2^16 memcgs.
 const SEGMENTS: usize = 16;
 
-/// A number is not used again before so many others were given up: who looked one up a moment ago
-/// may still add to its counters. What is added meanwhile is passed on ([`Memcgs::settle_late`]),
-/// and what comes later still, to the root.
+/// A number is reused only after so many others were freed, since a thread that looked up its
+/// former memcg may still add to the counters. Counts added meanwhile pass to an ancestor
+/// ([`Memcgs::settle_late`]), later ones to the root.
 const NUMBERS_RESTING: usize = 64;
 
-/// A number that was given up.
+/// A freed number.
 #[derive(Clone, Copy, Debug)]
 struct Freed {
     number: u32,
-    /// Whose what is counted late is: the parent that it had, or whoever is there of those above.
+    /// The memcg that gets late counts: the former parent, or its nearest existing ancestor.
     heir: u32,
 }
 
@@ -64,25 +64,25 @@ impl Links {
 #[derive(Debug, Default)]
 struct Tree {
     links: Vec<Links>,
-    /// Those that are online, by parent and name.
+    /// Online memcgs by parent and name.
     names: BTreeMap<(u32, Arc<str>), u32>,
-    /// In the order in which they were given up: the last ones rest.
+    /// Freed numbers in the order of release; the last ones are not reused yet.
     free: VecDeque<Freed>,
 }
 
-/// All memcgs: who is below whom, what they are charged, and what they may have.
+/// All memcgs: their tree, charges and limits.
 #[derive(Debug)]
 pub struct Memcgs {
-    /// Each on its own: places are made for twice as many.
+    /// Memcgs are boxed, since segments have room for twice as many.
     memcgs: Segments<Box<Memcg>, SEGMENTS>,
-    /// Numbers that were ever used.
+    /// Numbers used so far.
     len: AtomicU32,
     tree: Mutex<Tree>,
     pub(super) stocks: Stocks,
     pub(super) charge_near_limit: bool,
 }
 
-/// The keys of the children of a memcg.
+/// The keys of a memcg's children in `names`.
 fn children_of(parent: MemcgId) -> std::ops::Range<(u32, Arc<str>)> {
     (parent.0, Arc::from(""))..(parent.0 + 1, Arc::from(""))
 }
@@ -107,7 +107,7 @@ fn check_name(name: &str) -> Result<(), MemcgError> {
 }
 
 impl Memcgs {
-    /// With the root.
+    /// A tree with only the root.
     pub(crate) fn new(stocks: Stocks, charge_near_limit: bool, now: crate::Time) -> Memcgs {
         let memcgs = Segments::new();
         memcgs.get_or_init(0, || Box::new(Memcg::new(MemcgId::ROOT, now))).set_life(Life::Online);
@@ -115,7 +115,7 @@ impl Memcgs {
         Memcgs { memcgs, len: AtomicU32::new(1), tree: Mutex::new(tree), stocks, charge_near_limit }
     }
 
-    /// Makes a child. The caller has a handle on it.
+    /// Creates a child. The caller gets a handle on it.
     pub(crate) fn add(
         &self,
         parent: MemcgId,
@@ -176,7 +176,7 @@ impl Memcgs {
         Ok(memcg)
     }
 
-    /// One more than the highest number that was ever used.
+    /// One more than the highest number used so far.
     pub(crate) fn numbers(&self) -> u32 {
         self.len.load(Acquire)
     }
@@ -186,47 +186,45 @@ impl Memcgs {
         self.memcgs.get(id.0).expect("a memcg's place stays once it was made")
     }
 
-    /// All memcgs that are there, by number, the root first; those that were removed, too, as long
-    /// as they have pages.
+    /// All memcgs by number, the root first, including removed ones that still have pages.
     pub fn iter(&self) -> impl Iterator<Item = &Memcg> {
         (0..self.numbers()).map(|number| self.get(MemcgId(number))).filter(|memcg| memcg.life() != Life::Free)
     }
 
-    /// The memcg of a path like `a/b`; of the empty path or `/`, the root.
+    /// Finds a memcg by its path, like `a/b`. The empty path and `/` are the root.
     ///
     /// # Errors
-    /// [`MemcgError::Missing`]: there is none.
+    /// [`MemcgError::Missing`]: no memcg has this path.
     pub fn find(&self, path: &str) -> Result<MemcgId, MemcgError> {
         self.tree.lock().find(path)
     }
 
-    /// The memcg of a path, as [`Self::find`], and a handle on it, so that it stays what it is:
-    /// [`crate::Core::drop_handle`] gives it back.
+    /// As [`Self::find`], and takes a handle on the memcg, so that its number stays valid;
+    /// [`crate::Core::drop_handle`] gives the handle back.
     ///
     /// # Errors
-    /// [`MemcgError::Missing`]: there is none.
+    /// [`MemcgError::Missing`]: no memcg has this path.
     pub fn hold(&self, path: &str) -> Result<MemcgId, MemcgError> {
         let tree = self.tree.lock();
         let found = tree.find(path)?;
-        // Under the lock: what is found cannot go before the handle is there.
+        // Under the lock, so that the memcg cannot be released before the handle is taken.
         self.add_handle(found);
         Ok(found)
     }
 
-    /// The path of a memcg: the names from the root down, with slashes between; of the root,
-    /// nothing.
+    /// The path of a memcg: the names from the root down, separated by slashes; empty for the root.
     pub fn path(&self, memcg: MemcgId) -> String {
         let mut names: Vec<_> = self.with_ancestors(memcg).map(Memcg::name).collect();
         names.reverse();
         names.join("/")
     }
 
-    /// Another owner outside the core refers to a memcg.
+    /// Adds a handle: another owner outside the core refers to the memcg.
     pub fn add_handle(&self, memcg: MemcgId) {
         self.get(memcg).handles.fetch_add(1, AcqRel);
     }
 
-    /// Who has the pages of a memcg: itself, or its heir.
+    /// The owner of a memcg's pages: itself, or its heir.
     #[inline]
     pub(crate) fn living(&self, memcg: MemcgId) -> &Memcg {
         let mut memcg = self.get(memcg);
@@ -236,7 +234,7 @@ impl Memcgs {
         memcg
     }
 
-    /// Who pays for new pages of a task of `memcg`: itself, or who is there of those above it.
+    /// The payer of new pages for a task of `memcg`: itself, or its nearest online ancestor.
     pub(crate) fn payer(&self, memcg: MemcgId) -> &Memcg {
         let mut memcg = self.get(memcg);
         while !memcg.is_online() {
@@ -245,7 +243,7 @@ impl Memcgs {
         memcg
     }
 
-    /// Takes a handle on the memcg of that number. `false`: there is none.
+    /// Takes a handle on the memcg with this number. `false`: the number is free.
     pub(crate) fn hold_number(&self, id: MemcgId) -> bool {
         let tree = self.tree.lock();
         let there = (id.0 as usize) < tree.links.len() && self.get(id).life() != Life::Free;
@@ -255,14 +253,14 @@ impl Memcgs {
         there
     }
 
-    /// The names of the online children of a memcg, in order.
+    /// The names of a memcg's online children, sorted.
     pub(crate) fn children(&self, parent: MemcgId) -> Vec<Arc<str>> {
         let tree = self.tree.lock();
         tree.names.range(children_of(parent)).map(|((_, name), _)| name.clone()).collect()
     }
 
-    /// Visits a memcg and all below it, each before its children, while none of them comes or goes.
-    /// `visit` must lock nothing.
+    /// Visits a memcg and its descendants, parents first, while none can be added or released.
+    /// `visit` must not take a lock.
     pub(crate) fn visit<'a>(&'a self, top: MemcgId, mut visit: impl FnMut(&'a Memcg)) {
         let tree = self.tree.lock();
         let mut next = Some(top.0);
@@ -272,7 +270,7 @@ impl Memcgs {
         }
     }
 
-    /// Takes a memcg's name away, if it is online and has no child that is.
+    /// Takes an online memcg's name away, unless it has an online child.
     pub(super) fn take_offline(&self, memcg: &Memcg) -> Result<(), MemcgError> {
         if memcg.id == MemcgId::ROOT {
             return Err(MemcgError::IsRoot);
@@ -290,7 +288,7 @@ impl Memcgs {
         Ok(())
     }
 
-    /// Gives the number of an offline memcg up if `unused` holds, asked under the lock.
+    /// Frees the number of an offline memcg, if `unused` holds under the lock.
     pub(super) fn release(&self, memcg: &Memcg, unused: impl FnOnce() -> bool) -> bool {
         let mut tree = self.tree.lock();
         let childless = tree.links[memcg.id.0 as usize].first_child == NONE;
@@ -310,7 +308,7 @@ impl Memcgs {
         true
     }
 
-    /// Passes what was counted late of memcgs that were below `top` on to who is there.
+    /// Passes counts that were added late to released memcgs below `top` on to living ones.
     pub(super) fn settle_late(&self, top: MemcgId) {
         let mut tree = self.tree.lock();
         let below_top = tree.resting().filter(|freed| self.is_below(freed.heir, top.0));
@@ -321,18 +319,18 @@ impl Memcgs {
         self.get(MemcgId(freed.number)).stat.move_late(&self.get(MemcgId(freed.heir)).stat);
     }
 
-    /// The memcg after `at` in the subtree of `top`; of `None`, the first.
+    /// The memcg after `at` in the subtree of `top`; for `None`, the first.
     pub(crate) fn next_in(&self, top: MemcgId, at: Option<MemcgId>) -> Option<MemcgId> {
         let Some(MemcgId(at)) = at else { return Some(top) };
         let tree = self.tree.lock();
         if !self.is_below(at, top.0) {
-            // It went meanwhile, and its number may be another's by now.
+            // It was removed, and its number may be reused by now.
             return None;
         }
         self.after(&tree, at, top.0).map(MemcgId)
     }
 
-    /// The next in pre-order.
+    /// The next memcg in pre-order.
     fn after(&self, tree: &Tree, mut at: u32, top: u32) -> Option<u32> {
         let child = tree.links[at as usize].first_child;
         if child != NONE {
@@ -367,7 +365,7 @@ impl Tree {
         found.map(MemcgId).ok_or_else(|| MemcgError::Missing(path.to_owned()))
     }
 
-    /// Numbers that nobody is given yet.
+    /// Freed numbers that are not reused yet.
     fn resting(&mut self) -> impl Iterator<Item = &mut Freed> {
         self.free.iter_mut().rev().take(NUMBERS_RESTING)
     }
@@ -397,7 +395,7 @@ impl Tree {
     }
 }
 
-/// Where those who share the walks of one target are.
+/// The position of a shared walk.
 #[derive(Debug, Default)]
 pub(super) struct SharedWalk {
     last: Option<MemcgId>,
@@ -407,11 +405,11 @@ pub(super) struct SharedWalk {
 /// One reclaimer's walk over the subtree of a target.
 #[derive(Debug)]
 pub(crate) enum TreeWalk {
-    /// Shared with others; the round that it joined, once it has.
+    /// Shared with others; `Some`: the round that it joined.
     Shared(Option<u64>),
-    /// Its own, over all; where it is.
+    /// A walk of its own over all memcgs; `Some`: its position.
     Full(Option<MemcgId>),
-    /// It ended.
+    /// The walk has ended.
     Finished,
 }
 
@@ -436,7 +434,7 @@ impl TreeWalk {
                         let mut next = memcgs.next_in(target, walk.last);
                         if next.is_none() {
                             walk.round += 1;
-                            // Whoever meets the end at once begins the next round; others are done.
+                            // A walk that joins at the end begins the next round; the others end.
                             next = joined.is_none().then_some(target);
                         }
                         *joined = Some(walk.round);
@@ -512,7 +510,7 @@ mod tests {
         let mut third = TreeWalk::new(false);
         assert_eq!(next(&mut third), Some("a".into()));
         assert_eq!((next(&mut first), next(&mut second)), (None, None), "nor do they join another");
-        // It leaves in the middle, and the next goes on from there.
+        // It leaves in the middle, and the next walk continues there.
         let mut fourth = TreeWalk::new(false);
         assert_eq!(next(&mut fourth).as_deref(), Some("x"));
     }
@@ -535,7 +533,7 @@ mod tests {
         assert!(refused(parent, "deeper").contains("64 levels"));
     }
 
-    /// Numbers are used again, after a rest, and nothing is left of who had them.
+    /// Numbers are reused after a while, and nothing of the former memcg is left.
     #[test]
     fn numbers_are_used_again() {
         let core = core();

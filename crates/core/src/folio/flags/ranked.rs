@@ -1,27 +1,26 @@
-//! What accesses and reclaim make of a folio under the policy `ranked`.
+//! Transitions of the state word under the policy `ranked`.
 //!
 //! | bit | on its lists, or isolated | new, on its way to them |
 //! |---|---|---|
 //! | `mark` | list of newcomers, or main list | – |
-//! | `referenced` | touched by anybody since it was brought in | the same |
+//! | `referenced` | touched since it was brought in | the same |
 //! | `refs` | accesses after that, up to 3, less what the hand took | accesses |
 //! | `workingset` | accessed since the hand, or its promotion, left it | it had left from the main list |
 //! | `active` | off the lists: it was on the main list | it returns |
 //!
-//! The access for which a page is brought in is none: it says nothing that being brought in does
-//! not say.
+//! The access that brings a page in does not count: it adds no information.
 
 use super::{ACTIVE, Flags, FolioFlags, LRU, REFERENCED, WORKINGSET};
 
-/// The mark of folios on the list of newcomers, and of those on the main list.
+/// Marks of folios among the newcomers, and of those on the main list.
 pub(crate) const NEWCOMER: u8 = 5;
 pub(crate) const MAIN: u8 = 6;
 
-/// Accesses that are told apart.
+/// The most accesses that are counted.
 const REFS_MAX: u32 = 3;
 
 impl Flags {
-    /// Off its list. Of one of this policy, `active` says which that was.
+    /// Takes the mark off. For folios of this policy, `active` then names the list.
     pub(super) fn off_list(self) -> Flags {
         let off = self.with_mark(0);
         match self.mark() {
@@ -31,7 +30,7 @@ impl Flags {
         }
     }
 
-    /// One access more.
+    /// Counts one access.
     #[inline]
     fn ranked_access(self) -> Flags {
         if !self.referenced() {
@@ -43,27 +42,27 @@ impl Flags {
         }
     }
 
-    /// As one that was not accessed since it was brought in.
+    /// As a folio that was not accessed since it was brought in.
     fn forgot_refs(self) -> Flags {
         self.with_refs(0).clear(WORKINGSET)
     }
 }
 
-/// What the hand did to a folio of the main list.
+/// Result of a step of the hand at a folio of the main list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandStep {
-    /// Not accessed: it is the candidate, and stays.
+    /// It has no access: it is the candidate, and stays.
     Candidate,
-    /// It has one access less, and was accessed since the hand left it or not.
+    /// One of its accesses was taken.
     Passed {
-        /// It was.
+        /// Whether it was accessed since the hand was here last.
         accessed: bool,
     },
 }
 
 impl FolioFlags {
-    /// One access through a descriptor to the folio that had version `then`. Nothing is written
-    /// once it is saturated.
+    /// Counts one access through a descriptor to the folio of the version of `then`. Writes nothing
+    /// once the count is saturated.
     #[inline]
     pub(crate) fn mark_accessed_ranked(&self, then: Flags) {
         self.update(|f| {
@@ -74,7 +73,7 @@ impl FolioFlags {
         });
     }
 
-    /// Its accessed bit was found set, for any number of accesses: the word after.
+    /// Counts an accessed bit, which stands for any number of accesses. Returns the word after.
     pub(crate) fn found_accessed(&self) -> Flags {
         self.update(|f| {
             let next = f.ranked_access();
@@ -82,8 +81,8 @@ impl FolioFlags {
         })
     }
 
-    /// It gets its first page-table entry. `true`: for the access for which it was brought in,
-    /// which is not to be found later.
+    /// Handles the first page-table entry. `true`: the entry is made for the access that brought
+    /// the page in, and its accessed bit is not to count.
     pub(crate) fn take_first_touch(&self, then: Flags) -> bool {
         self.update(|f| {
             if f.version() != then.version() || f.referenced() {
@@ -93,23 +92,24 @@ impl FolioFlags {
         })
     }
 
-    /// Somebody wrote to it, which counts as the access for which it was brought in.
+    /// Handles a write, which counts as the access that brought the page in.
     #[inline]
     pub(crate) fn note_touched(&self) {
         self.update(|f| (Some(f.set(REFERENCED)), ()));
     }
 
-    /// A page is back that is remembered.
+    /// Marks a new folio whose page has a shadow.
     pub(crate) fn returns(&self, from_main: bool) {
         self.update(|f| (Some(f.set(if from_main { ACTIVE | WORKINGSET } else { ACTIVE })), ()));
     }
 
-    /// It is new, and nobody asked for it.
+    /// Marks a new folio that readahead brought in.
     pub(crate) fn comes_ahead(&self) {
         self.update(|f| (Some(f.clear(ACTIVE).set(WORKINGSET)), ()));
     }
 
-    /// Put on the list of a mark. `refs`: of a new one, the least accesses that it begins with.
+    /// Puts the folio on the list of a mark. `refs`: the fewest accesses that a new folio starts
+    /// with.
     pub(crate) fn enlist_ranked(&self, mark: u8, refs: Option<u32>) {
         self.update(|f| {
             debug_assert!(f.mark() == 0, "enlisted twice: {f:?}");
@@ -122,7 +122,7 @@ impl FolioFlags {
         });
     }
 
-    /// From the list of newcomers to the main list, as one that was not accessed there.
+    /// Moves the folio from the newcomers to the main list, with its accesses forgotten.
     pub(crate) fn promote(&self) {
         self.update(|f| {
             debug_assert!(f.mark() == NEWCOMER);
@@ -130,7 +130,7 @@ impl FolioFlags {
         });
     }
 
-    /// The hand comes by.
+    /// One step of the hand: takes an access from the folio, if it has one.
     pub(crate) fn hand_step(&self) -> HandStep {
         self.update(|f| {
             if f.refs() == 0 {
@@ -141,12 +141,12 @@ impl FolioFlags {
         })
     }
 
-    /// Off the lists of this policy: `active` says which list it was.
+    /// Takes the folio off the lists of this policy; `active` then names the list.
     pub(crate) fn leave_ranked(&self) {
         self.update(|f| (Some(f.off_list().clear(WORKINGSET)), ()));
     }
 
-    /// From another policy, which said by `active` where it was. The word after.
+    /// Takes the folio over from another policy; `active` names its list. Returns the word after.
     pub(crate) fn join_ranked(&self) -> Flags {
         self.update(|f| {
             let mark = if f.active() { MAIN } else { NEWCOMER };
@@ -155,7 +155,7 @@ impl FolioFlags {
         })
     }
 
-    /// Advice that it is cold: a newcomer that was not accessed.
+    /// Follows advice that the folio is cold: a newcomer without accesses.
     pub(crate) fn forget_ranked(&self) {
         self.update(|f| (Some(f.forgot_refs().clear(ACTIVE)), ()));
     }

@@ -1,11 +1,11 @@
-//! What is remembered of an evicted page: the token of its shadow.
+//! The token of a shadow.
 //!
 //! ```text
 //! 41 ............ 30  29  28 ............................ 0
 //! |  stamp        | untouched |  evictions from its list    |
 //! ```
 //!
-//! Whether it left from the main list is the shadow's `workingset` bit.
+//! The shadow's `workingset` bit says whether the page left from the main list.
 
 use crate::folio::{STAMP_BITS, Stamp};
 use crate::lru::evidence::TOKEN_BITS;
@@ -14,36 +14,36 @@ const EVICTIONS_BITS: u32 = TOKEN_BITS - STAMP_BITS - 1;
 const EVICTIONS_MASK: u64 = (1 << EVICTIONS_BITS) - 1;
 const UNTOUCHED: u64 = 1 << EVICTIONS_BITS;
 const STAMP_SHIFT: u32 = EVICTIONS_BITS + 1;
-/// Twice the pages of a memory must fit, or a page that left long ago would seem to have left
-/// lately: 1 TiB.
+/// Twice the pages of a memory must fit; otherwise a page evicted long ago would seem recent. The
+/// limit is 1 TiB.
 const _: () = assert!(EVICTIONS_BITS >= 29 && STAMP_SHIFT + STAMP_BITS == TOKEN_BITS);
 
-/// What is remembered.
+/// The fields of a shadow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Memory {
-    /// It left from the main list.
+    /// Whether the page left from the main list.
     from_main: bool,
-    /// Nobody had touched it: it was read ahead in vain.
+    /// Whether it was read ahead in vain: never accessed.
     untouched: bool,
-    /// When it was last found accessed, or brought in.
+    /// The time it was last found accessed, or brought in.
     stamp: Stamp,
-    /// Pages evicted from that list before, as many bits of it as there are.
+    /// Earlier evictions from that list; the low bits.
     evictions: u64,
 }
 
 impl Memory {
-    /// Of a page that leaves now.
+    /// For a page that is evicted now.
     pub(super) fn new(from_main: bool, untouched: bool, stamp: Stamp, evictions: u64) -> Memory {
         Memory { from_main, untouched, stamp, evictions: evictions & EVICTIONS_MASK }
     }
 
-    /// The token, beside which `from_main` is kept.
+    /// The token, without `from_main`.
     pub(super) fn token(self) -> u64 {
         let untouched = if self.untouched { UNTOUCHED } else { 0 };
         self.stamp.value() << STAMP_SHIFT | untouched | self.evictions
     }
 
-    /// The parts of a token.
+    /// The fields of a token.
     pub(super) fn from_token(from_main: bool, token: u64) -> Memory {
         Memory {
             from_main,
@@ -65,7 +65,7 @@ impl Memory {
         self.stamp
     }
 
-    /// Pages that left that list since, where so many did until now.
+    /// Evictions from that list since, if there were `evictions` until now.
     pub(super) fn evictions_since(self, evictions: u64) -> u64 {
         evictions.wrapping_sub(self.evictions) & EVICTIONS_MASK
     }

@@ -1,4 +1,4 @@
-//! Newcomers and a main list, ranked by age: the policy `ranked`.
+//! The policy `ranked`: newcomers and a main list, ranked by age.
 //!
 //! ```text
 //!            unknown ──────────────► newcomers S ──── tail: not accessed ──► out, with a shadow
@@ -8,34 +8,35 @@
 //!               M's candidate      └── candidate: has none ──► out, with a shadow
 //! ```
 //!
-//! Two queues per kind, and a hit moves nothing: it counts to 3 in the folio's word, or sets its
-//! accessed bit. What matters:
+//! Each kind has two queues. A hit moves no folio: it counts to 3 in the folio's word, or sets its
+//! accessed bit. The main ideas:
 //!
-//! * *Rank by age.* A page that is back goes to the main list if it was away for less time than the
-//!   main list's candidate has gone unused; a hand finds the candidate, and turns only when a page
-//!   wants in or the main list must shrink, never by time. In a loop both ages are equal: the main
-//!   list stays as it is, and keeps hitting.
-//! * *The main list's shadows count*, too: who left it and is back soon says that newcomers have
-//!   too many pages.
+//! * *Rank by age.* A returning page goes to the main list if it was away for less time than the
+//!   main list's candidate has been unused. A hand finds the candidate; it turns only when a page
+//!   is to be admitted or the main list must shrink, never by time. In a loop both ages are equal:
+//!   the main list stays as it is and keeps hitting.
+//! * *The main list's shadows count*, too: a page that left it and soon returns shows that
+//!   newcomers have too many pages.
 //! * *Newcomers have as many pages as they earn* ([`share`]).
-//! * *Fill*: as long as the main list has room, newcomers go straight there. Room is what it may
-//!   have when reclaim ends; against the limit there would always be some, between two batches.
+//! * *Fill*: while the main list has room, newcomers go straight there. Room is measured against
+//!   the size of memory at the end of reclaim; against the limit, there would always be some
+//!   between two batches.
 //!
 //! ```text
 //! constants.rs  every number that was tuned         share.rs   how many pages newcomers may have
-//! clock.rs      time, in pages brought in           memory.rs  what a shadow says
+//! clock.rs      time, in pages brought in           memory.rs  the token of a shadow
 //! state.rs      the words of an lruvec              place.rs   where pages go; the hand
-//! refault.rs    a page is back                      turn.rs    what reclaim takes
+//! refault.rs    shadows and refaults                turn.rs    an lruvec's turn in a pass
 //! ```
 //!
-//! The main ideas are others': second chances for a queue's old pages (CLOCK), a small queue of
-//! newcomers in front of a main one (2Q, S3-FIFO), comparing a page's reuse distance with the
-//! recency of the coldest that stays (LIRS), and a target that moves with what returns (ARC).
+//! Its sources: second chances for a queue's old pages (CLOCK), a small queue of newcomers in front
+//! of a main one (2Q, S3-FIFO), comparing a page's reuse distance with the recency of the coldest
+//! resident page (LIRS), and a target that moves with refaults (ARC).
 //!
 //! # Locking
 //!
-//! Lists, sizes and stamps change under the lruvec lock. The other words are atomic: they are
-//! statistics, and who loses a race loses a step.
+//! Lists, sizes and stamps change under the lruvec lock. The other words are atomic statistics: a
+//! thread that loses a race loses one step.
 
 mod clock;
 mod constants;
@@ -57,13 +58,12 @@ pub(super) use {
     turn::{RankedTurn, references},
 };
 
-/// Fewest pages that are reclaimed at once under a limit: 1/64 of it, but not more than the
-/// kernel's. What is free is in memory for nothing, and of a small memory 32 pages are much.
+/// The fewest pages reclaimed at once under a limit: 1/64 of it, but at most the kernel's 32. Free
+/// pages are unused memory, and 32 pages are much of a small one.
 pub(super) fn fewest_pages(limit_pages: u64) -> u64 {
     (limit_pages / constants::BATCHES_PER_MEMORY).clamp(1, CLUSTER_PAGES)
 }
 
-/// What reclaim as a whole does under this policy.
 pub(super) const HABITS: Habits = Habits {
     has_generations: false,
     activates_in_arrival_batches: false,

@@ -1,4 +1,4 @@
-//! What is remembered of a page, and what it gets when it is back.
+//! Shadows and refaults of the policy `ranked`.
 
 use super::memory::Memory;
 use super::state::List;
@@ -10,21 +10,21 @@ use crate::lru::{Distance, Refault, Shadow};
 use crate::mechanism::Switch;
 use crate::memcg::{Counter, Memcg};
 
-/// The shadow of a folio in state `flags`, of `memcg`, which is evicted now.
+/// The shadow of a folio of `memcg` in state `flags` that is evicted now.
 pub(in crate::lru) fn shadow_of(core: &Core, memcg: &Memcg, folio: FolioId, flags: Flags) -> Shadow {
     let (ranked, mechanisms) = (&memcg.lruvec.ranked, core.mechanisms());
     let from_main = flags.active();
     let list = if from_main { List::Main } else { List::Newcomers };
     let stamp = core.folios.stamp(folio);
-    // A newcomer that was accessed once was so some time between then and now.
+    // The one access of a newcomer happened some time between then and now.
     let stamp = if !from_main && flags.refs() > 0 { ranked.clock().midway(stamp) } else { stamp };
     let forgotten = from_main && !mechanisms.is_on(Switch::MainShadows);
     let memory = Memory::new(from_main, forgotten || !flags.referenced(), stamp, ranked.evicted(list));
     Shadow { memcg: memcg.id(), workingset: from_main, token: memory.token() }
 }
 
-/// A page with a shadow is back, not yet on a list. It says what it knows of the newcomers' share;
-/// whether it gets its rank is decided when it is put on a list.
+/// Handles a page that returns while its shadow exists; it is not on a list yet. Adjusts the
+/// newcomers' share. Whether the page gets its rank is decided when it is put on a list.
 pub(in crate::lru) fn refaulted(core: &Core, host: &impl Host, refault: Refault<'_>) {
     let Refault { folio, kind, memcg, shadow, ahead, .. } = refault;
     if shadow.memcg != memcg.id() {
@@ -37,8 +37,8 @@ pub(in crate::lru) fn refaulted(core: &Core, host: &impl Host, refault: Refault<
     let memory = Memory::from_token(shadow.workingset, shadow.token);
     let (passed, reach) = ranked.distance(memory);
     let distance = Distance { passed, reach };
-    // Who was read ahead and never touched says nothing, and neither does who is only read ahead
-    // now.
+    // Pages that were read ahead and not accessed before eviction are no evidence, nor are pages
+    // that readahead brings in now.
     let recent = distance.is_recent() && !memory.untouched() && !ahead;
     host.event(Event::Refault { folio, memcg: memcg.id(), shadow, distance: Some(distance), recent });
     if !recent {

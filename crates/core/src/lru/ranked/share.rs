@@ -1,81 +1,81 @@
-//! How many pages the newcomers may have: as many as they earn.
+//! The newcomers' share of memory: as many pages as they earn.
 //!
-//! A newcomer that is back soon would have been met by a longer list of newcomers; a page that is
-//! back soon after it left the main list, by a longer main list. Each moves the share by a step,
-//! and steps in one direction become larger.
+//! A newcomer that soon returns would have stayed in a longer list of newcomers; a page that soon
+//! returns after it left the main list, in a longer main list. Each such refault moves the share by
+//! a step, and steps in one direction grow.
 
 use super::constants::{
     MAIN_WEIGHT, REFUSALS_PER_STEP, RUN_PER_STEP, SHARE_PERCENT, SHARE_PERCENT_MAX, SHARE_PERCENT_MIN,
     STEPS_MAX,
 };
 
-/// Bits of the share: a fraction of memory, so that it follows when memory grows or shrinks.
+/// Bits of the share: a fraction, so that it follows the size of memory.
 const FRACTION_BITS: u32 = 48;
 const ONE: u64 = 1 << FRACTION_BITS;
-/// Where a run in one direction changes nothing any more.
+/// Longer runs in one direction have no further effect.
 const RUN_MAX: i16 = (RUN_PER_STEP * STEPS_MAX) as i16;
 
 const fn percent(percent: u64) -> u64 {
     ONE / 100 * percent
 }
 
-/// What a return says about the share.
+/// Evidence about the share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Signal {
-    /// A newcomer left too early.
+    /// A newcomer was evicted too early.
     Larger,
-    /// A page of the main list left too early.
+    /// A page of the main list was evicted too early.
     Smaller,
-    /// A page wanted into the main list, and was not young enough.
+    /// The main list refused a page as too old.
     Refused,
 }
 
-/// Which rules of it hold.
+/// The rules of the share that are on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ShareRules {
     /// The share moves at all.
     pub(super) adapts: bool,
     /// Refusals count.
     pub(super) refusals: bool,
-    /// Steps in one direction become larger.
+    /// Steps in one direction grow.
     pub(super) momentum: bool,
 }
 
-/// The newcomers' share of memory, and the signals in one direction that it had last.
+/// The newcomers' share of memory, and its last run of signals in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
-    /// Of 2^48.
+    /// In units of 2^-48.
     fraction: u64,
-    /// Positive: so many times larger.
+    /// Length of the run; positive: signals to grow.
     run: i16,
 }
 
 impl Share {
-    /// Before any signal.
+    /// The share before any signal.
     pub(super) const START: Share = Share { fraction: percent(SHARE_PERCENT), run: 0 };
 
-    /// As one word, to be changed in one step.
+    /// The share as one word, for atomic changes.
     pub(super) fn pack(self) -> u64 {
         self.fraction | u64::from(self.run as u16) << FRACTION_BITS
     }
 
-    /// The parts of the word.
+    /// The fields of the word.
     pub(super) fn unpack(word: u64) -> Share {
         Share { fraction: word & (ONE - 1), run: (word >> FRACTION_BITS) as i16 }
     }
 
-    /// Pages that newcomers may have, of a memory of so many: at least one.
+    /// The newcomers' pages in a memory of this size: at least one.
     pub(super) fn pages(self, memory_pages: u64) -> u64 {
         let scaled = u128::from(self.fraction) * u128::from(memory_pages);
         ((scaled + u128::from(ONE / 2)) >> FRACTION_BITS).max(1) as u64
     }
 
-    /// In percent of memory.
+    /// The share in percent of memory.
     pub(super) fn percent(self) -> u64 {
         (self.fraction * 100 + ONE / 2) / ONE
     }
 
-    /// After a signal, in a memory of so many pages.
+    /// The share after a signal, in a memory of this size.
     pub(super) fn after(self, signal: Signal, memory_pages: u64, rules: ShareRules) -> Share {
         if !rules.adapts || signal == Signal::Refused && !rules.refusals {
             return self;
@@ -112,7 +112,7 @@ mod tests {
         signals.fold(Share::START, |share, signal| share.after(signal, 10_000, rules)).pages(10_000)
     }
 
-    /// Newcomers count one, pages of the main list two, refusals a fifth.
+    /// Newcomers weigh one, pages of the main list two, refusals a fifth.
     #[test]
     fn signals_count_what_they_are_worth() {
         let plain = ShareRules { momentum: false, ..ALL };
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(pages_after(&[(Signal::Refused, 10)], plain), 998);
     }
 
-    /// `step = 1 + min(run / 32, 7)`, and a signal in the other direction begins a new run.
+    /// `step = 1 + min(run / 32, 7)`; a signal in the other direction begins a new run.
     #[test]
     fn runs_make_larger_steps() {
         // 64 + (1 + 2 + … + 64) / 32.
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!((Share::START.pages(3), Share::START.pages(0)), (1, 1));
     }
 
-    /// Where memory shrinks or grows, the share follows at once.
+    /// When memory shrinks or grows, the share follows at once.
     #[test]
     fn the_share_is_a_fraction() {
         let share = (0..500).fold(Share::START, |share, _| share.after(Signal::Larger, 1000, ALL));

@@ -1,4 +1,4 @@
-//! The policy as a whole: a naive model beside the real thing, and what a page cache adds to it.
+//! Tests of the whole policy: a naive model beside it, and additions for a page cache.
 
 use super::clock::{Clock, Period};
 use super::constants::{
@@ -36,11 +36,11 @@ struct Page {
     touched: bool,
     first: bool,
     stamp: Option<Stamp>,
-    /// Evicted: from which list, and how many left that before.
+    /// Evicted: whether from the main list, and the evictions from that list before.
     out: Option<(bool, u64)>,
 }
 
-/// The rules of the design, page by page: lists are deques, and nothing is shared.
+/// The rules of the design, page by page: lists are deques, and all runs in sequence.
 struct Naive {
     limit: u64,
     pages: BTreeMap<u32, Page>,
@@ -93,7 +93,7 @@ impl Naive {
         self.period = self.period.seen(self.clock.age_pages(stamp, self.memory()));
     }
 
-    /// The first page of the main list that nobody accessed.
+    /// The first page of the main list without an access.
     fn hand(&mut self) -> Option<u32> {
         for _ in 0..HAND_STEPS {
             let page = *self.lists[1].front()?;
@@ -125,7 +125,7 @@ impl Naive {
         self.evictions.push(page);
     }
 
-    /// The pages of one batch: chosen first, evicted then.
+    /// One batch: chosen first, evicted afterwards.
     fn batch(&mut self, wanted: u64, budget: u64, newcomers_left: &mut u64) -> (u64, u64) {
         let (mut chosen, mut scanned) = (Vec::new(), 0);
         let past = *newcomers_left == 0;
@@ -163,7 +163,7 @@ impl Naive {
         Some(page)
     }
 
-    /// An effort: ever larger shares of the lists are looked at.
+    /// An effort, which scans larger and larger shares of the lists.
     fn reclaim(&mut self) {
         let (goal, mut freed) = (fewest_pages(self.limit), 0);
         for priority in (0..=12).rev() {
@@ -238,7 +238,7 @@ impl Naive {
     }
 }
 
-/// Skewed reads, loops and scans, by seed: every page leaves in the same order, and the lists are
+/// Skewed reads, loops and scans, by seed: pages are evicted in the same order, and the lists are
 /// the same at each step.
 #[test]
 fn it_agrees_with_a_naive_model() {
@@ -277,7 +277,7 @@ fn it_agrees_with_a_naive_model() {
     }
 }
 
-/// A loop a little larger than memory: what is on the main list stays there and hits.
+/// A loop slightly larger than memory: the pages on the main list stay there and hit.
 #[test]
 fn a_loop_keeps_hitting() {
     let mut harness = harness(200);
@@ -287,12 +287,12 @@ fn a_loop_keeps_hitting() {
         harness.read_all(0..240);
         misses = if round < 30 { 0 } else { misses + harness.misses - before };
     }
-    // 40 of 240 do not fit; the multi-gen LRU misses all of them.
+    // 40 of 240 do not fit; the multi-gen LRU would miss all 240.
     assert!(misses < 30 * 90, "{misses} misses in 30 rounds");
 }
 
-/// Pages that are read ahead and never touched leave no trace in the newcomers' share, and do not
-/// fill the main list.
+/// Pages that are read ahead and never accessed leave the newcomers' share alone and do not fill
+/// the main list.
 #[test]
 fn pages_read_ahead_in_vain_say_nothing() {
     let mut harness = harness(100);
@@ -305,14 +305,14 @@ fn pages_read_ahead_in_vain_say_nothing() {
     }
     assert_eq!(pages_on(&harness, List::Main), []);
     assert_eq!(harness.memcg().lruvec.ranked.share(), Share::START);
-    // Who is touched after all is a newcomer like others.
+    // Once accessed, such a page is a newcomer like others.
     let cached = (0..270).find(|&page| harness.is_cached(page)).unwrap();
     harness.read(cached);
     assert!(harness.flags(cached).referenced() && harness.flags(cached).refs() == 0);
     harness.core.validate().unwrap();
 }
 
-/// A page that is dirty at the tail is written, not promoted, and leaves when it is clean.
+/// A dirty page at the tail is written, not promoted, and leaves when it is clean.
 #[test]
 fn dirty_newcomers_stay_newcomers() {
     let mut harness = harness(200);
@@ -331,7 +331,7 @@ fn dirty_newcomers_stay_newcomers() {
     harness.core.validate().unwrap();
 }
 
-/// The fault's own access is none; the one after it is, and one look is enough.
+/// The access of the fault itself does not count; the next one does, and one accessed bit suffices.
 #[test]
 fn mapped_newcomers_are_promoted_by_a_second_access() {
     let mut harness = harness(200);
@@ -346,14 +346,14 @@ fn mapped_newcomers_are_promoted_by_a_second_access() {
     harness.core.validate().unwrap();
 }
 
-/// Where a limit becomes smaller or larger, the newcomers' target is a share of what there is then.
+/// The newcomers' target follows a limit that shrinks or grows.
 #[test]
 fn a_limit_that_changes_is_followed() {
     let mut harness = harness(800);
     harness.read_all(0..1600);
     let target = |harness: &Harness| harness.memcg().lruvec.ranked.newcomers_pages();
     let before = target(&harness);
-    // As who lowers a limit does, before it holds.
+    // As a write that lowers the limit does, before the limit holds.
     harness.effort(EffortKind::Limit, 610);
     harness.memcg().set_max_pages(200);
     harness.read_all(2000..2300);
@@ -366,7 +366,7 @@ fn a_limit_that_changes_is_followed() {
     harness.core.validate().unwrap();
 }
 
-/// Each of the policy's mechanisms can be off, and then something is different.
+/// Each mechanism of the policy has an effect that disappears when it is off.
 #[test]
 fn every_mechanism_does_something() {
     let evicted = |without: &[Switch]| {
